@@ -1,0 +1,39 @@
+# One library per module, one test program per module, the same warnings everywhere.
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+find_program(TALON_CCACHE ccache)
+if(TALON_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TALON_CCACHE})
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-psabi)
+# The same source must give the same bits wherever a row is computed: no compiler-chosen contraction.
+add_compile_options(-ffp-contract=off)
+if(TALON_SANITIZE)
+  add_compile_options(-fsanitize=${TALON_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${TALON_SANITIZE})
+endif()
+
+# talon_library(NAME SOURCES ... DEPS ...): static library talon_NAME with src/ as its include root.
+function(talon_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(talon_${name} STATIC ${arg_SOURCES})
+  target_include_directories(talon_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(talon_${name} PUBLIC ${arg_DEPS})
+endfunction()
+
+# talon_test(NAME SOURCES ... DEPS ...): gtest program NAME, run by ctest as a whole.
+function(talon_test name)
+  if(NOT TALON_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE TALON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()

@@ -1,0 +1,22 @@
+// JSON without exceptions: parsing and typed look-ups that answer with a Status.
+#ifndef TALON_BASE_JSON_H_
+#define TALON_BASE_JSON_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace talon {
+
+using Json = nlohmann::json;
+
+// `what` names the source in messages, usually a file's path. Nesting is limited (256 levels), so a
+// hostile text cannot exhaust the stack.
+Result<Json> ParseJson(std::string_view text, const std::string& what);
+Result<Json> ReadJsonFile(const std::string& path);
+
+}  // namespace talon
+
+#endif  // TALON_BASE_JSON_H_

@@ -1,0 +1,66 @@
+// A pool of worker threads for short data-parallel loops.
+//
+// The caller is one of the `num_threads` threads, so a pool of 1 starts none. Workers spin briefly
+// after a loop, because the next one usually follows within microseconds, then sleep. Run() may be
+// called from one thread at a time and must not be nested.
+#ifndef TALON_BASE_THREADS_H_
+#define TALON_BASE_THREADS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace talon {
+
+// A non-owning reference to a callable, so that Run() allocates nothing.
+class TaskRef {
+ public:
+  template <typename F>
+  TaskRef(F& f)  // NOLINT: implicit by design
+      : object_(const_cast<void*>(static_cast<const void*>(&f))),
+        call_([](void* object, int64_t task, int thread) {
+          (*static_cast<F*>(object))(task, thread);
+        }) {}
+  void operator()(int64_t task, int thread) const { call_(object_, task, thread); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, int64_t, int);
+};
+
+class ThreadPool {
+ public:
+  // 0 = DefaultThreads().
+  explicit ThreadPool(int num_threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // Cores this process may use (affinity and cgroup quota respected), at least 1.
+  static int DefaultThreads();
+
+  int num_threads() const { return num_threads_; }
+
+  // Calls f(task, thread) once for every task in [0, num_tasks), thread in [0, num_threads).
+  // Returns when all calls have returned. Tasks are handed out in ascending order.
+  template <typename F>
+  void Run(int64_t num_tasks, F&& f) {
+    if (num_tasks <= 0) return;
+    if (num_threads_ == 1 || num_tasks == 1) {
+      for (int64_t task = 0; task < num_tasks; ++task) f(task, 0);
+      return;
+    }
+    RunParallel(num_tasks, TaskRef(f));
+  }
+
+ private:
+  struct State;
+  void RunParallel(int64_t num_tasks, TaskRef f);
+
+  int num_threads_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_BASE_THREADS_H_

@@ -1,0 +1,49 @@
+#include "base/threads.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace talon {
+namespace {
+
+class ThreadPoolTest : public testing::TestWithParam<int> {};
+
+TEST_P(ThreadPoolTest, EveryTaskRunsOnce) {
+  ThreadPool pool(GetParam());
+  for (int64_t tasks : {0, 1, 2, 3, 17, 1000}) {
+    std::vector<std::atomic<int>> calls(tasks);
+    pool.Run(tasks, [&](int64_t task, int thread) {
+      ASSERT_LT(thread, GetParam());
+      calls[task].fetch_add(1);
+    });
+    for (const auto& count : calls) EXPECT_EQ(count.load(), 1);
+  }
+}
+
+TEST_P(ThreadPoolTest, ManyShortLoopsSeeEachOthersWrites) {
+  ThreadPool pool(GetParam());
+  std::vector<int> values(64, 0);
+  for (int round = 0; round < 2000; ++round) {
+    pool.Run(64, [&](int64_t task, int) { values[task] = round; });
+    for (int value : values) ASSERT_EQ(value, round);
+  }
+}
+
+TEST_P(ThreadPoolTest, WakesAfterSleeping) {
+  ThreadPool pool(GetParam());
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::atomic<int> done{0};
+    pool.Run(8, [&](int64_t, int) { done.fetch_add(1); });
+    EXPECT_EQ(done.load(), 8);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,208 @@
+// The operations a device provides: memory, weights, and about twenty ops.
+//
+// Made for an asynchronous device: ops are queued in order on the backend's one stream and may
+// return before they ran; CopyOut and Synchronize wait. Code above this interface holds views of
+// device memory and never dereferences them. Shapes are checked once, at the op's door, and a
+// mismatch is a broken invariant (TALON_CHECK), because all shapes were validated at load.
+//
+// Row independence: the bits of an output row depend only on that row's inputs, never on the other
+// rows of the pass, their number, or the number of threads.
+//
+// Activations are float32, row-major. A backend is used by one thread at a time.
+#ifndef TALON_COMPUTE_BACKEND_H_
+#define TALON_COMPUTE_BACKEND_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/dtype.h"
+#include "compute/pass_plan.h"
+
+namespace talon {
+
+// Device memory, freed on destruction. Move-only.
+class Buffer {
+ public:
+  using Deleter = std::function<void(void*)>;
+  Buffer() = default;
+  Buffer(void* data, size_t bytes, Deleter deleter)
+      : data_(data, std::move(deleter)), bytes_(bytes) {}
+  void* data() const { return data_.get(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<void, Deleter> data_{nullptr, [](void*) {}};
+  size_t bytes_ = 0;
+};
+
+// A float32 matrix in device memory, not owned. Row r starts at data + r * stride.
+struct MatrixView {
+  float* data = nullptr;
+  int rows = 0;
+  int cols = 0;
+  int64_t stride = 0;  // elements
+
+  MatrixView Rows(int first, int count) const {
+    return {data + first * stride, count, cols, stride};
+  }
+  MatrixView Cols(int first, int count) const { return {data + first, rows, count, stride}; }
+};
+
+// A row-major matrix in host memory (usually a mapped file), not owned.
+struct HostMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;  // kF32, kF16, kBF16
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// How a weight matrix is kept. kAsStored keeps the file's type. int8: symmetric, one scale per
+// output row; activations are quantised per row.
+enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kInt8 };
+const char* WeightFormatName(WeightFormat format);
+bool ParseWeightFormat(std::string_view name, WeightFormat* format);
+
+// A weight matrix [rows = outputs, cols = inputs] in the backend's own layout.
+class Weight {
+ public:
+  virtual ~Weight() = default;
+  virtual int rows() const = 0;
+  virtual int cols() const = 0;
+  virtual size_t bytes() const = 0;  // as kept, what one full read of it moves
+};
+
+// Shape of a KV cache: K and V are each [num_blocks, kv_heads, block_size, head_dim] per layer, so
+// one (block, head) is a contiguous tile; staging is [rows, kv_heads, head_dim] per layer.
+struct KvShape {
+  int num_layers = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int block_size = 16;  // a power of two, 8..64
+  DType dtype = DType::kF32;
+  int num_blocks = 0;
+  int staging_rows = 0;
+
+  size_t TileElements() const { return static_cast<size_t>(block_size) * head_dim; }
+  size_t BlockBytes() const {  // one block of K or V in one layer
+    return TileElements() * kv_heads * DTypeSize(dtype);
+  }
+  size_t RowBytes() const {  // one token of K or V in one layer
+    return static_cast<size_t>(kv_heads) * head_dim * DTypeSize(dtype);
+  }
+  size_t BytesPerToken() const { return 2 * RowBytes() * num_layers; }
+};
+
+// One layer's device arrays, not owned.
+struct KvLayer {
+  void* k_blocks = nullptr;  // [num_blocks, kv_heads, block_size, head_dim]
+  void* v_blocks = nullptr;
+  void* k_staged = nullptr;  // [staging_rows, kv_heads, head_dim]
+  void* v_staged = nullptr;
+};
+
+struct KvView {
+  KvShape shape;
+  std::span<const KvLayer> layers;  // [num_layers]
+};
+
+// A PassPlan as the backend wants it: uploaded, work split. Reused from pass to pass.
+class Pass {
+ public:
+  virtual ~Pass() = default;
+};
+
+struct TopKEntry {
+  int32_t id = 0;
+  float log_prob = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;         // "cpu", "reference"
+  virtual std::string description() const = 0;  // "cpu, 2 threads, NEON + i8mm + bf16"
+
+  // Memory. New buffers are zero-filled and 64-byte aligned.
+  virtual Result<Buffer> Allocate(size_t bytes) = 0;
+  virtual void CopyIn(void* device, const void* host, size_t bytes) = 0;
+  virtual void CopyOut(void* host, const void* device, size_t bytes) = 0;
+  virtual void Synchronize() = 0;
+
+  // Weights. Stacks the parts' rows into one matrix (fused QKV, gate + up). The parts must agree in
+  // cols. The host memory is not needed afterwards.
+  virtual Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
+                                                     WeightFormat format) = 0;
+
+  // Passes.
+  virtual std::unique_ptr<Pass> NewPass() = 0;
+  virtual void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) = 0;
+
+  // out[r] = table[tokens[r]], for the pass's tokens. `table` [vocab, cols] of `dtype` is device
+  // memory. REQUIRES: tokens in range.
+  virtual void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) = 0;
+
+  // out = x / rms(x) * weight, per row. `weight` [cols]. May work in place.
+  virtual void RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) = 0;
+
+  // The same for every head of a row on its own: x is [rows, heads * head_dim], weight [head_dim].
+  virtual void RmsNormHeads(MatrixView x, int head_dim, const float* weight, float epsilon) = 0;
+
+  // out = x * w^T (+ bias [w.rows]) or, with `accumulate`, out += that. bias may be null.
+  virtual void MatMul(MatrixView x, const Weight& w, const float* bias, MatrixView out,
+                      bool accumulate) = 0;
+
+  // angles[r] = cos then sin of position[r] * inv_freq[i], times `scale`: [rows, 2 * half]. The
+  // product is rounded to float32 first, as the reference implementations do.
+  virtual void RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
+                          MatrixView angles) = 0;
+
+  // Rotates the first 2 * half elements of each head in place; pairs are (i, i + half).
+  // x: [rows, heads * head_dim].
+  virtual void Rope(MatrixView x, int head_dim, MatrixView angles) = 0;
+
+  // out[:, i] = silu(x[:, i]) * x[:, cols/2 + i]; out has half the columns.
+  virtual void SwiGlu(MatrixView gate_up, MatrixView out) = 0;
+
+  // Writes each row's K and V, [rows, kv_heads * head_dim], rounded to the cache's type, to its slot
+  // or its staging row (PassPlan::slots).
+  virtual void StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvView& kv,
+                       int layer) = 0;
+
+  // softmax(scale * q k^T) v over the keys of each row (pass_plan.h). q and out:
+  // [rows, heads * head_dim], heads a multiple of kv_heads. Rows staged in blocks
+  // (slots >= 0 with a mask) are read from their slot. Works in tiles aligned to logical key
+  // indices, so committed and staged keys give the same bits.
+  virtual void Attention(const Pass& pass, MatrixView q, const KvView& kv, int layer, float scale,
+                         MatrixView out) = 0;
+
+  // Copies staging row rows[i] to slot slots[i] in layers [0, num_layers), K and V. Host spans.
+  virtual void CommitRows(const KvView& kv, std::span<const int32_t> rows,
+                          std::span<const int32_t> slots, int num_layers) = 0;
+  // Copies slot to slot in all layers, in order of i. Sources may be overwritten only by later i.
+  virtual void CopySlots(const KvView& kv, std::span<const int32_t> from,
+                         std::span<const int32_t> to) = 0;
+  // Copies the first `tokens` slots of a block in all layers (copy-on-write).
+  virtual void CopyBlock(const KvView& kv, int from, int to, int tokens) = 0;
+
+  // out[i] = x[rows[i]]. Host span.
+  virtual void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) = 0;
+
+  // Index of each row's largest value, ties to the lowest index, NaN never wins (all NaN: 0).
+  // Waits; host result [x.rows].
+  virtual void Argmax(MatrixView x, std::span<int32_t> out) = 0;
+
+  // Each row's k best log-probabilities (float32 log-softmax), best first, ties to the lower id.
+  // Waits; host result [x.rows * k]. A row that holds NaN or +inf gives NaN log-probs throughout.
+  virtual void TopK(MatrixView x, int k, std::span<TopKEntry> out) = 0;
+};
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_BACKEND_H_
