@@ -10,7 +10,7 @@ if(TALON_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TALON_CCACHE})
 endif()
 
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-psabi)
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-psabi)
 # The same source must give the same bits wherever a row is computed: no compiler-chosen contraction.
 add_compile_options(-ffp-contract=off)
 if(TALON_SANITIZE)

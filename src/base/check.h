@@ -15,9 +15,9 @@ namespace talon {
 }  // namespace talon
 
 // TALON_CHECK(a == b, "a {} b {}", a, b); the message is optional.
-#define TALON_CHECK(condition, ...)                                                        \
-  do {                                                                                     \
-    if (__builtin_expect(!(condition), 0))                                                 \
+#define TALON_CHECK(condition, ...)                                                             \
+  do {                                                                                          \
+    if (__builtin_expect(!(condition), 0))                                                      \
       ::talon::CheckFailed(__FILE__, __LINE__, #condition, ::talon::CheckMessage(__VA_ARGS__)); \
   } while (false)
 

@@ -14,6 +14,7 @@ namespace talon {
 namespace {
 
 constexpr size_t kMaxWholeFile = size_t{1} << 30;
+constexpr size_t kReadChunk = size_t{1} << 20;
 
 // Closes on scope exit.
 struct FileDescriptor {
@@ -46,18 +47,17 @@ Result<size_t> RegularFileSize(int fd, const std::string& path) {
 Result<std::string> ReadFile(const std::string& path) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) return ErrnoStatus(path, "open");
-  TALON_ASSIGN_OR_RETURN(const size_t size, RegularFileSize(file.fd, path));
-  if (size > kMaxWholeFile) return InvalidArgument("{}: {} bytes, limit 1 GiB", path, size);
-  std::string contents(size, '\0');
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t got = read(file.fd, contents.data() + done, size - done);
+  if (IsDirectory(path)) return InvalidArgument("{}: is a directory, not a file", path);
+  std::string contents;
+  for (;;) {  // by chunks, because pipes have no size
+    const size_t done = contents.size();
+    if (done > kMaxWholeFile) return InvalidArgument("{}: more than 1 GiB", path);
+    contents.resize(done + kReadChunk);
+    const ssize_t got = read(file.fd, contents.data() + done, kReadChunk);
     if (got < 0) return ErrnoStatus(path, "read");
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
+    contents.resize(done + static_cast<size_t>(got));
+    if (got == 0) return contents;
   }
-  contents.resize(done);
-  return contents;
 }
 
 Status WriteFile(const std::string& path, const std::string& contents) {

@@ -30,6 +30,10 @@ bool NestsTooDeep(std::string_view text) {
 }  // namespace
 
 Result<Json> ParseJson(std::string_view text, const std::string& what) {
+  if (const size_t nul = text.find('\0');
+      nul != std::string_view::npos) {  // ends the parser's text
+    return InvalidArgument("{}: not valid JSON at byte {}", what, nul);
+  }
   if (NestsTooDeep(text)) {
     return InvalidArgument("{}: JSON nested more than {} levels deep", what, kMaxNesting);
   }

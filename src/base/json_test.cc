@@ -11,6 +11,10 @@ TEST(Json, ErrorsNameTheSource) {
   EXPECT_NE(result.status().message().find("config.json: not valid JSON"), std::string::npos);
 }
 
+TEST(Json, TextAfterANulByteIsNotIgnored) {
+  EXPECT_FALSE(ParseJson(std::string_view("7\0garbage", 9), "nul").ok());
+}
+
 TEST(Json, DeepNestingIsRefused) {
   const std::string deep(100000, '[');
   const auto result = ParseJson(deep, "deep");

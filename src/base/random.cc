@@ -21,8 +21,8 @@ double UniformDraw(const RandomKey& key) {
   const PhiloxWords counter = {static_cast<uint32_t>(key.position),
                                static_cast<uint32_t>(key.position >> 32),
                                static_cast<uint32_t>(key.stream) | key.choice << 8, key.draw};
-  const PhiloxWords words = Philox4x32(counter, static_cast<uint32_t>(key.seed),
-                                       static_cast<uint32_t>(key.seed >> 32));
+  const PhiloxWords words =
+      Philox4x32(counter, static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32));
   const uint64_t wide = static_cast<uint64_t>(words[0]) << 32 | words[1];
   return static_cast<double>(wide >> 11) * 0x1.0p-53;
 }

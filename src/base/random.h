@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox4x32-10. A draw is a pure function of (seed, position, stream,
-// choice, draw), so the same request gives the same text however its tokens were computed.
+// Counter-based random numbers: Philox4x32-10. A draw is a pure function of (seed, position,
+// stream, choice, draw), so the same request gives the same text however its tokens were computed.
 #ifndef TALON_BASE_RANDOM_H_
 #define TALON_BASE_RANDOM_H_
 

@@ -52,11 +52,10 @@ class [[nodiscard]] Status {
 inline Status OkStatus() { return {}; }
 
 // InvalidArgument("tree: {} nodes, limit {}", 70, 64)
-#define TALON_STATUS_MAKER(name)                                               \
-  template <typename... Args>                                                  \
-  Status name(fmt::format_string<Args...> format, Args&&... args) {            \
-    return Status(StatusCode::k##name,                                         \
-                  fmt::format(format, std::forward<Args>(args)...));           \
+#define TALON_STATUS_MAKER(name)                                                          \
+  template <typename... Args>                                                             \
+  Status name(fmt::format_string<Args...> format, Args&&... args) {                       \
+    return Status(StatusCode::k##name, fmt::format(format, std::forward<Args>(args)...)); \
   }
 TALON_STATUS_MAKER(Cancelled)
 TALON_STATUS_MAKER(DeadlineExceeded)
@@ -74,8 +73,8 @@ TALON_STATUS_MAKER(Unimplemented)
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}               // NOLINT: implicit by design
-  Result(Status status) : status_(std::move(status)) {        // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit by design
+  Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit by design
     if (status_.ok()) status_ = Status(StatusCode::kInternal, "Result made from an OK status");
   }
 
@@ -101,10 +100,10 @@ class [[nodiscard]] Result {
 #define TALON_CONCAT(a, b) TALON_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function if `expr` (a Status) failed.
-#define TALON_RETURN_IF_ERROR(expr)                    \
-  do {                                                 \
-    ::talon::Status talon_status_ = (expr);            \
-    if (!talon_status_.ok()) return talon_status_;     \
+#define TALON_RETURN_IF_ERROR(expr)                \
+  do {                                             \
+    ::talon::Status talon_status_ = (expr);        \
+    if (!talon_status_.ok()) return talon_status_; \
   } while (false)
 
 // TALON_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));

@@ -1,0 +1,76 @@
+# The few commands; CMake and its presets do the work. `make help` lists them.
+
+JOBS ?= $(shell nproc)
+ARGS ?=
+SECONDS ?= 60
+
+.DEFAULT_GOAL := build
+.PHONY: asan bench build clean debug format fuzz help lint run setup test tsan
+
+# $(call configure,PRESET): quiet unless it fails.
+configure = mkdir -p $(@D) && cmake --preset $(1) > $(@D)/configure.log 2>&1 \
+	|| { cat $(@D)/configure.log; rm -f $@; exit 1; }; touch $@
+CONFIGURATION := CMakePresets.json CMakeLists.txt cmake/talon.cmake
+BUILD = cmake --build --parallel $(JOBS) --preset
+
+help:  ## List these commands
+	@sed -n 's/^\([a-z]*\):[^#]*## */  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup:  ## Install the missing Debian packages
+	@bash scripts/setup.sh
+
+build/build.ninja: $(CONFIGURATION) | setup
+	@$(call configure,release)
+
+build: build/build.ninja  ## Build Release; the program is build/talon
+	@$(BUILD) release
+
+run: build  ## Build and generate text (ARGS="--prompt ... --max-tokens ...")
+	@build/talon run $(ARGS)
+
+test: build  ## Build and run all tests
+	@ctest --preset release
+
+bench: build  ## Measure the ops, then decoding (ARGS="--shape llama-1b ..." for decoding)
+	@build/talon bench ops
+	@build/talon bench decode $(ARGS)
+
+debug: build-debug/build.ninja  ## Build with all checks and run all tests
+	@$(BUILD) debug
+	@ctest --preset debug
+
+build-debug/build.ninja: $(CONFIGURATION) | setup
+	@$(call configure,debug)
+
+asan: build-asan/build.ninja  ## Run the unit tests under AddressSanitizer and UBSan
+	@$(BUILD) asan
+	@ctest --preset asan
+
+build-asan/build.ninja: $(CONFIGURATION) | setup
+	@$(call configure,asan)
+
+tsan: build-tsan/build.ninja  ## Run thread pool and engine tests under ThreadSanitizer
+	@$(BUILD) tsan
+	@ctest --preset tsan
+
+build-tsan/build.ninja: $(CONFIGURATION) | setup
+	@$(call configure,tsan)
+
+fuzz: build-fuzz/build.ninja  ## Run each fuzz target for SECONDS (60)
+	@$(BUILD) fuzz
+	@bash scripts/fuzz.sh $(SECONDS)
+
+build-fuzz/build.ninja: $(CONFIGURATION) | setup
+	@bash scripts/setup.sh --fuzz
+	@$(call configure,fuzz)
+
+lint: build/build.ninja  ## Check format, clang-tidy, include directions, file contents
+	@bash scripts/setup.sh --lint
+	@bash scripts/lint.sh
+
+format:  ## Format all sources in place
+	@bash scripts/setup.sh --lint
+	@find src tests fuzz \( -name '*.cc' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +
+
+clean:  ## Remove the build folders
+	@rm -rf build build-debug build-asan build-tsan build-fuzz

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# clang-format, include directions, file contents and clang-tidy, all of them errors.
+#   scripts/lint.sh [FILE.cc ...]    clang-tidy only these files; default: all that are built
+# Needs a configured build/ (for compile_commands.json).
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+failed=()
+check() {
+  local name=$1
+  shift
+  echo "== $name"
+  "$@" || failed+=("$name")
+}
+
+sources() {
+  find src tests fuzz \( -name '*.cc' -o -name '*.h' -o -name '*.cu' \) -print0
+}
+
+format() {
+  sources | xargs -0 --max-args=1 bash -c \
+    'clang-format --dry-run -Werror "$0" 2>/dev/null || { echo "$0: run make format"; exit 1; }'
+}
+
+built_files() {
+  python3 - <<'END'
+import json
+import os
+
+entries = json.load(open("build/compile_commands.json"))
+files = {os.path.relpath(os.path.join(e["directory"], e["file"])) for e in entries}
+print("\n".join(sorted(files)))
+END
+}
+
+tidy() {
+  { if (($#)); then printf '%s\n' "$@"; else built_files; fi; } |
+    xargs --max-args=1 --max-procs="$(nproc)" clang-tidy --quiet -p build \
+      2> >(grep -v ' warnings\? \(generated\|treated as\)' >&2)
+}
+
+check "clang-format" format
+check "include directions" python3 scripts/check_includes.py
+check "file contents" python3 scripts/check_files.py
+check "clang-tidy" tidy "$@"
+
+if ((${#failed[@]})); then
+  echo "lint: failed: ${failed[*]}" >&2
+  exit 1
+fi
+echo "lint: clean"

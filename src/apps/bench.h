@@ -1,0 +1,29 @@
+// The measurements of `talon bench`. Timings are medians after a warm-up, and shares of peaks that
+// are measured in the same run.
+#ifndef TALON_APPS_BENCH_H_
+#define TALON_APPS_BENCH_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/config.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace talon {
+
+void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchOps(CLI::App* bench, Config* config, CommandBody* body);
+
+double Median(std::vector<double> values);
+// Seconds of one call: the median of `repeats` timings, each of as many calls as fill a
+// millisecond.
+double TimeCall(int repeats, const std::function<void()>& call);
+// Writes the JSON where the user asked for it (empty path: nowhere).
+Status SaveJson(const std::string& path, const Json& json);
+
+}  // namespace talon
+
+#endif  // TALON_APPS_BENCH_H_

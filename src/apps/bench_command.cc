@@ -1,0 +1,14 @@
+// `talon bench`: measurements, each a table and optionally JSON.
+#include "apps/bench.h"
+#include "apps/commands.h"
+
+namespace talon {
+
+void AddBenchCommand(CLI::App* app, Config* config, CommandBody* body) {
+  CLI::App* command = app->add_subcommand("bench", "Measure ops, decoding and verification");
+  command->require_subcommand(1);
+  AddBenchDecode(command, config, body);
+  AddBenchOps(command, config, body);
+}
+
+}  // namespace talon

@@ -1,0 +1,132 @@
+// `talon check`: compares a model and its tokenizer with reference files, a line a case.
+#include <cstdio>
+
+#include "apps/commands.h"
+#include "apps/loader.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "model/golden.h"
+
+namespace talon {
+namespace {
+
+constexpr int kGoldenTreeNodes = 256;  // largest tree of a golden file
+
+struct CheckOptions {
+  std::string golden;
+  std::string tokenizer_golden;
+  float tolerance = 2e-4f;
+};
+
+struct Tally {
+  int passed = 0;
+  int failed = 0;
+  void Count(const std::string& name, bool ok, const std::string& detail) {
+    std::printf("%-4s  %-24s  %s\n", ok ? "ok" : "FAIL", name.c_str(), detail.c_str());
+    ++(ok ? passed : failed);
+  }
+};
+
+// "3 of 5 ids" or the first difference.
+std::string Difference(const Json& expected, const std::vector<int32_t>& got) {
+  const auto want = expected.get<std::vector<int32_t>>();
+  size_t i = 0;
+  while (i < want.size() && i < got.size() && want[i] == got[i]) ++i;
+  if (i == want.size() && i == got.size()) return "";
+  return fmt::format("differs at {} of {} ids (got {})", i, want.size(), got.size());
+}
+
+// One entry: {text, ids, ids_bos, decoded}.
+std::string CheckEntry(const Tokenizer& tokenizer, const Json& entry) {
+  const auto text = entry.at("text").get<std::string>();
+  for (const auto& [key, special] : {std::pair{"ids", false}, std::pair{"ids_bos", true}}) {
+    const auto ids = tokenizer.Encode(text, special);
+    if (!ids.ok()) return ids.status().message();
+    const std::string difference = Difference(entry.at(key), *ids);
+    if (!difference.empty()) return fmt::format("{} {}", key, difference);
+  }
+  const auto ids = entry.at("ids").get<std::vector<int32_t>>();
+  if (tokenizer.Decode(ids, false) != entry.at("decoded").get<std::string>()) {
+    return "decoded text differs";
+  }
+  return "";
+}
+
+Status CheckTokenizer(const Tokenizer& tokenizer, const std::string& path, Tally* tally) {
+  TALON_ASSIGN_OR_RETURN(const Json cases, ReadJsonFile(path));
+  if (!cases.is_array()) return InvalidArgument("{}: not a list of cases", path);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::string difference;
+    try {
+      difference = CheckEntry(tokenizer, cases[i]);
+    } catch (const Json::exception& error) {
+      return InvalidArgument("{}: case {}: {}", path, i, error.what());
+    }
+    tally->Count(fmt::format("tokenizer {}", i), difference.empty(),
+                 difference.empty() ? cases[i]["text"].dump().substr(0, 60) : difference);
+  }
+  return OkStatus();
+}
+
+Result<int> Check(Config config, CheckOptions options) {
+  if (config.model.empty()) {
+    TALON_ASSIGN_OR_RETURN(config.model, BundledModelDir("tiny"));
+  }
+  const std::string beside = config.model + "/golden.safetensors";
+  const std::string tokens_beside = config.model + "/tokenizer_golden.json";
+  const bool chosen = !options.golden.empty() || !options.tokenizer_golden.empty();
+  if (!chosen && FileExists(beside)) options.golden = beside;
+  if (!chosen && FileExists(tokens_beside)) options.tokenizer_golden = tokens_beside;
+  if (options.golden.empty() && options.tokenizer_golden.empty()) {
+    return InvalidArgument(
+        "{}: no golden.safetensors or tokenizer_golden.json in it; name one with "
+        "--golden or --tokenizer-golden",
+        config.model);
+  }
+  Tally tally;
+  if (!options.golden.empty()) {
+    TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, "", kGoldenTreeNodes));
+    TALON_ASSIGN_OR_RETURN(
+        const auto cases,
+        CheckGolden(model->target.get(), model->backend.get(), options.golden,
+                    {.tolerance = options.tolerance, .kv_dtype = model->engine_options.kv_dtype}));
+    for (const GoldenCase& one : cases) tally.Count(one.name, one.passed, one.detail);
+  }
+  if (!options.tokenizer_golden.empty()) {
+    TALON_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(config.model + "/tokenizer.json"));
+    TALON_RETURN_IF_ERROR(CheckTokenizer(*tokenizer, options.tokenizer_golden, &tally));
+  }
+  std::printf("%d passed, %d failed\n", tally.passed, tally.failed);
+  return tally.failed == 0 && tally.passed > 0 ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+void AddCheckCommand(CLI::App* app, Config* config, CommandBody* body) {
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App* command =
+      app->add_subcommand("check", "Compare a model with golden references, a line a case");
+  command->add_option("--golden", options->golden,
+                      "Reference logits, greedy text and trees (default: golden.safetensors in the "
+                      "model's directory)");
+  command->add_option("--tokenizer-golden", options->tokenizer_golden,
+                      "Reference encodings (default: tokenizer_golden.json in the directory)");
+  command->add_option("--tolerance", options->tolerance, "Largest allowed logit error")
+      ->default_val(options->tolerance);
+  AddSettings(command, config, kModelSettings);
+  command->footer(
+      "\nComputes in f32 with an f32 KV cache unless told otherwise. Exit code 0 only if all "
+      "pass.\n"
+      "  talon check --model models/tiny\n"
+      "  talon check --model DIR --golden FILE.safetensors\n");
+  command->callback([config, options, body, command] {
+    if (command->count("--weights") == 0) config->weights = "f32";
+    if (command->count("--kv-dtype") == 0) config->kv_dtype = "f32";
+    *body = [config, options] {
+      const auto code = Check(*config, *options);
+      return code.ok() ? *code : ReportError(code.status());
+    };
+  });
+}
+
+}  // namespace talon

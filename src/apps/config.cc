@@ -1,0 +1,198 @@
+#include "apps/config.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+
+namespace talon {
+namespace {
+
+constexpr const char* kSpeculativeGroup = "speculative_config";
+
+std::string FlagOf(const std::string& key) {
+  std::string flag = "--" + key;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+void AddModelSettings(Config* c, std::vector<Setting>* out) {
+  const auto add = [&](const char* key, auto* value, const char* help) {
+    out->push_back({"", key, FlagOf(key), help, value});
+  };
+  add("model", &c->model, "Model directory in Hugging Face format (default: the bundled model)");
+  add("device", &c->device, "cpu (cuda: not in this build)");
+  add("threads", &c->threads, "Threads; 0 = all cores this process may use");
+  add("weights", &c->weights, "auto (as stored), f32, f16, bf16 or int8 (quantised at load)");
+  add("kv_dtype", &c->kv_dtype, "Type of the KV cache: f32, f16 or bf16");
+  add("block_size", &c->block_size, "Tokens per KV block: 8, 16, 32 or 64");
+  add("max_length", &c->max_length, "Longest sequence in tokens; 0 = the model's context");
+  add("kv_tokens", &c->kv_tokens, "Size of the KV pool in tokens; 0 = as much as is needed");
+  add("max_sequences", &c->max_sequences, "Sequences that run at once");
+  add("prefill_chunk", &c->prefill_chunk, "Prompt tokens computed per step");
+  add("kv_audit", &c->kv_audit, "Hash committed KV and fail if a verified prefix ever changes");
+  add("log_level", &c->log_level, "debug, info, warning, error or off");
+}
+
+void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* out) {
+  const auto add = [&](const char* key, auto* value, const char* help) {
+    out->push_back({"", key, FlagOf(key), help, value});
+  };
+  add("max_tokens", &s->max_tokens, "New tokens at most");
+  add("temperature", &s->temperature, "0 = greedy; higher is more random");
+  add("top_k", &s->top_k, "Draw from the k most likely tokens; 0 = off");
+  add("top_p", &s->top_p, "Draw from the smallest set with this probability; 1 = off");
+  add("min_p", &s->min_p, "Drop tokens below this share of the most likely one's; 0 = off");
+  add("repetition_penalty", &s->repetition_penalty, "Of tokens in prompt or output; 1 = off");
+  add("frequency_penalty", &s->frequency_penalty, "Per occurrence in the output; 0 = off");
+  add("presence_penalty", &s->presence_penalty, "Once per token in the output; 0 = off");
+  add("logit_bias", &s->logit_bias, "Added to logits: token=bias, e.g. 17=-2.5,42=1");
+  add("bad_words", &s->bad_words, "Texts that must not appear, one per line");
+  add("min_tokens", &s->min_tokens, "No end of text before this many tokens");
+  add("ignore_eos", &s->ignore_eos, "Go on after the end-of-text token");
+  add("stop", &s->stop, "Text that ends the output (not part of it); may be repeated");
+  add("stop_token_ids", &s->stop_token_ids, "Token ids that end the output");
+  add("seed", &s->seed, "Seed of the draws; -1 = random, reported in the statistics");
+  add("logprobs", &s->logprobs, "Report log-probs of this many most likely tokens (with --json)");
+}
+
+void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
+  const auto add = [&](const char* key, const char* flag, auto* value, const char* help) {
+    out->push_back({kSpeculativeGroup, key, flag, help, value});
+  };
+  add("enable_speculative_decoding", "--enable-speculative-decoding",
+      &s->enable_speculative_decoding, "false: plain decoding whatever the method");
+  add("method", "--speculative-algorithm", &s->method, "NONE, NGRAM, SUFFIX or STANDALONE");
+  add("draft_model_path", "--speculative-draft-model-path", &s->draft_model_path,
+      "Model directory of the STANDALONE drafter");
+  add("num_steps", "--speculative-num-steps", &s->num_steps,
+      "Depth of the draft tree; 0 = the method's default");
+  add("eagle_topk", "--speculative-eagle-topk", &s->eagle_topk,
+      "Branches per expansion of a tree drafter; 0 = the method's default");
+  add("num_draft_tokens", "--speculative-num-draft-tokens", &s->num_draft_tokens,
+      "Nodes of a tree, root included; 0 = the method's default");
+  add("acceptance", "--speculative-acceptance", &s->acceptance,
+      "match (exact, same text as plain), threshold (lossy) or rejection");
+  add("accept_threshold_single", "--speculative-accept-threshold-single",
+      &s->accept_threshold_single, "Accept a draft of at least this probability; below 1 is lossy");
+  add("accept_threshold_acc", "--speculative-accept-threshold-acc", &s->accept_threshold_acc,
+      "Divides the cumulative probability of drafts; below 1 is lossy");
+  add("adaptive", "--speculative-adaptive", &s->adaptive,
+      "Choose the number of nodes by measured cost and acceptance, down to none");
+  add("verify_curve", "--speculative-verify-curve", &s->verify_curve,
+      "File of the verify curve: loaded if it exists, else measured and saved");
+  add("draft_min_prob", "--draft-min-prob", &s->draft_min_prob,
+      "Drop drafts whose path probability is below this");
+  add("enable_nwor", "--enable-nwor", &s->enable_nwor,
+      "No-write-on-reject: stage tree rows, write accepted ones only");
+  add("scv_chunk_size", "--scv-chunk-size", &s->scv_chunk_size,
+      "Verify trees in chunks of this many nodes; 0 = in one pass");
+  add("ngram_mode", "--ngram-mode", &s->ngram_mode, "BFS or PROB");
+  add("ngram_max_depth", "--ngram-max-depth", &s->ngram_max_depth, "Longest n-gram kept");
+  add("suffix_corpus", "--suffix-corpus", &s->suffix_corpus,
+      "Text file whose content the SUFFIX drafter knows from the start");
+}
+
+// Converts one YAML value to the setting's type; throws YAML::Exception on a mismatch.
+void Assign(const YAML::Node& node, const Setting& setting) {
+  std::visit(
+      [&](auto* target) {
+        using T = std::remove_pointer_t<decltype(target)>;
+        *target = node.as<T>();
+      },
+      setting.value);
+}
+
+Status ApplyMap(const YAML::Node& map, const std::string& group,
+                const std::vector<Setting>& settings, const std::string& path) {
+  for (const auto& entry : map) {
+    const auto key = entry.first.as<std::string>();
+    const int line = entry.first.Mark().line + 1;
+    if (group.empty() && key == kSpeculativeGroup) {
+      if (!entry.second.IsMap()) return InvalidArgument("{}:{}: {}: not a map", path, line, key);
+      TALON_RETURN_IF_ERROR(ApplyMap(entry.second, key, settings, path));
+      continue;
+    }
+    const auto at = std::find_if(settings.begin(), settings.end(), [&](const Setting& setting) {
+      return setting.group == group && setting.key == key;
+    });
+    if (at == settings.end()) {
+      std::vector<std::string> known;
+      for (const Setting& setting : settings) {
+        if (setting.group == group) known.push_back(setting.key);
+      }
+      const std::string nearest = NearestName(key, known);
+      return InvalidArgument("{}:{}: unknown key '{}'{}", path, line, key,
+                             nearest.empty() ? "" : ", did you mean '" + nearest + "'?");
+    }
+    try {
+      Assign(entry.second, *at);
+    } catch (const YAML::Exception&) {
+      return InvalidArgument("{}:{}: {}: bad value '{}'", path, line, key,
+                             YAML::Dump(entry.second));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
+  std::vector<Setting> settings;
+  if ((sets & kModelSettings) != 0) AddModelSettings(config, &settings);
+  if ((sets & kSamplingSettings) != 0) AddSamplingSettings(&config->sampling, &settings);
+  if ((sets & kSpeculativeSettings) != 0) {
+    AddSpeculativeSettings(&config->speculative, &settings);
+  }
+  return settings;
+}
+
+std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(3, name.size() / 2) + 1;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = EditDistance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+Status LoadConfigFile(const std::string& path, Config* config) {
+  TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  YAML::Node root;
+  try {
+    root = YAML::Load(text);
+  } catch (const YAML::Exception& error) {
+    return InvalidArgument("{}:{}: not valid YAML: {}", path, error.mark.line + 1, error.msg);
+  }
+  if (root.IsNull()) return OkStatus();
+  if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", path);
+  const auto settings =
+      SettingsOf(config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
+  try {
+    return ApplyMap(root, "", settings, path);
+  } catch (const YAML::Exception& error) {
+    return InvalidArgument("{}:{}: {}", path, error.mark.line + 1, error.msg);
+  }
+}
+
+}  // namespace talon

@@ -1,0 +1,96 @@
+// Everything a user can set, once: the same names in the YAML file, as flags and in this struct.
+#ifndef TALON_APPS_CONFIG_H_
+#define TALON_APPS_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+
+namespace talon {
+
+// Speculation, under `speculative_config:` in the file.
+struct SpeculativeConfig {
+  bool enable_speculative_decoding = true;
+  std::string method = "NONE";
+  std::string draft_model_path;
+  int num_steps = 0;  // 0 = the method's default, like the next two
+  int eagle_topk = 0;
+  int num_draft_tokens = 0;  // nodes of a tree, root included
+  std::string acceptance = "match";
+  float accept_threshold_single = 1.0f;
+  float accept_threshold_acc = 1.0f;
+  bool adaptive = true;
+  std::string verify_curve;
+  float draft_min_prob = 0.0f;
+  bool enable_nwor = true;
+  int scv_chunk_size = 0;
+  std::string ngram_mode = "BFS";
+  int ngram_max_depth = 18;
+  std::string suffix_corpus;
+};
+
+struct SamplingConfig {
+  int max_tokens = 128;
+  float temperature = 0;
+  int top_k = 0;
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  std::string logit_bias;  // "17=-2.5,42=1"
+  std::string bad_words;   // texts separated by newlines
+  int min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<std::string> stop;
+  std::vector<int> stop_token_ids;
+  int64_t seed = -1;  // -1 = random, reported back
+  int logprobs = -1;
+};
+
+struct Config {
+  std::string model;  // empty = the bundled one
+  std::string device = "cpu";
+  int threads = 0;
+  std::string weights = "auto";
+  std::string kv_dtype = "bf16";
+  int block_size = 16;
+  int max_length = 0;
+  int kv_tokens = 0;
+  int max_sequences = 8;
+  int prefill_chunk = 512;
+  bool kv_audit = false;
+  std::string log_level = "warning";
+  SamplingConfig sampling;
+  SpeculativeConfig speculative;
+};
+
+// One setting: its name in the file, its flag, what it does, where it lives.
+struct Setting {
+  std::string group;  // "" or "speculative_config"
+  std::string key;    // snake_case
+  std::string flag;   // "--kv-dtype"
+  std::string help;
+  std::variant<bool*, int*, int64_t*, float*, std::string*, std::vector<std::string>*,
+               std::vector<int>*>
+      value;
+};
+
+// Which settings a command takes.
+enum SettingSet : unsigned { kModelSettings = 1, kSamplingSettings = 2, kSpeculativeSettings = 4 };
+
+std::vector<Setting> SettingsOf(Config* config, unsigned sets);
+
+// Applies a YAML file. Unknown keys are errors that name the nearest valid key; a value of the
+// wrong type names the key, the value and the line.
+Status LoadConfigFile(const std::string& path, Config* config);
+
+// The candidate with the smallest edit distance to `name`, or "" if none is near.
+std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
+
+}  // namespace talon
+
+#endif  // TALON_APPS_CONFIG_H_

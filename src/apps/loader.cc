@@ -1,0 +1,274 @@
+#include "apps/loader.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "compute/cpu/cpu_backend.h"
+#include "spec/drafters/suffix_corpus.h"
+#include "spec/policy/adaptive.h"
+
+namespace talon {
+namespace {
+
+// Of the verify curve that is measured at start.
+constexpr int kCurveRows = 128;
+constexpr int kCurveContext = 2048;
+
+// A line on the terminal that is rewritten as loading goes on, and wiped at its end.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string what)
+      : what_(std::move(what)), shown_(isatty(STDERR_FILENO) != 0) {}
+  ~ProgressLine() {
+    if (shown_) std::fprintf(stderr, "\r\033[K");
+  }
+  void Show(double fraction) const {
+    if (shown_) std::fprintf(stderr, "\rloading %s %3.0f%%\033[K", what_.c_str(), fraction * 100);
+  }
+
+ private:
+  std::string what_;
+  bool shown_;
+};
+
+Status CheckRange(const char* name, int value, int low, int high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument("{}: {}, must be {} to {}", name, value, low, high);
+}
+
+Result<AcceptMode> ParseAcceptance(const std::string& name) {
+  if (name == "match") return AcceptMode::kMatch;
+  if (name == "threshold") return AcceptMode::kThreshold;
+  if (name == "rejection") return AcceptMode::kRejection;
+  return InvalidArgument("acceptance: '{}', must be match, threshold or rejection", name);
+}
+
+Result<std::vector<std::vector<int32_t>>> ReadCorpus(const std::string& path,
+                                                     const Tokenizer* tokenizer, int vocab_size) {
+  if (path.empty()) return std::vector<std::vector<int32_t>>();
+  if (tokenizer == nullptr) return InvalidArgument("suffix_corpus: the model has no tokenizer");
+  return ReadSuffixCorpus(path, vocab_size, [tokenizer](std::string_view text) {
+    return tokenizer->Encode(text, /*add_special_tokens=*/false);
+  });
+}
+
+Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
+  StepOptions& step = model->engine_options.step;
+  const std::string method = config.enable_speculative_decoding ? config.method : "NONE";
+  TALON_ASSIGN_OR_RETURN(model->drafter_name, CanonicalDrafterName(method));
+  TALON_ASSIGN_OR_RETURN(step.accept, ParseAcceptance(config.acceptance));
+  TALON_RETURN_IF_ERROR(CheckRange("num_steps", config.num_steps, 0, 64));
+  TALON_RETURN_IF_ERROR(CheckRange("eagle_topk", config.eagle_topk, 0, 64));
+  TALON_RETURN_IF_ERROR(CheckRange("num_draft_tokens", config.num_draft_tokens, 0, 256));
+  TALON_RETURN_IF_ERROR(CheckRange("scv_chunk_size", config.scv_chunk_size, 0, 256));
+  TALON_RETURN_IF_ERROR(CheckRange("ngram_max_depth", config.ngram_max_depth, 2, 64));
+  for (const float threshold : {config.accept_threshold_single, config.accept_threshold_acc}) {
+    if (threshold < 0 || threshold > 1) {
+      return InvalidArgument("accept_threshold: {}, must be 0 to 1", threshold);
+    }
+  }
+  step.budget = DefaultDraftBudget(model->drafter_name);
+  if (config.num_steps > 0) step.budget.max_depth = config.num_steps;
+  if (config.eagle_topk > 0) step.budget.top_k = config.eagle_topk;
+  if (config.num_draft_tokens > 0) step.budget.max_nodes = config.num_draft_tokens;
+  if (config.num_steps > 0 && config.num_draft_tokens == 0 && step.budget.top_k == 1) {
+    step.budget.max_nodes = config.num_steps + 1;
+  }
+  step.thresholds = {config.accept_threshold_single, config.accept_threshold_acc};
+  step.nwor = config.enable_nwor;
+  step.scv_chunk_size = config.scv_chunk_size;
+  model->drafter_options.draft_model_path = config.draft_model_path;
+  model->drafter_options.budget = step.budget;
+  model->drafter_options.min_prob = config.draft_min_prob;
+  model->drafter_options.ngram_mode = config.ngram_mode;
+  model->drafter_options.ngram_max_depth = config.ngram_max_depth;
+  return OkStatus();
+}
+
+Status FillOptions(const Config& config, LoadedModel* model) {
+  TALON_RETURN_IF_ERROR(CheckRange("threads", config.threads, 0, 1024));
+  TALON_RETURN_IF_ERROR(CheckRange("max_sequences", config.max_sequences, 1, 1024));
+  TALON_RETURN_IF_ERROR(CheckRange("prefill_chunk", config.prefill_chunk, 1, 16384));
+  TALON_RETURN_IF_ERROR(CheckRange("max_length", config.max_length, 0, 1 << 24));
+  TALON_RETURN_IF_ERROR(CheckRange("kv_tokens", config.kv_tokens, 0, 1 << 30));
+  const int b = config.block_size;
+  if (b != 8 && b != 16 && b != 32 && b != 64) {
+    return InvalidArgument("block_size: {}, must be 8, 16, 32 or 64", b);
+  }
+  if (config.device != "cpu") {
+    return InvalidArgument("device: '{}', this build has cpu only", config.device);
+  }
+  EngineOptions& options = model->engine_options;
+  if (!ParseDType(config.kv_dtype, &options.kv_dtype) ||
+      (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kF16 &&
+       options.kv_dtype != DType::kBF16)) {
+    return InvalidArgument("kv_dtype: '{}', must be f32, f16 or bf16", config.kv_dtype);
+  }
+  options.block_size = b;
+  options.kv_tokens = config.kv_tokens;
+  options.max_length = config.max_length;
+  options.max_sequences = config.max_sequences;
+  options.prefill_chunk = config.prefill_chunk;
+  options.kv_audit = config.kv_audit;
+  return FillSpeculation(config.speculative, model);
+}
+
+}  // namespace
+
+Result<std::string> BundledModelDir(const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  for (const fs::path& base : {fs::current_path(error), program.parent_path().parent_path()}) {
+    const fs::path dir = base / "models" / name;
+    if (fs::exists(dir / "config.json", error)) return dir.string();
+  }
+  return NotFound("no bundled model '{}' found; give one with --model DIR", name);
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
+                                               int min_output_rows) {
+  auto model = std::make_unique<LoadedModel>();
+  LogLevel level = LogLevel::kWarning;
+  if (!ParseLogLevel(config.log_level, &level)) {
+    return InvalidArgument("log_level: '{}', must be debug, info, warning, error or off",
+                           config.log_level);
+  }
+  SetLogLevel(level);
+  TALON_RETURN_IF_ERROR(FillOptions(config, model.get()));
+  WeightFormat weights = WeightFormat::kAsStored;
+  if (!ParseWeightFormat(config.weights, &weights)) {
+    return InvalidArgument("weights: '{}', must be auto, f32, f16, bf16 or int8", config.weights);
+  }
+  model->drafter_options.weights = weights;
+  model->backend = NewCpuBackend(config.threads);
+  LoadOptions load{
+      .weights = weights,
+      .max_rows = model->engine_options.MaxRows(),
+      .max_output_rows = std::max(model->engine_options.MaxTreeRows(), min_output_rows)};
+  if (!shape.empty()) {
+    TALON_ASSIGN_OR_RETURN(const ModelConfig random, ShapeByName(shape));
+    model->name = shape + " (random weights)";
+    const ProgressLine line(model->name);
+    load.progress = [&line](double fraction) { line.Show(fraction); };
+    TALON_ASSIGN_OR_RETURN(model->target, Decoder::Random(random, model->backend.get(), load, 1));
+    return model;
+  }
+  model->name = config.model;
+  if (model->name.empty()) {
+    TALON_ASSIGN_OR_RETURN(model->name, BundledModelDir("tiny"));
+  }
+  {
+    const ProgressLine line(model->name);
+    load.progress = [&line](double fraction) { line.Show(fraction); };
+    TALON_ASSIGN_OR_RETURN(model->target, Decoder::Load(model->name, model->backend.get(), load));
+  }
+  const std::string tokenizer = model->name + "/tokenizer.json";
+  if (FileExists(tokenizer)) {
+    TALON_ASSIGN_OR_RETURN(model->tokenizer, Tokenizer::Load(tokenizer));
+  }
+  TALON_ASSIGN_OR_RETURN(model->drafter_options.suffix_corpus,
+                         ReadCorpus(config.speculative.suffix_corpus, model->tokenizer.get(),
+                                    model->target->config().vocab_size));
+  return model;
+}
+
+// The verify curve of this machine and model: from its file, or measured (and saved there).
+Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
+  const std::string& path = config.speculative.verify_curve;
+  if (!path.empty() && FileExists(path)) return VerifyCurve::Load(path);
+  const EngineOptions& options = model->engine_options;
+  const ModelConfig& target = model->target->config();
+  const int rows = std::min(options.MaxTreeRows(), kCurveRows);
+  const int tokens = std::min(kCurveContext + rows, target.max_context) + options.block_size;
+  const KvShape shape{.num_layers = target.num_layers,
+                      .kv_heads = target.num_kv_heads,
+                      .head_dim = target.head_dim,
+                      .block_size = options.block_size,
+                      .dtype = options.kv_dtype,
+                      .num_blocks = tokens / options.block_size,
+                      .staging_rows = rows};
+  Metrics unused;
+  TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused));
+  TALON_ASSIGN_OR_RETURN(
+      VerifyCurve curve,
+      MeasureVerifyCurve(model->backend.get(), model->target.get(), kv.get(), rows));
+  if (!path.empty()) TALON_RETURN_IF_ERROR(curve.Save(path));
+  return curve;
+}
+
+Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
+                                           const std::string& drafter_name) {
+  const EngineOptions& options = model->engine_options;
+  const int context = model->target->config().max_context;
+  Engine::Parts parts{.backend = model->backend.get(),
+                      .target = model->target.get(),
+                      .tokenizer = model->tokenizer.get(),
+                      .metrics = std::make_unique<Metrics>()};
+  const DrafterTarget target{
+      .backend = model->backend.get(),
+      .metrics = parts.metrics.get(),
+      .vocab_size = model->target->config().vocab_size,
+      .max_length = options.max_length > 0 ? std::min(options.max_length, context) : context,
+      .max_sequences = options.max_sequences};
+  TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, model->drafter_options, target));
+  if (parts.drafter != nullptr && config.speculative.adaptive) {
+    if (model->curve.empty()) {
+      TALON_ASSIGN_OR_RETURN(model->curve, GetVerifyCurve(model, config));
+    }
+    parts.policy = std::make_unique<AdaptivePolicy>(model->curve);
+  }
+  return Engine::Create(std::move(parts), options);
+}
+
+Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
+                                          const Tokenizer* tokenizer) {
+  SamplingParams params;
+  params.max_tokens = config.max_tokens;
+  params.temperature = config.temperature;
+  params.top_k = config.top_k;
+  params.top_p = config.top_p;
+  params.min_p = config.min_p;
+  params.repetition_penalty = config.repetition_penalty;
+  params.frequency_penalty = config.frequency_penalty;
+  params.presence_penalty = config.presence_penalty;
+  params.min_tokens = config.min_tokens;
+  params.ignore_eos = config.ignore_eos;
+  params.stop_token_ids.assign(config.stop_token_ids.begin(), config.stop_token_ids.end());
+  params.logprobs = config.logprobs;
+  if (config.seed >= 0) params.seed = static_cast<uint64_t>(config.seed);
+  std::stringstream biases(config.logit_bias);
+  for (std::string item; std::getline(biases, item, ',');) {
+    int token = 0;
+    float bias = 0;
+    if (std::sscanf(item.c_str(), "%d=%f", &token, &bias) != 2) {
+      return InvalidArgument("logit_bias: '{}', must be token=bias", item);
+    }
+    params.logit_bias.emplace_back(token, bias);
+  }
+  std::sort(params.logit_bias.begin(), params.logit_bias.end());
+  std::stringstream words(config.bad_words);
+  for (std::string word; std::getline(words, word);) {
+    if (word.empty()) continue;
+    if (tokenizer == nullptr) return InvalidArgument("bad_words: the model has no tokenizer");
+    TALON_ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode(word, false));
+    params.bad_words.push_back(std::move(tokens));
+  }
+  return params;
+}
+
+int64_t PeakMemoryBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace talon

@@ -1,0 +1,50 @@
+// From settings to a running engine.
+#ifndef TALON_APPS_LOADER_H_
+#define TALON_APPS_LOADER_H_
+
+#include <memory>
+#include <string>
+
+#include "apps/config.h"
+#include "base/status.h"
+#include "compute/backend.h"
+#include "engine/engine.h"
+#include "model/decoder.h"
+#include "spec/drafters/registry.h"
+#include "spec/policy/verify_curve.h"
+#include "text/tokenizer.h"
+
+namespace talon {
+
+// A loaded target with what it runs on.
+struct LoadedModel {
+  std::string name;  // directory or shape
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Decoder> target;
+  std::unique_ptr<Tokenizer> tokenizer;  // null if the directory has none, or for a shape
+  EngineOptions engine_options;
+  std::string drafter_name = "NONE";
+  DrafterOptions drafter_options;
+  VerifyCurve curve;  // measured when first needed
+};
+
+// The bundled model's directory, found from the working directory or the program's.
+Result<std::string> BundledModelDir(const std::string& name);
+
+// Checks all settings, then loads config.model, or random weights of `shape` if that is not empty.
+// Shows progress on a terminal. A pass gives logits for at least `min_output_rows` rows.
+Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape = "",
+                                               int min_output_rows = 1);
+
+// An engine on a loaded model; `drafter_name` NONE gives plain decoding.
+Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
+                                           const std::string& drafter_name);
+
+Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config, const Tokenizer* tokenizer);
+
+// Peak resident memory of this process in bytes.
+int64_t PeakMemoryBytes();
+
+}  // namespace talon
+
+#endif  // TALON_APPS_LOADER_H_

@@ -1,0 +1,148 @@
+// `talon run`: text from a prompt, streamed, then what happened.
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "apps/commands.h"
+#include "apps/loader.h"
+#include "apps/run_report.h"
+#include "base/file.h"
+
+namespace talon {
+namespace {
+
+constexpr const char* kDefaultPrompt = "Once upon a time there was a";
+
+struct RunOptions {
+  std::string prompt;
+  std::string prompt_file;
+  std::string positional;
+  bool json = false;
+  bool show_drafts = false;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+void OnInterrupt(int) { interrupted = 1; }
+
+Result<std::string> ReadPrompt(const RunOptions& options) {
+  if (options.positional == "-") {
+    return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  }
+  if (!options.positional.empty()) {
+    return InvalidArgument("prompt: '{}'; give it with --prompt TEXT, or - for standard input",
+                           options.positional);
+  }
+  if (!options.prompt_file.empty()) return ReadFile(options.prompt_file);
+  return options.prompt;
+}
+
+// Prints text as it arrives; with --show-drafts each token is coloured by origin.
+class Printer {
+ public:
+  Printer(const RunOptions& options, const Tokenizer* tokenizer)
+      : options_(options), tokenizer_(tokenizer) {}
+
+  void Show(const RequestUpdate& update) {
+    if (options_.json) return;
+    if (!options_.show_drafts) {
+      std::fwrite(update.text.data(), 1, update.text.size(), stdout);
+    } else {
+      for (const EmittedToken& token : update.tokens) {
+        const int32_t ids[] = {token.token};
+        std::printf("%s%s\033[0m", token.drafted ? "\033[32m" : "\033[1;33m",
+                    tokenizer_->Decode(ids, true).c_str());
+      }
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  const RunOptions& options_;
+  const Tokenizer* tokenizer_;
+};
+
+// Runs one request to its end or to Ctrl-C.
+GenerateResult RunToEnd(Engine* engine, RequestId id) {
+  interrupted = 0;
+  auto* previous = std::signal(SIGINT, OnInterrupt);
+  for (;;) {
+    auto result = engine->Take(id);
+    if (result.ok()) {
+      std::signal(SIGINT, previous);
+      return std::move(*result);
+    }
+    if (interrupted != 0) {
+      engine->Cancel(id);
+    } else {
+      engine->RunStep();
+    }
+  }
+}
+
+Result<int> Run(Config config, const RunOptions& options) {
+  TALON_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(options));
+  if (prompt.empty()) return InvalidArgument("prompt: empty");
+  config.max_sequences = 1;
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
+  const Tokenizer* tokenizer = model->tokenizer.get();
+  if (tokenizer == nullptr) return InvalidArgument("{}: no tokenizer.json", model->name);
+  GenerateRequest request{.stop = config.sampling.stop};
+  auto tokens = tokenizer->Encode(prompt, /*add_special_tokens=*/true);
+  if (!tokens.ok()) return tokens.status().WithContext("prompt");
+  request.prompt = std::move(*tokens);
+  TALON_ASSIGN_OR_RETURN(request.sampling, MakeSamplingParams(config.sampling, tokenizer));
+  if (model->engine_options.kv_tokens == 0) {  // one request: no more cache than it can use
+    model->engine_options.kv_tokens = static_cast<int>(std::min<int64_t>(
+        static_cast<int64_t>(request.prompt.size()) + std::max(config.sampling.max_tokens, 0) + 1,
+        model->target->config().max_context));
+  }
+  TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafter_name));
+  Printer printer(options, tokenizer);
+  request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
+  TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
+  if (!options.json) std::printf("%s", prompt.c_str());
+  const GenerateResult result = RunToEnd(engine.get(), id);
+  if (options.json) {
+    std::printf("%s\n", ReportJson(result, *model, engine.get()).dump(2).c_str());
+  } else {
+    std::printf("\n");
+    std::fflush(stdout);
+    std::fprintf(stderr, "\n%s", ReportTable(result, *model, engine.get()).c_str());
+  }
+  if (result.finish == FinishReason::kError) return result.error;
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App* app, Config* config, CommandBody* body) {
+  auto options = std::make_shared<RunOptions>();
+  options->prompt = kDefaultPrompt;
+  CLI::App* command = app->add_subcommand("run", "Generate text from a prompt");
+  command->add_option("prompt-source", options->positional,
+                      "- reads the prompt from standard input");
+  command->add_option("--prompt", options->prompt, "Text to continue")->type_name("TEXT");
+  command->add_option("--prompt-file", options->prompt_file, "File with the text to continue");
+  command->add_flag("--json", options->json, "Print one JSON object instead of text and table");
+  command->add_flag("--show-drafts", options->show_drafts,
+                    "Colour the text: green = drafted and accepted, yellow = the model's own");
+  AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
+  command->footer(
+      "\nExamples:\n"
+      "  talon run --prompt 'Call me' --max-tokens 200\n"
+      "  talon run --prompt-file chapter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
+      "  echo 'The sea was' | talon run - --json\n"
+      "  talon run --speculative-algorithm NGRAM --show-drafts\n");
+  command->callback([config, options, body] {
+    *body = [config, options] {
+      const auto code = Run(*config, *options);
+      return code.ok() ? *code : ReportError(code.status());
+    };
+  });
+}
+
+}  // namespace talon

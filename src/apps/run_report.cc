@@ -1,0 +1,110 @@
+#include "apps/run_report.h"
+
+#include "apps/table.h"
+
+namespace talon {
+namespace {
+
+double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+// "0.61 0.42 0.30": share accepted of those tried, by depth.
+std::string AcceptanceByDepth(const RequestStats& stats) {
+  std::string out;
+  for (int depth = 0; depth < RequestStats::kMaxDepth && stats.tried_at_depth[depth] > 0; ++depth) {
+    if (depth == 8) return out + " ...";
+    out += fmt::format("{}{:.2f}", depth == 0 ? "" : " ",
+                       static_cast<double>(stats.accepted_at_depth[depth]) /
+                           static_cast<double>(stats.tried_at_depth[depth]));
+  }
+  return out.empty() ? "-" : out;
+}
+
+}  // namespace
+
+std::string ReportTable(const GenerateResult& result, const LoadedModel& model, Engine* engine) {
+  const RequestStats& stats = result.stats;
+  const auto generated = static_cast<double>(result.tokens.size());
+  Table table({});
+  table.Add({"model", model.name});
+  table.Add({"device", model.backend->description()});
+  table.Add({"prompt", fmt::format("{} tokens, {:.0f} tokens/s", stats.prompt_tokens,
+                                   PerSecond(static_cast<double>(stats.prompt_tokens),
+                                             stats.prompt_seconds))});
+  table.Add(
+      {"generated",
+       fmt::format("{} tokens, {:.0f} tokens/s, ended by {}", result.tokens.size(),
+                   PerSecond(generated, stats.decode_seconds), FinishReasonName(result.finish))});
+  table.Add({"seed", fmt::format("{}", result.seed)});
+  if (model.drafter_name != "NONE") {
+    table.Add(
+        {"speculation",
+         fmt::format("{}: tau {:.2f}, {} of {} drafts accepted, drafting {:.0f}% of the time{}",
+                     model.drafter_name, stats.tau(), stats.accepted, stats.drafted,
+                     100 * stats.draft_seconds / std::max(stats.decode_seconds, 1e-9),
+                     stats.lossy ? ", LOSSY" : "")});
+    table.Add({"accepted by depth", AcceptanceByDepth(stats)});
+  }
+  table.Add(
+      {"memory", fmt::format("weights {}, KV {}, workspace {}, peak {}",
+                             FormatBytes(static_cast<double>(model.target->weight_bytes())),
+                             FormatBytes(static_cast<double>(engine->kv().bytes())),
+                             FormatBytes(static_cast<double>(model.target->workspace_bytes())),
+                             FormatBytes(static_cast<double>(PeakMemoryBytes())))});
+  return table.ToString(/*all_left=*/true);
+}
+
+Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* engine) {
+  const RequestStats& stats = result.stats;
+  Json tokens = Json::array(), logprobs = Json::array(), origins = Json::array();
+  for (const EmittedToken& token : result.tokens) {
+    tokens.push_back(token.token);
+    origins.push_back(token.drafted ? "draft" : "bonus");
+    Json top = Json::array();
+    for (const TopLogProb& entry : token.top) {
+      top.push_back({{"token", entry.token}, {"logprob", entry.log_prob}});
+    }
+    logprobs.push_back({{"token", token.token}, {"logprob", token.log_prob}, {"top", top}});
+  }
+  Json by_depth = Json::array();
+  for (int depth = 0; depth < RequestStats::kMaxDepth && stats.tried_at_depth[depth] > 0; ++depth) {
+    by_depth.push_back(
+        {{"tried", stats.tried_at_depth[depth]}, {"accepted", stats.accepted_at_depth[depth]}});
+  }
+  Json metrics = Json::object();
+  for (const auto& [key, value] : engine->metrics().Snapshot()) {
+    metrics["talon_" + key.first + (key.second.empty() ? "" : "{" + key.second + "}")] = value;
+  }
+  Json out = {{"model", model.name},
+              {"device", model.backend->description()},
+              {"text", result.text},
+              {"tokens", tokens},
+              {"origins", origins},
+              {"finish_reason", FinishReasonName(result.finish)},
+              {"seed", result.seed},
+              {"drafter", model.drafter_name},
+              {"stats",
+               {{"prompt_tokens", stats.prompt_tokens},
+                {"prompt_seconds", stats.prompt_seconds},
+                {"generated_tokens", result.tokens.size()},
+                {"decode_seconds", stats.decode_seconds},
+                {"tokens_per_second",
+                 PerSecond(static_cast<double>(result.tokens.size()), stats.decode_seconds)},
+                {"passes", stats.passes},
+                {"tau", stats.tau()},
+                {"drafted", stats.drafted},
+                {"accepted", stats.accepted},
+                {"by_depth", by_depth},
+                {"draft_seconds", stats.draft_seconds},
+                {"verify_seconds", stats.verify_seconds},
+                {"lossy", stats.lossy}}},
+              {"memory",
+               {{"weights", model.target->weight_bytes()},
+                {"kv", engine->kv().bytes()},
+                {"workspace", model.target->workspace_bytes()},
+                {"peak", PeakMemoryBytes()}}},
+              {"metrics", metrics}};
+  if (!result.tokens.empty() && !result.tokens[0].top.empty()) out["logprobs"] = logprobs;
+  return out;
+}
+
+}  // namespace talon

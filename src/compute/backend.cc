@@ -1,0 +1,36 @@
+#include "compute/backend.h"
+
+#include <array>
+#include <utility>
+
+namespace talon {
+namespace {
+
+constexpr std::array<std::pair<WeightFormat, const char*>, 5> kFormatNames = {{
+    {WeightFormat::kAsStored, "auto"},
+    {WeightFormat::kF32, "f32"},
+    {WeightFormat::kF16, "f16"},
+    {WeightFormat::kBF16, "bf16"},
+    {WeightFormat::kInt8, "int8"},
+}};
+
+}  // namespace
+
+const char* WeightFormatName(WeightFormat format) {
+  for (const auto& [value, name] : kFormatNames) {
+    if (value == format) return name;
+  }
+  return "unknown";
+}
+
+bool ParseWeightFormat(std::string_view name, WeightFormat* format) {
+  for (const auto& [value, known] : kFormatNames) {
+    if (name == known) {
+      *format = value;
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace talon

@@ -1,0 +1,90 @@
+#include "compute/cpu/attention_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace talon {
+namespace {
+
+// Rows of a long prompt are cut into items of this many, which keeps a task's queries in the cache.
+constexpr int kItemRows = 32;
+// Above this many partial results per sequence and head, rows give enough parallel work instead.
+constexpr int64_t kMaxPartials = 4096;
+// Enough to balance the threads.
+constexpr int kItemsPerThread = 4;
+
+void AppendTreePlaces(const PassPlan& pass, int sequence, AttentionRow* row,
+                      std::vector<int32_t>* places) {
+  row->tree_begin = static_cast<int32_t>(places->size());
+  for (int word = 0; word < pass.mask_words; ++word) {
+    uint64_t bits = pass.ancestors[static_cast<size_t>(row->row) * pass.mask_words + word];
+    for (; bits != 0; bits &= bits - 1) {
+      places->push_back(pass.PlaceOf(sequence, word * 64 + std::countr_zero(bits)));
+    }
+  }
+  const int tree_keys = static_cast<int>(places->size()) - row->tree_begin;
+  row->num_keys = row->prefix_len + tree_keys;
+}
+
+int MaxSplits(const std::vector<AttentionRow>& rows, int begin, int end) {
+  int splits = 0;
+  for (int i = begin; i < end; ++i) splits = std::max(splits, rows[i].NumSplits());
+  return splits;
+}
+
+}  // namespace
+
+void AttentionPlan::Build(const PassPlan& pass, const KvShape& shape, int num_threads) {
+  rows.clear();
+  tree_places.clear();
+  items.clear();
+  merge_rows.clear();
+  num_partials = 0;
+  row_keys = 0;
+  for (int s = 0; s < pass.num_sequences(); ++s) {
+    const int first_row = static_cast<int>(rows.size());
+    AddRows(pass, s);
+    AddItems(s, first_row, shape.kv_heads, num_threads);
+  }
+}
+
+void AttentionPlan::AddRows(const PassPlan& pass, int sequence) {
+  const auto first = static_cast<ptrdiff_t>(rows.size());
+  for (int r = pass.sequence_rows[sequence]; r < pass.sequence_rows[sequence + 1]; ++r) {
+    AttentionRow row{.row = r, .prefix_len = pass.prefix_len[r]};
+    AppendTreePlaces(pass, sequence, &row, &tree_places);
+    TALON_CHECK(row.num_keys > 0, "attention: row {} sees no key", r);
+    row_keys += row.num_keys;
+    rows.push_back(row);
+  }
+  std::sort(rows.begin() + first, rows.end(), [](const AttentionRow& a, const AttentionRow& b) {
+    return a.prefix_len != b.prefix_len ? a.prefix_len < b.prefix_len : a.row < b.row;
+  });
+}
+
+void AttentionPlan::AddItems(int sequence, int first_row, int kv_heads, int num_threads) {
+  const int end = static_cast<int>(rows.size());
+  const int splits = MaxSplits(rows, first_row, end);
+  const bool apart = splits > 1 && int64_t{splits} * (end - first_row) <= kMaxPartials;
+  for (int i = first_row; apart && i < end; ++i) {
+    rows[i].partial_begin = num_partials;
+    num_partials += rows[i].NumSplits();
+    merge_rows.push_back(i);
+  }
+  // With splits enough for every thread, an item takes all heads: a block's heads lie side by side,
+  // and memory is fastest when read in long stretches.
+  const bool all_heads = apart && splits >= kItemsPerThread * num_threads;
+  const int heads = all_heads ? kv_heads : 1;
+  for (int head = 0; head < kv_heads; head += heads) {
+    for (int split = 0; apart && split < splits; ++split) {
+      items.push_back({sequence, head, head + heads, first_row, end, split});
+    }
+    for (int last = end; !apart && last > first_row; last -= kItemRows) {  // long rows first
+      items.push_back({sequence, head, head + 1, std::max(first_row, last - kItemRows), last, -1});
+    }
+  }
+}
+
+}  // namespace talon

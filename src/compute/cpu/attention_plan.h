@@ -1,0 +1,76 @@
+// The attention work of one pass as plain integers: which rows see which keys, and how the work is
+// cut into items for threads. Made once per pass, used by every layer.
+//
+// Keys are handled by logical index (pass_plan.h) in units of 8, tiles of 64 and splits of 1024.
+// A unit that lies wholly in a row's prefix is read in place and shared by all rows that see all of
+// it; a row's remaining keys (the prefix's last few and the staged ancestors) are gathered for that
+// row alone, so nothing a row may not see ever takes part in its arithmetic. How the work is cut
+// changes no bits: a row's partial results are per split and always merge in ascending order.
+#ifndef TALON_COMPUTE_CPU_ATTENTION_PLAN_H_
+#define TALON_COMPUTE_CPU_ATTENTION_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "compute/backend.h"
+#include "compute/pass_plan.h"
+
+namespace talon {
+
+inline constexpr int kUnitKeys = 8;  // the smallest block
+inline constexpr int kTileKeys = 64;
+inline constexpr int kTileUnits = kTileKeys / kUnitKeys;
+inline constexpr int kSplitKeys = 1024;
+inline constexpr int kSplitTiles = kSplitKeys / kTileKeys;
+
+struct AttentionRow {
+  int32_t row = 0;            // of the pass
+  int32_t prefix_len = 0;     // keys of the block list
+  int32_t num_keys = 0;       // prefix and ancestors
+  int32_t tree_begin = 0;     // first of its num_keys - prefix_len places
+  int32_t partial_begin = 0;  // first of its NumSplits() partial results, if its items are split
+
+  int NumSplits() const { return (num_keys + kSplitKeys - 1) / kSplitKeys; }
+  // Units of `tile` that lie wholly in the prefix.
+  int SharedUnits(int tile) const {
+    const int units = prefix_len / kUnitKeys - tile * kTileUnits;
+    return units < 0 ? 0 : (units > kTileUnits ? kTileUnits : units);
+  }
+  // Keys of `tile` the row sees.
+  int TileKeys(int tile) const {
+    const int keys = num_keys - tile * kTileKeys;
+    return keys < 0 ? 0 : (keys > kTileKeys ? kTileKeys : keys);
+  }
+};
+
+// One task: rows [row_begin, row_end) of AttentionPlan::rows, all of one sequence, over the keys of
+// kv heads [head_begin, head_end). Either one split, whose results are kept apart, or all of them
+// (split < 0).
+struct AttentionItem {
+  int32_t sequence = 0;
+  int32_t head_begin = 0;
+  int32_t head_end = 0;
+  int32_t row_begin = 0;
+  int32_t row_end = 0;
+  int32_t split = -1;
+};
+
+struct AttentionPlan {
+  std::vector<AttentionRow> rows;    // by sequence, then ascending prefix_len
+  std::vector<int32_t> tree_places;  // a slot, or ~(staging row)
+  std::vector<AttentionItem> items;  // the largest first
+  std::vector<int32_t> merge_rows;   // indices into rows whose partial results must be merged
+  int num_partials = 0;              // per query head
+  int64_t row_keys = 0;              // sum of the rows' keys, the measure of work
+
+  // REQUIRES: every row sees at least one key. Reuses its memory.
+  void Build(const PassPlan& pass, const KvShape& shape, int num_threads);
+
+ private:
+  void AddRows(const PassPlan& pass, int sequence);
+  void AddItems(int sequence, int first_row, int kv_heads, int num_threads);
+};
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_CPU_ATTENTION_PLAN_H_

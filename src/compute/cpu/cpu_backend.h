@@ -1,0 +1,17 @@
+// The CPU backend: Highway and per-architecture kernels on a pool of threads. Ops have run when
+// they return. Rows have the same bits whatever the batch and the number of threads.
+#ifndef TALON_COMPUTE_CPU_CPU_BACKEND_H_
+#define TALON_COMPUTE_CPU_CPU_BACKEND_H_
+
+#include <memory>
+
+#include "compute/backend.h"
+
+namespace talon {
+
+// Starts num_threads - 1 threads; 0 = as many as the process may use.
+std::unique_ptr<Backend> NewCpuBackend(int num_threads = 0);
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_CPU_CPU_BACKEND_H_

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "compute/cpu/matmul.h"
+#include "compute/cpu/matmul_memory.h"
+#include "compute/cpu/quantize.h"
+
+namespace talon {
+namespace {
+
+// 127 * 127 * this fits an int32, so int8 sums are exact.
+constexpr int64_t kMaxInt8Cols = 1 << 17;
+constexpr int64_t kMaxDimension = 1 << 30;
+
+Status CheckParts(std::span<const HostMatrix> parts) {
+  if (parts.empty()) return InvalidArgument("weight: no parts");
+  int64_t rows = 0;
+  for (const HostMatrix& part : parts) {
+    if (part.dtype != DType::kF32 && part.dtype != DType::kF16 && part.dtype != DType::kBF16) {
+      return InvalidArgument("weight: cannot pack type {}", DTypeName(part.dtype));
+    }
+    if (part.cols != parts[0].cols) {
+      return InvalidArgument("weight: parts of {} and {} columns", parts[0].cols, part.cols);
+    }
+    if (part.rows < 1 || part.cols < 1 || part.rows > kMaxDimension || part.cols > kMaxDimension) {
+      return InvalidArgument("weight: shape {} x {}", part.rows, part.cols);
+    }
+    rows += part.rows;
+  }
+  if (rows > kMaxDimension) return InvalidArgument("weight: {} rows", rows);
+  return OkStatus();
+}
+
+DType StoredType(std::span<const HostMatrix> parts, WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return DType::kF32;
+    case WeightFormat::kF16:
+      return DType::kF16;
+    case WeightFormat::kBF16:
+      return DType::kBF16;
+    case WeightFormat::kInt8:
+      return DType::kI8;
+    case WeightFormat::kAsStored:
+      break;
+  }
+  for (const HostMatrix& part : parts) {
+    if (part.dtype != parts[0].dtype) return DType::kF32;
+  }
+  return parts[0].dtype;
+}
+
+}  // namespace
+
+// Fills one PackedWeight; every panel is packed on its own.
+class WeightPacker {
+ public:
+  WeightPacker(std::span<const HostMatrix> parts, const MatrixKernel& kernel)
+      : parts_(parts), kernel_(kernel), weight_(new PackedWeight) {}
+
+  Status Allocate() {
+    int64_t rows = 0;
+    for (const HostMatrix& part : parts_) rows += part.rows;
+    PackedWeight& w = *weight_;
+    w.kernel_ = &kernel_;
+    w.rows_ = static_cast<int>(rows);
+    w.cols_ = static_cast<int>(parts_[0].cols);
+    w.groups_ = (w.cols_ + kernel_.group - 1) / kernel_.group;
+    w.panels_ = (rows + kernel_.width - 1) / kernel_.width;
+    w.panel_bytes_ = w.groups_ * kernel_.width * kernel_.group * DTypeSize(kernel_.weight_type);
+    const size_t padded_rows = w.panels_ * kernel_.width;
+    if (kernel_.weight_type == DType::kI8) w.scales_.resize(padded_rows);
+    if (kernel_.offset_activation) w.offsets_.resize(padded_rows);
+    TALON_ASSIGN_OR_RETURN(w.data_, AllocateStreamed(w.panels_ * w.panel_bytes_));
+    return OkStatus();
+  }
+
+  int64_t panels() const { return weight_->panels_; }
+
+  void PackPanel(int64_t panel) {
+    const int64_t first = panel * kernel_.width;
+    const int64_t last = std::min<int64_t>(first + kernel_.width, weight_->rows_);
+    for (int64_t row = first; row < last; ++row) PackOutput(row);
+  }
+
+  std::unique_ptr<PackedWeight> Take() { return std::move(weight_); }
+
+ private:
+  void PackOutput(int64_t row) {
+    PackedWeight& w = *weight_;
+    int64_t within = row;
+    size_t p = 0;
+    for (; within >= parts_[p].rows; ++p) within -= parts_[p].rows;
+    const HostMatrix& part = parts_[p];
+    const auto* source = static_cast<const uint8_t*>(part.data) +
+                         within * part.cols * static_cast<int64_t>(DTypeSize(part.dtype));
+    const int64_t group_bytes =
+        kernel_.group * static_cast<int64_t>(DTypeSize(kernel_.weight_type));
+    uint8_t* panel = const_cast<uint8_t*>(w.panel(row / kernel_.width));
+    InterleavedRow target = {.to = panel + row % kernel_.width * group_bytes,
+                             .stride = kernel_.width * group_bytes,
+                             .group = kernel_.group,
+                             .type = kernel_.weight_type};
+    if (kernel_.weight_type == DType::kI8) {
+      const RowScale scale = ChooseInt8Scale(source, part.dtype, part.cols);
+      w.scales_[row] = scale.scale;
+      target.inverse_scale = scale.inverse;
+    }
+    PackRow(source, part.dtype, part.cols, target);
+    if (kernel_.offset_activation) w.offsets_[row] = 128 * SumOfRow(target, w.groups_);
+  }
+
+  static int32_t SumOfRow(const InterleavedRow& row, int64_t groups) {
+    int32_t sum = 0;
+    for (int64_t g = 0; g < groups; ++g) {
+      const auto* group = static_cast<const int8_t*>(row.to) + g * row.stride;
+      for (int i = 0; i < row.group; ++i) sum += group[i];
+    }
+    return sum;
+  }
+
+  std::span<const HostMatrix> parts_;
+  const MatrixKernel& kernel_;
+  std::unique_ptr<PackedWeight> weight_;
+};
+
+Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
+                                                 std::span<const HostMatrix> parts,
+                                                 WeightFormat format, const MatrixKernel* kernel) {
+  TALON_RETURN_IF_ERROR(CheckParts(parts));
+  const DType type = StoredType(parts, format);
+  if (type == DType::kI8 && parts[0].cols > kMaxInt8Cols) {
+    return InvalidArgument("weight: {} columns, at most {} as int8", parts[0].cols, kMaxInt8Cols);
+  }
+  if (kernel == nullptr) kernel = AttainableKernels(type)[0];
+  TALON_CHECK(kernel->weight_type == type, "kernel {} for {}", kernel->name, DTypeName(type));
+  WeightPacker packer(parts, *kernel);
+  TALON_RETURN_IF_ERROR(packer.Allocate());
+  pool.Run(packer.panels(), [&](int64_t panel, int) { packer.PackPanel(panel); });
+  return packer.Take();
+}
+
+size_t PackedWeight::bytes() const {
+  return data_.bytes() + scales_.size() * sizeof(float) + offsets_.size() * sizeof(int32_t);
+}
+
+}  // namespace talon

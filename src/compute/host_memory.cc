@@ -1,0 +1,18 @@
+#include "compute/host_memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace talon {
+
+Result<Buffer> AllocateHostMemory(size_t bytes) {
+  constexpr size_t kAlignment = 64;
+  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  if (data == nullptr) return ResourceExhausted("compute: no memory for {} bytes", bytes);
+  std::memset(data, 0, rounded);
+  return Buffer(data, bytes, [](void* p) { std::free(p); });
+}
+
+}  // namespace talon

@@ -1,0 +1,107 @@
+#include "compute/peaks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "compute/cpu/kernels_table.h"
+#include "compute/cpu/matmul_memory.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compute/peaks.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace talon {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// `count` is a multiple of 4 vectors.
+uint32_t SumWords(const uint32_t* from, int64_t count) {
+  const hn::ScalableTag<uint32_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d);
+  auto sum1 = sum0;
+  auto sum2 = sum0;
+  auto sum3 = sum0;
+  for (int64_t i = 0; i < count; i += 4 * lanes) {
+    sum0 = hn::Add(sum0, hn::LoadU(d, from + i));
+    sum1 = hn::Add(sum1, hn::LoadU(d, from + i + lanes));
+    sum2 = hn::Add(sum2, hn::LoadU(d, from + i + 2 * lanes));
+    sum3 = hn::Add(sum3, hn::LoadU(d, from + i + 3 * lanes));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace talon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace talon {
+namespace {
+
+HWY_EXPORT(SumWords);
+
+double SecondsOf(auto&& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+double MeasureReadBandwidth(ThreadPool& pool) {
+  // Windows of a buffer so large that each has left the caches before it is read again. The best
+  // window counts, so that a moment's other work on the machine does not.
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  constexpr int64_t kWindow = int64_t{64} << 20;
+  constexpr int64_t kTask = int64_t{256} << 10;
+  constexpr int kPasses = 4;
+  Result<Buffer> buffer = AllocateStreamed(kBytes);
+  if (!buffer.ok()) return 0;
+  auto* bytes = static_cast<uint8_t*>(buffer->data());
+  pool.Run(kBytes / kTask, [&](int64_t task, int) { std::memset(bytes + task * kTask, 1, kTask); });
+  std::atomic<uint32_t> sink{0};
+  double best = 1e30;
+  for (int64_t window = 0; window < kPasses * kBytes / kWindow; ++window) {
+    const uint8_t* from = bytes + window * kWindow % kBytes;
+    best = std::min(best, SecondsOf([&] {
+                      pool.Run(kWindow / kTask, [&](int64_t task, int) {
+                        const auto* words = reinterpret_cast<const uint32_t*>(from + task * kTask);
+                        sink += HWY_DYNAMIC_DISPATCH(SumWords)(words, kTask / sizeof(uint32_t));
+                      });
+                    }));
+  }
+  return kWindow / best / 1e9;
+}
+
+double MeasureMatrixPeak(ThreadPool& pool, MatrixKind kind) {
+  // Many short bursts: a core may settle on a poor assignment of instructions to its pipes for as
+  // long as a loop runs, so each thread's best burst counts.
+  constexpr int64_t kIterations = 5000;
+  constexpr int kBursts = 1000;
+  const DType type = kind == MatrixKind::kInt8   ? DType::kI8
+                     : kind == MatrixKind::kBF16 ? DType::kBF16
+                                                 : DType::kF32;
+  const MatrixKernel* kernel = AttainableKernels(type)[0];
+  if (kernel->burn == nullptr) kernel = AttainableKernels(DType::kF32)[0];
+  std::vector<double> best(pool.num_threads(), 0);  // operations per second, by task
+  pool.Run(pool.num_threads(), [&](int64_t task, int) {
+    for (int burst = 0; burst < kBursts; ++burst) {
+      int64_t operations = 0;
+      const double seconds = SecondsOf([&] { operations = kernel->burn(kIterations); });
+      best[task] = std::max(best[task], static_cast<double>(operations) / seconds);
+    }
+  });
+  return std::accumulate(best.begin(), best.end(), 0.0) / 1e9;
+}
+
+}  // namespace talon
+#endif  // HWY_ONCE

@@ -1,0 +1,38 @@
+// A weight matrix as the reference backend keeps it: every element a float32 that the format can
+// represent, so that the arithmetic of all formats is the same loop.
+#ifndef TALON_COMPUTE_REFERENCE_REFERENCE_WEIGHT_H_
+#define TALON_COMPUTE_REFERENCE_REFERENCE_WEIGHT_H_
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compute/backend.h"
+
+namespace talon {
+
+class ReferenceWeight : public Weight {
+ public:
+  static Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts,
+                                              WeightFormat format);
+
+  int rows() const override { return rows_; }
+  int cols() const override { return cols_; }
+  size_t bytes() const override { return bytes_; }
+  const float* Row(int row) const { return values_.data() + static_cast<size_t>(row) * cols_; }
+  bool quantises_activations() const { return quantised_; }
+
+ private:
+  int rows_ = 0;
+  int cols_ = 0;
+  size_t bytes_ = 0;
+  bool quantised_ = false;
+  std::vector<float> values_;  // [rows, cols]
+};
+
+// Replaces values by the nearest multiples of max|v| / 127.
+void QuantiseInPlace(std::span<float> values);
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_REFERENCE_REFERENCE_WEIGHT_H_

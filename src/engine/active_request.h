@@ -1,0 +1,54 @@
+// A request while it runs: its sequence, its sampler, its text so far.
+#ifndef TALON_ENGINE_ACTIVE_REQUEST_H_
+#define TALON_ENGINE_ACTIVE_REQUEST_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/output_text.h"
+#include "engine/request.h"
+#include "kv/kv_cache.h"
+#include "model/sampler.h"
+#include "spec/token_tree.h"
+
+namespace talon {
+
+struct ActiveRequest {
+  ActiveRequest(RequestId id, GenerateRequest asked, std::vector<int32_t> eos_ids,
+                OutputText output)
+      : request(std::move(asked)),
+        sampler(request.sampling, std::move(eos_ids), request.prompt),
+        text(std::move(output)) {
+    sequence.id = id;
+    sequence.tokens = request.prompt;
+    result.id = id;
+    result.seed = sampler.seed();
+    result.stats.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  }
+
+  // Tokens whose K/V is still to be computed before the root can be verified.
+  int prompt_left() const {
+    return static_cast<int>(sequence.tokens.size()) - 1 - sequence.committed_len;
+  }
+  int tokens_left() const {
+    return request.sampling.max_tokens - static_cast<int>(result.tokens.size());
+  }
+  bool finished() const { return result.finish != FinishReason::kNone; }
+
+  GenerateRequest request;
+  Sequence sequence;
+  Sampler sampler;
+  OutputText text;
+  GenerateResult result;
+  bool drafter_knows = false;  // Drafter::Begin was called and succeeded
+  bool plain_next = false;     // a commit failed: the next tree is [root]
+  // Chunked verification: the part of a proposed tree that is still to be verified, its root being
+  // the sequence's root.
+  std::optional<TokenTree> remainder;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_ACTIVE_REQUEST_H_

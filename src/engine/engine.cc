@@ -1,0 +1,236 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace talon {
+
+Engine::Engine(Parts parts, const EngineOptions& options)
+    : parts_(std::move(parts)), options_(options) {
+  if (parts_.policy == nullptr) parts_.policy = std::make_unique<FixedPolicy>();
+  if (parts_.metrics == nullptr) parts_.metrics = std::make_unique<Metrics>();
+}
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions& options) {
+  std::unique_ptr<Engine> engine(new Engine(std::move(parts), options));
+  EngineOptions& chosen = engine->options_;
+  const ModelConfig& model = engine->parts_.target->config();
+  if (chosen.max_length <= 0) chosen.max_length = model.max_context;
+  chosen.max_length = std::min(chosen.max_length, model.max_context);
+  chosen.step.max_length = chosen.max_length;
+  if (chosen.kv_tokens <= 0) chosen.kv_tokens = chosen.max_sequences * chosen.max_length;
+  const KvShape shape{.num_layers = model.num_layers,
+                      .kv_heads = model.num_kv_heads,
+                      .head_dim = model.head_dim,
+                      .block_size = chosen.block_size,
+                      .dtype = chosen.kv_dtype,
+                      .num_blocks = engine->BlocksOf(chosen.kv_tokens),
+                      .staging_rows = chosen.MaxTreeRows()};
+  TALON_ASSIGN_OR_RETURN(
+      engine->kv_, KvCache::Create(engine->parts_.backend, shape, engine->parts_.metrics.get(),
+                                   {.audit = chosen.kv_audit}));
+  engine->step_ = std::make_unique<Step>(Step::Parts{.backend = engine->parts_.backend,
+                                                     .target = engine->parts_.target,
+                                                     .kv = engine->kv_.get(),
+                                                     .drafter = engine->parts_.drafter.get(),
+                                                     .policy = engine->parts_.policy.get(),
+                                                     .metrics = engine->parts_.metrics.get()},
+                                         chosen.step);
+  return engine;
+}
+
+int Engine::BlocksOf(int tokens) const {
+  return (tokens + options_.block_size - 1) / options_.block_size;
+}
+
+Status Engine::CheckRequest(const GenerateRequest& request) const {
+  const int vocabulary = parts_.target->config().vocab_size;
+  if (request.prompt.empty()) return InvalidArgument("prompt: no tokens");
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const int32_t token = request.prompt[i];
+    if (token < 0 || token >= vocabulary) {
+      return InvalidArgument("prompt: token {} at {}, vocabulary {}", token, i, vocabulary);
+    }
+  }
+  TALON_RETURN_IF_ERROR(request.sampling.Validate(vocabulary));
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  if (prompt >= options_.max_length) {
+    return InvalidArgument("prompt: {} tokens, the context holds {} and one must be left", prompt,
+                           options_.max_length);
+  }
+  const auto longest = static_cast<int>(
+      std::min<int64_t>(prompt + request.sampling.max_tokens, options_.max_length));
+  if (BlocksOf(longest) > kv_->shape().num_blocks) {
+    return ResourceExhausted("kv: {} tokens need {} blocks, the pool has {}", longest,
+                             BlocksOf(longest), kv_->shape().num_blocks);
+  }
+  const bool random_accept = options_.step.accept != AcceptMode::kMatch;
+  if (request.sampling.logprobs >= 0 && request.sampling.temperature > 0 && random_accept) {
+    return InvalidArgument("logprobs: only with acceptance 'match'");
+  }
+  return OkStatus();
+}
+
+Result<RequestId> Engine::Submit(GenerateRequest request) {
+  TALON_RETURN_IF_ERROR(CheckRequest(request));
+  if (!request.stop.empty() && parts_.tokenizer == nullptr) {
+    return InvalidArgument("stop: the model has no tokenizer");
+  }
+  TALON_ASSIGN_OR_RETURN(StopMatcher stops, StopMatcher::Create(request.stop));
+  const RequestId id = next_id_++;
+  const std::vector<int> eos = parts_.target->config().eos_token_ids;
+  OutputText text(parts_.tokenizer, std::move(stops));
+  waiting_.push_back(std::make_unique<ActiveRequest>(
+      id, std::move(request), std::vector<int32_t>(eos.begin(), eos.end()), std::move(text)));
+  return id;
+}
+
+void Engine::Cancel(RequestId id) {
+  const auto matches = [id](const std::unique_ptr<ActiveRequest>& run) {
+    return run->result.id == id;
+  };
+  if (const auto at = std::find_if(waiting_.begin(), waiting_.end(), matches);
+      at != waiting_.end()) {
+    (*at)->result.finish = FinishReason::kCancelled;
+    std::unique_ptr<ActiveRequest> run = std::move(*at);
+    waiting_.erase(at);
+    Retire(std::move(run));
+  } else if (const auto found = std::find_if(running_.begin(), running_.end(), matches);
+             found != running_.end()) {
+    (*found)->result.finish = FinishReason::kCancelled;
+    RetireFinished();
+  }
+}
+
+// Admits in order of arrival while the pool holds the whole prompt of everyone admitted.
+void Engine::Admit() {
+  int promised = 0;
+  for (const auto& run : running_) {
+    promised += kv_->BlocksNeeded(run->sequence, run->prompt_left() + 1);
+  }
+  while (!waiting_.empty() && static_cast<int>(running_.size()) < options_.max_sequences) {
+    const int needed = BlocksOf(static_cast<int>(waiting_.front()->sequence.tokens.size()));
+    if (promised + needed > kv_->free_blocks()) return;
+    promised += needed;
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+// Every decoding sequence must be able to commit at least its root.
+void Engine::MakeRoomForRoots() {
+  for (;;) {
+    int needed = 0;
+    for (const auto& run : running_) needed += kv_->BlocksNeeded(run->sequence, 1);
+    if (needed <= kv_->free_blocks() || running_.size() <= 1) return;
+    PreemptYoungest();
+  }
+}
+
+// Its tokens stay; only K/V is given up and computed again later, to the same bits.
+void Engine::PreemptYoungest() {
+  std::unique_ptr<ActiveRequest> run = std::move(running_.back());
+  running_.pop_back();
+  kv_->Free(&run->sequence);
+  run->remainder.reset();
+  waiting_.push_front(std::move(run));
+}
+
+std::vector<PromptChunk> Engine::NextPromptChunks(int tree_rows) {
+  std::vector<PromptChunk> chunks;
+  int budget = std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows);
+  int free_blocks = kv_->free_blocks();
+  for (const auto& run : running_) {
+    const int tokens = std::min(run->prompt_left(), budget);
+    if (tokens <= 0) continue;
+    const int needed = kv_->BlocksNeeded(run->sequence, tokens);
+    if (needed > free_blocks) break;
+    free_blocks -= needed;
+    budget -= tokens;
+    chunks.push_back({run.get(), tokens});
+  }
+  return chunks;
+}
+
+void Engine::RunStep() {
+  Admit();
+  MakeRoomForRoots();
+  std::vector<ActiveRequest*> decoding;
+  std::vector<size_t> tokens_before;
+  for (const auto& run : running_) {
+    if (run->prompt_left() > 0) continue;
+    decoding.push_back(run.get());
+    tokens_before.push_back(run->result.tokens.size());
+  }
+  const std::vector<PromptChunk> prompts =
+      NextPromptChunks(static_cast<int>(decoding.size()) * options_.step.budget.max_nodes);
+  if (decoding.empty() && prompts.empty()) return;
+  const Status status = step_->Run(decoding, prompts);
+  if (!status.ok()) {
+    for (const auto& run : running_) {
+      run->result.finish = FinishReason::kError;
+      run->result.error = status;
+    }
+  }
+  for (size_t i = 0; i < decoding.size(); ++i) Deliver(decoding[i], tokens_before[i]);
+  RetireFinished();
+}
+
+void Engine::Deliver(ActiveRequest* run, size_t tokens_before) {
+  if (run->finished()) run->text.Finish();
+  RequestUpdate update{
+      .id = run->result.id, .text = run->text.TakeText(), .finish = run->result.finish};
+  run->result.text += update.text;
+  if (!run->request.on_update) return;
+  update.tokens.assign(run->result.tokens.begin() + static_cast<int64_t>(tokens_before),
+                       run->result.tokens.end());
+  if (!update.tokens.empty() || run->finished()) run->request.on_update(update);
+}
+
+void Engine::RetireFinished() {
+  std::vector<std::unique_ptr<ActiveRequest>> going;
+  for (auto& run : running_) {
+    if (run->finished()) going.push_back(std::move(run));
+  }
+  std::erase(running_, nullptr);
+  for (auto& run : going) Retire(std::move(run));
+}
+
+void Engine::Retire(std::unique_ptr<ActiveRequest> run) {
+  if (run->drafter_knows) parts_.drafter->End(run->sequence.id);
+  kv_->Free(&run->sequence);
+  if (run->result.finish == FinishReason::kCancelled) {
+    run->text.Finish();
+    run->result.text += run->text.TakeText();
+  }
+  finished_[run->result.id] = std::move(run->result);
+}
+
+Result<GenerateResult> Engine::Take(RequestId id) {
+  const auto at = finished_.find(id);
+  if (at == finished_.end()) return NotFound("request {} is not finished or unknown", id);
+  GenerateResult result = std::move(at->second);
+  finished_.erase(at);
+  return result;
+}
+
+Result<GenerateResult> Engine::Generate(GenerateRequest request) {
+  TALON_ASSIGN_OR_RETURN(const RequestId id, Submit(std::move(request)));
+  while (finished_.count(id) == 0) RunStep();
+  return Take(id);
+}
+
+Status Engine::CheckIntegrity() const {
+  std::vector<const Sequence*> sequences;
+  for (const auto& run : running_) sequences.push_back(&run->sequence);
+  for (const auto& run : waiting_) sequences.push_back(&run->sequence);
+  TALON_RETURN_IF_ERROR(kv_->CheckIntegrity(sequences));
+  for (const Sequence* sequence : sequences) TALON_RETURN_IF_ERROR(kv_->CheckAudit(*sequence));
+  return OkStatus();
+}
+
+}  // namespace talon

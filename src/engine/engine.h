@@ -1,0 +1,101 @@
+// The engine: takes requests, schedules them into steps, returns their tokens.
+//
+// Requests join and leave between steps. All members are called on one thread, the engine's; a
+// server puts a queue in front. After Create the engine allocates no device memory.
+#ifndef TALON_ENGINE_ENGINE_H_
+#define TALON_ENGINE_ENGINE_H_
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "engine/active_request.h"
+#include "engine/request.h"
+#include "engine/step.h"
+#include "kv/kv_cache.h"
+#include "model/decoder.h"
+#include "observe/metrics.h"
+#include "spec/drafter.h"
+#include "spec/policy/policy.h"
+#include "text/tokenizer.h"
+
+namespace talon {
+
+struct EngineOptions {
+  DType kv_dtype = DType::kBF16;
+  int block_size = 16;
+  int kv_tokens = 0;        // size of the block pool in tokens; 0 = max_sequences * max_length
+  int max_length = 0;       // tokens of a sequence; 0 = the model's
+  int max_sequences = 8;    // that run at once
+  int prefill_chunk = 512;  // prompt tokens of one step
+  bool kv_audit = false;
+  StepOptions step;  // max_length is filled in
+
+  // What the target must be loaded with (LoadOptions).
+  int MaxTreeRows() const { return max_sequences * step.budget.max_nodes; }
+  int MaxRows() const { return prefill_chunk + MaxTreeRows(); }
+};
+
+class Engine {
+ public:
+  struct Parts {
+    Backend* backend = nullptr;            // not owned
+    Decoder* target = nullptr;             // not owned
+    const Tokenizer* tokenizer = nullptr;  // not owned; null: tokens only
+    std::unique_ptr<Drafter> drafter;      // null: plain decoding
+    std::unique_ptr<Policy> policy;        // null: FixedPolicy
+    std::unique_ptr<Metrics> metrics;      // null: the engine makes its own
+  };
+  static Result<std::unique_ptr<Engine>> Create(Parts parts, const EngineOptions& options);
+  ~Engine();
+
+  // Queues a request. Everything wrong with it is said here.
+  Result<RequestId> Submit(GenerateRequest request);
+  // Ends a request at once with what it has; unknown ids are ignored.
+  void Cancel(RequestId id);
+
+  bool HasWork() const { return !waiting_.empty() || !running_.empty(); }
+  // One step of everything that runs. A failure ends the running requests with that error.
+  void RunStep();
+  // The result of a finished request, once. NotFound while it runs or after it was taken.
+  Result<GenerateResult> Take(RequestId id);
+
+  // Submit, run to the end, take. Other requests run along.
+  Result<GenerateResult> Generate(GenerateRequest request);
+
+  const EngineOptions& options() const { return options_; }
+  KvCache& kv() { return *kv_; }
+  Metrics& metrics() { return *parts_.metrics; }
+  const Decoder& target() const { return *parts_.target; }
+  // KV integrity over all sequences, and audit where it is on.
+  Status CheckIntegrity() const;
+
+ private:
+  Engine(Parts parts, const EngineOptions& options);
+
+  Status CheckRequest(const GenerateRequest& request) const;
+  void Admit();
+  void MakeRoomForRoots();
+  void PreemptYoungest();
+  std::vector<PromptChunk> NextPromptChunks(int tree_rows);
+  void Deliver(ActiveRequest* run, size_t tokens_before);
+  void Retire(std::unique_ptr<ActiveRequest> run);
+  void RetireFinished();
+  int BlocksOf(int tokens) const;
+
+  Parts parts_;
+  EngineOptions options_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<Step> step_;
+  RequestId next_id_ = 1;
+  std::deque<std::unique_ptr<ActiveRequest>> waiting_;
+  std::vector<std::unique_ptr<ActiveRequest>> running_;  // in order of admission
+  std::map<RequestId, GenerateResult> finished_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_ENGINE_H_

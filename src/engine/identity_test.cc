@@ -1,0 +1,247 @@
+// Speculation changes the speed and nothing else: random trees, batches and sampling settings
+// against plain decoding, token for token.
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/test_engine.h"
+
+namespace talon {
+namespace {
+
+constexpr int kVocabulary = 512;
+
+// Random weights, small and fast.
+TestModel& Small() {
+  static TestModel model("tests/data/goldens/llama3");
+  return model;
+}
+
+SamplingParams RandomSampling(std::mt19937& random) {
+  const auto chance = [&](int percent) { return static_cast<int>(random() % 100) < percent; };
+  SamplingParams params;
+  params.max_tokens = 1 + static_cast<int>(random() % 40);
+  params.seed = random();
+  if (chance(60)) params.temperature = 0.2f + static_cast<float>(random() % 20) / 10;
+  if (chance(30)) params.top_k = 1 + static_cast<int>(random() % 50);
+  if (chance(30)) params.top_p = 0.3f + static_cast<float>(random() % 7) / 10;
+  if (chance(30)) params.min_p = static_cast<float>(random() % 3) / 20;
+  if (chance(30)) params.repetition_penalty = 1.0f + static_cast<float>(random() % 10) / 10;
+  if (chance(30)) params.frequency_penalty = static_cast<float>(random() % 10) / 5;
+  if (chance(30)) params.presence_penalty = static_cast<float>(random() % 10) / 5 - 1;
+  if (chance(30)) params.logit_bias = {{3, 1.5f}, {200, -4.0f}};
+  if (chance(20)) params.min_tokens = static_cast<int>(random() % params.max_tokens);
+  if (chance(20)) params.stop_token_ids = {static_cast<int32_t>(random() % kVocabulary)};
+  if (chance(20)) params.bad_words = {{static_cast<int32_t>(random() % kVocabulary)}, {4, 9}};
+  if (chance(20)) params.logprobs = static_cast<int>(random() % 4);
+  return params;
+}
+
+void ExpectSame(const GenerateResult& plain, const GenerateResult& spec, int round) {
+  ASSERT_EQ(plain.TokenIds(), spec.TokenIds()) << "round " << round;
+  ASSERT_EQ(plain.finish, spec.finish) << "round " << round;
+  for (size_t i = 0; i < plain.tokens.size(); ++i) {
+    ASSERT_EQ(plain.tokens[i].log_prob, spec.tokens[i].log_prob) << "round " << round;
+  }
+}
+
+struct Variant {
+  const char* name;
+  bool nwor = true;
+  int scv_chunk_size = 0;
+  DType kv_dtype = DType::kF32;
+  int rounds = 150;
+};
+
+class IdentityTest : public testing::TestWithParam<Variant> {};
+
+// Each round: up to 8 random requests in one batch, plain, then with random trees of 1 to 64 nodes.
+TEST_P(IdentityTest, RandomTreesGivePlainTokens) {
+  const Variant& variant = GetParam();
+  std::mt19937 random(17);
+  int64_t accepted = 0;
+  for (int round = 0; round < variant.rounds; ++round) {
+    std::vector<GenerateRequest> requests(1 + random() % 8);
+    for (GenerateRequest& request : requests) {
+      request.prompt = RandomPrompt(random, 1 + static_cast<int>(random() % 60), kVocabulary);
+      request.sampling = RandomSampling(random);
+      request.speculate = random() % 8 != 0;
+    }
+    EngineOptions options{.kv_dtype = variant.kv_dtype,
+                          .block_size = round % 2 == 0 ? 16 : 8,
+                          .max_length = 128,
+                          .max_sequences = 1 + static_cast<int>(random() % 8),
+                          .prefill_chunk = 1 + static_cast<int>(random() % 50),
+                          .kv_audit = round % 10 == 0};
+    const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+    std::vector<std::vector<int32_t>> answers;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      answers.push_back(requests[i].prompt);
+      const auto ids = plain[i].TokenIds();
+      answers.back().insert(answers.back().end(), ids.begin(), ids.end());
+    }
+    options.step.budget = {.max_nodes = 1 + static_cast<int>(random() % 64),
+                           .max_depth = 1 + static_cast<int>(random() % 20)};
+    options.step.nwor = variant.nwor;
+    options.step.scv_chunk_size = variant.scv_chunk_size;
+    const auto engine = Small().MakeEngine(
+        options, std::make_unique<OracleDrafter>(answers, kVocabulary, 0.7, round));
+    const auto spec = RunBatch(engine.get(), requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ExpectSame(plain[i], spec[i], round);
+      accepted += spec[i].stats.accepted;
+    }
+    EXPECT_EQ(engine->metrics().Total(Counter::kSpecFallback), 0);
+    EXPECT_EQ(engine->metrics().Total(Counter::kNworFallback), 0);
+  }
+  EXPECT_GT(accepted, 10 * variant.rounds);  // the drafts did matter
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, IdentityTest,
+                         testing::Values(Variant{.name = "Default", .rounds = 400},
+                                         Variant{.name = "WithoutNwor", .nwor = false},
+                                         Variant{.name = "ChunkOf3", .scv_chunk_size = 3},
+                                         Variant{.name = "ChunkOf8", .scv_chunk_size = 8},
+                                         Variant{.name = "KvF16", .kv_dtype = DType::kF16},
+                                         Variant{.name = "KvBf16", .kv_dtype = DType::kBF16}),
+                         [](const auto& info) { return info.param.name; });
+
+// Proposes whatever a test wants, valid or not.
+class ScriptedDrafter : public Drafter {
+ public:
+  explicit ScriptedDrafter(std::function<void(const DraftRequest&, TokenTree*)> script)
+      : script_(std::move(script)) {}
+  std::string_view name() const override { return "SCRIPTED"; }
+  Status Begin(SequenceId, std::span<const int32_t>) override { return OkStatus(); }
+  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override {
+    for (size_t i = 0; i < requests.size(); ++i) script_(requests[i], &trees[i]);
+  }
+  void Observe(SequenceId, std::span<const int32_t>) override {}
+  void Rewind(SequenceId, int) override {}
+  void End(SequenceId) override {}
+
+ private:
+  std::function<void(const DraftRequest&, TokenTree*)> script_;
+};
+
+EngineOptions TreeOptions() {
+  EngineOptions options{.kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 1};
+  options.step.budget = {.max_nodes = 16, .max_depth = 8};
+  return options;
+}
+
+GenerateRequest SmallRequest(int max_tokens = 20) {
+  GenerateRequest request;
+  request.prompt = {5, 17, 300, 42, 8};
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+TEST(Tree, FaultyDraftersFallBackAndHarmNothing) {
+  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest()).value();
+  const std::vector<std::function<void(const DraftRequest&, TokenTree*)>> faults = {
+      [](const DraftRequest&, TokenTree* t) { t->tokens.push_back(3), t->parents.push_back(0); },
+      [](const DraftRequest&, TokenTree* t) { t->Add(1, 3, 1); },  // own parent
+      [](const DraftRequest&, TokenTree* t) {
+        t->Add(5, 3, 1), t->Add(0, 4, 1);
+      },  // forward parent
+      [](const DraftRequest&, TokenTree* t) { t->Add(0, 3, 1), t->Add(0, 3, 1); },  // repeated
+      [](const DraftRequest&, TokenTree* t) { t->Add(0, kVocabulary, 1); },
+      [](const DraftRequest&, TokenTree* t) { t->Add(0, -7, 1); },
+      [](const DraftRequest&, TokenTree* t) { t->Add(-1, 7, 1); },  // second root
+      [](const DraftRequest&, TokenTree* t) {
+        for (int i = 0; i < 40; ++i) t->Add(0, i, 1);
+      },
+      [](const DraftRequest&, TokenTree* t) { *t = TokenTree(); },
+      [](const DraftRequest&, TokenTree* t) { *t = TokenTree(1), t->Add(0, 2, 1); },  // wrong root
+  };
+  SetLogLevel(LogLevel::kOff);
+  for (size_t i = 0; i < faults.size(); ++i) {
+    const auto engine =
+        Small().MakeEngine(TreeOptions(), std::make_unique<ScriptedDrafter>(faults[i]));
+    const auto result = engine->Generate(SmallRequest()).value();
+    EXPECT_EQ(result.TokenIds(), plain.TokenIds()) << "fault " << i;
+    EXPECT_EQ(engine->metrics().Get(Counter::kSpecFallback, "invalid_tree"), 19) << "fault " << i;
+    EXPECT_TRUE(engine->CheckIntegrity().ok());
+  }
+  SetLogLevel(LogLevel::kWarning);
+}
+
+TEST(Nwor, FailedCommitRepeatsTheStepWithTheRoot) {
+  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest()).value();
+  std::vector<int32_t> answer = SmallRequest().prompt;
+  for (const int32_t id : plain.TokenIds()) answer.push_back(id);
+  SetLogLevel(LogLevel::kOff);
+  for (int layer = 0; layer < Small().target->config().num_layers; ++layer) {
+    const auto engine = Small().MakeEngine(
+        TreeOptions(), std::make_unique<OracleDrafter>(std::vector<std::vector<int32_t>>{answer},
+                                                       kVocabulary, 0.9, layer));
+    const RequestId id = engine->Submit(SmallRequest()).value();
+    for (int step = 0; engine->HasWork(); ++step) {
+      if (step % 3 == 1) engine->kv().InjectCommitFault(layer);
+      engine->RunStep();
+      ASSERT_TRUE(engine->CheckIntegrity().ok());
+    }
+    EXPECT_EQ(engine->Take(id).value().TokenIds(), plain.TokenIds());
+    EXPECT_GT(engine->metrics().Get(Counter::kNworFallback, "commit_failed"), 0);
+  }
+  SetLogLevel(LogLevel::kWarning);
+}
+
+TEST(KvContract, BytesWrittenEqualsAccepted) {
+  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest()).value();
+  std::vector<int32_t> answer = SmallRequest().prompt;
+  for (const int32_t id : plain.TokenIds()) answer.push_back(id);
+  const auto engine = Small().MakeEngine(
+      TreeOptions(), std::make_unique<OracleDrafter>(std::vector<std::vector<int32_t>>{answer},
+                                                     kVocabulary, 0.8, 1));
+  const auto result = engine->Generate(SmallRequest()).value();
+  Metrics& metrics = engine->metrics();
+  const auto token_bytes = static_cast<int64_t>(engine->kv().shape().BytesPerToken());
+  const int64_t committed = metrics.Total(Counter::kNworTokensCommitted);
+  EXPECT_EQ(metrics.Get(Counter::kKvBytesWritten, "commit"), committed * token_bytes);
+  EXPECT_EQ(metrics.Get(Counter::kKvBytesWritten, "prefill"), 4 * token_bytes);
+  EXPECT_EQ(committed, result.stats.accepted + result.stats.passes);
+  EXPECT_EQ(metrics.Total(Counter::kNworBytesSaved),
+            metrics.Total(Counter::kNworTokensRejected) * token_bytes);
+  EXPECT_EQ(metrics.Total(Counter::kNworStageOperations),
+            metrics.Total(Counter::kNworStagedTokens) * engine->kv().shape().num_layers);
+}
+
+TEST(KvContract, OffIsIdentical) {
+  EngineOptions options{.kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 1};
+  const auto engine = Small().MakeEngine(options);
+  (void)engine->Generate(SmallRequest()).value();
+  for (const Counter counter : {Counter::kSpecDraftTokens, Counter::kSpecAcceptedTokens,
+                                Counter::kSpecFallback, Counter::kNworTokensRejected}) {
+    EXPECT_EQ(engine->metrics().Total(counter), 0) << CounterName(counter);
+  }
+  EXPECT_EQ(engine->metrics().Get(Counter::kSpecVerifyPasses, "full"), 0);
+}
+
+TEST(Scv, SkipsChunksAfterAMiss) {
+  // A chain whose first 10 drafts are right, of 47: with chunks of 8 only two of six run.
+  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest(60)).value();
+  const std::vector<int32_t> ids = plain.TokenIds();
+  EngineOptions options = TreeOptions();
+  options.step.budget = {.max_nodes = 48, .max_depth = 47};
+  options.step.scv_chunk_size = 8;
+  bool drafted = false;
+  const auto engine = Small().MakeEngine(
+      options, std::make_unique<ScriptedDrafter>([&](const DraftRequest& request, TokenTree* tree) {
+        if (drafted) return;
+        drafted = true;
+        const size_t done = request.tokens.size() - 5;
+        for (int i = 0; i < 47; ++i) {
+          const int32_t right = ids[done + i];
+          tree->Add(i, i < 10 ? right : (right + 1) % kVocabulary, 1);
+        }
+      }));
+  const auto result = engine->Generate(SmallRequest(60)).value();
+  EXPECT_EQ(result.TokenIds(), ids);
+  EXPECT_EQ(result.stats.accepted, 9);  // d8 is the second chunk's root, counted as a bonus
+  EXPECT_EQ(engine->metrics().Get(Counter::kScvChunks, "skipped"), 4);
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,50 @@
+// The text of a request as its tokens arrive: detokeniser and stop strings together. Copyable, so a
+// step can try tokens and take them back.
+#ifndef TALON_ENGINE_OUTPUT_TEXT_H_
+#define TALON_ENGINE_OUTPUT_TEXT_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "text/detokenizer.h"
+#include "text/stop_strings.h"
+#include "text/tokenizer.h"
+
+namespace talon {
+
+class OutputText {
+ public:
+  // Without a tokenizer there is no text and stop strings never match.
+  OutputText(const Tokenizer* tokenizer, StopMatcher stops) : matcher_(std::move(stops)) {
+    if (tokenizer != nullptr) decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+  }
+
+  // Adds a token. True if its text completes a stop string; nothing after that counts.
+  bool Push(int32_t token) {
+    if (!decoder_) return false;
+    return PushText(decoder_->Push(token));
+  }
+  // No more tokens: releases what was held back, unless a stop string ended the text.
+  void Finish() {
+    if (!decoder_ || matcher_.stopped() || PushText(decoder_->Flush())) return;
+    ready_ += matcher_.Flush();
+  }
+  // Text that became final since the last call.
+  std::string TakeText() { return std::exchange(ready_, {}); }
+
+ private:
+  bool PushText(const std::string& text) {
+    const StopMatcher::Output output = matcher_.Push(text);
+    ready_ += output.text;
+    return output.stopped;
+  }
+
+  std::optional<StreamDecoder> decoder_;
+  StopMatcher matcher_;
+  std::string ready_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_OUTPUT_TEXT_H_

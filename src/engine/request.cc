@@ -1,0 +1,30 @@
+#include "engine/request.h"
+
+namespace talon {
+
+const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "none";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kDeadEnd:
+      return "grammar_dead_end";
+    case FinishReason::kError:
+      return "error";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kStop:
+      return "stop";
+  }
+  return "unknown";
+}
+
+std::vector<int32_t> GenerateResult::TokenIds() const {
+  std::vector<int32_t> ids;
+  ids.reserve(tokens.size());
+  for (const EmittedToken& token : tokens) ids.push_back(token.token);
+  return ids;
+}
+
+}  // namespace talon

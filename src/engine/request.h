@@ -1,0 +1,88 @@
+// What a caller asks of the engine and what it gets back. Plain data.
+#ifndef TALON_ENGINE_REQUEST_H_
+#define TALON_ENGINE_REQUEST_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "model/sampler.h"
+#include "model/sampling_params.h"
+
+namespace talon {
+
+using RequestId = int64_t;
+
+enum class FinishReason {
+  kNone,
+  kCancelled,
+  kDeadEnd,  // every token was masked
+  kError,
+  kLength,  // max_tokens or the end of the context
+  kStop,    // EOS, a stop id or a stop string
+};
+const char* FinishReasonName(FinishReason reason);
+
+struct EmittedToken {
+  int32_t token = 0;
+  bool drafted = false;  // proposed by the drafter and accepted; else the target's own (bonus)
+  float log_prob = 0;    // filled if asked for
+  std::vector<TopLogProb> top;
+};
+
+// What one step added to a request. `text` is complete UTF-8 and lags behind the tokens where a
+// character or a possible stop string is unfinished.
+struct RequestUpdate {
+  RequestId id = 0;
+  std::vector<EmittedToken> tokens;
+  std::string text;
+  FinishReason finish = FinishReason::kNone;
+};
+
+// Per request, of target passes after the prompt.
+struct RequestStats {
+  static constexpr int kMaxDepth = 16;
+  int64_t prompt_tokens = 0;
+  int64_t passes = 0;
+  int64_t emitted = 0;
+  int64_t drafted = 0;   // nodes proposed, root excluded
+  int64_t accepted = 0;  // drafts accepted, bonus excluded
+  // [depth - 1]: passes whose tree reached this depth, and those accepted there.
+  std::array<int64_t, kMaxDepth> tried_at_depth{};
+  std::array<int64_t, kMaxDepth> accepted_at_depth{};
+  double prompt_seconds = 0;
+  double decode_seconds = 0;  // steps after the prompt
+  double draft_seconds = 0;
+  double verify_seconds = 0;
+  bool lossy = false;
+  // Tokens emitted per target pass, bonus included.
+  double tau() const { return passes == 0 ? 0 : static_cast<double>(emitted) / passes; }
+};
+
+struct GenerateRequest {
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  std::vector<std::string> stop;  // stop strings: they cut the text, not the tokens
+  bool speculate = true;          // false: this request decodes plainly
+  // Called on the engine's thread after each step that added something. May be empty.
+  std::function<void(const RequestUpdate&)> on_update;
+};
+
+struct GenerateResult {
+  RequestId id = 0;
+  std::vector<EmittedToken> tokens;
+  std::string text;
+  FinishReason finish = FinishReason::kNone;
+  Status error;  // set if finish is kError
+  uint64_t seed = 0;
+  RequestStats stats;
+
+  std::vector<int32_t> TokenIds() const;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_REQUEST_H_

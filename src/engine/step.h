@@ -1,0 +1,115 @@
+// The step: Propose -> Plan -> Stage -> Verify -> Accept -> Commit -> Observe.
+//
+// Plain decoding is the same step with trees of one node, so there is one code path. Prompt chunks
+// ride along in the same pass. Nothing of a step is visible to a request unless its commit
+// succeeded.
+#ifndef TALON_ENGINE_STEP_H_
+#define TALON_ENGINE_STEP_H_
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compute/backend.h"
+#include "engine/active_request.h"
+#include "kv/kv_cache.h"
+#include "model/decoder.h"
+#include "observe/metrics.h"
+#include "spec/drafter.h"
+#include "spec/plan.h"
+#include "spec/policy/policy.h"
+#include "spec/verify/accept.h"
+
+namespace talon {
+
+enum class AcceptMode { kMatch, kThreshold, kRejection };
+
+struct StepOptions {
+  DraftBudget budget;  // the largest tree of a sequence
+  int max_length = 0;  // tokens of a sequence, prompt included
+  bool nwor = true;    // no-write-on-reject; false: tree rows go to reserved slots and are moved
+  int scv_chunk_size = 0;
+  AcceptMode accept = AcceptMode::kMatch;
+  AcceptThresholds thresholds;
+};
+
+// A chunk of a prompt to compute in this step.
+struct PromptChunk {
+  ActiveRequest* run = nullptr;
+  int tokens = 0;
+};
+
+class Step {
+ public:
+  struct Parts {  // not owned
+    Backend* backend = nullptr;
+    Decoder* target = nullptr;
+    KvCache* kv = nullptr;
+    Drafter* drafter = nullptr;  // null: plain decoding only
+    Policy* policy = nullptr;
+    Metrics* metrics = nullptr;
+  };
+  Step(const Parts& parts, const StepOptions& options);
+
+  // One step for all of `decoding` (each with only its root left to compute) plus prompt chunks.
+  // A failure concerns the whole pass and changes no sequence; failures of single sequences end in
+  // fallbacks. New tokens are appended to each request's result; `finish` is set where it ends.
+  Status Run(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
+
+ private:
+  // One decoding sequence's way through the step.
+  struct Entry {
+    ActiveRequest* run = nullptr;
+    TokenTree tree;
+    TokenTree whole;           // the whole proposal where chunked verification cut it, else empty
+    bool drafted_now = false;  // the drafter was asked in this step
+    int asked_depth = 0;
+    int first_row = 0;
+    Reservation reservation;  // tree rows, when no-write-on-reject is off
+    Acceptance acceptance;
+    std::vector<EmittedToken> emitted;
+    std::optional<OutputText> text_after;  // the request's text with `emitted`
+    FinishReason finish = FinishReason::kNone;
+    bool committed = false;
+  };
+
+  void Begin(std::span<ActiveRequest* const> decoding);
+  void Propose();
+  Status Plan(std::span<const PromptChunk> prompts);
+  Status Verify();
+  void Accept();
+  void Commit(std::span<const PromptChunk> prompts);
+  void Observe();
+  void Account(double seconds, std::span<const PromptChunk> prompts);
+  void Abandon();
+
+  DraftBudget BudgetFor(const ActiveRequest& run) const;
+  bool Introduce(ActiveRequest* run);
+  void CheckProposal(Entry* entry);
+  void CutToChunk(Entry* entry);
+  void ReserveTree(Entry* entry);
+  void Emit(Entry* entry);
+  void CommitEntry(Entry* entry);
+  void CountNwor(const Entry& entry, int committed);
+  void KeepRemainder(Entry* entry);
+  void CountEntry(const Entry& entry);
+  void FallBack(Counter counter, const char* feature, const std::string& reason,
+                SequenceId sequence, const Status& why);
+
+  Parts parts_;
+  StepOptions options_;
+  PassBuilder builder_;
+  StepShape shape_;
+  std::vector<Entry> entries_;
+  std::vector<Reservation> prompt_reservations_;
+  ForwardOutput output_;
+  std::vector<int32_t> argmax_;  // [tree rows], filled if some request is plain greedy
+  double draft_seconds_ = 0;
+  double verify_seconds_ = 0;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_STEP_H_

@@ -1,0 +1,299 @@
+#include "kv/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "compute/reference/reference_backend.h"
+
+namespace talon {
+namespace {
+
+constexpr int kHeadDim = 4;
+
+// A cache whose staging rows the test fills by hand: row r of layer l holds a value made from both.
+class KvCacheTest : public testing::Test {
+ protected:
+  void Make(int layers, int blocks, int staging_rows = 64) {
+    shape_ = {.num_layers = layers,
+              .kv_heads = 2,
+              .head_dim = kHeadDim,
+              .block_size = 16,
+              .dtype = DType::kF32,
+              .num_blocks = blocks,
+              .staging_rows = staging_rows};
+    auto cache = KvCache::Create(backend_.get(), shape_, &metrics_, {.audit = true});
+    ASSERT_TRUE(cache.ok()) << cache.status().message();
+    cache_ = std::move(cache).value();
+  }
+
+  // Stages rows with values that identify (layer, row, stamp).
+  void Stage(int rows, float stamp) {
+    ASSERT_TRUE(cache_->BeginStaging(rows).ok());
+    const int width = shape_.kv_heads * kHeadDim;
+    for (int layer = 0; layer < shape_.num_layers; ++layer) {
+      for (int row = 0; row < rows; ++row) {
+        std::vector<float> values(width, stamp + static_cast<float>(row) + 0.01f * layer);
+        for (void* array :
+             {cache_->view().layers[layer].k_staged, cache_->view().layers[layer].v_staged}) {
+          backend_->CopyIn(static_cast<float*>(array) + row * width, values.data(),
+                           shape_.RowBytes());
+        }
+      }
+    }
+    cache_->MarkAllStaged();
+  }
+
+  Status StageAndCommit(Sequence* sequence, int count, float stamp) {
+    Stage(count, stamp);
+    std::vector<int32_t> rows(count);
+    std::iota(rows.begin(), rows.end(), 0);
+    for (int i = 0; i < count; ++i) sequence->tokens.push_back(i);
+    const Status status = cache_->Commit(sequence, rows);
+    if (!status.ok()) sequence->tokens.resize(sequence->tokens.size() - count);
+    cache_->ClearStaging();
+    return status;
+  }
+
+  float KeyAt(const Sequence& sequence, int position, int layer = 0) {
+    const int32_t block = sequence.blocks[position / 16];
+    const auto* keys = static_cast<const float*>(cache_->view().layers[layer].k_blocks);
+    float value = 0;
+    backend_->CopyOut(&value, keys + block * 2 * 16 * kHeadDim + position % 16 * kHeadDim,
+                      sizeof(value));
+    return value;
+  }
+
+  void ExpectIntact(std::vector<const Sequence*> sequences) {
+    const Status status = cache_->CheckIntegrity(sequences);
+    EXPECT_TRUE(status.ok()) << status.message();
+    for (const Sequence* sequence : sequences) {
+      const Status audit = cache_->CheckAudit(*sequence);
+      EXPECT_TRUE(audit.ok()) << audit.message();
+    }
+  }
+
+  std::unique_ptr<Backend> backend_ = NewReferenceBackend();
+  Metrics metrics_;
+  KvShape shape_;
+  std::unique_ptr<KvCache> cache_;
+};
+
+TEST_F(KvCacheTest, BadShapesAreRefused) {
+  shape_ = {.num_layers = 1, .kv_heads = 1, .head_dim = 4, .block_size = 12, .num_blocks = 4};
+  EXPECT_EQ(KvCache::Create(backend_.get(), shape_, &metrics_).status().message(),
+            "kv: block size 12, must be 8, 16, 32 or 64");
+  shape_.block_size = 16;
+  shape_.num_blocks = 0;
+  EXPECT_FALSE(KvCache::Create(backend_.get(), shape_, &metrics_).ok());
+}
+
+TEST_F(KvCacheTest, CommitWritesAPathInOrder) {
+  Make(3, 8);
+  Sequence sequence{.id = 1};
+  Stage(6, 100);
+  sequence.tokens = {1, 2, 3};
+  ASSERT_TRUE(cache_->Commit(&sequence, std::vector<int32_t>{0, 2, 5}).ok());
+  cache_->ClearStaging();
+  EXPECT_EQ(sequence.committed_len, 3);
+  EXPECT_FLOAT_EQ(KeyAt(sequence, 0), 100);
+  EXPECT_FLOAT_EQ(KeyAt(sequence, 1), 102);
+  EXPECT_FLOAT_EQ(KeyAt(sequence, 2, 2), 105.02f);
+  ExpectIntact({&sequence});
+}
+
+TEST_F(KvCacheTest, PreStepCoversPrefix) {
+  Make(2, 8);
+  Sequence sequence{.id = 1};
+  for (const int count : {1, 14, 1, 1, 16, 5}) {
+    ASSERT_TRUE(StageAndCommit(&sequence, count, 0).ok());
+    EXPECT_EQ(static_cast<int>(sequence.blocks.size()), (sequence.committed_len + 15) / 16);
+    ExpectIntact({&sequence});
+  }
+}
+
+TEST_F(KvCacheTest, BytesWrittenEqualsAccepted) {
+  Make(4, 8);
+  Sequence sequence{.id = 1};
+  Stage(48, 0);
+  sequence.tokens.resize(30);
+  std::vector<int32_t> rows(30);
+  std::iota(rows.begin(), rows.end(), 5);
+  ASSERT_TRUE(cache_->Commit(&sequence, rows).ok());
+  cache_->ClearStaging();
+  EXPECT_EQ(metrics_.Total(Counter::kKvBytesWritten),
+            static_cast<int64_t>(30 * shape_.BytesPerToken()));
+}
+
+TEST_F(KvCacheTest, CommitAllOrNothing) {
+  Make(5, 4);
+  Sequence sequence{.id = 1};
+  ASSERT_TRUE(StageAndCommit(&sequence, 15, 0).ok());
+  for (int layer = 0; layer < 5; ++layer) {
+    const Sequence before = sequence;
+    const uint64_t hash = cache_->ContentHash(sequence);
+    const int free_before = cache_->free_blocks();
+    cache_->InjectCommitFault(layer);
+    const Status status = StageAndCommit(&sequence, 4, 50);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.message().find("commit_failed"), 0u);
+    EXPECT_EQ(sequence.committed_len, before.committed_len);
+    EXPECT_EQ(sequence.blocks, before.blocks);
+    EXPECT_EQ(cache_->free_blocks(), free_before);
+    EXPECT_EQ(cache_->ContentHash(sequence), hash);
+    ExpectIntact({&sequence});
+  }
+  EXPECT_TRUE(StageAndCommit(&sequence, 4, 50).ok());
+  EXPECT_EQ(sequence.committed_len, 19);
+}
+
+TEST_F(KvCacheTest, OutOfBlocksChangesNothing) {
+  Make(2, 2);
+  Sequence sequence{.id = 41};
+  ASSERT_TRUE(StageAndCommit(&sequence, 30, 0).ok());
+  const Status status = StageAndCommit(&sequence, 8, 0);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.message(), "no_blocks: kv: need 1 blocks, 0 free (sequence 41)");
+  EXPECT_EQ(sequence.committed_len, 30);
+  ExpectIntact({&sequence});
+  EXPECT_TRUE(StageAndCommit(&sequence, 2, 0).ok());
+}
+
+TEST_F(KvCacheTest, StagingReasons) {
+  Make(2, 4, 8);
+  EXPECT_EQ(cache_->BeginStaging(9).message(), "overflow: 9 rows, staging holds 8");
+  ASSERT_TRUE(cache_->BeginStaging(4).ok());
+  EXPECT_EQ(cache_->BeginStaging(1).message(), "busy: staging still holds 4 rows");
+  Sequence sequence{.id = 1};
+  cache_->MarkStaged(0, std::vector<int32_t>{0, 1});
+  cache_->MarkStaged(1, std::vector<int32_t>{0});
+  EXPECT_EQ(cache_->Commit(&sequence, std::vector<int32_t>{0, 1}).message(),
+            "incomplete: row 1 not staged in layer 1");
+  cache_->ClearStaging();
+  EXPECT_TRUE(cache_->BeginStaging(8).ok());
+}
+
+TEST_F(KvCacheTest, StagingOutOfOrder) {
+  Make(1, 4);
+  ASSERT_TRUE(cache_->BeginStaging(4).ok());
+  for (const int32_t row : {3, 1, 0, 2}) cache_->MarkStaged(0, std::vector<int32_t>{row});
+  Sequence sequence{.id = 1, .tokens = {0, 0, 0, 0}};
+  EXPECT_TRUE(cache_->Commit(&sequence, std::vector<int32_t>{0, 1, 2, 3}).ok());
+}
+
+TEST_F(KvCacheTest, Counts48x40) {
+  Make(40, 8);
+  Stage(48, 0);
+  EXPECT_EQ(metrics_.Total(Counter::kNworStageOperations), 1920);
+  EXPECT_EQ(metrics_.Total(Counter::kNworStagedTokens), 48);
+}
+
+TEST_F(KvCacheTest, ReservedRowsMoveIntoPlace) {
+  Make(2, 4);
+  Sequence sequence{.id = 1, .tokens = {1, 2, 3, 4}};
+  auto reservation = cache_->Reserve(sequence, 20);
+  ASSERT_TRUE(reservation.ok());
+  EXPECT_EQ(reservation->new_blocks.size(), 2u);
+  const int width = 2 * 16 * kHeadDim;
+  for (int i = 0; i < 20; ++i) {
+    const int32_t slot = reservation->slots[i];
+    const auto value = static_cast<float>(i);
+    backend_->CopyIn(static_cast<float*>(cache_->view().layers[0].k_blocks) + slot / 16 * width +
+                         slot % 16 * kHeadDim,
+                     &value, sizeof(value));
+  }
+  ASSERT_TRUE(
+      cache_->CommitReserved(&sequence, std::move(*reservation), std::vector<int32_t>{0, 3, 18})
+          .ok());
+  EXPECT_EQ(sequence.committed_len, 3);
+  EXPECT_EQ(sequence.blocks.size(), 1u);
+  EXPECT_EQ(KeyAt(sequence, 1), 3);
+  EXPECT_EQ(KeyAt(sequence, 2), 18);
+  ExpectIntact({&sequence});
+}
+
+TEST_F(KvCacheTest, RewindFreesWholeBlocksOnly) {
+  Make(2, 8);
+  Sequence sequence{.id = 1};
+  ASSERT_TRUE(StageAndCommit(&sequence, 40, 0).ok());
+  EXPECT_FALSE(cache_->Rewind(&sequence, 41).ok());
+  EXPECT_FALSE(cache_->Rewind(&sequence, -1).ok());
+  ASSERT_TRUE(cache_->Rewind(&sequence, 17).ok());
+  EXPECT_EQ(sequence.blocks.size(), 2u);
+  EXPECT_EQ(KeyAt(sequence, 16), 16);
+  ExpectIntact({&sequence});
+  ASSERT_TRUE(cache_->Rewind(&sequence, 0).ok());
+  EXPECT_EQ(cache_->used_blocks(), 0);
+}
+
+TEST_F(KvCacheTest, ForkIsolation) {
+  Make(2, 8);
+  Sequence first{.id = 1};
+  ASSERT_TRUE(StageAndCommit(&first, 20, 0).ok());
+  Sequence second = cache_->Fork(first, 2);
+  EXPECT_EQ(cache_->used_blocks(), 2);
+  ASSERT_TRUE(StageAndCommit(&second, 3, 500).ok());
+  ASSERT_TRUE(StageAndCommit(&first, 3, 700).ok());
+  EXPECT_EQ(KeyAt(first, 19), KeyAt(second, 19));
+  EXPECT_EQ(KeyAt(first, 20), 700);
+  EXPECT_EQ(KeyAt(second, 20), 500);
+  EXPECT_EQ(first.blocks[0], second.blocks[0]);
+  ExpectIntact({&first, &second});
+  cache_->Free(&first);
+  cache_->Free(&second);
+  EXPECT_EQ(cache_->used_blocks(), 0);
+}
+
+TEST_F(KvCacheTest, AuditSeesAChangedPrefix) {
+  Make(2, 4);
+  Sequence sequence{.id = 9};
+  ASSERT_TRUE(StageAndCommit(&sequence, 5, 0).ok());
+  const float poison = 1e9f;
+  backend_->CopyIn(static_cast<float*>(cache_->view().layers[1].v_blocks) +
+                       sequence.blocks[0] * 2 * 16 * kHeadDim + 3 * kHeadDim,
+                   &poison, sizeof(poison));
+  EXPECT_EQ(cache_->CheckAudit(sequence).message().find(
+                "kv: audit: committed token 3 of sequence 9 changed"),
+            0u);
+}
+
+TEST_F(KvCacheTest, NoLeakRandomOps) {
+  Make(2, 40);
+  std::mt19937 random(7);
+  std::vector<std::unique_ptr<Sequence>> live;
+  SequenceId next_id = 0;
+  const auto pick = [&](int n) { return static_cast<int>(random() % n); };
+  for (int op = 0; op < 10000; ++op) {
+    const int kind = live.empty() ? 0 : pick(6);
+    if (kind == 0 && live.size() < 6) {
+      live.push_back(std::make_unique<Sequence>(Sequence{.id = next_id++}));
+    } else if (kind <= 2 && !live.empty()) {
+      if (pick(10) == 0) cache_->InjectCommitFault(pick(3));
+      (void)StageAndCommit(live[pick(live.size())].get(), 1 + pick(20), op).ok();
+      cache_->InjectCommitFault(-1);
+    } else if (kind == 3 && !live.empty()) {
+      Sequence* sequence = live[pick(live.size())].get();
+      ASSERT_TRUE(cache_->Rewind(sequence, pick(sequence->committed_len + 1)).ok());
+    } else if (kind == 4 && live.size() < 6) {
+      live.push_back(std::make_unique<Sequence>(cache_->Fork(*live[pick(live.size())], next_id++)));
+    } else if (kind == 5) {
+      const int victim = pick(live.size());
+      cache_->Free(live[victim].get());
+      live.erase(live.begin() + victim);
+    }
+    std::vector<const Sequence*> all;
+    for (const auto& sequence : live) all.push_back(sequence.get());
+    const Status status = cache_->CheckIntegrity(all);
+    ASSERT_TRUE(status.ok()) << "op " << op << ": " << status.message();
+  }
+  for (const auto& sequence : live) {
+    ASSERT_TRUE(cache_->CheckAudit(*sequence).ok());
+    cache_->Free(sequence.get());
+  }
+  EXPECT_EQ(cache_->used_blocks(), 0);
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,63 @@
+// What a model is: the sizes and options of a Hugging Face config.json, checked.
+//
+// Every value is validated here, against fixed limits and against the others, so the code that
+// loads and runs a model works with sizes whose products fit an int.
+#ifndef TALON_MODEL_CONFIG_H_
+#define TALON_MODEL_CONFIG_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "compute/dtype.h"
+#include "model/rope.h"
+
+namespace talon {
+
+enum class ModelFamily { kLlama, kMistral, kQwen2, kQwen3 };
+const char* ModelFamilyName(ModelFamily family);  // "llama", ...
+
+struct ModelConfig {
+  ModelFamily family = ModelFamily::kLlama;
+  int vocab_size = 0;
+  int hidden_size = 0;
+  int num_layers = 0;
+  int num_heads = 0;
+  int num_kv_heads = 0;  // divides num_heads
+  int head_dim = 0;
+  int intermediate_size = 0;
+  int max_position_embeddings = 0;
+  // Longest sequence that runs exactly: the positions, or the sliding window if one is active.
+  int max_context = 0;
+  float rms_norm_eps = 1e-6f;
+  RopeConfig rope;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the attention's output projection
+  bool mlp_bias = false;
+  bool qk_norm = false;   // RMSNorm of each query and key head
+  int bos_token_id = -1;  // -1: none
+  std::vector<int> eos_token_ids;
+  DType dtype = DType::kF32;  // the file's declared type; the tensors say what they are
+
+  int q_size() const { return num_heads * head_dim; }
+  int kv_size() const { return num_kv_heads * head_dim; }
+};
+
+// `what` names the source in messages, usually the file's path.
+Result<ModelConfig> ParseModelConfig(const Json& json, const std::string& what);
+
+// generation_config.json: its bos and eos ids replace those of config.json.
+Status ApplyGenerationConfig(const Json& json, const std::string& what, ModelConfig* config);
+
+// config.json and, where present, generation_config.json of a model directory.
+Result<ModelConfig> LoadModelConfig(const std::string& dir);
+
+// Shapes with no files, for speed measurements with random weights: "llama-1b", "tiny".
+Result<ModelConfig> ShapeByName(std::string_view name);
+
+}  // namespace talon
+
+#endif  // TALON_MODEL_CONFIG_H_

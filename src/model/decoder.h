@@ -1,0 +1,111 @@
+// A decoder-only transformer: weights, workspace and the forward pass.
+//
+// One pass computes any mix of prompt and tree rows of any sequences (PassPlan). K and V go where
+// the plan says; the cache itself belongs to the caller. Everything the pass needs is allocated at
+// load, so a pass allocates no device memory. Used by one thread, the one that uses the backend.
+#ifndef TALON_MODEL_DECODER_H_
+#define TALON_MODEL_DECODER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "compute/pass_plan.h"
+#include "model/config.h"
+#include "model/decoder_weights.h"
+
+namespace talon {
+
+struct LoadOptions {
+  WeightFormat weights = WeightFormat::kAsStored;
+  int max_rows = 512;                             // of one pass
+  int max_output_rows = 64;                       // of one pass, at most max_rows are used
+  std::function<void(double fraction)> progress;  // may be empty
+};
+
+// Device memory of the decoder, valid until its next pass.
+struct ForwardOutput {
+  MatrixView logits;    // [output rows, vocab]
+  MatrixView hidden;    // [output rows, hidden], after the final norm
+  MatrixView features;  // [rows, captured layers * hidden], no columns if none are captured
+};
+
+class Decoder {
+ public:
+  // A Hugging Face model directory. `backend` must outlive the decoder.
+  static Result<std::unique_ptr<Decoder>> Load(const std::string& dir, Backend* backend,
+                                               const LoadOptions& options);
+  // The same with random weights of config.dtype. REQUIRES: a config made by ParseModelConfig or
+  // ShapeByName.
+  static Result<std::unique_ptr<Decoder>> Random(const ModelConfig& config, Backend* backend,
+                                                 const LoadOptions& options, uint64_t seed);
+
+  const ModelConfig& config() const { return config_; }
+  int max_rows() const { return max_rows_; }
+  int max_output_rows() const { return max_output_rows_; }
+
+  // From the next pass on, capture the input of these layers (the residual stream before the
+  // layer's first norm); num_layers stands for the last layer's output, before the final norm.
+  Status SetCaptureLayers(const std::vector<int>& layers);
+
+  // Fails, before anything is computed or written, if the plan exceeds a limit or does not fit the
+  // cache: too many rows, a token past the vocabulary, a position past max_context, a slot past the
+  // pool.
+  Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output);
+
+  size_t weight_bytes() const { return weights_.bytes; }
+  // What one pass reads of them: all matrices, but only single rows of the embedding table.
+  size_t weight_bytes_per_pass() const { return weights_.matrix_bytes; }
+  size_t workspace_bytes() const;
+
+ private:
+  // A matrix with its memory.
+  struct Scratch {
+    Buffer buffer;
+    MatrixView all;  // every row it has room for
+    MatrixView Rows(int rows) const { return all.Rows(0, rows); }
+  };
+
+  Decoder(ModelConfig config, Backend* backend, DecoderWeights weights);
+  static Result<std::unique_ptr<Decoder>> Create(const ModelConfig& config, Backend* backend,
+                                                 const LoadOptions& options, WeightSource* source);
+  Status AllocateWorkspace(const LoadOptions& options);
+  Result<Scratch> NewScratch(int rows, int cols);
+  Status CheckPlan(const PassPlan& plan, const KvShape& kv) const;
+  Status CheckRow(const PassPlan& plan, int row, const KvShape& kv) const;
+
+  void RunLayer(int index, int rows, const KvView& kv);
+  void CaptureInput(int index, int rows);
+  void RunHead(const PassPlan& plan, ForwardOutput* output);
+
+  ModelConfig config_;
+  Backend* backend_;
+  DecoderWeights weights_;
+  Buffer inv_freq_;  // float32 [rotary_dim / 2]
+  float rope_scale_ = 1;
+  std::unique_ptr<Pass> pass_;
+
+  int max_rows_ = 0;
+  int max_output_rows_ = 0;
+  Scratch stream_;    // [max_rows, hidden], the residual stream
+  Scratch normed_;    // [max_rows, hidden]
+  Scratch angles_;    // [max_rows, rotary_dim]
+  Scratch qkv_;       // [max_rows, q + 2 * kv]
+  Scratch attended_;  // [max_rows, q]
+  Scratch gate_up_;   // [max_rows, 2 * ffn]
+  Scratch gated_;     // [max_rows, ffn]
+  Scratch hidden_;    // [max_output_rows, hidden]
+  Scratch logits_;    // [max_output_rows, vocab]
+  Scratch features_;  // [max_rows, captured * hidden]
+  std::vector<int> capture_layers_;
+  std::vector<int32_t> all_rows_;  // 0, 1, ..., max_rows - 1
+};
+
+}  // namespace talon
+
+#endif  // TALON_MODEL_DECODER_H_

@@ -1,0 +1,54 @@
+// A decoder's weights in device memory, packed for the ops that use them.
+#ifndef TALON_MODEL_DECODER_WEIGHTS_H_
+#define TALON_MODEL_DECODER_WEIGHTS_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "model/config.h"
+#include "model/weight_source.h"
+
+namespace talon {
+
+// Norm weights and biases are float32 buffers; an absent one is empty, its data() null.
+struct LayerWeights {
+  Buffer input_norm, post_norm;     // [hidden]
+  std::unique_ptr<Weight> qkv;      // [q + 2 * kv, hidden]
+  Buffer qkv_bias;                  // [q + 2 * kv]
+  Buffer q_norm, k_norm;            // [head_dim]
+  std::unique_ptr<Weight> output;   // [hidden, q]
+  Buffer output_bias;               // [hidden]
+  std::unique_ptr<Weight> gate_up;  // [2 * ffn, hidden]
+  Buffer gate_up_bias;              // [2 * ffn]
+  std::unique_ptr<Weight> down;     // [hidden, ffn]
+  Buffer down_bias;                 // [hidden]
+};
+
+struct DecoderWeights {
+  // [vocab, hidden] in the source's type. A copy in device memory, not the file's mapping: a row
+  // look-up must work on every device, and the mapping's pages are given back as soon as they are
+  // packed. Tied models read the table here and multiply by `head`, which the backend lays out for
+  // that; both are made from the one tensor of the file.
+  Buffer embedding;
+  DType embedding_dtype = DType::kF32;
+  std::vector<LayerWeights> layers;
+  Buffer final_norm;             // [hidden]
+  std::unique_ptr<Weight> head;  // [vocab, hidden]
+
+  size_t matrix_bytes = 0;  // all packed matrices: what one pass reads
+  size_t bytes = 0;         // everything here
+};
+
+// Packs group after group and releases the source's memory in between, so that at most one group of
+// tensors exists twice. `progress` (may be empty) is called with the share that is done, 0 to 1.
+Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSource* source,
+                                          Backend* backend, WeightFormat format,
+                                          const std::function<void(double)>& progress);
+
+}  // namespace talon
+
+#endif  // TALON_MODEL_DECODER_WEIGHTS_H_

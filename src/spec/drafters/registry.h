@@ -1,0 +1,50 @@
+// Drafters by name.
+#ifndef TALON_SPEC_DRAFTERS_REGISTRY_H_
+#define TALON_SPEC_DRAFTERS_REGISTRY_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "observe/metrics.h"
+#include "spec/drafter.h"
+
+namespace talon {
+
+// What a drafter may be told. The fields of other drafters are ignored.
+struct DrafterOptions {
+  std::string draft_model_path;                    // STANDALONE
+  DraftBudget budget;                              // the largest it will be asked for
+  float min_prob = 0;                              // tree drafters: drop paths below it
+  WeightFormat weights = WeightFormat::kAsStored;  // STANDALONE
+  std::string ngram_mode = "BFS";
+  int ngram_max_depth = 18;
+  std::vector<std::vector<int32_t>> suffix_corpus;  // token sequences known from the start
+};
+
+// What the drafter must fit.
+struct DrafterTarget {
+  Backend* backend = nullptr;
+  Metrics* metrics = nullptr;  // fallbacks are counted here
+  int vocab_size = 0;
+  int max_length = 0;
+  int max_sequences = 1;
+};
+
+// The registry's name for a name or alias in any case ("lookup" -> "NGRAM"). Unknown and refused
+// names are errors that list the known ones.
+Result<std::string> CanonicalDrafterName(std::string_view name);
+
+// The budget a method has when the user sets none. REQUIRES: a canonical name.
+DraftBudget DefaultDraftBudget(const std::string& name);
+
+// Null for NONE. REQUIRES: a canonical name.
+Result<std::unique_ptr<Drafter>> MakeDrafter(const std::string& name, const DrafterOptions& options,
+                                             const DrafterTarget& target);
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_DRAFTERS_REGISTRY_H_

@@ -1,0 +1,247 @@
+#include "spec/drafters/standalone_drafter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+
+namespace talon {
+namespace {
+
+constexpr int kFeedRows = 512;  // of one pass, when a prompt is fed
+
+int CommonPrefix(std::span<const int32_t> a, std::span<const int32_t> b) {
+  const auto [at, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<int>(at - a.begin());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StandaloneDrafter>> StandaloneDrafter::Load(const StandaloneOptions& options,
+                                                                   Backend* backend,
+                                                                   Metrics* metrics) {
+  if (options.model_path.empty()) {
+    return InvalidArgument("drafter: STANDALONE needs --speculative-draft-model-path DIR");
+  }
+  std::unique_ptr<StandaloneDrafter> drafter(new StandaloneDrafter(options, backend, metrics));
+  TALON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model_path));
+  if (config.vocab_size != options.vocab_size) {
+    return InvalidArgument("{}: the draft model has a vocabulary of {}, the target of {}",
+                           options.model_path, config.vocab_size, options.vocab_size);
+  }
+  const int beams = options.max_sequences * options.budget.top_k;
+  TALON_ASSIGN_OR_RETURN(
+      drafter->model_, Decoder::Load(options.model_path, backend,
+                                     {.weights = options.weights,
+                                      .max_rows = std::max(kFeedRows, beams),
+                                      .max_output_rows = std::max(options.max_sequences, beams)}));
+  constexpr int kBlock = 16;
+  // Everyone's longest sequence, and the drafts in front of it.
+  const int tokens = std::min(options.max_length, config.max_context) + options.budget.max_depth;
+  const KvShape shape{.num_layers = config.num_layers,
+                      .kv_heads = config.num_kv_heads,
+                      .head_dim = config.head_dim,
+                      .block_size = kBlock,
+                      .dtype = DType::kBF16,
+                      .num_blocks = options.max_sequences * (tokens / kBlock + 1),
+                      .staging_rows = beams * std::max(options.budget.max_depth, 1)};
+  TALON_ASSIGN_OR_RETURN(drafter->kv_, KvCache::Create(backend, shape, &drafter->own_metrics_));
+  return drafter;
+}
+
+Status StandaloneDrafter::Begin(SequenceId sequence, std::span<const int32_t>) {
+  if (static_cast<int>(sequences_.size()) >= options_.max_sequences) {
+    return ResourceExhausted("drafter: {} sequences, limit {}", sequences_.size() + 1,
+                             options_.max_sequences);
+  }
+  sequences_[sequence] = Sequence{.id = sequence};
+  return OkStatus();
+}
+
+void StandaloneDrafter::End(SequenceId sequence) {
+  const auto at = sequences_.find(sequence);
+  if (at == sequences_.end()) return;
+  kv_->Free(&at->second);
+  sequences_.erase(at);
+}
+
+void StandaloneDrafter::Propose(std::span<const DraftRequest> requests,
+                                std::span<TokenTree> trees) {
+  std::vector<Drafting> batch;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const int context = model_->config().max_context;
+    if (static_cast<int>(requests[i].tokens.size()) + requests[i].budget.max_depth > context) {
+      continue;  // past the draft model's positions: nothing to propose
+    }
+    batch.push_back({.request = &requests[i],
+                     .tree = &trees[i],
+                     .sequence = &sequences_.at(requests[i].sequence)});
+  }
+  if (batch.empty()) return;
+  Status status = CatchUp(&batch);
+  if (status.ok()) {
+    status = options_.budget.top_k > 1 ? DraftTrees(&batch) : DraftChains(&batch);
+  }
+  if (!status.ok()) GiveUp(&batch, "draft_failed", status.message());
+}
+
+void StandaloneDrafter::GiveUp(std::vector<Drafting>* batch, const std::string& reason,
+                               const std::string& why) {
+  metrics_->Add(Counter::kSpecFallback, 1, reason);
+  LogFallback("tree", fmt::format("{}: {}; single-token step", reason, why));
+  for (Drafting& one : *batch) one.tree->Truncate(1);
+}
+
+// Rewinds to what the sequence agrees with, feeds the rest, root included.
+Status StandaloneDrafter::CatchUp(std::vector<Drafting>* batch) {
+  for (Drafting& one : *batch) {
+    const std::span<const int32_t> tokens = one.request->tokens;
+    const int common = CommonPrefix(one.sequence->tokens, tokens);
+    // The root is always fed again: its logits are needed.
+    const int keep =
+        std::min({common, one.sequence->committed_len, static_cast<int>(tokens.size()) - 1});
+    TALON_RETURN_IF_ERROR(kv_->Rewind(one.sequence, keep));
+    one.sequence->tokens.assign(tokens.begin(), tokens.end());
+  }
+  first_.assign(batch->size() * options_.budget.top_k, {});
+  for (bool done = false; !done;) TALON_RETURN_IF_ERROR(FeedChunk(batch, &done));
+  return OkStatus();
+}
+
+// One pass over the next missing tokens of all sequences, as many as fit.
+Status StandaloneDrafter::FeedChunk(std::vector<Drafting>* batch, bool* done) {
+  std::vector<Feed> feeds;
+  std::vector<size_t> complete;  // sequences whose last token is fed in this pass
+  int room = model_->max_rows();
+  *done = true;
+  for (size_t i = 0; i < batch->size(); ++i) {
+    Sequence* sequence = (*batch)[i].sequence;
+    const int missing = static_cast<int>(sequence->tokens.size()) - sequence->committed_len;
+    const int count = std::min(missing, room);
+    *done = *done && count == missing;
+    if (count == 0) continue;
+    feeds.push_back({sequence, count, /*logits=*/count == missing});
+    if (count == missing) complete.push_back(i);
+    room -= count;
+  }
+  const int k = options_.budget.top_k;
+  std::vector<TopKEntry> best;
+  TALON_RETURN_IF_ERROR(RunFeeds(feeds, k, &best));
+  for (size_t i = 0; i < complete.size(); ++i) {
+    std::copy_n(best.begin() + static_cast<int64_t>(i) * k, k,
+                first_.begin() + static_cast<int64_t>(complete[i]) * k);
+  }
+  return OkStatus();
+}
+
+// All or nothing, like every change of a cache.
+Status StandaloneDrafter::RunFeeds(const std::vector<Feed>& feeds, int top_k,
+                                   std::vector<TopKEntry>* best) {
+  builder_.Reset();
+  std::vector<Reservation> reservations;
+  Status status;
+  for (const Feed& feed : feeds) {
+    auto reservation = kv_->Reserve(*feed.sequence, feed.count);
+    status = reservation.status();
+    if (!reservation.ok()) break;
+    builder_.AddPrompt(*feed.sequence, *reservation,
+                       feed.logits ? PassBuilder::Logits::kLast : PassBuilder::Logits::kNone);
+    reservations.push_back(std::move(*reservation));
+  }
+  if (status.ok()) status = RunPass(top_k, best);
+  for (size_t i = 0; i < reservations.size(); ++i) {
+    if (status.ok()) {
+      kv_->Advance(feeds[i].sequence, std::move(reservations[i]), feeds[i].count, "prefill");
+    } else {
+      kv_->Cancel(std::move(reservations[i]));
+    }
+  }
+  return status;
+}
+
+Status StandaloneDrafter::RunPass(int top_k, std::vector<TopKEntry>* best) {
+  ForwardOutput output;
+  TALON_RETURN_IF_ERROR(model_->Forward(builder_.plan(), kv_->view(), &output));
+  best->resize(static_cast<size_t>(output.logits.rows) * top_k);
+  if (!best->empty()) backend_->TopK(output.logits, top_k, *best);
+  return OkStatus();
+}
+
+// Each level feeds the tips of all chains; the last level needs no pass.
+Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
+  std::vector<TopKEntry> best = first_;
+  std::vector<Drafting*> growing;
+  for (Drafting& one : *batch) growing.push_back(&one);
+  for (int depth = 1; !growing.empty(); ++depth) {
+    std::vector<Drafting*> next;
+    std::vector<Feed> feeds;
+    for (size_t i = 0; i < growing.size(); ++i) {
+      Drafting& one = *growing[i];
+      if (std::isnan(best[i].log_prob)) {
+        metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+        continue;
+      }
+      one.tip = one.tree->Add(one.tip, best[i].id, std::exp(best[i].log_prob));
+      const DraftBudget& budget = one.request->budget;
+      if (depth >= budget.max_depth || one.tree->size() >= budget.max_nodes) continue;
+      one.sequence->tokens.push_back(best[i].id);
+      feeds.push_back({one.sequence, 1, /*logits=*/true});
+      next.push_back(&one);
+    }
+    growing = std::move(next);
+    if (!growing.empty()) TALON_RETURN_IF_ERROR(RunFeeds(feeds, 1, &best));
+  }
+  return OkStatus();
+}
+
+// All beams of a level run in one pass, staged; nothing of them is kept.
+Status StandaloneDrafter::DraftTrees(std::vector<Drafting>* batch) {
+  const int k = options_.budget.top_k;
+  std::vector<Drafting*> growing;
+  int staging = 0;
+  for (size_t i = 0; i < batch->size(); ++i) {
+    Drafting& one = (*batch)[i];
+    const DraftBudget& budget = one.request->budget;
+    one.grown =
+        std::make_unique<DynamicTree>(k, budget.max_depth, budget.max_nodes, options_.min_prob);
+    one.staging_base = staging;
+    staging += k * options_.budget.max_depth;
+    if (!one.grown->Start(std::span(first_).subspan(i * k, k))) {
+      one.grown.reset();
+      metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+    }
+  }
+  std::vector<TopKEntry> best;
+  for (;;) {
+    growing.clear();
+    builder_.Reset();
+    for (Drafting& one : *batch) {
+      if (one.grown == nullptr || !one.grown->wants_expansion()) continue;
+      growing.push_back(&one);
+      std::vector<int32_t> tokens, parents;
+      for (const DynamicTree::Expanded& node : one.grown->expanded()) {
+        tokens.push_back(node.token);
+        parents.push_back(node.parent);
+      }
+      builder_.AddForest(*one.sequence, tokens, parents, one.grown->beam().front(),
+                         one.staging_base);
+    }
+    if (growing.empty()) break;
+    TALON_RETURN_IF_ERROR(RunPass(k, &best));
+    size_t next = 0;
+    for (Drafting* one : growing) {
+      const size_t count = one->grown->beam().size() * k;
+      if (!one->grown->Expand(std::span(best).subspan(next, count))) {
+        one->grown.reset();
+        metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+      }
+      next += count;
+    }
+  }
+  for (Drafting& one : *batch) {
+    if (one.grown != nullptr) *one.tree = one.grown->Build(one.request->tokens.back());
+  }
+  return OkStatus();
+}
+
+}  // namespace talon

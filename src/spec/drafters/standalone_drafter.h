@@ -1,0 +1,90 @@
+// STANDALONE: a small full model drafts, greedily, a chain or a dynamic tree.
+//
+// The draft model has a KV cache of its own. Tokens it has seen stay there as long as the sequence
+// agrees with them: Propose rewinds to the longest common prefix, feeds what is missing, and goes
+// on from the last row's logits. So nothing needs to be undone after a rejection, and a sequence
+// that was not drafted for a while catches up by itself.
+#ifndef TALON_SPEC_DRAFTERS_STANDALONE_DRAFTER_H_
+#define TALON_SPEC_DRAFTERS_STANDALONE_DRAFTER_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "model/decoder.h"
+#include "observe/metrics.h"
+#include "spec/drafter.h"
+#include "spec/drafters/dynamic_tree.h"
+#include "spec/plan.h"
+
+namespace talon {
+
+struct StandaloneOptions {
+  std::string model_path;
+  DraftBudget budget;  // the largest it will be asked for
+  float min_prob = 0;
+  int vocab_size = 0;  // the target's
+  int max_length = 0;
+  int max_sequences = 1;
+  WeightFormat weights = WeightFormat::kAsStored;
+};
+
+class StandaloneDrafter : public Drafter {
+ public:
+  // A draft model of another vocabulary is refused with both sizes named.
+  static Result<std::unique_ptr<StandaloneDrafter>> Load(const StandaloneOptions& options,
+                                                         Backend* backend, Metrics* metrics);
+
+  std::string_view name() const override { return "STANDALONE"; }
+  Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
+  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  void Observe(SequenceId, std::span<const int32_t>) override {}
+  void Rewind(SequenceId, int) override {}
+  void End(SequenceId sequence) override;
+
+ private:
+  StandaloneDrafter(const StandaloneOptions& options, Backend* backend, Metrics* metrics)
+      : options_(options), backend_(backend), metrics_(metrics) {}
+
+  // One sequence's way through a Propose.
+  struct Drafting {
+    const DraftRequest* request = nullptr;
+    TokenTree* tree = nullptr;
+    Sequence* sequence = nullptr;  // the draft model's
+    std::unique_ptr<DynamicTree> grown;
+    int staging_base = 0;
+    int tip = 0;  // chains: the last node
+  };
+
+  // The next `count` tokens of a sequence that the draft model has not seen.
+  struct Feed {
+    Sequence* sequence = nullptr;
+    int count = 0;
+    bool logits = false;  // of the last one
+  };
+
+  Status CatchUp(std::vector<Drafting>* batch);
+  Status FeedChunk(std::vector<Drafting>* batch, bool* done);
+  Status DraftChains(std::vector<Drafting>* batch);
+  Status DraftTrees(std::vector<Drafting>* batch);
+  Status RunFeeds(const std::vector<Feed>& feeds, int top_k, std::vector<TopKEntry>* best);
+  // The pass in builder_, and the best successors of each row with logits.
+  Status RunPass(int top_k, std::vector<TopKEntry>* best);
+  void GiveUp(std::vector<Drafting>* batch, const std::string& reason, const std::string& why);
+
+  StandaloneOptions options_;
+  Backend* backend_;
+  Metrics* metrics_;
+  Metrics own_metrics_;  // of the draft's cache, kept apart from the target's
+  std::unique_ptr<Decoder> model_;
+  std::unique_ptr<KvCache> kv_;
+  std::map<SequenceId, Sequence> sequences_;
+  PassBuilder builder_;
+  std::vector<TopKEntry> first_;  // [batch * top_k] successors of the roots
+};
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_DRAFTERS_STANDALONE_DRAFTER_H_

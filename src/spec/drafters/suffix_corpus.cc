@@ -1,0 +1,60 @@
+#include "spec/drafters/suffix_corpus.h"
+
+#include <utility>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace talon {
+namespace {
+
+Result<std::vector<int32_t>> ParseTokens(const Json& line, const std::string& where,
+                                         int vocab_size) {
+  std::vector<int32_t> tokens;
+  for (const Json& token : line) {
+    // Unsigned first: a huge id must not wrap around.
+    if (!token.is_number_unsigned() || token.get<uint64_t>() >= static_cast<uint64_t>(vocab_size)) {
+      return InvalidArgument("{}: token {}: want 0 .. {}", where, token.dump(), vocab_size - 1);
+    }
+    tokens.push_back(token.get<int32_t>());
+  }
+  return tokens;
+}
+
+Result<std::vector<int32_t>> ParseLine(std::string_view line, const std::string& where,
+                                       int vocab_size, const TextEncoder& encoder) {
+  const auto encode = [&](std::string_view text) -> Result<std::vector<int32_t>> {
+    auto tokens = encoder(text);
+    if (!tokens.ok()) return tokens.status().WithContext(where);
+    return tokens;
+  };
+  const bool looks_like_tokens = line.front() == '[';
+  if (!looks_like_tokens && line.front() != '"') return encode(line);
+  Result<Json> parsed = ParseJson(line, where);
+  if (!parsed.ok() && looks_like_tokens) return parsed.status();
+  if (!parsed.ok()) return encode(line);
+  if (parsed->is_string()) return encode(parsed->get_ref<const std::string&>());
+  return ParseTokens(*parsed, where, vocab_size);
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<int32_t>>> ReadSuffixCorpus(const std::string& path, int vocab_size,
+                                                           const TextEncoder& encode) {
+  TALON_ASSIGN_OR_RETURN(const std::string contents, ReadFile(path));
+  std::vector<std::vector<int32_t>> documents;
+  std::string_view rest = contents;
+  for (int number = 1; !rest.empty(); ++number) {
+    const size_t length = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, length);
+    rest.remove_prefix(std::min(length + 1, rest.size()));
+    if (line.empty()) continue;
+    const std::string where = fmt::format("{} line {}", path, number);
+    auto tokens = ParseLine(line, where, vocab_size, encode);
+    if (!tokens.ok()) return tokens.status();
+    documents.push_back(std::move(*tokens));
+  }
+  return documents;
+}
+
+}  // namespace talon

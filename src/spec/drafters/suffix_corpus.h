@@ -1,0 +1,26 @@
+// Reads the SUFFIX drafter's corpus: a file with one document a line.
+#ifndef TALON_SPEC_DRAFTERS_SUFFIX_CORPUS_H_
+#define TALON_SPEC_DRAFTERS_SUFFIX_CORPUS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace talon {
+
+// The tokens of a text, by the target's tokenizer.
+using TextEncoder = std::function<Result<std::vector<int32_t>>(std::string_view)>;
+
+// A line that begins with [ is a JSON array of token ids, a JSON string stands for the text in it,
+// any other line is text as it stands. Empty lines are skipped. Errors name the file, the line and
+// the value.
+Result<std::vector<std::vector<int32_t>>> ReadSuffixCorpus(const std::string& path, int vocab_size,
+                                                           const TextEncoder& encode);
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_DRAFTERS_SUFFIX_CORPUS_H_

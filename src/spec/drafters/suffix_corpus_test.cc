@@ -1,0 +1,44 @@
+#include "spec/drafters/suffix_corpus.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+
+namespace talon {
+namespace {
+
+using Documents = std::vector<std::vector<int32_t>>;
+
+// One token a byte.
+std::vector<int32_t> EncodeBytes(std::string_view text) { return {text.begin(), text.end()}; }
+
+Result<Documents> ReadCorpus(const std::string& contents) {
+  const std::string path = testing::TempDir() + "suffix_corpus.txt";
+  const Status written = WriteFile(path, contents);
+  if (!written.ok()) return written;
+  return ReadSuffixCorpus(path, 128, EncodeBytes);
+}
+
+std::string ErrorOf(const std::string& contents) {
+  const std::string message = ReadCorpus(contents).status().message();
+  return message.substr(std::min(message.size(), message.find("line ")));
+}
+
+TEST(SuffixCorpus, TokensStringsAndPlainText) {
+  const Result<Documents> documents = ReadCorpus("[1, 2, 127]\n\n\"a\\nb\"\nab\n\"c");
+  ASSERT_TRUE(documents.ok()) << documents.status().message();
+  EXPECT_EQ(*documents, (Documents{{1, 2, 127}, {'a', '\n', 'b'}, {'a', 'b'}, {'"', 'c'}}));
+  EXPECT_TRUE(ReadCorpus("")->empty());
+}
+
+TEST(SuffixCorpus, ErrorsNameLineAndValue) {
+  EXPECT_EQ(ErrorOf("[1]\n[128]"), "line 2: token 128: want 0 .. 127");
+  EXPECT_EQ(ErrorOf("[-1]"), "line 1: token -1: want 0 .. 127");
+  EXPECT_EQ(ErrorOf("[1.5]"), "line 1: token 1.5: want 0 .. 127");
+  EXPECT_EQ(ErrorOf("[18446744073709551615]"), "line 1: token 18446744073709551615: want 0 .. 127");
+  EXPECT_FALSE(ReadCorpus("[1, ").ok());
+  EXPECT_FALSE(ReadSuffixCorpus("/no/such/file", 128, EncodeBytes).ok());
+}
+
+}  // namespace
+}  // namespace talon

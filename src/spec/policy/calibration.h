@@ -1,0 +1,54 @@
+// Turns a drafter's own score into an acceptance estimate, learnt online.
+//
+// Scores of different drafters mean different things; what counts is how often nodes with such a
+// score were accepted when their parent was. Counts per (depth, decile of the score), halved now
+// and then so that the estimate follows the text.
+#ifndef TALON_SPEC_POLICY_CALIBRATION_H_
+#define TALON_SPEC_POLICY_CALIBRATION_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace talon {
+
+class Calibration {
+ public:
+  static constexpr int kDepths = 8;  // the last one stands for all deeper
+  static constexpr int kDeciles = 10;
+
+  // P(accepted | parent accepted) of a node at `depth` >= 1 with score in [0, 1].
+  double Estimate(int depth, float score) const {
+    const Cell& cell = cells_[Index(depth, score)];
+    return (cell.accepted + 1.0) / (cell.tried + 2.0);
+  }
+
+  void Record(int depth, float score, bool accepted) {
+    Cell& cell = cells_[Index(depth, score)];
+    cell.tried += 1;
+    cell.accepted += accepted ? 1 : 0;
+    if (++updates_ % kHalvingPeriod != 0) return;
+    for (Cell& each : cells_) {
+      each.tried /= 2;
+      each.accepted /= 2;
+    }
+  }
+
+ private:
+  static constexpr int64_t kHalvingPeriod = 4096;
+  struct Cell {
+    double tried = 0;
+    double accepted = 0;
+  };
+  static int Index(int depth, float score) {
+    const int row = std::clamp(depth, 1, kDepths) - 1;
+    const int decile = std::clamp(static_cast<int>(score * kDeciles), 0, kDeciles - 1);
+    return row * kDeciles + decile;
+  }
+  std::array<Cell, kDepths * kDeciles> cells_;
+  int64_t updates_ = 0;
+};
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_POLICY_CALIBRATION_H_

@@ -1,0 +1,56 @@
+// How much to speculate: decided before each step from what earlier steps cost and gained.
+// Mechanism is elsewhere; a policy only picks numbers. Used by the engine's thread only.
+#ifndef TALON_SPEC_POLICY_POLICY_H_
+#define TALON_SPEC_POLICY_POLICY_H_
+
+#include <cstdint>
+#include <span>
+
+#include "spec/drafter.h"
+#include "spec/token_tree.h"
+
+namespace talon {
+
+// The batch of a step, as far as its cost depends on it.
+struct StepShape {
+  int sequences = 1;  // decoding
+  int context = 0;    // mean committed length
+};
+
+struct StepCost {
+  int rows = 0;  // tree rows of all sequences
+  int emitted = 0;
+  bool drafted = false;  // the drafter was asked
+  int draft_depth = 0;   // deepest level it was asked for
+  double draft_seconds = 0;
+  double total_seconds = 0;
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+
+  // What the drafter may propose for one sequence in the coming step, within `limit`.
+  virtual DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) = 0;
+
+  // Drops the nodes that are not worth verifying. The tree stays valid.
+  virtual void Trim(const StepShape& shape, TokenTree* tree) = 0;
+
+  // A verified tree and its accepted nodes, the root first.
+  virtual void ObserveTree(const TokenTree& tree, std::span<const int32_t> path) = 0;
+
+  virtual void ObserveStep(const StepShape& shape, const StepCost& cost) = 0;
+};
+
+// Always the whole limit, nothing trimmed.
+class FixedPolicy : public Policy {
+ public:
+  DraftBudget Budget(const StepShape&, const DraftBudget& limit) override { return limit; }
+  void Trim(const StepShape&, TokenTree*) override {}
+  void ObserveTree(const TokenTree&, std::span<const int32_t>) override {}
+  void ObserveStep(const StepShape&, const StepCost&) override {}
+};
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_POLICY_POLICY_H_

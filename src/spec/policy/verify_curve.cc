@@ -1,0 +1,108 @@
+#include "spec/policy/verify_curve.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "spec/plan.h"
+
+namespace talon {
+
+VerifyCurve::Point VerifyCurve::At(double rows) const {
+  const auto above = std::find_if(points_.begin(), points_.end(),
+                                  [rows](const Point& point) { return point.rows >= rows; });
+  if (above == points_.begin()) return points_.front();
+  if (above == points_.end()) {
+    const double factor = rows / points_.back().rows;
+    return {0, points_.back().base * factor, points_.back().per_token * factor};
+  }
+  const Point& low = *(above - 1);
+  const double share = (rows - low.rows) / (above->rows - low.rows);
+  return {0, low.base + share * (above->base - low.base),
+          low.per_token + share * (above->per_token - low.per_token)};
+}
+
+double VerifyCurve::Seconds(const StepShape& shape, double nodes) const {
+  return At(nodes * shape.sequences).base + shape.sequences * At(nodes).per_token * shape.context;
+}
+
+Result<VerifyCurve> VerifyCurve::Load(const std::string& path) {
+  TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
+  std::vector<Point> points;
+  try {
+    for (const Json& entry : json.at("points")) {
+      points.push_back({entry.at("rows").get<int>(), entry.at("base").get<double>(),
+                        entry.at("per_token").get<double>()});
+    }
+  } catch (const Json::exception& error) {
+    return InvalidArgument("{}: not a verify curve: {}", path, error.what());
+  }
+  const bool ascending = std::is_sorted(
+      points.begin(), points.end(), [](const Point& a, const Point& b) { return a.rows < b.rows; });
+  if (points.empty() || points[0].rows != 1 || !ascending || !(points[0].base > 0)) {
+    return InvalidArgument("{}: a verify curve needs ascending rows from 1 and positive times",
+                           path);
+  }
+  return VerifyCurve(std::move(points));
+}
+
+Status VerifyCurve::Save(const std::string& path) const {
+  Json json = {{"points", Json::array()}};
+  for (const Point& point : points_) {
+    json["points"].push_back(
+        {{"rows", point.rows}, {"base", point.base}, {"per_token", point.per_token}});
+  }
+  return WriteFile(path, json.dump(2) + "\n");
+}
+
+Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, int rows, int context,
+                              int repeats) {
+  // Reserved and advanced without being computed: what the prefix holds costs the same to read.
+  Sequence sequence{.id = -1, .tokens = std::vector<int32_t>(context + 1, 0)};
+  TALON_ASSIGN_OR_RETURN(Reservation reservation, kv->Reserve(sequence, context));
+  sequence.blocks = reservation.new_blocks;
+  sequence.committed_len = context;
+  TokenTree chain(0);
+  for (int i = 1; i < rows; ++i) chain.Add(i - 1, 0, 1);
+  PassBuilder builder;
+  builder.AddTree(sequence, chain);
+  ForwardOutput output;
+  std::vector<int32_t> argmax(rows);
+  double best = 1e9;
+  Status status;
+  for (int i = 0; i <= repeats && status.ok(); ++i) {
+    const Stopwatch watch;
+    status = target->Forward(builder.plan(), kv->view(), &output);
+    if (status.ok()) backend->Argmax(output.logits, argmax);
+    if (i > 0) best = std::min(best, watch.Seconds());  // the first is a warm-up
+  }
+  kv->Cancel(std::move(reservation));
+  if (!status.ok()) return status;
+  return best;
+}
+
+Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv,
+                                       int max_rows) {
+  const int room = std::min(target->config().max_context - max_rows,
+                            kv->free_blocks() * kv->shape().block_size) -
+                   1;
+  const int longer = std::min(2048, room);
+  const int shorter = std::min(64, longer / 2);
+  std::vector<VerifyCurve::Point> points;
+  for (int rows = 1;; rows = std::min(rows * 2, max_rows)) {
+    const int repeats = rows <= 8 ? 12 : 4;
+    TALON_ASSIGN_OR_RETURN(const double low,
+                           TimeVerifyPass(backend, target, kv, rows, shorter, repeats));
+    TALON_ASSIGN_OR_RETURN(const double high,
+                           TimeVerifyPass(backend, target, kv, rows, longer, repeats));
+    const double slope = longer > shorter ? std::max(0.0, (high - low) / (longer - shorter)) : 0.0;
+    double base = std::max(low - slope * shorter, 1e-9);
+    if (!points.empty()) base = std::max(base, points.back().base);  // more rows never cost less
+    points.push_back({rows, base, slope});
+    if (rows >= max_rows) break;
+  }
+  return VerifyCurve(std::move(points));
+}
+
+}  // namespace talon

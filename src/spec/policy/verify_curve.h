@@ -1,0 +1,61 @@
+// What a pass costs: seconds by number of rows and length of context, measured on this machine.
+//
+// One sequence with T rows over C tokens takes base(T) + per_token(T) * C: weights and activations,
+// then attention, which reads the prefix once. A batch of n such sequences takes
+// base(n * T) + n * per_token(T) * C. The verify curve is c(T) = Seconds(T) / Seconds(1).
+#ifndef TALON_SPEC_POLICY_VERIFY_CURVE_H_
+#define TALON_SPEC_POLICY_VERIFY_CURVE_H_
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "kv/kv_cache.h"
+#include "model/decoder.h"
+#include "spec/policy/policy.h"
+
+namespace talon {
+
+class VerifyCurve {
+ public:
+  struct Point {
+    int rows = 0;
+    double base = 0;       // seconds
+    double per_token = 0;  // seconds per token of context
+  };
+
+  VerifyCurve() = default;
+  // REQUIRES: ascending rows, the first being 1.
+  explicit VerifyCurve(std::vector<Point> points) : points_(std::move(points)) {}
+
+  bool empty() const { return points_.empty(); }
+  const std::vector<Point>& points() const { return points_; }
+
+  // A pass with `nodes` rows for each sequence of the batch. Between points linear, beyond the last
+  // one proportional.
+  double Seconds(const StepShape& shape, double nodes) const;
+  double Ratio(const StepShape& shape, double nodes) const {
+    return Seconds(shape, nodes) / Seconds(shape, 1);
+  }
+
+  static Result<VerifyCurve> Load(const std::string& path);
+  Status Save(const std::string& path) const;
+
+ private:
+  Point At(double rows) const;
+  std::vector<Point> points_;
+};
+
+// Times passes of 1, 2, 4, ... rows, at most `max_rows`, with a short and a longer context. Uses
+// and frees blocks of `kv`; their content does not matter. About thirty passes of each size.
+Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv,
+                                       int max_rows);
+
+// Seconds of one pass of `rows` rows, a chain, over `context` tokens: the fastest of `repeats`.
+Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, int rows, int context,
+                              int repeats);
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_POLICY_VERIFY_CURVE_H_
