@@ -16,6 +16,17 @@ namespace talon {
 
 void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchOps(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchScv(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchVerify(CLI::App* bench, Config* config, CommandBody* body);
+
+// Modes of decoding, compared over the prompts of a file (JSON lines with "prompt").
+struct ModesOptions {
+  std::string prompts;
+  std::vector<std::string> modes;  // "plain" first, then drafter names
+  int repeats = 5;
+  std::string json;
+};
+Result<int> BenchModes(Config config, const ModesOptions& options);
 
 double Median(std::vector<double> values);
 // Seconds of one call: the median of `repeats` timings, each of as many calls as fill a

@@ -9,6 +9,8 @@ void AddBenchCommand(CLI::App* app, Config* config, CommandBody* body) {
   command->require_subcommand(1);
   AddBenchDecode(command, config, body);
   AddBenchOps(command, config, body);
+  AddBenchScv(command, config, body);
+  AddBenchVerify(command, config, body);
 }
 
 }  // namespace talon

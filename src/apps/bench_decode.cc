@@ -14,8 +14,7 @@ namespace {
 struct DecodeOptions {
   std::string shape;
   int prompt_tokens = 512;
-  int repeats = 5;
-  std::string json;
+  ModesOptions modes;  // repeats and json serve both kinds of run
 };
 
 // Bytes one decode pass must read at this context: all matrices once, and the K/V of the prefix.
@@ -42,6 +41,10 @@ Result<GenerateResult> Generate(Engine* engine, int vocabulary, int prompt, int 
 }
 
 Result<int> BenchDecode(Config config, const DecodeOptions& options) {
+  if (!options.modes.modes.empty() || !options.modes.prompts.empty()) {
+    if (options.modes.prompts.empty()) return InvalidArgument("--modes needs --prompts FILE.jsonl");
+    return BenchModes(config, options.modes);
+  }
   config.max_sequences = 1;
   if (config.prefill_chunk < options.prompt_tokens) config.prefill_chunk = options.prompt_tokens;
   const int generated = config.sampling.max_tokens;
@@ -51,7 +54,7 @@ Result<int> BenchDecode(Config config, const DecodeOptions& options) {
   ThreadPool pool(config.threads);
   const int vocabulary = model->target->config().vocab_size;
   std::vector<double> prompt_rate, decode_rate, bandwidth, int8_peak, bf16_peak;
-  for (int i = 0; i <= options.repeats; ++i) {
+  for (int i = 0; i <= options.modes.repeats; ++i) {
     TALON_ASSIGN_OR_RETURN(const GenerateResult result,
                            Generate(engine.get(), vocabulary, options.prompt_tokens, generated));
     if (i == 0) continue;  // warm-up
@@ -81,7 +84,8 @@ Result<int> BenchDecode(Config config, const DecodeOptions& options) {
              fmt::format("{:.0f}%", 100 * read / Median(bandwidth))});
   std::printf("%s\n%s, weights %s, %s\n%s", model->name.c_str(),
               model->backend->description().c_str(), config.weights.c_str(),
-              fmt::format("median of {} runs", options.repeats).c_str(), table.ToString().c_str());
+              fmt::format("median of {} runs", options.modes.repeats).c_str(),
+              table.ToString().c_str());
   std::printf("memory: weights %s + KV %s + workspace %s; peak of the process %s\n",
               FormatBytes(static_cast<double>(model->target->weight_bytes())).c_str(),
               FormatBytes(static_cast<double>(engine->kv().bytes())).c_str(),
@@ -100,7 +104,7 @@ Result<int> BenchDecode(Config config, const DecodeOptions& options) {
                      {"bandwidth_gb_per_second", Median(bandwidth)},
                      {"bandwidth_share", read / Median(bandwidth)},
                      {"peak_memory_bytes", PeakMemoryBytes()}};
-  TALON_RETURN_IF_ERROR(SaveJson(options.json, json));
+  TALON_RETURN_IF_ERROR(SaveJson(options.modes.json, json));
   return kExitOk;
 }
 
@@ -114,16 +118,17 @@ void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body) {
                       "Random weights of this shape instead of a model: llama-1b, tiny");
   command->add_option("--prompt-tokens", options->prompt_tokens, "Length of the prompt")
       ->default_val(options->prompt_tokens);
-  command->add_option("--repeats", options->repeats, "Timed runs; the median counts")
-      ->default_val(options->repeats);
-  command->add_option("--json", options->json, "Also write the figures to this file");
+  command->add_option("--repeats", options->modes.repeats, "Timed runs; the median counts")
+      ->default_val(options->modes.repeats);
+  command->add_option("--json", options->modes.json, "Also write the figures to this file");
+  command->add_option("--prompts", options->modes.prompts,
+                      "Compare modes on these prompts: JSON lines with \"prompt\"");
+  command
+      ->add_option("--modes", options->modes.modes,
+                   "plain first, then drafters: plain,ngram,suffix,standalone")
+      ->delimiter(',');
   AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
-  command->callback([config, options, body] {
-    *body = [config, options] {
-      const auto code = BenchDecode(*config, *options);
-      return code.ok() ? *code : ReportError(code.status());
-    };
-  });
+  SetBody(command, body, [config, options] { return BenchDecode(*config, *options); });
 }
 
 }  // namespace talon

@@ -119,13 +119,10 @@ void AddCheckCommand(CLI::App* app, Config* config, CommandBody* body) {
       "pass.\n"
       "  talon check --model models/tiny\n"
       "  talon check --model DIR --golden FILE.safetensors\n");
-  command->callback([config, options, body, command] {
+  SetBody(command, body, [config, options, command] {
     if (command->count("--weights") == 0) config->weights = "f32";
     if (command->count("--kv-dtype") == 0) config->kv_dtype = "f32";
-    *body = [config, options] {
-      const auto code = Check(*config, *options);
-      return code.ok() ? *code : ReportError(code.status());
-    };
+    return Check(*config, *options);
   });
 }
 

@@ -28,6 +28,9 @@ void AddBenchCommand(CLI::App* app, Config* config, CommandBody* body);
 // before the flags are parsed (main.cc), so flags win.
 void AddSettings(CLI::App* command, Config* config, unsigned sets);
 
+// Makes `run` what the program does when `command` is chosen; its failures are reported.
+void SetBody(CLI::App* command, CommandBody* body, std::function<Result<int>()> run);
+
 // Prints "talon: message" and returns the exit code that fits.
 int ReportError(const Status& status);
 

@@ -60,6 +60,19 @@ Result<std::vector<std::vector<int32_t>>> ReadCorpus(const std::string& path,
   });
 }
 
+// The method's default, with what the user set.
+DraftBudget BudgetOf(const SpeculativeConfig& config, const std::string& drafter) {
+  DraftBudget budget = DefaultDraftBudget(drafter);
+  if (drafter == "NONE") return budget;
+  if (config.num_steps > 0) budget.max_depth = config.num_steps;
+  if (config.eagle_topk > 0) budget.top_k = config.eagle_topk;
+  if (config.num_draft_tokens > 0) budget.max_nodes = config.num_draft_tokens;
+  if (config.num_steps > 0 && config.num_draft_tokens == 0 && drafter == "STANDALONE") {
+    budget.max_nodes = budget.top_k == 1 ? config.num_steps + 1 : 4 * config.num_steps;
+  }
+  return budget;
+}
+
 Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
   StepOptions& step = model->engine_options.step;
   const std::string method = config.enable_speculative_decoding ? config.method : "NONE";
@@ -75,18 +88,15 @@ Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
       return InvalidArgument("accept_threshold: {}, must be 0 to 1", threshold);
     }
   }
-  step.budget = DefaultDraftBudget(model->drafter_name);
-  if (config.num_steps > 0) step.budget.max_depth = config.num_steps;
-  if (config.eagle_topk > 0) step.budget.top_k = config.eagle_topk;
-  if (config.num_draft_tokens > 0) step.budget.max_nodes = config.num_draft_tokens;
-  if (config.num_steps > 0 && config.num_draft_tokens == 0 && step.budget.top_k == 1) {
-    step.budget.max_nodes = config.num_steps + 1;
+  // Of all drafters, because a model is loaded once and may serve several.
+  for (const std::string& name : DrafterNames()) {
+    const DraftBudget budget = BudgetOf(config, name);
+    step.budget.max_nodes = std::max(step.budget.max_nodes, budget.max_nodes);
   }
   step.thresholds = {config.accept_threshold_single, config.accept_threshold_acc};
   step.nwor = config.enable_nwor;
   step.scv_chunk_size = config.scv_chunk_size;
   model->drafter_options.draft_model_path = config.draft_model_path;
-  model->drafter_options.budget = step.budget;
   model->drafter_options.min_prob = config.draft_min_prob;
   model->drafter_options.ngram_mode = config.ngram_mode;
   model->drafter_options.ngram_max_depth = config.ngram_max_depth;
@@ -207,7 +217,10 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
 
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
                                            const std::string& drafter_name) {
-  const EngineOptions& options = model->engine_options;
+  EngineOptions options = model->engine_options;
+  options.step.budget = BudgetOf(config.speculative, drafter_name);
+  DrafterOptions drafter_options = model->drafter_options;
+  drafter_options.budget = options.step.budget;
   const int context = model->target->config().max_context;
   Engine::Parts parts{.backend = model->backend.get(),
                       .target = model->target.get(),
@@ -219,7 +232,7 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
       .vocab_size = model->target->config().vocab_size,
       .max_length = options.max_length > 0 ? std::min(options.max_length, context) : context,
       .max_sequences = options.max_sequences};
-  TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, model->drafter_options, target));
+  TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
   if (parts.drafter != nullptr && config.speculative.adaptive) {
     if (model->curve.empty()) {
       TALON_ASSIGN_OR_RETURN(model->curve, GetVerifyCurve(model, config));

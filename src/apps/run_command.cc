@@ -137,12 +137,7 @@ void AddRunCommand(CLI::App* app, Config* config, CommandBody* body) {
       "  talon run --prompt-file chapter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
       "  echo 'The sea was' | talon run - --json\n"
       "  talon run --speculative-algorithm NGRAM --show-drafts\n");
-  command->callback([config, options, body] {
-    *body = [config, options] {
-      const auto code = Run(*config, *options);
-      return code.ok() ? *code : ReportError(code.status());
-    };
-  });
+  SetBody(command, body, [config, options] { return Run(*config, *options); });
 }
 
 }  // namespace talon

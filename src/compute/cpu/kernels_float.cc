@@ -100,26 +100,27 @@ void TileF16(const TileArgs& args) { Tile<hwy::float16_t>(args); }
 void TileBF16(const TileArgs& args) { Tile<hwy::bfloat16_t>(args); }
 
 int64_t Burn(int64_t iterations) {
+  constexpr int kChains = kMaxAccumulators + kMaxAccumulators / 4;  // to hide every latency
   const Floats d;
-  static float data[8 * kLanes] = {};
+  static float data[8 * kLanes + 8] = {};
   const float* from = data;
-  FloatVector acc[kMaxAccumulators];
+  FloatVector acc[kChains];
   TALON_UNROLL
-  for (int i = 0; i < kMaxAccumulators; ++i) acc[i] = hn::Zero(d);
+  for (int i = 0; i < kChains; ++i) acc[i] = hn::Zero(d);
   for (int64_t n = 0; n < iterations; ++n) {
     asm volatile("" : "+r"(from));  // else the loads leave the loop
     FloatVector x[4];
     TALON_UNROLL
     for (int i = 0; i < 4; ++i) x[i] = hn::LoadU(d, from + i * kLanes);
     TALON_UNROLL
-    for (int i = 0; i < kMaxAccumulators; ++i) {
+    for (int i = 0; i < kChains; ++i) {
       acc[i] = hn::MulAdd(x[i % 4], hn::Set(d, from[4 * kLanes + i / 4]), acc[i]);
     }
   }
   TALON_UNROLL
-  for (int i = 1; i < kMaxAccumulators; ++i) acc[0] = hn::Add(acc[0], acc[i]);
+  for (int i = 1; i < kChains; ++i) acc[0] = hn::Add(acc[0], acc[i]);
   // Never negative, but the compiler must compute the sums to know.
-  return hn::GetLane(acc[0]) < 0 ? 0 : iterations * kMaxAccumulators * kLanes * 2;
+  return hn::GetLane(acc[0]) < 0 ? 0 : iterations * kChains * kLanes * 2;
 }
 
 }  // namespace HWY_NAMESPACE

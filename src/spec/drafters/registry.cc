@@ -75,6 +75,12 @@ Result<std::string> CanonicalDrafterName(std::string_view name) {
   return InvalidArgument("drafter: '{}' is unknown; known: {}", name, known);
 }
 
+std::vector<std::string> DrafterNames() {
+  std::vector<std::string> names;
+  for (const DrafterInfo& info : kDrafters) names.emplace_back(info.name);
+  return names;
+}
+
 DraftBudget DefaultDraftBudget(const std::string& name) {
   for (const DrafterInfo& info : kDrafters) {
     if (name == info.name) return info.budget;

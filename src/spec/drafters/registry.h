@@ -38,6 +38,9 @@ struct DrafterTarget {
 // names are errors that list the known ones.
 Result<std::string> CanonicalDrafterName(std::string_view name);
 
+// All canonical names.
+std::vector<std::string> DrafterNames();
+
 // The budget a method has when the user sets none. REQUIRES: a canonical name.
 DraftBudget DefaultDraftBudget(const std::string& name);
 

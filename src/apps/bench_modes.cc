@@ -1,0 +1,218 @@
+// `talon bench decode --modes ...`: ways of decoding the same prompts, interleaved in one run.
+#include <cstdio>
+
+#include "apps/bench.h"
+#include "apps/loader.h"
+#include "apps/table.h"
+#include "base/file.h"
+
+namespace talon {
+namespace {
+
+struct Prompt {
+  std::string id;
+  std::vector<int32_t> tokens;
+};
+
+Result<std::vector<Prompt>> ReadPrompts(const std::string& path, const Tokenizer& tokenizer) {
+  TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::vector<Prompt> prompts;
+  size_t start = 0;
+  for (int line = 1; start < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    const std::string where = fmt::format("{}:{}", path, line);
+    const std::string_view row = std::string_view(text).substr(start, end - start);
+    start = end + 1;
+    if (row.empty()) continue;
+    TALON_ASSIGN_OR_RETURN(const Json entry, ParseJson(row, where));
+    if (!entry.is_object() || !entry.contains("prompt") || !entry["prompt"].is_string()) {
+      return InvalidArgument("{}: no \"prompt\" string", where);
+    }
+    auto tokens = tokenizer.Encode(entry["prompt"].get<std::string>(), true);
+    if (!tokens.ok()) return tokens.status().WithContext(where);
+    const bool named = entry.contains("id") && entry["id"].is_string();
+    prompts.push_back(
+        {named ? entry["id"].get<std::string>() : std::to_string(line), std::move(*tokens)});
+  }
+  if (prompts.empty()) return InvalidArgument("{}: no prompts", path);
+  return prompts;
+}
+
+// What one mode did over all prompts and repeats.
+struct ModeResult {
+  std::string mode;
+  std::string drafter;
+  std::unique_ptr<Engine> engine;
+  std::vector<double> seconds;                      // of each repeat, all prompts
+  std::vector<std::vector<double>> prompt_seconds;  // [prompts][repeats]
+  int64_t tokens = 0;                               // of one repeat
+  RequestStats stats;                               // summed over everything
+  int64_t bytes_written = 0;
+  bool identical = true;
+
+  void AddStats(const RequestStats& more) {
+    stats.passes += more.passes;
+    stats.emitted += more.emitted;
+    stats.drafted += more.drafted;
+    stats.accepted += more.accepted;
+    stats.decode_seconds += more.decode_seconds;
+    stats.draft_seconds += more.draft_seconds;
+    for (int d = 0; d < RequestStats::kMaxDepth; ++d) {
+      stats.tried_at_depth[d] += more.tried_at_depth[d];
+      stats.accepted_at_depth[d] += more.accepted_at_depth[d];
+    }
+  }
+};
+
+// One repeat: fresh engines, so nothing is learnt from an earlier run of the same prompts.
+Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Prompt>& prompts,
+                 int repeat, std::vector<ModeResult>* modes) {
+  for (ModeResult& mode : *modes) {
+    mode.engine.reset();
+    TALON_ASSIGN_OR_RETURN(mode.engine, MakeEngine(model, config, mode.drafter));
+    mode.seconds.push_back(0);
+    mode.tokens = 0;
+  }
+  for (size_t p = 0; p < prompts.size(); ++p) {
+    std::vector<int32_t> first;
+    for (size_t m = 0; m < modes->size(); ++m) {
+      // Rotated, so that no mode always runs first.
+      ModeResult& mode = (*modes)[(m + repeat) % modes->size()];
+      GenerateRequest request;
+      request.prompt = prompts[p].tokens;
+      request.stop = config.sampling.stop;
+      TALON_ASSIGN_OR_RETURN(request.sampling,
+                             MakeSamplingParams(config.sampling, model->tokenizer.get()));
+      if (!request.sampling.seed) request.sampling.seed = 1;
+      auto result = mode.engine->Generate(std::move(request));
+      if (!result.ok()) return result.status().WithContext(prompts[p].id);
+      if (result->finish == FinishReason::kError) return result->error;
+      mode.seconds.back() += result->stats.decode_seconds;
+      mode.prompt_seconds.resize(prompts.size());
+      mode.prompt_seconds[p].push_back(result->stats.decode_seconds);
+      mode.tokens += static_cast<int64_t>(result->tokens.size());
+      mode.AddStats(result->stats);
+      if (m == 0) first = result->TokenIds();
+      if (result->TokenIds() != first) mode.identical = false;
+    }
+  }
+  for (ModeResult& mode : *modes) {
+    mode.bytes_written += mode.engine->metrics().Total(Counter::kKvBytesWritten);
+  }
+  return OkStatus();
+}
+
+Json DepthJson(const RequestStats& stats) {
+  Json shares = Json::array();
+  for (int d = 0; d < RequestStats::kMaxDepth && stats.tried_at_depth[d] > 0; ++d) {
+    shares.push_back(static_cast<double>(stats.accepted_at_depth[d]) /
+                     static_cast<double>(stats.tried_at_depth[d]));
+  }
+  return shares;
+}
+
+double Ratio(const std::vector<double>& plain, const std::vector<double>& other) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < plain.size(); ++i) ratios.push_back(plain[i] / other[i]);
+  return Median(ratios);
+}
+
+// The prompt on which the mode did worst against plain decoding, by the median over repeats.
+double WorstPrompt(const ModeResult& plain, const ModeResult& mode) {
+  double worst = 1e9;
+  for (size_t p = 0; p < plain.prompt_seconds.size(); ++p) {
+    worst = std::min(worst, Ratio(plain.prompt_seconds[p], mode.prompt_seconds[p]));
+  }
+  return worst;
+}
+
+Json ModeJson(const ModeResult& plain, const ModeResult& mode, int repeats) {
+  const double seconds = Median(mode.seconds);
+  return {{"mode", mode.mode},
+          {"tokens_per_second", static_cast<double>(mode.tokens) / seconds},
+          {"ratio_to_plain", Ratio(plain.seconds, mode.seconds)},
+          {"worst_prompt_ratio", WorstPrompt(plain, mode)},
+          {"tau", mode.stats.tau()},
+          {"acceptance_by_depth", DepthJson(mode.stats)},
+          {"drafted", mode.stats.drafted},
+          {"accepted", mode.stats.accepted},
+          {"draft_share", mode.stats.draft_seconds / mode.stats.decode_seconds},
+          {"bytes_written", mode.bytes_written / repeats},
+          {"identical", mode.identical}};
+}
+
+std::string ModeTable(const Json& modes) {
+  Table table({"mode", "tokens/s", "vs plain", "worst", "tau", "drafting", "KV written",
+               "identical", "accepted by depth"});
+  for (const Json& mode : modes) {
+    std::string depths;
+    for (size_t d = 0; d < mode["acceptance_by_depth"].size() && d < 5; ++d) {
+      depths +=
+          fmt::format("{}{:.2f}", d == 0 ? "" : " ", mode["acceptance_by_depth"][d].get<double>());
+    }
+    table.Add({mode["mode"].get<std::string>(),
+               fmt::format("{:.0f}", mode["tokens_per_second"].get<double>()),
+               fmt::format("{:.2f}x", mode["ratio_to_plain"].get<double>()),
+               fmt::format("{:.2f}x", mode["worst_prompt_ratio"].get<double>()),
+               fmt::format("{:.2f}", mode["tau"].get<double>()),
+               fmt::format("{:.0f}%", 100 * mode["draft_share"].get<double>()),
+               FormatBytes(mode["bytes_written"].get<double>()),
+               mode["identical"].get<bool>() ? "yes" : "NO", depths.empty() ? "-" : depths});
+  }
+  return table.ToString();
+}
+
+}  // namespace
+
+Result<int> BenchModes(Config config, const ModesOptions& options) {
+  config.max_sequences = 1;
+  std::vector<ModeResult> modes;
+  for (const std::string& name : options.modes) {
+    TALON_ASSIGN_OR_RETURN(std::string drafter,
+                           CanonicalDrafterName(name == "plain" ? "NONE" : name));
+    modes.emplace_back();
+    modes.back().mode = name;
+    modes.back().drafter = std::move(drafter);
+  }
+  if (modes.empty() || modes[0].drafter != "NONE") {
+    return InvalidArgument("modes: the first must be plain, the others are compared with it");
+  }
+  if (config.speculative.draft_model_path.empty()) {
+    const auto bundled = BundledModelDir("tiny-draft");
+    if (bundled.ok() && config.model.empty()) config.speculative.draft_model_path = *bundled;
+  }
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
+  if (model->tokenizer == nullptr) return InvalidArgument("{}: no tokenizer.json", model->name);
+  TALON_ASSIGN_OR_RETURN(const auto prompts, ReadPrompts(options.prompts, *model->tokenizer));
+  size_t longest = 0;
+  for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
+  model->engine_options.kv_tokens = static_cast<int>(
+      std::min<int64_t>(static_cast<int64_t>(longest) + config.sampling.max_tokens + 1,
+                        model->target->config().max_context));
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    TALON_RETURN_IF_ERROR(RunRepeat(model.get(), config, prompts, repeat, &modes));
+  }
+  Json json = {{"model", model->name},          {"device", model->backend->description()},
+               {"weights", config.weights},     {"prompts", options.prompts},
+               {"num_prompts", prompts.size()}, {"max_tokens", config.sampling.max_tokens},
+               {"repeats", options.repeats},    {"modes", Json::array()}};
+  for (const ModeResult& mode : modes) {
+    json["modes"].push_back(ModeJson(modes[0], mode, options.repeats));
+  }
+  for (const VerifyCurve::Point& point : model->curve.points()) {
+    json["verify_curve"].push_back(
+        {{"nodes", point.rows}, {"c", point.base / model->curve.points()[0].base}});
+  }
+  std::printf("%s, weights %s, %zu prompts, %d new tokens each, %d repeats interleaved\n%s",
+              model->name.c_str(), config.weights.c_str(), prompts.size(),
+              config.sampling.max_tokens, options.repeats, ModeTable(json["modes"]).c_str());
+  std::string curve;
+  for (const VerifyCurve::Point& point : model->curve.points()) {
+    curve += fmt::format(" c({})={:.2f}", point.rows, point.base / model->curve.points()[0].base);
+  }
+  if (!curve.empty()) std::printf("verify curve at a short context:%s\n", curve.c_str());
+  TALON_RETURN_IF_ERROR(SaveJson(options.json, json));
+  return kExitOk;
+}
+
+}  // namespace talon

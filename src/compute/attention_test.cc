@@ -1,0 +1,287 @@
+// Attention of every backend against the reference, and the bits of a row however its keys are laid
+// out, whatever is computed beside it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "compute/backend.h"
+#include "compute/backend_testing.h"
+#include "compute/kv_testing.h"
+
+namespace talon {
+namespace {
+
+using testing::BuildPass;
+using testing::Chain;
+using testing::DeviceKv;
+using testing::DeviceMatrix;
+using testing::KvImage;
+using testing::LargestMagnitude;
+using testing::MakeBackend;
+using testing::MaxDifference;
+using testing::RandomTree;
+using testing::RandomValues;
+using testing::SameBits;
+using testing::SequenceSpec;
+
+struct Layout {
+  DType dtype = DType::kF32;
+  int head_dim = 64;
+  int kv_heads = 2;
+  int group = 2;
+  int block_size = 16;
+  bool list_per_head = false;
+
+  int cols() const { return head_dim * kv_heads * group; }
+  std::string Name() const {
+    return fmt::format("{} head_dim {} kv_heads {} group {} block {}{}", DTypeName(dtype), head_dim,
+                       kv_heads, group, block_size, list_per_head ? " list per head" : "");
+  }
+};
+
+KvShape ShapeFor(const Layout& layout, const std::vector<SequenceSpec>& sequences) {
+  KvShape shape{.num_layers = 2,
+                .kv_heads = layout.kv_heads,
+                .head_dim = layout.head_dim,
+                .block_size = layout.block_size,
+                .dtype = layout.dtype};
+  for (const SequenceSpec& spec : sequences) {
+    const int nodes = static_cast<int>(spec.parents.size());
+    shape.num_blocks += layout.kv_heads * (spec.committed / layout.block_size + 1) + nodes + 1;
+    shape.staging_rows += spec.prompt_rows + nodes;
+  }
+  return shape;
+}
+
+// Queries are named by what their row is: the same token has the same query in every layout.
+std::vector<float> QueriesOf(const PassPlan& plan, int cols) {
+  std::vector<float> queries;
+  for (const int32_t token : plan.tokens) {
+    const std::vector<float> row = RandomValues(cols, 777777 + token);
+    queries.insert(queries.end(), row.begin(), row.end());
+  }
+  return queries;
+}
+
+using Outputs = std::map<int32_t, std::vector<float>>;  // by the row's content
+
+Outputs RunAttention(Backend& backend, const Layout& layout,
+                     const std::vector<SequenceSpec>& sequences, uint32_t seed = 1) {
+  constexpr int kLayer = 1;
+  std::mt19937 random(seed);
+  const KvShape shape = ShapeFor(layout, sequences);
+  KvImage image(shape, kLayer);
+  const PassPlan plan = BuildPass(sequences, layout.list_per_head, random, &image);
+  const DeviceKv kv(backend, image);
+  const DeviceMatrix q(backend, plan.num_rows(), layout.cols(), QueriesOf(plan, layout.cols()));
+  const DeviceMatrix out(backend, plan.num_rows(), layout.cols());
+  const auto pass = backend.NewPass();
+  backend.LoadPass(plan, shape, pass.get());
+  const float scale = 1.0f / std::sqrt(static_cast<float>(layout.head_dim));
+  backend.Attention(*pass, q.view(), kv.view(), kLayer, scale, out.view());
+  Outputs outputs;
+  const std::vector<float> values = out.Read();
+  for (int r = 0; r < plan.num_rows(); ++r) {
+    outputs[plan.tokens[r]] = testing::RowOf(values, r, layout.cols());
+  }
+  return outputs;
+}
+
+// Relative to the largest value: sums of head_dim products in float32 move a score by its magnitude
+// (about |q| |k| / sqrt(head_dim), here sqrt(head_dim)) times a few epsilons; kernels that round
+// queries and probabilities to bf16 do so by 2^-9 of the same.
+double Tolerance(const Layout& layout) {
+  const double unit = layout.dtype == DType::kBF16 ? 1.0 / 512 : 1.0 / (1 << 22);
+  return 4 * unit * std::sqrt(static_cast<double>(layout.head_dim));
+}
+
+void ExpectClose(const Outputs& expected, const Outputs& actual, const Layout& layout) {
+  ASSERT_EQ(expected.size(), actual.size());
+  for (const auto& [content, row] : expected) {
+    const double bound = Tolerance(layout) * std::max(1.0, LargestMagnitude(row));
+    EXPECT_LE(MaxDifference(row, actual.at(content)), bound)
+        << layout.Name() << " content " << content;
+  }
+}
+
+// Rows present in both must agree to the bit.
+void ExpectSameBits(const Outputs& expected, const Outputs& actual, const std::string& what) {
+  int compared = 0;
+  for (const auto& [content, row] : actual) {
+    const auto found = expected.find(content);
+    if (found == expected.end()) continue;
+    ++compared;
+    EXPECT_TRUE(SameBits(found->second, row)) << what << ", content " << content;
+  }
+  EXPECT_GT(compared, 0) << what;
+}
+
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    layouts.push_back({.dtype = dtype});
+    layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .group = 1, .block_size = 8});
+    layouts.push_back({.dtype = dtype, .head_dim = 80, .group = 3, .block_size = 64});
+    layouts.push_back({.dtype = dtype, .head_dim = 128, .group = 4, .block_size = 32});
+    layouts.push_back({.dtype = dtype, .head_dim = 21, .kv_heads = 3, .list_per_head = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .group = 70, .list_per_head = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 264, .group = 1, .block_size = 8});
+  }
+  return layouts;
+}
+
+std::vector<SequenceSpec> MixedBatch(std::mt19937& random) {
+  std::vector<SequenceSpec> batch;
+  batch.push_back({.base = 0, .committed = 75, .parents = RandomTree(9, random)});
+  batch.push_back({.base = 10000, .committed = 130, .prompt_rows = 70});
+  batch.push_back({.base = 20000, .committed = 0, .parents = RandomTree(5, random)});
+  batch.push_back({.base = 30000, .committed = 7, .prompt_rows = 7});
+  batch.push_back({.base = 40000, .committed = 64, .parents = {-1}});
+  batch.push_back(
+      {.base = 50000, .committed = 33, .parents = RandomTree(17, random), .in_slots = true});
+  return batch;
+}
+
+class AttentionTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> backend_ = MakeBackend(GetParam());
+};
+
+TEST_P(AttentionTest, MatchesReferenceOnMixedBatches) {
+  const auto reference = MakeBackend("reference");
+  std::mt19937 random(5);
+  for (const Layout& layout : Layouts()) {
+    const std::vector<SequenceSpec> batch = MixedBatch(random);
+    ExpectClose(RunAttention(*reference, layout, batch), RunAttention(*backend_, layout, batch),
+                layout);
+  }
+}
+
+TEST_P(AttentionTest, MatchesReferenceOverManySplits) {
+  const auto reference = MakeBackend("reference");
+  std::mt19937 random(6);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const Layout layout{.dtype = dtype, .head_dim = 16};
+    const std::vector<SequenceSpec> batch = {
+        {.base = 0, .committed = 3000, .parents = RandomTree(4, random)},
+        {.base = 10000, .committed = 1023, .parents = RandomTree(3, random)},
+        {.base = 20000, .committed = 2060, .prompt_rows = 40}};
+    ExpectClose(RunAttention(*reference, layout, batch), RunAttention(*backend_, layout, batch),
+                layout);
+  }
+}
+
+TEST_P(AttentionTest, RowBesideOthersHasTheBitsOfTheRowAlone) {
+  std::mt19937 random(7);
+  for (const Layout& layout : Layouts()) {
+    const std::vector<SequenceSpec> batch = MixedBatch(random);
+    const Outputs together = RunAttention(*backend_, layout, batch);
+    for (const SequenceSpec& spec : batch) {
+      ExpectSameBits(together, RunAttention(*backend_, layout, {spec}, 99), layout.Name());
+    }
+  }
+}
+
+// The same tokens as prompt rows in one chunk, in chunks, and as staged chains over a shorter
+// committed prefix, in staging or in slots.
+TEST_P(AttentionTest, LayoutOfKeysDoesNotChangeBits) {
+  constexpr int kTokens = 150;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const Layout layout{.dtype = dtype, .head_dim = 24, .group = 3};
+    const Outputs whole =
+        RunAttention(*backend_, layout, {{.committed = kTokens, .prompt_rows = kTokens}});
+    for (const int chunk : {1, 7, 64}) {
+      for (int end = kTokens; end > kTokens - 20; end -= chunk) {
+        const SequenceSpec part{.committed = end, .prompt_rows = chunk};
+        ExpectSameBits(whole, RunAttention(*backend_, layout, {part}, end), "chunk");
+      }
+    }
+    for (const int staged : {1, 2, 9, 70}) {
+      SequenceSpec chain{.committed = kTokens - staged, .parents = Chain(staged)};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}), "staged");
+      chain.in_slots = true;
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}), "staged in slots");
+    }
+  }
+}
+
+TEST_P(AttentionTest, LayoutOfKeysDoesNotChangeBitsAcrossSplits) {
+  constexpr int kTokens = 2090;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Layout layout{.dtype = dtype, .head_dim = 8};
+    const Outputs whole =
+        RunAttention(*backend_, layout, {{.committed = kTokens, .prompt_rows = kTokens}});
+    for (const int end : {1024, 1025, 1030, 2048, kTokens}) {
+      const SequenceSpec part{.committed = end, .prompt_rows = 5};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {part}, end), "chunk");
+      const SequenceSpec chain{.committed = end - 8, .parents = Chain(8)};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}, end), "staged");
+    }
+  }
+}
+
+TEST_P(AttentionTest, SiblingsDoNotChangeBits) {
+  const Layout layout{.dtype = DType::kBF16, .head_dim = 32};
+  const Outputs chain = RunAttention(*backend_, layout, {{.committed = 61, .parents = Chain(4)}});
+  // Nodes 0, 1, 3, 5 are the chain; the others hang beside it.
+  const SequenceSpec tree{.committed = 61,
+                          .parents = {-1, 0, 0, 1, 2, 3, 3},
+                          .contents = {61, 62, 900, 63, 901, 64, 902}};
+  const Outputs branched = RunAttention(*backend_, layout, {tree});
+  for (const int content : {61, 62, 63, 64}) {
+    EXPECT_TRUE(SameBits(chain.at(content), branched.at(content))) << content;
+  }
+}
+
+TEST_P(AttentionTest, ManyNodesUseSeveralMaskWords) {
+  std::mt19937 random(8);
+  const auto reference = MakeBackend("reference");
+  const Layout layout{.head_dim = 16, .group = 1};
+  const std::vector<SequenceSpec> batch = {{.committed = 20, .parents = RandomTree(150, random)}};
+  ExpectClose(RunAttention(*reference, layout, batch), RunAttention(*backend_, layout, batch),
+              layout);
+}
+
+TEST_P(AttentionTest, ThreadCountDoesNotChangeBits) {
+  std::mt19937 random(9);
+  const auto one = MakeBackend(GetParam() == "reference" ? "reference" : "cpu1");
+  std::vector<SequenceSpec> batch = MixedBatch(random);
+  batch.push_back({.base = 70000, .committed = 5000, .parents = RandomTree(3, random)});
+  batch.push_back({.base = 80000, .committed = 1500, .parents = RandomTree(3, random)});
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Layout layout{.dtype = dtype, .head_dim = 16};
+    ExpectSameBits(RunAttention(*one, layout, batch), RunAttention(*backend_, layout, batch),
+                   layout.Name());
+  }
+}
+
+// Large scores: weights underflow to zero, sums stay finite.
+TEST_P(AttentionTest, ExtremeScoresStayFinite) {
+  const auto reference = MakeBackend("reference");
+  const Layout layout{.head_dim = 16, .kv_heads = 1, .group = 1};
+  const std::vector<SequenceSpec> batch = {{.committed = 200, .prompt_rows = 3}};
+  constexpr int kLayer = 1;
+  const auto run = [&](Backend& backend) {
+    std::mt19937 random(10);
+    const KvShape shape = ShapeFor(layout, batch);
+    KvImage image(shape, kLayer);
+    const PassPlan plan = BuildPass(batch, false, random, &image);
+    const DeviceKv kv(backend, image);
+    const DeviceMatrix q(backend, 3, 16, RandomValues(3 * 16, 3, 1000.0f));
+    const DeviceMatrix out(backend, 3, 16);
+    const auto pass = backend.NewPass();
+    backend.LoadPass(plan, shape, pass.get());
+    backend.Attention(*pass, q.view(), kv.view(), kLayer, 1.0f, out.view());
+    return out.Read();
+  };
+  EXPECT_LE(MaxDifference(run(*reference), run(*backend_)), 0.02);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, AttentionTest,
+                         ::testing::Values("reference", "cpu1", "cpu2", "cpu3"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace talon

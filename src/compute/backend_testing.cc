@@ -1,0 +1,92 @@
+#include "compute/backend_testing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "compute/cpu/cpu_backend.h"
+#include "compute/reference/reference_backend.h"
+
+namespace talon::testing {
+namespace {
+
+constexpr int kRowGap = 3;
+
+Buffer AllocateOrDie(Backend& backend, size_t bytes) {
+  auto buffer = backend.Allocate(bytes);
+  TALON_CHECK(buffer.ok(), "{}", buffer.status().message());
+  return std::move(buffer).value();
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeBackend(const std::string& name) {
+  if (name == "reference") return NewReferenceBackend();
+  TALON_CHECK(name.size() == 4 && name.starts_with("cpu"), "backend {}", name);
+  return NewCpuBackend(name.back() - '0');
+}
+
+std::vector<float> RandomValues(int64_t count, uint64_t seed, float deviation) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<float> normal(0.0f, deviation);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+DeviceMatrix::DeviceMatrix(Backend& backend, int rows, int cols)
+    : backend_(backend),
+      buffer_(AllocateOrDie(backend, sizeof(float) * rows * (cols + kRowGap))),
+      view_{static_cast<float*>(buffer_.data()), rows, cols, cols + kRowGap} {}
+
+DeviceMatrix::DeviceMatrix(Backend& backend, int rows, int cols, std::span<const float> values)
+    : DeviceMatrix(backend, rows, cols) {
+  TALON_CHECK(static_cast<int64_t>(values.size()) == int64_t{rows} * cols);
+  for (int r = 0; r < rows; ++r) {
+    backend.CopyIn(view_.data + r * view_.stride, values.data() + int64_t{r} * cols,
+                   sizeof(float) * cols);
+  }
+}
+
+std::vector<float> DeviceMatrix::Read() const {
+  std::vector<float> values(static_cast<size_t>(view_.rows) * view_.cols);
+  for (int r = 0; r < view_.rows; ++r) {
+    backend_.CopyOut(values.data() + int64_t{r} * view_.cols, view_.data + r * view_.stride,
+                     sizeof(float) * view_.cols);
+  }
+  return values;
+}
+
+DeviceArray::DeviceArray(Backend& backend, const void* data, size_t bytes)
+    : buffer_(AllocateOrDie(backend, bytes)) {
+  backend.CopyIn(buffer_.data(), data, bytes);
+}
+
+std::vector<float> RowOf(const std::vector<float>& matrix, int row, int cols) {
+  return {matrix.begin() + int64_t{row} * cols, matrix.begin() + (int64_t{row} + 1) * cols};
+}
+
+double MaxDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  TALON_CHECK(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) != std::isnan(b[i])) return std::numeric_limits<double>::infinity();
+    if (std::isnan(a[i]) || a[i] == b[i]) continue;
+    largest = std::max(largest, std::abs(double{a[i]} - b[i]));
+  }
+  return largest;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+double LargestMagnitude(const std::vector<float>& values) {
+  double largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(double{value}));
+  return largest;
+}
+
+}  // namespace talon::testing

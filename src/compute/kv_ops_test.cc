@@ -1,0 +1,175 @@
+// Ops that move K and V: StoreKv, CommitRows, CopySlots, CopyBlock.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "compute/backend.h"
+#include "compute/backend_testing.h"
+#include "compute/host_memory.h"
+#include "compute/kv_testing.h"
+
+namespace talon {
+namespace {
+
+using testing::DeviceKv;
+using testing::DeviceMatrix;
+using testing::KvImage;
+using testing::MakeBackend;
+using testing::RandomValues;
+using testing::SameBits;
+
+constexpr int kLayer = 1;
+
+KvShape SmallShape(DType dtype) {
+  return {.num_layers = 2,
+          .kv_heads = 3,
+          .head_dim = 20,
+          .block_size = 8,
+          .dtype = dtype,
+          .num_blocks = 5,
+          .staging_rows = 6};
+}
+
+float Rounded(float value, DType dtype) {
+  uint32_t storage = 0;
+  StoreElement(&storage, dtype, 0, value);
+  return LoadElement(&storage, dtype, 0);
+}
+
+class KvOpsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Elements [offset, offset + head_dim) of one array of the cache.
+  std::vector<float> Vector(const DeviceKv& kv, const void* array, int64_t offset) {
+    const KvShape& shape = kv.view().shape;
+    const auto* bytes = static_cast<const uint8_t*>(array) + offset * DTypeSize(shape.dtype);
+    return kv.Read(*backend_, bytes, shape.head_dim);
+  }
+
+  bool SlotHolds(const DeviceKv& kv, const KvImage& image, int slot, int64_t content) {
+    const KvLayer& arrays = kv.view().layers[kLayer];
+    for (int head = 0; head < image.shape().kv_heads; ++head) {
+      const int64_t offset = SlotOffset(image.shape(), slot, head);
+      if (!SameBits(Vector(kv, arrays.k_blocks, offset), image.Values(content, head, false)) ||
+          !SameBits(Vector(kv, arrays.v_blocks, offset), image.Values(content, head, true))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  int64_t CountNumbers(const DeviceKv& kv, const void* array) {
+    const KvShape& shape = kv.view().shape;
+    const int64_t elements =
+        static_cast<int64_t>(shape.TileElements()) * shape.kv_heads * shape.num_blocks;
+    int64_t count = 0;
+    for (const float value : kv.Read(*backend_, array, elements)) count += !std::isnan(value);
+    return count;
+  }
+
+  std::unique_ptr<Backend> backend_ = MakeBackend(GetParam());
+};
+
+TEST_P(KvOpsTest, StoreKvRoundsAndWritesNothingElse) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const KvShape shape = SmallShape(dtype);
+    const int cols = shape.kv_heads * shape.head_dim;
+    const DeviceKv kv(*backend_, KvImage(shape, kLayer));
+    PassPlan plan{.tokens = {0, 0, 0},
+                  .positions = {0, 1, 2},
+                  .slots = {19, -1, 2},
+                  .prefix_len = {1, 0, 1},
+                  .sequence_rows = {0, 3},
+                  .block_offsets = {0, 1},
+                  .block_ids = {2},
+                  .ancestors = {0, 2, 0}};
+    const auto pass = backend_->NewPass();
+    backend_->LoadPass(plan, shape, pass.get());
+    const std::vector<float> k = RandomValues(3 * cols, 31);
+    const std::vector<float> v = RandomValues(3 * cols, 32);
+    const DeviceMatrix device_k(*backend_, 3, cols, k);
+    const DeviceMatrix device_v(*backend_, 3, cols, v);
+    backend_->StoreKv(*pass, device_k.view(), device_v.view(), kv.view(), kLayer);
+
+    const KvLayer& arrays = kv.view().layers[kLayer];
+    for (int r = 0; r < 3; ++r) {
+      const int slot = plan.slots[r];
+      for (int i = 0; i < cols; ++i) {
+        const int head = i / shape.head_dim;
+        const int64_t offset =
+            (slot < 0 ? StagedOffset(shape, r, head) : SlotOffset(shape, slot, head));
+        const void* to_k = slot < 0 ? arrays.k_staged : arrays.k_blocks;
+        const void* to_v = slot < 0 ? arrays.v_staged : arrays.v_blocks;
+        EXPECT_EQ(Vector(kv, to_k, offset)[i % shape.head_dim], Rounded(k[r * cols + i], dtype));
+        EXPECT_EQ(Vector(kv, to_v, offset)[i % shape.head_dim], Rounded(v[r * cols + i], dtype));
+      }
+    }
+    EXPECT_EQ(CountNumbers(kv, arrays.k_blocks), 2 * cols);
+    EXPECT_EQ(CountNumbers(kv, arrays.v_blocks), 2 * cols);
+    EXPECT_EQ(CountNumbers(kv, kv.view().layers[0].k_blocks), 0);
+  }
+}
+
+TEST_P(KvOpsTest, CommitRowsCopiesStagedRowsOfTheLayersAsked) {
+  const KvShape shape = SmallShape(DType::kF16);
+  KvImage image(shape, kLayer);
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    for (int row = 0; row < shape.staging_rows; ++row) image.WriteStaged(row, head, 100 + row);
+  }
+  const DeviceKv kv(*backend_, image);
+  const std::vector<int32_t> rows = {0, 2, 5};
+  const std::vector<int32_t> slots = {39, 0, 17};
+  backend_->CommitRows(kv.view(), rows, slots, 1);  // layer 0 only
+  EXPECT_EQ(CountNumbers(kv, kv.view().layers[kLayer].k_blocks), 0);
+  backend_->CommitRows(kv.view(), rows, slots, 2);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(SlotHolds(kv, image, slots[i], 100 + rows[i])) << i;
+  EXPECT_EQ(CountNumbers(kv, kv.view().layers[kLayer].v_blocks),
+            3 * shape.kv_heads * shape.head_dim);
+}
+
+TEST_P(KvOpsTest, CopySlotsRunsInOrder) {
+  const KvShape shape = SmallShape(DType::kBF16);
+  KvImage image(shape, kLayer);
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    for (int slot = 0; slot < 10; ++slot) image.WriteSlot(slot, head, slot);
+  }
+  const DeviceKv kv(*backend_, image);
+  // A compaction to the left: each source is overwritten only by later copies.
+  backend_->CopySlots(kv.view(), std::vector<int32_t>{3, 5, 5, 9},
+                      std::vector<int32_t>{1, 3, 5, 4});
+  const int64_t expected[] = {0, 3, 2, 5, 9, 5, 6, 7, 8, 9};
+  for (int slot = 0; slot < 10; ++slot) {
+    EXPECT_TRUE(SlotHolds(kv, image, slot, expected[slot])) << slot;
+  }
+}
+
+TEST_P(KvOpsTest, CopyBlockCopiesTheFirstTokensOnly) {
+  const KvShape shape = SmallShape(DType::kF32);
+  KvImage image(shape, kLayer);
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    for (int slot = 0; slot < shape.block_size; ++slot) image.WriteSlot(8 + slot, head, slot);
+  }
+  const DeviceKv kv(*backend_, image);
+  backend_->CopyBlock(kv.view(), 1, 4, 5);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(SlotHolds(kv, image, 32 + i, i)) << i;
+  EXPECT_EQ(CountNumbers(kv, kv.view().layers[kLayer].k_blocks),
+            (8 + 5) * shape.kv_heads * shape.head_dim);
+}
+
+TEST_P(KvOpsTest, NewMemoryIsZeroAndAligned) {
+  for (const size_t bytes : {size_t{1}, size_t{100}, size_t{5} << 20}) {
+    auto buffer = backend_->Allocate(bytes);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u);
+    std::vector<uint8_t> contents(bytes, 1);
+    backend_->CopyOut(contents.data(), buffer->data(), bytes);
+    EXPECT_EQ(std::accumulate(contents.begin(), contents.end(), 0), 0) << bytes;
+  }
+  EXPECT_EQ(backend_->Allocate(SIZE_MAX - 1000).status().code(), StatusCode::kResourceExhausted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, KvOpsTest, ::testing::Values("reference", "cpu1", "cpu2"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace talon

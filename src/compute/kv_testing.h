@@ -1,0 +1,75 @@
+// A KV cache and a pass over it, laid out in any way a test wants: the same tokens committed,
+// staged or staged in slots, block lists in random order, everything unused poisoned with NaN.
+#ifndef TALON_COMPUTE_KV_TESTING_H_
+#define TALON_COMPUTE_KV_TESTING_H_
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "compute/backend.h"
+#include "compute/backend_testing.h"
+
+namespace talon::testing {
+
+// One layer's worth of cache in host memory, copied to a backend when it is used.
+class KvImage {
+ public:
+  // `layers` layers, of which only `layer` ever holds values.
+  KvImage(const KvShape& shape, int layer);
+
+  // K and V of `content` (any integer names a token's values) for one kv head.
+  void WriteSlot(int64_t slot, int head, int64_t content);
+  void WriteStaged(int64_t row, int head, int64_t content);
+
+  const KvShape& shape() const { return shape_; }
+  int layer() const { return layer_; }
+  // The values a head's K or V holds for `content`, rounded to the cache's type.
+  std::vector<float> Values(int64_t content, int head, bool value) const;
+
+ private:
+  friend class DeviceKv;
+  void Write(std::vector<uint8_t>& array, int64_t offset, int64_t content, int head, bool value);
+
+  KvShape shape_;
+  int layer_;
+  std::vector<uint8_t> k_blocks_, v_blocks_, k_staged_, v_staged_;
+};
+
+// The image in a backend's memory.
+class DeviceKv {
+ public:
+  DeviceKv(Backend& backend, const KvImage& image);
+  KvView view() const { return {shape_, layers_}; }
+  // One array's elements as floats.
+  std::vector<float> Read(Backend& backend, const void* array, int64_t elements) const;
+
+ private:
+  KvShape shape_;
+  std::vector<DeviceArray> arrays_;
+  std::vector<KvLayer> layers_;
+};
+
+// A sequence of a pass. Tokens 0, 1, .. of the sequence have contents base + 0, base + 1, ..
+struct SequenceSpec {
+  int64_t base = 0;
+  int committed = 0;              // tokens in blocks
+  int prompt_rows = 0;            // the last of them are rows of this pass
+  std::vector<int> parents;       // or: the rows are a tree over the committed tokens
+  std::vector<int64_t> contents;  // of the nodes; default: base + committed + node
+  bool in_slots = false;          // the nodes' K and V are staged in block slots
+};
+
+// Builds the pass of `sequences` and writes their keys to `image`, in blocks chosen by `random`.
+PassPlan BuildPass(const std::vector<SequenceSpec>& sequences, bool list_per_head,
+                   std::mt19937& random, KvImage* image);
+
+// A random tree's parents, depth by depth.
+std::vector<int> RandomTree(int nodes, std::mt19937& random);
+std::vector<int> Chain(int nodes);
+
+}  // namespace talon::testing
+
+#endif  // TALON_COMPUTE_KV_TESTING_H_
