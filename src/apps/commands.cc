@@ -1,10 +1,44 @@
 #include "apps/commands.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <utility>
 #include <variant>
 
 namespace talon {
+namespace {
+
+template <typename T>
+CLI::Option* AddOption(CLI::App* command, const Setting& setting, T* value) {
+  return command->add_option(setting.flag, *value, setting.help)
+      ->default_str(fmt::format("{}", *value));
+}
+template <typename T>
+CLI::Option* AddOption(CLI::App* command, const Setting& setting, std::vector<T>* values) {
+  CLI::Option* option = command->add_option(setting.flag, *values, setting.help);
+  if (std::is_same_v<T, int>) option->delimiter(',');
+  return option->allow_extra_args(false);  // one value per flag, so what follows is not swallowed
+}
+CLI::Option* AddOption(CLI::App* command, const Setting& setting, bool* value) {
+  return command->add_option(setting.flag, *value, setting.help)
+      ->expected(0, 1)
+      ->default_str(*value ? "true" : "false");
+}
+CLI::Option* AddOption(CLI::App* command, const Setting& setting, int64_t* value) {
+  // CLI11 would clamp a number that is too large.
+  const auto in_range = [](const std::string& text) {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool ok = error == std::errc() && end == text.data() + text.size();
+    return ok ? "" : "'" + text + "', must be a whole number below 2^63";
+  };
+  return AddOption<int64_t>(command, setting, value)->check(in_range);
+}
+
+}  // namespace
 
 void AddSettings(CLI::App* command, Config* config, unsigned sets) {
   command
@@ -19,11 +53,9 @@ void AddSettings(CLI::App* command, Config* config, unsigned sets) {
                 {kSpeculativeSettings, "Speculation"}};
   for (const auto& [set, title] : groups) {
     for (const Setting& setting : SettingsOf(config, sets & set)) {
-      CLI::Option* option = std::visit(
-          [&](auto* value) { return command->add_option(setting.flag, *value, setting.help); },
-          setting.value);
-      if (std::holds_alternative<bool*>(setting.value)) option->expected(0, 1)->default_str("true");
-      option->group(title);
+      std::visit([&](auto* value) { return AddOption(command, setting, value); }, setting.value)
+          ->type_name(setting.kind)
+          ->group(title);
     }
   }
 }
@@ -38,7 +70,9 @@ void SetBody(CLI::App* command, CommandBody* body, std::function<Result<int>()> 
 }
 
 int ReportError(const Status& status) {
-  std::fprintf(stderr, "talon: %s\n", status.message().c_str());
+  std::string line = status.message();
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::fprintf(stderr, "talon: %s\n", line.c_str());
   return status.code() == StatusCode::kInternal ? kExitFailed : kExitBadInput;
 }
 

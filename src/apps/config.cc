@@ -11,6 +11,20 @@ namespace {
 
 constexpr const char* kSpeculativeGroup = "speculative_config";
 
+// What the help calls a value, and what an error says it must be.
+struct Kind {
+  const char* name;
+  const char* meaning;
+};
+
+Kind KindOf(const bool*) { return {"BOOL", "true or false"}; }
+Kind KindOf(const int*) { return {"N", "a whole number"}; }
+Kind KindOf(const int64_t*) { return {"N", "a whole number"}; }
+Kind KindOf(const float*) { return {"X", "a number"}; }
+Kind KindOf(const std::string*) { return {"TEXT", "text"}; }
+Kind KindOf(const std::vector<std::string>*) { return {"TEXT", "a list of texts"}; }
+Kind KindOf(const std::vector<int>*) { return {"N,...", "a list of whole numbers"}; }
+
 std::string FlagOf(const std::string& key) {
   std::string flag = "--" + key;
   std::replace(flag.begin(), flag.end(), '_', '-');
@@ -33,10 +47,12 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 }
 
 void AddModelSettings(Config* c, std::vector<Setting>* out) {
-  const auto add = [&](const char* key, auto* value, const char* help) {
-    out->push_back({"", key, FlagOf(key), help, value});
+  const auto add = [&](const char* key, auto* value, const char* help, const char* kind = nullptr) {
+    out->push_back(
+        {"", key, FlagOf(key), help, kind != nullptr ? kind : KindOf(value).name, value});
   };
-  add("model", &c->model, "Model directory in Hugging Face format (default: the bundled model)");
+  add("model", &c->model, "Model directory in Hugging Face format; none = the bundled model",
+      "DIR");
   add("device", &c->device, "cpu (cuda: not in this build)");
   add("threads", &c->threads, "Threads; 0 = all cores this process may use");
   add("weights", &c->weights, "auto (as stored), f32, f16, bf16 or int8 (quantised at load)");
@@ -52,7 +68,7 @@ void AddModelSettings(Config* c, std::vector<Setting>* out) {
 
 void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* out) {
   const auto add = [&](const char* key, auto* value, const char* help) {
-    out->push_back({"", key, FlagOf(key), help, value});
+    out->push_back({"", key, FlagOf(key), help, KindOf(value).name, value});
   };
   add("max_tokens", &s->max_tokens, "New tokens at most");
   add("temperature", &s->temperature, "0 = greedy; higher is more random");
@@ -73,14 +89,16 @@ void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* out) {
 }
 
 void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
-  const auto add = [&](const char* key, const char* flag, auto* value, const char* help) {
-    out->push_back({kSpeculativeGroup, key, flag, help, value});
+  const auto add = [&](const char* key, const char* flag, auto* value, const char* help,
+                       const char* kind = nullptr) {
+    out->push_back({kSpeculativeGroup, key, flag, help,
+                    kind != nullptr ? kind : KindOf(value).name, value});
   };
   add("enable_speculative_decoding", "--enable-speculative-decoding",
       &s->enable_speculative_decoding, "false: plain decoding whatever the method");
   add("method", "--speculative-algorithm", &s->method, "NONE, NGRAM, SUFFIX or STANDALONE");
   add("draft_model_path", "--speculative-draft-model-path", &s->draft_model_path,
-      "Model directory of the STANDALONE drafter");
+      "Model directory of the STANDALONE drafter", "DIR");
   add("num_steps", "--speculative-num-steps", &s->num_steps,
       "Depth of the draft tree; 0 = the method's default");
   add("eagle_topk", "--speculative-eagle-topk", &s->eagle_topk,
@@ -88,7 +106,8 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   add("num_draft_tokens", "--speculative-num-draft-tokens", &s->num_draft_tokens,
       "Nodes of a tree, root included; 0 = the method's default");
   add("acceptance", "--speculative-acceptance", &s->acceptance,
-      "match (exact, same text as plain), threshold (lossy) or rejection");
+      "match (exact, same text as plain), threshold (lossy; implied by a threshold below 1) or "
+      "rejection (exact in distribution)");
   add("accept_threshold_single", "--speculative-accept-threshold-single",
       &s->accept_threshold_single, "Accept a draft of at least this probability; below 1 is lossy");
   add("accept_threshold_acc", "--speculative-accept-threshold-acc", &s->accept_threshold_acc,
@@ -96,7 +115,7 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   add("adaptive", "--speculative-adaptive", &s->adaptive,
       "Choose the number of nodes by measured cost and acceptance, down to none");
   add("verify_curve", "--speculative-verify-curve", &s->verify_curve,
-      "File of the verify curve: loaded if it exists, else measured and saved");
+      "File of the verify curve: loaded if it exists, else measured and saved", "FILE");
   add("draft_min_prob", "--draft-min-prob", &s->draft_min_prob,
       "Drop drafts whose path probability is below this");
   add("enable_nwor", "--enable-nwor", &s->enable_nwor,
@@ -106,47 +125,73 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   add("ngram_mode", "--ngram-mode", &s->ngram_mode, "BFS or PROB");
   add("ngram_max_depth", "--ngram-max-depth", &s->ngram_max_depth, "Longest n-gram kept");
   add("suffix_corpus", "--suffix-corpus", &s->suffix_corpus,
-      "Text file whose content the SUFFIX drafter knows from the start");
+      "Text file whose content the SUFFIX drafter knows from the start", "FILE");
 }
 
-// Converts one YAML value to the setting's type; throws YAML::Exception on a mismatch.
-void Assign(const YAML::Node& node, const Setting& setting) {
-  std::visit(
+// Throw YAML::Exception if the value is of another type. A list may be written as a single value.
+template <typename T>
+void Convert(const YAML::Node& node, T* target) {
+  *target = node.as<T>();
+}
+template <typename T>
+void Convert(const YAML::Node& node, std::vector<T>* target) {
+  *target = node.IsScalar() ? std::vector<T>{node.as<T>()} : node.as<std::vector<T>>();
+}
+
+std::string Describe(const YAML::Node& node) {
+  if (node.IsNull()) return "no value";
+  if (node.IsMap()) return "a map";
+  return node.IsSequence() ? "a list" : "'" + node.Scalar() + "'";
+}
+
+Status Assign(const YAML::Node& node, const Setting& setting, const std::string& where) {
+  return std::visit(
       [&](auto* target) {
-        using T = std::remove_pointer_t<decltype(target)>;
-        *target = node.as<T>();
+        try {
+          if (!node.IsNull()) {
+            Convert(node, target);
+            return OkStatus();
+          }
+        } catch (const YAML::Exception&) {  // reported below
+        }
+        return InvalidArgument("{}: {}, must be {}", where, Describe(node), KindOf(target).meaning);
       },
       setting.value);
+}
+
+Status UnknownKey(const std::string& key, const std::string& group, const std::string& where,
+                  const std::vector<Setting>& settings) {
+  std::vector<std::string> known;
+  if (group.empty()) known.emplace_back(kSpeculativeGroup);
+  for (const Setting& setting : settings) {
+    if (setting.group == group) known.push_back(setting.key);
+    if (setting.group != group && setting.key == key) {
+      return InvalidArgument("{}: key '{}' belongs {}", where, key,
+                             group.empty() ? "under " + setting.group : "outside of " + group);
+    }
+  }
+  const std::string nearest = NearestName(key, known);
+  return InvalidArgument("{}: unknown key '{}'{}", where, key,
+                         nearest.empty() ? "" : ", did you mean '" + nearest + "'?");
 }
 
 Status ApplyMap(const YAML::Node& map, const std::string& group,
                 const std::vector<Setting>& settings, const std::string& path) {
   for (const auto& entry : map) {
     const auto key = entry.first.as<std::string>();
-    const int line = entry.first.Mark().line + 1;
+    const std::string where = fmt::format("{}:{}", path, entry.first.Mark().line + 1);
     if (group.empty() && key == kSpeculativeGroup) {
-      if (!entry.second.IsMap()) return InvalidArgument("{}:{}: {}: not a map", path, line, key);
+      if (!entry.second.IsMap()) {
+        return InvalidArgument("{}: {}: {}, must be a map", where, key, Describe(entry.second));
+      }
       TALON_RETURN_IF_ERROR(ApplyMap(entry.second, key, settings, path));
       continue;
     }
     const auto at = std::find_if(settings.begin(), settings.end(), [&](const Setting& setting) {
       return setting.group == group && setting.key == key;
     });
-    if (at == settings.end()) {
-      std::vector<std::string> known;
-      for (const Setting& setting : settings) {
-        if (setting.group == group) known.push_back(setting.key);
-      }
-      const std::string nearest = NearestName(key, known);
-      return InvalidArgument("{}:{}: unknown key '{}'{}", path, line, key,
-                             nearest.empty() ? "" : ", did you mean '" + nearest + "'?");
-    }
-    try {
-      Assign(entry.second, *at);
-    } catch (const YAML::Exception&) {
-      return InvalidArgument("{}:{}: {}: bad value '{}'", path, line, key,
-                             YAML::Dump(entry.second));
-    }
+    if (at == settings.end()) return UnknownKey(key, group, where, settings);
+    TALON_RETURN_IF_ERROR(Assign(entry.second, *at, where + ": " + key));
   }
   return OkStatus();
 }

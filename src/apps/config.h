@@ -74,6 +74,7 @@ struct Setting {
   std::string key;    // snake_case
   std::string flag;   // "--kv-dtype"
   std::string help;
+  std::string kind;  // what a value is: "N", "FILE"
   std::variant<bool*, int*, int64_t*, float*, std::string*, std::vector<std::string>*,
                std::vector<int>*>
       value;

@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "apps/commands.h"
+#include "apps/usage.h"
 
 namespace {
 
@@ -18,27 +18,6 @@ std::string ConfigFileArgument(int argc, char** argv) {
   return "";
 }
 
-// CLI11's message, and the nearest flag where one is unknown.
-int ReportUsage(const CLI::App& app, const CLI::ParseError& error) {
-  std::string message = error.what();
-  const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-  const size_t dash = message.find("--");
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && dash != std::string::npos) {
-    const std::string flag = message.substr(dash, message.find_first_of(" =", dash) - dash);
-    std::vector<std::string> known;
-    for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-    }
-    const std::string nearest = talon::NearestName(flag, known);
-    message = "unknown flag " + flag + (nearest.empty() ? "" : ", did you mean " + nearest + "?");
-  }
-  std::fprintf(stderr, "talon: %s\n", message.c_str());
-  std::fprintf(stderr, "talon: see 'talon %s--help'\n",
-               command == &app ? "" : (command->get_name() + " ").c_str());
-  return talon::kExitBadInput;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -49,27 +28,32 @@ int main(int argc, char** argv) {
     if (!status.ok()) return talon::ReportError(status);
   }
   CLI::App app(
-      "Talon: exact speculative decoding. A cheap drafter proposes a tree of tokens, the model\n"
-      "checks the whole tree in one pass, and the text is the same as without it.\n");
+      "Talon: exact speculative decoding. A cheap drafter proposes a tree of tokens,\n"
+      "the model checks the whole tree in one pass, and the text is the same as\n"
+      "without it.\n",
+      "talon");
   app.set_version_flag("--version", "talon " TALON_VERSION);
   app.require_subcommand(1);
-  app.get_formatter()->column_width(36);
+  app.formatter(std::make_shared<talon::HelpFormatter>());
   talon::CommandBody body;
   talon::AddRunCommand(&app, &config, &body);
   talon::AddCheckCommand(&app, &config, &body);
   talon::AddBenchCommand(&app, &config, &body);
   app.footer(
       "\nExamples:\n"
-      "  talon run                                       text from the bundled model\n"
-      "  talon run --prompt 'It was a dark night' --max-tokens 64 --temperature 0.8 --seed 7\n"
-      "  talon check --model models/tiny                 compare with the model's golden file\n"
-      "  talon bench decode --shape llama-1b --weights int8\n");
+      "  talon run                                  text from the bundled model\n"
+      "  talon run --prompt 'It was a dark night' --temperature 0.8 --seed 7\n"
+      "  talon run --speculative-algorithm SUFFIX   the same text, sooner\n"
+      "  talon check --model models/tiny            compare with its golden files\n"
+      "  talon bench decode --shape llama-1b --weights int8\n"
+      "\n'talon COMMAND --help' lists a command's flags.\n"
+      "Exit codes: 0 done, 1 failed or differs, 2 bad input.\n");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    return ReportUsage(app, error);
+    return talon::ReportError(talon::InvalidArgument("{}", talon::UsageMessage(app, error)));
   }
   return body();
 }

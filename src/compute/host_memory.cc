@@ -1,6 +1,7 @@
 #include "compute/host_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -9,7 +10,8 @@ namespace talon {
 Result<Buffer> AllocateHostMemory(size_t bytes) {
   constexpr size_t kAlignment = 64;
   const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  const bool possible = bytes <= static_cast<size_t>(PTRDIFF_MAX);
+  void* data = possible ? std::aligned_alloc(kAlignment, rounded) : nullptr;
   if (data == nullptr) return ResourceExhausted("compute: no memory for {} bytes", bytes);
   std::memset(data, 0, rounded);
   return Buffer(data, bytes, [](void* p) { std::free(p); });

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "text/decoder.h"
+#include "text/text_decoder.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
-#include "text/decoder.h"
+#include "text/text_decoder.h"
 #include "text/normalizer.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"

@@ -264,8 +264,8 @@ inline float32x4_t CoarseExp2(float32x4_t x) {
   float32x4_t p = vfmaq_f32(vdupq_n_f32(0.242035329f), vdupq_n_f32(0.0557546802f), r);
   p = vfmaq_f32(vdupq_n_f32(0.693147182f), p, r);
   p = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
-  const int32x4_t exponent = vshlq_n_s32(vreinterpretq_s32_f32(shifted), 23);
-  return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), exponent));
+  const uint32x4_t exponent = vshlq_n_u32(vreinterpretq_u32_f32(shifted), 23);
+  return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(p), exponent));
 }
 
 float RowMax(const float* scores) {

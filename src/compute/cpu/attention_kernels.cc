@@ -30,9 +30,9 @@ void PackQuery(const float* q, int head_dim, float scale, void* out) {
 // out[d * 64 + key] = in[key * head_dim + d] for 4 keys and all d.
 template <typename T>
 HWY_INLINE void TransposeFourKeys(const T* HWY_RESTRICT in, int head_dim, float* HWY_RESTRICT out) {
-  const D4 d4;
   int d = 0;
 #if HWY_TARGET != HWY_SCALAR
+  const D4 d4;
   for (; d + 4 <= head_dim; d += 4) {
     const auto r0 = LoadAsF32(d4, in + d);
     const auto r1 = LoadAsF32(d4, in + head_dim + d);

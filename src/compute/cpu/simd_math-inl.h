@@ -31,13 +31,13 @@ HWY_INLINE V Exp2Slope(D d, V r) {
 // 2^x for x <= 127, relative error below 1e-7. Exactly 1 at 0, exactly 0 below -126; NaN stays.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp2(D d, V x) {
-  const hn::RebindToSigned<D> di;
+  const hn::RebindToUnsigned<D> du;
   const V magic = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: rounds to an integer in the low bits
   const V shifted = hn::Add(x, magic);
   const V r = hn::Sub(x, hn::Sub(shifted, magic));  // [-0.5, 0.5]
   const V p = hn::MulAdd(Exp2Slope(d, r), r, hn::Set(d, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
-  const V scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
+  const V scaled = hn::BitCast(d, hn::Add(hn::BitCast(du, p), exponent));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), scaled);
 }
 

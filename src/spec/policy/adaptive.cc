@@ -7,7 +7,9 @@ namespace talon {
 namespace {
 
 constexpr int kCalibrationSteps = 3;  // plain steps before the first draft
-constexpr double kSlow = 0.05;        // weight of a new value in running means
+constexpr double kPriorTrees = 4;     // imagined, that went one level deeper with kPriorShare
+constexpr double kPriorShare = 0.7;
+constexpr double kSlow = 0.05;  // weight of a new value in running means
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
@@ -23,12 +25,12 @@ int AdaptivePolicy::BestDepth(const StepShape& shape, const DraftBudget& limit) 
   const double plain = PlainSeconds(shape);
   double best_speed = kMinGain / plain;
   double tokens = 1;
+  double reached = 1;
   int best = 0;
   for (int depth = 1; depth <= std::min(limit.max_depth, kMaxDepth); ++depth) {
-    // Unknown depths are taken to be as good as the one above them.
-    const double reached = reached_weight_[depth] > 0 ? reached_[depth]
-                           : depth == 1               ? 0.7
-                                                      : reached_[depth - 1] * 0.7;
+    // A few imagined trees keep bad luck in the first steps from ending speculation.
+    reached = (reached_[depth] * reached_weight_[depth] + kPriorTrees * kPriorShare * reached) /
+              (reached_weight_[depth] + kPriorTrees);
     tokens += reached;
     const double nodes =
         limit.top_k > 1 ? 1 + (limit.max_nodes - 1.0) * depth / limit.max_depth : 1.0 + depth;

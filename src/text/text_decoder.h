@@ -6,8 +6,8 @@
 // Other orders are errors. The state of a decoding is in text/detokenizer.h.
 //
 // Immutable after Parse(); thread-safe.
-#ifndef TALON_TEXT_DECODER_H_
-#define TALON_TEXT_DECODER_H_
+#ifndef TALON_TEXT_TEXT_DECODER_H_
+#define TALON_TEXT_TEXT_DECODER_H_
 
 #include <cstddef>
 #include <memory>
@@ -22,7 +22,7 @@
 
 namespace talon {
 
-// One step on the text of a token; see decoder.cc for the kinds.
+// One step on the text of a token; see text_decoder.cc for the kinds.
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
@@ -68,4 +68,4 @@ class TextDecoder {
 
 }  // namespace talon
 
-#endif  // TALON_TEXT_DECODER_H_
+#endif  // TALON_TEXT_TEXT_DECODER_H_

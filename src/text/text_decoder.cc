@@ -1,4 +1,4 @@
-#include "text/decoder.h"
+#include "text/text_decoder.h"
 
 #include <utility>
 

@@ -1,0 +1,130 @@
+// The real drafters inside the engine: same text as plain decoding, and drafts that are accepted.
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "engine/test_engine.h"
+#include "spec/drafters/registry.h"
+#include "spec/drafters/standalone_drafter.h"
+
+namespace talon {
+namespace {
+
+TestModel& Tiny() {
+  static TestModel model("models/tiny");
+  return model;
+}
+
+struct Method {
+  const char* name;
+  DraftBudget budget;
+  std::string mode = "BFS";
+};
+
+class DraftersTest : public testing::TestWithParam<Method> {
+ protected:
+  static std::unique_ptr<Drafter> Make(const Method& method, Metrics* metrics) {
+    DrafterOptions options{.draft_model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny-draft",
+                           .budget = method.budget,
+                           .ngram_mode = method.mode};
+    auto drafter = MakeDrafter(method.name, options,
+                               {.backend = Tiny().backend.get(),
+                                .metrics = metrics,
+                                .vocab_size = 8192,
+                                .max_length = 512,
+                                .max_sequences = 8});
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    return std::move(drafter).value();
+  }
+};
+
+TEST_P(DraftersTest, GivesPlainTokens) {
+  const std::vector<std::string> texts = {
+      "---\ntitle: Array.prototype.map()\nslug: "
+      "Web/JavaScript/Reference/Global_Objects/Array/map\n",
+      "Once upon a time there was a", "The captain looked at the sea. The captain looked at the",
+      "a"};
+  std::vector<GenerateRequest> requests;
+  for (size_t i = 0; i < 8; ++i) {
+    GenerateRequest request;
+    request.prompt = Tiny().tokenizer->Encode(texts[i % texts.size()], true).value();
+    request.sampling.max_tokens = 60;
+    request.sampling.seed = i;
+    if (i >= 4) {
+      request.sampling.temperature = 0.7f;
+      request.sampling.top_p = 0.9f;
+      request.sampling.repetition_penalty = 1.1f;
+    }
+    if (i == 3) request.stop = {"the"};
+    requests.push_back(std::move(request));
+  }
+  EngineOptions options{.max_sequences = 5, .prefill_chunk = 16};
+  const auto plain = RunBatch(Tiny().MakeEngine(options).get(), requests);
+  options.step.budget = GetParam().budget;
+  Metrics metrics;
+  const auto engine = Tiny().MakeEngine(options, Make(GetParam(), &metrics));
+  const auto spec = RunBatch(engine.get(), requests);
+  int64_t accepted = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i;
+    EXPECT_EQ(plain[i].text, spec[i].text);
+    accepted += spec[i].stats.accepted;
+  }
+  EXPECT_GT(accepted, 20);
+  EXPECT_EQ(engine->metrics().Total(Counter::kSpecFallback), 0);
+  EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Methods, DraftersTest,
+    testing::Values(Method{"NGRAM", {.max_nodes = 12, .max_depth = 17}},
+                    Method{"NGRAM", {.max_nodes = 32, .max_depth = 17}, "PROB"},
+                    Method{"SUFFIX", {.max_nodes = 24, .max_depth = 23}},
+                    Method{"STANDALONE", {.max_nodes = 4, .max_depth = 3, .top_k = 1}},
+                    Method{"STANDALONE", {.max_nodes = 16, .max_depth = 4, .top_k = 3}}),
+    [](const auto& info) { return info.param.name + std::to_string(info.index); });
+
+TEST(Registry, NamesAliasesAndRefusals) {
+  EXPECT_EQ(CanonicalDrafterName("ngram").value(), "NGRAM");
+  EXPECT_EQ(CanonicalDrafterName("Prompt_Lookup").value(), "NGRAM");
+  EXPECT_EQ(CanonicalDrafterName("draft_model").value(), "STANDALONE");
+  EXPECT_NE(CanonicalDrafterName("NEXTN").status().message().find("unsupported"),
+            std::string::npos);
+  EXPECT_NE(CanonicalDrafterName("foo").status().message().find("known: NONE"), std::string::npos);
+}
+
+TEST(Standalone, AnotherVocabularyIsRefused) {
+  const auto loaded = StandaloneDrafter::Load(
+      {.model_path = std::string(TALON_SOURCE_DIR) + "/tests/data/goldens/llama3",
+       .budget = {.max_nodes = 4, .max_depth = 3},
+       .vocab_size = 8192,
+       .max_length = 512},
+      Tiny().backend.get(), nullptr);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_NE(loaded.status().message().find("vocabulary of 512, the target of 8192"),
+            std::string::npos);
+  EXPECT_FALSE(StandaloneDrafter::Load({.vocab_size = 8192}, Tiny().backend.get(), nullptr).ok());
+}
+
+// The target as its own drafter: every draft is accepted, so the draft state follows exactly.
+TEST(Standalone, TheTargetItselfIsAlwaysAccepted) {
+  Metrics metrics;
+  auto drafter =
+      StandaloneDrafter::Load({.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny",
+                               .budget = {.max_nodes = 4, .max_depth = 3},
+                               .vocab_size = 8192,
+                               .max_length = 512},
+                              Tiny().backend.get(), &metrics);
+  ASSERT_TRUE(drafter.ok()) << drafter.status().message();
+  EngineOptions options{.max_sequences = 1};
+  options.step.budget = {.max_nodes = 4, .max_depth = 3};
+  const auto engine = Tiny().MakeEngine(options, std::move(drafter).value());
+  GenerateRequest request;
+  request.prompt = Tiny().tokenizer->Encode("Once upon a time", true).value();
+  request.sampling.max_tokens = 80;
+  const GenerateResult result = engine->Generate(std::move(request)).value();
+  EXPECT_EQ(result.stats.accepted, result.stats.drafted);
+  EXPECT_EQ(result.stats.passes, 20);
+}
+
+}  // namespace
+}  // namespace talon

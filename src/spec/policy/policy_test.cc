@@ -1,0 +1,140 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "base/file.h"
+#include "spec/policy/adaptive.h"
+#include "spec/policy/calibration.h"
+#include "spec/policy/verify_curve.h"
+
+namespace talon {
+namespace {
+
+// 1 ms for one row, and a tenth of it for each more; attention adds with the context.
+VerifyCurve CheapRows() {
+  return VerifyCurve({{1, 1e-3, 1e-7}, {2, 1.1e-3, 1e-7}, {4, 1.3e-3, 1e-7}, {64, 7.3e-3, 1e-7}});
+}
+
+TEST(VerifyCurve, InterpolatesAndExtends) {
+  const VerifyCurve curve = CheapRows();
+  const StepShape one{.sequences = 1, .context = 0};
+  EXPECT_DOUBLE_EQ(curve.Seconds(one, 1), 1e-3);
+  EXPECT_NEAR(curve.Seconds(one, 3), 1.2e-3, 1e-12);
+  EXPECT_NEAR(curve.Seconds(one, 128), 14.6e-3, 1e-12);
+  EXPECT_NEAR(curve.Ratio(one, 4), 1.3, 1e-12);
+  EXPECT_NEAR(curve.Seconds({.sequences = 1, .context = 10000}, 1), 2e-3, 1e-12);
+  EXPECT_NEAR(curve.Seconds({.sequences = 2, .context = 10000}, 1), 1.1e-3 + 2e-3, 1e-12);
+}
+
+TEST(VerifyCurve, SavesAndLoads) {
+  const std::string path = testing::TempDir() + "/talon_curve.json";
+  ASSERT_TRUE(CheapRows().Save(path).ok());
+  const auto loaded = VerifyCurve::Load(path);
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ(loaded->points().size(), 4u);
+  EXPECT_DOUBLE_EQ(loaded->points()[2].base, 1.3e-3);
+  for (const char* bad : {"{}", "{\"points\": []}", "{\"points\": [{\"rows\": 2}]}",
+                          "{\"points\": [{\"rows\": 2, \"base\": 1, \"per_token\": 0}]}"}) {
+    ASSERT_TRUE(WriteFile(path, bad).ok());
+    EXPECT_FALSE(VerifyCurve::Load(path).ok()) << bad;
+  }
+}
+
+TEST(Calibration, LearnsWhatScoresMean) {
+  Calibration calibration;
+  EXPECT_DOUBLE_EQ(calibration.Estimate(1, 0.95f), 0.5);
+  for (int i = 0; i < 200; ++i) calibration.Record(1, 0.95f, i % 10 == 0);
+  EXPECT_NEAR(calibration.Estimate(1, 0.95f), 0.1, 0.02);
+  EXPECT_DOUBLE_EQ(calibration.Estimate(2, 0.95f), 0.5);
+  EXPECT_DOUBLE_EQ(calibration.Estimate(1, 0.5f), 0.5);
+  EXPECT_DOUBLE_EQ(calibration.Estimate(20, 0.5f), calibration.Estimate(8, 0.5f));
+}
+
+// Runs the policy against a simulated machine and drafter.
+struct Simulation {
+  double acceptance = 0.5;   // of each draft, given its parent
+  double draft_seconds = 0;  // per level
+  double wrong_curve = 1;    // the machine's extra rows cost this much more than the curve says
+  int steps = 2000;
+
+  // Time against plain decoding of the same tokens, and nodes per step.
+  std::pair<double, double> Run() const {
+    AdaptivePolicy policy(CheapRows());
+    const VerifyCurve curve = CheapRows();
+    const StepShape shape{.sequences = 1, .context = 100};
+    const DraftBudget limit{.max_nodes = 9, .max_depth = 8};
+    std::mt19937 random(1);
+    double seconds = 0, tokens = 0, nodes = 0;
+    for (int step = 0; step < steps; ++step) {
+      const DraftBudget budget = policy.Budget(shape, limit);
+      const bool drafted = budget.max_nodes > 1;
+      TokenTree tree(0);
+      const int length = drafted ? std::min(budget.max_depth, budget.max_nodes - 1) : 0;
+      for (int i = 0; i < length; ++i) tree.Add(i, i, static_cast<float>(acceptance));
+      if (drafted) policy.Trim(shape, &tree);
+      std::vector<int32_t> path = {0};
+      while (static_cast<int>(path.size()) < tree.size() &&
+             std::bernoulli_distribution(acceptance)(random)) {
+        path.push_back(static_cast<int32_t>(path.size()));
+      }
+      const double plain = curve.Seconds(shape, 1);
+      const double verify = plain + (curve.Seconds(shape, tree.size()) - plain) * wrong_curve;
+      const double drafting = draft_seconds * length;
+      if (tree.size() > 1) policy.ObserveTree(tree, path);
+      policy.ObserveStep(shape, {.rows = tree.size(),
+                                 .emitted = static_cast<int>(path.size()),
+                                 .drafted = drafted,
+                                 .draft_depth = length,
+                                 .draft_seconds = drafting,
+                                 .total_seconds = verify + drafting});
+      seconds += verify + drafting;
+      tokens += static_cast<double>(path.size());
+      nodes += tree.size();
+    }
+    return {seconds / (tokens * curve.Seconds(shape, 1)), nodes / steps};
+  }
+};
+
+TEST(AdaptivePolicy, SpeculatesWhereItPays) {
+  const auto [time, nodes] = Simulation{.acceptance = 0.8}.Run();
+  EXPECT_LT(time, 0.55);  // the best fixed chain here reaches about 0.5
+  EXPECT_GT(nodes, 4);
+}
+
+TEST(AdaptivePolicy, StopsWhereItDoesNot) {
+  const auto [time, nodes] = Simulation{.acceptance = 0.02}.Run();
+  EXPECT_LT(time, 1.02);
+  EXPECT_LT(nodes, 1.3);
+}
+
+TEST(AdaptivePolicy, CountsTheDraftersCost) {
+  const auto [dear, dear_nodes] = Simulation{.acceptance = 0.5, .draft_seconds = 2e-3}.Run();
+  EXPECT_LT(dear, 1.03);
+  EXPECT_LT(dear_nodes, 1.3);
+  const auto [fair, fair_nodes] = Simulation{.acceptance = 0.8, .draft_seconds = 1e-4}.Run();
+  EXPECT_LT(fair, 0.7);
+  EXPECT_GT(fair_nodes, 3);
+}
+
+TEST(AdaptivePolicy, LedgerBoundsTheLossOfAWrongCurve) {
+  // Extra rows cost 20 times what the curve says: every speculative step loses.
+  const auto [time, nodes] = Simulation{.acceptance = 0.5, .wrong_curve = 20}.Run();
+  EXPECT_LT(time, 1.03);
+}
+
+TEST(AdaptivePolicy, TrimKeepsAValidTree) {
+  AdaptivePolicy policy(CheapRows());
+  TokenTree tree(0);
+  std::mt19937 random(2);
+  for (int i = 1; i < 40; ++i) {
+    tree.Add(static_cast<int>(random() % i), i, static_cast<float>(random() % 100) / 100);
+  }
+  tree = CanonicalTree(tree);
+  policy.Trim({.sequences = 4, .context = 50}, &tree);
+  EXPECT_GE(tree.size(), 1);
+  EXPECT_TRUE(ValidateTree(tree, {.vocab_size = 100, .max_length = 1000}).ok());
+}
+
+}  // namespace
+}  // namespace talon
