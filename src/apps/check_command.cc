@@ -106,17 +106,19 @@ void AddCheckCommand(CLI::App* app, Config* config, CommandBody* body) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* command =
       app->add_subcommand("check", "Compare a model with golden references, a line a case");
-  command->add_option("--golden", options->golden,
-                      "Reference logits, greedy text and trees (default: golden.safetensors in the "
-                      "model's directory)");
-  command->add_option("--tokenizer-golden", options->tokenizer_golden,
-                      "Reference encodings (default: tokenizer_golden.json in the directory)");
+  command
+      ->add_option("--golden", options->golden,
+                   "Reference logits, greedy text and trees; none given = golden.safetensors and "
+                   "tokenizer_golden.json in the model's directory")
+      ->type_name("FILE");
+  command->add_option("--tokenizer-golden", options->tokenizer_golden, "Reference encodings")
+      ->type_name("FILE");
   command->add_option("--tolerance", options->tolerance, "Largest allowed logit error")
       ->default_val(options->tolerance);
   AddSettings(command, config, kModelSettings);
   command->footer(
-      "\nComputes in f32 with an f32 KV cache unless told otherwise. Exit code 0 only if all "
-      "pass.\n"
+      "\nComputes in f32 with an f32 KV cache unless flags say otherwise. Exit code 0\n"
+      "only if all pass.\n"
       "  talon check --model models/tiny\n"
       "  talon check --model DIR --golden FILE.safetensors\n");
   SetBody(command, body, [config, options, command] {

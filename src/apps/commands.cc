@@ -11,10 +11,23 @@
 namespace talon {
 namespace {
 
+// Numbers are parsed here: CLI11 reads 010 as 8 and clamps what is too large.
 template <typename T>
 CLI::Option* AddOption(CLI::App* command, const Setting& setting, T* value) {
-  return command->add_option(setting.flag, *value, setting.help)
+  const auto assign = [flag = setting.flag, value](const std::string& text) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, *value);
+    if (error == std::errc() && stop == end) return;
+    const char* problem = error == std::errc::result_out_of_range ? "is out of range"
+                          : std::is_integral_v<T>                 ? "must be a whole number"
+                                                                  : "must be a number";
+    throw CLI::ValidationError(flag, fmt::format("'{}' {}", text, problem));
+  };
+  return command->add_option_function<std::string>(setting.flag, assign, setting.help)
       ->default_str(fmt::format("{}", *value));
+}
+CLI::Option* AddOption(CLI::App* command, const Setting& setting, std::string* value) {
+  return command->add_option(setting.flag, *value, setting.help)->default_str(*value);
 }
 template <typename T>
 CLI::Option* AddOption(CLI::App* command, const Setting& setting, std::vector<T>* values) {
@@ -23,19 +36,15 @@ CLI::Option* AddOption(CLI::App* command, const Setting& setting, std::vector<T>
   return option->allow_extra_args(false);  // one value per flag, so what follows is not swallowed
 }
 CLI::Option* AddOption(CLI::App* command, const Setting& setting, bool* value) {
+  // CLI11 would also take "-", which means standard input.
+  const auto is_bool = [](const std::string& text) {
+    const bool ok = text.empty() || text == "true" || text == "false" || text == "1" || text == "0";
+    return ok ? "" : "'" + text + "', must be true or false";
+  };
   return command->add_option(setting.flag, *value, setting.help)
       ->expected(0, 1)
+      ->check(is_bool)
       ->default_str(*value ? "true" : "false");
-}
-CLI::Option* AddOption(CLI::App* command, const Setting& setting, int64_t* value) {
-  // CLI11 would clamp a number that is too large.
-  const auto in_range = [](const std::string& text) {
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const bool ok = error == std::errc() && end == text.data() + text.size();
-    return ok ? "" : "'" + text + "', must be a whole number below 2^63";
-  };
-  return AddOption<int64_t>(command, setting, value)->check(in_range);
 }
 
 }  // namespace
@@ -63,8 +72,12 @@ void AddSettings(CLI::App* command, Config* config, unsigned sets) {
 void SetBody(CLI::App* command, CommandBody* body, std::function<Result<int>()> run) {
   command->callback([body, run = std::move(run)] {
     *body = [run] {
-      const Result<int> code = run();
-      return code.ok() ? *code : ReportError(code.status());
+      try {
+        const Result<int> code = run();
+        return code.ok() ? *code : ReportError(code.status());
+      } catch (const std::exception& error) {  // the standard library's, such as bad_alloc
+        return ReportError(Internal("{}", error.what()));
+      }
     };
   });
 }

@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/file.h"
 
@@ -23,7 +24,7 @@ Kind KindOf(const int64_t*) { return {"N", "a whole number"}; }
 Kind KindOf(const float*) { return {"X", "a number"}; }
 Kind KindOf(const std::string*) { return {"TEXT", "text"}; }
 Kind KindOf(const std::vector<std::string>*) { return {"TEXT", "a list of texts"}; }
-Kind KindOf(const std::vector<int>*) { return {"N,...", "a list of whole numbers"}; }
+Kind KindOf(const std::vector<int>*) { return {"N", "a list of whole numbers"}; }
 
 std::string FlagOf(const std::string& key) {
   std::string flag = "--" + key;
@@ -75,24 +76,28 @@ void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* out) {
   add("top_k", &s->top_k, "Draw from the k most likely tokens; 0 = off");
   add("top_p", &s->top_p, "Draw from the smallest set with this probability; 1 = off");
   add("min_p", &s->min_p, "Drop tokens below this share of the most likely one's; 0 = off");
-  add("repetition_penalty", &s->repetition_penalty, "Of tokens in prompt or output; 1 = off");
-  add("frequency_penalty", &s->frequency_penalty, "Per occurrence in the output; 0 = off");
-  add("presence_penalty", &s->presence_penalty, "Once per token in the output; 0 = off");
+  add("repetition_penalty", &s->repetition_penalty,
+      "Makes tokens of prompt and output less likely; 1 = off");
+  add("frequency_penalty", &s->frequency_penalty,
+      "Taken off a logit per occurrence in the output; 0 = off");
+  add("presence_penalty", &s->presence_penalty,
+      "Taken off once if a token is in the output; 0 = off");
   add("logit_bias", &s->logit_bias, "Added to logits: token=bias, e.g. 17=-2.5,42=1");
   add("bad_words", &s->bad_words, "Texts that must not appear, one per line");
   add("min_tokens", &s->min_tokens, "No end of text before this many tokens");
   add("ignore_eos", &s->ignore_eos, "Go on after the end-of-text token");
   add("stop", &s->stop, "Text that ends the output (not part of it); may be repeated");
-  add("stop_token_ids", &s->stop_token_ids, "Token ids that end the output");
+  add("stop_token_ids", &s->stop_token_ids, "Token ids that end the output, separated by commas");
   add("seed", &s->seed, "Seed of the draws; -1 = random, reported in the statistics");
-  add("logprobs", &s->logprobs, "Report log-probs of this many most likely tokens (with --json)");
+  add("logprobs", &s->logprobs,
+      "With --json: log-probs of this many most likely tokens; -1 = none");
 }
 
 void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   const auto add = [&](const char* key, const char* flag, auto* value, const char* help,
                        const char* kind = nullptr) {
-    out->push_back({kSpeculativeGroup, key, flag, help,
-                    kind != nullptr ? kind : KindOf(value).name, value});
+    out->push_back(
+        {kSpeculativeGroup, key, flag, help, kind != nullptr ? kind : KindOf(value).name, value});
   };
   add("enable_speculative_decoding", "--enable-speculative-decoding",
       &s->enable_speculative_decoding, "false: plain decoding whatever the method");
@@ -178,8 +183,11 @@ Status UnknownKey(const std::string& key, const std::string& group, const std::s
 Status ApplyMap(const YAML::Node& map, const std::string& group,
                 const std::vector<Setting>& settings, const std::string& path) {
   for (const auto& entry : map) {
-    const auto key = entry.first.as<std::string>();
     const std::string where = fmt::format("{}:{}", path, entry.first.Mark().line + 1);
+    if (!entry.first.IsScalar()) {
+      return InvalidArgument("{}: a key is {}, must be text", where, Describe(entry.first));
+    }
+    const std::string& key = entry.first.Scalar();
     if (group.empty() && key == kSpeculativeGroup) {
       if (!entry.second.IsMap()) {
         return InvalidArgument("{}: {}: {}, must be a map", where, key, Describe(entry.second));
@@ -210,10 +218,11 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
 
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t best_distance = std::max<size_t>(3, name.size() / 2) + 1;
+  size_t best_distance = std::numeric_limits<size_t>::max();
   for (const std::string& candidate : candidates) {
     const size_t distance = EditDistance(name, candidate);
-    if (distance < best_distance) {
+    const size_t limit = std::max<size_t>(2, std::max(name.size(), candidate.size()) * 2 / 5);
+    if (distance <= limit && distance < best_distance) {
       best_distance = distance;
       best = candidate;
     }
@@ -233,11 +242,7 @@ Status LoadConfigFile(const std::string& path, Config* config) {
   if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", path);
   const auto settings =
       SettingsOf(config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
-  try {
-    return ApplyMap(root, "", settings, path);
-  } catch (const YAML::Exception& error) {
-    return InvalidArgument("{}:{}: {}", path, error.mark.line + 1, error.msg);
-  }
+  return ApplyMap(root, "", settings, path);
 }
 
 }  // namespace talon

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 #include <sstream>
 
 #include "base/file.h"
@@ -25,8 +26,9 @@ constexpr int kCurveContext = 2048;
 // A line on the terminal that is rewritten as loading goes on, and wiped at its end.
 class ProgressLine {
  public:
-  explicit ProgressLine(std::string what)
-      : what_(std::move(what)), shown_(isatty(STDERR_FILENO) != 0) {}
+  explicit ProgressLine(const std::string& what)
+      : what_(what.size() <= kWidth ? what : "..." + what.substr(what.size() - kWidth)),
+        shown_(isatty(STDERR_FILENO) != 0) {}
   ~ProgressLine() {
     if (shown_) std::fprintf(stderr, "\r\033[K");
   }
@@ -35,6 +37,7 @@ class ProgressLine {
   }
 
  private:
+  static constexpr size_t kWidth = 60;  // a wrapped line could not be rewritten
   std::string what_;
   bool shown_;
 };
@@ -44,8 +47,14 @@ Status CheckRange(const char* name, int value, int low, int high) {
   return InvalidArgument("{}: {}, must be {} to {}", name, value, low, high);
 }
 
-Result<AcceptMode> ParseAcceptance(const std::string& name) {
-  if (name == "match") return AcceptMode::kMatch;
+Status CheckShare(const char* name, float value) {
+  if (value >= 0 && value <= 1) return OkStatus();
+  return InvalidArgument("{}: {}, must be 0 to 1", name, value);
+}
+
+// A threshold below 1 asks for threshold acceptance by itself.
+Result<AcceptMode> ParseAcceptance(const std::string& name, const AcceptThresholds& thresholds) {
+  if (name == "match") return thresholds.lossy() ? AcceptMode::kThreshold : AcceptMode::kMatch;
   if (name == "threshold") return AcceptMode::kThreshold;
   if (name == "rejection") return AcceptMode::kRejection;
   return InvalidArgument("acceptance: '{}', must be match, threshold or rejection", name);
@@ -77,23 +86,25 @@ Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
   StepOptions& step = model->engine_options.step;
   const std::string method = config.enable_speculative_decoding ? config.method : "NONE";
   TALON_ASSIGN_OR_RETURN(model->drafter_name, CanonicalDrafterName(method));
-  TALON_ASSIGN_OR_RETURN(step.accept, ParseAcceptance(config.acceptance));
   TALON_RETURN_IF_ERROR(CheckRange("num_steps", config.num_steps, 0, 64));
   TALON_RETURN_IF_ERROR(CheckRange("eagle_topk", config.eagle_topk, 0, 64));
   TALON_RETURN_IF_ERROR(CheckRange("num_draft_tokens", config.num_draft_tokens, 0, 256));
   TALON_RETURN_IF_ERROR(CheckRange("scv_chunk_size", config.scv_chunk_size, 0, 256));
   TALON_RETURN_IF_ERROR(CheckRange("ngram_max_depth", config.ngram_max_depth, 2, 64));
-  for (const float threshold : {config.accept_threshold_single, config.accept_threshold_acc}) {
-    if (threshold < 0 || threshold > 1) {
-      return InvalidArgument("accept_threshold: {}, must be 0 to 1", threshold);
-    }
+  TALON_RETURN_IF_ERROR(CheckShare("accept_threshold_single", config.accept_threshold_single));
+  TALON_RETURN_IF_ERROR(CheckShare("accept_threshold_acc", config.accept_threshold_acc));
+  TALON_RETURN_IF_ERROR(CheckShare("draft_min_prob", config.draft_min_prob));
+  step.thresholds = {config.accept_threshold_single, config.accept_threshold_acc};
+  TALON_ASSIGN_OR_RETURN(step.accept, ParseAcceptance(config.acceptance, step.thresholds));
+  if (step.accept == AcceptMode::kThreshold && step.thresholds.lossy()) {
+    LogWarning("speculation is lossy: accept_threshold_single {}, accept_threshold_acc {}",
+               config.accept_threshold_single, config.accept_threshold_acc);
   }
   // Of all drafters, because a model is loaded once and may serve several.
   for (const std::string& name : DrafterNames()) {
     const DraftBudget budget = BudgetOf(config, name);
     step.budget.max_nodes = std::max(step.budget.max_nodes, budget.max_nodes);
   }
-  step.thresholds = {config.accept_threshold_single, config.accept_threshold_acc};
   step.nwor = config.enable_nwor;
   step.scv_chunk_size = config.scv_chunk_size;
   model->drafter_options.draft_model_path = config.draft_model_path;
@@ -129,6 +140,24 @@ Status FillOptions(const Config& config, LoadedModel* model) {
   options.prefill_chunk = config.prefill_chunk;
   options.kv_audit = config.kv_audit;
   return FillSpeculation(config.speculative, model);
+}
+
+// "17=-2.5,42=1"
+Result<std::vector<std::pair<int32_t, float>>> ParseLogitBias(const std::string& text) {
+  std::vector<std::pair<int32_t, float>> biases;
+  std::stringstream items(text);
+  for (std::string item; std::getline(items, item, ',');) {
+    int token = 0;
+    float bias = 0;
+    int length = 0;
+    const int read = std::sscanf(item.c_str(), "%d=%f %n", &token, &bias, &length);
+    if (read != 2 || length != static_cast<int>(item.size())) {
+      return InvalidArgument("logit_bias: '{}', must be token=bias", item);
+    }
+    biases.emplace_back(token, bias);
+  }
+  std::sort(biases.begin(), biases.end());
+  return biases;
 }
 
 }  // namespace
@@ -257,17 +286,10 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
   params.ignore_eos = config.ignore_eos;
   params.stop_token_ids.assign(config.stop_token_ids.begin(), config.stop_token_ids.end());
   params.logprobs = config.logprobs;
-  if (config.seed >= 0) params.seed = static_cast<uint64_t>(config.seed);
-  std::stringstream biases(config.logit_bias);
-  for (std::string item; std::getline(biases, item, ',');) {
-    int token = 0;
-    float bias = 0;
-    if (std::sscanf(item.c_str(), "%d=%f", &token, &bias) != 2) {
-      return InvalidArgument("logit_bias: '{}', must be token=bias", item);
-    }
-    params.logit_bias.emplace_back(token, bias);
-  }
-  std::sort(params.logit_bias.begin(), params.logit_bias.end());
+  if (config.seed < -1) return InvalidArgument("seed: {}, must be -1 or more", config.seed);
+  // Short enough to be typed in again.
+  params.seed = config.seed >= 0 ? static_cast<uint64_t>(config.seed) : std::random_device()();
+  TALON_ASSIGN_OR_RETURN(params.logit_bias, ParseLogitBias(config.logit_bias));
   std::stringstream words(config.bad_words);
   for (std::string word; std::getline(words, word);) {
     if (word.empty()) continue;

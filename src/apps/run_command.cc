@@ -4,6 +4,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <deque>
 #include <iostream>
 #include <iterator>
 
@@ -40,29 +41,50 @@ Result<std::string> ReadPrompt(const RunOptions& options) {
   return options.prompt;
 }
 
-// Prints text as it arrives; with --show-drafts each token is coloured by origin.
+void Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+// Prints text as it arrives; with --show-drafts each token's part is coloured by origin.
 class Printer {
  public:
   Printer(const RunOptions& options, const Tokenizer* tokenizer)
-      : options_(options), tokenizer_(tokenizer) {}
+      : options_(options), decoder_(tokenizer, /*skip_special_tokens=*/true) {}
 
   void Show(const RequestUpdate& update) {
     if (options_.json) return;
-    if (!options_.show_drafts) {
-      std::fwrite(update.text.data(), 1, update.text.size(), stdout);
+    if (options_.show_drafts) {
+      ShowColoured(update);
     } else {
-      for (const EmittedToken& token : update.tokens) {
-        const int32_t ids[] = {token.token};
-        std::printf("%s%s\033[0m", token.drafted ? "\033[32m" : "\033[1;33m",
-                    tokenizer_->Decode(ids, true).c_str());
-      }
+      Print(update.text);
     }
     std::fflush(stdout);
   }
 
  private:
+  struct Piece {
+    std::string text;
+    bool drafted;
+  };
+
+  // The update's text may lag behind its tokens; their pieces wait until it arrives.
+  void ShowColoured(const RequestUpdate& update) {
+    for (const EmittedToken& token : update.tokens) {
+      pieces_.push_back({decoder_.Push(token.token), token.drafted});
+    }
+    if (update.finish != FinishReason::kNone) pieces_.push_back({decoder_.Flush(), false});
+    for (size_t left = update.text.size(); left > 0 && !pieces_.empty();) {
+      Piece& piece = pieces_.front();
+      const std::string shown = piece.text.substr(0, left);
+      Print(piece.drafted ? "\033[32m" : "\033[1;33m");
+      Print(shown + "\033[0m");
+      piece.text.erase(0, shown.size());
+      left -= shown.size();
+      if (piece.text.empty()) pieces_.pop_front();
+    }
+  }
+
   const RunOptions& options_;
-  const Tokenizer* tokenizer_;
+  StreamDecoder decoder_;
+  std::deque<Piece> pieces_;
 };
 
 // Runs one request to its end or to Ctrl-C.
@@ -86,7 +108,7 @@ GenerateResult RunToEnd(Engine* engine, RequestId id) {
 Result<int> Run(Config config, const RunOptions& options) {
   TALON_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(options));
   if (prompt.empty()) return InvalidArgument("prompt: empty");
-  config.max_sequences = 1;
+  config.max_sequences = std::min(config.max_sequences, 1);
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
   const Tokenizer* tokenizer = model->tokenizer.get();
   if (tokenizer == nullptr) return InvalidArgument("{}: no tokenizer.json", model->name);
@@ -104,7 +126,7 @@ Result<int> Run(Config config, const RunOptions& options) {
   Printer printer(options, tokenizer);
   request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
-  if (!options.json) std::printf("%s", prompt.c_str());
+  if (!options.json) Print(prompt);
   const GenerateResult result = RunToEnd(engine.get(), id);
   if (options.json) {
     std::printf("%s\n", ReportJson(result, *model, engine.get()).dump(2).c_str());
@@ -112,6 +134,9 @@ Result<int> Run(Config config, const RunOptions& options) {
     std::printf("\n");
     std::fflush(stdout);
     std::fprintf(stderr, "\n%s", ReportTable(result, *model, engine.get()).c_str());
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return Internal("standard output: cannot write");
   }
   if (result.finish == FinishReason::kError) return result.error;
   return kExitOk;
@@ -123,10 +148,15 @@ void AddRunCommand(CLI::App* app, Config* config, CommandBody* body) {
   auto options = std::make_shared<RunOptions>();
   options->prompt = kDefaultPrompt;
   CLI::App* command = app->add_subcommand("run", "Generate text from a prompt");
-  command->add_option("prompt-source", options->positional,
-                      "- reads the prompt from standard input");
-  command->add_option("--prompt", options->prompt, "Text to continue")->type_name("TEXT");
-  command->add_option("--prompt-file", options->prompt_file, "File with the text to continue");
+  CLI::Option* input =
+      command->add_option("input", options->positional, "- reads the prompt from standard input");
+  input->type_name("");
+  CLI::Option* text = command->add_option("--prompt", options->prompt, "Text to continue");
+  text->default_str("'" + options->prompt + "'")->excludes(input);
+  command->add_option("--prompt-file", options->prompt_file, "File with the text to continue")
+      ->type_name("FILE")
+      ->excludes(input)
+      ->excludes(text);
   command->add_flag("--json", options->json, "Print one JSON object instead of text and table");
   command->add_flag("--show-drafts", options->show_drafts,
                     "Colour the text: green = drafted and accepted, yellow = the model's own");

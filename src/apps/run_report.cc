@@ -19,6 +19,36 @@ std::string AcceptanceByDepth(const RequestStats& stats) {
   return out.empty() ? "-" : out;
 }
 
+struct SpeedUp {
+  double predicted = 0;  // tau / (c(T) + draft cost), at the mean number of nodes
+  double measured = 0;   // against one-token passes as the verify curve timed them
+};
+
+// REQUIRES: a verify curve.
+SpeedUp SpeedUpOf(const RequestStats& stats, const VerifyCurve& curve) {
+  const auto passes = static_cast<double>(std::max<int64_t>(stats.passes, 1));
+  const StepShape shape{.context = static_cast<int>(stats.prompt_tokens + stats.emitted / 2)};
+  const double nodes = 1 + static_cast<double>(stats.drafted) / passes;
+  const double plain = curve.Seconds(shape, 1);
+  const double step = curve.Seconds(shape, nodes) + stats.draft_seconds / passes;
+  return {.predicted = stats.tau() * plain / step,
+          .measured = PerSecond(static_cast<double>(stats.emitted) * plain, stats.decode_seconds)};
+}
+
+void AddSpeculation(const RequestStats& stats, const LoadedModel& model, Table* table) {
+  table->Add({"speculation", fmt::format("{}, tau {:.2f}, {} of {} drafts accepted{}",
+                                         model.drafter_name, stats.tau(), stats.accepted,
+                                         stats.drafted, stats.lossy ? ", LOSSY" : "")});
+  table->Add({"by depth", AcceptanceByDepth(stats)});
+  table->Add(
+      {"drafting", fmt::format("{:.0f}% of the time",
+                               100 * stats.draft_seconds / std::max(stats.decode_seconds, 1e-9))});
+  if (model.curve.empty()) return;
+  const SpeedUp speed_up = SpeedUpOf(stats, model.curve);
+  table->Add({"speed-up", fmt::format("{:.2f}x predicted, {:.2f}x measured", speed_up.predicted,
+                                      speed_up.measured)});
+}
+
 }  // namespace
 
 std::string ReportTable(const GenerateResult& result, const LoadedModel& model, Engine* engine) {
@@ -35,15 +65,7 @@ std::string ReportTable(const GenerateResult& result, const LoadedModel& model, 
        fmt::format("{} tokens, {:.0f} tokens/s, ended by {}", result.tokens.size(),
                    PerSecond(generated, stats.decode_seconds), FinishReasonName(result.finish))});
   table.Add({"seed", fmt::format("{}", result.seed)});
-  if (model.drafter_name != "NONE") {
-    table.Add(
-        {"speculation",
-         fmt::format("{}: tau {:.2f}, {} of {} drafts accepted, drafting {:.0f}% of the time{}",
-                     model.drafter_name, stats.tau(), stats.accepted, stats.drafted,
-                     100 * stats.draft_seconds / std::max(stats.decode_seconds, 1e-9),
-                     stats.lossy ? ", LOSSY" : "")});
-    table.Add({"accepted by depth", AcceptanceByDepth(stats)});
-  }
+  if (model.drafter_name != "NONE") AddSpeculation(stats, model, &table);
   table.Add(
       {"memory", fmt::format("weights {}, KV {}, workspace {}, peak {}",
                              FormatBytes(static_cast<double>(model.target->weight_bytes())),
@@ -103,6 +125,11 @@ Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* 
                 {"workspace", model.target->workspace_bytes()},
                 {"peak", PeakMemoryBytes()}}},
               {"metrics", metrics}};
+  if (model.drafter_name != "NONE" && !model.curve.empty()) {
+    const SpeedUp speed_up = SpeedUpOf(stats, model.curve);
+    out["stats"]["predicted_speed_up"] = speed_up.predicted;
+    out["stats"]["measured_speed_up"] = speed_up.measured;
+  }
   if (!result.tokens.empty() && !result.tokens[0].top.empty()) out["logprobs"] = logprobs;
   return out;
 }

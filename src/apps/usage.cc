@@ -37,9 +37,10 @@ const CLI::App* ChosenCommand(const CLI::App& app, std::string* spelling) {
   return command;
 }
 
-std::string DidYouMean(const std::string& name, const std::vector<std::string>& known) {
+std::string DidYouMean(const char* prefix, const std::string& name,
+                       const std::vector<std::string>& known) {
   const std::string nearest = NearestName(name, known);
-  return nearest.empty() ? "" : ", did you mean " + nearest + "?";
+  return nearest.empty() ? "" : std::string(", did you mean ") + prefix + nearest + "?";
 }
 
 std::string UnexpectedArgument(const std::vector<std::string>& extras, const CLI::App& command,
@@ -48,14 +49,15 @@ std::string UnexpectedArgument(const std::vector<std::string>& extras, const CLI
                                [](const std::string& text) { return text.starts_with("-"); });
   if (at == extras.end()) return "unexpected argument '" + extras.front() + "'";
   const std::string flag = at->substr(0, at->find('='));
+  const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    for (const std::string& each : option->get_lnames()) known.push_back(each);
   }
-  if (std::find(known.begin(), known.end(), flag) != known.end()) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) {
     return flag + " must come after '" + spelling + "'";
   }
-  return "unknown flag " + flag + DidYouMean(flag, known);
+  return "unknown flag " + flag + DidYouMean("--", name, known);
 }
 
 std::string MissingCommand(const std::vector<std::string>& extras, const CLI::App& command,
@@ -68,7 +70,7 @@ std::string MissingCommand(const std::vector<std::string>& extras, const CLI::Ap
   }
   if (extras.empty()) return "'" + spelling + "' needs a command: " + list;
   if (extras.front().starts_with("-")) return UnexpectedArgument(extras, command, spelling);
-  const std::string near = DidYouMean(extras.front(), known);
+  const std::string near = DidYouMean("", extras.front(), known);
   return "unknown command '" + extras.front() + "'" +
          (near.empty() ? ", the commands are " + list : near);
 }

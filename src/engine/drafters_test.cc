@@ -105,6 +105,33 @@ TEST(Standalone, AnotherVocabularyIsRefused) {
   EXPECT_FALSE(StandaloneDrafter::Load({.vocab_size = 8192}, Tiny().backend.get(), nullptr).ok());
 }
 
+// Drawn drafts and rejection: more are accepted than by matching, where q is the target's own p
+// all.
+TEST(Standalone, SampledChainsAndRejection) {
+  const auto accepted = [](bool rejection) {
+    Metrics metrics;
+    auto drafter =
+        StandaloneDrafter::Load({.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny",
+                                 .budget = {.max_nodes = 4, .max_depth = 3},
+                                 .sample = true,
+                                 .vocab_size = 8192,
+                                 .max_length = 512},
+                                Tiny().backend.get(), &metrics);
+    EngineOptions options{.max_sequences = 1};
+    options.step.budget = {.max_nodes = 4, .max_depth = 3};
+    options.step.accept = rejection ? AcceptMode::kRejection : AcceptMode::kMatch;
+    const auto engine = Tiny().MakeEngine(options, std::move(drafter).value());
+    GenerateRequest request;
+    request.prompt = Tiny().tokenizer->Encode("Once upon a time", true).value();
+    request.sampling = {.temperature = 1, .top_k = 64, .max_tokens = 120, .seed = 5};
+    const GenerateResult result = engine->Generate(std::move(request)).value();
+    EXPECT_EQ(engine->metrics().Total(Counter::kSpecFallback), 0);
+    return static_cast<double>(result.stats.accepted) / static_cast<double>(result.stats.drafted);
+  };
+  EXPECT_GT(accepted(true), 0.95);
+  EXPECT_LT(accepted(false), 0.7);
+}
+
 // The target as its own drafter: every draft is accepted, so the draft state follows exactly.
 TEST(Standalone, TheTargetItselfIsAlwaysAccepted) {
   Metrics metrics;

@@ -127,8 +127,12 @@ void Step::Propose() {
   }
 }
 
+bool Step::WantsDrafts(const ActiveRequest& run) const {
+  return parts_.drafter != nullptr && run.request.speculate && run.tokens_left() > 1;
+}
+
 DraftBudget Step::BudgetFor(const ActiveRequest& run) const {
-  if (parts_.drafter == nullptr || !run.request.speculate) return {};
+  if (!WantsDrafts(run)) return {};
   const KvShape& kv = parts_.kv->shape();
   const int room = parts_.kv->free_blocks() * kv.block_size / shape_.sequences +
                    (kv.block_size - run.sequence.committed_len % kv.block_size) % kv.block_size;
@@ -271,8 +275,11 @@ void Step::Commit(std::span<const PromptChunk> prompts) {
   for (Entry& entry : entries_) CommitEntry(&entry);
   if (options_.nwor) parts_.kv->ClearStaging();
   for (size_t i = 0; i < prompts.size(); ++i) {
-    parts_.kv->Advance(&prompts[i].run->sequence, std::move(prompt_reservations_[i]),
-                       prompts[i].tokens, "prefill");
+    ActiveRequest* run = prompts[i].run;
+    parts_.kv->Advance(&run->sequence, std::move(prompt_reservations_[i]), prompts[i].tokens,
+                       "prefill");
+    // The drafter reads the prompt when the target has, so its time counts as the prompt's.
+    if (run->prompt_left() == 0 && WantsDrafts(*run)) Introduce(run);
   }
 }
 

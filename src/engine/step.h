@@ -85,6 +85,7 @@ class Step {
   void Account(double seconds, std::span<const PromptChunk> prompts);
   void Abandon();
 
+  bool WantsDrafts(const ActiveRequest& run) const;
   DraftBudget BudgetFor(const ActiveRequest& run) const;
   bool Introduce(ActiveRequest* run);
   void CheckProposal(Entry* entry);

@@ -28,8 +28,12 @@ inline uint16x8_t HighHalves(uint16x8_t a, uint16x8_t b) {
 
 void PackQuery(const float* q, int head_dim, float scale, void* out) {
   auto* packed = static_cast<bfloat16_t*>(out);
-  const int dim = PaddedDim(head_dim);
-  for (int i = 0; i < dim; ++i) packed[i] = vcvth_bf16_f32(i < head_dim ? q[i] * scale : 0.0f);
+  int i = 0;
+  for (; i + 4 <= head_dim; i += 4) {
+    vst1_bf16(packed + i, vcvt_bf16_f32(vmulq_n_f32(vld1q_f32(q + i), scale)));
+  }
+  for (; i < head_dim; ++i) packed[i] = vcvth_bf16_f32(q[i] * scale);
+  for (; i < PaddedDim(head_dim); ++i) packed[i] = vcvth_bf16_f32(0.0f);
 }
 
 // Eight elements from `p`, zeros from `valid` on.
@@ -115,12 +119,16 @@ struct RowPairs {
   float rescale[2 * kMaxPairs];
   alignas(16) uint16_t groups[kMaxDepth / 4 * kMaxPairs * kGroup];  // operands (depth / 4, pair)
 
+  bool AnyRescale(int rows) const {
+    return std::any_of(rescale, rescale + rows, [](float factor) { return factor != 1.0f; });
+  }
+
   template <int kPairs>
   void Load(const TileProduct& product, int first_row) {
     for (int r = 0; r < 2 * kPairs; ++r) {
       const int row = std::min(first_row + r, product.rows - 1);
       out[r] = product.out + row * product.out_stride;
-      if (product.rescale != nullptr) rescale[r] = product.rescale[row];
+      rescale[r] = product.rescale != nullptr && depth_begin == 0 ? product.rescale[row] : 1.0f;
     }
     const auto* a = static_cast<const uint16_t*>(product.a) + depth_begin;
     for (int pair = 0; pair < kPairs; ++pair) {
@@ -145,14 +153,21 @@ inline float32x4_t HighPairs(float32x4_t a, float32x4_t b) {
   return vreinterpretq_f32_f64(vzip2q_f64(vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b)));
 }
 
+// How the sums of a product start: at zero, at what `out` holds, or at that times the row's factor.
+enum class Start { kZero, kKeep, kRescale };
+
 // What two rows of `out` hold, times their factors, as kColPairs sums of two rows by two columns.
-template <int kColPairs>
+template <int kColPairs, Start kStart>
 inline void StartSums(const float* row0, const float* row1, float factor0, float factor1,
                       float32x4_t* sums) {
 #pragma GCC unroll 8
   for (int c = 0; c < kColPairs; c += 2) {
-    const float32x4_t x = vmulq_n_f32(vld1q_f32(row0 + 2 * c), factor0);
-    const float32x4_t y = vmulq_n_f32(vld1q_f32(row1 + 2 * c), factor1);
+    float32x4_t x = vld1q_f32(row0 + 2 * c);
+    float32x4_t y = vld1q_f32(row1 + 2 * c);
+    if constexpr (kStart == Start::kRescale) {
+      x = vmulq_n_f32(x, factor0);
+      y = vmulq_n_f32(y, factor1);
+    }
     sums[c] = LowPairs(x, y);
     sums[c + 1] = HighPairs(x, y);
   }
@@ -185,17 +200,17 @@ inline void AddProducts(const uint16_t* a, const uint16_t* b, int64_t row_groups
 }
 
 // kPairs pairs of rows by kColPairs pairs of columns of `out`, held in registers.
-template <int kPairs, int kColPairs, bool kFresh>
+template <int kPairs, int kColPairs, Start kStart>
 inline void MultiplyBlock(const RowPairs& pairs, const uint16_t* b, int64_t row_groups, int col) {
   float32x4_t sums[kPairs][kColPairs];
 #pragma GCC unroll 4
   for (int p = 0; p < kPairs; ++p) {
-    if constexpr (kFresh) {
+    if constexpr (kStart == Start::kZero) {
 #pragma GCC unroll 16
       for (int c = 0; c < kColPairs; ++c) sums[p][c] = vdupq_n_f32(0);
     } else {
-      StartSums<kColPairs>(pairs.out[2 * p] + col, pairs.out[2 * p + 1] + col, pairs.rescale[2 * p],
-                           pairs.rescale[2 * p + 1], sums[p]);
+      StartSums<kColPairs, kStart>(pairs.out[2 * p] + col, pairs.out[2 * p + 1] + col,
+                                   pairs.rescale[2 * p], pairs.rescale[2 * p + 1], sums[p]);
     }
   }
   AddProducts<kPairs, kColPairs>(pairs.groups, b + col / 2 * kGroup, row_groups, pairs.depth, sums);
@@ -206,52 +221,48 @@ inline void MultiplyBlock(const RowPairs& pairs, const uint16_t* b, int64_t row_
 }
 
 // Few rows take wide blocks, many rows narrow ones: 16 sums either way.
-template <int kPairs, bool kFresh>
-void MultiplyPairs(const TileProduct& product, int row, RowPairs* pairs) {
+template <int kPairs, Start kStart>
+void MultiplyColumns(const TileProduct& product, const RowPairs& pairs) {
   constexpr int kWide = kPairs == 1 ? 16 : (kPairs == 2 ? 8 : 4);
   const int64_t row_groups = product.b_cols / 2;
   const uint16_t* b =
-      static_cast<const uint16_t*>(product.b) + pairs->depth_begin / 4 * row_groups * kGroup;
-  pairs->Load<kPairs>(product, row);
+      static_cast<const uint16_t*>(product.b) + pairs.depth_begin / 4 * row_groups * kGroup;
   int col = 0;
   for (; col + 2 * kWide <= product.cols; col += 2 * kWide) {
-    MultiplyBlock<kPairs, kWide, kFresh>(*pairs, b, row_groups, col);
+    MultiplyBlock<kPairs, kWide, kStart>(pairs, b, row_groups, col);
   }
   for (; col < product.cols; col += 8) {
-    MultiplyBlock<kPairs, 4, kFresh>(*pairs, b, row_groups, col);
+    MultiplyBlock<kPairs, 4, kStart>(pairs, b, row_groups, col);
   }
 }
 
-template <bool kFresh>
-void MultiplyStretch(const TileProduct& product, int depth_begin) {
-  RowPairs pairs;
-  pairs.depth_begin = depth_begin;
-  pairs.depth = std::min(product.depth - depth_begin, RowPairs::kMaxDepth);
-  int row = 0;
-  for (; row + 6 < product.rows; row += 8) MultiplyPairs<4, kFresh>(product, row, &pairs);
-  if (row + 4 < product.rows) {
-    MultiplyPairs<3, kFresh>(product, row, &pairs);
-  } else if (row + 2 < product.rows) {
-    MultiplyPairs<2, kFresh>(product, row, &pairs);
-  } else if (row < product.rows) {
-    MultiplyPairs<1, kFresh>(product, row, &pairs);
+template <int kPairs>
+void MultiplyPairs(const TileProduct& product, int row, RowPairs* pairs) {
+  pairs->Load<kPairs>(product, row);
+  if (product.rescale == nullptr && pairs->depth_begin == 0) {
+    MultiplyColumns<kPairs, Start::kZero>(product, *pairs);
+  } else if (pairs->AnyRescale(2 * kPairs)) {
+    MultiplyColumns<kPairs, Start::kRescale>(product, *pairs);
+  } else {  // the running maximum seldom changes
+    MultiplyColumns<kPairs, Start::kKeep>(product, *pairs);
   }
 }
 
-// Only head sizes past 256 take more than one stretch, and those start from zero.
+// Only head sizes past 256 take more than one stretch of depth.
 void Multiply(const TileProduct& product) {
-  if (product.rescale != nullptr) {
-    MultiplyStretch<false>(product, 0);
-    return;
-  }
-  MultiplyStretch<true>(product, 0);
-  if (product.depth <= RowPairs::kMaxDepth) return;
-  float ones[kMaxTileRows];
-  std::fill(ones, ones + product.rows, 1.0f);
-  TileProduct rest = product;
-  rest.rescale = ones;
-  for (int d = RowPairs::kMaxDepth; d < product.depth; d += RowPairs::kMaxDepth) {
-    MultiplyStretch<false>(rest, d);
+  RowPairs pairs;
+  for (int d = 0; d < product.depth; d += RowPairs::kMaxDepth) {
+    pairs.depth_begin = d;
+    pairs.depth = std::min(product.depth - d, RowPairs::kMaxDepth);
+    int row = 0;
+    for (; row + 6 < product.rows; row += 8) MultiplyPairs<4>(product, row, &pairs);
+    if (row + 4 < product.rows) {
+      MultiplyPairs<3>(product, row, &pairs);
+    } else if (row + 2 < product.rows) {
+      MultiplyPairs<2>(product, row, &pairs);
+    } else if (row < product.rows) {
+      MultiplyPairs<1>(product, row, &pairs);
+    }
   }
 }
 

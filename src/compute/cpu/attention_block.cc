@@ -217,6 +217,7 @@ void QueryBlock::SharedProducts(Side side, int tile) {
   const std::span<const RowQueries> rows = Rows();
   for (size_t first = 0, last = 0; first < rows.size(); first = last) {
     const int units = rows[first].row->SharedUnits(tile);
+    if (units == most) last = rows.size();
     while (last < rows.size() && rows[last].row->SharedUnits(tile) == units) ++last;
     if (units == 0) continue;
     Multiply(side, rows[first].begin, rows[last - 1].end, 0, units, tiles_->packed);

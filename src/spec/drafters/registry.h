@@ -16,9 +16,10 @@ namespace talon {
 
 // What a drafter may be told. The fields of other drafters are ignored.
 struct DrafterOptions {
-  std::string draft_model_path;                    // STANDALONE
-  DraftBudget budget;                              // the largest it will be asked for
-  float min_prob = 0;                              // tree drafters: drop paths below it
+  std::string draft_model_path;  // STANDALONE
+  DraftBudget budget;            // the largest it will be asked for
+  float min_prob = 0;            // tree drafters: drop paths below it
+  bool sample = false;           // STANDALONE: draw chains at random, for rejection acceptance
   WeightFormat weights = WeightFormat::kAsStored;  // STANDALONE
   std::string ngram_mode = "BFS";
   int ngram_max_depth = 18;

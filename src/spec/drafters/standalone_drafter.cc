@@ -4,15 +4,43 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/random.h"
 
 namespace talon {
 namespace {
 
-constexpr int kFeedRows = 512;  // of one pass, when a prompt is fed
+constexpr int kFeedRows = 512;      // of one pass, when a prompt is fed
+constexpr int kSampledTokens = 64;  // a drawn token comes from this many
 
 int CommonPrefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   const auto [at, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<int>(at - a.begin());
+}
+
+// The distribution over `best` at this temperature: what is drawn from is exactly what is sent.
+DraftProbs TemperedProbs(std::span<const TopKEntry> best, float temperature) {
+  DraftProbs probs;
+  double total = 0;
+  for (const TopKEntry& entry : best) {
+    const double weight = std::exp((entry.log_prob - best[0].log_prob) / temperature);
+    if (!(weight > 0)) continue;
+    probs.entries.emplace_back(entry.id, static_cast<float>(weight));
+    total += weight;
+  }
+  for (auto& [id, probability] : probs.entries) {
+    probability = static_cast<float>(probability / total);
+  }
+  std::sort(probs.entries.begin(), probs.entries.end());
+  return probs;
+}
+
+int32_t Draw(const DraftProbs& probs, double u) {
+  double sum = 0;
+  for (const auto& [id, probability] : probs.entries) {
+    sum += probability;
+    if (sum > u) return id;
+  }
+  return probs.entries.back().first;
 }
 
 }  // namespace
@@ -49,12 +77,22 @@ Result<std::unique_ptr<StandaloneDrafter>> StandaloneDrafter::Load(const Standal
   return drafter;
 }
 
-Status StandaloneDrafter::Begin(SequenceId sequence, std::span<const int32_t>) {
+Status StandaloneDrafter::Begin(SequenceId sequence, std::span<const int32_t> prompt) {
   if (static_cast<int>(sequences_.size()) >= options_.max_sequences) {
     return ResourceExhausted("drafter: {} sequences, limit {}", sequences_.size() + 1,
                              options_.max_sequences);
   }
-  sequences_[sequence] = Sequence{.id = sequence};
+  Sequence& state = sequences_[sequence];
+  state.id = sequence;
+  if (static_cast<int>(prompt.size()) > model_->config().max_context) return OkStatus();
+  state.tokens.assign(prompt.begin(), prompt.end());
+  // All but the root, which Propose feeds for its logits.
+  for (int left = static_cast<int>(prompt.size()) - 1; left > 0;) {
+    const int count = std::min(left, model_->max_rows());
+    std::vector<TopKEntry> none;
+    TALON_RETURN_IF_ERROR(RunFeeds({{&state, count, /*logits=*/false}}, 1, &none));
+    left -= count;
+  }
   return OkStatus();
 }
 
@@ -103,7 +141,7 @@ Status StandaloneDrafter::CatchUp(std::vector<Drafting>* batch) {
     TALON_RETURN_IF_ERROR(kv_->Rewind(one.sequence, keep));
     one.sequence->tokens.assign(tokens.begin(), tokens.end());
   }
-  first_.assign(batch->size() * options_.budget.top_k, {});
+  first_.assign(batch->size() * RankedSuccessors(), {});
   for (bool done = false; !done;) TALON_RETURN_IF_ERROR(FeedChunk(batch, &done));
   return OkStatus();
 }
@@ -124,7 +162,7 @@ Status StandaloneDrafter::FeedChunk(std::vector<Drafting>* batch, bool* done) {
     if (count == missing) complete.push_back(i);
     room -= count;
   }
-  const int k = options_.budget.top_k;
+  const int k = RankedSuccessors();
   std::vector<TopKEntry> best;
   TALON_RETURN_IF_ERROR(RunFeeds(feeds, k, &best));
   for (size_t i = 0; i < complete.size(); ++i) {
@@ -167,8 +205,35 @@ Status StandaloneDrafter::RunPass(int top_k, std::vector<TopKEntry>* best) {
   return OkStatus();
 }
 
+int StandaloneDrafter::RankedSuccessors() const {
+  if (options_.budget.top_k > 1) return options_.budget.top_k;
+  return options_.sample ? std::min(kSampledTokens, options_.vocab_size) : 1;
+}
+
+bool StandaloneDrafter::ExtendChain(std::span<const TopKEntry> best, Drafting* one) {
+  if (std::isnan(best[0].log_prob)) {
+    metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+    return false;
+  }
+  const DraftRequest& request = *one->request;
+  if (!options_.sample || request.temperature <= 0) {
+    one->tip = one->tree->Add(one->tip, best[0].id, std::exp(best[0].log_prob));
+    return true;
+  }
+  const DraftProbs probs = TemperedProbs(best, request.temperature);
+  const uint64_t position = request.tokens.size() + one->tree->size() - 1;
+  const int32_t token = Draw(
+      probs,
+      UniformDraw({.seed = request.seed, .position = position, .stream = RandomStream::kDrafter}));
+  one->tip = one->tree->Add(one->tip, token, probs.Of(token));
+  one->tree->draws.resize(one->tree->tokens.size());
+  one->tree->draws[one->tip] = probs;
+  return true;
+}
+
 // Each level feeds the tips of all chains; the last level needs no pass.
 Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
+  const auto ranked = static_cast<size_t>(RankedSuccessors());
   std::vector<TopKEntry> best = first_;
   std::vector<Drafting*> growing;
   for (Drafting& one : *batch) growing.push_back(&one);
@@ -177,19 +242,15 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
     std::vector<Feed> feeds;
     for (size_t i = 0; i < growing.size(); ++i) {
       Drafting& one = *growing[i];
-      if (std::isnan(best[i].log_prob)) {
-        metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
-        continue;
-      }
-      one.tip = one.tree->Add(one.tip, best[i].id, std::exp(best[i].log_prob));
+      if (!ExtendChain(std::span(best).subspan(i * ranked, ranked), &one)) continue;
       const DraftBudget& budget = one.request->budget;
       if (depth >= budget.max_depth || one.tree->size() >= budget.max_nodes) continue;
-      one.sequence->tokens.push_back(best[i].id);
+      one.sequence->tokens.push_back(one.tree->tokens[one.tip]);
       feeds.push_back({one.sequence, 1, /*logits=*/true});
       next.push_back(&one);
     }
     growing = std::move(next);
-    if (!growing.empty()) TALON_RETURN_IF_ERROR(RunFeeds(feeds, 1, &best));
+    if (!growing.empty()) TALON_RETURN_IF_ERROR(RunFeeds(feeds, static_cast<int>(ranked), &best));
   }
   return OkStatus();
 }

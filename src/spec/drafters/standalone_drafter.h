@@ -1,4 +1,6 @@
-// STANDALONE: a small full model drafts, greedily, a chain or a dynamic tree.
+// STANDALONE: a small full model drafts a chain or a dynamic tree. Chains are greedy or, for
+// rejection acceptance, drawn at the request's temperature from the 64 most likely tokens, with the
+// distribution sent along.
 //
 // The draft model has a KV cache of its own. Tokens it has seen stay there as long as the sequence
 // agrees with them: Propose rewinds to the longest common prefix, feeds what is missing, and goes
@@ -25,7 +27,8 @@ struct StandaloneOptions {
   std::string model_path;
   DraftBudget budget;  // the largest it will be asked for
   float min_prob = 0;
-  int vocab_size = 0;  // the target's
+  bool sample = false;  // chains of requests with a temperature are drawn at random
+  int vocab_size = 0;   // the target's
   int max_length = 0;
   int max_sequences = 1;
   WeightFormat weights = WeightFormat::kAsStored;
@@ -69,6 +72,10 @@ class StandaloneDrafter : public Drafter {
   Status FeedChunk(std::vector<Drafting>* batch, bool* done);
   Status DraftChains(std::vector<Drafting>* batch);
   Status DraftTrees(std::vector<Drafting>* batch);
+  // Adds the chain's next node from the best successors of its tip; false on NaN.
+  bool ExtendChain(std::span<const TopKEntry> best, Drafting* one);
+  // Successors to rank per row.
+  int RankedSuccessors() const;
   Status RunFeeds(const std::vector<Feed>& feeds, int top_k, std::vector<TopKEntry>* best);
   // The pass in builder_, and the best successors of each row with logits.
   Status RunPass(int top_k, std::vector<TopKEntry>* best);
@@ -82,7 +89,7 @@ class StandaloneDrafter : public Drafter {
   std::unique_ptr<KvCache> kv_;
   std::map<SequenceId, Sequence> sequences_;
   PassBuilder builder_;
-  std::vector<TopKEntry> first_;  // [batch * top_k] successors of the roots
+  std::vector<TopKEntry> first_;  // [batch * RankedSuccessors()] successors of the roots
 };
 
 }  // namespace talon

@@ -1,0 +1,195 @@
+// Settings from YAML: every key reaches its field, and every mistake is named.
+#include "apps/config.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/file.h"
+
+namespace talon {
+namespace {
+
+constexpr unsigned kAllSettings = kModelSettings | kSamplingSettings | kSpeculativeSettings;
+
+class ConfigTest : public testing::Test {
+ protected:
+  Status Load(const std::string& yaml) {
+    const std::string path = testing::TempDir() + "/talon_config_test.yaml";
+    EXPECT_TRUE(WriteFile(path, yaml).ok());
+    return LoadConfigFile(path, &config_);
+  }
+  // The error of a file, without the file's name: "1: threads: 'x', must be a whole number".
+  std::string ErrorOf(const std::string& yaml) {
+    const std::string name = "talon_config_test.yaml:";
+    const std::string message = Load(yaml).message();
+    const size_t at = message.find(name);
+    return at == std::string::npos ? message : message.substr(at + name.size());
+  }
+
+  Config config_;
+};
+
+// A value that differs from every default, in YAML.
+struct Sample {
+  std::string operator()(const bool* value) const { return *value ? "false" : "true"; }
+  std::string operator()(const int*) const { return "77"; }
+  std::string operator()(const int64_t*) const { return "9007199254740993"; }
+  std::string operator()(const float*) const { return "0.375"; }
+  std::string operator()(const std::string*) const { return "some text"; }
+  std::string operator()(const std::vector<std::string>*) const { return "[one, two]"; }
+  std::string operator()(const std::vector<int>*) const { return "[3, 5]"; }
+};
+
+struct HasSample {
+  bool was;  // the default of a bool
+  bool operator()(const bool* value) const { return *value != was; }
+  bool operator()(const int* value) const { return *value == 77; }
+  bool operator()(const int64_t* value) const { return *value == 9007199254740993; }
+  bool operator()(const float* value) const { return *value == 0.375f; }
+  bool operator()(const std::string* value) const { return *value == "some text"; }
+  bool operator()(const std::vector<std::string>* value) const {
+    return *value == std::vector<std::string>{"one", "two"};
+  }
+  bool operator()(const std::vector<int>* value) const { return *value == std::vector<int>{3, 5}; }
+};
+
+TEST_F(ConfigTest, EverySettingRoundTrips) {
+  for (const Setting& setting : SettingsOf(&config_, kAllSettings)) {
+    bool was = false;
+    if (auto* const* flag = std::get_if<bool*>(&setting.value)) was = **flag;
+    const std::string line = setting.key + ": " + std::visit(Sample(), setting.value) + "\n";
+    const std::string yaml = setting.group.empty() ? line : setting.group + ":\n  " + line;
+    EXPECT_FALSE(std::visit(HasSample{was}, setting.value)) << setting.key;
+    const Status status = Load(yaml);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(std::visit(HasSample{was}, setting.value)) << yaml;
+  }
+}
+
+TEST_F(ConfigTest, NamesAreUniqueAndFlagsFollowTheKeys) {
+  std::set<std::string> keys, flags;
+  for (const Setting& setting : SettingsOf(&config_, kAllSettings)) {
+    EXPECT_TRUE(keys.insert(setting.group + "." + setting.key).second) << setting.key;
+    EXPECT_TRUE(flags.insert(setting.flag).second) << setting.flag;
+    EXPECT_EQ(setting.flag.substr(0, 2), "--");
+    EXPECT_EQ(setting.flag.find('_'), std::string::npos) << setting.flag;
+    EXPECT_FALSE(setting.help.empty()) << setting.key;
+    EXPECT_FALSE(setting.kind.empty()) << setting.key;
+  }
+}
+
+TEST_F(ConfigTest, SetsOfSettings) {
+  const size_t all = SettingsOf(&config_, kAllSettings).size();
+  const size_t model = SettingsOf(&config_, kModelSettings).size();
+  const size_t sampling = SettingsOf(&config_, kSamplingSettings).size();
+  const size_t speculative = SettingsOf(&config_, kSpeculativeSettings).size();
+  EXPECT_EQ(all, model + sampling + speculative);
+  EXPECT_TRUE(SettingsOf(&config_, 0).empty());
+}
+
+// Spellings that users bring from seed 000's and 004's configurations.
+TEST_F(ConfigTest, SpeculativeGroup) {
+  const Status status = Load(
+      "model: some/dir\n"
+      "speculative_config:\n"
+      "  enable_speculative_decoding: true\n"
+      "  method: STANDALONE\n"
+      "  draft_model_path: other/dir\n"
+      "  num_steps: 5\n"
+      "  eagle_topk: 4\n"
+      "  num_draft_tokens: 16\n"
+      "  accept_threshold_single: 0.9\n"
+      "  accept_threshold_acc: 0.8\n"
+      "  draft_min_prob: 0.1\n"
+      "  enable_nwor: false\n"
+      "  scv_chunk_size: 8\n"
+      "max_tokens: 9\n");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(config_.model, "some/dir");
+  EXPECT_EQ(config_.sampling.max_tokens, 9);
+  EXPECT_EQ(config_.speculative.method, "STANDALONE");
+  EXPECT_EQ(config_.speculative.draft_model_path, "other/dir");
+  EXPECT_EQ(config_.speculative.num_steps, 5);
+  EXPECT_EQ(config_.speculative.eagle_topk, 4);
+  EXPECT_EQ(config_.speculative.num_draft_tokens, 16);
+  EXPECT_FLOAT_EQ(config_.speculative.accept_threshold_single, 0.9f);
+  EXPECT_FLOAT_EQ(config_.speculative.accept_threshold_acc, 0.8f);
+  EXPECT_FLOAT_EQ(config_.speculative.draft_min_prob, 0.1f);
+  EXPECT_FALSE(config_.speculative.enable_nwor);
+  EXPECT_EQ(config_.speculative.scv_chunk_size, 8);
+}
+
+TEST_F(ConfigTest, WhatIsNotInTheFileKeepsItsValue) {
+  config_.threads = 3;
+  ASSERT_TRUE(Load("max_tokens: 9\n").ok());
+  EXPECT_EQ(config_.threads, 3);
+  EXPECT_EQ(config_.sampling.max_tokens, 9);
+}
+
+TEST_F(ConfigTest, EmptyFilesSetNothing) {
+  EXPECT_TRUE(Load("").ok());
+  EXPECT_TRUE(Load("# nothing but a comment\n").ok());
+}
+
+TEST_F(ConfigTest, ListsMayBeSingleValues) {
+  ASSERT_TRUE(Load("stop: END\nstop_token_ids: 7\n").ok());
+  EXPECT_EQ(config_.sampling.stop, std::vector<std::string>{"END"});
+  EXPECT_EQ(config_.sampling.stop_token_ids, std::vector<int>{7});
+}
+
+TEST_F(ConfigTest, UnknownKeysNameTheNearest) {
+  EXPECT_EQ(ErrorOf("threads: 2\nmax_token: 3\n"),
+            "2: unknown key 'max_token', did you mean 'max_tokens'?");
+  EXPECT_EQ(ErrorOf("kv-dtype: f32\n"), "1: unknown key 'kv-dtype', did you mean 'kv_dtype'?");
+  EXPECT_EQ(ErrorOf("speculative_conf: {}\n"),
+            "1: unknown key 'speculative_conf', did you mean 'speculative_config'?");
+  EXPECT_EQ(ErrorOf("speculative_config:\n  scv_chunk: 4\n"),
+            "2: unknown key 'scv_chunk', did you mean 'scv_chunk_size'?");
+  EXPECT_EQ(ErrorOf("zzzzzzzz: 1\n"), "1: unknown key 'zzzzzzzz'");
+}
+
+TEST_F(ConfigTest, KeysOfTheOtherGroupSayWhereTheyBelong) {
+  EXPECT_EQ(ErrorOf("num_steps: 3\n"), "1: key 'num_steps' belongs under speculative_config");
+  EXPECT_EQ(ErrorOf("speculative_config: {threads: 3}\n"),
+            "1: key 'threads' belongs outside of speculative_config");
+}
+
+TEST_F(ConfigTest, ValuesOfTheWrongTypeNameKeyValueAndLine) {
+  EXPECT_EQ(ErrorOf("\nthreads: many\n"), "2: threads: 'many', must be a whole number");
+  EXPECT_EQ(ErrorOf("threads: 1.5\n"), "1: threads: '1.5', must be a whole number");
+  EXPECT_EQ(ErrorOf("threads: 99999999999\n"), "1: threads: '99999999999', must be a whole number");
+  EXPECT_EQ(ErrorOf("seed: 99999999999999999999\n"),
+            "1: seed: '99999999999999999999', must be a whole number");
+  EXPECT_EQ(ErrorOf("top_p: high\n"), "1: top_p: 'high', must be a number");
+  EXPECT_EQ(ErrorOf("kv_audit: 3\n"), "1: kv_audit: '3', must be true or false");
+  EXPECT_EQ(ErrorOf("model: [a, b]\n"), "1: model: a list, must be text");
+  EXPECT_EQ(ErrorOf("model:\n"), "1: model: no value, must be text");
+  EXPECT_EQ(ErrorOf("stop: {a: b}\n"), "1: stop: a map, must be a list of texts");
+  EXPECT_EQ(ErrorOf("stop_token_ids: [1, x]\n"),
+            "1: stop_token_ids: a list, must be a list of whole numbers");
+  EXPECT_EQ(ErrorOf("speculative_config: [a]\n"), "1: speculative_config: a list, must be a map");
+  EXPECT_EQ(ErrorOf("[a, b]: 1\n"), "1: a key is a list, must be text");
+}
+
+TEST_F(ConfigTest, FilesThatAreNotSettings) {
+  EXPECT_NE(ErrorOf("a: [1, 2\n").find("not valid YAML"), std::string::npos);
+  EXPECT_NE(ErrorOf(std::string(100000, '[')).find("not valid YAML"), std::string::npos);
+  EXPECT_NE(ErrorOf("- a\n- b\n").find("not a map of settings"), std::string::npos);
+  EXPECT_NE(ErrorOf("text").find("not a map of settings"), std::string::npos);
+  const Status missing = LoadConfigFile(testing::TempDir() + "/no_such_file.yaml", &config_);
+  EXPECT_NE(missing.message().find("no_such_file.yaml"), std::string::npos);
+}
+
+TEST(NearestNameTest, SmallestDistanceWithinReason) {
+  const std::vector<std::string> names = {"top_k", "top_p", "temperature", "threads"};
+  EXPECT_EQ(NearestName("temprature", names), "temperature");
+  EXPECT_EQ(NearestName("top_q", names), "top_k");
+  EXPECT_EQ(NearestName("thread", names), "threads");
+  EXPECT_EQ(NearestName("seed", names), "");
+  EXPECT_EQ(NearestName("xyz", names), "");
+  EXPECT_EQ(NearestName("x", {}), "");
+}
+
+}  // namespace
+}  // namespace talon

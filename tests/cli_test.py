@@ -1,0 +1,551 @@
+"""The talon program as its users meet it: what it prints, and how it refuses bad input.
+
+Usage: cli_test.py PATH_OF_TALON [unittest arguments]
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TINY = ROOT / "models" / "tiny"
+DRAFT = ROOT / "models" / "tiny-draft"
+LLAMA3 = ROOT / "tests" / "data" / "goldens" / "llama3"
+QWEN2 = ROOT / "tests" / "data" / "goldens" / "qwen2"
+TALON = "talon"
+
+
+def talon(*args, stdin=b""):
+    """Runs the program. Arguments may be paths or bytes."""
+    command = [TALON] + [arg if isinstance(arg, bytes) else str(arg) for arg in args]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+def read_safetensors(path):
+    """The header as a dict, and the data after it."""
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    return json.loads(raw[8 : 8 + length]), raw[8 + length :]
+
+
+def write_safetensors(path, header, data, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.path = pathlib.Path(self.directory.name)
+
+    def file(self, name, content):
+        path = self.path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def assert_refused(self, result, *expected):
+        """Exit code 2, nothing on stdout, one line on stderr that has all of `expected`."""
+        error = result.stderr.decode(errors="replace")
+        self.assertEqual(result.returncode, 2, error)
+        self.assertEqual(result.stdout, b"")
+        self.assertRegex(error, r"\Atalon: [^\n]+\n\Z")
+        for part in expected:
+            self.assertIn(str(part), error)
+
+    def run_json(self, *args, stdin=b""):
+        result = talon("run", "--json", *args, stdin=stdin)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return json.loads(result.stdout)
+
+
+class ModelFiles(CliTest):
+    """Bad model directories."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = self.path / "model"
+        shutil.copytree(LLAMA3, self.model, ignore=shutil.ignore_patterns("eagle3", "golden*"))
+        self.weights = self.model / "model.safetensors"
+        self.header, self.data = read_safetensors(self.weights)
+        self.first, self.second = [name for name in self.header if name != "__metadata__"][:2]
+
+    def refused(self, *expected):
+        self.assert_refused(talon("run", "--model", self.model), *expected)
+
+    def write(self, header=None, data=None, length=None):
+        write_safetensors(
+            self.weights,
+            self.header if header is None else header,
+            self.data if data is None else data,
+            length,
+        )
+
+    def edit_config(self, **changes):
+        path = self.model / "config.json"
+        config = json.loads(path.read_text())
+        config.update(changes)
+        path.write_text(json.dumps({k: v for k, v in config.items() if v is not ...}))
+
+    def test_directory_is_a_file(self):
+        path = self.file("weights.bin", "x")
+        self.assert_refused(talon("run", "--model", path), path, "is a file")
+
+    def test_directory_is_missing(self):
+        path = self.path / "nowhere"
+        self.assert_refused(talon("run", "--model", path), path, "no such directory")
+
+    def test_no_config(self):
+        (self.model / "config.json").unlink()
+        self.refused("config.json")
+
+    def test_config_is_not_json(self):
+        (self.model / "config.json").write_text('{"architectures": [')
+        self.refused("config.json")
+
+    def test_no_weights(self):
+        self.weights.unlink()
+        self.refused(self.model, "safetensors")
+
+    def test_no_tokenizer(self):
+        self.refused(self.model, "tokenizer.json")
+
+    def test_bad_tokenizer(self):
+        (self.model / "tokenizer.json").write_text('{"model": {"type": "Magic"}}')
+        self.refused("tokenizer.json")
+
+    def test_tokens_past_the_vocabulary(self):
+        shutil.copy(TINY / "tokenizer.json", self.model)  # 8192 tokens, the model has 512
+        self.refused("token", "512")
+
+    def test_unsupported_architecture_lists_the_supported(self):
+        self.edit_config(architectures=["GPT2LMHeadModel"])
+        self.refused("GPT2LMHeadModel", "LlamaForCausalLM", "Qwen3ForCausalLM")
+
+    def test_config_sizes(self):
+        cases = [
+            ({"hidden_size": -64}, "hidden_size"),
+            ({"num_hidden_layers": 0}, "num_hidden_layers"),
+            ({"num_hidden_layers": "many"}, "num_hidden_layers"),
+            ({"vocab_size": 1 << 40}, "vocab_size"),
+            ({"num_attention_heads": 7}, "7"),
+            ({"num_attention_heads": ...}, "num_attention_heads"),
+            ({"rms_norm_eps": -1}, "rms_norm_eps"),
+        ]
+        original = (self.model / "config.json").read_text()
+        for changes, expected in cases:
+            with self.subTest(changes=changes):
+                (self.model / "config.json").write_text(original)
+                self.edit_config(**changes)
+                self.refused("config.json", expected)
+
+    def test_shapes_contradict_config(self):
+        self.edit_config(intermediate_size=168)
+        self.refused("mlp", "168")
+
+    def test_missing_tensor(self):
+        del self.header["model.layers.3.mlp.up_proj.weight"]
+        self.write()
+        self.refused("model.layers.3.mlp.up_proj.weight")
+
+    def test_truncated_weights(self):
+        whole = self.weights.read_bytes()
+        for size in (0, 4, 8, 100, len(whole) // 2, len(whole) - 1):
+            with self.subTest(size=size):
+                self.weights.write_bytes(whole[:size])
+                self.refused(self.weights)
+
+    def test_offsets_past_the_end(self):
+        self.header[self.first]["data_offsets"][1] = 1 << 62
+        self.write()
+        self.refused(self.weights, self.first)
+
+    def test_overlapping_tensors(self):
+        first, second = self.header[self.first], self.header[self.second]
+        size = second["data_offsets"][1] - second["data_offsets"][0]
+        start = first["data_offsets"][0]
+        second["data_offsets"] = [start, start + size]
+        self.write()
+        self.refused(self.weights)
+
+    def test_negative_and_reversed_offsets(self):
+        for offsets in ([-8, 8], [64, 0], [0], "all", [0.5, 8]):
+            with self.subTest(offsets=offsets):
+                self.header[self.first]["data_offsets"] = offsets
+                self.write()
+                self.refused(self.weights)
+
+    def test_huge_header_length(self):
+        for length in (1 << 63, 1 << 40, len(self.weights.read_bytes())):
+            with self.subTest(length=length):
+                self.write(length=length)
+                self.refused(self.weights)
+
+    def test_huge_shape(self):
+        self.header[self.first]["shape"] = [1 << 62, 1 << 62]
+        self.write()
+        self.refused(self.weights, self.first)
+
+    def test_wrong_dtype(self):
+        for dtype in ("I64", "F128", 7):
+            with self.subTest(dtype=dtype):
+                self.header[self.first]["dtype"] = dtype
+                self.write()
+                self.refused(self.weights, self.first)
+
+    def test_header_is_not_json(self):
+        self.write(header=b"{" * 4096)
+        self.refused(self.weights)
+
+    def test_index_names_a_missing_shard(self):
+        self.weights.unlink()
+        index = {"weight_map": {self.first: "model-00001-of-00002.safetensors"}}
+        (self.model / "model.safetensors.index.json").write_text(json.dumps(index))
+        self.refused("model-00001-of-00002.safetensors")
+
+
+class BadFlags(CliTest):
+    """Bad prompts, numbers, names and settings files, on the bundled model."""
+
+    def refused(self, args, *expected, stdin=b""):
+        with self.subTest(args=args):
+            self.assert_refused(talon("run", *args, stdin=stdin), *expected)
+
+    def test_prompts(self):
+        self.refused(["--prompt", b"caf\xe9"], "prompt", "byte 3")
+        self.refused(["-"], "byte 0", stdin=b"\xff\xfe")
+        self.refused(["--prompt", ""], "prompt: empty")
+        self.refused(["-"], "prompt: empty")
+        self.refused(["--prompt-file", self.file("empty.txt", "")], "prompt: empty")
+        self.refused(["--prompt-file", self.path / "none.txt"], "none.txt")
+        self.refused(["--prompt-file", self.path], self.path, "directory")
+        self.refused(["a prompt"], "a prompt", "--prompt")
+        self.refused(["--prompt", "a", "-"], "--prompt")
+
+    def test_prompt_longer_than_the_context(self):
+        prompt = self.file("long.txt", "word " * 40000)
+        self.refused(["--prompt-file", prompt], "32768")
+        self.refused(["--prompt", "word " * 100, "--max-length", 64], "64")
+
+    def test_pool_too_small(self):
+        self.refused(["--kv-tokens", 16, "--prompt", "word " * 30], "kv", "blocks")
+
+    def test_token_ids_past_the_vocabulary(self):
+        self.refused(["--stop-token-ids", 8192], "stop_token_ids", "8192")
+        self.refused(["--stop-token-ids", "1,-1"], "stop_token_ids", "-1")
+        self.refused(["--logit-bias", "8192=1"], "logit_bias", "8192")
+        self.refused(["--logit-bias", "-1=1"], "logit_bias", "-1")
+
+    def test_malformed_values(self):
+        self.refused(["--logit-bias", "17"], "logit_bias", "17")
+        self.refused(["--logit-bias", "17=1x"], "logit_bias", "17=1x")
+        self.refused(["--max-tokens", "many"], "--max-tokens", "many")
+        self.refused(["--max-tokens", 1 << 40], "--max-tokens")
+        self.refused(["--seed", 1 << 64], "--seed", 1 << 64)
+        self.refused(["--ignore-eos", "-"], "--ignore-eos")
+
+    def test_sizes_out_of_range(self):
+        for flag in ("max-tokens", "threads", "kv-tokens", "max-length", "prefill-chunk",
+                     "max-sequences", "block-size", "min-tokens", "top-k",
+                     "speculative-num-steps", "speculative-eagle-topk",
+                     "speculative-num-draft-tokens", "scv-chunk-size", "ngram-max-depth"):
+            key = flag.replace("speculative-", "").replace("-", "_")
+            self.refused([f"--{flag}", -3], key, "-3")
+        self.refused(["--seed", -3], "seed", "-3")
+        self.refused(["--block-size", 24], "block_size", "24")
+        self.refused(["--kv-tokens", 1 << 30], "memory")
+
+    def test_shares_out_of_range(self):
+        for flag in ("top-p", "min-p", "draft-min-prob", "speculative-accept-threshold-single",
+                     "speculative-accept-threshold-acc"):
+            key = flag.replace("speculative-", "").replace("-", "_")
+            for value in ("-0.5", "1.5", "nan"):
+                self.refused([f"--{flag}", value], key, value)
+        for value in ("-1", "nan", "inf"):
+            self.refused(["--temperature", value], "temperature", value)
+
+    def test_unknown_names(self):
+        self.refused(["--weights", "int4"], "weights", "int4", "int8")
+        self.refused(["--kv-dtype", "int8"], "kv_dtype", "int8", "bf16")
+        self.refused(["--device", "tpu"], "device", "tpu")
+        self.refused(["--log-level", "loud"], "log_level", "loud")
+        self.refused(["--speculative-acceptance", "maybe"], "acceptance", "maybe")
+        self.refused(["--speculative-algorithm", "MAGIC"], "MAGIC", "NGRAM", "STANDALONE")
+        self.refused(["--speculative-algorithm", "EAGLE"], "EAGLE", "unsupported")
+
+    def test_unknown_flags_name_the_nearest(self):
+        self.refused(["--temperatur", 1], "--temperatur", "--temperature?", "talon run --help")
+        self.refused(["--kv_dtype=f16"], "--kv_dtype", "--kv-dtype?")
+        self.refused(["--zzzzzzzzzzzz"], "--zzzzzzzzzzzz")
+        self.refused(["-t", 4], "-t")
+        self.assert_refused(talon("--model", "x", "run"), "--model", "after 'talon run'")
+
+    def test_unknown_commands(self):
+        self.assert_refused(talon(), "run", "check", "bench")
+        self.assert_refused(talon("rum"), "rum", "did you mean run?")
+        self.assert_refused(talon("bench", "decod"), "decod", "did you mean decode?")
+        self.assert_refused(talon("bench", "decode", "--nope"), "talon bench decode --help")
+
+    def test_standalone_drafters(self):
+        standalone = ["--speculative-algorithm", "STANDALONE"]
+        path = "--speculative-draft-model-path"
+        self.refused(standalone, path)
+        self.refused(standalone + [path, self.path / "none"], "none")
+        self.refused(standalone + [path, LLAMA3], "512", "8192")
+
+    def test_settings_files(self):
+        cases = [
+            ("max_tokens: [1", "1", "YAML"),
+            ("\tmax_tokens: 1", "1", "YAML"),
+            ("- max_tokens", "not a map"),
+            ("model: m\nmax_token: 3", "2", "max_token", "'max_tokens'?"),
+            ("max_tokens: many", "1", "max_tokens", "many", "whole number"),
+            ("temperature: {a: 1}", "temperature", "a map"),
+            ("ignore_eos: perhaps", "ignore_eos", "perhaps", "true or false"),
+            ("model:", "model", "no value"),
+            ("num_steps: 3", "num_steps", "speculative_config"),
+            ("speculative_config: NGRAM", "speculative_config", "map"),
+            ("speculative_config:\n  methd: NGRAM", "2", "methd", "'method'?"),
+            ("speculative_config: {method: MAGIC}", "MAGIC", "NGRAM"),
+            ("speculative_config: {num_steps: -3}", "num_steps", "-3"),
+        ]
+        for text, *expected in cases:
+            self.refused(["--config", self.file("talon.yaml", text)], *expected)
+        self.refused(["--config", self.path / "none.yaml"], "none.yaml")
+
+    def test_check_without_references(self):
+        self.assert_refused(talon("check", "--model", DRAFT), DRAFT, "--golden")
+        self.assert_refused(talon("check", "--golden", self.path / "none"), "none")
+        golden = self.file("golden.safetensors", "short")
+        self.assert_refused(talon("check", "--golden", golden), golden)
+
+
+class GoodRuns(CliTest):
+    def test_default_run_streams_text_then_a_table(self):
+        result = talon("run")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        text, table = result.stdout.decode(), result.stderr.decode()
+        self.assertTrue(text.startswith("Once upon a time there was a "), text)
+        for row in ("model", "device", "prompt", "generated  128 tokens", "seed", "memory"):
+            self.assertRegex(table, rf"(?m)^{row}")
+
+    def test_tables_and_help_fit_80_columns(self):
+        table = talon("run", "--speculative-algorithm", "NGRAM").stderr.decode()
+        self.assertRegex(table, r"(?m)^speculation  NGRAM, tau \d")
+        self.assertRegex(table, r"(?m)^speed-up     \d+\.\d+x predicted, \d+\.\d+x measured")
+        outputs = [line for line in table.splitlines() if not line.startswith("model")]
+        for command in ("", "run", "check", "bench", "bench decode", "bench verify"):
+            result = talon(*command.split(), "--help")
+            self.assertEqual(result.returncode, 0)
+            outputs += result.stdout.decode().splitlines()
+        self.assertEqual([line for line in outputs if len(line) > 80], [])
+
+    def test_help_shows_flags_with_defaults(self):
+        text = re.sub(r"\s+", " ", talon("run", "--help").stdout.decode())
+        self.assertIn("--kv-dtype TEXT Type of the KV cache: f32, f16 or bf16 (default bf16)", text)
+        self.assertIn("--max-tokens N New tokens at most (default 128)", text)
+
+    def test_version(self):
+        self.assertRegex(talon("--version").stdout.decode(), r"^talon \d+\.\d+\.\d+\n$")
+
+    def test_json(self):
+        out = self.run_json("--max-tokens", 12, "--logprobs", 2, "--seed", 5)
+        self.assertEqual(out["seed"], 5)
+        self.assertEqual(out["finish_reason"], "length")
+        self.assertEqual(len(out["tokens"]), 12)
+        self.assertEqual(out["stats"]["generated_tokens"], 12)
+        self.assertEqual(out["stats"]["tau"], 1)
+        self.assertEqual([len(entry["top"]) for entry in out["logprobs"]], [2] * 12)
+        self.assertTrue(out["text"])
+
+    def test_reported_seed_repeats_the_text(self):
+        sampling = ["--temperature", 1, "--max-tokens", 30]
+        first = self.run_json(*sampling)
+        again = self.run_json(*sampling, "--seed", first["seed"])
+        other = self.run_json(*sampling, "--seed", first["seed"] + 1)
+        self.assertEqual(first["tokens"], again["tokens"])
+        self.assertNotEqual(first["tokens"], other["tokens"])
+
+    def test_prompt_sources_agree(self):
+        prompt = "The caf\u00e9 by the sea"
+        flags = ["--max-tokens", 10]
+        by_flag = self.run_json("--prompt", prompt, *flags)
+        by_file = self.run_json("--prompt-file", self.file("prompt.txt", prompt), *flags)
+        by_input = self.run_json("-", *flags, stdin=prompt.encode())
+        self.assertEqual(by_flag["tokens"], by_file["tokens"])
+        self.assertEqual(by_flag["tokens"], by_input["tokens"])
+
+    def test_stop_string_cuts_the_text(self):
+        whole = self.run_json("--max-tokens", 40)["text"]
+        stop = whole.split()[8]
+        cut = self.run_json("--max-tokens", 40, "--stop", stop)
+        self.assertEqual(cut["text"], whole[: whole.index(stop)])
+        self.assertEqual(cut["finish_reason"], "stop")
+
+    def test_stop_token_and_min_tokens(self):
+        tokens = self.run_json("--max-tokens", 12)["tokens"]
+        stop = tokens[3]
+        cut = self.run_json("--max-tokens", 12, "--stop-token-ids", stop)["tokens"]
+        self.assertEqual(cut, tokens[: tokens.index(stop) + 1])
+        held = self.run_json("--max-tokens", 12, "--stop-token-ids", stop, "--min-tokens", 8)
+        self.assertNotIn(stop, held["tokens"][:8])
+
+    def test_flags_win_over_the_settings_file(self):
+        config = self.file(
+            "talon.yaml",
+            f"model: {TINY}\nmax_tokens: 5\ntemperature: 0.7\nseed: 11\nkv_dtype: f32\n"
+            "speculative_config:\n  method: NGRAM\n  adaptive: false\n",
+        )
+        by_file = self.run_json("--config", config)
+        self.assertEqual(len(by_file["tokens"]), 5)
+        self.assertEqual((by_file["seed"], by_file["drafter"]), (11, "NGRAM"))
+        by_flags = self.run_json("--config", config, "--max-tokens", 7, "--seed", 12,
+                                 "--speculative-algorithm", "NONE")
+        self.assertEqual(len(by_flags["tokens"]), 7)
+        self.assertEqual((by_flags["seed"], by_flags["drafter"]), (12, "NONE"))
+
+    def test_show_drafts_only_adds_colour(self):
+        flags = ["--max-tokens", 60, "--prompt", "One \u2014 two \u2014 one \u2014 two \u2014 one",
+                 "--speculative-algorithm", "SUFFIX"]
+        plain = talon("run", *flags).stdout
+        coloured = talon("run", *flags, "--show-drafts").stdout
+        self.assertIn(b"\033[32m", coloured)
+        self.assertEqual(re.sub(rb"\033\[[0-9;]*m", b"", coloured), plain)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_full_disk_is_a_failure(self):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([TALON, "run", "--max-tokens", "4"], stdout=full,
+                                    stderr=subprocess.PIPE, timeout=60, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"standard output", result.stderr)
+
+    def test_weights_and_kv_types(self):
+        for weights in ("f32", "f16", "bf16", "int8"):
+            out = self.run_json("--weights", weights, "--max-tokens", 3)
+            self.assertEqual(len(out["tokens"]), 3)
+        for kv_dtype in ("f32", "f16"):
+            out = self.run_json("--kv-dtype", kv_dtype, "--max-tokens", 3)
+            self.assertEqual(len(out["tokens"]), 3)
+
+
+class SameTokens(CliTest):
+    """Speculation changes the speed and nothing else."""
+
+    PROMPT = "The sun rose over the hills, and the sun set over the hills, and the sun"
+    STANDALONE = ["--speculative-algorithm", "STANDALONE", "--speculative-draft-model-path", DRAFT]
+    MODES = {
+        "ngram": ["--speculative-algorithm", "NGRAM"],
+        "ngram prob": ["--speculative-algorithm", "NGRAM", "--ngram-mode", "PROB"],
+        "suffix": ["--speculative-algorithm", "suffix"],
+        "chain": STANDALONE,
+        "tree": STANDALONE + ["--speculative-eagle-topk", 3, "--speculative-num-steps", 3,
+                              "--speculative-num-draft-tokens", 12],
+        "chunked": STANDALONE + ["--speculative-num-steps", 8, "--scv-chunk-size", 4],
+        "written at once": ["--speculative-algorithm", "NGRAM", "--enable-nwor", "false"],
+    }
+
+    def compare(self, *sampling):
+        flags = ["--prompt", self.PROMPT, "--max-tokens", 64, "--kv-audit", *sampling]
+        plain = self.run_json(*flags)
+        for name, mode in self.MODES.items():
+            with self.subTest(mode=name):
+                out = self.run_json(*flags, *mode, "--speculative-adaptive", "false")
+                self.assertEqual(out["tokens"], plain["tokens"])
+                self.assertEqual(out["text"], plain["text"])
+                self.assertGreater(out["stats"]["drafted"], 0)
+        with self.subTest(mode="adaptive"):
+            out = self.run_json(*flags, *self.STANDALONE)
+            self.assertEqual(out["tokens"], plain["tokens"])
+
+    def test_greedy(self):
+        self.compare()
+
+    def test_seeded(self):
+        self.compare("--temperature", 0.8, "--seed", 42, "--top-p", 0.95,
+                     "--repetition-penalty", 1.1)
+
+    def test_speculation_accepts_drafts(self):
+        out = self.run_json("--prompt", self.PROMPT, *self.MODES["tree"],
+                            "--speculative-adaptive", "false")
+        self.assertGreater(out["stats"]["tau"], 1.2)
+        self.assertIn("draft", out["origins"])
+
+    def test_threshold_acceptance_says_that_it_is_lossy(self):
+        flags = ["--temperature", 1, "--max-tokens", 40, "--speculative-adaptive", "false",
+                 *self.STANDALONE]
+        self.assertFalse(self.run_json(*flags)["stats"]["lossy"])
+        result = talon("run", "--json", *flags, "--speculative-accept-threshold-single", 0.3)
+        self.assertTrue(json.loads(result.stdout)["stats"]["lossy"])
+        self.assertIn(b"lossy", result.stderr)
+
+    def test_verify_curve_is_saved_and_loaded(self):
+        curve = self.path / "curve.json"
+        flags = ["--max-tokens", 4, "--speculative-algorithm", "NGRAM",
+                 "--speculative-verify-curve", curve]
+        self.run_json(*flags)
+        saved = curve.read_bytes()
+        self.run_json(*flags)
+        self.assertEqual(curve.read_bytes(), saved)
+        curve.write_text("{}")
+        self.assert_refused(talon("run", *flags), curve)
+
+
+class Check(CliTest):
+    def test_bundled_model_passes(self):
+        result = talon("check", "--model", TINY)
+        self.assertEqual(result.returncode, 0, result.stdout.decode())
+        last = result.stdout.decode().splitlines()[-1]
+        self.assertRegex(last, r"^[1-9]\d* passed, 0 failed$")
+
+    def test_wrong_reference_fails(self):
+        result = talon("check", "--model", LLAMA3, "--golden", QWEN2 / "golden.safetensors")
+        self.assertEqual(result.returncode, 1, result.stderr.decode())
+        self.assertRegex(result.stdout.decode(), r"(?m)^FAIL ")
+        self.assertRegex(result.stdout.decode().splitlines()[-1], r"^\d+ passed, [1-9]\d* failed$")
+
+    def test_changed_tokenizer_reference_fails(self):
+        cases = json.loads((TINY / "tokenizer_golden.json").read_text())[:3]
+        cases[1]["ids"] = cases[1]["ids"] + [7]
+        golden = self.file("golden.json", json.dumps(cases))
+        result = talon("check", "--tokenizer-golden", golden)
+        self.assertEqual(result.returncode, 1, result.stderr.decode())
+        self.assertEqual(result.stdout.decode().splitlines()[-1], "2 passed, 1 failed")
+
+
+class Interrupt(CliTest):
+    def interrupt(self, *args):
+        """Sends SIGINT once text has begun to come; returns stdout, stderr and the exit code."""
+        process = subprocess.Popen(
+            [TALON, "run", "--ignore-eos", "--max-tokens", "30000", *args],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        begun = os.read(process.stdout.fileno(), 64)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=30)
+        return begun + out, error.decode(), process.returncode
+
+    def test_ends_with_the_statistics_so_far(self):
+        text, table, code = self.interrupt()
+        self.assertEqual(code, 0, table)
+        self.assertTrue(text.endswith(b"\n"))
+        self.assertRegex(table, r"(?m)^generated  [1-9]\d* tokens, \d+ tokens/s, ended by cancel")
+
+    def test_while_speculating(self):
+        _, table, code = self.interrupt("--speculative-algorithm", "SUFFIX",
+                                        "--speculative-adaptive", "false")
+        self.assertEqual(code, 0, table)
+        self.assertRegex(table, r"(?m)^speculation  SUFFIX, tau ")
+
+
+if __name__ == "__main__":
+    TALON = os.path.abspath(sys.argv.pop(1))
+    os.chdir(ROOT)
+    unittest.main()
