@@ -18,7 +18,7 @@
 namespace talon {
 
 inline constexpr int kUnitKeys = 8;  // the smallest block
-inline constexpr int kTileKeys = 64;
+inline constexpr int kTileKeys = 128;
 inline constexpr int kTileUnits = kTileKeys / kUnitKeys;
 inline constexpr int kSplitKeys = 1024;
 inline constexpr int kSplitTiles = kSplitKeys / kTileKeys;
