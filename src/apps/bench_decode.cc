@@ -42,7 +42,9 @@ Result<GenerateResult> Generate(Engine* engine, int vocabulary, int prompt, int 
 
 Result<int> BenchDecode(Config config, const DecodeOptions& options) {
   if (!options.modes.modes.empty() || !options.modes.prompts.empty()) {
-    if (options.modes.prompts.empty()) return InvalidArgument("--modes needs --prompts FILE.jsonl");
+    if (options.modes.prompts.empty() || options.modes.modes.empty()) {
+      return InvalidArgument("--prompts FILE.jsonl and --modes plain,... go together");
+    }
     return BenchModes(config, options.modes);
   }
   config.max_sequences = 1;
@@ -121,9 +123,11 @@ void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body) {
   command->add_option("--shape", options->shape,
                       "Random weights of this shape instead of a model: llama-1b, tiny");
   command->add_option("--prompt-tokens", options->prompt_tokens, "Length of the prompt")
-      ->default_val(options->prompt_tokens);
+      ->default_val(options->prompt_tokens)
+      ->check(CLI::Range(2, 16384));
   command->add_option("--repeats", options->modes.repeats, "Timed runs; the median counts")
-      ->default_val(options->modes.repeats);
+      ->default_val(options->modes.repeats)
+      ->check(CLI::Range(1, 1000));
   command->add_option("--json", options->modes.json, "Also write the figures to this file");
   command->add_option("--prompts", options->modes.prompts,
                       "Compare modes on these prompts: JSON lines with \"prompt\"");

@@ -245,10 +245,16 @@ void AddBenchOps(CLI::App* bench, Config* config, CommandBody* body) {
   CLI::App* command = bench->add_subcommand("ops", "Time of each op and its share of the peak");
   command->add_option("--shape", options->shape, "Sizes of the matrices: llama-1b, tiny")
       ->default_val(options->shape);
-  command->add_option("--rows", options->rows, "Rows of a pass")->delimiter(',');
+  command->add_option("--rows", options->rows, "Rows of a pass (default 1,8,64,512)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N,...");
   command->add_option("--context", options->context, "Keys of the attention op")
-      ->default_val(options->context);
-  command->add_option("--repeats", options->repeats, "Timings; the median counts");
+      ->default_val(options->context)
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--repeats", options->repeats, "Timings; the median counts")
+      ->default_val(options->repeats)
+      ->check(CLI::Range(1, 1000));
   command->add_option("--json", options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options] { return BenchOps(*config, *options); });

@@ -21,9 +21,6 @@ struct VerifyOptions {
 Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
   const int most_nodes = *std::max_element(options.nodes.begin(), options.nodes.end());
   const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
-  if (*std::min_element(options.nodes.begin(), options.nodes.end()) < 1 || most_nodes > 512) {
-    return InvalidArgument("nodes: must be 1 to 512");
-  }
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, options.shape, most_nodes));
   const ModelConfig& target = model->target->config();
   if (deepest + most_nodes > target.max_context) {
@@ -166,10 +163,18 @@ void AddBenchVerify(CLI::App* bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<VerifyOptions>();
   CLI::App* command =
       bench->add_subcommand("verify", "Milliseconds of a pass over T nodes, and c(T)");
-  command->add_option("--nodes", options->nodes, "Numbers of nodes")->delimiter(',');
-  command->add_option("--depths", options->depths, "Lengths of the prefix")->delimiter(',');
+  command->add_option("--nodes", options->nodes, "Numbers of nodes (default 1,2,4,8,16,32,64)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 512))
+      ->type_name("N,...");
+  command->add_option("--depths", options->depths, "Lengths of the prefix (default 0,4096,16384)")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 24))
+      ->type_name("N,...");
   command->add_option("--shape", options->shape, "Random weights of this shape: llama-1b, tiny");
-  command->add_option("--repeats", options->repeats, "Timed passes; the fastest counts");
+  command->add_option("--repeats", options->repeats, "Timed passes; the fastest counts")
+      ->default_val(options->repeats)
+      ->check(CLI::Range(1, 1000));
   command->add_option("--json", options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options] { return BenchVerify(*config, *options); });
@@ -179,9 +184,17 @@ void AddBenchScv(CLI::App* bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<ScvOptions>();
   CLI::App* command =
       bench->add_subcommand("scv", "Chunked verification of chains by acceptance: when it pays");
-  command->add_option("--lengths", options->lengths, "Chain lengths, root included")
-      ->delimiter(',');
-  command->add_option("--chunks", options->chunks, "Chunk sizes; 0 = one pass")->delimiter(',');
+  command
+      ->add_option("--lengths", options->lengths, "Chain lengths, root included (default 16,32,48)")
+      ->delimiter(',')
+      ->check(CLI::Range(2, 256))
+      ->type_name("N,...");
+  command
+      ->add_option("--chunks", options->chunks,
+                   "Chunk sizes; 0 = one pass, first (default 0,4,8,16)")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 256))
+      ->type_name("N,...");
   command->add_option("--json", options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options] { return BenchScv(*config, *options); });

@@ -109,6 +109,7 @@ Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
   step.scv_chunk_size = config.scv_chunk_size;
   model->drafter_options.draft_model_path = config.draft_model_path;
   model->drafter_options.min_prob = config.draft_min_prob;
+  model->drafter_options.sample = step.accept == AcceptMode::kRejection;
   model->drafter_options.ngram_mode = config.ngram_mode;
   model->drafter_options.ngram_max_depth = config.ngram_max_depth;
   return OkStatus();

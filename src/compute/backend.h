@@ -170,8 +170,8 @@ class Backend {
   // out[:, i] = silu(x[:, i]) * x[:, cols/2 + i]; out has half the columns.
   virtual void SwiGlu(MatrixView gate_up, MatrixView out) = 0;
 
-  // Writes each row's K and V, [rows, kv_heads * head_dim], rounded to the cache's type, to its slot
-  // or its staging row (PassPlan::slots).
+  // Writes each row's K and V, [rows, kv_heads * head_dim], rounded to the cache's type, to its
+  // slot or its staging row (PassPlan::slots).
   virtual void StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvView& kv,
                        int layer) = 0;
 

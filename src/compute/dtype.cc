@@ -60,7 +60,8 @@ float F32FromF16(uint16_t bits) {
   const uint32_t exponent = (bits >> 10) & 0x1F;
   const uint32_t mantissa = bits & 0x3FF;
   if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);  // zero and subnormals
   return sign != 0 ? -magnitude : magnitude;
 }
@@ -81,19 +82,30 @@ uint16_t F16FromF32(float value) {
 
 float LoadElement(const void* data, DType dtype, int64_t index) {
   switch (dtype) {
-    case DType::kF32: return static_cast<const float*>(data)[index];
-    case DType::kF16: return F32FromF16(static_cast<const uint16_t*>(data)[index]);
-    case DType::kBF16: return F32FromBF16(static_cast<const uint16_t*>(data)[index]);
-    default: TALON_CHECK(false, "no float elements in {}", DTypeName(dtype));
+    case DType::kF32:
+      return static_cast<const float*>(data)[index];
+    case DType::kF16:
+      return F32FromF16(static_cast<const uint16_t*>(data)[index]);
+    case DType::kBF16:
+      return F32FromBF16(static_cast<const uint16_t*>(data)[index]);
+    default:
+      TALON_CHECK(false, "no float elements in {}", DTypeName(dtype));
   }
 }
 
 void StoreElement(void* data, DType dtype, int64_t index, float value) {
   switch (dtype) {
-    case DType::kF32: static_cast<float*>(data)[index] = value; return;
-    case DType::kF16: static_cast<uint16_t*>(data)[index] = F16FromF32(value); return;
-    case DType::kBF16: static_cast<uint16_t*>(data)[index] = BF16FromF32(value); return;
-    default: TALON_CHECK(false, "no float elements in {}", DTypeName(dtype));
+    case DType::kF32:
+      static_cast<float*>(data)[index] = value;
+      return;
+    case DType::kF16:
+      static_cast<uint16_t*>(data)[index] = F16FromF32(value);
+      return;
+    case DType::kBF16:
+      static_cast<uint16_t*>(data)[index] = BF16FromF32(value);
+      return;
+    default:
+      TALON_CHECK(false, "no float elements in {}", DTypeName(dtype));
   }
 }
 

@@ -1,12 +1,13 @@
 // What one forward pass computes and where each row's keys are: plain host integers, made by
 // spec/plan, testable without a model, the same for all layers.
 //
-// A pass has `rows` tokens of one or more sequences, the rows of a sequence being consecutive. A row
-// attends to the first `prefix_len` tokens of its sequence's block list, then to the rows of its own
-// sequence that are set in its ancestor mask (itself included), in ascending order. For prompt rows,
-// whose K/V goes straight to blocks, prefix_len = position + 1 and the mask is empty; for tree rows
-// prefix_len = C and the mask holds the ancestors. So the i-th key a row sees has logical index i in
-// both cases, and kernels give the same bits whether a key is committed or staged.
+// A pass has `rows` tokens of one or more sequences, the rows of a sequence being consecutive. A
+// row attends to the first `prefix_len` tokens of its sequence's block list, then to the rows of
+// its own sequence that are set in its ancestor mask (itself included), in ascending order. For
+// prompt rows, whose K/V goes straight to blocks, prefix_len = position + 1 and the mask is empty;
+// for tree rows prefix_len = C and the mask holds the ancestors. So the i-th key a row sees has
+// logical index i in both cases, and kernels give the same bits whether a key is committed or
+// staged.
 #ifndef TALON_COMPUTE_PASS_PLAN_H_
 #define TALON_COMPUTE_PASS_PLAN_H_
 
@@ -31,13 +32,14 @@ struct PassPlan {
   std::vector<int32_t> block_ids;
   int lists_per_sequence = 1;
 
-  // [rows][mask_words], bit j of a row: it sees node j of its own sequence. Nodes are the sequence's
-  // rows of this pass, after those that earlier passes staged (nodes_before).
+  // [rows][mask_words], bit j of a row: it sees node j of its own sequence. Nodes are the
+  // sequence's rows of this pass, after those that earlier passes staged (nodes_before).
   std::vector<uint64_t> ancestors;
   int mask_words = 1;
 
-  // For trees that grow over several passes: how many nodes of each sequence were staged before, and
-  // the staging row of its node 0. Both [sequences], or empty: none, and the sequence's first row.
+  // For trees that grow over several passes: how many nodes of each sequence were staged before,
+  // and the staging row of its node 0. Both [sequences], or empty: none, and the sequence's first
+  // row.
   std::vector<int32_t> nodes_before;
   std::vector<int32_t> staging_first;
 

@@ -20,10 +20,10 @@
 #include "base/status.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
-#include "text/text_decoder.h"
 #include "text/normalizer.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
+#include "text/text_decoder.h"
 
 namespace talon {
 

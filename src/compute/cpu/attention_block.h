@@ -68,8 +68,8 @@ class FloatArena {
 
 // One thread's tiles. Sized for the widest operand type.
 struct AttentionTiles {
-  float* scores;      // [queries, 64]
-  float* probs;       // [queries, 64], operand type
+  float* scores;      // [queries, 128]
+  float* probs;       // [queries, 128], operand type
   float* packed;      // shared keys or values of the tile
   float* own_packed;  // one row's own keys or values
   float* gathered;    // the same before packing, in the cache's type

@@ -1,4 +1,4 @@
-// The inner loops of attention on one tile of at most 64 keys, as a table of functions per cache
+// The inner loops of attention on one tile of at most 128 keys, as a table of functions per cache
 // type and instruction set.
 //
 // Both products of attention are one operation, out[rows, cols] = a[rows, depth] * b[depth, cols]:
@@ -45,7 +45,7 @@ struct TileProduct {
   const void* a = nullptr;  // [rows, a_stride], the kernel's operand type
   int64_t a_stride = 0;
   const void* b = nullptr;  // packed
-  int b_cols = 0;           // columns of the whole packed array: 64 for keys, dim for values
+  int b_cols = 0;           // columns of the whole packed array: 128 for keys, dim for values
   int rows = 0;             // at most kMaxTileRows
   int depth = 0;            // multiple of 8
   int cols = 0;             // multiple of 8
@@ -56,9 +56,9 @@ struct TileProduct {
 
 // Softmax of a tile's scores, base 2, online: see AttentionKernels::softmax.
 struct TileSoftmax {
-  float* scores = nullptr;          // [rows, 64], overwritten
-  void* probs = nullptr;            // [rows, 64], the kernel's operand type
-  const int32_t* counts = nullptr;  // [rows] keys seen, 1..64; 0: the row is left alone
+  float* scores = nullptr;          // [rows, 128], overwritten
+  void* probs = nullptr;            // [rows, 128], the kernel's operand type
+  const int32_t* counts = nullptr;  // [rows] keys seen, 1..128; 0: the row is left alone
   int rows = 0;
   float* max = nullptr;      // [rows] running maximum
   float* sum = nullptr;      // [rows] running sum of weights
@@ -70,8 +70,8 @@ struct AttentionKernels {
   size_t operand_size;  // bytes of an element of `a`
   // out[0, dim) = q[0, head_dim) * scale, then zeros.
   void (*pack_query)(const float* q, int head_dim, float scale, void* out);
-  void (*pack_keys)(const KvTile& tile, void* b);    // to [dim, 64]
-  void (*pack_values)(const KvTile& tile, void* b);  // to [64, dim]
+  void (*pack_keys)(const KvTile& tile, void* b);    // to [dim, 128]
+  void (*pack_values)(const KvTile& tile, void* b);  // to [128, dim]
   void (*multiply)(const TileProduct& product);
   // For each row: new maximum m, weights 2^(score - m) of the keys seen and exact zeros after them,
   // sum = sum * rescale + their total.

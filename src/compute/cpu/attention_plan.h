@@ -1,7 +1,7 @@
 // The attention work of one pass as plain integers: which rows see which keys, and how the work is
 // cut into items for threads. Made once per pass, used by every layer.
 //
-// Keys are handled by logical index (pass_plan.h) in units of 8, tiles of 64 and splits of 1024.
+// Keys are handled by logical index (pass_plan.h) in units of 8, tiles of 128 and splits of 1024.
 // A unit that lies wholly in a row's prefix is read in place and shared by all rows that see all of
 // it; a row's remaining keys (the prefix's last few and the staged ancestors) are gathered for that
 // row alone, so nothing a row may not see ever takes part in its arithmetic. How the work is cut
