@@ -24,6 +24,7 @@ struct OpsOptions {
 struct Peaks {
   double bandwidth = 0;  // GB/s
   double matrix = 0;     // GFLOP/s of the weights' kind
+  double attention = 0;  // GFLOP/s of the cache's kind
 };
 
 // Device matrices and the ops on them, timed one by one.
@@ -69,9 +70,10 @@ class OpBench {
     return view;
   }
 
-  void Add(const std::string& name, int rows, double seconds, double bytes, double flops) {
+  void Add(const std::string& name, int rows, double seconds, double bytes, double flops = 0,
+           double flop_peak = 1) {
     const double gb = bytes / seconds / 1e9, gflops = flops / seconds / 1e9;
-    const double byte_share = gb / peaks_.bandwidth, flop_share = gflops / peaks_.matrix;
+    const double byte_share = gb / peaks_.bandwidth, flop_share = gflops / flop_peak;
     const bool by_flops = flop_share > byte_share;
     table_.Add({name, std::to_string(rows), fmt::format("{:.1f}", seconds * 1e6),
                 fmt::format("{:.1f}", gb), fmt::format("{:.0f}", gflops),
@@ -108,7 +110,7 @@ class OpBench {
       });
       Add(name, rows, seconds,
           static_cast<double>(weights[0]->bytes()) + 4.0 * rows * (inputs + outputs),
-          2.0 * rows * outputs * inputs);
+          2.0 * rows * outputs * inputs, peaks_.matrix);
     }
     buffers_.clear();
     return OkStatus();
@@ -131,12 +133,12 @@ class OpBench {
       });
     };
     Add("rms_norm", rows, time([&] { backend_->RmsNorm(x, weight.data, 1e-5f, normed); }),
-        8.0 * rows * hidden, 0);
-    Add("swiglu", rows, time([&] { backend_->SwiGlu(gate_up, gated); }), 12.0 * rows * ffn, 0);
+        8.0 * rows * hidden);
+    Add("swiglu", rows, time([&] { backend_->SwiGlu(gate_up, gated); }), 12.0 * rows * ffn);
     if (rows <= 64) {
       const double bytes = 4.0 * logits.rows * logits.cols;
-      Add("argmax", logits.rows, time([&] { backend_->Argmax(logits, ids); }), bytes, 0);
-      Add("top_k 8", logits.rows, time([&] { backend_->TopK(logits, 8, best); }), bytes, 0);
+      Add("argmax", logits.rows, time([&] { backend_->Argmax(logits, ids); }), bytes);
+      Add("top_k 8", logits.rows, time([&] { backend_->TopK(logits, 8, best); }), bytes);
     }
     buffers_.clear();
     return OkStatus();
@@ -171,14 +173,14 @@ class OpBench {
                    backend_->StoreKv(*pass, k, k, kv->view(), 0);
                    backend_->Synchronize();
                  }),
-        8.0 * rows * k.cols + row_bytes * rows, 0);
+        8.0 * rows * k.cols + row_bytes * rows);
     const double seconds = TimeCall(options_.repeats, [&] {
       backend_->Attention(*pass, q, kv->view(), 0, 0.125f, out);
       backend_->Synchronize();
     });
     const double keys = options_.context + rows / 2.0;
     Add(fmt::format("attention {}", options_.context), rows, seconds, row_bytes * keys,
-        4.0 * rows * keys * model_.q_size());
+        4.0 * rows * keys * model_.q_size(), peaks_.attention);
     std::vector<int32_t> staged(rows), slots(rows);
     for (int i = 0; i < rows; ++i) staged[i] = slots[i] = i;
     Add("commit_rows", rows,
@@ -187,7 +189,7 @@ class OpBench {
                    backend_->CommitRows(kv->view(), staged, slots, 1);
                    backend_->Synchronize();
                  }),
-        2 * row_bytes * rows, 0);
+        2 * row_bytes * rows);
     buffers_.clear();
     return OkStatus();
   }
@@ -224,7 +226,9 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   if (weights == WeightFormat::kAsStored) weights = WeightFormat::kBF16;
   const auto backend = NewCpuBackend(config.threads);
   ThreadPool pool(config.threads);
-  const Peaks peaks{MeasureReadBandwidth(pool), MeasureMatrixPeak(pool, KindOf(weights))};
+  const MatrixKind kv_kind = kv_dtype == DType::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;
+  const Peaks peaks{MeasureReadBandwidth(pool), MeasureMatrixPeak(pool, KindOf(weights)),
+                    MeasureMatrixPeak(pool, kv_kind)};
   OpBench bench(backend.get(), model, options, peaks);
   TALON_RETURN_IF_ERROR(bench.Run(weights, kv_dtype));
   std::printf("%s, weights %s, KV %s\nmeasured peaks: %.1f GB/s read, %.0f G(FL)OP/s %s\n%s",
