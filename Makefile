@@ -23,12 +23,13 @@ build/build.ninja: $(CONFIGURATION) | setup
 	@$(call configure,release)
 
 build: build/build.ninja  ## Build Release; the program is build/talon
-	@$(BUILD) release
+	@$(BUILD) release --target talon
 
 run: build  ## Build and generate text (ARGS="--prompt ... --max-tokens ...")
 	@build/talon run $(ARGS)
 
-test: build  ## Build and run all tests
+test: build/build.ninja  ## Build everything and run all tests
+	@$(BUILD) release
 	@ctest --preset release
 
 bench: build  ## Measure the ops, then decoding (ARGS="--shape llama-1b ..." for decoding)
