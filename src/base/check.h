@@ -24,7 +24,7 @@ namespace talon {
 #ifdef NDEBUG
 #define TALON_DCHECK(condition, ...) \
   do {                               \
-    (void)sizeof(!(condition));      \
+    if (false) (void)(condition);    \
   } while (false)
 #else
 #define TALON_DCHECK(condition, ...) TALON_CHECK(condition, ##__VA_ARGS__)

@@ -8,7 +8,7 @@
 namespace talon {
 namespace {
 
-std::vector<TopKEntry> Entries(std::vector<std::pair<int, float>> values) {
+std::vector<TopKEntry> Entries(const std::vector<std::pair<int, float>>& values) {
   std::vector<TopKEntry> out;
   for (const auto& [id, log_prob] : values) out.push_back({id, log_prob});
   return out;
