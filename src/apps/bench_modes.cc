@@ -1,4 +1,6 @@
 // `talon bench decode --modes ...`: ways of decoding the same prompts, interleaved in one run.
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "apps/bench.h"
@@ -74,6 +76,10 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
     mode.tokens = 0;
   }
   for (size_t p = 0; p < prompts.size(); ++p) {
+    if (isatty(STDERR_FILENO) != 0) {
+      std::fprintf(stderr, "\rrepeat %d, prompt %zu of %zu\033[K", repeat + 1, p + 1,
+                   prompts.size());
+    }
     std::vector<int32_t> first;
     for (size_t m = 0; m < modes->size(); ++m) {
       // Rotated, so that no mode always runs first.
@@ -192,6 +198,7 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     TALON_RETURN_IF_ERROR(RunRepeat(model.get(), config, prompts, repeat, &modes));
   }
+  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r\033[K");
   Json json = {{"model", model->name},          {"device", model->backend->description()},
                {"weights", config.weights},     {"prompts", options.prompts},
                {"num_prompts", prompts.size()}, {"max_tokens", config.sampling.max_tokens},
