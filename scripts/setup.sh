@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build pkg-config python3
   libhwy-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
-  libpcre2-dev libutf8proc-dev libgtest-dev libbenchmark-dev
+  libpcre2-dev libutf8proc-dev libgtest-dev
 )
 
 fail() {
