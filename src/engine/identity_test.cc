@@ -208,6 +208,39 @@ TEST(KvContract, BytesWrittenEqualsAccepted) {
             metrics.Total(Counter::kNworStagedTokens) * engine->kv().shape().num_layers);
 }
 
+// A pool far too small for all: trees shrink, commits fall back, the youngest are preempted, and
+// nothing partial is ever seen.
+TEST(KvContract, OutOfBlocks) {
+  std::mt19937 random(9);
+  std::vector<GenerateRequest> requests(4);
+  for (GenerateRequest& request : requests) {
+    request.prompt = RandomPrompt(random, 20, kVocabulary);
+    request.sampling.max_tokens = 40;
+    request.sampling.ignore_eos = true;
+  }
+  EngineOptions options{.kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 4};
+  const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+  std::vector<std::vector<int32_t>> answers;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    answers.push_back(requests[i].prompt);
+    for (const int32_t id : plain[i].TokenIds()) answers.back().push_back(id);
+  }
+  SetLogLevel(LogLevel::kOff);
+  for (const bool nwor : {true, false}) {
+    options.kv_tokens = 80;
+    options.kv_audit = true;
+    options.step.nwor = nwor;
+    options.step.budget = {.max_nodes = 24, .max_depth = 20};
+    const auto engine =
+        Small().MakeEngine(options, std::make_unique<OracleDrafter>(answers, kVocabulary, 0.9, 3));
+    const auto spec = RunBatch(engine.get(), requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i << " nwor " << nwor;
+    }
+  }
+  SetLogLevel(LogLevel::kWarning);
+}
+
 TEST(KvContract, OffIsIdentical) {
   EngineOptions options{.kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 1};
   const auto engine = Small().MakeEngine(options);
