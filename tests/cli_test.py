@@ -5,66 +5,15 @@ Usage: cli_test.py PATH_OF_TALON [unittest arguments]
 
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-TINY = ROOT / "models" / "tiny"
-DRAFT = ROOT / "models" / "tiny-draft"
-LLAMA3 = ROOT / "tests" / "data" / "goldens" / "llama3"
-QWEN2 = ROOT / "tests" / "data" / "goldens" / "qwen2"
-TALON = "talon"
-
-
-def talon(*args, stdin=b""):
-    """Runs the program. Arguments may be paths or bytes."""
-    command = [TALON] + [arg if isinstance(arg, bytes) else str(arg) for arg in args]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
-
-
-def read_safetensors(path):
-    """The header as a dict, and the data after it."""
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    return json.loads(raw[8 : 8 + length]), raw[8 + length :]
-
-
-def write_safetensors(path, header, data, length=None):
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
-
-
-class CliTest(unittest.TestCase):
-    def setUp(self):
-        self.directory = tempfile.TemporaryDirectory()
-        self.addCleanup(self.directory.cleanup)
-        self.path = pathlib.Path(self.directory.name)
-
-    def file(self, name, content):
-        path = self.path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    def assert_refused(self, result, *expected):
-        """Exit code 2, nothing on stdout, one line on stderr that has all of `expected`."""
-        error = result.stderr.decode(errors="replace")
-        self.assertEqual(result.returncode, 2, error)
-        self.assertEqual(result.stdout, b"")
-        self.assertRegex(error, r"\Atalon: [^\n]+\n\Z")
-        for part in expected:
-            self.assertIn(str(part), error)
-
-    def run_json(self, *args, stdin=b""):
-        result = talon("run", "--json", *args, stdin=stdin)
-        self.assertEqual(result.returncode, 0, result.stderr.decode())
-        return json.loads(result.stdout)
+sys.dont_write_bytecode = True  # leaves nothing beside the sources
+from cli import *  # noqa: E402,F403
 
 
 class ModelFiles(CliTest):
@@ -281,6 +230,22 @@ class BadFlags(CliTest):
         self.refused(["--speculative-algorithm", "MAGIC"], "MAGIC", "NGRAM", "STANDALONE")
         self.refused(["--speculative-algorithm", "EAGLE"], "EAGLE", "unsupported")
 
+    def test_partial_verification(self):
+        for flag in ("block-size", "n-sink-blocks", "n-retrieval-blocks", "n-window-blocks",
+                     "n-spec-tokens-buf", "partial-threshold", "full-refresh-interval"):
+            key = "specpv_" + flag.replace("-", "_")
+            self.refused([f"--specpv-{flag}", -3], key, "-3")
+            self.refused([f"--specpv-{flag}", "some"], f"--specpv-{flag}", "some", "whole number")
+        self.refused(["--specpv-n-window-blocks", 0], "specpv_n_window_blocks", "0", "1 to")
+        for flag in ("shadow-rate", "error-target"):
+            for value in ("-0.5", "1.5", "nan"):
+                self.refused([f"--specpv-{flag}", value], "specpv_" + flag.replace("-", "_"), value)
+        self.refused(["--specpv-mode", "quick"], "specpv_mode", "quick", "exact or fast")
+        self.refused(["--specpv-selector", "best"], "specpv_selector", "best", "quest_bound")
+        self.refused(["--specpv-reduce", "last"], "specpv_reduce", "last", "mean, max or root")
+        self.refused(["--enable-specpv", "perhaps"], "--enable-specpv", "perhaps")
+        self.refused(["--specpv-modes", "fast"], "--specpv-modes", "--specpv-mode?")
+
     def test_unknown_flags_name_the_nearest(self):
         self.refused(["--temperatur", 1], "--temperatur", "--temperature?", "talon run --help")
         self.refused(["--kv_dtype=f16"], "--kv_dtype", "--kv-dtype?")
@@ -297,7 +262,7 @@ class BadFlags(CliTest):
     def test_standalone_drafters(self):
         standalone = ["--speculative-algorithm", "STANDALONE"]
         path = "--speculative-draft-model-path"
-        self.refused(standalone, path)
+        self.refused(standalone + ["--model", TINY], path)
         self.refused(standalone + [path, self.path / "none"], "none")
         self.refused(standalone + [path, LLAMA3], "512", "8192")
 
@@ -316,6 +281,9 @@ class BadFlags(CliTest):
             ("speculative_config:\n  methd: NGRAM", "2", "methd", "'method'?"),
             ("speculative_config: {method: MAGIC}", "MAGIC", "NGRAM"),
             ("speculative_config: {num_steps: -3}", "num_steps", "-3"),
+            ("speculative_config: {specpv_mode: quick}", "specpv_mode", "quick"),
+            ("speculative_config: {specpv_full_refresh_steps: 0}", "full_refresh", "0"),
+            ("enable_specpv: true", "1", "enable_specpv", "speculative_config"),
         ]
         for text, *expected in cases:
             self.refused(["--config", self.file("talon.yaml", text)], *expected)
@@ -342,7 +310,8 @@ class GoodRuns(CliTest):
         self.assertRegex(table, r"(?m)^speculation  NGRAM, tau \d")
         self.assertRegex(table, r"(?m)^speed-up     \d+\.\d+x predicted, \d+\.\d+x measured")
         outputs = [line for line in table.splitlines() if not line.startswith("model")]
-        for command in ("", "run", "check", "bench", "bench decode", "bench verify"):
+        for command in ("", "run", "check", "bench", "bench decode", "bench longcontext",
+                        "bench verify", "doctor"):
             result = talon(*command.split(), "--help")
             self.assertEqual(result.returncode, 0)
             outputs += result.stdout.decode().splitlines()
@@ -412,6 +381,11 @@ class GoodRuns(CliTest):
         self.assertEqual(len(by_flags["tokens"]), 7)
         self.assertEqual((by_flags["seed"], by_flags["drafter"]), (12, "NONE"))
 
+    def test_without_target_trees_decoding_is_plain(self):
+        out = self.run_json("--max-tokens", 4, "--speculative-algorithm", "NGRAM",
+                            "--enable-target-tree", "false")
+        self.assertEqual(out["drafter"], "NONE")
+
     def test_show_drafts_only_adds_colour(self):
         flags = ["--max-tokens", 60, "--prompt", "One \u2014 two \u2014 one \u2014 two \u2014 one",
                  "--speculative-algorithm", "SUFFIX"]
@@ -423,7 +397,7 @@ class GoodRuns(CliTest):
     @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
     def test_full_disk_is_a_failure(self):
         with open("/dev/full", "wb") as full:
-            result = subprocess.run([TALON, "run", "--max-tokens", "4"], stdout=full,
+            result = subprocess.run([program(), "run", "--max-tokens", "4"], stdout=full,
                                     stderr=subprocess.PIPE, timeout=60, check=False)
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"standard output", result.stderr)
@@ -525,7 +499,7 @@ class Interrupt(CliTest):
     def interrupt(self, *args):
         """Sends SIGINT once text has begun to come; returns stdout, stderr and the exit code."""
         process = subprocess.Popen(
-            [TALON, "run", "--ignore-eos", "--max-tokens", "30000", *args],
+            [program(), "run", "--ignore-eos", "--max-tokens", "30000", *args],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         begun = os.read(process.stdout.fileno(), 64)
         process.send_signal(signal.SIGINT)
@@ -546,6 +520,4 @@ class Interrupt(CliTest):
 
 
 if __name__ == "__main__":
-    TALON = os.path.abspath(sys.argv.pop(1))
-    os.chdir(ROOT)
-    unittest.main()
+    main()

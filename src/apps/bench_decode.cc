@@ -3,6 +3,7 @@
 
 #include "apps/bench.h"
 #include "apps/loader.h"
+#include "apps/roofline.h"
 #include "apps/table.h"
 #include "base/clock.h"
 #include "base/threads.h"
@@ -26,10 +27,7 @@ double BytesPerToken(const LoadedModel& model, Engine* engine, double context) {
 // Multiply-adds of a prompt of n tokens, times two: matrices (the head runs for no prompt row) and
 // causal attention.
 double PromptFlops(const ModelConfig& m, double n) {
-  const double layer = static_cast<double>(m.hidden_size) * (m.q_size() + 2.0 * m.kv_size()) +
-                       static_cast<double>(m.q_size()) * m.hidden_size +
-                       3.0 * m.hidden_size * m.intermediate_size;
-  return 2 * m.num_layers * (n * layer + n * n * m.q_size());
+  return n * (LayerFlops(m) + AttentionFlops(m, n / 2));
 }
 
 Result<GenerateResult> Generate(Engine* engine, int vocabulary, int prompt, int generated) {

@@ -1,44 +1,15 @@
 // `talon bench decode --modes ...`: ways of decoding the same prompts, interleaved in one run.
-#include <unistd.h>
-
 #include <cstdio>
 
 #include "apps/bench.h"
 #include "apps/loader.h"
+#include "apps/progress.h"
+#include "apps/prompts.h"
+#include "apps/run_report.h"
 #include "apps/table.h"
-#include "base/file.h"
 
 namespace talon {
 namespace {
-
-struct Prompt {
-  std::string id;
-  std::vector<int32_t> tokens;
-};
-
-Result<std::vector<Prompt>> ReadPrompts(const std::string& path, const Tokenizer& tokenizer) {
-  TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  std::vector<Prompt> prompts;
-  size_t start = 0;
-  for (int line = 1; start < text.size(); ++line) {
-    const size_t end = std::min(text.find('\n', start), text.size());
-    const std::string where = fmt::format("{}:{}", path, line);
-    const std::string_view row = std::string_view(text).substr(start, end - start);
-    start = end + 1;
-    if (row.empty()) continue;
-    TALON_ASSIGN_OR_RETURN(const Json entry, ParseJson(row, where));
-    if (!entry.is_object() || !entry.contains("prompt") || !entry["prompt"].is_string()) {
-      return InvalidArgument("{}: no \"prompt\" string", where);
-    }
-    auto tokens = tokenizer.Encode(entry["prompt"].get<std::string>(), true);
-    if (!tokens.ok()) return tokens.status().WithContext(where);
-    const bool named = entry.contains("id") && entry["id"].is_string();
-    prompts.push_back(
-        {named ? entry["id"].get<std::string>() : std::to_string(line), std::move(*tokens)});
-  }
-  if (prompts.empty()) return InvalidArgument("{}: no prompts", path);
-  return prompts;
-}
 
 // What one mode did over all prompts and repeats.
 struct ModeResult {
@@ -51,24 +22,12 @@ struct ModeResult {
   RequestStats stats;                               // summed over everything
   int64_t bytes_written = 0;
   bool identical = true;
-
-  void AddStats(const RequestStats& more) {
-    stats.passes += more.passes;
-    stats.emitted += more.emitted;
-    stats.drafted += more.drafted;
-    stats.accepted += more.accepted;
-    stats.decode_seconds += more.decode_seconds;
-    stats.draft_seconds += more.draft_seconds;
-    for (int d = 0; d < RequestStats::kMaxDepth; ++d) {
-      stats.tried_at_depth[d] += more.tried_at_depth[d];
-      stats.accepted_at_depth[d] += more.accepted_at_depth[d];
-    }
-  }
 };
 
 // One repeat: fresh engines, so nothing is learnt from an earlier run of the same prompts.
 Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Prompt>& prompts,
                  int repeat, std::vector<ModeResult>* modes) {
+  const StatusLine progress;
   for (ModeResult& mode : *modes) {
     mode.engine.reset();
     TALON_ASSIGN_OR_RETURN(mode.engine, MakeEngine(model, config, mode.drafter));
@@ -76,10 +35,7 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
     mode.tokens = 0;
   }
   for (size_t p = 0; p < prompts.size(); ++p) {
-    if (isatty(STDERR_FILENO) != 0) {
-      std::fprintf(stderr, "\rrepeat %d, prompt %zu of %zu\033[K", repeat + 1, p + 1,
-                   prompts.size());
-    }
+    progress.Show(fmt::format("repeat {}, prompt {} of {}", repeat + 1, p + 1, prompts.size()));
     std::vector<int32_t> first;
     for (size_t m = 0; m < modes->size(); ++m) {
       // Rotated, so that no mode always runs first.
@@ -97,7 +53,7 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
       mode.prompt_seconds.resize(prompts.size());
       mode.prompt_seconds[p].push_back(result->stats.decode_seconds);
       mode.tokens += static_cast<int64_t>(result->tokens.size());
-      mode.AddStats(result->stats);
+      AddStats(result->stats, &mode.stats);
       if (m == 0) first = result->TokenIds();
       if (result->TokenIds() != first) mode.identical = false;
     }
@@ -183,13 +139,9 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   if (modes.empty() || modes[0].drafter != "NONE") {
     return InvalidArgument("modes: the first must be plain, the others are compared with it");
   }
-  if (config.speculative.draft_model_path.empty()) {
-    const auto bundled = BundledModelDir("tiny-draft");
-    if (bundled.ok() && config.model.empty()) config.speculative.draft_model_path = *bundled;
-  }
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
   if (model->tokenizer == nullptr) return InvalidArgument("{}: no tokenizer.json", model->name);
-  TALON_ASSIGN_OR_RETURN(const auto prompts, ReadPrompts(options.prompts, *model->tokenizer));
+  TALON_ASSIGN_OR_RETURN(const auto prompts, ReadPrompts(options.prompts, *model->tokenizer, true));
   size_t longest = 0;
   for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
   model->engine_options.kv_tokens = static_cast<int>(
@@ -198,7 +150,6 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     TALON_RETURN_IF_ERROR(RunRepeat(model.get(), config, prompts, repeat, &modes));
   }
-  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "\r\033[K");
   Json json = {{"model", model->name},          {"device", model->backend->description()},
                {"weights", config.weights},     {"prompts", options.prompts},
                {"num_prompts", prompts.size()}, {"max_tokens", config.sampling.max_tokens},

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "apps/eagle3_check.h"
 #include "apps/loader.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr int kGoldenTreeNodes = 256;  // largest tree of a golden file
 
 struct CheckOptions {
+  std::string draft;  // an EAGLE-3 head, which `golden` is then about
   std::string golden;
   std::string tokenizer_golden;
   float tolerance = 2e-4f;
@@ -68,28 +70,54 @@ Status CheckTokenizer(const Tokenizer& tokenizer, const std::string& path, Tally
   return OkStatus();
 }
 
-Result<int> Check(Config config, CheckOptions options) {
-  if (config.model.empty()) {
-    TALON_ASSIGN_OR_RETURN(config.model, BundledModelDir("tiny"));
+// What was not named is taken from beside the model or, with --draft, the head.
+Status FillDefaults(Config* config, CheckOptions* options) {
+  if (config->model.empty()) {
+    TALON_ASSIGN_OR_RETURN(config->model, BundledModelDir("tiny"));
   }
-  const std::string beside = config.model + "/golden.safetensors";
-  const std::string tokens_beside = config.model + "/tokenizer_golden.json";
-  const bool chosen = !options.golden.empty() || !options.tokenizer_golden.empty();
-  if (!chosen && FileExists(beside)) options.golden = beside;
-  if (!chosen && FileExists(tokens_beside)) options.tokenizer_golden = tokens_beside;
-  if (options.golden.empty() && options.tokenizer_golden.empty()) {
+  const std::string& dir = options->draft.empty() ? config->model : options->draft;
+  const std::string beside = dir + "/golden.safetensors";
+  const std::string tokens_beside = config->model + "/tokenizer_golden.json";
+  const bool chosen = !options->golden.empty() || !options->tokenizer_golden.empty();
+  if (!chosen && FileExists(beside)) options->golden = beside;
+  if (!chosen && options->draft.empty() && FileExists(tokens_beside)) {
+    options->tokenizer_golden = tokens_beside;
+  }
+  if (!options->draft.empty() && options->golden.empty()) {
+    return InvalidArgument("{}: no golden.safetensors in it; name one with --golden", dir);
+  }
+  if (options->golden.empty() && options->tokenizer_golden.empty()) {
     return InvalidArgument(
         "{}: no golden.safetensors or tokenizer_golden.json in it; name one with "
         "--golden or --tokenizer-golden",
-        config.model);
+        config->model);
   }
+  return OkStatus();
+}
+
+Result<std::vector<GoldenCase>> CheckModel(const Config& config, const CheckOptions& options) {
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, "", kGoldenTreeNodes));
+  const DType kv_dtype = model->engine_options.kv_dtype;
+  if (options.draft.empty()) {
+    return CheckGolden(model->target.get(), model->backend.get(), options.golden,
+                       {.tolerance = options.tolerance, .kv_dtype = kv_dtype});
+  }
+  Eagle3CheckOptions eagle3{.head = options.draft,
+                            .golden = options.golden,
+                            .tolerance = options.tolerance,
+                            .kv_dtype = kv_dtype,
+                            .capture_layers = config.speculative.eagle3_capture_layers};
+  if (!ParseWeightFormat(config.weights, &eagle3.weights)) {
+    return InvalidArgument("weights: '{}' is unknown", config.weights);
+  }
+  return CheckEagle3Golden(model->target.get(), model->backend.get(), eagle3);
+}
+
+Result<int> Check(Config config, CheckOptions options) {
+  TALON_RETURN_IF_ERROR(FillDefaults(&config, &options));
   Tally tally;
   if (!options.golden.empty()) {
-    TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, "", kGoldenTreeNodes));
-    TALON_ASSIGN_OR_RETURN(
-        const auto cases,
-        CheckGolden(model->target.get(), model->backend.get(), options.golden,
-                    {.tolerance = options.tolerance, .kv_dtype = model->engine_options.kv_dtype}));
+    TALON_ASSIGN_OR_RETURN(const auto cases, CheckModel(config, options));
     for (const GoldenCase& one : cases) tally.Count(one.name, one.passed, one.detail);
   }
   if (!options.tokenizer_golden.empty()) {
@@ -111,6 +139,11 @@ void AddCheckCommand(CLI::App* app, Config* config, CommandBody* body) {
                    "Reference logits, greedy text and trees; none given = golden.safetensors and "
                    "tokenizer_golden.json in the model's directory")
       ->type_name("FILE");
+  command
+      ->add_option("--draft", options->draft,
+                   "An EAGLE-3 head of the model; --golden is then its reference, "
+                   "golden.safetensors in its directory unless given")
+      ->type_name("DIR");
   command->add_option("--tokenizer-golden", options->tokenizer_golden, "Reference encodings")
       ->type_name("FILE");
   command->add_option("--tolerance", options->tolerance, "Largest allowed logit error")
@@ -120,7 +153,8 @@ void AddCheckCommand(CLI::App* app, Config* config, CommandBody* body) {
       "\nComputes in f32 with an f32 KV cache unless flags say otherwise. Exit code 0\n"
       "only if all pass.\n"
       "  talon check --model models/tiny\n"
-      "  talon check --model DIR --golden FILE.safetensors\n");
+      "  talon check --model DIR --golden FILE.safetensors\n"
+      "  talon check --model DIR --draft DIR/eagle3\n");
   SetBody(command, body, [config, options, command] {
     if (command->count("--weights") == 0) config->weights = "f32";
     if (command->count("--kv-dtype") == 0) config->kv_dtype = "f32";

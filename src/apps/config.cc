@@ -101,9 +101,21 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   };
   add("enable_speculative_decoding", "--enable-speculative-decoding",
       &s->enable_speculative_decoding, "false: plain decoding whatever the method");
-  add("method", "--speculative-algorithm", &s->method, "NONE, NGRAM, SUFFIX or STANDALONE");
+  add("enable_target_tree", "--enable-target-tree", &s->enable_target_tree,
+      "false: the target verifies no trees, which is plain decoding");
+  out->back().alias = "enable_eagle_target_tree";
+  add("method", "--speculative-algorithm", &s->method,
+      "NONE, EAGLE3, NGRAM, SUFFIX, STANDALONE, or several as a list (MERGED)");
   add("draft_model_path", "--speculative-draft-model-path", &s->draft_model_path,
-      "Model directory of the STANDALONE drafter", "DIR");
+      "Directory of the EAGLE3 head or the STANDALONE model", "DIR");
+  add("draft_weights", "--speculative-draft-weights", &s->draft_weights,
+      "Weights of the draft model: auto (as stored), f32, f16, bf16 or int8");
+  add("draft_window_size", "--speculative-draft-window-size", &s->draft_window_size,
+      "EAGLE3: a draft row sees this many last rows; 0 = all");
+  add("draft_sink_size", "--speculative-draft-sink-size", &s->draft_sink_size,
+      "EAGLE3: and this many first rows, where there is a window");
+  add("eagle3_capture_layers", "--eagle3-capture-layers", &s->eagle3_capture_layers,
+      "EAGLE3: layers whose input the head reads; none = as its config says");
   add("num_steps", "--speculative-num-steps", &s->num_steps,
       "Depth of the draft tree; 0 = the method's default");
   add("eagle_topk", "--speculative-eagle-topk", &s->eagle_topk,
@@ -131,6 +143,36 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   add("ngram_max_depth", "--ngram-max-depth", &s->ngram_max_depth, "Longest n-gram kept");
   add("suffix_corpus", "--suffix-corpus", &s->suffix_corpus,
       "Text file whose content the SUFFIX drafter knows from the start", "FILE");
+}
+
+void AddSpecPvSettings(SpecPvSettings* s, std::vector<Setting>* out) {
+  const auto add = [&](const char* key, auto* value, const char* help) {
+    out->push_back({kSpeculativeGroup, key, FlagOf(key), help, KindOf(value).name, value});
+  };
+  SpecPvConfig& v = s->values;
+  add("enable_specpv", &v.enabled,
+      "Partial verification: long sequences are verified over chosen KV blocks, and now and then "
+      "in full");
+  add("specpv_mode", &s->mode,
+      "exact (full passes re-check; same text as without) or fast (never re-checked, lossy)");
+  add("specpv_block_size", &v.block_size, "Tokens per block; must equal --block-size");
+  add("specpv_n_sink_blocks", &v.sink_blocks, "First blocks, always read");
+  add("specpv_n_retrieval_blocks", &v.retrieval_blocks, "Blocks chosen by the selector");
+  add("specpv_n_window_blocks", &v.window_blocks, "Last blocks, always read");
+  add("specpv_n_spec_tokens_buf", &v.buffer_tokens,
+      "Room for provisional tokens and a tree; at least tree + depth + 1");
+  add("specpv_partial_threshold", &v.partial_threshold,
+      "Sequences up to this many tokens are verified in full");
+  add("specpv_full_refresh_interval", &v.full_refresh_interval,
+      "Partial steps between full passes at most");
+  out->back().alias = "specpv_full_refresh_steps";
+  add("specpv_selector", &s->selector, "quest, quest_bound, h2o, streaming or sliding");
+  add("specpv_reduce", &s->reduce, "Over a pass's queries: mean, max or root (the root's only)");
+  add("specpv_adaptive", &v.adaptive, "Fewer retrieved blocks for very long requests");
+  add("specpv_shadow_rate", &v.shadow_rate,
+      "Share of partial steps that are also run in full, to measure the difference");
+  add("specpv_error_target", &v.error_target,
+      "Disagreement with full verification that sets the refresh interval; 0 = off");
 }
 
 // Throw YAML::Exception if the value is of another type. A list may be written as a single value.
@@ -170,7 +212,7 @@ Status UnknownKey(const std::string& key, const std::string& group, const std::s
   if (group.empty()) known.emplace_back(kSpeculativeGroup);
   for (const Setting& setting : settings) {
     if (setting.group == group) known.push_back(setting.key);
-    if (setting.group != group && setting.key == key) {
+    if (setting.group != group && (setting.key == key || setting.alias == key)) {
       return InvalidArgument("{}: key '{}' belongs {}", where, key,
                              group.empty() ? "under " + setting.group : "outside of " + group);
     }
@@ -196,7 +238,7 @@ Status ApplyMap(const YAML::Node& map, const std::string& group,
       continue;
     }
     const auto at = std::find_if(settings.begin(), settings.end(), [&](const Setting& setting) {
-      return setting.group == group && setting.key == key;
+      return setting.group == group && (setting.key == key || setting.alias == key);
     });
     if (at == settings.end()) return UnknownKey(key, group, where, settings);
     TALON_RETURN_IF_ERROR(Assign(entry.second, *at, where + ": " + key));
@@ -212,8 +254,19 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
   if ((sets & kSamplingSettings) != 0) AddSamplingSettings(&config->sampling, &settings);
   if ((sets & kSpeculativeSettings) != 0) {
     AddSpeculativeSettings(&config->speculative, &settings);
+    AddSpecPvSettings(&config->speculative.specpv, &settings);
   }
   return settings;
+}
+
+Result<SpecPvConfig> MakeSpecPvConfig(const Config& config) {
+  const SpecPvSettings& settings = config.speculative.specpv;
+  SpecPvConfig specpv = settings.values;
+  TALON_ASSIGN_OR_RETURN(specpv.mode, ParseSpecPvMode(settings.mode));
+  TALON_ASSIGN_OR_RETURN(specpv.selector, ParseSpecPvSelector(settings.selector));
+  TALON_ASSIGN_OR_RETURN(specpv.reduce, ParseSpecPvReduce(settings.reduce));
+  TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(specpv));
+  return specpv;
 }
 
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {

@@ -8,14 +8,28 @@
 #include <vector>
 
 #include "base/status.h"
+#include "spec/specpv/config.h"
 
 namespace talon {
+
+// Partial verification. What is chosen by name is kept as the user wrote it.
+struct SpecPvSettings {
+  SpecPvConfig values;
+  std::string mode = "exact";
+  std::string selector = "quest";
+  std::string reduce = "mean";
+};
 
 // Speculation, under `speculative_config:` in the file.
 struct SpeculativeConfig {
   bool enable_speculative_decoding = true;
+  bool enable_target_tree = true;
   std::string method = "NONE";
   std::string draft_model_path;
+  std::string draft_weights = "int8";
+  int draft_window_size = 0;
+  int draft_sink_size = 0;
+  std::vector<int> eagle3_capture_layers;
   int num_steps = 0;  // 0 = the method's default, like the next two
   int eagle_topk = 0;
   int num_draft_tokens = 0;  // nodes of a tree, root included
@@ -30,6 +44,7 @@ struct SpeculativeConfig {
   std::string ngram_mode = "BFS";
   int ngram_max_depth = 18;
   std::string suffix_corpus;
+  SpecPvSettings specpv;
 };
 
 struct SamplingConfig {
@@ -78,6 +93,7 @@ struct Setting {
   std::variant<bool*, int*, int64_t*, float*, std::string*, std::vector<std::string>*,
                std::vector<int>*>
       value;
+  std::string alias;  // another name the file may use, "" = none
 };
 
 // Which settings a command takes.
@@ -88,6 +104,10 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets);
 // Applies a YAML file. Unknown keys are errors that name the nearest valid key; a value of the
 // wrong type names the key, the value and the line.
 Status LoadConfigFile(const std::string& path, Config* config);
+
+// The settings of partial verification, checked: an error names the key, its value and what is
+// valid. They are checked whether or not SpecPV is enabled.
+Result<SpecPvConfig> MakeSpecPvConfig(const Config& config);
 
 // The candidate with the smallest edit distance to `name`, or "" if none is near.
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);

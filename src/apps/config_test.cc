@@ -72,6 +72,9 @@ TEST_F(ConfigTest, NamesAreUniqueAndFlagsFollowTheKeys) {
   for (const Setting& setting : SettingsOf(&config_, kAllSettings)) {
     EXPECT_TRUE(keys.insert(setting.group + "." + setting.key).second) << setting.key;
     EXPECT_TRUE(flags.insert(setting.flag).second) << setting.flag;
+    if (!setting.alias.empty()) {
+      EXPECT_TRUE(keys.insert(setting.group + "." + setting.alias).second) << setting.alias;
+    }
     EXPECT_EQ(setting.flag.substr(0, 2), "--");
     EXPECT_EQ(setting.flag.find('_'), std::string::npos) << setting.flag;
     EXPECT_FALSE(setting.help.empty()) << setting.key;
@@ -118,6 +121,87 @@ TEST_F(ConfigTest, SpeculativeGroup) {
   EXPECT_FLOAT_EQ(config_.speculative.draft_min_prob, 0.1f);
   EXPECT_FALSE(config_.speculative.enable_nwor);
   EXPECT_EQ(config_.speculative.scv_chunk_size, 8);
+}
+
+// Seed 000's file, as it stands there.
+TEST_F(ConfigTest, PartialVerification) {
+  const Status status = Load(
+      "speculative_config:\n"
+      "  enable_speculative_decoding: true\n"
+      "  method: eagle3\n"
+      "  enable_target_tree: true\n"
+      "  enable_specpv: true\n"
+      "  specpv_block_size: 32\n"
+      "  specpv_n_sink_blocks: 3\n"
+      "  specpv_n_retrieval_blocks: 64\n"
+      "  specpv_n_window_blocks: 4\n"
+      "  specpv_n_spec_tokens_buf: 96\n"
+      "  specpv_partial_threshold: 2048\n"
+      "  specpv_full_refresh_interval: 16\n"
+      "  specpv_mode: fast\n"
+      "  specpv_selector: quest_bound\n"
+      "  specpv_reduce: root\n"
+      "  specpv_adaptive: true\n"
+      "  specpv_shadow_rate: 0.25\n"
+      "  specpv_error_target: 0.125\n");
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto made = MakeSpecPvConfig(config_);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_TRUE(made->enabled);
+  EXPECT_EQ(made->block_size, 32);
+  EXPECT_EQ(made->sink_blocks, 3);
+  EXPECT_EQ(made->retrieval_blocks, 64);
+  EXPECT_EQ(made->window_blocks, 4);
+  EXPECT_EQ(made->buffer_tokens, 96);
+  EXPECT_EQ(made->partial_threshold, 2048);
+  EXPECT_EQ(made->full_refresh_interval, 16);
+  EXPECT_EQ(made->mode, SpecPvMode::kFast);
+  EXPECT_EQ(made->selector, SpecPvSelector::kQuestBound);
+  EXPECT_EQ(made->reduce, SpecPvReduce::kRoot);
+  EXPECT_TRUE(made->adaptive);
+  EXPECT_FLOAT_EQ(made->shadow_rate, 0.25f);
+  EXPECT_FLOAT_EQ(made->error_target, 0.125f);
+}
+
+TEST_F(ConfigTest, PartialVerificationIsOffByDefault) {
+  const auto made = MakeSpecPvConfig(config_);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const SpecPvConfig defaults;
+  EXPECT_FALSE(made->enabled);
+  EXPECT_EQ(made->mode, defaults.mode);
+  EXPECT_EQ(made->selector, defaults.selector);
+  EXPECT_EQ(made->reduce, defaults.reduce);
+  EXPECT_EQ(made->Budget(), defaults.Budget());
+}
+
+TEST_F(ConfigTest, OtherNamesOfTheSameSetting) {
+  ASSERT_TRUE(Load("speculative_config:\n"
+                   "  specpv_full_refresh_steps: 9\n"
+                   "  enable_eagle_target_tree: false\n")
+                  .ok());
+  EXPECT_EQ(config_.speculative.specpv.values.full_refresh_interval, 9);
+  EXPECT_FALSE(config_.speculative.enable_target_tree);
+  EXPECT_EQ(ErrorOf("specpv_full_refresh_steps: 9\n"),
+            "1: key 'specpv_full_refresh_steps' belongs under speculative_config");
+}
+
+TEST_F(ConfigTest, BadPartialVerificationNamesKeyAndValue) {
+  const auto error_of = [this](const std::string& line) {
+    config_ = Config();
+    const Status loaded = Load("speculative_config: {" + line + "}\n");
+    EXPECT_TRUE(loaded.ok()) << loaded.message();
+    return MakeSpecPvConfig(config_).status().message();
+  };
+  EXPECT_EQ(error_of("specpv_mode: quick"), "specpv_mode: 'quick', must be exact or fast");
+  EXPECT_EQ(error_of("specpv_selector: best"),
+            "specpv_selector: 'best', must be quest, quest_bound, h2o, streaming or sliding");
+  EXPECT_EQ(error_of("specpv_reduce: last"), "specpv_reduce: 'last', must be mean, max or root");
+  EXPECT_EQ(error_of("specpv_block_size: 17"), "specpv_block_size: 17, must be 8, 16, 32 or 64");
+  EXPECT_EQ(error_of("specpv_full_refresh_steps: 0"),
+            "specpv_full_refresh_interval: 0, must be 1 to 1048576");
+  EXPECT_EQ(error_of("specpv_shadow_rate: -1"), "specpv_shadow_rate: -1, must be 0 to 1");
+  EXPECT_EQ(ErrorOf("speculative_config: {specpv_n_sink_block: 2}\n"),
+            "1: unknown key 'specpv_n_sink_block', did you mean 'specpv_n_sink_blocks'?");
 }
 
 TEST_F(ConfigTest, WhatIsNotInTheFileKeepsItsValue) {

@@ -1,15 +1,16 @@
 #include "apps/loader.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <random>
 #include <sstream>
 
+#include "apps/progress.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "compute/cpu/cpu_backend.h"
@@ -23,24 +24,12 @@ namespace {
 constexpr int kCurveRows = 128;
 constexpr int kCurveContext = 2048;
 
-// A line on the terminal that is rewritten as loading goes on, and wiped at its end.
-class ProgressLine {
- public:
-  explicit ProgressLine(const std::string& what)
-      : what_(what.size() <= kWidth ? what : "..." + what.substr(what.size() - kWidth)),
-        shown_(isatty(STDERR_FILENO) != 0) {}
-  ~ProgressLine() {
-    if (shown_) std::fprintf(stderr, "\r\033[K");
-  }
-  void Show(double fraction) const {
-    if (shown_) std::fprintf(stderr, "\rloading %s %3.0f%%\033[K", what_.c_str(), fraction * 100);
-  }
-
- private:
-  static constexpr size_t kWidth = 60;  // a wrapped line could not be rewritten
-  std::string what_;
-  bool shown_;
-};
+// Shows how much of a model is loaded.
+std::function<void(double)> ShowLoading(const StatusLine& line, const std::string& name) {
+  return [&line, name](double fraction) {
+    line.Show(fmt::format("loading {} {:3.0f}%", name, fraction * 100));
+  };
+}
 
 Status CheckRange(const char* name, int value, int low, int high) {
   if (value >= low && value <= high) return OkStatus();
@@ -76,15 +65,20 @@ DraftBudget BudgetOf(const SpeculativeConfig& config, const std::string& drafter
   if (config.num_steps > 0) budget.max_depth = config.num_steps;
   if (config.eagle_topk > 0) budget.top_k = config.eagle_topk;
   if (config.num_draft_tokens > 0) budget.max_nodes = config.num_draft_tokens;
-  if (config.num_steps > 0 && config.num_draft_tokens == 0 && drafter == "STANDALONE") {
+  const bool merged = drafter.find(',') != std::string::npos;
+  if (merged) budget.max_depth = std::max(budget.max_depth, DefaultDraftBudget(drafter).max_depth);
+  const bool model = drafter == "STANDALONE" || drafter == "EAGLE3";
+  if (model && config.num_steps > 0 && config.num_draft_tokens == 0) {
     budget.max_nodes = budget.top_k == 1 ? config.num_steps + 1 : 4 * config.num_steps;
   }
+  if (model && budget.top_k == 1) budget.max_nodes = budget.max_depth + 1;
   return budget;
 }
 
 Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
   StepOptions& step = model->engine_options.step;
-  const std::string method = config.enable_speculative_decoding ? config.method : "NONE";
+  const bool speculates = config.enable_speculative_decoding && config.enable_target_tree;
+  const std::string method = speculates ? config.method : "NONE";
   TALON_ASSIGN_OR_RETURN(model->drafter_name, CanonicalDrafterName(method));
   TALON_RETURN_IF_ERROR(CheckRange("num_steps", config.num_steps, 0, 64));
   TALON_RETURN_IF_ERROR(CheckRange("eagle_topk", config.eagle_topk, 0, 64));
@@ -104,11 +98,21 @@ Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
   for (const std::string& name : DrafterNames()) {
     const DraftBudget budget = BudgetOf(config, name);
     step.budget.max_nodes = std::max(step.budget.max_nodes, budget.max_nodes);
+    step.budget.max_depth = std::max(step.budget.max_depth, budget.max_depth);
   }
   step.nwor = config.enable_nwor;
   step.scv_chunk_size = config.scv_chunk_size;
   model->drafter_options.draft_model_path = config.draft_model_path;
   model->drafter_options.min_prob = config.draft_min_prob;
+  TALON_RETURN_IF_ERROR(CheckRange("draft_window_size", config.draft_window_size, 0, 1 << 24));
+  TALON_RETURN_IF_ERROR(CheckRange("draft_sink_size", config.draft_sink_size, 0, 1 << 24));
+  model->drafter_options.window = config.draft_window_size;
+  model->drafter_options.sink = config.draft_sink_size;
+  model->drafter_options.capture_layers = config.eagle3_capture_layers;
+  if (!ParseWeightFormat(config.draft_weights, &model->drafter_options.weights)) {
+    return InvalidArgument("draft_weights: '{}', must be auto, f32, f16, bf16 or int8",
+                           config.draft_weights);
+  }
   model->drafter_options.sample = step.accept == AcceptMode::kRejection;
   model->drafter_options.ngram_mode = config.ngram_mode;
   model->drafter_options.ngram_max_depth = config.ngram_max_depth;
@@ -140,6 +144,7 @@ Status FillOptions(const Config& config, LoadedModel* model) {
   options.max_sequences = config.max_sequences;
   options.prefill_chunk = config.prefill_chunk;
   options.kv_audit = config.kv_audit;
+  TALON_ASSIGN_OR_RETURN(options.step.specpv, MakeSpecPvConfig(config));
   return FillSpeculation(config.speculative, model);
 }
 
@@ -163,14 +168,19 @@ Result<std::vector<std::pair<int32_t, float>>> ParseLogitBias(const std::string&
 
 }  // namespace
 
-Result<std::string> BundledModelDir(const std::string& name) {
+Result<std::string> BundledFile(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   for (const fs::path& base : {fs::current_path(error), program.parent_path().parent_path()}) {
-    const fs::path dir = base / "models" / name;
-    if (fs::exists(dir / "config.json", error)) return dir.string();
+    if (fs::exists(base / path, error)) return (base / path).string();
   }
+  return NotFound("no bundled file '{}' found", path);
+}
+
+Result<std::string> BundledModelDir(const std::string& name) {
+  const auto config = BundledFile("models/" + name + "/config.json");
+  if (config.ok()) return std::filesystem::path(*config).parent_path().string();
   return NotFound("no bundled model '{}' found; give one with --model DIR", name);
 }
 
@@ -188,7 +198,6 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   if (!ParseWeightFormat(config.weights, &weights)) {
     return InvalidArgument("weights: '{}', must be auto, f32, f16, bf16 or int8", config.weights);
   }
-  model->drafter_options.weights = weights;
   model->backend = NewCpuBackend(config.threads);
   LoadOptions load{
       .weights = weights,
@@ -197,8 +206,8 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   if (!shape.empty()) {
     TALON_ASSIGN_OR_RETURN(const ModelConfig random, ShapeByName(shape));
     model->name = shape + " (random weights)";
-    const ProgressLine line(model->name);
-    load.progress = [&line](double fraction) { line.Show(fraction); };
+    const StatusLine line;
+    load.progress = ShowLoading(line, model->name);
     TALON_ASSIGN_OR_RETURN(model->target, Decoder::Random(random, model->backend.get(), load, 1));
     return model;
   }
@@ -207,8 +216,8 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
     TALON_ASSIGN_OR_RETURN(model->name, BundledModelDir("tiny"));
   }
   {
-    const ProgressLine line(model->name);
-    load.progress = [&line](double fraction) { line.Show(fraction); };
+    const StatusLine line;
+    load.progress = ShowLoading(line, model->name);
     TALON_ASSIGN_OR_RETURN(model->target, Decoder::Load(model->name, model->backend.get(), load));
   }
   const std::string tokenizer = model->name + "/tokenizer.json";
@@ -251,17 +260,27 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
   options.step.budget = BudgetOf(config.speculative, drafter_name);
   DrafterOptions drafter_options = model->drafter_options;
   drafter_options.budget = options.step.budget;
+  drafter_options.steps = config.speculative.num_steps;
+  drafter_options.top_k = config.speculative.eagle_topk;
   const int context = model->target->config().max_context;
   Engine::Parts parts{.backend = model->backend.get(),
                       .target = model->target.get(),
                       .tokenizer = model->tokenizer.get(),
                       .metrics = std::make_unique<Metrics>()};
+  if (drafter_options.draft_model_path.empty() && config.model.empty()) {
+    TALON_ASSIGN_OR_RETURN(
+        drafter_options.draft_model_path,
+        BundledModelDir(drafter_name == "STANDALONE" ? "tiny-draft" : "tiny-eagle3"));
+  }
   const DrafterTarget target{
       .backend = model->backend.get(),
+      .decoder = model->target.get(),
       .metrics = parts.metrics.get(),
       .vocab_size = model->target->config().vocab_size,
       .max_length = options.max_length > 0 ? std::min(options.max_length, context) : context,
-      .max_sequences = options.max_sequences};
+      .max_sequences = options.max_sequences,
+      .block_size = options.block_size,
+      .kv_dtype = options.kv_dtype};
   TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
   if (parts.drafter != nullptr && config.speculative.adaptive) {
     if (model->curve.empty()) {

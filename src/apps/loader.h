@@ -28,7 +28,9 @@ struct LoadedModel {
   VerifyCurve curve;  // measured when first needed
 };
 
-// The bundled model's directory, found from the working directory or the program's.
+// A file of the repository, found from the working directory or the program's.
+Result<std::string> BundledFile(const std::string& path);
+// The bundled model's directory.
 Result<std::string> BundledModelDir(const std::string& name);
 
 // Checks all settings, then loads config.model, or random weights of `shape` if that is not empty.

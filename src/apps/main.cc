@@ -39,12 +39,14 @@ int main(int argc, char** argv) {
   talon::AddRunCommand(&app, &config, &body);
   talon::AddCheckCommand(&app, &config, &body);
   talon::AddBenchCommand(&app, &config, &body);
+  talon::AddDoctorCommand(&app, &config, &body);
   app.footer(
       "\nExamples:\n"
       "  talon run                                  text from the bundled model\n"
       "  talon run --prompt 'It was a dark night' --temperature 0.8 --seed 7\n"
       "  talon run --speculative-algorithm SUFFIX   the same text, sooner\n"
       "  talon check --model models/tiny            compare with its golden files\n"
+      "  talon doctor                               what the bundled head gains\n"
       "  talon bench decode --shape llama-1b --weights int8\n"
       "\n'talon COMMAND --help' lists a command's flags.\n"
       "Exit codes: 0 done, 1 failed or differs, 2 bad input.\n");

@@ -51,6 +51,27 @@ void AddSpeculation(const RequestStats& stats, const LoadedModel& model, Table* 
 
 }  // namespace
 
+void AddStats(const RequestStats& more, RequestStats* sum) {
+  sum->prompt_tokens += more.prompt_tokens;
+  sum->passes += more.passes;
+  sum->partial_passes += more.partial_passes;
+  sum->emitted += more.emitted;
+  sum->drafted += more.drafted;
+  sum->accepted += more.accepted;
+  sum->prompt_seconds += more.prompt_seconds;
+  sum->decode_seconds += more.decode_seconds;
+  sum->draft_seconds += more.draft_seconds;
+  sum->verify_seconds += more.verify_seconds;
+  sum->partial_seconds += more.partial_seconds;
+  sum->prefix_tokens_read += more.prefix_tokens_read;
+  sum->rows += more.rows;
+  sum->lossy = sum->lossy || more.lossy;
+  for (int d = 0; d < RequestStats::kMaxDepth; ++d) {
+    sum->tried_at_depth[d] += more.tried_at_depth[d];
+    sum->accepted_at_depth[d] += more.accepted_at_depth[d];
+  }
+}
+
 std::string ReportTable(const GenerateResult& result, const LoadedModel& model, Engine* engine) {
   const RequestStats& stats = result.stats;
   const auto generated = static_cast<double>(result.tokens.size());

@@ -11,6 +11,9 @@
 
 namespace talon {
 
+// Adds up what requests did; the sum is lossy if one of them is.
+void AddStats(const RequestStats& more, RequestStats* sum);
+
 std::string ReportTable(const GenerateResult& result, const LoadedModel& model, Engine* engine);
 Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* engine);
 

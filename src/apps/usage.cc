@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/config.h"
+#include "apps/table.h"
 
 namespace talon {
 namespace {
@@ -12,19 +13,7 @@ namespace {
 constexpr size_t kColumns = 80;
 constexpr size_t kNameColumns = 30;
 
-// Breaks text at spaces so that no line is wider than the description's column.
-std::string Wrap(const std::string& text) {
-  std::istringstream words(text);
-  std::string out;
-  size_t width = 0;
-  for (std::string word; words >> word; width += word.size()) {
-    const bool breaks = width > 0 && width + 1 + word.size() > kColumns - kNameColumns;
-    if (width > 0) out += breaks ? '\n' : ' ';
-    width = breaks || width == 0 ? 0 : width + 1;
-    out += word;
-  }
-  return out;
-}
+std::string Wrap(const std::string& text) { return WrapText(text, kColumns - kNameColumns); }
 
 // The command that was being parsed, and how the user spells it: "talon bench decode".
 const CLI::App* ChosenCommand(const CLI::App& app, std::string* spelling) {

@@ -32,12 +32,12 @@ struct Layout {
   int kv_heads = 2;
   int group = 2;
   int block_size = 16;
-  bool list_per_head = false;
+  bool partial = false;  // every sequence has its own list for each (layer, kv head)
 
   int cols() const { return head_dim * kv_heads * group; }
   std::string Name() const {
     return fmt::format("{} head_dim {} kv_heads {} group {} block {}{}", DTypeName(dtype), head_dim,
-                       kv_heads, group, block_size, list_per_head ? " list per head" : "");
+                       kv_heads, group, block_size, partial ? " partial" : "");
   }
 };
 
@@ -49,7 +49,7 @@ KvShape ShapeFor(const Layout& layout, const std::vector<SequenceSpec>& sequence
                 .dtype = layout.dtype};
   for (const SequenceSpec& spec : sequences) {
     const int nodes = static_cast<int>(spec.parents.size());
-    shape.num_blocks += layout.kv_heads * (spec.committed / layout.block_size + 1) + nodes + 1;
+    shape.num_blocks += layout.kv_heads * (spec.committed / layout.block_size + 1) + nodes + 2;
     shape.staging_rows += spec.prompt_rows + nodes;
   }
   return shape;
@@ -67,13 +67,14 @@ std::vector<float> QueriesOf(const PassPlan& plan, int cols) {
 
 using Outputs = std::map<int32_t, std::vector<float>>;  // by the row's content
 
-Outputs RunAttention(Backend& backend, const Layout& layout,
-                     const std::vector<SequenceSpec>& sequences, uint32_t seed = 1) {
+Outputs RunAttention(Backend& backend, const Layout& layout, std::vector<SequenceSpec> sequences,
+                     uint32_t seed = 1) {
   constexpr int kLayer = 1;
   std::mt19937 random(seed);
+  for (SequenceSpec& spec : sequences) spec.partial |= layout.partial && spec.prompt_rows == 0;
   const KvShape shape = ShapeFor(layout, sequences);
   KvImage image(shape, kLayer);
-  const PassPlan plan = BuildPass(sequences, layout.list_per_head, random, &image);
+  const PassPlan plan = BuildPass(sequences, random, &image);
   const DeviceKv kv(backend, image);
   const DeviceMatrix q(backend, plan.num_rows(), layout.cols(), QueriesOf(plan, layout.cols()));
   const DeviceMatrix out(backend, plan.num_rows(), layout.cols());
@@ -125,11 +126,18 @@ std::vector<Layout> Layouts() {
     layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .group = 1, .block_size = 8});
     layouts.push_back({.dtype = dtype, .head_dim = 80, .group = 3, .block_size = 64});
     layouts.push_back({.dtype = dtype, .head_dim = 128, .group = 4, .block_size = 32});
-    layouts.push_back({.dtype = dtype, .head_dim = 21, .kv_heads = 3, .list_per_head = true});
-    layouts.push_back({.dtype = dtype, .head_dim = 16, .group = 70, .list_per_head = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 21, .kv_heads = 3, .partial = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .group = 70, .partial = true});
     layouts.push_back({.dtype = dtype, .head_dim = 264, .group = 1, .block_size = 8});
   }
   return layouts;
+}
+
+// A chain of `trunk` nodes with a random tree under its end.
+std::vector<int> TrunkAndTree(int trunk, int nodes, std::mt19937& random) {
+  std::vector<int> parents = Chain(trunk);
+  for (const int parent : RandomTree(nodes, random)) parents.push_back(trunk + parent);
+  return parents;
 }
 
 std::vector<SequenceSpec> MixedBatch(std::mt19937& random) {
@@ -141,6 +149,14 @@ std::vector<SequenceSpec> MixedBatch(std::mt19937& random) {
   batch.push_back({.base = 40000, .committed = 64, .parents = {-1}});
   batch.push_back(
       {.base = 50000, .committed = 33, .parents = RandomTree(17, random), .in_slots = true});
+  batch.push_back(
+      {.base = 60000, .committed = 90, .parents = TrunkAndTree(30, 12, random), .tail = 30});
+  batch.push_back({.base = 61000,
+                   .committed = 141,
+                   .parents = TrunkAndTree(75, 20, random),
+                   .tail = 75,
+                   .partial = true});
+  batch.push_back({.base = 62000, .committed = 90, .parents = TrunkAndTree(40, 9, random)});
   return batch;
 }
 
@@ -203,6 +219,12 @@ TEST_P(AttentionTest, LayoutOfKeysDoesNotChangeBits) {
       ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}), "staged");
       chain.in_slots = true;
       ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}), "staged in slots");
+      chain.in_slots = false;
+      chain.tail = staged - 1;
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}), "tail");
+      chain.tail = staged / 2;
+      chain.partial = true;
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}), "tail, list per head");
     }
   }
 }
@@ -218,6 +240,9 @@ TEST_P(AttentionTest, LayoutOfKeysDoesNotChangeBitsAcrossSplits) {
       ExpectSameBits(whole, RunAttention(*backend_, layout, {part}, end), "chunk");
       const SequenceSpec chain{.committed = end - 8, .parents = Chain(8)};
       ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}, end), "staged");
+      const SequenceSpec tail{
+          .committed = end - 100, .parents = Chain(100), .tail = 95, .partial = true};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {tail}, end), "tail");
     }
   }
 }
@@ -267,7 +292,7 @@ TEST_P(AttentionTest, ExtremeScoresStayFinite) {
     std::mt19937 random(10);
     const KvShape shape = ShapeFor(layout, batch);
     KvImage image(shape, kLayer);
-    const PassPlan plan = BuildPass(batch, false, random, &image);
+    const PassPlan plan = BuildPass(batch, random, &image);
     const DeviceKv kv(backend, image);
     const DeviceMatrix q(backend, 3, 16, RandomValues(3 * 16, 3, 1000.0f));
     const DeviceMatrix out(backend, 3, 16);

@@ -88,6 +88,7 @@ struct KvShape {
   DType dtype = DType::kF32;
   int num_blocks = 0;
   int staging_rows = 0;
+  bool key_summaries = false;  // each full block carries its keys' summary
 
   size_t TileElements() const { return static_cast<size_t>(block_size) * head_dim; }
   size_t BlockBytes() const {  // one block of K or V in one layer
@@ -96,6 +97,7 @@ struct KvShape {
   size_t RowBytes() const {  // one token of K or V in one layer
     return static_cast<size_t>(kv_heads) * head_dim * DTypeSize(dtype);
   }
+  size_t NormBytes() const { return static_cast<size_t>(kv_heads) * sizeof(float); }
   size_t BytesPerToken() const { return 2 * RowBytes() * num_layers; }
 };
 
@@ -105,6 +107,11 @@ struct KvLayer {
   void* v_blocks = nullptr;
   void* k_staged = nullptr;  // [staging_rows, kv_heads, head_dim]
   void* v_staged = nullptr;
+  // Summaries of full blocks, null without KvShape::key_summaries: per kv head the element-wise
+  // largest and smallest of the block's keys, and the mean of their L2 norms.
+  void* key_max = nullptr;  // [num_blocks, kv_heads, head_dim]
+  void* key_min = nullptr;
+  float* key_norm = nullptr;  // [num_blocks, kv_heads]
 };
 
 struct KvView {
@@ -190,6 +197,19 @@ class Backend {
                          std::span<const int32_t> to) = 0;
   // Copies the first `tokens` slots of a block in all layers (copy-on-write).
   virtual void CopyBlock(const KvView& kv, int from, int to, int tokens) = 0;
+  // Copies staging row to staging row in all layers, in order of i, like CopySlots.
+  virtual void CopyStaged(const KvView& kv, std::span<const int32_t> from,
+                          std::span<const int32_t> to) = 0;
+
+  // Writes the summaries of full blocks in all layers. NaN in a key makes NaN of the summary's
+  // element and norm. Host span. REQUIRES: KvShape::key_summaries.
+  virtual void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) = 0;
+  // Scores of one layer's blocks as the pass asks for them (PassPlan::scores): out
+  // [kv_heads, scored blocks], float32 throughout. With q [rows, heads * head_dim] after RoPE, a
+  // block's score for a query head and row follows the request's scorer; they are reduced over the
+  // request's rows, then averaged over the query heads of the kv head. NaN counts as -inf.
+  virtual void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
+                           MatrixView out) = 0;
 
   // out[i] = x[rows[i]]. Host span.
   virtual void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) = 0;

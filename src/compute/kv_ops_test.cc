@@ -1,4 +1,4 @@
-// Ops that move K and V: StoreKv, CommitRows, CopySlots, CopyBlock.
+// Ops that move K and V: StoreKv, CommitRows, CopySlots, CopyStaged, CopyBlock.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -140,6 +140,27 @@ TEST_P(KvOpsTest, CopySlotsRunsInOrder) {
   const int64_t expected[] = {0, 3, 2, 5, 9, 5, 6, 7, 8, 9};
   for (int slot = 0; slot < 10; ++slot) {
     EXPECT_TRUE(SlotHolds(kv, image, slot, expected[slot])) << slot;
+  }
+}
+
+TEST_P(KvOpsTest, CopyStagedRunsInOrder) {
+  const KvShape shape = SmallShape(DType::kBF16);
+  KvImage image(shape, kLayer);
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    for (int row = 0; row < shape.staging_rows; ++row) image.WriteStaged(row, head, row);
+  }
+  const DeviceKv kv(*backend_, image);
+  backend_->CopyStaged(kv.view(), std::vector<int32_t>{1, 3, 5}, std::vector<int32_t>{1, 2, 3});
+  const int64_t expected[] = {0, 1, 3, 5, 4, 5};
+  const KvLayer& arrays = kv.view().layers[kLayer];
+  for (int row = 0; row < shape.staging_rows; ++row) {
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      const int64_t offset = StagedOffset(shape, row, head);
+      EXPECT_TRUE(
+          SameBits(Vector(kv, arrays.k_staged, offset), image.Values(expected[row], head, false)));
+      EXPECT_TRUE(
+          SameBits(Vector(kv, arrays.v_staged, offset), image.Values(expected[row], head, true)));
+    }
   }
 }
 

@@ -43,23 +43,41 @@ class BlockPicker {
   std::vector<int> free_;
 };
 
-void AddCommitted(const SequenceSpec& spec, int list_count, BlockPicker& picker, PassPlan* plan,
-                  KvImage* image) {
+// Fills a list with the committed tokens of one kv head, or of all (head < 0).
+void AddList(const SequenceSpec& spec, int head, BlockPicker& picker, PassPlan* plan,
+             KvImage* image) {
   const KvShape& shape = image->shape();
-  const int blocks = (spec.committed + shape.block_size - 1) / shape.block_size;
-  for (int list = 0; list < list_count; ++list) {
-    const size_t first = plan->block_ids.size();
-    for (int b = 0; b < blocks; ++b) plan->block_ids.push_back(picker.Take());
-    plan->block_offsets.push_back(static_cast<int>(plan->block_ids.size()));
-    for (int t = 0; t < spec.committed; ++t) {
-      const int block = plan->block_ids[first + t / shape.block_size];
-      const int64_t slot = int64_t{block} * shape.block_size + t % shape.block_size;
+  const size_t first = plan->block_ids.size();
+  for (int t = 0; t < spec.committed; ++t) {
+    if (t % shape.block_size == 0) plan->block_ids.push_back(picker.Take());
+    const int block = plan->block_ids[first + t / shape.block_size];
+    const int64_t slot = int64_t{block} * shape.block_size + t % shape.block_size;
+    for (int h = 0; h < shape.kv_heads; ++h) {
+      if (head < 0 || head == h) image->WriteSlot(slot, h, spec.base + t);
+    }
+  }
+  plan->block_offsets.push_back(static_cast<int>(plan->block_ids.size()));
+}
+
+void AddCommitted(const SequenceSpec& spec, BlockPicker& picker, PassPlan* plan, KvImage* image) {
+  const KvShape& shape = image->shape();
+  if (!spec.partial) {
+    AddList(spec, -1, picker, plan, image);
+  } else {
+    const int blocks = (spec.committed + shape.block_size - 1) / shape.block_size;
+    const int poison = picker.Take();  // whoever reads another layer's list gets NaN
+    for (int layer = 0; layer < shape.num_layers; ++layer) {
       for (int head = 0; head < shape.kv_heads; ++head) {
-        if (list_count > 1 && head != list) continue;
-        image->WriteSlot(slot, head, spec.base + t);
+        if (layer == image->layer()) {
+          AddList(spec, head, picker, plan, image);
+          continue;
+        }
+        plan->block_ids.insert(plan->block_ids.end(), blocks, poison);
+        plan->block_offsets.push_back(static_cast<int>(plan->block_ids.size()));
       }
     }
   }
+  plan->sequence_lists.push_back(static_cast<int>(plan->block_offsets.size()) - 1);
 }
 
 void AddPromptRows(const SequenceSpec& spec, int block_size, PassPlan* plan) {
@@ -75,10 +93,20 @@ void AddPromptRows(const SequenceSpec& spec, int block_size, PassPlan* plan) {
   }
 }
 
-void AddTreeRows(const SequenceSpec& spec, BlockPicker& picker, PassPlan* plan, KvImage* image) {
+// The row's bit and its parent's mask.
+std::vector<uint64_t> MaskOf(const std::vector<std::vector<uint64_t>>& masks, int words, int parent,
+                             size_t node) {
+  std::vector<uint64_t> mask(words);
+  if (parent >= 0) mask = masks[parent];
+  mask[node / 64] |= uint64_t{1} << (node % 64);
+  return mask;
+}
+
+void AddTreeRows(const SequenceSpec& spec, int staging_first, BlockPicker& picker, PassPlan* plan,
+                 KvImage* image) {
   const KvShape& shape = image->shape();
   std::vector<int> depth;
-  const size_t first_mask = plan->ancestors.size();
+  std::vector<std::vector<uint64_t>> masks;
   int slot = -1;
   for (size_t node = 0; node < spec.parents.size(); ++node) {
     const int parent = spec.parents[node];
@@ -86,28 +114,22 @@ void AddTreeRows(const SequenceSpec& spec, BlockPicker& picker, PassPlan* plan, 
                                 ? spec.base + spec.committed + static_cast<int64_t>(node)
                                 : spec.contents[node];
     depth.push_back(parent < 0 ? 0 : depth[parent] + 1);
-    const int row = plan->num_rows();
+    masks.push_back(MaskOf(masks, plan->mask_words, parent, node));
     // Slots of the tree lie in blocks of their own, outside of every list.
     if (spec.in_slots) slot = node % 3 == 0 ? picker.Take() * shape.block_size : slot + 1;
     for (int head = 0; head < shape.kv_heads; ++head) {
       if (spec.in_slots) {
         image->WriteSlot(slot, head, content);
       } else {
-        image->WriteStaged(row, head, content);
+        image->WriteStaged(staging_first + static_cast<int>(node), head, content);
       }
     }
+    if (static_cast<int>(node) < spec.tail) continue;
     plan->tokens.push_back(static_cast<int>(content));
     plan->positions.push_back(spec.committed + depth.back());
     plan->slots.push_back(slot);
     plan->prefix_len.push_back(spec.committed);
-    std::vector<uint64_t> mask(plan->mask_words);
-    if (parent >= 0) {
-      const auto from = plan->ancestors.begin() + static_cast<ptrdiff_t>(first_mask) +
-                        ptrdiff_t{parent} * plan->mask_words;
-      std::copy_n(from, plan->mask_words, mask.begin());
-    }
-    mask[node / 64] |= uint64_t{1} << (node % 64);
-    plan->ancestors.insert(plan->ancestors.end(), mask.begin(), mask.end());
+    plan->ancestors.insert(plan->ancestors.end(), masks.back().begin(), masks.back().end());
   }
 }
 
@@ -164,8 +186,20 @@ DeviceKv::DeviceKv(Backend& backend, const KvImage& image) : shape_(image.shape_
       arrays_.emplace_back(backend, layer == image.layer_ ? *bytes : poison);
       *pointer = arrays_.back().data();
     }
+    if (shape_.key_summaries) AddSummaries(backend, &arrays);
     layers_.push_back(arrays);
   }
+}
+
+void DeviceKv::AddSummaries(Backend& backend, KvLayer* arrays) {
+  const int64_t vectors = int64_t{shape_.num_blocks} * shape_.kv_heads;
+  const size_t bytes = vectors * shape_.head_dim * DTypeSize(shape_.dtype);
+  for (void** pointer : {&arrays->key_max, &arrays->key_min}) {
+    arrays_.emplace_back(backend, std::vector<uint8_t>(bytes, 0xFF));
+    *pointer = arrays_.back().data();
+  }
+  arrays_.emplace_back(backend, std::vector<uint8_t>(vectors * sizeof(float), 0xFF));
+  arrays->key_norm = static_cast<float*>(arrays_.back().data());
 }
 
 std::vector<float> DeviceKv::Read(Backend& backend, const void* array, int64_t elements) const {
@@ -176,22 +210,31 @@ std::vector<float> DeviceKv::Read(Backend& backend, const void* array, int64_t e
   return values;
 }
 
-PassPlan BuildPass(const std::vector<SequenceSpec>& sequences, bool list_per_head,
-                   std::mt19937& random, KvImage* image) {
+PassPlan BuildPass(const std::vector<SequenceSpec>& sequences, std::mt19937& random,
+                   KvImage* image) {
   const KvShape& shape = image->shape();
   BlockPicker picker(shape.num_blocks, random);
   PassPlan plan;
-  plan.lists_per_sequence = list_per_head ? shape.kv_heads : 1;
+  bool plain = true;  // neither partial lists nor tails: what describes them may be left out
   for (const SequenceSpec& spec : sequences) {
     plan.mask_words = std::max(plan.mask_words, static_cast<int>(spec.parents.size() + 63) / 64);
+    plain &= !spec.partial && spec.tail == 0;
   }
   plan.sequence_rows = {0};
   plan.block_offsets = {0};
+  plan.sequence_lists = {0};
+  int staging = 0;
   for (const SequenceSpec& spec : sequences) {
-    AddCommitted(spec, plan.lists_per_sequence, picker, &plan, image);
+    AddCommitted(spec, picker, &plan, image);
     AddPromptRows(spec, shape.block_size, &plan);
-    AddTreeRows(spec, picker, &plan, image);
+    AddTreeRows(spec, staging, picker, &plan, image);
     plan.sequence_rows.push_back(plan.num_rows());
+    plan.nodes_before.push_back(spec.tail);
+    plan.staging_first.push_back(staging);
+    staging += spec.prompt_rows + static_cast<int>(spec.parents.size());
+  }
+  for (auto* array : {&plan.sequence_lists, &plan.nodes_before, &plan.staging_first}) {
+    if (plain) array->clear();
   }
   return plan;
 }

@@ -47,6 +47,8 @@ class DeviceKv {
   std::vector<float> Read(Backend& backend, const void* array, int64_t elements) const;
 
  private:
+  void AddSummaries(Backend& backend, KvLayer* arrays);
+
   KvShape shape_;
   std::vector<DeviceArray> arrays_;
   std::vector<KvLayer> layers_;
@@ -60,11 +62,13 @@ struct SequenceSpec {
   std::vector<int> parents;       // or: the rows are a tree over the committed tokens
   std::vector<int64_t> contents;  // of the nodes; default: base + committed + node
   bool in_slots = false;          // the nodes' K and V are staged in block slots
+  int tail = 0;                   // nodes that an earlier pass staged, so without rows
+  bool partial = false;           // a block list for each (layer, kv head)
 };
 
 // Builds the pass of `sequences` and writes their keys to `image`, in blocks chosen by `random`.
-PassPlan BuildPass(const std::vector<SequenceSpec>& sequences, bool list_per_head,
-                   std::mt19937& random, KvImage* image);
+PassPlan BuildPass(const std::vector<SequenceSpec>& sequences, std::mt19937& random,
+                   KvImage* image);
 
 // A random tree's parents, depth by depth.
 std::vector<int> RandomTree(int nodes, std::mt19937& random);

@@ -1,5 +1,5 @@
 // What one forward pass computes and where each row's keys are: plain host integers, made by
-// spec/plan, testable without a model, the same for all layers.
+// spec/plan, testable without a model, made once for all layers.
 //
 // A pass has `rows` tokens of one or more sequences, the rows of a sequence being consecutive. A
 // row attends to the first `prefix_len` tokens of its sequence's block list, then to the rows of
@@ -7,14 +7,36 @@
 // prompt rows, whose K/V goes straight to blocks, prefix_len = position + 1 and the mask is empty;
 // for tree rows prefix_len = C and the mask holds the ancestors. So the i-th key a row sees has
 // logical index i in both cases, and kernels give the same bits whether a key is committed or
-// staged.
+// staged. Under partial verification the list holds chosen blocks only, prefix_len counts their
+// tokens, and the first nodes of the mask are the sequence's tail.
 #ifndef TALON_COMPUTE_PASS_PLAN_H_
 #define TALON_COMPUTE_PASS_PLAN_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace talon {
+
+// How a block's key summary is compared with queries (Backend::ScoreBlocks).
+enum class BlockScorer {
+  kQuest,       // the larger of the query's products with the summary's max and min
+  kQuestBound,  // per element the larger of the two, summed: a bound of every key's product
+  kH2o          // mean norm of the block's keys, no query
+};
+enum class ScoreReduce { kMean, kMax };  // over query rows
+
+// Scores wanted of a sequence that reads its whole prefix: blocks [0, num_blocks) of its list, all
+// full, under the queries of rows [row_begin, row_end).
+struct ScoreRequest {
+  int32_t sequence = 0;
+  int32_t row_begin = 0;
+  int32_t row_end = 0;
+  int32_t num_blocks = 0;
+  int32_t first_column = 0;  // of its scores, after those of the requests before
+  BlockScorer scorer = BlockScorer::kQuest;
+  ScoreReduce reduce = ScoreReduce::kMean;
+};
 
 struct PassPlan {
   std::vector<int32_t> tokens;     // [rows]
@@ -25,12 +47,13 @@ struct PassPlan {
   std::vector<int32_t> prefix_len;  // [rows] keys of the block list the row sees
 
   std::vector<int32_t> sequence_rows;  // [sequences + 1] first row of each sequence
-  // Block lists. [sequences * lists_per_sequence + 1] offsets into block_ids; list s * lists + h.
-  // One list per sequence in full passes; one per kv head where a partial view differs by head.
-  // Every block of a list is full but the last one.
+  // Block lists. [lists + 1] offsets into block_ids. Every block of a list is full but the last
+  // one. A sequence has one list for all layers and kv heads or, where its rows see a partial view,
+  // one for each, by layer, then kv head (ListOf).
   std::vector<int32_t> block_offsets;
   std::vector<int32_t> block_ids;
-  int lists_per_sequence = 1;
+  // [sequences + 1] first list of each sequence, or empty: each has one.
+  std::vector<int32_t> sequence_lists;
 
   // [rows][mask_words], bit j of a row: it sees node j of its own sequence. Nodes are the
   // sequence's rows of this pass, after those that earlier passes staged (nodes_before).
@@ -43,10 +66,32 @@ struct PassPlan {
   std::vector<int32_t> nodes_before;
   std::vector<int32_t> staging_first;
 
-  std::vector<int32_t> output_rows;  // rows whose logits are wanted, ascending
+  std::vector<int32_t> output_rows;   // rows whose logits are wanted, ascending
+  std::vector<int32_t> feature_rows;  // rows whose captured features are wanted, ascending
+
+  // Blocks to score for the choice of a partial view, by ascending first_column.
+  std::vector<ScoreRequest> scores;
 
   int num_rows() const { return static_cast<int>(tokens.size()); }
   int num_sequences() const { return static_cast<int>(sequence_rows.size()) - 1; }
+  int NumLists(int sequence) const {
+    return sequence_lists.empty() ? 1 : sequence_lists[sequence + 1] - sequence_lists[sequence];
+  }
+  int ListOf(int sequence, int layer, int kv_head, int kv_heads) const {
+    if (sequence_lists.empty()) return sequence;
+    const int first = sequence_lists[sequence];
+    return NumLists(sequence) == 1 ? first : first + layer * kv_heads + kv_head;
+  }
+  // The blocks whose keys the sequence's rows see in a layer and kv head.
+  std::span<const int32_t> BlocksOf(int sequence, int layer, int kv_head, int kv_heads) const {
+    const int list = ListOf(sequence, layer, kv_head, kv_heads);
+    return std::span(block_ids).subspan(block_offsets[list],
+                                        block_offsets[list + 1] - block_offsets[list]);
+  }
+  // Columns that the scores of this pass take.
+  int num_scored_blocks() const {
+    return scores.empty() ? 0 : scores.back().first_column + scores.back().num_blocks;
+  }
   // Where the K/V of a sequence's node is or goes: a slot, or ~(staging row).
   int32_t PlaceOf(int sequence, int node) const {
     const int before = nodes_before.empty() ? 0 : nodes_before[sequence];
@@ -63,12 +108,13 @@ struct PassPlan {
 
   // Empties everything but keeps the memory for the next pass.
   void Clear() {
-    for (auto* array : {&tokens, &positions, &slots, &prefix_len, &sequence_rows, &block_offsets,
-                        &block_ids, &nodes_before, &staging_first, &output_rows}) {
+    for (auto* array :
+         {&tokens, &positions, &slots, &prefix_len, &sequence_rows, &block_offsets, &block_ids,
+          &sequence_lists, &nodes_before, &staging_first, &output_rows, &feature_rows}) {
       array->clear();
     }
     ancestors.clear();
-    lists_per_sequence = 1;
+    scores.clear();
     mask_words = 1;
   }
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/output_text.h"
+#include "engine/partial_verifier.h"
 #include "engine/request.h"
 #include "kv/kv_cache.h"
 #include "model/sampler.h"
@@ -30,11 +31,14 @@ struct ActiveRequest {
 
   // Tokens whose K/V is still to be computed before the root can be verified.
   int prompt_left() const {
-    return static_cast<int>(sequence.tokens.size()) - 1 - sequence.committed_len;
+    return static_cast<int>(sequence.tokens.size()) - 1 - sequence.committed_len -
+           sequence.tail_len;
   }
-  int tokens_left() const {
-    return request.sampling.max_tokens - static_cast<int>(result.tokens.size());
+  // New tokens so far, provisional ones included.
+  int num_generated() const {
+    return static_cast<int>(sequence.tokens.size()) - static_cast<int>(request.prompt.size());
   }
+  int tokens_left() const { return request.sampling.max_tokens - num_generated(); }
   bool finished() const { return result.finish != FinishReason::kNone; }
 
   GenerateRequest request;
@@ -44,6 +48,7 @@ struct ActiveRequest {
   GenerateResult result;
   bool drafter_knows = false;  // Drafter::Begin was called and succeeded
   bool plain_next = false;     // a commit failed: the next tree is [root]
+  PartialState partial;
   // Chunked verification: the part of a proposed tree that is still to be verified, its root being
   // the sequence's root.
   std::optional<TokenTree> remainder;

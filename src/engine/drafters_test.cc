@@ -1,6 +1,8 @@
 // The real drafters inside the engine: same text as plain decoding, and drafts that are accepted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "engine/test_engine.h"
 #include "spec/drafters/registry.h"
@@ -23,11 +25,15 @@ struct Method {
 class DraftersTest : public testing::TestWithParam<Method> {
  protected:
   static std::unique_ptr<Drafter> Make(const Method& method, Metrics* metrics) {
-    DrafterOptions options{.draft_model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny-draft",
-                           .budget = method.budget,
-                           .ngram_mode = method.mode};
+    const bool standalone = std::string_view(method.name) == "STANDALONE";
+    DrafterOptions options{
+        .draft_model_path = std::string(TALON_SOURCE_DIR) +
+                            (standalone ? "/models/tiny-draft" : "/models/tiny-eagle3"),
+        .budget = method.budget,
+        .ngram_mode = method.mode};
     auto drafter = MakeDrafter(method.name, options,
                                {.backend = Tiny().backend.get(),
+                                .decoder = Tiny().target.get(),
                                 .metrics = metrics,
                                 .vocab_size = 8192,
                                 .max_length = 512,
@@ -76,20 +82,36 @@ TEST_P(DraftersTest, GivesPlainTokens) {
 
 INSTANTIATE_TEST_SUITE_P(
     Methods, DraftersTest,
-    testing::Values(Method{"NGRAM", {.max_nodes = 12, .max_depth = 17}},
+    testing::Values(Method{"EAGLE3", {.max_nodes = 6, .max_depth = 5, .top_k = 1}},
+                    Method{"EAGLE3", {.max_nodes = 24, .max_depth = 6, .top_k = 4}},
+                    Method{"EAGLE3,SUFFIX", {.max_nodes = 24, .max_depth = 23, .top_k = 4}},
+                    Method{"NGRAM,EAGLE3,SUFFIX", {.max_nodes = 16, .max_depth = 17, .top_k = 4}},
+                    Method{"NGRAM", {.max_nodes = 12, .max_depth = 17}},
                     Method{"NGRAM", {.max_nodes = 32, .max_depth = 17}, "PROB"},
                     Method{"SUFFIX", {.max_nodes = 24, .max_depth = 23}},
                     Method{"STANDALONE", {.max_nodes = 4, .max_depth = 3, .top_k = 1}},
                     Method{"STANDALONE", {.max_nodes = 16, .max_depth = 4, .top_k = 3}}),
-    [](const auto& info) { return info.param.name + std::to_string(info.index); });
+    [](const auto& info) {
+      std::string name = info.param.name;
+      std::replace(name.begin(), name.end(), ',', '_');
+      return name + std::to_string(info.index);
+    });
 
 TEST(Registry, NamesAliasesAndRefusals) {
   EXPECT_EQ(CanonicalDrafterName("ngram").value(), "NGRAM");
   EXPECT_EQ(CanonicalDrafterName("Prompt_Lookup").value(), "NGRAM");
   EXPECT_EQ(CanonicalDrafterName("draft_model").value(), "STANDALONE");
+  EXPECT_EQ(CanonicalDrafterName("Eagle3,lookup").value(), "EAGLE3,NGRAM");
+  EXPECT_EQ(CanonicalDrafterName("eagle3+suffix").value(), "EAGLE3,SUFFIX");
+  EXPECT_EQ(CanonicalDrafterName("merged").value(), "EAGLE3,SUFFIX");
+  EXPECT_NE(CanonicalDrafterName("NGRAM,lookup").status().message().find("twice"),
+            std::string::npos);
+  EXPECT_FALSE(CanonicalDrafterName("NGRAM,").ok());
+  EXPECT_FALSE(CanonicalDrafterName("NGRAM,NONE").ok());
   EXPECT_NE(CanonicalDrafterName("NEXTN").status().message().find("unsupported"),
             std::string::npos);
-  EXPECT_NE(CanonicalDrafterName("foo").status().message().find("known: NONE"), std::string::npos);
+  EXPECT_NE(CanonicalDrafterName("foo").status().message().find("known: EAGLE3"),
+            std::string::npos);
 }
 
 TEST(Standalone, AnotherVocabularyIsRefused) {

@@ -23,16 +23,21 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
   chosen.max_length = std::min(chosen.max_length, model.max_context);
   chosen.step.max_length = chosen.max_length;
   if (chosen.kv_tokens <= 0) chosen.kv_tokens = chosen.max_sequences * chosen.max_length;
+  SpecPvConfig& specpv = chosen.step.specpv;
+  TALON_RETURN_IF_ERROR(engine->CheckPartialVerification());
   const KvShape shape{.num_layers = model.num_layers,
                       .kv_heads = model.num_kv_heads,
                       .head_dim = model.head_dim,
                       .block_size = chosen.block_size,
                       .dtype = chosen.kv_dtype,
                       .num_blocks = engine->BlocksOf(chosen.kv_tokens),
-                      .staging_rows = chosen.MaxTreeRows()};
+                      .staging_rows = chosen.MaxTreeRows(),
+                      .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
   TALON_ASSIGN_OR_RETURN(
       engine->kv_, KvCache::Create(engine->parts_.backend, shape, engine->parts_.metrics.get(),
-                                   {.audit = chosen.kv_audit}));
+                                   {.audit = chosen.kv_audit,
+                                    .tail_regions = specpv.enabled ? chosen.max_sequences : 0,
+                                    .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0}));
   engine->step_ = std::make_unique<Step>(Step::Parts{.backend = engine->parts_.backend,
                                                      .target = engine->parts_.target,
                                                      .kv = engine->kv_.get(),
@@ -41,6 +46,27 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
                                                      .metrics = engine->parts_.metrics.get()},
                                          chosen.step);
   return engine;
+}
+
+// What rules partial verification out turns it off with a line in the log.
+Status Engine::CheckPartialVerification() {
+  SpecPvConfig& specpv = options_.step.specpv;
+  if (!specpv.enabled) return OkStatus();
+  TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(specpv));
+  if (!options_.step.nwor) {
+    return InvalidArgument("enable_specpv: needs enable_nwor, provisional rows are staged");
+  }
+  const SpecPvHost host{.kv_block_size = options_.block_size,
+                        .kv_dtype = options_.kv_dtype,
+                        .max_tree_nodes = options_.step.budget.max_nodes,
+                        .max_depth = options_.step.budget.max_depth};
+  if (const auto fallback = SpecPvPreflight(specpv, host)) {
+    ReportSpecPvFallback(*fallback, parts_.metrics.get());
+    specpv.enabled = false;
+    return OkStatus();
+  }
+  if (!specpv.NeedsSummaries()) return OkStatus();
+  return parts_.target->ReserveScores(options_.max_sequences * BlocksOf(options_.max_length));
 }
 
 int Engine::BlocksOf(int tokens) const {
@@ -135,8 +161,8 @@ void Engine::MakeRoomForRoots() {
 void Engine::PreemptYoungest() {
   std::unique_ptr<ActiveRequest> run = std::move(running_.back());
   running_.pop_back();
+  step_->Suspend(run.get());
   kv_->Free(&run->sequence);
-  run->remainder.reset();
   waiting_.push_front(std::move(run));
 }
 
@@ -167,7 +193,7 @@ void Engine::RunStep() {
     tokens_before.push_back(run->result.tokens.size());
   }
   const std::vector<PromptChunk> prompts =
-      NextPromptChunks(static_cast<int>(decoding.size()) * options_.step.budget.max_nodes);
+      NextPromptChunks(static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence());
   if (decoding.empty() && prompts.empty()) return;
   const Status status = step_->Run(decoding, prompts);
   if (!status.ok()) {

@@ -5,6 +5,7 @@
 #ifndef TALON_ENGINE_ENGINE_H_
 #define TALON_ENGINE_ENGINE_H_
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -35,7 +36,13 @@ struct EngineOptions {
   StepOptions step;  // max_length is filled in
 
   // What the target must be loaded with (LoadOptions).
-  int MaxTreeRows() const { return max_sequences * step.budget.max_nodes; }
+  // A full pass after partial ones also has the provisional tokens.
+  int TreeRowsPerSequence() const {
+    const SpecPvConfig& specpv = step.specpv;
+    const int settling = specpv.enabled ? specpv.buffer_tokens + step.budget.max_depth + 1 : 0;
+    return std::max(step.budget.max_nodes, settling);
+  }
+  int MaxTreeRows() const { return max_sequences * TreeRowsPerSequence(); }
   int MaxRows() const { return prefill_chunk + MaxTreeRows(); }
 };
 
@@ -76,6 +83,7 @@ class Engine {
  private:
   Engine(Parts parts, const EngineOptions& options);
 
+  Status CheckPartialVerification();
   Status CheckRequest(const GenerateRequest& request) const;
   void Admit();
   void MakeRoomForRoots();

@@ -47,6 +47,7 @@ struct RequestStats {
   static constexpr int kMaxDepth = 16;
   int64_t prompt_tokens = 0;
   int64_t passes = 0;
+  int64_t partial_passes = 0;  // of them, over a partial view of the prefix
   int64_t emitted = 0;
   int64_t drafted = 0;   // nodes proposed, root excluded
   int64_t accepted = 0;  // drafts accepted, bonus excluded
@@ -57,6 +58,9 @@ struct RequestStats {
   double decode_seconds = 0;  // steps after the prompt
   double draft_seconds = 0;
   double verify_seconds = 0;
+  double partial_seconds = 0;      // of decode_seconds, in steps over a partial view
+  int64_t prefix_tokens_read = 0;  // committed and provisional tokens whose K/V passes have read
+  int64_t rows = 0;                // of its passes
   bool lossy = false;
   // Tokens emitted per target pass, bonus included.
   double tau() const { return passes == 0 ? 0 : static_cast<double>(emitted) / passes; }

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "spec/specpv/shadow.h"
 
 namespace talon {
 namespace {
@@ -55,7 +57,14 @@ int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-Step::Step(const Parts& parts, const StepOptions& options) : parts_(parts), options_(options) {}
+Step::Step(const Parts& parts, const StepOptions& options)
+    : parts_(parts),
+      options_(options),
+      partial_({.backend = parts.backend, .kv = parts.kv, .metrics = parts.metrics}, options.specpv,
+               options.budget.max_depth),
+      shadow_(parts.backend, parts.target, parts.kv, parts.metrics) {
+  if (parts_.drafter != nullptr) capture_layers_ = parts_.drafter->capture_layers();
+}
 
 Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts) {
   const Stopwatch watch;
@@ -79,11 +88,22 @@ void Step::Begin(std::span<ActiveRequest* const> decoding) {
   draft_seconds_ = 0;
   int64_t context = 0;
   for (ActiveRequest* run : decoding) {
+    Introduce(run);
     entries_.push_back({.run = run, .tree = TokenTree(run->sequence.tokens.back())});
-    context += run->sequence.committed_len;
+    const PartialState& partial = run->partial;
+    context += partial.lists ? partial.lists->visible_tokens + run->sequence.tail_len
+                             : run->sequence.committed_len;
   }
   const auto count = static_cast<int>(decoding.size());
   shape_ = {.sequences = count, .context = static_cast<int>(context / std::max(count, 1))};
+}
+
+void Step::Suspend(ActiveRequest* run) {
+  if (run->sequence.tail_len > 0 && partial_.exact()) partial_.Unwind(run);
+  run->partial.lists.reset();
+  run->remainder.reset();
+  if (run->drafter_knows) parts_.drafter->End(run->sequence.id);
+  run->drafter_knows = false;
 }
 
 // ---- Propose ----
@@ -100,7 +120,7 @@ void Step::Propose() {
     } else if (run.remainder) {
       entry.tree = std::move(*run.remainder);
       run.remainder.reset();
-    } else if (const DraftBudget budget = BudgetFor(run); budget.max_nodes > 1 && Introduce(&run)) {
+    } else if (const DraftBudget budget = BudgetFor(run); budget.max_nodes > 1) {
       requests.push_back({.sequence = run.sequence.id,
                           .tokens = run.sequence.tokens,
                           .budget = budget,
@@ -116,19 +136,39 @@ void Step::Propose() {
     for (size_t i = 0; i < asked.size(); ++i) {
       asked[i]->tree = std::move(trees[i]);
       asked[i]->drafted_now = true;
-      asked[i]->asked_depth = requests[i].budget.max_depth;
     }
     draft_seconds_ = watch.Seconds();
   }
   for (Entry& entry : entries_) {
     CheckProposal(&entry);
     if (entry.drafted_now) parts_.policy->Trim(shape_, &entry.tree);
+    ChooseView(&entry);
     CutToChunk(&entry);
   }
 }
 
+// Whether the step reads a partial view of the prefix. If not, what was provisional is part of the
+// tree: judged again (exact), or only computed again (fast).
+void Step::ChooseView(Entry* entry) {
+  ActiveRequest& run = *entry->run;
+  const GateDecision decision = partial_.Decide(&run, entry->tree.size());
+  entry->partial = decision.partial;
+  entry->select = decision.select;
+  if (entry->partial || run.sequence.tail_len == 0) return;
+  const Sequence& sequence = run.sequence;
+  entry->trunk = sequence.tail_len;
+  entry->unseen = partial_.exact() ? 0 : entry->trunk;
+  entry->tree = WithTrunk(
+      std::span(sequence.tokens).subspan(sequence.committed_len, sequence.tail_len), entry->tree);
+  if (partial_.exact()) {
+    partial_.Unwind(&run);
+  } else {
+    parts_.kv->DropTail(&run.sequence);
+  }
+}
+
 bool Step::WantsDrafts(const ActiveRequest& run) const {
-  return parts_.drafter != nullptr && run.request.speculate && run.tokens_left() > 1;
+  return run.drafter_knows && run.tokens_left() > 1 && !run.partial.finish_pending;
 }
 
 DraftBudget Step::BudgetFor(const ActiveRequest& run) const {
@@ -137,22 +177,22 @@ DraftBudget Step::BudgetFor(const ActiveRequest& run) const {
   const int room = parts_.kv->free_blocks() * kv.block_size / shape_.sequences +
                    (kv.block_size - run.sequence.committed_len % kv.block_size) % kv.block_size;
   DraftBudget limit = options_.budget;
-  limit.max_depth = std::min({limit.max_depth, run.tokens_left() - 1, room - 1,
-                              options_.max_length - 1 - run.sequence.committed_len});
+  const auto length = static_cast<int>(run.sequence.tokens.size());
+  limit.max_nodes = std::min(limit.max_nodes, partial_.TreeRoom(run));
+  limit.max_depth = std::min({limit.max_depth, run.tokens_left() - 1,
+                              room - 1 - run.sequence.tail_len, options_.max_length - length});
   if (limit.max_depth < 1) return {};
   return parts_.policy->Budget(shape_, limit);
 }
 
-bool Step::Introduce(ActiveRequest* run) {
-  if (run->drafter_knows) return true;
+// The drafter hears of a sequence before the target computes its first row, and follows from there.
+void Step::Introduce(ActiveRequest* run) {
+  if (parts_.drafter == nullptr || !run->request.speculate || run->drafter_knows) return;
   const Status status = parts_.drafter->Begin(run->sequence.id, run->sequence.tokens);
-  if (!status.ok()) {
-    FallBack(Counter::kSpecFallback, "tree", "drafter_refused", run->sequence.id, status);
-    run->request.speculate = false;
-    return false;
-  }
-  run->drafter_knows = true;
-  return true;
+  run->drafter_knows = status.ok();
+  if (status.ok()) return;
+  FallBack(Counter::kSpecFallback, "tree", "drafter_refused", run->sequence.id, status);
+  run->request.speculate = false;
 }
 
 void Step::CheckProposal(Entry* entry) {
@@ -160,7 +200,7 @@ void Step::CheckProposal(Entry* entry) {
   const TreeLimits limits{.max_nodes = options_.budget.max_nodes,
                           .max_depth = options_.budget.max_depth,
                           .vocab_size = parts_.target->config().vocab_size,
-                          .committed_len = sequence.committed_len,
+                          .committed_len = sequence.committed_len + sequence.tail_len,
                           .max_length = options_.max_length};
   Status status = entry->tree.size() == 1 ? OkStatus() : ValidateTree(entry->tree, limits);
   const int32_t root = sequence.tokens.back();
@@ -174,6 +214,7 @@ void Step::CheckProposal(Entry* entry) {
 
 void Step::CutToChunk(Entry* entry) {
   if (options_.scv_chunk_size <= 0 || entry->tree.size() <= options_.scv_chunk_size) return;
+  if (entry->trunk > 0) return;  // a settling pass is one pass
   entry->whole = entry->tree;
   entry->tree.Truncate(options_.scv_chunk_size);
 }
@@ -183,17 +224,46 @@ void Step::CutToChunk(Entry* entry) {
 Status Step::Plan(std::span<const PromptChunk> prompts) {
   builder_.Reset();
   for (Entry& entry : entries_) {
-    if (!options_.nwor) ReserveTree(&entry);
-    entry.first_row = builder_.AddTree(entry.run->sequence, entry.tree, entry.reservation.slots);
+    PlanEntry(&entry);
   }
   prompt_reservations_.clear();
+  prompt_features_.clear();
   for (const PromptChunk& prompt : prompts) {
+    Introduce(prompt.run);
     auto reservation = parts_.kv->Reserve(prompt.run->sequence, prompt.tokens);
     if (!reservation.ok()) return reservation.status();
     prompt_reservations_.push_back(std::move(*reservation));
-    builder_.AddPrompt(prompt.run->sequence, prompt_reservations_.back());
+    const int first_row = builder_.AddPrompt(prompt.run->sequence, prompt_reservations_.back());
+    prompt_features_.push_back(CaptureFor(*prompt.run, first_row, prompt.tokens));
   }
-  return options_.nwor ? parts_.kv->BeginStaging(builder_.num_tree_rows()) : OkStatus();
+  return options_.nwor ? parts_.kv->BeginStaging(builder_.staged()) : OkStatus();
+}
+
+void Step::PlanEntry(Entry* entry) {
+  const ActiveRequest& run = *entry->run;
+  entry->first_output = static_cast<int>(builder_.plan().output_rows.size());
+  if (entry->partial) {
+    entry->first_row = builder_.AddPartialTree(run.sequence, entry->tree, partial_.ViewOf(run));
+    entry->prefix_read = run.partial.lists->visible_tokens + run.sequence.tail_len;
+  } else {
+    entry->prefix_read = run.sequence.committed_len;
+    if (!options_.nwor) ReserveTree(entry);
+    entry->first_row =
+        builder_.AddTree(run.sequence, entry->tree, entry->reservation.slots, entry->unseen);
+  }
+  const int end_row = entry->first_row + entry->tree.size();
+  if (entry->select) {
+    entry->scored_blocks = run.sequence.committed_len / parts_.kv->shape().block_size;
+    entry->score_column =
+        partial_.RequestScores(run, entry->first_row + entry->trunk, end_row, &builder_);
+  }
+  entry->first_feature = CaptureFor(run, entry->first_row, entry->tree.size());
+}
+
+// Only what the drafter will be told is copied out of the pass.
+int Step::CaptureFor(const ActiveRequest& run, int first_row, int rows) {
+  const bool wanted = run.drafter_knows && !capture_layers_.empty();
+  return wanted ? builder_.CaptureFeatures(first_row, rows) : -1;
 }
 
 void Step::ReserveTree(Entry* entry) {
@@ -211,14 +281,32 @@ void Step::ReserveTree(Entry* entry) {
 
 Status Step::Verify() {
   const Stopwatch watch;
+  if (!capture_layers_.empty()) {
+    TALON_RETURN_IF_ERROR(parts_.target->SetCaptureLayers(capture_layers_));
+  }
+  TALON_RETURN_IF_ERROR(RunShadows());
   TALON_RETURN_IF_ERROR(parts_.target->Forward(builder_.plan(), parts_.kv->view(), &output_));
   if (options_.nwor) parts_.kv->MarkAllStaged();
+  for (Entry& entry : entries_) {
+    if (entry.shadow.empty()) continue;
+    shadow_.Compare(entry.shadow, entry.tree, output_, entry.first_output, entry.run);
+  }
   const bool any_greedy = std::any_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
     return entry.run->sampler.IsPlainGreedy();
   });
-  argmax_.resize(builder_.num_tree_rows());
+  argmax_.resize(builder_.plan().output_rows.size());
   if (any_greedy) parts_.backend->Argmax(output_.logits, argmax_);
   verify_seconds_ = watch.Seconds();
+  return OkStatus();
+}
+
+Status Step::RunShadows() {
+  for (Entry& entry : entries_) {
+    const ActiveRequest& run = *entry.run;
+    const auto position = static_cast<int64_t>(run.sequence.tokens.size());
+    if (!entry.partial || !DrawShadow(options_.specpv, run.sampler.seed(), position)) continue;
+    TALON_ASSIGN_OR_RETURN(entry.shadow, shadow_.Run(run, entry.tree));
+  }
   return OkStatus();
 }
 
@@ -227,15 +315,24 @@ Status Step::Verify() {
 void Step::Accept() {
   for (Entry& entry : entries_) {
     const Sampler& sampler = entry.run->sampler;
-    LogitRows rows(parts_.backend, output_.logits, argmax_, entry.first_row, &sampler);
+    LogitRows rows(parts_.backend, output_.logits, argmax_, entry.first_output, &sampler);
+    const TokenTree tail = entry.unseen > 0 ? Subtree(entry.tree, entry.unseen) : TokenTree();
+    const TokenTree& judged = entry.unseen > 0 ? tail : entry.tree;
     const bool random = sampler.params().temperature > 0;
     if (random && options_.accept == AcceptMode::kThreshold && options_.thresholds.lossy()) {
-      entry.acceptance = AcceptThreshold(entry.tree, rows, sampler, options_.thresholds);
+      entry.acceptance = AcceptThreshold(judged, rows, sampler, options_.thresholds);
       entry.run->result.stats.lossy = true;
     } else if (random && options_.accept == AcceptMode::kRejection) {
-      entry.acceptance = AcceptRejection(entry.tree, rows, sampler);
+      entry.acceptance = AcceptRejection(judged, rows, sampler);
     } else {
-      entry.acceptance = AcceptMatch(entry.tree, rows);
+      entry.acceptance = AcceptMatch(judged, rows);
+    }
+    if (entry.unseen > 0) {
+      std::vector<int32_t>& path = entry.acceptance.path;
+      for (int32_t& node : path) node += entry.unseen;
+      std::vector<int32_t> trunk(entry.unseen);
+      std::iota(trunk.begin(), trunk.end(), 0);
+      path.insert(path.begin(), trunk.begin(), trunk.end());
     }
     Emit(&entry);
   }
@@ -244,9 +341,9 @@ void Step::Accept() {
 // Tokens in emission order up to the first that ends the request; later ones never happened.
 void Step::Emit(Entry* entry) {
   ActiveRequest& run = *entry->run;
-  entry->text_after = run.text;
+  entry->text_after = run.partial.text ? *run.partial.text : run.text;
   const Acceptance& acceptance = entry->acceptance;
-  const auto emitted_before = static_cast<int>(run.result.tokens.size());
+  const int emitted_before = run.num_generated();
   const auto length_before = static_cast<int>(run.sequence.tokens.size());
   for (size_t i = 0; i < acceptance.choices.size(); ++i) {
     const Choice& choice = acceptance.choices[i];
@@ -255,7 +352,7 @@ void Step::Emit(Entry* entry) {
       return;
     }
     entry->emitted.push_back({.token = choice.token,
-                              .drafted = i + 1 < acceptance.path.size(),
+                              .drafted = i + 1 + entry->unseen < acceptance.path.size(),
                               .log_prob = choice.log_prob,
                               .top = choice.top});
     const auto count = static_cast<int>(entry->emitted.size());
@@ -272,41 +369,101 @@ void Step::Emit(Entry* entry) {
 // ---- Commit ----
 
 void Step::Commit(std::span<const PromptChunk> prompts) {
+  followed_.clear();
   for (Entry& entry : entries_) CommitEntry(&entry);
   if (options_.nwor) parts_.kv->ClearStaging();
   for (size_t i = 0; i < prompts.size(); ++i) {
     ActiveRequest* run = prompts[i].run;
+    const int first = run->sequence.committed_len;
     parts_.kv->Advance(&run->sequence, std::move(prompt_reservations_[i]), prompts[i].tokens,
                        "prefill");
-    // The drafter reads the prompt when the target has, so its time counts as the prompt's.
-    if (run->prompt_left() == 0 && WantsDrafts(*run)) Introduce(run);
+    if (prompt_features_[i] < 0) continue;
+    std::vector<int32_t> rows(prompts[i].tokens);
+    std::iota(rows.begin(), rows.end(), prompt_features_[i]);
+    Follow(*run, first, std::move(rows));
   }
 }
 
 void Step::CommitEntry(Entry* entry) {
   ActiveRequest& run = *entry->run;
   const std::vector<int32_t>& path = entry->acceptance.path;
-  // A finishing token that is itself a node is committed with its path (then C == len(tokens)).
-  const size_t rows = entry->finish == FinishReason::kNone
-                          ? path.size()
-                          : std::min(path.size(), entry->emitted.size() + 1);
-  std::vector<int32_t> accepted(path.begin(), path.begin() + static_cast<int64_t>(rows));
-  Status status;
-  if (options_.nwor) {
-    for (int32_t& row : accepted) row += entry->first_row;
-    status = parts_.kv->Commit(&run.sequence, accepted);
-  } else {
-    status = parts_.kv->CommitReserved(&run.sequence, std::move(entry->reservation), accepted);
+  size_t rows = path.size();
+  if (entry->finish != FinishReason::kNone) {
+    // A finishing token that is itself a node is committed with its path (then C == len(tokens)),
+    // but a provisional one stays the root: a full pass has yet to agree.
+    const size_t kept = entry->unseen + entry->emitted.size();
+    rows = std::min(rows, entry->partial ? kept : kept + 1);
   }
+  const int old_length = run.sequence.committed_len + run.sequence.tail_len;
+  const Status status = CommitRows(entry, rows);
   if (!status.ok()) {  // nothing of this step happened for the sequence; repeat it with [root]
     FallBack(Counter::kNworFallback, "nwor", ReasonOf(status), run.sequence.id, status);
     run.plain_next = true;
+    if (entry->trunk > 0 && run.drafter_knows) {
+      parts_.drafter->Rewind(run.sequence.id, static_cast<int>(run.sequence.tokens.size()));
+    }
     return;
   }
   entry->committed = true;
-  if (options_.nwor) CountNwor(*entry, static_cast<int>(rows));
+  if (options_.nwor && !entry->partial) CountNwor(*entry, static_cast<int>(rows));
+  SettlePartial(entry, old_length);
   for (const EmittedToken& token : entry->emitted) run.sequence.tokens.push_back(token.token);
-  run.text = std::move(*entry->text_after);
+  if (entry->provisional) {
+    run.partial.text.emplace(std::move(*entry->text_after));
+  } else {
+    run.text = std::move(*entry->text_after);
+  }
+  if (entry->first_feature < 0 || entry->finish != FinishReason::kNone) return;
+  std::vector<int32_t> accepted(path.begin(), path.end());
+  for (int32_t& row : accepted) row += entry->first_feature;
+  Follow(run, old_length, std::move(accepted));
+}
+
+// To blocks or, under a partial view, to the tail.
+Status Step::CommitRows(Entry* entry, size_t count) {
+  Sequence* sequence = &entry->run->sequence;
+  const std::vector<int32_t>& path = entry->acceptance.path;
+  std::vector<int32_t> accepted(path.begin(), path.begin() + static_cast<int64_t>(count));
+  if (entry->partial) return parts_.kv->AppendTail(sequence, accepted);
+  if (!options_.nwor) {
+    return parts_.kv->CommitReserved(sequence, std::move(entry->reservation), accepted);
+  }
+  for (int32_t& row : accepted) row += entry->first_row;
+  return parts_.kv->Commit(sequence, accepted);
+}
+
+// Partial verification's own books after a commit.
+void Step::SettlePartial(Entry* entry, int old_length) {
+  ActiveRequest& run = *entry->run;
+  PartialState& state = run.partial;
+  if (entry->partial) {
+    ++state.partial_steps;
+    parts_.metrics->Observe(
+        Histogram::kSpecPvVisibleRatio,
+        static_cast<double>(state.lists->visible_tokens) / run.sequence.committed_len);
+    entry->provisional = partial_.exact();
+    if (!partial_.exact()) run.result.stats.lossy = true;
+    state.finish_pending = entry->provisional && entry->finish != FinishReason::kNone;
+    return;
+  }
+  if (entry->trunk > 0 && partial_.exact()) {
+    const auto accepted = static_cast<int>(entry->acceptance.path.size()) - 1;
+    entry->confirmed = std::min(accepted, entry->trunk);
+    partial_.CountTrunk(&run, entry->trunk, entry->confirmed);
+    if (run.drafter_knows && entry->confirmed < entry->trunk) {
+      parts_.drafter->Rewind(run.sequence.id, old_length + 1 + entry->confirmed);
+    }
+  }
+  if (entry->select) {
+    partial_.Select(&run, output_.scores, entry->score_column, entry->scored_blocks);
+  }
+}
+
+void Step::Follow(const ActiveRequest& run, int first, std::vector<int32_t> rows) {
+  followed_.push_back({.sequence = run.sequence.id,
+                       .tokens = run.sequence.tokens,
+                       .first = first,
+                       .rows = std::move(rows)});
 }
 
 void Step::CountNwor(const Entry& entry, int committed) {
@@ -320,19 +477,38 @@ void Step::CountNwor(const Entry& entry, int committed) {
 // ---- Observe ----
 
 void Step::Observe() {
+  if (!followed_.empty()) parts_.drafter->Extend(followed_, output_.features);
   for (Entry& entry : entries_) {
     if (!entry.committed) continue;
     ActiveRequest& run = *entry.run;
     std::vector<int32_t> tokens;
     for (const EmittedToken& token : entry.emitted) tokens.push_back(token.token);
     run.sampler.Observe(tokens);
-    if (run.drafter_knows) parts_.drafter->Observe(run.sequence.id, tokens);
-    if (entry.tree.size() > 1) parts_.policy->ObserveTree(entry.tree, entry.acceptance.path);
+    // Provisional tokens were told when they came up.
+    const auto news =
+        std::span<const int32_t>(tokens).subspan(std::min<size_t>(entry.confirmed, tokens.size()));
+    if (run.drafter_knows) parts_.drafter->Observe(run.sequence.id, news);
+    ObserveTree(entry);
     KeepRemainder(&entry);
     CountEntry(entry);
+    if (entry.provisional) continue;
     run.result.finish = entry.finish;
     std::move(entry.emitted.begin(), entry.emitted.end(), std::back_inserter(run.result.tokens));
   }
+}
+
+// The policy learns from the drafts, not from a trunk before them.
+void Step::ObserveTree(const Entry& entry) {
+  if (entry.trunk == 0) {
+    if (entry.tree.size() > 1) parts_.policy->ObserveTree(entry.tree, entry.acceptance.path);
+    return;
+  }
+  std::vector<int32_t> path;
+  for (const int32_t node : entry.acceptance.path) {
+    if (node >= entry.trunk) path.push_back(node - entry.trunk);
+  }
+  const TokenTree drafts = Subtree(entry.tree, entry.trunk);
+  if (!path.empty() && drafts.size() > 1) parts_.policy->ObserveTree(drafts, path);
 }
 
 // Chunked verification: if the walk ended at a node of the unverified part, the next step goes on
@@ -356,15 +532,20 @@ void Step::KeepRemainder(Entry* entry) {
 
 void Step::CountEntry(const Entry& entry) {
   RequestStats& stats = entry.run->result.stats;
-  const auto accepted = static_cast<int>(entry.acceptance.path.size()) - 1;
+  const int drafted = entry.tree.size() - 1 - entry.trunk;
+  const int beyond_root = static_cast<int>(entry.acceptance.path.size()) - 1 - entry.trunk;
+  const int accepted = std::max(beyond_root, 0);
   stats.passes += 1;
-  stats.emitted += static_cast<int64_t>(entry.emitted.size());
-  stats.drafted += entry.tree.size() - 1;
+  if (!entry.provisional) stats.emitted += static_cast<int64_t>(entry.emitted.size());
+  stats.drafted += drafted;
   stats.accepted += accepted;
-  const bool speculative = entry.tree.size() > 1;
-  parts_.metrics->Add(Counter::kSpecVerifyPasses, 1, speculative ? "full" : "plain");
-  if (!speculative) return;
-  const int deepest = TreeDepths(entry.tree.parents).back();
+  stats.partial_passes += entry.partial ? 1 : 0;
+  stats.rows += entry.tree.size();
+  stats.prefix_tokens_read += entry.prefix_read;
+  const char* mode = entry.partial ? "partial" : drafted > 0 ? "full" : "plain";
+  parts_.metrics->Add(Counter::kSpecVerifyPasses, 1, mode);
+  if (drafted == 0 || beyond_root < 0) return;
+  const int deepest = TreeDepths(entry.tree.parents).back() - entry.trunk;
   for (int depth = 1; depth <= std::min(deepest, RequestStats::kMaxDepth); ++depth) {
     if (depth - 1 > accepted) break;  // tried: the parent was accepted
     ++stats.tried_at_depth[depth - 1];
@@ -373,7 +554,7 @@ void Step::CountEntry(const Entry& entry) {
     parts_.metrics->Add(Counter::kSpecAcceptedAtDepth, 1, std::to_string(depth));
   }
   const std::string_view drafter = parts_.drafter->name();
-  parts_.metrics->Add(Counter::kSpecDraftTokens, entry.tree.size() - 1, drafter);
+  parts_.metrics->Add(Counter::kSpecDraftTokens, drafted, drafter);
   parts_.metrics->Add(Counter::kSpecAcceptedTokens, accepted, drafter);
 }
 
@@ -384,13 +565,24 @@ void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
     RequestStats& stats = entry.run->result.stats;
     stats.decode_seconds += seconds;
     stats.draft_seconds += draft_seconds_;
+    if (entry.partial) stats.partial_seconds += seconds;
     stats.verify_seconds += verify_seconds_;
     cost.emitted += static_cast<int>(entry.acceptance.choices.size());
     cost.drafted |= entry.drafted_now;
-    cost.draft_depth = std::max(cost.draft_depth, entry.asked_depth);
+  }
+  if (options_.specpv.enabled) {
+    int64_t provisional = 0;
+    for (const Entry& entry : entries_) provisional += entry.run->sequence.tail_len;
+    parts_.metrics->Set(Gauge::kSpecPvProvisionalTokens, provisional);
   }
   for (const PromptChunk& prompt : prompts) prompt.run->result.stats.prompt_seconds += seconds;
-  if (prompts.empty() && !entries_.empty()) parts_.policy->ObserveStep(shape_, cost);
+  // Steps that settle provisional tokens or choose blocks say nothing of what drafting costs.
+  const bool ordinary = std::none_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    return entry.trunk > 0 || entry.select;
+  });
+  if (prompts.empty() && !entries_.empty() && ordinary) {
+    parts_.policy->ObserveStep(shape_, cost);
+  }
 }
 
 // ---- Failures ----

@@ -14,6 +14,8 @@
 
 #include "compute/backend.h"
 #include "engine/active_request.h"
+#include "engine/partial_verifier.h"
+#include "engine/shadow_verifier.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "observe/metrics.h"
@@ -33,6 +35,7 @@ struct StepOptions {
   int scv_chunk_size = 0;
   AcceptMode accept = AcceptMode::kMatch;
   AcceptThresholds thresholds;
+  SpecPvConfig specpv;
 };
 
 // A chunk of a prompt to compute in this step.
@@ -58,6 +61,9 @@ class Step {
   // fallbacks. New tokens are appended to each request's result; `finish` is set where it ends.
   Status Run(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
 
+  // The request gives up its K/V for now: forgets all that belongs to it but its tokens.
+  void Suspend(ActiveRequest* run);
+
  private:
   // One decoding sequence's way through the step.
   struct Entry {
@@ -65,14 +71,27 @@ class Step {
     TokenTree tree;
     TokenTree whole;           // the whole proposal where chunked verification cut it, else empty
     bool drafted_now = false;  // the drafter was asked in this step
-    int asked_depth = 0;
+    // Partial verification. A full pass after partial ones has the provisional tokens as a trunk of
+    // `trunk` nodes before the drafts' root; fast mode accepts them unseen.
+    bool partial = false;
+    int trunk = 0;
+    int unseen = 0;
+    bool select = false;    // choose blocks after the commit
+    int score_column = -1;  // of the sequence's block scores, -1: none
+    int scored_blocks = 0;
+    ShadowRows shadow;  // what a full pass says of the same rows, where one was drawn
+    int prefix_read = 0;  // tokens before the tree whose K/V the pass reads
     int first_row = 0;
+    int first_output = 0;     // of its logits
+    int first_feature = -1;   // of its rows in the pass's features; -1: not captured
     Reservation reservation;  // tree rows, when no-write-on-reject is off
     Acceptance acceptance;
     std::vector<EmittedToken> emitted;
     std::optional<OutputText> text_after;  // the request's text with `emitted`
     FinishReason finish = FinishReason::kNone;
     bool committed = false;
+    bool provisional = false;  // exact mode, partial: `emitted` stays inside
+    int confirmed = 0;         // exact mode: provisional tokens that the walk confirmed
   };
 
   void Begin(std::span<ActiveRequest* const> decoding);
@@ -87,24 +106,37 @@ class Step {
 
   bool WantsDrafts(const ActiveRequest& run) const;
   DraftBudget BudgetFor(const ActiveRequest& run) const;
-  bool Introduce(ActiveRequest* run);
+  void Introduce(ActiveRequest* run);
+  int CaptureFor(const ActiveRequest& run, int first_row, int rows);
+  void Follow(const ActiveRequest& run, int first, std::vector<int32_t> rows);
   void CheckProposal(Entry* entry);
+  void ChooseView(Entry* entry);
+  void PlanEntry(Entry* entry);
+  Status RunShadows();
+  void SettlePartial(Entry* entry, int old_length);
+  Status CommitRows(Entry* entry, size_t count);
   void CutToChunk(Entry* entry);
   void ReserveTree(Entry* entry);
   void Emit(Entry* entry);
   void CommitEntry(Entry* entry);
   void CountNwor(const Entry& entry, int committed);
   void KeepRemainder(Entry* entry);
+  void ObserveTree(const Entry& entry);
   void CountEntry(const Entry& entry);
   void FallBack(Counter counter, const char* feature, const std::string& reason,
                 SequenceId sequence, const Status& why);
 
   Parts parts_;
   StepOptions options_;
+  std::vector<int> capture_layers_;  // of the target, for the drafter
+  PartialVerifier partial_;
+  ShadowVerifier shadow_;
   PassBuilder builder_;
   StepShape shape_;
   std::vector<Entry> entries_;
   std::vector<Reservation> prompt_reservations_;
+  std::vector<int> prompt_features_;     // of each prompt chunk, as Entry::first_feature
+  std::vector<CommittedRows> followed_;  // what the drafter is told
   ForwardOutput output_;
   std::vector<int32_t> argmax_;  // [tree rows], filled if some request is plain greedy
   double draft_seconds_ = 0;

@@ -1,8 +1,6 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
-#include <map>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -14,12 +12,14 @@ size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
-uint64_t Fnv1a(uint64_t hash, std::span<const uint8_t> bytes) {
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3ull;
-  return hash;
+size_t LayerBytes(const KvShape& shape) {
+  const auto blocks = static_cast<size_t>(shape.num_blocks);
+  const size_t data =
+      AlignUp(shape.BlockBytes() * blocks) + AlignUp(shape.RowBytes() * shape.staging_rows);
+  const size_t summaries =
+      2 * AlignUp(shape.RowBytes() * blocks) + AlignUp(shape.NormBytes() * blocks);
+  return 2 * data + (shape.key_summaries ? summaries : 0);
 }
-
-constexpr uint64_t kFnvStart = 0xcbf29ce484222325ull;
 
 }  // namespace
 
@@ -30,24 +30,15 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(Backend* backend, const KvShape
   if (b < 8 || b > 64 || (b & (b - 1)) != 0) {
     return InvalidArgument("kv: block size {}, must be 8, 16, 32 or 64", b);
   }
+  if (options.tail_regions < 0 || options.tail_rows < 0) {
+    return InvalidArgument("kv: {} tails of {} rows", options.tail_regions, options.tail_rows);
+  }
   std::unique_ptr<KvCache> cache(new KvCache(backend, shape, metrics, options));
-  const size_t blocks_bytes = AlignUp(shape.BlockBytes() * shape.num_blocks);
-  const size_t staged_bytes = AlignUp(shape.RowBytes() * shape.staging_rows);
-  const size_t layer_bytes = 2 * (blocks_bytes + staged_bytes);
+  const size_t layer_bytes = LayerBytes(cache->shape_);
   TALON_ASSIGN_OR_RETURN(cache->buffer_, backend->Allocate(layer_bytes * shape.num_layers));
   auto* next = static_cast<uint8_t*>(cache->buffer_.data());
-  const auto take = [&next](size_t bytes) {
-    uint8_t* taken = next;
-    next += bytes;
-    return taken;
-  };
   for (int layer = 0; layer < shape.num_layers; ++layer) {
-    KvLayer arrays;
-    arrays.k_blocks = take(blocks_bytes);
-    arrays.v_blocks = take(blocks_bytes);
-    arrays.k_staged = take(staged_bytes);
-    arrays.v_staged = take(staged_bytes);
-    cache->layers_.push_back(arrays);
+    cache->layers_.push_back(cache->TakeArrays(&next));
   }
   return cache;
 }
@@ -58,8 +49,32 @@ KvCache::KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const
       metrics_(metrics),
       options_(options),
       pool_(shape.num_blocks),
-      staged_(shape.num_layers, std::vector<uint8_t>(shape.staging_rows, 0)) {
+      shared_rows_(shape.staging_rows) {
+  shape_.staging_rows += options.tail_regions * options.tail_rows;
+  for (int i = options.tail_regions - 1; i >= 0; --i) {
+    free_tails_.push_back(shared_rows_ + i * options.tail_rows);
+  }
+  staged_.assign(shape.num_layers, std::vector<uint8_t>(shape_.staging_rows, 0));
   if (options.audit) audit_.resize(static_cast<size_t>(shape.num_blocks) * shape.block_size, 0);
+}
+
+KvLayer KvCache::TakeArrays(uint8_t** memory) const {
+  const auto take = [memory](size_t bytes) {
+    uint8_t* taken = *memory;
+    *memory += AlignUp(bytes);
+    return taken;
+  };
+  KvLayer arrays;
+  arrays.k_blocks = take(shape_.BlockBytes() * shape_.num_blocks);
+  arrays.v_blocks = take(shape_.BlockBytes() * shape_.num_blocks);
+  arrays.k_staged = take(shape_.RowBytes() * shape_.staging_rows);
+  arrays.v_staged = take(shape_.RowBytes() * shape_.staging_rows);
+  if (shape_.key_summaries) {
+    arrays.key_max = take(shape_.RowBytes() * shape_.num_blocks);
+    arrays.key_min = take(shape_.RowBytes() * shape_.num_blocks);
+    arrays.key_norm = reinterpret_cast<float*>(take(shape_.NormBytes() * shape_.num_blocks));
+  }
+  return arrays;
 }
 
 int KvCache::BlocksNeeded(const Sequence& sequence, int count) const {
@@ -114,6 +129,8 @@ void KvCache::Advance(Sequence* sequence, Reservation&& reservation, int count, 
   for (; fresh != reservation.new_blocks.end(); ++fresh) pool_.Release(*fresh);
   reservation = {};
   sequence->committed_len = from + count;
+  if (count > 0) sequence->tail_len = 0;
+  if (shape_.key_summaries) SummariseFilled(*sequence, from);
   metrics_->Add(Counter::kKvBytesWritten, static_cast<int64_t>(shape_.BytesPerToken()) * count,
                 kind);
   if (options_.audit) RecordAudit(*sequence, from);
@@ -124,15 +141,43 @@ void KvCache::Cancel(Reservation&& reservation) {
   reservation = {};
 }
 
-Status KvCache::BeginStaging(int rows) {
-  if (!staging_clear())
-    return FailedPrecondition("busy: staging still holds {} rows", staged_rows_);
-  if (rows > shape_.staging_rows) {
-    return ResourceExhausted("overflow: {} rows, staging holds {}", rows, shape_.staging_rows);
+// Blocks that tokens [from, C) filled.
+void KvCache::SummariseFilled(const Sequence& sequence, int from) const {
+  const int first = from / shape_.block_size;
+  const int end = sequence.committed_len / shape_.block_size;
+  if (first >= end) return;
+  backend_->SummariseBlocks(view(), std::span(sequence.blocks).subspan(first, end - first));
+}
+
+Status KvCache::CheckFits(const StagedRows& rows) const {
+  if (rows.first < shared_rows_) {
+    if (rows.end() <= shared_rows_) return OkStatus();
+    return ResourceExhausted("overflow: {} rows, staging holds {}", rows.end(), shared_rows_);
   }
-  staged_rows_ = rows;
-  metrics_->Add(Counter::kNworStagedTokens, rows);
+  const int within = options_.tail_rows > 0 ? (rows.first - shared_rows_) % options_.tail_rows : 0;
+  if (rows.end() <= shape_.staging_rows && within + rows.count <= options_.tail_rows) {
+    return OkStatus();
+  }
+  return ResourceExhausted("overflow: {} rows after {}, a tail holds {}", rows.count, within,
+                           options_.tail_rows);
+}
+
+Status KvCache::BeginStaging(std::span<const StagedRows> rows) {
+  if (!staging_clear()) return FailedPrecondition("busy: staging still holds {} rows", num_staged_);
+  int count = 0;
+  for (const StagedRows& range : rows) {
+    TALON_RETURN_IF_ERROR(CheckFits(range));
+    count += range.count;
+  }
+  staging_.assign(rows.begin(), rows.end());
+  num_staged_ = count;
+  metrics_->Add(Counter::kNworStagedTokens, count);
   return OkStatus();
+}
+
+Status KvCache::BeginStaging(int rows) {
+  const StagedRows first{0, rows};
+  return BeginStaging(std::span(&first, 1));
 }
 
 void KvCache::MarkStaged(int layer, std::span<const int32_t> rows) {
@@ -141,20 +186,25 @@ void KvCache::MarkStaged(int layer, std::span<const int32_t> rows) {
 }
 
 void KvCache::MarkAllStaged() {
-  for (auto& layer : staged_) std::fill_n(layer.begin(), staged_rows_, 1);
+  for (auto& layer : staged_) {
+    for (const StagedRows& rows : staging_) std::fill_n(layer.begin() + rows.first, rows.count, 1);
+  }
   metrics_->Add(Counter::kNworStageOperations,
-                static_cast<int64_t>(staged_rows_) * shape_.num_layers);
+                static_cast<int64_t>(num_staged_) * shape_.num_layers);
 }
 
 void KvCache::ClearStaging() {
-  for (auto& layer : staged_) std::fill_n(layer.begin(), staged_rows_, 0);
-  staged_rows_ = 0;
+  for (auto& layer : staged_) {
+    for (const StagedRows& rows : staging_) std::fill_n(layer.begin() + rows.first, rows.count, 0);
+  }
+  staging_.clear();
+  num_staged_ = 0;
 }
 
 Status KvCache::CheckStaged(std::span<const int32_t> rows) const {
   for (int layer = 0; layer < shape_.num_layers; ++layer) {
     for (const int32_t row : rows) {
-      if (row < 0 || row >= staged_rows_ || staged_[layer][row] == 0) {
+      if (row < 0 || row >= shape_.staging_rows || staged_[layer][row] == 0) {
         return FailedPrecondition("incomplete: row {} not staged in layer {}", row, layer);
       }
     }
@@ -194,6 +244,39 @@ Status KvCache::CommitReserved(Sequence* sequence, Reservation&& reservation,
   return OkStatus();
 }
 
+Status KvCache::OpenTail(Sequence* sequence) {
+  if (sequence->tail_first >= 0) return OkStatus();
+  if (free_tails_.empty()) {
+    return ResourceExhausted("kv: all {} tails are taken (sequence {})", options_.tail_regions,
+                             sequence->id);
+  }
+  sequence->tail_first = free_tails_.back();
+  sequence->tail_len = 0;
+  free_tails_.pop_back();
+  return OkStatus();
+}
+
+Status KvCache::AppendTail(Sequence* sequence, std::span<const int32_t> path) {
+  TALON_CHECK(sequence->tail_first >= 0, "sequence {} has no tail", sequence->id);
+  const int32_t base = sequence->tail_first + sequence->tail_len;
+  std::vector<int32_t> from, to;
+  for (size_t i = 0; i < path.size(); ++i) {
+    TALON_CHECK(path[i] >= static_cast<int32_t>(i), "not an ascending path");
+    from.push_back(base + path[i]);
+    to.push_back(base + static_cast<int32_t>(i));
+  }
+  TALON_RETURN_IF_ERROR(CheckStaged(from));
+  backend_->CopyStaged(view(), from, to);
+  sequence->tail_len += static_cast<int>(path.size());
+  return OkStatus();
+}
+
+void KvCache::CloseTail(Sequence* sequence) {
+  if (sequence->tail_first >= 0) free_tails_.push_back(sequence->tail_first);
+  sequence->tail_first = -1;
+  sequence->tail_len = 0;
+}
+
 Status KvCache::Rewind(Sequence* sequence, int length) {
   if (length < 0 || length > sequence->committed_len) {
     return InvalidArgument("kv: rewind to {}, committed {} (sequence {})", length,
@@ -206,6 +289,7 @@ Status KvCache::Rewind(Sequence* sequence, int length) {
     sequence->blocks.pop_back();
   }
   sequence->committed_len = length;
+  sequence->tail_len = 0;
   if (static_cast<int>(sequence->tokens.size()) > length + 1) sequence->tokens.resize(length + 1);
   return OkStatus();
 }
@@ -213,6 +297,9 @@ Status KvCache::Rewind(Sequence* sequence, int length) {
 Sequence KvCache::Fork(const Sequence& sequence, SequenceId id) {
   Sequence fork = sequence;
   fork.id = id;
+  fork.tail_first = -1;
+  fork.tail_len = 0;
+  fork.tokens.resize(sequence.tokens.size() - sequence.tail_len);
   for (const int32_t block : fork.blocks) pool_.AddReference(block);
   return fork;
 }
@@ -221,87 +308,7 @@ void KvCache::Free(Sequence* sequence) {
   for (const int32_t block : sequence->blocks) pool_.Release(block);
   sequence->blocks.clear();
   sequence->committed_len = 0;
-}
-
-Status KvCache::CheckIntegrity(std::span<const Sequence* const> sequences) const {
-  TALON_RETURN_IF_ERROR(pool_.CheckIntegrity());
-  std::map<int32_t, int> uses;
-  for (const Sequence* sequence : sequences) {
-    const int expected = CeilDiv(sequence->committed_len, shape_.block_size);
-    if (static_cast<int>(sequence->blocks.size()) != expected) {
-      return Internal("kv: sequence {} has {} blocks for {} tokens", sequence->id,
-                      sequence->blocks.size(), sequence->committed_len);
-    }
-    if (static_cast<int>(sequence->tokens.size()) < sequence->committed_len) {
-      return Internal("kv: sequence {} has {} tokens, {} committed", sequence->id,
-                      sequence->tokens.size(), sequence->committed_len);
-    }
-    for (const int32_t block : sequence->blocks) ++uses[block];
-  }
-  int used = 0;
-  for (int32_t block = 0; block < pool_.num_blocks(); ++block) {
-    const auto at = uses.find(block);
-    const int expected = at == uses.end() ? 0 : at->second;
-    if (pool_.references(block) != expected) {
-      return Internal("kv: block {} has {} references, {} users", block, pool_.references(block),
-                      expected);
-    }
-    used += expected > 0 ? 1 : 0;
-  }
-  if (used != used_blocks()) return Internal("kv: {} blocks used, {} counted", used_blocks(), used);
-  return OkStatus();
-}
-
-uint64_t KvCache::SlotHash(int32_t slot) const {
-  const size_t head_bytes = shape_.head_dim * DTypeSize(shape_.dtype);
-  const size_t tile_bytes = shape_.TileElements() * DTypeSize(shape_.dtype);
-  const size_t start = static_cast<size_t>(slot / shape_.block_size) * shape_.BlockBytes() +
-                       static_cast<size_t>(slot % shape_.block_size) * head_bytes;
-  std::vector<uint8_t> bytes(head_bytes);
-  uint64_t hash = kFnvStart;
-  for (const KvLayer& layer : layers_) {
-    for (const void* array : {layer.k_blocks, layer.v_blocks}) {
-      for (int head = 0; head < shape_.kv_heads; ++head) {
-        const auto* source = static_cast<const uint8_t*>(array) + start + head * tile_bytes;
-        backend_->CopyOut(bytes.data(), source, head_bytes);
-        hash = Fnv1a(hash, bytes);
-      }
-    }
-  }
-  return hash;
-}
-
-void KvCache::CopyAudit(int32_t from_block, int32_t to_block, int tokens) {
-  std::copy_n(audit_.begin() + static_cast<int64_t>(from_block) * shape_.block_size, tokens,
-              audit_.begin() + static_cast<int64_t>(to_block) * shape_.block_size);
-}
-
-void KvCache::RecordAudit(const Sequence& sequence, int from) {
-  for (int t = from; t < sequence.committed_len; ++t) {
-    const int32_t slot = SlotOf(sequence, t);
-    audit_[slot] = SlotHash(slot);
-  }
-}
-
-Status KvCache::CheckAudit(const Sequence& sequence) const {
-  if (!options_.audit) return OkStatus();
-  for (int t = 0; t < sequence.committed_len; ++t) {
-    const int32_t slot = SlotOf(sequence, t);
-    if (SlotHash(slot) != audit_[slot]) {
-      return Internal("kv: audit: committed token {} of sequence {} changed (slot {})", t,
-                      sequence.id, slot);
-    }
-  }
-  return OkStatus();
-}
-
-uint64_t KvCache::ContentHash(const Sequence& sequence) const {
-  uint64_t hash = kFnvStart;
-  for (int t = 0; t < sequence.committed_len; ++t) {
-    const uint64_t slot_hash = SlotHash(SlotOf(sequence, t));
-    hash = Fnv1a(hash, {reinterpret_cast<const uint8_t*>(&slot_hash), sizeof(slot_hash)});
-  }
-  return hash;
+  CloseTail(sequence);
 }
 
 }  // namespace talon

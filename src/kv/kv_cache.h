@@ -6,6 +6,12 @@
 // are verified by definition: their rows go straight to reserved slots, and Advance makes them part
 // of the sequence. Every mutator either succeeds as a whole or leaves the sequence as it was.
 //
+// Tokens accepted under a partial view are provisional: their K/V stays in the sequence's tail, a
+// region of staging that outlives the step, and never reaches a block. Whatever moves the committed
+// length ends the tail.
+//
+// Where the shape asks for key summaries, every full block has one.
+//
 // Not thread-safe: owned by the engine's thread.
 #ifndef TALON_KV_KV_CACHE_H_
 #define TALON_KV_KV_CACHE_H_
@@ -23,13 +29,23 @@
 
 namespace talon {
 
-// One sequence's tokens and where their K/V is. While it runs, tokens.size() == committed_len + 1:
-// the last token is the root. Changed by KvCache only, but for tokens appended by the engine.
+// One sequence's tokens and where their K/V is. While it runs, tokens.size() == committed_len +
+// tail_len + 1: the last token is the root. Changed by KvCache only, but for tokens appended by the
+// engine.
 struct Sequence {
   SequenceId id = 0;
   std::vector<int32_t> tokens;
   std::vector<int32_t> blocks;  // [ceil(committed_len / block_size)]
   int committed_len = 0;        // C
+  int32_t tail_first = -1;      // first staging row of its tail region, -1 = it has none
+  int tail_len = 0;             // P, provisional tokens at positions C, C + 1, ..
+};
+
+// A run of staging rows.
+struct StagedRows {
+  int32_t first = 0;
+  int32_t count = 0;
+  int32_t end() const { return first + count; }
 };
 
 // Slots for tokens that are about to be written past a sequence's committed length.
@@ -41,6 +57,9 @@ struct Reservation {
 
 struct KvOptions {
   bool audit = false;  // hash committed slots; CheckAudit fails loudly if one ever changes
+  // Staging rows for tails, behind the shape's staging rows, which passes share.
+  int tail_regions = 0;  // sequences that can have a tail at a time
+  int tail_rows = 0;     // of a region: tail and tree of a partial pass
 };
 
 class KvCache {
@@ -48,7 +67,7 @@ class KvCache {
   static Result<std::unique_ptr<KvCache>> Create(Backend* backend, const KvShape& shape,
                                                  Metrics* metrics, const KvOptions& options = {});
 
-  const KvShape& shape() const { return shape_; }
+  const KvShape& shape() const { return shape_; }  // staging_rows include the tails
   KvView view() const { return {shape_, layers_}; }
   int free_blocks() const { return pool_.free_blocks(); }
   int used_blocks() const { return pool_.num_blocks() - pool_.free_blocks(); }
@@ -64,14 +83,15 @@ class KvCache {
   void Advance(Sequence* sequence, Reservation&& reservation, int count, const char* kind);
   void Cancel(Reservation&& reservation);
 
-  // Staging: a pass over `rows` tree rows begins, then every layer reports the rows it staged, in
-  // any order; staging a row twice overwrites it. Commits follow, then ClearStaging ends the step.
-  // Failures: `busy` (not clear), `overflow`.
-  Status BeginStaging(int rows);
+  // Staging: a pass that stages `rows` begins, then every layer reports the rows it staged, in any
+  // order; staging a row twice overwrites it. Commits follow, then ClearStaging ends the step; what
+  // was appended to tails stays. Failures: `busy` (not clear), `overflow`.
+  Status BeginStaging(std::span<const StagedRows> rows);
+  Status BeginStaging(int rows);  // the first `rows`
   void MarkStaged(int layer, std::span<const int32_t> rows);
   void MarkAllStaged();  // every layer staged every row, as a complete pass does
   void ClearStaging();
-  bool staging_clear() const { return staged_rows_ == 0; }
+  bool staging_clear() const { return num_staged_ == 0; }
 
   // Copies staging rows, in path order, into the next slots of all layers and advances the
   // sequence. Fails without effect: `incomplete` (a row missing in some layer), no blocks, or a
@@ -82,13 +102,24 @@ class KvCache {
   Status CommitReserved(Sequence* sequence, Reservation&& reservation,
                         std::span<const int32_t> path);
 
+  // Tails. OpenTail gives the sequence a region (ResourceExhausted if all are taken), which it
+  // keeps until CloseTail or Free. A partial pass stages its tree at tail_first + tail_len + node;
+  // AppendTail adds the nodes of an accepted path to the tail, or fails without effect
+  // (`incomplete`). DropTail empties it. The engine keeps `tokens` in step.
+  Status OpenTail(Sequence* sequence);
+  Status AppendTail(Sequence* sequence, std::span<const int32_t> path);
+  void DropTail(Sequence* sequence) { sequence->tail_len = 0; }
+  void CloseTail(Sequence* sequence);
+
   // Cuts the sequence to its first `length` committed tokens; no data moves. tokens is cut to
   // length + 1 where there are that many (the new root).
   Status Rewind(Sequence* sequence, int length);
+  // The fork has the committed tokens only, and no tail.
   Sequence Fork(const Sequence& sequence, SequenceId id);
   void Free(Sequence* sequence);
 
-  // Pool, references and block tables agree, given all live sequences and no open reservation.
+  // Pool, references, block tables and tails agree, given all live sequences and no open
+  // reservation.
   Status CheckIntegrity(std::span<const Sequence* const> sequences) const;
   // Audit mode: committed slots still hold the bytes they were committed with.
   Status CheckAudit(const Sequence& sequence) const;
@@ -105,7 +136,11 @@ class KvCache {
     return sequence.blocks[position / shape_.block_size] * shape_.block_size +
            position % shape_.block_size;
   }
+  KvLayer TakeArrays(uint8_t** memory) const;
+  void SummariseFilled(const Sequence& sequence, int from) const;
+  Status CheckFits(const StagedRows& rows) const;
   Status CheckStaged(std::span<const int32_t> rows) const;
+  Status CheckTails(std::span<const Sequence* const> sequences) const;
   uint64_t SlotHash(int32_t slot) const;
   void CopyAudit(int32_t from_block, int32_t to_block, int tokens);
   void RecordAudit(const Sequence& sequence, int from);
@@ -118,7 +153,10 @@ class KvCache {
   Buffer buffer_;
   std::vector<KvLayer> layers_;
 
-  int staged_rows_ = 0;                       // rows of the pass under way, 0 when clear
+  int shared_rows_ = 0;                       // staging rows before the tails
+  std::vector<int32_t> free_tails_;           // first staging rows of regions
+  std::vector<StagedRows> staging_;           // rows of the pass under way, empty when clear
+  int num_staged_ = 0;                        // how many they are
   std::vector<std::vector<uint8_t>> staged_;  // [layers][staging_rows] 1 = staged
   int fault_after_layers_ = -1;
   std::vector<uint64_t> audit_;  // [num_blocks * block_size], audit mode only

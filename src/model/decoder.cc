@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "model/rope.h"
@@ -49,16 +48,6 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
   return decoder;
 }
 
-Result<Decoder::Scratch> Decoder::NewScratch(int rows, int cols) {
-  constexpr int kAlign = 16;  // floats: rows start on cache lines
-  const int64_t stride = (static_cast<int64_t>(cols) + kAlign - 1) / kAlign * kAlign;
-  Scratch scratch;
-  TALON_ASSIGN_OR_RETURN(scratch.buffer,
-                         backend_->Allocate(static_cast<size_t>(rows * stride) * sizeof(float)));
-  scratch.all = {static_cast<float*>(scratch.buffer.data()), rows, cols, stride};
-  return scratch;
-}
-
 Status Decoder::AllocateWorkspace(const LoadOptions& options) {
   max_rows_ = options.max_rows;
   max_output_rows_ = std::min(options.max_output_rows, max_rows_);
@@ -73,24 +62,22 @@ Status Decoder::AllocateWorkspace(const LoadOptions& options) {
   const int kv = config_.kv_size();
   const int ffn = config_.intermediate_size;
   const int rotary = static_cast<int>(2 * rope.inv_freq.size());
-  TALON_ASSIGN_OR_RETURN(stream_, NewScratch(max_rows_, config_.hidden_size));
-  TALON_ASSIGN_OR_RETURN(normed_, NewScratch(max_rows_, config_.hidden_size));
-  TALON_ASSIGN_OR_RETURN(angles_, NewScratch(max_rows_, rotary));
-  TALON_ASSIGN_OR_RETURN(qkv_, NewScratch(max_rows_, q + 2 * kv));
-  TALON_ASSIGN_OR_RETURN(attended_, NewScratch(max_rows_, q));
-  TALON_ASSIGN_OR_RETURN(gate_up_, NewScratch(max_rows_, 2 * ffn));
-  TALON_ASSIGN_OR_RETURN(gated_, NewScratch(max_rows_, ffn));
-  TALON_ASSIGN_OR_RETURN(hidden_, NewScratch(max_output_rows_, config_.hidden_size));
-  TALON_ASSIGN_OR_RETURN(logits_, NewScratch(max_output_rows_, config_.vocab_size));
-  all_rows_.resize(static_cast<size_t>(max_rows_));
-  std::iota(all_rows_.begin(), all_rows_.end(), 0);
+  TALON_ASSIGN_OR_RETURN(stream_, NewScratch(backend_, max_rows_, config_.hidden_size));
+  TALON_ASSIGN_OR_RETURN(normed_, NewScratch(backend_, max_rows_, config_.hidden_size));
+  TALON_ASSIGN_OR_RETURN(angles_, NewScratch(backend_, max_rows_, rotary));
+  TALON_ASSIGN_OR_RETURN(qkv_, NewScratch(backend_, max_rows_, q + 2 * kv));
+  TALON_ASSIGN_OR_RETURN(attended_, NewScratch(backend_, max_rows_, q));
+  TALON_ASSIGN_OR_RETURN(gate_up_, NewScratch(backend_, max_rows_, 2 * ffn));
+  TALON_ASSIGN_OR_RETURN(gated_, NewScratch(backend_, max_rows_, ffn));
+  TALON_ASSIGN_OR_RETURN(hidden_, NewScratch(backend_, max_output_rows_, config_.hidden_size));
+  TALON_ASSIGN_OR_RETURN(logits_, NewScratch(backend_, max_output_rows_, config_.vocab_size));
   return OkStatus();
 }
 
 size_t Decoder::workspace_bytes() const {
   size_t bytes = inv_freq_.bytes();
   for (const Scratch* scratch : {&stream_, &normed_, &angles_, &qkv_, &attended_, &gate_up_,
-                                 &gated_, &hidden_, &logits_, &features_}) {
+                                 &gated_, &hidden_, &logits_, &features_, &scores_}) {
     bytes += scratch->buffer.bytes();
   }
   return bytes;
@@ -103,91 +90,75 @@ Status Decoder::SetCaptureLayers(const std::vector<int>& layers) {
                              config_.num_layers);
     }
   }
+  if (layers == capture_layers_) return OkStatus();
   Scratch features;
   if (!layers.empty()) {
     const int cols = static_cast<int>(layers.size()) * config_.hidden_size;
-    TALON_ASSIGN_OR_RETURN(features, NewScratch(max_rows_, cols));
+    TALON_ASSIGN_OR_RETURN(features, NewScratch(backend_, max_rows_, cols));
   }
   features_ = std::move(features);
   capture_layers_ = layers;
   return OkStatus();
 }
 
-Status Decoder::CheckRow(const PassPlan& plan, int row, const KvShape& kv) const {
-  const auto i = static_cast<size_t>(row);
-  if (plan.tokens[i] < 0 || plan.tokens[i] >= config_.vocab_size) {
-    return OutOfRange("decoder: row {} has token {}, vocabulary {}", row, plan.tokens[i],
-                      config_.vocab_size);
-  }
-  if (plan.positions[i] < 0 || plan.positions[i] >= config_.max_context) {
-    return OutOfRange("decoder: row {} has position {}, limit {}", row, plan.positions[i],
-                      config_.max_context);
-  }
-  const int64_t slots = static_cast<int64_t>(kv.num_blocks) * kv.block_size;
-  if (plan.slots[i] < -1 || plan.slots[i] >= slots) {
-    return OutOfRange("decoder: row {} has slot {}, the cache has {}", row, plan.slots[i], slots);
+Status Decoder::ReserveScores(int max_blocks) {
+  const int lists = config_.num_layers * config_.num_kv_heads;
+  TALON_ASSIGN_OR_RETURN(scores_, NewScratch(backend_, lists, max_blocks));
+  return OkStatus();
+}
+
+Status Decoder::CheckScores(const PassPlan& plan, const KvShape& kv) const {
+  if (plan.scores.empty()) return OkStatus();
+  if (!kv.key_summaries) return InvalidArgument("decoder: scores wanted, no key summaries");
+  if (plan.num_scored_blocks() > scores_.all.cols) {
+    return InvalidArgument("decoder: scores of {} blocks wanted, limit {}",
+                           plan.num_scored_blocks(), scores_.all.cols);
   }
   return OkStatus();
 }
 
-Status Decoder::CheckPlan(const PassPlan& plan, const KvShape& kv) const {
-  const int rows = plan.num_rows();
-  const auto outputs = static_cast<int>(plan.output_rows.size());
-  if (rows < 1 || rows > max_rows_) {
-    return InvalidArgument("decoder: {} rows in a pass, expected 1 to {}", rows, max_rows_);
-  }
-  if (outputs > max_output_rows_) {
-    return InvalidArgument("decoder: logits of {} rows wanted, limit {}", outputs,
-                           max_output_rows_);
-  }
-  const size_t size = plan.tokens.size();
-  if (plan.positions.size() != size || plan.slots.size() != size ||
-      plan.prefix_len.size() != size) {
-    return InvalidArgument("decoder: plan of {} tokens has {} positions, {} slots, {} prefixes",
-                           size, plan.positions.size(), plan.slots.size(), plan.prefix_len.size());
-  }
-  if (kv.num_layers != config_.num_layers || kv.kv_heads != config_.num_kv_heads ||
-      kv.head_dim != config_.head_dim) {
-    return InvalidArgument(
-        "decoder: cache of {} layers x {} heads x {}, the model has {} x {} x {}", kv.num_layers,
-        kv.kv_heads, kv.head_dim, config_.num_layers, config_.num_kv_heads, config_.head_dim);
-  }
-  for (int row = 0; row < rows; ++row) TALON_RETURN_IF_ERROR(CheckRow(plan, row, kv));
-  for (int s = 0; s < plan.num_sequences(); ++s) {
-    const int last = plan.sequence_rows[static_cast<size_t>(s) + 1] - 1;
-    if (const int place = plan.PlaceOfRow(s, last); place < 0 && ~place >= kv.staging_rows) {
-      return OutOfRange("decoder: row {} is staged at {}, the cache has {} staging rows", last,
-                        ~place, kv.staging_rows);
-    }
-  }
-  for (const int32_t row : plan.output_rows) {
-    if (row < 0 || row >= rows) {
-      return OutOfRange("decoder: logits of row {} wanted, the pass has {}", row, rows);
-    }
-  }
-  return OkStatus();
+MatrixView Decoder::LayerScores(const PassPlan& plan, int first, int count) const {
+  const int heads = config_.num_kv_heads;
+  return scores_.all.Rows(first * heads, count * heads).Cols(0, plan.num_scored_blocks());
+}
+
+PassLimits Decoder::limits() const {
+  return {.what = "decoder",
+          .max_rows = max_rows_,
+          .max_output_rows = max_output_rows_,
+          .vocab_size = config_.vocab_size,
+          .max_position = config_.max_context,
+          .num_layers = config_.num_layers,
+          .kv_heads = config_.num_kv_heads,
+          .head_dim = config_.head_dim};
 }
 
 Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output) {
-  TALON_RETURN_IF_ERROR(CheckPlan(plan, kv.shape));
+  TALON_RETURN_IF_ERROR(CheckPass(plan, kv.shape, limits()));
+  TALON_RETURN_IF_ERROR(CheckScores(plan, kv.shape));
   const int rows = plan.num_rows();
   const int half = angles_.all.cols / 2;
   *output = {};
   backend_->LoadPass(plan, kv.shape, pass_.get());
   backend_->RopeAngles(*pass_, Floats(inv_freq_), half, rope_scale_, angles_.Rows(rows));
-  backend_->Embed(*pass_, weights_.embedding.data(), weights_.embedding_dtype, stream_.Rows(rows));
+  backend_->Embed(*pass_, weights_.embedding.data.data(), weights_.embedding.dtype,
+                  stream_.Rows(rows));
   for (int i = 0; i < config_.num_layers; ++i) {
-    CaptureInput(i, rows);
-    RunLayer(i, rows, kv);
+    CaptureInput(i, plan);
+    RunLayer(i, plan, kv);
   }
-  CaptureInput(config_.num_layers, rows);
+  CaptureInput(config_.num_layers, plan);
   RunHead(plan, output);
-  output->features = capture_layers_.empty() ? MatrixView{} : features_.Rows(rows);
+  if (!capture_layers_.empty()) {
+    output->features = features_.Rows(static_cast<int>(plan.feature_rows.size()));
+  }
+  if (!plan.scores.empty()) output->scores = LayerScores(plan, 0, config_.num_layers);
   return OkStatus();
 }
 
-void Decoder::RunLayer(int index, int rows, const KvView& kv) {
+void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
+  const int rows = plan.num_rows();
   const int head_dim = config_.head_dim;
   const float eps = config_.rms_norm_eps;
   const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
@@ -207,6 +178,9 @@ void Decoder::RunLayer(int index, int rows, const KvView& kv) {
   }
   backend_->Rope(q, head_dim, angles);
   backend_->Rope(k, head_dim, angles);
+  if (!plan.scores.empty()) {
+    backend_->ScoreBlocks(*pass_, q, kv, index, LayerScores(plan, index, 1));
+  }
   backend_->StoreKv(*pass_, k, v, kv, index);
   backend_->Attention(*pass_, q, kv, index, scale, attended_.Rows(rows));
   backend_->MatMul(attended_.Rows(rows), *layer.output, Floats(layer.output_bias), x,
@@ -220,11 +194,13 @@ void Decoder::RunLayer(int index, int rows, const KvView& kv) {
                    /*accumulate=*/true);
 }
 
-void Decoder::CaptureInput(int index, int rows) {
+void Decoder::CaptureInput(int index, const PassPlan& plan) {
+  const auto rows = static_cast<int>(plan.feature_rows.size());
+  if (rows == 0) return;
   const int hidden = config_.hidden_size;
   for (size_t i = 0; i < capture_layers_.size(); ++i) {
     if (capture_layers_[i] != index) continue;
-    backend_->GatherRows(stream_.Rows(rows), std::span(all_rows_).first(static_cast<size_t>(rows)),
+    backend_->GatherRows(stream_.Rows(plan.num_rows()), plan.feature_rows,
                          features_.Rows(rows).Cols(static_cast<int>(i) * hidden, hidden));
   }
 }

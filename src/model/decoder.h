@@ -18,6 +18,8 @@
 #include "compute/pass_plan.h"
 #include "model/config.h"
 #include "model/decoder_weights.h"
+#include "model/pass_limits.h"
+#include "model/scratch.h"
 
 namespace talon {
 
@@ -32,7 +34,8 @@ struct LoadOptions {
 struct ForwardOutput {
   MatrixView logits;    // [output rows, vocab]
   MatrixView hidden;    // [output rows, hidden], after the final norm
-  MatrixView features;  // [rows, captured layers * hidden], no columns if none are captured
+  MatrixView features;  // [feature rows, captured layers * hidden], empty if none are captured
+  MatrixView scores;    // [layers * kv heads, scored blocks], empty if the plan asks for none
 };
 
 class Decoder {
@@ -52,35 +55,35 @@ class Decoder {
   // From the next pass on, capture the input of these layers (the residual stream before the
   // layer's first norm); num_layers stands for the last layer's output, before the final norm.
   Status SetCaptureLayers(const std::vector<int>& layers);
+  // Makes room for scores of this many blocks in a pass, all sequences together. Plans may ask for
+  // scores afterwards, over caches with key summaries.
+  Status ReserveScores(int max_blocks);
 
   // Fails, before anything is computed or written, if the plan exceeds a limit or does not fit the
   // cache: too many rows, a token past the vocabulary, a position past max_context, a slot past the
   // pool.
   Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output);
 
+  // For models that share them; valid as long as the decoder.
+  const DecoderWeights& weights() const { return weights_; }
   size_t weight_bytes() const { return weights_.bytes; }
   // What one pass reads of them: all matrices, but only single rows of the embedding table.
   size_t weight_bytes_per_pass() const { return weights_.matrix_bytes; }
   size_t workspace_bytes() const;
 
  private:
-  // A matrix with its memory.
-  struct Scratch {
-    Buffer buffer;
-    MatrixView all;  // every row it has room for
-    MatrixView Rows(int rows) const { return all.Rows(0, rows); }
-  };
-
   Decoder(ModelConfig config, Backend* backend, DecoderWeights weights);
   static Result<std::unique_ptr<Decoder>> Create(const ModelConfig& config, Backend* backend,
                                                  const LoadOptions& options, WeightSource* source);
   Status AllocateWorkspace(const LoadOptions& options);
-  Result<Scratch> NewScratch(int rows, int cols);
-  Status CheckPlan(const PassPlan& plan, const KvShape& kv) const;
-  Status CheckRow(const PassPlan& plan, int row, const KvShape& kv) const;
+  PassLimits limits() const;
 
-  void RunLayer(int index, int rows, const KvView& kv);
-  void CaptureInput(int index, int rows);
+  Status CheckScores(const PassPlan& plan, const KvShape& kv) const;
+  // The scores of a layer, or of all.
+  MatrixView LayerScores(const PassPlan& plan, int first, int count) const;
+
+  void RunLayer(int index, const PassPlan& plan, const KvView& kv);
+  void CaptureInput(int index, const PassPlan& plan);
   void RunHead(const PassPlan& plan, ForwardOutput* output);
 
   ModelConfig config_;
@@ -102,8 +105,8 @@ class Decoder {
   Scratch hidden_;    // [max_output_rows, hidden]
   Scratch logits_;    // [max_output_rows, vocab]
   Scratch features_;  // [max_rows, captured * hidden]
+  Scratch scores_;    // [layers * kv heads, ReserveScores]
   std::vector<int> capture_layers_;
-  std::vector<int32_t> all_rows_;  // 0, 1, ..., max_rows - 1
 };
 
 }  // namespace talon

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "model/config.h"
+#include "model/weight_loader.h"
 #include "model/weight_source.h"
 
 namespace talon {
@@ -29,12 +30,9 @@ struct LayerWeights {
 };
 
 struct DecoderWeights {
-  // [vocab, hidden] in the source's type. A copy in device memory, not the file's mapping: a row
-  // look-up must work on every device, and the mapping's pages are given back as soon as they are
-  // packed. Tied models read the table here and multiply by `head`, which the backend lays out for
-  // that; both are made from the one tensor of the file.
-  Buffer embedding;
-  DType embedding_dtype = DType::kF32;
+  // [vocab, hidden]. Tied models read the table here and multiply by `head`, which the backend lays
+  // out for that; both are made from the one tensor of the file.
+  WeightTable embedding;
   std::vector<LayerWeights> layers;
   Buffer final_norm;             // [hidden]
   std::unique_ptr<Weight> head;  // [vocab, hidden]

@@ -1,13 +1,10 @@
 #include "model/golden.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <map>
-#include <numeric>
 #include <utility>
 
-#include "model/safetensors.h"
+#include "model/golden_file.h"
 #include "model/single_sequence.h"
 
 namespace talon {
@@ -15,90 +12,14 @@ namespace {
 
 constexpr const char* kIdsSuffix = ".input_ids";
 
-// The file's tensors as typed arrays, shapes checked.
-class GoldenFile {
- public:
-  GoldenFile(SafetensorsReader reader, std::string path)
-      : reader_(std::move(reader)), path_(std::move(path)) {}
-
-  bool Has(const std::string& name) const { return reader_.Find(name) != nullptr; }
-  const std::string& path() const { return path_; }
-
-  std::vector<std::string> Prompts() const {
-    std::vector<std::string> prompts;
-    for (const auto& [name, tensor] : reader_.tensors()) {
-      if (name.ends_with(kIdsSuffix)) {
-        prompts.push_back(name.substr(0, name.size() - std::strlen(kIdsSuffix)));
-      }
+std::vector<std::string> PromptsOf(const GoldenFile& file) {
+  std::vector<std::string> prompts;
+  for (const std::string& name : file.Names()) {
+    if (name.ends_with(kIdsSuffix)) {
+      prompts.push_back(name.substr(0, name.size() - std::strlen(kIdsSuffix)));
     }
-    return prompts;
   }
-
-  Result<std::vector<int32_t>> Ints(const std::string& name) const {
-    TALON_ASSIGN_OR_RETURN(const TensorView* tensor, Get(name, DType::kI32));
-    if (tensor->shape.size() != 1 || tensor->shape[0] == 0) {
-      return InvalidArgument("{}: tensor {} has shape {}, expected one dimension", path_, name,
-                             ShapeString(tensor->shape));
-    }
-    std::vector<int32_t> values(static_cast<size_t>(tensor->NumElements()));
-    std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
-    return values;
-  }
-
-  Result<std::vector<float>> Floats(const std::string& name, size_t rows, int cols) const {
-    TALON_ASSIGN_OR_RETURN(const TensorView* tensor, Get(name, DType::kF32));
-    const std::vector<int64_t> expected = {static_cast<int64_t>(rows), cols};
-    if (tensor->shape != expected) {
-      return InvalidArgument("{}: tensor {} has shape {}, the model gives {}", path_, name,
-                             ShapeString(tensor->shape), ShapeString(expected));
-    }
-    std::vector<float> values(static_cast<size_t>(tensor->NumElements()));
-    std::memcpy(values.data(), tensor->bytes.data(), tensor->bytes.size());
-    return values;
-  }
-
- private:
-  Result<const TensorView*> Get(const std::string& name, DType dtype) const {
-    const TensorView* tensor = reader_.Find(name);
-    if (tensor == nullptr) return InvalidArgument("{}: tensor {} is missing", path_, name);
-    if (tensor->dtype != dtype) {
-      return InvalidArgument("{}: tensor {} has dtype {}, expected {}", path_, name,
-                             DTypeName(tensor->dtype), DTypeName(dtype));
-    }
-    return tensor;
-  }
-
-  SafetensorsReader reader_;
-  std::string path_;
-};
-
-// NaN where either side has one that the other has not, so that it fails every limit.
-double MaxAbsError(std::span<const float> got, std::span<const float> expected) {
-  double largest = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double error = std::abs(static_cast<double>(got[i]) - expected[i]);
-    if (!(error <= largest)) largest = error;
-    if (std::isnan(largest)) return largest;
-  }
-  return largest;
-}
-
-GoldenCase CompareFloats(std::string name, std::span<const float> got,
-                         std::span<const float> expected, double tolerance) {
-  const double error = MaxAbsError(got, expected);
-  return {std::move(name), error <= tolerance,
-          fmt::format("max abs error {:.2g} (limit {:.2g})", error, tolerance)};
-}
-
-GoldenCase CompareTokens(std::string name, std::span<const int32_t> got,
-                         std::span<const int32_t> expected) {
-  size_t equal = 0;
-  while (equal < expected.size() && got[equal] == expected[equal]) ++equal;
-  std::string detail = fmt::format("{} of {} tokens equal", equal, expected.size());
-  if (equal < expected.size()) {
-    detail += fmt::format(", then {} instead of {}", got[equal], expected[equal]);
-  }
-  return {std::move(name), equal == expected.size(), detail};
+  return prompts;
 }
 
 class GoldenChecker {
@@ -117,8 +38,9 @@ class GoldenChecker {
     sequence_->Clear();
     TALON_ASSIGN_OR_RETURN(const SingleSequence::Rows rows, sequence_->Append(ids));
     if (file_->Has(prompt + ".logits")) {
-      TALON_ASSIGN_OR_RETURN(const auto expected, file_->Floats(prompt + ".logits", ids.size(),
-                                                                decoder_->config().vocab_size));
+      TALON_ASSIGN_OR_RETURN(
+          const auto expected,
+          file_->Floats(prompt + ".logits", Shape(ids.size(), decoder_->config().vocab_size)));
       Add(CompareFloats(prompt + " logits", rows.logits, expected, tolerance_));
     }
     TALON_RETURN_IF_ERROR(CheckHidden(prompt, ids.size(), layers, rows));
@@ -133,8 +55,9 @@ class GoldenChecker {
       return InvalidArgument("{}: {} tree.tokens but {} tree.parents", file_->path(), tokens.size(),
                              parents.size());
     }
-    TALON_ASSIGN_OR_RETURN(const auto expected, file_->Floats("tree.logits", tokens.size(),
-                                                              decoder_->config().vocab_size));
+    TALON_ASSIGN_OR_RETURN(
+        const auto expected,
+        file_->Floats("tree.logits", Shape(tokens.size(), decoder_->config().vocab_size)));
     std::vector<float> best;
     for (const std::string& prompt : prompts) {
       TALON_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, file_->Ints(prompt + kIdsSuffix));
@@ -155,6 +78,9 @@ class GoldenChecker {
   static std::string HiddenName(const std::string& prompt, int layer) {
     return fmt::format("{}.hidden.{}", prompt, layer);
   }
+  static std::vector<int64_t> Shape(size_t rows, int cols) {
+    return {static_cast<int64_t>(rows), cols};
+  }
   void Add(GoldenCase result) { cases_.push_back(std::move(result)); }
 
   // All the hidden states of a prompt are one case: the worst of them counts.
@@ -166,7 +92,7 @@ class GoldenChecker {
     std::vector<float> all_expected;
     for (size_t i = 0; i < layers.size(); ++i) {
       TALON_ASSIGN_OR_RETURN(const auto expected,
-                             file_->Floats(HiddenName(prompt, layers[i]), rows, hidden));
+                             file_->Floats(HiddenName(prompt, layers[i]), Shape(rows, hidden)));
       all_expected.insert(all_expected.end(), expected.begin(), expected.end());
       for (size_t row = 0; row < rows; ++row) {
         const auto start =
@@ -175,7 +101,7 @@ class GoldenChecker {
       }
     }
     if (file_->Has(final_name)) {
-      TALON_ASSIGN_OR_RETURN(const auto expected, file_->Floats(final_name, rows, hidden));
+      TALON_ASSIGN_OR_RETURN(const auto expected, file_->Floats(final_name, Shape(rows, hidden)));
       all_expected.insert(all_expected.end(), expected.begin(), expected.end());
       all_got.insert(all_got.end(), got.hidden.begin(), got.hidden.end());
     }
@@ -195,7 +121,7 @@ class GoldenChecker {
       TALON_ASSIGN_OR_RETURN(next, sequence_->AppendGreedy({&got.back(), 1}));
       got.push_back(next);
     }
-    Add(CompareTokens(prompt + " greedy", got, expected));
+    Add(CompareInts(prompt + " greedy", got, expected, "tokens"));
     return OkStatus();
   }
 
@@ -209,7 +135,7 @@ class GoldenChecker {
 // Room for the longest prompt with its continuation, and for the tree.
 Result<SingleSequence::Limits> LimitsFor(const GoldenFile& file, DType kv_dtype) {
   SingleSequence::Limits limits{.max_tokens = 0, .max_tree = 1, .kv_dtype = kv_dtype};
-  for (const std::string& prompt : file.Prompts()) {
+  for (const std::string& prompt : PromptsOf(file)) {
     TALON_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, file.Ints(prompt + kIdsSuffix));
     auto tokens = static_cast<int>(ids.size());
     if (file.Has(prompt + ".greedy")) {
@@ -229,9 +155,8 @@ Result<SingleSequence::Limits> LimitsFor(const GoldenFile& file, DType kv_dtype)
 
 Result<std::vector<GoldenCase>> CheckGolden(Decoder* decoder, Backend* backend,
                                             const std::string& path, const GoldenOptions& options) {
-  TALON_ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::OpenFile(path));
-  const GoldenFile file(std::move(reader), path);
-  const std::vector<std::string> prompts = file.Prompts();
+  TALON_ASSIGN_OR_RETURN(const GoldenFile file, GoldenFile::Open(path));
+  const std::vector<std::string> prompts = PromptsOf(file);
   if (prompts.empty()) return InvalidArgument("{}: has no tensor NAME{}", path, kIdsSuffix);
   TALON_ASSIGN_OR_RETURN(const auto limits, LimitsFor(file, options.kv_dtype));
   TALON_ASSIGN_OR_RETURN(SingleSequence sequence, SingleSequence::Create(decoder, backend, limits));

@@ -19,14 +19,9 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "model/decoder.h"
+#include "model/golden_file.h"
 
 namespace talon {
-
-struct GoldenCase {
-  std::string name;  // "short logits"
-  bool passed = false;
-  std::string detail;  // "max abs error 3.1e-06 (limit 2e-04)"
-};
 
 struct GoldenOptions {
   double tolerance = 2e-4;  // of logits and hidden states, absolute

@@ -1,26 +1,22 @@
-// One sequence with a private KV cache of fixed size: what a check of a model needs, and no more.
-// Blocks are used in order, so token t lives in slot t. Generation proper uses kv/.
+// One sequence of a decoder with a cache of its own, for checks of a model.
 #ifndef TALON_MODEL_SINGLE_SEQUENCE_H_
 #define TALON_MODEL_SINGLE_SEQUENCE_H_
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "compute/backend.h"
-#include "compute/pass_plan.h"
 #include "model/decoder.h"
+#include "model/private_kv.h"
 
 namespace talon {
 
 class SingleSequence {
  public:
-  struct Limits {
-    int max_tokens = 0;
-    int max_tree = 0;  // nodes of one tree
-    DType kv_dtype = DType::kF32;
-  };
+  using Limits = PrivateKv::Limits;
   static Result<SingleSequence> Create(Decoder* decoder, Backend* backend, const Limits& limits);
 
   // What rows a call returns, in host memory, row-major.
@@ -38,26 +34,16 @@ class SingleSequence {
   // sequence stays as it is.
   Result<Rows> Tree(std::span<const int32_t> tokens, std::span<const int32_t> parents);
 
-  void Clear() { length_ = 0; }
+  void Clear() { kv_.Clear(); }
 
  private:
-  SingleSequence(Decoder* decoder, Backend* backend) : decoder_(decoder), backend_(backend) {}
-  Status AllocateCache(const Limits& limits);
-  KvView View() const { return {shape_, layers_}; }
-  // A plan that appends tokens; logits of rows from `first_output` on.
-  PassPlan PromptPlan(std::span<const int32_t> tokens, int first_output) const;
-  void AddBlocks(int tokens, PassPlan* plan) const;
-  void CopyRows(const ForwardOutput& output, Rows* rows) const;
-  void CopyMatrix(const MatrixView& matrix, std::vector<float>* out) const;
-  Status CheckRoom(size_t tokens) const;
+  SingleSequence(Decoder* decoder, Backend* backend, PrivateKv kv)
+      : decoder_(decoder), backend_(backend), kv_(std::move(kv)) {}
+  void CopyOutput(const ForwardOutput& output, Rows* rows) const;
 
   Decoder* decoder_;
   Backend* backend_;
-  KvShape shape_;
-  std::vector<Buffer> buffers_;
-  std::vector<KvLayer> layers_;
-  int max_tokens_ = 0;
-  int length_ = 0;
+  PrivateKv kv_;
 };
 
 }  // namespace talon

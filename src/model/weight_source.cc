@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "model/safetensors.h"
 
 namespace talon {
 namespace {
@@ -135,8 +134,13 @@ class RandomWeights : public WeightSource {
 Result<std::unique_ptr<WeightSource>> OpenWeightFiles(const std::string& dir,
                                                       const TensorLayout& layout) {
   TALON_ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::OpenDirectory(dir));
+  return NewFileWeights(std::move(reader), layout.All());
+}
+
+Result<std::unique_ptr<WeightSource>> NewFileWeights(SafetensorsReader reader,
+                                                     std::span<const TensorSpec> tensors) {
   auto source = std::make_unique<FileWeights>(std::move(reader));
-  for (const TensorSpec& spec : layout.All()) TALON_RETURN_IF_ERROR(source->Check(spec));
+  for (const TensorSpec& spec : tensors) TALON_RETURN_IF_ERROR(source->Check(spec));
   return std::unique_ptr<WeightSource>(std::move(source));
 }
 

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/status.h"
 #include "compute/backend.h"
 #include "model/config.h"
+#include "model/safetensors.h"
 #include "model/tensor_layout.h"
 
 namespace talon {
@@ -27,6 +29,10 @@ class WeightSource {
 // a missing one, or a shape that contradicts the configuration, is found before anything is loaded.
 Result<std::unique_ptr<WeightSource>> OpenWeightFiles(const std::string& dir,
                                                       const TensorLayout& layout);
+
+// The same for the given tensors of an open reader.
+Result<std::unique_ptr<WeightSource>> NewFileWeights(SafetensorsReader reader,
+                                                     std::span<const TensorSpec> tensors);
 
 // Random matrices of `dtype` with a standard deviation of 0.02, norms of one and biases of zero; a
 // tensor depends on the seed and its name. Holds one group of tensors at a time.

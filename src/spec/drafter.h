@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "compute/backend.h"
 #include "spec/token_tree.h"
 
 namespace talon {
@@ -20,6 +22,9 @@ struct DraftBudget {
   int max_nodes = 1;  // T, root included; 1 asks for nothing
   int max_depth = 0;  // D
   int top_k = 1;      // children per expansion, where a drafter branches by rank
+  // What a token costs the engine now, 0 = unknown. A drafter stops where another level costs it
+  // more than the tokens it would win.
+  double seconds_per_token = 0;
 };
 
 struct DraftRequest {
@@ -32,17 +37,35 @@ struct DraftRequest {
   uint64_t seed = 0;
 };
 
+// Rows of the target that a pass has committed: positions [first, first + rows.size()).
+struct CommittedRows {
+  SequenceId sequence = 0;
+  std::span<const int32_t> tokens;  // of the sequence so far; one more than the rows at least
+  int first = 0;
+  std::vector<int32_t> rows;  // of the pass's features, one for each position
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual std::string_view name() const = 0;  // registry name, e.g. "NGRAM"
 
-  // A new sequence with its prompt. On failure the engine runs it without this drafter.
+  // The target's layers whose input the drafter wants (Decoder::SetCaptureLayers).
+  virtual std::vector<int> capture_layers() const { return {}; }
+
+  // A new sequence with its prompt, before the target computes it. On failure the engine runs it
+  // without this drafter.
   virtual Status Begin(SequenceId sequence, std::span<const int32_t> prompt) = 0;
 
   // Grows trees[i], given as [root], within requests[i].budget. Trees keep the order rules of
   // token_tree.h and carry `probs`.
   virtual void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) = 0;
+
+  // What the target has computed and kept in a pass, prompts included, with the captured features;
+  // rows from `first` on replace those known before. `features` is valid during the call only.
+  virtual void Extend(std::span<const CommittedRows> batch, MatrixView features) {
+    (void)batch, (void)features;
+  }
 
   // Tokens that were emitted in a step, in order, the bonus last: accepted, hence final.
   virtual void Observe(SequenceId sequence, std::span<const int32_t> emitted) = 0;

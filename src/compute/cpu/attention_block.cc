@@ -97,10 +97,8 @@ QueryBlock::QueryBlock(const AttentionCall& call, const AttentionItem& item, con
       dim_(PaddedDim(call.shape.head_dim)),
       block_shift_(std::countr_zero(static_cast<unsigned>(call.shape.block_size))),
       vector_bytes_(call.shape.head_dim * static_cast<int64_t>(DTypeSize(call.shape.dtype))) {
-  const PassPlan& pass = *call.pass;
-  const int lists = pass.lists_per_sequence;
-  const int list = item.sequence * lists + (lists > 1 ? kv_head_ : 0);
-  blocks_ = pass.block_ids.data() + pass.block_offsets[list];
+  blocks_ =
+      call.pass->BlocksOf(item.sequence, call.layer_index, kv_head_, call.shape.kv_heads).data();
   FindRows(item, range.first_query);
   LoadQueries();
 }
@@ -149,31 +147,40 @@ const uint8_t* QueryBlock::KeyData(Side side, const AttentionRow& row, int key) 
   return static_cast<const uint8_t*>(base) + vector * vector_bytes_;
 }
 
-// Whole units of the prefix. Those of the next tile will be needed soon.
+// Appends the row's keys of `tile` from `first_unit` up to `end_key`, padded with zeros to whole
+// units.
+void QueryBlock::Gather(Side side, const AttentionRow& row, int tile, int first_unit, int end_key,
+                        KvTile* view) const {
+  const int first = first_unit * kUnitKeys;
+  const int num_units = (end_key - first + kUnitKeys - 1) / kUnitKeys;
+  const size_t bytes = vector_bytes_;
+  auto* out = reinterpret_cast<uint8_t*>(tiles_->gathered);
+  for (int u = 0; u < num_units; ++u) view->units[view->num_units++] = out + u * kUnitKeys * bytes;
+  for (int key = first; key < end_key; ++key, out += bytes) {
+    std::memcpy(out, KeyData(side, row, tile * kTileKeys + key), bytes);
+  }
+  std::memset(out, 0, (num_units * kUnitKeys - (end_key - first)) * bytes);
+}
+
+// Whole units of prefix and trunk. Those of the next tile will be needed soon.
 KvTile QueryBlock::SharedTile(Side side, int tile, int num_units) const {
-  KvTile view{.num_units = num_units, .head_dim = call_.shape.head_dim};
-  const int ahead = LastRow().SharedUnits(tile + kTilesAhead);
-  for (int u = 0; u < num_units; ++u) {
+  const AttentionRow& row = LastRow();
+  const int in_place = std::min(num_units, row.PrefixUnits(tile));
+  const int ahead = row.PrefixUnits(tile + kTilesAhead);
+  KvTile view{.num_units = in_place, .head_dim = call_.shape.head_dim};
+  for (int u = 0; u < in_place; ++u) {
     const int key = tile * kTileKeys + u * kUnitKeys;
     view.units[u] = PrefixData(side, key);
     if (u < ahead) view.ahead[u] = PrefixData(side, key + kTilesAhead * kTileKeys);
   }
+  if (in_place < num_units) Gather(side, row, tile, in_place, num_units * kUnitKeys, &view);
   return view;
 }
 
-// The keys of `tile` that are the row's own, padded with zeros to whole units.
-KvTile QueryBlock::GatherOwn(Side side, const AttentionRow& row, int tile) const {
-  const int first = row.SharedUnits(tile) * kUnitKeys;
-  const int end = row.TileKeys(tile);
-  const int num_units = (end - first + kUnitKeys - 1) / kUnitKeys;
-  const size_t bytes = vector_bytes_;
-  auto* out = reinterpret_cast<uint8_t*>(tiles_->gathered);
-  KvTile view{.num_units = num_units, .head_dim = call_.shape.head_dim};
-  for (int u = 0; u < num_units; ++u) view.units[u] = out + u * kUnitKeys * bytes;
-  for (int key = first; key < end; ++key, out += bytes) {
-    std::memcpy(out, KeyData(side, row, tile * kTileKeys + key), bytes);
-  }
-  std::memset(out, 0, (num_units * kUnitKeys - (end - first)) * bytes);
+// The keys of `tile` that are the row's own.
+KvTile QueryBlock::OwnTile(Side side, const AttentionRow& row, int tile) const {
+  KvTile view{.head_dim = call_.shape.head_dim};
+  Gather(side, row, tile, row.SharedUnits(tile), row.TileKeys(tile), &view);
   return view;
 }
 
@@ -208,7 +215,7 @@ void QueryBlock::Multiply(Side side, int query, int end, int unit, int num_units
   if (side == Side::kValues) std::fill(tiles_->rescale + query, tiles_->rescale + end, 1.0f);
 }
 
-// Rows are in ascending order of prefix_len, so those that share the same units are neighbours and
+// Rows are in ascending order of shared_len, so those that share the same units are neighbours and
 // the last one sees them all.
 void QueryBlock::SharedProducts(Side side, int tile) {
   const int most = LastRow().SharedUnits(tile);
@@ -228,7 +235,7 @@ void QueryBlock::OwnProducts(Side side, int tile) {
   for (const RowQueries& queries : Rows()) {
     const int shared = queries.row->SharedUnits(tile);
     if (queries.row->TileKeys(tile) <= shared * kUnitKeys) continue;
-    const KvTile own = GatherOwn(side, *queries.row, tile);
+    const KvTile own = OwnTile(side, *queries.row, tile);
     Pack(side, own, tiles_->own_packed);
     Multiply(side, queries.begin, queries.end, shared, own.num_units, tiles_->own_packed);
   }

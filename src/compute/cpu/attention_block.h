@@ -21,6 +21,7 @@ struct AttentionCall {
   MatrixView q;    // [rows, heads * head_dim]
   MatrixView out;  // the same shape
   KvShape shape;
+  int layer_index = 0;
   KvLayer layer;
   float scale = 1;
 
@@ -72,7 +73,7 @@ struct AttentionTiles {
   float* probs;       // [queries, 128], operand type
   float* packed;      // shared keys or values of the tile
   float* own_packed;  // one row's own keys or values
-  float* gathered;    // the same before packing, in the cache's type
+  float* gathered;    // those of either that are not read in place, in the cache's type
   float rescale[kMaxTileRows];
   int32_t counts[kMaxTileRows];
 
@@ -126,7 +127,7 @@ class QueryBlock {
 
   using RowQueries = AttentionState::RowQueries;
   std::span<const RowQueries> Rows() const { return {state_->rows, num_rows_}; }
-  // The row that sees most of the prefix.
+  // The row that sees most of what is shared.
   const AttentionRow& LastRow() const { return *state_->rows[num_rows_ - 1].row; }
 
   Running RunningOf(int query) const {
@@ -143,7 +144,9 @@ class QueryBlock {
   const uint8_t* PrefixData(Side side, int key) const;
   const uint8_t* KeyData(Side side, const AttentionRow& row, int key) const;
   KvTile SharedTile(Side side, int tile, int num_units) const;
-  KvTile GatherOwn(Side side, const AttentionRow& row, int tile) const;
+  void Gather(Side side, const AttentionRow& row, int tile, int first_unit, int end_key,
+              KvTile* view) const;
+  KvTile OwnTile(Side side, const AttentionRow& row, int tile) const;
   void Pack(Side side, const KvTile& tile, float* packed) const;
   void SharedProducts(Side side, int tile);
   void OwnProducts(Side side, int tile);

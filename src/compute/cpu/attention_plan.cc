@@ -28,6 +28,33 @@ void AppendTreePlaces(const PassPlan& pass, int sequence, AttentionRow* row,
   row->num_keys = row->prefix_len + tree_keys;
 }
 
+// How many nodes from node 0 on the row sees without a gap.
+int LeadingNodes(const PassPlan& pass, int row) {
+  int nodes = 0;
+  for (int word = 0; word < pass.mask_words; ++word) {
+    const int ones =
+        std::countr_one(pass.ancestors[static_cast<size_t>(row) * pass.mask_words + word]);
+    nodes += ones;
+    if (ones < 64) break;
+  }
+  return nodes;
+}
+
+// Length of the sequence's trunk: nodes 0, 1, .. that every node sees unless it is an earlier one
+// of them itself. 0 where rows differ in what they see of the prefix.
+int TrunkLength(const PassPlan& pass, int sequence) {
+  const int first = pass.sequence_rows[sequence];
+  const int end = pass.sequence_rows[sequence + 1];
+  const int before = pass.nodes_before.empty() ? 0 : pass.nodes_before[sequence];
+  int trunk = before + end - first;
+  for (int r = first; r < end; ++r) {
+    if (pass.prefix_len[r] != pass.prefix_len[first]) return 0;
+    const int leading = LeadingNodes(pass, r);
+    if (leading <= before + r - first) trunk = std::min(trunk, leading);
+  }
+  return trunk;
+}
+
 int MaxSplits(const std::vector<AttentionRow>& rows, int begin, int end) {
   int splits = 0;
   for (int i = begin; i < end; ++i) splits = std::max(splits, rows[i].NumSplits());
@@ -52,15 +79,17 @@ void AttentionPlan::Build(const PassPlan& pass, const KvShape& shape, int num_th
 
 void AttentionPlan::AddRows(const PassPlan& pass, int sequence) {
   const auto first = static_cast<ptrdiff_t>(rows.size());
+  const int trunk = TrunkLength(pass, sequence);
   for (int r = pass.sequence_rows[sequence]; r < pass.sequence_rows[sequence + 1]; ++r) {
     AttentionRow row{.row = r, .prefix_len = pass.prefix_len[r]};
+    row.shared_len = row.prefix_len + std::min(trunk, LeadingNodes(pass, r));
     AppendTreePlaces(pass, sequence, &row, &tree_places);
     TALON_CHECK(row.num_keys > 0, "attention: row {} sees no key", r);
     row_keys += row.num_keys;
     rows.push_back(row);
   }
   std::sort(rows.begin() + first, rows.end(), [](const AttentionRow& a, const AttentionRow& b) {
-    return a.prefix_len != b.prefix_len ? a.prefix_len < b.prefix_len : a.row < b.row;
+    return a.shared_len != b.shared_len ? a.shared_len < b.shared_len : a.row < b.row;
   });
 }
 

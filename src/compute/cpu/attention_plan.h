@@ -2,10 +2,12 @@
 // cut into items for threads. Made once per pass, used by every layer.
 //
 // Keys are handled by logical index (pass_plan.h) in units of 8, tiles of 128 and splits of 1024.
-// A unit that lies wholly in a row's prefix is read in place and shared by all rows that see all of
-// it; a row's remaining keys (the prefix's last few and the staged ancestors) are gathered for that
-// row alone, so nothing a row may not see ever takes part in its arithmetic. How the work is cut
-// changes no bits: a row's partial results are per split and always merge in ascending order.
+// What rows of a sequence have in common comes first: the prefix, then the trunk, the chain of
+// staged nodes that every later node descends from (a tail of provisional tokens, the root). A unit
+// that lies wholly in the prefix is read in place; one that reaches into the trunk is gathered
+// once; both are shared by all rows that see all of it. A row's remaining keys are gathered for
+// that row alone, so nothing a row may not see ever takes part in its arithmetic. How the work is
+// cut changes no bits: a row's partial results are per split and always merge in ascending order.
 #ifndef TALON_COMPUTE_CPU_ATTENTION_PLAN_H_
 #define TALON_COMPUTE_CPU_ATTENTION_PLAN_H_
 
@@ -26,20 +28,25 @@ inline constexpr int kSplitTiles = kSplitKeys / kTileKeys;
 struct AttentionRow {
   int32_t row = 0;            // of the pass
   int32_t prefix_len = 0;     // keys of the block list
+  int32_t shared_len = 0;     // prefix and the part of the trunk it sees
   int32_t num_keys = 0;       // prefix and ancestors
   int32_t tree_begin = 0;     // first of its num_keys - prefix_len places
   int32_t partial_begin = 0;  // first of its NumSplits() partial results, if its items are split
 
   int NumSplits() const { return (num_keys + kSplitKeys - 1) / kSplitKeys; }
-  // Units of `tile` that lie wholly in the prefix.
-  int SharedUnits(int tile) const {
-    const int units = prefix_len / kUnitKeys - tile * kTileUnits;
-    return units < 0 ? 0 : (units > kTileUnits ? kTileUnits : units);
-  }
+  // Units of `tile` that lie wholly in the prefix, or in prefix and trunk.
+  int PrefixUnits(int tile) const { return UnitsOf(prefix_len, tile); }
+  int SharedUnits(int tile) const { return UnitsOf(shared_len, tile); }
   // Keys of `tile` the row sees.
   int TileKeys(int tile) const {
     const int keys = num_keys - tile * kTileKeys;
     return keys < 0 ? 0 : (keys > kTileKeys ? kTileKeys : keys);
+  }
+
+ private:
+  static int UnitsOf(int keys, int tile) {
+    const int units = keys / kUnitKeys - tile * kTileUnits;
+    return units < 0 ? 0 : (units > kTileUnits ? kTileUnits : units);
   }
 };
 
@@ -56,7 +63,7 @@ struct AttentionItem {
 };
 
 struct AttentionPlan {
-  std::vector<AttentionRow> rows;    // by sequence, then ascending prefix_len
+  std::vector<AttentionRow> rows;    // by sequence, then ascending shared_len
   std::vector<int32_t> tree_places;  // a slot, or ~(staging row)
   std::vector<AttentionItem> items;  // the largest first
   std::vector<int32_t> merge_rows;   // indices into rows whose partial results must be merged

@@ -49,7 +49,8 @@ TEST(AttentionPlan, PlacesOfAncestors) {
   EXPECT_EQ(plan.tree_places[last.tree_begin], ~0);
   EXPECT_EQ(plan.tree_places[last.tree_begin + 1], 500);
   EXPECT_EQ(plan.tree_places[last.tree_begin + 2], ~2);
-  EXPECT_EQ(last.SharedUnits(0), 2);
+  EXPECT_EQ(last.PrefixUnits(0), 2);
+  EXPECT_EQ(last.SharedUnits(0), 3);  // a chain is all trunk
   EXPECT_EQ(last.TileKeys(0), 24);
   EXPECT_EQ(last.TileKeys(1), 0);
 }
@@ -61,6 +62,26 @@ TEST(AttentionPlan, RowsAreSortedByPrefix) {
   plan.Build(pass, {.kv_heads = 1, .head_dim = 8}, 1);
   const int order[] = {2, 0, 3, 1};
   for (int i = 0; i < 4; ++i) EXPECT_EQ(plan.rows[i].row, order[i]);
+}
+
+TEST(AttentionPlan, TrunkIsWhatAllLaterNodesSee) {
+  // Two nodes of a tail, a node below, and two branches: 0 - 1 - 2 - {3 - 5, 4}.
+  PassPlan pass = ChainPlan(40, 4);
+  pass.slots = {-1, -1, -1, -1};
+  pass.nodes_before = {2};
+  pass.staging_first = {70};
+  pass.ancestors = {0b111, 0b1111, 0b10111, 0b101111};
+  AttentionPlan plan;
+  plan.Build(pass, {.kv_heads = 1, .head_dim = 8}, 1);
+  for (const AttentionRow& row : plan.rows) EXPECT_EQ(row.shared_len, 43) << row.row;
+  EXPECT_EQ(plan.rows[3].num_keys, 45);
+  const int32_t expected[] = {~70, ~71, ~72, ~73, ~75};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(plan.tree_places[plan.rows[3].tree_begin + i], expected[i]) << i;
+  }
+  pass.ancestors[1] = 0b1010;  // a second root
+  plan.Build(pass, {.kv_heads = 1, .head_dim = 8}, 1);
+  for (const AttentionRow& row : plan.rows) EXPECT_EQ(row.shared_len, 40) << row.row;
 }
 
 TEST(AttentionPlan, EveryRowHeadAndSplitIsComputedOnce) {

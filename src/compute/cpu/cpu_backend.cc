@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "compute/cpu/attention.h"
+#include "compute/cpu/block_scores.h"
 #include "compute/cpu/cpu_features.h"
 #include "compute/cpu/elementwise.h"
 #include "compute/cpu/matmul.h"
@@ -82,6 +83,11 @@ class CpuBackend : public Backend {
   void CopySlots(const KvView& kv, std::span<const int32_t> from,
                  std::span<const int32_t> to) override;
   void CopyBlock(const KvView& kv, int from, int to, int tokens) override;
+  void CopyStaged(const KvView& kv, std::span<const int32_t> from,
+                  std::span<const int32_t> to) override;
+  void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) override;
+  void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
+                   MatrixView out) override;
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override;
   void Argmax(MatrixView x, std::span<int32_t> out) override;
   void TopK(MatrixView x, int k, std::span<TopKEntry> out) override;
@@ -103,15 +109,18 @@ class CpuBackend : public Backend {
   ThreadPool pool_;
   MatMulScratch matmul_scratch_;
   AttentionScratch attention_scratch_;
+  ScoreScratch score_scratch_;
 };
 
 void CpuBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) {
   auto* loaded = static_cast<CpuPass*>(pass);
-  const int lists = plan.lists_per_sequence;
-  TALON_CHECK(lists == 1 || lists == shape.kv_heads, "{} block lists per sequence", lists);
   loaded->plan = plan;
   loaded->places.clear();
   for (int s = 0; s < plan.num_sequences(); ++s) {
+    const int lists = plan.NumLists(s);
+    TALON_CHECK(lists == 1 || lists == shape.num_layers * shape.kv_heads,
+                "{} block lists for {} layers and {} kv heads", lists, shape.num_layers,
+                shape.kv_heads);
     for (int r = plan.sequence_rows[s]; r < plan.sequence_rows[s + 1]; ++r) {
       loaded->places.push_back(plan.PlaceOfRow(s, r));
     }
@@ -215,6 +224,7 @@ void CpuBackend::Attention(const Pass& pass, MatrixView q, const KvView& kv, int
                            .q = q,
                            .out = out,
                            .shape = shape,
+                           .layer_index = layer,
                            .layer = kv.layers[layer],
                            .scale = scale};
   RunAttention(pool_, call, &attention_scratch_);
@@ -272,6 +282,41 @@ void CpuBackend::CopyBlock(const KvView& kv, int from, int to, int tokens) {
       }
     }
   }
+}
+
+void CpuBackend::CopyStaged(const KvView& kv, std::span<const int32_t> from,
+                            std::span<const int32_t> to) {
+  TALON_CHECK(from.size() == to.size());
+  const size_t bytes = kv.shape.RowBytes();
+  for (const KvLayer& arrays : kv.layers) {
+    for (void* array : {arrays.k_staged, arrays.v_staged}) {
+      auto* rows = static_cast<uint8_t*>(array);
+      for (size_t i = 0; i < from.size(); ++i) {
+        if (from[i] != to[i]) std::memcpy(rows + to[i] * bytes, rows + from[i] * bytes, bytes);
+      }
+    }
+  }
+}
+
+void CpuBackend::SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) {
+  TALON_CHECK(kv.shape.key_summaries);
+  talon::SummariseBlocks(pool_, kv, blocks);
+}
+
+void CpuBackend::ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
+                             MatrixView out) {
+  const PassPlan& plan = AsCpuPass(pass).plan;
+  const KvShape& shape = kv.shape;
+  TALON_CHECK(shape.key_summaries && q.rows == plan.num_rows());
+  TALON_CHECK(q.cols % (shape.head_dim * shape.kv_heads) == 0);
+  TALON_CHECK(out.rows == shape.kv_heads && out.cols >= plan.num_scored_blocks());
+  const ScoreCall call{.pass = &plan,
+                       .q = q,
+                       .shape = shape,
+                       .layer_index = layer,
+                       .layer = kv.layers[layer],
+                       .out = out};
+  talon::ScoreBlocks(pool_, call, &score_scratch_);
 }
 
 void CpuBackend::GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) {

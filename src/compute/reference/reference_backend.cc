@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "compute/host_memory.h"
+#include "compute/reference/reference_scores.h"
 #include "compute/reference/reference_weight.h"
 
 namespace talon {
@@ -29,11 +30,8 @@ struct KeyPlace {
   int64_t index = 0;
 };
 
-std::vector<KeyPlace> VisibleKeys(const PassPlan& plan, int block_size, int sequence, int row,
-                                  int head) {
-  const int lists = plan.lists_per_sequence;
-  const int list = sequence * lists + (lists > 1 ? head : 0);
-  const int32_t* blocks = plan.block_ids.data() + plan.block_offsets[list];
+std::vector<KeyPlace> VisibleKeys(const PassPlan& plan, int block_size,
+                                  std::span<const int32_t> blocks, int sequence, int row) {
   std::vector<KeyPlace> keys;
   for (int t = 0; t < plan.prefix_len[row]; ++t) {
     keys.push_back({false, int64_t{blocks[t / block_size]} * block_size + t % block_size});
@@ -220,7 +218,8 @@ class ReferenceBackend : public Backend {
       for (int r = plan.sequence_rows[s]; r < plan.sequence_rows[s + 1]; ++r) {
         for (int h = 0; h < shape.kv_heads * group; ++h) {
           const int kv_head = h / group;
-          const auto keys = VisibleKeys(plan, shape.block_size, s, r, kv_head);
+          const auto blocks = plan.BlocksOf(s, layer, kv_head, shape.kv_heads);
+          const auto keys = VisibleKeys(plan, shape.block_size, blocks, s, r);
           const int start = h * shape.head_dim;
           AttendHead(kv, layer, kv_head, keys, RowOf(q, r) + start, scale, RowOf(out, r) + start);
         }
@@ -265,6 +264,48 @@ class ReferenceBackend : public Backend {
     std::iota(sources.begin(), sources.end(), from * kv.shape.block_size);
     std::iota(targets.begin(), targets.end(), to * kv.shape.block_size);
     CopySlots(kv, sources, targets);
+  }
+
+  void CopyStaged(const KvView& kv, std::span<const int32_t> from,
+                  std::span<const int32_t> to) override {
+    TALON_CHECK(from.size() == to.size());
+    for (const KvLayer& arrays : kv.layers) {
+      for (size_t i = 0; i < from.size(); ++i) {
+        for (int head = 0; head < kv.shape.kv_heads; ++head) {
+          const int64_t source = StagedOffset(kv.shape, from[i], head);
+          const int64_t target = StagedOffset(kv.shape, to[i], head);
+          CopyVector(kv.shape, arrays.k_staged, source, arrays.k_staged, target);
+          CopyVector(kv.shape, arrays.v_staged, source, arrays.v_staged, target);
+        }
+      }
+    }
+  }
+
+  void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) override {
+    TALON_CHECK(kv.shape.key_summaries);
+    for (const KvLayer& arrays : kv.layers) {
+      for (const int32_t block : blocks) {
+        for (int head = 0; head < kv.shape.kv_heads; ++head) {
+          ReferenceSummary(kv.shape, arrays, block, head);
+        }
+      }
+    }
+  }
+
+  void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
+                   MatrixView out) override {
+    const PassPlan& plan = PlanOf(pass);
+    TALON_CHECK(kv.shape.key_summaries && q.rows == plan.num_rows());
+    TALON_CHECK(out.rows == kv.shape.kv_heads && out.cols >= plan.num_scored_blocks());
+    for (const ScoreRequest& request : plan.scores) {
+      for (int head = 0; head < kv.shape.kv_heads; ++head) {
+        const auto blocks = plan.BlocksOf(request.sequence, layer, head, kv.shape.kv_heads);
+        for (int i = 0; i < request.num_blocks; ++i) {
+          RowOf(out, head)[request.first_column + i] = static_cast<float>(
+              ReferenceScore(request, q, kv.shape, kv.layers[layer], blocks[i], head));
+        }
+      }
+    }
   }
 
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override {

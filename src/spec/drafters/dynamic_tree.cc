@@ -61,6 +61,7 @@ void DynamicTree::ChooseBeam(size_t first) {
                    [](const Candidate* a, const Candidate* b) { return a->score > b->score; });
   if (static_cast<int>(order.size()) > top_k_) order.resize(top_k_);
   beam_.clear();
+  beam_mass_ = 0;
   for (const Candidate* candidate : order) {
     const auto parent = std::find_if(expanded_.begin(), expanded_.end(), [&](const Expanded& node) {
       return node.flat_id == candidate->parent_flat;
@@ -68,6 +69,7 @@ void DynamicTree::ChooseBeam(size_t first) {
     const int parent_index =
         candidate->parent_flat < 0 ? -1 : static_cast<int>(parent - expanded_.begin());
     beam_.push_back(static_cast<int>(expanded_.size()));
+    beam_mass_ += std::exp(candidate->score);
     expanded_.push_back({candidate->token, parent_index, level_, candidate->flat_id});
   }
 }

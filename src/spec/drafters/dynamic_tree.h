@@ -37,6 +37,9 @@ class DynamicTree {
   // The nodes to run now, indices into expanded(): those of all earlier levels come before them.
   std::span<const int> beam() const { return beam_; }
   const std::vector<Expanded>& expanded() const { return expanded_; }
+  // Expected number of beam nodes on the target's path, by the draft's own probabilities.
+  double beam_mass() const { return beam_mass_; }
+  int top_k() const { return top_k_; }
   // The k best successors of each node of the beam, in its order. False on NaN.
   bool Expand(std::span<const TopKEntry> best);
 
@@ -62,6 +65,7 @@ class DynamicTree {
   std::vector<Candidate> candidates_;  // ascending flat id
   std::vector<Expanded> expanded_;
   std::vector<int> beam_;
+  double beam_mass_ = 0;
 };
 
 }  // namespace talon

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 
@@ -237,9 +238,12 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
   std::vector<TopKEntry> best = first_;
   std::vector<Drafting*> growing;
   for (Drafting& one : *batch) growing.push_back(&one);
+  const LevelPrice price{.seconds_per_token = batch->front().request->budget.seconds_per_token,
+                         .level_seconds = &level_seconds_};
   for (int depth = 1; !growing.empty(); ++depth) {
     std::vector<Drafting*> next;
     std::vector<Feed> feeds;
+    double mass = 0;
     for (size_t i = 0; i < growing.size(); ++i) {
       Drafting& one = *growing[i];
       if (!ExtendChain(std::span(best).subspan(i * ranked, ranked), &one)) continue;
@@ -248,9 +252,14 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
       one.sequence->tokens.push_back(one.tree->tokens[one.tip]);
       feeds.push_back({one.sequence, 1, /*logits=*/true});
       next.push_back(&one);
+      one.reach *= one.tree->probs[one.tip];
+      mass += one.reach;
     }
     growing = std::move(next);
-    if (!growing.empty()) TALON_RETURN_IF_ERROR(RunFeeds(feeds, static_cast<int>(ranked), &best));
+    if (growing.empty() || !price.Pays(mass)) break;
+    const Stopwatch watch;
+    TALON_RETURN_IF_ERROR(RunFeeds(feeds, static_cast<int>(ranked), &best));
+    price.Observe(watch.Seconds());
   }
   return OkStatus();
 }
@@ -258,49 +267,33 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
 // All beams of a level run in one pass, staged; nothing of them is kept.
 Status StandaloneDrafter::DraftTrees(std::vector<Drafting>* batch) {
   const int k = options_.budget.top_k;
-  std::vector<Drafting*> growing;
-  int staging = 0;
+  std::vector<GrowingTree> trees;
   for (size_t i = 0; i < batch->size(); ++i) {
-    Drafting& one = (*batch)[i];
+    const Drafting& one = (*batch)[i];
     const DraftBudget& budget = one.request->budget;
-    one.grown =
-        std::make_unique<DynamicTree>(k, budget.max_depth, budget.max_nodes, options_.min_prob);
-    one.staging_base = staging;
-    staging += k * options_.budget.max_depth;
-    if (!one.grown->Start(std::span(first_).subspan(i * k, k))) {
-      one.grown.reset();
+    GrowingTree growing{.tree = {k, budget.max_depth, budget.max_nodes, options_.min_prob},
+                        .prefix = *one.sequence,
+                        .position = one.sequence->committed_len,
+                        .staging_base = static_cast<int>(i) * k * options_.budget.max_depth,
+                        .owner = i};
+    growing.has_nan = !growing.tree.Start(std::span(first_).subspan(i * k, k));
+    trees.push_back(std::move(growing));
+  }
+  const LevelPrice price{.seconds_per_token = batch->front().request->budget.seconds_per_token,
+                         .level_seconds = &level_seconds_};
+  TALON_RETURN_IF_ERROR(GrowTrees(
+      trees, price, [&](std::span<GrowingTree* const> level, std::vector<TopKEntry>* best) {
+        builder_.Reset();
+        for (const GrowingTree* growing : level) AddBeam(*growing, &builder_);
+        return RunPass(k, best);
+      }));
+  for (const GrowingTree& growing : trees) {
+    const Drafting& one = (*batch)[growing.owner];
+    if (growing.has_nan) {
       metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+    } else {
+      *one.tree = growing.tree.Build(one.request->tokens.back());
     }
-  }
-  std::vector<TopKEntry> best;
-  for (;;) {
-    growing.clear();
-    builder_.Reset();
-    for (Drafting& one : *batch) {
-      if (one.grown == nullptr || !one.grown->wants_expansion()) continue;
-      growing.push_back(&one);
-      std::vector<int32_t> tokens, parents;
-      for (const DynamicTree::Expanded& node : one.grown->expanded()) {
-        tokens.push_back(node.token);
-        parents.push_back(node.parent);
-      }
-      builder_.AddForest(*one.sequence, tokens, parents, one.grown->beam().front(),
-                         one.staging_base);
-    }
-    if (growing.empty()) break;
-    TALON_RETURN_IF_ERROR(RunPass(k, &best));
-    size_t next = 0;
-    for (Drafting* one : growing) {
-      const size_t count = one->grown->beam().size() * k;
-      if (!one->grown->Expand(std::span(best).subspan(next, count))) {
-        one->grown.reset();
-        metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
-      }
-      next += count;
-    }
-  }
-  for (Drafting& one : *batch) {
-    if (one.grown != nullptr) *one.tree = one.grown->Build(one.request->tokens.back());
   }
   return OkStatus();
 }

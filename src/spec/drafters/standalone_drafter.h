@@ -18,7 +18,7 @@
 #include "model/decoder.h"
 #include "observe/metrics.h"
 #include "spec/drafter.h"
-#include "spec/drafters/dynamic_tree.h"
+#include "spec/drafters/tree_growth.h"
 #include "spec/plan.h"
 
 namespace talon {
@@ -56,9 +56,8 @@ class StandaloneDrafter : public Drafter {
     const DraftRequest* request = nullptr;
     TokenTree* tree = nullptr;
     Sequence* sequence = nullptr;  // the draft model's
-    std::unique_ptr<DynamicTree> grown;
-    int staging_base = 0;
-    int tip = 0;  // chains: the last node
+    int tip = 0;                   // chains: the last node
+    double reach = 1;              // and the chance that the target gets there
   };
 
   // The next `count` tokens of a sequence that the draft model has not seen.
@@ -89,6 +88,7 @@ class StandaloneDrafter : public Drafter {
   std::unique_ptr<KvCache> kv_;
   std::map<SequenceId, Sequence> sequences_;
   PassBuilder builder_;
+  double level_seconds_ = 0;      // of a tree level, running mean
   std::vector<TopKEntry> first_;  // [batch * RankedSuccessors()] successors of the roots
 };
 

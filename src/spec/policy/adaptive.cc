@@ -7,9 +7,8 @@ namespace talon {
 namespace {
 
 constexpr int kCalibrationSteps = 3;  // plain steps before the first draft
-constexpr double kPriorTrees = 4;     // imagined, that went one level deeper with kPriorShare
-constexpr double kPriorShare = 0.7;
-constexpr double kSlow = 0.05;  // weight of a new value in running means
+constexpr double kSlow = 0.05;        // weight of a new value in running means
+constexpr double kFast = 0.2;
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
@@ -20,43 +19,14 @@ bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
   return ledger_ > -kLedgerShare * total_seconds_ - PlainSeconds(shape);
 }
 
-// The depth with the best expected speed by what was reached so far; 0 = plain decoding.
-int AdaptivePolicy::BestDepth(const StepShape& shape, const DraftBudget& limit) const {
-  const double plain = PlainSeconds(shape);
-  double best_speed = kMinGain / plain;
-  double tokens = 1;
-  double reached = 1;
-  int best = 0;
-  for (int depth = 1; depth <= std::min(limit.max_depth, kMaxDepth); ++depth) {
-    // A few imagined trees keep bad luck in the first steps from ending speculation.
-    reached = (reached_[depth] * reached_weight_[depth] + kPriorTrees * kPriorShare * reached) /
-              (reached_weight_[depth] + kPriorTrees);
-    tokens += reached;
-    const double nodes =
-        limit.top_k > 1 ? 1 + (limit.max_nodes - 1.0) * depth / limit.max_depth : 1.0 + depth;
-    const double seconds =
-        VerifySeconds(shape, std::min<double>(nodes, limit.max_nodes)) + draft_per_level_ * depth;
-    if (tokens / seconds > best_speed) {
-      best_speed = tokens / seconds;
-      best = depth;
-    }
-  }
-  return best;
-}
-
 DraftBudget AdaptivePolicy::Budget(const StepShape& shape, const DraftBudget& limit) {
   if (plain_steps_ < kCalibrationSteps || !LedgerAllows(shape)) return {};
-  // Lookups cost next to nothing: let them propose, Trim decides.
-  if (draft_cost_known_ && draft_per_level_ * limit.max_depth < 0.01 * PlainSeconds(shape)) {
-    return limit;
-  }
   DraftBudget budget = limit;
-  const int depth = BestDepth(shape, limit);
-  if (depth > 0) {
+  budget.seconds_per_token = token_seconds_;
+  // Lookups cost next to nothing: let them propose, Trim decides.
+  if (IsCheap(shape) || gain_ >= kMinGain) {
     probe_interval_ = kFirstProbe;
-    until_probe_ = 0;
-    budget.max_depth = depth;
-    if (limit.top_k == 1) budget.max_nodes = std::min(limit.max_nodes, depth + 1);
+    until_probe_ = kFirstProbe;
     return budget;
   }
   if (until_probe_-- > 0) return {};
@@ -101,12 +71,6 @@ void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t>
   for (int i = 1; i < tree.size(); ++i) {
     if (accepted[tree.parents[i]]) calibration_.Record(depth[i], tree.probs[i], accepted[i]);
   }
-  const int deepest = std::min<int>(depth.back(), kMaxDepth);
-  for (int d = 1; d <= deepest; ++d) {
-    const bool reached = static_cast<int>(path.size()) > d;
-    reached_weight_[d] = std::min(reached_weight_[d] + 1, 1 / kSlow);
-    Blend(reached ? 1.0 : 0.0, 1 / reached_weight_[d], &reached_[d]);
-  }
 }
 
 void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
@@ -117,11 +81,19 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
     const double ratio = (cost.total_seconds - cost.draft_seconds) / curve_.Seconds(shape, 1);
     Blend(ratio, plain_steps_ <= kCalibrationSteps ? 1.0 / plain_steps_ : kSlow, &plain_scale_);
   }
+  const double per_token = cost.total_seconds / std::max(cost.emitted, 1);
+  Blend(per_token, token_seconds_ == 0 ? 1.0 : kSlow, &token_seconds_);
   if (!cost.drafted) return;
-  const double per_level = cost.draft_seconds / std::max(cost.draft_depth, 1);
-  Blend(per_level, draft_cost_known_ ? kSlow : 1.0, &draft_per_level_);
+  // Rare slow proposals (a hiccup of the machine, a table that grows) are no reason to stop.
+  const double draft_seconds =
+      draft_cost_known_ ? std::min(cost.draft_seconds, 2 * draft_seconds_) : cost.draft_seconds;
+  Blend(draft_seconds, draft_cost_known_ ? kFast : 1.0, &draft_seconds_);
   draft_cost_known_ = true;
   const double plain_equivalent = plain * cost.emitted / shape.sequences;
+  // Nothing proposed at no cost says nothing about what proposals are worth.
+  if (cost.rows > shape.sequences || !IsCheap(shape)) {
+    Blend(plain_equivalent / cost.total_seconds, kSlow, &gain_);
+  }
   ledger_ = std::min(ledger_ + plain_equivalent - cost.total_seconds, 0.0);
 }
 

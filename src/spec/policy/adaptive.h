@@ -2,16 +2,15 @@
 //
 // Expected speed of a step with n drafts = (1 + sum of their path probabilities) / seconds(n + 1).
 // Path probabilities come from an online calibration of the drafter's scores, seconds from the
-// verify curve. Before drafting, the same formula with running acceptance by depth and the
-// drafter's measured cost per level decides how deep to draft, if at all. A drafter that does not
-// pay is asked again at growing intervals.
+// verify curve. What drafting costs is weighed by the drafter itself, level by level, against what
+// a token costs now (DraftBudget::seconds_per_token). A drafter whose steps have been no faster
+// than plain ones is asked again at growing intervals.
 //
 // A ledger bounds the damage of wrong estimates: the time lost in steps that drafted, against plain
 // decoding of the same tokens, may not exceed 1.5 % of all time spent.
 #ifndef TALON_SPEC_POLICY_ADAPTIVE_H_
 #define TALON_SPEC_POLICY_ADAPTIVE_H_
 
-#include <array>
 #include <vector>
 
 #include "spec/policy/calibration.h"
@@ -32,9 +31,9 @@ class AdaptivePolicy : public Policy {
   const VerifyCurve& curve() const { return curve_; }
 
  private:
-  static constexpr int kMaxDepth = 64;
   static constexpr double kLedgerShare = 0.015;
   static constexpr double kMinGain = 1.02;  // expected speed-up below this is noise
+  static constexpr double kHope = 1.3;      // a new drafter is tried a few times
   static constexpr int kFirstProbe = 8;
   static constexpr int kLastProbe = 128;
 
@@ -44,17 +43,18 @@ class AdaptivePolicy : public Policy {
   double VerifySeconds(const StepShape& shape, double nodes) const {
     return curve_.Seconds(shape, nodes) * plain_scale_;
   }
-  int BestDepth(const StepShape& shape, const DraftBudget& limit) const;
   bool LedgerAllows(const StepShape& shape) const;
+  bool IsCheap(const StepShape& shape) const {
+    return draft_cost_known_ && draft_seconds_ < 0.02 * PlainSeconds(shape);
+  }
 
   VerifyCurve curve_;
   Calibration calibration_;
-  // Share of trees whose accepted path reached this depth, of those that had it: running means.
-  std::array<double, kMaxDepth + 1> reached_{};
-  std::array<double, kMaxDepth + 1> reached_weight_{};
-  double draft_per_level_ = 0;  // seconds, running mean
+  double draft_seconds_ = 0;  // of a proposal, running mean
   bool draft_cost_known_ = false;
-  double plain_scale_ = 1;  // measured plain steps against the curve
+  double gain_ = kHope;       // speed of drafting steps against plain ones, running mean
+  double token_seconds_ = 0;  // what a token costs, running mean
+  double plain_scale_ = 1;    // measured plain steps against the curve
   int plain_steps_ = 0;
   int probe_interval_ = kFirstProbe;
   int until_probe_ = 0;

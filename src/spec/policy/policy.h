@@ -21,7 +21,6 @@ struct StepCost {
   int rows = 0;  // tree rows of all sequences
   int emitted = 0;
   bool drafted = false;  // the drafter was asked
-  int draft_depth = 0;   // deepest level it was asked for
   double draft_seconds = 0;
   double total_seconds = 0;
 };

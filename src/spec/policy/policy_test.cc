@@ -70,8 +70,13 @@ struct Simulation {
       const DraftBudget budget = policy.Budget(shape, limit);
       const bool drafted = budget.max_nodes > 1;
       TokenTree tree(0);
-      const int length = drafted ? std::min(budget.max_depth, budget.max_nodes - 1) : 0;
-      for (int i = 0; i < length; ++i) tree.Add(i, i, static_cast<float>(acceptance));
+      const int longest = drafted ? std::min(budget.max_depth, budget.max_nodes - 1) : 0;
+      int length = 0;
+      // As drafters do: another level while it is worth its cost.
+      for (double reach = 1; length < longest; reach *= acceptance, ++length) {
+        if (length > 0 && reach * budget.seconds_per_token < draft_seconds) break;
+        tree.Add(length, length, static_cast<float>(acceptance));
+      }
       if (drafted) policy.Trim(shape, &tree);
       std::vector<int32_t> path = {0};
       while (static_cast<int>(path.size()) < tree.size() &&
@@ -85,7 +90,6 @@ struct Simulation {
       policy.ObserveStep(shape, {.rows = tree.size(),
                                  .emitted = static_cast<int>(path.size()),
                                  .drafted = drafted,
-                                 .draft_depth = length,
                                  .draft_seconds = drafting,
                                  .total_seconds = verify + drafting});
       seconds += verify + drafting;

@@ -1,0 +1,281 @@
+// Key summaries and block scores of every backend, against their definitions.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compute/backend.h"
+#include "compute/backend_testing.h"
+#include "compute/host_memory.h"
+#include "compute/kv_testing.h"
+
+namespace talon {
+namespace {
+
+using testing::DeviceKv;
+using testing::DeviceMatrix;
+using testing::KvImage;
+using testing::MakeBackend;
+using testing::MaxDifference;
+using testing::RandomValues;
+using testing::SameBits;
+
+constexpr int kLayer = 1;
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Layout {
+  DType dtype = DType::kF32;
+  int head_dim = 64;
+  int kv_heads = 2;
+  int group = 2;
+  int block_size = 16;
+  int blocks = 9;
+
+  int cols() const { return head_dim * kv_heads * group; }
+  KvShape Shape() const {
+    return {.num_layers = 2,
+            .kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .block_size = block_size,
+            .dtype = dtype,
+            .num_blocks = blocks,
+            .staging_rows = 1,
+            .key_summaries = true};
+  }
+};
+
+std::vector<Layout> Layouts() {
+  std::vector<Layout> layouts;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    layouts.push_back({.dtype = dtype});
+    layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .group = 1, .block_size = 8});
+    layouts.push_back({.dtype = dtype, .head_dim = 21, .kv_heads = 3, .group = 5, .blocks = 140});
+    layouts.push_back({.dtype = dtype, .head_dim = 128, .group = 4, .block_size = 64});
+  }
+  return layouts;
+}
+
+// Every slot of the image holds the token whose content is its own index.
+KvImage FilledImage(const KvShape& shape) {
+  KvImage image(shape, kLayer);
+  for (int slot = 0; slot < shape.num_blocks * shape.block_size; ++slot) {
+    for (int head = 0; head < shape.kv_heads; ++head) image.WriteSlot(slot, head, slot);
+  }
+  return image;
+}
+
+std::vector<int32_t> Reversed(int count) {
+  std::vector<int32_t> blocks(count);
+  for (int i = 0; i < count; ++i) blocks[i] = count - 1 - i;
+  return blocks;
+}
+
+struct Summaries {
+  std::vector<float> largest, smallest, norms;
+};
+
+Summaries ReadSummaries(Backend& backend, const DeviceKv& kv) {
+  const KvShape& shape = kv.view().shape;
+  const KvLayer& arrays = kv.view().layers[kLayer];
+  const int64_t vectors = int64_t{shape.num_blocks} * shape.kv_heads;
+  Summaries read{.largest = kv.Read(backend, arrays.key_max, vectors * shape.head_dim),
+                 .smallest = kv.Read(backend, arrays.key_min, vectors * shape.head_dim),
+                 .norms = std::vector<float>(vectors)};
+  backend.CopyOut(read.norms.data(), arrays.key_norm, vectors * sizeof(float));
+  return read;
+}
+
+class BlockScoresTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> backend_ = MakeBackend(GetParam());
+};
+
+TEST_P(BlockScoresTest, SummariesAreTheExtremesAndTheMeanNorm) {
+  for (const Layout& layout : Layouts()) {
+    const KvShape shape = layout.Shape();
+    const KvImage image = FilledImage(shape);
+    const DeviceKv kv(*backend_, image);
+    backend_->SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
+    const Summaries read = ReadSummaries(*backend_, kv);
+    for (int block = 0; block < shape.num_blocks; ++block) {
+      for (int head = 0; head < shape.kv_heads; ++head) {
+        std::vector<float> largest(shape.head_dim, -kInfinity);
+        std::vector<float> smallest(shape.head_dim, kInfinity);
+        double norms = 0;
+        for (int i = 0; i < shape.block_size; ++i) {
+          const auto key = image.Values(block * shape.block_size + i, head, false);
+          double squares = 0;
+          for (int d = 0; d < shape.head_dim; ++d) {
+            largest[d] = std::max(largest[d], key[d]);
+            smallest[d] = std::min(smallest[d], key[d]);
+            squares += double{key[d]} * key[d];
+          }
+          norms += std::sqrt(squares);
+        }
+        const int index = block * shape.kv_heads + head;
+        EXPECT_TRUE(SameBits(testing::RowOf(read.largest, index, shape.head_dim), largest));
+        EXPECT_TRUE(SameBits(testing::RowOf(read.smallest, index, shape.head_dim), smallest));
+        EXPECT_NEAR(read.norms[index], norms / shape.block_size, 1e-5 * read.norms[index]);
+      }
+    }
+  }
+}
+
+TEST_P(BlockScoresTest, OnlyTheBlocksAskedForAreSummarised) {
+  const KvShape shape = Layout{}.Shape();
+  const DeviceKv kv(*backend_, FilledImage(shape));
+  backend_->SummariseBlocks(kv.view(), std::vector<int32_t>{2, 5});
+  const Summaries read = ReadSummaries(*backend_, kv);
+  for (int block = 0; block < shape.num_blocks; ++block) {
+    EXPECT_EQ(std::isnan(read.norms[block * shape.kv_heads]), block != 2 && block != 5) << block;
+  }
+}
+
+PassPlan PlanOf(int rows, const std::vector<int32_t>& blocks, std::vector<ScoreRequest> requests) {
+  PassPlan plan;
+  plan.tokens.assign(rows, 0);
+  plan.positions.assign(rows, 0);
+  plan.slots.assign(rows, -1);
+  plan.prefix_len.assign(rows, 1);
+  plan.ancestors.assign(rows, 0);
+  plan.sequence_rows = {0, rows};
+  plan.block_offsets = {0, static_cast<int32_t>(blocks.size())};
+  plan.block_ids = blocks;
+  plan.scores = std::move(requests);
+  return plan;
+}
+
+// Scores [kv_heads, columns] of the requests over all blocks, which are summarised first.
+std::vector<float> RunScores(Backend& backend, const Layout& layout, const PassPlan& plan,
+                             const std::vector<float>& queries) {
+  const KvShape shape = layout.Shape();
+  const DeviceKv kv(backend, FilledImage(shape));
+  backend.SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
+  const DeviceMatrix q(backend, plan.num_rows(), layout.cols(), queries);
+  const DeviceMatrix out(backend, shape.kv_heads, plan.num_scored_blocks());
+  const auto pass = backend.NewPass();
+  backend.LoadPass(plan, shape, pass.get());
+  backend.ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
+  return out.Read();
+}
+
+TEST_P(BlockScoresTest, MatchReference) {
+  constexpr int kRows = 23;
+  const auto reference = MakeBackend("reference");
+  for (const Layout& layout : Layouts()) {
+    const std::vector<float> queries = RandomValues(int64_t{kRows} * layout.cols(), 11);
+    for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kQuestBound, BlockScorer::kH2o}) {
+      for (const auto reduce : {ScoreReduce::kMean, ScoreReduce::kMax}) {
+        const PassPlan plan = PlanOf(kRows, Reversed(layout.blocks),
+                                     {{.row_begin = 2,
+                                       .row_end = kRows,
+                                       .num_blocks = layout.blocks - 1,
+                                       .scorer = scorer,
+                                       .reduce = reduce}});
+        const auto expected = RunScores(*reference, layout, plan, queries);
+        const auto actual = RunScores(*backend_, layout, plan, queries);
+        const double bound = 1e-6 * layout.head_dim * testing::LargestMagnitude(expected);
+        EXPECT_LE(MaxDifference(expected, actual), bound) << DTypeName(layout.dtype);
+      }
+    }
+  }
+}
+
+TEST_P(BlockScoresTest, RequestsDoNotChangeEachOther) {
+  const Layout layout{.dtype = DType::kBF16, .head_dim = 40, .blocks = 150};
+  const std::vector<float> queries = RandomValues(int64_t{70} * layout.cols(), 12);
+  const ScoreRequest first{.row_begin = 0, .row_end = 40, .num_blocks = 149};
+  const ScoreRequest second{.row_begin = 41, .row_end = 42, .num_blocks = 7, .first_column = 149};
+  const auto both =
+      RunScores(*backend_, layout, PlanOf(70, Reversed(150), {first, second}), queries);
+  // On one thread, where the backend has threads.
+  const auto one = MakeBackend(GetParam() == "reference" ? "reference" : "cpu1");
+  ScoreRequest alone = second;
+  alone.first_column = 0;
+  const auto expected_first = RunScores(*one, layout, PlanOf(70, Reversed(150), {first}), queries);
+  const auto expected_second = RunScores(*one, layout, PlanOf(70, Reversed(150), {alone}), queries);
+  for (int head = 0; head < layout.kv_heads; ++head) {
+    for (int i = 0; i < 149; ++i) {
+      EXPECT_EQ(both[head * 156 + i], expected_first[head * 149 + i]) << i;
+    }
+    for (int i = 0; i < 7; ++i) {
+      EXPECT_EQ(both[head * 156 + 149 + i], expected_second[head * 7 + i]) << i;
+    }
+  }
+}
+
+// The bound is one: no key of a block has a larger product with the query.
+TEST_P(BlockScoresTest, QuestBoundIsAnUpperBound) {
+  const Layout layout{.group = 1};
+  const KvShape shape = layout.Shape();
+  const std::vector<float> queries = RandomValues(layout.cols(), 13);
+  const PassPlan plan =
+      PlanOf(1, Reversed(layout.blocks),
+             {{.row_end = 1, .num_blocks = layout.blocks, .scorer = BlockScorer::kQuestBound}});
+  const auto bounds = RunScores(*backend_, layout, plan, queries);
+  const KvImage image = FilledImage(shape);
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    for (int i = 0; i < layout.blocks; ++i) {
+      for (int t = 0; t < shape.block_size; ++t) {
+        const int content = (layout.blocks - 1 - i) * shape.block_size + t;
+        const std::vector<float> key = image.Values(content, head, false);
+        double product = 0;
+        for (int d = 0; d < shape.head_dim; ++d) {
+          product += double{queries[head * shape.head_dim + d]} * key[d];
+        }
+        EXPECT_GE(bounds[head * layout.blocks + i], product);
+      }
+    }
+  }
+}
+
+TEST_P(BlockScoresTest, NaNCountsAsMinusInfinity) {
+  const Layout layout{.kv_heads = 1, .group = 1};
+  std::vector<float> queries = RandomValues(2 * layout.cols(), 14);
+  queries[layout.cols() + 3] = kNaN;
+  for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kQuestBound}) {
+    ScoreRequest request{.row_end = 2, .num_blocks = layout.blocks, .scorer = scorer};
+    for (const float score :
+         RunScores(*backend_, layout, PlanOf(2, Reversed(layout.blocks), {request}), queries)) {
+      EXPECT_EQ(score, -kInfinity);  // the mean with a row of -inf
+    }
+    request.reduce = ScoreReduce::kMax;
+    for (const float score :
+         RunScores(*backend_, layout, PlanOf(2, Reversed(layout.blocks), {request}), queries)) {
+      EXPECT_TRUE(std::isfinite(score));  // the other row's
+    }
+  }
+}
+
+// Keys with NaN make the block's score -inf, whatever the place of the key in the block.
+TEST_P(BlockScoresTest, NaNKeysRankLast) {
+  const Layout layout{.kv_heads = 1, .group = 1, .blocks = 3};
+  const KvShape shape = layout.Shape();
+  const std::vector<float> queries = RandomValues(layout.cols(), 15);
+  for (const int bad : {0, 7, 15}) {
+    const DeviceKv kv(*backend_, FilledImage(shape));
+    auto* keys = static_cast<float*>(kv.view().layers[kLayer].k_blocks);
+    backend_->CopyIn(keys + SlotOffset(shape, shape.block_size + bad, 0) + 5, &kNaN, sizeof(kNaN));
+    backend_->SummariseBlocks(kv.view(), Reversed(3));
+    for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kQuestBound, BlockScorer::kH2o}) {
+      const PassPlan plan =
+          PlanOf(1, {0, 1, 2}, {{.row_end = 1, .num_blocks = 3, .scorer = scorer}});
+      const DeviceMatrix q(*backend_, 1, layout.cols(), queries);
+      const DeviceMatrix out(*backend_, 1, 3);
+      const auto pass = backend_->NewPass();
+      backend_->LoadPass(plan, shape, pass.get());
+      backend_->ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
+      EXPECT_TRUE(std::isfinite(out.Read()[0]));
+      EXPECT_EQ(out.Read()[1], -kInfinity);
+      EXPECT_TRUE(std::isfinite(out.Read()[2]));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, BlockScoresTest, ::testing::Values("reference", "cpu1", "cpu3"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,20 @@
+// Key summaries and block scores in double precision, as their definitions read.
+#ifndef TALON_COMPUTE_REFERENCE_REFERENCE_SCORES_H_
+#define TALON_COMPUTE_REFERENCE_REFERENCE_SCORES_H_
+
+#include <cstdint>
+
+#include "compute/backend.h"
+#include "compute/pass_plan.h"
+
+namespace talon {
+
+void ReferenceSummary(const KvShape& shape, const KvLayer& arrays, int32_t block, int kv_head);
+
+// The score of a block of the cache at one kv head.
+double ReferenceScore(const ScoreRequest& request, const MatrixView& q, const KvShape& shape,
+                      const KvLayer& arrays, int32_t block, int kv_head);
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_REFERENCE_REFERENCE_SCORES_H_

@@ -1,0 +1,379 @@
+// EAGLE-3 in the engine: its draft state follows the target whatever happens to the sequence.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "engine/test_engine.h"
+#include "model/safetensors.h"
+#include "spec/drafters/eagle3_drafter.h"
+#include "spec/drafters/registry.h"
+
+namespace talon {
+namespace {
+
+constexpr DraftBudget kBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
+
+TestModel& Tiny() {
+  static TestModel model("models/tiny");
+  return model;
+}
+
+std::string HeadDir() { return std::string(TALON_SOURCE_DIR) + "/models/tiny-eagle3"; }
+
+Eagle3Options HeadOptions() {
+  return {.model_path = HeadDir(), .budget = kBudget, .max_length = 2048, .max_sequences = 4};
+}
+
+std::unique_ptr<Eagle3Drafter> LoadHead(const Eagle3Options& options, Metrics* metrics) {
+  auto drafter = Eagle3Drafter::Load(options, *Tiny().target, Tiny().backend.get(), metrics);
+  EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+  return std::move(drafter).value();
+}
+
+// Everything a drafter proposed, by the length of the sequence it was asked for.
+using Proposals = std::map<size_t, TokenTree>;
+
+// Asks the inner drafter only where `asks` allows, and notes what it proposed. With `discard` the
+// target never sees it, so that every length is one step.
+class RecordingDrafter : public Drafter {
+ public:
+  RecordingDrafter(std::unique_ptr<Drafter> inner, Proposals* proposals,
+                   std::function<bool(size_t length)> asks, bool discard = false)
+      : inner_(std::move(inner)),
+        proposals_(proposals),
+        asks_(std::move(asks)),
+        discard_(discard) {}
+  std::string_view name() const override { return inner_->name(); }
+  std::vector<int> capture_layers() const override { return inner_->capture_layers(); }
+  Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override {
+    return inner_->Begin(sequence, prompt);
+  }
+  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override {
+    if (!asks_(requests[0].tokens.size())) return;
+    inner_->Propose(requests, trees);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      (*proposals_)[requests[i].tokens.size()] = trees[i];
+      if (discard_) trees[i].Truncate(1);
+    }
+  }
+  void Extend(std::span<const CommittedRows> batch, MatrixView features) override {
+    inner_->Extend(batch, features);
+  }
+  void Observe(SequenceId sequence, std::span<const int32_t> emitted) override {
+    inner_->Observe(sequence, emitted);
+  }
+  void Rewind(SequenceId sequence, int length) override { inner_->Rewind(sequence, length); }
+  void End(SequenceId sequence) override { inner_->End(sequence); }
+
+ private:
+  std::unique_ptr<Drafter> inner_;
+  Proposals* proposals_;
+  std::function<bool(size_t length)> asks_;
+  bool discard_;
+};
+
+GenerateRequest BookRequest(int max_tokens) {
+  GenerateRequest request;
+  const std::string text = "The captain looked at the sea and said nothing for a while. ";
+  request.prompt = Tiny().tokenizer->Encode(text + text + "Then", true).value();
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+EngineOptions OneSequence() {
+  EngineOptions options{.max_length = 2048, .max_sequences = 1};
+  options.step.budget = kBudget;
+  return options;
+}
+
+struct Outcome {
+  GenerateResult result;
+  Proposals proposals;
+};
+
+Outcome Generate(
+    const Eagle3Options& head, const EngineOptions& options, int max_tokens,
+    const std::function<bool(size_t)>& asks = [](size_t) { return true; }) {
+  Outcome run;
+  Metrics metrics;
+  const auto engine = Tiny().MakeEngine(
+      options, std::make_unique<RecordingDrafter>(LoadHead(head, &metrics), &run.proposals, asks));
+  run.result = engine->Generate(BookRequest(max_tokens)).value();
+  EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+  return run;
+}
+
+// Where both runs asked, they got the same tree, node for node.
+int ExpectSameProposals(const Proposals& a, const Proposals& b) {
+  int compared = 0;
+  for (const auto& [length, tree] : a) {
+    const auto at = b.find(length);
+    if (at == b.end()) continue;
+    EXPECT_EQ(tree.tokens, at->second.tokens) << "at length " << length;
+    EXPECT_EQ(tree.parents, at->second.parents) << "at length " << length;
+    ++compared;
+  }
+  return compared;
+}
+
+Outcome GeneratePlainly(int max_tokens, const std::function<bool(size_t)>& asks) {
+  Outcome run;
+  Metrics metrics;
+  const auto engine = Tiny().MakeEngine(
+      OneSequence(),
+      std::make_unique<RecordingDrafter>(LoadHead(HeadOptions(), &metrics), &run.proposals, asks,
+                                         /*discard=*/true));
+  run.result = engine->Generate(BookRequest(max_tokens)).value();
+  EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+  return run;
+}
+
+// A drafter that was not asked for a long while proposes what it would have proposed anyway.
+TEST(Eagle3, PauseResumeKeepsTau) {
+  const size_t prompt = BookRequest(1).prompt.size();
+  const Outcome always = GeneratePlainly(160, [](size_t) { return true; });
+  const Outcome paused = GeneratePlainly(
+      160, [&](size_t length) { return length < prompt + 20 || length > prompt + 100; });
+  EXPECT_EQ(always.result.TokenIds(), paused.result.TokenIds());
+  EXPECT_EQ(ExpectSameProposals(paused.proposals, always.proposals), 78);
+}
+
+// A pause longer than the buffer of features: the rows are computed meanwhile.
+TEST(Eagle3, PauseLongerThanThePendingRows) {
+  const size_t prompt = BookRequest(1).prompt.size();
+  const Outcome always = GeneratePlainly(720, [](size_t) { return true; });
+  const Outcome paused = GeneratePlainly(720, [&](size_t length) { return length > prompt + 700; });
+  EXPECT_EQ(always.result.TokenIds(), paused.result.TokenIds());
+  EXPECT_EQ(ExpectSameProposals(paused.proposals, always.proposals), 18);
+}
+
+TEST(Eagle3, PromptChunksDoNotMatter) {
+  EngineOptions options = OneSequence();
+  const Outcome whole = Generate(HeadOptions(), options, 60);
+  for (const int chunk : {1, 7}) {
+    options.prefill_chunk = chunk;
+    const Outcome chunked = Generate(HeadOptions(), options, 60);
+    EXPECT_EQ(ExpectSameProposals(whole.proposals, chunked.proposals),
+              static_cast<int>(whole.proposals.size()));
+  }
+}
+
+TEST(Eagle3, AWindowOverEverythingChangesNothing) {
+  const Outcome all = Generate(HeadOptions(), OneSequence(), 100);
+  Eagle3Options head = HeadOptions();
+  head.window = 1024;
+  head.sink = 4;
+  const Outcome wide = Generate(head, OneSequence(), 100);
+  EXPECT_EQ(ExpectSameProposals(all.proposals, wide.proposals),
+            static_cast<int>(all.proposals.size()));
+}
+
+// Past the window the drafts differ but still come, from true positions.
+TEST(Eagle3, AWindowKeepsDrafting) {
+  Eagle3Options head = HeadOptions();
+  head.window = 64;
+  head.sink = 16;
+  const Outcome windowed = Generate(head, OneSequence(), 600);
+  const Outcome all = Generate(HeadOptions(), OneSequence(), 600);
+  EXPECT_EQ(all.result.TokenIds(), windowed.result.TokenIds());
+  EXPECT_GT(static_cast<double>(windowed.result.stats.accepted),
+            0.6 * static_cast<double>(all.result.stats.accepted));
+}
+
+// Commits that fail: the step is repeated, the draft state sees only what was kept.
+TEST(Eagle3, FailedCommitsKeepTheDraftInStep) {
+  const Outcome clean = Generate(HeadOptions(), OneSequence(), 100);
+  Metrics metrics;
+  Proposals proposals;
+  const auto engine = Tiny().MakeEngine(
+      OneSequence(), std::make_unique<RecordingDrafter>(LoadHead(HeadOptions(), &metrics),
+                                                        &proposals, [](size_t) { return true; }));
+  const RequestId id = engine->Submit(BookRequest(100)).value();
+  SetLogLevel(LogLevel::kOff);
+  for (int step = 0; engine->HasWork(); ++step) {
+    if (step % 4 == 2) engine->kv().InjectCommitFault(3);
+    engine->RunStep();
+  }
+  SetLogLevel(LogLevel::kWarning);
+  EXPECT_EQ(engine->Take(id).value().TokenIds(), clean.result.TokenIds());
+  EXPECT_GT(ExpectSameProposals(clean.proposals, proposals), 3);
+}
+
+// Preempted sequences are computed again, and so is their draft state.
+TEST(Eagle3, PreemptionStartsTheDraftAgain) {
+  EngineOptions options = OneSequence();
+  options.max_sequences = 3;
+  std::vector<GenerateRequest> requests(3, BookRequest(90));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt.push_back(static_cast<int32_t>(40 + i));
+  }
+  const auto plain = RunBatch(Tiny().MakeEngine(options).get(), requests);
+  options.kv_tokens = 256;
+  Metrics metrics;
+  const auto engine = Tiny().MakeEngine(options, LoadHead(HeadOptions(), &metrics));
+  SetLogLevel(LogLevel::kOff);
+  const auto spec = RunBatch(engine.get(), requests);
+  SetLogLevel(LogLevel::kWarning);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i;
+    EXPECT_GT(spec[i].stats.accepted, 20) << "request " << i;
+  }
+}
+
+// ---- The drafter alone, on features of its own making ----
+
+class Eagle3Alone : public testing::Test {
+ protected:
+  Eagle3Alone() : drafter_(LoadHead(HeadOptions(), &metrics_)) {
+    EXPECT_TRUE(Tiny().target->SetCaptureLayers(drafter_->capture_layers()).ok());
+    cols_ = 3 * Tiny().target->config().hidden_size;
+    for (int i = 0; i < kRows * cols_; ++i) {
+      features_.push_back(std::sin(static_cast<float>(i) * 0.37f) * 3);
+    }
+    for (int i = 0; i <= kRows; ++i) tokens_.push_back(20 + i * 7 % 900);
+  }
+  void Extend(SequenceId id, int first, int count) {
+    std::vector<CommittedRows> batch = {{.sequence = id, .tokens = tokens_, .first = first}};
+    for (int i = 0; i < count; ++i) batch[0].rows.push_back(first + i);
+    drafter_->Extend(batch, {features_.data(), kRows, cols_, cols_});
+  }
+  TokenTree Propose(SequenceId id, int length) {
+    const DraftRequest request{.sequence = id,
+                               .tokens = std::span(tokens_).first(static_cast<size_t>(length)),
+                               .budget = kBudget};
+    std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
+    drafter_->Propose({&request, 1}, trees);
+    return trees[0];
+  }
+
+  static constexpr int kRows = 64;
+  Metrics metrics_;
+  std::unique_ptr<Eagle3Drafter> drafter_;
+  int cols_ = 0;
+  std::vector<float> features_;
+  std::vector<int32_t> tokens_;
+};
+
+TEST_F(Eagle3Alone, HoldsOneRowPerCommittedToken) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 10);
+  EXPECT_EQ(drafter_->RowsOf(1), 10);
+  EXPECT_GT(Propose(1, 11).size(), 4);
+  Extend(1, 10, 3);
+  EXPECT_EQ(drafter_->RowsOf(1), 13);
+  drafter_->Rewind(1, 8);  // row 7 was paired with a token that is gone
+  EXPECT_EQ(drafter_->RowsOf(1), 7);
+}
+
+TEST_F(Eagle3Alone, RewindAndExtendAgainGiveTheSameTree) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 40);
+  const TokenTree before = Propose(1, 41);
+  Extend(1, 40, 12);
+  Propose(1, 53);
+  drafter_->Rewind(1, 33);
+  EXPECT_EQ(Propose(1, 33).size(), 1);  // its last row's feature is gone
+  Extend(1, 32, 8);
+  EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
+  Extend(1, 20, 20);  // rows that are known are replaced
+  EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
+}
+
+TEST_F(Eagle3Alone, ProposingTwiceGivesTheSameTree) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 20);
+  const TokenTree first = Propose(1, 21);
+  EXPECT_EQ(Propose(1, 21).tokens, first.tokens);
+}
+
+TEST_F(Eagle3Alone, SequencesOfABatchDoNotTouchEachOther) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 30);
+  const TokenTree alone = Propose(1, 31);
+  drafter_->End(1);
+  for (const SequenceId id : {5, 6, 7}) ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
+  for (int i = 0; i < 15; ++i) {
+    Extend(5, i, 1);
+    Extend(6, 2 * i, 2);
+    Extend(7, 3 * i, 3);
+  }
+  drafter_->End(5);
+  const std::vector<DraftRequest> requests = {
+      {.sequence = 7, .tokens = std::span(tokens_).first(46), .budget = kBudget},
+      {.sequence = 6, .tokens = std::span(tokens_).first(31), .budget = kBudget}};
+  std::vector<TokenTree> trees = {TokenTree(tokens_[45]), TokenTree(tokens_[30])};
+  drafter_->Propose(requests, trees);
+  EXPECT_EQ(trees[1].tokens, alone.tokens);
+  EXPECT_EQ(trees[1].parents, alone.parents);
+  EXPECT_GT(trees[0].size(), 4);
+}
+
+TEST_F(Eagle3Alone, TooManySequencesAreRefused) {
+  for (SequenceId id = 1; id <= 4; ++id) ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
+  EXPECT_EQ(drafter_->Begin(9, tokens_).message(), "drafter: 5 sequences, limit 4");
+  drafter_->End(2);
+  EXPECT_TRUE(drafter_->Begin(9, tokens_).ok());
+}
+
+TEST_F(Eagle3Alone, NanFeaturesGiveNoTree) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  features_[9 * cols_] = std::numeric_limits<float>::quiet_NaN();
+  Extend(1, 0, 10);
+  EXPECT_EQ(Propose(1, 11).size(), 1);
+  EXPECT_EQ(metrics_.Get(Counter::kSpecFallback, "draft_nan"), 1);
+}
+
+TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotRun) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 10);
+  const TokenTree whole = Propose(1, 11);
+  DraftRequest request{.sequence = 1, .tokens = std::span(tokens_).first(11), .budget = kBudget};
+  request.budget.seconds_per_token = 1e-12;
+  std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
+  drafter_->Propose({&request, 1}, trees);
+  EXPECT_EQ(TreeDepths(trees[0].parents).back(), 1);
+  EXPECT_EQ(TreeDepths(whole.parents).back(), 5);
+}
+
+// ---- MERGED ----
+
+TEST(Merged, TauAtLeastBestPart) {
+  const std::vector<std::string> texts = {
+      "---\ntitle: Array.prototype.map()\nslug: "
+      "Web/JavaScript/Reference/Global_Objects/Array/map\n",
+      "---\ntitle: color\nslug: Web/CSS/color\n", "Once upon a time there was a king who",
+      "The captain looked at the sea. The captain looked at the"};
+  const auto tau = [&](const std::string& name) {
+    Metrics metrics;
+    auto drafter = MakeDrafter(name, {.draft_model_path = HeadDir(), .budget = kBudget},
+                               {.backend = Tiny().backend.get(),
+                                .decoder = Tiny().target.get(),
+                                .metrics = &metrics,
+                                .vocab_size = 8192,
+                                .max_length = 2048,
+                                .max_sequences = 1});
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    EngineOptions options = OneSequence();
+    options.step.budget.max_depth = 11;
+    const auto engine = Tiny().MakeEngine(options, std::move(drafter).value());
+    int64_t emitted = 0, passes = 0;
+    for (const std::string& text : texts) {
+      GenerateRequest request;
+      request.prompt = Tiny().tokenizer->Encode(text, true).value();
+      request.sampling.max_tokens = 200;
+      const GenerateResult result = engine->Generate(std::move(request)).value();
+      emitted += result.stats.emitted;
+      passes += result.stats.passes;
+    }
+    EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+    return static_cast<double>(emitted) / static_cast<double>(passes);
+  };
+  const double best = std::max(tau("EAGLE3"), tau("SUFFIX"));
+  EXPECT_GT(tau("EAGLE3,SUFFIX"), 0.98 * best);
+}
+
+}  // namespace
+}  // namespace talon

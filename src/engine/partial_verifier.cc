@@ -1,0 +1,155 @@
+#include "engine/partial_verifier.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "engine/active_request.h"
+
+namespace talon {
+namespace {
+
+BlockScorer ScorerOf(SpecPvSelector selector) {
+  switch (selector) {
+    case SpecPvSelector::kQuestBound:
+      return BlockScorer::kQuestBound;
+    case SpecPvSelector::kH2o:
+      return BlockScorer::kH2o;
+    default:
+      return BlockScorer::kQuest;
+  }
+}
+
+}  // namespace
+
+// What the request may see partially, decided once.
+void PartialVerifier::Admit(ActiveRequest* run) const {
+  PartialState& state = run->partial;
+  if (state.admitted) return;
+  state.admitted = true;
+  const SpecPvRequest request{.prompt_tokens = static_cast<int>(run->request.prompt.size()),
+                              .max_tokens = run->request.sampling.max_tokens,
+                              .max_depth = max_depth_,
+                              .wants_logprobs = run->request.sampling.logprobs >= 0};
+  const auto budget = SpecPvBudgetOf(config_, request);
+  if (budget) state.governor.emplace(config_, *budget);
+}
+
+int PartialVerifier::TreeRoom(const ActiveRequest& run) const {
+  if (!config_.enabled) return std::numeric_limits<int>::max();
+  return talon::TreeRoom(config_, run.sequence.tail_len, max_depth_);
+}
+
+GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
+  if (!config_.enabled) return {};
+  Admit(run);
+  PartialState& state = run->partial;
+  GateState gate{.supported = state.governor.has_value(),
+                 .selected = state.lists.has_value(),
+                 .committed_len = run->sequence.committed_len,
+                 .provisional_tokens = run->sequence.tail_len,
+                 .partial_steps = state.partial_steps,
+                 .tree_nodes = nodes,
+                 .finish_pending = state.finish_pending};
+  if (state.governor) {
+    gate.budget = state.governor->budget();
+    gate.interval = state.governor->interval();
+  }
+  GateDecision decision = DecideVerification(config_, gate);
+  if (decision.partial && run->sequence.tail_first < 0) {
+    const Status status = parts_.kv->OpenTail(&run->sequence);
+    if (!status.ok()) {
+      GiveUp(run, SpecPvFallbackReason::kNoBlocks, status.message());
+      decision = {};
+    }
+  }
+  if (decision.reason) {
+    parts_.metrics->Add(Counter::kSpecPvRefresh, 1, RefreshReasonName(*decision.reason));
+  }
+  return decision;
+}
+
+PartialView PartialVerifier::ViewOf(const ActiveRequest& run) const {
+  const PartialLists& lists = *run.partial.lists;
+  return {.block_ids = lists.block_ids,
+          .num_lists = lists.layers * lists.kv_heads,
+          .tokens = lists.visible_tokens};
+}
+
+void PartialVerifier::Unwind(ActiveRequest* run) const {
+  Sequence& sequence = run->sequence;
+  run->sampler.Rewind(sequence.tail_len);
+  sequence.tokens.resize(sequence.tokens.size() - sequence.tail_len);
+  parts_.kv->DropTail(&sequence);
+  run->partial.text.reset();
+  run->partial.finish_pending = false;
+}
+
+int PartialVerifier::RequestScores(const ActiveRequest& run, int row_begin, int row_end,
+                                   PassBuilder* builder) const {
+  if (!config_.NeedsSummaries()) return -1;
+  const int full_blocks = run.sequence.committed_len / config_.block_size;
+  const bool root_only = config_.reduce == SpecPvReduce::kRoot;
+  return builder->RequestScores(
+      row_begin, root_only ? row_begin + 1 : row_end, full_blocks,
+      {.scorer = ScorerOf(config_.selector),
+       .reduce = config_.reduce == SpecPvReduce::kMax ? ScoreReduce::kMax : ScoreReduce::kMean});
+}
+
+void PartialVerifier::Select(ActiveRequest* run, const MatrixView& scores, int first_column,
+                             int scored_blocks) {
+  const KvShape& shape = parts_.kv->shape();
+  BlockScores host{.layers = shape.num_layers, .kv_heads = shape.kv_heads};
+  if (first_column >= 0) {
+    host_scores_.resize(static_cast<size_t>(scores.rows) * scored_blocks);
+    for (int row = 0; row < scores.rows; ++row) {
+      parts_.backend->CopyOut(host_scores_.data() + static_cast<size_t>(row) * scored_blocks,
+                              scores.Rows(row, 1).Cols(first_column, scored_blocks).data,
+                              sizeof(float) * scored_blocks);
+    }
+    host.values = host_scores_;
+    host.stride = scored_blocks;
+    host.end_block = scored_blocks;
+  }
+  PartialState& state = run->partial;
+  const Sequence& sequence = run->sequence;
+  const auto selection =
+      SelectBlocks(host, state.governor->budget(), sequence.committed_len / config_.block_size);
+  if (!selection.ok()) {
+    GiveUp(run, SpecPvFallbackReason::kNanScores, selection.status().message());
+    return;
+  }
+  state.lists =
+      MakePartialLists(*selection, sequence.blocks, sequence.committed_len, config_.block_size);
+  state.partial_steps = 0;
+}
+
+void PartialVerifier::CountTrunk(ActiveRequest* run, int provisional, int confirmed) {
+  const bool disagreed = confirmed < provisional;
+  parts_.metrics->Add(Counter::kSpecPvConfirmedTokens, confirmed);
+  parts_.metrics->Add(Counter::kSpecPvRolledBackTokens, provisional - confirmed);
+  AgreementByDistance agreement;
+  agreement.RecordTrunk(confirmed, disagreed);
+  agreement.Publish(parts_.metrics);
+  if (run->partial.governor) run->partial.governor->RecordTrunk(confirmed, disagreed);
+}
+
+void PartialVerifier::GiveUp(ActiveRequest* run, SpecPvFallbackReason reason,
+                             const std::string& detail) {
+  ReportSpecPvFallback({reason, fmt::format("{} (sequence {})", detail, run->sequence.id)},
+                       parts_.metrics);
+  run->partial.governor.reset();
+  run->partial.lists.reset();
+}
+
+TokenTree WithTrunk(std::span<const int32_t> trunk, const TokenTree& tree) {
+  TokenTree all(trunk.empty() ? tree.tokens[0] : trunk[0]);
+  for (size_t i = 1; i < trunk.size(); ++i) all.Add(static_cast<int>(i) - 1, trunk[i], 1);
+  const auto base = static_cast<int>(trunk.size());
+  for (int i = base == 0 ? 1 : 0; i < tree.size(); ++i) {
+    all.Add(i == 0 ? base - 1 : base + tree.parents[i], tree.tokens[i], i == 0 ? 1 : tree.probs[i]);
+  }
+  return all;
+}
+
+}  // namespace talon

@@ -1,0 +1,90 @@
+// Partial verification (SpecPV) of the requests of an engine: when a step reads a partial view of
+// the prefix, what is provisional in between, and how a full pass settles it.
+//
+// Between full passes a sequence's accepted tokens are provisional: they are in sequence.tokens,
+// its tail and the sampler, but not in blocks. In exact mode they have not left the engine: a full
+// pass takes them back (Unwind) and judges them again as the trunk of its tree, an ordinary step
+// otherwise. In fast mode they have left, and the full pass only makes their K/V right.
+//
+// Owned by the step, used by the engine's thread.
+#ifndef TALON_ENGINE_PARTIAL_VERIFIER_H_
+#define TALON_ENGINE_PARTIAL_VERIFIER_H_
+
+#include <optional>
+#include <string>
+
+#include "compute/backend.h"
+#include "engine/output_text.h"
+#include "kv/kv_cache.h"
+#include "model/sampler.h"
+#include "observe/metrics.h"
+#include "spec/plan.h"
+#include "spec/specpv/config.h"
+#include "spec/specpv/gate.h"
+#include "spec/specpv/governor.h"
+#include "spec/specpv/selection.h"
+#include "spec/token_tree.h"
+
+namespace talon {
+
+// Of one request, between steps.
+struct PartialState {
+  bool admitted = false;                  // the fields below are filled
+  std::optional<DriftGovernor> governor;  // none: the request is verified in full
+  std::optional<PartialLists> lists;      // chosen by the last full pass
+  int partial_steps = 0;                  // since then
+  bool finish_pending = false;            // exact mode: a provisional token would end the request
+  std::optional<OutputText> text;         // exact mode: the request's text with provisional tokens
+};
+
+struct ActiveRequest;
+
+class PartialVerifier {
+ public:
+  struct Parts {  // not owned
+    Backend* backend = nullptr;
+    KvCache* kv = nullptr;
+    Metrics* metrics = nullptr;
+  };
+  // `max_depth`: of draft trees. A disabled config makes every decision "full".
+  PartialVerifier(const Parts& parts, const SpecPvConfig& config, int max_depth)
+      : parts_(parts), config_(config), max_depth_(max_depth) {}
+
+  const SpecPvConfig& config() const { return config_; }
+  bool exact() const { return config_.mode == SpecPvMode::kExact; }
+
+  // Nodes that the request's next tree may have.
+  int TreeRoom(const ActiveRequest& run) const;
+  // How the coming step verifies the request, whose tree has `nodes` nodes. Counts refreshes.
+  GateDecision Decide(ActiveRequest* run, int nodes);
+  PartialView ViewOf(const ActiveRequest& run) const;
+
+  // Exact mode, before a full pass: takes everything back to the last full pass.
+  void Unwind(ActiveRequest* run) const;
+
+  // Asks the pass for scores of the sequence added last. Returns their first column, -1: none.
+  int RequestScores(const ActiveRequest& run, int row_begin, int row_end,
+                    PassBuilder* builder) const;
+  // After a full pass's commit: chooses the blocks of the partial steps to come.
+  void Select(ActiveRequest* run, const MatrixView& scores, int first_column, int scored_blocks);
+
+  // An exact full pass confirmed the first `confirmed` of `provisional` tokens.
+  void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
+  // The request is verified in full from now on.
+  void GiveUp(ActiveRequest* run, SpecPvFallbackReason reason, const std::string& detail);
+
+ private:
+  void Admit(ActiveRequest* run) const;
+
+  Parts parts_;
+  SpecPvConfig config_;
+  int max_depth_;
+  std::vector<float> host_scores_;  // [layers * kv heads][scored blocks]
+};
+
+// A chain of `trunk` tokens with `tree` at its end: the tree's root is node trunk.size().
+TokenTree WithTrunk(std::span<const int32_t> trunk, const TokenTree& tree);
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_PARTIAL_VERIFIER_H_

@@ -1,0 +1,304 @@
+// Partial verification in the engine. Exact mode gives plain tokens whatever the budget, fast mode
+// the tokens of its own rule; neither leaves anything behind.
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "engine/test_engine.h"
+
+namespace talon {
+namespace {
+
+constexpr int kVocabulary = 512;
+
+TestModel& Small() {
+  static TestModel model("tests/data/goldens/llama3", WeightFormat::kAsStored, 2200);
+  return model;
+}
+
+// A budget so small that a hundred tokens are a long context.
+SpecPvConfig TinyBudget() {
+  SpecPvConfig config;
+  config.enabled = true;
+  config.block_size = 8;
+  config.sink_blocks = 1;
+  config.retrieval_blocks = 2;
+  config.window_blocks = 1;
+  config.buffer_tokens = 40;
+  config.partial_threshold = 40;
+  config.full_refresh_interval = 5;
+  return config;
+}
+
+EngineOptions Options(const SpecPvConfig& specpv, int max_sequences = 1) {
+  EngineOptions options{.kv_dtype = DType::kF32,
+                        .block_size = 8,
+                        .max_length = 400,
+                        .max_sequences = max_sequences,
+                        .prefill_chunk = 64};
+  options.step.budget = {.max_nodes = 12, .max_depth = 6};
+  options.step.specpv = specpv;
+  return options;
+}
+
+GenerateRequest LongRequest(std::mt19937& random, int prompt, int max_tokens) {
+  GenerateRequest request;
+  request.prompt = RandomPrompt(random, prompt, kVocabulary);
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+std::vector<std::vector<int32_t>> Answers(const std::vector<GenerateRequest>& requests,
+                                          const std::vector<GenerateResult>& results) {
+  std::vector<std::vector<int32_t>> answers;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    answers.push_back(requests[i].prompt);
+    for (const int32_t id : results[i].TokenIds()) answers.back().push_back(id);
+  }
+  return answers;
+}
+
+// Random requests, selectors, budgets and batches: zero differences against plain decoding.
+TEST(SpecPvEngine, ExactGivesPlainTokens) {
+  std::mt19937 random(23);
+  int64_t partial = 0, rolled_back = 0, confirmed = 0;
+  for (int round = 0; round < 60; ++round) {
+    std::vector<GenerateRequest> requests;
+    for (size_t i = 0; i < 1 + random() % 4; ++i) {
+      requests.push_back(LongRequest(random, 20 + static_cast<int>(random() % 120),
+                                     10 + static_cast<int>(random() % 60)));
+      SamplingParams& sampling = requests.back().sampling;
+      sampling.seed = random();
+      sampling.ignore_eos = random() % 2 == 0;
+      if (random() % 2 == 0) sampling.temperature = 0.5f + static_cast<float>(random() % 10) / 10;
+      if (random() % 4 == 0) sampling.repetition_penalty = 1.3f;
+      if (random() % 4 == 0) sampling.frequency_penalty = 0.6f;
+      if (random() % 4 == 0) sampling.logprobs = 2;
+      if (random() % 4 == 0) sampling.stop_token_ids = {static_cast<int32_t>(random() % 512)};
+      if (random() % 8 == 0) requests.back().speculate = false;
+    }
+    SpecPvConfig config = TinyBudget();
+    config.selector = static_cast<SpecPvSelector>(random() % 5);
+    config.reduce = static_cast<SpecPvReduce>(random() % 3);
+    config.retrieval_blocks = 1 + static_cast<int>(random() % 6);
+    config.full_refresh_interval = 1 + static_cast<int>(random() % 12);
+    config.error_target = random() % 3 == 0 ? 0.05f : 0;
+    config.shadow_rate = random() % 4 == 0 ? 0.5f : 0;
+    EngineOptions options = Options(config, 1 + static_cast<int>(random() % 4));
+    options.kv_audit = round % 8 == 0;
+    EngineOptions off = options;
+    off.step.specpv = {};
+    const auto plain = RunBatch(Small().MakeEngine(off).get(), requests);
+    const auto engine = Small().MakeEngine(
+        options,
+        std::make_unique<OracleDrafter>(Answers(requests, plain), kVocabulary, 0.8, round));
+    const auto spec = RunBatch(engine.get(), requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "round " << round << " request " << i;
+      ASSERT_EQ(plain[i].finish, spec[i].finish) << "round " << round;
+      for (size_t t = 0; t < plain[i].tokens.size(); ++t) {
+        ASSERT_EQ(plain[i].tokens[t].log_prob, spec[i].tokens[t].log_prob);
+      }
+      partial += spec[i].stats.partial_passes;
+    }
+    EXPECT_EQ(engine->metrics().Total(Counter::kSpecPvFallback), 0);
+    EXPECT_EQ(engine->metrics().Total(Counter::kSpecFallback), 0);
+    rolled_back += engine->metrics().Total(Counter::kSpecPvRolledBackTokens);
+    confirmed += engine->metrics().Total(Counter::kSpecPvConfirmedTokens);
+  }
+  EXPECT_GT(partial, 250);
+  EXPECT_GT(rolled_back, 50);  // a random model's partial views do disagree
+  EXPECT_GT(confirmed, 50);
+}
+
+// Stop strings and end tokens inside provisional text: the same finish, text and tokens.
+TEST(SpecPvEngine, StopsWherePlainDecodingStops) {
+  static TestModel tiny("models/tiny");
+  std::vector<GenerateRequest> requests;
+  std::string text;
+  for (int i = 0; i < 12; ++i) text += "The captain looked at the sea and said nothing. ";
+  for (const char* stop : {"the", "said", "\n", "zzzz"}) {
+    GenerateRequest request;
+    request.prompt = tiny.tokenizer->Encode(text + "Then", true).value();
+    request.sampling.max_tokens = 60;
+    request.stop = {stop};
+    requests.push_back(std::move(request));
+  }
+  SpecPvConfig config = TinyBudget();
+  config.block_size = 16;
+  config.partial_threshold = 80;
+  EngineOptions options = Options(config, 2);
+  options.block_size = 16;
+  EngineOptions off = options;
+  off.step.specpv = {};
+  const auto plain = RunBatch(tiny.MakeEngine(off).get(), requests);
+  const auto engine = tiny.MakeEngine(
+      options, std::make_unique<OracleDrafter>(Answers(requests, plain), 8192, 0.8, 1));
+  const auto spec = RunBatch(engine.get(), requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << i;
+    EXPECT_EQ(plain[i].text, spec[i].text) << i;
+    EXPECT_EQ(plain[i].finish, spec[i].finish) << i;
+  }
+  EXPECT_GT(engine->metrics().Get(Counter::kSpecVerifyPasses, "partial"), 0);
+}
+
+// Exact mode streams once per full pass; fast mode streams every step.
+TEST(SpecPvEngine, WhenTokensLeave) {
+  std::mt19937 random(5);
+  const GenerateRequest request = LongRequest(random, 100, 40);
+  SpecPvConfig config = TinyBudget();
+  for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
+    config.mode = mode;
+    const auto engine = Small().MakeEngine(Options(config));
+    GenerateRequest streamed = request;
+    int64_t updates = 0;
+    streamed.on_update = [&](const RequestUpdate& update) { updates += !update.tokens.empty(); };
+    const GenerateResult result = engine->Generate(std::move(streamed)).value();
+    EXPECT_EQ(result.tokens.size(), 40u);
+    const int64_t full = result.stats.passes - result.stats.partial_passes;
+    EXPECT_GT(result.stats.partial_passes, 10);
+    EXPECT_EQ(updates, mode == SpecPvMode::kExact ? full : result.stats.passes);
+    EXPECT_EQ(result.stats.lossy, mode == SpecPvMode::kFast);
+  }
+}
+
+// A view that leaves out nothing that matters: fast equals plain where the budget covers all.
+TEST(SpecPvEngine, FastWithAllBlocksEqualsPlainText) {
+  std::mt19937 random(7);
+  std::vector<GenerateRequest> requests = {LongRequest(random, 90, 50),
+                                           LongRequest(random, 70, 50)};
+  SpecPvConfig config = TinyBudget();
+  config.mode = SpecPvMode::kFast;
+  config.retrieval_blocks = 40;  // never a block to leave out: SpecPV has nothing to do
+  const auto plain = RunBatch(Small().MakeEngine(Options({}, 2)).get(), requests);
+  const auto engine = Small().MakeEngine(Options(config, 2));
+  const auto spec = RunBatch(engine.get(), requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds());
+    EXPECT_EQ(spec[i].stats.partial_passes, 0);
+    EXPECT_FALSE(spec[i].stats.lossy);
+  }
+}
+
+// Fast mode's text does not depend on the drafts, and K/V is right after each refresh: with an
+// interval of 1 every other pass is full.
+TEST(SpecPvEngine, FastIsRepeatable) {
+  std::mt19937 random(11);
+  std::vector<GenerateRequest> requests = {LongRequest(random, 90, 60),
+                                           LongRequest(random, 120, 60)};
+  SpecPvConfig config = TinyBudget();
+  config.mode = SpecPvMode::kFast;
+  const auto first = RunBatch(Small().MakeEngine(Options(config, 2)).get(), requests);
+  const auto again = RunBatch(Small().MakeEngine(Options(config, 2)).get(), requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(first[i].TokenIds(), again[i].TokenIds());
+    EXPECT_EQ(first[i].tokens.size(), 60u);
+    EXPECT_GT(first[i].stats.partial_passes, 20);
+  }
+}
+
+// Fast mode keeps requests that want log-probs full.
+TEST(SpecPvEngine, FastKeepsLogProbsFull) {
+  std::mt19937 random(13);
+  GenerateRequest request = LongRequest(random, 100, 30);
+  request.sampling.logprobs = 1;
+  SpecPvConfig config = TinyBudget();
+  config.mode = SpecPvMode::kFast;
+  const auto engine = Small().MakeEngine(Options(config));
+  const GenerateResult result = engine->Generate(std::move(request)).value();
+  EXPECT_EQ(result.stats.partial_passes, 0);
+}
+
+// A pool far too small: preempted sequences lose their provisional tokens and get them again.
+TEST(SpecPvEngine, PreemptionKeepsTheText) {
+  std::mt19937 random(17);
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 4; ++i) requests.push_back(LongRequest(random, 60, 80));
+  const auto plain = RunBatch(Small().MakeEngine(Options({}, 4)).get(), requests);
+  SetLogLevel(LogLevel::kOff);
+  EngineOptions options = Options(TinyBudget(), 4);
+  options.kv_tokens = 260;
+  options.kv_audit = true;
+  const auto engine = Small().MakeEngine(
+      options, std::make_unique<OracleDrafter>(Answers(requests, plain), kVocabulary, 0.9, 3));
+  const auto spec = RunBatch(engine.get(), requests);
+  SetLogLevel(LogLevel::kWarning);
+  int64_t partial = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i;
+    partial += spec[i].stats.partial_passes;
+  }
+  EXPECT_GT(partial, 10);
+}
+
+// Commits that fail in the middle of everything.
+TEST(SpecPvEngine, FailedCommitsLoseNothing) {
+  std::mt19937 random(19);
+  const GenerateRequest request = LongRequest(random, 90, 80);
+  const auto plain = Small().MakeEngine(Options({}))->Generate(request).value();
+  SetLogLevel(LogLevel::kOff);
+  const auto engine = Small().MakeEngine(
+      Options(TinyBudget()),
+      std::make_unique<OracleDrafter>(Answers({request}, {plain}), kVocabulary, 0.9, 3));
+  const RequestId id = engine->Submit(request).value();
+  for (int step = 0; engine->HasWork(); ++step) {
+    if (step % 3 == 1) engine->kv().InjectCommitFault(1);
+    engine->RunStep();
+    ASSERT_TRUE(engine->CheckIntegrity().ok());
+  }
+  SetLogLevel(LogLevel::kWarning);
+  EXPECT_EQ(engine->Take(id).value().TokenIds(), plain.TokenIds());
+  EXPECT_GT(engine->metrics().Get(Counter::kNworFallback, "commit_failed"), 0);
+}
+
+// A shadow sees what the trunk of an exact pass would, and changes nothing.
+TEST(SpecPvEngine, ShadowsMeasureAndChangeNothing) {
+  std::mt19937 random(37);
+  const GenerateRequest request = LongRequest(random, 110, 60);
+  SpecPvConfig config = TinyBudget();
+  config.mode = SpecPvMode::kFast;
+  const auto without = Small().MakeEngine(Options(config))->Generate(request).value();
+  config.shadow_rate = 1;
+  const auto engine = Small().MakeEngine(Options(config));
+  const auto with = engine->Generate(request).value();
+  EXPECT_EQ(without.TokenIds(), with.TokenIds());
+  EXPECT_EQ(engine->metrics().Total(Counter::kSpecPvCheckedTokens), with.stats.partial_passes);
+  EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvKlNats, "1").count, 3);
+  EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvKlNats, "1").Mean(), 0);
+  EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvHiddenCosine, "1").Mean(), 0.3);
+}
+
+TEST(SpecPvEngine, OffLeavesNoTrace) {
+  std::mt19937 random(29);
+  const GenerateRequest request = LongRequest(random, 120, 40);
+  SpecPvConfig off = TinyBudget();
+  off.enabled = false;
+  const auto engine = Small().MakeEngine(Options(off));
+  const auto result = engine->Generate(request).value();
+  const auto plain = Small().MakeEngine(Options({}))->Generate(request).value();
+  EXPECT_EQ(result.TokenIds(), plain.TokenIds());
+  for (const Counter counter :
+       {Counter::kSpecPvRefresh, Counter::kSpecPvFallback, Counter::kSpecPvCheckedTokens,
+        Counter::kSpecPvConfirmedTokens, Counter::kSpecPvRolledBackTokens}) {
+    EXPECT_EQ(engine->metrics().Total(counter), 0) << CounterName(counter);
+  }
+  EXPECT_EQ(engine->metrics().Get(Counter::kSpecVerifyPasses, "partial"), 0);
+  EXPECT_FALSE(engine->kv().shape().key_summaries);
+}
+
+TEST(SpecPvEngine, WhatRulesItOutTurnsItOff) {
+  SetLogLevel(LogLevel::kOff);
+  SpecPvConfig config = TinyBudget();
+  config.buffer_tokens = 18;  // < tree 12 + depth 6 + 1
+  const auto engine = Small().MakeEngine(Options(config));
+  EXPECT_EQ(engine->metrics().Get(Counter::kSpecPvFallback, "buffer_too_small"), 1);
+  config = TinyBudget();
+  EngineOptions other = Options(config);
+  other.block_size = 16;
+  EXPECT_EQ(Small().MakeEngine(other)->metrics().Get(Counter::kSpecPvFallback, "block_size"), 1);
+  SetLogLevel(LogLevel::kWarning);
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,328 @@
+#include "spec/drafters/eagle3_drafter.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace talon {
+namespace {
+
+constexpr int kPendingRows = 512;  // of all sequences, before they are run without being asked
+
+int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Result<std::unique_ptr<Eagle3Drafter>> Eagle3Drafter::Load(const Eagle3Options& options,
+                                                           const Decoder& target, Backend* backend,
+                                                           Metrics* metrics) {
+  if (options.model_path.empty()) {
+    return InvalidArgument("drafter: EAGLE3 needs --speculative-draft-model-path DIR");
+  }
+  std::unique_ptr<Eagle3Drafter> drafter(new Eagle3Drafter(options, backend, metrics));
+  const int beams = options.max_sequences * options.budget.top_k;
+  const int rows = std::max({kPendingRows, beams, options.max_sequences});
+  TALON_ASSIGN_OR_RETURN(
+      drafter->head_, Eagle3Head::Load(options.model_path, target, backend,
+                                       {.weights = options.weights,
+                                        .max_rows = rows,
+                                        .max_output_rows = std::max(beams, options.max_sequences),
+                                        .max_length = options.max_length,
+                                        .capture_layers = options.capture_layers}));
+  const int vocabulary = drafter->head_->config().draft_vocab_size;
+  if (options.budget.top_k > vocabulary) {
+    return InvalidArgument("eagle_topk: {}, the draft vocabulary of {} has {} tokens",
+                           options.budget.top_k, options.model_path, vocabulary);
+  }
+  KvShape shape = drafter->head_->kv_shape();
+  shape.block_size = options.block_size;
+  shape.dtype = options.kv_dtype;
+  shape.num_blocks = options.max_sequences * (options.max_length / options.block_size + 1);
+  shape.staging_rows = beams * std::max(options.budget.max_depth, 1);
+  TALON_RETURN_IF_ERROR(drafter->Allocate(shape));
+  return drafter;
+}
+
+Status Eagle3Drafter::Allocate(const KvShape& shape) {
+  TALON_ASSIGN_OR_RETURN(kv_, KvCache::Create(backend_, shape, &own_metrics_));
+  const int rows = head_->max_rows();
+  const Eagle3Config& config = head_->config();
+  TALON_ASSIGN_OR_RETURN(pending_, NewScratch(backend_, rows, config.features_size()));
+  TALON_ASSIGN_OR_RETURN(ordered_, NewScratch(backend_, rows, config.features_size()));
+  TALON_ASSIGN_OR_RETURN(inputs_, NewScratch(backend_, rows, config.hidden_size));
+  TALON_ASSIGN_OR_RETURN(
+      next_, NewScratch(backend_, options_.max_sequences + shape.staging_rows, config.hidden_size));
+  free_slots_.resize(options_.max_sequences);
+  std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
+  return OkStatus();
+}
+
+Status Eagle3Drafter::Begin(SequenceId sequence, std::span<const int32_t>) {
+  if (free_slots_.empty()) {
+    return ResourceExhausted("drafter: {} sequences, limit {}", states_.size() + 1,
+                             options_.max_sequences);
+  }
+  State& state = states_[sequence];
+  state.sequence.id = sequence;
+  state.slot = free_slots_.back();
+  free_slots_.pop_back();
+  return OkStatus();
+}
+
+void Eagle3Drafter::End(SequenceId sequence) {
+  const auto at = states_.find(sequence);
+  if (at == states_.end()) return;
+  kv_->Free(&at->second.sequence);
+  free_slots_.push_back(at->second.slot);
+  states_.erase(at);
+  CompactPending();
+}
+
+// Row length - 1 was paired with a token that is gone.
+void Eagle3Drafter::Rewind(SequenceId sequence, int length) {
+  State& state = states_.at(sequence);
+  if (length - 1 < state.rows()) Cut(&state, std::max(length - 1, 0));
+}
+
+void Eagle3Drafter::Cut(State* state, int rows) {
+  const int computed = std::min(rows, state->sequence.committed_len);
+  state->pending.resize(rows - computed);
+  const Status status = kv_->Rewind(&state->sequence, computed);
+  TALON_CHECK(status.ok(), "rewinding to fewer rows cannot fail");
+  state->sequence.tokens.resize(rows);
+  state->ranked = false;
+}
+
+// ---- Extend: follow the target ----
+
+void Eagle3Drafter::Extend(std::span<const CommittedRows> batch, MatrixView features) {
+  for (const CommittedRows& committed : batch) {
+    const auto at = states_.find(committed.sequence);
+    if (at == states_.end()) continue;
+    State& state = at->second;
+    TALON_CHECK(committed.first <= state.rows(), "the draft state misses rows of the target");
+    if (committed.first < state.rows()) Cut(&state, committed.first);
+    const auto successors = committed.tokens.subspan(committed.first + 1, committed.rows.size());
+    state.sequence.tokens.insert(state.sequence.tokens.end(), successors.begin(), successors.end());
+    AddPending(&state, committed.rows, features);
+  }
+}
+
+void Eagle3Drafter::AddPending(State* state, std::span<const int32_t> rows, MatrixView features) {
+  state->ranked = false;
+  while (!rows.empty()) {
+    if (pending_used_ == pending_.all.rows) MakeRoom();
+    const auto count =
+        std::min<size_t>(rows.size(), static_cast<size_t>(pending_.all.rows - pending_used_));
+    backend_->GatherRows(features, rows.first(count),
+                         pending_.all.Rows(pending_used_, static_cast<int>(count)));
+    for (size_t i = 0; i < count; ++i) state->pending.push_back(pending_used_++);
+    rows = rows.subspan(count);
+  }
+}
+
+void Eagle3Drafter::MakeRoom() {
+  const Status status = Shorten();
+  if (!status.ok()) GiveUp(status);
+  CompactPending();
+}
+
+// Nothing can be drafted from a state with a hole, so the sequences start from what they have.
+void Eagle3Drafter::GiveUp(const Status& why) {
+  metrics_->Add(Counter::kSpecFallback, 1, "draft_failed");
+  LogFallback("tree", fmt::format("draft_failed: {}; single-token step", why.message()));
+}
+
+// Moves the pending rows to the front of their buffer.
+void Eagle3Drafter::CompactPending() {
+  std::vector<int32_t> rows;
+  for (auto& [id, state] : states_) {
+    for (int32_t& row : state.pending) {
+      rows.push_back(row);
+      row = static_cast<int32_t>(rows.size()) - 1;
+    }
+  }
+  pending_used_ = static_cast<int>(rows.size());
+  if (rows.empty()) return;
+  backend_->GatherRows(pending_.all, rows, ordered_.Rows(pending_used_));
+  std::swap(pending_, ordered_);
+}
+
+Status Eagle3Drafter::Shorten() {
+  std::vector<State*> states;
+  for (auto& [id, state] : states_) {
+    if (state.pending.size() > 1) states.push_back(&state);
+  }
+  Eagle3Output output;
+  return states.empty() ? OkStatus() : RunPending(states, /*held_back=*/1, &output);
+}
+
+Status Eagle3Drafter::Rank(std::span<State* const> ranked) {
+  std::vector<State*> states;
+  for (State* state : ranked) {
+    if (!state->pending.empty()) states.push_back(state);
+  }
+  if (states.empty()) return OkStatus();
+  Eagle3Output output;
+  TALON_RETURN_IF_ERROR(RunPending(states, /*held_back=*/0, &output));
+  CompactPending();
+  std::vector<TopKEntry> best;
+  TopK(output.logits, &best);
+  const int k = options_.budget.top_k;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const std::array<int32_t, 1> row = {static_cast<int32_t>(i)};
+    backend_->GatherRows(output.next, row, next_.all.Rows(states[i]->slot, 1));
+    states[i]->first.assign(best.begin() + static_cast<int64_t>(i) * k,
+                            best.begin() + static_cast<int64_t>(i + 1) * k);
+    states[i]->ranked = true;
+  }
+  return OkStatus();
+}
+
+// One pass over the pending rows of `states`, but the last `held_back` of each; with none held
+// back, the output of each sequence's last row. All or nothing, like every change of a cache.
+Status Eagle3Drafter::RunPending(std::span<State* const> states, int held_back,
+                                 Eagle3Output* output) {
+  builder_.Reset();
+  readers_.Reset();
+  std::vector<Reservation> reservations;
+  std::vector<int32_t> rows;
+  Status status;
+  for (State* state : states) {
+    const auto count = static_cast<int>(state->pending.size()) - held_back;
+    auto reservation = kv_->Reserve(state->sequence, count);
+    status = reservation.status();
+    if (!status.ok()) break;
+    rows.insert(rows.end(), state->pending.begin(), state->pending.begin() + count);
+    const auto logits = held_back == 0 ? PassBuilder::Logits::kLast : PassBuilder::Logits::kNone;
+    builder_.AddPrompt(state->sequence, *reservation, logits);
+    if (held_back == 0) {
+      std::vector<int32_t> blocks = state->sequence.blocks;
+      blocks.insert(blocks.end(), reservation->new_blocks.begin(), reservation->new_blocks.end());
+      const int last = state->sequence.committed_len + count - 1;
+      std::vector<int32_t> chosen;
+      readers_.AddReader(Window(blocks, last + 1, &chosen), state->sequence.tokens[last], last,
+                         reservation->slots.back());
+    }
+    reservations.push_back(std::move(*reservation));
+  }
+  if (status.ok()) {
+    const auto count = static_cast<int>(rows.size());
+    backend_->GatherRows(pending_.all, rows, ordered_.Rows(count));
+    head_->Fuse(ordered_.Rows(count), inputs_.Rows(count));
+    status =
+        head_->Forward(builder_.plan(), readers_.plan(), kv_->view(), inputs_.Rows(count), output);
+  }
+  for (size_t i = 0; i < reservations.size(); ++i) {
+    State* state = states[i];
+    const auto count = static_cast<int>(reservations[i].slots.size());
+    if (status.ok()) {
+      kv_->Advance(&state->sequence, std::move(reservations[i]), count, "prefill");
+      state->pending.erase(state->pending.begin(), state->pending.begin() + count);
+    } else {
+      kv_->Cancel(std::move(reservations[i]));
+    }
+  }
+  return status;
+}
+
+// ---- Propose ----
+
+void Eagle3Drafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
+  std::vector<State*> states;
+  for (const DraftRequest& request : requests) states.push_back(&states_.at(request.sequence));
+  Status status = Rank(states);
+  if (status.ok()) status = Grow(requests, states, trees);
+  if (status.ok()) return;
+  GiveUp(status);
+  for (TokenTree& tree : trees) tree.Truncate(1);
+}
+
+Status Eagle3Drafter::Grow(std::span<const DraftRequest> requests, std::span<State* const> states,
+                           std::span<TokenTree> trees) {
+  std::vector<GrowingTree> growing;
+  std::vector<std::vector<int32_t>> chosen(states.size());
+  const int k = options_.budget.top_k;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const State& state = *states[i];
+    // Rewound or just begun: the next committed row makes it known again.
+    if (!state.ranked || state.rows() + 1 != static_cast<int>(requests[i].tokens.size())) continue;
+    const DraftBudget& budget = requests[i].budget;
+    const int steps = std::min(budget.max_depth, options_.budget.max_depth);
+    GrowingTree one{.tree = {k, steps, budget.max_nodes, options_.min_prob},
+                    .prefix = Window(state.sequence.blocks, state.rows(), &chosen[i]),
+                    .position = state.rows(),
+                    .staging_base = static_cast<int>(i) * k * options_.budget.max_depth,
+                    .owner = i};
+    one.has_nan = !one.tree.Start(state.first);
+    growing.push_back(std::move(one));
+  }
+  const LevelPrice price{.seconds_per_token = requests[0].budget.seconds_per_token,
+                         .level_seconds = &level_seconds_};
+  TALON_RETURN_IF_ERROR(GrowTrees(
+      growing, price, [&](std::span<GrowingTree* const> level, std::vector<TopKEntry>* best) {
+        return RunBeams(level, states, best);
+      }));
+  for (const GrowingTree& one : growing) {
+    if (one.has_nan) {
+      metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+    } else {
+      trees[one.owner] = one.tree.Build(requests[one.owner].tokens.back());
+    }
+  }
+  return OkStatus();
+}
+
+// Each beam node continues the output of its parent.
+Status Eagle3Drafter::RunBeams(std::span<GrowingTree* const> level, std::span<State* const> states,
+                               std::vector<TopKEntry>* best) {
+  builder_.Reset();
+  std::vector<int32_t> parents;
+  const auto row_of = [&](const GrowingTree& one, int node) {
+    return node < 0 ? states[one.owner]->slot : options_.max_sequences + one.staging_base + node;
+  };
+  for (const GrowingTree* one : level) {
+    AddBeam(*one, &builder_);
+    for (const int node : one->tree.beam()) {
+      parents.push_back(row_of(*one, one->tree.expanded()[node].parent));
+    }
+  }
+  const MatrixView inputs = inputs_.Rows(static_cast<int>(parents.size()));
+  backend_->GatherRows(next_.all, parents, inputs);
+  Eagle3Output output;
+  TALON_RETURN_IF_ERROR(
+      head_->Forward(builder_.plan(), builder_.plan(), kv_->view(), inputs, &output));
+  int32_t first = 0;
+  for (const GrowingTree* one : level) {
+    std::vector<int32_t> rows(one->tree.beam().size());
+    std::iota(rows.begin(), rows.end(), first);
+    first += static_cast<int32_t>(rows.size());
+    backend_->GatherRows(
+        output.next, rows,
+        next_.all.Rows(row_of(*one, one->tree.beam().front()), static_cast<int>(rows.size())));
+  }
+  TopK(output.logits, best);
+  return OkStatus();
+}
+
+void Eagle3Drafter::TopK(const MatrixView& logits, std::vector<TopKEntry>* best) {
+  best->resize(static_cast<size_t>(logits.rows) * options_.budget.top_k);
+  backend_->TopK(logits, options_.budget.top_k, *best);
+  for (TopKEntry& entry : *best) entry.id = head_->target_ids()[entry.id];
+}
+
+PrefixView Eagle3Drafter::Window(std::span<const int32_t> blocks, int rows,
+                                 std::vector<int32_t>* chosen) const {
+  const int block = options_.block_size;
+  const int sinks = CeilDiv(options_.sink, block);
+  const int window = (rows - options_.window) / block;  // its first block
+  if (options_.window == 0 || window <= sinks) return {blocks, rows};
+  chosen->assign(blocks.begin(), blocks.begin() + sinks);
+  chosen->insert(chosen->end(), blocks.begin() + window, blocks.end());
+  return {*chosen, rows - (window - sinks) * block};
+}
+
+}  // namespace talon

@@ -1,0 +1,114 @@
+// EAGLE3: a head on the target's hidden states drafts a dynamic tree.
+//
+// Draft row t pairs the target's feature of position t with the token of position t + 1, so the
+// draft's KV has exactly C rows when the target has committed C. Extend only collects features;
+// Propose runs the missing rows of all its sequences in one pass, whose last row of each gives
+// level 1, then one pass for each further level but the last, which needs none. A sequence that is
+// not drafted for costs a copy of its features, and loses nothing.
+#ifndef TALON_SPEC_DRAFTERS_EAGLE3_DRAFTER_H_
+#define TALON_SPEC_DRAFTERS_EAGLE3_DRAFTER_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "model/eagle3_head.h"
+#include "observe/metrics.h"
+#include "spec/drafter.h"
+#include "spec/drafters/tree_growth.h"
+#include "spec/plan.h"
+
+namespace talon {
+
+struct Eagle3Options {
+  std::string model_path;
+  DraftBudget budget;  // the largest it will be asked for
+  float min_prob = 0;
+  std::vector<int> capture_layers;  // empty: as the head says
+  // A draft row sees the first `sink` and the last `window` draft rows, both rounded up to whole
+  // blocks, and its ancestors. 0 = all rows.
+  int window = 0;
+  int sink = 0;
+  int max_length = 0;
+  int max_sequences = 1;
+  int block_size = 16;
+  DType kv_dtype = DType::kBF16;
+  WeightFormat weights = WeightFormat::kAsStored;
+};
+
+class Eagle3Drafter : public Drafter {
+ public:
+  // `target` must outlive the drafter, and capture capture_layers() from then on.
+  static Result<std::unique_ptr<Eagle3Drafter>> Load(const Eagle3Options& options,
+                                                     const Decoder& target, Backend* backend,
+                                                     Metrics* metrics);
+
+  std::string_view name() const override { return "EAGLE3"; }
+  std::vector<int> capture_layers() const override { return head_->config().capture_layers; }
+  Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
+  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
+  void Observe(SequenceId, std::span<const int32_t>) override {}
+  void Rewind(SequenceId sequence, int length) override;
+  void End(SequenceId sequence) override;
+
+  const Eagle3Head& head() const { return *head_; }
+  // Rows of the sequence's draft state, those not yet computed included.
+  int RowsOf(SequenceId sequence) const { return states_.at(sequence).rows(); }
+
+ private:
+  struct State {
+    Sequence sequence;             // the draft's; tokens[t] is the target's token t + 1
+    std::vector<int32_t> pending;  // rows of pending_ that follow sequence.committed_len
+    int slot = 0;                  // row of next_ that holds the last row's output
+    bool ranked = false;           // `first` and that row are of the last draft row
+    std::vector<TopKEntry> first;  // its best successors
+    int rows() const { return sequence.committed_len + static_cast<int>(pending.size()); }
+  };
+
+  Eagle3Drafter(const Eagle3Options& options, Backend* backend, Metrics* metrics)
+      : options_(options), backend_(backend), metrics_(metrics) {}
+  Status Allocate(const KvShape& shape);
+
+  void Cut(State* state, int rows);
+  void AddPending(State* state, std::span<const int32_t> rows, MatrixView features);
+  void MakeRoom();
+  // Runs pending rows: all of the sequences in `ranked`, whose last rows are ranked too.
+  Status Rank(std::span<State* const> ranked);
+  // The same for all sequences but their last rows, of which nothing is ranked.
+  Status Shorten();
+  Status RunPending(std::span<State* const> states, int held_back, Eagle3Output* output);
+  void CompactPending();
+
+  Status Grow(std::span<const DraftRequest> requests, std::span<State* const> states,
+              std::span<TokenTree> trees);
+  Status RunBeams(std::span<GrowingTree* const> level, std::span<State* const> states,
+                  std::vector<TopKEntry>* best);
+  void TopK(const MatrixView& logits, std::vector<TopKEntry>* best);
+  PrefixView Window(std::span<const int32_t> blocks, int rows, std::vector<int32_t>* chosen) const;
+  void GiveUp(const Status& why);
+
+  Eagle3Options options_;
+  Backend* backend_;
+  Metrics* metrics_;
+  Metrics own_metrics_;  // of the draft's cache, kept apart from the target's
+  std::unique_ptr<Eagle3Head> head_;
+  std::unique_ptr<KvCache> kv_;
+  std::map<SequenceId, State> states_;
+  std::vector<int> free_slots_;
+  PassBuilder builder_;
+  PassBuilder readers_;
+  double level_seconds_ = 0;  // of a tree level, running mean
+
+  Scratch pending_;  // [rows, A*Ht] features of rows that are not in the draft's KV yet
+  Scratch ordered_;  // the same, the rows of a pass
+  Scratch inputs_;   // [rows, H]
+  Scratch next_;     // [sequences + staged nodes, H] outputs that further rows continue
+  int pending_used_ = 0;
+};
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_DRAFTERS_EAGLE3_DRAFTER_H_

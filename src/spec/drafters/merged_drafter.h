@@ -1,0 +1,94 @@
+// MERGED: several drafters propose, one tree is made of what is most likely to be accepted.
+//
+// Scores of different drafters mean different things, so each source has an online calibration:
+// how often nodes of this depth and score were accepted when their parent was. A node that several
+// sources propose has the estimate 1 - prod(1 - p).
+//
+// Sources are asked in order of what they cost. One that costs time is asked only where steps with
+// it have been better than steps without: by the tokens they gave and the time they took, apart for
+// each strength of what the cheaper sources propose. Both ways are tried now and then.
+#ifndef TALON_SPEC_DRAFTERS_MERGED_DRAFTER_H_
+#define TALON_SPEC_DRAFTERS_MERGED_DRAFTER_H_
+
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "spec/drafter.h"
+#include "spec/policy/calibration.h"
+
+namespace talon {
+
+class MergedDrafter : public Drafter {
+ public:
+  struct Source {
+    std::unique_ptr<Drafter> drafter;
+    DraftBudget budget;  // the most it is asked for
+  };
+  // At most kMaxSources. Earlier sources win ties.
+  explicit MergedDrafter(std::vector<Source> sources);
+
+  std::string_view name() const override { return "MERGED"; }
+  std::vector<int> capture_layers() const override;
+  Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
+  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
+  void Observe(SequenceId sequence, std::span<const int32_t> emitted) override;
+  void Rewind(SequenceId sequence, int length) override;
+  void End(SequenceId sequence) override;
+
+  static constexpr int kMaxSources = 4;
+
+ private:
+  static constexpr int kBuckets = 6;
+
+  // Steps of one kind: running means.
+  struct Steps {
+    double tokens = 0;
+    double seconds = 0;
+    int count = 0;
+    int since_last = 0;  // steps of the other kind since
+  };
+  // Steps without and with a source, by the tokens expected without it.
+  struct Worth {
+    double seconds = 0;  // of a proposal, running mean; 0 = never asked
+    std::array<std::array<Steps, 2>, kBuckets> steps;
+  };
+  struct Member {
+    Source source;
+    Calibration calibration;
+    Worth worth;
+  };
+  // The union of all proposals: a tree whose nodes remember each source's score.
+  struct Union {
+    TokenTree tree;
+    std::vector<std::array<float, kMaxSources>> scores;  // [nodes], -1: not proposed by the source
+    std::vector<int32_t> depth;                          // [nodes]
+    int cursor = -1;  // the last node on the target's path, -1: the path has left it
+    // The step it was made for: what it decided and what came of it.
+    std::array<int8_t, kMaxSources> bucket = {-1, -1, -1, -1};  // -1: it was no question
+    std::array<bool, kMaxSources> asked = {};
+    Stopwatch watch;
+    int observed = 0;  // steps since it was made
+    int emitted = 0;
+  };
+
+  std::vector<size_t> ByCost() const;
+  bool IsCheap(const Member& member, const DraftBudget& budget) const;
+  bool Pays(const Member& member, int bucket, const DraftBudget& budget) const;
+  void Settle(const Union& last);
+  void Ask(size_t index, std::span<const DraftRequest> requests, std::vector<Union>* unions);
+  void Add(size_t source, const TokenTree& proposal, Union* united) const;
+  double Estimate(const Union& united, int node) const;
+  double ExpectedTokens(const Union& united) const;
+  TokenTree Best(const Union& united, const DraftBudget& budget) const;
+
+  std::vector<Member> members_;
+  std::map<SequenceId, Union> last_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_DRAFTERS_MERGED_DRAFTER_H_

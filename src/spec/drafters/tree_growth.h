@@ -1,0 +1,47 @@
+// Grows the dynamic trees of a batch level by level, all sequences of a level in one pass.
+#ifndef TALON_SPEC_DRAFTERS_TREE_GROWTH_H_
+#define TALON_SPEC_DRAFTERS_TREE_GROWTH_H_
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/drafters/dynamic_tree.h"
+#include "spec/plan.h"
+
+namespace talon {
+
+struct GrowingTree {
+  DynamicTree tree;
+  PrefixView prefix;     // of the draft's own KV
+  int position = 0;      // of depth 1
+  int staging_base = 0;  // its node i is staged at staging_base + i
+  size_t owner = 0;      // the caller's index
+  bool has_nan = false;  // a score was NaN: the tree is void
+};
+
+// Runs the beams of these trees in one pass; `best`: top-k successors of each beam node in order.
+using RunLevel =
+    std::function<Status(std::span<GrowingTree* const> level, std::vector<TopKEntry>* best)>;
+
+// What another level may cost: it is not run if the beams' chance of being reached, in tokens,
+// is worth less than it costs.
+struct LevelPrice {
+  double seconds_per_token = 0;  // 0: levels are free
+  double* level_seconds;         // running mean, kept by the caller between steps; 0 at first
+
+  // `mass`: expected number of nodes to be expanded that lie on the target's path.
+  bool Pays(double mass) const;
+  void Observe(double seconds) const;
+};
+
+// REQUIRES: every tree was started.
+Status GrowTrees(std::span<GrowingTree> trees, const LevelPrice& price, const RunLevel& run_level);
+
+// Adds the rows of a tree's beam to the pass.
+void AddBeam(const GrowingTree& growing, PassBuilder* builder);
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_DRAFTERS_TREE_GROWTH_H_

@@ -1,0 +1,164 @@
+#include "spec/specpv/config.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace talon {
+namespace {
+
+// Enough for a million tokens of context; products of sizes stay within an int.
+constexpr int kMaxBlocks = 1 << 17;
+constexpr int kMaxThreshold = 1 << 24;
+constexpr int kMaxBuffer = 4096;
+constexpr int kMaxInterval = 1 << 20;
+
+// Adaptive budgets.
+constexpr int64_t kMediumLength = 16 * 1024;
+constexpr int64_t kLongLength = 64 * 1024;
+constexpr int kMinRetrievalBlocks = 32;
+
+template <typename T, size_t kCount>
+using NameTable = std::array<std::pair<const char*, T>, kCount>;
+
+constexpr NameTable<SpecPvMode, 2> kModes = {
+    {{"exact", SpecPvMode::kExact}, {"fast", SpecPvMode::kFast}}};
+constexpr NameTable<SpecPvSelector, 5> kSelectors = {{{"quest", SpecPvSelector::kQuest},
+                                                      {"quest_bound", SpecPvSelector::kQuestBound},
+                                                      {"h2o", SpecPvSelector::kH2o},
+                                                      {"streaming", SpecPvSelector::kStreaming},
+                                                      {"sliding", SpecPvSelector::kSliding}}};
+constexpr NameTable<SpecPvReduce, 3> kReductions = {
+    {{"mean", SpecPvReduce::kMean}, {"max", SpecPvReduce::kMax}, {"root", SpecPvReduce::kRoot}}};
+
+template <typename T, size_t kCount>
+const char* NameIn(const NameTable<T, kCount>& table, T value) {
+  for (const auto& [name, each] : table) {
+    if (each == value) return name;
+  }
+  return "unknown";
+}
+
+// "exact or fast", "mean, max or root"
+template <typename T, size_t kCount>
+std::string ListNames(const NameTable<T, kCount>& table) {
+  std::string list;
+  for (size_t i = 0; i < kCount; ++i) {
+    if (i > 0) list += i + 1 < kCount ? ", " : " or ";
+    list += table[i].first;
+  }
+  return list;
+}
+
+template <typename T, size_t kCount>
+Result<T> ParseName(const NameTable<T, kCount>& table, const char* key, std::string_view name) {
+  for (const auto& [each, value] : table) {
+    if (name == each) return value;
+  }
+  return InvalidArgument("{}: '{}', must be {}", key, name, ListNames(table));
+}
+
+Status CheckRange(const char* key, int value, int low, int high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument("{}: {}, must be {} to {}", key, value, low, high);
+}
+
+Status CheckShare(const char* key, float value) {
+  if (value >= 0 && value <= 1) return OkStatus();
+  return InvalidArgument("{}: {}, must be 0 to 1", key, value);
+}
+
+bool IsBlockSize(int size) { return size == 8 || size == 16 || size == 32 || size == 64; }
+
+bool IsSupportedCache(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+}  // namespace
+
+const char* SpecPvModeName(SpecPvMode mode) { return NameIn(kModes, mode); }
+const char* SpecPvSelectorName(SpecPvSelector selector) { return NameIn(kSelectors, selector); }
+const char* SpecPvReduceName(SpecPvReduce reduce) { return NameIn(kReductions, reduce); }
+
+Result<SpecPvMode> ParseSpecPvMode(std::string_view name) {
+  return ParseName(kModes, "specpv_mode", name);
+}
+Result<SpecPvSelector> ParseSpecPvSelector(std::string_view name) {
+  return ParseName(kSelectors, "specpv_selector", name);
+}
+Result<SpecPvReduce> ParseSpecPvReduce(std::string_view name) {
+  return ParseName(kReductions, "specpv_reduce", name);
+}
+
+BlockBudget SpecPvConfig::Budget() const {
+  const bool has_sink = selector != SpecPvSelector::kSliding;
+  return {.sink = has_sink ? sink_blocks : 0,
+          .retrieval = NeedsSummaries() ? retrieval_blocks : 0,
+          .window = window_blocks};
+}
+
+bool SpecPvConfig::NeedsSummaries() const {
+  return selector != SpecPvSelector::kStreaming && selector != SpecPvSelector::kSliding;
+}
+
+bool SpecPvConfig::NeedsQueries() const {
+  return selector == SpecPvSelector::kQuest || selector == SpecPvSelector::kQuestBound;
+}
+
+Status ValidateSpecPvConfig(const SpecPvConfig& c) {
+  if (!IsBlockSize(c.block_size)) {
+    return InvalidArgument("specpv_block_size: {}, must be 8, 16, 32 or 64", c.block_size);
+  }
+  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_sink_blocks", c.sink_blocks, 0, kMaxBlocks));
+  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_retrieval_blocks", c.retrieval_blocks, 0, kMaxBlocks));
+  // At least one, so that a row always sees some of the prefix.
+  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_window_blocks", c.window_blocks, 1, kMaxBlocks));
+  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_spec_tokens_buf", c.buffer_tokens, 1, kMaxBuffer));
+  TALON_RETURN_IF_ERROR(
+      CheckRange("specpv_partial_threshold", c.partial_threshold, 0, kMaxThreshold));
+  TALON_RETURN_IF_ERROR(
+      CheckRange("specpv_full_refresh_interval", c.full_refresh_interval, 1, kMaxInterval));
+  TALON_RETURN_IF_ERROR(CheckShare("specpv_shadow_rate", c.shadow_rate));
+  return CheckShare("specpv_error_target", c.error_target);
+}
+
+std::optional<SpecPvFallback> SpecPvPreflight(const SpecPvConfig& config, const SpecPvHost& host) {
+  if (config.block_size != host.kv_block_size) {
+    return SpecPvFallback{SpecPvFallbackReason::kBlockSize,
+                          fmt::format("specpv_block_size {}, KV blocks have {} tokens",
+                                      config.block_size, host.kv_block_size)};
+  }
+  if (!IsSupportedCache(host.kv_dtype)) {
+    return SpecPvFallback{
+        SpecPvFallbackReason::kKvDtype,
+        fmt::format("KV cache is {}, must be f32, f16 or bf16", DTypeName(host.kv_dtype))};
+  }
+  if (!host.full_attention) {
+    return SpecPvFallback{SpecPvFallbackReason::kAttention,
+                          "some layer does not attend to the whole prefix"};
+  }
+  if (config.buffer_tokens < host.max_tree_nodes + host.max_depth + 1) {
+    return SpecPvFallback{SpecPvFallbackReason::kBufferTooSmall,
+                          fmt::format("buffer {} < tree {} + depth {} + 1", config.buffer_tokens,
+                                      host.max_tree_nodes, host.max_depth)};
+  }
+  return std::nullopt;
+}
+
+std::optional<BlockBudget> SpecPvBudgetOf(const SpecPvConfig& config,
+                                          const SpecPvRequest& request) {
+  if (!config.enabled) return std::nullopt;
+  // A provisional token's log-probs would come from a partial view and never be put right.
+  if (config.mode == SpecPvMode::kFast && request.wants_logprobs) return std::nullopt;
+  BlockBudget budget = config.Budget();
+  if (!config.adaptive) return budget;
+  const int64_t length = int64_t{request.prompt_tokens} + request.max_tokens;
+  if (length <= config.partial_threshold) return std::nullopt;
+  if (request.max_tokens < 2 * (request.max_depth + 1)) return std::nullopt;
+  const int divisor = length <= kMediumLength ? 1 : length <= kLongLength ? 2 : 4;
+  budget.retrieval =
+      std::min(budget.retrieval, std::max(kMinRetrievalBlocks, budget.retrieval / divisor));
+  return budget;
+}
+
+}  // namespace talon

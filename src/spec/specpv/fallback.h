@@ -1,0 +1,37 @@
+// Why partial verification is not used where it was asked for.
+#ifndef TALON_SPEC_SPECPV_FALLBACK_H_
+#define TALON_SPEC_SPECPV_FALLBACK_H_
+
+#include <string>
+
+#include "observe/metrics.h"
+
+namespace talon {
+
+enum class SpecPvFallbackReason {
+  // Of the engine, at start.
+  kAttention,  // some layer does not attend to the whole prefix
+  kBlockSize,
+  kBufferTooSmall,
+  kKvDtype,
+  kNoMemory,
+  // Of one sequence, which is verified in full until it ends.
+  kInvariant,
+  kNanScores,
+  kNoBlocks,
+  kVocab,
+};
+
+const char* SpecPvFallbackName(SpecPvFallbackReason reason);  // "buffer_too_small"
+
+struct SpecPvFallback {
+  SpecPvFallbackReason reason;
+  std::string detail;  // "buffer 64 < tree 60 + depth 8 + 1"
+};
+
+// One line "[talon][specpv][fallback] reason: detail", and the counter.
+void ReportSpecPvFallback(const SpecPvFallback& fallback, Metrics* metrics);
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_SPECPV_FALLBACK_H_

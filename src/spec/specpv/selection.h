@@ -1,0 +1,81 @@
+// Which blocks of a long prefix a partial pass reads: host integers only.
+//
+// A full pass leaves one score per (layer, kv head, full block). SelectBlocks ranks them once,
+// after that pass's Commit; MakePartialLists turns the choice into the block lists of the passes
+// that follow. Both are pure functions. The committed length C does not move between full passes,
+// so neither do the lists.
+#ifndef TALON_SPEC_SPECPV_SELECTION_H_
+#define TALON_SPEC_SPECPV_SELECTION_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/specpv/config.h"
+
+namespace talon {
+
+// Scores of blocks [first_block, end_block) of one sequence, not owned. Higher is better.
+struct BlockScores {
+  std::span<const float>
+      values;  // [layers][kv_heads][end_block - first_block], rows `stride` apart
+  int layers = 0;
+  int kv_heads = 0;
+  int stride = 0;       // at least end_block - first_block
+  int first_block = 0;  // at most the number of sink blocks
+  int end_block = 0;    // full blocks when the scores were taken
+};
+
+// The retrieved blocks of every (layer, kv head), as indices into the sequence's block list.
+struct BlockSelection {
+  int layers = 0;
+  int kv_heads = 0;
+  int full_blocks = 0;           // F when the choice was made
+  BlockBudget budget;            // it was made under
+  int retrieved = 0;             // per list: min(R, candidates)
+  std::vector<int32_t> indices;  // [layers][kv_heads][retrieved], each list ascending
+
+  std::span<const int32_t> List(int layer, int head) const {
+    return std::span(indices).subspan((static_cast<size_t>(layer) * kv_heads + head) * retrieved,
+                                      retrieved);
+  }
+};
+
+// Chooses, for each (layer, kv head), R blocks of the candidates [S, F - W). Ties go to the lower
+// block, NaN ranks as -inf. Candidates at or past scores.end_block became full after the scores
+// were taken; they are chosen first (the newest, should there be more than R) and count towards R.
+//
+// Fails only if all scores of some list's candidates are NaN (fallback `nan_scores`).
+// REQUIRES: scores.end_block <= full_blocks, values as long as the dimensions say. Scores may be
+// empty (end_block == first_block), as they are where the budget retrieves nothing.
+Result<BlockSelection> SelectBlocks(const BlockScores& scores, const BlockBudget& budget,
+                                    int full_blocks);
+
+// Block ids per (layer, kv head), each list in position order: sink, retrieved, window, and the
+// partial block if C is not a multiple of the block size. All lists are equally long.
+struct PartialLists {
+  int layers = 0;
+  int kv_heads = 0;
+  int list_blocks = 0;             // blocks of a list
+  int visible_tokens = 0;          // tokens of a list: what a partial row sees of the prefix
+  std::vector<int32_t> block_ids;  // [layers][kv_heads][list_blocks]
+
+  std::span<const int32_t> List(int layer, int head) const {
+    return std::span(block_ids).subspan(
+        (static_cast<size_t>(layer) * kv_heads + head) * list_blocks, list_blocks);
+  }
+};
+
+// REQUIRES: `sequence_blocks` cover exactly `committed_len` tokens, of which as many blocks are
+// full as when the selection was made.
+PartialLists MakePartialLists(const BlockSelection& selection,
+                              std::span<const int32_t> sequence_blocks, int committed_len,
+                              int block_size);
+
+// Blocks that lists under this budget leave out, given F full blocks.
+int OmittedBlocks(const BlockBudget& budget, int full_blocks);
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_SPECPV_SELECTION_H_

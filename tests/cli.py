@@ -1,0 +1,71 @@
+"""What the tests of the talon program share."""
+
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TINY = ROOT / "models" / "tiny"
+DRAFT = ROOT / "models" / "tiny-draft"
+LLAMA3 = ROOT / "tests" / "data" / "goldens" / "llama3"
+QWEN2 = ROOT / "tests" / "data" / "goldens" / "qwen2"
+
+
+def program():
+    """The path of the program, the first argument of every test."""
+    return sys.argv[1]
+
+
+def talon(*args, stdin=b""):
+    """Runs the program. Arguments may be paths or bytes."""
+    command = [program()] + [arg if isinstance(arg, bytes) else str(arg) for arg in args]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+def read_safetensors(path):
+    """The header as a dict, and the data after it."""
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    return json.loads(raw[8 : 8 + length]), raw[8 + length :]
+
+
+def write_safetensors(path, header, data, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.path = pathlib.Path(self.directory.name)
+
+    def file(self, name, content):
+        path = self.path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def assert_refused(self, result, *expected):
+        """Exit code 2, nothing on stdout, one line on stderr that has all of `expected`."""
+        error = result.stderr.decode(errors="replace")
+        self.assertEqual(result.returncode, 2, error)
+        self.assertEqual(result.stdout, b"")
+        self.assertRegex(error, r"\Atalon: [^\n]+\n\Z")
+        for part in expected:
+            self.assertIn(str(part), error)
+
+    def run_json(self, *args, stdin=b""):
+        result = talon("run", "--json", *args, stdin=stdin)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return json.loads(result.stdout)
+
+
+def main():
+    sys.argv[1] = os.path.abspath(sys.argv[1])
+    os.chdir(ROOT)
+    unittest.main(argv=[sys.argv[0]] + sys.argv[2:])

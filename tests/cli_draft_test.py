@@ -1,0 +1,236 @@
+"""The talon program's commands around drafts: EAGLE-3 goldens, the doctor, long contexts.
+
+Usage: cli_draft_test.py PATH_OF_TALON [unittest arguments]
+"""
+
+import json
+import re
+import shutil
+import sys
+
+sys.dont_write_bytecode = True  # leaves nothing beside the sources
+import eagle3_golden  # noqa: E402
+from cli import *  # noqa: E402,F403
+
+
+class CheckEagle3(CliTest):
+    """`check --draft`: heads of every option and spelling against plain Python references."""
+
+    BASE = {
+        "architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "vocab_size": 512, "draft_vocab_size": 160, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+        "max_position_embeddings": 4096}
+    LAYERS = "eagle_aux_hidden_state_layer_ids"
+
+    def make_head(self, config, rename=lambda name: name):
+        target = eagle3_golden.read_tensors(LLAMA3 / "model.safetensors")
+        known = eagle3_golden.read_tensors(LLAMA3 / "golden.safetensors")
+        hidden = {layer: known[f"short.hidden.{layer}"] for layer in range(8)}
+        head = eagle3_golden.Head(config, target, num_layers=8)
+        golden = head.golden(known["short.input_ids"], known["short.greedy"][0], hidden,
+                             k=3, steps=4, kept=11)
+        self.file("config.json", json.dumps(config))
+        eagle3_golden.write_tensors(self.path / "model.safetensors", head.checkpoint(rename))
+        eagle3_golden.write_tensors(self.path / "golden.safetensors", golden)
+        return golden
+
+    def assert_passes(self, *args):
+        result = talon("check", "--model", LLAMA3, "--draft", *args)
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual(result.returncode, 0, "\n".join(lines) + result.stderr.decode())
+        self.assertEqual(lines[-1], "7 passed, 0 failed")
+
+    def test_golden_head(self):
+        self.assert_passes(LLAMA3 / "eagle3", "--golden", LLAMA3 / "eagle3/golden.safetensors")
+
+    def test_plain_head(self):
+        self.make_head(self.BASE)
+        self.assert_passes(self.path)
+
+    def test_options_and_output_indices(self):
+        self.make_head({**self.BASE, "norm_before_residual": True, "norm_before_fc": True,
+                        "norm_output": True, "logit_scale": 0.5, "bias": True,
+                        "attention_bias": True, "eagle_config": {self.LAYERS: [0, 2, 5]}})
+        self.assert_passes(self.path)
+
+    def test_other_hidden_size_with_own_embeddings(self):
+        self.make_head({**self.BASE, "hidden_size": 48, "target_hidden_size": 64, "fc_norm": True,
+                        "num_attention_heads": 6, self.LAYERS: [1, 3, 6]})
+        self.assert_passes(self.path)
+
+    def test_speculators_file_with_shared_head(self):
+        layer = {key: value for key, value in self.BASE.items() if key != "draft_vocab_size"}
+        self.make_head({"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3",
+                        "transformer_layer_config": layer, self.LAYERS: [3, 7]},
+                       lambda name: "model." + name.replace("midlayer.", "layers.0."))
+        self.assert_passes(self.path)
+
+    def test_differences_fail(self):
+        golden = self.make_head(self.BASE)
+        dtype, shape, tokens = golden["tree.tokens"]
+        golden["tree.tokens"] = (dtype, shape, tokens[:-1] + [tokens[-1] ^ 1])
+        golden["prefill.logits"][2][7] += 0.01
+        eagle3_golden.write_tensors(self.path / "golden.safetensors", golden)
+        result = talon("check", "--model", LLAMA3, "--draft", self.path)
+        self.assertEqual(result.returncode, 1, result.stderr.decode())
+        failed = [line for line in result.stdout.decode().splitlines() if line.startswith("FAIL")]
+        self.assertEqual(len(failed), 2, failed)
+        self.assertIn("prefill logits", failed[0])
+        self.assertIn("tree tokens", failed[1])
+
+    def test_bad_input(self):
+        self.make_head(self.BASE)
+        def check(*args):
+            return talon("check", "--model", LLAMA3, "--draft", self.path, *args)
+
+        self.assert_refused(talon("check", "--model", TINY, "--draft", self.path), "512", "8192")
+        self.assert_refused(talon("check", "--model", TINY, "--draft", DRAFT,
+                                  "--golden", self.path / "golden.safetensors"),
+                            "num_hidden_layers 3")
+        self.assert_refused(check("--golden", LLAMA3 / "golden.safetensors"), "input_ids")
+        self.file("config.json", json.dumps({**self.BASE, "intermediate_size": 80}))
+        self.assert_refused(check(), "mlp.gate_proj.weight", "[96, 64]", "[80, 64]")
+        (self.path / "golden.safetensors").unlink()
+        self.assert_refused(check(), self.path, "--golden")
+
+
+class DoctorRuns(CliTest):
+    """`doctor`: the checklist, the probe's figures and refusals."""
+
+    HEAD = ROOT / "models" / "tiny-eagle3"
+    SHORT = ["--contexts", "32,96", "--max-tokens", 32, "--texts", 2]
+
+    def doctor(self, *args):
+        figures = self.path / "figures.json"
+        result = talon("doctor", "--json", figures, *args)
+        text = result.stdout.decode()
+        self.assertEqual(result.returncode, 0, text + result.stderr.decode())
+        self.assertEqual(result.stderr, b"")
+        self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
+        return text, json.loads(figures.read_text())
+
+    def check_figures(self, figures, contexts):
+        probe = figures["probe"]
+        self.assertTrue(probe["identical"])
+        self.assertEqual([one["context"] for one in probe["contexts"]], contexts)
+        for one in probe["contexts"]:
+            fixed = one["fixed"]
+            cost = fixed["verify_cost"] + fixed["draft_cost"]
+            self.assertAlmostEqual(fixed["predicted_speed_up"], fixed["tau"] / cost, places=6)
+            self.assertGreater(fixed["measured_speed_up"], 0)
+            self.assertGreaterEqual(one["adaptive"]["tau"], 1)
+        for depth in probe["by_depth"]:
+            self.assertLessEqual(depth["accepted"], depth["tried"])
+        self.assertTrue(figures["advice"]["limits"])
+        self.assertTrue(figures["advice"]["next"])
+
+    def test_bundled_head(self):
+        text, figures = self.doctor(*self.SHORT)
+        self.check_figures(figures, [32, 96])
+        self.assertEqual(figures["draft"]["kind"], "EAGLE3")
+        self.assertEqual(figures["draft"]["capture_layers"], [2, 8, 13])
+        self.assertGreater(figures["probe"]["contexts"][0]["fixed"]["tau"], 1.2)
+        for subject in ("vocabulary", "layers", "sizes", "positions", "types", "memory", "tree"):
+            self.assertRegex(text, rf"(?m)^(ok|warning) +{subject} ")
+        self.assertIn("Try next: ", text)
+
+    def test_draft_model_on_given_prompts(self):
+        prompts = self.file("prompts.jsonl", '{"prompt": "The sea was calm that day."}\n')
+        _, figures = self.doctor("--draft", DRAFT, "--prompts", prompts, *self.SHORT)
+        self.check_figures(figures, [32, 96])
+        self.assertEqual(figures["draft"]["kind"], "STANDALONE")
+        self.assertEqual(figures["probe"]["coverage"], 1)
+        self.assertEqual(figures["probe"]["texts"], 1)
+
+    def test_model_without_tokenizer(self):
+        text, figures = self.doctor("--model", LLAMA3, "--draft", LLAMA3 / "eagle3",
+                                    "--contexts", "16,99999", "--max-tokens", 8, "--texts", 1)
+        self.check_figures(figures, [16, 4096 - 8 - 1])
+        self.assertIn("no tokenizer", text.replace("\n", " "))
+
+    def test_head_for_fewer_positions_is_a_warning(self):
+        head = self.path / "head"
+        shutil.copytree(self.HEAD, head)
+        config = json.loads((head / "config.json").read_text())
+        config["max_position_embeddings"] = 2048
+        (head / "config.json").write_text(json.dumps(config))
+        text, _ = self.doctor("--draft", head, "--contexts", 16, "--max-tokens", 8, "--texts", 1)
+        self.assertRegex(text, r"(?m)^warning +positions ")
+        self.assertIn("past 2048", re.sub(r"\s+", " ", text))
+
+    def test_refused(self):
+        self.assert_refused(talon("doctor", "--model", TINY), "--draft")
+        self.assert_refused(talon("doctor", "--draft", self.path / "none"), "no such directory")
+        self.assert_refused(talon("doctor", "--model", LLAMA3, "--draft", self.HEAD), "8192", "512")
+        self.assert_refused(talon("doctor", "--model", LLAMA3, "--draft", DRAFT), "8192", "512")
+        self.assert_refused(talon("doctor", "--speculative-algorithm", "STANDALONE", "--draft",
+                                  self.HEAD), "EAGLE3")
+        self.assert_refused(talon("doctor", "--contexts", "0"), "contexts")
+        broken = self.path / "broken"
+        shutil.copytree(self.HEAD, broken)
+        weights = broken / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-100])
+        self.assert_refused(talon("doctor", "--draft", broken), "model.safetensors")
+
+
+class LongContext(CliTest):
+    """`bench longcontext`: a small run, and what it refuses."""
+
+    MODES = "plain,suffix,suffix+specpv-exact,suffix+specpv-fast"
+    RECALL = ROOT / "tests" / "data" / "prompts" / "recall.jsonl"
+
+    def test_figures(self):
+        path = self.path / "figures.json"
+        result = talon("bench", "longcontext", "--contexts", "768,384", "--budgets", "64,128",
+                       "--modes", self.MODES, "--max-tokens", 24, "--recall", self.RECALL,
+                       "--specpv-partial-threshold", 128, "--specpv-n-window-blocks", 2,
+                       "--speculative-adaptive", "false", "--json", path)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual([line for line in lines[1:] if len(line) > 80], [])
+        figures = json.loads(path.read_text())
+        self.assertEqual([each["context"] for each in figures["contexts"]], [384, 768])
+        for context in figures["contexts"]:
+            rows = {row["label"]: row for row in context["rows"]}
+            self.assertEqual(list(rows), ["plain", "suffix", "suffix exact 64", "suffix exact 128",
+                                          "suffix fast 64", "suffix fast 128"])
+            for label in ("suffix", "suffix exact 64", "suffix exact 128"):
+                self.assertTrue(rows[label]["identical"], label)
+            self.assertEqual(rows["suffix"]["partial"]["steps"], 0)
+            exact = rows["suffix exact 64"]
+            self.assertGreater(exact["partial"]["steps"], 0)
+            self.assertEqual(exact["refreshes"]["init"], 1)
+            self.assertLess(exact["partial"]["kv_bytes_read"], exact["full"]["kv_bytes_read"])
+            self.assertGreater(exact["kv_bytes"], rows["suffix"]["kv_bytes"])
+        self.assertEqual([row["label"] for row in figures["agreement"]],
+                         ["suffix exact 64", "suffix exact 128"])
+        flat = figures["flatness"][0]
+        self.assertEqual((flat["context"], flat["base_context"]), (768, 384))
+        recall = {row["label"]: row["buckets"] for row in figures["recall"]}
+        self.assertEqual(recall["suffix exact 64"], recall["suffix"])
+        self.assertEqual(sum(bucket["prompts"] for bucket in recall["suffix fast 64"]), 3)
+        parts = [row["part"] for row in figures["roofline"][-1]["rows"]]
+        self.assertEqual(parts, ["", ""] + ["partial", "full"] * 4)
+
+    def test_bad_arguments(self):
+        books = ROOT / "tests" / "data" / "prompts" / "books.jsonl"
+        cases = [
+            (["--contexts", "40000"], "contexts", "40000", "32768"),
+            (["--contexts", "many"], "--contexts", "many"),
+            (["--budgets", "100"], "budgets", "100", "16"),
+            (["--modes", "suffix"], "first must be plain"),
+            (["--modes", "plain,magic"], "magic", "SUFFIX"),
+            (["--modes", "plain,suffix+specpv-quick"], "specpv-quick", "+specpv-exact"),
+            (["--prompts", self.path / "none.jsonl"], "none.jsonl"),
+            (["--recall", books], books, "answer"),
+            (["--repeats", "0"], "--repeats"),
+            (["--specpv-mod", "fast"], "--specpv-mod", "--specpv-mode?"),
+        ]
+        for args, *expected in cases:
+            with self.subTest(args=args):
+                self.assert_refused(talon("bench", "longcontext", *args), *expected)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Reads and writes heads in the official EAGLE-3 format, which Talon, SGLang and vLLM load."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from head import Eagle3Head, HeadShape
+from target import Target
+
+
+def save_head(head: Eagle3Head, target: Target, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.detach().to("cpu", torch.bfloat16).contiguous()
+               for name, value in head.state_dict().items()}
+    ids = head.draft_ids.cpu()
+    in_draft = torch.zeros(head.shape.vocab, dtype=torch.bool)
+    in_draft[ids] = True
+    tensors["d2t"] = ids - torch.arange(len(ids))
+    tensors["t2d"] = in_draft
+    save_file(tensors, directory / "model.safetensors")
+    text = json.dumps(_config(head.shape, target), indent=1)
+    (directory / "config.json").write_text(text + "\n")
+
+
+def load_head(directory: Path, target: Target) -> Eagle3Head:
+    tensors = load_file(directory / "model.safetensors")
+    config = json.loads((directory / "config.json").read_text())
+    offsets = tensors.pop("d2t", torch.zeros(config["draft_vocab_size"], dtype=torch.long))
+    tensors.pop("t2d", None)
+    shape = HeadShape(
+        hidden=config["hidden_size"], ffn=config["intermediate_size"],
+        heads=config["num_attention_heads"], kv_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"], vocab=config["vocab_size"],
+        draft_vocab=config["draft_vocab_size"], captured=len(target.capture),
+        norm_eps=config["rms_norm_eps"])
+    head = Eagle3Head(shape, offsets + torch.arange(len(offsets)),
+                      target.rope(target.config.max_position_embeddings))
+    head.load_state_dict({name: value.float() for name, value in tensors.items()})
+    return head.to(target.device)
+
+
+def start_from(head: Eagle3Head, source: Eagle3Head) -> None:
+    """Copies what fits: layers of equal shape, and the output rows of every shared token."""
+    own, theirs = head.state_dict(), source.state_dict()
+    for name, value in own.items():
+        if name != "lm_head.weight" and theirs[name].shape == value.shape:
+            value.copy_(theirs[name])
+    rows = source.to_draft[head.draft_ids]
+    known = rows >= 0
+    head.lm_head.weight.data[known] = source.lm_head.weight.data[rows[known]]
+
+
+def _config(shape: HeadShape, target: Target) -> dict:
+    rope = dict(getattr(target.config, "rope_parameters", None) or {})
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_act": "silu",
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.ffn,
+        "num_hidden_layers": 1,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "vocab_size": shape.vocab,
+        "draft_vocab_size": shape.draft_vocab,
+        "rms_norm_eps": shape.norm_eps,
+        "rope_theta": rope.pop("rope_theta", 10000.0),
+        "max_position_embeddings": target.config.max_position_embeddings,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "bos_token_id": target.config.bos_token_id,
+        "eos_token_id": target.config.eos_token_id,
+    }
+    if rope.get("rope_type", "default") != "default":
+        config["rope_scaling"] = rope
+    if target.capture != target.default_capture:
+        # Top level, as in speculators files: layers whose *input* is captured.
+        config["eagle_aux_hidden_state_layer_ids"] = target.capture
+    return config
+
+
+def choose_draft_vocab(counts: Tensor, size: int) -> tuple[Tensor, float]:
+    """The `size` most frequent token ids, ascending, and the share of the text they cover."""
+    ids = torch.topk(counts, size).indices.sort().values
+    return ids, (counts[ids].sum() / counts.sum()).item()
