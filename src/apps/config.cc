@@ -111,7 +111,8 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   add("draft_weights", "--speculative-draft-weights", &s->draft_weights,
       "Weights of the draft model: auto (as stored), f32, f16, bf16 or int8");
   add("draft_window_size", "--speculative-draft-window-size", &s->draft_window_size,
-      "EAGLE3: a draft row sees this many last rows; 0 = all");
+      "EAGLE3: a draft row sees this many last rows; 0 = all, -1 = all, or with SpecPV as many "
+      "as a partial step reads");
   add("draft_sink_size", "--speculative-draft-sink-size", &s->draft_sink_size,
       "EAGLE3: and this many first rows, where there is a window");
   add("eagle3_capture_layers", "--eagle3-capture-layers", &s->eagle3_capture_layers,

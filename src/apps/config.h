@@ -27,7 +27,7 @@ struct SpeculativeConfig {
   std::string method = "NONE";
   std::string draft_model_path;
   std::string draft_weights = "int8";
-  int draft_window_size = 0;
+  int draft_window_size = -1;  // -1 = all rows, or what partial verification reads
   int draft_sink_size = 0;
   std::vector<int> eagle3_capture_layers;
   int num_steps = 0;  // 0 = the method's default, like the next two

@@ -104,9 +104,9 @@ Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
   step.scv_chunk_size = config.scv_chunk_size;
   model->drafter_options.draft_model_path = config.draft_model_path;
   model->drafter_options.min_prob = config.draft_min_prob;
-  TALON_RETURN_IF_ERROR(CheckRange("draft_window_size", config.draft_window_size, 0, 1 << 24));
+  TALON_RETURN_IF_ERROR(CheckRange("draft_window_size", config.draft_window_size, -1, 1 << 24));
   TALON_RETURN_IF_ERROR(CheckRange("draft_sink_size", config.draft_sink_size, 0, 1 << 24));
-  model->drafter_options.window = config.draft_window_size;
+  model->drafter_options.window = std::max(config.draft_window_size, 0);
   model->drafter_options.sink = config.draft_sink_size;
   model->drafter_options.capture_layers = config.eagle3_capture_layers;
   if (!ParseWeightFormat(config.draft_weights, &model->drafter_options.weights)) {
@@ -267,6 +267,12 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
                       .target = model->target.get(),
                       .tokenizer = model->tokenizer.get(),
                       .metrics = std::make_unique<Metrics>()};
+  const SpecPvConfig& specpv = options.step.specpv;
+  if (specpv.enabled && config.speculative.draft_window_size < 0) {
+    // Steps that read little of the prefix should not wait for a draft that reads all of it.
+    drafter_options.window = specpv.RetrievalTokens() + specpv.WindowTokens();
+    drafter_options.sink = std::max(drafter_options.sink, specpv.SinkTokens());
+  }
   if (drafter_options.draft_model_path.empty() && config.model.empty()) {
     TALON_ASSIGN_OR_RETURN(
         drafter_options.draft_model_path,

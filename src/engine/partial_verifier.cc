@@ -49,6 +49,7 @@ GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
                  .committed_len = run->sequence.committed_len,
                  .provisional_tokens = run->sequence.tail_len,
                  .partial_steps = state.partial_steps,
+                 .max_trunk = trunk_length_.Limit(),
                  .tree_nodes = nodes,
                  .finish_pending = state.finish_pending};
   if (state.governor) {
@@ -131,6 +132,7 @@ void PartialVerifier::CountTrunk(ActiveRequest* run, int provisional, int confir
   AgreementByDistance agreement;
   agreement.RecordTrunk(confirmed, disagreed);
   agreement.Publish(parts_.metrics);
+  trunk_length_.RecordTrunk(confirmed, disagreed);
   if (run->partial.governor) run->partial.governor->RecordTrunk(confirmed, disagreed);
 }
 

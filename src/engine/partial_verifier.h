@@ -79,6 +79,7 @@ class PartialVerifier {
   Parts parts_;
   SpecPvConfig config_;
   int max_depth_;
+  TrunkLength trunk_length_;
   std::vector<float> host_scores_;  // [layers * kv heads][scored blocks]
 };
 

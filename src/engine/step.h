@@ -79,7 +79,7 @@ class Step {
     bool select = false;    // choose blocks after the commit
     int score_column = -1;  // of the sequence's block scores, -1: none
     int scored_blocks = 0;
-    ShadowRows shadow;  // what a full pass says of the same rows, where one was drawn
+    ShadowRows shadow;    // what a full pass says of the same rows, where one was drawn
     int prefix_read = 0;  // tokens before the tree whose K/V the pass reads
     int first_row = 0;
     int first_output = 0;     // of its logits

@@ -8,7 +8,9 @@ namespace {
 
 constexpr int kCalibrationSteps = 3;  // plain steps before the first draft
 constexpr double kSlow = 0.05;        // weight of a new value in running means
+constexpr double kVerySlow = 0.02;
 constexpr double kFast = 0.2;
+constexpr int kHopefulSteps = 8;  // imagined steps with the gain a new drafter is hoped to have
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
@@ -29,9 +31,14 @@ DraftBudget AdaptivePolicy::Budget(const StepShape& shape, const DraftBudget& li
     until_probe_ = kFirstProbe;
     return budget;
   }
-  if (until_probe_-- > 0) return {};
-  until_probe_ = probe_interval_;
-  probe_interval_ = std::min(probe_interval_ * 2, kLastProbe);
+  // Several steps in a row, because one says little.
+  if (probes_left_ == 0 && until_probe_-- > 0) return {};
+  if (probes_left_ == 0) {
+    probes_left_ = kProbeSteps;
+    until_probe_ = probe_interval_;
+    probe_interval_ = std::min(probe_interval_ * 2, kLastProbe);
+  }
+  --probes_left_;
   return budget;
 }
 
@@ -92,7 +99,8 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   const double plain_equivalent = plain * cost.emitted / shape.sequences;
   // Nothing proposed at no cost says nothing about what proposals are worth.
   if (cost.rows > shape.sequences || !IsCheap(shape)) {
-    Blend(plain_equivalent / cost.total_seconds, kSlow, &gain_);
+    const double weight = std::max(kVerySlow, 1.0 / (++gain_steps_ + kHopefulSteps));
+    Blend(plain_equivalent / cost.total_seconds, weight, &gain_);
   }
   ledger_ = std::min(ledger_ + plain_equivalent - cost.total_seconds, 0.0);
 }

@@ -34,8 +34,9 @@ class AdaptivePolicy : public Policy {
   static constexpr double kLedgerShare = 0.015;
   static constexpr double kMinGain = 1.02;  // expected speed-up below this is noise
   static constexpr double kHope = 1.3;      // a new drafter is tried a few times
-  static constexpr int kFirstProbe = 8;
-  static constexpr int kLastProbe = 128;
+  static constexpr int kFirstProbe = 16;
+  static constexpr int kProbeSteps = 6;
+  static constexpr int kLastProbe = 256;
 
   double PlainSeconds(const StepShape& shape) const {
     return curve_.Seconds(shape, 1) * plain_scale_;
@@ -58,6 +59,8 @@ class AdaptivePolicy : public Policy {
   int plain_steps_ = 0;
   int probe_interval_ = kFirstProbe;
   int until_probe_ = 0;
+  int probes_left_ = 0;
+  int gain_steps_ = 0;
   double ledger_ = 0;  // seconds gained by drafting steps, negative = lost
   double total_seconds_ = 0;
 };

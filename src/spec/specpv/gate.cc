@@ -19,6 +19,9 @@ std::optional<RefreshReason> TriggerOf(const SpecPvConfig& config, const GateSta
   if (state.partial_steps >= config.full_refresh_interval) return RefreshReason::kInterval;
   if (exact && has_tail && state.finish_pending) return RefreshReason::kFinish;
   if (state.partial_steps >= state.interval) return RefreshReason::kDrift;
+  if (exact && has_tail && state.provisional_tokens >= state.max_trunk) {
+    return RefreshReason::kDrift;
+  }
   if (has_tail && state.settle_requested) return RefreshReason::kRequest;
   return std::nullopt;
 }

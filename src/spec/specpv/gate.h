@@ -29,11 +29,12 @@ struct GateState {
   bool supported = true;  // SpecPV works for the engine, the request has a budget, no fallback
   bool selected = false;  // blocks were chosen by the last full pass
   BlockBudget budget;
-  int committed_len = 0;       // C
-  int provisional_tokens = 0;  // P
-  int partial_steps = 0;       // since the last full pass
-  int interval = kNoInterval;  // the governor's, if there is one
-  int tree_nodes = 1;          // T, root included
+  int committed_len = 0;        // C
+  int provisional_tokens = 0;   // P
+  int partial_steps = 0;        // since the last full pass
+  int interval = kNoInterval;   // the governor's, if there is one
+  int max_trunk = kNoInterval;  // provisional tokens after which a full pass is due (exact mode)
+  int tree_nodes = 1;           // T, root included
   bool finish_pending = false;
   bool settle_requested = false;  // something needs the sequence without provisional tokens
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -79,6 +80,35 @@ void DriftGovernor::Decide() {
   }
   checked_ = 0;
   disagreed_ = 0;
+}
+
+void TrunkLength::RecordTrunk(int confirmed, bool disagreed) {
+  constexpr double kMemory = 2048;  // tokens
+  checked_ += confirmed + (disagreed ? 1 : 0);
+  disagreed_ += disagreed ? 1 : 0;
+  if (checked_ <= kMemory) return;
+  disagreed_ *= kMemory / checked_;
+  checked_ = kMemory;
+}
+
+// A full pass costs about as much as kFixedRows replayed tokens, a provisional token its replay and
+// its share of a partial step. With a chance q of disagreement per token, n of them give
+// (1 - (1-q)^n) / q confirmed ones and the bonus.
+int TrunkLength::Limit() const {
+  constexpr double kFixedRows = 12;
+  constexpr double kRowsPerToken = 1.4;
+  if (disagreed_ == 0) return kNoLimit;
+  const double q = disagreed_ / checked_;
+  int best = 1;
+  double best_cost = std::numeric_limits<double>::infinity();
+  for (const int n : {4, 8, 12, 16, 24, 32, 48, 64, 96, 128}) {
+    const double confirmed = (1 - std::pow(1 - q, n)) / q + 1;
+    const double cost = (kFixedRows + kRowsPerToken * n) / confirmed;
+    if (cost >= best_cost) continue;
+    best_cost = cost;
+    best = n;
+  }
+  return best;
 }
 
 }  // namespace talon

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "observe/metrics.h"
 #include "spec/specpv/config.h"
@@ -67,6 +68,21 @@ class DriftGovernor {
   BlockBudget budget_;
   int checked_ = 0;  // in the window under way
   int disagreed_ = 0;
+};
+
+// How many provisional tokens exact mode should gather before a full pass: one disagreement throws
+// away all that follow it, so the more there are, the fewer should wait. Nothing seen yet: no
+// limit. One for an engine.
+class TrunkLength {
+ public:
+  static constexpr int kNoLimit = std::numeric_limits<int>::max();
+
+  void RecordTrunk(int confirmed, bool disagreed);
+  int Limit() const;
+
+ private:
+  double checked_ = 0;  // tokens, older ones counting less
+  double disagreed_ = 0;
 };
 
 }  // namespace talon
