@@ -297,6 +297,13 @@ class BadFlags(CliTest):
 
 
 class GoodRuns(CliTest):
+    def test_a_bare_flag_means_true(self):
+        """Once it meant its default."""
+        flags = ["--max-tokens", 6, "--prompt", "The", "--enable-specpv", "--specpv-mode", "fast",
+                 "--enable-nwor", "false"]
+        result = talon("run", *flags)
+        self.assert_refused(result, "enable_specpv", "enable_nwor")
+
     def test_default_run_streams_text_then_a_table(self):
         result = talon("run")
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -41,10 +41,15 @@ CLI::Option* AddOption(CLI::App* command, const Setting& setting, bool* value) {
     const bool ok = text.empty() || text == "true" || text == "false" || text == "1" || text == "0";
     return ok ? "" : "'" + text + "', must be true or false";
   };
-  return command->add_option(setting.flag, *value, setting.help)
+  // A flag alone means true. The default is part of the help, because CLI11 would take a default
+  // string as the value of a flag alone.
+  const std::string help = fmt::format("{} (default {})", setting.help, *value);
+  const auto assign = [value](const std::string& text) {
+    *value = text.empty() || text == "true" || text == "1";
+  };
+  return command->add_option_function<std::string>(setting.flag, assign, help)
       ->expected(0, 1)
-      ->check(is_bool)
-      ->default_str(*value ? "true" : "false");
+      ->check(is_bool);
 }
 
 }  // namespace

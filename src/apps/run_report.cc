@@ -35,11 +35,16 @@ SpeedUp SpeedUpOf(const RequestStats& stats, const VerifyCurve& curve) {
           .measured = PerSecond(static_cast<double>(stats.emitted) * plain, stats.decode_seconds)};
 }
 
-void AddSpeculation(const RequestStats& stats, const LoadedModel& model, Table* table) {
+void AddSpeculation(const RequestStats& stats, const LoadedModel& model, int64_t rolled_back,
+                    Table* table) {
   table->Add({"speculation", fmt::format("{}, tau {:.2f}, {} of {} drafts accepted{}",
                                          model.drafter_name, stats.tau(), stats.accepted,
                                          stats.drafted, stats.lossy ? ", LOSSY" : "")});
   table->Add({"by depth", AcceptanceByDepth(stats)});
+  if (stats.partial_passes > 0) {
+    table->Add({"partial", fmt::format("{} of {} passes, {} provisional tokens taken back",
+                                       stats.partial_passes, stats.passes, rolled_back)});
+  }
   table->Add(
       {"drafting", fmt::format("{:.0f}% of the time",
                                100 * stats.draft_seconds / std::max(stats.decode_seconds, 1e-9))});
@@ -86,7 +91,9 @@ std::string ReportTable(const GenerateResult& result, const LoadedModel& model, 
        fmt::format("{} tokens, {:.0f} tokens/s, ended by {}", result.tokens.size(),
                    PerSecond(generated, stats.decode_seconds), FinishReasonName(result.finish))});
   table.Add({"seed", fmt::format("{}", result.seed)});
-  if (model.drafter_name != "NONE") AddSpeculation(stats, model, &table);
+  if (model.drafter_name != "NONE" || stats.partial_passes > 0) {
+    AddSpeculation(stats, model, engine->metrics().Total(Counter::kSpecPvRolledBackTokens), &table);
+  }
   table.Add(
       {"memory", fmt::format("weights {}, KV {}, workspace {}, peak {}",
                              FormatBytes(static_cast<double>(model.target->weight_bytes())),
@@ -133,6 +140,7 @@ Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* 
                 {"tokens_per_second",
                  PerSecond(static_cast<double>(result.tokens.size()), stats.decode_seconds)},
                 {"passes", stats.passes},
+                {"partial_passes", stats.partial_passes},
                 {"tau", stats.tau()},
                 {"drafted", stats.drafted},
                 {"accepted", stats.accepted},

@@ -1,0 +1,240 @@
+// The second half of the step: what was accepted is committed, and everyone learns of it.
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "engine/step.h"
+
+namespace talon {
+namespace {
+
+// "no_blocks: kv: need ..." -> "no_blocks"
+std::string ReasonOf(const Status& status) {
+  return status.message().substr(0, status.message().find(':'));
+}
+
+int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+// ---- Commit ----
+
+void Step::Commit(std::span<const PromptChunk> prompts) {
+  followed_.clear();
+  for (Entry& entry : entries_) CommitEntry(&entry);
+  if (options_.nwor) parts_.kv->ClearStaging();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    ActiveRequest* run = prompts[i].run;
+    const int first = run->sequence.committed_len;
+    parts_.kv->Advance(&run->sequence, std::move(prompt_reservations_[i]), prompts[i].tokens,
+                       "prefill");
+    if (prompt_features_[i] < 0) continue;
+    std::vector<int32_t> rows(prompts[i].tokens);
+    std::iota(rows.begin(), rows.end(), prompt_features_[i]);
+    Follow(*run, first, std::move(rows));
+  }
+}
+
+void Step::CommitEntry(Entry* entry) {
+  ActiveRequest& run = *entry->run;
+  const std::vector<int32_t>& path = entry->acceptance.path;
+  size_t rows = path.size();
+  if (entry->finish != FinishReason::kNone) {
+    // A finishing token that is itself a node is committed with its path (then C == len(tokens)),
+    // but a provisional one stays the root: a full pass has yet to agree.
+    const size_t kept = entry->unseen + entry->emitted.size();
+    rows = std::min(rows, entry->partial ? kept : kept + 1);
+  }
+  const int old_length = run.sequence.committed_len + run.sequence.tail_len;
+  const Status status = CommitRows(entry, rows);
+  if (!status.ok()) {  // nothing of this step happened for the sequence; repeat it with [root]
+    FallBack(Counter::kNworFallback, "nwor", ReasonOf(status), run.sequence.id, status);
+    run.plain_next = true;
+    if (entry->trunk > 0 && run.drafter_knows) {
+      parts_.drafter->Rewind(run.sequence.id, static_cast<int>(run.sequence.tokens.size()));
+    }
+    return;
+  }
+  entry->committed = true;
+  if (options_.nwor && !entry->partial) CountNwor(*entry, static_cast<int>(rows));
+  SettlePartial(entry, old_length);
+  for (const EmittedToken& token : entry->emitted) run.sequence.tokens.push_back(token.token);
+  if (entry->provisional) {
+    run.partial.text.emplace(std::move(*entry->text_after));
+  } else {
+    run.text = std::move(*entry->text_after);
+  }
+  if (entry->first_feature < 0 || entry->finish != FinishReason::kNone) return;
+  std::vector<int32_t> accepted(path.begin(), path.end());
+  for (int32_t& row : accepted) row += entry->first_feature;
+  Follow(run, old_length, std::move(accepted));
+}
+
+// To blocks or, under a partial view, to the tail.
+Status Step::CommitRows(Entry* entry, size_t count) {
+  Sequence* sequence = &entry->run->sequence;
+  const std::vector<int32_t>& path = entry->acceptance.path;
+  std::vector<int32_t> accepted(path.begin(), path.begin() + static_cast<int64_t>(count));
+  if (entry->partial) return parts_.kv->AppendTail(sequence, accepted);
+  if (!options_.nwor) {
+    return parts_.kv->CommitReserved(sequence, std::move(entry->reservation), accepted);
+  }
+  for (int32_t& row : accepted) row += entry->first_row;
+  return parts_.kv->Commit(sequence, accepted);
+}
+
+// Partial verification's own books after a commit.
+void Step::SettlePartial(Entry* entry, int old_length) {
+  ActiveRequest& run = *entry->run;
+  PartialState& state = run.partial;
+  if (entry->partial) {
+    ++state.partial_steps;
+    parts_.metrics->Observe(
+        Histogram::kSpecPvVisibleRatio,
+        static_cast<double>(state.lists->visible_tokens) / run.sequence.committed_len);
+    entry->provisional = partial_.exact();
+    if (!partial_.exact()) run.result.stats.lossy = true;
+    state.finish_pending = entry->provisional && entry->finish != FinishReason::kNone;
+    return;
+  }
+  if (entry->trunk > 0 && partial_.exact()) {
+    const auto accepted = static_cast<int>(entry->acceptance.path.size()) - 1;
+    entry->confirmed = std::min(accepted, entry->trunk);
+    partial_.CountTrunk(&run, entry->trunk, entry->confirmed);
+    if (run.drafter_knows && entry->confirmed < entry->trunk) {
+      parts_.drafter->Rewind(run.sequence.id, old_length + 1 + entry->confirmed);
+    }
+  }
+  if (entry->select) {
+    partial_.Select(&run, output_.scores, entry->score_column, entry->scored_blocks);
+  }
+}
+
+void Step::Follow(const ActiveRequest& run, int first, std::vector<int32_t> rows) {
+  followed_.push_back({.sequence = run.sequence.id,
+                       .tokens = run.sequence.tokens,
+                       .first = first,
+                       .rows = std::move(rows)});
+}
+
+void Step::CountNwor(const Entry& entry, int committed) {
+  const int rejected = entry.tree.size() - committed;
+  parts_.metrics->Add(Counter::kNworTokensCommitted, committed);
+  parts_.metrics->Add(Counter::kNworTokensRejected, rejected);
+  parts_.metrics->Add(Counter::kNworBytesSaved,
+                      static_cast<int64_t>(parts_.kv->shape().BytesPerToken()) * rejected);
+}
+
+// ---- Observe ----
+
+void Step::Observe() {
+  if (!followed_.empty()) parts_.drafter->Extend(followed_, output_.features);
+  for (Entry& entry : entries_) {
+    if (!entry.committed) continue;
+    ActiveRequest& run = *entry.run;
+    std::vector<int32_t> tokens;
+    for (const EmittedToken& token : entry.emitted) tokens.push_back(token.token);
+    run.sampler.Observe(tokens);
+    // Provisional tokens were told when they came up.
+    const auto news =
+        std::span<const int32_t>(tokens).subspan(std::min<size_t>(entry.confirmed, tokens.size()));
+    if (run.drafter_knows) parts_.drafter->Observe(run.sequence.id, news);
+    ObserveTree(entry);
+    KeepRemainder(&entry);
+    CountEntry(entry);
+    if (entry.provisional) continue;
+    run.result.finish = entry.finish;
+    std::move(entry.emitted.begin(), entry.emitted.end(), std::back_inserter(run.result.tokens));
+  }
+}
+
+// The policy learns from the drafts, not from a trunk before them.
+void Step::ObserveTree(const Entry& entry) {
+  if (entry.trunk == 0) {
+    if (entry.tree.size() > 1) parts_.policy->ObserveTree(entry.tree, entry.acceptance.path);
+    return;
+  }
+  std::vector<int32_t> path;
+  for (const int32_t node : entry.acceptance.path) {
+    if (node >= entry.trunk) path.push_back(node - entry.trunk);
+  }
+  const TokenTree drafts = Subtree(entry.tree, entry.trunk);
+  if (!path.empty() && drafts.size() > 1) parts_.policy->ObserveTree(drafts, path);
+}
+
+// Chunked verification: if the walk ended at a node of the unverified part, the next step goes on
+// with that node's subtree instead of a new proposal.
+void Step::KeepRemainder(Entry* entry) {
+  const int chunk = options_.scv_chunk_size;
+  if (chunk <= 0) return;
+  parts_.metrics->Add(Counter::kScvChunks, 1, "run");
+  if (entry->whole.size() == 0) return;
+  const int next = entry->finish != FinishReason::kNone
+                       ? -1
+                       : entry->whole.FindChild(entry->acceptance.path.back(),
+                                                entry->acceptance.choices.back().token);
+  if (next >= 0) {
+    entry->run->remainder = Subtree(entry->whole, next);
+  } else {
+    parts_.metrics->Add(Counter::kScvChunks, CeilDiv(entry->whole.size() - chunk, chunk),
+                        "skipped");
+  }
+}
+
+void Step::CountEntry(const Entry& entry) {
+  RequestStats& stats = entry.run->result.stats;
+  const int drafted = entry.tree.size() - 1 - entry.trunk;
+  const int beyond_root = static_cast<int>(entry.acceptance.path.size()) - 1 - entry.trunk;
+  const int accepted = std::max(beyond_root, 0);
+  stats.passes += 1;
+  if (!entry.provisional) stats.emitted += static_cast<int64_t>(entry.emitted.size());
+  stats.drafted += drafted;
+  stats.accepted += accepted;
+  stats.partial_passes += entry.partial ? 1 : 0;
+  stats.rows += entry.tree.size();
+  stats.prefix_tokens_read += entry.prefix_read;
+  const char* mode = entry.partial ? "partial" : drafted > 0 ? "full" : "plain";
+  parts_.metrics->Add(Counter::kSpecVerifyPasses, 1, mode);
+  if (drafted == 0 || beyond_root < 0) return;
+  const int deepest = TreeDepths(entry.tree.parents).back() - entry.trunk;
+  for (int depth = 1; depth <= std::min(deepest, RequestStats::kMaxDepth); ++depth) {
+    if (depth - 1 > accepted) break;  // tried: the parent was accepted
+    ++stats.tried_at_depth[depth - 1];
+    if (depth > accepted) continue;
+    ++stats.accepted_at_depth[depth - 1];
+    parts_.metrics->Add(Counter::kSpecAcceptedAtDepth, 1, std::to_string(depth));
+  }
+  const std::string_view drafter = parts_.drafter->name();
+  parts_.metrics->Add(Counter::kSpecDraftTokens, drafted, drafter);
+  parts_.metrics->Add(Counter::kSpecAcceptedTokens, accepted, drafter);
+}
+
+void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
+  StepCost cost{
+      .rows = builder_.num_tree_rows(), .draft_seconds = draft_seconds_, .total_seconds = seconds};
+  for (Entry& entry : entries_) {
+    RequestStats& stats = entry.run->result.stats;
+    stats.decode_seconds += seconds;
+    stats.draft_seconds += draft_seconds_;
+    if (entry.partial) stats.partial_seconds += seconds;
+    stats.verify_seconds += verify_seconds_;
+    cost.emitted += static_cast<int>(entry.acceptance.choices.size());
+    cost.drafted |= entry.drafted_now;
+  }
+  if (options_.specpv.enabled) {
+    int64_t provisional = 0;
+    for (const Entry& entry : entries_) provisional += entry.run->sequence.tail_len;
+    parts_.metrics->Set(Gauge::kSpecPvProvisionalTokens, provisional);
+  }
+  for (const PromptChunk& prompt : prompts) prompt.run->result.stats.prompt_seconds += seconds;
+  // Steps that settle provisional tokens or choose blocks say nothing of what drafting costs.
+  const bool ordinary = std::none_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    return entry.trunk > 0 || entry.select;
+  });
+  if (prompts.empty() && !entries_.empty() && ordinary) {
+    parts_.policy->ObserveStep(shape_, cost);
+  }
+}
+
+}  // namespace talon
