@@ -131,7 +131,7 @@ void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body) {
                       "Compare modes on these prompts: JSON lines with \"prompt\"");
   command
       ->add_option("--modes", options->modes.modes,
-                   "plain first, then drafters: plain,ngram,suffix,standalone")
+                   "plain first, then drafters: plain,ngram,suffix,standalone,eagle3,merged")
       ->delimiter(',');
   AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
   SetBody(command, body, [config, options] { return BenchDecode(*config, *options); });

@@ -318,6 +318,23 @@ TEST_F(Eagle3Alone, TooManySequencesAreRefused) {
   EXPECT_TRUE(drafter_->Begin(9, tokens_).ok());
 }
 
+// Once it looked for room forever: every sequence keeps its last row back.
+TEST_F(Eagle3Alone, MoreSequencesThanPendingRows) {
+  Eagle3Options options = HeadOptions();
+  options.budget = {.max_nodes = 2, .max_depth = 1, .top_k = 1};
+  options.max_sequences = 600;
+  options.max_length = 64;
+  drafter_ = LoadHead(options, &metrics_);
+  for (SequenceId id = 1; id <= 600; ++id) {
+    ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
+    Extend(id, 0, 1);
+  }
+  for (SequenceId id = 1; id <= 600; ++id) Extend(id, 1, 1);
+  EXPECT_EQ(drafter_->RowsOf(1), 2);
+  EXPECT_EQ(Propose(600, 3).size(), 2);
+  EXPECT_EQ(metrics_.Total(Counter::kSpecFallback), 0);
+}
+
 TEST_F(Eagle3Alone, NanFeaturesGiveNoTree) {
   ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
   features_[9 * cols_] = std::numeric_limits<float>::quiet_NaN();

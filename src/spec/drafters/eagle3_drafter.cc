@@ -24,7 +24,8 @@ Result<std::unique_ptr<Eagle3Drafter>> Eagle3Drafter::Load(const Eagle3Options& 
   }
   std::unique_ptr<Eagle3Drafter> drafter(new Eagle3Drafter(options, backend, metrics));
   const int beams = options.max_sequences * options.budget.top_k;
-  const int rows = std::max({kPendingRows, beams, options.max_sequences});
+  // Every sequence keeps one row back, and some room must be left then.
+  const int rows = std::max(kPendingRows + options.max_sequences, beams);
   TALON_ASSIGN_OR_RETURN(
       drafter->head_, Eagle3Head::Load(options.model_path, target, backend,
                                        {.weights = options.weights,
@@ -103,7 +104,7 @@ void Eagle3Drafter::Extend(std::span<const CommittedRows> batch, MatrixView feat
     const auto at = states_.find(committed.sequence);
     if (at == states_.end()) continue;
     State& state = at->second;
-    TALON_CHECK(committed.first <= state.rows(), "the draft state misses rows of the target");
+    if (committed.first > state.rows()) continue;  // rows were lost, see MakeRoom
     if (committed.first < state.rows()) Cut(&state, committed.first);
     const auto successors = committed.tokens.subspan(committed.first + 1, committed.rows.size());
     state.sequence.tokens.insert(state.sequence.tokens.end(), successors.begin(), successors.end());
@@ -126,11 +127,13 @@ void Eagle3Drafter::AddPending(State* state, std::span<const int32_t> rows, Matr
 
 void Eagle3Drafter::MakeRoom() {
   const Status status = Shorten();
-  if (!status.ok()) GiveUp(status);
+  if (!status.ok()) {  // rows are lost, and with them the drafts of their sequences
+    GiveUp(status);
+    for (auto& [id, state] : states_) Cut(&state, state.sequence.committed_len);
+  }
   CompactPending();
 }
 
-// Nothing can be drafted from a state with a hole, so the sequences start from what they have.
 void Eagle3Drafter::GiveUp(const Status& why) {
   metrics_->Add(Counter::kSpecFallback, 1, "draft_failed");
   LogFallback("tree", fmt::format("draft_failed: {}; single-token step", why.message()));
