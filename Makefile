@@ -5,12 +5,12 @@ ARGS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: asan bench build clean debug format fuzz help lint run setup test tsan
+.PHONY: asan bench build clean cuda debug format fuzz help lint run setup test tsan
 
 # $(call configure,PRESET): quiet unless it fails.
 configure = mkdir -p $(@D) && cmake --preset $(1) > $(@D)/configure.log 2>&1 \
 	|| { cat $(@D)/configure.log; rm -f $@; exit 1; }; touch $@
-CONFIGURATION := CMakePresets.json CMakeLists.txt cmake/talon.cmake
+CONFIGURATION := CMakePresets.json CMakeLists.txt $(wildcard cmake/*.cmake)
 BUILD = cmake --build --parallel $(JOBS) --preset
 
 help:  ## List these commands
@@ -50,6 +50,13 @@ asan: build-asan/build.ninja  ## Run the unit tests under AddressSanitizer and U
 build-asan/build.ninja: $(CONFIGURATION) | setup
 	@$(call configure,asan)
 
+cuda: build-cuda/build.ninja  ## Build the CUDA backend (with nvcc), test what needs no GPU
+	@$(BUILD) cuda
+	@ctest --preset cuda
+
+build-cuda/build.ninja: $(CONFIGURATION) | setup
+	@$(call configure,cuda)
+
 tsan: build-tsan/build.ninja  ## Run thread pool and engine tests under ThreadSanitizer
 	@$(BUILD) tsan
 	@ctest --preset tsan
@@ -74,4 +81,4 @@ format:  ## Format all sources in place
 	@find src tests fuzz \( -name '*.cc' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +
 
 clean:  ## Remove the build folders
-	@rm -rf build build-debug build-asan build-tsan build-fuzz
+	@rm -rf build build-cuda build-debug build-asan build-tsan build-fuzz

@@ -10,9 +10,16 @@ if(TALON_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TALON_CCACHE})
 endif()
 
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-psabi)
+# Options of the C++ compiler, which nvcc takes only when they are handed on.
+function(talon_compile_options)
+  foreach(option ${ARGN})
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${option}>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${option}>")
+  endforeach()
+endfunction()
+
+talon_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -Wno-psabi)
 # The same source must give the same bits wherever a row is computed: no compiler-chosen contraction.
-add_compile_options(-ffp-contract=off)
+talon_compile_options(-ffp-contract=off)
 if(TALON_SANITIZE)
   add_compile_options(-fsanitize=${TALON_SANITIZE} -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${TALON_SANITIZE})

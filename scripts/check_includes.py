@@ -33,7 +33,7 @@ CONFINED = [
         re.compile(r"cuda|cublas|cub/|curand|cusparse|thrust/|cooperative_groups|mma\.h"),
         ("compute/cuda/",),
     ),
-    ("Highway", re.compile(r"hwy/"), ("compute/cpu/", "compute/peaks")),
+    ("Highway", re.compile(r"hwy/"), ("compute/cpu/",)),
     ("gRPC", re.compile(r"grpc|google/protobuf/"), ("serve/grpc/",)),
 ]
 

@@ -44,7 +44,7 @@ class CheckIncludesTest(unittest.TestCase):
             ("compute/cuda/a.cu", "compute/cpu/a.cc", "<cuda_runtime.h>"),
             ("compute/cuda/a.cu", "apps/a.cc", "<cub/cub.cuh>"),
             ("compute/cpu/a.cc", "compute/dtype.cc", "<hwy/highway.h>"),
-            ("compute/peaks.cc", "model/a.cc", '"hwy/highway.h"'),
+            ("compute/cpu/a.cc", "model/a.cc", '"hwy/highway.h"'),
             ("serve/grpc/a.cc", "serve/http/a.cc", "<grpcpp/grpcpp.h>"),
         ]:
             self.assertEqual(problems_of(place, f"#include {header}"), [], place)

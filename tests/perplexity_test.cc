@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "spec/plan.h"
@@ -45,7 +45,7 @@ double Surprise(const float* logits, int vocabulary, int32_t token) {
 }
 
 double Perplexity(WeightFormat weights, DType kv_dtype, const std::vector<int32_t>& tokens) {
-  const auto backend = NewCpuBackend(2);
+  const auto backend = NewTestBackend(2);
   const auto decoder =
       Decoder::Load(kModel, backend.get(),
                     {.weights = weights, .max_rows = kChunk, .max_output_rows = kChunk})

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "engine/engine.h"
 #include "spec/drafters/eagle3_drafter.h"
 
@@ -32,7 +32,7 @@ bool Bundled() { return std::getenv("TALON_PROMPTS") == nullptr; }
 
 class SpecPvIdentity : public testing::TestWithParam<const char*> {
  protected:
-  SpecPvIdentity() : backend_(NewCpuBackend(2)) {
+  SpecPvIdentity() : backend_(NewTestBackend(2)) {
     tokenizer_ = Tokenizer::Load(kRoot + "/models/tiny/tokenizer.json").value();
     target_ = Decoder::Load(kRoot + "/models/tiny", backend_.get(),
                             {.max_rows = 768, .max_output_rows = 256})

@@ -15,6 +15,7 @@
 namespace talon {
 
 void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchGpu(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchLongContext(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchOps(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchScv(CLI::App* bench, Config* config, CommandBody* body);

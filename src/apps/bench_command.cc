@@ -8,6 +8,7 @@ void AddBenchCommand(CLI::App* app, Config* config, CommandBody* body) {
   CLI::App* command = app->add_subcommand("bench", "Measure ops, decoding and verification");
   command->require_subcommand(1);
   AddBenchDecode(command, config, body);
+  AddBenchGpu(command, config, body);
   AddBenchLongContext(command, config, body);
   AddBenchOps(command, config, body);
   AddBenchScv(command, config, body);

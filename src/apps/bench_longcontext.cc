@@ -16,6 +16,8 @@
 namespace talon {
 namespace {
 
+constexpr const char* kBundledTokens = "models/tiny/prompts_tokens.jsonl";
+
 struct LongContextOptions {
   std::vector<int> contexts = {1024, 4096, 8192, 16384, 30000};
   std::vector<int> budgets = {512, 1024, 2048, 4096};
@@ -67,7 +69,8 @@ Status CheckContexts(const LongContextBench& bench) {
 Status ReadTexts(LongContextBench* bench) {
   std::string path = bench->options.prompts;
   if (path.empty()) {
-    const auto bundled = BundledFile("tests/data/prompts/books.jsonl");
+    const bool texts = bench->model->tokenizer != nullptr;
+    const auto bundled = BundledFile(texts ? "tests/data/prompts/books.jsonl" : kBundledTokens);
     if (!bundled.ok()) {
       return InvalidArgument("prompts: {}; give texts with --prompts", bundled.status().message());
     }
@@ -77,9 +80,8 @@ Status ReadTexts(LongContextBench* bench) {
   std::stable_sort(bench->text.documents.begin(), bench->text.documents.end(),
                    [](const auto& a, const auto& b) { return a.size() > b.size(); });
   if (bench->options.recall.empty()) return OkStatus();
-  TALON_ASSIGN_OR_RETURN(bench->recall,
-                         ReadRecallPrompts(bench->options.recall, *bench->model->tokenizer,
-                                           bench->options.recall_per_length));
+  TALON_ASSIGN_OR_RETURN(bench->recall, ReadRecallPrompts(bench->options.recall, *bench->model,
+                                                          bench->options.recall_per_length));
   return OkStatus();
 }
 

@@ -21,8 +21,18 @@ struct ModeResult {
   int64_t tokens = 0;                               // of one repeat
   RequestStats stats;                               // summed over everything
   int64_t bytes_written = 0;
-  bool identical = true;
+  // Against the mode that ran first: tokens before the first difference, and all.
+  int64_t same_tokens = 0;
+  int64_t compared_tokens = 0;
+  bool identical() const { return same_tokens == compared_tokens; }
 };
+
+void CompareTokens(const std::vector<int32_t>& tokens, const std::vector<int32_t>& first,
+                   ModeResult* mode) {
+  const auto differ = std::mismatch(tokens.begin(), tokens.end(), first.begin(), first.end());
+  mode->same_tokens += differ.first - tokens.begin();
+  mode->compared_tokens += static_cast<int64_t>(std::max(tokens.size(), first.size()));
+}
 
 // One repeat: fresh engines, so nothing is learnt from an earlier run of the same prompts.
 Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Prompt>& prompts,
@@ -55,7 +65,7 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
       mode.tokens += static_cast<int64_t>(result->tokens.size());
       AddStats(result->stats, &mode.stats);
       if (m == 0) first = result->TokenIds();
-      if (result->TokenIds() != first) mode.identical = false;
+      CompareTokens(result->TokenIds(), first, &mode);
     }
   }
   for (ModeResult& mode : *modes) {
@@ -100,7 +110,9 @@ Json ModeJson(const ModeResult& plain, const ModeResult& mode, int repeats) {
           {"accepted", mode.stats.accepted},
           {"draft_share", mode.stats.draft_seconds / mode.stats.decode_seconds},
           {"bytes_written", mode.bytes_written / repeats},
-          {"identical", mode.identical}};
+          {"identical", mode.identical()},
+          {"same_tokens", static_cast<double>(mode.same_tokens) /
+                              static_cast<double>(std::max<int64_t>(mode.compared_tokens, 1))}};
 }
 
 std::string ModeTable(const Json& modes) {
@@ -119,7 +131,10 @@ std::string ModeTable(const Json& modes) {
                fmt::format("{:.2f}", mode["tau"].get<double>()),
                fmt::format("{:.0f}%", 100 * mode["draft_share"].get<double>()),
                FormatBytes(mode["bytes_written"].get<double>()),
-               mode["identical"].get<bool>() ? "yes" : "NO", depths.empty() ? "-" : depths});
+               mode["identical"].get<bool>()
+                   ? "yes"
+                   : fmt::format("{:.1f}%", 100 * mode["same_tokens"].get<double>()),
+               depths.empty() ? "-" : depths});
   }
   return table.ToString();
 }
@@ -128,6 +143,7 @@ std::string ModeTable(const Json& modes) {
 
 Result<int> BenchModes(Config config, const ModesOptions& options) {
   config.max_sequences = 1;
+  std::unique_ptr<LoadedModel> model;  // outlives the modes' engines
   std::vector<ModeResult> modes;
   for (const std::string& name : options.modes) {
     TALON_ASSIGN_OR_RETURN(std::string drafter,
@@ -139,9 +155,10 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   if (modes.empty() || modes[0].drafter != "NONE") {
     return InvalidArgument("modes: the first must be plain, the others are compared with it");
   }
-  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
-  if (model->tokenizer == nullptr) return InvalidArgument("{}: no tokenizer.json", model->name);
-  TALON_ASSIGN_OR_RETURN(const auto prompts, ReadPrompts(options.prompts, *model->tokenizer, true));
+  TALON_ASSIGN_OR_RETURN(model, LoadModel(config));
+  const PromptReader reader{.tokenizer = model->tokenizer.get(),
+                            .vocab_size = model->target->config().vocab_size};
+  TALON_ASSIGN_OR_RETURN(const auto prompts, reader.Read(options.prompts));
   size_t longest = 0;
   for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
   model->engine_options.kv_tokens = static_cast<int>(

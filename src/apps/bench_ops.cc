@@ -161,7 +161,7 @@ class OpBench {
     for (int i = 1; i < rows; ++i) chain.Add(i - 1, 0, 1);
     PassBuilder builder;
     builder.AddTree(sequence, chain);
-    const auto pass = backend_->NewPass();
+    const auto pass = backend_->NewPass(model_.num_heads);
     backend_->LoadPass(builder.plan(), shape, pass.get());
     TALON_ASSIGN_OR_RETURN(const MatrixView q, Matrix(rows, model_.q_size()));
     TALON_ASSIGN_OR_RETURN(const MatrixView k, Matrix(rows, model_.kv_size()));

@@ -54,7 +54,10 @@ void AddModelSettings(Config* c, std::vector<Setting>* out) {
   };
   add("model", &c->model, "Model directory in Hugging Face format; none = the bundled model",
       "DIR");
-  add("device", &c->device, "cpu (cuda: not in this build)");
+  add("device", &c->device, "cpu, cuda or cuda:N, as far as this build has them (--version)");
+  add("deterministic", &c->deterministic,
+      "cuda: the same bits whatever the batch, so the same text as plain decoding; the CPU always "
+      "does so");
   add("threads", &c->threads, "Threads; 0 = all cores this process may use");
   add("weights", &c->weights, "auto (as stored), f32, f16, bf16 or int8 (quantised at load)");
   add("kv_dtype", &c->kv_dtype, "Type of the KV cache: f32, f16 or bf16");
@@ -63,6 +66,8 @@ void AddModelSettings(Config* c, std::vector<Setting>* out) {
   add("kv_tokens", &c->kv_tokens, "Size of the KV pool in tokens; 0 = as much as is needed");
   add("max_sequences", &c->max_sequences, "Sequences that run at once");
   add("prefill_chunk", &c->prefill_chunk, "Prompt tokens computed per step");
+  add("kv_offload", &c->kv_offload,
+      "Keep K and V in host memory that the GPU reads in place (for long contexts with SpecPV)");
   add("kv_audit", &c->kv_audit, "Hash committed KV and fail if a verified prefix ever changes");
   add("log_level", &c->log_level, "debug, info, warning, error or off");
 }

@@ -77,7 +77,9 @@ struct Config {
   int kv_tokens = 0;
   int max_sequences = 8;
   int prefill_chunk = 512;
+  bool kv_offload = false;
   bool kv_audit = false;
+  bool deterministic = false;
   std::string log_level = "warning";
   SamplingConfig sampling;
   SpeculativeConfig speculative;

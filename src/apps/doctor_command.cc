@@ -3,6 +3,7 @@
 
 #include "apps/bench.h"
 #include "apps/commands.h"
+#include "apps/device.h"
 #include "apps/doctor_advice.h"
 #include "apps/doctor_checks.h"
 #include "apps/doctor_probe.h"
@@ -56,6 +57,7 @@ void PrintHead(const LoadedModel& model, const DraftFacts& facts) {
   table.Add({"kind", facts.kind == "EAGLE3" ? "EAGLE3, a head on the model's features"
                                             : "STANDALONE, a model of its own"});
   table.Add({"device", ShortName(model.backend->description())});
+  table.Add({"build has", ShortName(BuildDevices())});
   std::printf("%s\n", table.ToString(/*all_left=*/true).c_str());
 }
 
@@ -107,6 +109,7 @@ Result<int> Doctor(Config config, DoctorOptions options) {
   const Json json = {
       {"model", model->name},
       {"device", model->backend->description()},
+      {"build_devices", BuildDevices()},
       {"max_tokens", config.sampling.max_tokens},
       {"draft", FactsJson(facts, checks)},
       {"probe", ProbeJson(figures)},

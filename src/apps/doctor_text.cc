@@ -51,6 +51,13 @@ std::vector<int32_t> BeginTokens(const Tokenizer* tokenizer, int vocab_size) {
   return std::move(*whole);
 }
 
+// Ids of a file may have these tokens already.
+void RemoveBegin(const std::vector<int32_t>& begin, std::vector<int32_t>* tokens) {
+  const bool there =
+      tokens->size() >= begin.size() && std::equal(begin.begin(), begin.end(), tokens->begin());
+  if (there) tokens->erase(tokens->begin(), tokens->begin() + static_cast<int64_t>(begin.size()));
+}
+
 // A document that came to its end is cut in the middle: a probe has to go on from there.
 std::vector<int32_t> Document(std::vector<int32_t> opening, const GenerateResult& result) {
   std::vector<int32_t> tokens = result.TokenIds();
@@ -128,11 +135,12 @@ Result<ProbeText> MakeProbeText(LoadedModel* model, const Config& config,
     TALON_RETURN_IF_ERROR(SampleDocuments(model, config, tokens, &text));
     return text;
   }
-  if (tokenizer == nullptr) {
-    return InvalidArgument("{}: no tokenizer.json to read {} with", model->name, prompts);
-  }
-  TALON_ASSIGN_OR_RETURN(auto read, ReadPrompts(prompts, *tokenizer, false));
+  const PromptReader reader{.tokenizer = tokenizer,
+                            .vocab_size = model->target->config().vocab_size,
+                            .add_special_tokens = false};
+  TALON_ASSIGN_OR_RETURN(auto read, reader.Read(prompts));
   for (Prompt& prompt : read) {
+    RemoveBegin(text.begin, &prompt.tokens);
     if (!prompt.tokens.empty()) text.documents.push_back(std::move(prompt.tokens));
   }
   if (text.documents.empty()) return InvalidArgument("{}: all prompts are empty", prompts);

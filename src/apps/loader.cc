@@ -10,10 +10,10 @@
 #include <random>
 #include <sstream>
 
+#include "apps/device.h"
 #include "apps/progress.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "compute/cpu/cpu_backend.h"
 #include "spec/drafters/suffix_corpus.h"
 #include "spec/policy/adaptive.h"
 
@@ -49,10 +49,16 @@ Result<AcceptMode> ParseAcceptance(const std::string& name, const AcceptThreshol
   return InvalidArgument("acceptance: '{}', must be match, threshold or rejection", name);
 }
 
+// What a setting that is a text says where there is no tokenizer.
+Status NoTokenizer(const char* setting) {
+  TALON_RETURN_IF_ERROR(Tokenizer::Supported().WithContext(setting));
+  return InvalidArgument("{}: the model has no tokenizer", setting);
+}
+
 Result<std::vector<std::vector<int32_t>>> ReadCorpus(const std::string& path,
                                                      const Tokenizer* tokenizer, int vocab_size) {
   if (path.empty()) return std::vector<std::vector<int32_t>>();
-  if (tokenizer == nullptr) return InvalidArgument("suffix_corpus: the model has no tokenizer");
+  if (tokenizer == nullptr) return NoTokenizer("suffix_corpus");
   return ReadSuffixCorpus(path, vocab_size, [tokenizer](std::string_view text) {
     return tokenizer->Encode(text, /*add_special_tokens=*/false);
   });
@@ -129,9 +135,6 @@ Status FillOptions(const Config& config, LoadedModel* model) {
   if (b != 8 && b != 16 && b != 32 && b != 64) {
     return InvalidArgument("block_size: {}, must be 8, 16, 32 or 64", b);
   }
-  if (config.device != "cpu") {
-    return InvalidArgument("device: '{}', this build has cpu only", config.device);
-  }
   EngineOptions& options = model->engine_options;
   if (!ParseDType(config.kv_dtype, &options.kv_dtype) ||
       (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kF16 &&
@@ -144,6 +147,10 @@ Status FillOptions(const Config& config, LoadedModel* model) {
   options.max_sequences = config.max_sequences;
   options.prefill_chunk = config.prefill_chunk;
   options.kv_audit = config.kv_audit;
+  options.kv_offload = config.kv_offload;
+  if (config.kv_offload && config.device == "cpu") {
+    return InvalidArgument("kv_offload: moves K and V out of a GPU's memory, the device is cpu");
+  }
   TALON_ASSIGN_OR_RETURN(options.step.specpv, MakeSpecPvConfig(config));
   return FillSpeculation(config.speculative, model);
 }
@@ -198,7 +205,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   if (!ParseWeightFormat(config.weights, &weights)) {
     return InvalidArgument("weights: '{}', must be auto, f32, f16, bf16 or int8", config.weights);
   }
-  model->backend = NewCpuBackend(config.threads);
+  TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
   LoadOptions load{
       .weights = weights,
       .max_rows = model->engine_options.MaxRows(),
@@ -221,13 +228,19 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
     TALON_ASSIGN_OR_RETURN(model->target, Decoder::Load(model->name, model->backend.get(), load));
   }
   const std::string tokenizer = model->name + "/tokenizer.json";
-  if (FileExists(tokenizer)) {
+  if (FileExists(tokenizer) && Tokenizer::Supported().ok()) {
     TALON_ASSIGN_OR_RETURN(model->tokenizer, Tokenizer::Load(tokenizer));
   }
   TALON_ASSIGN_OR_RETURN(model->drafter_options.suffix_corpus,
                          ReadCorpus(config.speculative.suffix_corpus, model->tokenizer.get(),
                                     model->target->config().vocab_size));
   return model;
+}
+
+Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model) {
+  if (model.tokenizer != nullptr) return model.tokenizer.get();
+  TALON_RETURN_IF_ERROR(Tokenizer::Supported());
+  return InvalidArgument("{}: no tokenizer.json", model.name);
 }
 
 // The verify curve of this machine and model: from its file, or measured (and saved there).
@@ -312,6 +325,7 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
   params.ignore_eos = config.ignore_eos;
   params.stop_token_ids.assign(config.stop_token_ids.begin(), config.stop_token_ids.end());
   params.logprobs = config.logprobs;
+  if (!config.stop.empty() && tokenizer == nullptr) return NoTokenizer("stop");
   if (config.seed < -1) return InvalidArgument("seed: {}, must be -1 or more", config.seed);
   // Short enough to be typed in again.
   params.seed = config.seed >= 0 ? static_cast<uint64_t>(config.seed) : std::random_device()();
@@ -319,7 +333,7 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
   std::stringstream words(config.bad_words);
   for (std::string word; std::getline(words, word);) {
     if (word.empty()) continue;
-    if (tokenizer == nullptr) return InvalidArgument("bad_words: the model has no tokenizer");
+    if (tokenizer == nullptr) return NoTokenizer("bad_words");
     TALON_ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode(word, false));
     params.bad_words.push_back(std::move(tokens));
   }

@@ -21,7 +21,7 @@ struct LoadedModel {
   std::string name;  // directory or shape
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Decoder> target;
-  std::unique_ptr<Tokenizer> tokenizer;  // null if the directory has none, or for a shape
+  std::unique_ptr<Tokenizer> tokenizer;  // null if the directory or the build has none
   EngineOptions engine_options;
   std::string drafter_name = "NONE";
   DrafterOptions drafter_options;
@@ -37,6 +37,9 @@ Result<std::string> BundledModelDir(const std::string& name);
 // Shows progress on a terminal. A pass gives logits for at least `min_output_rows` rows.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape = "",
                                                int min_output_rows = 1);
+
+// The model's tokenizer, or why there is none.
+Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model);
 
 // An engine on a loaded model; `drafter_name` NONE gives plain decoding.
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,

@@ -104,9 +104,12 @@ bool AnswersRight(const std::string& text, const std::string& answer) {
   return Trimmed(text).starts_with(Trimmed(answer));
 }
 
-Result<std::vector<Prompt>> ReadRecallPrompts(const std::string& path, const Tokenizer& tokenizer,
+Result<std::vector<Prompt>> ReadRecallPrompts(const std::string& path, const LoadedModel& model,
                                               int per_length) {
-  TALON_ASSIGN_OR_RETURN(auto read, ReadPrompts(path, tokenizer, true));
+  TALON_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, RequireTokenizer(model));
+  const PromptReader reader{.tokenizer = tokenizer,
+                            .vocab_size = model.target->config().vocab_size};
+  TALON_ASSIGN_OR_RETURN(auto read, reader.Read(path));
   std::vector<Prompt> prompts;
   std::map<int, int> taken;
   for (Prompt& prompt : read) {

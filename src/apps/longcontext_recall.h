@@ -14,7 +14,7 @@
 namespace talon {
 
 // Prompts that have an answer; at most `per_length` of each bucket (0 = all).
-Result<std::vector<Prompt>> ReadRecallPrompts(const std::string& path, const Tokenizer& tokenizer,
+Result<std::vector<Prompt>> ReadRecallPrompts(const std::string& path, const LoadedModel& model,
                                               int per_length);
 
 // Prompts are counted by length: the power of two that is nearest by ratio. REQUIRES: tokens >= 1

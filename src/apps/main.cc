@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/commands.h"
+#include "apps/device.h"
 #include "apps/usage.h"
 
 namespace {
@@ -32,7 +33,8 @@ int main(int argc, char** argv) {
       "the model checks the whole tree in one pass, and the text is the same as\n"
       "without it.\n",
       "talon");
-  app.set_version_flag("--version", "talon " TALON_VERSION);
+  app.set_version_flag("--version",
+                       "talon " TALON_VERSION " (devices: " + talon::BuildDevices() + ")");
   app.require_subcommand(1);
   app.formatter(std::make_shared<talon::HelpFormatter>());
   talon::CommandBody body;
@@ -40,6 +42,7 @@ int main(int argc, char** argv) {
   talon::AddCheckCommand(&app, &config, &body);
   talon::AddBenchCommand(&app, &config, &body);
   talon::AddDoctorCommand(&app, &config, &body);
+  talon::AddTokenizeCommand(&app, &config, &body);
   app.footer(
       "\nExamples:\n"
       "  talon run                                  text from the bundled model\n"

@@ -1,4 +1,5 @@
 // `talon run`: text from a prompt, streamed, then what happened.
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -7,9 +8,11 @@
 #include <deque>
 #include <iostream>
 #include <iterator>
+#include <optional>
 
 #include "apps/commands.h"
 #include "apps/loader.h"
+#include "apps/prompts.h"
 #include "apps/run_report.h"
 #include "base/file.h"
 
@@ -21,6 +24,7 @@ constexpr const char* kDefaultPrompt = "Once upon a time there was a";
 struct RunOptions {
   std::string prompt;
   std::string prompt_file;
+  std::string prompt_tokens;
   std::string positional;
   bool json = false;
   bool show_drafts = false;
@@ -43,15 +47,19 @@ Result<std::string> ReadPrompt(const RunOptions& options) {
 
 void Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-// Prints text as it arrives; with --show-drafts each token's part is coloured by origin.
+// Prints text as it arrives, or token ids where there is none; with --show-drafts each token's part
+// is coloured by origin.
 class Printer {
  public:
-  Printer(const RunOptions& options, const Tokenizer* tokenizer)
-      : options_(options), decoder_(tokenizer, /*skip_special_tokens=*/true) {}
+  Printer(const RunOptions& options, const Tokenizer* tokenizer) : options_(options) {
+    if (tokenizer != nullptr) decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+  }
 
   void Show(const RequestUpdate& update) {
     if (options_.json) return;
-    if (options_.show_drafts) {
+    if (!decoder_) {
+      for (const EmittedToken& token : update.tokens) Print(fmt::format(" {}", token.token));
+    } else if (options_.show_drafts) {
       ShowColoured(update);
     } else {
       Print(update.text);
@@ -68,9 +76,9 @@ class Printer {
   // The update's text may lag behind its tokens; their pieces wait until it arrives.
   void ShowColoured(const RequestUpdate& update) {
     for (const EmittedToken& token : update.tokens) {
-      pieces_.push_back({decoder_.Push(token.token), token.drafted});
+      pieces_.push_back({decoder_->Push(token.token), token.drafted});
     }
-    if (update.finish != FinishReason::kNone) pieces_.push_back({decoder_.Flush(), false});
+    if (update.finish != FinishReason::kNone) pieces_.push_back({decoder_->Flush(), false});
     for (size_t left = update.text.size(); left > 0 && !pieces_.empty();) {
       Piece& piece = pieces_.front();
       const std::string shown = piece.text.substr(0, left);
@@ -83,7 +91,7 @@ class Printer {
   }
 
   const RunOptions& options_;
-  StreamDecoder decoder_;
+  std::optional<StreamDecoder> decoder_;  // none: there is no tokenizer
   std::deque<Piece> pieces_;
 };
 
@@ -105,17 +113,42 @@ GenerateResult RunToEnd(Engine* engine, RequestId id) {
   }
 }
 
+struct PromptInput {
+  std::string text;  // as it is shown
+  std::vector<int32_t> tokens;
+};
+
+// The prompt in tokens, which need no tokenizer.
+Result<PromptInput> TokenPrompt(const LoadedModel& model, const std::string& argument) {
+  PromptInput input;
+  TALON_ASSIGN_OR_RETURN(input.tokens,
+                         ReadPromptTokens(argument, model.target->config().vocab_size));
+  if (model.tokenizer != nullptr) {
+    input.text = model.tokenizer->Decode(input.tokens, /*skip_special_tokens=*/true);
+  } else {
+    input.text = fmt::format("{}", fmt::join(input.tokens, " "));
+  }
+  return input;
+}
+
+Result<PromptInput> TextPrompt(const LoadedModel& model, std::string text) {
+  TALON_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, RequireTokenizer(model));
+  auto tokens = tokenizer->Encode(text, /*add_special_tokens=*/true);
+  if (!tokens.ok()) return tokens.status().WithContext("prompt");
+  return PromptInput{.text = std::move(text), .tokens = std::move(*tokens)};
+}
+
 Result<int> Run(Config config, const RunOptions& options) {
-  TALON_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(options));
-  if (prompt.empty()) return InvalidArgument("prompt: empty");
+  TALON_ASSIGN_OR_RETURN(const std::string text, ReadPrompt(options));
+  if (text.empty()) return InvalidArgument("prompt: empty");
   config.max_sequences = std::min(config.max_sequences, 1);
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
   const Tokenizer* tokenizer = model->tokenizer.get();
-  if (tokenizer == nullptr) return InvalidArgument("{}: no tokenizer.json", model->name);
-  GenerateRequest request{.stop = config.sampling.stop};
-  auto tokens = tokenizer->Encode(prompt, /*add_special_tokens=*/true);
-  if (!tokens.ok()) return tokens.status().WithContext("prompt");
-  request.prompt = std::move(*tokens);
+  TALON_ASSIGN_OR_RETURN(const PromptInput prompt,
+                         options.prompt_tokens.empty()
+                             ? TextPrompt(*model, text)
+                             : TokenPrompt(*model, options.prompt_tokens));
+  GenerateRequest request{.prompt = prompt.tokens, .stop = config.sampling.stop};
   TALON_ASSIGN_OR_RETURN(request.sampling, MakeSamplingParams(config.sampling, tokenizer));
   if (model->engine_options.kv_tokens == 0) {  // one request: no more cache than it can use
     model->engine_options.kv_tokens = static_cast<int>(std::min<int64_t>(
@@ -126,7 +159,7 @@ Result<int> Run(Config config, const RunOptions& options) {
   Printer printer(options, tokenizer);
   request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
-  if (!options.json) Print(prompt);
+  if (!options.json) Print(prompt.text);
   const GenerateResult result = RunToEnd(engine.get(), id);
   if (options.json) {
     std::printf("%s\n", ReportJson(result, *model, engine.get()).dump(2).c_str());
@@ -157,6 +190,14 @@ void AddRunCommand(CLI::App* app, Config* config, CommandBody* body) {
       ->type_name("FILE")
       ->excludes(input)
       ->excludes(text);
+  command
+      ->add_option("--prompt-tokens", options->prompt_tokens,
+                   "Token ids to continue, separated by commas, or @FILE: the same in a file, or "
+                   "JSON lines with \"tokens\", of which the first counts")
+      ->type_name("N,...")
+      ->excludes(input)
+      ->excludes(text)
+      ->excludes("--prompt-file");
   command->add_flag("--json", options->json, "Print one JSON object instead of text and table");
   command->add_flag("--show-drafts", options->show_drafts,
                     "Colour the text: green = drafted and accepted, yellow = the model's own");

@@ -119,15 +119,56 @@ struct KvView {
   std::span<const KvLayer> layers;  // [num_layers]
 };
 
+// The same for views of the same device arrays in the same shape: part of a recording's key
+// (Backend::Record).
+uint64_t IdentityOf(const KvView& kv);
+
 // A PassPlan as the backend wants it: uploaded, work split. Reused from pass to pass.
 class Pass {
  public:
   virtual ~Pass() = default;
 };
 
+// A transformer layer's MLP. gate_up stacks the gate's rows and as many of up.
+struct FeedForwardWeights {
+  const Weight* gate_up = nullptr;
+  const float* gate_up_bias = nullptr;  // or null
+  const Weight* down = nullptr;
+  const float* down_bias = nullptr;
+};
+
+// What the QKV product leaves for attention: views of one matrix's columns, and the norms of heads
+// where the model has them.
+struct QkvRows {
+  MatrixView q;  // [rows, heads * head_dim]
+  MatrixView k;  // [rows, kv_heads * head_dim]
+  MatrixView v;
+  const float* q_norm = nullptr;  // [head_dim], or null: no norm
+  const float* k_norm = nullptr;
+  float epsilon = 0;
+};
+
 struct TopKEntry {
   int32_t id = 0;
   float log_prob = 0;
+};
+
+// Draft trees that grow on the device, ahead of the host: of each tree the `width` best nodes of a
+// level are run, the `width` best successors of each are candidates for the next (the rules of
+// spec/drafters/dynamic_tree.h). Rows of a beam: tree by tree, best first.
+struct BeamLimits {
+  int trees = 0;
+  int width = 0;
+  int levels = 0;
+};
+struct BeamRoot {
+  std::span<const TopKEntry> best;  // [width] its successors, the first beam: token ids
+  int output_row = 0;               // row of the outputs that they continue
+  int first_row = 0;                // and the row where the output of the tree's node 0 will be
+};
+class BeamSearch {
+ public:
+  virtual ~BeamSearch() = default;
 };
 
 class Backend {
@@ -138,6 +179,8 @@ class Backend {
 
   // Memory. New buffers are zero-filled and 64-byte aligned.
   virtual Result<Buffer> Allocate(size_t bytes) = 0;
+  // The same where there is more room and less speed: host memory that a device reads in place.
+  virtual Result<Buffer> AllocateOffloaded(size_t bytes) { return Allocate(bytes); }
   virtual void CopyIn(void* device, const void* host, size_t bytes) = 0;
   virtual void CopyOut(void* host, const void* device, size_t bytes) = 0;
   virtual void Synchronize() = 0;
@@ -147,9 +190,14 @@ class Backend {
   virtual Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                                      WeightFormat format) = 0;
 
-  // Passes.
-  virtual std::unique_ptr<Pass> NewPass() = 0;
+  // Passes of a model whose attention has this many query heads.
+  virtual std::unique_ptr<Pass> NewPass(int query_heads) = 0;
   virtual void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) = 0;
+  // Runs `ops`: ops that take no host spans and do not wait. They may depend only on the pass, on a
+  // second one if given, and on what `key` stands for: a device may record them once and replay the
+  // recording whenever passes of the same shapes come with the same key.
+  virtual void Record(Pass* pass, const Pass* second, uint64_t key,
+                      const std::function<void()>& ops) = 0;
 
   // out[r] = table[tokens[r]], for the pass's tokens. `table` [vocab, cols] of `dtype` is device
   // memory. REQUIRES: tokens in range.
@@ -164,6 +212,14 @@ class Backend {
   // out = x * w^T (+ bias [w.rows]) or, with `accumulate`, out += that. bias may be null.
   virtual void MatMul(MatrixView x, const Weight& w, const float* bias, MatrixView out,
                       bool accumulate) = 0;
+
+  // Ops fused with the product that follows, whose left operand then is never seen outside and has
+  // the form the product wants. out = RmsNorm(x) * w^T (+ bias):
+  virtual void NormMatMul(MatrixView x, const float* norm, float epsilon, const Weight& w,
+                          const float* bias, MatrixView out) = 0;
+  // x += SwiGlu(RmsNorm(x) * gate_up^T) * down^T, with biases where there are any.
+  virtual void FeedForward(MatrixView x, const float* norm, float epsilon,
+                           const FeedForwardWeights& weights) = 0;
 
   // angles[r] = cos then sin of position[r] * inv_freq[i], times `scale`: [rows, 2 * half]. The
   // product is rounded to float32 first, as the reference implementations do.
@@ -182,12 +238,21 @@ class Backend {
   virtual void StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvView& kv,
                        int layer) = 0;
 
+  // All that lies between the QKV product and attention: norms the heads of q and k where there are
+  // weights for it, rotates q and k in place, stores K and V.
+  virtual void RotateAndStore(const Pass& pass, const QkvRows& rows, MatrixView angles,
+                              const KvView& kv, int layer) = 0;
+
   // softmax(scale * q k^T) v over the keys of each row (pass_plan.h). q and out:
   // [rows, heads * head_dim], heads a multiple of kv_heads. Rows staged in blocks
   // (slots >= 0 with a mask) are read from their slot. Works in tiles aligned to logical key
   // indices, so committed and staged keys give the same bits.
   virtual void Attention(const Pass& pass, MatrixView q, const KvView& kv, int layer, float scale,
                          MatrixView out) = 0;
+
+  // out += Attention(q) * w^T (+ bias).
+  virtual void AttentionMatMul(const Pass& pass, MatrixView q, const KvView& kv, int layer,
+                               float scale, const Weight& w, const float* bias, MatrixView out) = 0;
 
   // Copies staging row rows[i] to slot slots[i] in layers [0, num_layers), K and V. Host spans.
   virtual void CommitRows(const KvView& kv, std::span<const int32_t> rows,
@@ -211,12 +276,30 @@ class Backend {
   virtual void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                            MatrixView out) = 0;
 
-  // out[i] = x[rows[i]]. Host span.
+  // out[i] = x[rows[i]]. Host span; or the pass's output or feature rows.
   virtual void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) = 0;
+  virtual void GatherOutputs(const Pass& pass, MatrixView x, MatrixView out) = 0;
+  virtual void GatherFeatures(const Pass& pass, MatrixView x, MatrixView out) = 0;
 
   // Index of each row's largest value, ties to the lowest index, NaN never wins (all NaN: 0).
   // Waits; host result [x.rows].
   virtual void Argmax(MatrixView x, std::span<int32_t> out) = 0;
+
+  // A search for at most this many trees, whose logits rank `token_ids`, or null: growing trees on
+  // the host costs this device nothing more.
+  virtual Result<std::unique_ptr<BeamSearch>> NewBeamSearch(
+      const BeamLimits& /*limits*/, std::span<const int32_t> /*token_ids*/) {
+    return std::unique_ptr<BeamSearch>();
+  }
+  virtual void StartBeams(BeamSearch* /*search*/, std::span<const BeamRoot> /*roots*/) {}
+  // Writes the beam's tokens and masks into a loaded pass whose rows they are, and the outputs that
+  // its nodes continue to `inputs`.
+  virtual void LoadBeams(BeamSearch* /*search*/, Pass* /*pass*/, MatrixView /*outputs*/,
+                         MatrixView /*inputs*/) {}
+  // Ranks the logits of the beam's rows; the next beam takes its place.
+  virtual void ExpandBeams(BeamSearch* /*search*/, MatrixView /*logits*/) {}
+  // Waits. All levels' rankings so far, as indices into token_ids: [levels][trees][width][width].
+  virtual void ReadBeams(BeamSearch* /*search*/, std::vector<TopKEntry>* /*out*/) {}
 
   // Each row's k best log-probabilities (float32 log-softmax), best first, ties to the lower id.
   // Waits; host result [x.rows * k]. A row that holds NaN or +inf gives NaN log-probs throughout.

@@ -44,7 +44,7 @@ PassPlan SimplePlan(int rows) {
 
 std::unique_ptr<Pass> LoadPlan(Backend& backend, const PassPlan& plan) {
   const KvShape shape{.num_layers = 1, .kv_heads = 1, .head_dim = 8};
-  auto pass = backend.NewPass();
+  auto pass = backend.NewPass(/*query_heads=*/1);
   backend.LoadPass(plan, shape, pass.get());
   return pass;
 }
@@ -193,8 +193,10 @@ TEST_P(OpTest, MatchesReference) {
     const std::vector<float> expected = op.run(*reference_, input, 0, kRows);
     const std::vector<float> actual = op.run(*backend_, input, 0, kRows);
     ASSERT_EQ(static_cast<int>(expected.size()), kRows * op.out_cols) << op.name;
-    EXPECT_LE(MaxDifference(expected, actual), op.tolerance * LargestMagnitude(expected))
-        << op.name;
+    // On devices int8 weights have more scales, and activations are not quantised.
+    const bool finer = testing::IsDevice(GetParam()) && op.name.find("int8") != std::string::npos;
+    const double tolerance = finer ? 1.0 / 64 : op.tolerance;
+    EXPECT_LE(MaxDifference(expected, actual), tolerance * LargestMagnitude(expected)) << op.name;
   }
 }
 
@@ -205,14 +207,20 @@ TEST_P(OpTest, RowAloneHasTheSameBits) {
     const std::vector<float> together = op.run(*backend_, input, 0, kRows);
     for (const int r : {0, 1, 16, 32}) {
       const std::vector<float> alone = op.run(*backend_, RowOf(input, r, op.in_cols), r, 1);
-      EXPECT_TRUE(SameBits(alone, RowOf(together, r, op.out_cols))) << op.name << " row " << r;
+      const std::vector<float> beside = RowOf(together, r, op.out_cols);
+      if (testing::HasFixedBits(GetParam())) {
+        EXPECT_TRUE(SameBits(alone, beside)) << op.name << " row " << r;
+      } else {
+        EXPECT_LE(MaxDifference(alone, beside), op.tolerance * LargestMagnitude(together))
+            << op.name;
+      }
     }
   }
 }
 
 TEST_P(OpTest, ThreadCountDoesNotChangeBits) {
   constexpr int kRows = 40;
-  const auto one = MakeBackend(GetParam() == "reference" ? "reference" : "cpu1");
+  const auto one = MakeBackend(testing::OnOneThread(GetParam()));
   for (const OpCase& op : Cases()) {
     const std::vector<float> input = RandomValues(kRows * op.in_cols, 23);
     EXPECT_TRUE(SameBits(op.run(*one, input, 0, kRows), op.run(*backend_, input, 0, kRows)))
@@ -321,7 +329,9 @@ TEST_P(OpTest, PackWeightRefusesPartsThatDisagree) {
             StatusCode::kInvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, OpTest, ::testing::Values("reference", "cpu1", "cpu2", "cpu3"),
+INSTANTIATE_TEST_SUITE_P(Backends, OpTest,
+                         ::testing::ValuesIn(testing::WithDevices({"reference", "cpu1", "cpu2",
+                                                                   "cpu3"})),
                          [](const auto& info) { return info.param; });
 
 TEST(WeightFormat, NamesRoundTrip) {

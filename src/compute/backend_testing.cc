@@ -7,12 +7,13 @@
 
 #include "base/check.h"
 #include "compute/cpu/cpu_backend.h"
+#include "compute/cuda/cuda_backend.h"
 #include "compute/reference/reference_backend.h"
 
 namespace talon::testing {
 namespace {
 
-constexpr int kRowGap = 3;
+constexpr int kRowGap = 4;
 
 Buffer AllocateOrDie(Backend& backend, size_t bytes) {
   auto buffer = backend.Allocate(bytes);
@@ -24,8 +25,20 @@ Buffer AllocateOrDie(Backend& backend, size_t bytes) {
 
 std::unique_ptr<Backend> MakeBackend(const std::string& name) {
   if (name == "reference") return NewReferenceBackend();
+  if (name.starts_with("cuda")) {
+    auto backend = NewCudaBackend({.deterministic = name == "cuda_deterministic"});
+    TALON_CHECK(backend.ok(), "{}", backend.status().message());
+    return std::move(backend).value();
+  }
   TALON_CHECK(name.size() == 4 && name.starts_with("cpu"), "backend {}", name);
   return NewCpuBackend(name.back() - '0');
+}
+
+std::string OnOneThread(const std::string& name) { return name.starts_with("cpu") ? "cpu1" : name; }
+
+std::vector<std::string> WithDevices(std::vector<std::string> hosts) {
+  if (NewCudaBackend({}).ok()) hosts.insert(hosts.end(), {"cuda", "cuda_deterministic"});
+  return hosts;
 }
 
 std::vector<float> RandomValues(int64_t count, uint64_t seed, float deviation) {

@@ -155,7 +155,7 @@ std::vector<float> RunScores(Backend& backend, const Layout& layout, const PassP
   backend.SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
   const DeviceMatrix q(backend, plan.num_rows(), layout.cols(), queries);
   const DeviceMatrix out(backend, shape.kv_heads, plan.num_scored_blocks());
-  const auto pass = backend.NewPass();
+  const auto pass = backend.NewPass(layout.cols() / layout.head_dim);
   backend.LoadPass(plan, shape, pass.get());
   backend.ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
   return out.Read();
@@ -191,7 +191,7 @@ TEST_P(BlockScoresTest, RequestsDoNotChangeEachOther) {
   const auto both =
       RunScores(*backend_, layout, PlanOf(70, Reversed(150), {first, second}), queries);
   // On one thread, where the backend has threads.
-  const auto one = MakeBackend(GetParam() == "reference" ? "reference" : "cpu1");
+  const auto one = MakeBackend(testing::OnOneThread(GetParam()));
   ScoreRequest alone = second;
   alone.first_column = 0;
   const auto expected_first = RunScores(*one, layout, PlanOf(70, Reversed(150), {first}), queries);
@@ -264,7 +264,7 @@ TEST_P(BlockScoresTest, NaNKeysRankLast) {
           PlanOf(1, {0, 1, 2}, {{.row_end = 1, .num_blocks = 3, .scorer = scorer}});
       const DeviceMatrix q(*backend_, 1, layout.cols(), queries);
       const DeviceMatrix out(*backend_, 1, 3);
-      const auto pass = backend_->NewPass();
+      const auto pass = backend_->NewPass(layout.cols() / layout.head_dim);
       backend_->LoadPass(plan, shape, pass.get());
       backend_->ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
       EXPECT_TRUE(std::isfinite(out.Read()[0]));
@@ -274,7 +274,8 @@ TEST_P(BlockScoresTest, NaNKeysRankLast) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, BlockScoresTest, ::testing::Values("reference", "cpu1", "cpu3"),
+INSTANTIATE_TEST_SUITE_P(Backends, BlockScoresTest,
+                         ::testing::ValuesIn(testing::WithDevices({"reference", "cpu1", "cpu3"})),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -83,7 +83,7 @@ TEST_P(KvOpsTest, StoreKvRoundsAndWritesNothingElse) {
                   .block_offsets = {0, 1},
                   .block_ids = {2},
                   .ancestors = {0, 2, 0}};
-    const auto pass = backend_->NewPass();
+    const auto pass = backend_->NewPass(shape.kv_heads);
     backend_->LoadPass(plan, shape, pass.get());
     const std::vector<float> k = RandomValues(3 * cols, 31);
     const std::vector<float> v = RandomValues(3 * cols, 32);
@@ -189,7 +189,8 @@ TEST_P(KvOpsTest, NewMemoryIsZeroAndAligned) {
   EXPECT_EQ(backend_->Allocate(SIZE_MAX - 1000).status().code(), StatusCode::kResourceExhausted);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, KvOpsTest, ::testing::Values("reference", "cpu1", "cpu2"),
+INSTANTIATE_TEST_SUITE_P(Backends, KvOpsTest,
+                         ::testing::ValuesIn(testing::WithDevices({"reference", "cpu1", "cpu2"})),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -8,46 +8,11 @@
 #include <numeric>
 #include <vector>
 
-#include "compute/cpu/kernels_table.h"
 #include "compute/cpu/matmul_memory.h"
+#include "compute/cpu/peak_kernels.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "compute/peaks.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-// After foreach_target.h.
-#include "hwy/highway.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace talon {
-namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// `count` is a multiple of 4 vectors.
-uint32_t SumWords(const uint32_t* from, int64_t count) {
-  const hn::ScalableTag<uint32_t> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto sum0 = hn::Zero(d);
-  auto sum1 = sum0;
-  auto sum2 = sum0;
-  auto sum3 = sum0;
-  for (int64_t i = 0; i < count; i += 4 * lanes) {
-    sum0 = hn::Add(sum0, hn::LoadU(d, from + i));
-    sum1 = hn::Add(sum1, hn::LoadU(d, from + i + lanes));
-    sum2 = hn::Add(sum2, hn::LoadU(d, from + i + 2 * lanes));
-    sum3 = hn::Add(sum3, hn::LoadU(d, from + i + 3 * lanes));
-  }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace talon
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace talon {
 namespace {
-
-HWY_EXPORT(SumWords);
 
 double SecondsOf(auto&& f) {
   const auto start = std::chrono::steady_clock::now();
@@ -75,7 +40,7 @@ double MeasureReadBandwidth(ThreadPool& pool) {
     best = std::min(best, SecondsOf([&] {
                       pool.Run(kWindow / kTask, [&](int64_t task, int) {
                         const auto* words = reinterpret_cast<const uint32_t*>(from + task * kTask);
-                        sink += HWY_DYNAMIC_DISPATCH(SumWords)(words, kTask / sizeof(uint32_t));
+                        sink += SumWords(words, kTask / sizeof(uint32_t));
                       });
                     }));
   }
@@ -87,16 +52,11 @@ double MeasureMatrixPeak(ThreadPool& pool, MatrixKind kind) {
   // long as a loop runs, so each thread's best burst counts.
   constexpr int64_t kIterations = 5000;
   constexpr int kBursts = 1000;
-  const DType type = kind == MatrixKind::kInt8   ? DType::kI8
-                     : kind == MatrixKind::kBF16 ? DType::kBF16
-                                                 : DType::kF32;
-  const MatrixKernel* kernel = AttainableKernels(type)[0];
-  if (kernel->burn == nullptr) kernel = AttainableKernels(DType::kF32)[0];
   std::vector<double> best(pool.num_threads(), 0);  // operations per second, by task
   pool.Run(pool.num_threads(), [&](int64_t task, int) {
     for (int burst = 0; burst < kBursts; ++burst) {
       int64_t operations = 0;
-      const double seconds = SecondsOf([&] { operations = kernel->burn(kIterations); });
+      const double seconds = SecondsOf([&] { operations = BurnMatrix(kind, kIterations); });
       best[task] = std::max(best[task], static_cast<double>(operations) / seconds);
     }
   });
@@ -104,4 +64,3 @@ double MeasureMatrixPeak(ThreadPool& pool, MatrixKind kind) {
 }
 
 }  // namespace talon
-#endif  // HWY_ONCE

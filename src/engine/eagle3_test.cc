@@ -230,15 +230,21 @@ class Eagle3Alone : public testing::Test {
   Eagle3Alone() : drafter_(LoadHead(HeadOptions(), &metrics_)) {
     EXPECT_TRUE(Tiny().target->SetCaptureLayers(drafter_->capture_layers()).ok());
     cols_ = 3 * Tiny().target->config().hidden_size;
+    std::vector<float> features;
     for (int i = 0; i < kRows * cols_; ++i) {
-      features_.push_back(std::sin(static_cast<float>(i) * 0.37f) * 3);
+      features.push_back(std::sin(static_cast<float>(i) * 0.37f) * 3);
     }
+    const size_t bytes = features.size() * sizeof(float);
+    auto buffer = Tiny().backend->Allocate(bytes);
+    EXPECT_TRUE(buffer.ok()) << buffer.status().message();
+    features_ = std::move(buffer).value();
+    Tiny().backend->CopyIn(features_.data(), features.data(), bytes);
     for (int i = 0; i <= kRows; ++i) tokens_.push_back(20 + i * 7 % 900);
   }
   void Extend(SequenceId id, int first, int count) {
     std::vector<CommittedRows> batch = {{.sequence = id, .tokens = tokens_, .first = first}};
     for (int i = 0; i < count; ++i) batch[0].rows.push_back(first + i);
-    drafter_->Extend(batch, {features_.data(), kRows, cols_, cols_});
+    drafter_->Extend(batch, {static_cast<float*>(features_.data()), kRows, cols_, cols_});
   }
   TokenTree Propose(SequenceId id, int length) {
     const DraftRequest request{.sequence = id,
@@ -253,7 +259,7 @@ class Eagle3Alone : public testing::Test {
   Metrics metrics_;
   std::unique_ptr<Eagle3Drafter> drafter_;
   int cols_ = 0;
-  std::vector<float> features_;
+  Buffer features_;
   std::vector<int32_t> tokens_;
 };
 
@@ -337,7 +343,8 @@ TEST_F(Eagle3Alone, MoreSequencesThanPendingRows) {
 
 TEST_F(Eagle3Alone, NanFeaturesGiveNoTree) {
   ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
-  features_[9 * cols_] = std::numeric_limits<float>::quiet_NaN();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Tiny().backend->CopyIn(static_cast<float*>(features_.data()) + 9 * cols_, &nan, sizeof(nan));
   Extend(1, 0, 10);
   EXPECT_EQ(Propose(1, 11).size(), 1);
   EXPECT_EQ(metrics_.Get(Counter::kSpecFallback, "draft_nan"), 1);

@@ -35,7 +35,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
                       .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
   TALON_ASSIGN_OR_RETURN(
       engine->kv_, KvCache::Create(engine->parts_.backend, shape, engine->parts_.metrics.get(),
-                                   {.audit = chosen.kv_audit,
+                                   {.offload = chosen.kv_offload,
+                                    .audit = chosen.kv_audit,
                                     .tail_regions = specpv.enabled ? chosen.max_sequences : 0,
                                     .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0}));
   engine->step_ = std::make_unique<Step>(Step::Parts{.backend = engine->parts_.backend,

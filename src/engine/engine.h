@@ -32,6 +32,7 @@ struct EngineOptions {
   int max_length = 0;       // tokens of a sequence; 0 = the model's
   int max_sequences = 8;    // that run at once
   int prefill_chunk = 512;  // prompt tokens of one step
+  bool kv_offload = false;  // K and V in host memory, read in place (CUDA)
   bool kv_audit = false;
   StepOptions step;  // max_length is filled in
 

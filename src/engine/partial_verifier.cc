@@ -40,16 +40,57 @@ int PartialVerifier::TreeRoom(const ActiveRequest& run) const {
   return talon::TreeRoom(config_, run.sequence.tail_len, max_depth_);
 }
 
+// By what passes take on this machine; all unknown without a verify curve.
+StepCosts PartialVerifier::CostsOf(const ActiveRequest& run) const {
+  constexpr int kFewRows = 16;
+  constexpr int kManyRows = 32;
+  const int committed = run.sequence.committed_len;
+  const int visible = run.partial.governor->budget().Total() * config_.block_size;
+  const StepShape whole{.sequences = 1, .context = committed};
+  const StepShape part{.sequences = 1, .context = std::min(visible, committed)};
+  const Policy& policy = *parts_.policy;
+  const double few = policy.PassSeconds(whole, kFewRows);
+  const double row = (policy.PassSeconds(whole, kManyRows) - few) / (kManyRows - kFewRows);
+  return {.full_step = policy.PassSeconds(whole, mean_rows_),
+          .partial_step = policy.PassSeconds(part, mean_rows_),
+          .tokens_per_step = mean_emitted_,
+          .replay_pass = few - kFewRows * row,
+          .replay_row = row};
+}
+
+int PartialVerifier::MaxTrunk(const ActiveRequest& run) const {
+  constexpr double kTreeRows = 3;         // that a full pass keeps of its drafts
+  constexpr double kExpectedOdds = 0.01;  // of disagreement
+  const StepCosts costs = CostsOf(run);
+  if (costs.replay_row <= 0) return trunk_length_.Limit({});
+  return trunk_length_.Limit(
+      {.fixed = kTreeRows + std::max(costs.replay_pass, 0.0) / costs.replay_row,
+       .per_token = 1 + costs.partial_step / costs.tokens_per_step / costs.replay_row,
+       .expected_odds = kExpectedOdds});
+}
+
+void PartialVerifier::ObserveStep(int rows, int emitted) {
+  constexpr double kWeight = 0.05;
+  mean_rows_ += kWeight * (rows - mean_rows_);
+  mean_emitted_ += kWeight * (emitted - mean_emitted_);
+}
+
 GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
   if (!config_.enabled) return {};
   Admit(run);
   PartialState& state = run->partial;
+  if (state.governor && exact() && run->sequence.tail_len == 0) {
+    state.pays = PartialPays(CostsOf(*run));
+    state.max_trunk = MaxTrunk(*run);
+    if (!state.pays) state.lists.reset();  // they grow old
+  }
   GateState gate{.supported = state.governor.has_value(),
+                 .pays = state.pays,
                  .selected = state.lists.has_value(),
                  .committed_len = run->sequence.committed_len,
                  .provisional_tokens = run->sequence.tail_len,
                  .partial_steps = state.partial_steps,
-                 .max_trunk = trunk_length_.Limit(),
+                 .max_trunk = state.max_trunk,
                  .tree_nodes = nodes,
                  .finish_pending = state.finish_pending};
   if (state.governor) {

@@ -19,6 +19,7 @@
 #include "model/sampler.h"
 #include "observe/metrics.h"
 #include "spec/plan.h"
+#include "spec/policy/policy.h"
 #include "spec/specpv/config.h"
 #include "spec/specpv/gate.h"
 #include "spec/specpv/governor.h"
@@ -33,8 +34,11 @@ struct PartialState {
   std::optional<DriftGovernor> governor;  // none: the request is verified in full
   std::optional<PartialLists> lists;      // chosen by the last full pass
   int partial_steps = 0;                  // since then
-  bool finish_pending = false;            // exact mode: a provisional token would end the request
-  std::optional<OutputText> text;         // exact mode: the request's text with provisional tokens
+  // Exact mode, decided when nothing is provisional.
+  bool pays = true;  // partial steps do, at this length
+  int max_trunk = GateState::kNoInterval;
+  bool finish_pending = false;     // exact mode: a provisional token would end the request
+  std::optional<OutputText> text;  // exact mode: the request's text with provisional tokens
 };
 
 struct ActiveRequest;
@@ -45,6 +49,7 @@ class PartialVerifier {
     Backend* backend = nullptr;
     KvCache* kv = nullptr;
     Metrics* metrics = nullptr;
+    const Policy* policy = nullptr;  // knows what passes cost
   };
   // `max_depth`: of draft trees. A disabled config makes every decision "full".
   PartialVerifier(const Parts& parts, const SpecPvConfig& config, int max_depth)
@@ -68,6 +73,8 @@ class PartialVerifier {
   // After a full pass's commit: chooses the blocks of the partial steps to come.
   void Select(ActiveRequest* run, const MatrixView& scores, int first_column, int scored_blocks);
 
+  // An ordinary step, which replays and selects nothing, verified `rows` rows of a sequence.
+  void ObserveStep(int rows, int emitted);
   // An exact full pass confirmed the first `confirmed` of `provisional` tokens.
   void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
   // The request is verified in full from now on.
@@ -75,11 +82,15 @@ class PartialVerifier {
 
  private:
   void Admit(ActiveRequest* run) const;
+  StepCosts CostsOf(const ActiveRequest& run) const;
+  int MaxTrunk(const ActiveRequest& run) const;
 
   Parts parts_;
   SpecPvConfig config_;
   int max_depth_;
   TrunkLength trunk_length_;
+  double mean_rows_ = 4;  // of ordinary steps, running means
+  double mean_emitted_ = 2;
   std::vector<float> host_scores_;  // [layers * kv heads][scored blocks]
 };
 

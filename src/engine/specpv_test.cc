@@ -62,7 +62,7 @@ std::vector<std::vector<int32_t>> Answers(const std::vector<GenerateRequest>& re
 TEST(SpecPvEngine, ExactGivesPlainTokens) {
   std::mt19937 random(23);
   int64_t partial = 0, rolled_back = 0, confirmed = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < TestRounds(60); ++round) {
     std::vector<GenerateRequest> requests;
     for (size_t i = 0; i < 1 + random() % 4; ++i) {
       requests.push_back(LongRequest(random, 20 + static_cast<int>(random() % 120),

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "engine/step.h"
 #include "model/decoder.h"
 #include "model/test_model.h"
@@ -64,7 +64,7 @@ class FourRightDrafter : public Drafter {
 
 class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
  protected:
-  SpecPvTimeline() : backend_(NewCpuBackend(2)), model_(LoadForgetfulModel(backend_.get())) {
+  SpecPvTimeline() : backend_(NewTestBackend(2)), model_(LoadForgetfulModel(backend_.get())) {
     StepOptions options;
     options.budget = {.max_nodes = kNodes, .max_depth = kDepth};
     options.max_length = 8192;

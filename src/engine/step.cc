@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "observe/stage_range.h"
 #include "spec/specpv/shadow.h"
 
 namespace talon {
@@ -53,8 +54,11 @@ class LogitRows : public TreeRows {
 Step::Step(const Parts& parts, const StepOptions& options)
     : parts_(parts),
       options_(options),
-      partial_({.backend = parts.backend, .kv = parts.kv, .metrics = parts.metrics}, options.specpv,
-               options.budget.max_depth),
+      partial_({.backend = parts.backend,
+                .kv = parts.kv,
+                .metrics = parts.metrics,
+                .policy = parts.policy},
+               options.specpv, options.budget.max_depth),
       shadow_(parts.backend, parts.target, parts.kv, parts.metrics) {
   if (parts_.drafter != nullptr) capture_layers_ = parts_.drafter->capture_layers();
 }
@@ -102,6 +106,7 @@ void Step::Suspend(ActiveRequest* run) {
 // ---- Propose ----
 
 void Step::Propose() {
+  const StageRange range("Propose");
   const Stopwatch watch;
   std::vector<DraftRequest> requests;
   std::vector<Entry*> asked;
@@ -151,6 +156,10 @@ void Step::ChooseView(Entry* entry) {
   const Sequence& sequence = run.sequence;
   entry->trunk = sequence.tail_len;
   entry->unseen = partial_.exact() ? 0 : entry->trunk;
+  if (entry->drafted_now) {
+    const StepShape whole{.sequences = shape_.sequences, .context = sequence.committed_len};
+    parts_.policy->TrimSettling(whole, entry->trunk, &entry->tree);
+  }
   entry->tree = WithTrunk(
       std::span(sequence.tokens).subspan(sequence.committed_len, sequence.tail_len), entry->tree);
   if (partial_.exact()) {
@@ -215,6 +224,7 @@ void Step::CutToChunk(Entry* entry) {
 // ---- Plan, Stage, Verify ----
 
 Status Step::Plan(std::span<const PromptChunk> prompts) {
+  const StageRange range("Plan");
   builder_.Reset();
   for (Entry& entry : entries_) {
     PlanEntry(&entry);
@@ -229,7 +239,9 @@ Status Step::Plan(std::span<const PromptChunk> prompts) {
     const int first_row = builder_.AddPrompt(prompt.run->sequence, prompt_reservations_.back());
     prompt_features_.push_back(CaptureFor(*prompt.run, first_row, prompt.tokens));
   }
-  return options_.nwor ? parts_.kv->BeginStaging(builder_.staged()) : OkStatus();
+  if (!options_.nwor) return OkStatus();
+  const StageRange staging("NWOR_staging");
+  return parts_.kv->BeginStaging(builder_.staged());
 }
 
 void Step::PlanEntry(Entry* entry) {
@@ -273,6 +285,7 @@ void Step::ReserveTree(Entry* entry) {
 }
 
 Status Step::Verify() {
+  const StageRange range("Verify");
   const Stopwatch watch;
   if (!capture_layers_.empty()) {
     TALON_RETURN_IF_ERROR(parts_.target->SetCaptureLayers(capture_layers_));
@@ -306,6 +319,7 @@ Status Step::RunShadows() {
 // ---- Accept ----
 
 void Step::Accept() {
+  const StageRange range("Accept");
   for (Entry& entry : entries_) {
     const Sampler& sampler = entry.run->sampler;
     LogitRows rows(parts_.backend, output_.logits, argmax_, entry.first_output, &sampler);

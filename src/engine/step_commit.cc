@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/step.h"
+#include "observe/stage_range.h"
 
 namespace talon {
 namespace {
@@ -21,6 +22,7 @@ int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 // ---- Commit ----
 
 void Step::Commit(std::span<const PromptChunk> prompts) {
+  const StageRange range(options_.nwor ? "NWOR_commit" : "Commit");
   followed_.clear();
   for (Entry& entry : entries_) CommitEntry(&entry);
   if (options_.nwor) parts_.kv->ClearStaging();
@@ -129,6 +131,7 @@ void Step::CountNwor(const Entry& entry, int committed) {
 // ---- Observe ----
 
 void Step::Observe() {
+  const StageRange range("Observe");
   if (!followed_.empty()) parts_.drafter->Extend(followed_, output_.features);
   for (Entry& entry : entries_) {
     if (!entry.committed) continue;
@@ -234,6 +237,9 @@ void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
   });
   if (prompts.empty() && !entries_.empty() && ordinary) {
     parts_.policy->ObserveStep(shape_, cost);
+    for (const Entry& entry : entries_) {
+      partial_.ObserveStep(entry.tree.size(), static_cast<int>(entry.acceptance.choices.size()));
+    }
   }
 }
 

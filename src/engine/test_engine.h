@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "engine/engine.h"
 #include "model/decoder.h"
 #include "spec/drafter.h"
@@ -25,7 +25,7 @@ class TestModel {
   // `name` is a directory below the repository's root.
   explicit TestModel(const std::string& name, WeightFormat weights = WeightFormat::kAsStored,
                      int max_rows = 1100)
-      : backend(NewCpuBackend(2)) {
+      : backend(NewTestBackend(2)) {
     const std::string dir = std::string(TALON_SOURCE_DIR) + "/" + name;
     auto loaded = Decoder::Load(dir, backend.get(),
                                 {.weights = weights, .max_rows = max_rows, .max_output_rows = 560});

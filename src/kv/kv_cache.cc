@@ -12,13 +12,17 @@ size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
-size_t LayerBytes(const KvShape& shape) {
+// K and V of a layer's blocks.
+size_t BlocksBytes(const KvShape& shape) {
+  return 2 * AlignUp(shape.BlockBytes() * shape.num_blocks);
+}
+
+// All else of a layer: staging and summaries.
+size_t SideBytes(const KvShape& shape) {
   const auto blocks = static_cast<size_t>(shape.num_blocks);
-  const size_t data =
-      AlignUp(shape.BlockBytes() * blocks) + AlignUp(shape.RowBytes() * shape.staging_rows);
   const size_t summaries =
       2 * AlignUp(shape.RowBytes() * blocks) + AlignUp(shape.NormBytes() * blocks);
-  return 2 * data + (shape.key_summaries ? summaries : 0);
+  return 2 * AlignUp(shape.RowBytes() * shape.staging_rows) + (shape.key_summaries ? summaries : 0);
 }
 
 }  // namespace
@@ -34,11 +38,15 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(Backend* backend, const KvShape
     return InvalidArgument("kv: {} tails of {} rows", options.tail_regions, options.tail_rows);
   }
   std::unique_ptr<KvCache> cache(new KvCache(backend, shape, metrics, options));
-  const size_t layer_bytes = LayerBytes(cache->shape_);
-  TALON_ASSIGN_OR_RETURN(cache->buffer_, backend->Allocate(layer_bytes * shape.num_layers));
-  auto* next = static_cast<uint8_t*>(cache->buffer_.data());
+  const size_t blocks_bytes = BlocksBytes(cache->shape_) * shape.num_layers;
+  TALON_ASSIGN_OR_RETURN(cache->blocks_, options.offload ? backend->AllocateOffloaded(blocks_bytes)
+                                                         : backend->Allocate(blocks_bytes));
+  TALON_ASSIGN_OR_RETURN(cache->side_,
+                         backend->Allocate(SideBytes(cache->shape_) * shape.num_layers));
+  auto* blocks = static_cast<uint8_t*>(cache->blocks_.data());
+  auto* side = static_cast<uint8_t*>(cache->side_.data());
   for (int layer = 0; layer < shape.num_layers; ++layer) {
-    cache->layers_.push_back(cache->TakeArrays(&next));
+    cache->layers_.push_back(cache->TakeArrays(&blocks, &side));
   }
   return cache;
 }
@@ -58,21 +66,21 @@ KvCache::KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const
   if (options.audit) audit_.resize(static_cast<size_t>(shape.num_blocks) * shape.block_size, 0);
 }
 
-KvLayer KvCache::TakeArrays(uint8_t** memory) const {
-  const auto take = [memory](size_t bytes) {
+KvLayer KvCache::TakeArrays(uint8_t** blocks, uint8_t** side) const {
+  const auto take = [](uint8_t** memory, size_t bytes) {
     uint8_t* taken = *memory;
     *memory += AlignUp(bytes);
     return taken;
   };
   KvLayer arrays;
-  arrays.k_blocks = take(shape_.BlockBytes() * shape_.num_blocks);
-  arrays.v_blocks = take(shape_.BlockBytes() * shape_.num_blocks);
-  arrays.k_staged = take(shape_.RowBytes() * shape_.staging_rows);
-  arrays.v_staged = take(shape_.RowBytes() * shape_.staging_rows);
+  arrays.k_blocks = take(blocks, shape_.BlockBytes() * shape_.num_blocks);
+  arrays.v_blocks = take(blocks, shape_.BlockBytes() * shape_.num_blocks);
+  arrays.k_staged = take(side, shape_.RowBytes() * shape_.staging_rows);
+  arrays.v_staged = take(side, shape_.RowBytes() * shape_.staging_rows);
   if (shape_.key_summaries) {
-    arrays.key_max = take(shape_.RowBytes() * shape_.num_blocks);
-    arrays.key_min = take(shape_.RowBytes() * shape_.num_blocks);
-    arrays.key_norm = reinterpret_cast<float*>(take(shape_.NormBytes() * shape_.num_blocks));
+    arrays.key_max = take(side, shape_.RowBytes() * shape_.num_blocks);
+    arrays.key_min = take(side, shape_.RowBytes() * shape_.num_blocks);
+    arrays.key_norm = reinterpret_cast<float*>(take(side, shape_.NormBytes() * shape_.num_blocks));
   }
   return arrays;
 }

@@ -56,7 +56,8 @@ struct Reservation {
 };
 
 struct KvOptions {
-  bool audit = false;  // hash committed slots; CheckAudit fails loudly if one ever changes
+  bool offload = false;  // blocks lie where there is more room (Backend::AllocateOffloaded)
+  bool audit = false;    // hash committed slots; CheckAudit fails loudly if one ever changes
   // Staging rows for tails, behind the shape's staging rows, which passes share.
   int tail_regions = 0;  // sequences that can have a tail at a time
   int tail_rows = 0;     // of a region: tail and tree of a partial pass
@@ -71,7 +72,7 @@ class KvCache {
   KvView view() const { return {shape_, layers_}; }
   int free_blocks() const { return pool_.free_blocks(); }
   int used_blocks() const { return pool_.num_blocks() - pool_.free_blocks(); }
-  size_t bytes() const { return buffer_.bytes(); }
+  size_t bytes() const { return blocks_.bytes() + side_.bytes(); }
   // Blocks that `count` more tokens of this sequence would take from the pool.
   int BlocksNeeded(const Sequence& sequence, int count) const;
 
@@ -136,7 +137,7 @@ class KvCache {
     return sequence.blocks[position / shape_.block_size] * shape_.block_size +
            position % shape_.block_size;
   }
-  KvLayer TakeArrays(uint8_t** memory) const;
+  KvLayer TakeArrays(uint8_t** blocks, uint8_t** side) const;
   void SummariseFilled(const Sequence& sequence, int from) const;
   Status CheckFits(const StagedRows& rows) const;
   Status CheckStaged(std::span<const int32_t> rows) const;
@@ -150,7 +151,8 @@ class KvCache {
   Metrics* metrics_;
   KvOptions options_;
   BlockPool pool_;
-  Buffer buffer_;
+  Buffer blocks_;
+  Buffer side_;  // staging and summaries
   std::vector<KvLayer> layers_;
 
   int shared_rows_ = 0;                       // staging rows before the tails

@@ -329,6 +329,18 @@ Result<ModelConfig> ShapeByName(std::string_view name) {
     config.vocab_size = 32000;
     return config;
   }
+  if (name == "llama-8b") {
+    config.hidden_size = 4096;
+    config.num_heads = 32;
+    config.num_kv_heads = 8;
+    config.head_dim = 128;
+    config.intermediate_size = 14336;
+    config.vocab_size = 128256;
+    config.num_layers = 32;
+    config.tie_word_embeddings = false;
+    config.max_position_embeddings = config.max_context = 262144;
+    return config;
+  }
   if (name == "tiny") {
     config.hidden_size = 256;
     config.num_heads = 4;
@@ -337,7 +349,7 @@ Result<ModelConfig> ShapeByName(std::string_view name) {
     config.vocab_size = 8192;
     return config;
   }
-  return InvalidArgument("shape \"{}\" is unknown (known: llama-1b, tiny)", name);
+  return InvalidArgument("shape \"{}\" is unknown (known: llama-1b, llama-8b, tiny)", name);
 }
 
 }  // namespace talon

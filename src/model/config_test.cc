@@ -249,7 +249,7 @@ TEST(ModelConfig, ShapesByName) {
   EXPECT_EQ(shape->vocab_size, 32000);
   EXPECT_TRUE(shape->tie_word_embeddings);
   EXPECT_EQ(ShapeByName("gpt").status().message(),
-            "shape \"gpt\" is unknown (known: llama-1b, tiny)");
+            "shape \"gpt\" is unknown (known: llama-1b, llama-8b, tiny)");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ Decoder::Decoder(ModelConfig config, Backend* backend, DecoderWeights weights)
     : config_(std::move(config)),
       backend_(backend),
       weights_(std::move(weights)),
-      pass_(backend->NewPass()) {}
+      pass_(backend->NewPass(config_.num_heads)) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::Load(const std::string& dir, Backend* backend,
                                                const LoadOptions& options) {
@@ -60,15 +60,10 @@ Status Decoder::AllocateWorkspace(const LoadOptions& options) {
 
   const int q = config_.q_size();
   const int kv = config_.kv_size();
-  const int ffn = config_.intermediate_size;
   const int rotary = static_cast<int>(2 * rope.inv_freq.size());
   TALON_ASSIGN_OR_RETURN(stream_, NewScratch(backend_, max_rows_, config_.hidden_size));
-  TALON_ASSIGN_OR_RETURN(normed_, NewScratch(backend_, max_rows_, config_.hidden_size));
   TALON_ASSIGN_OR_RETURN(angles_, NewScratch(backend_, max_rows_, rotary));
   TALON_ASSIGN_OR_RETURN(qkv_, NewScratch(backend_, max_rows_, q + 2 * kv));
-  TALON_ASSIGN_OR_RETURN(attended_, NewScratch(backend_, max_rows_, q));
-  TALON_ASSIGN_OR_RETURN(gate_up_, NewScratch(backend_, max_rows_, 2 * ffn));
-  TALON_ASSIGN_OR_RETURN(gated_, NewScratch(backend_, max_rows_, ffn));
   TALON_ASSIGN_OR_RETURN(hidden_, NewScratch(backend_, max_output_rows_, config_.hidden_size));
   TALON_ASSIGN_OR_RETURN(logits_, NewScratch(backend_, max_output_rows_, config_.vocab_size));
   return OkStatus();
@@ -76,8 +71,8 @@ Status Decoder::AllocateWorkspace(const LoadOptions& options) {
 
 size_t Decoder::workspace_bytes() const {
   size_t bytes = inv_freq_.bytes();
-  for (const Scratch* scratch : {&stream_, &normed_, &angles_, &qkv_, &attended_, &gate_up_,
-                                 &gated_, &hidden_, &logits_, &features_, &scores_}) {
+  for (const Scratch* scratch :
+       {&stream_, &angles_, &qkv_, &hidden_, &logits_, &features_, &scores_}) {
     bytes += scratch->buffer.bytes();
   }
   return bytes;
@@ -98,6 +93,7 @@ Status Decoder::SetCaptureLayers(const std::vector<int>& layers) {
   }
   features_ = std::move(features);
   capture_layers_ = layers;
+  ++capture_version_;
   return OkStatus();
 }
 
@@ -136,10 +132,26 @@ PassLimits Decoder::limits() const {
 Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output) {
   TALON_RETURN_IF_ERROR(CheckPass(plan, kv.shape, limits()));
   TALON_RETURN_IF_ERROR(CheckScores(plan, kv.shape));
-  const int rows = plan.num_rows();
-  const int half = angles_.all.cols / 2;
+  const auto outputs = static_cast<int>(plan.output_rows.size());
   *output = {};
   backend_->LoadPass(plan, kv.shape, pass_.get());
+  // The ops' arguments follow from the pass's shape, the cache and what is captured.
+  const uint64_t key = IdentityOf(kv) + capture_version_;
+  backend_->Record(pass_.get(), /*second=*/nullptr, key, [&] { RunPass(plan, kv); });
+  if (outputs > 0) {
+    output->hidden = hidden_.Rows(outputs);
+    output->logits = logits_.Rows(outputs);
+  }
+  if (!capture_layers_.empty()) {
+    output->features = features_.Rows(static_cast<int>(plan.feature_rows.size()));
+  }
+  if (!plan.scores.empty()) output->scores = LayerScores(plan, 0, config_.num_layers);
+  return OkStatus();
+}
+
+void Decoder::RunPass(const PassPlan& plan, const KvView& kv) {
+  const int rows = plan.num_rows();
+  const int half = angles_.all.cols / 2;
   backend_->RopeAngles(*pass_, Floats(inv_freq_), half, rope_scale_, angles_.Rows(rows));
   backend_->Embed(*pass_, weights_.embedding.data.data(), weights_.embedding.dtype,
                   stream_.Rows(rows));
@@ -148,50 +160,31 @@ Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* o
     RunLayer(i, plan, kv);
   }
   CaptureInput(config_.num_layers, plan);
-  RunHead(plan, output);
-  if (!capture_layers_.empty()) {
-    output->features = features_.Rows(static_cast<int>(plan.feature_rows.size()));
-  }
-  if (!plan.scores.empty()) output->scores = LayerScores(plan, 0, config_.num_layers);
-  return OkStatus();
+  RunHead(plan);
 }
 
 void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
   const LayerWeights& layer = weights_.layers[static_cast<size_t>(index)];
   const int rows = plan.num_rows();
-  const int head_dim = config_.head_dim;
   const float eps = config_.rms_norm_eps;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   const MatrixView x = stream_.Rows(rows);
-  const MatrixView normed = normed_.Rows(rows);
-  const MatrixView angles = angles_.Rows(rows);
   const MatrixView qkv = qkv_.Rows(rows);
   const MatrixView q = qkv.Cols(0, config_.q_size());
   const MatrixView k = qkv.Cols(q.cols, config_.kv_size());
   const MatrixView v = qkv.Cols(q.cols + k.cols, config_.kv_size());
 
-  backend_->RmsNorm(x, Floats(layer.input_norm), eps, normed);
-  backend_->MatMul(normed, *layer.qkv, Floats(layer.qkv_bias), qkv, /*accumulate=*/false);
-  if (config_.qk_norm) {
-    backend_->RmsNormHeads(q, head_dim, Floats(layer.q_norm), eps);
-    backend_->RmsNormHeads(k, head_dim, Floats(layer.k_norm), eps);
-  }
-  backend_->Rope(q, head_dim, angles);
-  backend_->Rope(k, head_dim, angles);
+  backend_->NormMatMul(x, Floats(layer.input_norm), eps, *layer.qkv, Floats(layer.qkv_bias), qkv);
+  backend_->RotateAndStore(*pass_, {q, k, v, Floats(layer.q_norm), Floats(layer.k_norm), eps},
+                           angles_.Rows(rows), kv, index);
   if (!plan.scores.empty()) {
     backend_->ScoreBlocks(*pass_, q, kv, index, LayerScores(plan, index, 1));
   }
-  backend_->StoreKv(*pass_, k, v, kv, index);
-  backend_->Attention(*pass_, q, kv, index, scale, attended_.Rows(rows));
-  backend_->MatMul(attended_.Rows(rows), *layer.output, Floats(layer.output_bias), x,
-                   /*accumulate=*/true);
-
-  backend_->RmsNorm(x, Floats(layer.post_norm), eps, normed);
-  backend_->MatMul(normed, *layer.gate_up, Floats(layer.gate_up_bias), gate_up_.Rows(rows),
-                   /*accumulate=*/false);
-  backend_->SwiGlu(gate_up_.Rows(rows), gated_.Rows(rows));
-  backend_->MatMul(gated_.Rows(rows), *layer.down, Floats(layer.down_bias), x,
-                   /*accumulate=*/true);
+  backend_->AttentionMatMul(*pass_, q, kv, index, scale, *layer.output, Floats(layer.output_bias),
+                            x);
+  backend_->FeedForward(
+      x, Floats(layer.post_norm), eps,
+      {layer.gate_up.get(), Floats(layer.gate_up_bias), layer.down.get(), Floats(layer.down_bias)});
 }
 
 void Decoder::CaptureInput(int index, const PassPlan& plan) {
@@ -200,20 +193,18 @@ void Decoder::CaptureInput(int index, const PassPlan& plan) {
   const int hidden = config_.hidden_size;
   for (size_t i = 0; i < capture_layers_.size(); ++i) {
     if (capture_layers_[i] != index) continue;
-    backend_->GatherRows(stream_.Rows(plan.num_rows()), plan.feature_rows,
-                         features_.Rows(rows).Cols(static_cast<int>(i) * hidden, hidden));
+    backend_->GatherFeatures(*pass_, stream_.Rows(plan.num_rows()),
+                             features_.Rows(rows).Cols(static_cast<int>(i) * hidden, hidden));
   }
 }
 
-void Decoder::RunHead(const PassPlan& plan, ForwardOutput* output) {
+void Decoder::RunHead(const PassPlan& plan) {
   const auto outputs = static_cast<int>(plan.output_rows.size());
   if (outputs == 0) return;
-  output->hidden = hidden_.Rows(outputs);
-  output->logits = logits_.Rows(outputs);
-  backend_->GatherRows(stream_.Rows(plan.num_rows()), plan.output_rows, output->hidden);
-  backend_->RmsNorm(output->hidden, Floats(weights_.final_norm), config_.rms_norm_eps,
-                    output->hidden);
-  backend_->MatMul(output->hidden, *weights_.head, /*bias=*/nullptr, output->logits,
+  const MatrixView hidden = hidden_.Rows(outputs);
+  backend_->GatherOutputs(*pass_, stream_.Rows(plan.num_rows()), hidden);
+  backend_->RmsNorm(hidden, Floats(weights_.final_norm), config_.rms_norm_eps, hidden);
+  backend_->MatMul(hidden, *weights_.head, /*bias=*/nullptr, logits_.Rows(outputs),
                    /*accumulate=*/false);
 }
 

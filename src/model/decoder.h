@@ -82,9 +82,10 @@ class Decoder {
   // The scores of a layer, or of all.
   MatrixView LayerScores(const PassPlan& plan, int first, int count) const;
 
+  void RunPass(const PassPlan& plan, const KvView& kv);
   void RunLayer(int index, const PassPlan& plan, const KvView& kv);
   void CaptureInput(int index, const PassPlan& plan);
-  void RunHead(const PassPlan& plan, ForwardOutput* output);
+  void RunHead(const PassPlan& plan);
 
   ModelConfig config_;
   Backend* backend_;
@@ -96,17 +97,14 @@ class Decoder {
   int max_rows_ = 0;
   int max_output_rows_ = 0;
   Scratch stream_;    // [max_rows, hidden], the residual stream
-  Scratch normed_;    // [max_rows, hidden]
   Scratch angles_;    // [max_rows, rotary_dim]
   Scratch qkv_;       // [max_rows, q + 2 * kv]
-  Scratch attended_;  // [max_rows, q]
-  Scratch gate_up_;   // [max_rows, 2 * ffn]
-  Scratch gated_;     // [max_rows, ffn]
   Scratch hidden_;    // [max_output_rows, hidden]
   Scratch logits_;    // [max_output_rows, vocab]
   Scratch features_;  // [max_rows, captured * hidden]
   Scratch scores_;    // [layers * kv heads, ReserveScores]
   std::vector<int> capture_layers_;
+  uint64_t capture_version_ = 0;  // counts its changes
 };
 
 }  // namespace talon

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/file.h"
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
 #include "model/single_sequence.h"
 #include "model/test_model.h"
@@ -85,7 +85,7 @@ TEST_P(DecoderOddSizes, CpuAgreesWithReference) {
   config.update(GetParam().overrides);
   WriteModel(dir.path(), config, GetParam().dtype, 17);
   const auto reference = NewReferenceBackend();
-  const auto cpu = NewCpuBackend(kCpuThreads);
+  const auto cpu = NewTestBackend(kCpuThreads);
   for (const WeightFormat format : {WeightFormat::kAsStored, WeightFormat::kF32}) {
     LoadOptions options = kSmall;
     options.weights = format;

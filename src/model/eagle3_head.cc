@@ -31,8 +31,8 @@ Eagle3Head::Eagle3Head(Eagle3Config config, const Decoder& target, Backend* back
       target_(target),
       backend_(backend),
       weights_(std::move(weights)),
-      pass_(backend->NewPass()),
-      attend_pass_(backend->NewPass()) {}
+      pass_(backend->NewPass(config_.num_heads)),
+      attend_pass_(backend->NewPass(config_.num_heads)) {}
 
 Result<std::unique_ptr<Eagle3Head>> Eagle3Head::Load(const std::string& dir, const Decoder& target,
                                                      Backend* backend, const Options& options) {
@@ -78,11 +78,7 @@ Status Eagle3Head::AllocateWorkspace(const Options& options) {
                 {&out_pairs_, max_output_rows_, 2 * hidden},
                 {&out_angles_, max_output_rows_, rotary},
                 {&q_, max_output_rows_, config_.q_size()},
-                {&attended_, max_output_rows_, config_.q_size()},
                 {&stream_, max_output_rows_, hidden},
-                {&normed_, max_output_rows_, hidden},
-                {&gate_up_, max_output_rows_, 2 * config_.intermediate_size},
-                {&gated_, max_output_rows_, config_.intermediate_size},
                 {&next_, config_.norm_output ? max_output_rows_ : 0, hidden},
                 {&logits_, max_output_rows_, config_.draft_vocab_size},
                 {&features_, HasFeatureNorms() ? max_rows_ : 0, config_.features_size()}};
@@ -159,20 +155,42 @@ Status Eagle3Head::CheckPlans(const PassPlan& plan, const PassPlan& attend, cons
 }
 
 Status Eagle3Head::Forward(const PassPlan& plan, const PassPlan& attend, const KvView& kv,
-                           MatrixView inputs, Eagle3Output* output) {
+                           MatrixView inputs, Eagle3Output* output, const Prepare& prepare) {
   TALON_RETURN_IF_ERROR(CheckPlans(plan, attend, kv.shape, inputs));
   const int rows = plan.num_rows();
   const auto outputs = static_cast<int>(plan.output_rows.size());
   *output = {};
   backend_->LoadPass(plan, kv.shape, pass_.get());
-  ReadInputs(inputs);
-  StoreKeys(rows, kv);
+  const Pass* second = nullptr;
+  if (outputs > 0 && &attend != &plan) {
+    backend_->LoadPass(attend, kv.shape, attend_pass_.get());
+    second = attend_pass_.get();
+  }
+  if (prepare) prepare(pass_.get());
+  // The ops' arguments follow from the passes' shapes, the cache, the inputs' place and whether the
+  // outputs are all rows, in order.
+  const uint64_t key =
+      IdentityOf(kv) + reinterpret_cast<uintptr_t>(inputs.data) + (AllAreOutputs(plan) ? 1 : 0);
+  backend_->Record(pass_.get(), second, key, [&] {
+    ReadInputs(inputs);
+    StoreKeys(rows, kv);
+    if (outputs == 0) return;
+    RunAttention(second == nullptr ? *pass_ : *second, SelectOutputs(plan, inputs), kv);
+    backend_->FeedForward(stream_.Rows(outputs), Floats(weights_.post_norm), config_.rms_norm_eps,
+                          {weights_.gate_up.get(), Floats(weights_.gate_up_bias),
+                           weights_.down.get(), Floats(weights_.down_bias)});
+    RunHead(outputs);
+  });
   if (outputs == 0) return OkStatus();
-  if (&attend != &plan) backend_->LoadPass(attend, kv.shape, attend_pass_.get());
-  RunAttention(&attend == &plan ? *pass_ : *attend_pass_, SelectOutputs(plan, inputs), kv);
-  RunMlp(outputs);
-  RunHead(outputs, output);
+  output->hidden = stream_.Rows(outputs);
+  output->next = config_.norm_output ? next_.Rows(outputs) : output->hidden;
+  output->logits = logits_.Rows(outputs);
   return OkStatus();
+}
+
+bool Eagle3Head::AllAreOutputs(const PassPlan& plan) const {
+  const auto rows = std::span(all_rows_).first(static_cast<size_t>(plan.num_rows()));
+  return std::ranges::equal(plan.output_rows, rows);
 }
 
 void Eagle3Head::ReadInputs(MatrixView inputs) {
@@ -203,51 +221,33 @@ Eagle3Head::OutputRows Eagle3Head::SelectOutputs(const PassPlan& plan, MatrixVie
   const MatrixView pairs = pairs_.Rows(inputs.rows);
   const MatrixView features = pairs.Cols(config_.hidden_size, config_.hidden_size);
   const MatrixView& residual = config_.norm_before_residual ? features : inputs;
-  backend_->GatherRows(residual, plan.output_rows, stream_.Rows(outputs));
-  const auto in_order = std::span(all_rows_).first(static_cast<size_t>(outputs));
-  const bool all = outputs == inputs.rows && std::ranges::equal(plan.output_rows, in_order);
-  if (all) return {pairs, angles_.Rows(outputs)};
+  backend_->GatherOutputs(*pass_, residual, stream_.Rows(outputs));
+  if (AllAreOutputs(plan)) return {pairs, angles_.Rows(outputs)};
   const OutputRows chosen{out_pairs_.Rows(outputs), out_angles_.Rows(outputs)};
-  backend_->GatherRows(pairs, plan.output_rows, chosen.pairs);
-  backend_->GatherRows(angles_.Rows(inputs.rows), plan.output_rows, chosen.angles);
+  backend_->GatherOutputs(*pass_, pairs, chosen.pairs);
+  backend_->GatherOutputs(*pass_, angles_.Rows(inputs.rows), chosen.angles);
   return chosen;
 }
 
 void Eagle3Head::RunAttention(const Pass& pass, const OutputRows& rows, const KvView& kv) {
   const int outputs = rows.pairs.rows;
   const MatrixView q = q_.Rows(outputs);
-  const MatrixView attended = attended_.Rows(outputs);
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   backend_->MatMul(rows.pairs, *weights_.q, Floats(weights_.q_bias), q, /*accumulate=*/false);
   backend_->Rope(q, config_.head_dim, rows.angles);
-  backend_->Attention(pass, q, kv, /*layer=*/0, scale, attended);
-  backend_->MatMul(attended, *weights_.output, Floats(weights_.output_bias), stream_.Rows(outputs),
-                   /*accumulate=*/true);
+  backend_->AttentionMatMul(pass, q, kv, /*layer=*/0, scale, *weights_.output,
+                            Floats(weights_.output_bias), stream_.Rows(outputs));
 }
 
-void Eagle3Head::RunMlp(int outputs) {
-  const MatrixView x = stream_.Rows(outputs);
-  const MatrixView normed = normed_.Rows(outputs);
-  backend_->RmsNorm(x, Floats(weights_.post_norm), config_.rms_norm_eps, normed);
-  backend_->MatMul(normed, *weights_.gate_up, Floats(weights_.gate_up_bias), gate_up_.Rows(outputs),
-                   /*accumulate=*/false);
-  backend_->SwiGlu(gate_up_.Rows(outputs), gated_.Rows(outputs));
-  backend_->MatMul(gated_.Rows(outputs), *weights_.down, Floats(weights_.down_bias), x,
-                   /*accumulate=*/true);
-}
-
-void Eagle3Head::RunHead(int outputs, Eagle3Output* output) {
+void Eagle3Head::RunHead(int outputs) {
   const float eps = config_.rms_norm_eps;
-  const MatrixView normed = normed_.Rows(outputs);
-  output->hidden = stream_.Rows(outputs);
-  output->next = config_.norm_output ? next_.Rows(outputs) : output->hidden;
-  output->logits = logits_.Rows(outputs);
+  const MatrixView hidden = stream_.Rows(outputs);
   if (config_.norm_output) {
-    backend_->RmsNorm(output->hidden, Floats(weights_.norm), eps, output->next);
+    backend_->RmsNorm(hidden, Floats(weights_.norm), eps, next_.Rows(outputs));
   }
-  backend_->RmsNorm(output->hidden, Floats(weights_.head_norm), eps, normed);
   const Weight& head = weights_.head != nullptr ? *weights_.head : *target_.weights().head;
-  backend_->MatMul(normed, head, /*bias=*/nullptr, output->logits, /*accumulate=*/false);
+  backend_->NormMatMul(hidden, Floats(weights_.head_norm), eps, head, /*bias=*/nullptr,
+                       logits_.Rows(outputs));
 }
 
 }  // namespace talon

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,8 +65,10 @@ class Eagle3Head {
   // output rows only, as a plan of their own for the attention: the same sequences, positions and
   // masks; when every row is an output it may be `plan` itself. Fails, before anything is computed
   // or written, if a plan exceeds a limit or does not fit the cache.
+  // `prepare`, where given, is called with the loaded pass before anything is computed.
+  using Prepare = std::function<void(Pass*)>;
   Status Forward(const PassPlan& plan, const PassPlan& attend, const KvView& kv, MatrixView inputs,
-                 Eagle3Output* output);
+                 Eagle3Output* output, const Prepare& prepare = {});
 
   size_t weight_bytes() const { return weights_.bytes; }  // without what is the target's
   size_t workspace_bytes() const { return workspace_bytes_; }
@@ -84,6 +87,7 @@ class Eagle3Head {
   Status CheckPlans(const PassPlan& plan, const PassPlan& attend, const KvShape& kv,
                     const MatrixView& inputs) const;
 
+  bool AllAreOutputs(const PassPlan& plan) const;
   bool HasFeatureNorms() const { return config_.norm_before_fc || config_.fc_norm; }
   void NormFeatures(MatrixView features);
   // Embedding and feature of every row, normed, side by side.
@@ -93,8 +97,7 @@ class Eagle3Head {
   // The residual stream of the output rows is started, too. Copies nothing more if all rows are.
   OutputRows SelectOutputs(const PassPlan& plan, MatrixView inputs);
   void RunAttention(const Pass& pass, const OutputRows& rows, const KvView& kv);
-  void RunMlp(int outputs);
-  void RunHead(int outputs, Eagle3Output* output);
+  void RunHead(int outputs);
 
   Eagle3Config config_;
   const Decoder& target_;
@@ -116,11 +119,7 @@ class Eagle3Head {
   Scratch out_pairs_;   // 2 * H
   Scratch out_angles_;  // rotary_dim
   Scratch q_;           // q
-  Scratch attended_;    // q
   Scratch stream_;      // H, the residual stream
-  Scratch normed_;      // H
-  Scratch gate_up_;     // 2 * ffn
-  Scratch gated_;       // ffn
   Scratch next_;        // H, only with norm_output
   Scratch logits_;      // Vd
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
 #include "model/eagle3_sequence.h"
 #include "model/test_eagle3.h"
@@ -98,7 +98,7 @@ TEST_P(Eagle3Options, ForwardEqualsReference) {
   const TestHead head = MakeTestHead(config);
   for (const char* backend : {"reference", "cpu"}) {
     SCOPED_TRACE(backend);
-    Eagle3TestBed bed(backend == std::string("cpu") ? NewCpuBackend(kCpuThreads)
+    Eagle3TestBed bed(backend == std::string("cpu") ? NewTestBackend(kCpuThreads)
                                                     : NewReferenceBackend());
     ExpectEqualsReference(&bed, head);
   }
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Eagle3, OwnEmbeddingsAndSharedHead) {
-  Eagle3TestBed bed(NewCpuBackend(kCpuThreads));
+  Eagle3TestBed bed(NewTestBackend(kCpuThreads));
   TestHead own = MakeTestHead();
   own.Add("embed_tokens.weight", {96, 32});
   ExpectEqualsReference(&bed, own);
@@ -151,7 +151,7 @@ class Eagle3Passes : public testing::Test {
  protected:
   static constexpr int kRows = 24;
 
-  Eagle3Passes() : bed_(NewCpuBackend(kCpuThreads)), tokens_(SomeTokens(kRows)) {
+  Eagle3Passes() : bed_(NewTestBackend(kCpuThreads)), tokens_(SomeTokens(kRows)) {
     head_ = LoadHead({.max_rows = kRows, .max_output_rows = kRows});
     features_ = RandomFloats(kRows * static_cast<size_t>(head_->config().features_size()), 5);
     auto scratch = NewScratch(bed_.backend(), kRows, head_->config().features_size());
@@ -270,7 +270,7 @@ TEST_F(Eagle3Passes, BadPlansAreRefused) {
 }
 
 TEST(Eagle3, PositionsPastDraftLimit) {
-  Eagle3TestBed bed(NewCpuBackend(kCpuThreads));
+  Eagle3TestBed bed(NewTestBackend(kCpuThreads));
   TestHead short_head = MakeTestHead();
   short_head.config["max_position_embeddings"] = 8;
   ExpectEqualsReference(&bed, short_head);  // 22 positions
@@ -292,7 +292,7 @@ TEST(Eagle3, PositionsPastDraftLimit) {
 }
 
 TEST(Eagle3, OneWarningPastDraftLimit) {
-  Eagle3TestBed bed(NewCpuBackend(1));
+  Eagle3TestBed bed(NewTestBackend(1));
   TestHead head = MakeTestHead();
   head.config["max_position_embeddings"] = 8;
   const auto warnings = [&] {
@@ -311,7 +311,7 @@ TEST(Eagle3, OneWarningPastDraftLimit) {
 
 // Dynamic scaling depends on the engine's length, which is fixed at load.
 TEST(Eagle3, DynamicRopeUsesTheEnginesLength) {
-  Eagle3TestBed bed(NewCpuBackend(kCpuThreads));
+  Eagle3TestBed bed(NewTestBackend(kCpuThreads));
   TestHead head = MakeTestHead();
   head.config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.0}};
   const std::vector<int32_t> tokens = SomeTokens(20);

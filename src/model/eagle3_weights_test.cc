@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "base/file.h"
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "model/eagle3_layout.h"
 #include "model/test_eagle3.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 class Eagle3Loading : public testing::Test {
  protected:
-  Eagle3Loading() : bed_(NewCpuBackend(1)) {}
+  Eagle3Loading() : bed_(NewTestBackend(1)) {}
 
   // The error's message, with the directory removed; "" if the head loads.
   std::string Error(const TestHead& head) {
@@ -192,7 +192,7 @@ TEST_F(Eagle3Loading, Eagle1And2AreRefused) {
 }
 
 TEST(Eagle3, BadD2tRejected) {
-  Eagle3TestBed bed(NewCpuBackend(1));
+  Eagle3TestBed bed(NewTestBackend(1));
   const auto error = [&](size_t draft, int64_t offset) {
     TestHead head = MakeTestHead();
     SetOffset(&head, draft, offset);

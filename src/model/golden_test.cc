@@ -5,7 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
 #include "model/safetensors.h"
 #include "model/test_model.h"
@@ -17,7 +17,7 @@ constexpr int kCpuThreads = 2;
 const std::string kGoldens = TALON_SOURCE_DIR "/tests/data/goldens/";
 
 std::unique_ptr<Backend> NewBackend(const std::string& name) {
-  return name == "cpu" ? NewCpuBackend(kCpuThreads) : NewReferenceBackend();
+  return name == "cpu" ? NewTestBackend(kCpuThreads) : NewReferenceBackend();
 }
 
 void ExpectAllPass(const std::string& dir, Backend* backend, WeightFormat weights, size_t cases) {
@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(All, Goldens,
                          });
 
 TEST(Goldens, TrainedModelInFloat32) {
-  const auto backend = NewCpuBackend(kCpuThreads);
+  const auto backend = NewTestBackend(kCpuThreads);
   ExpectAllPass(TALON_SOURCE_DIR "/models/tiny", backend.get(), WeightFormat::kF32, 6);
 }
 

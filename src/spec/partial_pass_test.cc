@@ -6,7 +6,7 @@
 #include <memory>
 #include <random>
 
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
@@ -106,7 +106,7 @@ TokenTree TrunkAndTree(const Sequence& sequence, const TokenTree& tree) {
 }
 
 TEST(PartialPass, TailsGiveTheBitsOfTheFullPass) {
-  Bench bench(NewCpuBackend(2), 61, WeightFormat::kAsStored);
+  Bench bench(NewTestBackend(2), 61, WeightFormat::kAsStored);
   Sequence& sequence = bench.sequence;
   const std::vector<int32_t> lists = bench.AllLists();
   const PartialView view{.block_ids = lists,
@@ -137,7 +137,7 @@ TEST(PartialPass, TailsGiveTheBitsOfTheFullPass) {
 }
 
 TEST(PartialPass, LeavingBlocksOutChangesLogits) {
-  Bench bench(NewCpuBackend(1), 61, WeightFormat::kAsStored);
+  Bench bench(NewTestBackend(1), 61, WeightFormat::kAsStored);
   const std::vector<int32_t>& blocks = bench.sequence.blocks;
   std::vector<int32_t> lists = bench.AllLists();
   const auto logits = [&](int tokens) {
@@ -157,7 +157,7 @@ TEST(PartialPass, LeavingBlocksOutChangesLogits) {
 TEST(PartialPass, ScoresOfBothBackendsAgreeAndChangeNoLogits) {
   std::vector<std::vector<float>> scores;
   for (const bool cpu : {false, true}) {
-    Bench bench(cpu ? NewCpuBackend(2) : NewReferenceBackend(), 61, WeightFormat::kF32);
+    Bench bench(cpu ? NewTestBackend(2) : NewReferenceBackend(), 61, WeightFormat::kF32);
     const ModelConfig& config = bench.decoder->config();
     const TokenTree tree = SomeTree(5);
     PassBuilder builder;
@@ -180,7 +180,7 @@ TEST(PartialPass, ScoresOfBothBackendsAgreeAndChangeNoLogits) {
 }
 
 TEST(PartialPass, ScoresNeedRoomAndSummaries) {
-  Bench bench(NewCpuBackend(1), 61, WeightFormat::kAsStored);
+  Bench bench(NewTestBackend(1), 61, WeightFormat::kAsStored);
   PassBuilder builder;
   builder.AddTree(bench.sequence, TokenTree(5));
   builder.RequestScores(0, 1, 41, {});

@@ -22,6 +22,8 @@ Status ParseOptional(const JsonFields& root, const char* key, Component* compone
 
 }  // namespace
 
+Status Tokenizer::Supported() { return OkStatus(); }
+
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& path) {
   TALON_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
   return Parse(json, path);

@@ -29,6 +29,8 @@ namespace talon {
 
 class Tokenizer {
  public:
+  // OK, or why this build can load none.
+  static Status Supported();
   // `path` names the tokenizer.json itself.
   static Result<std::unique_ptr<Tokenizer>> Load(const std::string& path);
   // From the file's text; `what` names it in messages.

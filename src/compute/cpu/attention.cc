@@ -28,7 +28,7 @@ void LoadBlocks(const AttentionCall& call, const AttentionItem& item, int first,
                 AttentionScratch::Thread* thread) {
   const int dim = PaddedDim(call.shape.head_dim);
   thread->arena.Clear();
-  thread->tiles.Place(count, dim, &thread->arena);
+  thread->tiles.Place(dim, &thread->arena);
   thread->blocks.clear();
   for (int head = item.head_begin; head < item.head_end; ++head) {
     AttentionState& state = thread->states[head - item.head_begin];

@@ -63,23 +63,25 @@ float* FloatArena::Take(size_t floats) {
   return data;
 }
 
-void AttentionTiles::Place(int num_queries, int dim, FloatArena* arena) {
-  scores = arena->Take(num_queries * kTileKeys);
-  probs = arena->Take(num_queries * kTileKeys);
-  packed = arena->Take(kTileKeys * dim);
-  own_packed = arena->Take(kTileKeys * dim);
-  gathered = arena->Take(kTileKeys * dim);
+void AttentionTiles::Place(int dim, FloatArena* arena) {
+  scores = arena->Take(kChunkQueries * kTileKeys);
+  probs = arena->Take(kChunkQueries * kTileKeys);
+  for (float** tile : {&packed_keys, &packed_values, &own_packed, &gathered}) {
+    *tile = arena->Take(static_cast<size_t>(kTileKeys) * dim);
+  }
+  row_values = arena->Take(dim);
 }
 
 size_t AttentionTiles::Floats(int dim) {
-  return 2 * FloatArena::Rounded(kMaxTileRows * kTileKeys) +
-         3 * FloatArena::Rounded(static_cast<size_t>(kTileKeys) * dim);
+  return 2 * FloatArena::Rounded(kChunkQueries * kTileKeys) +
+         4 * FloatArena::Rounded(static_cast<size_t>(kTileKeys) * dim) + FloatArena::Rounded(dim);
 }
 
 void AttentionState::Place(int num_queries, int dim, FloatArena* arena) {
-  queries = arena->Take(num_queries * dim);
-  values = arena->Take(num_queries * dim);
-  total_values = arena->Take(num_queries * dim);
+  const size_t padded = (num_queries + 1) / 2 * 2;  // whole pairs
+  queries = arena->Take(padded * dim);
+  values = arena->Take(padded * dim);
+  total_values = arena->Take(padded * dim);
 }
 
 size_t AttentionState::Floats(int dim) {
@@ -93,6 +95,7 @@ QueryBlock::QueryBlock(const AttentionCall& call, const AttentionItem& item, con
       tiles_(tiles),
       state_(state),
       kv_head_(range.kv_head),
+      first_head_(range.first_query % call.group()),
       num_queries_(range.num_queries),
       dim_(PaddedDim(call.shape.head_dim)),
       block_shift_(std::countr_zero(static_cast<unsigned>(call.shape.block_size))),
@@ -121,7 +124,8 @@ void QueryBlock::LoadQueries() {
   for (const RowQueries& queries : Rows()) {
     const float* q = call_.q.data + queries.row->row * call_.q.stride + queries.head * head_dim;
     for (int i = queries.begin; i < queries.end; ++i, q += head_dim) {
-      kernels_.pack_query(q, head_dim, call_.scale * kLog2E, Operand(state_->queries, i * dim_));
+      kernels_.pack_query(q, head_dim, call_.scale * kLog2E,
+                          kernels_.OperandRow(state_->queries, i, dim_));
     }
   }
 }
@@ -188,75 +192,97 @@ void QueryBlock::Pack(Side side, const KvTile& tile, float* packed) const {
   (side == Side::kKeys ? kernels_.pack_keys : kernels_.pack_values)(tile, packed);
 }
 
-// Keys: scores of queries [query, end) with `num_units` packed units that start at `unit` of the
-// tile. Values: adds those units, weighted; the first call for a query in a tile rescales.
-void QueryBlock::Multiply(Side side, int query, int end, int unit, int num_units,
-                          const float* packed) {
-  TileProduct product{.b = packed, .rows = end - query};
+// Keys: scores of a chunk's `queries` with the units. Values: adds the units, weighted; the first
+// call for a query in a tile rescales.
+void QueryBlock::Products(Side side, const Chunk& chunk, const Chunk& queries,
+                          const UnitRun& units) {
+  const int first_row = queries.begin - chunk.begin;
+  const int end_row = PaddedEnd(queries.end) - chunk.begin;
+  TileProduct product{.b = units.packed, .first_row = first_row, .rows = end_row - first_row};
   if (side == Side::kKeys) {
-    product.a = Operand(state_->queries, query * dim_);
+    product.a = kernels_.OperandRow(state_->queries, chunk.begin, dim_);
     product.a_stride = dim_;
+    product.b_depth = dim_;
     product.b_cols = kTileKeys;
     product.depth = dim_;
-    product.cols = num_units * kUnitKeys;
-    product.out = tiles_->scores + query * kTileKeys + unit * kUnitKeys;
+    product.cols = units.count * kUnitKeys;
+    product.out = tiles_->scores;
     product.out_stride = kTileKeys;
+    product.first_col = units.first * kUnitKeys;
   } else {
-    product.a = Operand(tiles_->probs, query * kTileKeys + unit * kUnitKeys);
+    product.a = tiles_->probs;
     product.a_stride = kTileKeys;
+    product.first_depth = units.first * kUnitKeys;
+    product.b_depth = kTileKeys;
     product.b_cols = dim_;
-    product.depth = num_units * kUnitKeys;
+    product.depth = units.count * kUnitKeys;
     product.cols = dim_;
-    product.out = state_->values + query * dim_;
+    product.out = state_->values + chunk.begin * dim_;
     product.out_stride = dim_;
-    product.rescale = tiles_->rescale + query;
+    product.rescale = tiles_->rescale;
   }
   kernels_.multiply(product);
-  if (side == Side::kValues) std::fill(tiles_->rescale + query, tiles_->rescale + end, 1.0f);
+  if (side == Side::kKeys) return;
+  std::fill(tiles_->rescale + first_row, tiles_->rescale + end_row, 1.0f);
 }
 
-// Rows are in ascending order of shared_len, so those that share the same units are neighbours and
-// the last one sees them all.
-void QueryBlock::SharedProducts(Side side, int tile) {
-  const int most = LastRow().SharedUnits(tile);
-  if (most == 0) return;
-  Pack(side, SharedTile(side, tile, most), tiles_->packed);
-  const std::span<const RowQueries> rows = Rows();
-  for (size_t first = 0, last = 0; first < rows.size(); first = last) {
-    const int units = rows[first].row->SharedUnits(tile);
-    if (units == most) last = rows.size();
-    while (last < rows.size() && rows[last].row->SharedUnits(tile) == units) ++last;
-    if (units == 0) continue;
-    Multiply(side, rows[first].begin, rows[last - 1].end, 0, units, tiles_->packed);
+// Rows are in ascending order of shared_len, so those that share the same units are neighbours.
+void QueryBlock::SharedProducts(Side side, int tile, const Chunk& chunk) {
+  const float* packed = side == Side::kKeys ? tiles_->packed_keys : tiles_->packed_values;
+  if (AllShareTile(tile)) {
+    Products(side, chunk, chunk, {0, kTileUnits, packed});
+    return;
+  }
+  for (int first = chunk.begin, last = first; first < chunk.end; first = last) {
+    const int units = RowOf(first).row->SharedUnits(tile);
+    while (last < chunk.end && RowOf(last).row->SharedUnits(tile) == units) ++last;
+    if (units > 0) Products(side, chunk, {first, last}, {0, units, packed});
   }
 }
 
-void QueryBlock::OwnProducts(Side side, int tile) {
-  for (const RowQueries& queries : Rows()) {
+void QueryBlock::OwnProducts(Side side, int tile, const Chunk& chunk) {
+  for (int first = chunk.begin, last = first; first < chunk.end; first = last) {
+    const RowQueries& queries = RowOf(first);
+    last = std::min(queries.end, chunk.end);
     const int shared = queries.row->SharedUnits(tile);
     if (queries.row->TileKeys(tile) <= shared * kUnitKeys) continue;
     const KvTile own = OwnTile(side, *queries.row, tile);
     Pack(side, own, tiles_->own_packed);
-    Multiply(side, queries.begin, queries.end, shared, own.num_units, tiles_->own_packed);
+    Products(side, chunk, {first, last}, {shared, own.num_units, tiles_->own_packed});
   }
 }
 
-void QueryBlock::RunTile(int tile) {
-  for (const RowQueries& queries : Rows()) {
-    std::fill(tiles_->counts + queries.begin, tiles_->counts + queries.end,
-              queries.row->TileKeys(tile));
+void QueryBlock::RunChunk(int tile, const Chunk& chunk) {
+  const int rows = PaddedEnd(chunk.end) - chunk.begin;
+  const bool whole = AllShareTile(tile);
+  std::fill_n(tiles_->counts, rows, 0);
+  if (whole) std::fill_n(tiles_->counts, chunk.end - chunk.begin, kTileKeys);
+  for (int i = chunk.begin; !whole && i < chunk.end; ++i) {
+    tiles_->counts[i - chunk.begin] = RowOf(i).row->TileKeys(tile);
   }
-  SharedProducts(Side::kKeys, tile);
-  OwnProducts(Side::kKeys, tile);
+  SharedProducts(Side::kKeys, tile, chunk);
+  if (!whole) OwnProducts(Side::kKeys, tile, chunk);
   kernels_.softmax({.scores = tiles_->scores,
                     .probs = tiles_->probs,
                     .counts = tiles_->counts,
-                    .rows = num_queries_,
-                    .max = state_->max,
-                    .sum = state_->sum,
+                    .rows = rows,
+                    .max = state_->max + chunk.begin,
+                    .sum = state_->sum + chunk.begin,
                     .rescale = tiles_->rescale});
-  SharedProducts(Side::kValues, tile);
-  OwnProducts(Side::kValues, tile);
+  SharedProducts(Side::kValues, tile, chunk);
+  if (!whole) OwnProducts(Side::kValues, tile, chunk);
+}
+
+// The last row sees all that is shared.
+void QueryBlock::RunTile(int tile) {
+  const int shared = LastRow().SharedUnits(tile);
+  if (shared > 0) {
+    Pack(Side::kKeys, SharedTile(Side::kKeys, tile, shared), tiles_->packed_keys);
+    Pack(Side::kValues, SharedTile(Side::kValues, tile, shared), tiles_->packed_values);
+  }
+  for (int begin = 0; begin < num_queries_; begin += kChunkQueries) {
+    RunChunk(tile, {begin, std::min(begin + kChunkQueries, num_queries_)});
+  }
 }
 
 void QueryBlock::BeginSplit() {

@@ -67,18 +67,23 @@ class FloatArena {
   size_t used_ = 0;
 };
 
+// Queries that go through a tile together: few, so that their scores stay in the first-level cache.
+inline constexpr int kChunkQueries = 16;
+
 // One thread's tiles. Sized for the widest operand type.
 struct AttentionTiles {
-  float* scores;      // [queries, 128]
-  float* probs;       // [queries, 128], operand type
-  float* packed;      // shared keys or values of the tile
-  float* own_packed;  // one row's own keys or values
-  float* gathered;    // those of either that are not read in place, in the cache's type
-  float rescale[kMaxTileRows];
-  int32_t counts[kMaxTileRows];
+  float* scores;         // [chunk, 128]
+  float* probs;          // [chunk, 128], operand type
+  float* packed_keys;    // those of the tile that are shared
+  float* packed_values;  // the same
+  float* own_packed;     // one row's own keys or values
+  float* gathered;       // those of either that are not read in place, in the cache's type
+  float* row_values;     // [dim], one query's
+  float rescale[kChunkQueries];
+  int32_t counts[kChunkQueries];
 
-  void Place(int num_queries, int dim, FloatArena* arena);
-  static size_t Floats(int dim);  // at most
+  void Place(int dim, FloatArena* arena);
+  static size_t Floats(int dim);
 };
 
 // Queries of one kv head and their running results.
@@ -124,19 +129,42 @@ class QueryBlock {
 
  private:
   enum class Side { kKeys, kValues };
+  // Queries [begin, end), at most kChunkQueries, begin a multiple of that.
+  struct Chunk {
+    int begin;
+    int end;
+  };
 
   using RowQueries = AttentionState::RowQueries;
   std::span<const RowQueries> Rows() const { return {state_->rows, num_rows_}; }
-  // The row that sees most of what is shared.
+  const RowQueries& RowOf(int query) const {
+    return state_->rows[(query + first_head_) / call_.group()];
+  }
+  // The rows that see least and most of what is shared.
+  const AttentionRow& FirstRow() const { return *state_->rows[0].row; }
   const AttentionRow& LastRow() const { return *state_->rows[num_rows_ - 1].row; }
+  bool AllShareTile(int tile) const { return FirstRow().SharedUnits(tile) == kTileUnits; }
+  // Kernels that work on pairs of rows are given whole ones.
+  int PaddedEnd(int end) const {
+    return kernels_.row_pairs && end == num_queries_ ? (end + 1) / 2 * 2 : end;
+  }
 
+  // In a buffer that the next call reuses.
   Running RunningOf(int query) const {
-    return {state_->max + query, state_->sum + query, state_->values + query * dim_};
+    kernels_.ReadSums(state_->values, query, dim_, tiles_->row_values);
+    return {state_->max + query, state_->sum + query, tiles_->row_values};
   }
   Running TotalOf(int query) const {
     return {state_->total_max + query, state_->total_sum + query,
             state_->total_values + query * dim_};
   }
+
+  // Packed units that start at `first` of the tile.
+  struct UnitRun {
+    int first;
+    int count;
+    const float* packed;
+  };
 
   void FindRows(const AttentionItem& item, int first_query);
   void LoadQueries();
@@ -148,18 +176,17 @@ class QueryBlock {
               KvTile* view) const;
   KvTile OwnTile(Side side, const AttentionRow& row, int tile) const;
   void Pack(Side side, const KvTile& tile, float* packed) const;
-  void SharedProducts(Side side, int tile);
-  void OwnProducts(Side side, int tile);
-  void Multiply(Side side, int query, int end, int unit, int num_units, const float* packed);
-  void* Operand(float* array, int64_t index) const {
-    return reinterpret_cast<uint8_t*>(array) + index * kernels_.operand_size;
-  }
+  void RunChunk(int tile, const Chunk& chunk);
+  void SharedProducts(Side side, int tile, const Chunk& chunk);
+  void OwnProducts(Side side, int tile, const Chunk& chunk);
+  void Products(Side side, const Chunk& chunk, const Chunk& queries, const UnitRun& units);
 
   const AttentionCall& call_;
   const AttentionKernels& kernels_;
   AttentionTiles* const tiles_;
   AttentionState* const state_;
   const int kv_head_;
+  const int first_head_;  // of the group, of query 0
   const int num_queries_;
   size_t num_rows_ = 0;
   const int dim_;

@@ -91,9 +91,10 @@ template <int kRows, int kVectors>
 HWY_INLINE void MultiplyBlock(const TileProduct& product, int row, int col) {
   const DF d;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  const float* HWY_RESTRICT a = static_cast<const float*>(product.a) + row * product.a_stride;
+  const float* HWY_RESTRICT a =
+      static_cast<const float*>(product.a) + row * product.a_stride + product.first_depth;
   const float* HWY_RESTRICT b = static_cast<const float*>(product.b) + col;
-  float* out = product.out + row * product.out_stride + col;
+  float* out = product.out + row * product.out_stride + product.first_col + col;
   VF sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) {
@@ -130,10 +131,11 @@ void MultiplyRows(const TileProduct& product, int row) {
 }
 
 void Multiply(const TileProduct& product) {
-  int row = 0;
-  for (; row + 4 <= product.rows; row += 4) MultiplyRows<4>(product, row);
-  for (; row + 2 <= product.rows; row += 2) MultiplyRows<2>(product, row);
-  for (; row < product.rows; ++row) MultiplyRows<1>(product, row);
+  int row = product.first_row;
+  const int end = product.first_row + product.rows;
+  for (; row + 4 <= end; row += 4) MultiplyRows<4>(product, row);
+  for (; row + 2 <= end; row += 2) MultiplyRows<2>(product, row);
+  for (; row < end; ++row) MultiplyRows<1>(product, row);
 }
 
 HWY_INLINE float RowMax(const float* scores) {
@@ -197,6 +199,7 @@ template <typename T>
 const AttentionKernels* Kernels() {
   static const AttentionKernels kernels = {.name = "portable",
                                            .operand_size = sizeof(float),
+                                           .row_pairs = false,
                                            .pack_query = PackQuery,
                                            .pack_keys = PackKeys<T>,
                                            .pack_values = PackValues<T>,

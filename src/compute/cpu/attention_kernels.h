@@ -5,12 +5,17 @@
 // scores (a = queries, b = keys transposed, depth = dim, cols = keys) and the weighted sum of
 // values (a = probabilities, b = values, depth = keys, cols = dim). `b` is packed once per tile,
 // converted from the cache's type, and shared by all queries. Each element of `out` is one sum in
-// ascending depth, whatever the number of rows or columns, so calls may be cut anywhere.
+// a fixed order, by units of 8 of depth, whatever the number of rows or columns, so calls may be
+// cut at any row, unit of columns or unit of depth.
+//
+// Arrays by row ([rows, stride]) are row-major or, where a kernel's matrix instructions want it, in
+// pairs of rows that alternate (AttentionKernels::row_pairs).
 //
 // `dim` is head_dim rounded up to 8; the padding is zero in every operand.
 #ifndef TALON_COMPUTE_CPU_ATTENTION_KERNELS_H_
 #define TALON_COMPUTE_CPU_ATTENTION_KERNELS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,7 +26,7 @@ namespace talon {
 
 inline int PaddedDim(int head_dim) { return (head_dim + 7) / 8 * 8; }
 
-inline constexpr int kMaxTileRows = 64;  // queries of one call
+inline constexpr int kMaxTileRows = 128;  // queries that share a packed tile, even
 
 // K or V of one kv head for a run of keys, in the cache's type.
 struct KvTile {
@@ -41,20 +46,27 @@ inline void FetchAhead(const void* data, int64_t bytes) {
   }
 }
 
+// Rows [first_row, first_row + rows) of both arrays, `a` from first_depth on, `out` from first_col
+// on, `b` from its start on.
 struct TileProduct {
-  const void* a = nullptr;  // [rows, a_stride], the kernel's operand type
+  const void* a = nullptr;  // [.., a_stride], the kernel's operand type
   int64_t a_stride = 0;
+  int first_depth = 0;      // multiple of 8
   const void* b = nullptr;  // packed
-  int b_cols = 0;           // columns of the whole packed array: 128 for keys, dim for values
-  int rows = 0;             // at most kMaxTileRows
-  int depth = 0;            // multiple of 8
-  int cols = 0;             // multiple of 8
+  int b_depth = 0;          // of the whole packed array: dim for keys, 128 for values
+  int b_cols = 0;           // of the whole packed array: 128 for keys, dim for values
+  int first_row = 0;
+  int rows = 0;
+  int depth = 0;  // multiple of 8
+  int cols = 0;   // multiple of 8
   float* out = nullptr;
   int64_t out_stride = 0;
-  const float* rescale = nullptr;  // [rows] factors of what `out` holds, or null: starts at 0
+  int first_col = 0;               // multiple of 8
+  const float* rescale = nullptr;  // factors of what the rows of `out` hold, or null: starts at 0
 };
 
-// Softmax of a tile's scores, base 2, online: see AttentionKernels::softmax.
+// Softmax of a tile's scores, base 2, online: see AttentionKernels::softmax. With row_pairs the
+// last pair is whole: a row more than wanted sees no key.
 struct TileSoftmax {
   float* scores = nullptr;          // [rows, 128], overwritten
   void* probs = nullptr;            // [rows, 128], the kernel's operand type
@@ -68,7 +80,9 @@ struct TileSoftmax {
 struct AttentionKernels {
   const char* name;
   size_t operand_size;  // bytes of an element of `a`
-  // out[0, dim) = q[0, head_dim) * scale, then zeros.
+  // Rows 2i and 2i + 1 lie together and alternate: 4 elements each of operands, 2 each of sums.
+  bool row_pairs;
+  // out[0, dim) = q[0, head_dim) * scale, then zeros; `out` is where the row starts (OperandRow).
   void (*pack_query)(const float* q, int head_dim, float scale, void* out);
   void (*pack_keys)(const KvTile& tile, void* b);    // to [dim, 128]
   void (*pack_values)(const KvTile& tile, void* b);  // to [128, dim]
@@ -76,6 +90,24 @@ struct AttentionKernels {
   // For each row: new maximum m, weights 2^(score - m) of the keys seen and exact zeros after them,
   // sum = sum * rescale + their total.
   void (*softmax)(const TileSoftmax& tile);
+
+  // Where a row of an array of operands starts.
+  void* OperandRow(void* array, int row, int64_t stride) const {
+    const int64_t first = row_pairs ? row / 2 * 2 * stride + row % 2 * 4 : row * stride;
+    return static_cast<uint8_t*>(array) + first * static_cast<int64_t>(operand_size);
+  }
+  // Copies a row of sums, of an even number of columns.
+  void ReadSums(const float* array, int row, int cols, float* out) const {
+    if (!row_pairs) {
+      std::copy_n(array + int64_t{row} * cols, cols, out);
+      return;
+    }
+    const float* from = array + int64_t{row / 2 * 2} * cols + row % 2 * 2;
+    for (int i = 0; i < cols; i += 2) {
+      out[i] = from[2 * i];
+      out[i + 1] = from[2 * i + 1];
+    }
+  }
 };
 
 // The fastest kernels of this machine for a cache of `dtype` (kF32, kF16, kBF16).

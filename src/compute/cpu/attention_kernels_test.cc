@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "compute/backend_testing.h"
@@ -58,30 +59,64 @@ struct CacheRows {
   KvTile tile;
 };
 
-// Scores of `rows` queries with the tile, by the kernel.
+// Arrays of kernels that work on pairs of rows have whole pairs.
+int PaddedRows(int rows) { return (rows + 1) / 2 * 2; }
+
+// Sums [rows, cols] in plain row-major order.
+std::vector<float> RowMajor(const KernelCase& c, const std::vector<float>& sums, int rows,
+                            int cols) {
+  std::vector<float> out(rows * cols);
+  for (int r = 0; r < rows; ++r) {
+    c.kernels->ReadSums(sums.data(), r, cols, out.data() + r * cols);
+  }
+  return out;
+}
+
+// The reverse, for scores that a test makes up.
+std::vector<float> KernelOrder(const KernelCase& c, const std::vector<float>& scores, int rows) {
+  if (!c.kernels->row_pairs) return scores;
+  std::vector<float> out(PaddedRows(rows) * kTileKeys, 0.0f);
+  for (int r = 0; r < rows; ++r) {
+    for (int key = 0; key < kTileKeys; ++key) {
+      out[r / 2 * 2 * kTileKeys + key / 2 * 4 + r % 2 * 2 + key % 2] = scores[r * kTileKeys + key];
+    }
+  }
+  return out;
+}
+
+// Scores of queries [first, end) of `rows` with units of the tile; -1 where nothing was asked for.
+struct ScoreCut {
+  int first_row = 0;
+  int end_row = 0;
+  int units = kTileUnits;
+  int first_col = 0;
+};
+
 std::vector<float> Scores(const KernelCase& c, const CacheRows& keys,
-                          const std::vector<float>& queries, int rows, int units) {
+                          const std::vector<float>& queries, int rows, const ScoreCut& cut) {
   const int head_dim = keys.tile.head_dim;
   const int dim = PaddedDim(head_dim);
-  std::vector<float> packed_queries(rows * dim);
+  std::vector<float> packed_queries(PaddedRows(rows) * dim);
   for (int r = 0; r < rows; ++r) {
-    auto* out =
-        reinterpret_cast<uint8_t*>(packed_queries.data()) + r * dim * c.kernels->operand_size;
-    c.kernels->pack_query(queries.data() + r * head_dim, head_dim, 1.0f, out);
+    c.kernels->pack_query(queries.data() + r * head_dim, head_dim, 1.0f,
+                          c.kernels->OperandRow(packed_queries.data(), r, dim));
   }
   std::vector<float> packed(kTileKeys * dim);
   c.kernels->pack_keys(keys.tile, packed.data());
-  std::vector<float> scores(rows * kTileKeys, -1.0f);
+  std::vector<float> scores(PaddedRows(rows) * kTileKeys, -1.0f);
   c.kernels->multiply({.a = packed_queries.data(),
                        .a_stride = dim,
                        .b = packed.data(),
+                       .b_depth = dim,
                        .b_cols = kTileKeys,
-                       .rows = rows,
+                       .first_row = cut.first_row,
+                       .rows = cut.end_row - cut.first_row,
                        .depth = dim,
-                       .cols = units * kUnitKeys,
+                       .cols = cut.units * kUnitKeys,
                        .out = scores.data(),
-                       .out_stride = kTileKeys});
-  return scores;
+                       .out_stride = kTileKeys,
+                       .first_col = cut.first_col});
+  return RowMajor(c, scores, rows, kTileKeys);
 }
 
 TEST(AttentionKernels, ScoresAreDotProducts) {
@@ -90,7 +125,8 @@ TEST(AttentionKernels, ScoresAreDotProducts) {
       const CacheRows keys(c.cache, head_dim, 1);
       for (const int rows : {1, 2, 3, 5, 8, 13}) {
         const std::vector<float> queries = RandomValues(rows * head_dim, 2);
-        const std::vector<float> scores = Scores(c, keys, queries, rows, 5);
+        const std::vector<float> scores =
+            Scores(c, keys, queries, rows, {.end_row = rows, .units = 5});
         for (int r = 0; r < rows; ++r) {
           for (int key = 0; key < 5 * kUnitKeys; ++key) {
             double dot = 0;
@@ -114,13 +150,39 @@ TEST(AttentionKernels, CutsOfACallDoNotChangeBits) {
   for (const KernelCase& c : AllKernels()) {
     const CacheRows keys(c.cache, 72, 3);
     const std::vector<float> queries = RandomValues(kRows * 72, 4);
-    const std::vector<float> together = Scores(c, keys, queries, kRows, kTileUnits);
+    const std::vector<float> together = Scores(c, keys, queries, kRows, {.end_row = kRows});
     for (int r = 0; r < kRows; ++r) {
       const std::vector<float> query(queries.begin() + r * 72, queries.begin() + (r + 1) * 72);
       for (const int units : {1, 3, 8}) {
-        const std::vector<float> alone = Scores(c, keys, query, 1, units);
+        const std::vector<float> alone = Scores(c, keys, query, 1, {.end_row = 1, .units = units});
         for (int key = 0; key < units * kUnitKeys; ++key) {
           EXPECT_EQ(alone[key], together[r * kTileKeys + key]) << c.kernels->name << " row " << r;
+        }
+      }
+    }
+  }
+}
+
+// Rows of a pair belong to different sequences of keys when each has its own.
+TEST(AttentionKernels, RowsNotAskedForStayAsTheyAre) {
+  constexpr int kRows = 12;
+  constexpr int kUnits = 3;
+  constexpr int kFirstCol = 2 * kUnitKeys;
+  for (const KernelCase& c : AllKernels()) {
+    const CacheRows keys(c.cache, 64, 5);
+    const std::vector<float> queries = RandomValues(kRows * 64, 6);
+    const std::vector<float> all = Scores(c, keys, queries, kRows, {.end_row = kRows});
+    for (const auto& [first, end] : {std::pair(0, 1), {1, 2}, {1, 4}, {2, 5}, {3, 12}, {5, 6}}) {
+      const std::vector<float> some =
+          Scores(c, keys, queries, kRows,
+                 {.first_row = first, .end_row = end, .units = kUnits, .first_col = kFirstCol});
+      for (int r = 0; r < kRows; ++r) {
+        for (int key = 0; key < kTileKeys; ++key) {
+          const bool asked =
+              r >= first && r < end && key >= kFirstCol && key < kFirstCol + kUnits * kUnitKeys;
+          const float expected = asked ? all[r * kTileKeys + key - kFirstCol] : -1.0f;
+          EXPECT_EQ(some[r * kTileKeys + key], expected)
+              << c.kernels->name << " rows " << first << " to " << end << ": " << r << " " << key;
         }
       }
     }
@@ -133,8 +195,8 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
   constexpr int kHeadDim = 24;
   constexpr int kLastKeys = 13;
   for (const KernelCase& c : AllKernels()) {
-    std::vector<float> max(kRows, -std::numeric_limits<float>::infinity());
-    std::vector<float> sum(kRows), rescale(kRows), out(kRows * kHeadDim);
+    std::vector<float> max(kRows + 1, -std::numeric_limits<float>::infinity());
+    std::vector<float> sum(kRows + 1), rescale(kRows + 1), out((kRows + 1) * kHeadDim);
     std::vector<double> weights(kRows), sums(kRows * kHeadDim);
     for (int tile = 0; tile < 3; ++tile) {
       const int keys = tile == 2 ? kLastKeys : kTileKeys;
@@ -149,8 +211,10 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
           }
         }
       }
-      std::vector<float> probs(kRows * kTileKeys), packed(kTileKeys * kHeadDim);
-      const std::vector<int32_t> counts(kRows, keys);
+      scores = KernelOrder(c, scores, kRows);
+      std::vector<float> probs((kRows + 1) * kTileKeys), packed(kTileKeys * kHeadDim);
+      std::vector<int32_t> counts(kRows, keys);
+      counts.push_back(0);
       c.kernels->softmax({.scores = scores.data(),
                           .probs = probs.data(),
                           .counts = counts.data(),
@@ -162,6 +226,7 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
       c.kernels->multiply({.a = probs.data(),
                            .a_stride = kTileKeys,
                            .b = packed.data(),
+                           .b_depth = kTileKeys,
                            .b_cols = kHeadDim,
                            .rows = kRows,
                            .depth = (keys + 7) / 8 * 8,
@@ -170,6 +235,7 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
                            .out_stride = kHeadDim,
                            .rescale = rescale.data()});
     }
+    out = RowMajor(c, out, kRows, kHeadDim);
     const double tolerance = c.operand == DType::kBF16 ? 1.0 / 256 : 2e-6;
     for (int i = 0; i < kRows * kHeadDim; ++i) {
       EXPECT_NEAR(out[i] / sum[i / kHeadDim], sums[i] / weights[i / kHeadDim], tolerance)
@@ -183,6 +249,7 @@ TEST(AttentionKernels, KeysNotSeenWeighExactlyNothing) {
     std::vector<float> scores(2 * kTileKeys, 5.0f);
     for (int key = 20; key < kTileKeys; ++key) scores[key] = std::nanf("");
     scores[3] = -200.0f;  // 2^-205 of the largest
+    scores = KernelOrder(c, scores, 2);
     std::vector<float> probs(2 * kTileKeys, -1.0f);
     float max[] = {-std::numeric_limits<float>::infinity(), 7.0f};
     float sum[] = {0.0f, 2.0f};
@@ -195,10 +262,16 @@ TEST(AttentionKernels, KeysNotSeenWeighExactlyNothing) {
                         .max = max,
                         .sum = sum,
                         .rescale = rescale});
-    for (int key = 0; key < kTileKeys; ++key) {
-      const float expected = key < 20 && key != 3 ? 1.0f : 0.0f;
-      EXPECT_EQ(LoadElement(probs.data(), c.operand, key), expected) << c.kernels->name << key;
+    int seen = 0;
+    for (int i = 0; i < kTileKeys; ++i) {
+      const int index = c.kernels->row_pairs ? i / 4 * 8 + i % 4 : i;
+      const float weight = LoadElement(probs.data(), c.operand, index);
+      EXPECT_TRUE(weight == 0.0f || weight == 1.0f) << c.kernels->name << " " << weight;
+      seen += weight == 1.0f ? 1 : 0;
+      if (i < 24) continue;  // the unit of key 20, whose keys kernels may reorder
+      EXPECT_EQ(weight, 0.0f) << c.kernels->name << " " << i;
     }
+    EXPECT_EQ(seen, 19) << c.kernels->name;
     EXPECT_EQ(sum[0], 19.0f);
     EXPECT_EQ(rescale[0], 0.0f);
     EXPECT_EQ(max[0], 5.0f);

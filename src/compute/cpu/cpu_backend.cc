@@ -15,6 +15,7 @@
 #include "compute/cpu/matmul.h"
 #include "compute/cpu/matmul_memory.h"
 #include "compute/cpu/quantize.h"
+#include "compute/host_backend.h"
 #include "compute/host_memory.h"
 
 namespace talon {
@@ -23,8 +24,7 @@ namespace {
 // Estimated nanoseconds of work below which a loop stays on the calling thread.
 constexpr int64_t kMinParallelNanoseconds = 10000;
 
-struct CpuPass : Pass {
-  PassPlan plan;
+struct CpuPass : HostPass {
   std::vector<int32_t> places;  // [rows] PassPlan::PlaceOfRow
   AttentionPlan attention;
 };
@@ -37,7 +37,7 @@ uint8_t* At(void* array, int64_t element, DType dtype) {
   return static_cast<uint8_t*>(array) + element * DTypeSize(dtype);
 }
 
-class CpuBackend : public Backend {
+class CpuBackend : public HostBackend {
  public:
   explicit CpuBackend(int num_threads) : pool_(num_threads) {}
 
@@ -63,7 +63,9 @@ class CpuBackend : public Backend {
     return std::unique_ptr<Weight>(std::move(weight));
   }
 
-  std::unique_ptr<Pass> NewPass() override { return std::make_unique<CpuPass>(); }
+  std::unique_ptr<Pass> NewPass(int /*query_heads*/) override {
+    return std::make_unique<CpuPass>();
+  }
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override;
 
   void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) override;

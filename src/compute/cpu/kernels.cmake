@@ -3,8 +3,8 @@
 
 set(TALON_CPU_KERNEL_SOURCES
   cpu/cpu_features.cc cpu/kernels_float.cc cpu/kernels_portable.cc cpu/kernels_table.cc
-  cpu/matmul.cc cpu/matmul_memory.cc cpu/matmul_pack.cc cpu/quantize.cc peaks.cc)
-set(TALON_CPU_KERNEL_TESTS cpu/matmul_test.cc cpu/quantize_test.cc peaks_test.cc)
+  cpu/matmul.cc cpu/matmul_pack.cc cpu/peak_kernels.cc cpu/quantize.cc)
+set(TALON_CPU_KERNEL_TESTS cpu/matmul_test.cc cpu/quantize_test.cc)
 
 function(talon_kernel source)
   set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}")

@@ -9,18 +9,13 @@
 #include <vector>
 
 #include "base/check.h"
+#include "compute/host_backend.h"
 #include "compute/host_memory.h"
 #include "compute/reference/reference_scores.h"
 #include "compute/reference/reference_weight.h"
 
 namespace talon {
 namespace {
-
-struct ReferencePass : Pass {
-  PassPlan plan;
-};
-
-const PassPlan& PlanOf(const Pass& pass) { return static_cast<const ReferencePass&>(pass).plan; }
 
 float* RowOf(const MatrixView& x, int row) { return x.data + row * x.stride; }
 
@@ -75,10 +70,13 @@ std::vector<float> LogSoftmax(const float* x, int cols) {
   return out;
 }
 
-class ReferenceBackend : public Backend {
+class ReferenceBackend : public HostBackend {
  public:
-  std::string name() const override { return "reference"; }
-  std::string description() const override { return "reference, double precision, 1 thread"; }
+  ReferenceBackend(std::string name, std::string description)
+      : name_(std::move(name)), description_(std::move(description)) {}
+
+  std::string name() const override { return name_; }
+  std::string description() const override { return description_; }
 
   Result<Buffer> Allocate(size_t bytes) override { return AllocateHostMemory(bytes); }
   void CopyIn(void* device, const void* host, size_t bytes) override {
@@ -94,9 +92,11 @@ class ReferenceBackend : public Backend {
     return ReferenceWeight::Pack(parts, format);
   }
 
-  std::unique_ptr<Pass> NewPass() override { return std::make_unique<ReferencePass>(); }
+  std::unique_ptr<Pass> NewPass(int /*query_heads*/) override {
+    return std::make_unique<HostPass>();
+  }
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override {
-    static_cast<ReferencePass*>(pass)->plan = plan;
+    static_cast<HostPass*>(pass)->plan = plan;
   }
 
   void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) override {
@@ -377,10 +377,15 @@ class ReferenceBackend : public Backend {
       out[d] = static_cast<float>(sum);
     }
   }
+
+  std::string name_;
+  std::string description_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> NewReferenceBackend() { return std::make_unique<ReferenceBackend>(); }
+std::unique_ptr<Backend> NewReferenceBackend(std::string name, std::string description) {
+  return std::make_unique<ReferenceBackend>(std::move(name), std::move(description));
+}
 
 }  // namespace talon

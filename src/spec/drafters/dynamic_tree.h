@@ -40,6 +40,7 @@ class DynamicTree {
   // Expected number of beam nodes on the target's path, by the draft's own probabilities.
   double beam_mass() const { return beam_mass_; }
   int top_k() const { return top_k_; }
+  int steps() const { return steps_; }
   // The k best successors of each node of the beam, in its order. False on NaN.
   bool Expand(std::span<const TopKEntry> best);
 

@@ -12,6 +12,8 @@ namespace {
 
 constexpr int kPendingRows = 512;  // of all sequences, before they are run without being asked
 
+constexpr int kMostBeamWidth = 32;  // of the trees that devices grow
+
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -56,6 +58,12 @@ Status Eagle3Drafter::Allocate(const KvShape& shape) {
   TALON_ASSIGN_OR_RETURN(inputs_, NewScratch(backend_, rows, config.hidden_size));
   TALON_ASSIGN_OR_RETURN(
       next_, NewScratch(backend_, options_.max_sequences + shape.staging_rows, config.hidden_size));
+  if (options_.budget.top_k <= kMostBeamWidth) {
+    const BeamLimits limits{.trees = options_.max_sequences,
+                            .width = options_.budget.top_k,
+                            .levels = std::max(options_.budget.max_depth, 1)};
+    TALON_ASSIGN_OR_RETURN(beams_, backend_->NewBeamSearch(limits, head_->target_ids()));
+  }
   free_slots_.resize(options_.max_sequences);
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   return OkStatus();
@@ -263,12 +271,23 @@ Status Eagle3Drafter::Grow(std::span<const DraftRequest> requests, std::span<Sta
     one.has_nan = !one.tree.Start(state.first);
     growing.push_back(std::move(one));
   }
+  if (beams_ != nullptr) {
+    TALON_RETURN_IF_ERROR(GrowAhead(growing, states));
+    BuildTrees(growing, requests, trees);
+    return OkStatus();
+  }
   const LevelPrice price{.seconds_per_token = requests[0].budget.seconds_per_token,
                          .level_seconds = &level_seconds_};
   TALON_RETURN_IF_ERROR(GrowTrees(
       growing, price, [&](std::span<GrowingTree* const> level, std::vector<TopKEntry>* best) {
         return RunBeams(level, states, best);
       }));
+  BuildTrees(growing, requests, trees);
+  return OkStatus();
+}
+
+void Eagle3Drafter::BuildTrees(std::span<const GrowingTree> growing,
+                               std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
   for (const GrowingTree& one : growing) {
     if (one.has_nan) {
       metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
@@ -276,7 +295,6 @@ Status Eagle3Drafter::Grow(std::span<const DraftRequest> requests, std::span<Sta
       trees[one.owner] = one.tree.Build(requests[one.owner].tokens.back());
     }
   }
-  return OkStatus();
 }
 
 // Each beam node continues the output of its parent.
@@ -285,7 +303,7 @@ Status Eagle3Drafter::RunBeams(std::span<GrowingTree* const> level, std::span<St
   builder_.Reset();
   std::vector<int32_t> parents;
   const auto row_of = [&](const GrowingTree& one, int node) {
-    return node < 0 ? states[one.owner]->slot : options_.max_sequences + one.staging_base + node;
+    return node < 0 ? states[one.owner]->slot : OutputRow(one, node);
   };
   for (const GrowingTree* one : level) {
     AddBeam(*one, &builder_);
@@ -300,14 +318,70 @@ Status Eagle3Drafter::RunBeams(std::span<GrowingTree* const> level, std::span<St
       head_->Forward(builder_.plan(), builder_.plan(), kv_->view(), inputs, &output));
   int32_t first = 0;
   for (const GrowingTree* one : level) {
-    std::vector<int32_t> rows(one->tree.beam().size());
-    std::iota(rows.begin(), rows.end(), first);
-    first += static_cast<int32_t>(rows.size());
-    backend_->GatherRows(
-        output.next, rows,
-        next_.all.Rows(row_of(*one, one->tree.beam().front()), static_cast<int>(rows.size())));
+    const auto count = static_cast<int32_t>(one->tree.beam().size());
+    KeepOutputs(*one, one->tree.beam().front(), output.next.Rows(first, count));
+    first += count;
   }
   TopK(output.logits, best);
+  return OkStatus();
+}
+
+void Eagle3Drafter::KeepOutputs(const GrowingTree& one, int first_node, MatrixView outputs) {
+  std::vector<int32_t> rows(outputs.rows);
+  std::iota(rows.begin(), rows.end(), 0);
+  backend_->GatherRows(outputs, rows, next_.all.Rows(OutputRow(one, first_node), outputs.rows));
+}
+
+Status Eagle3Drafter::GrowAhead(std::span<GrowingTree> growing, std::span<State* const> states) {
+  std::vector<GrowingTree*> trees;
+  std::vector<BeamRoot> roots;
+  int levels = 0;
+  for (GrowingTree& one : growing) {
+    if (one.has_nan || !one.tree.wants_expansion()) continue;
+    const State& state = *states[one.owner];
+    trees.push_back(&one);
+    roots.push_back(
+        {.best = state.first, .output_row = state.slot, .first_row = OutputRow(one, 0)});
+    levels = std::max(levels, one.tree.steps());
+  }
+  if (trees.empty()) return OkStatus();
+  backend_->StartBeams(beams_.get(), roots);
+  for (int level = 1; level < levels; ++level) {
+    TALON_RETURN_IF_ERROR(RunAhead(trees, level));
+  }
+  std::vector<TopKEntry> best;
+  backend_->ReadBeams(beams_.get(), &best);
+  for (TopKEntry& entry : best) entry.id = head_->target_ids()[entry.id];
+  const auto k = static_cast<size_t>(options_.budget.top_k);
+  for (size_t i = 0; i < best.size(); i += k * k) {
+    GrowingTree& one = *trees[i / (k * k) % trees.size()];
+    if (one.has_nan || !one.tree.wants_expansion()) continue;
+    one.has_nan = !one.tree.Expand(std::span(best).subspan(i, one.tree.beam().size() * k));
+  }
+  return OkStatus();
+}
+
+// The beam's tokens and parents are known to the device alone; the plan has the right depths.
+Status Eagle3Drafter::RunAhead(std::span<GrowingTree* const> trees, int level) {
+  const int k = options_.budget.top_k;
+  const std::vector<int32_t> tokens(static_cast<size_t>(level) * k);
+  std::vector<int32_t> parents(tokens.size());
+  std::iota(parents.begin(), parents.end(), -k);
+  std::fill(parents.begin(), parents.begin() + k, -1);
+  builder_.Reset();
+  for (const GrowingTree* one : trees) {
+    builder_.AddForest(one->prefix, one->position, tokens, parents, (level - 1) * k,
+                       one->staging_base);
+  }
+  const MatrixView inputs = inputs_.Rows(static_cast<int>(trees.size()) * k);
+  Eagle3Output output;
+  TALON_RETURN_IF_ERROR(head_->Forward(
+      builder_.plan(), builder_.plan(), kv_->view(), inputs, &output,
+      [&](Pass* pass) { backend_->LoadBeams(beams_.get(), pass, next_.all, inputs); }));
+  for (size_t i = 0; i < trees.size(); ++i) {
+    KeepOutputs(*trees[i], (level - 1) * k, output.next.Rows(static_cast<int>(i) * k, k));
+  }
+  backend_->ExpandBeams(beams_.get(), output.logits);
   return OkStatus();
 }
 

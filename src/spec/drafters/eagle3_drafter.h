@@ -86,6 +86,18 @@ class Eagle3Drafter : public Drafter {
               std::span<TokenTree> trees);
   Status RunBeams(std::span<GrowingTree* const> level, std::span<State* const> states,
                   std::vector<TopKEntry>* best);
+  // The same trees, on devices that grow them ahead of the host: all levels are run without
+  // waiting for one, then the trees follow what was found.
+  Status GrowAhead(std::span<GrowingTree> growing, std::span<State* const> states);
+  Status RunAhead(std::span<GrowingTree* const> trees, int level);
+  // Row of next_ for the output of a tree's node.
+  int OutputRow(const GrowingTree& one, int node) const {
+    return options_.max_sequences + one.staging_base + node;
+  }
+  // Copies the outputs of nodes from `first_node` on to where their children will look for them.
+  void KeepOutputs(const GrowingTree& one, int first_node, MatrixView outputs);
+  void BuildTrees(std::span<const GrowingTree> growing, std::span<const DraftRequest> requests,
+                  std::span<TokenTree> trees);
   void TopK(const MatrixView& logits, std::vector<TopKEntry>* best);
   PrefixView Window(std::span<const int32_t> blocks, int rows, std::vector<int32_t>* chosen) const;
   void GiveUp(const Status& why);
@@ -96,6 +108,7 @@ class Eagle3Drafter : public Drafter {
   Metrics own_metrics_;  // of the draft's cache, kept apart from the target's
   std::unique_ptr<Eagle3Head> head_;
   std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<BeamSearch> beams_;  // null: the host grows trees level by level
   std::map<SequenceId, State> states_;
   std::vector<int> free_slots_;
   PassBuilder builder_;

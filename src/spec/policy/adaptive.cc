@@ -14,6 +14,15 @@ constexpr int kHopefulSteps = 8;  // imagined steps with the gain a new drafter 
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
+// Keeps the root and the first `keep` nodes of `order`.
+void KeepFirst(const std::vector<int>& order, size_t keep, TokenTree* tree) {
+  if (keep == order.size()) return;
+  std::vector<bool> kept(tree->size(), false);
+  kept[0] = true;
+  for (size_t n = 0; n < keep; ++n) kept[order[n]] = true;
+  *tree = SelectNodes(*tree, kept);
+}
+
 }  // namespace
 
 bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
@@ -42,33 +51,51 @@ DraftBudget AdaptivePolicy::Budget(const StepShape& shape, const DraftBudget& li
   return budget;
 }
 
+AdaptivePolicy::Ranking AdaptivePolicy::Rank(const TokenTree& tree) const {
+  const std::vector<int32_t> depth = TreeDepths(tree.parents);
+  Ranking rank{.order = std::vector<int>(tree.size() - 1), .path = {1.0}};
+  for (int i = 1; i < tree.size(); ++i) {
+    rank.path.push_back(rank.path[tree.parents[i]] *
+                        calibration_.Estimate(depth[i], tree.probs[i]));
+  }
+  // A child never comes before its parent, because its estimate is below 1.
+  std::iota(rank.order.begin(), rank.order.end(), 1);
+  std::stable_sort(rank.order.begin(), rank.order.end(),
+                   [&](int a, int b) { return rank.path[a] > rank.path[b]; });
+  return rank;
+}
+
 void AdaptivePolicy::Trim(const StepShape& shape, TokenTree* tree) {
   if (tree->size() <= 1) return;
-  const std::vector<int32_t> depth = TreeDepths(tree->parents);
-  std::vector<double> path(tree->size(), 1.0);
-  for (int i = 1; i < tree->size(); ++i) {
-    path[i] = path[tree->parents[i]] * calibration_.Estimate(depth[i], tree->probs[i]);
-  }
-  // Best first; a child never comes before its parent, because its estimate is below 1.
-  std::vector<int> order(tree->size() - 1);
-  std::iota(order.begin(), order.end(), 1);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return path[a] > path[b]; });
+  const Ranking rank = Rank(*tree);
   double best_speed = kMinGain / VerifySeconds(shape, 1);
   double tokens = 1;
   size_t keep = 0;
-  for (size_t n = 0; n < order.size(); ++n) {
-    tokens += path[order[n]];
+  for (size_t n = 0; n < rank.order.size(); ++n) {
+    tokens += rank.path[rank.order[n]];
     const double speed = tokens / VerifySeconds(shape, static_cast<double>(n) + 2);
     if (speed > best_speed) {
       best_speed = speed;
       keep = n + 1;
     }
   }
-  if (keep == order.size()) return;
-  std::vector<bool> kept(tree->size(), false);
-  kept[0] = true;
-  for (size_t n = 0; n < keep; ++n) kept[order[n]] = true;
-  *tree = SelectNodes(*tree, kept);
+  KeepFirst(rank.order, keep, tree);
+}
+
+// The pass takes place anyway, so each draft is weighed by its own row. A token accepted here saves
+// what it would cost otherwise: its share of a partial step, and a row of the next such pass.
+void AdaptivePolicy::TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) {
+  constexpr double kRowsPerToken = 1.15;  // some provisional tokens are judged in vain
+  if (tree->size() <= 1) return;
+  const Ranking rank = Rank(*tree);
+  size_t keep = 0;
+  for (; keep < rank.order.size(); ++keep) {
+    const double rows = trunk + 1 + static_cast<double>(keep);
+    const double row = VerifySeconds(shape, rows + 1) - VerifySeconds(shape, rows);
+    const double saved = rank.path[rank.order[keep]] * (token_seconds_ + kRowsPerToken * row);
+    if (saved <= row) break;
+  }
+  KeepFirst(rank.order, keep, tree);
 }
 
 void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t> path) {

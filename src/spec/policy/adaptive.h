@@ -25,6 +25,10 @@ class AdaptivePolicy : public Policy {
 
   DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) override;
   void Trim(const StepShape& shape, TokenTree* tree) override;
+  void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) override;
+  double PassSeconds(const StepShape& shape, double rows) const override {
+    return VerifySeconds(shape, rows);
+  }
   void ObserveTree(const TokenTree& tree, std::span<const int32_t> path) override;
   void ObserveStep(const StepShape& shape, const StepCost& cost) override;
 
@@ -44,6 +48,12 @@ class AdaptivePolicy : public Policy {
   double VerifySeconds(const StepShape& shape, double nodes) const {
     return curve_.Seconds(shape, nodes) * plain_scale_;
   }
+  // Drafts of a tree, most likely first, and the probability of the path to each node.
+  struct Ranking {
+    std::vector<int> order;
+    std::vector<double> path;  // by node
+  };
+  Ranking Rank(const TokenTree& tree) const;
   bool LedgerAllows(const StepShape& shape) const;
   bool IsCheap(const StepShape& shape) const {
     return draft_cost_known_ && draft_seconds_ < 0.02 * PlainSeconds(shape);

@@ -35,6 +35,13 @@ class Policy {
   // Drops the nodes that are not worth verifying. The tree stays valid.
   virtual void Trim(const StepShape& shape, TokenTree* tree) = 0;
 
+  // The same for a full pass that judges `trunk` provisional tokens before the tree (SpecPV):
+  // drops the drafts that are not worth a row of it.
+  virtual void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) = 0;
+
+  // What a pass with `rows` rows of each sequence is expected to take; 0: not known.
+  virtual double PassSeconds(const StepShape& shape, double rows) const = 0;
+
   // A verified tree and its accepted nodes, the root first.
   virtual void ObserveTree(const TokenTree& tree, std::span<const int32_t> path) = 0;
 
@@ -46,6 +53,8 @@ class FixedPolicy : public Policy {
  public:
   DraftBudget Budget(const StepShape&, const DraftBudget& limit) override { return limit; }
   void Trim(const StepShape&, TokenTree*) override {}
+  void TrimSettling(const StepShape&, int, TokenTree*) override {}
+  double PassSeconds(const StepShape&, double) const override { return 0; }
   void ObserveTree(const TokenTree&, std::span<const int32_t>) override {}
   void ObserveStep(const StepShape&, const StepCost&) override {}
 };

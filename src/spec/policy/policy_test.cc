@@ -127,6 +127,22 @@ TEST(AdaptivePolicy, LedgerBoundsTheLossOfAWrongCurve) {
   EXPECT_LT(time, 1.03);
 }
 
+TEST(AdaptivePolicy, SettlingPassesKeepWhatIsWorthARow) {
+  const auto kept = [](double row_seconds, double token_seconds) {
+    AdaptivePolicy policy(VerifyCurve({{1, 1e-3, 0}, {64, 1e-3 + 63 * row_seconds, 0}}));
+    const StepShape shape{.sequences = 1};
+    policy.ObserveStep(shape, {.rows = 2, .emitted = 1, .total_seconds = token_seconds});
+    TokenTree tree(0);  // a chain of unknown drafts: half, a quarter, ..
+    for (int i = 0; i < 6; ++i) tree.Add(i, i, 0.5f);
+    policy.TrimSettling(shape, 20, &tree);
+    return tree.size() - 1;
+  };
+  EXPECT_EQ(kept(1e-6, 1e-3), 6);
+  EXPECT_EQ(kept(1e-3, 1e-3), 1);  // 0.5 * (1 + 1.15) > 1
+  EXPECT_EQ(kept(1e-3, 4e-3), 2);
+  EXPECT_EQ(kept(1e-2, 1e-3), 0);
+}
+
 TEST(AdaptivePolicy, TrimKeepsAValidTree) {
   AdaptivePolicy policy(CheapRows());
   TokenTree tree(0);

@@ -57,8 +57,18 @@ int TreeRoom(const SpecPvConfig& config, int provisional_tokens, int max_depth) 
   return config.buffer_tokens + max_depth + 1 - provisional_tokens;
 }
 
+bool PartialPays(const StepCosts& costs) {
+  constexpr double kMinGain = 1.05;            // below this the estimate is noise
+  constexpr double kTrunk = 24;                // tokens of a typical replay
+  constexpr double kConfirmed = 0.9 * kTrunk;  // that it gives
+  if (costs.full_step <= 0) return true;
+  const double replay = (costs.replay_pass + costs.replay_row * (kTrunk + 1)) / kConfirmed;
+  const double partial = costs.partial_step / costs.tokens_per_step + replay;
+  return costs.full_step / costs.tokens_per_step > kMinGain * partial;
+}
+
 GateDecision DecideVerification(const SpecPvConfig& config, const GateState& state) {
-  if (!config.enabled || !state.supported ||
+  if (!config.enabled || !state.supported || !state.pays ||
       !LongEnoughForPartial(config, state.budget, state.committed_len)) {
     // Whatever is provisional must be replayed by the next pass; it is never left behind.
     if (state.provisional_tokens > 0) return {.reason = RefreshReason::kRequest};

@@ -27,6 +27,7 @@ struct GateState {
   static constexpr int kNoInterval = std::numeric_limits<int>::max();
 
   bool supported = true;  // SpecPV works for the engine, the request has a budget, no fallback
+  bool pays = true;       // partial steps and their replay are faster than full steps
   bool selected = false;  // blocks were chosen by the last full pass
   BlockBudget budget;
   int committed_len = 0;        // C
@@ -54,6 +55,19 @@ bool LongEnoughForPartial(const SpecPvConfig& config, const BlockBudget& budget,
 // buffer_tokens + max_depth + 1 rows. Trees of equal size always fit; where sizes vary, a tail that
 // small trees filled can leave less room than the largest tree wants. At least max_depth + 1.
 int TreeRoom(const SpecPvConfig& config, int provisional_tokens, int max_depth);
+
+// What steps of a sequence are expected to cost, in seconds. 0: not known.
+struct StepCosts {
+  double full_step = 0;
+  double partial_step = 0;
+  double tokens_per_step = 1;
+  double replay_pass = 0;  // a full pass that replays provisional tokens: fixed part
+  double replay_row = 0;   // each of them
+};
+
+// Whether provisional tokens, each replayed, are cheaper than tokens of full steps. Unknown costs
+// count as yes.
+bool PartialPays(const StepCosts& costs);
 
 // Where several triggers hold, the reason is the first of them in the order of RefreshReason.
 GateDecision DecideVerification(const SpecPvConfig& config, const GateState& state);

@@ -91,19 +91,18 @@ void TrunkLength::RecordTrunk(int confirmed, bool disagreed) {
   checked_ = kMemory;
 }
 
-// A full pass costs about as much as kFixedRows replayed tokens, a provisional token its replay and
-// its share of a partial step. With a chance q of disagreement per token, n of them give
-// (1 - (1-q)^n) / q confirmed ones and the bonus.
-int TrunkLength::Limit() const {
-  constexpr double kFixedRows = 12;
-  constexpr double kRowsPerToken = 1.4;
-  if (disagreed_ == 0) return kNoLimit;
-  const double q = disagreed_ / checked_;
+// With a chance q of disagreement per token, n of them give (1 - (1-q)^n) / q confirmed ones and
+// the bonus.
+int TrunkLength::Limit(const TrunkCosts& costs) const {
+  constexpr double kExpectedTokens = 100;  // what the expectation weighs
+  const double disagreed = disagreed_ + costs.expected_odds * kExpectedTokens;
+  if (disagreed == 0) return kNoLimit;
+  const double q = disagreed / (checked_ + (costs.expected_odds > 0 ? kExpectedTokens : 0));
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
   for (const int n : {4, 8, 12, 16, 24, 32, 48, 64, 96, 128}) {
     const double confirmed = (1 - std::pow(1 - q, n)) / q + 1;
-    const double cost = (kFixedRows + kRowsPerToken * n) / confirmed;
+    const double cost = (costs.fixed + costs.per_token * n) / confirmed;
     if (cost >= best_cost) continue;
     best_cost = cost;
     best = n;

@@ -70,15 +70,22 @@ class DriftGovernor {
   int disagreed_ = 0;
 };
 
+// What exact mode pays, in rows of a full pass.
+struct TrunkCosts {
+  double fixed = 12;         // a full pass without its trunk
+  double per_token = 1.4;    // a provisional token: its replay and its share of a partial step
+  double expected_odds = 0;  // of disagreement, before anything was seen; 0: none is expected
+};
+
 // How many provisional tokens exact mode should gather before a full pass: one disagreement throws
-// away all that follow it, so the more there are, the fewer should wait. Nothing seen yet: no
-// limit. One for an engine.
+// away all that follow it, so the more there are, the fewer should wait. No disagreement seen or
+// expected: no limit. One for an engine.
 class TrunkLength {
  public:
   static constexpr int kNoLimit = std::numeric_limits<int>::max();
 
   void RecordTrunk(int confirmed, bool disagreed);
-  int Limit() const;
+  int Limit(const TrunkCosts& costs) const;
 
  private:
   double checked_ = 0;  // tokens, older ones counting less

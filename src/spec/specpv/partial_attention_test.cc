@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compute/backend.h"
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
 #include "spec/specpv/selection.h"
 
@@ -152,7 +152,7 @@ class PartialAttentionTest : public testing::Test {
     const int width = kRowFloats * kGroup;
     const MatrixView query{static_cast<float*>(upload(query_)), 1, width, width};
     const MatrixView out{static_cast<float*>(upload(std::vector<float>(width))), 1, width, width};
-    const auto pass = backend.NewPass();
+    const auto pass = backend.NewPass(kKvHeads * kGroup);
     backend.LoadPass(RootPlan(), shape, pass.get());
     const float scale = 0.25f;
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -186,7 +186,7 @@ TEST_F(PartialAttentionTest, HeadsSeeDifferentBlocks) {
 TEST_F(PartialAttentionTest, ReferenceReadsTheChosenKeys) { CheckBackend(*NewReferenceBackend()); }
 
 TEST_F(PartialAttentionTest, CpuReadsTheChosenKeys) {
-  for (const int threads : {1, 2}) CheckBackend(*NewCpuBackend(threads));
+  for (const int threads : {1, 2}) CheckBackend(*NewTestBackend(threads));
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Everything that one run on a GPU machine should tell: builds with the CUDA backend, runs the op
+# tests, the other unit tests, the golden and identity tests on the GPU, and the benchmark, and
+# prints a table. Goes on after a failure; exits with 1 if there was any.
+#   scripts/gpu_check.sh [--sanitize] [--skip-bench] [--arch ARCH] [--json FILE]
+#     --sanitize   also runs the op tests of the CUDA backend under compute-sanitizer
+#     --skip-bench leaves the benchmark out
+#     --arch       what to compile for (90a-real: Hopper only, which is quick)
+#     --json       where the benchmark's figures go (build-cuda/gpu_check/bench.json)
+# Logs are in build-cuda/gpu_check/. The machine needs a C++ compiler, CUDA, CMake, Ninja, Python,
+# nlohmann-json, yaml-cpp, CLI11, spdlog with fmt, and GoogleTest; nothing is installed.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build=build-cuda
+logs=$build/gpu_check
+arch=90a-real
+json=$logs/bench.json
+sanitize=0
+bench=1
+step_limit=300  # seconds; the slowest takes well under half of it
+
+usage() {
+  echo "usage: scripts/gpu_check.sh [--sanitize] [--skip-bench] [--arch ARCH] [--json FILE]" >&2
+  exit 2
+}
+
+while (($#)); do
+  case "$1" in
+    --sanitize) sanitize=1 ;;
+    --skip-bench) bench=0 ;;
+    --arch | --json)
+      (($# > 1)) || usage
+      [[ $1 == --arch ]] && arch=$2 || json=$2
+      shift
+      ;;
+    *) usage ;;
+  esac
+  shift
+done
+
+mkdir -p "$logs"
+table=()
+failed=0
+
+# step NAME COMMAND...: runs it with its output in a log, of which a failure shows the end.
+step() {
+  local name=$1 start=$SECONDS result=ok
+  shift
+  echo "== $name"
+  timeout --kill-after=10 "$step_limit" "$@" >"$logs/$name.log" 2>&1
+  local code=$?
+  if ((code)); then
+    result="FAILED ($code)"
+    ((code == 124)) && result="FAILED (over $step_limit s)"
+    failed=1
+    tail -n 40 "$logs/$name.log"
+  fi
+  table+=("$(printf '%-12s  %-20s  %7d' "$name" "$result" $((SECONDS - start)))")
+}
+
+# What compute-sanitizer checks: the op tests of the CUDA backend, by their names.
+sanitizer() {
+  local tool=$1 test=$build/src/compute/compute_test filter='--gtest_filter=*cuda*' program
+  "$test" "$filter" --gtest_list_tests | grep -q . || { echo "no op tests of CUDA" && return 1; }
+  program=$(PATH="$PATH:/usr/local/cuda/bin" command -v compute-sanitizer) ||
+    { echo "compute-sanitizer was not found" && return 1; }
+  "$program" --tool "$tool" --error-exitcode 9 "$test" "$filter" --gtest_brief=1
+}
+export -f sanitizer
+export build
+
+if command -v nvidia-smi >/dev/null; then
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+fi
+step configure cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTALON_WITH_CUDA=ON \
+  -DCMAKE_CUDA_ARCHITECTURES="$arch"
+grep 'Built without' "$logs/configure.log"
+step build cmake --build "$build" --parallel "$(nproc)" -- -k 0
+step ops "$build/src/compute/compute_test" --gtest_brief=1
+step units ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" \
+  --label-exclude 'gpu|slow' --exclude-regex '^compute_test$'
+step gpu ctest --test-dir "$build" --output-on-failure --parallel 4 --label-regex gpu \
+  --no-tests=error
+if ((sanitize)); then
+  step memcheck bash -c 'sanitizer memcheck'
+  step racecheck bash -c 'sanitizer racecheck'
+fi
+if ((bench)); then
+  step bench "$build/talon" bench gpu --device cuda --json "$json"
+  cat "$logs/bench.log"
+fi
+
+echo
+printf '%-12s  %-20s  %7s\n' step result seconds
+printf '%s\n' "${table[@]}"
+echo "all: $SECONDS s"
+exit "$failed"

@@ -1,0 +1,69 @@
+// `talon tokenize`: prompts in token ids, for builds that have no tokenizer.
+#include <algorithm>
+#include <cstdio>
+
+#include "apps/commands.h"
+#include "apps/loader.h"
+#include "apps/prompts.h"
+#include "base/json.h"
+
+namespace talon {
+namespace {
+
+struct TokenizeOptions {
+  std::string file;
+  std::vector<std::string> only;
+  size_t max_tokens = 0;
+};
+
+Result<int> Tokenize(const Config& config, const TokenizeOptions& options) {
+  std::string dir = config.model;
+  if (dir.empty()) {
+    TALON_ASSIGN_OR_RETURN(dir, BundledModelDir("tiny"));
+  }
+  TALON_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(dir + "/tokenizer.json"));
+  const PromptReader reader{.tokenizer = tokenizer.get(), .vocab_size = tokenizer->vocab_size()};
+  TALON_ASSIGN_OR_RETURN(auto prompts, reader.Read(options.file));
+  for (Prompt& prompt : prompts) {
+    const bool wanted =
+        std::find(options.only.begin(), options.only.end(), prompt.id) != options.only.end();
+    if (!wanted && !options.only.empty()) continue;
+    if (options.max_tokens > 0 && prompt.tokens.size() > options.max_tokens) {
+      prompt.tokens.resize(options.max_tokens);
+    }
+    const Json line = {{"id", prompt.id}, {"tokens", prompt.tokens}};
+    std::printf("%s\n", line.dump().c_str());
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return Internal("standard output: cannot write");
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddTokenizeCommand(CLI::App* app, Config* config, CommandBody* body) {
+  auto options = std::make_shared<TokenizeOptions>();
+  CLI::App* command =
+      app->add_subcommand("tokenize", "Print prompts as token ids, for builds without a tokenizer");
+  command->add_option("file", options->file, "JSON lines with \"prompt\"")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--model", config->model,
+                   "Directory with the tokenizer.json; none = the bundled model's")
+      ->type_name("DIR");
+  command->add_option("--only", options->only, "Only the prompts with these ids")
+      ->delimiter(',')
+      ->type_name("ID,...");
+  command->add_option("--max-tokens", options->max_tokens, "Cut longer prompts; 0 = never")
+      ->default_val(options->max_tokens)
+      ->type_name("N");
+  command->footer(
+      "\nThe lines have \"id\" and \"tokens\", which the commands that read prompts take\n"
+      "in place of \"prompt\".\n"
+      "  talon tokenize docs.jsonl --only docs-0,docs-6 > tokens.jsonl\n");
+  SetBody(command, body, [config, options] { return Tokenize(*config, *options); });
+}
+
+}  // namespace talon

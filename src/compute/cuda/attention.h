@@ -1,0 +1,36 @@
+// Attention over paged and staged keys (Backend::Attention): one or two kernels on tensor cores
+// (attention_work.h), or one plain kernel for float32 caches and odd head sizes.
+//
+// With a plan of chunks, and in the plain kernel, a row's bits depend on its queries and keys
+// alone: not on where its keys lie, nor on the other rows of the pass.
+//
+// The kernels read the pass's attention_rows, items, block lists, masks and places before they wait
+// for the kernels in front of them: these arrays must come from copies, never from a kernel.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_H_
+#define TALON_COMPUTE_CUDA_ATTENTION_H_
+
+#include "compute/backend.h"
+#include "compute/cuda/device_plan.h"
+#include "compute/cuda/elementwise.h"
+#include "compute/cuda/launch.h"
+
+namespace talon::cuda {
+
+struct AttentionCall {
+  DevicePlan plan;
+  MatrixView q;  // [rows, heads * head_dim], 16-byte aligned rows
+  RowsOut out;   // the same shape, 16-byte aligned data, a multiple of 4 as stride
+  KvShape shape;
+  KvLayer layer;
+  int layer_index = 0;
+  float scale = 1;
+  void* scratch = nullptr;  // AttentionScratchBytes(), zero before its first use
+
+  int group() const { return q.cols / shape.head_dim / shape.kv_heads; }
+};
+
+void RunAttention(const Stream& stream, const AttentionCall& call);
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_H_

@@ -1,0 +1,117 @@
+// Starts attention's kernels for one element type. Each type has its own source file, as they take
+// long to compile.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
+
+#include "compute/cuda/attention_plan.h"
+#include "compute/cuda/attention_prefix.cuh"
+#include "compute/cuda/attention_tail.cuh"
+#include "compute/cuda/launch.h"
+
+namespace talon::cuda {
+
+inline constexpr int kMaxTailHeads = 16;
+
+void LaunchAttentionBF16(const Stream& stream, const AttentionArgs& args);
+void LaunchAttentionF16(const Stream& stream, const AttentionArgs& args);
+// Merges the partials of spans.
+void LaunchMerge(const Stream& stream, const AttentionArgs& args);
+
+// The variants of the prefix kernel by tile of queries. A warp takes 32 queries where there are
+// many, which halves its reads of shared memory.
+template <typename T, int Dim, int Queries>
+struct PrefixVariant;
+template <typename T, int Dim>
+struct PrefixVariant<T, Dim, 16> {
+  using Config = TileConfig<T, Dim, 1, 4, 1, TileStages(16, Dim)>;
+};
+template <typename T, int Dim>
+struct PrefixVariant<T, Dim, 32> {
+  using Config = TileConfig<T, Dim, 2, 2, 1, TileStages(32, Dim)>;
+};
+template <typename T, int Dim>
+struct PrefixVariant<T, Dim, 64> {
+  using Config = TileConfig<T, Dim, 4, 1, 1, TileStages(64, Dim)>;
+};
+template <typename T, int Dim>
+struct PrefixVariant<T, Dim, 128> {
+  using Config = TileConfig<T, Dim, 4, 1, 2, TileStages(128, Dim)>;
+};
+
+template <typename T, int Dim, int Queries>
+void LaunchPrefix(const Stream& stream, const AttentionArgs& args) {
+  using Config = typename PrefixVariant<T, Dim, Queries>::Config;
+  static_assert(sizeof(SharedTile<Config>) <= TileSharedBytes(Queries, Dim));
+  constexpr int kBlocks = PrefixBlocks(Dim);
+  constexpr size_t kShared = sizeof(SharedTile<Config>);
+  const auto kernel = &PrefixKernel<Config, kBlocks>;
+  static const int resident = [&] {
+    AllowSharedMemory(kernel, kShared);
+    int blocks = 0;
+    TALON_CUDA_CHECK(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, Config::kThreads, kShared));
+    return min(blocks, kBlocks);
+  }();
+  TALON_CHECK(resident > 0);
+  Launch(stream, kernel, resident * stream.multiprocessors, Config::kThreads, kShared, args);
+}
+
+template <typename T, int Dim>
+void LaunchTail(const Stream& stream, AttentionArgs args) {
+  using Config = TileConfig<T, Dim, 1, 4, 1, 2>;
+  const auto kernel = &TailKernel<Config>;
+  const size_t shared = sizeof(SharedTile<Config>) + args.plan.mask_words * 64 * sizeof(int32_t);
+  static size_t allowed = 0;
+  if (shared > allowed) {
+    AllowSharedMemory(kernel, shared);
+    allowed = shared;
+  }
+  // With few rows a block for each query head, so that many merge at once.
+  const bool few = args.plan.rows * args.kv_heads < stream.multiprocessors;
+  args.tail_heads = few ? 1 : min(args.group, kMaxTailHeads);
+  const int parts = (args.group + args.tail_heads - 1) / args.tail_heads;
+  Launch(stream, kernel, dim3(args.plan.rows, args.kv_heads * parts), Config::kThreads, shared,
+         args);
+}
+
+template <typename T, int Dim>
+void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
+  switch (args.plan.tile_queries) {
+    case 16:
+      return LaunchPrefix<T, Dim, 16>(stream, args);
+    case 32:
+      return LaunchPrefix<T, Dim, 32>(stream, args);
+    case 64:
+      return LaunchPrefix<T, Dim, 64>(stream, args);
+    default:
+      if constexpr (Dim <= 128) LaunchPrefix<T, Dim, 128>(stream, args);
+  }
+}
+
+template <typename T, int Dim>
+void LaunchForDim(const Stream& stream, const AttentionArgs& args) {
+  LaunchPrefixOf<T, Dim>(stream, args);
+  if (!args.plan.spans) return LaunchTail<T, Dim>(stream, args);
+  if (!MergesInPlace(args.plan.tile_queries, args.plan.rows, args.plan.sequences, args.group,
+                     args.kv_heads)) {
+    LaunchMerge(stream, args);
+  }
+}
+
+template <typename T>
+void LaunchForType(const Stream& stream, const AttentionArgs& args) {
+  switch (PaddedHeadDim(args.head_dim)) {
+    case 64:
+      return LaunchForDim<T, 64>(stream, args);
+    case 96:
+      return LaunchForDim<T, 96>(stream, args);
+    case 128:
+      return LaunchForDim<T, 128>(stream, args);
+    default:
+      return LaunchForDim<T, 256>(stream, args);
+  }
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_

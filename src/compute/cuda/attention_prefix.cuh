@@ -1,0 +1,200 @@
+// The prefix kernel (attention_work.h): blocks take items until none is left.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_
+
+#include "compute/cuda/attention_merge.cuh"
+#include "compute/cuda/attention_tile.cuh"
+#include "compute/cuda/launch.h"
+
+namespace talon::cuda {
+
+// Adds a finished chunk to the item's states in scratch, or begins these with it. The largest
+// scores and sums so far stay in registers, the same in all warps along N; of the accumulators each
+// thread reads what it wrote itself.
+template <typename C>
+struct SectionTotal {
+  float m[C::kTilesM][2];
+  float l[C::kTilesM][2];
+
+  __device__ __forceinline__ void Add(const AttentionArgs& args, const SharedTile<C>& shared,
+                                      const FlashState<C>& state, bool first) {
+    const Lane<C> at;
+#pragma unroll
+    for (int i = 0; i < C::kTilesM; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (first) m[i][half] = kMinusInfinity, l[i][half] = 0;
+        const MergeFactors factors(m[i][half], state.m[i][half]);
+        m[i][half] = first ? state.m[i][half] : factors.m;
+        l[i][half] = first ? state.l[i][half] : factors.Merge(l[i][half], state.l[i][half]);
+        const int index = shared.queries[at.Query(i, half)].state;
+        if (index < 0) continue;
+        float* to = args.State(index);
+        if (at.n == 0 && at.lane % 4 == 0) {
+          *reinterpret_cast<float2*>(to) = {m[i][half], l[i][half]};
+        }
+        AddColumns(args, at, state, i, half, first, factors, to + kStateHeader);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void AddColumns(const AttentionArgs& args, const Lane<C>& at,
+                                                    const FlashState<C>& state, int i, int half,
+                                                    bool first, const MergeFactors& factors,
+                                                    float* to) {
+#pragma unroll
+    for (int j = 0; j < C::kOwnDimPairs * 2; ++j) {
+      const int column = at.Column(j / 2, j % 2);
+      if (!at.Owns(j / 2) || column >= args.head_dim) continue;
+      const float(&acc)[4] = state.acc[i][j / 2][j % 2];
+      float2 sum = {acc[2 * half], acc[2 * half + 1]};
+      float2* place = reinterpret_cast<float2*>(to + column);
+      if (!first) {
+        const float2 before = *place;
+        sum = {factors.Merge(before.x, sum.x), factors.Merge(before.y, sum.y)};
+      }
+      *place = sum;
+    }
+  }
+};
+
+template <typename C>
+__device__ __forceinline__ void FillSlots(const AttentionArgs& args, const AttentionItem& item,
+                                          SharedTile<C>& shared) {
+  for (int i = threadIdx.x; i < C::kQueries; i += C::kThreads) {
+    QuerySlot slot = {-1, 0, -1};
+    const int query = item.query_begin + i;
+    if (query < item.query_end) {
+      const int row_index = query / args.group;
+      const int head = item.kv_head * args.group + query % args.group;
+      const AttentionRow row = args.plan.attention_rows[row_index];
+      slot.offset = row_index * args.q_stride + head * args.head_dim;
+      slot.limit = item.chunk < 0 ? row.prefix_len : row.shared_len;
+      if (row.shared_len > item.key_begin) {
+        slot.state = (row.partial_begin + item.partial) * args.heads() + head;
+      }
+    }
+    shared.queries[i] = slot;
+  }
+}
+
+// The keys of an item: where they lie and who sees them.
+struct ItemKeys {
+  const AttentionArgs& args;
+  const AttentionItem& item;
+  const int32_t* blocks;
+
+  __device__ ItemKeys(const AttentionArgs& args_in, const AttentionItem& item_in)
+      : args(args_in), item(item_in) {
+    int first = item.blocks;
+    if (first < 0) {
+      first = args.plan.block_offsets[~first + args.layer * args.kv_heads + item.kv_head];
+    }
+    blocks = args.plan.block_ids + first;
+  }
+  __device__ ItemKeys(const AttentionArgs& args_in, const AttentionItem& item_in,
+                      const int32_t* blocks_in)
+      : args(args_in), item(item_in), blocks(blocks_in) {}
+  __device__ int VectorOf(int key) const {
+    if (key >= item.key_end) return kNoVector;
+    if (key < item.prefix_end) return args.VectorOfKey(blocks, key, item.kv_head);
+    const int place = args.plan.node_places[item.nodes + key - item.prefix_end];
+    return args.VectorOf(place, item.kv_head);
+  }
+  __device__ uint64_t VisibleOf(const QuerySlot& slot, int query, int tile) const {
+    uint64_t keys = FirstKeys(slot.limit - tile * kTileKeys);
+    if (slot.offset < 0 || (tile + 1) * kTileKeys <= item.prefix_end) return keys;
+    const int64_t row = (item.query_begin + query) / args.group;
+    const int words = args.plan.mask_words;
+    const uint64_t* mask = args.plan.ancestors + row * words;
+    return keys | NodeKeys(mask, words, tile * kTileKeys - item.prefix_end);
+  }
+};
+
+// The last of the items with the same queries merges what all of them left.
+template <typename C>
+__device__ __forceinline__ void MergeIfLast(const AttentionArgs& args, const AttentionItem& item,
+                                            SharedTile<C>& shared) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const auto last = static_cast<uint32_t>(item.arrivals) - 1;
+    shared.is_last = atomicInc(args.counters + 1 + item.counter, last) == last;
+  }
+  __syncthreads();
+  if (!shared.is_last) return;
+  __threadfence();
+  for (int query = item.query_begin + threadIdx.x / 32; query < item.query_end;
+       query += C::kThreads / 32) {
+    const int row = query / args.group;
+    MergeQuery(args, args.plan.attention_rows[row], row,
+               item.kv_head * args.group + query % args.group);
+  }
+}
+
+// `is_first`: the block's first item, whose preparations need nothing of the kernels before.
+template <typename C>
+__device__ __forceinline__ void RunItem(const AttentionArgs& args, const AttentionItem& next,
+                                        bool is_first, int num_items, SharedTile<C>& shared) {
+  const ItemKeys next_keys(args, next);
+  FillSlots(args, next, shared);
+  FindFirstVectors(shared, next.key_begin / kTileKeys, (next.key_end + kTileKeys - 1) / kTileKeys,
+                   [&](int key) { return next_keys.VectorOf(key); });
+  if (threadIdx.x == 0) shared.item = next;
+  __syncthreads();
+  const AttentionItem& item = shared.item;  // leaves the registers to the sums
+  const ItemKeys keys = {args, item, next_keys.blocks};
+  const auto vector_of = [&](int key) { return keys.VectorOf(key); };
+  const TileRun run = {item.key_begin / kTileKeys, (item.key_end + kTileKeys - 1) / kTileKeys,
+                       item.full_end, item.chunk};
+  const int old_tiles = max(run.begin, item.old_end / kTileKeys);
+  StartFirstTiles(args, shared, run, run.begin, old_tiles);
+  if (is_first) {
+    WaitForInputs();
+    LetNextStart();
+  }
+  if (threadIdx.x == 0) {  // every item counts, so that the counter ends where it began
+    shared.next_item = gridDim.x + atomicInc(args.counters, static_cast<uint32_t>(num_items) - 1);
+  }
+  StartFirstTiles(args, shared, run, old_tiles, INT32_MAX);
+  LoadQueries(args, shared);
+  FlashState<C> state;
+  SectionTotal<C> total;
+  state.Clear();
+  RunTiles(
+      args, shared, run, vector_of,
+      [&](int query, int tile) { return keys.VisibleOf(shared.queries[query], query, tile); },
+      state,
+      [&](int chunk) {
+        total.Add(args, shared, state, chunk == item.chunk);
+        state.Clear();
+      });
+  if (item.arrivals > 0) MergeIfLast(args, item, shared);
+}
+
+// What comes next reads what kernels before this one wrote without waiting itself: so no block lets
+// it start before its own wait is over.
+template <typename C, int MinBlocks>
+__global__ void __launch_bounds__(C::kThreads, MinBlocks)
+    PrefixKernel(const __grid_constant__ AttentionArgs args) {
+  auto& shared = *static_cast<SharedTile<C>*>(DynamicShared());
+  const int num_items = *args.plan.num_items;
+  AttentionItem item = args.plan.items[blockIdx.x];
+  if (item.key_end <= item.key_begin) {
+    WaitForInputs();
+    LetNextStart();
+    return;
+  }
+  for (bool is_first = true;; is_first = false) {
+    RunItem<C>(args, item, is_first, num_items, shared);
+    const int index = shared.next_item;
+    if (index >= num_items) break;
+    item = args.plan.items[index];
+    __syncthreads();
+  }
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_

@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <limits>
+
+#include "compute/cuda/attention_sequence.h"
+
+namespace talon::cuda {
+namespace {
+
+// Microseconds on an H200 with all multiprocessors full: a tile of keys for a tile of queries, and
+// what comes with each item, queries in and states out.
+struct TileCost {
+  int queries;
+  double step;
+  double item;
+};
+constexpr TileCost kTileCosts[] = {{16, 1.0, 1.5}, {32, 1.1, 1.7}, {64, 1.4, 2.0}, {128, 2.6, 3.0}};
+
+TileCost CostOf(int tile_queries) {
+  return *std::ranges::find(kTileCosts, tile_queries, &TileCost::queries);
+}
+
+int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+int KeyTiles(const SequenceWork& work) { return CeilDiv(work.num_keys(), kTileKeys); }
+
+struct SpanChoice {
+  int tile_queries = 0;
+  int span_tiles = 1;
+  double cost = std::numeric_limits<double>::infinity();
+};
+
+// How the works' keys are best cut for one variant of the kernel.
+class SpanChooser {
+ public:
+  SpanChooser(const std::vector<SequenceWork>& works, const AttentionShape& shape, int tile_queries)
+      : works_(works), shape_(shape), tile_queries_(tile_queries) {
+    for (const SequenceWork& work : works) longest_ = std::max(longest_, KeyTiles(work));
+  }
+
+  // One round of long items, or several of shorter ones that waste less of the last round.
+  SpanChoice Best() const {
+    constexpr int kMostRounds = 4;
+    const int blocks = PrefixBlocks(PaddedHeadDim(shape_.head_dim)) * shape_.multiprocessors;
+    const TileCost cost = CostOf(tile_queries_);
+    SpanChoice best{.tile_queries = tile_queries_};
+    for (int rounds = 1; rounds <= kMostRounds; ++rounds) {
+      const int span = ShortestSpan(int64_t{rounds} * blocks);
+      const auto items = static_cast<double>(NumItems(span));
+      const double taken = std::max(static_cast<double>(rounds), items / blocks);
+      const double total = taken * (span * cost.step + cost.item);
+      if (total < best.cost) best = {tile_queries_, span, total};
+    }
+    return best;
+  }
+
+ private:
+  int64_t NumItems(int span_tiles) const {
+    int64_t items = 0;
+    for (const SequenceWork& work : works_) {
+      items += int64_t{shape_.kv_heads} * work.NumTiles(shape_.group, tile_queries_) *
+               CeilDiv(KeyTiles(work), span_tiles);
+    }
+    return items;
+  }
+  // Whose items are at most this many, or the longest.
+  int ShortestSpan(int64_t most_items) const {
+    int low = 1, high = std::max(longest_, 1);
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (NumItems(middle) <= most_items) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  }
+
+  const std::vector<SequenceWork>& works_;
+  const AttentionShape& shape_;
+  int tile_queries_;
+  int longest_ = 0;
+};
+
+SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionShape& shape) {
+  SpanChoice best;
+  for (const int tile : TilesOf(shape)) {
+    if (shape.tile_queries != 0 && tile != shape.tile_queries) continue;
+    const SpanChoice choice = SpanChooser(works, shape, tile).Best();
+    if (choice.cost <= best.cost) best = choice;
+  }
+  return best;
+}
+
+// The spans of a sequence are of about the same length.
+int SpanKeys(const SequenceWork& work, int span_tiles) {
+  const int tiles = KeyTiles(work);
+  return tiles == 0 ? kTileKeys : CeilDiv(tiles, CeilDiv(tiles, span_tiles)) * kTileKeys;
+}
+
+void PlacePartials(const SequenceWork& work, int span, AttentionPlan* plan) {
+  for (int r = work.row_begin; r < work.row_end; ++r) {
+    AttentionRow& row = plan->rows[r];
+    const bool sees_nodes = row.num_keys > row.prefix_len;
+    row.span = span;
+    row.shared_len = sees_nodes ? work.num_keys() : row.prefix_len;
+    row.partial_begin = plan->num_partials;
+    plan->num_partials += row.NumPartials();
+  }
+}
+
+// The spans of one kv head and tile of queries. `counter`, if not negative: they merge in place.
+void AddItems(AttentionItem item, int span, int group, int counter, AttentionPlan* plan) {
+  int end = 0;
+  item.full_end = INT32_MAX;
+  for (int r = item.query_begin / group; r <= (item.query_end - 1) / group; ++r) {
+    end = std::max(end, plan->rows[r].shared_len);
+    item.full_end = std::min(item.full_end, plan->rows[r].prefix_len);
+  }
+  const int count = CeilDiv(end, span);
+  if (counter >= 0) {
+    item.counter = counter;
+    item.arrivals = count;
+  }
+  for (int index = 0; index < count; ++index) {
+    item.key_begin = index * span;
+    item.key_end = std::min(end, item.key_begin + span);
+    item.partial = index;
+    plan->items.push_back(item);
+  }
+}
+
+}  // namespace
+
+void AddSpans(const std::vector<SequenceWork>& works, const AttentionShape& shape,
+              AttentionPlan* plan) {
+  const SpanChoice choice = ChooseSpans(works, shape);
+  plan->tile_queries = choice.tile_queries;
+  const bool in_place = MergesInPlace(plan->tile_queries, static_cast<int>(plan->rows.size()),
+                                      static_cast<int>(works.size()), shape.group, shape.kv_heads);
+  int counter = 0;
+  for (const SequenceWork& work : works) {
+    const int span = SpanKeys(work, choice.span_tiles);
+    PlacePartials(work, span, plan);
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      for (int query = work.row_begin * shape.group; query < work.row_end * shape.group;
+           query += plan->tile_queries) {
+        const AttentionItem item = work.ItemOf(head, query, shape, plan->tile_queries);
+        AddItems(item, span, shape.group, in_place ? counter++ : -1, plan);
+      }
+    }
+  }
+  // Nodes come with the pass and take longest to arrive; the tiles that read the same keys stand
+  // together, so that the second finds them in the cache.
+  std::ranges::stable_sort(plan->items, [](const AttentionItem& a, const AttentionItem& b) {
+    return a.partial > b.partial;
+  });
+}
+
+}  // namespace talon::cuda

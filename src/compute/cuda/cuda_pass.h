@@ -1,0 +1,102 @@
+// A pass in device memory, and what was recorded for it.
+#ifndef TALON_COMPUTE_CUDA_CUDA_PASS_H_
+#define TALON_COMPUTE_CUDA_CUDA_PASS_H_
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "compute/backend.h"
+#include "compute/cuda/attention_plan.h"
+#include "compute/cuda/device_memory.h"
+#include "compute/cuda/device_plan.h"
+
+namespace talon::cuda {
+
+class CudaPass : public Pass {
+ public:
+  CudaPass(const Stream& stream, int query_heads, bool deterministic)
+      : stream_(stream), query_heads_(query_heads), deterministic_(deterministic) {}
+  ~CudaPass() override { ForgetRecordings(); }
+
+  // Uploads the plan. Addresses change, and recordings are dropped, only when an array outgrows
+  // its place.
+  void Load(const PassPlan& plan, const KvShape& shape, UploadRing* uploads);
+  const DevicePlan& plan() const { return plan_; }
+  int scored_blocks() const { return scored_blocks_; }
+  int num_partials() const { return attention_.num_partials; }
+  int query_heads() const { return query_heads_; }
+
+  // Runs `ops`: directly at first, recorded when the same shape comes again, replayed from then on.
+  // `generation` counts the changes of addresses outside of the pass.
+  void RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,
+                   const std::function<void()>& ops);
+
+ private:
+  // All that launches depend on besides the contents of device memory.
+  struct Shape {
+    uint64_t address_version = 0;
+    int rows = 0;
+    int sequences = 0;
+    int mask_words = 0;
+    int outputs = 0;
+    int features = 0;
+    int score_requests = 0;
+    int scored_blocks = 0;
+    int tile_queries = 0;
+    auto operator<=>(const Shape&) const = default;
+  };
+  struct RecordingKey {
+    uint64_t key = 0;
+    Shape shape;
+    Shape second;  // empty without a second pass
+    auto operator<=>(const RecordingKey&) const = default;
+  };
+  struct Recording {
+    cudaGraphExec_t graph = nullptr;  // null: seen once, not recorded yet
+  };
+  struct Section {
+    size_t capacity = 0;
+    size_t offset = 0;
+  };
+  static constexpr int kSections = 20;
+
+  // The arrays in the order in which they lie in memory; what varies most is last.
+  std::array<std::pair<const void*, size_t>, kSections> Arrays(const PassPlan& plan);
+  void Grow(std::span<const std::pair<const void*, size_t>> arrays);
+  void SetPointers();
+  template <typename T>
+  const T* At(int section) const {
+    return reinterpret_cast<const T*>(static_cast<const uint8_t*>(arena_.data()) +
+                                      sections_[section].offset);
+  }
+  void CompileRows(const PassPlan& plan);
+  Shape shape() const;
+  cudaGraphExec_t RecordGraph(const std::function<void()>& ops);
+  void ForgetRecordings();
+
+  Stream stream_;
+  int query_heads_;
+  bool deterministic_;
+  Buffer arena_;
+  uint64_t address_version_ = 0;  // counts its changes
+  std::array<Section, kSections> sections_;
+  DevicePlan plan_;
+  int scored_blocks_ = 0;
+
+  // Host arrays that a PassPlan has not in this form.
+  std::vector<int32_t> places_, row_sequence_, nodes_before_, staging_first_, first_list_,
+      many_lists_;
+  AttentionPlan attention_;
+
+  uint64_t generation_ = 0;
+  std::map<RecordingKey, Recording> recordings_;
+};
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_CUDA_PASS_H_

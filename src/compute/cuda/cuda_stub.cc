@@ -1,0 +1,16 @@
+// Stands in for the CUDA backend in builds without it.
+#include "compute/cuda/cuda_backend.h"
+
+namespace talon {
+
+Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions&) {
+  return Unimplemented(
+      "this build has no CUDA backend (nvcc was not found, or the preset was not cuda); use "
+      "--device cpu");
+}
+
+Result<double> MeasureCudaReadBandwidth(Backend* backend) {
+  return InvalidArgument("the {} backend is not a CUDA device", backend->name());
+}
+
+}  // namespace talon

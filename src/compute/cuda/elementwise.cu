@@ -1,0 +1,194 @@
+#include "compute/cuda/convert.cuh"
+#include "compute/cuda/elementwise.h"
+
+namespace talon::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kNormThreads = 512;
+constexpr int kWarps = kNormThreads / 32;
+
+template <typename T>
+__global__ void EmbedKernel(const int32_t* tokens, const T* table, int cols, float* out,
+                            int64_t stride) {
+  LetNextStart();
+  WaitForInputs();
+  const int row = blockIdx.y;
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < cols) out[row * stride + i] = ToFloat(table[int64_t{tokens[row]} * cols + i]);
+}
+
+// The sum over a block, the same in every thread, in an order that depends on the block size alone.
+__device__ float BlockSum(float value) {
+  __shared__ float partial[kWarps];
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, offset);
+  }
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) sum += partial[i];
+  return sum;
+}
+
+template <typename T>
+__device__ __forceinline__ void Store4(T* out, float4 x) {
+  if constexpr (sizeof(T) == 4) {
+    *reinterpret_cast<float4*>(out) = x;
+  } else {
+    T values[4] = {FromFloat<T>(x.x), FromFloat<T>(x.y), FromFloat<T>(x.z), FromFloat<T>(x.w)};
+    *reinterpret_cast<uint2*>(out) = *reinterpret_cast<const uint2*>(values);
+  }
+}
+
+// One row a block. `Fast`: rows of whole, aligned float4 that fit the threads' registers.
+template <typename T, bool Fast>
+__global__ void __launch_bounds__(kNormThreads)
+    RmsNormKernel(const float* x, int64_t x_stride, const float* weight, float epsilon, int cols,
+                  int padded_cols, T* out, int64_t out_stride) {
+  constexpr int kVectors = 4;
+  LetNextStart();
+  const float* row = x + blockIdx.x * x_stride;
+  T* out_row = out + blockIdx.x * out_stride;
+  if constexpr (Fast) {
+    float4 gain[kVectors];
+    float4 value[kVectors];
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int i = 4 * (v * kNormThreads + threadIdx.x);
+      if (i < cols) gain[v] = *reinterpret_cast<const float4*>(weight + i);
+    }
+    WaitForInputs();
+    float squares = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int i = 4 * (v * kNormThreads + threadIdx.x);
+      if (i >= cols) break;
+      value[v] = *reinterpret_cast<const float4*>(row + i);
+      squares += value[v].x * value[v].x + value[v].y * value[v].y + value[v].z * value[v].z +
+                 value[v].w * value[v].w;
+    }
+    const float factor = rsqrtf(BlockSum(squares) / cols + epsilon);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int i = 4 * (v * kNormThreads + threadIdx.x);
+      if (i >= cols) break;
+      Store4(out_row + i, {value[v].x * factor * gain[v].x, value[v].y * factor * gain[v].y,
+                           value[v].z * factor * gain[v].z, value[v].w * factor * gain[v].w});
+    }
+  } else {
+    WaitForInputs();
+    float squares = 0;
+    for (int i = threadIdx.x; i < cols; i += kNormThreads) squares += row[i] * row[i];
+    const float factor = rsqrtf(BlockSum(squares) / cols + epsilon);
+    for (int i = threadIdx.x; i < cols; i += kNormThreads) {
+      out_row[i] = FromFloat<T>(row[i] * factor * weight[i]);
+    }
+  }
+  for (int i = cols + threadIdx.x; i < padded_cols; i += kNormThreads) {
+    out_row[i] = FromFloat<T>(0.0f);
+  }
+}
+
+__device__ __forceinline__ float Silu(float x) { return x / (1.0f + expf(-x)); }
+
+template <typename T>
+__global__ void SwiGluKernel(const float* gate_up, int64_t x_stride, int cols, int padded_cols,
+                             T* out, int64_t out_stride) {
+  LetNextStart();
+  WaitForInputs();
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  const float* gate = gate_up + blockIdx.y * x_stride;
+  if (i >= padded_cols) return;
+  const float value = i < cols ? Silu(gate[i]) * gate[cols + i] : 0.0f;
+  out[blockIdx.y * out_stride + i] = FromFloat<T>(value);
+}
+
+template <typename T>
+__global__ void ConvertKernel(const float* x, int64_t x_stride, int cols, int padded_cols, T* out,
+                              int64_t out_stride) {
+  LetNextStart();
+  WaitForInputs();
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= padded_cols) return;
+  const float value = i < cols ? x[blockIdx.y * x_stride + i] : 0.0f;
+  out[blockIdx.y * out_stride + i] = FromFloat<T>(value);
+}
+
+// The angle is rounded to float32, its functions are not.
+__global__ void RopeAnglesKernel(const int32_t* positions, const float* inv_freq, int half,
+                                 float scale, float* angles, int64_t stride) {
+  LetNextStart();
+  WaitForInputs();
+  const int i = threadIdx.x;
+  const float angle = __fmul_rn(static_cast<float>(positions[blockIdx.x]), inv_freq[i]);
+  double sine, cosine;
+  sincos(static_cast<double>(angle), &sine, &cosine);
+  float* out = angles + blockIdx.x * stride;
+  out[i] = static_cast<float>(cosine * scale);
+  out[half + i] = static_cast<float>(sine * scale);
+}
+
+__global__ void GatherRowsKernel(const float* x, int64_t x_stride, const int32_t* rows, int cols,
+                                 float* out, int64_t out_stride) {
+  LetNextStart();
+  WaitForInputs();
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < cols) out[blockIdx.y * out_stride + i] = x[rows[blockIdx.y] * x_stride + i];
+}
+
+dim3 GridFor(int cols, int rows) { return dim3((cols + kThreads - 1) / kThreads, rows); }
+
+bool IsAligned(const void* data, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(data) % bytes == 0;
+}
+
+}  // namespace
+
+void Embed(const Stream& stream, const DevicePlan& plan, const void* table, DType dtype,
+           MatrixView out) {
+  DispatchFloatType(dtype, [&]<typename T>(T) {
+    Launch(stream, EmbedKernel<T>, GridFor(out.cols, out.rows), kThreads, 0, plan.tokens,
+           static_cast<const T*>(table), out.cols, out.data, out.stride);
+  });
+}
+
+void RmsNorm(const Stream& stream, MatrixView x, const float* weight, float epsilon, RowsOut out) {
+  const bool fast = x.cols % 4 == 0 && x.cols <= 16 * kNormThreads && x.stride % 4 == 0 &&
+                    out.stride % 4 == 0 && IsAligned(x.data, 16) && IsAligned(weight, 16) &&
+                    IsAligned(out.data, 16);
+  DispatchFloatType(out.dtype, [&]<typename T>(T) {
+    Launch(stream, fast ? RmsNormKernel<T, true> : RmsNormKernel<T, false>, x.rows, kNormThreads, 0,
+           x.data, x.stride, weight, epsilon, x.cols, out.padded_cols, static_cast<T*>(out.data),
+           out.stride);
+  });
+}
+
+void SwiGlu(const Stream& stream, MatrixView gate_up, RowsOut out) {
+  DispatchFloatType(out.dtype, [&]<typename T>(T) {
+    Launch(stream, SwiGluKernel<T>, GridFor(out.padded_cols, gate_up.rows), kThreads, 0,
+           gate_up.data, gate_up.stride, out.cols, out.padded_cols, static_cast<T*>(out.data),
+           out.stride);
+  });
+}
+
+void Convert(const Stream& stream, MatrixView x, RowsOut out) {
+  DispatchFloatType(out.dtype, [&]<typename T>(T) {
+    Launch(stream, ConvertKernel<T>, GridFor(out.padded_cols, x.rows), kThreads, 0, x.data,
+           x.stride, x.cols, out.padded_cols, static_cast<T*>(out.data), out.stride);
+  });
+}
+
+void RopeAngles(const Stream& stream, const DevicePlan& plan, const float* inv_freq, int half,
+                float scale, MatrixView angles) {
+  Launch(stream, RopeAnglesKernel, angles.rows, half, 0, plan.positions, inv_freq, half, scale,
+         angles.data, angles.stride);
+}
+
+void GatherRows(const Stream& stream, MatrixView x, const int32_t* rows, MatrixView out) {
+  Launch(stream, GatherRowsKernel, GridFor(out.cols, out.rows), kThreads, 0, x.data, x.stride, rows,
+         out.cols, out.data, out.stride);
+}
+
+}  // namespace talon::cuda

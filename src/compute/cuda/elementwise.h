@@ -1,0 +1,39 @@
+// Kernels that work on rows one by one. The left operand of a product is written in the type and
+// with the padding that its kernel wants (Operand).
+#ifndef TALON_COMPUTE_CUDA_ELEMENTWISE_H_
+#define TALON_COMPUTE_CUDA_ELEMENTWISE_H_
+
+#include <cstdint>
+
+#include "compute/backend.h"
+#include "compute/cuda/device_plan.h"
+#include "compute/cuda/launch.h"
+
+namespace talon::cuda {
+
+// Rows that a kernel writes: float32 of a MatrixView, or 16-bit with zeros in columns
+// [cols, padded_cols).
+struct RowsOut {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t stride = 0;  // elements
+  int cols = 0;
+  int padded_cols = 0;
+};
+inline RowsOut OutOf(const MatrixView& x) {
+  return {x.data, DType::kF32, x.stride, x.cols, x.cols};
+}
+
+void Embed(const Stream& stream, const DevicePlan& plan, const void* table, DType dtype,
+           MatrixView out);
+void RmsNorm(const Stream& stream, MatrixView x, const float* weight, float epsilon, RowsOut out);
+void SwiGlu(const Stream& stream, MatrixView gate_up, RowsOut out);
+void Convert(const Stream& stream, MatrixView x, RowsOut out);
+void RopeAngles(const Stream& stream, const DevicePlan& plan, const float* inv_freq, int half,
+                float scale, MatrixView angles);
+// out[i] = x[rows[i]], rows in device memory.
+void GatherRows(const Stream& stream, MatrixView x, const int32_t* rows, MatrixView out);
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ELEMENTWISE_H_

@@ -1,0 +1,107 @@
+// The instruction wgmma for each number of outputs that gemm_wgmma.cuh uses:
+//   sums[64 rows, outputs] += x[64, 16] * w[outputs, 16]^T
+// with x and w in shared memory (MatrixDescriptor). The registers of an instruction must be named
+// one by one, hence the macros.
+#ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
+#define TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace talon::cuda {
+
+#define TALON_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define TALON_NAMES_32 \
+  TALON_NAMES_16       \
+  ", "                 \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TALON_NAMES_48 \
+  TALON_NAMES_32       \
+  ", "                 \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define TALON_NAMES_64 \
+  TALON_NAMES_48       \
+  ", "                 \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TALON_NAMES_80 \
+  TALON_NAMES_64       \
+  ", "                 \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define TALON_NAMES_96 \
+  TALON_NAMES_80       \
+  ", "                 \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define TALON_NAMES_112 \
+  TALON_NAMES_96        \
+  ", "                  \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define TALON_NAMES_128                                                                        \
+  TALON_NAMES_112                                                                              \
+  ", "                                                                                         \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+  "%127"
+#define TALON_NAMES_124 \
+  TALON_NAMES_112 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123"
+
+#define TALON_SUMS_4(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
+#define TALON_SUMS_AT(i) \
+  TALON_SUMS_4(i), TALON_SUMS_4(i + 4), TALON_SUMS_4(i + 8), TALON_SUMS_4(i + 12)
+#define TALON_SUMS_32 TALON_SUMS_AT(0), TALON_SUMS_AT(16)
+#define TALON_SUMS_48 TALON_SUMS_32, TALON_SUMS_AT(32)
+#define TALON_SUMS_64 TALON_SUMS_48, TALON_SUMS_AT(48)
+#define TALON_SUMS_96 TALON_SUMS_64, TALON_SUMS_AT(64), TALON_SUMS_AT(80)
+#define TALON_SUMS_112 TALON_SUMS_96, TALON_SUMS_AT(96)
+#define TALON_SUMS_124 TALON_SUMS_112, TALON_SUMS_4(112), TALON_SUMS_4(116), TALON_SUMS_4(120)
+#define TALON_SUMS_128 TALON_SUMS_112, TALON_SUMS_AT(112)
+
+#define TALON_WGMMA(outputs, type, count, x_place, w_place)                               \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #outputs "k16.f32." type "." type      \
+               " {" TALON_NAMES_##count "}, %" #x_place ", %" #w_place ", 1, 1, 1, 0, 0;" \
+               : TALON_SUMS_##count                                                       \
+               : "l"(x), "l"(w))
+
+#define TALON_DEFINE_WGMMA(outputs, count, x_place, w_place)                                      \
+  template <typename Operand>                                                                     \
+  __device__ __forceinline__ void MultiplyAddGroup(float(&sums)[count], uint64_t x, uint64_t w) { \
+    if constexpr (std::is_same_v<Operand, __half>) {                                              \
+      TALON_WGMMA(outputs, "f16", count, x_place, w_place);                                       \
+    } else {                                                                                      \
+      TALON_WGMMA(outputs, "bf16", count, x_place, w_place);                                      \
+    }                                                                                             \
+  }
+
+TALON_DEFINE_WGMMA(64, 32, 32, 33)
+TALON_DEFINE_WGMMA(96, 48, 48, 49)
+TALON_DEFINE_WGMMA(128, 64, 64, 65)
+TALON_DEFINE_WGMMA(192, 96, 96, 97)
+TALON_DEFINE_WGMMA(224, 112, 112, 113)
+TALON_DEFINE_WGMMA(248, 124, 124, 125)
+TALON_DEFINE_WGMMA(256, 128, 128, 129)
+
+#undef TALON_DEFINE_WGMMA
+#undef TALON_WGMMA
+#undef TALON_SUMS_4
+#undef TALON_SUMS_AT
+#undef TALON_SUMS_32
+#undef TALON_SUMS_48
+#undef TALON_SUMS_64
+#undef TALON_SUMS_96
+#undef TALON_SUMS_112
+#undef TALON_SUMS_124
+#undef TALON_SUMS_128
+#undef TALON_NAMES_16
+#undef TALON_NAMES_32
+#undef TALON_NAMES_48
+#undef TALON_NAMES_64
+#undef TALON_NAMES_80
+#undef TALON_NAMES_96
+#undef TALON_NAMES_112
+#undef TALON_NAMES_124
+#undef TALON_NAMES_128
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_

@@ -1,0 +1,122 @@
+// Instructions of sm_90 and sm_90a that CUDA C++ has no functions for: barriers in shared memory,
+// the copy engine for tensors, clusters, and the tensor cores of a warpgroup. Shared memory is
+// addressed by 32-bit addresses (SharedAddress).
+#ifndef TALON_COMPUTE_CUDA_HOPPER_CUH_
+#define TALON_COMPUTE_CUDA_HOPPER_CUH_
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace talon::cuda {
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// ---- Barriers ----
+
+__device__ __forceinline__ void InitBarrier(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers known to the copy engine.
+__device__ __forceinline__ void PublishBarriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void Arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives, and says how many bytes copies will bring before the barrier's phase is over.
+__device__ __forceinline__ void ArriveExpecting(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+// Waits until the phase of that parity is over.
+__device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
+  uint32_t over = 0;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred over;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over;\n"
+        "}\n"
+        : "=r"(over)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (over == 0);
+}
+
+// ---- Copies of boxes of a matrix; what lies outside of it becomes zeros ----
+
+__device__ __forceinline__ void PrefetchMap(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+__device__ __forceinline__ void CopyBox(const CUtensorMap& map, int col, int row, uint32_t shared,
+                                        uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2, %3}], [%4];" ::"r"(shared),
+      "l"(&map), "r"(col), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+__device__ __forceinline__ void PrefetchBox(const CUtensorMap& map, int col, int row) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map),
+               "r"(col), "r"(row)
+               : "memory");
+}
+
+// ---- Clusters ----
+
+// All threads of all blocks; what they wrote before is seen after.
+__device__ __forceinline__ void SyncCluster() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Reads the shared memory of block `rank` of the cluster, at this block's address `shared`.
+__device__ __forceinline__ float4 LoadFromCluster(uint32_t shared, int rank) {
+  uint32_t remote;
+  float4 value;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(remote)
+               : "memory");
+  return value;
+}
+
+// ---- Tensor cores of a warpgroup ----
+
+// Sums written before are ready for what is multiplied next.
+__device__ __forceinline__ void FenceSums() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void CommitProducts() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Waits until at most kPending of the committed products still run.
+template <int kPending>
+__device__ __forceinline__ void WaitForProducts() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// The compiler moves no use of the sums across this.
+template <int kCount>
+__device__ __forceinline__ void PinSums(float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_HOPPER_CUH_

@@ -1,0 +1,32 @@
+// The device that tests above the ops run on: the CPU, or a GPU where TALON_TEST_DEVICE says so.
+#ifndef TALON_COMPUTE_TEST_DEVICE_H_
+#define TALON_COMPUTE_TEST_DEVICE_H_
+
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "compute/cpu/cpu_backend.h"
+#include "compute/cuda/cuda_backend.h"
+
+namespace talon {
+
+// TALON_TEST_DEVICE=cuda: the GPU in deterministic mode, whatever the number of threads.
+inline std::unique_ptr<Backend> NewTestBackend(int threads) {
+  const char* device = std::getenv("TALON_TEST_DEVICE");
+  if (device == nullptr || std::string_view(device) == "cpu") return NewCpuBackend(threads);
+  auto backend = NewCudaBackend({.deterministic = true});
+  TALON_CHECK(backend.ok(), "{}", backend.status().message());
+  return std::move(backend).value();
+}
+
+// Rounds of a random test: fewer on a GPU, where a tiny pass is all latency.
+inline int TestRounds(int rounds) {
+  return std::getenv("TALON_TEST_DEVICE") == nullptr ? rounds : rounds / 8 + 1;
+}
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_TEST_DEVICE_H_
