@@ -78,7 +78,7 @@ lint: build/build.ninja  ## Check format, clang-tidy, include directions, file c
 
 format:  ## Format all sources in place
 	@bash scripts/setup.sh --lint
-	@find src tests fuzz \( -name '*.cc' -o -name '*.h' -o -name '*.cu' \) -exec clang-format -i {} +
+	@find src tests fuzz \( -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -exec clang-format -i {} +
 
 clean:  ## Remove the build folders
 	@rm -rf build build-cuda build-debug build-asan build-tsan build-fuzz

@@ -65,7 +65,9 @@ sanitizer() {
   "$test" "$filter" --gtest_list_tests | grep -q . || { echo "no op tests of CUDA" && return 1; }
   program=$(PATH="$PATH:/usr/local/cuda/bin" command -v compute-sanitizer) ||
     { echo "compute-sanitizer was not found" && return 1; }
-  "$program" --tool "$tool" --error-exitcode 9 "$test" "$filter" --gtest_brief=1
+  # A test asks for more memory than there is; that error of the API is no finding.
+  "$program" --tool "$tool" --report-api-errors no --error-exitcode 9 "$test" "$filter" \
+    --gtest_brief=1
 }
 export -f sanitizer
 export build

@@ -14,7 +14,7 @@ check() {
 }
 
 sources() {
-  find src tests fuzz \( -name '*.cc' -o -name '*.h' -o -name '*.cu' \) -print0
+  find src tests fuzz \( -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print0
 }
 
 format() {

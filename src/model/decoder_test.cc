@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "base/file.h"
-#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
+#include "compute/test_device.h"
 #include "model/single_sequence.h"
 #include "model/test_model.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
+#include "compute/test_device.h"
 #include "model/eagle3_sequence.h"
 #include "model/test_eagle3.h"
 

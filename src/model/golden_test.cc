@@ -5,8 +5,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
+#include "compute/test_device.h"
 #include "model/safetensors.h"
 #include "model/test_model.h"
 

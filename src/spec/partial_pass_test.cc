@@ -6,8 +6,8 @@
 #include <memory>
 #include <random>
 
-#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
+#include "compute/test_device.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "spec/plan.h"

@@ -29,6 +29,9 @@ struct AttentionCall {
   int group() const { return q.cols / shape.head_dim / shape.kv_heads; }
 };
 
+// Whether the device and the build have WarpgroupKernel (AttentionShape::has_warpgroups).
+bool HasWarpgroupAttention();
+
 void RunAttention(const Stream& stream, const AttentionCall& call);
 
 }  // namespace talon::cuda

@@ -6,6 +6,7 @@
 #include "compute/cuda/attention_plan.h"
 #include "compute/cuda/attention_prefix.cuh"
 #include "compute/cuda/attention_tail.cuh"
+#include "compute/cuda/attention_warpgroup.cuh"
 #include "compute/cuda/launch.h"
 
 namespace talon::cuda {
@@ -56,6 +57,20 @@ void LaunchPrefix(const Stream& stream, const AttentionArgs& args) {
   Launch(stream, kernel, resident * stream.multiprocessors, Config::kThreads, kShared, args);
 }
 
+template <typename T, int Dim, int Groups>
+void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
+  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, Groups>;
+  constexpr size_t kShared = kWarpgroupSharedBytes<Config>;
+  static_assert(kShared <= WarpgroupSharedBytes(Groups, Dim));
+  const auto kernel = &WarpgroupKernel<Config>;
+  static const bool allowed = [&] {
+    AllowSharedMemory(kernel, kShared);
+    return true;
+  }();
+  TALON_CHECK(allowed);
+  Launch(stream, kernel, stream.multiprocessors, Config::kThreads, kShared, args);
+}
+
 template <typename T, int Dim>
 void LaunchTail(const Stream& stream, AttentionArgs args) {
   using Config = TileConfig<T, Dim, 1, 4, 1, 2>;
@@ -76,6 +91,10 @@ void LaunchTail(const Stream& stream, AttentionArgs args) {
 
 template <typename T, int Dim>
 void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
+  if constexpr (Dim <= 128) {
+    if (args.plan.warpgroups == 1) return LaunchWarpgroups<T, Dim, 1>(stream, args);
+    if (args.plan.warpgroups == 2) return LaunchWarpgroups<T, Dim, 2>(stream, args);
+  }
   switch (args.plan.tile_queries) {
     case 16:
       return LaunchPrefix<T, Dim, 16>(stream, args);

@@ -9,11 +9,9 @@
 
 #include <cstdint>
 
-namespace talon::cuda {
+#include "compute/cuda/hopper.cuh"
 
-__device__ __forceinline__ uint32_t SharedAddress(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
+namespace talon::cuda {
 
 // 16 bytes from global to shared memory, or zeros.
 __device__ __forceinline__ void CopyAsync16(void* to, const void* from, bool present) {

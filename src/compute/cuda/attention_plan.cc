@@ -45,16 +45,24 @@ SequenceWork AddRows(const PassPlan& pass, int sequence, AttentionPlan* plan) {
 
 }  // namespace
 
-std::vector<int> TilesOf(const AttentionShape& shape) {
+std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
   const bool is_16_bit = shape.dtype == DType::kBF16 || shape.dtype == DType::kF16;
   if (!is_16_bit || shape.head_dim % 8 != 0 || shape.head_dim > 256) return {};
   const int dim = PaddedHeadDim(shape.head_dim);
   const int largest = dim > 128 ? 64 : 128;  // what the accumulators' registers allow
-  std::vector<int> tiles;
+  std::vector<PrefixKind> kinds;
   for (const int tile : {16, 32, 64, 128}) {
-    if (tile <= largest && TileSharedBytes(tile, dim) <= shape.shared_memory) tiles.push_back(tile);
+    if (tile <= largest && TileSharedBytes(tile, dim) <= shape.shared_memory) {
+      kinds.push_back({tile, 0});
+    }
   }
-  return tiles;
+  if (!shape.has_warpgroups || shape.deterministic || dim > 128) return kinds;
+  for (const int groups : {1, 2}) {
+    if (WarpgroupSharedBytes(groups, dim) <= shape.shared_memory) {
+      kinds.push_back({64 * groups, groups});
+    }
+  }
+  return kinds;
 }
 
 AttentionItem SequenceWork::ItemOf(int head, int query, const AttentionShape& shape,
@@ -71,8 +79,8 @@ AttentionItem SequenceWork::ItemOf(int head, int query, const AttentionShape& sh
 int TileQueries(int rows, int sequences, const AttentionShape& shape) {
   const int queries = (rows + sequences - 1) / std::max(sequences, 1) * shape.group;
   int chosen = 0;
-  for (const int tile : TilesOf(shape)) {
-    if (chosen == 0 || chosen < queries) chosen = tile;
+  for (const PrefixKind& kind : KindsOf(shape)) {
+    if (kind.warpgroups == 0 && (chosen == 0 || chosen < queries)) chosen = kind.queries;
   }
   return chosen;
 }
@@ -84,6 +92,7 @@ void AttentionPlan::Build(const PassPlan& pass, const AttentionShape& shape) {
   num_items = 0;
   num_partials = 0;
   tile_queries = TileQueries(pass.num_rows(), pass.num_sequences(), shape);
+  warpgroups = 0;
   spans = !shape.deterministic;
   std::vector<SequenceWork> works;
   for (int s = 0; s < pass.num_sequences(); ++s) works.push_back(AddRows(pass, s, this));

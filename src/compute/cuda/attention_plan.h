@@ -22,7 +22,9 @@ struct AttentionShape {
   int multiprocessors = 1;
   int shared_memory = 227 * 1024;  // bytes that a block may have
   bool deterministic = true;       // chunks, else spans
-  int tile_queries = 0;            // 0: the plan chooses
+  bool has_warpgroups = false;     // HasWarpgroupAttention (attention.h)
+  // 0: the plan chooses. Else warpgroups if they can.
+  int tile_queries = 0;
 };
 
 // Queries that an item takes at most: 16, 32, 64 or 128, a variant of the prefix kernel. Depends on
@@ -39,6 +41,7 @@ struct AttentionPlan {
   int num_items = 0;
   int num_partials = 0;  // per query head
   int tile_queries = 0;
+  int warpgroups = 0;  // that compute in WarpgroupKernel, 0: PrefixKernel
   bool spans = false;
 
   // Reuses its memory. Without items and partials where tile_queries is 0.
@@ -68,6 +71,12 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   const int scores = tile_queries <= 32 ? tile_queries * kTileKeys * 4 : 16;
   const int places = 4 * kTileKeys * 4;
   return keys + tile_queries * (row_bytes + 16) + scores + places + 96;
+}
+
+// The same of WarpgroupKernel: queries, two stages of 128 keys and values, and what goes with them.
+constexpr int WarpgroupSharedBytes(int groups, int dim) {
+  const int row_bytes = dim <= 64 ? 128 : 256;
+  return (64 * groups + 4 * 128) * row_bytes + 64 * groups * 16 + 2 * 128 * 4 + 2048;
 }
 
 }  // namespace talon::cuda

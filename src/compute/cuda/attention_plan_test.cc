@@ -271,6 +271,35 @@ TEST(AttentionPlan, SpansKeepEveryMultiprocessorBusy) {
   EXPECT_GE(plan.num_items, 250);
 }
 
+TEST(AttentionPlan, WarpgroupsTakeLongContextsWithManyQueries) {
+  AttentionShape shape{.kv_heads = 8,
+                       .group = 4,
+                       .head_dim = 128,
+                       .multiprocessors = 132,
+                       .deterministic = false,
+                       .has_warpgroups = true};
+  const auto plan_of = [&](int nodes) {
+    PassPlan pass;
+    AddChain(65536, nodes, &pass);
+    AttentionPlan plan;
+    plan.Build(pass, shape);
+    EXPECT_EQ(plan.rows[0].span % (plan.warpgroups > 0 ? 128 : 64), 0);
+    return plan;
+  };
+  EXPECT_EQ(plan_of(1).warpgroups, 0);
+  EXPECT_EQ(plan_of(16).warpgroups, 1);
+  const AttentionPlan many = plan_of(63);
+  EXPECT_EQ(many.warpgroups, 2);
+  EXPECT_EQ(many.tile_queries, 128);
+  EXPECT_LE(many.num_items, 132);
+  EXPECT_GE(many.num_items, 120);
+  shape.deterministic = true;
+  EXPECT_EQ(plan_of(63).warpgroups, 0);
+  shape.deterministic = false;
+  shape.head_dim = 256;
+  EXPECT_EQ(plan_of(63).warpgroups, 0);
+}
+
 TEST(AttentionPlan, KeysThatPromptRowsWriteAreNotOld) {
   PassPlan pass;
   AddPrompt(700, 130, &pass);

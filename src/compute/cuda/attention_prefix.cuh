@@ -59,59 +59,6 @@ struct SectionTotal {
   }
 };
 
-template <typename C>
-__device__ __forceinline__ void FillSlots(const AttentionArgs& args, const AttentionItem& item,
-                                          SharedTile<C>& shared) {
-  for (int i = threadIdx.x; i < C::kQueries; i += C::kThreads) {
-    QuerySlot slot = {-1, 0, -1};
-    const int query = item.query_begin + i;
-    if (query < item.query_end) {
-      const int row_index = query / args.group;
-      const int head = item.kv_head * args.group + query % args.group;
-      const AttentionRow row = args.plan.attention_rows[row_index];
-      slot.offset = row_index * args.q_stride + head * args.head_dim;
-      slot.limit = item.chunk < 0 ? row.prefix_len : row.shared_len;
-      if (row.shared_len > item.key_begin) {
-        slot.state = (row.partial_begin + item.partial) * args.heads() + head;
-      }
-    }
-    shared.queries[i] = slot;
-  }
-}
-
-// The keys of an item: where they lie and who sees them.
-struct ItemKeys {
-  const AttentionArgs& args;
-  const AttentionItem& item;
-  const int32_t* blocks;
-
-  __device__ ItemKeys(const AttentionArgs& args_in, const AttentionItem& item_in)
-      : args(args_in), item(item_in) {
-    int first = item.blocks;
-    if (first < 0) {
-      first = args.plan.block_offsets[~first + args.layer * args.kv_heads + item.kv_head];
-    }
-    blocks = args.plan.block_ids + first;
-  }
-  __device__ ItemKeys(const AttentionArgs& args_in, const AttentionItem& item_in,
-                      const int32_t* blocks_in)
-      : args(args_in), item(item_in), blocks(blocks_in) {}
-  __device__ int VectorOf(int key) const {
-    if (key >= item.key_end) return kNoVector;
-    if (key < item.prefix_end) return args.VectorOfKey(blocks, key, item.kv_head);
-    const int place = args.plan.node_places[item.nodes + key - item.prefix_end];
-    return args.VectorOf(place, item.kv_head);
-  }
-  __device__ uint64_t VisibleOf(const QuerySlot& slot, int query, int tile) const {
-    uint64_t keys = FirstKeys(slot.limit - tile * kTileKeys);
-    if (slot.offset < 0 || (tile + 1) * kTileKeys <= item.prefix_end) return keys;
-    const int64_t row = (item.query_begin + query) / args.group;
-    const int words = args.plan.mask_words;
-    const uint64_t* mask = args.plan.ancestors + row * words;
-    return keys | NodeKeys(mask, words, tile * kTileKeys - item.prefix_end);
-  }
-};
-
 // The last of the items with the same queries merges what all of them left.
 template <typename C>
 __device__ __forceinline__ void MergeIfLast(const AttentionArgs& args, const AttentionItem& item,
@@ -138,7 +85,7 @@ template <typename C>
 __device__ __forceinline__ void RunItem(const AttentionArgs& args, const AttentionItem& next,
                                         bool is_first, int num_items, SharedTile<C>& shared) {
   const ItemKeys next_keys(args, next);
-  FillSlots(args, next, shared);
+  FillSlots<C::kQueries, C::kThreads>(args, next, shared.queries);
   FindFirstVectors(shared, next.key_begin / kTileKeys, (next.key_end + kTileKeys - 1) / kTileKeys,
                    [&](int key) { return next_keys.VectorOf(key); });
   if (threadIdx.x == 0) shared.item = next;

@@ -32,8 +32,14 @@ struct SequenceWork {
   AttentionItem ItemOf(int head, int query, const AttentionShape& shape, int tile_queries) const;
 };
 
-// Variants of the prefix kernel that the shape allows, ascending; none: the generic kernel's.
-std::vector<int> TilesOf(const AttentionShape& shape);
+// A variant of the prefix kernel.
+struct PrefixKind {
+  int queries;
+  int warpgroups;  // AttentionPlan
+};
+// Those that the shape allows, by ascending queries; none: the generic kernel's. The first are of
+// PrefixKernel.
+std::vector<PrefixKind> KindsOf(const AttentionShape& shape);
 
 void AddChunks(const AttentionShape& shape, std::vector<SequenceWork>* works, AttentionPlan* plan);
 // Chooses the tile of queries too.

@@ -8,22 +8,26 @@ namespace {
 
 // Microseconds on an H200 with all multiprocessors full: a tile of keys for a tile of queries, and
 // what comes with each item, queries in and states out.
-struct TileCost {
+struct KindCost {
   int queries;
-  double step;
+  int warpgroups;
+  double tile;
   double item;
 };
-constexpr TileCost kTileCosts[] = {{16, 1.0, 1.5}, {32, 1.1, 1.7}, {64, 1.4, 2.0}, {128, 2.6, 3.0}};
+constexpr KindCost kKindCosts[] = {{16, 0, 1.6, 1.5},  {32, 0, 1.8, 1.7}, {64, 0, 2.4, 2.0},
+                                   {128, 0, 4.8, 3.0}, {64, 1, 1.0, 2.5}, {128, 2, 1.3, 3.0}};
 
-TileCost CostOf(int tile_queries) {
-  return *std::ranges::find(kTileCosts, tile_queries, &TileCost::queries);
+KindCost CostOf(const PrefixKind& kind) {
+  return *std::ranges::find_if(kKindCosts, [&](const KindCost& cost) {
+    return cost.queries == kind.queries && cost.warpgroups == kind.warpgroups;
+  });
 }
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 int KeyTiles(const SequenceWork& work) { return CeilDiv(work.num_keys(), kTileKeys); }
 
 struct SpanChoice {
-  int tile_queries = 0;
+  PrefixKind kind = {0, 0};
   int span_tiles = 1;
   double cost = std::numeric_limits<double>::infinity();
 };
@@ -31,70 +35,76 @@ struct SpanChoice {
 // How the works' keys are best cut for one variant of the kernel.
 class SpanChooser {
  public:
-  SpanChooser(const std::vector<SequenceWork>& works, const AttentionShape& shape, int tile_queries)
-      : works_(works), shape_(shape), tile_queries_(tile_queries) {
+  SpanChooser(const std::vector<SequenceWork>& works, const AttentionShape& shape,
+              const PrefixKind& kind)
+      : works_(works), shape_(shape), kind_(kind) {
     for (const SequenceWork& work : works) longest_ = std::max(longest_, KeyTiles(work));
   }
 
   // One round of long items, or several of shorter ones that waste less of the last round.
   SpanChoice Best() const {
     constexpr int kMostRounds = 4;
-    const int blocks = PrefixBlocks(PaddedHeadDim(shape_.head_dim)) * shape_.multiprocessors;
-    const TileCost cost = CostOf(tile_queries_);
-    SpanChoice best{.tile_queries = tile_queries_};
+    const int resident = kind_.warpgroups > 0 ? 1 : PrefixBlocks(PaddedHeadDim(shape_.head_dim));
+    const int blocks = resident * shape_.multiprocessors;
+    const KindCost cost = CostOf(kind_);
+    SpanChoice best{.kind = kind_};
     for (int rounds = 1; rounds <= kMostRounds; ++rounds) {
       const int span = ShortestSpan(int64_t{rounds} * blocks);
       const auto items = static_cast<double>(NumItems(span));
       const double taken = std::max(static_cast<double>(rounds), items / blocks);
-      const double total = taken * (span * cost.step + cost.item);
-      if (total < best.cost) best = {tile_queries_, span, total};
+      const double total = taken * (span * cost.tile + cost.item);
+      if (total < best.cost) best = {kind_, span, total};
     }
     return best;
   }
 
  private:
+  // Tiles that the kernel takes at once.
+  int unit() const { return kind_.warpgroups > 0 ? 2 : 1; }
   int64_t NumItems(int span_tiles) const {
     int64_t items = 0;
     for (const SequenceWork& work : works_) {
-      items += int64_t{shape_.kv_heads} * work.NumTiles(shape_.group, tile_queries_) *
+      items += int64_t{shape_.kv_heads} * work.NumTiles(shape_.group, kind_.queries) *
                CeilDiv(KeyTiles(work), span_tiles);
     }
     return items;
   }
   // Whose items are at most this many, or the longest.
   int ShortestSpan(int64_t most_items) const {
-    int low = 1, high = std::max(longest_, 1);
+    int low = 1, high = CeilDiv(std::max(longest_, 1), unit());
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (NumItems(middle) <= most_items) {
+      if (NumItems(middle * unit()) <= most_items) {
         high = middle;
       } else {
         low = middle + 1;
       }
     }
-    return low;
+    return low * unit();
   }
 
   const std::vector<SequenceWork>& works_;
   const AttentionShape& shape_;
-  int tile_queries_;
+  PrefixKind kind_;
   int longest_ = 0;
 };
 
 SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionShape& shape) {
   SpanChoice best;
-  for (const int tile : TilesOf(shape)) {
-    if (shape.tile_queries != 0 && tile != shape.tile_queries) continue;
-    const SpanChoice choice = SpanChooser(works, shape, tile).Best();
-    if (choice.cost <= best.cost) best = choice;
+  for (const PrefixKind& kind : KindsOf(shape)) {
+    if (shape.tile_queries != 0 && kind.queries != shape.tile_queries) continue;
+    const SpanChoice choice = SpanChooser(works, shape, kind).Best();
+    if (choice.cost <= best.cost || shape.tile_queries != 0) best = choice;
   }
   return best;
 }
 
 // The spans of a sequence are of about the same length.
-int SpanKeys(const SequenceWork& work, int span_tiles) {
-  const int tiles = KeyTiles(work);
-  return tiles == 0 ? kTileKeys : CeilDiv(tiles, CeilDiv(tiles, span_tiles)) * kTileKeys;
+int SpanKeys(const SequenceWork& work, const SpanChoice& choice) {
+  const int unit = choice.kind.warpgroups > 0 ? 2 : 1;
+  const int tiles = std::max(KeyTiles(work), 1);
+  const int even = CeilDiv(tiles, CeilDiv(tiles, choice.span_tiles));
+  return CeilDiv(even, unit) * unit * kTileKeys;
 }
 
 void PlacePartials(const SequenceWork& work, int span, AttentionPlan* plan) {
@@ -134,12 +144,13 @@ void AddItems(AttentionItem item, int span, int group, int counter, AttentionPla
 void AddSpans(const std::vector<SequenceWork>& works, const AttentionShape& shape,
               AttentionPlan* plan) {
   const SpanChoice choice = ChooseSpans(works, shape);
-  plan->tile_queries = choice.tile_queries;
+  plan->tile_queries = choice.kind.queries;
+  plan->warpgroups = choice.kind.warpgroups;
   const bool in_place = MergesInPlace(plan->tile_queries, static_cast<int>(plan->rows.size()),
                                       static_cast<int>(works.size()), shape.group, shape.kv_heads);
   int counter = 0;
   for (const SequenceWork& work : works) {
-    const int span = SpanKeys(work, choice.span_tiles);
+    const int span = SpanKeys(work, choice);
     PlacePartials(work, span, plan);
     for (int head = 0; head < shape.kv_heads; ++head) {
       for (int query = work.row_begin * shape.group; query < work.row_end * shape.group;

@@ -10,13 +10,12 @@
 
 #include <cstdint>
 
-#include "compute/cuda/attention_args.cuh"
+#include "compute/cuda/attention_item.cuh"
 #include "compute/cuda/attention_mma.cuh"
 #include "compute/cuda/dynamic_shared.cuh"
 
 namespace talon::cuda {
 
-inline constexpr int kNoVector = INT32_MIN;
 inline constexpr int kVectorRing = 4;  // tiles whose vectors are known ahead, stages + 1 at least
 
 template <typename Element, int Dim, int WarpsM, int WarpsN, int TilesM, int Stages>
@@ -33,13 +32,6 @@ struct TileConfig {
   static constexpr int kKeyPairs = kTileKeys / 16 / WarpsN;  // of 8 keys, for each warp
   static constexpr int kDimPairs = Dim / 16;
   static constexpr int kOwnDimPairs = (kDimPairs + WarpsN - 1) / WarpsN;
-};
-
-// A query of the block's tile.
-struct QuerySlot {
-  int64_t offset;  // of its vector in q, or -1: no query
-  int32_t limit;   // it sees the keys before this one
-  int32_t state;   // its state's index, or -1: none to write
 };
 
 template <typename C>

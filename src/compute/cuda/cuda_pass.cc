@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "compute/cuda/attention.h"
+
 namespace talon::cuda {
 namespace {
 
@@ -51,7 +53,8 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
                           .dtype = shape.dtype,
                           .multiprocessors = stream_.multiprocessors,
                           .shared_memory = stream_.shared_memory,
-                          .deterministic = deterministic_});
+                          .deterministic = deterministic_,
+                          .has_warpgroups = HasWarpgroupAttention()});
   const auto arrays = Arrays(plan);
   for (int i = 0; i < kSections; ++i) {
     if (arrays[i].second <= sections_[i].capacity) continue;
@@ -72,6 +75,7 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
   plan_.features = static_cast<int>(plan.feature_rows.size());
   plan_.score_requests = static_cast<int>(plan.scores.size());
   plan_.tile_queries = attention_.tile_queries;
+  plan_.warpgroups = attention_.warpgroups;
   plan_.spans = attention_.spans;
   scored_blocks_ = plan.num_scored_blocks();
 }
@@ -170,7 +174,8 @@ CudaPass::Shape CudaPass::shape() const {
           .features = plan_.features,
           .score_requests = plan_.score_requests,
           .scored_blocks = scored_blocks_,
-          .tile_queries = plan_.tile_queries};
+          .tile_queries = plan_.tile_queries,
+          .warpgroups = plan_.warpgroups};
 }
 
 void CudaPass::RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,

@@ -48,6 +48,7 @@ class CudaPass : public Pass {
     int score_requests = 0;
     int scored_blocks = 0;
     int tile_queries = 0;
+    int warpgroups = 0;
     auto operator<=>(const Shape&) const = default;
   };
   struct RecordingKey {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "compute/backend.h"
-#include "compute/test_device.h"
 #include "compute/reference/reference_backend.h"
+#include "compute/test_device.h"
 #include "spec/specpv/selection.h"
 
 namespace talon {

@@ -1,0 +1,47 @@
+// Index arithmetic of attention on Hopper's tensor cores (attention_warpgroup.cuh): plain integers,
+// so that a test without a GPU can prove them.
+//
+// Queries, keys and values lie in shared memory as matrices of 64 columns: rows of 128 bytes, whose
+// 16-byte pieces are permuted within each eight rows, as the tensor cores want them.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_LAYOUT_H_
+#define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_LAYOUT_H_
+
+#include <cstdint>
+
+namespace talon::cuda {
+
+inline constexpr int kStepKeys = 128;         // of a step: two tiles
+inline constexpr int kPanelCols = 64;         // columns of a matrix
+inline constexpr int kPanelRowBytes = 128;    // of 16-bit elements
+inline constexpr int kPanelAlignment = 1024;  // where its rows start
+
+// Where piece `piece` (8 columns) of a row lies, in bytes. Matrices of `rows` rows follow each
+// other.
+constexpr int PieceOffset(int rows, int row, int piece) {
+  const int matrix = piece / 8;
+  return (matrix * rows + row) * kPanelRowBytes + ((piece % 8) ^ (row % 8)) * 16;
+}
+
+// Descriptors of matrices at `address`, a multiple of kPanelAlignment. Sums run along a row
+// (queries, keys) or along a column (values, whose matrices are `matrix_bytes` apart).
+constexpr uint64_t SwizzledAt(uint32_t address) {
+  constexpr uint64_t kSwizzle128 = 1;
+  constexpr uint64_t kEightRows = 8 * kPanelRowBytes / 16;
+  return uint64_t{(address & 0x3FFFF) >> 4} | kEightRows << 32 | kSwizzle128 << 62;
+}
+constexpr uint64_t RowDescriptor(uint32_t address) {
+  return SwizzledAt(address) | uint64_t{1} << 16;
+}
+constexpr uint64_t ColumnDescriptor(uint32_t address, int matrix_bytes) {
+  return SwizzledAt(address) | uint64_t{static_cast<uint32_t>(matrix_bytes) >> 4} << 16;
+}
+
+// Sum i of a thread belongs to this query and column of its warpgroup's tile.
+constexpr int SumQuery(int thread, int i) {
+  return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+}
+constexpr int SumColumn(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_LAYOUT_H_
