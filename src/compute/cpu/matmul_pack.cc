@@ -5,51 +5,13 @@
 #include "compute/cpu/matmul.h"
 #include "compute/cpu/matmul_memory.h"
 #include "compute/cpu/quantize.h"
+#include "compute/weight_parts.h"
 
 namespace talon {
 namespace {
 
 // 127 * 127 * this fits an int32, so int8 sums are exact.
 constexpr int64_t kMaxInt8Cols = 1 << 17;
-constexpr int64_t kMaxDimension = 1 << 30;
-
-Status CheckParts(std::span<const HostMatrix> parts) {
-  if (parts.empty()) return InvalidArgument("weight: no parts");
-  int64_t rows = 0;
-  for (const HostMatrix& part : parts) {
-    if (part.dtype != DType::kF32 && part.dtype != DType::kF16 && part.dtype != DType::kBF16) {
-      return InvalidArgument("weight: cannot pack type {}", DTypeName(part.dtype));
-    }
-    if (part.cols != parts[0].cols) {
-      return InvalidArgument("weight: parts of {} and {} columns", parts[0].cols, part.cols);
-    }
-    if (part.rows < 1 || part.cols < 1 || part.rows > kMaxDimension || part.cols > kMaxDimension) {
-      return InvalidArgument("weight: shape {} x {}", part.rows, part.cols);
-    }
-    rows += part.rows;
-  }
-  if (rows > kMaxDimension) return InvalidArgument("weight: {} rows", rows);
-  return OkStatus();
-}
-
-DType StoredType(std::span<const HostMatrix> parts, WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return DType::kF32;
-    case WeightFormat::kF16:
-      return DType::kF16;
-    case WeightFormat::kBF16:
-      return DType::kBF16;
-    case WeightFormat::kInt8:
-      return DType::kI8;
-    case WeightFormat::kAsStored:
-      break;
-  }
-  for (const HostMatrix& part : parts) {
-    if (part.dtype != parts[0].dtype) return DType::kF32;
-  }
-  return parts[0].dtype;
-}
 
 }  // namespace
 
@@ -128,8 +90,8 @@ class WeightPacker {
 Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
                                                  std::span<const HostMatrix> parts,
                                                  WeightFormat format, const MatrixKernel* kernel) {
-  TALON_RETURN_IF_ERROR(CheckParts(parts));
-  const DType type = StoredType(parts, format);
+  TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
+  const DType type = StoredWeightType(parts, format);
   if (type == DType::kI8 && parts[0].cols > kMaxInt8Cols) {
     return InvalidArgument("weight: {} columns, at most {} as int8", parts[0].cols, kMaxInt8Cols);
   }

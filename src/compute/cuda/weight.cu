@@ -7,50 +7,12 @@
 #include "compute/cuda/device_memory.h"
 #include "compute/cuda/gemm_layout.h"
 #include "compute/cuda/weight.h"
+#include "compute/weight_parts.h"
 
 namespace talon::cuda {
 namespace {
 
-constexpr int64_t kMaxDimension = 1 << 30;
 constexpr int64_t kPieceBytes = 4 << 20;
-
-Status CheckParts(std::span<const HostMatrix> parts) {
-  if (parts.empty()) return InvalidArgument("weight: no parts");
-  int64_t rows = 0;
-  for (const HostMatrix& part : parts) {
-    if (part.dtype != DType::kF32 && part.dtype != DType::kF16 && part.dtype != DType::kBF16) {
-      return InvalidArgument("weight: cannot pack type {}", DTypeName(part.dtype));
-    }
-    if (part.cols != parts[0].cols) {
-      return InvalidArgument("weight: parts of {} and {} columns", parts[0].cols, part.cols);
-    }
-    if (part.rows < 1 || part.cols < 1 || part.rows > kMaxDimension || part.cols > kMaxDimension) {
-      return InvalidArgument("weight: shape {} x {}", part.rows, part.cols);
-    }
-    rows += part.rows;
-  }
-  if (rows > kMaxDimension) return InvalidArgument("weight: {} rows", rows);
-  return OkStatus();
-}
-
-// Parts of several types, kept as they are, are kept exactly.
-DType StoredType(std::span<const HostMatrix> parts, WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return DType::kF32;
-    case WeightFormat::kF16:
-      return DType::kF16;
-    case WeightFormat::kBF16:
-      return DType::kBF16;
-    case WeightFormat::kInt8:
-      return DType::kI8;
-    case WeightFormat::kAsStored:
-      break;
-  }
-  const bool alike = std::ranges::all_of(
-      parts, [&](const HostMatrix& part) { return part.dtype == parts[0].dtype; });
-  return alike ? parts[0].dtype : DType::kF32;
-}
 
 // One block per row: to[row][col] = from[row][col].
 template <typename To, typename From>
@@ -245,7 +207,7 @@ Result<std::unique_ptr<CudaWeight>> CudaWeight::Allocate(const Stream& stream, i
 Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
                                                std::span<const HostMatrix> parts,
                                                WeightFormat format) {
-  TALON_RETURN_IF_ERROR(CheckParts(parts));
+  TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
   int64_t rows = 0;
   int64_t piece_bytes = 0;
   for (const HostMatrix& part : parts) {
@@ -255,7 +217,7 @@ Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
   }
   TALON_ASSIGN_OR_RETURN(auto weight, CudaWeight::Allocate(stream, static_cast<int>(rows),
                                                            static_cast<int>(parts[0].cols),
-                                                           StoredType(parts, format)));
+                                                           StoredWeightType(parts, format)));
   TALON_ASSIGN_OR_RETURN(auto upload, WeightUpload::Create(stream, piece_bytes));
   int64_t to = 0;
   for (const HostMatrix& part : parts) {

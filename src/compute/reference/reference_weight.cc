@@ -3,36 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compute/weight_parts.h"
+
 namespace talon {
 namespace {
 
-bool IsFloat(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 // The type elements are rounded to; int8 starts from the values as stored.
-DType StorageType(std::span<const HostMatrix> parts, WeightFormat format) {
-  if (format == WeightFormat::kF16) return DType::kF16;
-  if (format == WeightFormat::kBF16) return DType::kBF16;
-  if (format != WeightFormat::kAsStored) return DType::kF32;
-  for (const HostMatrix& part : parts) {
-    if (part.dtype != parts[0].dtype) return DType::kF32;
-  }
-  return parts[0].dtype;
-}
-
-Status CheckParts(std::span<const HostMatrix> parts) {
-  if (parts.empty()) return InvalidArgument("weight: no parts");
-  for (const HostMatrix& part : parts) {
-    if (!IsFloat(part.dtype)) return InvalidArgument("weight: dtype {}", DTypeName(part.dtype));
-    if (part.cols != parts[0].cols) {
-      return InvalidArgument("weight: parts with {} and {} columns", parts[0].cols, part.cols);
-    }
-    if (part.rows <= 0 || part.cols <= 0) {
-      return InvalidArgument("weight: shape [{}, {}]", part.rows, part.cols);
-    }
-  }
-  return OkStatus();
+DType RoundedType(std::span<const HostMatrix> parts, WeightFormat format) {
+  return format == WeightFormat::kInt8 ? DType::kF32 : StoredWeightType(parts, format);
 }
 
 float Rounded(float value, DType dtype) {
@@ -53,8 +31,8 @@ void QuantiseInPlace(std::span<float> values) {
 
 Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix> parts,
                                                       WeightFormat format) {
-  TALON_RETURN_IF_ERROR(CheckParts(parts));
-  const DType storage = StorageType(parts, format);
+  TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
+  const DType storage = RoundedType(parts, format);
   auto weight = std::make_unique<ReferenceWeight>();
   weight->cols_ = static_cast<int>(parts[0].cols);
   weight->quantised_ = format == WeightFormat::kInt8;

@@ -1,0 +1,22 @@
+// What Backend::PackWeight asks of the parts of a weight, whatever the device.
+#ifndef TALON_COMPUTE_WEIGHT_PARTS_H_
+#define TALON_COMPUTE_WEIGHT_PARTS_H_
+
+#include <span>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "compute/dtype.h"
+
+namespace talon {
+
+// There are parts, of float types, sane shapes and equal columns.
+Status CheckWeightParts(std::span<const HostMatrix> parts);
+
+// The type that a weight's elements are kept in. Parts of several types, kept as they are, are kept
+// exactly.
+DType StoredWeightType(std::span<const HostMatrix> parts, WeightFormat format);
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_WEIGHT_PARTS_H_
