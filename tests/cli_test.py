@@ -400,7 +400,7 @@ class GoodRuns(CliTest):
 
     def test_show_drafts_only_adds_colour(self):
         flags = ["--max-tokens", 60, "--prompt", "One \u2014 two \u2014 one \u2014 two \u2014 one",
-                 "--speculative-algorithm", "SUFFIX"]
+                 "--speculative-algorithm", "SUFFIX", "--speculative-adaptive", "false"]
         plain = talon("run", *flags).stdout
         coloured = talon("run", *flags, "--show-drafts").stdout
         self.assertIn(b"\033[32m", coloured)
