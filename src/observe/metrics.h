@@ -1,58 +1,24 @@
 // What the engine did, by the names users see ("talon_" is added on export).
 //
-// One sorted list per kind. Labels are values of the metric's single label key. Thread-safe.
+// One sorted list per kind. Labels are values of the metric's single label key; they come from
+// small fixed sets, never from a client. Thread-safe; a count costs a lock and a look-up among the
+// metric's few label values, and allocates only when a label value is new.
 #ifndef TALON_OBSERVE_METRICS_H_
 #define TALON_OBSERVE_METRICS_H_
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "observe/metric_names.h"
+
 namespace talon {
-
-enum class Counter {
-  kKvBytesWritten,  // kind: prefill, commit, copy
-  kKvRewoundTokens,
-  kNworBytesSaved,
-  kNworFallback,         // reason
-  kNworStageOperations,  // (row, layer) pairs
-  kNworStagedTokens,     // distinct rows
-  kNworTokensCommitted,
-  kNworTokensRejected,
-  kScvChunks,                  // outcome: run, skipped
-  kSpecAcceptedAtDepth,        // depth 1..16
-  kSpecAcceptedTokens,         // drafter
-  kSpecDraftTokens,            // drafter
-  kSpecFallback,               // reason
-  kSpecVerifyPasses,           // mode: full, partial, plain
-  kSpecPvArgmaxDisagreements,  // distance; of the checked tokens
-  kSpecPvCheckedTokens,        // distance; provisional tokens compared with a full pass
-  kSpecPvConfirmedTokens,      // provisional tokens that a full pass drew too
-  kSpecPvFallback,             // reason
-  kSpecPvRefresh,              // reason
-  kSpecPvRolledBackTokens,
-};
-
-enum class Gauge {
-  kSpecPvProvisionalTokens,  // now waiting for a full pass, of all sequences
-};
-
-enum class Histogram {
-  kSpecPvHiddenCosine,  // distance; full against partial, shadow steps only
-  kSpecPvKlNats,        // distance; KL(full || partial), shadow steps only
-  kSpecPvVisibleRatio,  // visible prefix tokens / C, of partial passes
-};
-
-const char* CounterName(Counter counter);
-const char* GaugeName(Gauge gauge);
-const char* HistogramName(Histogram histogram);
-// Upper ends of a histogram's buckets, ascending; one more bucket takes what is above the last.
-std::span<const double> BucketBounds(Histogram histogram);
 
 // What a histogram has seen.
 struct Distribution {
@@ -63,26 +29,46 @@ struct Distribution {
   double Mean() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
 };
 
+// One metric with all its label values, for export.
+struct MetricFamily {
+  enum class Type { kCounter, kGauge, kHistogram };
+  struct Series {
+    std::string label;          // empty if the metric has no label key
+    double value = 0;           // of a counter or gauge
+    Distribution distribution;  // of a histogram
+  };
+  Type type = Type::kCounter;
+  const MetricInfo* info = nullptr;
+  std::vector<Series> series;  // sorted by label
+};
+
 class Metrics {
  public:
   void Add(Counter counter, int64_t amount, std::string_view label = {});
-  // Of one label value; without a label the sum over all of them.
-  int64_t Get(Counter counter, std::string_view label) const;
-  int64_t Total(Counter counter) const;
-  void Set(Gauge gauge, int64_t value);
-  int64_t Get(Gauge gauge) const;
+  int64_t Get(Counter counter, std::string_view label) const;  // of one label value
+  int64_t Total(Counter counter) const;                        // of all of them
+  void Set(Gauge gauge, double value, std::string_view label = {});
+  double Get(Gauge gauge, std::string_view label = {}) const;
   // NaN counts in the last bucket and does not enter the sum.
   void Observe(Histogram histogram, double value, std::string_view label = {});
   Distribution Get(Histogram histogram, std::string_view label = {}) const;
-  // All counters, sorted by name then label.
+
+  // All counters that were counted, sorted by name then label.
   std::map<std::pair<std::string, std::string>, int64_t> Snapshot() const;
+  // Everything, of one moment, sorted by name. Metrics without a label key are always there, those
+  // with one once a label value was seen.
+  std::vector<MetricFamily> Collect() const;
   void Reset();
 
  private:
+  // By label value; the transparent comparison finds a string_view without making a string.
+  template <typename Value>
+  using Cells = std::map<std::string, Value, std::less<>>;
+
   mutable std::mutex mutex_;
-  std::map<std::pair<Counter, std::string>, int64_t> values_;
-  std::map<Gauge, int64_t> gauges_;
-  std::map<std::pair<Histogram, std::string>, Distribution> histograms_;
+  std::array<Cells<int64_t>, kNumCounters> counters_;
+  std::array<Cells<double>, kNumGauges> gauges_;
+  std::array<Cells<Distribution>, kNumHistograms> histograms_;
 };
 
 }  // namespace talon

@@ -5,29 +5,26 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace talon {
 namespace {
 
-// The names of an enum that starts at 0 and is a list without gaps.
 template <typename Kind>
-std::vector<std::string> NamesOf(const char* (*name)(Kind)) {
+std::vector<std::string> NamesOf(size_t count) {
   std::vector<std::string> names;
-  for (int i = 0; name(static_cast<Kind>(i)) != std::string("unknown"); ++i) {
-    names.emplace_back(name(static_cast<Kind>(i)));
-  }
+  for (size_t i = 0; i < count; ++i) names.emplace_back(Describe(static_cast<Kind>(i)).name);
   return names;
 }
 
 TEST(MetricsTest, NamesAreSortedAndDiffer) {
-  for (const auto& names : {NamesOf(CounterName), NamesOf(GaugeName), NamesOf(HistogramName)}) {
-    EXPECT_FALSE(names.empty());
+  for (const auto& names : {NamesOf<Counter>(kNumCounters), NamesOf<Gauge>(kNumGauges),
+                            NamesOf<Histogram>(kNumHistograms)}) {
     EXPECT_TRUE(std::is_sorted(names.begin(), names.end(), std::less_equal<>()));
   }
-  for (const std::string& name : NamesOf(CounterName)) EXPECT_TRUE(name.ends_with("_total"));
+  for (const auto& name : NamesOf<Counter>(kNumCounters)) EXPECT_TRUE(name.ends_with("_total"));
 }
 
 TEST(MetricsTest, CountersByLabel) {
@@ -74,11 +71,81 @@ TEST(MetricsTest, HistogramsKeepLabelsApart) {
 }
 
 TEST(MetricsTest, BoundsAscend) {
-  for (const Histogram histogram :
-       {Histogram::kSpecPvHiddenCosine, Histogram::kSpecPvKlNats, Histogram::kSpecPvVisibleRatio}) {
-    const auto bounds = BucketBounds(histogram);
+  for (size_t i = 0; i < kNumHistograms; ++i) {
+    const auto bounds = BucketBounds(static_cast<Histogram>(i));
+    EXPECT_FALSE(bounds.empty());
     EXPECT_TRUE(std::is_sorted(bounds.begin(), bounds.end(), std::less_equal<>()));
   }
+}
+
+TEST(MetricsTest, GaugesByLabelAndRatios) {
+  Metrics metrics;
+  metrics.Set(Gauge::kKvBlocks, 3, "free");
+  metrics.Set(Gauge::kKvBlocks, 5, "used");
+  metrics.Set(Gauge::kKvUsageRatio, 0.625);
+  EXPECT_EQ(metrics.Get(Gauge::kKvBlocks, "free"), 3);
+  EXPECT_EQ(metrics.Get(Gauge::kKvBlocks, "used"), 5);
+  EXPECT_EQ(metrics.Get(Gauge::kKvBlocks), 0);
+  EXPECT_EQ(metrics.Get(Gauge::kKvUsageRatio), 0.625);
+}
+
+const MetricFamily* Find(const std::vector<MetricFamily>& families, const std::string& name) {
+  for (const MetricFamily& family : families) {
+    if (family.info->name == name) return &family;
+  }
+  return nullptr;
+}
+
+TEST(MetricsTest, CollectHasEveryMetricThatNeedsNoLabel) {
+  const auto families = Metrics().Collect();
+  for (const MetricFamily& family : families) {
+    EXPECT_STREQ(family.info->label, "");
+    ASSERT_EQ(family.series.size(), 1);
+    EXPECT_EQ(family.series[0].value, 0);
+    EXPECT_EQ(family.series[0].distribution.count, 0);
+  }
+  EXPECT_NE(Find(families, "kv_evictions_total"), nullptr);
+  EXPECT_NE(Find(families, "requests_running"), nullptr);
+  EXPECT_NE(Find(families, "request_ttft_seconds"), nullptr);
+  EXPECT_EQ(Find(families, "requests_total"), nullptr);
+}
+
+TEST(MetricsTest, CollectIsSortedAndTyped) {
+  Metrics metrics;
+  metrics.Add(Counter::kRequests, 2, "stop");
+  metrics.Add(Counter::kRequests, 1, "length");
+  metrics.Observe(Histogram::kSpecAcceptLength, 3, "NGRAM");
+  const auto families = metrics.Collect();
+  EXPECT_TRUE(std::is_sorted(families.begin(), families.end(), [](const auto& a, const auto& b) {
+    return std::string(a.info->name) < b.info->name;
+  }));
+  const MetricFamily* requests = Find(families, "requests_total");
+  ASSERT_NE(requests, nullptr);
+  EXPECT_EQ(requests->type, MetricFamily::Type::kCounter);
+  ASSERT_EQ(requests->series.size(), 2);
+  EXPECT_EQ(requests->series[0].label, "length");
+  EXPECT_EQ(requests->series[1].value, 2);
+  const MetricFamily* lengths = Find(families, "spec_accept_length");
+  ASSERT_NE(lengths, nullptr);
+  EXPECT_EQ(lengths->type, MetricFamily::Type::kHistogram);
+  EXPECT_EQ(lengths->series[0].distribution.sum, 3);
+}
+
+TEST(MetricsTest, ThreadsLoseNoCount) {
+  constexpr int kCounts = 10000;
+  Metrics metrics;
+  const auto count = [&metrics](const char* label) {
+    for (int i = 0; i < kCounts; ++i) {
+      metrics.Add(Counter::kSpecVerifyPasses, 1, label);
+      metrics.Observe(Histogram::kSpecTreeNodes, i);
+    }
+  };
+  std::thread other(count, "full");
+  count("plain");
+  other.join();
+  EXPECT_EQ(metrics.Total(Counter::kSpecVerifyPasses), 2 * kCounts);
+  EXPECT_EQ(metrics.Get(Counter::kSpecVerifyPasses, "full"), kCounts);
+  EXPECT_EQ(metrics.Get(Histogram::kSpecTreeNodes).count, 2 * kCounts);
 }
 
 TEST(MetricsTest, ResetForgetsEverything) {

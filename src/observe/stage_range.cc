@@ -5,13 +5,26 @@
 #endif
 
 namespace talon {
+namespace {
 
 #ifdef TALON_HAS_NVTX
-StageRange::StageRange(const char* name) { nvtxRangePushA(name); }
-StageRange::~StageRange() { nvtxRangePop(); }
+void PushProfilerRange(const char* name) { nvtxRangePushA(name); }
+void PopProfilerRange() { nvtxRangePop(); }
 #else
-StageRange::StageRange(const char* /*name*/) {}
-StageRange::~StageRange() = default;
+void PushProfilerRange(const char* /*name*/) {}
+void PopProfilerRange() {}
 #endif
+
+}  // namespace
+
+StageRange::StageRange(const char* name) : name_(name), tracer_(ActiveTracer()) {
+  PushProfilerRange(name);
+  if (tracer_ != nullptr) begin_ = Tracer::Clock::now();
+}
+
+StageRange::~StageRange() {
+  if (tracer_ != nullptr) tracer_->Complete(name_, begin_, notes_);
+  PopProfilerRange();
+}
 
 }  // namespace talon
