@@ -1,0 +1,100 @@
+#include "text/ordered_json.h"
+
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace talon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMaxNesting = 256;
+
+// Builds the value from the parser's events. Open containers lie on a stack of their own, so that
+// nothing points into a vector that may still grow.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return Add(nullptr); }
+  bool boolean(bool value) override { return Add(value); }
+  bool number_integer(int64_t value) override { return Add(value); }
+  bool number_unsigned(uint64_t value) override { return Add(value); }
+  bool number_float(double value, const std::string&) override { return Add(value); }
+  bool string(std::string& value) override { return Add(std::move(value)); }
+  bool binary(Json::binary_t&) override { return false; }
+  bool start_object(size_t) override { return Open(Json::object()); }
+  bool start_array(size_t) override { return Open(Json::array()); }
+  bool end_object() override { return Close(); }
+  bool end_array() override { return Close(); }
+  bool key(std::string& value) override {
+    open_.back().key = std::move(value);
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    error_position_ = position;
+    return false;
+  }
+
+  Json Take() { return std::move(root_); }
+  bool too_deep() const { return too_deep_; }
+  size_t error_position() const { return error_position_; }
+
+ private:
+  struct Container {
+    Json value;
+    std::string key;                                 // of the next member
+    std::unordered_map<std::string, size_t> places;  // of an object's members
+  };
+
+  bool Open(Json empty) {
+    too_deep_ = open_.size() == kMaxNesting;
+    if (!too_deep_) open_.push_back({.value = std::move(empty)});
+    return !too_deep_;
+  }
+
+  bool Close() {
+    Json value = std::move(open_.back().value);
+    open_.pop_back();
+    return Add(std::move(value));
+  }
+
+  bool Add(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return true;
+    }
+    Container& parent = open_.back();
+    if (parent.value.is_array()) {
+      parent.value.push_back(std::move(value));
+      return true;
+    }
+    auto& members = parent.value.get_ref<Json::object_t&>();
+    const auto [place, is_new] = parent.places.emplace(parent.key, members.size());
+    if (is_new) {  // the vector's own, which does not search
+      members.Json::object_t::Container::emplace_back(std::move(parent.key), std::move(value));
+    } else {
+      (members.begin() + place->second)->second = std::move(value);
+    }
+    return true;
+  }
+
+  Json root_;
+  std::vector<Container> open_;
+  bool too_deep_ = false;
+  size_t error_position_ = 0;
+};
+
+}  // namespace
+
+Result<Json> ParseOrderedJson(std::string_view text, const std::string& what) {
+  Builder builder;
+  if (Json::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
+  if (builder.too_deep()) {
+    return InvalidArgument("{}: JSON nested more than {} levels deep", what, kMaxNesting);
+  }
+  return InvalidArgument("{}: not valid JSON at byte {}", what, builder.error_position());
+}
+
+}  // namespace talon

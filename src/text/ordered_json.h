@@ -1,0 +1,20 @@
+// JSON that keeps the order of keys, parsed in linear time (the library's own parser searches all
+// earlier keys of an object for each new one) and without exceptions.
+#ifndef TALON_TEXT_ORDERED_JSON_H_
+#define TALON_TEXT_ORDERED_JSON_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace talon {
+
+// `what` names the source in messages. At most 256 levels deep. Of equal keys the last one counts,
+// at the place of the first.
+Result<nlohmann::ordered_json> ParseOrderedJson(std::string_view text, const std::string& what);
+
+}  // namespace talon
+
+#endif  // TALON_TEXT_ORDERED_JSON_H_
