@@ -30,10 +30,9 @@ struct ActiveRequest {
   }
 
   // Tokens whose K/V is still to be computed before the root can be verified.
-  int prompt_left() const {
-    return static_cast<int>(sequence.tokens.size()) - 1 - sequence.committed_len -
-           sequence.tail_len;
-  }
+  int prompt_left() const { return prompt_end() - sequence.committed_len - sequence.tail_len; }
+  // Tokens before the root.
+  int prompt_end() const { return static_cast<int>(sequence.tokens.size()) - 1; }
   // New tokens so far, provisional ones included.
   int num_generated() const {
     return static_cast<int>(sequence.tokens.size()) - static_cast<int>(request.prompt.size());
@@ -46,9 +45,16 @@ struct ActiveRequest {
   Sampler sampler;
   OutputText text;
   GenerateResult result;
+  // Seconds since the arrival, -1: not yet.
+  double scheduled_at = -1;
+  double first_token_at = -1;
+  double last_token_at = -1;
+  bool counted = false;        // its prompt is in the metrics
+  bool started = false;        // rows of its own are computed; before, it has known blocks only
   bool drafter_knows = false;  // Drafter::Begin was called and succeeded
   bool plain_next = false;     // a commit failed: the next tree is [root]
   PartialState partial;
+  std::optional<VerifiedTree> verified;  // of the last step, if the request is watched
   // Chunked verification: the part of a proposed tree that is still to be verified, its root being
   // the sequence's root.
   std::optional<TokenTree> remainder;

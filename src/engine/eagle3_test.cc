@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
 #include "model/safetensors.h"
 #include "spec/drafters/eagle3_drafter.h"
@@ -32,48 +33,6 @@ std::unique_ptr<Eagle3Drafter> LoadHead(const Eagle3Options& options, Metrics* m
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(drafter).value();
 }
-
-// Everything a drafter proposed, by the length of the sequence it was asked for.
-using Proposals = std::map<size_t, TokenTree>;
-
-// Asks the inner drafter only where `asks` allows, and notes what it proposed. With `discard` the
-// target never sees it, so that every length is one step.
-class RecordingDrafter : public Drafter {
- public:
-  RecordingDrafter(std::unique_ptr<Drafter> inner, Proposals* proposals,
-                   std::function<bool(size_t length)> asks, bool discard = false)
-      : inner_(std::move(inner)),
-        proposals_(proposals),
-        asks_(std::move(asks)),
-        discard_(discard) {}
-  std::string_view name() const override { return inner_->name(); }
-  std::vector<int> capture_layers() const override { return inner_->capture_layers(); }
-  Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override {
-    return inner_->Begin(sequence, prompt);
-  }
-  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override {
-    if (!asks_(requests[0].tokens.size())) return;
-    inner_->Propose(requests, trees);
-    for (size_t i = 0; i < requests.size(); ++i) {
-      (*proposals_)[requests[i].tokens.size()] = trees[i];
-      if (discard_) trees[i].Truncate(1);
-    }
-  }
-  void Extend(std::span<const CommittedRows> batch, MatrixView features) override {
-    inner_->Extend(batch, features);
-  }
-  void Observe(SequenceId sequence, std::span<const int32_t> emitted) override {
-    inner_->Observe(sequence, emitted);
-  }
-  void Rewind(SequenceId sequence, int length) override { inner_->Rewind(sequence, length); }
-  void End(SequenceId sequence) override { inner_->End(sequence); }
-
- private:
-  std::unique_ptr<Drafter> inner_;
-  Proposals* proposals_;
-  std::function<bool(size_t length)> asks_;
-  bool discard_;
-};
 
 GenerateRequest BookRequest(int max_tokens) {
   GenerateRequest request;

@@ -4,8 +4,17 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "observe/trace.h"
 
 namespace talon {
+namespace {
+
+void TracePhase(const ActiveRequest& run, RequestPhase phase) {
+  if (Tracer* tracer = ActiveTracer()) tracer->EnterPhase(run.result.id, phase);
+}
+
+}  // namespace
 
 Engine::Engine(Parts parts, const EngineOptions& options)
     : parts_(std::move(parts)), options_(options) {
@@ -38,7 +47,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
                                    {.offload = chosen.kv_offload,
                                     .audit = chosen.kv_audit,
                                     .tail_regions = specpv.enabled ? chosen.max_sequences : 0,
-                                    .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0}));
+                                    .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
+                                    .prefix_index = chosen.prefix_cache}));
   engine->step_ = std::make_unique<Step>(Step::Parts{.backend = engine->parts_.backend,
                                                      .target = engine->parts_.target,
                                                      .kv = engine->kv_.get(),
@@ -74,7 +84,7 @@ int Engine::BlocksOf(int tokens) const {
   return (tokens + options_.block_size - 1) / options_.block_size;
 }
 
-Status Engine::CheckRequest(const GenerateRequest& request) const {
+Status Engine::Check(const GenerateRequest& request) const {
   const int vocabulary = parts_.target->config().vocab_size;
   if (request.prompt.empty()) return InvalidArgument("prompt: no tokens");
   for (size_t i = 0; i < request.prompt.size(); ++i) {
@@ -99,18 +109,27 @@ Status Engine::CheckRequest(const GenerateRequest& request) const {
   if (request.sampling.logprobs >= 0 && request.sampling.temperature > 0 && random_accept) {
     return InvalidArgument("logprobs: only with acceptance 'match'");
   }
-  return OkStatus();
-}
-
-Result<RequestId> Engine::Submit(GenerateRequest request) {
-  TALON_RETURN_IF_ERROR(CheckRequest(request));
+  const SpecPvConfig& specpv = options_.step.specpv;
+  if (specpv.enabled && request.specpv.retrieval_blocks >= 0) {
+    SpecPvConfig wanted = specpv;
+    wanted.retrieval_blocks = request.specpv.retrieval_blocks;
+    TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(wanted));
+  }
   if (!request.stop.empty() && parts_.tokenizer == nullptr) {
     return InvalidArgument("stop: the model has no tokenizer");
   }
+  return StopMatcher::Create(request.stop).status();
+}
+
+Result<RequestId> Engine::Submit(GenerateRequest request) {
+  TALON_RETURN_IF_ERROR(Check(request));
   TALON_ASSIGN_OR_RETURN(StopMatcher stops, StopMatcher::Create(request.stop));
   const RequestId id = next_id_++;
   const std::vector<int> eos = parts_.target->config().eos_token_ids;
   OutputText text(parts_.tokenizer, std::move(stops));
+  if (Tracer* tracer = ActiveTracer()) {
+    tracer->BeginRequest(id, static_cast<int>(request.prompt.size()));
+  }
   waiting_.push_back(std::make_unique<ActiveRequest>(
       id, std::move(request), std::vector<int32_t>(eos.begin(), eos.end()), std::move(text)));
   return id;
@@ -133,19 +152,35 @@ void Engine::Cancel(RequestId id) {
   }
 }
 
-// Admits in order of arrival while the pool holds the whole prompt of everyone admitted.
+// Admits in order of arrival while the pool holds the whole prompt of everyone admitted, and a
+// block more for each: who is admitted should not be preempted at once.
 void Engine::Admit() {
   int promised = 0;
   for (const auto& run : running_) {
-    promised += kv_->BlocksNeeded(run->sequence, run->prompt_left() + 1);
+    promised += kv_->BlocksNeeded(run->sequence, run->prompt_left() + 1) + 1;
   }
-  while (!waiting_.empty() && static_cast<int>(running_.size()) < options_.max_sequences) {
-    const int needed = BlocksOf(static_cast<int>(waiting_.front()->sequence.tokens.size()));
-    if (promised + needed > kv_->free_blocks()) return;
+  while (!waiting_.empty() && num_running() < options_.max_sequences) {
+    ActiveRequest* next = waiting_.front().get();
+    AttachKnown(next);
+    const int needed = kv_->BlocksNeeded(next->sequence, next->prompt_left() + 1) + 1;
+    if (!running_.empty() && promised + needed > kv_->free_blocks()) {
+      kv_->Free(&next->sequence);
+      return;
+    }
     promised += needed;
+    if (next->scheduled_at < 0) {
+      next->scheduled_at = next->request.age.Seconds();
+      metrics().Observe(Histogram::kRequestQueueSeconds, next->scheduled_at);
+    }
+    TracePhase(*next, RequestPhase::kPrompt);
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
+}
+
+// At least the root is left to compute.
+void Engine::AttachKnown(ActiveRequest* run) {
+  kv_->Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
 }
 
 // Every decoding sequence must be able to commit at least its root.
@@ -164,21 +199,54 @@ void Engine::PreemptYoungest() {
   running_.pop_back();
   step_->Suspend(run.get());
   kv_->Free(&run->sequence);
+  run->started = false;
+  TracePhase(*run, RequestPhase::kQueued);
+  metrics().Add(Counter::kRequestPreemptions, 1);
   waiting_.push_front(std::move(run));
 }
 
+// Who has prompt tokens to compute, in order of admission. One whose next block another one is
+// about to compute waits for that one's.
+std::vector<ActiveRequest*> Engine::PromptsToCompute() const {
+  std::vector<ActiveRequest*> prompts;
+  const auto same_block_next = [&](const ActiveRequest& a, const ActiveRequest& b) {
+    const int end = a.sequence.committed_len + options_.block_size;
+    return a.sequence.committed_len == b.sequence.committed_len && end <= a.prompt_end() &&
+           end <= b.prompt_end() &&
+           std::equal(a.sequence.tokens.begin(), a.sequence.tokens.begin() + end,
+                      b.sequence.tokens.begin());
+  };
+  for (const auto& run : running_) {
+    if (run->prompt_left() <= 0) continue;
+    const bool waits = options_.prefix_cache && !run->started &&
+                       std::any_of(prompts.begin(), prompts.end(), [&](const ActiveRequest* other) {
+                         return same_block_next(*run, *other);
+                       });
+    if (!waits) prompts.push_back(run.get());
+  }
+  return prompts;
+}
+
+// The step's prompt tokens are shared evenly, so that a short prompt does not wait for a long one;
+// what the short ones leave goes to the others.
 std::vector<PromptChunk> Engine::NextPromptChunks(int tree_rows) {
+  std::vector<ActiveRequest*> prompts = PromptsToCompute();
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const ActiveRequest* a, const ActiveRequest* b) {
+                     return a->prompt_left() < b->prompt_left();
+                   });
   std::vector<PromptChunk> chunks;
   int budget = std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows);
   int free_blocks = kv_->free_blocks();
-  for (const auto& run : running_) {
-    const int tokens = std::min(run->prompt_left(), budget);
-    if (tokens <= 0) continue;
+  auto sharing = static_cast<int>(prompts.size());
+  for (ActiveRequest* run : prompts) {
+    const int tokens = std::min(run->prompt_left(), (budget + sharing - 1) / sharing);
+    --sharing;
     const int needed = kv_->BlocksNeeded(run->sequence, tokens);
-    if (needed > free_blocks) break;
+    if (tokens <= 0 || needed > free_blocks) continue;
     free_blocks -= needed;
     budget -= tokens;
-    chunks.push_back({run.get(), tokens});
+    chunks.push_back({run, tokens});
   }
   return chunks;
 }
@@ -189,6 +257,7 @@ void Engine::RunStep() {
   std::vector<ActiveRequest*> decoding;
   std::vector<size_t> tokens_before;
   for (const auto& run : running_) {
+    if (!run->started) AttachKnown(run.get());
     if (run->prompt_left() > 0) continue;
     decoding.push_back(run.get());
     tokens_before.push_back(run->result.tokens.size());
@@ -196,6 +265,11 @@ void Engine::RunStep() {
   const std::vector<PromptChunk> prompts =
       NextPromptChunks(static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence());
   if (decoding.empty() && prompts.empty()) return;
+  for (ActiveRequest* run : decoding) {
+    Start(run);
+    TracePhase(*run, RequestPhase::kDecode);
+  }
+  for (const PromptChunk& prompt : prompts) Start(prompt.run);
   const Status status = step_->Run(decoding, prompts);
   if (!status.ok()) {
     for (const auto& run : running_) {
@@ -205,6 +279,20 @@ void Engine::RunStep() {
   }
   for (size_t i = 0; i < decoding.size(); ++i) Deliver(decoding[i], tokens_before[i]);
   RetireFinished();
+  ReportState();
+}
+
+// From now on the request has rows of its own.
+void Engine::Start(ActiveRequest* run) {
+  if (run->started) return;
+  run->started = true;
+  if (run->counted) return;  // it was preempted
+  run->counted = true;
+  run->result.stats.cached_tokens = run->sequence.committed_len;
+  metrics().Add(Counter::kRequestPromptTokens, run->result.stats.prompt_tokens);
+  if (!options_.prefix_cache) return;
+  metrics().Add(Counter::kKvPrefixQueryTokens, run->result.stats.prompt_tokens);
+  metrics().Add(Counter::kKvPrefixHitTokens, run->sequence.committed_len);
 }
 
 void Engine::Deliver(ActiveRequest* run, size_t tokens_before) {
@@ -212,7 +300,20 @@ void Engine::Deliver(ActiveRequest* run, size_t tokens_before) {
   RequestUpdate update{
       .id = run->result.id, .text = run->text.TakeText(), .finish = run->result.finish};
   run->result.text += update.text;
+  if (run->result.tokens.size() > tokens_before) {
+    run->last_token_at = run->request.age.Seconds();
+    if (run->first_token_at < 0) {
+      run->first_token_at = run->last_token_at;
+      metrics().Observe(Histogram::kRequestTtftSeconds, run->first_token_at);
+    }
+    metrics().Add(Counter::kRequestGeneratedTokens,
+                  static_cast<int64_t>(run->result.tokens.size() - tokens_before));
+  }
   if (!run->request.on_update) return;
+  if (run->request.watched) {
+    update.tree = std::exchange(run->verified, std::nullopt);
+    update.stats = run->result.stats;
+  }
   update.tokens.assign(run->result.tokens.begin() + static_cast<int64_t>(tokens_before),
                        run->result.tokens.end());
   if (!update.tokens.empty() || run->finished()) run->request.on_update(update);
@@ -234,7 +335,38 @@ void Engine::Retire(std::unique_ptr<ActiveRequest> run) {
     run->text.Finish();
     run->result.text += run->text.TakeText();
   }
+  const char* reason = FinishReasonName(run->result.finish);
+  if (Tracer* tracer = ActiveTracer()) {
+    tracer->EndRequest(run->result.id, reason, static_cast<int>(run->result.tokens.size()));
+  }
+  metrics().Add(Counter::kRequests, 1, reason);
+  const RequestStats& stats = run->result.stats;
+  LogEvent(LogLevel::kInfo, "request finished",
+           {{"id", run->result.id},
+            {"reason", reason},
+            {"prompt_tokens", stats.prompt_tokens},
+            {"cached_tokens", stats.cached_tokens},
+            {"tokens", run->result.tokens.size()},
+            {"tau", stats.tau()},
+            {"seconds", run->request.age.Seconds()}});
+  const auto tokens = static_cast<double>(run->result.tokens.size());
+  if (tokens > 0) metrics().Observe(Histogram::kRequestE2eSeconds, run->last_token_at);
+  if (tokens > 1) {
+    metrics().Observe(Histogram::kRequestTpotSeconds,
+                      (run->last_token_at - run->first_token_at) / (tokens - 1));
+  }
   finished_[run->result.id] = std::move(run->result);
+}
+
+void Engine::ReportState() {
+  metrics().Set(Gauge::kRequestsRunning, num_running());
+  metrics().Set(Gauge::kRequestsWaiting, num_waiting());
+  const int cached = kv_->cached_blocks();
+  metrics().Set(Gauge::kKvBlocks, kv_->free_blocks() - cached, "free");
+  metrics().Set(Gauge::kKvBlocks, cached, "cached");
+  metrics().Set(Gauge::kKvBlocks, kv_->used_blocks(), "used");
+  metrics().Set(Gauge::kKvUsageRatio,
+                static_cast<double>(kv_->used_blocks()) / kv_->shape().num_blocks);
 }
 
 Result<GenerateResult> Engine::Take(RequestId id) {

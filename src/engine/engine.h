@@ -34,7 +34,8 @@ struct EngineOptions {
   int prefill_chunk = 512;  // prompt tokens of one step
   bool kv_offload = false;  // K and V in host memory, read in place (CUDA)
   bool kv_audit = false;
-  StepOptions step;  // max_length is filled in
+  bool prefix_cache = false;  // keep full blocks for prompts to come, as long as there is room
+  StepOptions step;           // max_length is filled in
 
   // What the target must be loaded with (LoadOptions).
   // A full pass after partial ones also has the provisional tokens.
@@ -60,11 +61,15 @@ class Engine {
   static Result<std::unique_ptr<Engine>> Create(Parts parts, const EngineOptions& options);
   ~Engine();
 
-  // Queues a request. Everything wrong with it is said here.
+  // Everything wrong with a request. Any thread.
+  Status Check(const GenerateRequest& request) const;
+  // Queues a request that passes Check.
   Result<RequestId> Submit(GenerateRequest request);
   // Ends a request at once with what it has; unknown ids are ignored.
   void Cancel(RequestId id);
 
+  int num_running() const { return static_cast<int>(running_.size()); }
+  int num_waiting() const { return static_cast<int>(waiting_.size()); }
   bool HasWork() const { return !waiting_.empty() || !running_.empty(); }
   // One step of everything that runs. A failure ends the running requests with that error.
   void RunStep();
@@ -76,6 +81,7 @@ class Engine {
 
   const EngineOptions& options() const { return options_; }
   KvCache& kv() { return *kv_; }
+  const KvCache& kv() const { return *kv_; }
   Metrics& metrics() { return *parts_.metrics; }
   const Decoder& target() const { return *parts_.target; }
   // KV integrity over all sequences, and audit where it is on.
@@ -85,13 +91,16 @@ class Engine {
   Engine(Parts parts, const EngineOptions& options);
 
   Status CheckPartialVerification();
-  Status CheckRequest(const GenerateRequest& request) const;
   void Admit();
+  void AttachKnown(ActiveRequest* run);
   void MakeRoomForRoots();
   void PreemptYoungest();
+  std::vector<ActiveRequest*> PromptsToCompute() const;
   std::vector<PromptChunk> NextPromptChunks(int tree_rows);
+  void Start(ActiveRequest* run);
   void Deliver(ActiveRequest* run, size_t tokens_before);
   void Retire(std::unique_ptr<ActiveRequest> run);
+  void ReportState();
   void RetireFinished();
   int BlocksOf(int tokens) const;
 

@@ -27,12 +27,17 @@ void PartialVerifier::Admit(ActiveRequest* run) const {
   PartialState& state = run->partial;
   if (state.admitted) return;
   state.admitted = true;
+  state.config = config_;
+  const SpecPvWishes& wishes = run->request.specpv;
+  if (wishes.off) return;
+  if (wishes.mode) state.config.mode = *wishes.mode;
+  if (wishes.retrieval_blocks >= 0) state.config.retrieval_blocks = wishes.retrieval_blocks;
   const SpecPvRequest request{.prompt_tokens = static_cast<int>(run->request.prompt.size()),
                               .max_tokens = run->request.sampling.max_tokens,
                               .max_depth = max_depth_,
                               .wants_logprobs = run->request.sampling.logprobs >= 0};
-  const auto budget = SpecPvBudgetOf(config_, request);
-  if (budget) state.governor.emplace(config_, *budget);
+  const auto budget = SpecPvBudgetOf(state.config, request);
+  if (budget) state.governor.emplace(state.config, *budget);
 }
 
 int PartialVerifier::TreeRoom(const ActiveRequest& run) const {
@@ -79,7 +84,7 @@ GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
   if (!config_.enabled) return {};
   Admit(run);
   PartialState& state = run->partial;
-  if (state.governor && exact() && run->sequence.tail_len == 0) {
+  if (state.governor && state.exact() && run->sequence.tail_len == 0) {
     state.pays = PartialPays(CostsOf(*run));
     state.max_trunk = MaxTrunk(*run);
     if (!state.pays) state.lists.reset();  // they grow old
@@ -97,7 +102,7 @@ GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
     gate.budget = state.governor->budget();
     gate.interval = state.governor->interval();
   }
-  GateDecision decision = DecideVerification(config_, gate);
+  GateDecision decision = DecideVerification(state.config, gate);
   if (decision.partial && run->sequence.tail_first < 0) {
     const Status status = parts_.kv->OpenTail(&run->sequence);
     if (!status.ok()) {

@@ -31,6 +31,7 @@ namespace talon {
 // Of one request, between steps.
 struct PartialState {
   bool admitted = false;                  // the fields below are filled
+  SpecPvConfig config;                    // the engine's, as the request wants it
   std::optional<DriftGovernor> governor;  // none: the request is verified in full
   std::optional<PartialLists> lists;      // chosen by the last full pass
   int partial_steps = 0;                  // since then
@@ -39,6 +40,8 @@ struct PartialState {
   int max_trunk = GateState::kNoInterval;
   bool finish_pending = false;     // exact mode: a provisional token would end the request
   std::optional<OutputText> text;  // exact mode: the request's text with provisional tokens
+
+  bool exact() const { return config.mode == SpecPvMode::kExact; }
 };
 
 struct ActiveRequest;
@@ -56,7 +59,6 @@ class PartialVerifier {
       : parts_(parts), config_(config), max_depth_(max_depth) {}
 
   const SpecPvConfig& config() const { return config_; }
-  bool exact() const { return config_.mode == SpecPvMode::kExact; }
 
   // Nodes that the request's next tree may have.
   int TreeRoom(const ActiveRequest& run) const;

@@ -5,12 +5,15 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "model/sampler.h"
 #include "model/sampling_params.h"
+#include "spec/specpv/config.h"
 
 namespace talon {
 
@@ -33,19 +36,18 @@ struct EmittedToken {
   std::vector<TopLogProb> top;
 };
 
-// What one step added to a request. `text` is complete UTF-8 and lags behind the tokens where a
-// character or a possible stop string is unfinished.
-struct RequestUpdate {
-  RequestId id = 0;
-  std::vector<EmittedToken> tokens;
-  std::string text;
-  FinishReason finish = FinishReason::kNone;
+// A tree as it was verified, for those who watch.
+struct VerifiedTree {
+  std::vector<int32_t> tokens;   // node 0 is the root, the token before the drafts
+  std::vector<int32_t> parents;  // -1 for the root
+  std::vector<int32_t> path;     // accepted nodes, the root first
 };
 
 // Per request, of target passes after the prompt.
 struct RequestStats {
   static constexpr int kMaxDepth = 16;
   int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of them, taken from the prefix index
   int64_t passes = 0;
   int64_t partial_passes = 0;  // of them, over a partial view of the prefix
   int64_t emitted = 0;
@@ -66,11 +68,34 @@ struct RequestStats {
   double tau() const { return passes == 0 ? 0 : static_cast<double>(emitted) / passes; }
 };
 
+// What one step added to a request. `text` is complete UTF-8 and lags behind the tokens where a
+// character or a possible stop string is unfinished.
+struct RequestUpdate {
+  RequestId id = 0;
+  std::vector<EmittedToken> tokens;
+  std::string text;
+  FinishReason finish = FinishReason::kNone;
+  // If the request is watched:
+  std::optional<VerifiedTree> tree;
+  std::optional<RequestStats> stats;  // so far
+};
+
+// What a request wants of partial verification, where the engine has it.
+struct SpecPvWishes {
+  bool off = false;                // verify in full
+  std::optional<SpecPvMode> mode;  // none: the engine's
+  int retrieval_blocks = -1;       // -1: the engine's
+};
+
 struct GenerateRequest {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
   std::vector<std::string> stop;  // stop strings: they cut the text, not the tokens
   bool speculate = true;          // false: this request decodes plainly
+  int max_draft_nodes = 0;        // of its trees, root included; 0: as the engine has it
+  SpecPvWishes specpv;
+  bool watched = false;  // updates carry the verified trees and the stats so far
+  Stopwatch age;         // since its arrival
   // Called on the engine's thread after each step that added something. May be empty.
   std::function<void(const RequestUpdate&)> on_update;
 };

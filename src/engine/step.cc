@@ -64,6 +64,9 @@ Step::Step(const Parts& parts, const StepOptions& options)
 }
 
 Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts) {
+  StageRange range("Step");
+  range.Note("sequences", decoding.size());
+  range.Note("prompt_chunks", prompts.size());
   const Stopwatch watch;
   Begin(decoding);
   Propose();
@@ -93,10 +96,11 @@ void Step::Begin(std::span<ActiveRequest* const> decoding) {
   }
   const auto count = static_cast<int>(decoding.size());
   shape_ = {.sequences = count, .context = static_cast<int>(context / std::max(count, 1))};
+  if (count > 0) parts_.policy->BeginStep(shape_);
 }
 
 void Step::Suspend(ActiveRequest* run) {
-  if (run->sequence.tail_len > 0 && partial_.exact()) partial_.Unwind(run);
+  if (run->sequence.tail_len > 0 && run->partial.exact()) partial_.Unwind(run);
   run->partial.lists.reset();
   run->remainder.reset();
   if (run->drafter_knows) parts_.drafter->End(run->sequence.id);
@@ -155,14 +159,14 @@ void Step::ChooseView(Entry* entry) {
   if (entry->partial || run.sequence.tail_len == 0) return;
   const Sequence& sequence = run.sequence;
   entry->trunk = sequence.tail_len;
-  entry->unseen = partial_.exact() ? 0 : entry->trunk;
+  entry->unseen = run.partial.exact() ? 0 : entry->trunk;
   if (entry->drafted_now) {
     const StepShape whole{.sequences = shape_.sequences, .context = sequence.committed_len};
     parts_.policy->TrimSettling(whole, entry->trunk, &entry->tree);
   }
   entry->tree = WithTrunk(
       std::span(sequence.tokens).subspan(sequence.committed_len, sequence.tail_len), entry->tree);
-  if (partial_.exact()) {
+  if (run.partial.exact()) {
     partial_.Unwind(&run);
   } else {
     parts_.kv->DropTail(&run.sequence);
@@ -181,6 +185,9 @@ DraftBudget Step::BudgetFor(const ActiveRequest& run) const {
   DraftBudget limit = options_.budget;
   const auto length = static_cast<int>(run.sequence.tokens.size());
   limit.max_nodes = std::min(limit.max_nodes, partial_.TreeRoom(run));
+  if (const int asked = run.request.max_draft_nodes; asked > 0) {
+    limit.max_nodes = std::min(limit.max_nodes, asked);
+  }
   limit.max_depth = std::min({limit.max_depth, run.tokens_left() - 1,
                               room - 1 - run.sequence.tail_len, options_.max_length - length});
   if (limit.max_depth < 1) return {};
@@ -192,6 +199,10 @@ void Step::Introduce(ActiveRequest* run) {
   if (parts_.drafter == nullptr || !run->request.speculate || run->drafter_knows) return;
   const Status status = parts_.drafter->Begin(run->sequence.id, run->sequence.tokens);
   run->drafter_knows = status.ok();
+  const Sequence& sequence = run->sequence;
+  if (status.ok() && sequence.committed_len > 0) {
+    parts_.drafter->Recall(sequence.id, sequence.tokens, sequence.committed_len);
+  }
   if (status.ok()) return;
   FallBack(Counter::kSpecFallback, "tree", "drafter_refused", run->sequence.id, status);
   run->request.speculate = false;
@@ -285,7 +296,9 @@ void Step::ReserveTree(Entry* entry) {
 }
 
 Status Step::Verify() {
-  const StageRange range("Verify");
+  StageRange range("Verify");
+  range.Note("mode", PassMode());
+  range.Note("rows", builder_.plan().tokens.size());
   const Stopwatch watch;
   if (!capture_layers_.empty()) {
     TALON_RETURN_IF_ERROR(parts_.target->SetCaptureLayers(capture_layers_));

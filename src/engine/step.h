@@ -123,6 +123,9 @@ class Step {
   void KeepRemainder(Entry* entry);
   void ObserveTree(const Entry& entry);
   void CountEntry(const Entry& entry);
+  void CountStep(bool drafted);
+  static const char* ModeOf(const Entry& entry);
+  const char* PassMode() const;
   void FallBack(Counter counter, const char* feature, const std::string& reason,
                 SequenceId sequence, const Status& why);
 

@@ -67,8 +67,10 @@ void Step::CommitEntry(Entry* entry) {
   } else {
     run.text = std::move(*entry->text_after);
   }
-  if (entry->first_feature < 0 || entry->finish != FinishReason::kNone) return;
-  std::vector<int32_t> accepted(path.begin(), path.end());
+  if (entry->first_feature < 0) return;
+  // A row is followed with the token after it, which the last one of a finished path may lack.
+  const auto followed = std::min(rows, run.sequence.tokens.size() - 1 - old_length);
+  std::vector<int32_t> accepted(path.begin(), path.begin() + static_cast<int64_t>(followed));
   for (int32_t& row : accepted) row += entry->first_feature;
   Follow(run, old_length, std::move(accepted));
 }
@@ -95,12 +97,12 @@ void Step::SettlePartial(Entry* entry, int old_length) {
     parts_.metrics->Observe(
         Histogram::kSpecPvVisibleRatio,
         static_cast<double>(state.lists->visible_tokens) / run.sequence.committed_len);
-    entry->provisional = partial_.exact();
-    if (!partial_.exact()) run.result.stats.lossy = true;
+    entry->provisional = state.exact();
+    if (!state.exact()) run.result.stats.lossy = true;
     state.finish_pending = entry->provisional && entry->finish != FinishReason::kNone;
     return;
   }
-  if (entry->trunk > 0 && partial_.exact()) {
+  if (entry->trunk > 0 && state.exact()) {
     const auto accepted = static_cast<int>(entry->acceptance.path.size()) - 1;
     entry->confirmed = std::min(accepted, entry->trunk);
     partial_.CountTrunk(&run, entry->trunk, entry->confirmed);
@@ -144,6 +146,9 @@ void Step::Observe() {
         std::span<const int32_t>(tokens).subspan(std::min<size_t>(entry.confirmed, tokens.size()));
     if (run.drafter_knows) parts_.drafter->Observe(run.sequence.id, news);
     ObserveTree(entry);
+    if (run.request.watched) {
+      run.verified = VerifiedTree{entry.tree.tokens, entry.tree.parents, entry.acceptance.path};
+    }
     KeepRemainder(&entry);
     CountEntry(entry);
     if (entry.provisional) continue;
@@ -197,8 +202,12 @@ void Step::CountEntry(const Entry& entry) {
   stats.partial_passes += entry.partial ? 1 : 0;
   stats.rows += entry.tree.size();
   stats.prefix_tokens_read += entry.prefix_read;
-  const char* mode = entry.partial ? "partial" : drafted > 0 ? "full" : "plain";
-  parts_.metrics->Add(Counter::kSpecVerifyPasses, 1, mode);
+  parts_.metrics->Add(Counter::kSpecVerifyPasses, 1, ModeOf(entry));
+  parts_.metrics->Observe(Histogram::kSpecTreeNodes, entry.tree.size());
+  // Provisional tokens count when they are emitted, so that the mean is tau.
+  parts_.metrics->Observe(Histogram::kSpecAcceptLength,
+                          entry.provisional ? 0.0 : static_cast<double>(entry.emitted.size()),
+                          entry.run->drafter_knows ? parts_.drafter->name() : "none");
   if (drafted == 0 || beyond_root < 0) return;
   const int deepest = TreeDepths(entry.tree.parents).back() - entry.trunk;
   for (int depth = 1; depth <= std::min(deepest, RequestStats::kMaxDepth); ++depth) {
@@ -213,6 +222,40 @@ void Step::CountEntry(const Entry& entry) {
   parts_.metrics->Add(Counter::kSpecAcceptedTokens, accepted, drafter);
 }
 
+const char* Step::ModeOf(const Entry& entry) {
+  if (entry.partial) return "partial";
+  return entry.tree.size() - 1 - entry.trunk > 0 ? "full" : "plain";
+}
+
+// Of a pass over sequences of different modes, the one that costs most.
+const char* Step::PassMode() const {
+  if (entries_.empty()) return "prompt";
+  const auto any = [this](std::string_view mode) {
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [mode](const Entry& entry) { return ModeOf(entry) == mode; });
+  };
+  return any("full") ? "full" : any("partial") ? "partial" : "plain";
+}
+
+void Step::CountStep(bool drafted) {
+  Metrics& metrics = *parts_.metrics;
+  if (entries_.empty()) return;
+  metrics.Observe(Histogram::kSpecVerifySeconds, verify_seconds_, PassMode());
+  if (drafted) {
+    metrics.Observe(Histogram::kSpecDraftSeconds, draft_seconds_, parts_.drafter->name());
+  }
+  if (const int64_t staged = metrics.Total(Counter::kNworStagedTokens); staged > 0) {
+    const auto committed = static_cast<double>(metrics.Total(Counter::kNworTokensCommitted));
+    metrics.Set(Gauge::kNworAcceptanceRatio, committed / static_cast<double>(staged));
+  }
+  if (!options_.specpv.enabled) return;
+  int provisional = 0;
+  for (const Entry& entry : entries_) {
+    if (!entry.run->finished()) provisional += entry.run->sequence.tail_len;
+  }
+  metrics.Set(Gauge::kSpecPvProvisionalTokens, provisional);
+}
+
 void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
   StepCost cost{
       .rows = builder_.num_tree_rows(), .draft_seconds = draft_seconds_, .total_seconds = seconds};
@@ -225,11 +268,7 @@ void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
     cost.emitted += static_cast<int>(entry.acceptance.choices.size());
     cost.drafted |= entry.drafted_now;
   }
-  if (options_.specpv.enabled) {
-    int64_t provisional = 0;
-    for (const Entry& entry : entries_) provisional += entry.run->sequence.tail_len;
-    parts_.metrics->Set(Gauge::kSpecPvProvisionalTokens, provisional);
-  }
+  CountStep(cost.drafted);
   for (const PromptChunk& prompt : prompts) prompt.run->result.stats.prompt_seconds += seconds;
   // Steps that settle provisional tokens or choose blocks say nothing of what drafting costs.
   const bool ordinary = std::none_of(entries_.begin(), entries_.end(), [](const Entry& entry) {

@@ -56,7 +56,11 @@ KvCache::KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const
       shape_(shape),
       metrics_(metrics),
       options_(options),
-      pool_(shape.num_blocks),
+      pool_(shape.num_blocks,
+            [this](int32_t block) {
+              index_.Remove(block);
+              metrics_->Add(Counter::kKvEvictions, 1);
+            }),
       shared_rows_(shape.staging_rows) {
   shape_.staging_rows += options.tail_regions * options.tail_rows;
   for (int i = options.tail_regions - 1; i >= 0; --i) {
@@ -85,10 +89,15 @@ KvLayer KvCache::TakeArrays(uint8_t** blocks, uint8_t** side) const {
   return arrays;
 }
 
+// The next token goes into a block that others use, or may.
+bool KvCache::WritesToShared(const Sequence& sequence) const {
+  if (sequence.committed_len % shape_.block_size == 0) return false;
+  const int32_t last = sequence.blocks.back();
+  return pool_.references(last) > 1 || index_.Knows(last);
+}
+
 int KvCache::BlocksNeeded(const Sequence& sequence, int count) const {
-  const int used_in_last = sequence.committed_len % shape_.block_size;
-  const bool copies_last =
-      count > 0 && used_in_last != 0 && pool_.references(sequence.blocks.back()) > 1;
+  const bool copies_last = count > 0 && WritesToShared(sequence);
   return CeilDiv(sequence.committed_len + count, shape_.block_size) -
          CeilDiv(sequence.committed_len, shape_.block_size) + (copies_last ? 1 : 0);
 }
@@ -104,7 +113,7 @@ Result<Reservation> KvCache::Reserve(const Sequence& sequence, int count) {
   const int used_in_last = sequence.committed_len % shape_.block_size;
   std::vector<int32_t> table = sequence.blocks;
   auto fresh = reservation.new_blocks.begin();
-  if (count > 0 && used_in_last != 0 && pool_.references(table.back()) > 1) {
+  if (count > 0 && WritesToShared(sequence)) {
     reservation.replaces_last_block = true;
     backend_->CopyBlock(view(), table.back(), *fresh, used_in_last);
     metrics_->Add(Counter::kKvBytesWritten,
@@ -142,6 +151,7 @@ void KvCache::Advance(Sequence* sequence, Reservation&& reservation, int count, 
   metrics_->Add(Counter::kKvBytesWritten, static_cast<int64_t>(shape_.BytesPerToken()) * count,
                 kind);
   if (options_.audit) RecordAudit(*sequence, from);
+  IndexFull(sequence);
 }
 
 void KvCache::Cancel(Reservation&& reservation) {
@@ -297,6 +307,7 @@ Status KvCache::Rewind(Sequence* sequence, int length) {
     sequence->blocks.pop_back();
   }
   sequence->committed_len = length;
+  sequence->indexed_blocks = std::min(sequence->indexed_blocks, length / shape_.block_size);
   sequence->tail_len = 0;
   if (static_cast<int>(sequence->tokens.size()) > length + 1) sequence->tokens.resize(length + 1);
   return OkStatus();
@@ -313,9 +324,14 @@ Sequence KvCache::Fork(const Sequence& sequence, SequenceId id) {
 }
 
 void KvCache::Free(Sequence* sequence) {
-  for (const int32_t block : sequence->blocks) pool_.Release(block);
+  IndexFull(sequence);
+  // Cached blocks are taken back in the order of their release: the last of a sequence first.
+  for (auto at = sequence->blocks.rbegin(); at != sequence->blocks.rend(); ++at) {
+    pool_.Release(*at);
+  }
   sequence->blocks.clear();
   sequence->committed_len = 0;
+  sequence->indexed_blocks = 0;
   CloseTail(sequence);
 }
 

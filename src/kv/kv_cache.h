@@ -12,6 +12,10 @@
 //
 // Where the shape asks for key summaries, every full block has one.
 //
+// With the prefix index full blocks are known by their tokens: they outlive their sequences as long
+// as there is room, and Attach gives them to new ones. A known block never changes: a sequence that
+// was cut inside one goes on with a copy.
+//
 // Not thread-safe: owned by the engine's thread.
 #ifndef TALON_KV_KV_CACHE_H_
 #define TALON_KV_KV_CACHE_H_
@@ -25,6 +29,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "kv/block_pool.h"
+#include "kv/prefix_index.h"
 #include "observe/metrics.h"
 
 namespace talon {
@@ -39,6 +44,8 @@ struct Sequence {
   int committed_len = 0;        // C
   int32_t tail_first = -1;      // first staging row of its tail region, -1 = it has none
   int tail_len = 0;             // P, provisional tokens at positions C, C + 1, ..
+  int32_t prefix_root = PrefixIndex::kRoot;  // what its first block follows in the prefix index
+  int indexed_blocks = 0;  // leading blocks that the index knows; -1: it must not learn them
 };
 
 // A run of staging rows.
@@ -61,6 +68,7 @@ struct KvOptions {
   // Staging rows for tails, behind the shape's staging rows, which passes share.
   int tail_regions = 0;  // sequences that can have a tail at a time
   int tail_rows = 0;     // of a region: tail and tree of a partial pass
+  bool prefix_index = false;
 };
 
 class KvCache {
@@ -70,7 +78,8 @@ class KvCache {
 
   const KvShape& shape() const { return shape_; }  // staging_rows include the tails
   KvView view() const { return {shape_, layers_}; }
-  int free_blocks() const { return pool_.free_blocks(); }
+  int free_blocks() const { return pool_.free_blocks(); }  // cached ones included
+  int cached_blocks() const { return pool_.cached_blocks(); }
   int used_blocks() const { return pool_.num_blocks() - pool_.free_blocks(); }
   size_t bytes() const { return blocks_.bytes() + side_.bytes(); }
   // Blocks that `count` more tokens of this sequence would take from the pool.
@@ -112,6 +121,19 @@ class KvCache {
   void DropTail(Sequence* sequence) { sequence->tail_len = 0; }
   void CloseTail(Sequence* sequence);
 
+  // Gives a sequence that has known blocks only, or none, those that hold its next tokens, as far
+  // as the prefix index knows them and `max_tokens` allows. Returns its length then.
+  int Attach(Sequence* sequence, int max_tokens);
+  // The known block that follows the sequence's last (full) one and begins with the sequence's next
+  // block_size - 1 tokens, or PrefixIndex::kNone.
+  int32_t FindSibling(const Sequence& sequence) const;
+  // Appends a copy of the first `count` tokens of a known block, which are the sequence's next
+  // ones. REQUIRES: full blocks only so far, count < block_size.
+  Status AttachCopy(Sequence* sequence, int32_t block, int count);
+  // Makes the sequence `length` tokens long, a multiple of block_size, without K/V for the new
+  // ones: they must not be read. The index learns nothing more of it.
+  Status Skip(Sequence* sequence, int length);
+
   // Cuts the sequence to its first `length` committed tokens; no data moves. tokens is cut to
   // length + 1 where there are that many (the new root).
   Status Rewind(Sequence* sequence, int length);
@@ -139,6 +161,9 @@ class KvCache {
   }
   KvLayer TakeArrays(uint8_t** blocks, uint8_t** side) const;
   void SummariseFilled(const Sequence& sequence, int from) const;
+  std::span<const int32_t> BlockTokens(const Sequence& sequence, int block) const;
+  void IndexFull(Sequence* sequence);
+  bool WritesToShared(const Sequence& sequence) const;
   Status CheckFits(const StagedRows& rows) const;
   Status CheckStaged(std::span<const int32_t> rows) const;
   Status CheckTails(std::span<const Sequence* const> sequences) const;
@@ -150,6 +175,7 @@ class KvCache {
   KvShape shape_;
   Metrics* metrics_;
   KvOptions options_;
+  PrefixIndex index_;
   BlockPool pool_;
   Buffer blocks_;
   Buffer side_;  // staging and summaries

@@ -1,6 +1,7 @@
 #include "spec/drafters/eagle3_drafter.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -43,14 +44,16 @@ Result<std::unique_ptr<Eagle3Drafter>> Eagle3Drafter::Load(const Eagle3Options& 
   KvShape shape = drafter->head_->kv_shape();
   shape.block_size = options.block_size;
   shape.dtype = options.kv_dtype;
-  shape.num_blocks = options.max_sequences * (options.max_length / options.block_size + 1);
+  shape.num_blocks =
+      DraftBlocks(options.max_sequences, options.max_length, options.kv_tokens, options.block_size);
   shape.staging_rows = beams * std::max(options.budget.max_depth, 1);
   TALON_RETURN_IF_ERROR(drafter->Allocate(shape));
   return drafter;
 }
 
 Status Eagle3Drafter::Allocate(const KvShape& shape) {
-  TALON_ASSIGN_OR_RETURN(kv_, KvCache::Create(backend_, shape, &own_metrics_));
+  TALON_ASSIGN_OR_RETURN(kv_, KvCache::Create(backend_, shape, &own_metrics_,
+                                              {.prefix_index = options_.prefix_index}));
   const int rows = head_->max_rows();
   const Eagle3Config& config = head_->config();
   TALON_ASSIGN_OR_RETURN(pending_, NewScratch(backend_, rows, config.features_size()));
@@ -58,6 +61,9 @@ Status Eagle3Drafter::Allocate(const KvShape& shape) {
   TALON_ASSIGN_OR_RETURN(inputs_, NewScratch(backend_, rows, config.hidden_size));
   TALON_ASSIGN_OR_RETURN(
       next_, NewScratch(backend_, options_.max_sequences + shape.staging_rows, config.hidden_size));
+  if (options_.prefix_index) {
+    TALON_ASSIGN_OR_RETURN(edges_, NewScratch(backend_, shape.num_blocks, config.features_size()));
+  }
   if (options_.budget.top_k <= kMostBeamWidth) {
     const BeamLimits limits{.trees = options_.max_sequences,
                             .width = options_.budget.top_k,
@@ -69,21 +75,53 @@ Status Eagle3Drafter::Allocate(const KvShape& shape) {
   return OkStatus();
 }
 
-Status Eagle3Drafter::Begin(SequenceId sequence, std::span<const int32_t>) {
+Status Eagle3Drafter::Begin(SequenceId sequence, std::span<const int32_t> prompt) {
   if (free_slots_.empty()) {
     return ResourceExhausted("drafter: {} sequences, limit {}", states_.size() + 1,
                              options_.max_sequences);
   }
   State& state = states_[sequence];
   state.sequence.id = sequence;
+  // Rows are known by the tokens they pair with, which begin with the second one.
+  state.sequence.prefix_root = PrefixIndex::kRoot - 1 - prompt.front();
   state.slot = free_slots_.back();
   free_slots_.pop_back();
   return OkStatus();
 }
 
+void Eagle3Drafter::Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) {
+  const auto at = states_.find(sequence);
+  if (at == states_.end()) return;
+  State& state = at->second;
+  Sequence& draft = state.sequence;
+  draft.tokens.assign(tokens.begin() + 1, tokens.begin() + 1 + computed);
+  if (kv_->Attach(&draft, computed) == computed) return;
+  if (draft.committed_len + options_.block_size == computed && RecallLastRow(&state)) return;
+  state.missing_first = draft.committed_len / options_.block_size;
+  state.missing_end = computed / options_.block_size;
+  if (kv_->Skip(&draft, computed).ok()) return;
+  draft.tokens.resize(draft.committed_len);  // no room: nothing is drafted for the sequence
+}
+
+// The last block pairs its last row with another token than the known one does.
+bool Eagle3Drafter::RecallLastRow(State* state) {
+  const int32_t sibling = kv_->FindSibling(state->sequence);
+  if (sibling == PrefixIndex::kNone) return false;
+  if (!kv_->AttachCopy(&state->sequence, sibling, options_.block_size - 1).ok()) return false;
+  AddPending(state, std::array{sibling}, edges_.all);
+  metrics_->Add(Counter::kKvPrefixDraftRowsRecomputed, 1);
+  return true;
+}
+
 void Eagle3Drafter::End(SequenceId sequence) {
   const auto at = states_.find(sequence);
   if (at == states_.end()) return;
+  State* const state = &at->second;
+  const int block = options_.block_size;
+  if (options_.prefix_index && state->rows() / block > state->sequence.committed_len / block) {
+    Eagle3Output output;  // for those who come after; a failure costs them some drafts only
+    if (const Status status = RunPending({&state, 1}, 0, &output); !status.ok()) GiveUp(status);
+  }
   kv_->Free(&at->second.sequence);
   free_slots_.push_back(at->second.slot);
   states_.erase(at);
@@ -212,11 +250,12 @@ Status Eagle3Drafter::RunPending(std::span<State* const> states, int held_back,
     builder_.AddPrompt(state->sequence, *reservation, logits);
     if (held_back == 0) {
       std::vector<int32_t> blocks = state->sequence.blocks;
+      if (reservation->replaces_last_block) blocks.pop_back();
       blocks.insert(blocks.end(), reservation->new_blocks.begin(), reservation->new_blocks.end());
       const int last = state->sequence.committed_len + count - 1;
       std::vector<int32_t> chosen;
-      readers_.AddReader(Window(blocks, last + 1, &chosen), state->sequence.tokens[last], last,
-                         reservation->slots.back());
+      readers_.AddReader(Window(*state, blocks, last + 1, &chosen), state->sequence.tokens[last],
+                         last, reservation->slots.back());
     }
     reservations.push_back(std::move(*reservation));
   }
@@ -227,17 +266,32 @@ Status Eagle3Drafter::RunPending(std::span<State* const> states, int held_back,
     status =
         head_->Forward(builder_.plan(), readers_.plan(), kv_->view(), inputs_.Rows(count), output);
   }
+  int first_ordered = 0;
   for (size_t i = 0; i < reservations.size(); ++i) {
     State* state = states[i];
     const auto count = static_cast<int>(reservations[i].slots.size());
     if (status.ok()) {
       kv_->Advance(&state->sequence, std::move(reservations[i]), count, "prefill");
+      KeepEdges(*state, count, first_ordered);
+      first_ordered += count;
       state->pending.erase(state->pending.begin(), state->pending.begin() + count);
     } else {
       kv_->Cancel(std::move(reservations[i]));
     }
   }
   return status;
+}
+
+// Features of the block ends among the last `count` rows, which are rows of ordered_.
+void Eagle3Drafter::KeepEdges(const State& state, int count, int first_ordered) {
+  if (!options_.prefix_index) return;
+  const int end = state.sequence.committed_len;
+  const int block = options_.block_size;
+  for (int row = (end - count) / block * block + block - 1; row < end; row += block) {
+    const std::array<int32_t, 1> source = {first_ordered + row - (end - count)};
+    backend_->GatherRows(ordered_.all, source,
+                         edges_.all.Rows(state.sequence.blocks[row / block], 1));
+  }
 }
 
 // ---- Propose ----
@@ -264,7 +318,7 @@ Status Eagle3Drafter::Grow(std::span<const DraftRequest> requests, std::span<Sta
     const DraftBudget& budget = requests[i].budget;
     const int steps = std::min(budget.max_depth, options_.budget.max_depth);
     GrowingTree one{.tree = {k, steps, budget.max_nodes, options_.min_prob},
-                    .prefix = Window(state.sequence.blocks, state.rows(), &chosen[i]),
+                    .prefix = Window(state, state.sequence.blocks, state.rows(), &chosen[i]),
                     .position = state.rows(),
                     .staging_base = static_cast<int>(i) * k * options_.budget.max_depth,
                     .owner = i};
@@ -391,15 +445,21 @@ void Eagle3Drafter::TopK(const MatrixView& logits, std::vector<TopKEntry>* best)
   for (TopKEntry& entry : *best) entry.id = head_->target_ids()[entry.id];
 }
 
-PrefixView Eagle3Drafter::Window(std::span<const int32_t> blocks, int rows,
+PrefixView Eagle3Drafter::Window(const State& state, std::span<const int32_t> blocks, int rows,
                                  std::vector<int32_t>* chosen) const {
   const int block = options_.block_size;
   const int sinks = CeilDiv(options_.sink, block);
   const int window = (rows - options_.window) / block;  // its first block
-  if (options_.window == 0 || window <= sinks) return {blocks, rows};
-  chosen->assign(blocks.begin(), blocks.begin() + sinks);
-  chosen->insert(chosen->end(), blocks.begin() + window, blocks.end());
-  return {*chosen, rows - (window - sinks) * block};
+  const bool windowed = options_.window > 0 && window > sinks;
+  if (!windowed && state.missing_end == 0) return {blocks, rows};
+  chosen->clear();
+  for (int i = 0; i < static_cast<int>(blocks.size()); ++i) {
+    const bool outside = windowed && i >= sinks && i < window;
+    const bool missing = i >= state.missing_first && i < state.missing_end;
+    if (!outside && !missing) chosen->push_back(blocks[i]);
+  }
+  const auto left_out = static_cast<int>(blocks.size() - chosen->size());
+  return {*chosen, rows - left_out * block};
 }
 
 }  // namespace talon

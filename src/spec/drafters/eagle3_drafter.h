@@ -5,6 +5,10 @@
 // Propose runs the missing rows of all its sequences in one pass, whose last row of each gives
 // level 1, then one pass for each further level but the last, which needs none. A sequence that is
 // not drafted for costs a copy of its features, and loses nothing.
+//
+// With a prefix index the draft's full blocks are known by the tokens that their rows pair with, so
+// the last row of a block depends on the token after the target's block. Where that one differs,
+// the block is copied and its last row computed again, from the feature that was kept for it.
 #ifndef TALON_SPEC_DRAFTERS_EAGLE3_DRAFTER_H_
 #define TALON_SPEC_DRAFTERS_EAGLE3_DRAFTER_H_
 
@@ -35,6 +39,8 @@ struct Eagle3Options {
   int max_sequences = 1;
   int block_size = 16;
   DType kv_dtype = DType::kBF16;
+  int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
+  bool prefix_index = false;
   WeightFormat weights = WeightFormat::kAsStored;
 };
 
@@ -48,6 +54,7 @@ class Eagle3Drafter : public Drafter {
   std::string_view name() const override { return "EAGLE3"; }
   std::vector<int> capture_layers() const override { return head_->config().capture_layers; }
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
+  void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
   void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
   void Observe(SequenceId, std::span<const int32_t>) override {}
@@ -65,6 +72,9 @@ class Eagle3Drafter : public Drafter {
     int slot = 0;                  // row of next_ that holds the last row's output
     bool ranked = false;           // `first` and that row are of the last draft row
     std::vector<TopKEntry> first;  // its best successors
+    // Blocks of rows that the target knew and the draft did not: never read.
+    int missing_first = 0;
+    int missing_end = 0;
     int rows() const { return sequence.committed_len + static_cast<int>(pending.size()); }
   };
 
@@ -72,6 +82,8 @@ class Eagle3Drafter : public Drafter {
       : options_(options), backend_(backend), metrics_(metrics) {}
   Status Allocate(const KvShape& shape);
 
+  bool RecallLastRow(State* state);
+  void KeepEdges(const State& state, int count, int first_ordered);
   void Cut(State* state, int rows);
   void AddPending(State* state, std::span<const int32_t> rows, MatrixView features);
   void MakeRoom();
@@ -99,7 +111,8 @@ class Eagle3Drafter : public Drafter {
   void BuildTrees(std::span<const GrowingTree> growing, std::span<const DraftRequest> requests,
                   std::span<TokenTree> trees);
   void TopK(const MatrixView& logits, std::vector<TopKEntry>* best);
-  PrefixView Window(std::span<const int32_t> blocks, int rows, std::vector<int32_t>* chosen) const;
+  PrefixView Window(const State& state, std::span<const int32_t> blocks, int rows,
+                    std::vector<int32_t>* chosen) const;
   void GiveUp(const Status& why);
 
   Eagle3Options options_;
@@ -119,6 +132,7 @@ class Eagle3Drafter : public Drafter {
   Scratch ordered_;  // the same, the rows of a pass
   Scratch inputs_;   // [rows, H]
   Scratch next_;     // [sequences + staged nodes, H] outputs that further rows continue
+  Scratch edges_;    // [draft blocks, A*Ht] features of each full block's last row
   int pending_used_ = 0;
 };
 

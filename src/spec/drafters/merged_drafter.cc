@@ -50,6 +50,10 @@ Status MergedDrafter::Begin(SequenceId sequence, std::span<const int32_t> prompt
   return OkStatus();
 }
 
+void MergedDrafter::Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) {
+  for (Member& member : members_) member.source.drafter->Recall(sequence, tokens, computed);
+}
+
 void MergedDrafter::Extend(std::span<const CommittedRows> batch, MatrixView features) {
   for (Member& member : members_) member.source.drafter->Extend(batch, features);
 }

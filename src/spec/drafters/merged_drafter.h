@@ -33,6 +33,7 @@ class MergedDrafter : public Drafter {
   std::string_view name() const override { return "MERGED"; }
   std::vector<int> capture_layers() const override;
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
+  void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
   void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
   void Observe(SequenceId sequence, std::span<const int32_t> emitted) override;

@@ -57,6 +57,8 @@ Result<std::unique_ptr<Drafter>> MakeStandalone(const DrafterOptions& options,
                                      .vocab_size = target.vocab_size,
                                      .max_length = target.max_length,
                                      .max_sequences = target.max_sequences,
+                                     .kv_tokens = target.kv_tokens,
+                                     .prefix_index = target.prefix_index,
                                      .weights = options.weights};
   TALON_ASSIGN_OR_RETURN(auto drafter,
                          StandaloneDrafter::Load(standalone, target.backend, target.metrics));
@@ -75,6 +77,8 @@ Result<std::unique_ptr<Drafter>> MakeEagle3(const DrafterOptions& options,
                             .max_sequences = target.max_sequences,
                             .block_size = target.block_size,
                             .kv_dtype = target.kv_dtype,
+                            .kv_tokens = target.kv_tokens,
+                            .prefix_index = target.prefix_index,
                             .weights = options.weights};
   TALON_ASSIGN_OR_RETURN(
       auto drafter, Eagle3Drafter::Load(eagle, *target.decoder, target.backend, target.metrics));

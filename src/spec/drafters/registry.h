@@ -42,6 +42,8 @@ struct DrafterTarget {
   int max_sequences = 1;
   int block_size = 16;
   DType kv_dtype = DType::kBF16;
+  int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
+  bool prefix_index = false;
 };
 
 // The registry's name for a name or alias in any case ("lookup" -> "NGRAM"). A list of names

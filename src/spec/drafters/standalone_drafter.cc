@@ -67,14 +67,16 @@ Result<std::unique_ptr<StandaloneDrafter>> StandaloneDrafter::Load(const Standal
   constexpr int kBlock = 16;
   // Everyone's longest sequence, and the drafts in front of it.
   const int tokens = std::min(options.max_length, config.max_context) + options.budget.max_depth;
-  const KvShape shape{.num_layers = config.num_layers,
-                      .kv_heads = config.num_kv_heads,
-                      .head_dim = config.head_dim,
-                      .block_size = kBlock,
-                      .dtype = DType::kBF16,
-                      .num_blocks = options.max_sequences * (tokens / kBlock + 1),
-                      .staging_rows = beams * std::max(options.budget.max_depth, 1)};
-  TALON_ASSIGN_OR_RETURN(drafter->kv_, KvCache::Create(backend, shape, &drafter->own_metrics_));
+  const KvShape shape{
+      .num_layers = config.num_layers,
+      .kv_heads = config.num_kv_heads,
+      .head_dim = config.head_dim,
+      .block_size = kBlock,
+      .dtype = DType::kBF16,
+      .num_blocks = DraftBlocks(options.max_sequences, tokens, options.kv_tokens, kBlock),
+      .staging_rows = beams * std::max(options.budget.max_depth, 1)};
+  TALON_ASSIGN_OR_RETURN(drafter->kv_, KvCache::Create(backend, shape, &drafter->own_metrics_,
+                                                       {.prefix_index = options.prefix_index}));
   return drafter;
 }
 
@@ -88,7 +90,8 @@ Status StandaloneDrafter::Begin(SequenceId sequence, std::span<const int32_t> pr
   if (static_cast<int>(prompt.size()) > model_->config().max_context) return OkStatus();
   state.tokens.assign(prompt.begin(), prompt.end());
   // All but the root, which Propose feeds for its logits.
-  for (int left = static_cast<int>(prompt.size()) - 1; left > 0;) {
+  const auto to_feed = static_cast<int>(prompt.size()) - 1;
+  for (int left = to_feed - kv_->Attach(&state, to_feed); left > 0;) {
     const int count = std::min(left, model_->max_rows());
     std::vector<TopKEntry> none;
     TALON_RETURN_IF_ERROR(RunFeeds({{&state, count, /*logits=*/false}}, 1, &none));

@@ -31,6 +31,8 @@ struct StandaloneOptions {
   int vocab_size = 0;   // the target's
   int max_length = 0;
   int max_sequences = 1;
+  int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
+  bool prefix_index = false;
   WeightFormat weights = WeightFormat::kAsStored;
 };
 

@@ -2,6 +2,7 @@
 #ifndef TALON_SPEC_DRAFTERS_TREE_GROWTH_H_
 #define TALON_SPEC_DRAFTERS_TREE_GROWTH_H_
 
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <vector>
@@ -11,6 +12,13 @@
 #include "spec/plan.h"
 
 namespace talon {
+
+// Blocks of a draft's cache for `sequences` of `length` tokens, of `kv_tokens` in all if not 0.
+inline int DraftBlocks(int sequences, int length, int kv_tokens, int block_size) {
+  const int most = sequences * (length / block_size + 1);
+  // Everyone's last block is partly used, and one may be copied.
+  return kv_tokens == 0 ? most : std::min(most, kv_tokens / block_size + 2 * sequences);
+}
 
 struct GrowingTree {
   DynamicTree tree;

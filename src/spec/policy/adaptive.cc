@@ -27,28 +27,37 @@ void KeepFirst(const std::vector<int>& order, size_t keep, TokenTree* tree) {
 
 bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
   // One bad step must be affordable too, so a fresh engine may lose a little before it has earned.
-  return ledger_ > -kLedgerShare * total_seconds_ - PlainSeconds(shape);
+  const Regime& now = Of(shape);
+  return now.ledger > -kLedgerShare * now.total_seconds - PlainSeconds(shape);
 }
 
+void AdaptivePolicy::BeginStep(const StepShape& shape) { drafts_now_ = DraftsNow(shape); }
+
 DraftBudget AdaptivePolicy::Budget(const StepShape& shape, const DraftBudget& limit) {
-  if (plain_steps_ < kCalibrationSteps || !LedgerAllows(shape)) return {};
+  if (!drafts_now_) return {};
   DraftBudget budget = limit;
-  budget.seconds_per_token = token_seconds_;
+  budget.seconds_per_token = Of(shape).token_seconds;
+  return budget;
+}
+
+bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
+  Regime& now = Of(shape);
+  if (now.plain_steps < kCalibrationSteps || !LedgerAllows(shape)) return false;
   // Lookups cost next to nothing: let them propose, Trim decides.
-  if (IsCheap(shape) || gain_ >= kMinGain) {
-    probe_interval_ = kFirstProbe;
-    until_probe_ = kFirstProbe;
-    return budget;
+  if (IsCheap(shape) || now.gain >= kMinGain) {
+    now.probe_interval = kFirstProbe;
+    now.until_probe = kFirstProbe;
+    return true;
   }
   // Several steps in a row, because one says little.
-  if (probes_left_ == 0 && until_probe_-- > 0) return {};
-  if (probes_left_ == 0) {
-    probes_left_ = kProbeSteps;
-    until_probe_ = probe_interval_;
-    probe_interval_ = std::min(probe_interval_ * 2, kLastProbe);
+  if (now.probes_left == 0 && now.until_probe-- > 0) return false;
+  if (now.probes_left == 0) {
+    now.probes_left = kProbeSteps;
+    now.until_probe = now.probe_interval;
+    now.probe_interval = std::min(now.probe_interval * 2, kLastProbe);
   }
-  --probes_left_;
-  return budget;
+  --now.probes_left;
+  return true;
 }
 
 AdaptivePolicy::Ranking AdaptivePolicy::Rank(const TokenTree& tree) const {
@@ -92,7 +101,8 @@ void AdaptivePolicy::TrimSettling(const StepShape& shape, int trunk, TokenTree* 
   for (; keep < rank.order.size(); ++keep) {
     const double rows = trunk + 1 + static_cast<double>(keep);
     const double row = VerifySeconds(shape, rows + 1) - VerifySeconds(shape, rows);
-    const double saved = rank.path[rank.order[keep]] * (token_seconds_ + kRowsPerToken * row);
+    const double saved =
+        rank.path[rank.order[keep]] * (Of(shape).token_seconds + kRowsPerToken * row);
     if (saved <= row) break;
   }
   KeepFirst(rank.order, keep, tree);
@@ -108,28 +118,31 @@ void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t>
 }
 
 void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
-  total_seconds_ += cost.total_seconds;
+  Regime& now = Of(shape);
+  now.total_seconds += cost.total_seconds;
   const double plain = PlainSeconds(shape);
   if (cost.rows == shape.sequences) {
-    ++plain_steps_;
+    ++now.plain_steps;
     const double ratio = (cost.total_seconds - cost.draft_seconds) / curve_.Seconds(shape, 1);
-    Blend(ratio, plain_steps_ <= kCalibrationSteps ? 1.0 / plain_steps_ : kSlow, &plain_scale_);
+    Blend(ratio, now.plain_steps <= kCalibrationSteps ? 1.0 / now.plain_steps : kSlow,
+          &now.plain_scale);
   }
   const double per_token = cost.total_seconds / std::max(cost.emitted, 1);
-  Blend(per_token, token_seconds_ == 0 ? 1.0 : kSlow, &token_seconds_);
+  Blend(per_token, now.token_seconds == 0 ? 1.0 : kSlow, &now.token_seconds);
   if (!cost.drafted) return;
   // Rare slow proposals (a hiccup of the machine, a table that grows) are no reason to stop.
-  const double draft_seconds =
-      draft_cost_known_ ? std::min(cost.draft_seconds, 2 * draft_seconds_) : cost.draft_seconds;
-  Blend(draft_seconds, draft_cost_known_ ? kFast : 1.0, &draft_seconds_);
-  draft_cost_known_ = true;
+  const double draft_seconds = now.draft_cost_known
+                                   ? std::min(cost.draft_seconds, 2 * now.draft_seconds)
+                                   : cost.draft_seconds;
+  Blend(draft_seconds, now.draft_cost_known ? kFast : 1.0, &now.draft_seconds);
+  now.draft_cost_known = true;
   const double plain_equivalent = plain * cost.emitted / shape.sequences;
   // Nothing proposed at no cost says nothing about what proposals are worth.
   if (cost.rows > shape.sequences || !IsCheap(shape)) {
-    const double weight = std::max(kVerySlow, 1.0 / (++gain_steps_ + kHopefulSteps));
-    Blend(plain_equivalent / cost.total_seconds, weight, &gain_);
+    const double weight = std::max(kVerySlow, 1.0 / (++now.gain_steps + kHopefulSteps));
+    Blend(plain_equivalent / cost.total_seconds, weight, &now.gain);
   }
-  ledger_ = std::min(ledger_ + plain_equivalent - cost.total_seconds, 0.0);
+  now.ledger = std::min(now.ledger + plain_equivalent - cost.total_seconds, 0.0);
 }
 
 }  // namespace talon

@@ -6,11 +6,17 @@
 // a token costs now (DraftBudget::seconds_per_token). A drafter whose steps have been no faster
 // than plain ones is asked again at growing intervals.
 //
+// What steps cost and gain is kept by the size of the batch: a machine that has time to spare for
+// one sequence has none for thirty-two. What drafts are worth (calibration) does not depend on it.
+//
 // A ledger bounds the damage of wrong estimates: the time lost in steps that drafted, against plain
-// decoding of the same tokens, may not exceed 1.5 % of all time spent.
+// decoding of the same tokens, may not exceed 1.5 % of all time spent, at any size of the batch.
 #ifndef TALON_SPEC_POLICY_ADAPTIVE_H_
 #define TALON_SPEC_POLICY_ADAPTIVE_H_
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <vector>
 
 #include "spec/policy/calibration.h"
@@ -23,6 +29,7 @@ class AdaptivePolicy : public Policy {
  public:
   explicit AdaptivePolicy(VerifyCurve curve) : curve_(std::move(curve)) {}
 
+  void BeginStep(const StepShape& shape) override;
   DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) override;
   void Trim(const StepShape& shape, TokenTree* tree) override;
   void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) override;
@@ -42,11 +49,33 @@ class AdaptivePolicy : public Policy {
   static constexpr int kProbeSteps = 6;
   static constexpr int kLastProbe = 256;
 
-  double PlainSeconds(const StepShape& shape) const {
-    return curve_.Seconds(shape, 1) * plain_scale_;
+  static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
+
+  // What is known of steps with about this many sequences.
+  struct Regime {
+    double draft_seconds = 0;  // of a proposal, running mean
+    bool draft_cost_known = false;
+    double gain = kHope;       // speed of drafting steps against plain ones, running mean
+    double token_seconds = 0;  // what a token costs, running mean
+    double plain_scale = 1;    // measured plain steps against the curve
+    int plain_steps = 0;
+    int probe_interval = kFirstProbe;
+    int until_probe = 0;
+    int probes_left = 0;
+    int gain_steps = 0;
+    double ledger = 0;  // seconds gained by drafting steps, negative = lost
+    double total_seconds = 0;
+  };
+  static size_t IndexOf(const StepShape& shape) {
+    const auto others = static_cast<unsigned>(std::max(shape.sequences, 1) - 1);
+    return std::min<size_t>(std::bit_width(others), kBatchSizes - 1);
   }
+  Regime& Of(const StepShape& shape) { return regimes_[IndexOf(shape)]; }
+  const Regime& Of(const StepShape& shape) const { return regimes_[IndexOf(shape)]; }
+
+  double PlainSeconds(const StepShape& shape) const { return VerifySeconds(shape, 1); }
   double VerifySeconds(const StepShape& shape, double nodes) const {
-    return curve_.Seconds(shape, nodes) * plain_scale_;
+    return curve_.Seconds(shape, nodes) * Of(shape).plain_scale;
   }
   // Drafts of a tree, most likely first, and the probability of the path to each node.
   struct Ranking {
@@ -56,23 +85,15 @@ class AdaptivePolicy : public Policy {
   Ranking Rank(const TokenTree& tree) const;
   bool LedgerAllows(const StepShape& shape) const;
   bool IsCheap(const StepShape& shape) const {
-    return draft_cost_known_ && draft_seconds_ < 0.02 * PlainSeconds(shape);
+    const Regime& regime = Of(shape);
+    return regime.draft_cost_known && regime.draft_seconds < 0.02 * PlainSeconds(shape);
   }
+  bool DraftsNow(const StepShape& shape);
 
   VerifyCurve curve_;
   Calibration calibration_;
-  double draft_seconds_ = 0;  // of a proposal, running mean
-  bool draft_cost_known_ = false;
-  double gain_ = kHope;       // speed of drafting steps against plain ones, running mean
-  double token_seconds_ = 0;  // what a token costs, running mean
-  double plain_scale_ = 1;    // measured plain steps against the curve
-  int plain_steps_ = 0;
-  int probe_interval_ = kFirstProbe;
-  int until_probe_ = 0;
-  int probes_left_ = 0;
-  int gain_steps_ = 0;
-  double ledger_ = 0;  // seconds gained by drafting steps, negative = lost
-  double total_seconds_ = 0;
+  std::array<Regime, kBatchSizes> regimes_;
+  bool drafts_now_ = false;  // in the step that began last
 };
 
 }  // namespace talon

@@ -29,6 +29,9 @@ class Policy {
  public:
   virtual ~Policy() = default;
 
+  // A step begins: what is decided for it holds for all its sequences.
+  virtual void BeginStep(const StepShape& shape) = 0;
+
   // What the drafter may propose for one sequence in the coming step, within `limit`.
   virtual DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) = 0;
 
@@ -51,6 +54,7 @@ class Policy {
 // Always the whole limit, nothing trimmed.
 class FixedPolicy : public Policy {
  public:
+  void BeginStep(const StepShape&) override {}
   DraftBudget Budget(const StepShape&, const DraftBudget& limit) override { return limit; }
   void Trim(const StepShape&, TokenTree*) override {}
   void TrimSettling(const StepShape&, int, TokenTree*) override {}

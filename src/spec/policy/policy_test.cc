@@ -67,6 +67,7 @@ struct Simulation {
     std::mt19937 random(1);
     double seconds = 0, tokens = 0, nodes = 0;
     for (int step = 0; step < steps; ++step) {
+      policy.BeginStep(shape);
       const DraftBudget budget = policy.Budget(shape, limit);
       const bool drafted = budget.max_nodes > 1;
       TokenTree tree(0);
@@ -154,6 +155,50 @@ TEST(AdaptivePolicy, TrimKeepsAValidTree) {
   policy.Trim({.sequences = 4, .context = 50}, &tree);
   EXPECT_GE(tree.size(), 1);
   EXPECT_TRUE(ValidateTree(tree, {.vocab_size = 100, .max_length = 1000}).ok());
+}
+
+// Semantics 10.2: a batch that fills the machine is not slowed down by what paid for one sequence.
+// Rows beyond the first 64 cost as much as the first, so drafts lose there and win below.
+TEST(Policy, NeverSlowerThanPlain) {
+  const VerifyCurve curve({{1, 1e-3, 0}, {16, 1.1e-3, 0}, {64, 4e-3, 0}, {128, 8e-3, 0}});
+  AdaptivePolicy policy(curve);
+  std::mt19937 random(3);
+  for (int round = 0; round < 2; ++round) {  // the second time it knows every size
+    for (const int batch : {1, 2, 4, 8, 16, 32, 64}) {
+      const StepShape shape{.sequences = batch};
+      double seconds = 0, tokens = 0;
+      for (int step = 0; step < 600; ++step) {
+        policy.BeginStep(shape);
+        StepCost cost;
+        for (int i = 0; i < batch; ++i) {
+          TokenTree tree(0);
+          const DraftBudget budget = policy.Budget(shape, {.max_nodes = 5, .max_depth = 4});
+          cost.drafted |= budget.max_nodes > 1;
+          for (int n = 1; n < budget.max_nodes; ++n) tree.Add(n - 1, n, 0.6f);
+          if (tree.size() > 1) policy.Trim(shape, &tree);
+          std::vector<int32_t> path = {0};
+          while (static_cast<int>(path.size()) < tree.size() &&
+                 std::bernoulli_distribution(0.6)(random)) {
+            path.push_back(static_cast<int32_t>(path.size()));
+          }
+          if (tree.size() > 1) policy.ObserveTree(tree, path);
+          cost.rows += tree.size();
+          cost.emitted += static_cast<int>(path.size());
+        }
+        cost.draft_seconds = cost.drafted ? 1e-4 * batch : 0;
+        const double verify = curve.Seconds(shape, static_cast<double>(cost.rows) / batch);
+        cost.total_seconds = verify + cost.draft_seconds;
+        policy.ObserveStep(shape, cost);
+        seconds += cost.total_seconds;
+        tokens += cost.emitted;
+      }
+      const double plain = tokens / batch * curve.Seconds(shape, 1);
+      EXPECT_LT(seconds / plain, 1.03) << "batch " << batch;
+      if (batch == 1) {
+        EXPECT_LT(seconds / plain, 0.7);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,115 @@
+// Runs an engine on a thread of its own, for many callers at once.
+//
+// The engine is touched by that thread only. Callers get a stream for each request: a queue of
+// updates that they read at their own pace, from any thread.
+#ifndef TALON_ENGINE_ENGINE_THREAD_H_
+#define TALON_ENGINE_ENGINE_THREAD_H_
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/request.h"
+
+namespace talon {
+
+// What one request gives, in order. Read by one thread at a time; filled by the engine's.
+class RequestStream {
+ public:
+  // Waits for the next update, until `wait` is over. None: nothing came in time, or the request
+  // has ended and all updates were read (then `done()`).
+  std::optional<RequestUpdate> Next(std::chrono::milliseconds wait);
+  // All updates were read and the result is there.
+  bool done() const;
+  // The whole result; REQUIRES done().
+  const GenerateResult& result() const { return *result_; }
+
+ private:
+  friend class EngineThread;
+  void Push(const RequestUpdate& update);
+  void Finish(GenerateResult result);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<RequestUpdate> updates_;
+  std::optional<GenerateResult> result_;
+  std::atomic<bool> cancelled_{false};
+};
+
+class EngineThread {
+ public:
+  static constexpr int kMaxWaiting = 4096;
+  explicit EngineThread(std::unique_ptr<Engine> engine, int max_waiting = kMaxWaiting);
+  ~EngineThread();  // as Shutdown without patience
+
+  // Queues a request; what is wrong with it is said here, at once. Unavailable after Shutdown
+  // began; ResourceExhausted if `max_waiting` requests wait already. REQUIRES: the request's
+  // `on_update` is empty.
+  Result<std::shared_ptr<RequestStream>> Submit(GenerateRequest request);
+  // Ends the request soon, with what it has. Safe at any time, also after its end.
+  void Cancel(const std::shared_ptr<RequestStream>& stream);
+
+  // No new requests from now on; those there may finish until `patience` is over, then they are
+  // cancelled. Returns when the thread has ended. Again: does nothing.
+  void Shutdown(std::chrono::milliseconds patience);
+
+  // Between steps of the engine, refreshed after each.
+  struct Snapshot {
+    int running = 0;
+    int waiting = 0;
+    int blocks = 0;
+    int free_blocks = 0;
+    int cached_blocks = 0;
+  };
+  Snapshot snapshot() const;
+
+  const Engine& engine() const { return *engine_; }
+  Metrics& metrics() { return engine_->metrics(); }
+
+ private:
+  struct Submission {
+    GenerateRequest request;
+    std::shared_ptr<RequestStream> stream;
+  };
+  struct Running {
+    RequestId id = 0;
+    std::shared_ptr<RequestStream> stream;
+  };
+
+  void Loop();
+  bool TakeOrders();
+  void Start(Submission submission);
+  void CancelUnwanted();
+  void HandOver();
+  void PublishSnapshot();
+
+  std::unique_ptr<Engine> engine_;
+  const int max_waiting_;
+  std::vector<Running> running_;  // in the engine; the thread's own
+
+  mutable std::mutex mutex_;
+  std::condition_variable orders_changed_;
+  std::vector<Submission> inbox_;
+  int waiting_ = 0;  // submitted and not running
+  bool any_cancelled_ = false;
+  bool closed_ = false;
+  bool stop_now_ = false;
+  bool loop_ended_ = false;
+  std::condition_variable ended_;
+  Snapshot snapshot_;
+
+  std::mutex join_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_ENGINE_THREAD_H_

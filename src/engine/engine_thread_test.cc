@@ -1,0 +1,215 @@
+// Many callers at once: everyone gets the answer of a request that runs alone, whoever comes, goes
+// or is preempted meanwhile.
+#include "engine/engine_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "engine/test_engine.h"
+#include "spec/drafters/registry.h"
+
+namespace talon {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kSoon(20'000);
+
+TestModel& Random() {
+  static TestModel model("tests/data/goldens/llama3");
+  return model;
+}
+
+// Few different tokens, so that prompts share beginnings and drafts are accepted.
+GenerateRequest RandomRequest(std::mt19937& random) {
+  GenerateRequest request;
+  const int length = 1 + static_cast<int>(random() % 40);
+  const int kind = static_cast<int>(random() % 4);
+  for (int i = 0; i < length; ++i) request.prompt.push_back((i * (kind + 1) / 3) % 7);
+  if (random() % 2 == 0) request.prompt.back() = static_cast<int32_t>(random() % 300);
+  request.sampling.max_tokens = 1 + static_cast<int>(random() % 60);
+  request.sampling.ignore_eos = true;
+  if (random() % 2 == 0) {
+    request.sampling.temperature = 0.9f;
+    request.sampling.seed = random();
+  }
+  request.speculate = random() % 8 != 0;
+  request.max_draft_nodes = random() % 4 == 0 ? 3 : 0;
+  return request;
+}
+
+std::unique_ptr<Engine> SmallEngine(int kv_tokens, Metrics* drafter_metrics) {
+  EngineOptions options{.kv_dtype = DType::kF32,
+                        .kv_tokens = kv_tokens,
+                        .max_length = 128,
+                        .max_sequences = 6,
+                        .prefill_chunk = 32,
+                        .kv_audit = true,
+                        .prefix_cache = true};
+  options.step.budget = {.max_nodes = 8, .max_depth = 5, .top_k = 2};
+  auto drafter = MakeDrafter("SUFFIX", {.budget = options.step.budget},
+                             {.metrics = drafter_metrics,
+                              .vocab_size = Random().target->config().vocab_size,
+                              .max_length = 128,
+                              .max_sequences = 6});
+  EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+  return Random().MakeEngine(options, std::move(drafter).value());
+}
+
+GenerateResult WaitFor(RequestStream* stream, std::vector<int32_t>* streamed = nullptr) {
+  while (!stream->done()) {
+    const auto update = stream->Next(kSoon);
+    if (!update || streamed == nullptr) continue;
+    for (const EmittedToken& token : update->tokens) streamed->push_back(token.token);
+  }
+  return stream->result();
+}
+
+TEST(EngineThread, StreamsWhatTheResultHas) {
+  Metrics metrics;
+  EngineThread thread(SmallEngine(512, &metrics));
+  std::mt19937 random(3);
+  auto stream = thread.Submit(RandomRequest(random));
+  ASSERT_TRUE(stream.ok()) << stream.status().message();
+  std::vector<int32_t> streamed;
+  const GenerateResult result = WaitFor(stream->get(), &streamed);
+  EXPECT_EQ(streamed, result.TokenIds());
+  EXPECT_EQ(result.finish, FinishReason::kLength);
+}
+
+TEST(EngineThread, SaysWhatIsWrongAtOnce) {
+  Metrics metrics;
+  EngineThread thread(SmallEngine(512, &metrics));
+  EXPECT_FALSE(thread.Submit({}).ok());
+  GenerateRequest request;
+  request.prompt = {1 << 30};
+  EXPECT_FALSE(thread.Submit(request).ok());
+}
+
+TEST(EngineThread, WatchedUpdatesCarryTreesAndStats) {
+  Metrics metrics;
+  EngineThread thread(SmallEngine(512, &metrics));
+  GenerateRequest request;
+  for (int i = 0; i < 40; ++i) request.prompt.push_back(i % 3);
+  request.sampling = {.max_tokens = 40, .ignore_eos = true};
+  request.watched = true;
+  auto stream = thread.Submit(std::move(request));
+  ASSERT_TRUE(stream.ok());
+  int64_t accepted = 0;
+  size_t trees = 0;
+  RequestStats last;
+  while (!(*stream)->done()) {
+    const auto update = (*stream)->Next(kSoon);
+    if (!update) continue;
+    ASSERT_TRUE(update->stats && update->tree);
+    EXPECT_EQ(update->tree->tokens.size(), update->tree->parents.size());
+    EXPECT_EQ(update->tree->path.front(), 0);
+    accepted += static_cast<int64_t>(update->tree->path.size()) - 1;
+    trees += update->tree->tokens.size() > 1 ? 1 : 0;
+    last = *update->stats;
+  }
+  EXPECT_EQ(last.emitted, 40);
+  EXPECT_EQ(last.accepted, accepted);
+  EXPECT_GT(trees, 0u);
+}
+
+TEST(EngineThread, CancelFreesEverything) {
+  Metrics metrics;
+  EngineThread thread(SmallEngine(512, &metrics));
+  GenerateRequest request;
+  request.prompt = {1, 2, 3};
+  request.sampling = {.max_tokens = 120, .ignore_eos = true};
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (int i = 0; i < 12; ++i) streams.push_back(thread.Submit(request).value());
+  for (const auto& stream : streams) thread.Cancel(stream);
+  int cancelled = 0;
+  for (const auto& stream : streams) {
+    const GenerateResult result = WaitFor(stream.get());
+    cancelled += result.finish == FinishReason::kCancelled ? 1 : 0;
+  }
+  EXPECT_GT(cancelled, 6);
+  thread.Shutdown(kSoon);
+  EXPECT_EQ(thread.engine().kv().used_blocks(), 0);
+  EXPECT_TRUE(thread.engine().CheckIntegrity().ok());
+}
+
+TEST(EngineThread, RefusesBeyondTheQueueAndAfterShutdown) {
+  Metrics metrics;
+  EngineThread thread(SmallEngine(512, &metrics), /*max_waiting=*/2);
+  GenerateRequest request;
+  request.prompt = {1, 2, 3};
+  request.sampling = {.max_tokens = 100, .ignore_eos = true};
+  int refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto stream = thread.Submit(request);
+    if (stream.ok()) continue;
+    EXPECT_EQ(stream.status().code(), StatusCode::kResourceExhausted);
+    ++refused;
+  }
+  EXPECT_GT(refused, 0);
+  thread.Shutdown(milliseconds(0));
+  EXPECT_EQ(thread.Submit(request).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(thread.engine().kv().used_blocks(), 0);
+}
+
+TEST(EngineThread, ShutdownLetsRequestsFinish) {
+  Metrics metrics;
+  EngineThread thread(SmallEngine(512, &metrics));
+  std::mt19937 random(9);
+  std::vector<std::shared_ptr<RequestStream>> streams;
+  for (int i = 0; i < 20; ++i) streams.push_back(thread.Submit(RandomRequest(random)).value());
+  thread.Shutdown(kSoon);
+  for (const auto& stream : streams) {
+    EXPECT_EQ(WaitFor(stream.get()).finish, FinishReason::kLength);
+  }
+}
+
+// 1,000 requests from four threads, a pool that holds hardly two of the longer sequences, random
+// cancels: every finished answer is that of the request alone, and nothing is left behind.
+TEST(EngineThread, RandomTrafficEqualsRequestsAlone) {
+  constexpr int kRequests = 1000;
+  std::mt19937 random(17);
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < kRequests; ++i) requests.push_back(RandomRequest(random));
+  Metrics metrics;
+  EngineThread thread(SmallEngine(160, &metrics));
+  std::vector<GenerateResult> results(kRequests);
+  const auto client = [&](int first) {
+    std::mt19937 own(first);
+    std::vector<std::pair<int, std::shared_ptr<RequestStream>>> open;
+    for (int i = first; i < kRequests || !open.empty(); i += 4) {
+      if (i < kRequests) {
+        open.emplace_back(i, thread.Submit(requests[i]).value());
+        if (own() % 10 == 0) thread.Cancel(open[own() % open.size()].second);
+      }
+      if (open.size() < 5 && i < kRequests) continue;
+      results[open.front().first] = WaitFor(open.front().second.get());
+      open.erase(open.begin());
+    }
+  };
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) clients.emplace_back(client, i);
+  for (std::thread& one : clients) one.join();
+  thread.Shutdown(kSoon);
+  EXPECT_EQ(thread.engine().kv().used_blocks(), 0);
+  const Status status = thread.engine().CheckIntegrity();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_GT(thread.metrics().Total(Counter::kKvEvictions), 100);
+  EXPECT_GT(thread.metrics().Total(Counter::kRequestPreemptions), 20);
+  EXPECT_GT(thread.metrics().Total(Counter::kSpecAcceptedTokens), 1000);
+
+  const auto alone = Random().MakeEngine(
+      {.kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 1, .prefill_chunk = 32});
+  int finished = 0;
+  for (int i = 0; i < kRequests; ++i) {
+    if (results[i].finish == FinishReason::kCancelled) continue;
+    ++finished;
+    const GenerateResult expected = alone->Generate(requests[i]).value();
+    ASSERT_EQ(results[i].TokenIds(), expected.TokenIds()) << "request " << i;
+  }
+  EXPECT_GT(finished, 800);
+}
+
+}  // namespace
+}  // namespace talon
