@@ -29,6 +29,9 @@ run: build  ## Build and generate text (ARGS="--prompt ... --max-tokens ...")
 	@build/talon run $(ARGS)
 
 test: build/build.ninja  ## Build everything and run all tests
+	@bash scripts/setup.sh --tests
+	@cmake --preset release -DTALON_NPM_INSTALL=ON > build/configure.log 2>&1 \
+		|| { cat build/configure.log; exit 1; }
 	@$(BUILD) release
 	@ctest --preset release
 

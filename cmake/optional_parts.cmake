@@ -1,8 +1,9 @@
-# Libraries that Talon does without, at a price. Sets TALON_HAS_HIGHWAY, TALON_HAS_TOKENIZER and
-# TALON_MISSING_TEXT_PARTS.
+# Libraries that Talon does without, at a price. Sets TALON_HAS_HIGHWAY, TALON_HAS_TOKENIZER,
+# TALON_MISSING_TEXT_PARTS, TALON_HAS_SERVE and TALON_MISSING_SERVE_PARTS.
 
 option(TALON_WITH_HIGHWAY "Use Highway where it is found" ON)
 option(TALON_WITH_PCRE2 "Use PCRE2 where it is found" ON)
+option(TALON_WITH_SERVE "Build the HTTP server where cpp-httplib and prometheus-cpp are found" ON)
 option(TALON_WITH_UTF8PROC "Use utf8proc where it is found" ON)
 
 # One line for each missing part and what is lost.
@@ -50,4 +51,23 @@ if(TALON_MISSING_TEXT_PARTS)
   endif()
 else()
   set(TALON_HAS_TOKENIZER ON)
+endif()
+
+set(TALON_WITH_HTTPLIB ${TALON_WITH_SERVE})
+set(TALON_WITH_PROMETHEUS ${TALON_WITH_SERVE})
+talon_optional(httplib HTTPLIB cpp-httplib)
+talon_optional(prometheus PROMETHEUS prometheus-cpp-core)
+set(TALON_MISSING_SERVE_PARTS "")
+if(NOT TALON_HAS_HTTPLIB)
+  list(APPEND TALON_MISSING_SERVE_PARTS "cpp-httplib")
+endif()
+if(NOT TALON_HAS_PROMETHEUS)
+  list(APPEND TALON_MISSING_SERVE_PARTS "prometheus-cpp")
+endif()
+list(JOIN TALON_MISSING_SERVE_PARTS " and " TALON_MISSING_SERVE_PARTS)
+if(TALON_MISSING_SERVE_PARTS)
+  set(TALON_HAS_SERVE OFF)
+  talon_lacks("${TALON_MISSING_SERVE_PARTS}" "no talon serve")
+else()
+  set(TALON_HAS_SERVE ON)
 endif()

@@ -14,8 +14,10 @@
 
 namespace talon {
 
+void AddBenchBatch(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchGpu(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchLoad(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchLongContext(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchOps(CLI::App* bench, Config* config, CommandBody* body);
 void AddBenchScv(CLI::App* bench, Config* config, CommandBody* body);

@@ -46,6 +46,7 @@ Result<int> BenchDecode(Config config, const DecodeOptions& options) {
     return BenchModes(config, options.modes);
   }
   config.max_sequences = 1;
+  config.enable_prefix_cache = false;  // prompts are run again and again
   if (config.prefill_chunk < options.prompt_tokens) config.prefill_chunk = options.prompt_tokens;
   const int generated = config.sampling.max_tokens;
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, options.shape));

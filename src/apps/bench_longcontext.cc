@@ -45,6 +45,7 @@ struct LongContextBench {
 // The bench compares texts of equal length and seed, one at a time.
 Config BenchConfig(Config config, const std::vector<Variant>& variants) {
   config.max_sequences = 1;
+  config.enable_prefix_cache = false;  // prompts are run again and again
   config.sampling.ignore_eos = true;
   config.sampling.stop.clear();
   config.sampling.stop_token_ids.clear();

@@ -143,6 +143,7 @@ std::string ModeTable(const Json& modes) {
 
 Result<int> BenchModes(Config config, const ModesOptions& options) {
   config.max_sequences = 1;
+  config.enable_prefix_cache = false;  // prompts are run again and again
   std::unique_ptr<LoadedModel> model;  // outlives the modes' engines
   std::vector<ModeResult> modes;
   for (const std::string& name : options.modes) {

@@ -101,6 +101,7 @@ Result<double> TimeScv(LoadedModel* model, const std::vector<int32_t>& answer, i
 
 Result<int> BenchScv(Config config, const ScvOptions& options) {
   config.max_sequences = 1;
+  config.enable_prefix_cache = false;  // prompts are run again and again
   config.max_length = 1024;
   const int longest = *std::max_element(options.lengths.begin(), options.lengths.end());
   config.speculative.num_draft_tokens = longest;

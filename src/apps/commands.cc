@@ -62,7 +62,8 @@ void AddSettings(CLI::App* command, Config* config, unsigned sets) {
   const struct {
     unsigned set;
     const char* title;
-  } groups[] = {{kModelSettings, "Model and memory"},
+  } groups[] = {{kServeSettings, "Server"},
+                {kModelSettings, "Model and memory"},
                 {kSamplingSettings, "Sampling"},
                 {kSpeculativeSettings, "Speculation"}};
   for (const auto& [set, title] : groups) {

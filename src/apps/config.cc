@@ -68,8 +68,13 @@ void AddModelSettings(Config* c, std::vector<Setting>* out) {
   add("prefill_chunk", &c->prefill_chunk, "Prompt tokens computed per step");
   add("kv_offload", &c->kv_offload,
       "Keep K and V in host memory that the GPU reads in place (for long contexts with SpecPV)");
+  add("enable_prefix_cache", &c->enable_prefix_cache,
+      "Keep the K and V of earlier requests; equal prompt beginnings skip their pass");
   add("kv_audit", &c->kv_audit, "Hash committed KV and fail if a verified prefix ever changes");
   add("log_level", &c->log_level, "debug, info, warning, error or off");
+  add("log_format", &c->log_format, "text, or json: one object per line");
+  add("trace", &c->trace,
+      "Write steps, passes and requests to this file, for ui.perfetto.dev or chrome://tracing");
 }
 
 void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* out) {
@@ -96,6 +101,29 @@ void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* out) {
   add("seed", &s->seed, "Seed of the draws; -1 = random, reported in the statistics");
   add("logprobs", &s->logprobs,
       "With --json: log-probs of this many most likely tokens; -1 = none");
+}
+
+void AddServeSettings(ServeConfig* s, std::vector<Setting>* out) {
+  const auto add = [&](const char* key, auto* value, const char* help, const char* kind = nullptr) {
+    out->push_back(
+        {"", key, FlagOf(key), help, kind != nullptr ? kind : KindOf(value).name, value});
+  };
+  add("host", &s->host, "Address to listen on; 0.0.0.0 = all, reachable from other machines");
+  add("port", &s->port, "Port to listen on; 0 = any that is free");
+  add("api_key_file", &s->api_key_file,
+      "File with one key per line; clients must send one as Authorization: Bearer KEY", "FILE");
+  add("cors_origin", &s->cors_origin,
+      "Web pages of this origin (* = all) may use the server; none = only its own page");
+  add("max_connections", &s->max_connections, "Connections open at once");
+  add("max_request_bytes", &s->max_request_bytes, "Largest body of a request");
+  add("max_waiting", &s->max_waiting, "Requests that may wait; more are refused (429)");
+  add("read_timeout", &s->read_timeout, "Seconds for a client to send a header, and a body");
+  add("request_timeout", &s->request_timeout,
+      "Seconds after which a request is cancelled; 0 = never");
+  add("served_model_name", &s->served_model_name,
+      "The model's name in the API; none = its directory's");
+  add("shutdown_timeout", &s->shutdown_timeout,
+      "Seconds that requests may still take after Ctrl-C or SIGTERM");
 }
 
 void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
@@ -262,6 +290,7 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
     AddSpeculativeSettings(&config->speculative, &settings);
     AddSpecPvSettings(&config->speculative.specpv, &settings);
   }
+  if ((sets & kServeSettings) != 0) AddServeSettings(&config->serve, &settings);
   return settings;
 }
 
@@ -299,8 +328,8 @@ Status LoadConfigFile(const std::string& path, Config* config) {
   }
   if (root.IsNull()) return OkStatus();
   if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", path);
-  const auto settings =
-      SettingsOf(config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
+  const auto settings = SettingsOf(
+      config, kModelSettings | kSamplingSettings | kSpeculativeSettings | kServeSettings);
   return ApplyMap(root, "", settings, path);
 }
 

@@ -66,6 +66,21 @@ struct SamplingConfig {
   int logprobs = -1;
 };
 
+// The HTTP server. Times are in seconds.
+struct ServeConfig {
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  std::string api_key_file;
+  std::string cors_origin;
+  int max_connections = 1024;
+  int max_request_bytes = 4 << 20;
+  int max_waiting = 1024;
+  int read_timeout = 30;
+  int request_timeout = 600;
+  std::string served_model_name;  // empty = the model directory's name
+  int shutdown_timeout = 30;
+};
+
 struct Config {
   std::string model;  // empty = the bundled one
   std::string device = "cpu";
@@ -79,10 +94,14 @@ struct Config {
   int prefill_chunk = 512;
   bool kv_offload = false;
   bool kv_audit = false;
+  bool enable_prefix_cache = true;
   bool deterministic = false;
   std::string log_level = "warning";
+  std::string log_format = "text";
+  std::string trace;
   SamplingConfig sampling;
   SpeculativeConfig speculative;
+  ServeConfig serve;
 };
 
 // One setting: its name in the file, its flag, what it does, where it lives.
@@ -99,7 +118,12 @@ struct Setting {
 };
 
 // Which settings a command takes.
-enum SettingSet : unsigned { kModelSettings = 1, kSamplingSettings = 2, kSpeculativeSettings = 4 };
+enum SettingSet : unsigned {
+  kModelSettings = 1,
+  kSamplingSettings = 2,
+  kSpeculativeSettings = 4,
+  kServeSettings = 8,
+};
 
 std::vector<Setting> SettingsOf(Config* config, unsigned sets);
 

@@ -78,6 +78,7 @@ Result<int> Doctor(Config config, DoctorOptions options) {
   TALON_RETURN_IF_ERROR(FillDraft(&config, options, &kind));
   if (config.sampling.seed < 0) config.sampling.seed = 1;  // all ways must draw alike
   Config loading = config;
+  loading.enable_prefix_cache = false;  // documents are run again and again
   loading.max_sequences = std::max(config.max_sequences, kSampledDocuments);
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(loading));
   TALON_ASSIGN_OR_RETURN(const DraftFacts facts,

@@ -147,6 +147,7 @@ Status FillOptions(const Config& config, LoadedModel* model) {
   options.max_sequences = config.max_sequences;
   options.prefill_chunk = config.prefill_chunk;
   options.kv_audit = config.kv_audit;
+  options.prefix_cache = config.enable_prefix_cache;
   options.kv_offload = config.kv_offload;
   if (config.kv_offload && config.device == "cpu") {
     return InvalidArgument("kv_offload: moves K and V out of a GPU's memory, the device is cpu");
@@ -200,10 +201,18 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
                            config.log_level);
   }
   SetLogLevel(level);
+  LogFormat format = LogFormat::kText;
+  if (!ParseLogFormat(config.log_format, &format)) {
+    return InvalidArgument("log_format: '{}', must be text or json", config.log_format);
+  }
+  SetLogFormat(format);
   TALON_RETURN_IF_ERROR(FillOptions(config, model.get()));
   WeightFormat weights = WeightFormat::kAsStored;
   if (!ParseWeightFormat(config.weights, &weights)) {
     return InvalidArgument("weights: '{}', must be auto, f32, f16, bf16 or int8", config.weights);
+  }
+  if (!config.trace.empty()) {
+    TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
   }
   TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
   LoadOptions load{
@@ -299,7 +308,9 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
       .max_length = options.max_length > 0 ? std::min(options.max_length, context) : context,
       .max_sequences = options.max_sequences,
       .block_size = options.block_size,
-      .kv_dtype = options.kv_dtype};
+      .kv_dtype = options.kv_dtype,
+      .kv_tokens = options.kv_tokens,
+      .prefix_index = options.prefix_cache};
   TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
   if (parts.drafter != nullptr && config.speculative.adaptive) {
     if (model->curve.empty()) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/config.h"
+#include "apps/trace_file.h"
 #include "base/status.h"
 #include "compute/backend.h"
 #include "engine/engine.h"
@@ -18,6 +19,7 @@ namespace talon {
 
 // A loaded target with what it runs on.
 struct LoadedModel {
+  std::unique_ptr<TraceFile> trace;  // null: none; ends after everything else
   std::string name;  // directory or shape
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Decoder> target;

@@ -93,18 +93,6 @@ void SplitSums(const RequestStats& stats, Sample* sample) {
   sample->partial.prefix_tokens = stats.prefix_tokens_read - sample->full.prefix_tokens;
 }
 
-// Of the size that this prompt needs.
-Result<std::unique_ptr<Engine>> MakeVariantEngine(LoadedModel* model, const Config& config,
-                                                  const Variant& variant, int prompt_tokens) {
-  TALON_ASSIGN_OR_RETURN(const SpecPvConfig settings, MakeSpecPvConfig(config));
-  EngineOptions& options = model->engine_options;
-  options.step.specpv = SpecPvOf(settings, variant);
-  options.kv_tokens = std::min(prompt_tokens + config.sampling.max_tokens + options.block_size,
-                               model->target->config().max_context);
-  options.max_length = options.kv_tokens;
-  return MakeEngine(model, config, variant.drafter);
-}
-
 }  // namespace
 
 std::string Variant::Label() const {
@@ -180,6 +168,17 @@ void Sample::Add(const Sample& more) {
     disagreed[i] += more.disagreed[i];
   }
   kv_bytes = std::max(kv_bytes, more.kv_bytes);
+}
+
+Result<std::unique_ptr<Engine>> MakeVariantEngine(LoadedModel* model, const Config& config,
+                                                  const Variant& variant, int prompt_tokens) {
+  TALON_ASSIGN_OR_RETURN(const SpecPvConfig settings, MakeSpecPvConfig(config));
+  EngineOptions& options = model->engine_options;
+  options.step.specpv = SpecPvOf(settings, variant);
+  options.kv_tokens = std::min(prompt_tokens + config.sampling.max_tokens + options.block_size,
+                               model->target->config().max_context);
+  options.max_length = options.kv_tokens;
+  return MakeEngine(model, config, variant.drafter);
 }
 
 Result<Sample> RunSample(LoadedModel* model, const Config& config, const Variant& variant,

@@ -74,6 +74,10 @@ struct Sample {
   void Add(const Sample& more);
 };
 
+// An engine for the variant, of the size that a prompt needs.
+Result<std::unique_ptr<Engine>> MakeVariantEngine(LoadedModel* model, const Config& config,
+                                                  const Variant& variant, int prompt_tokens);
+
 // Decodes with an engine of its own, so nothing is learnt from other runs. Shows progress on a
 // terminal, after `what`.
 Result<Sample> RunSample(LoadedModel* model, const Config& config, const Variant& variant,

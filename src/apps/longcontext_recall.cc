@@ -2,9 +2,10 @@
 
 #include <bit>
 #include <map>
+#include <memory>
 #include <string_view>
 
-#include "spec/specpv/gate.h"
+#include "apps/progress.h"
 
 namespace talon {
 namespace {
@@ -44,36 +45,59 @@ std::vector<RecallVariant> Arrange(const std::vector<Variant>& variants) {
   return out;
 }
 
-// Whether some step of this prompt may read a partial view.
-Result<bool> MayBePartial(const Config& config, const Variant& variant, int tokens) {
-  TALON_ASSIGN_OR_RETURN(const SpecPvConfig settings, MakeSpecPvConfig(config));
-  const SpecPvConfig specpv = SpecPvOf(settings, variant);
-  return LongEnoughForPartial(specpv, specpv.Budget(), tokens);
-}
+// One engine for all variants of a drafter, so that a prompt is computed once: they differ in what
+// their requests want of partial verification.
+class RecallEngines {
+ public:
+  RecallEngines(LoadedModel* model, const Config& config, int prompt_tokens)
+      : model_(model), config_(config), prompt_tokens_(prompt_tokens) {}
+
+  Result<GenerateResult> Run(const Variant& variant, const std::vector<int32_t>& prompt,
+                             const std::string& what) {
+    std::unique_ptr<Engine>& engine = engines_[variant.drafter];
+    if (engine == nullptr) {
+      Variant any{.drafter = variant.drafter, .partial = SpecPvMode::kExact, .budget = kAnyBudget};
+      TALON_ASSIGN_OR_RETURN(engine, MakeVariantEngine(model_, config_, any, prompt_tokens_));
+    }
+    GenerateRequest request{.prompt = prompt};
+    TALON_ASSIGN_OR_RETURN(request.sampling,
+                           MakeSamplingParams(config_.sampling, model_->tokenizer.get()));
+    request.specpv = {.off = !variant.partial,
+                      .mode = variant.partial,
+                      .retrieval_blocks = variant.budget / engine->options().block_size};
+    TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
+    const StatusLine progress;
+    while (engine->HasWork()) {
+      progress.Show(what);
+      engine->RunStep();
+    }
+    return engine->Take(id);
+  }
+
+ private:
+  static constexpr int kAnyBudget = 1024;  // requests name their own
+  LoadedModel* model_;
+  const Config& config_;
+  int prompt_tokens_;
+  std::map<std::string, std::unique_ptr<Engine>> engines_;
+};
 
 Status AnswerPrompt(LoadedModel* model, const Config& config, const Prompt& prompt,
                     const std::string& what, std::vector<RecallVariant>* variants) {
-  std::vector<Sample> samples;
+  std::vector<GenerateResult> results;
   const auto length = static_cast<int>(prompt.tokens.size());
+  RecallEngines engines(model, config, length);
   for (RecallVariant& each : *variants) {
-    bool run = each.full < 0;
-    if (!run) {
-      TALON_ASSIGN_OR_RETURN(
-          run, MayBePartial(config, each.variant, length + config.sampling.max_tokens));
-    }
-    if (run) {
-      auto sample = RunSample(model, config, each.variant, prompt.tokens,
-                              fmt::format("{}: {}", what, each.variant.Label()));
-      if (!sample.ok()) return sample.status().WithContext(prompt.id);
-      samples.push_back(std::move(*sample));
-    } else {
-      samples.push_back(samples[static_cast<size_t>(each.full)]);
-    }
+    auto result =
+        engines.Run(each.variant, prompt.tokens, fmt::format("{}: {}", what, each.variant.Label()));
+    if (result.ok() && result->finish == FinishReason::kError) result = result->error;
+    if (!result.ok()) return result.status().WithContext(prompt.id);
+    results.push_back(std::move(*result));
     Tally& tally = each.tallies[RecallBucketOf(length)];
-    const size_t twin = each.full < 0 ? samples.size() - 1 : static_cast<size_t>(each.full);
+    const size_t twin = each.full < 0 ? results.size() - 1 : static_cast<size_t>(each.full);
     tally.prompts += 1;
-    tally.right += AnswersRight(samples.back().text, prompt.answer) ? 1 : 0;
-    tally.different += samples.back().tokens == samples[twin].tokens ? 0 : 1;
+    tally.right += AnswersRight(results.back().text, prompt.answer) ? 1 : 0;
+    tally.different += results.back().TokenIds() == results[twin].TokenIds() ? 0 : 1;
   }
   return OkStatus();
 }
@@ -128,12 +152,14 @@ Result<Json> RunRecall(LoadedModel* model, Config config, const std::vector<Vari
                        const std::vector<Prompt>& prompts) {
   config.sampling.temperature = 0;  // an answer is right or wrong, not likely
   std::vector<RecallVariant> arranged = Arrange(variants);
+  model->engine_options.prefix_cache = true;
   for (size_t p = 0; p < prompts.size(); ++p) {
     TALON_ASSIGN_OR_RETURN(const auto answer, model->tokenizer->Encode(prompts[p].answer, false));
     config.sampling.max_tokens = static_cast<int>(answer.size()) + kTokensAfterAnswer;
     const std::string what = fmt::format("recall {} of {}", p + 1, prompts.size());
     TALON_RETURN_IF_ERROR(AnswerPrompt(model, config, prompts[p], what, &arranged));
   }
+  model->engine_options.prefix_cache = config.enable_prefix_cache;
   Json rows = Json::array();
   for (const RecallVariant& each : arranged) rows.push_back(RecallJson(each));
   return rows;

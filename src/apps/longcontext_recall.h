@@ -25,8 +25,8 @@ bool AnswersRight(const std::string& text, const std::string& answer);
 
 // Answers every prompt in every way that verifies partially, and under full verification with the
 // same drafter (plain decoding where the variants have none). Per variant and bucket: prompts,
-// right answers, and answers whose tokens differ from full verification's. A prompt too short for
-// partial verification is not run again: it is the same by construction.
+// right answers, and answers whose tokens differ from full verification's. A prompt is
+// computed once, through the prefix cache.
 Result<Json> RunRecall(LoadedModel* model, Config config, const std::vector<Variant>& variants,
                        const std::vector<Prompt>& prompts);
 

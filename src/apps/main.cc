@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
   app.formatter(std::make_shared<talon::HelpFormatter>());
   talon::CommandBody body;
   talon::AddRunCommand(&app, &config, &body);
+  talon::AddServeCommand(&app, &config, &body);
   talon::AddCheckCommand(&app, &config, &body);
   talon::AddBenchCommand(&app, &config, &body);
   talon::AddDoctorCommand(&app, &config, &body);
@@ -48,6 +49,7 @@ int main(int argc, char** argv) {
       "  talon run                                  text from the bundled model\n"
       "  talon run --prompt 'It was a dark night' --temperature 0.8 --seed 7\n"
       "  talon run --speculative-algorithm SUFFIX   the same text, sooner\n"
+      "  talon serve                                OpenAI's API on port 8080\n"
       "  talon check --model models/tiny            compare with its golden files\n"
       "  talon doctor                               what the bundled head gains\n"
       "  talon bench decode --shape llama-1b --weights int8\n"

@@ -1,0 +1,14 @@
+// Stands in for the server in builds without its libraries.
+#include "apps/bench.h"
+#include "apps/run_server.h"
+
+namespace talon {
+
+Result<int> RunServer(const Config&) {
+  return Unimplemented("serve: this build has no HTTP server (it was built without {})",
+                       TALON_MISSING_SERVE_PARTS);
+}
+
+void AddBenchLoad(CLI::App*, Config*, CommandBody*) {}  // there is nothing to put under load
+
+}  // namespace talon

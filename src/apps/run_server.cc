@@ -1,0 +1,180 @@
+#include "apps/run_server.h"
+
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "apps/commands.h"
+#include "apps/loader.h"
+#include "apps/table.h"
+#include "base/file.h"
+#include "engine/engine_thread.h"
+#include "serve/http/http_server.h"
+
+namespace talon {
+namespace {
+
+constexpr int64_t kDefaultPoolBytes = int64_t{1} << 30;
+
+volatile std::sig_atomic_t signals_seen = 0;
+int signal_event = -1;  // an eventfd that the handler writes
+
+void OnSignal(int signal) {
+  if (signals_seen != 0) _exit(128 + signal);
+  signals_seen = 1;
+  const uint64_t one = 1;
+  (void)!write(signal_event, &one, sizeof(one));
+}
+
+// From now on SIGINT and SIGTERM end WaitForSignal(), and a second one the process.
+Status CatchSignals() {
+  signal_event = eventfd(0, EFD_CLOEXEC);
+  if (signal_event < 0) return Unavailable("no eventfd for signals");
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  return OkStatus();
+}
+
+void WaitForSignal() {
+  uint64_t count = 0;
+  while (read(signal_event, &count, sizeof(count)) < 0 && errno == EINTR) {
+  }
+}
+
+Status CheckRange(const char* name, int value, int low, int high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument("{}: {}, must be {} to {}", name, value, low, high);
+}
+
+Status CheckServeConfig(const ServeConfig& serve) {
+  constexpr int kDay = 24 * 3600;
+  TALON_RETURN_IF_ERROR(CheckRange("port", serve.port, 0, 65535));
+  TALON_RETURN_IF_ERROR(CheckRange("max_connections", serve.max_connections, 1, 65536));
+  TALON_RETURN_IF_ERROR(CheckRange("max_request_bytes", serve.max_request_bytes, 1024, 1 << 30));
+  TALON_RETURN_IF_ERROR(CheckRange("max_waiting", serve.max_waiting, 1, 1 << 20));
+  TALON_RETURN_IF_ERROR(CheckRange("read_timeout", serve.read_timeout, 1, kDay));
+  TALON_RETURN_IF_ERROR(CheckRange("request_timeout", serve.request_timeout, 0, kDay));
+  return CheckRange("shutdown_timeout", serve.shutdown_timeout, 0, kDay);
+}
+
+// As many files as the system lets us open, because connections are files.
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// A pool of 1 GiB, but at least one context and no more than all sequences could use.
+int DefaultKvTokens(const LoadedModel& model) {
+  const ModelConfig& target = model.target->config();
+  const EngineOptions& options = model.engine_options;
+  const int64_t context = options.max_length > 0
+                              ? std::min<int64_t>(options.max_length, target.max_context)
+                              : target.max_context;
+  const KvShape shape{.num_layers = target.num_layers,
+                      .kv_heads = target.num_kv_heads,
+                      .head_dim = target.head_dim,
+                      .block_size = options.block_size,
+                      .dtype = options.kv_dtype};
+  const int64_t affordable = kDefaultPoolBytes / static_cast<int64_t>(shape.BytesPerToken());
+  const int64_t useful = context * options.max_sequences;
+  return static_cast<int>(
+      std::min<int64_t>({std::max(affordable, context), useful, int64_t{1} << 30}));
+}
+
+std::string ServedName(const ServeConfig& serve, const LoadedModel& model) {
+  if (!serve.served_model_name.empty()) return serve.served_model_name;
+  const auto path = std::filesystem::path(model.name).lexically_normal();
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+Result<HttpOptions> MakeHttpOptions(const ServeConfig& serve) {
+  HttpOptions options;
+  options.listen.host = serve.host;
+  options.listen.port = serve.port;
+  options.listen.max_connections = serve.max_connections;
+  options.listen.limits.read = std::chrono::seconds(serve.read_timeout);
+  options.max_request_bytes = static_cast<size_t>(serve.max_request_bytes);
+  options.cors_origin = serve.cors_origin;
+  options.version = TALON_VERSION;
+  if (!serve.api_key_file.empty()) {
+    TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(serve.api_key_file));
+    TALON_ASSIGN_OR_RETURN(options.keys, ApiKeys::Parse(text, serve.api_key_file));
+  }
+  return options;
+}
+
+void Announce(const ServeParts& parts, const LoadedModel& model, const Config& config,
+              const std::string& address) {
+  const EngineOptions& options = parts.engine->engine().options();
+  Table table({});
+  table.Add({"model", fmt::format("{} on {}", parts.model_name, model.backend->description())});
+  table.Add({"context", fmt::format("{} tokens, {} sequences at once", options.max_length,
+                                    options.max_sequences)});
+  table.Add(
+      {"KV pool", fmt::format("{} tokens", parts.engine->snapshot().blocks * options.block_size)});
+  table.Add({"drafter", parts.drafter_name});
+  table.Add({"access", config.serve.api_key_file.empty() ? "no key needed" : "with an API key"});
+  std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
+               address.c_str());
+  std::fflush(stderr);
+}
+
+// Serves until a signal; then lets requests finish.
+Status ServeUntilSignal(const Config& config, const HttpOptions& options, const LoadedModel& model,
+                        const ServeParts& parts) {
+  TALON_ASSIGN_OR_RETURN(const auto server, HttpServer::Start(parts, options));
+  TALON_RETURN_IF_ERROR(CatchSignals());
+  const bool v6 = config.serve.host.find(':') != std::string::npos;
+  const std::string host = v6 ? fmt::format("[{}]", config.serve.host) : config.serve.host;
+  Announce(parts, model, config, fmt::format("http://{}:{}", host, server->port()));
+  WaitForSignal();
+  std::fprintf(stderr, "shutting down\n");
+  server->Drain();
+  parts.engine->Shutdown(std::chrono::seconds(config.serve.shutdown_timeout));
+  server->Stop();
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<int> RunServer(const Config& config) {
+  TALON_RETURN_IF_ERROR(CheckServeConfig(config.serve));
+  TALON_ASSIGN_OR_RETURN(const HttpOptions options, MakeHttpOptions(config.serve));
+  RaiseFileLimit();
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
+  if (model->engine_options.kv_tokens == 0) {
+    model->engine_options.kv_tokens = DefaultKvTokens(*model);
+  }
+  std::optional<ChatTemplate> chat;
+  if (model->tokenizer != nullptr) {
+    TALON_ASSIGN_OR_RETURN(chat, ChatTemplate::Load(model->name));
+  }
+  TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafter_name));
+  EngineThread thread(std::move(engine), config.serve.max_waiting);
+  const ServeParts parts{.engine = &thread,
+                         .tokenizer = model->tokenizer.get(),
+                         .chat_template = chat ? &*chat : nullptr,
+                         .model_name = ServedName(config.serve, *model),
+                         .drafter_name = model->drafter_name,
+                         .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
+  TALON_RETURN_IF_ERROR(ServeUntilSignal(config, options, *model, parts));
+  return kExitOk;
+}
+
+}  // namespace talon

@@ -1,0 +1,31 @@
+// `talon serve`: the flags of the HTTP server.
+#include "apps/commands.h"
+#include "apps/run_server.h"
+
+namespace talon {
+
+void AddServeCommand(CLI::App* app, Config* config, CommandBody* body) {
+  CLI::App* command = app->add_subcommand("serve", "Serve a model through OpenAI's HTTP API");
+  AddSettings(command, config, kServeSettings | kModelSettings | kSpeculativeSettings);
+  command->footer(
+      "\nSampling is each request's own; temperature is 1 unless a request says\n"
+      "otherwise, as in OpenAI's API ('talon run' is greedy unless told otherwise).\n"
+      "\nExamples:\n"
+      "  talon serve                                the bundled model, for this machine\n"
+      "  talon serve --model DIR --speculative-algorithm EAGLE3 \\\n"
+      "      --speculative-draft-model-path HEAD --max-sequences 32\n"
+      "  talon serve --host 0.0.0.0 --port 80 --api-key-file keys.txt\n"
+      "\nThen, from another terminal (or open http://127.0.0.1:8080/ in a browser):\n"
+      "  curl -s http://127.0.0.1:8080/v1/completions \\\n"
+      "      -H 'Content-Type: application/json' \\\n"
+      "      -d '{\"prompt\": \"Once upon a time\", \"max_tokens\": 50, \"temperature\": 0}'\n"
+      "  curl -sN http://127.0.0.1:8080/v1/chat/completions \\\n"
+      "      -H 'Content-Type: application/json' \\\n"
+      "      -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"stream\": "
+      "true}'\n"
+      "  curl -s http://127.0.0.1:8080/metrics\n"
+      "\nCtrl-C or SIGTERM ends it after the requests on their way; a second one at once.\n");
+  SetBody(command, body, [config] { return RunServer(*config); });
+}
+
+}  // namespace talon

@@ -1,0 +1,77 @@
+// One request to /v1/completions or /v1/chat/completions on its way: n choices for each prompt,
+// each a stream of the engine's, read as a whole or as server-sent events.
+//
+// Used by one thread.
+#ifndef TALON_SERVE_HTTP_COMPLETION_H_
+#define TALON_SERVE_HTTP_COMPLETION_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine_thread.h"
+#include "serve/http/api_error.h"
+#include "serve/http/api_request.h"
+#include "serve/http/api_response.h"
+#include "serve/http/serve_parts.h"
+
+namespace talon {
+
+class Completion {
+ public:
+  // Encodes the prompts and submits all choices. The error, or none and *out is set.
+  static std::optional<ApiError> Start(const ServeParts& parts, const ApiRequest& request,
+                                       std::unique_ptr<Completion>* out);
+  ~Completion();  // cancels what still runs
+  Completion(const Completion&) = delete;
+  Completion& operator=(const Completion&) = delete;
+
+  // Waits for all choices. `client_gone` is asked many times a second; once it says yes the answer
+  // has no reader and is an error. The error, or none and *answer is set.
+  std::optional<ApiError> Collect(const std::function<bool()>& client_gone, Json* answer);
+
+  // The server-sent events that have come since, after a short wait if there are none; "" if there
+  // still are none. After the last one `ended()`.
+  std::string NextEvents();
+  bool ended() const { return ended_; }
+
+ private:
+  struct Choice {
+    int index = 0;
+    bool first_of_prompt = false;  // its prompt counts, the others' is the same
+    bool begun = false;
+    bool ended = false;
+    std::shared_ptr<RequestStream> stream;
+    TokenNarrator narrator;
+  };
+
+  Completion(const ServeParts& parts, const ApiRequest& request);
+
+  std::optional<ApiError> Submit(std::vector<int32_t> prompt, const ApiRequest& request);
+  std::optional<ApiError> Expired() const;
+  void Begin(Choice* choice, std::string* events);
+  // Appends what the choice has; the error that ended it, if one did.
+  std::optional<ApiError> Drain(Choice* choice, std::chrono::milliseconds wait,
+                                std::string* events);
+  std::string UpdateEvent(Choice* choice, const RequestUpdate& update);
+  std::string Event(Json chunk) const;
+  std::string EndWithError(const ApiError& error);
+  Choice* FirstRunning();
+  void Count(const Choice& choice);
+
+  const ServeParts& parts_;
+  AnswerHead head_;
+  bool logprobs_;
+  bool include_usage_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::vector<Choice> choices_;
+  Usage usage_;
+  bool ended_ = false;
+};
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_COMPLETION_H_

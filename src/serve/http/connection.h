@@ -1,0 +1,75 @@
+// One accepted socket: the bytes that came ahead of the reader, and reads and writes that end in
+// time.
+//
+// Used by one thread at a time. All times are limits for the client, not for the work in between.
+#ifndef TALON_SERVE_HTTP_CONNECTION_H_
+#define TALON_SERVE_HTTP_CONNECTION_H_
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace talon {
+
+struct ConnectionLimits {
+  std::chrono::milliseconds idle{60'000};   // without a byte of the next request
+  std::chrono::milliseconds read{30'000};   // for a whole header, and for a whole body
+  std::chrono::milliseconds write{10'000};  // without any progress
+};
+
+class Connection {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  static constexpr size_t kMaxHeaderBytes = size_t{1} << 15;
+
+  // Takes over the socket, which must not block.
+  Connection(int socket, const ConnectionLimits& limits);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  int socket() const { return socket_; }
+
+  // ---- While a request's header is awaited ----
+
+  enum class Header { kIncomplete, kComplete, kTooLarge, kClosed };
+  // Starts the wait for a request.
+  void AwaitRequest();
+  // Reads what is there, without waiting.
+  Header Gather();
+  // True once some of a header has come.
+  bool begun() const { return !ahead_.empty(); }
+  TimePoint deadline() const { return deadline_; }
+
+  // ---- While a request is served ----
+
+  // Starts the body's time.
+  void BeginBody();
+  // At least one byte; 0 at the end of the stream, on failure and after the deadline.
+  size_t Read(char* out, size_t size);
+  // Everything, or false.
+  bool Write(std::string_view bytes);
+  // The client has closed its end: nobody reads the answer.
+  bool HungUp() const;
+
+  // Says that no more is coming and lets the client read what was sent: closing with bytes unread
+  // would reset the connection. Bounded in time and bytes.
+  void LingerAndClose();
+
+ private:
+  Header HeaderState();
+  // Waits for `events` until `until`; false if they did not come.
+  bool Wait(short events, TimePoint until) const;
+  void Close();
+
+  int socket_;
+  ConnectionLimits limits_;
+  std::string ahead_;    // received, not yet read
+  size_t searched_ = 0;  // bytes of ahead_ known not to end a header
+  TimePoint deadline_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_CONNECTION_H_

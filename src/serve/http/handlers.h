@@ -1,0 +1,29 @@
+// What each route answers, without HTTP around it.
+#ifndef TALON_SERVE_HTTP_HANDLERS_H_
+#define TALON_SERVE_HTTP_HANDLERS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "serve/http/api_error.h"
+#include "serve/http/serve_parts.h"
+
+namespace talon {
+
+// All fill *answer, or return the error.
+std::optional<ApiError> Tokenize(const ServeParts& parts, std::string_view body, Json* answer);
+std::optional<ApiError> Detokenize(const ServeParts& parts, std::string_view body, Json* answer);
+std::optional<ApiError> DescribeModel(const ServeParts& parts, const std::string& id, Json* answer);
+
+Json ListModels(const ServeParts& parts);
+// Requests and KV blocks at this moment.
+Json DescribeStatus(const ServeParts& parts);
+
+// The error of a request that names a model which is not served.
+std::optional<ApiError> CheckModel(const ServeParts& parts, const std::string& model);
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_HANDLERS_H_

@@ -1,0 +1,49 @@
+// The HTTP server: OpenAI's API on an engine, its health and metrics, and a page to try it.
+//
+//   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
+//   GET  /v1/models, /v1/models/ID, /health, /metrics, /version, /talon/status, /
+//
+// Thread-safe. Requests are served on threads of their own (listener.h).
+#ifndef TALON_SERVE_HTTP_HTTP_SERVER_H_
+#define TALON_SERVE_HTTP_HTTP_SERVER_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "serve/http/api_keys.h"
+#include "serve/http/listener.h"
+#include "serve/http/serve_parts.h"
+
+namespace talon {
+
+struct HttpOptions {
+  Listener::Options listen;
+  size_t max_request_bytes = size_t{4} << 20;
+  ApiKeys keys;
+  std::string cors_origin;  // "*" or an origin; "" = pages of others may not use the server
+  std::string version;
+};
+
+class HttpServer {
+ public:
+  static Result<std::unique_ptr<HttpServer>> Start(const ServeParts& parts,
+                                                   const HttpOptions& options);
+  ~HttpServer();  // as Stop
+
+  int port() const;
+  // No new connections from now on, new requests on old ones are refused (503). Returns at once.
+  void Drain();
+  // Drain, and waits for the requests on their way. They end with the engine's.
+  void Stop();
+
+ private:
+  class Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_HTTP_SERVER_H_

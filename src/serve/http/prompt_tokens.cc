@@ -1,0 +1,82 @@
+#include "serve/http/prompt_tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace talon {
+namespace {
+
+// The longest sequence that the model and the KV pool can hold.
+int64_t ContextTokens(const EngineThread& engine) {
+  const EngineOptions& options = engine.engine().options();
+  const int64_t pool = int64_t{engine.snapshot().blocks} * options.block_size;
+  return std::min<int64_t>(options.max_length, pool);
+}
+
+std::optional<ApiError> CheckRoom(const EngineThread& engine, size_t tokens, const char* param) {
+  if (tokens == 0) return ApiError{.message = fmt::format("{}: no tokens", param), .param = param};
+  if (RoomAfter(engine, tokens) > 0) return std::nullopt;
+  return ApiError{.message = fmt::format("{}: {} tokens, the context holds {} and one must be left",
+                                         param, tokens, ContextTokens(engine)),
+                  .param = param,
+                  .code = "context_length_exceeded"};
+}
+
+std::optional<ApiError> WithParameter(const Status& status, const char* param) {
+  ApiError error = ErrorFromStatus(status.WithContext(param));
+  error.param = param;
+  return error;
+}
+
+}  // namespace
+
+int RoomAfter(const EngineThread& engine, size_t prompt_tokens) {
+  const int64_t context = ContextTokens(engine);
+  return static_cast<int>(context -
+                          std::min<int64_t>(static_cast<int64_t>(prompt_tokens), context));
+}
+
+Result<std::vector<int32_t>> EncodeText(const ServeParts& parts, const std::string& text,
+                                        bool add_special_tokens) {
+  if (parts.tokenizer == nullptr) {
+    TALON_RETURN_IF_ERROR(Tokenizer::Supported());
+    return InvalidArgument("the model has no tokenizer, give token ids");
+  }
+  return parts.tokenizer->Encode(text, add_special_tokens);
+}
+
+Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat) {
+  if (parts.chat_template == nullptr) return InvalidArgument("the model has no chat template");
+  TALON_ASSIGN_OR_RETURN(const std::string text,
+                         parts.chat_template->Render(
+                             chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
+                                             .continue_final_message = chat.continue_final_message,
+                                             .variables = chat.variables}));
+  return EncodeText(parts, text, /*add_special_tokens=*/parts.chat_template->is_plain());
+}
+
+std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,
+                                      std::vector<std::vector<int32_t>>* prompts) {
+  if (request.endpoint == Endpoint::kChat) {
+    auto tokens = EncodeChat(parts, request.chat);
+    if (!tokens.ok()) return WithParameter(tokens.status(), "messages");
+    prompts->push_back(std::move(*tokens));
+    return CheckRoom(*parts.engine, prompts->back().size(), "messages");
+  }
+  for (const ApiPrompt& prompt : request.prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      auto tokens = EncodeText(parts, *text, /*add_special_tokens=*/true);
+      if (!tokens.ok()) return WithParameter(tokens.status(), "prompt");
+      prompts->push_back(std::move(*tokens));
+    } else {
+      prompts->push_back(std::get<std::vector<int32_t>>(prompt));
+    }
+    if (auto error = CheckRoom(*parts.engine, prompts->back().size(), "prompt")) return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace talon

@@ -1,0 +1,33 @@
+// From what a client sent to the tokens that the engine continues.
+#ifndef TALON_SERVE_HTTP_PROMPT_TOKENS_H_
+#define TALON_SERVE_HTTP_PROMPT_TOKENS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "serve/http/api_error.h"
+#include "serve/http/api_request.h"
+#include "serve/http/serve_parts.h"
+
+namespace talon {
+
+// A text as `talon run` encodes it.
+Result<std::vector<int32_t>> EncodeText(const ServeParts& parts, const std::string& text,
+                                        bool add_special_tokens);
+// Messages through the chat template. A model's own writes the tokens that begin a text itself.
+Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat);
+
+// All prompts of a request. The error, or none; also an error if one leaves no room in the context.
+std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,
+                                      std::vector<std::vector<int32_t>>* prompts);
+
+// Tokens that may follow so many; at most 0 if there is no room.
+int RoomAfter(const EngineThread& engine, size_t prompt_tokens);
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_PROMPT_TOKENS_H_

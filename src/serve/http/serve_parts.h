@@ -1,0 +1,26 @@
+// What the handlers of the API work with.
+#ifndef TALON_SERVE_HTTP_SERVE_PARTS_H_
+#define TALON_SERVE_HTTP_SERVE_PARTS_H_
+
+#include <chrono>
+#include <string>
+
+#include "engine/engine_thread.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace talon {
+
+// The pointers are not owned and outlive the server.
+struct ServeParts {
+  EngineThread* engine = nullptr;
+  const Tokenizer* tokenizer = nullptr;         // null: prompts are token ids
+  const ChatTemplate* chat_template = nullptr;  // null: no chat
+  std::string model_name;                       // as clients call it
+  std::string drafter_name = "NONE";
+  std::chrono::milliseconds request_timeout{0};  // 0 = none
+};
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_SERVE_PARTS_H_

@@ -1,0 +1,175 @@
+// The official OpenAI client against the running program.
+//   node openai_test.mjs PATH_OF_TALON FOLDER_WITH_NODE_MODULES
+
+import assert from 'node:assert/strict';
+import {spawn, spawnSync} from 'node:child_process';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {createRequire} from 'node:module';
+import {tmpdir} from 'node:os';
+import path from 'node:path';
+import {after, before, test} from 'node:test';
+
+const [program, folder] = process.argv.slice(2).map((each) => path.resolve(each));
+const {OpenAI} = createRequire(path.join(folder, 'package.json'))('openai');
+
+const KEY = 'sk-of-the-test';
+const PROMPT = 'Once upon a time there was a';
+const MESSAGES = [{role: 'user', content: 'Tell me a story'}];
+const model = 'tiny';
+let server;
+let exited;
+let origin;
+let keys;
+let client;
+
+// The address that the program prints once it listens.
+function listening(child) {
+  return new Promise((resolve, reject) => {
+    let output = '';
+    child.stderr.on('data', (data) => {
+      output += data;
+      const found = output.match(/listening on (http:\S+)/);
+      if (found) resolve(found[1]);
+    });
+    child.once('exit', () => reject(new Error(`talon serve ended:\n${output}`)));
+  });
+}
+
+before(async () => {
+  keys = mkdtempSync(path.join(tmpdir(), 'talon-'));
+  writeFileSync(path.join(keys, 'keys.txt'), `${KEY}\n`);
+  const flags = ['--port', '0', '--api-key-file', path.join(keys, 'keys.txt'),
+    '--speculative-algorithm', 'SUFFIX', '--enable-prefix-cache', 'false'];
+  server = spawn(program, ['serve', ...flags], {stdio: ['ignore', 'ignore', 'pipe']});
+  exited = new Promise((resolve) => server.once('exit', resolve));
+  origin = await listening(server);
+  client = new OpenAI({apiKey: KEY, baseURL: `${origin}/v1`, maxRetries: 0});
+});
+
+after(async () => {
+  server.kill('SIGTERM');
+  assert.equal(await exited, 0);
+  rmSync(keys, {recursive: true});
+});
+
+async function status() {
+  const answer = await fetch(`${origin}/talon/status`, {headers: {Authorization: `Bearer ${KEY}`}});
+  return answer.json();
+}
+
+async function untilIdle() {
+  for (;;) {
+    const now = await status();
+    if (now.requests.running + now.requests.waiting === 0) return now;
+  }
+}
+
+test('models', async () => {
+  const ids = [];
+  for await (const each of client.models.list()) ids.push(each.id);
+  assert.deepEqual(ids, [model]);
+  assert.equal((await client.models.retrieve(model)).id, model);
+});
+
+test('completions equal talon run with the same seed', async () => {
+  const flags = ['--max-tokens', '24', '--temperature', '0.8', '--seed', '11'];
+  const run = spawnSync(program, ['run', '--json', '--prompt', PROMPT, ...flags]);
+  const answer = await client.completions.create(
+      {model, prompt: PROMPT, max_tokens: 24, temperature: 0.8, seed: 11});
+  assert.equal(answer.choices[0].text, JSON.parse(run.stdout).text);
+  assert.equal(answer.choices[0].finish_reason, 'length');
+  assert.equal(answer.usage.completion_tokens, 24);
+  assert.ok(answer.usage.spec.tau >= 1);
+});
+
+test('completions stream what they answer as a whole', async () => {
+  const ask = {model, prompt: PROMPT, max_tokens: 20, seed: 4};
+  const whole = await client.completions.create(ask);
+  let text = '';
+  let usage = null;
+  const options = {stream: true, stream_options: {include_usage: true}};
+  for await (const chunk of await client.completions.create({...ask, ...options})) {
+    text += chunk.choices[0]?.text ?? '';
+    usage = chunk.usage ?? usage;
+  }
+  assert.equal(text, whole.choices[0].text);
+  assert.equal(usage.completion_tokens, 20);
+});
+
+test('completions with logprobs, n and stop', async () => {
+  const answer = await client.completions.create(
+      {model, prompt: PROMPT, max_tokens: 8, n: 3, seed: 1, logprobs: 2});
+  assert.deepEqual(answer.choices.map((choice) => choice.index), [0, 1, 2]);
+  for (const choice of answer.choices) {
+    assert.equal(choice.logprobs.tokens.join(''), choice.text);
+    assert.ok(choice.logprobs.token_logprobs.every((value) => value <= 0));
+    assert.equal(Object.keys(choice.logprobs.top_logprobs[0]).length, 2);
+  }
+  const greedy = await client.completions.create(
+      {model, prompt: PROMPT, max_tokens: 24, temperature: 0});
+  const word = greedy.choices[0].text.trim().split(/\s+/)[2];
+  const stopped = await client.completions.create(
+      {model, prompt: PROMPT, max_tokens: 24, temperature: 0, stop: [word]});
+  assert.equal(stopped.choices[0].finish_reason, 'stop');
+  assert.equal(stopped.choices[0].text, greedy.choices[0].text.split(word)[0]);
+});
+
+test('chat, whole and streamed', async () => {
+  const ask = {model, messages: MESSAGES, max_completion_tokens: 16, temperature: 0};
+  const whole = await client.chat.completions.create(ask);
+  assert.equal(whole.choices[0].message.role, 'assistant');
+  let text = '';
+  for await (const chunk of await client.chat.completions.create({...ask, stream: true})) {
+    text += chunk.choices[0].delta.content ?? '';
+  }
+  assert.equal(text, whole.choices[0].message.content);
+  const final = await client.chat.completions.stream(ask).finalChatCompletion();
+  assert.deepEqual(final.choices[0].message.content, text);
+});
+
+test('chat with logprobs, n and stop', async () => {
+  const answer = await client.chat.completions.create(
+      {model, messages: MESSAGES, max_tokens: 8, n: 2, seed: 3, logprobs: true, top_logprobs: 2});
+  assert.equal(answer.choices.length, 2);
+  for (const choice of answer.choices) {
+    const bytes = choice.logprobs.content.flatMap((token) => token.bytes);
+    assert.equal(Buffer.from(bytes).toString(), choice.message.content);
+    assert.equal(choice.logprobs.content[0].top_logprobs.length, 2);
+  }
+  const ask = {model, messages: MESSAGES, max_tokens: 24, temperature: 0};
+  const text = (await client.chat.completions.create(ask)).choices[0].message.content;
+  const word = text.trim().split(/\s+/)[2];
+  const [stopped] = (await client.chat.completions.create({...ask, stop: word})).choices;
+  assert.equal(stopped.finish_reason, 'stop');
+  assert.equal(stopped.message.content, text.split(word)[0]);
+});
+
+test('errors are the client\'s own', async () => {
+  const ask = {model, prompt: PROMPT};
+  await assert.rejects(client.completions.create({...ask, model: 'gpt-9'}), OpenAI.NotFoundError);
+  const wrong = client.completions.create({...ask, temperature: -1});
+  await assert.rejects(wrong, (error) => error instanceof OpenAI.BadRequestError &&
+      error.param === 'temperature' && error.type === 'invalid_request_error');
+  const stranger = new OpenAI({apiKey: 'wrong', baseURL: `${origin}/v1`, maxRetries: 0});
+  await assert.rejects(stranger.completions.create(ask), OpenAI.AuthenticationError);
+  await assert.rejects(
+      client.chat.completions.create({model, messages: MESSAGES, tools: [{type: 'function',
+        function: {name: 'f', parameters: {}}}]}), OpenAI.BadRequestError);
+});
+
+test('cancellation frees what the request held', async () => {
+  const {free} = (await untilIdle()).kv;
+  const ask = {model, prompt: PROMPT, max_tokens: 30000, ignore_eos: true};
+  const stream = await client.completions.create({...ask, stream: true});
+  for await (const chunk of stream) {
+    assert.ok(chunk.id);
+    stream.controller.abort();
+  }
+  assert.equal((await untilIdle()).kv.free, free);
+  const abort = new AbortController();
+  const waiting = client.completions.create(ask, {signal: abort.signal});
+  while ((await status()).requests.running === 0);
+  abort.abort();
+  await assert.rejects(waiting, OpenAI.APIUserAbortError);
+  assert.equal((await untilIdle()).kv.free, free);
+});

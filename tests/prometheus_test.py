@@ -1,0 +1,149 @@
+"""A real Prometheus server scrapes `talon serve`, and knows what a request did."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import unittest
+import urllib.parse
+import urllib.request
+
+from cli import TINY, CliTest, main, program
+
+PATIENCE_S = 60
+SCRAPE_PATIENCE_S = 15
+SCRAPE_CONFIG = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+  - job_name: talon
+    static_configs: [{{targets: ["{address}"]}}]
+"""
+
+
+def fetch(url, body=None):
+    request = urllib.request.Request(url, data=body and json.dumps(body).encode())
+    if body:
+        request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        return answer.read().decode()
+
+
+@unittest.skipUnless(shutil.which("prometheus") and shutil.which("promtool"),
+                     "the package prometheus is not installed")
+class PrometheusTest(CliTest):
+    def start(self, name, command, listening):
+        """Starts a server; the address in the first line of its output that matches."""
+        log = self.path / f"{name}.log"
+        with log.open("wb") as output:
+            server = subprocess.Popen([str(part) for part in command], stdout=output,
+                                      stderr=subprocess.STDOUT, cwd=self.path)
+        self.addCleanup(self.stop, server)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline and server.poll() is None:
+            found = re.search(listening, log.read_text(errors="replace"))
+            if found:
+                return found[1]
+            time.sleep(0.05)
+        return self.fail(f"{name} does not listen:\n{log.read_text(errors='replace')}")
+
+    @staticmethod
+    def stop(server):
+        server.terminate()
+        try:
+            server.wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+    def setUp(self):
+        super().setUp()
+        address = self.start(
+            "talon",
+            [program(), "serve", "--model", TINY, "--port", 0, "--speculative-algorithm", "NGRAM"],
+            r"listening on http://(127\.0\.0\.1:\d+)")
+        self.talon = f"http://{address}"
+        config = self.file("prometheus.yml", SCRAPE_CONFIG.format(address=address))
+        self.prometheus = "http://" + self.start(
+            "prometheus",
+            ["prometheus", f"--config.file={config}", "--web.listen-address=127.0.0.1:0",
+             f"--storage.tsdb.path={self.path / 'data'}"],
+            r'(?s)msg="Listening on" address=(127\.0\.0\.1:\d+).*Server is ready')
+        self.assert_scraped('up{job="talon"}', 1, PATIENCE_S)
+
+    def complete(self, **options):
+        """The usage of one finished completion of 24 tokens."""
+        model = json.loads(fetch(f"{self.talon}/v1/models"))["data"][0]["id"]
+        body = {"model": model, "prompt": "one two one two one two", "max_tokens": 24,
+                "temperature": 0, "ignore_eos": True, **options}
+        return json.loads(fetch(f"{self.talon}/v1/completions", body))["usage"]
+
+    def query(self, expression):
+        """Prometheus's answer: the value of a single series, None if there is none."""
+        text = fetch(f"{self.prometheus}/api/v1/query?" +
+                     urllib.parse.urlencode({"query": expression}))
+        result = json.loads(text)["data"]["result"]
+        self.assertLessEqual(len(result), 1, text)
+        return float(result[0]["value"][1]) if result else None
+
+    def assert_scraped(self, expression, expected, patience=SCRAPE_PATIENCE_S):
+        """Scrapes come once a second, so the value may take a while to appear."""
+        deadline = time.monotonic() + patience
+        value = self.query(expression)
+        while value != expected and time.monotonic() < deadline:
+            time.sleep(0.2)
+            value = self.query(expression)
+        self.assertEqual(value, expected, expression)
+
+    def test_prometheus_knows_what_a_request_did(self):
+        usage = self.complete()
+        self.assertEqual(usage["completion_tokens"], 24)
+        spec = usage["spec"]
+        for expression, expected in {
+                'talon_requests_total{finish_reason="length"}': 1,
+                "talon_requests_running": 0,
+                "talon_requests_waiting": 0,
+                "talon_request_prompt_tokens_total": usage["prompt_tokens"],
+                "talon_request_generated_tokens_total": 24,
+                "talon_request_e2e_seconds_count": 1,
+                "talon_request_queue_seconds_count": 1,
+                "talon_request_ttft_seconds_count": 1,
+                "talon_request_tpot_seconds_count": 1,
+                "sum(talon_spec_verify_passes_total)": spec["passes"],
+                "sum(talon_spec_draft_tokens_total)": spec["drafted"],
+                "sum(talon_spec_accepted_tokens_total)": spec["accepted"],
+                'talon_spec_accept_length_sum{drafter="NGRAM"}': 24,
+                'talon_spec_accept_length_count{drafter="NGRAM"}': spec["passes"],
+                'talon_spec_accept_length_bucket{drafter="NGRAM",le="+Inf"}': spec["passes"],
+                "talon_spec_tree_nodes_sum": spec["passes"] + spec["drafted"],
+                "sum(talon_spec_verify_seconds_count)": spec["passes"],
+                'talon_kv_blocks{state="used"}': 0,
+                "talon_kv_usage_ratio": 0,
+        }.items():
+            with self.subTest(expression):
+                self.assert_scraped(expression, expected)
+        self.assertGreater(spec["drafted"], 0)
+        self.assertGreater(self.query("talon_request_e2e_seconds_sum"),
+                           self.query("talon_request_ttft_seconds_sum"))
+
+    def test_counters_add_up_over_requests(self):
+        usages = [self.complete(), self.complete(speculative={"off": True})]
+        for expression, expected in {
+                "sum(talon_requests_total)": 2,
+                "talon_request_generated_tokens_total": 48,
+                "talon_request_prompt_tokens_total": sum(u["prompt_tokens"] for u in usages),
+                'talon_spec_accept_length_sum{drafter="none"}': 24,
+        }.items():
+            with self.subTest(expression):
+                self.assert_scraped(expression, expected)
+
+    def test_the_format_is_clean(self):
+        self.complete()
+        text = fetch(f"{self.talon}/metrics")
+        check = subprocess.run(["promtool", "check", "metrics"], input=text.encode(),
+                               capture_output=True, timeout=PATIENCE_S, check=False)
+        self.assertEqual((check.returncode, check.stdout, check.stderr), (0, b"", b""))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,406 @@
+"""`talon serve` as its clients meet it: every route, every parameter, and its end.
+
+Usage: serve_test.py PATH_OF_TALON [unittest arguments]
+"""
+
+import json
+import signal
+import sys
+import threading
+
+sys.dont_write_bytecode = True  # leaves nothing beside the sources
+from cli import CliTest, main, talon  # noqa: E402
+from server import Server  # noqa: E402
+
+PROMPT = "Once upon a time there was a"
+
+
+class Routes(CliTest):
+    """One server for all tests of the class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--speculative-algorithm", "SUFFIX")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.close()
+
+    # ---- Completions ----
+
+    def test_text_equals_talon_run(self):
+        for sampling in [
+            {"temperature": 0},
+            {"temperature": 0.9, "seed": 7, "top_p": 0.95, "top_k": 50, "min_p": 0.01},
+            {"temperature": 0.7, "seed": 3, "repetition_penalty": 1.2, "frequency_penalty": 0.5},
+        ]:
+            flags = [
+                part for k, v in sampling.items() for part in ("--" + k.replace("_", "-"), str(v))
+            ]
+            run = self.run_json("--prompt", PROMPT, "--max-tokens", "24", *flags)
+            choice = self.server.complete(prompt=PROMPT, max_tokens=24, **sampling)["choices"][0]
+            self.assertEqual(choice["text"], run["text"], sampling)
+            self.assertEqual(choice["finish_reason"], run["finish_reason"])
+
+    def test_usage(self):
+        answer = self.server.complete(prompt=PROMPT, max_tokens=12, temperature=0)
+        count = self.server.post("/tokenize", {"prompt": PROMPT}).json["count"]
+        usage = answer["usage"]
+        self.assertEqual(usage["prompt_tokens"], count)
+        self.assertEqual(usage["completion_tokens"], 12)
+        self.assertEqual(usage["total_tokens"], count + 12)
+        self.assertIn("cached_tokens", usage["prompt_tokens_details"])
+        spec = usage["spec"]
+        self.assertGreater(spec["passes"], 0)
+        self.assertAlmostEqual(spec["tau"] * spec["passes"], 12)
+        self.assertEqual(answer["object"], "text_completion")
+        self.assertEqual(answer["model"], "tiny")
+
+    def test_speculation_of_a_request(self):
+        text = "one two three one two three one two"
+        on = self.server.complete(prompt=text, max_tokens=16, temperature=0)
+        off = self.server.complete(
+            prompt=text, max_tokens=16, temperature=0, speculative={"off": True}
+        )
+        none = self.server.complete(
+            prompt=text, max_tokens=16, temperature=0, speculative={"algorithm": "NONE"}
+        )
+        self.assertEqual(on["choices"], off["choices"])
+        self.assertEqual(on["choices"], none["choices"])
+        self.assertGreater(on["usage"]["spec"]["drafted"], 0)
+        self.assertEqual(off["usage"]["spec"]["drafted"], 0)
+        self.assertEqual(off["usage"]["spec"]["passes"], 16)
+
+    def test_prompts_of_every_kind(self):
+        tokens = self.server.post("/tokenize", {"prompt": PROMPT}).json["tokens"]
+        one = self.server.complete(prompt=PROMPT, max_tokens=5, temperature=0)["choices"][0]["text"]
+        by_ids = self.server.complete(prompt=tokens, max_tokens=5, temperature=0)
+        self.assertEqual(by_ids["choices"][0]["text"], one)
+        two = self.server.complete(prompt=[PROMPT, "The sea"], max_tokens=5, temperature=0)
+        self.assertEqual([choice["index"] for choice in two["choices"]], [0, 1])
+        self.assertEqual(two["choices"][0]["text"], one)
+        lists = self.server.complete(prompt=[tokens, tokens], max_tokens=5, temperature=0)
+        self.assertEqual([choice["text"] for choice in lists["choices"]], [one, one])
+        self.assertEqual(lists["usage"]["prompt_tokens"], 2 * len(tokens))
+
+    def test_choices_differ_and_repeat(self):
+        ask = {"prompt": PROMPT, "max_tokens": 12, "n": 3, "seed": 5, "temperature": 1}
+        first, again = self.server.complete(**ask), self.server.complete(**ask)
+        texts = [choice["text"] for choice in first["choices"]]
+        self.assertEqual(len(set(texts)), 3)
+        self.assertEqual(texts, [choice["text"] for choice in again["choices"]])
+        alone = self.server.complete(**{**ask, "n": 1})
+        self.assertEqual(alone["choices"][0]["text"], texts[0])
+        count = self.server.post("/tokenize", {"prompt": PROMPT}).json["count"]
+        self.assertEqual(first["usage"]["prompt_tokens"], count)
+        self.assertEqual(first["usage"]["completion_tokens"], 36)
+
+    def test_stop(self):
+        whole = self.server.complete(prompt=PROMPT, max_tokens=24, temperature=0)
+        text = whole["choices"][0]["text"]
+        word = text.split()[3]
+        for stop in (word, ["never there", word]):
+            choice = self.server.complete(prompt=PROMPT, max_tokens=24, temperature=0, stop=stop)
+            choice = choice["choices"][0]
+            self.assertEqual(choice["text"], text[: text.index(word)])
+            self.assertEqual(choice["finish_reason"], "stop")
+
+    def test_logit_bias_and_limits(self):
+        tokens = self.server.post(
+            "/tokenize", {"prompt": " the", "add_special_tokens": False}
+        ).json["tokens"]
+        answer = self.server.complete(
+            prompt=PROMPT, max_tokens=4, temperature=0, logit_bias={str(tokens[0]): 100}
+        )
+        text = self.server.post("/detokenize", {"tokens": tokens[:1]}).json["prompt"]
+        self.assertEqual(answer["choices"][0]["text"], text * 4)
+        self.assertEqual(answer["choices"][0]["finish_reason"], "length")
+        default = self.server.complete(prompt=PROMPT, temperature=0, ignore_eos=True)
+        self.assertEqual(default["usage"]["completion_tokens"], 16)
+        least = self.server.complete(prompt=PROMPT, max_tokens=9, min_tokens=9, temperature=1)
+        self.assertEqual(least["usage"]["completion_tokens"], 9)
+
+    def test_completion_logprobs(self):
+        answer = self.server.complete(prompt=PROMPT, max_tokens=6, temperature=0, logprobs=3)
+        choice = answer["choices"][0]
+        logprobs = choice["logprobs"]
+        self.assertEqual("".join(logprobs["tokens"]), choice["text"])
+        self.assertEqual(len(logprobs["token_logprobs"]), 6)
+        self.assertEqual(logprobs["text_offset"][0], 0)
+        for i, (token, top) in enumerate(zip(logprobs["tokens"], logprobs["top_logprobs"])):
+            self.assertEqual(len(top), 3)
+            self.assertEqual(top[token], max(top.values()))
+            self.assertEqual(choice["text"][logprobs["text_offset"][i] :][: len(token)], token)
+        parts = self.server.stream(prompt=PROMPT, max_tokens=6, temperature=0, logprobs=3)
+        streamed = [
+            token
+            for part in parts[:-1]
+            if part["choices"][0]["logprobs"]
+            for token in part["choices"][0]["logprobs"]["tokens"]
+        ]
+        self.assertEqual(streamed, logprobs["tokens"])
+
+    # ---- Streams ----
+
+    def test_stream_equals_the_whole(self):
+        ask = {"prompt": PROMPT, "max_tokens": 20, "seed": 1, "temperature": 0.8}
+        whole = self.server.complete(**ask)
+        events = self.server.stream(**ask)
+        self.assertEqual(events[-1], "[DONE]")
+        chunks = events[:-1]
+        text = "".join(chunk["choices"][0]["text"] for chunk in chunks)
+        self.assertEqual(text, whole["choices"][0]["text"])
+        self.assertEqual(chunks[-1]["choices"][0]["finish_reason"], "length")
+        self.assertTrue(all(c["choices"][0]["finish_reason"] is None for c in chunks[:-1]))
+        self.assertEqual(len({chunk["id"] for chunk in chunks}), 1)
+        self.assertTrue(all("usage" not in chunk for chunk in chunks))
+
+    def test_stream_with_usage(self):
+        ask = {"prompt": PROMPT, "max_tokens": 8, "temperature": 0}
+        events = self.server.stream(**ask, stream_options={"include_usage": True})
+        usage = self.server.complete(**ask)["usage"]
+        self.assertEqual(events[-2]["choices"], [])
+        for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+            self.assertEqual(events[-2]["usage"][name], usage[name])
+        self.assertTrue(all(event["usage"] is None for event in events[:-2]))
+
+    def test_stream_of_many_choices(self):
+        ask = {"prompt": [PROMPT, "The sea"], "n": 2, "max_tokens": 8, "seed": 2}
+        whole = self.server.complete(**ask)
+        texts = [""] * 4
+        for event in self.server.stream(**ask)[:-1]:
+            for choice in event["choices"]:
+                texts[choice["index"]] += choice["text"]
+        self.assertEqual(texts, [choice["text"] for choice in whole["choices"]])
+
+    def test_trace(self):
+        events = self.server.stream(
+            prompt="one two three one two three one two",
+            max_tokens=16,
+            temperature=0,
+            speculative={"trace": True},
+        )
+        traces = [event["talon"] for event in events[:-1] if "talon" in event]
+        text = "".join(event["choices"][0]["text"] for event in events[:-1])
+        pieces = "".join(token["text"] for trace in traces for token in trace["tokens"])
+        self.assertEqual(pieces, text)
+        trees = [trace["tree"] for trace in traces if "tree" in trace]
+        self.assertTrue(trees)
+        for tree in trees:
+            self.assertEqual(tree["parents"][0], -1)
+            self.assertEqual(len(tree["tokens"]), len(tree["parents"]))
+            self.assertEqual(len(tree["tokens"]), len(tree["texts"]))
+            self.assertEqual(tree["accepted"][0], 0)
+        self.assertEqual(traces[-1]["stats"]["emitted"], 16)
+
+    # ---- Chat ----
+
+    def test_chat(self):
+        answer = self.server.chat("Tell me a story", max_tokens=10, temperature=0)
+        self.assertEqual(answer["object"], "chat.completion")
+        message = answer["choices"][0]["message"]
+        self.assertEqual(message["role"], "assistant")
+        self.assertEqual(answer["usage"]["completion_tokens"], 10)
+        parts = [{"type": "text", "text": "Tell me a story"}]
+        again = self.server.post(
+            "/v1/chat/completions",
+            {
+                "messages": [{"role": "user", "content": parts}],
+                "max_completion_tokens": 10,
+                "temperature": 0,
+            },
+        ).json
+        self.assertEqual(again["choices"][0]["message"], message)
+        messages = [{"role": "user", "content": "Tell me a story"}]
+        tokens = self.server.post("/tokenize", {"messages": messages}).json["tokens"]
+        text = self.server.complete(prompt=tokens, max_tokens=10, temperature=0)
+        self.assertEqual(text["choices"][0]["text"], message["content"])
+
+    def test_chat_stream_and_logprobs(self):
+        ask = {"max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 2}
+        whole = self.server.chat("Hello", **ask)["choices"][0]
+        content = whole["logprobs"]["content"]
+        self.assertEqual(len(content), 8)
+        joined = b"".join(bytes(token["bytes"]) for token in content)
+        self.assertEqual(joined.decode(), whole["message"]["content"])
+        self.assertTrue(all(len(token["top_logprobs"]) == 2 for token in content))
+        events = self.server.stream(
+            "/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}], **ask
+        )
+        self.assertEqual(
+            events[0]["choices"][0]["delta"], {"role": "assistant", "content": ""}
+        )
+        self.assertEqual(events[0]["object"], "chat.completion.chunk")
+        deltas = [event["choices"][0]["delta"].get("content", "") for event in events[:-1]]
+        self.assertEqual("".join(deltas), whole["message"]["content"])
+        self.assertEqual(events[-2]["choices"][0]["finish_reason"], "length")
+
+    # ---- The other routes ----
+
+    def test_models(self):
+        models = self.server.get("/v1/models").json
+        self.assertEqual([model["id"] for model in models["data"]], ["tiny"])
+        self.assertEqual(self.server.get("/v1/models/tiny").json["object"], "model")
+        missing = self.server.get("/v1/models/other")
+        self.assertEqual((missing.status, missing.error["code"]), (404, "model_not_found"))
+
+    def test_tokenize_and_detokenize(self):
+        tokens = self.server.post("/tokenize", {"prompt": "The café"}).json
+        self.assertEqual(tokens["count"], len(tokens["tokens"]))
+        plain = self.server.post(
+            "/tokenize", {"prompt": "The café", "add_special_tokens": False}
+        ).json
+        self.assertEqual(plain["tokens"], tokens["tokens"][1:])
+        text = self.server.post("/detokenize", {"tokens": plain["tokens"]}).json
+        self.assertEqual(text, {"prompt": "The café"})
+
+    def test_health_version_and_metrics(self):
+        self.assertEqual(self.server.get("/health").json, {"status": "ok"})
+        self.assertRegex(self.server.get("/version").json["version"], r"^\d+\.\d+\.\d+$")
+        self.server.complete(prompt="x", max_tokens=2)
+        metrics = self.server.get("/metrics")
+        self.assertIn("text/plain", metrics.headers["Content-Type"])
+        self.assertIn(b"talon_request_generated_tokens_total", metrics.body)
+
+    def test_status(self):
+        status = self.server.status()
+        self.assertEqual((status["model"], status["drafter"]), ("tiny", "SUFFIX"))
+        self.assertEqual(status["kv"]["block_size"], 16)
+        self.assertGreater(status["kv"]["blocks"], 0)
+
+    def test_page(self):
+        page = self.server.get("/")
+        self.assertEqual(page.status, 200)
+        self.assertIn("text/html", page.headers["Content-Type"])
+        self.assertEqual(self.server.get("/app.js").status, 200)
+
+    def test_head_and_options(self):
+        head = self.server.request("HEAD", "/health")
+        self.assertEqual((head.status, head.body), (200, b""))
+        options = self.server.request("OPTIONS", "/v1/completions")
+        self.assertEqual(options.status, 204)
+        self.assertNotIn("Access-Control-Allow-Origin", options.headers)
+
+    def test_one_connection_many_requests(self):
+        connection = self.server.connect()
+        for _ in range(20):
+            connection.request("GET", "/health")
+            response = connection.getresponse()
+            self.assertEqual((response.status, response.read()), (200, b'{"status":"ok"}'))
+        connection.close()
+
+
+class Lifetimes(CliTest):
+    def test_a_disconnect_frees_the_blocks(self):
+        with Server("--enable-prefix-cache", "false") as server:
+            free = server.status()["kv"]["free"]
+            ask = {"prompt": PROMPT, "max_tokens": 20000, "ignore_eos": True, "temperature": 1}
+            connection, response = server.open_stream("/v1/completions", **ask)
+            response.readline()
+            self.assertEqual(server.status()["requests"]["running"], 1)
+            self.assertLess(server.status()["kv"]["free"], free)
+            response.close()
+            connection.close()
+            self.assertEqual(server.wait_until_idle()["kv"]["free"], free)
+            connection = server.connect()  # also where nothing is streamed
+            connection.request(
+                "POST", "/v1/completions", json.dumps(ask), {"Content-Type": "application/json"}
+            )
+            while server.status()["requests"]["running"] == 0:
+                pass
+            connection.close()
+            self.assertEqual(server.wait_until_idle()["kv"]["free"], free)
+
+    def test_keys_and_origins(self):
+        keys = self.file("keys.txt", "# ours\nsecret-1\nsecret-2\n")
+        origin = "http://example.com"
+        with Server("--api-key-file", keys, "--cors-origin", origin) as server:
+            self.assertEqual(server.get("/health").status, 200)
+            for value in (None, "Bearer wrong", "Bearer secret-", "Basic secret-1", "secret-1"):
+                headers = {"Authorization": value} if value else {}
+                answer = server.get("/v1/models", headers)
+                self.assertEqual(answer.status, 401, value)
+                self.assertEqual(answer.error["type"], "authentication_error")
+            for key in ("secret-1", "secret-2"):
+                answer = server.get("/v1/models", {"Authorization": f"Bearer {key}"})
+                self.assertEqual(answer.status, 200)
+                self.assertEqual(answer.headers["Access-Control-Allow-Origin"], origin)
+            preflight = server.request(
+                "OPTIONS",
+                "/v1/chat/completions",
+                headers={
+                    "Origin": origin,
+                    "Access-Control-Request-Method": "POST",
+                    "Access-Control-Request-Headers": "authorization,content-type",
+                },
+            )
+            self.assertEqual(preflight.status, 204)
+            self.assertEqual(
+                preflight.headers["Access-Control-Allow-Headers"], "authorization,content-type"
+            )
+
+    def test_limits(self):
+        flags = ("--max-sequences", "1", "--max-waiting", "1", "--request-timeout", "1")
+        with Server(*flags, "--served-model-name", "mine") as server:
+            self.assertEqual(server.get("/v1/models").json["data"][0]["id"], "mine")
+            ask = {"prompt": PROMPT, "max_tokens": 30000, "ignore_eos": True}
+            crowd = server.post("/v1/completions", {**ask, "n": 8})
+            self.assertEqual((crowd.status, crowd.error["type"]), (429, "rate_limit_error"))
+            server.wait_until_idle()
+            late = server.post("/v1/completions", ask)
+            self.assertEqual((late.status, late.error["code"]), (504, "timeout"))
+            events = server.stream(**ask)
+            self.assertEqual(events[-1]["error"]["code"], "timeout")
+            server.wait_until_idle()
+            server.complete(prompt=PROMPT, max_tokens=2)
+
+    def test_shutdown_lets_requests_finish(self):
+        with Server() as server:
+            results = []
+            connection, response = server.open_stream(
+                "/v1/completions", prompt=PROMPT, max_tokens=150, ignore_eos=True
+            )
+            first = response.readline()
+            reader = threading.Thread(target=lambda: results.append(first + response.read()))
+            reader.start()
+            self.assertEqual(server.stop(), 0)
+            reader.join()
+            connection.close()
+            self.assertIn(b'"finish_reason":"length"', results[0])
+            self.assertTrue(results[0].endswith(b"data: [DONE]\n\n"))
+
+    def test_shutdown_gives_up_after_its_time(self):
+        with Server("--shutdown-timeout", "0") as server:
+            connection, response = server.open_stream(
+                "/v1/completions", prompt=PROMPT, max_tokens=30000, ignore_eos=True
+            )
+            response.readline()
+            server.process.send_signal(signal.SIGINT)
+            rest = response.read()
+            connection.close()
+            self.assertEqual(server.process.wait(timeout=30), 0)
+            last = json.loads(rest.decode().strip().split("\n\n")[-1][len("data: ") :])
+            self.assertEqual(last["error"]["type"], "service_unavailable_error")
+
+    def test_a_second_signal_ends_it_at_once(self):
+        with Server("--shutdown-timeout", "600") as server:
+            connection, response = server.open_stream(
+                "/v1/completions", prompt=PROMPT, max_tokens=30000, ignore_eos=True
+            )
+            response.readline()
+            server.process.send_signal(signal.SIGINT)
+            server.wait_for(rb"shutting down")
+            self.assertEqual(server.stop(signal.SIGINT), 128 + signal.SIGINT)
+            connection.close()
+
+    def test_bad_settings(self):
+        self.assert_refused(talon("serve", "--port", "70000"), "port", "70000")
+        self.assert_refused(talon("serve", "--host", "no such host"), "no such host")
+        self.assert_refused(talon("serve", "--api-key-file", self.path / "none"), "none")
+        self.assert_refused(talon("serve", "--read-timeout", "0"), "read_timeout")
+        with Server() as server:
+            self.assert_refused(talon("serve", "--port", server.port), "cannot listen")
+
+
+if __name__ == "__main__":
+    main()
