@@ -108,9 +108,11 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
   const PromptReader reader{.tokenizer = model->tokenizer.get(),
                             .vocab_size = model->target->config().vocab_size};
-  TALON_ASSIGN_OR_RETURN(const std::string bundled, BundledFile("tests/data/prompts/docs.jsonl"));
-  TALON_ASSIGN_OR_RETURN(const auto prompts,
-                         reader.Read(options.prompts.empty() ? bundled : options.prompts));
+  std::string path = options.prompts;
+  if (path.empty()) {
+    TALON_ASSIGN_OR_RETURN(path, BundledFile("tests/data/prompts/docs.jsonl"));
+  }
+  TALON_ASSIGN_OR_RETURN(const auto prompts, reader.Read(path));
   size_t longest = 0;
   for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
   EngineOptions& engine = model->engine_options;

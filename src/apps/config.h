@@ -90,7 +90,7 @@ struct Config {
   int block_size = 16;
   int max_length = 0;
   int kv_tokens = 0;
-  int max_sequences = 8;
+  int max_sequences = 32;
   int prefill_chunk = 512;
   bool kv_offload = false;
   bool kv_audit = false;
@@ -99,6 +99,7 @@ struct Config {
   std::string log_level = "warning";
   std::string log_format = "text";
   std::string trace;
+  bool touch_memory = false;  // no setting: a server takes its memory at the start
   SamplingConfig sampling;
   SpeculativeConfig speculative;
   ServeConfig serve;

@@ -23,7 +23,7 @@ Result<DeviceName> ParseDeviceName(const std::string& name) {
 
 Result<std::unique_ptr<Backend>> NewBackend(const Config& config) {
   TALON_ASSIGN_OR_RETURN(const DeviceName device, ParseDeviceName(config.device));
-  if (!device.cuda) return NewCpuBackend(config.threads);
+  if (!device.cuda) return NewCpuBackend(config.threads, config.touch_memory);
   auto backend = NewCudaBackend({.device = device.index, .deterministic = config.deterministic});
   if (!backend.ok()) return backend.status().WithContext("device: " + config.device);
   return backend;

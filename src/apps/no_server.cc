@@ -4,7 +4,7 @@
 
 namespace talon {
 
-Result<int> RunServer(const Config&) {
+Result<int> RunServer(Config) {
   return Unimplemented("serve: this build has no HTTP server (it was built without {})",
                        TALON_MISSING_SERVE_PARTS);
 }

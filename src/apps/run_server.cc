@@ -153,7 +153,8 @@ Status ServeUntilSignal(const Config& config, const HttpOptions& options, const 
 
 }  // namespace
 
-Result<int> RunServer(const Config& config) {
+Result<int> RunServer(Config config) {
+  config.touch_memory = true;
   TALON_RETURN_IF_ERROR(CheckServeConfig(config.serve));
   TALON_ASSIGN_OR_RETURN(const HttpOptions options, MakeHttpOptions(config.serve));
   RaiseFileLimit();

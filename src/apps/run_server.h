@@ -8,7 +8,7 @@
 namespace talon {
 
 // Loads the model, serves until SIGINT or SIGTERM, lets requests finish. The exit code.
-Result<int> RunServer(const Config& config);
+Result<int> RunServer(Config config);
 
 }  // namespace talon
 

@@ -52,6 +52,7 @@ struct ActiveRequest {
   bool counted = false;        // its prompt is in the metrics
   bool started = false;        // rows of its own are computed; before, it has known blocks only
   bool drafter_knows = false;  // Drafter::Begin was called and succeeded
+  bool drafted_last = false;   // the drafter was asked for the last step
   bool plain_next = false;     // a commit failed: the next tree is [root]
   PartialState partial;
   std::optional<VerifiedTree> verified;  // of the last step, if the request is watched

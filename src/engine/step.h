@@ -102,6 +102,7 @@ class Step {
   void Commit(std::span<const PromptChunk> prompts);
   void Observe();
   void Account(double seconds, std::span<const PromptChunk> prompts);
+  bool IsOrdinary();
   void Abandon();
 
   bool WantsDrafts(const ActiveRequest& run) const;

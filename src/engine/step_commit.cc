@@ -256,6 +256,20 @@ void Step::CountStep(bool drafted) {
   metrics.Set(Gauge::kSpecPvProvisionalTokens, provisional);
 }
 
+// Whether the step says what steps cost. Those that settle provisional tokens or choose blocks do
+// not, nor those in which the drafter had to catch up after a prompt or a pause, unless it was with
+// a few of many sequences.
+bool Step::IsOrdinary() {
+  bool special = false;
+  size_t caught_up = 0;
+  for (Entry& entry : entries_) {
+    special |= entry.trunk > 0 || entry.select;
+    const bool drafted_before = std::exchange(entry.run->drafted_last, entry.drafted_now);
+    caught_up += entry.drafted_now && !drafted_before ? 1 : 0;
+  }
+  return !special && 4 * caught_up <= entries_.size();
+}
+
 void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
   StepCost cost{
       .rows = builder_.num_tree_rows(), .draft_seconds = draft_seconds_, .total_seconds = seconds};
@@ -270,11 +284,7 @@ void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
   }
   CountStep(cost.drafted);
   for (const PromptChunk& prompt : prompts) prompt.run->result.stats.prompt_seconds += seconds;
-  // Steps that settle provisional tokens or choose blocks say nothing of what drafting costs.
-  const bool ordinary = std::none_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
-    return entry.trunk > 0 || entry.select;
-  });
-  if (prompts.empty() && !entries_.empty() && ordinary) {
+  if (IsOrdinary() && prompts.empty() && !entries_.empty()) {
     parts_.policy->ObserveStep(shape_, cost);
     for (const Entry& entry : entries_) {
       partial_.ObserveStep(entry.tree.size(), static_cast<int>(entry.acceptance.choices.size()));

@@ -39,7 +39,8 @@ uint8_t* At(void* array, int64_t element, DType dtype) {
 
 class CpuBackend : public HostBackend {
  public:
-  explicit CpuBackend(int num_threads) : pool_(num_threads) {}
+  CpuBackend(int num_threads, bool touch_memory)
+      : pool_(num_threads), touch_memory_(touch_memory) {}
 
   std::string name() const override { return "cpu"; }
   std::string description() const override {
@@ -48,7 +49,7 @@ class CpuBackend : public HostBackend {
                        MatMulKernelNames());
   }
 
-  Result<Buffer> Allocate(size_t bytes) override { return AllocateStreamed(bytes); }
+  Result<Buffer> Allocate(size_t bytes) override { return AllocateStreamed(bytes, touch_memory_); }
   void CopyIn(void* device, const void* host, size_t bytes) override {
     std::memcpy(device, host, bytes);
   }
@@ -109,6 +110,7 @@ class CpuBackend : public HostBackend {
   }
 
   ThreadPool pool_;
+  bool touch_memory_;
   MatMulScratch matmul_scratch_;
   AttentionScratch attention_scratch_;
   ScoreScratch score_scratch_;
@@ -341,8 +343,8 @@ void CpuBackend::TopK(MatrixView x, int k, std::span<TopKEntry> out) {
 
 }  // namespace
 
-std::unique_ptr<Backend> NewCpuBackend(int num_threads) {
-  return std::make_unique<CpuBackend>(num_threads);
+std::unique_ptr<Backend> NewCpuBackend(int num_threads, bool touch_memory) {
+  return std::make_unique<CpuBackend>(num_threads, touch_memory);
 }
 
 }  // namespace talon

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +25,7 @@ Result<Buffer> AllocateSmall(size_t bytes) {
 
 }  // namespace
 
-Result<Buffer> AllocateStreamed(size_t bytes) {
+Result<Buffer> AllocateStreamed(size_t bytes, bool touch) {
   if (bytes < kHugePage) return AllocateSmall(bytes);
   if (bytes > SIZE_MAX - kHugePage) return NoMemory(bytes);
   const size_t mapped = bytes + kHugePage;  // room to start at a huge page's boundary
@@ -34,7 +35,12 @@ Result<Buffer> AllocateStreamed(size_t bytes) {
   auto* data = reinterpret_cast<void*>(address);
   // Whole huge pages only, so that the tail takes no more than it needs. A hint: it may fail.
   madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
-  return Buffer(data, bytes, [base, mapped](void*) { munmap(base, mapped); });
+  Buffer buffer(data, bytes, [base, mapped](void*) { munmap(base, mapped); });
+  // A system too old for it (EINVAL) hands out pages as they are used, as ever.
+  if (touch && madvise(data, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+    return NoMemory(bytes);
+  }
+  return buffer;
 }
 
 }  // namespace talon

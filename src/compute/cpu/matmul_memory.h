@@ -11,8 +11,8 @@ namespace talon {
 
 // Zero-filled, 64-byte aligned. Large ones are mapped on their own, untouched (so the thread that
 // fills a part places it) and in huge pages where the system allows. ResourceExhausted if there is
-// no such memory.
-Result<Buffer> AllocateStreamed(size_t bytes);
+// no such memory; with `touch` also if the system promised more than it has.
+Result<Buffer> AllocateStreamed(size_t bytes, bool touch = false);
 
 }  // namespace talon
 

@@ -54,7 +54,8 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
   if (now.probes_left == 0) {
     now.probes_left = kProbeSteps;
     now.until_probe = now.probe_interval;
-    now.probe_interval = std::min(now.probe_interval * 2, kLastProbe);
+    const int last = now.gain < kHopeless ? 4 * kLastProbe : kLastProbe;
+    now.probe_interval = std::min(now.probe_interval * 2, last);
   }
   --now.probes_left;
   return true;

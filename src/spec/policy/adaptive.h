@@ -48,6 +48,7 @@ class AdaptivePolicy : public Policy {
   static constexpr int kFirstProbe = 16;
   static constexpr int kProbeSteps = 6;
   static constexpr int kLastProbe = 256;
+  static constexpr double kHopeless = 0.85;  // a drafter so slow is asked more rarely still
 
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
 
