@@ -20,7 +20,7 @@ namespace talon {
 // A loaded target with what it runs on.
 struct LoadedModel {
   std::unique_ptr<TraceFile> trace;  // null: none; ends after everything else
-  std::string name;  // directory or shape
+  std::string name;                  // directory or shape
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Decoder> target;
   std::unique_ptr<Tokenizer> tokenizer;  // null if the directory or the build has none

@@ -57,8 +57,8 @@ class Drafter {
   // without this drafter.
   virtual Status Begin(SequenceId sequence, std::span<const int32_t> prompt) = 0;
 
-  // After Begin: the target found the first `computed` rows in its prefix index and will not compute
-  // them; `tokens` are the sequence's, one more than these at least.
+  // After Begin: the target found the first `computed` rows in its prefix index and will not
+  // compute them; `tokens` are the sequence's, one more than these at least.
   virtual void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) {
     (void)sequence, (void)tokens, (void)computed;
   }
