@@ -1,32 +1,10 @@
 // Expressions. The expected texts are what jinja2 gives, set up as transformers does.
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "text/jinja/test_render.h"
 
 namespace talon::jinja {
 namespace {
-
-constexpr std::string_view kVariables = R"({
-  "n": 7,
-  "x": 2.5,
-  "name": "Ada",
-  "text": "  Hello World \n",
-  "none": null,
-  "yes": true,
-  "empty": [],
-  "list": [3, 1, 2],
-  "words": ["pear", "Apple", "fig"],
-  "dict": {"b": 1, "a": "two", "c": null},
-  "users": [{"name": "Ann", "age": 31, "on": true}, {"name": "bob", "age": 25, "on": false}, {"name": "Cid", "age": 31}],
-  "uni": "naïve 日本 😀"
-})";
-
-void ExpectAll(const std::vector<RenderCase>& cases) {
-  for (const RenderCase& c : cases)
-    EXPECT_EQ(RenderOrError(c.source, kVariables), c.expected) << c.source;
-}
 
 TEST(JinjaExpressionsTest, Literals) {
   ExpectAll({
