@@ -136,9 +136,6 @@ Status LoadConfigFile(const std::string& path, Config* config);
 // valid. They are checked whether or not SpecPV is enabled.
 Result<SpecPvConfig> MakeSpecPvConfig(const Config& config);
 
-// The candidate with the smallest edit distance to `name`, or "" if none is near.
-std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
-
 }  // namespace talon
 
 #endif  // TALON_APPS_CONFIG_H_

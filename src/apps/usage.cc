@@ -6,6 +6,7 @@
 
 #include "apps/config.h"
 #include "apps/table.h"
+#include "base/nearest_name.h"
 
 namespace talon {
 namespace {

@@ -150,6 +150,13 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
   }
 }
 
+TEST(ApiRequest, UnknownParametersSuggestTheNearest) {
+  const ApiError error = ErrorOfMember(R"("temprature": 1)");
+  EXPECT_EQ(error.code, "unknown_parameter");
+  EXPECT_NE(error.message.find("did you mean 'temperature'?"), std::string::npos) << error.message;
+  EXPECT_EQ(ErrorOfMember(R"("zzzzzzzz": 1)").message.find("did you mean"), std::string::npos);
+}
+
 TEST(ApiRequest, ManyPromptsTimesManyChoicesAreRefused) {
   std::string prompts = "\"x\"";
   for (int i = 1; i < 20; ++i) prompts += ", \"x\"";

@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/nearest_name.h"
+
 namespace talon {
 namespace {
 
@@ -111,9 +113,11 @@ void JsonReader::Refuse(const std::string& key, const Json& harmless) {
 
 void JsonReader::RefuseUnknown() {
   for (const auto& [key, value] : object_->items()) {
-    if (known_.count(key) == 0) {
-      return Fail(key.substr(0, kShownBytes), "unknown parameter", "unknown_parameter");
-    }
+    if (known_.count(key) > 0) continue;
+    const std::string shown = key.substr(0, kShownBytes);
+    const std::string nearest = NearestName(shown, {known_.begin(), known_.end()});
+    const std::string hint = nearest.empty() ? "" : ", did you mean '" + nearest + "'?";
+    return Fail(shown, "unknown parameter" + hint, "unknown_parameter");
   }
 }
 
