@@ -122,12 +122,17 @@ class Client {
   std::mt19937_64 random_;
 };
 
+Status NoAnswer(const LoadPlan& plan, const httplib::Result& result) {
+  return Unavailable("{}: no answer ({}); is 'talon serve' running there?", plan.url,
+                     httplib::to_string(result.error()));
+}
+
 // Tokens generated since the server's start.
 Result<double> GeneratedTokens(const LoadPlan& plan) {
   constexpr std::string_view kName = "\ntalon_request_generated_tokens_total ";
   const httplib::Result result = Connect(plan).Get("/metrics");
   if (!result) {
-    return Unavailable("{}: {}", plan.url, httplib::to_string(result.error()));
+    return NoAnswer(plan, result);
   }
   const size_t at = result->body.find(kName);
   if (result->status != 200 || at == std::string::npos) {
@@ -184,7 +189,7 @@ Result<LoadReport> RunLoad(const LoadPlan& plan) {
 
 Result<Json> ReadStatus(const LoadPlan& plan) {
   const httplib::Result result = Connect(plan).Get("/talon/status");
-  if (!result) return Unavailable("{}: {}", plan.url, httplib::to_string(result.error()));
+  if (!result) return NoAnswer(plan, result);
   if (result->status != 200) {
     return FailedPrecondition("{}/talon/status: status {}", plan.url, result->status);
   }
