@@ -1,6 +1,7 @@
 # Libraries that Talon does without, at a price. Sets TALON_HAS_HIGHWAY, TALON_HAS_TOKENIZER,
-# TALON_MISSING_TEXT_PARTS, TALON_HAS_SERVE and TALON_MISSING_SERVE_PARTS.
+# TALON_MISSING_TEXT_PARTS, TALON_HAS_SERVE, TALON_MISSING_SERVE_PARTS and TALON_HAS_GRPC.
 
+option(TALON_WITH_GRPC "Build the remote workers where gRPC and protobuf are found" ON)
 option(TALON_WITH_HIGHWAY "Use Highway where it is found" ON)
 option(TALON_WITH_PCRE2 "Use PCRE2 where it is found" ON)
 option(TALON_WITH_SERVE "Build the HTTP server where cpp-httplib and prometheus-cpp are found" ON)
@@ -70,4 +71,17 @@ if(TALON_MISSING_SERVE_PARTS)
   talon_lacks("${TALON_MISSING_SERVE_PARTS}" "no talon serve")
 else()
   set(TALON_HAS_SERVE ON)
+endif()
+
+# The remote workers, with their services' code made by protoc.
+talon_optional(grpc GRPC grpc++)
+set(TALON_WITH_PROTOBUF ${TALON_WITH_GRPC})
+talon_optional(protobuf PROTOBUF protobuf)
+find_program(TALON_PROTOC protoc)
+find_program(TALON_GRPC_PLUGIN grpc_cpp_plugin)
+if(NOT TALON_HAS_PROTOBUF OR NOT TALON_PROTOC OR NOT TALON_GRPC_PLUGIN)
+  set(TALON_HAS_GRPC OFF)
+endif()
+if(NOT TALON_HAS_GRPC)
+  talon_lacks("gRPC" "no remote workers")
 endif()

@@ -11,6 +11,7 @@ packages=(
   build-essential cmake ninja-build pkg-config python3
   libhwy-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
   libpcre2-dev libutf8proc-dev libcpp-httplib-dev prometheus-cpp-dev libgtest-dev
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 )
 wanted=()  # good to have
 
@@ -22,7 +23,7 @@ fail() {
 for option in "$@"; do
   case "$option" in
     --tests)
-      wanted+=(prometheus chromium)
+      wanted+=(prometheus chromium python3-grpcio python3-protobuf haproxy openssl)
       # Node.js from elsewhere often brings its own npm.
       command -v node >/dev/null || wanted+=(nodejs)
       command -v npm >/dev/null || wanted+=(npm)
