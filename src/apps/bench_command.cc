@@ -1,5 +1,6 @@
 // `talon bench`: measurements, each a table and optionally JSON.
 #include "apps/bench.h"
+#include "apps/bench_remote.h"
 #include "apps/commands.h"
 
 namespace talon {
@@ -13,6 +14,7 @@ void AddBenchCommand(CLI::App* app, Config* config, CommandBody* body) {
   AddBenchLoad(command, config, body);
   AddBenchLongContext(command, config, body);
   AddBenchOps(command, config, body);
+  AddBenchRemote(command, config, body);
   AddBenchScv(command, config, body);
   AddBenchVerify(command, config, body);
 }

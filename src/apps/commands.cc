@@ -62,10 +62,15 @@ void AddSettings(CLI::App* command, Config* config, unsigned sets) {
   const struct {
     unsigned set;
     const char* title;
-  } groups[] = {{kServeSettings, "Server"},
-                {kModelSettings, "Model and memory"},
-                {kSamplingSettings, "Sampling"},
-                {kSpeculativeSettings, "Speculation"}};
+  } groups[] = {
+      {kServeSettings, "Server"},
+      {kWorkerSettings, "Worker"},
+      {kDraftWorkerSettings, "Drafts"},
+      {kRemoteSettings, "Remote workers"},
+      {kModelSettings, "Model and memory"},
+      {kSamplingSettings, "Sampling"},
+      {kSpeculativeSettings, "Speculation"},
+  };
   for (const auto& [set, title] : groups) {
     for (const Setting& setting : SettingsOf(config, sets & set)) {
       std::visit([&](auto* value) { return AddOption(command, setting, value); }, setting.value)

@@ -24,7 +24,9 @@ void AddRunCommand(CLI::App* app, Config* config, CommandBody* body);
 void AddCheckCommand(CLI::App* app, Config* config, CommandBody* body);
 void AddBenchCommand(CLI::App* app, Config* config, CommandBody* body);
 void AddDoctorCommand(CLI::App* app, Config* config, CommandBody* body);
+void AddDraftWorkerCommand(CLI::App* app, Config* config, CommandBody* body);
 void AddServeCommand(CLI::App* app, Config* config, CommandBody* body);
+void AddTargetWorkerCommand(CLI::App* app, Config* config, CommandBody* body);
 void AddTokenizeCommand(CLI::App* app, Config* config, CommandBody* body);
 
 // Adds the flags of `sets`, and --config, to a command. The file named by --config is applied

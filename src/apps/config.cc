@@ -12,6 +12,15 @@ namespace talon {
 namespace {
 
 constexpr const char* kSpeculativeGroup = "speculative_config";
+constexpr const char* kWorkerGroup = "worker_config";
+constexpr const char* kRemoteGroup = "remote_config";
+constexpr unsigned kAllSettings = kModelSettings | kSamplingSettings | kSpeculativeSettings |
+                                  kServeSettings | kWorkerSettings | kDraftWorkerSettings |
+                                  kRemoteSettings;
+
+bool IsGroup(const std::string& key) {
+  return key == kSpeculativeGroup || key == kWorkerGroup || key == kRemoteGroup;
+}
 
 // What the help calls a value, and what an error says it must be.
 struct Kind {
@@ -124,7 +133,7 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
       "false: the target verifies no trees, which is plain decoding");
   out->back().alias = "enable_eagle_target_tree";
   add("method", "--speculative-algorithm", &s->method,
-      "NONE, EAGLE3, NGRAM, SUFFIX, STANDALONE, or several as a list (MERGED)");
+      "NONE, EAGLE3, NGRAM, REMOTE, SUFFIX, STANDALONE, or several as a list (MERGED)");
   add("draft_model_path", "--speculative-draft-model-path", &s->draft_model_path,
       "Directory of the EAGLE3 head or the STANDALONE model", "DIR");
   add("draft_weights", "--speculative-draft-weights", &s->draft_weights,
@@ -195,6 +204,85 @@ void AddSpecPvSettings(SpecPvSettings* s, std::vector<Setting>* out) {
       "Disagreement with full verification that sets the refresh interval; 0 = off");
 }
 
+// Adds settings whose flag follows from the key to a group.
+class GroupAdder {
+ public:
+  GroupAdder(const char* group, std::vector<Setting>* out) : group_(group), out_(out) {}
+
+  template <typename T>
+  void operator()(const char* key, T* value, const char* help, const char* kind = nullptr) {
+    out_->push_back(
+        {group_, key, FlagOf(key), help, kind != nullptr ? kind : KindOf(value).name, value});
+  }
+
+ private:
+  const char* group_;
+  std::vector<Setting>* out_;
+};
+
+void AddTlsSettings(TlsConfig* t, GroupAdder* add) {
+  (*add)("tls_cert_file", &t->cert_file, "Own certificate, PEM", "FILE");
+  (*add)("tls_key_file", &t->key_file, "Its key, PEM", "FILE");
+  (*add)("tls_ca_file", &t->ca_file,
+         "Authority that the other side's certificate must be signed by, PEM", "FILE");
+  (*add)("insecure", &t->insecure, "Plaintext also beyond this machine; anyone there can read it");
+}
+
+void AddWorkerSettings(WorkerConfig* w, std::vector<Setting>* out) {
+  GroupAdder add(kWorkerGroup, out);
+  add("host", &w->host, "Address to listen on; 0.0.0.0 = all, which needs TLS or --insecure");
+  add("port", &w->port, "Port to listen on; 0 = any that is free, -1 = 50051 (draft) or 50052");
+  add("handler_threads", &w->handler_threads, "Calls served at once; others wait");
+  add("max_sessions", &w->max_sessions,
+      "Sessions kept; the one that was idle longest makes room for a new one");
+  add("session_ttl_seconds", &w->session_ttl_seconds,
+      "Idle sessions end after this many seconds, at least 30");
+  add("max_tree_nodes", &w->max_tree_nodes, "Largest tree of a call");
+  add("max_prompt_tokens", &w->max_prompt_tokens, "Longest prompt of a call");
+  add("shutdown_timeout", &w->shutdown_timeout,
+      "Seconds that calls may still take after Ctrl-C or SIGTERM");
+  AddTlsSettings(&w->tls, &add);
+}
+
+void AddDraftWorkerSettings(WorkerConfig* w, std::vector<Setting>* out) {
+  GroupAdder add(kWorkerGroup, out);
+  add("max_draft_tokens", &w->max_draft_tokens, "Longest draft of a call that does not say");
+  add("num_beams", &w->num_beams, "Branches at the root for a call that does not say");
+  add("draft_temperature", &w->draft_temperature, "Temperature of a call that does not say");
+}
+
+void AddRemoteSettings(RemoteConfig* r, std::vector<Setting>* out) {
+  GroupAdder add(kRemoteGroup, out);
+  add("draft_address", &r->draft_address, "Draft worker, as HOST:PORT", "ADDRESS");
+  add("target_address", &r->target_address,
+      "Target worker, as HOST:PORT; none = the model runs here", "ADDRESS");
+  add("max_rounds", &r->max_rounds, "Rounds at most; 0 = no limit");
+  add("timeout_s", &r->timeout_s, "Seconds a round may take, retries included");
+  add("max_output_tokens", &r->max_output_tokens,
+      "New tokens at most, beside --max-tokens; 0 = no limit");
+  add("max_context_window", &r->max_context_window,
+      "Tokens of prompt and output at most; 0 = the target's limit");
+  add("max_draft_tokens", &r->max_draft_tokens, "Longest draft asked for");
+  add("num_beams", &r->num_beams, "Guesses of the next token asked for; 1 = a chain");
+  add("draft_nodes", &r->draft_nodes,
+      "Nodes of a tree asked for; 0 = as --num-beams and --max-draft-tokens give");
+  add("draft_temperature", &r->draft_temperature, "Temperature of drafts; -1 = as --temperature");
+  add("overlap", &r->overlap, "Draft the next round while the target verifies this one");
+  add("adaptive_length", &r->adaptive_length,
+      "Draft longer where drafts are accepted, shorter or not at all where they are not");
+  add("strict_vocab_check", &r->strict_vocab_check,
+      "Refuse workers of different vocabularies; false: translate between them");
+  add("simulated_rtt_ms", &r->simulated_rtt_ms, "Delay added to every call, in milliseconds");
+  add("telemetry", &r->telemetry,
+      "Write rounds and calls to this file: .csv, .trace.json (ui.perfetto.dev) or JSON", "FILE");
+  AddTlsSettings(&r->tls, &add);
+}
+
+Status CheckRange(const char* name, double value, double low, double high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument("{}: {}, must be {} to {}", name, value, low, high);
+}
+
 // Throw YAML::Exception if the value is of another type. A list may be written as a single value.
 template <typename T>
 void Convert(const YAML::Node& node, T* target) {
@@ -229,7 +317,7 @@ Status Assign(const YAML::Node& node, const Setting& setting, const std::string&
 Status UnknownKey(const std::string& key, const std::string& group, const std::string& where,
                   const std::vector<Setting>& settings) {
   std::vector<std::string> known;
-  if (group.empty()) known.emplace_back(kSpeculativeGroup);
+  if (group.empty()) known.assign({kSpeculativeGroup, kWorkerGroup, kRemoteGroup});
   for (const Setting& setting : settings) {
     if (setting.group == group) known.push_back(setting.key);
     if (setting.group != group && (setting.key == key || setting.alias == key)) {
@@ -250,7 +338,7 @@ Status ApplyMap(const YAML::Node& map, const std::string& group,
       return InvalidArgument("{}: a key is {}, must be text", where, Describe(entry.first));
     }
     const std::string& key = entry.first.Scalar();
-    if (group.empty() && key == kSpeculativeGroup) {
+    if (group.empty() && IsGroup(key)) {
       if (!entry.second.IsMap()) {
         return InvalidArgument("{}: {}: {}, must be a map", where, key, Describe(entry.second));
       }
@@ -277,7 +365,39 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
     AddSpecPvSettings(&config->speculative.specpv, &settings);
   }
   if ((sets & kServeSettings) != 0) AddServeSettings(&config->serve, &settings);
+  if ((sets & kWorkerSettings) != 0) AddWorkerSettings(&config->worker, &settings);
+  if ((sets & kDraftWorkerSettings) != 0) AddDraftWorkerSettings(&config->worker, &settings);
+  if ((sets & kRemoteSettings) != 0) AddRemoteSettings(&config->remote, &settings);
   return settings;
+}
+
+Status CheckWorkerConfig(const WorkerConfig& worker) {
+  constexpr int kDay = 24 * 3600;
+  TALON_RETURN_IF_ERROR(CheckRange("port", worker.port, -1, 65535));
+  TALON_RETURN_IF_ERROR(CheckRange("handler_threads", worker.handler_threads, 1, 1024));
+  TALON_RETURN_IF_ERROR(CheckRange("max_sessions", worker.max_sessions, 1, 65536));
+  TALON_RETURN_IF_ERROR(CheckRange("session_ttl_seconds", worker.session_ttl_seconds, 30, kDay));
+  TALON_RETURN_IF_ERROR(CheckRange("max_tree_nodes", worker.max_tree_nodes, 1, 1 << 16));
+  TALON_RETURN_IF_ERROR(CheckRange("max_prompt_tokens", worker.max_prompt_tokens, 1, 1 << 24));
+  TALON_RETURN_IF_ERROR(CheckRange("shutdown_timeout", worker.shutdown_timeout, 0, kDay));
+  TALON_RETURN_IF_ERROR(CheckRange("max_draft_tokens", worker.max_draft_tokens, 1, 64));
+  TALON_RETURN_IF_ERROR(CheckRange("num_beams", worker.num_beams, 1, 16));
+  return CheckRange("draft_temperature", worker.draft_temperature, 0, 100);
+}
+
+Status CheckRemoteConfig(const RemoteConfig& remote) {
+  constexpr int kMost = 1 << 30;
+  TALON_RETURN_IF_ERROR(CheckRange("max_rounds", remote.max_rounds, 0, kMost));
+  TALON_RETURN_IF_ERROR(CheckRange("timeout_s", remote.timeout_s, 0.001, 24 * 3600));
+  TALON_RETURN_IF_ERROR(CheckRange("max_output_tokens", remote.max_output_tokens, 0, kMost));
+  TALON_RETURN_IF_ERROR(CheckRange("max_context_window", remote.max_context_window, 0, kMost));
+  TALON_RETURN_IF_ERROR(CheckRange("max_draft_tokens", remote.max_draft_tokens, 1, 64));
+  TALON_RETURN_IF_ERROR(CheckRange("num_beams", remote.num_beams, 1, 16));
+  TALON_RETURN_IF_ERROR(CheckRange("draft_nodes", remote.draft_nodes, 0, 2048));
+  if (remote.draft_temperature != -1) {
+    TALON_RETURN_IF_ERROR(CheckRange("draft_temperature", remote.draft_temperature, 0, 100));
+  }
+  return CheckRange("simulated_rtt_ms", remote.simulated_rtt_ms, 0, 60000);
 }
 
 Result<SpecPvConfig> MakeSpecPvConfig(const Config& config) {
@@ -300,9 +420,7 @@ Status LoadConfigFile(const std::string& path, Config* config) {
   }
   if (root.IsNull()) return OkStatus();
   if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", path);
-  const auto settings = SettingsOf(
-      config, kModelSettings | kSamplingSettings | kSpeculativeSettings | kServeSettings);
-  return ApplyMap(root, "", settings, path);
+  return ApplyMap(root, "", SettingsOf(config, kAllSettings), path);
 }
 
 }  // namespace talon

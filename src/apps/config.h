@@ -81,6 +81,51 @@ struct ServeConfig {
   int shutdown_timeout = 30;
 };
 
+// How a worker or its client proves who it is; PEM files.
+struct TlsConfig {
+  std::string cert_file;
+  std::string key_file;
+  std::string ca_file;
+  bool insecure = false;
+};
+
+// A draft or target worker, under `worker_config:` in the file. Times are in seconds.
+struct WorkerConfig {
+  std::string host = "127.0.0.1";
+  int port = -1;  // -1 = the kind's own
+  int handler_threads = 4;
+  int max_sessions = 16;
+  int session_ttl_seconds = 300;
+  int max_tree_nodes = 2048;
+  int max_prompt_tokens = 8192;
+  int shutdown_timeout = 30;
+  TlsConfig tls;
+  // Draft workers only: what calls that do not say get.
+  int max_draft_tokens = 5;
+  int num_beams = 1;
+  float draft_temperature = 1;
+};
+
+// A generation with workers, under `remote_config:` in the file. Limits of 0 are none.
+struct RemoteConfig {
+  std::string draft_address;
+  std::string target_address;
+  int max_rounds = 0;
+  float timeout_s = 30;
+  int max_output_tokens = 0;
+  int max_context_window = 0;
+  int max_draft_tokens = 5;
+  int num_beams = 4;
+  int draft_nodes = 0;
+  float draft_temperature = -1;  // -1 = as the verification's
+  bool overlap = true;
+  bool adaptive_length = true;
+  bool strict_vocab_check = true;
+  float simulated_rtt_ms = 0;
+  std::string telemetry;
+  TlsConfig tls;
+};
+
 struct Config {
   std::string model;  // empty = the bundled one
   std::string device = "cpu";
@@ -103,11 +148,13 @@ struct Config {
   SamplingConfig sampling;
   SpeculativeConfig speculative;
   ServeConfig serve;
+  WorkerConfig worker;
+  RemoteConfig remote;
 };
 
 // One setting: its name in the file, its flag, what it does, where it lives.
 struct Setting {
-  std::string group;  // "" or "speculative_config"
+  std::string group;  // "", "speculative_config", "worker_config" or "remote_config"
   std::string key;    // snake_case
   std::string flag;   // "--kv-dtype"
   std::string help;
@@ -124,6 +171,9 @@ enum SettingSet : unsigned {
   kSamplingSettings = 2,
   kSpeculativeSettings = 4,
   kServeSettings = 8,
+  kWorkerSettings = 16,
+  kDraftWorkerSettings = 32,
+  kRemoteSettings = 64,
 };
 
 std::vector<Setting> SettingsOf(Config* config, unsigned sets);
@@ -131,6 +181,11 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets);
 // Applies a YAML file. Unknown keys are errors that name the nearest valid key; a value of the
 // wrong type names the key, the value and the line.
 Status LoadConfigFile(const std::string& path, Config* config);
+
+// The settings of a worker and of a remote generation, checked: an error names the key, its value
+// and what is valid.
+Status CheckWorkerConfig(const WorkerConfig& worker);
+Status CheckRemoteConfig(const RemoteConfig& remote);
 
 // The settings of partial verification, checked: an error names the key, its value and what is
 // valid. They are checked whether or not SpecPV is enabled.

@@ -11,6 +11,8 @@ namespace talon {
 namespace {
 
 constexpr unsigned kAllSettings = kModelSettings | kSamplingSettings | kSpeculativeSettings;
+constexpr unsigned kWorkerSets = kModelSettings | kWorkerSettings | kDraftWorkerSettings;
+constexpr unsigned kRemoteSets = kAllSettings | kRemoteSettings;
 
 class ConfigTest : public testing::Test {
  protected:
@@ -55,7 +57,7 @@ struct HasSample {
 };
 
 TEST_F(ConfigTest, EverySettingRoundTrips) {
-  for (const Setting& setting : SettingsOf(&config_, kAllSettings)) {
+  for (const Setting& setting : SettingsOf(&config_, kRemoteSets | kWorkerSets)) {
     bool was = false;
     if (auto* const* flag = std::get_if<bool*>(&setting.value)) was = **flag;
     const std::string line = setting.key + ": " + std::visit(Sample(), setting.value) + "\n";
@@ -67,9 +69,14 @@ TEST_F(ConfigTest, EverySettingRoundTrips) {
   }
 }
 
-TEST_F(ConfigTest, NamesAreUniqueAndFlagsFollowTheKeys) {
+class SettingNames : public ConfigTest, public testing::WithParamInterface<unsigned> {};
+
+// Among the settings that one command takes together.
+INSTANTIATE_TEST_SUITE_P(Commands, SettingNames, testing::Values(kRemoteSets, kWorkerSets));
+
+TEST_P(SettingNames, AreUniqueAndFlagsFollowTheKeys) {
   std::set<std::string> keys, flags;
-  for (const Setting& setting : SettingsOf(&config_, kAllSettings)) {
+  for (const Setting& setting : SettingsOf(&config_, GetParam())) {
     EXPECT_TRUE(keys.insert(setting.group + "." + setting.key).second) << setting.key;
     EXPECT_TRUE(flags.insert(setting.flag).second) << setting.flag;
     if (!setting.alias.empty()) {
@@ -89,6 +96,51 @@ TEST_F(ConfigTest, SetsOfSettings) {
   const size_t speculative = SettingsOf(&config_, kSpeculativeSettings).size();
   EXPECT_EQ(all, model + sampling + speculative);
   EXPECT_TRUE(SettingsOf(&config_, 0).empty());
+}
+
+// One file may serve both kinds of workers and their client.
+TEST_F(ConfigTest, WorkersAndTheirClientHaveGroupsOfTheirOwn) {
+  const Status status = Load(
+      "worker_config:\n"
+      "  port: 7\n"
+      "  num_beams: 3\n"
+      "  tls_cert_file: worker.pem\n"
+      "remote_config:\n"
+      "  target_address: localhost:7\n"
+      "  num_beams: 2\n"
+      "  tls_cert_file: client.pem\n"
+      "port: 8\n");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(config_.worker.port, 7);
+  EXPECT_EQ(config_.serve.port, 8);
+  EXPECT_EQ(config_.worker.num_beams, 3);
+  EXPECT_EQ(config_.remote.num_beams, 2);
+  EXPECT_EQ(config_.worker.tls.cert_file, "worker.pem");
+  EXPECT_EQ(config_.remote.tls.cert_file, "client.pem");
+  EXPECT_EQ(ErrorOf("worker_config: 5\n"), "1: worker_config: '5', must be a map");
+  EXPECT_EQ(ErrorOf("remote_confg:\n  port: 1\n"),
+            "1: unknown key 'remote_confg', did you mean 'remote_config'?");
+}
+
+TEST(WorkerConfigTest, WhatIsOutOfRangeIsNamed) {
+  EXPECT_TRUE(CheckWorkerConfig({}).ok());
+  EXPECT_EQ(CheckWorkerConfig({.session_ttl_seconds = 29}).message(),
+            "session_ttl_seconds: 29, must be 30 to 86400");
+  EXPECT_EQ(CheckWorkerConfig({.num_beams = 17}).message(), "num_beams: 17, must be 1 to 16");
+  EXPECT_FALSE(CheckWorkerConfig({.port = 65536}).ok());
+  EXPECT_FALSE(CheckWorkerConfig({.handler_threads = 0}).ok());
+  EXPECT_FALSE(CheckWorkerConfig({.max_tree_nodes = 0}).ok());
+  EXPECT_FALSE(CheckWorkerConfig({.draft_temperature = -0.5f}).ok());
+}
+
+TEST(RemoteConfigTest, WhatIsOutOfRangeIsNamed) {
+  EXPECT_TRUE(CheckRemoteConfig({}).ok());
+  EXPECT_EQ(CheckRemoteConfig({.max_draft_tokens = 65}).message(),
+            "max_draft_tokens: 65, must be 1 to 64");
+  EXPECT_FALSE(CheckRemoteConfig({.max_rounds = -1}).ok());
+  EXPECT_FALSE(CheckRemoteConfig({.timeout_s = 0}).ok());
+  EXPECT_FALSE(CheckRemoteConfig({.draft_temperature = -0.5f}).ok());
+  EXPECT_FALSE(CheckRemoteConfig({.simulated_rtt_ms = -1}).ok());
 }
 
 // Spellings that users bring from seed 000's and 004's configurations.

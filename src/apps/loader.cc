@@ -12,6 +12,8 @@
 
 #include "apps/device.h"
 #include "apps/progress.h"
+#include "apps/remote_options.h"
+#include "apps/run_remote.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "spec/drafters/suffix_corpus.h"
@@ -19,6 +21,8 @@
 
 namespace talon {
 namespace {
+
+constexpr const char* kBundledModel = "tiny";
 
 // Of the verify curve that is measured at start.
 constexpr int kCurveRows = 128;
@@ -65,8 +69,9 @@ Result<std::vector<std::vector<int32_t>>> ReadCorpus(const std::string& path,
 }
 
 // The method's default, with what the user set.
-DraftBudget BudgetOf(const SpeculativeConfig& config, const std::string& drafter) {
-  DraftBudget budget = DefaultDraftBudget(drafter);
+DraftBudget BudgetOf(const Config& all, const std::string& drafter) {
+  const SpeculativeConfig& config = all.speculative;
+  DraftBudget budget = drafter == "REMOTE" ? RemoteDraftBudget(all) : DefaultDraftBudget(drafter);
   if (drafter == "NONE") return budget;
   if (config.num_steps > 0) budget.max_depth = config.num_steps;
   if (config.eagle_topk > 0) budget.top_k = config.eagle_topk;
@@ -81,7 +86,8 @@ DraftBudget BudgetOf(const SpeculativeConfig& config, const std::string& drafter
   return budget;
 }
 
-Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
+Status FillSpeculation(const Config& all, LoadedModel* model) {
+  const SpeculativeConfig& config = all.speculative;
   StepOptions& step = model->engine_options.step;
   const bool speculates = config.enable_speculative_decoding && config.enable_target_tree;
   const std::string method = speculates ? config.method : "NONE";
@@ -102,7 +108,7 @@ Status FillSpeculation(const SpeculativeConfig& config, LoadedModel* model) {
   }
   // Of all drafters, because a model is loaded once and may serve several.
   for (const std::string& name : DrafterNames()) {
-    const DraftBudget budget = BudgetOf(config, name);
+    const DraftBudget budget = BudgetOf(all, name);
     step.budget.max_nodes = std::max(step.budget.max_nodes, budget.max_nodes);
     step.budget.max_depth = std::max(step.budget.max_depth, budget.max_depth);
   }
@@ -153,7 +159,7 @@ Status FillOptions(const Config& config, LoadedModel* model) {
     return InvalidArgument("kv_offload: moves K and V out of a GPU's memory, the device is cpu");
   }
   TALON_ASSIGN_OR_RETURN(options.step.specpv, MakeSpecPvConfig(config));
-  return FillSpeculation(config.speculative, model);
+  return FillSpeculation(config, model);
 }
 
 // "17=-2.5,42=1"
@@ -176,6 +182,21 @@ Result<std::vector<std::pair<int32_t, float>>> ParseLogitBias(const std::string&
 
 }  // namespace
 
+Status ApplyLogSettings(const Config& config) {
+  LogLevel level = LogLevel::kWarning;
+  if (!ParseLogLevel(config.log_level, &level)) {
+    return InvalidArgument("log_level: '{}', must be debug, info, warning, error or off",
+                           config.log_level);
+  }
+  SetLogLevel(level);
+  LogFormat format = LogFormat::kText;
+  if (!ParseLogFormat(config.log_format, &format)) {
+    return InvalidArgument("log_format: '{}', must be text or json", config.log_format);
+  }
+  SetLogFormat(format);
+  return OkStatus();
+}
+
 Result<std::string> BundledFile(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -195,17 +216,7 @@ Result<std::string> BundledModelDir(const std::string& name) {
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
                                                int min_output_rows) {
   auto model = std::make_unique<LoadedModel>();
-  LogLevel level = LogLevel::kWarning;
-  if (!ParseLogLevel(config.log_level, &level)) {
-    return InvalidArgument("log_level: '{}', must be debug, info, warning, error or off",
-                           config.log_level);
-  }
-  SetLogLevel(level);
-  LogFormat format = LogFormat::kText;
-  if (!ParseLogFormat(config.log_format, &format)) {
-    return InvalidArgument("log_format: '{}', must be text or json", config.log_format);
-  }
-  SetLogFormat(format);
+  TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
   TALON_RETURN_IF_ERROR(FillOptions(config, model.get()));
   WeightFormat weights = WeightFormat::kAsStored;
   if (!ParseWeightFormat(config.weights, &weights)) {
@@ -217,7 +228,8 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
   LoadOptions load{
       .weights = weights,
-      .max_rows = model->engine_options.MaxRows(),
+      .max_rows = std::max(model->engine_options.MaxRows(),
+                           model->engine_options.prefill_chunk + min_output_rows),
       .max_output_rows = std::max(model->engine_options.MaxTreeRows(), min_output_rows)};
   if (!shape.empty()) {
     TALON_ASSIGN_OR_RETURN(const ModelConfig random, ShapeByName(shape));
@@ -229,7 +241,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   }
   model->name = config.model;
   if (model->name.empty()) {
-    TALON_ASSIGN_OR_RETURN(model->name, BundledModelDir("tiny"));
+    TALON_ASSIGN_OR_RETURN(model->name, BundledModelDir(kBundledModel));
   }
   {
     const StatusLine line;
@@ -279,7 +291,7 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
                                            const std::string& drafter_name) {
   EngineOptions options = model->engine_options;
-  options.step.budget = BudgetOf(config.speculative, drafter_name);
+  options.step.budget = BudgetOf(config, drafter_name);
   DrafterOptions drafter_options = model->drafter_options;
   drafter_options.budget = options.step.budget;
   drafter_options.steps = config.speculative.num_steps;
@@ -300,6 +312,9 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
         drafter_options.draft_model_path,
         BundledModelDir(drafter_name == "STANDALONE" ? "tiny-draft" : "tiny-eagle3"));
   }
+  drafter_options.make_remote = [&](const DrafterTarget& target) {
+    return MakeRemoteDrafter(config, options.step.budget, model->tokenizer.get(), target);
+  };
   const DrafterTarget target{
       .backend = model->backend.get(),
       .decoder = model->target.get(),
@@ -349,6 +364,29 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
     params.bad_words.push_back(std::move(tokens));
   }
   return params;
+}
+
+int DefaultKvTokens(const LoadedModel& model, int sequences) {
+  constexpr int64_t kPoolBytes = int64_t{1} << 30;
+  const ModelConfig& target = model.target->config();
+  const EngineOptions& options = model.engine_options;
+  const int64_t context = options.max_length > 0
+                              ? std::min<int64_t>(options.max_length, target.max_context)
+                              : target.max_context;
+  const KvShape shape{.num_layers = target.num_layers,
+                      .kv_heads = target.num_kv_heads,
+                      .head_dim = target.head_dim,
+                      .block_size = options.block_size,
+                      .dtype = options.kv_dtype};
+  const int64_t affordable = kPoolBytes / static_cast<int64_t>(shape.BytesPerToken());
+  const int64_t useful = context * sequences;
+  return static_cast<int>(
+      std::min<int64_t>({std::max(affordable, context), useful, int64_t{1} << 30}));
+}
+
+std::string ShortModelName(const std::string& dir) {
+  const auto path = std::filesystem::path(dir.empty() ? kBundledModel : dir).lexically_normal();
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
 int64_t PeakMemoryBytes() {

@@ -30,6 +30,9 @@ struct LoadedModel {
   VerifyCurve curve;  // measured when first needed
 };
 
+// How much is logged, and how.
+Status ApplyLogSettings(const Config& config);
+
 // A file of the repository, found from the working directory or the program's.
 Result<std::string> BundledFile(const std::string& path);
 // The bundled model's directory.
@@ -48,6 +51,14 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
                                            const std::string& drafter_name);
 
 Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config, const Tokenizer* tokenizer);
+
+// Tokens for the block pool of a server whose settings do not say: 1 GiB, but at least one context
+// and no more than `sequences` could use.
+int DefaultKvTokens(const LoadedModel& model, int sequences);
+
+// The model's name for clients: its directory's own, without those above it. Empty = the bundled
+// one.
+std::string ShortModelName(const std::string& dir);
 
 // Peak resident memory of this process in bytes.
 int64_t PeakMemoryBytes();

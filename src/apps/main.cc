@@ -40,6 +40,8 @@ int main(int argc, char** argv) {
   talon::CommandBody body;
   talon::AddRunCommand(&app, &config, &body);
   talon::AddServeCommand(&app, &config, &body);
+  talon::AddDraftWorkerCommand(&app, &config, &body);
+  talon::AddTargetWorkerCommand(&app, &config, &body);
   talon::AddCheckCommand(&app, &config, &body);
   talon::AddBenchCommand(&app, &config, &body);
   talon::AddDoctorCommand(&app, &config, &body);

@@ -13,6 +13,8 @@
 #include "apps/commands.h"
 #include "apps/loader.h"
 #include "apps/prompts.h"
+#include "apps/remote_options.h"
+#include "apps/run_remote.h"
 #include "apps/run_report.h"
 #include "base/file.h"
 
@@ -118,36 +120,117 @@ struct PromptInput {
   std::vector<int32_t> tokens;
 };
 
+// What reads a prompt: a model's tokenizer, or its vocabulary alone.
+struct PromptTaker {
+  const std::string& model;
+  const Tokenizer* tokenizer;  // null: none
+  int vocab_size;
+};
+
 // The prompt in tokens, which need no tokenizer.
-Result<PromptInput> TokenPrompt(const LoadedModel& model, const std::string& argument) {
+Result<PromptInput> TokenPrompt(const PromptTaker& taker, const std::string& argument) {
   PromptInput input;
-  TALON_ASSIGN_OR_RETURN(input.tokens,
-                         ReadPromptTokens(argument, model.target->config().vocab_size));
-  if (model.tokenizer != nullptr) {
-    input.text = model.tokenizer->Decode(input.tokens, /*skip_special_tokens=*/true);
+  TALON_ASSIGN_OR_RETURN(input.tokens, ReadPromptTokens(argument, taker.vocab_size));
+  if (taker.tokenizer != nullptr) {
+    input.text = taker.tokenizer->Decode(input.tokens, /*skip_special_tokens=*/true);
   } else {
     input.text = fmt::format("{}", fmt::join(input.tokens, " "));
   }
   return input;
 }
 
-Result<PromptInput> TextPrompt(const LoadedModel& model, std::string text) {
-  TALON_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, RequireTokenizer(model));
-  auto tokens = tokenizer->Encode(text, /*add_special_tokens=*/true);
+Result<PromptInput> TextPrompt(const PromptTaker& taker, std::string text) {
+  if (taker.tokenizer == nullptr) {
+    TALON_RETURN_IF_ERROR(Tokenizer::Supported());
+    return InvalidArgument("{}: no tokenizer.json", taker.model);
+  }
+  auto tokens = taker.tokenizer->Encode(text, /*add_special_tokens=*/true);
   if (!tokens.ok()) return tokens.status().WithContext("prompt");
   return PromptInput{.text = std::move(text), .tokens = std::move(*tokens)};
 }
 
+Result<PromptInput> TakePrompt(const PromptTaker& taker, const RunOptions& options,
+                               const std::string& text) {
+  return options.prompt_tokens.empty() ? TextPrompt(taker, text)
+                                       : TokenPrompt(taker, options.prompt_tokens);
+}
+
+// The end of a run: its report and its exit code.
+Result<int> Finish(const GenerateResult& result, const std::string& report, bool json) {
+  if (json) {
+    std::printf("%s\n", report.c_str());
+  } else {
+    std::printf("\n");
+    std::fflush(stdout);
+    std::fprintf(stderr, "\n%s", report.c_str());
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return Internal("standard output: cannot write");
+  }
+  if (result.finish == FinishReason::kError) return result.error;
+  return result.finish == FinishReason::kTimeout ? kExitFailed : kExitOk;
+}
+
+std::string RemoteReport(const GenerateResult& result, const RemoteModel& model, bool json) {
+  if (json) {
+    Json out = GenerationJson(result);
+    out["model"] = model.name;
+    out["target"] = model.address;
+    out["drafter"] = model.drafter_name;
+    out["metrics"] = CountersJson(model.metrics);
+    return out.dump(2);
+  }
+  Table table({});
+  table.Add({"model", fmt::format("{} at {}", model.name, model.address)});
+  AddGeneration(result, &table);
+  if (model.drafter_name != "NONE") {
+    AddAcceptance(result.stats, model.drafter_name, &table);
+    const double seconds = std::max(result.stats.decode_seconds, 1e-9);
+    table.Add({"drafting", fmt::format("{:.0f}% of the time was waiting for drafts",
+                                       100 * result.stats.draft_seconds / seconds)});
+    table.Add({"ahead", fmt::format("{} hits, {} misses",
+                                    model.metrics.Get(Counter::kRemoteSpeculation, "hit"),
+                                    model.metrics.Get(Counter::kRemoteSpeculation, "miss"))});
+  }
+  return table.ToString(/*all_left=*/true);
+}
+
+// With the target elsewhere.
+Result<int> RunRemotely(const Config& config, const RunOptions& options, const std::string& text) {
+  TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
+  interrupted = 0;
+  TALON_ASSIGN_OR_RETURN(const auto model,
+                         OpenRemoteModel(config, [] { return interrupted != 0; }));
+  const Tokenizer* tokenizer = model->tokenizer.get();
+  TALON_ASSIGN_OR_RETURN(
+      const PromptInput prompt,
+      TakePrompt({model->name, tokenizer, model->config.vocab_size}, options, text));
+  GenerateRequest request{.prompt = prompt.tokens, .stop = config.sampling.stop};
+  TALON_ASSIGN_OR_RETURN(request.sampling, MakeSamplingParams(config.sampling, tokenizer));
+  if (const int most = config.remote.max_output_tokens; most > 0) {
+    request.sampling.max_tokens = std::min(request.sampling.max_tokens, most);
+  }
+  TALON_RETURN_IF_ERROR(model->Check(request));
+  Printer printer(options, tokenizer);
+  request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
+  if (!options.json) Print(prompt.text);
+  auto* previous = std::signal(SIGINT, OnInterrupt);
+  const GenerateResult result = model->Generate(std::move(request));
+  std::signal(SIGINT, previous);
+  return Finish(result, RemoteReport(result, *model, options.json), options.json);
+}
+
 Result<int> Run(Config config, const RunOptions& options) {
+  TALON_RETURN_IF_ERROR(CheckRemoteMethod(config));
   TALON_ASSIGN_OR_RETURN(const std::string text, ReadPrompt(options));
   if (text.empty()) return InvalidArgument("prompt: empty");
+  if (!config.remote.target_address.empty()) return RunRemotely(config, options, text);
   config.max_sequences = std::min(config.max_sequences, 1);
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
   const Tokenizer* tokenizer = model->tokenizer.get();
-  TALON_ASSIGN_OR_RETURN(const PromptInput prompt,
-                         options.prompt_tokens.empty()
-                             ? TextPrompt(*model, text)
-                             : TokenPrompt(*model, options.prompt_tokens));
+  TALON_ASSIGN_OR_RETURN(
+      const PromptInput prompt,
+      TakePrompt({model->name, tokenizer, model->target->config().vocab_size}, options, text));
   GenerateRequest request{.prompt = prompt.tokens, .stop = config.sampling.stop};
   TALON_ASSIGN_OR_RETURN(request.sampling, MakeSamplingParams(config.sampling, tokenizer));
   if (model->engine_options.kv_tokens == 0) {  // one request: no more cache than it can use
@@ -161,18 +244,9 @@ Result<int> Run(Config config, const RunOptions& options) {
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
   if (!options.json) Print(prompt.text);
   const GenerateResult result = RunToEnd(engine.get(), id);
-  if (options.json) {
-    std::printf("%s\n", ReportJson(result, *model, engine.get()).dump(2).c_str());
-  } else {
-    std::printf("\n");
-    std::fflush(stdout);
-    std::fprintf(stderr, "\n%s", ReportTable(result, *model, engine.get()).c_str());
-  }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    return Internal("standard output: cannot write");
-  }
-  if (result.finish == FinishReason::kError) return result.error;
-  return kExitOk;
+  const std::string report = options.json ? ReportJson(result, *model, engine.get()).dump(2)
+                                          : ReportTable(result, *model, engine.get());
+  return Finish(result, report, options.json);
 }
 
 }  // namespace
@@ -201,13 +275,16 @@ void AddRunCommand(CLI::App* app, Config* config, CommandBody* body) {
   command->add_flag("--json", options->json, "Print one JSON object instead of text and table");
   command->add_flag("--show-drafts", options->show_drafts,
                     "Colour the text: green = drafted and accepted, yellow = the model's own");
-  AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
+  AddSettings(command, config,
+              kModelSettings | kSamplingSettings | kSpeculativeSettings | kRemoteSettings);
   command->footer(
       "\nExamples:\n"
       "  talon run --prompt 'Call me' --max-tokens 200\n"
       "  talon run --prompt-file chapter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
       "  echo 'The sea was' | talon run - --json\n"
-      "  talon run --speculative-algorithm NGRAM --show-drafts\n");
+      "  talon run --speculative-algorithm NGRAM --show-drafts\n"
+      "  talon run --target-address 127.0.0.1:50052 --speculative-algorithm REMOTE \\\n"
+      "      --draft-address 127.0.0.1:50051\n");
   SetBody(command, body, [config, options] { return Run(*config, *options); });
 }
 

@@ -1,7 +1,5 @@
 #include "apps/run_report.h"
 
-#include "apps/table.h"
-
 namespace talon {
 namespace {
 
@@ -37,10 +35,7 @@ SpeedUp SpeedUpOf(const RequestStats& stats, const VerifyCurve& curve) {
 
 void AddSpeculation(const RequestStats& stats, const LoadedModel& model, int64_t rolled_back,
                     Table* table) {
-  table->Add({"speculation", fmt::format("{}, tau {:.2f}, {} of {} drafts accepted{}",
-                                         model.drafter_name, stats.tau(), stats.accepted,
-                                         stats.drafted, stats.lossy ? ", LOSSY" : "")});
-  table->Add({"by depth", AcceptanceByDepth(stats)});
+  AddAcceptance(stats, model.drafter_name, table);
   if (stats.partial_passes > 0) {
     table->Add({"partial", fmt::format("{} of {} passes, {} provisional tokens taken back",
                                        stats.partial_passes, stats.passes, rolled_back)});
@@ -55,6 +50,26 @@ void AddSpeculation(const RequestStats& stats, const LoadedModel& model, int64_t
 }
 
 }  // namespace
+
+void AddAcceptance(const RequestStats& stats, const std::string& drafter, Table* table) {
+  table->Add({"speculation",
+              fmt::format("{}, tau {:.2f}, {} of {} drafts accepted{}", drafter, stats.tau(),
+                          stats.accepted, stats.drafted, stats.lossy ? ", LOSSY" : "")});
+  table->Add({"by depth", AcceptanceByDepth(stats)});
+}
+
+void AddGeneration(const GenerateResult& result, Table* table) {
+  const RequestStats& stats = result.stats;
+  const auto generated = static_cast<double>(result.tokens.size());
+  table->Add({"prompt", fmt::format("{} tokens, {:.0f} tokens/s", stats.prompt_tokens,
+                                    PerSecond(static_cast<double>(stats.prompt_tokens),
+                                              stats.prompt_seconds))});
+  table->Add(
+      {"generated",
+       fmt::format("{} tokens, {:.0f} tokens/s, ended by {}", result.tokens.size(),
+                   PerSecond(generated, stats.decode_seconds), FinishReasonName(result.finish))});
+  table->Add({"seed", fmt::format("{}", result.seed)});
+}
 
 void AddStats(const RequestStats& more, RequestStats* sum) {
   sum->prompt_tokens += more.prompt_tokens;
@@ -79,18 +94,10 @@ void AddStats(const RequestStats& more, RequestStats* sum) {
 
 std::string ReportTable(const GenerateResult& result, const LoadedModel& model, Engine* engine) {
   const RequestStats& stats = result.stats;
-  const auto generated = static_cast<double>(result.tokens.size());
   Table table({});
   table.Add({"model", model.name});
   table.Add({"device", model.backend->description()});
-  table.Add({"prompt", fmt::format("{} tokens, {:.0f} tokens/s", stats.prompt_tokens,
-                                   PerSecond(static_cast<double>(stats.prompt_tokens),
-                                             stats.prompt_seconds))});
-  table.Add(
-      {"generated",
-       fmt::format("{} tokens, {:.0f} tokens/s, ended by {}", result.tokens.size(),
-                   PerSecond(generated, stats.decode_seconds), FinishReasonName(result.finish))});
-  table.Add({"seed", fmt::format("{}", result.seed)});
+  AddGeneration(result, &table);
   if (model.drafter_name != "NONE" || stats.partial_passes > 0) {
     AddSpeculation(stats, model, engine->metrics().Total(Counter::kSpecPvRolledBackTokens), &table);
   }
@@ -103,7 +110,7 @@ std::string ReportTable(const GenerateResult& result, const LoadedModel& model, 
   return table.ToString(/*all_left=*/true);
 }
 
-Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* engine) {
+Json GenerationJson(const GenerateResult& result) {
   const RequestStats& stats = result.stats;
   Json tokens = Json::array(), logprobs = Json::array(), origins = Json::array();
   for (const EmittedToken& token : result.tokens) {
@@ -120,18 +127,11 @@ Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* 
     by_depth.push_back(
         {{"tried", stats.tried_at_depth[depth]}, {"accepted", stats.accepted_at_depth[depth]}});
   }
-  Json metrics = Json::object();
-  for (const auto& [key, value] : engine->metrics().Snapshot()) {
-    metrics["talon_" + key.first + (key.second.empty() ? "" : "{" + key.second + "}")] = value;
-  }
-  Json out = {{"model", model.name},
-              {"device", model.backend->description()},
-              {"text", result.text},
+  Json out = {{"text", result.text},
               {"tokens", tokens},
               {"origins", origins},
               {"finish_reason", FinishReasonName(result.finish)},
               {"seed", result.seed},
-              {"drafter", model.drafter_name},
               {"stats",
                {{"prompt_tokens", stats.prompt_tokens},
                 {"prompt_seconds", stats.prompt_seconds},
@@ -147,19 +147,34 @@ Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* 
                 {"by_depth", by_depth},
                 {"draft_seconds", stats.draft_seconds},
                 {"verify_seconds", stats.verify_seconds},
-                {"lossy", stats.lossy}}},
-              {"memory",
-               {{"weights", model.target->weight_bytes()},
-                {"kv", engine->kv().bytes()},
-                {"workspace", model.target->workspace_bytes()},
-                {"peak", PeakMemoryBytes()}}},
-              {"metrics", metrics}};
+                {"lossy", stats.lossy}}}};
+  if (!result.tokens.empty() && !result.tokens[0].top.empty()) out["logprobs"] = logprobs;
+  return out;
+}
+
+Json CountersJson(const Metrics& metrics) {
+  Json out = Json::object();
+  for (const auto& [key, value] : metrics.Snapshot()) {
+    out["talon_" + key.first + (key.second.empty() ? "" : "{" + key.second + "}")] = value;
+  }
+  return out;
+}
+
+Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* engine) {
+  Json out = GenerationJson(result);
+  out["model"] = model.name;
+  out["device"] = model.backend->description();
+  out["drafter"] = model.drafter_name;
+  out["memory"] = {{"weights", model.target->weight_bytes()},
+                   {"kv", engine->kv().bytes()},
+                   {"workspace", model.target->workspace_bytes()},
+                   {"peak", PeakMemoryBytes()}};
+  out["metrics"] = CountersJson(engine->metrics());
   if (model.drafter_name != "NONE" && !model.curve.empty()) {
-    const SpeedUp speed_up = SpeedUpOf(stats, model.curve);
+    const SpeedUp speed_up = SpeedUpOf(result.stats, model.curve);
     out["stats"]["predicted_speed_up"] = speed_up.predicted;
     out["stats"]["measured_speed_up"] = speed_up.measured;
   }
-  if (!result.tokens.empty() && !result.tokens[0].top.empty()) out["logprobs"] = logprobs;
   return out;
 }
 

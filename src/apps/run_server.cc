@@ -1,15 +1,9 @@
 #include "apps/run_server.h"
 
-#include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +11,7 @@
 
 #include "apps/commands.h"
 #include "apps/loader.h"
+#include "apps/stop_signal.h"
 #include "apps/table.h"
 #include "base/file.h"
 #include "engine/engine_thread.h"
@@ -24,36 +19,6 @@
 
 namespace talon {
 namespace {
-
-constexpr int64_t kDefaultPoolBytes = int64_t{1} << 30;
-
-volatile std::sig_atomic_t signals_seen = 0;
-int signal_event = -1;  // an eventfd that the handler writes
-
-void OnSignal(int signal) {
-  if (signals_seen != 0) _exit(128 + signal);
-  signals_seen = 1;
-  const uint64_t one = 1;
-  (void)!write(signal_event, &one, sizeof(one));
-}
-
-// From now on SIGINT and SIGTERM end WaitForSignal(), and a second one the process.
-Status CatchSignals() {
-  signal_event = eventfd(0, EFD_CLOEXEC);
-  if (signal_event < 0) return Unavailable("no eventfd for signals");
-  struct sigaction action {};
-  action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  return OkStatus();
-}
-
-void WaitForSignal() {
-  uint64_t count = 0;
-  while (read(signal_event, &count, sizeof(count)) < 0 && errno == EINTR) {
-  }
-}
 
 Status CheckRange(const char* name, int value, int low, int high) {
   if (value >= low && value <= high) return OkStatus();
@@ -77,30 +42,6 @@ void RaiseFileLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-// A pool of 1 GiB, but at least one context and no more than all sequences could use.
-int DefaultKvTokens(const LoadedModel& model) {
-  const ModelConfig& target = model.target->config();
-  const EngineOptions& options = model.engine_options;
-  const int64_t context = options.max_length > 0
-                              ? std::min<int64_t>(options.max_length, target.max_context)
-                              : target.max_context;
-  const KvShape shape{.num_layers = target.num_layers,
-                      .kv_heads = target.num_kv_heads,
-                      .head_dim = target.head_dim,
-                      .block_size = options.block_size,
-                      .dtype = options.kv_dtype};
-  const int64_t affordable = kDefaultPoolBytes / static_cast<int64_t>(shape.BytesPerToken());
-  const int64_t useful = context * options.max_sequences;
-  return static_cast<int>(
-      std::min<int64_t>({std::max(affordable, context), useful, int64_t{1} << 30}));
-}
-
-std::string ServedName(const ServeConfig& serve, const LoadedModel& model) {
-  if (!serve.served_model_name.empty()) return serve.served_model_name;
-  const auto path = std::filesystem::path(model.name).lexically_normal();
-  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
 Result<HttpOptions> MakeHttpOptions(const ServeConfig& serve) {
@@ -139,11 +80,11 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
 Status ServeUntilSignal(const Config& config, const HttpOptions& options, const LoadedModel& model,
                         const ServeParts& parts) {
   TALON_ASSIGN_OR_RETURN(const auto server, HttpServer::Start(parts, options));
-  TALON_RETURN_IF_ERROR(CatchSignals());
+  TALON_RETURN_IF_ERROR(CatchStopSignals());
   const bool v6 = config.serve.host.find(':') != std::string::npos;
   const std::string host = v6 ? fmt::format("[{}]", config.serve.host) : config.serve.host;
   Announce(parts, model, config, fmt::format("http://{}:{}", host, server->port()));
-  WaitForSignal();
+  WaitForStopSignal();
   std::fprintf(stderr, "shutting down\n");
   server->Drain();
   parts.engine->Shutdown(std::chrono::seconds(config.serve.shutdown_timeout));
@@ -160,7 +101,7 @@ Result<int> RunServer(Config config) {
   RaiseFileLimit();
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
   if (model->engine_options.kv_tokens == 0) {
-    model->engine_options.kv_tokens = DefaultKvTokens(*model);
+    model->engine_options.kv_tokens = DefaultKvTokens(*model, model->engine_options.max_sequences);
   }
   std::optional<ChatTemplate> chat;
   if (model->tokenizer != nullptr) {
@@ -171,7 +112,9 @@ Result<int> RunServer(Config config) {
   const ServeParts parts{.engine = &thread,
                          .tokenizer = model->tokenizer.get(),
                          .chat_template = chat ? &*chat : nullptr,
-                         .model_name = ServedName(config.serve, *model),
+                         .model_name = config.serve.served_model_name.empty()
+                                           ? ShortModelName(model->name)
+                                           : config.serve.served_model_name,
                          .drafter_name = model->drafter_name,
                          .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
   TALON_RETURN_IF_ERROR(ServeUntilSignal(config, options, *model, parts));

@@ -1,12 +1,14 @@
 // `talon serve`: the flags of the HTTP server.
 #include "apps/commands.h"
+#include "apps/remote_options.h"
 #include "apps/run_server.h"
 
 namespace talon {
 
 void AddServeCommand(CLI::App* app, Config* config, CommandBody* body) {
   CLI::App* command = app->add_subcommand("serve", "Serve a model through OpenAI's HTTP API");
-  AddSettings(command, config, kServeSettings | kModelSettings | kSpeculativeSettings);
+  AddSettings(command, config,
+              kServeSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings);
   command->footer(
       "\nSampling is each request's own; temperature is 1 unless a request says\n"
       "otherwise, as in OpenAI's API ('talon run' is greedy unless told otherwise).\n"
@@ -25,7 +27,15 @@ void AddServeCommand(CLI::App* app, Config* config, CommandBody* body) {
       "true}'\n"
       "  curl -s http://127.0.0.1:8080/metrics\n"
       "\nCtrl-C or SIGTERM ends it after the requests on their way; a second one at once.\n");
-  SetBody(command, body, [config] { return RunServer(*config); });
+  SetBody(command, body, [config]() -> Result<int> {
+    TALON_RETURN_IF_ERROR(CheckRemoteMethod(*config));
+    if (!config->remote.target_address.empty()) {
+      return InvalidArgument(
+          "target_address: the server's model runs here; its drafts may come "
+          "from elsewhere (--draft-address)");
+    }
+    return RunServer(*config);
+  });
 }
 
 }  // namespace talon

@@ -13,6 +13,7 @@
 #include "kv/kv_cache.h"
 #include "model/sampler.h"
 #include "spec/token_tree.h"
+#include "spec/verify/accept.h"
 
 namespace talon {
 
@@ -56,9 +57,10 @@ struct ActiveRequest {
   bool plain_next = false;     // a commit failed: the next tree is [root]
   PartialState partial;
   std::optional<VerifiedTree> verified;  // of the last step, if the request is watched
-  // Chunked verification: the part of a proposed tree that is still to be verified, its root being
-  // the sequence's root.
-  std::optional<TokenTree> remainder;
+  // The next step's tree, its root being the sequence's root: what a remote client drafted, or what
+  // chunked verification has left of a proposal. None: the drafter is asked.
+  std::optional<TokenTree> given;
+  std::optional<AcceptMode> accept;  // none: the step's
 };
 
 }  // namespace talon

@@ -16,6 +16,8 @@ const char* FinishReasonName(FinishReason reason) {
       return "length";
     case FinishReason::kStop:
       return "stop";
+    case FinishReason::kTimeout:
+      return "timeout";
   }
   return "unknown";
 }

@@ -24,8 +24,9 @@ enum class FinishReason {
   kCancelled,
   kDeadEnd,  // every token was masked
   kError,
-  kLength,  // max_tokens or the end of the context
-  kStop,    // EOS, a stop id or a stop string
+  kLength,   // max_tokens or the end of the context
+  kStop,     // EOS, a stop id or a stop string
+  kTimeout,  // a remote target did not answer in time
 };
 const char* FinishReasonName(FinishReason reason);
 

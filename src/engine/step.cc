@@ -102,7 +102,7 @@ void Step::Begin(std::span<ActiveRequest* const> decoding) {
 void Step::Suspend(ActiveRequest* run) {
   if (run->sequence.tail_len > 0 && run->partial.exact()) partial_.Unwind(run);
   run->partial.lists.reset();
-  run->remainder.reset();
+  run->given.reset();
   if (run->drafter_knows) parts_.drafter->End(run->sequence.id);
   run->drafter_knows = false;
 }
@@ -118,10 +118,10 @@ void Step::Propose() {
     ActiveRequest& run = *entry.run;
     if (run.plain_next) {
       run.plain_next = false;
-      run.remainder.reset();
-    } else if (run.remainder) {
-      entry.tree = std::move(*run.remainder);
-      run.remainder.reset();
+      run.given.reset();
+    } else if (run.given) {
+      entry.tree = std::move(*run.given);
+      run.given.reset();
     } else if (const DraftBudget budget = BudgetFor(run); budget.max_nodes > 1) {
       requests.push_back({.sequence = run.sequence.id,
                           .tokens = run.sequence.tokens,
@@ -339,10 +339,11 @@ void Step::Accept() {
     const TokenTree tail = entry.unseen > 0 ? Subtree(entry.tree, entry.unseen) : TokenTree();
     const TokenTree& judged = entry.unseen > 0 ? tail : entry.tree;
     const bool random = sampler.params().temperature > 0;
-    if (random && options_.accept == AcceptMode::kThreshold && options_.thresholds.lossy()) {
+    const AcceptMode mode = entry.run->accept.value_or(options_.accept);
+    if (random && mode == AcceptMode::kThreshold && options_.thresholds.lossy()) {
       entry.acceptance = AcceptThreshold(judged, rows, sampler, options_.thresholds);
       entry.run->result.stats.lossy = true;
-    } else if (random && options_.accept == AcceptMode::kRejection) {
+    } else if (random && mode == AcceptMode::kRejection) {
       entry.acceptance = AcceptRejection(judged, rows, sampler);
     } else {
       entry.acceptance = AcceptMatch(judged, rows);

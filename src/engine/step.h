@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compute/backend.h"
@@ -25,8 +26,6 @@
 #include "spec/verify/accept.h"
 
 namespace talon {
-
-enum class AcceptMode { kMatch, kThreshold, kRejection };
 
 struct StepOptions {
   DraftBudget budget;  // the largest tree of a sequence
@@ -125,6 +124,7 @@ class Step {
   void ObserveTree(const Entry& entry);
   void CountEntry(const Entry& entry);
   void CountStep(bool drafted);
+  std::string_view SourceOf(const Entry& entry) const;
   static const char* ModeOf(const Entry& entry);
   const char* PassMode() const;
   void FallBack(Counter counter, const char* feature, const std::string& reason,

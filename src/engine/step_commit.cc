@@ -183,7 +183,7 @@ void Step::KeepRemainder(Entry* entry) {
                        : entry->whole.FindChild(entry->acceptance.path.back(),
                                                 entry->acceptance.choices.back().token);
   if (next >= 0) {
-    entry->run->remainder = Subtree(entry->whole, next);
+    entry->run->given = Subtree(entry->whole, next);
   } else {
     parts_.metrics->Add(Counter::kScvChunks, CeilDiv(entry->whole.size() - chunk, chunk),
                         "skipped");
@@ -207,7 +207,7 @@ void Step::CountEntry(const Entry& entry) {
   // Provisional tokens count when they are emitted, so that the mean is tau.
   parts_.metrics->Observe(Histogram::kSpecAcceptLength,
                           entry.provisional ? 0.0 : static_cast<double>(entry.emitted.size()),
-                          entry.run->drafter_knows ? parts_.drafter->name() : "none");
+                          SourceOf(entry));
   if (drafted == 0 || beyond_root < 0) return;
   const int deepest = TreeDepths(entry.tree.parents).back() - entry.trunk;
   for (int depth = 1; depth <= std::min(deepest, RequestStats::kMaxDepth); ++depth) {
@@ -217,9 +217,14 @@ void Step::CountEntry(const Entry& entry) {
     ++stats.accepted_at_depth[depth - 1];
     parts_.metrics->Add(Counter::kSpecAcceptedAtDepth, 1, std::to_string(depth));
   }
-  const std::string_view drafter = parts_.drafter->name();
-  parts_.metrics->Add(Counter::kSpecDraftTokens, drafted, drafter);
-  parts_.metrics->Add(Counter::kSpecAcceptedTokens, accepted, drafter);
+  parts_.metrics->Add(Counter::kSpecDraftTokens, drafted, SourceOf(entry));
+  parts_.metrics->Add(Counter::kSpecAcceptedTokens, accepted, SourceOf(entry));
+}
+
+// Who made the drafts: the drafter, or a remote client.
+std::string_view Step::SourceOf(const Entry& entry) const {
+  if (entry.run->drafter_knows) return parts_.drafter->name();
+  return entry.tree.size() - 1 - entry.trunk > 0 ? "REMOTE" : "none";
 }
 
 const char* Step::ModeOf(const Entry& entry) {

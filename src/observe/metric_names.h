@@ -20,6 +20,10 @@ enum class Counter {
   kNworStagedTokens,     // distinct rows
   kNworTokensCommitted,
   kNworTokensRejected,
+  kRemoteDesyncs,              // code: why a client had to send its whole context again
+  kRemotePayloadBytes,         // direction: sent, received
+  kRemoteSessionEvictions,     // reason: ttl, lru, end
+  kRemoteSpeculation,          // result: hit, miss, skipped
   kRequestGeneratedTokens,     // that left the engine
   kRequestPreemptions,         // sequences rewound and requeued for want of blocks
   kRequestPromptTokens,        // of all requests, cached ones included
@@ -43,6 +47,8 @@ enum class Gauge {
   kKvBlocks,             // state: free, used, cached
   kKvUsageRatio,         // used / all blocks
   kNworAcceptanceRatio,  // committed / staged rows since the start
+  kRemoteDraftLength,    // drafts asked for, by draft length control
+  kRemoteSessions,       // that a worker keeps
   kRequestsRunning,
   kRequestsWaiting,
   kSpecPvProvisionalTokens,  // now waiting for a full pass, of all sequences
@@ -50,6 +56,7 @@ enum class Gauge {
 inline constexpr size_t kNumGauges = static_cast<size_t>(Gauge::kSpecPvProvisionalTokens) + 1;
 
 enum class Histogram {
+  kRemoteRpcSeconds,     // call: method and code, "VerifyDrafts OK"
   kRequestE2eSeconds,    // arrival to last token
   kRequestQueueSeconds,  // arrival to first scheduled
   kRequestTpotSeconds,   // (last - first token time) / (tokens - 1), per request

@@ -20,11 +20,12 @@ struct DrafterInfo {
   DraftBudget budget;
 };
 
-constexpr std::array<DrafterInfo, 6> kDrafters = {{
+constexpr std::array<DrafterInfo, 7> kDrafters = {{
     {"EAGLE3", {nullptr, nullptr}, {.max_nodes = 8, .max_depth = 5, .top_k = 4}},
     {"MERGED", {nullptr, nullptr}, {.max_nodes = 24, .max_depth = 23, .top_k = 4}},
     {"NONE", {nullptr, nullptr}, {.max_nodes = 1, .max_depth = 0, .top_k = 1}},
     {"NGRAM", {"LOOKUP", "PROMPT_LOOKUP"}, {.max_nodes = 12, .max_depth = 17, .top_k = 1}},
+    {"REMOTE", {nullptr, nullptr}, {.max_nodes = 12, .max_depth = 5, .top_k = 4}},
     {"STANDALONE", {"DRAFT_MODEL", nullptr}, {.max_nodes = 4, .max_depth = 3, .top_k = 1}},
     {"SUFFIX", {nullptr, nullptr}, {.max_nodes = 24, .max_depth = 23, .top_k = 1}},
 }};
@@ -178,6 +179,7 @@ Result<std::unique_ptr<Drafter>> MakeDrafter(const std::string& name, const Draf
         std::make_unique<SuffixDrafter>(SuffixOptions{}, options.suffix_corpus));
   }
   if (name == "STANDALONE") return MakeStandalone(options, target);
+  if (name == "REMOTE" && options.make_remote) return options.make_remote(target);
   return Internal("drafter: '{}' has no maker", name);
 }
 

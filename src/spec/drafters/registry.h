@@ -2,6 +2,7 @@
 #ifndef TALON_SPEC_DRAFTERS_REGISTRY_H_
 #define TALON_SPEC_DRAFTERS_REGISTRY_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,20 @@
 #include "spec/drafter.h"
 
 namespace talon {
+
+// What the drafter must fit.
+struct DrafterTarget {
+  Backend* backend = nullptr;
+  const Decoder* decoder = nullptr;
+  Metrics* metrics = nullptr;  // fallbacks are counted here
+  int vocab_size = 0;
+  int max_length = 0;
+  int max_sequences = 1;
+  int block_size = 16;
+  DType kv_dtype = DType::kBF16;
+  int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
+  bool prefix_index = false;
+};
 
 // What a drafter may be told. The fields of other drafters are ignored.
 struct DrafterOptions {
@@ -30,20 +45,8 @@ struct DrafterOptions {
   std::string ngram_mode = "BFS";
   int ngram_max_depth = 18;
   std::vector<std::vector<int32_t>> suffix_corpus;  // token sequences known from the start
-};
-
-// What the drafter must fit.
-struct DrafterTarget {
-  Backend* backend = nullptr;
-  const Decoder* decoder = nullptr;
-  Metrics* metrics = nullptr;  // fallbacks are counted here
-  int vocab_size = 0;
-  int max_length = 0;
-  int max_sequences = 1;
-  int block_size = 16;
-  DType kv_dtype = DType::kBF16;
-  int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
-  bool prefix_index = false;
+  // REMOTE, whose parts are not known here.
+  std::function<Result<std::unique_ptr<Drafter>>(const DrafterTarget&)> make_remote;
 };
 
 // The registry's name for a name or alias in any case ("lookup" -> "NGRAM"). A list of names

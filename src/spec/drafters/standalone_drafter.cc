@@ -6,43 +6,27 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "spec/drafters/drawn_tree.h"
 
 namespace talon {
 namespace {
 
-constexpr int kFeedRows = 512;      // of one pass, when a prompt is fed
-constexpr int kSampledTokens = 64;  // a drawn token comes from this many
+constexpr int kFeedRows = 512;  // of one pass, when a prompt is fed
 
 int CommonPrefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   const auto [at, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<int>(at - a.begin());
 }
 
-// The distribution over `best` at this temperature: what is drawn from is exactly what is sent.
-DraftProbs TemperedProbs(std::span<const TopKEntry> best, float temperature) {
-  DraftProbs probs;
-  double total = 0;
-  for (const TopKEntry& entry : best) {
-    const double weight = std::exp((entry.log_prob - best[0].log_prob) / temperature);
-    if (!(weight > 0)) continue;
-    probs.entries.emplace_back(entry.id, static_cast<float>(weight));
-    total += weight;
+// A tree's nodes without its root, as rows of a pass.
+struct DraftForestRows {
+  explicit DraftForestRows(const TokenTree& tree)
+      : tokens(tree.tokens.begin() + 1, tree.tokens.end()) {
+    for (int i = 1; i < tree.size(); ++i) parents.push_back(tree.parents[i] - 1);
   }
-  for (auto& [id, probability] : probs.entries) {
-    probability = static_cast<float>(probability / total);
-  }
-  std::sort(probs.entries.begin(), probs.entries.end());
-  return probs;
-}
-
-int32_t Draw(const DraftProbs& probs, double u) {
-  double sum = 0;
-  for (const auto& [id, probability] : probs.entries) {
-    sum += probability;
-    if (sum > u) return id;
-  }
-  return probs.entries.back().first;
-}
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> parents;  // -1: a child of the root
+};
 
 }  // namespace
 
@@ -58,7 +42,14 @@ Result<std::unique_ptr<StandaloneDrafter>> StandaloneDrafter::Load(const Standal
     return InvalidArgument("{}: the draft model has a vocabulary of {}, the target of {}",
                            options.model_path, config.vocab_size, options.vocab_size);
   }
-  const int beams = options.max_sequences * options.budget.top_k;
+  // Rows of a pass over drafts, and those staged for all their levels. Where requests differ, as
+  // many grow at once as fit.
+  const DraftBudget& budget = options.budget;
+  const int beams = options.drawn_trees ? std::max(budget.top_k, budget.max_nodes)
+                                        : options.max_sequences * budget.top_k;
+  const int staged = options.drawn_trees
+                         ? std::max(budget.top_k * budget.max_depth, budget.max_nodes)
+                         : beams * std::max(budget.max_depth, 1);
   TALON_ASSIGN_OR_RETURN(
       drafter->model_, Decoder::Load(options.model_path, backend,
                                      {.weights = options.weights,
@@ -74,7 +65,7 @@ Result<std::unique_ptr<StandaloneDrafter>> StandaloneDrafter::Load(const Standal
       .block_size = kBlock,
       .dtype = DType::kBF16,
       .num_blocks = DraftBlocks(options.max_sequences, tokens, options.kv_tokens, kBlock),
-      .staging_rows = beams * std::max(options.budget.max_depth, 1)};
+      .staging_rows = staged};
   TALON_ASSIGN_OR_RETURN(drafter->kv_, KvCache::Create(backend, shape, &drafter->own_metrics_,
                                                        {.prefix_index = options.prefix_index}));
   return drafter;
@@ -117,14 +108,47 @@ void StandaloneDrafter::Propose(std::span<const DraftRequest> requests,
     }
     batch.push_back({.request = &requests[i],
                      .tree = &trees[i],
-                     .sequence = &sequences_.at(requests[i].sequence)});
+                     .sequence = &sequences_.at(requests[i].sequence),
+                     .place = batch.size()});
   }
   if (batch.empty()) return;
   Status status = CatchUp(&batch);
-  if (status.ok()) {
-    status = options_.budget.top_k > 1 ? DraftTrees(&batch) : DraftChains(&batch);
-  }
+  if (status.ok()) status = options_.drawn_trees ? DraftEach(&batch) : DraftAlike(&batch);
   if (!status.ok()) GiveUp(&batch, "draft_failed", status.message());
+}
+
+Status StandaloneDrafter::DraftAlike(std::vector<Drafting>* batch) {
+  return BranchesOf(*batch->front().request) > 1 ? DraftTrees(batch) : DraftChains(batch);
+}
+
+// Requests that differ in what they want: those of as many branches go together, as far as there
+// are rows for them.
+Status StandaloneDrafter::DraftEach(std::vector<Drafting>* batch) {
+  std::map<int, std::vector<Drafting>> groups;  // by branches
+  for (const Drafting& one : *batch) {
+    if (options_.sample && one.request->temperature > 0) {
+      TALON_RETURN_IF_ERROR(DraftDrawn(one));
+      continue;
+    }
+    const int branches = BranchesOf(*one.request);
+    std::vector<Drafting>& group = groups[branches];
+    group.push_back(one);
+    if (HasRoomForMore(group, branches)) continue;
+    TALON_RETURN_IF_ERROR(DraftAlike(&group));
+    group.clear();
+  }
+  for (auto& [branches, group] : groups) {
+    if (!group.empty()) TALON_RETURN_IF_ERROR(DraftAlike(&group));
+  }
+  return OkStatus();
+}
+
+// For one more of the largest there is.
+bool StandaloneDrafter::HasRoomForMore(const std::vector<Drafting>& group, int branches) const {
+  int staged = branches * options_.budget.max_depth;
+  for (const Drafting& member : group) staged += branches * member.request->budget.max_depth;
+  const int rows = static_cast<int>(group.size() + 1) * branches;
+  return rows <= model_->max_output_rows() && staged <= kv_->shape().staging_rows;
 }
 
 void StandaloneDrafter::GiveUp(std::vector<Drafting>* batch, const std::string& reason,
@@ -209,9 +233,19 @@ Status StandaloneDrafter::RunPass(int top_k, std::vector<TopKEntry>* best) {
   return OkStatus();
 }
 
+int StandaloneDrafter::BranchesOf(const DraftRequest& request) const {
+  const int most = options_.budget.top_k;
+  return options_.drawn_trees ? std::min(request.budget.top_k, most) : most;
+}
+
 int StandaloneDrafter::RankedSuccessors() const {
-  if (options_.budget.top_k > 1) return options_.budget.top_k;
-  return options_.sample ? std::min(kSampledTokens, options_.vocab_size) : 1;
+  const int drawn_from = options_.sample ? std::min(kDrawnFrom, options_.vocab_size) : 1;
+  if (options_.drawn_trees) return std::max(options_.budget.top_k, drawn_from);
+  return options_.budget.top_k > 1 ? options_.budget.top_k : drawn_from;
+}
+
+std::span<const TopKEntry> StandaloneDrafter::FirstOf(const Drafting& one, int count) const {
+  return std::span(first_).subspan(one.place * RankedSuccessors(), count);
 }
 
 bool StandaloneDrafter::ExtendChain(std::span<const TopKEntry> best, Drafting* one) {
@@ -226,7 +260,7 @@ bool StandaloneDrafter::ExtendChain(std::span<const TopKEntry> best, Drafting* o
   }
   const DraftProbs probs = TemperedProbs(best, request.temperature);
   const uint64_t position = request.tokens.size() + one->tree->size() - 1;
-  const int32_t token = Draw(
+  const int32_t token = DrawFrom(
       probs,
       UniformDraw({.seed = request.seed, .position = position, .stream = RandomStream::kDrafter}));
   one->tip = one->tree->Add(one->tip, token, probs.Of(token));
@@ -238,9 +272,13 @@ bool StandaloneDrafter::ExtendChain(std::span<const TopKEntry> best, Drafting* o
 // Each level feeds the tips of all chains; the last level needs no pass.
 Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
   const auto ranked = static_cast<size_t>(RankedSuccessors());
-  std::vector<TopKEntry> best = first_;
+  std::vector<TopKEntry> best;
   std::vector<Drafting*> growing;
-  for (Drafting& one : *batch) growing.push_back(&one);
+  for (Drafting& one : *batch) {
+    growing.push_back(&one);
+    const std::span<const TopKEntry> first = FirstOf(one, static_cast<int>(ranked));
+    best.insert(best.end(), first.begin(), first.end());
+  }
   const LevelPrice price{.seconds_per_token = batch->front().request->budget.seconds_per_token,
                          .level_seconds = &level_seconds_};
   for (int depth = 1; !growing.empty(); ++depth) {
@@ -269,17 +307,19 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
 
 // All beams of a level run in one pass, staged; nothing of them is kept.
 Status StandaloneDrafter::DraftTrees(std::vector<Drafting>* batch) {
-  const int k = options_.budget.top_k;
+  const int k = BranchesOf(*batch->front().request);
   std::vector<GrowingTree> trees;
+  int staged = 0;
   for (size_t i = 0; i < batch->size(); ++i) {
     const Drafting& one = (*batch)[i];
     const DraftBudget& budget = one.request->budget;
     GrowingTree growing{.tree = {k, budget.max_depth, budget.max_nodes, options_.min_prob},
                         .prefix = *one.sequence,
                         .position = one.sequence->committed_len,
-                        .staging_base = static_cast<int>(i) * k * options_.budget.max_depth,
+                        .staging_base = staged,
                         .owner = i};
-    growing.has_nan = !growing.tree.Start(std::span(first_).subspan(i * k, k));
+    staged += k * budget.max_depth;
+    growing.has_nan = !growing.tree.Start(FirstOf(one, k));
     trees.push_back(std::move(growing));
   }
   const LevelPrice price{.seconds_per_token = batch->front().request->budget.seconds_per_token,
@@ -298,6 +338,34 @@ Status StandaloneDrafter::DraftTrees(std::vector<Drafting>* batch) {
       *one.tree = growing.tree.Build(one.request->tokens.back());
     }
   }
+  return OkStatus();
+}
+
+// The levels of one drawn tree, staged; nothing of them is kept.
+Status StandaloneDrafter::DraftDrawn(const Drafting& one) {
+  const DraftRequest& request = *one.request;
+  const int ranked = RankedSuccessors();
+  DrawnTree drawn(request.tokens.back(), {.beams = request.budget.top_k,
+                                          .max_depth = request.budget.max_depth,
+                                          .max_nodes = request.budget.max_nodes,
+                                          .temperature = request.temperature,
+                                          .seed = request.seed,
+                                          .position = request.tokens.size()});
+  const std::span<const TopKEntry> first = FirstOf(one, ranked);
+  std::vector<TopKEntry> best(first.begin(), first.end());
+  while (drawn.wants_growth()) {
+    if (!drawn.Grow(best, ranked)) {
+      metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+      return OkStatus();
+    }
+    if (!drawn.wants_growth()) break;
+    const DraftForestRows rows(drawn.tree());
+    builder_.Reset();
+    builder_.AddForest(*one.sequence, one.sequence->committed_len, rows.tokens, rows.parents,
+                       drawn.frontier() - 1, /*staging_base=*/0);
+    TALON_RETURN_IF_ERROR(RunPass(ranked, &best));
+  }
+  *one.tree = drawn.tree();
   return OkStatus();
 }
 

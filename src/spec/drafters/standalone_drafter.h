@@ -1,6 +1,6 @@
 // STANDALONE: a small full model drafts a chain or a dynamic tree. Chains are greedy or, for
 // rejection acceptance, drawn at the request's temperature from the 64 most likely tokens, with the
-// distribution sent along.
+// distribution sent along; so are trees, where the option is set (drawn_tree.h).
 //
 // The draft model has a KV cache of its own. Tokens it has seen stay there as long as the sequence
 // agrees with them: Propose rewinds to the longest common prefix, feeds what is missing, and goes
@@ -28,7 +28,9 @@ struct StandaloneOptions {
   DraftBudget budget;  // the largest it will be asked for
   float min_prob = 0;
   bool sample = false;  // chains of requests with a temperature are drawn at random
-  int vocab_size = 0;   // the target's
+  // Trees too; and each request has its own shape. For draft workers, whose clients differ.
+  bool drawn_trees = false;
+  int vocab_size = 0;  // the target's
   int max_length = 0;
   int max_sequences = 1;
   int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
@@ -58,6 +60,7 @@ class StandaloneDrafter : public Drafter {
     const DraftRequest* request = nullptr;
     TokenTree* tree = nullptr;
     Sequence* sequence = nullptr;  // the draft model's
+    size_t place = 0;              // in first_
     int tip = 0;                   // chains: the last node
     double reach = 1;              // and the chance that the target gets there
   };
@@ -71,10 +74,17 @@ class StandaloneDrafter : public Drafter {
 
   Status CatchUp(std::vector<Drafting>* batch);
   Status FeedChunk(std::vector<Drafting>* batch, bool* done);
+  Status DraftAlike(std::vector<Drafting>* batch);
+  Status DraftEach(std::vector<Drafting>* batch);
   Status DraftChains(std::vector<Drafting>* batch);
   Status DraftTrees(std::vector<Drafting>* batch);
+  Status DraftDrawn(const Drafting& one);
+  bool HasRoomForMore(const std::vector<Drafting>& group, int branches) const;
+  // The best successors of a sequence's root.
+  std::span<const TopKEntry> FirstOf(const Drafting& one, int count) const;
   // Adds the chain's next node from the best successors of its tip; false on NaN.
   bool ExtendChain(std::span<const TopKEntry> best, Drafting* one);
+  int BranchesOf(const DraftRequest& request) const;
   // Successors to rank per row.
   int RankedSuccessors() const;
   Status RunFeeds(const std::vector<Feed>& feeds, int top_k, std::vector<TopKEntry>* best);

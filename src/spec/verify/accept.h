@@ -32,6 +32,8 @@ struct Acceptance {
   bool dead_end = false;        // the last choice has no token
 };
 
+enum class AcceptMode { kMatch, kThreshold, kRejection };
+
 struct AcceptThresholds {
   float single = 1.0f;
   float acc = 1.0f;

@@ -1,0 +1,54 @@
+// `talon draft-worker`: the flags of the draft worker.
+#include "apps/commands.h"
+#include "apps/run_remote.h"
+#include "serve/grpc/draft_sessions.h"
+
+namespace talon {
+namespace {
+
+struct DraftWorkerChoice {
+  bool ngram = false;
+  bool suffix = false;
+};
+
+// A model unless something else is asked for.
+Result<std::string> ChooseDrafter(const Config& config, const DraftWorkerChoice& choice) {
+  if (choice.ngram) return std::string("NGRAM");
+  if (choice.suffix) return std::string("SUFFIX");
+  TALON_ASSIGN_OR_RETURN(const std::string method, CanonicalDrafterName(config.speculative.method));
+  if (method == "NONE") return std::string("STANDALONE");
+  TALON_RETURN_IF_ERROR(CheckRemoteDrafter(method));
+  return method;
+}
+
+}  // namespace
+
+void AddDraftWorkerCommand(CLI::App* app, Config* config, CommandBody* body) {
+  auto choice = std::make_shared<DraftWorkerChoice>();
+  CLI::App* command =
+      app->add_subcommand("draft-worker", "Draft for remote clients over gRPC, one session each");
+  CLI::Option* ngram =
+      command->add_flag("--ngram", choice->ngram, "Draft what followed the same tokens before");
+  command
+      ->add_flag("--suffix", choice->suffix,
+                 "Draft what followed the longest matching suffix, by counts")
+      ->excludes(ngram);
+  AddSettings(command, config,
+              kWorkerSettings | kDraftWorkerSettings | kModelSettings | kSpeculativeSettings);
+  command->footer(
+      "\nDrafts come from the model of --model (none = the bundled draft model), or from\n"
+      "what was seen before (--ngram, --suffix). EAGLE3 needs its target's hidden states\n"
+      "and cannot run apart from it.\n"
+      "\nExamples:\n"
+      "  talon draft-worker --model DIR             for clients on this machine\n"
+      "  talon draft-worker --ngram --port 50061\n"
+      "\nThen, from another terminal, with the target here or elsewhere:\n"
+      "  talon run --speculative-algorithm REMOTE --draft-address 127.0.0.1:50051\n"
+      "\nCtrl-C or SIGTERM ends it after the calls on their way; a second one at once.\n");
+  SetBody(command, body, [config, choice]() -> Result<int> {
+    TALON_ASSIGN_OR_RETURN(const std::string drafter, ChooseDrafter(*config, *choice));
+    return RunDraftWorker(*config, drafter);
+  });
+}
+
+}  // namespace talon

@@ -1,0 +1,30 @@
+// Stands in for the remote workers in builds without gRPC.
+#include "apps/bench_remote.h"
+#include "apps/run_remote.h"
+#include "apps/run_target_worker.h"
+
+namespace talon {
+namespace {
+
+Status NoGrpc(const char* what) {
+  return Unimplemented("{}: this build has no remote workers (it was built without gRPC)", what);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Drafter>> MakeRemoteDrafter(const Config&, const DraftBudget&,
+                                                   const Tokenizer*, const DrafterTarget&) {
+  return NoGrpc("speculative_algorithm REMOTE");
+}
+
+Result<std::unique_ptr<RemoteModel>> OpenRemoteModel(const Config&, std::function<bool()>) {
+  return NoGrpc("target_address");
+}
+
+Result<int> RunDraftWorker(Config, const std::string&) { return NoGrpc("draft-worker"); }
+
+Result<int> RunTargetWorker(Config) { return NoGrpc("target-worker"); }
+
+void AddBenchRemote(CLI::App*, Config*, CommandBody*) {}  // there is nothing to measure
+
+}  // namespace talon

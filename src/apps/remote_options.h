@@ -1,0 +1,27 @@
+// From settings to the options of remote generation. Needs no gRPC.
+#ifndef TALON_APPS_REMOTE_OPTIONS_H_
+#define TALON_APPS_REMOTE_OPTIONS_H_
+
+#include "apps/config.h"
+#include "base/status.h"
+#include "model/config.h"
+#include "serve/grpc/draft_client.h"
+#include "serve/grpc/orchestrator.h"
+#include "spec/drafter.h"
+
+namespace talon {
+
+DraftClientOptions MakeDraftClientOptions(const RemoteConfig& remote);
+
+// The largest tree that the engine asks a draft worker for.
+DraftBudget RemoteDraftBudget(const Config& config);
+
+// For a target that runs elsewhere; `model` is its configuration.
+Result<OrchestratorOptions> MakeOrchestratorOptions(const Config& config, const ModelConfig& model);
+
+// Settings that contradict each other where a worker is named.
+Status CheckRemoteMethod(const Config& config);
+
+}  // namespace talon
+
+#endif  // TALON_APPS_REMOTE_OPTIONS_H_

@@ -1,0 +1,103 @@
+#include "apps/run_target_worker.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "apps/loader.h"
+#include "apps/run_worker.h"
+#include "apps/table.h"
+#include "engine/session_thread.h"
+#include "serve/grpc/target_service.h"
+
+namespace talon {
+namespace {
+
+// What a call may ask for, whatever model is loaded.
+SessionOptions SessionLimits(const Config& config) {
+  const WorkerConfig& worker = config.worker;
+  SessionOptions options;
+  options.max_sessions = worker.max_sessions;
+  options.session_ttl = std::chrono::seconds(worker.session_ttl_seconds);
+  options.max_tree_nodes = worker.max_tree_nodes;
+  options.max_prompt_tokens = worker.max_prompt_tokens;
+  options.engine.max_sequences = config.max_sequences;
+  return options;
+}
+
+// The model with its sessions.
+class Target {
+ public:
+  Target(Config config, Metrics* metrics) : config_(std::move(config)), metrics_(metrics) {}
+
+  Status Load() {
+    SessionOptions options = SessionLimits(config_);
+    TALON_ASSIGN_OR_RETURN(options.engine.step.specpv, MakeSpecPvConfig(config_));
+    TALON_ASSIGN_OR_RETURN(model_, LoadModel(config_, "", options.TreeRows()));
+    if (model_->drafter_name != "NONE") {
+      return InvalidArgument("speculative_algorithm: '{}', but a target worker's clients draft",
+                             config_.speculative.method);
+    }
+    options.engine = model_->engine_options;
+    if (options.engine.kv_tokens == 0) {
+      options.engine.kv_tokens = DefaultKvTokens(*model_, options.max_sessions);
+    }
+    TALON_ASSIGN_OR_RETURN(auto engine, SessionEngine::Create({.backend = model_->backend.get(),
+                                                               .target = model_->target.get(),
+                                                               .metrics = metrics_},
+                                                              options));
+    sessions_ = std::make_unique<SessionThread>(std::move(engine));
+    return OkStatus();
+  }
+
+  std::string Announcement() const {
+    const SessionOptions& options = sessions_->engine().options();
+    Table table({});
+    table.Add({"target", fmt::format("{} on {}", ShortModelName(model_->name),
+                                     model_->backend->description())});
+    table.Add({"context", fmt::format("{} tokens, prompts of {} at most", options.engine.max_length,
+                                      options.max_prompt_tokens)});
+    table.Add({"sessions",
+               fmt::format("{}, idle for {} s at most, {} calls in a pass", options.max_sessions,
+                           options.session_ttl.count(), options.engine.max_sequences)});
+    table.Add({"trees", fmt::format("{} nodes at most", options.max_tree_nodes)});
+    table.Add({"KV pool",
+               fmt::format("{} tokens", sessions_->snapshot().blocks * options.engine.block_size)});
+    return table.ToString(/*all_left=*/true);
+  }
+
+  SessionThread* sessions() { return sessions_.get(); }
+
+ private:
+  Config config_;
+  Metrics* metrics_;
+  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<SessionThread> sessions_;  // ends before the model
+};
+
+}  // namespace
+
+Result<int> RunTargetWorker(Config config) {
+  config.touch_memory = true;
+  Metrics metrics;
+  Target target(config, &metrics);
+  TargetService service({.model_name = ShortModelName(config.model),
+                         .device = config.device,
+                         .limits = {.max_tree_nodes = config.worker.max_tree_nodes,
+                                    .max_tree_depth = SessionOptions::kMaxTreeDepth,
+                                    .max_prompt_tokens = config.worker.max_prompt_tokens}});
+  return RunWorker(
+      {.kind = WorkerKind::kTarget,
+       .config = config.worker,
+       .service = &service,
+       .metrics = &metrics,
+       .load = [&]() -> Result<std::string> {
+         TALON_RETURN_IF_ERROR(target.Load());
+         service.Serve(target.sessions());
+         return target.Announcement();
+       },
+       .finish =
+           [&](std::chrono::milliseconds patience) { target.sessions()->Shutdown(patience); }});
+}
+
+}  // namespace talon

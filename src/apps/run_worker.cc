@@ -1,0 +1,51 @@
+#include "apps/run_worker.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "apps/commands.h"
+#include "apps/stop_signal.h"
+
+namespace talon {
+namespace {
+
+constexpr int kDraftPort = 50051;
+constexpr int kTargetPort = 50052;
+
+RpcServerOptions MakeServerOptions(const WorkerProcess& worker) {
+  const WorkerConfig& config = worker.config;
+  const int own_port = worker.kind == WorkerKind::kTarget ? kTargetPort : kDraftPort;
+  RpcServerOptions options;
+  options.kind = worker.kind;
+  options.host = config.host;
+  options.port = config.port < 0 ? own_port : config.port;
+  options.handler_threads = config.handler_threads;
+  options.security = {.cert_file = config.tls.cert_file,
+                      .key_file = config.tls.key_file,
+                      .ca_file = config.tls.ca_file,
+                      .insecure = config.tls.insecure};
+  options.metrics = worker.metrics;
+  return options;
+}
+
+}  // namespace
+
+Result<int> RunWorker(const WorkerProcess& worker) {
+  TALON_RETURN_IF_ERROR(CheckWorkerConfig(worker.config));
+  TALON_ASSIGN_OR_RETURN(const auto server,
+                         RpcServer::Start(MakeServerOptions(worker), worker.service));
+  TALON_ASSIGN_OR_RETURN(const std::string announcement, worker.load());
+  TALON_RETURN_IF_ERROR(CatchStopSignals());
+  server->SetServing(true);
+  std::fprintf(stderr, "%slistening on %s\n", announcement.c_str(), server->address().c_str());
+  std::fflush(stderr);
+  WaitForStopSignal();
+  std::fprintf(stderr, "shutting down\n");
+  const std::chrono::seconds patience(worker.config.shutdown_timeout);
+  server->Drain();
+  worker.finish(patience);
+  server->Stop(patience);
+  return kExitOk;
+}
+
+}  // namespace talon

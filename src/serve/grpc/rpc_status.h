@@ -1,0 +1,25 @@
+// Failures on the wire: Talon's status as gRPC's and back, code by code.
+#ifndef TALON_SERVE_GRPC_RPC_STATUS_H_
+#define TALON_SERVE_GRPC_RPC_STATUS_H_
+
+#include <string_view>
+
+#include "base/status.h"
+
+namespace grpc {
+class Status;
+}  // namespace grpc
+
+namespace talon {
+
+grpc::Status ToRpcStatus(const Status& status);
+// Codes that Talon has no word for become Internal, and the message says which it was.
+Status FromRpcStatus(const grpc::Status& status);
+
+// The detail that a message begins with, "KV_FULL" of "KV_FULL: need 3 blocks, 0 free": capitals
+// and underscores up to a colon or the end. Empty: none.
+std::string_view StatusDetail(const Status& status);
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_GRPC_RPC_STATUS_H_

@@ -1,0 +1,434 @@
+// The wire: every call survives both ways, and nothing that is wrong, too large or too deep gets
+// in.
+#include "serve/grpc/wire.h"
+
+#include <gtest/gtest.h>
+#include <serve/grpc/spec_decoding.pb.h>
+
+#include <cmath>
+#include <limits>
+
+#include "serve/grpc/rpc_status.h"
+
+namespace talon {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+const WireLimits kLimits = {
+    .max_tree_nodes = 8, .max_tree_depth = 4, .max_prompt_tokens = 10, .vocab_size = 100};
+
+// 0 - 1 - 3    and 2: two roots, the first with a chain below it.
+DraftForest SomeForest() {
+  return {.tokens = {5, 7, 6, 8}, .parents = {-1, 0, -1, 1}, .probs = {0.5f, 0.25f, 0.125f, 1.0f}};
+}
+
+VerifyCall SomeVerifyCall() {
+  return {.request_id = "r1",
+          .session_id = "s1",
+          .prompt = {1, 2, 3},
+          .delta = {4},
+          .expected_prefix = 12,
+          .prefix_hash = 0xfedcba9876543210,
+          .drafts = SomeForest(),
+          .temperature = 0.75f,
+          .top_k = 40,
+          .top_p = 0.5f,
+          .min_p = 0.25f,
+          .seed = uint64_t{1} << 63,
+          .stop_token_ids = {0, 99},
+          .rejection = true,
+          .decode_on_empty = true};
+}
+
+void ExpectSame(const VerifyCall& a, const VerifyCall& b) {
+  EXPECT_EQ(a.request_id, b.request_id);
+  EXPECT_EQ(a.session_id, b.session_id);
+  EXPECT_EQ(a.prompt, b.prompt);
+  EXPECT_EQ(a.delta, b.delta);
+  EXPECT_EQ(a.expected_prefix, b.expected_prefix);
+  EXPECT_EQ(a.prefix_hash, b.prefix_hash);
+  EXPECT_EQ(a.temperature, b.temperature);
+  EXPECT_EQ(a.top_k, b.top_k);
+  EXPECT_EQ(a.top_p, b.top_p);
+  EXPECT_EQ(a.min_p, b.min_p);
+  EXPECT_EQ(a.seed, b.seed);
+  EXPECT_EQ(a.stop_token_ids, b.stop_token_ids);
+  EXPECT_EQ(a.rejection, b.rejection);
+  EXPECT_EQ(a.decode_on_empty, b.decode_on_empty);
+}
+
+// Depth order: the chain's nodes move behind the second root.
+void ExpectSomeForestInDepthOrder(const DraftForest& forest) {
+  EXPECT_EQ(forest.tokens, (std::vector<int32_t>{5, 6, 7, 8}));
+  EXPECT_EQ(forest.parents, (std::vector<int32_t>{-1, -1, 0, 2}));
+  ASSERT_EQ(forest.probs.size(), 4u);
+  EXPECT_FLOAT_EQ(forest.probs[1], 0.125f);
+  EXPECT_FLOAT_EQ(forest.probs[2], 0.25f);
+}
+
+// The detail of the failure, or "OK".
+std::string DetailOf(const specsplit::VerifyRequest& message) {
+  const auto call = DecodeVerifyCall(message.SerializeAsString(), kLimits);
+  if (call.ok()) return "OK";
+  EXPECT_EQ(call.status().code(), StatusCode::kInvalidArgument);
+  return std::string(StatusDetail(call.status()));
+}
+
+specsplit::TokenNode* AddNode(specsplit::VerifyRequest* message, int32_t token) {
+  specsplit::TokenNode* node = message->add_draft_tree();
+  node->set_token_id(token);
+  return node;
+}
+
+// A chain of `depth` nodes, written by hand: protobuf cannot write a deep one without recursion.
+std::string DeepChain(int depth) {
+  std::string node = {0x08, 0x01};
+  const auto varint = [](size_t value) {
+    std::string bytes;
+    for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+    return bytes + static_cast<char>(value);
+  };
+  for (int i = 1; i < depth; ++i) {
+    std::string parent = {0x08, 0x01, 0x1a};
+    parent += varint(node.size());
+    node = parent + node;
+  }
+  return std::string(1, 0x1a) + varint(node.size()) + node;
+}
+
+TEST(WireTest, VerifyCallsSurviveInBothForms) {
+  for (const TreeForm form : {TreeForm::kFlat, TreeForm::kNested}) {
+    const VerifyCall call = SomeVerifyCall();
+    const auto read = DecodeVerifyCall(EncodeVerifyCall(call, form), kLimits);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    ExpectSame(*read, call);
+    ExpectSomeForestInDepthOrder(read->drafts);
+    EXPECT_TRUE(read->drafts.draws.empty());
+  }
+}
+
+TEST(WireTest, DefaultsSurvive) {
+  const auto read = DecodeVerifyCall(EncodeVerifyCall(VerifyCall{}), kLimits);
+  ASSERT_TRUE(read.ok());
+  ExpectSame(*read, VerifyCall{});
+  EXPECT_TRUE(read->drafts.empty());
+  const auto draft = DecodeDraftCall(EncodeDraftCall(DraftCall{}), kLimits);
+  ASSERT_TRUE(draft.ok());
+  EXPECT_FALSE(draft->temperature.has_value());
+}
+
+// Flat trees have no place for them.
+TEST(WireTest, DrawsTravelNested) {
+  VerifyCall call = SomeVerifyCall();
+  call.drafts.draws.resize(4);
+  call.drafts.draws[1].entries = {{3, 0.25f}, {7, 0.75f}};
+  const std::string bytes = EncodeVerifyCall(call, TreeForm::kFlat);
+  specsplit::VerifyRequest message;
+  ASSERT_TRUE(message.ParseFromString(bytes));
+  EXPECT_EQ(message.draft_tree_size(), 2);
+  const auto read = DecodeVerifyCall(bytes, kLimits);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  ASSERT_EQ(read->drafts.draws.size(), 4u);
+  EXPECT_TRUE(read->drafts.draws[0].empty());
+  EXPECT_EQ(read->drafts.draws[2].entries, call.drafts.draws[1].entries);
+}
+
+TEST(WireTest, VerifyAnswersSurvive) {
+  const VerifyAnswer answer = {.request_id = "r",
+                               .session_id = "s",
+                               .accepted = {3, 4},
+                               .correction = 0,
+                               .cache_hit = true,
+                               .prefix_length = 12,
+                               .finished = true,
+                               .model_seconds = 0.25,
+                               .rows = 7};
+  WorkerSpan span;
+  const auto read = DecodeVerifyAnswer(
+      EncodeVerifyAnswer(answer, {.id = "w", .wall_seconds = 0.5, .device = "cpu"}), kLimits,
+      &span);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->request_id, "r");
+  EXPECT_EQ(read->session_id, "s");
+  EXPECT_EQ(read->accepted, answer.accepted);
+  EXPECT_EQ(read->correction, std::optional<int32_t>(0));  // token 0 is a token
+  EXPECT_TRUE(read->cache_hit);
+  EXPECT_EQ(read->prefix_length, 12);
+  EXPECT_TRUE(read->finished);
+  EXPECT_DOUBLE_EQ(read->model_seconds, 0.25);
+  EXPECT_EQ(read->rows, 7);
+  EXPECT_EQ(span.id, "w");
+  EXPECT_DOUBLE_EQ(span.wall_seconds, 0.5);
+  EXPECT_EQ(span.device, "cpu");
+  const auto without = DecodeVerifyAnswer(EncodeVerifyAnswer({}, {}), kLimits, nullptr);
+  ASSERT_TRUE(without.ok());
+  EXPECT_FALSE(without->correction.has_value());
+}
+
+TEST(WireTest, AnswersOfAWorkerAreCheckedToo) {
+  specsplit::VerifyResponse message;
+  message.add_accepted_token_ids(1);
+  EXPECT_FALSE(DecodeVerifyAnswer(message.SerializeAsString(), kLimits, nullptr).ok());
+  message.set_num_accepted(1);
+  EXPECT_TRUE(DecodeVerifyAnswer(message.SerializeAsString(), kLimits, nullptr).ok());
+  message.set_has_correction(true);
+  message.set_correction_token_id(100);
+  const auto answer = DecodeVerifyAnswer(message.SerializeAsString(), kLimits, nullptr);
+  EXPECT_EQ(StatusDetail(answer.status()), "TOKEN_OUT_OF_RANGE");
+}
+
+TEST(WireTest, DraftCallsAndAnswersSurvive) {
+  const DraftCall call = {.request_id = "r",
+                          .session_id = "s",
+                          .context = {1, 2},
+                          .max_length = 5,
+                          .num_beams = 3,
+                          .max_nodes = 8,
+                          .temperature = 0.0f,
+                          .seed = 9,
+                          .reset_cache = true};
+  const auto read = DecodeDraftCall(EncodeDraftCall(call), kLimits);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->session_id, "s");
+  EXPECT_EQ(read->context, call.context);
+  EXPECT_EQ(read->max_length, 5);
+  EXPECT_EQ(read->num_beams, 3);
+  EXPECT_EQ(read->max_nodes, 8);
+  EXPECT_EQ(read->temperature, std::optional<float>(0.0f));
+  EXPECT_EQ(read->seed, 9u);
+  EXPECT_TRUE(read->reset_cache);
+
+  const DraftAnswer answer = {
+      .request_id = "r", .drafts = SomeForest(), .model_seconds = 0.125, .rows = 3};
+  for (const TreeForm form : {TreeForm::kFlat, TreeForm::kNested}) {
+    const auto back = DecodeDraftAnswer(EncodeDraftAnswer(answer, form, {}), kLimits, nullptr);
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    ExpectSomeForestInDepthOrder(back->drafts);
+    EXPECT_DOUBLE_EQ(back->model_seconds, 0.125);
+    EXPECT_EQ(back->rows, 3);
+  }
+}
+
+// A client that knows fields below 16 only must find its drafts in them.
+TEST(WireTest, SpecSplitClientsAreAnsweredNested) {
+  DraftCall call;
+  EXPECT_EQ(AnswerForm(call), TreeForm::kNested);
+  call.max_nodes = 8;
+  EXPECT_EQ(AnswerForm(call), TreeForm::kFlat);
+}
+
+TEST(WireTest, SmallMessagesSurvive) {
+  EXPECT_EQ(*DecodeEndSessionCall(EncodeEndSessionCall("s")), "s");
+  const auto ended = DecodeEndSessionAnswer(EncodeEndSessionAnswer({"s", true}));
+  EXPECT_TRUE(ended.ok() && ended->session_id == "s" && ended->was_active);
+  const auto ping = DecodePingAnswer(EncodePingAnswer({"SERVING", "target", "tiny", 100}));
+  ASSERT_TRUE(ping.ok());
+  EXPECT_EQ(ping->status, "SERVING");
+  EXPECT_EQ(ping->worker_type, "target");
+  EXPECT_EQ(ping->model_name, "tiny");
+  EXPECT_EQ(ping->vocab_size, 100);
+  EXPECT_TRUE(EncodePingCall().empty());
+}
+
+TEST(WireTest, BothTreeFormsAreAnError) {
+  specsplit::VerifyRequest message;
+  AddNode(&message, 1);
+  message.mutable_flat_tree()->add_token_ids(1);
+  message.mutable_flat_tree()->add_parents(-1);
+  EXPECT_EQ(DetailOf(message), "TREE_INVALID");
+}
+
+TEST(WireTest, LimitsOfPromptsAndTrees) {
+  specsplit::VerifyRequest message;
+  for (int i = 0; i < 10; ++i) message.add_prompt_token_ids(1);
+  for (int i = 0; i < 8; ++i) AddNode(&message, i);
+  EXPECT_EQ(DetailOf(message), "OK");
+  message.add_prompt_token_ids(1);
+  EXPECT_EQ(DetailOf(message), "PROMPT_TOO_LONG");
+  message.mutable_prompt_token_ids()->RemoveLast();
+  AddNode(&message, 8);
+  EXPECT_EQ(DetailOf(message), "TREE_TOO_LARGE");
+  message.clear_draft_tree();
+  for (int i = 0; i < 11; ++i) message.add_new_token_ids(1);
+  EXPECT_EQ(DetailOf(message), "PROMPT_TOO_LONG");
+  message.clear_new_token_ids();
+  for (int i = 0; i < 9; ++i) {
+    message.mutable_flat_tree()->add_token_ids(i);
+    message.mutable_flat_tree()->add_parents(-1);
+  }
+  EXPECT_EQ(DetailOf(message), "TREE_TOO_LARGE");
+}
+
+TEST(WireTest, DepthLimit) {
+  EXPECT_TRUE(DecodeVerifyCall(DeepChain(4), kLimits).ok());
+  for (const int depth : {5, 64, 99, 100, 101, 1000, 20000}) {
+    const auto call = DecodeVerifyCall(DeepChain(depth), kLimits);
+    EXPECT_EQ(StatusDetail(call.status()), "TREE_INVALID") << depth;
+  }
+  specsplit::VerifyRequest flat;
+  for (int i = 0; i < 5; ++i) {
+    flat.mutable_flat_tree()->add_token_ids(i);
+    flat.mutable_flat_tree()->add_parents(i - 1);
+  }
+  EXPECT_EQ(DetailOf(flat), "TREE_INVALID");
+  // The deepest tree that is allowed by default also passes protobuf's own limit.
+  EXPECT_TRUE(DecodeVerifyCall(DeepChain(64), WireLimits{}).ok());
+  EXPECT_FALSE(DecodeVerifyCall(DeepChain(65), WireLimits{}).ok());
+}
+
+TEST(WireTest, AMillionNodesAreRefusedUnparsed) {
+  std::string wide;
+  for (int i = 0; i < 1000000; ++i) wide += std::string{0x1a, 0x02, 0x08, 0x01};
+  EXPECT_EQ(StatusDetail(DecodeVerifyCall(wide, WireLimits{}).status()), "TREE_TOO_LARGE");
+}
+
+TEST(WireTest, TokensOutOfRange) {
+  for (const int32_t token : {-1, 100, INT32_MAX, INT32_MIN}) {
+    specsplit::VerifyRequest prompt;
+    prompt.add_prompt_token_ids(token);
+    EXPECT_EQ(DetailOf(prompt), "TOKEN_OUT_OF_RANGE");
+    specsplit::VerifyRequest delta;
+    delta.add_new_token_ids(token);
+    EXPECT_EQ(DetailOf(delta), "TOKEN_OUT_OF_RANGE");
+    specsplit::VerifyRequest stop;
+    stop.add_stop_token_ids(token);
+    EXPECT_EQ(DetailOf(stop), "TOKEN_OUT_OF_RANGE");
+    specsplit::VerifyRequest tree;
+    AddNode(&tree, 1)->add_children()->set_token_id(token);
+    EXPECT_EQ(DetailOf(tree), "TOKEN_OUT_OF_RANGE");
+    specsplit::VerifyRequest draw;
+    AddNode(&draw, 1)->add_top_k_token_ids(token);
+    draw.mutable_draft_tree(0)->add_top_k_probs(1);
+    EXPECT_EQ(DetailOf(draw), "TOKEN_OUT_OF_RANGE");
+  }
+}
+
+TEST(WireTest, CyclesAndOtherBadParents) {
+  for (const auto& parents : std::vector<std::vector<int>>{
+           {0}, {1, 0}, {-1, 1}, {-1, 2, 1}, {-2}, {-1, INT32_MAX}, {-1, INT32_MIN}}) {
+    specsplit::VerifyRequest message;
+    for (size_t i = 0; i < parents.size(); ++i) {
+      message.mutable_flat_tree()->add_token_ids(static_cast<int>(i));
+      message.mutable_flat_tree()->add_parents(parents[i]);
+    }
+    EXPECT_EQ(DetailOf(message), "TREE_INVALID");
+  }
+}
+
+TEST(WireTest, FlatArraysMustFit) {
+  specsplit::VerifyRequest message;
+  message.mutable_flat_tree()->add_parents(-1);
+  EXPECT_EQ(DetailOf(message), "TREE_INVALID");
+  message.mutable_flat_tree()->add_token_ids(1);
+  EXPECT_EQ(DetailOf(message), "OK");  // log-probs may be left out
+  message.mutable_flat_tree()->add_log_probs(0);
+  message.mutable_flat_tree()->add_log_probs(0);
+  EXPECT_EQ(DetailOf(message), "TREE_INVALID");
+}
+
+TEST(WireTest, RepeatedSiblings) {
+  specsplit::VerifyRequest message;
+  AddNode(&message, 1)->add_children()->set_token_id(1);
+  EXPECT_EQ(DetailOf(message), "OK");
+  AddNode(&message, 1);
+  EXPECT_EQ(DetailOf(message), "TREE_INVALID");
+}
+
+TEST(WireTest, BadProbabilities) {
+  for (const float log_prob : {kNan, kInf, 0.5f}) {
+    specsplit::VerifyRequest message;
+    AddNode(&message, 1)->set_log_prob(log_prob);
+    EXPECT_EQ(DetailOf(message), "TREE_INVALID") << log_prob;
+  }
+  specsplit::VerifyRequest impossible;
+  AddNode(&impossible, 1)->set_log_prob(-kInf);
+  EXPECT_EQ(DetailOf(impossible), "OK");
+  for (const float prob : {kNan, kInf, -0.5f, 1.5f}) {
+    specsplit::VerifyRequest message;
+    AddNode(&message, 1)->add_top_k_token_ids(1);
+    message.mutable_draft_tree(0)->add_top_k_probs(prob);
+    EXPECT_EQ(DetailOf(message), "TREE_INVALID") << prob;
+  }
+}
+
+TEST(WireTest, BadDraws) {
+  specsplit::VerifyRequest message;
+  AddNode(&message, 1)->add_top_k_token_ids(1);
+  EXPECT_EQ(DetailOf(message), "TREE_INVALID");  // no probability
+  specsplit::TokenNode* node = message.mutable_draft_tree(0);
+  node->add_top_k_probs(0.5f);
+  EXPECT_EQ(DetailOf(message), "OK");
+  node->add_top_k_token_ids(1);
+  node->add_top_k_probs(0.5f);
+  EXPECT_EQ(DetailOf(message), "TREE_INVALID");  // the same token twice
+  for (int i = 0; i < 2000; ++i) node->add_top_k_token_ids(2);
+  EXPECT_EQ(DetailOf(message), "TREE_INVALID");
+}
+
+TEST(WireTest, BadSampling) {
+  for (const float temperature : {kNan, kInf, -1.0f}) {
+    specsplit::VerifyRequest message;
+    message.set_temperature(temperature);
+    EXPECT_EQ(DetailOf(message), "BAD_TEMPERATURE") << temperature;
+    specsplit::DraftRequest draft;
+    draft.set_temperature(temperature);
+    const auto call = DecodeDraftCall(draft.SerializeAsString(), kLimits);
+    EXPECT_EQ(StatusDetail(call.status()), "BAD_TEMPERATURE");
+  }
+  const auto fails = [](auto set) {
+    specsplit::VerifyRequest message;
+    set(&message);
+    return !DecodeVerifyCall(message.SerializeAsString(), kLimits).ok();
+  };
+  EXPECT_TRUE(fails([](auto* m) { m->set_top_k(-1); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_top_p(1.5f); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_top_p(kNan); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_min_p(-0.5f); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_acceptance("always"); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_expected_prefix_length(-1); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_session_id(std::string(257, 'x')); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_request_id(std::string(257, 'x')); }));
+  EXPECT_FALSE(fails([](auto* m) { m->set_acceptance("match"); }));
+}
+
+TEST(WireTest, DraftCallLimits) {
+  const auto fails = [](auto set) {
+    specsplit::DraftRequest message;
+    set(&message);
+    return !DecodeDraftCall(message.SerializeAsString(), kLimits).ok();
+  };
+  EXPECT_TRUE(fails([](auto* m) { m->set_max_draft_len(65); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_max_draft_len(-1); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_num_beams(17); }));
+  EXPECT_TRUE(fails([](auto* m) { m->set_max_nodes(9); }));
+  EXPECT_FALSE(fails([](auto* m) { m->set_max_nodes(8); }));
+}
+
+TEST(WireTest, GarbageIsAnError) {
+  const std::string group = {0x0b, 0x0b};
+  const std::string endless(20, '\xff');
+  const std::string cut = {0x0a, 0x05, 'a'};
+  for (const std::string& bytes : {group, endless, cut, std::string(1, '\0')}) {
+    EXPECT_FALSE(DecodeVerifyCall(bytes, kLimits).ok());
+    EXPECT_FALSE(DecodeDraftCall(bytes, kLimits).ok());
+    EXPECT_FALSE(DecodePingAnswer(bytes).ok());
+  }
+  const std::string bytes = EncodeVerifyCall(SomeVerifyCall());
+  for (size_t i = 0; i < bytes.size(); ++i) {  // no prefix of a message reads past its end
+    (void)DecodeVerifyCall(std::string_view(bytes).substr(0, i), kLimits).ok();
+  }
+}
+
+// A few unknown fields are a newer client; many are an attack on memory.
+TEST(WireTest, UnknownFields) {
+  std::string unknown;
+  for (int i = 0; i < 10; ++i) unknown += std::string{'\xf8', 0x07, 0x01};
+  EXPECT_TRUE(DecodeVerifyCall(unknown, kLimits).ok());
+  for (int i = 0; i < 10000; ++i) unknown += std::string{'\xf8', 0x07, 0x01};
+  EXPECT_FALSE(DecodeVerifyCall(unknown, kLimits).ok());
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,303 @@
+"""`talon run` with remote workers that fail, restart and stand behind a load balancer.
+
+Usage: remote_run_test.py PATH_OF_TALON [unittest arguments]
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True  # leaves nothing beside the sources
+from cli import DRAFT, ROOT, CliTest, main, program  # noqa: E402
+from remote import PATIENCE_S, Worker  # noqa: E402
+
+PROMPT = "Once upon a time there was a"
+LENGTH = 160
+# Slow enough that a generation is still under way when something is done to it.
+SLOW = ("--simulated-rtt-ms", "20")
+DRAFTER = ("--model", str(DRAFT))
+
+
+class Run:
+    """A `talon run` under way."""
+
+    def __init__(self, *flags):
+        command = [program(), "run", "--prompt", PROMPT, "--max-tokens", str(LENGTH)]
+        command += ["--ignore-eos", *(str(flag) for flag in flags)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.text = b""
+
+    def wait_for_text(self, count):
+        """Until there are `count` bytes of new text."""
+        while len(self.text) < len(PROMPT) + count:
+            more = os.read(self.process.stdout.fileno(), 65536)
+            if not more:
+                raise AssertionError(self.process.stderr.read().decode())
+            self.text += more
+
+    def finish(self):
+        """All of the text, and what was said beside it."""
+        out, err = self.process.communicate(timeout=120)
+        self.text += out
+        return self.text.decode(), err.decode()
+
+
+def remote(target=None, draft=None):
+    flags = ["--speculative-algorithm", "REMOTE"]
+    if target:
+        flags += ["--target-address", target.address]
+    if draft:
+        flags += ["--draft-address", draft.address]
+    return flags
+
+
+class RemoteTest(CliTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.truth = {
+            sampling: Run(*sampling).finish()[0]
+            for sampling in [(), ("--temperature", "0.8", "--seed", "7")]
+        }
+
+    def assert_same_text(self, text, sampling=()):
+        self.assertEqual(text, self.truth[sampling])
+
+    def events(self):
+        """What a run with --telemetry told."""
+        return json.loads((self.path / "telemetry.json").read_text())["events"]
+
+    def assert_rebuilt(self):
+        self.assertIn("verify_retry_full_context", [event["event"] for event in self.events()])
+
+    @property
+    def telemetry(self):
+        return ("--telemetry", self.path / "telemetry.json")
+
+
+class Plain(RemoteTest):
+    def test_every_way_gives_the_same_text(self):
+        with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
+            for workers in [
+                remote(target, draft),
+                remote(target),
+                remote(None, draft),
+                remote(target, draft) + ["--overlap", "false"],
+                remote(target, draft) + ["--num-beams", "1"],
+                remote(target, draft) + ["--draft-nodes", "8"],
+                remote(target, draft) + ["--adaptive-length", "false"],
+            ]:
+                for sampling in self.truth:
+                    text, errors = Run(*workers, *sampling).finish()
+                    self.assertEqual(text, self.truth[sampling], f"{workers} {sampling} {errors}")
+
+    def test_draft_workers_of_every_kind(self):
+        with Worker("target") as target:
+            for kind in (["--ngram"], ["--suffix"], DRAFTER):
+                with Worker("draft", *kind) as draft:
+                    text, _ = Run(*remote(target, draft)).finish()
+                    self.assert_same_text(text)
+
+    def test_what_happened_is_told(self):
+        with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
+            for name in ("t.json", "t.csv", "t.trace.json"):
+                Run(*remote(target, draft), "--telemetry", self.path / name).finish()
+        told = json.loads((self.path / "t.json").read_text())
+        names = [event["event"] for event in told["events"]]
+        self.assertEqual(names[0], "pipeline_started")
+        self.assertIn("round_verified", names)
+        self.assertIn("speculation_result", names)
+        self.assertEqual(names[-1], "pipeline_completed")
+        lines = (self.path / "t.csv").read_text().splitlines()
+        self.assertTrue(lines[0].startswith("event,time_s,round_idx,"))
+        self.assertGreater(len(lines), 5)
+        trace = json.loads((self.path / "t.trace.json").read_text())
+        tracks = {event["args"]["name"] for event in trace if event["name"] == "thread_name"}
+        self.assertLessEqual({"target", "draft", "orchestrator"}, tracks)
+
+    def test_serve_with_a_remote_drafter(self):
+        from server import Server
+
+        with Worker("draft", *DRAFTER) as draft:
+            flags = ("--speculative-algorithm", "REMOTE", "--draft-address", draft.address)
+            with Server(*flags) as server:
+                parameters = {"prompt": PROMPT, "max_tokens": LENGTH, "temperature": 0}
+                with_draft = server.complete(**parameters)["choices"][0]["text"]
+                draft.kill()
+                without = server.complete(**parameters)["choices"][0]["text"]
+        local = self.run_json("--prompt", PROMPT, "--max-tokens", LENGTH)["text"]
+        self.assertEqual(with_draft, local)
+        self.assertEqual(without, local)
+
+
+class Faults(RemoteTest):
+    def test_the_target_is_killed_and_restarted(self):
+        for sampling in self.truth:
+            with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
+                run = Run(*remote(target, draft), *SLOW, *sampling, *self.telemetry)
+                run.wait_for_text(40)
+                target.kill()
+                target.restart()
+                text, _ = run.finish()
+                self.assert_same_text(text, sampling)
+                self.assert_rebuilt()
+                self.assertEqual(run.process.returncode, 0)
+
+    def test_the_target_stays_away(self):
+        with Worker("target") as target:
+            run = Run(*remote(target), *SLOW, "--timeout-s", "2")
+            run.wait_for_text(40)
+            target.kill()
+            text, errors = run.finish()
+        truth = self.truth[()].rstrip("\n")
+        self.assertTrue(truth.startswith(text.rstrip("\n")))
+        self.assertGreaterEqual(len(text), len(PROMPT) + 40)
+        self.assertIn("timeout", errors)
+
+    def test_the_draft_worker_is_killed(self):
+        with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
+            run = Run(*remote(target, draft), *SLOW)
+            run.wait_for_text(40)
+            draft.kill()
+            text, _ = run.finish()
+            self.assert_same_text(text)
+            self.assertEqual(run.process.returncode, 0)
+
+    def test_the_draft_worker_comes_back(self):
+        with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
+            run = Run(*remote(target, draft), "--simulated-rtt-ms", "50", *self.telemetry)
+            run.wait_for_text(40)
+            draft.kill()
+            run.wait_for_text(80)
+            draft.restart()
+            text, _ = run.finish()
+            self.assert_same_text(text)
+        events = self.events()
+        errors = [e["time_s"] for e in events if e["event"] == "rpc_error"]
+        self.assertTrue(errors)
+        later = [
+            event
+            for event in events
+            if event["event"] == "round_verified"
+            and event["time_s"] > errors[-1]
+            and event["fields"].get("accepted_length", 0) > 0
+        ]
+        self.assertTrue(later, "no draft was accepted after the worker came back")
+
+    def test_a_session_ends_under_the_client(self):
+        """More clients than sessions: each evicts another, and no text suffers."""
+        with Worker("target", "--max-sessions", "1") as target:
+            with Worker("draft", *DRAFTER) as draft:
+                runs = [Run(*remote(target, draft), *SLOW) for _ in range(4)]
+                for run in runs:
+                    self.assert_same_text(run.finish()[0])
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Balancer:
+    """HAProxy or nginx with the configuration of deploy/, before `workers`. Use as a context."""
+
+    def __init__(self, name, workers):
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.folder = tempfile.TemporaryDirectory()
+        path = os.path.join(self.folder.name, f"{name}.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(getattr(self, name)(workers))
+        program_path = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        command = {
+            "haproxy": [program_path, "-db", "-f", path],
+            "nginx": [program_path, "-c", path, "-p", self.folder.name, "-e", "stderr"],
+        }[name]
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.02)
+        self.log.seek(0)
+        raise AssertionError(self.log.read().decode())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=PATIENCE_S)
+        self.log.close()
+        self.folder.cleanup()
+
+    def haproxy(self, workers):
+        text = (ROOT / "deploy" / "haproxy.cfg").read_text()
+        text = text.replace("bind :50052", f"bind 127.0.0.1:{self.port}")
+        head, _, tail = text.partition("    # Workers")
+        options = " proto h2 check inter 200ms fall 1 rise 1"
+        servers = [f"    server w{i} {w.address}{options}" for i, w in enumerate(workers)]
+        return head + "\n".join(servers) + "\n"
+
+    def nginx(self, workers):
+        text = (ROOT / "deploy" / "nginx.conf").read_text()
+        servers = "".join(f"server {w.address} max_fails=1;\n" for w in workers)
+        begin = text.index("# Workers")
+        end = text.index("}", begin)
+        text = text[:begin] + servers + text[end:]
+        text = text.replace("listen 50052 http2", f"listen 127.0.0.1:{self.port} http2")
+        return f"daemon off;\npid {self.folder.name}/pid;\n" + text
+
+
+def has_program(name):
+    return shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is not None
+
+
+class LoadBalancers(RemoteTest):
+    """Two workers behind one address; losing one costs a rebuild on the other."""
+
+    def survives(self, name):
+        with Worker("target") as one, Worker("target") as two:
+            with Balancer(name, [one, two]) as balancer:
+                run = Run(*remote(balancer), *SLOW, *self.telemetry)
+                run.wait_for_text(40)
+                self.owner_of_the_session(one, two).kill()
+                text, errors = run.finish()
+                self.assert_same_text(text)
+                self.assert_rebuilt()
+                self.assertEqual(run.process.returncode, 0, errors)
+
+    def owner_of_the_session(self, *workers):
+        """The worker whose processor time grows."""
+
+        def ticks(worker):
+            with open(f"/proc/{worker.process.pid}/stat", encoding="ascii") as file:
+                fields = file.read().rsplit(") ", 1)[1].split()
+            return int(fields[11]) + int(fields[12])
+
+        before = [ticks(worker) for worker in workers]
+        while True:
+            grown = [ticks(worker) - was for worker, was in zip(workers, before)]
+            if max(grown) >= 3:
+                return workers[grown.index(max(grown))]
+            time.sleep(0.02)
+
+    @unittest.skipUnless(has_program("haproxy"), "haproxy is not installed")
+    def test_haproxy(self):
+        self.survives("haproxy")
+
+    @unittest.skipUnless(has_program("nginx"), "nginx is not installed")
+    def test_nginx(self):
+        self.survives("nginx")
+
+
+if __name__ == "__main__":
+    main()
