@@ -86,6 +86,7 @@ Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const Promp
 void Step::Begin(std::span<ActiveRequest* const> decoding) {
   entries_.clear();
   draft_seconds_ = 0;
+  runs_ahead_ = false;
   int64_t context = 0;
   for (ActiveRequest* run : decoding) {
     Introduce(run);
@@ -134,16 +135,19 @@ void Step::Propose() {
   if (!requests.empty()) {
     std::vector<TokenTree> trees;
     for (const Entry* entry : asked) trees.push_back(entry->tree);
-    parts_.drafter->Propose(requests, trees);
+    runs_ahead_ = RunsAhead(asked) && parts_.drafter->BeginTrees(requests, trees);
+    if (!runs_ahead_) parts_.drafter->Propose(requests, trees);
     for (size_t i = 0; i < asked.size(); ++i) {
       asked[i]->tree = std::move(trees[i]);
       asked[i]->drafted_now = true;
+      asked[i]->is_outline = runs_ahead_ && asked[i]->tree.size() > 1;
+      asked[i]->draft_request = i;
     }
     draft_seconds_ = watch.Seconds();
   }
   for (Entry& entry : entries_) {
-    CheckProposal(&entry);
-    if (entry.drafted_now) parts_.policy->Trim(shape_, &entry.tree);
+    if (!entry.is_outline) CheckProposal(&entry);
+    if (entry.drafted_now && !entry.is_outline) parts_.policy->Trim(shape_, &entry.tree);
     ChooseView(&entry);
     CutToChunk(&entry);
   }
@@ -171,6 +175,14 @@ void Step::ChooseView(Entry* entry) {
   } else {
     parts_.kv->DropTail(&run.sequence);
   }
+}
+
+bool Step::RunsAhead(std::span<Entry* const> asked) const {
+  const bool sees_trees_first = !options_.nwor || options_.scv_chunk_size > 0 ||
+                                options_.specpv.shadow_rate > 0 || parts_.policy->TrimsTrees();
+  return !sees_trees_first && std::all_of(asked.begin(), asked.end(), [](const Entry* entry) {
+    return entry->run->sampler.IsPlainGreedy();
+  });
 }
 
 bool Step::WantsDrafts(const ActiveRequest& run) const {
@@ -237,6 +249,11 @@ void Step::CutToChunk(Entry* entry) {
 Status Step::Plan(std::span<const PromptChunk> prompts) {
   const StageRange range("Plan");
   builder_.Reset();
+  partial_.BeginPass();
+  reads_views_ = prompts.empty() && !entries_.empty() &&
+                 std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+                   return entry.partial && PartialVerifier::HasCopy(*entry.run);
+                 });
   for (Entry& entry : entries_) {
     PlanEntry(&entry);
   }
@@ -259,7 +276,8 @@ void Step::PlanEntry(Entry* entry) {
   const ActiveRequest& run = *entry->run;
   entry->first_output = static_cast<int>(builder_.plan().output_rows.size());
   if (entry->partial) {
-    entry->first_row = builder_.AddPartialTree(run.sequence, entry->tree, partial_.ViewOf(run));
+    entry->first_row = builder_.AddPartialTree(
+        run.sequence, entry->tree, reads_views_ ? partial_.CopyOf(run) : partial_.ViewOf(run));
     entry->prefix_read = run.partial.lists->visible_tokens + run.sequence.tail_len;
   } else {
     entry->prefix_read = run.sequence.committed_len;
@@ -267,13 +285,19 @@ void Step::PlanEntry(Entry* entry) {
     entry->first_row =
         builder_.AddTree(run.sequence, entry->tree, entry->reservation.slots, entry->unseen);
   }
-  const int end_row = entry->first_row + entry->tree.size();
+  entry->num_rows = entry->tree.size();
+  const int end_row = entry->first_row + entry->num_rows;
   if (entry->select) {
-    entry->scored_blocks = run.sequence.committed_len / parts_.kv->shape().block_size;
-    entry->score_column =
-        partial_.RequestScores(run, entry->first_row + entry->trunk, end_row, &builder_);
+    partial_.RequestScores(run, entry->first_row + entry->trunk, end_row, MostCommitted(*entry),
+                           &builder_);
   }
   entry->first_feature = CaptureFor(run, entry->first_row, entry->tree.size());
+}
+
+// Tokens on the longest path of its tree.
+int Step::MostCommitted(const Entry& entry) {
+  const std::vector<int32_t> depths = TreeDepths(entry.tree.parents);
+  return 1 + *std::max_element(depths.begin(), depths.end());
 }
 
 // Only what the drafter will be told is copied out of the pass.
@@ -304,8 +328,11 @@ Status Step::Verify() {
     TALON_RETURN_IF_ERROR(parts_.target->SetCaptureLayers(capture_layers_));
   }
   TALON_RETURN_IF_ERROR(RunShadows());
-  TALON_RETURN_IF_ERROR(parts_.target->Forward(builder_.plan(), parts_.kv->view(), &output_));
+  if (reads_views_) parts_.backend->JoinCopies();
+  TALON_RETURN_IF_ERROR(parts_.target->Forward(builder_.plan(), PassKv(), &output_,
+                                               [&](Pass* pass) { PlaceDrafts(pass); }));
   if (options_.nwor) parts_.kv->MarkAllStaged();
+  partial_.RankBlocks(output_.scores);
   for (Entry& entry : entries_) {
     if (entry.shadow.empty()) continue;
     shadow_.Compare(entry.shadow, entry.tree, output_, entry.first_output, entry.run);
@@ -315,8 +342,37 @@ Status Step::Verify() {
   });
   argmax_.resize(builder_.plan().output_rows.size());
   if (any_greedy) parts_.backend->Argmax(output_.logits, argmax_);
+  if (runs_ahead_) LearnDrafts();
   verify_seconds_ = watch.Seconds();
   return OkStatus();
+}
+
+void Step::PlaceDrafts(Pass* pass) {
+  std::vector<OutlineRows> outlines;
+  for (const Entry& entry : entries_) {
+    if (!entry.is_outline) continue;
+    const int root_row = entry.first_row + entry.trunk;
+    outlines.push_back({.request = entry.draft_request,
+                        .root_row = root_row,
+                        .nodes = entry.num_rows - entry.trunk,
+                        .above = entry.partial ? entry.run->sequence.tail_len : entry.trunk,
+                        .position = builder_.plan().positions[root_row]});
+  }
+  if (!outlines.empty()) parts_.drafter->PlaceTrees(outlines, pass);
+}
+
+// What was drafted. A tree may have fewer nodes than rows were computed for it.
+void Step::LearnDrafts() {
+  std::vector<TokenTree> trees;
+  for (const Entry& entry : entries_) {
+    if (entry.drafted_now) trees.emplace_back(entry.tree.tokens[entry.trunk]);
+  }
+  parts_.drafter->FinishTrees(trees);
+  for (Entry& entry : entries_) {
+    if (!entry.is_outline) continue;
+    const auto trunk = std::span<const int32_t>(entry.tree.tokens).first(entry.trunk);
+    entry.tree = WithTrunk(trunk, trees[entry.draft_request]);
+  }
 }
 
 Status Step::RunShadows() {

@@ -62,7 +62,10 @@ class Decoder {
   // Fails, before anything is computed or written, if the plan exceeds a limit or does not fit the
   // cache: too many rows, a token past the vocabulary, a position past max_context, a slot past the
   // pool.
-  Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output);
+  // `prepare`, where given, is called with the loaded pass before anything is computed.
+  using Prepare = std::function<void(Pass*)>;
+  Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output,
+                 const Prepare& prepare = {});
 
   // For models that share them; valid as long as the decoder.
   const DecoderWeights& weights() const { return weights_; }

@@ -109,7 +109,8 @@ __global__ void MergeTopKKernel(const uint64_t* keys_in, int count, int k, uint6
 
 // One block a row: the row's normaliser from its chunks, in order, then the entries.
 __global__ void EntriesKernel(const uint64_t* keys, const ChunkSum* sums, int chunks,
-                              const float* x, int64_t stride, int k, TopKEntry* out) {
+                              const float* x, int64_t stride, int k, TopKEntry* out,
+                              const int32_t* out_rows) {
   __shared__ float normaliser[2];
   LetNextStart();
   WaitForInputs();
@@ -126,10 +127,11 @@ __global__ void EntriesKernel(const uint64_t* keys, const ChunkSum* sums, int ch
     normaliser[1] = logf(sum);
   }
   __syncthreads();
+  const int64_t out_row = out_rows == nullptr ? row : out_rows[row];
   for (int i = threadIdx.x; i < k; i += blockDim.x) {
     const int32_t id = IndexOfKey(keys[static_cast<int64_t>(row) * k + i]);
     const float log_prob = x[row * stride + id] - normaliser[0] - normaliser[1];
-    out[static_cast<int64_t>(row) * k + i] = {id, isnan(normaliser[1]) ? normaliser[1] : log_prob};
+    out[out_row * k + i] = {id, isnan(normaliser[1]) ? normaliser[1] : log_prob};
   }
 }
 
@@ -147,7 +149,8 @@ size_t TopKScratchBytes(int rows, int cols, int k) {
   return rows * chunks * (2 * k * sizeof(uint64_t) + sizeof(ChunkSum));
 }
 
-void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out) {
+void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out,
+          const int32_t* out_rows) {
   TALON_CHECK(k <= kTopKLimit && k <= x.cols);
   const int chunks = ChunksOf(x.cols);
   const size_t level = static_cast<size_t>(x.rows) * chunks * k;
@@ -162,7 +165,8 @@ void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* o
     Launch(stream, MergeTopKKernel, dim3(left, x.rows), 32, 0, from, count, k, to);
     std::swap(from, to);
   }
-  Launch(stream, EntriesKernel, x.rows, 32, 0, from, sums, chunks, x.data, x.stride, k, out);
+  Launch(stream, EntriesKernel, x.rows, 32, 0, from, sums, chunks, x.data, x.stride, k, out,
+         out_rows);
 }
 
 }  // namespace talon::cuda

@@ -27,11 +27,15 @@ __host__ __device__
 }
 
 #ifdef __CUDACC__
-__device__ __forceinline__ uint64_t OrderedKey(float value, int index) {
+// Ascending with the value; NaN, of either sign, below everything.
+__device__ __forceinline__ uint32_t OrderedBits(float value) {
   const uint32_t bits = __float_as_uint(value);
-  // Ascending with the value; NaN, of either sign, below everything.
-  const uint32_t ordered = isnan(value) ? 0 : (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
-  return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<uint32_t>(index));
+  return isnan(value) ? 0 : (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
+}
+
+__device__ __forceinline__ uint64_t OrderedKey(float value, int index) {
+  return static_cast<uint64_t>(OrderedBits(value)) << 32 |
+         (0xffffffffu - static_cast<uint32_t>(index));
 }
 
 __device__ __forceinline__ uint64_t WarpMaxKey(uint64_t key) {
@@ -47,8 +51,10 @@ __device__ __forceinline__ uint64_t WarpMaxKey(uint64_t key) {
 void ArgmaxKeys(const Stream& stream, MatrixView x, uint64_t* keys);
 
 size_t TopKScratchBytes(int rows, int cols, int k);
-// out [x.rows * k], device memory. REQUIRES: k <= kTopKLimit.
-void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out);
+// out [rows][k], device memory, its rows `out_rows` [x.rows] or, if that is null, the first.
+// REQUIRES: k <= kTopKLimit.
+void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out,
+          const int32_t* out_rows = nullptr);
 
 }  // namespace talon::cuda
 

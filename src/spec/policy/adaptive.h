@@ -31,6 +31,7 @@ class AdaptivePolicy : public Policy {
 
   void BeginStep(const StepShape& shape) override;
   DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) override;
+  bool TrimsTrees() const override { return true; }
   void Trim(const StepShape& shape, TokenTree* tree) override;
   void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) override;
   double PassSeconds(const StepShape& shape, double rows) const override {
