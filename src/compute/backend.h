@@ -189,6 +189,17 @@ struct ColumnChoice {
   int count = 0;
 };
 
+// How the token after an output row of a pass is drawn: steps 4 to 7 of semantics.md 4.5 and the
+// draw of 4.2, at the position after the row's.
+struct RowDraw {
+  uint64_t seed = 0;
+  uint32_t choice = 0;
+  float temperature = 0;  // 0: the token with the largest logit
+  int32_t top_k = 0;      // 0 = off
+  float top_p = 1;
+  float min_p = 0;
+};
+
 // How long a device worked for a stage.
 struct DeviceTime {
   const char* stage = "";
@@ -330,6 +341,13 @@ class Backend {
   // Index of each row's largest value, ties to the lowest index, NaN never wins (all NaN: 0).
   // Waits; host result [x.rows].
   virtual void Argmax(MatrixView x, std::span<int32_t> out) = 0;
+
+  // Whether DrawTokens works here: else the host draws (model/sampler.h).
+  virtual bool DrawsTokens() const { return false; }
+  // The tokens drawn after the pass's output rows, -1 where no logit is above -inf. Waits; host
+  // spans, [logits.rows] both.
+  virtual void DrawTokens(const Pass& /*pass*/, MatrixView /*logits*/,
+                          std::span<const RowDraw> /*draws*/, std::span<int32_t> /*out*/) {}
 
   // A search for at most this many trees, whose logits rank `token_ids`, or null: growing trees on
   // the host costs this device nothing more.

@@ -107,6 +107,9 @@ class Step {
   bool IsOrdinary();
   void Abandon();
 
+  // Whether the target's choices for such a request are made on the device, for all rows at once.
+  bool DeviceChooses(const Sampler& sampler) const;
+  void ChooseTokens();
   // Whether drafts of these requests can be verified before the host knows them: then the step
   // waits once, for the target's choices.
   bool RunsAhead(std::span<Entry* const> asked) const;
@@ -151,9 +154,9 @@ class Step {
   std::vector<int> prompt_features_;     // of each prompt chunk, as Entry::first_feature
   std::vector<CommittedRows> followed_;  // what the drafter is told
   ForwardOutput output_;
-  std::vector<int32_t> argmax_;  // [tree rows], filled if some request is plain greedy
-  bool runs_ahead_ = false;      // of the drafts of this step
-  bool reads_views_ = false;     // the pass reads copies of partial views, and no other blocks
+  std::vector<int32_t> choices_;  // [output rows] where the device chooses
+  bool runs_ahead_ = false;       // of the drafts of this step
+  bool reads_views_ = false;      // the pass reads copies of partial views, and no other blocks
   double draft_seconds_ = 0;
   double verify_seconds_ = 0;
 };

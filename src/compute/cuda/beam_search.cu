@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "compute/cuda/beam_search.h"
-#include "compute/cuda/top_k.h"
+#include "compute/cuda/top_k_row.cuh"
 #include "compute/cuda/tree_rows.h"
 
 namespace talon::cuda {
@@ -12,26 +12,52 @@ namespace {
 
 constexpr int kMostWidth = 32;  // width * width candidates are 32 of each lane
 constexpr int kRowThreads = 128;
+constexpr int kExpandThreads = 256;
 
 __device__ __forceinline__ void CopyRow(const float* from, float* to, int cols) {
   for (int i = threadIdx.x; i < cols; i += blockDim.x) to[i] = from[i];
 }
 
-// A block for each row.
-__global__ void KeepRowsKernel(MatrixView rows, const int32_t* to, MatrixView kept) {
-  LetNextStart();
-  WaitForInputs();
-  CopyRow(rows.data + blockIdx.x * rows.stride, kept.data + to[blockIdx.x] * kept.stride,
-          rows.cols);
+// Records that travel with a launch, which spares their upload: more take several launches.
+constexpr int kFew = 64;
+template <typename T>
+struct Few {
+  T at[kFew];
+};
+
+// Calls launch(the next few, how many before them, how many they are).
+template <typename T, typename F>
+void ForFew(std::span<const T> values, const F& launch) {
+  for (size_t first = 0; first < values.size(); first += kFew) {
+    const auto some = values.subspan(first, std::min<size_t>(kFew, values.size() - first));
+    Few<T> few;
+    std::ranges::copy(some, few.at);
+    launch(few, static_cast<int>(first), static_cast<int>(some.size()));
+  }
 }
 
-// A warp for each tree: the root's successors are the first beam, in their order.
-__global__ void StartBeamKernel(BeamLayout layout, const BeamRoot* roots, const TopKEntry* ranked,
-                                const int32_t* token_ids, TopKEntry* entries, Beams beams) {
+// A block for each row of logits from `first` on.
+__global__ void RankRootsKernel(const RankedChunks ranked,
+                                const __grid_constant__ Few<int32_t> slots, int first, int width,
+                                TopKEntry* entries, MatrixView outputs, MatrixView kept) {
+  __shared__ uint64_t best[kMostWidth];
   LetNextStart();
   WaitForInputs();
-  const int tree = blockIdx.x;
-  const BeamRoot root = roots[tree];
+  const int row = first + blockIdx.x;
+  const int64_t slot = slots.at[blockIdx.x];
+  if (threadIdx.x < 32) RankRow(ranked, row, width, best, entries + slot * width);
+  CopyRow(outputs.data + row * outputs.stride, kept.data + slot * kept.stride, outputs.cols);
+}
+
+// A warp for each tree from `first` on: the root's successors are the first beam, in their order.
+__global__ void StartBeamKernel(BeamLayout layout, const __grid_constant__ Few<BeamRoot> few,
+                                int first, const TopKEntry* ranked, const int32_t* token_ids,
+                                TopKEntry* entries, BeamRoot* roots, Beams beams) {
+  LetNextStart();
+  WaitForInputs();
+  const int tree = first + blockIdx.x;
+  const BeamRoot root = few.at[blockIdx.x];
+  if (threadIdx.x == 0) roots[tree] = root;
   for (int n = threadIdx.x; n < layout.width; n += 32) {
     const TopKEntry entry = ranked[root.slot * layout.width + n];
     entries[layout.EntryOf(tree, n)] = entry;
@@ -68,11 +94,13 @@ __global__ void LoadBeamKernel(LoadArgs args) {
   }
   CopyRow(args.kept.data + args.parents[row] * args.kept.stride,
           args.inputs.data + row * args.inputs.stride, args.inputs.cols);
+  __threadfence();  // what comes next may read the pass before it waits
 }
 
 struct ExpandArgs {
   BeamLayout layout;
-  const TopKEntry* entries;  // of the level: [trees][width][width]
+  RankedChunks ranked;
+  TopKEntry* entries;  // of the level: [trees][width][width]
   const int32_t* token_ids;
   const BeamRoot* roots;
   int level;  // of the present beam
@@ -127,26 +155,29 @@ __device__ void ExpandTree(const ExpandArgs& args, int tree) {
   }
 }
 
-// Blocks (tree, 0) form the next beam, (tree, 1 + n) keep the outputs of the present one.
-__global__ void ExpandBeamKernel(ExpandArgs args) {
+// Blocks (tree, 0) rank the beam's rows and form the next one, (tree, 1 + n) keep its outputs.
+__global__ void __launch_bounds__(kExpandThreads)
+    ExpandBeamKernel(const __grid_constant__ ExpandArgs args) {
+  __shared__ uint64_t best[kExpandThreads / 32][kMostWidth];
   LetNextStart();
   WaitForInputs();
   const int tree = blockIdx.x;
   const int width = args.layout.width;
-  if (blockIdx.y == 0) {
-    if (threadIdx.x < 32) ExpandTree(args, tree);
+  if (blockIdx.y > 0) {
+    const int n = blockIdx.y - 1;
+    const int64_t to = args.roots[tree].first_row + (args.level - 1) * width + n;
+    CopyRow(args.outputs.data + (tree * width + n) * args.outputs.stride,
+            args.kept.data + to * args.kept.stride, args.outputs.cols);
     return;
   }
-  const int n = blockIdx.y - 1;
-  const int64_t to = args.roots[tree].first_row + (args.level - 1) * width + n;
-  CopyRow(args.outputs.data + (tree * width + n) * args.outputs.stride,
-          args.kept.data + to * args.kept.stride, args.outputs.cols);
-}
-
-template <typename T>
-void Upload(std::span<const T> values, const Buffer& to, UploadRing* uploads) {
-  std::memcpy(uploads->Begin(values.size_bytes()), values.data(), values.size_bytes());
-  uploads->Send(to.data(), values.size_bytes());
+  const int warp = threadIdx.x / 32;
+  for (int n = warp; n < width; n += kExpandThreads / 32) {
+    const int row = tree * width + n;
+    RankRow(args.ranked, row, width, best[warp], args.entries + static_cast<int64_t>(row) * width);
+    __syncwarp();  // before the next row's best
+  }
+  __syncthreads();
+  if (warp == 0) ExpandTree(args, tree);
 }
 
 }  // namespace
@@ -175,9 +206,7 @@ Status CudaBeamSearch::Allocate(std::span<const int32_t> token_ids) {
     size_t bytes;
   } buffers[] = {{&token_ids_, token_ids.size_bytes()},
                  {&root_entries_, trees * limits_.width * sizeof(TopKEntry)},
-                 {&slots_, trees * sizeof(int32_t)},
                  {&roots_, trees * sizeof(BeamRoot)},
-                 {&places_, trees * sizeof(TreePlace)},
                  {&beams_, beams * beam_bytes},
                  {&entries_, entries * sizeof(TopKEntry)},
                  {&keys_, entries * sizeof(uint64_t)}};
@@ -204,26 +233,27 @@ Beams CudaBeamSearch::AllBeams() const {
 }
 
 void CudaBeamSearch::RankRoots(std::span<const int32_t> slots, MatrixView logits,
-                               MatrixView outputs, MatrixView kept, void* top_k_scratch,
-                               UploadRing* uploads) {
+                               MatrixView outputs, MatrixView kept, void* top_k_scratch) {
   const auto rows = static_cast<int>(slots.size());
   TALON_CHECK(rows <= limits_.trees && logits.rows == rows && outputs.rows == rows);
   TALON_CHECK(outputs.cols == kept.cols);
-  Upload(slots, slots_, uploads);
-  TopK(stream_, logits, limits_.width, top_k_scratch, As<TopKEntry>(root_entries_),
-       As<const int32_t>(slots_));
-  Launch(stream_, KeepRowsKernel, rows, kRowThreads, 0, outputs, As<const int32_t>(slots_), kept);
+  const RankedChunks ranked = RankChunks(stream_, logits, limits_.width, top_k_scratch);
+  ForFew(slots, [&](const Few<int32_t>& few, int first, int count) {
+    Launch(stream_, RankRootsKernel, count, kRowThreads, 0, ranked, few, first, limits_.width,
+           As<TopKEntry>(root_entries_), outputs, kept);
+  });
 }
 
-void CudaBeamSearch::Start(std::span<const BeamRoot> roots, UploadRing* uploads) {
+void CudaBeamSearch::Start(std::span<const BeamRoot> roots) {
   TALON_CHECK(static_cast<int>(roots.size()) <= limits_.trees);
   trees_ = static_cast<int>(roots.size());
   level_ = 1;
   sent_ = false;
-  Upload(roots, roots_, uploads);
-  Launch(stream_, StartBeamKernel, trees_, 32, 0, layout(), As<const BeamRoot>(roots_),
-         As<const TopKEntry>(root_entries_), As<const int32_t>(token_ids_), As<TopKEntry>(entries_),
-         AllBeams());
+  ForFew(roots, [&](const Few<BeamRoot>& few, int first, int count) {
+    Launch(stream_, StartBeamKernel, count, 32, 0, layout(), few, first,
+           As<const TopKEntry>(root_entries_), As<const int32_t>(token_ids_),
+           As<TopKEntry>(entries_), As<BeamRoot>(roots_), AllBeams());
+  });
 }
 
 void CudaBeamSearch::Load(const DevicePlan& plan, MatrixView kept, MatrixView inputs) {
@@ -252,9 +282,10 @@ void CudaBeamSearch::Expand(MatrixView logits, MatrixView outputs, MatrixView ke
   TALON_CHECK(level_ < limits_.levels && logits.rows == trees_ * limits_.width);
   TALON_CHECK(outputs.rows == logits.rows && outputs.cols == kept.cols);
   TopKEntry* entries = As<TopKEntry>(entries_) + layout().NumEntries(level_);
-  TopK(stream_, logits, limits_.width, top_k_scratch, entries);
-  Launch(stream_, ExpandBeamKernel, dim3(trees_, 1 + limits_.width), kRowThreads, 0,
+  const RankedChunks ranked = RankChunks(stream_, logits, limits_.width, top_k_scratch);
+  Launch(stream_, ExpandBeamKernel, dim3(trees_, 1 + limits_.width), kExpandThreads, 0,
          ExpandArgs{.layout = layout(),
+                    .ranked = ranked,
                     .entries = entries,
                     .token_ids = As<const int32_t>(token_ids_),
                     .roots = As<const BeamRoot>(roots_),
@@ -265,26 +296,23 @@ void CudaBeamSearch::Expand(MatrixView logits, MatrixView outputs, MatrixView ke
   ++level_;
 }
 
-void CudaBeamSearch::LoadTrees(const DevicePlan& plan, std::span<const TreePlace> places,
-                               UploadRing* uploads) {
-  TALON_CHECK(static_cast<int>(places.size()) <= trees_);
+void CudaBeamSearch::LoadTrees(const DevicePlan& plan, std::span<const TreePlace> places) {
   for (const TreePlace& place : places) {
-    TALON_CHECK(place.levels <= level_ && place.root_row + place.nodes <= plan.rows);
+    TALON_CHECK(place.tree < trees_ && place.levels <= level_);
+    TALON_CHECK(place.root_row + place.nodes <= plan.rows);
     TALON_CHECK(place.above + place.nodes <= 64 * plan.mask_words);
   }
-  Upload(places, places_, uploads);
-  WriteTreeRows(stream_, {.layout = layout(),
-                          .levels = level_,
-                          .places = As<const TreePlace>(places_),
-                          .num_places = static_cast<int>(places.size()),
-                          .entries = As<const TopKEntry>(entries_),
-                          .token_ids = As<const int32_t>(token_ids_),
-                          .beam_candidates = AllBeams().candidates,
-                          .beam_scores = AllBeams().scores,
-                          .keys = As<uint64_t>(keys_),
-                          .plan = plan,
-                          .rankings = As<TopKEntry>(rankings_)});
-  sent_ = true;
+  WriteTreeRows(stream_, places,
+                {.layout = layout(),
+                 .levels = level_,
+                 .entries = As<const TopKEntry>(entries_),
+                 .token_ids = As<const int32_t>(token_ids_),
+                 .beam_candidates = AllBeams().candidates,
+                 .beam_scores = AllBeams().scores,
+                 .keys = As<uint64_t>(keys_),
+                 .plan = plan,
+                 .rankings = As<TopKEntry>(rankings_)});
+  sent_ = !places.empty();
 }
 
 bool CudaBeamSearch::SendRankings() {

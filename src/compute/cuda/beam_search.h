@@ -34,12 +34,12 @@ class CudaBeamSearch : public BeamSearch {
 
   // `top_k_scratch`: TopKScratchBytes() of the logits.
   void RankRoots(std::span<const int32_t> slots, MatrixView logits, MatrixView outputs,
-                 MatrixView kept, void* top_k_scratch, UploadRing* uploads);
-  void Start(std::span<const BeamRoot> roots, UploadRing* uploads);
+                 MatrixView kept, void* top_k_scratch);
+  void Start(std::span<const BeamRoot> roots);
   void Load(const DevicePlan& plan, MatrixView kept, MatrixView inputs);
   void Expand(MatrixView logits, MatrixView outputs, MatrixView kept, void* top_k_scratch);
   // Also sends the rankings to the host: there when the stream has been waited for.
-  void LoadTrees(const DevicePlan& plan, std::span<const TreePlace> places, UploadRing* uploads);
+  void LoadTrees(const DevicePlan& plan, std::span<const TreePlace> places);
 
   int width() const { return limits_.width; }
   // Sends the rankings of the levels so far to the host. False: LoadTrees did.
@@ -68,9 +68,7 @@ class CudaBeamSearch : public BeamSearch {
   bool sent_ = false;    // the rankings of the levels so far
   Buffer token_ids_;     // [draft vocabulary]
   Buffer root_entries_;  // [slots][width]
-  Buffer slots_;         // [trees] that RankRoots was given
   Buffer roots_;         // [trees] BeamRoot
-  Buffer places_;        // [trees] TreePlace
   Buffer beams_;
   Buffer entries_;   // BeamLayout
   Buffer keys_;      // [trees][candidates] of LoadTrees

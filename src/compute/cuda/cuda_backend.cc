@@ -14,6 +14,7 @@
 #include "compute/cuda/choose_columns.h"
 #include "compute/cuda/cuda_pass.h"
 #include "compute/cuda/device_memory.h"
+#include "compute/cuda/draw_tokens.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/few_rows.h"
 #include "compute/cuda/gemm.h"
@@ -123,6 +124,9 @@ class CudaBackend : public Backend {
   void GatherOutputs(const Pass& pass, MatrixView x, MatrixView out) override;
   void GatherFeatures(const Pass& pass, MatrixView x, MatrixView out) override;
   void Argmax(MatrixView x, std::span<int32_t> out) override;
+  bool DrawsTokens() const override { return true; }
+  void DrawTokens(const Pass& pass, MatrixView logits, std::span<const RowDraw> draws,
+                  std::span<int32_t> out) override;
   void TopK(MatrixView x, int k, std::span<TopKEntry> out) override;
   Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
                                                     std::span<const int32_t> token_ids) override;
@@ -170,6 +174,7 @@ class CudaBackend : public Backend {
   cuda::Scratch gate_up_{&stream_, &generation_};
   cuda::Scratch attention_{&stream_, &generation_};
   cuda::Scratch indices_{&stream_, &generation_};
+  cuda::Scratch draws_{&stream_, &generation_};
   cuda::Scratch best_{&stream_, &generation_};
   cuda::Scratch best_scratch_{&stream_, &generation_};
   cuda::ColumnChooser chooser_{&stream_};
@@ -353,6 +358,20 @@ void CudaBackend::Argmax(MatrixView x, std::span<int32_t> out) {
   }
 }
 
+void CudaBackend::DrawTokens(const Pass& pass, MatrixView logits, std::span<const RowDraw> draws,
+                             std::span<int32_t> out) {
+  const BusyClock::Batch batch(&clock_);
+  const auto rows = static_cast<size_t>(logits.rows);
+  TALON_CHECK(PlanOf(pass).outputs == logits.rows && draws.size() == rows && out.size() == rows);
+  auto* device = draws_.GetAs<RowDraw>(rows);
+  std::copy(draws.begin(), draws.end(), static_cast<RowDraw*>(uploads_.Begin(draws.size_bytes())));
+  uploads_.Send(device, draws.size_bytes());
+  int32_t* const tokens = Pinned<int32_t>(rows);
+  cuda::DrawTokens(stream_, PlanOf(pass), logits, device, tokens);
+  Synchronize();
+  std::copy_n(tokens, rows, out.begin());
+}
+
 void CudaBackend::TopK(MatrixView x, int k, std::span<TopKEntry> out) {
   const BusyClock::Batch batch(&clock_);
   TALON_CHECK(k <= x.cols && static_cast<int>(out.size()) == x.rows * k);
@@ -381,12 +400,12 @@ void CudaBackend::RankRoots(BeamSearch* search, std::span<const int32_t> slots, 
   const BusyClock::Batch batch(&clock_);
   auto* beams = static_cast<cuda::CudaBeamSearch*>(search);
   void* scratch = TopKScratch(logits, beams->width());
-  beams->RankRoots(slots, logits, outputs, kept, scratch, &uploads_);
+  beams->RankRoots(slots, logits, outputs, kept, scratch);
 }
 
 void CudaBackend::StartBeams(BeamSearch* search, std::span<const BeamRoot> roots) {
   const BusyClock::Batch batch(&clock_);
-  static_cast<cuda::CudaBeamSearch*>(search)->Start(roots, &uploads_);
+  static_cast<cuda::CudaBeamSearch*>(search)->Start(roots);
 }
 
 void CudaBackend::LoadBeams(BeamSearch* search, Pass* pass, MatrixView kept, MatrixView inputs) {
@@ -403,7 +422,7 @@ void CudaBackend::ExpandBeams(BeamSearch* search, MatrixView logits, MatrixView 
 
 void CudaBackend::LoadTrees(BeamSearch* search, Pass* pass, std::span<const TreePlace> places) {
   const BusyClock::Batch batch(&clock_);
-  static_cast<cuda::CudaBeamSearch*>(search)->LoadTrees(PlanOf(*pass), places, &uploads_);
+  static_cast<cuda::CudaBeamSearch*>(search)->LoadTrees(PlanOf(*pass), places);
   waited_ = false;
 }
 

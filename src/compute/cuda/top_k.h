@@ -51,10 +51,25 @@ __device__ __forceinline__ uint64_t WarpMaxKey(uint64_t key) {
 void ArgmaxKeys(const Stream& stream, MatrixView x, uint64_t* keys);
 
 size_t TopKScratchBytes(int rows, int cols, int k);
-// out [rows][k], device memory, its rows `out_rows` [x.rows] or, if that is null, the first.
-// REQUIRES: k <= kTopKLimit.
-void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out,
-          const int32_t* out_rows = nullptr);
+
+// The largest value of a chunk and the sum of exp(value - largest): what log-softmax needs.
+struct ChunkSum {
+  float largest;
+  float sum;
+};
+// Rows whose chunks were ranked: what one warp can finish (top_k_row.cuh).
+struct RankedChunks {
+  const float* x = nullptr;
+  int64_t stride = 0;
+  const uint64_t* keys = nullptr;  // [rows][count]
+  int count = 0;
+  const ChunkSum* sums = nullptr;  // [rows][chunks]
+  int chunks = 0;
+};
+RankedChunks RankChunks(const Stream& stream, MatrixView x, int k, void* scratch);
+
+// out [x.rows * k], device memory. REQUIRES: k <= kTopKLimit.
+void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out);
 
 }  // namespace talon::cuda
 

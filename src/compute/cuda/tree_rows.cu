@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "compute/cuda/top_k.h"
@@ -7,6 +8,11 @@ namespace talon::cuda {
 namespace {
 
 constexpr int kThreads = 512;
+constexpr int kFewPlaces = 32;  // of a launch
+
+struct FewPlaces {
+  TreePlace at[kFewPlaces];
+};
 constexpr int kWords = kMostCandidates / 32;
 
 // The drafts that a tree keeps, as a set of candidates: a kept one's node is 1 + how many come
@@ -31,8 +37,8 @@ struct TreeBlock {
   int count;       // candidates
   uint64_t* keys;  // of these
 
-  __device__ explicit TreeBlock(const TreeRowsCall& call_in)
-      : call(call_in), place(call_in.places[blockIdx.x]) {
+  __device__ TreeBlock(const TreeRowsCall& call_in, const TreePlace& place_in)
+      : call(call_in), place(place_in) {
     count = call.layout.NumCandidates(place.levels);
     keys = call.keys + static_cast<size_t>(place.tree) * call.layout.NumCandidates(call.levels);
   }
@@ -138,10 +144,11 @@ __device__ void WriteNode(const TreeBlock& block, const KeptSet& kept, int candi
 }
 
 __global__ void __launch_bounds__(kThreads)
-    TreeRowsKernel(const __grid_constant__ TreeRowsCall call) {
+    TreeRowsKernel(const __grid_constant__ TreeRowsCall call,
+                   const __grid_constant__ FewPlaces places) {
   __shared__ KeptSet kept;
   WaitForInputs();
-  const TreeBlock block(call);
+  const TreeBlock block(call, places.at[blockIdx.x]);
   const TreePlace& place = block.place;
   const int wanted = min(place.nodes - 1, MakeKeys(block));
   FillSet(block, wanted > 0 ? LeastKept(block, wanted) : ~uint64_t{0}, kept);
@@ -153,6 +160,7 @@ __global__ void __launch_bounds__(kThreads)
     const_cast<int32_t*>(call.plan.tokens)[place.root_row + node] = root;
     AddNode(block, node, StartRow(block, node, 1));
   }
+  __threadfence();  // what comes next may read the pass before it waits
   const size_t entries = call.layout.NumEntries(call.levels);
   for (size_t i = blockIdx.x * kThreads + threadIdx.x; i < entries; i += gridDim.x * kThreads) {
     call.rankings[i] = call.entries[i];
@@ -161,13 +169,18 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void WriteTreeRows(const Stream& stream, const TreeRowsCall& call) {
-  if (call.num_places == 0) return;
+void WriteTreeRows(const Stream& stream, std::span<const TreePlace> places,
+                   const TreeRowsCall& call) {
   // Kernels may read a pass's arrays before those in front of them are done (attention.h), so
   // nothing may start early here.
   Stream in_order = stream;
   in_order.overlaps = false;
-  Launch(in_order, TreeRowsKernel, call.num_places, kThreads, 0, call);
+  for (size_t first = 0; first < places.size(); first += kFewPlaces) {
+    const auto some = places.subspan(first, std::min<size_t>(kFewPlaces, places.size() - first));
+    FewPlaces few;
+    std::ranges::copy(some, few.at);
+    Launch(in_order, TreeRowsKernel, static_cast<int>(some.size()), kThreads, 0, call, few);
+  }
 }
 
 }  // namespace talon::cuda

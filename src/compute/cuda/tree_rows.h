@@ -3,6 +3,7 @@
 #define TALON_COMPUTE_CUDA_TREE_ROWS_H_
 
 #include <cstdint>
+#include <span>
 
 #include "compute/backend.h"
 #include "compute/cuda/beam_layout.h"
@@ -14,8 +15,6 @@ namespace talon::cuda {
 struct TreeRowsCall {
   BeamLayout layout;
   int levels = 0;  // ranked so far
-  const TreePlace* places = nullptr;
-  int num_places = 0;
   const TopKEntry* entries = nullptr;
   const int32_t* token_ids = nullptr;
   const int32_t* beam_candidates = nullptr;  // [levels][trees][width]
@@ -25,7 +24,8 @@ struct TreeRowsCall {
   TopKEntry* rankings = nullptr;  // host memory: all entries go there
 };
 
-void WriteTreeRows(const Stream& stream, const TreeRowsCall& call);
+void WriteTreeRows(const Stream& stream, std::span<const TreePlace> places,
+                   const TreeRowsCall& call);
 
 }  // namespace talon::cuda
 
