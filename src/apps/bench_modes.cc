@@ -42,7 +42,6 @@ Result<GenerateRequest> RequestFor(const Prompt& prompt, const Config& config,
   request.stop = config.sampling.stop;
   TALON_ASSIGN_OR_RETURN(request.sampling,
                          MakeSamplingParams(config.sampling, model.tokenizer.get()));
-  if (!request.sampling.seed) request.sampling.seed = 1;
   return request;
 }
 
@@ -167,8 +166,9 @@ Status AddStages(LoadedModel* model, const Config& config, const Prompt& prompt,
 
 Result<int> BenchModes(Config config, const ModesOptions& options) {
   config.max_sequences = 1;
-  config.enable_prefix_cache = false;  // prompts are run again and again
-  std::unique_ptr<LoadedModel> model;  // outlives the modes' engines
+  config.enable_prefix_cache = false;                      // prompts are run again and again
+  if (config.sampling.seed < 0) config.sampling.seed = 1;  // all modes must draw alike
+  std::unique_ptr<LoadedModel> model;                      // outlives the modes' engines
   std::vector<ModeResult> modes;
   for (const std::string& name : options.modes) {
     TALON_ASSIGN_OR_RETURN(std::string drafter,

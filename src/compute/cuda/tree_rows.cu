@@ -7,8 +7,8 @@
 namespace talon::cuda {
 namespace {
 
-constexpr int kThreads = 512;
-constexpr int kFewPlaces = 32;  // of a launch
+constexpr int kMostThreads = 512;  // fewer where there are fewer candidates: barriers are quicker
+constexpr int kFewPlaces = 32;     // of a launch
 
 struct FewPlaces {
   TreePlace at[kFewPlaces];
@@ -58,7 +58,7 @@ struct TreeBlock {
 // Candidates that can be kept have keys above 0. Returns how many they are.
 __device__ int MakeKeys(const TreeBlock& block) {
   int possible = 0;
-  for (int first = 0; first < block.count; first += kThreads) {
+  for (int first = 0; first < block.count; first += blockDim.x) {
     const int candidate = first + threadIdx.x;
     uint64_t key = 0;
     if (candidate < block.count) {
@@ -74,7 +74,7 @@ __device__ int MakeKeys(const TreeBlock& block) {
 
 __device__ int CountFrom(const TreeBlock& block, uint64_t least) {
   int total = 0;
-  for (int first = 0; first < block.count; first += kThreads) {
+  for (int first = 0; first < block.count; first += blockDim.x) {
     const int candidate = first + threadIdx.x;
     total += __syncthreads_count(candidate < block.count && block.keys[candidate] >= least);
   }
@@ -93,14 +93,14 @@ __device__ uint64_t LeastKept(const TreeBlock& block, int wanted) {
 
 __device__ void FillSet(const TreeBlock& block, uint64_t least, KeptSet& kept) {
   const int words = (block.count + 31) / 32;
-  for (int first = 0; first < words * 32; first += kThreads) {
+  for (int first = 0; first < words * 32; first += blockDim.x) {
     const int candidate = first + threadIdx.x;
     const bool is_kept = candidate < block.count && block.keys[candidate] >= least;
     const uint32_t bits = __ballot_sync(0xffffffffu, is_kept);
     if (threadIdx.x % 32 == 0 && candidate < words * 32) kept.bits[candidate / 32] = bits;
   }
   __syncthreads();
-  for (int word = threadIdx.x; word < words; word += kThreads) {
+  for (int word = threadIdx.x; word < words; word += blockDim.x) {
     int before = 0;
     for (int i = 0; i < word; ++i) before += __popc(kept.bits[i]);
     kept.before[word] = before;
@@ -143,7 +143,7 @@ __device__ void WriteNode(const TreeBlock& block, const KeptSet& kept, int candi
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMostThreads)
     TreeRowsKernel(const __grid_constant__ TreeRowsCall call,
                    const __grid_constant__ FewPlaces places) {
   __shared__ KeptSet kept;
@@ -152,17 +152,17 @@ __global__ void __launch_bounds__(kThreads)
   const TreePlace& place = block.place;
   const int wanted = min(place.nodes - 1, MakeKeys(block));
   FillSet(block, wanted > 0 ? LeastKept(block, wanted) : ~uint64_t{0}, kept);
-  for (int candidate = threadIdx.x; candidate < block.count; candidate += kThreads) {
+  for (int candidate = threadIdx.x; candidate < block.count; candidate += blockDim.x) {
     if (kept.Has(candidate)) WriteNode(block, kept, candidate);
   }
   const int32_t root = call.plan.tokens[place.root_row];
-  for (int node = 1 + wanted + threadIdx.x; node < place.nodes; node += kThreads) {
+  for (int node = 1 + wanted + threadIdx.x; node < place.nodes; node += blockDim.x) {
     const_cast<int32_t*>(call.plan.tokens)[place.root_row + node] = root;
     AddNode(block, node, StartRow(block, node, 1));
   }
   __threadfence();  // what comes next may read the pass before it waits
   const size_t entries = call.layout.NumEntries(call.levels);
-  for (size_t i = blockIdx.x * kThreads + threadIdx.x; i < entries; i += gridDim.x * kThreads) {
+  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < entries; i += gridDim.x * blockDim.x) {
     call.rankings[i] = call.entries[i];
   }
 }
@@ -175,11 +175,13 @@ void WriteTreeRows(const Stream& stream, std::span<const TreePlace> places,
   // nothing may start early here.
   Stream in_order = stream;
   in_order.overlaps = false;
+  const int candidates = call.layout.NumCandidates(call.levels);
+  const int threads = std::min((candidates + 31) / 32 * 32, kMostThreads);
   for (size_t first = 0; first < places.size(); first += kFewPlaces) {
     const auto some = places.subspan(first, std::min<size_t>(kFewPlaces, places.size() - first));
     FewPlaces few;
     std::ranges::copy(some, few.at);
-    Launch(in_order, TreeRowsKernel, static_cast<int>(some.size()), kThreads, 0, call, few);
+    Launch(in_order, TreeRowsKernel, static_cast<int>(some.size()), threads, 0, call, few);
   }
 }
 

@@ -45,7 +45,7 @@ class AdaptivePolicy : public Policy {
  private:
   static constexpr double kLedgerShare = 0.015;
   // Where a whole tree costs no more than this times one token, no node is worth waiting for.
-  static constexpr double kNearlyFree = 1.15;
+  static constexpr double kNearlyFree = 1.25;
   static constexpr double kMinGain = 1.02;  // expected speed-up below this is noise
   static constexpr double kHope = 1.3;      // a new drafter is tried a few times
   static constexpr int kFirstProbe = 16;
