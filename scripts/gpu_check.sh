@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Everything that one run on a GPU machine should tell: builds with the CUDA backend, runs the op
-# tests, the other unit tests, the golden and identity tests on the GPU, and the benchmark, and
-# prints a table. Goes on after a failure; exits with 1 if there was any.
+# tests, the other unit tests, the golden and identity tests on the GPU, and the benchmarks (passes
+# of a large shape in both modes, where a step of models/tiny with EAGLE-3 spends its time), and
+# prints a table. Meant to take less than 8 minutes on 16 cores. Goes on after a failure; exits with 1 if there was any.
 #   scripts/gpu_check.sh [--sanitize] [--skip-bench] [--arch ARCH] [--json FILE]
 #     --sanitize   also runs the op tests of the CUDA backend under compute-sanitizer
-#     --skip-bench leaves the benchmark out
+#     --skip-bench leaves the benchmarks out
 #     --arch       what to compile for (90a-real: Hopper only, which is quick)
-#     --json       where the benchmark's figures go (build-cuda/gpu_check/bench.json)
+#     --json       where the figures of the large shape go (build-cuda/gpu_check/bench.json)
 # Logs are in build-cuda/gpu_check/. The machine needs a C++ compiler, CUDA, CMake, Ninja, Python,
 # nlohmann-json, yaml-cpp, CLI11, spdlog with fmt, and GoogleTest; nothing is installed.
 set -uo pipefail
@@ -89,8 +90,19 @@ if ((sanitize)); then
   step racecheck bash -c 'sanitizer racecheck'
 fi
 if ((bench)); then
-  step bench "$build/talon" bench gpu --device cuda --json "$json"
-  cat "$logs/bench.log"
+  eagle3=(--device cuda --model models/tiny --prompts models/tiny/prompts_tokens.jsonl
+    --speculative-draft-model-path models/tiny-eagle3 --speculative-adaptive=false
+    --modes plain,eagle3 --max-tokens 128)
+  step bench "$build/talon" bench gpu --device cuda --nodes 1,8,16,64,128 --json "$json"
+  step bench_fixed "$build/talon" bench gpu --device cuda --deterministic --tables nodes \
+    --nodes 1,16,64 --repeats 7
+  step steps "$build/talon" bench decode "${eagle3[@]}" --repeats 3
+  step steps_fixed "$build/talon" bench decode "${eagle3[@]}" --repeats 1 --deterministic
+  for name in bench bench_fixed steps steps_fixed; do
+    echo
+    echo "-- $name"
+    cat "$logs/$name.log"
+  done
 fi
 
 echo

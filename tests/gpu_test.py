@@ -63,7 +63,7 @@ class Gpu(CliTest):
     def test_partial_verification_gives_the_same_tokens(self):
         partial = ["--speculative-algorithm", "EAGLE3", "--enable-specpv",
                    "--specpv-partial-threshold", 1024, "--specpv-n-retrieval-blocks", 32]
-        self.assert_same("book-28000-0", [partial], "--ignore-eos")
+        self.assert_same("book-28000-0", [partial, [*partial, "--kv-offload"]], "--ignore-eos")
 
     def test_same_answer_twice(self):
         flags = [*GPU, "--prompt-tokens", self.prompt("book-400-1"), "--max-tokens", 64]

@@ -27,7 +27,8 @@ struct GpuOptions {
   int batch = 8;
   int batch_context = 65536;
   int repeats = 15;
-  std::vector<std::string> tables = {"nodes", "partial", "batch"};
+  int offload_context = 65536;
+  std::vector<std::string> tables = {"nodes", "partial", "batch", "offload"};
   std::string json;
 
   bool Wants(const char* table) const {
@@ -41,6 +42,15 @@ struct PassCase {
   int context = 0;
   int nodes = 1;
   int budget = 0;
+  bool copied = false;  // the budget's blocks were copied to the device before (KvCache::views)
+};
+
+struct TimerOptions {
+  int tokens = 0;  // of all sequences together
+  int rows = 0;
+  int sequences = 1;
+  bool offload = false;
+  int view_blocks = 0;
 };
 
 // Bushy, as drafters' trees are: eight branches side by side.
@@ -52,10 +62,11 @@ TokenTree BushyTree(int nodes) {
 
 class PassTimer {
  public:
-  static Result<std::unique_ptr<PassTimer>> Create(LoadedModel* model, int tokens, int rows,
-                                                   int sequences);
+  static Result<std::unique_ptr<PassTimer>> Create(LoadedModel* model, const TimerOptions& options);
   // Seconds of a pass and the argmax of its rows, the median of `repeats`.
   Result<double> Time(const PassCase& pass, int repeats);
+  // Of copying a sequence's partial view to the device.
+  Result<double> TimeCopy(const PassCase& pass, int repeats);
   double KvBytes(const PassCase& pass) const {
     const int tokens = pass.budget > 0 ? pass.budget : pass.context;
     return static_cast<double>(kv_->shape().BytesPerToken()) * tokens * pass.sequences;
@@ -66,6 +77,7 @@ class PassTimer {
   Status FillBlocks();
   // Block lists of a partial view: the wanted number of blocks, others in every list.
   std::vector<int32_t> RandomLists(const Sequence& sequence, int blocks);
+  Result<Sequence*> NewSequence(const PassCase& pass, int index);
   Status AddSequence(const PassCase& pass, int index);
 
   LoadedModel* model_;
@@ -76,8 +88,8 @@ class PassTimer {
   std::vector<Sequence> sequences_;
 };
 
-Result<std::unique_ptr<PassTimer>> PassTimer::Create(LoadedModel* model, int tokens, int rows,
-                                                     int sequences) {
+Result<std::unique_ptr<PassTimer>> PassTimer::Create(LoadedModel* model,
+                                                     const TimerOptions& options) {
   std::unique_ptr<PassTimer> timer(new PassTimer(model));
   const ModelConfig& config = model->target->config();
   const int block = model->engine_options.block_size;
@@ -86,12 +98,14 @@ Result<std::unique_ptr<PassTimer>> PassTimer::Create(LoadedModel* model, int tok
                       .head_dim = config.head_dim,
                       .block_size = block,
                       .dtype = model->engine_options.kv_dtype,
-                      .num_blocks = tokens / block + sequences,
-                      .staging_rows = rows,
+                      .num_blocks = options.tokens / block + options.sequences,
+                      .staging_rows = options.rows,
                       .key_summaries = true};
-  const KvOptions options{.tail_regions = sequences, .tail_rows = rows};
-  TALON_ASSIGN_OR_RETURN(timer->kv_,
-                         KvCache::Create(model->backend.get(), shape, &timer->metrics_, options));
+  TALON_ASSIGN_OR_RETURN(timer->kv_, KvCache::Create(model->backend.get(), shape, &timer->metrics_,
+                                                     {.offload = options.offload,
+                                                      .tail_regions = options.sequences,
+                                                      .tail_rows = options.rows,
+                                                      .view_blocks = options.view_blocks}));
   TALON_RETURN_IF_ERROR(timer->FillBlocks());
   return timer;
 }
@@ -126,23 +140,51 @@ std::vector<int32_t> PassTimer::RandomLists(const Sequence& sequence, int blocks
   return ids;
 }
 
-Status PassTimer::AddSequence(const PassCase& pass, int index) {
+Result<Sequence*> PassTimer::NewSequence(const PassCase& pass, int index) {
   Sequence& sequence = sequences_.emplace_back(
       Sequence{.id = index, .tokens = std::vector<int32_t>(pass.context + 1, 0)});
   TALON_ASSIGN_OR_RETURN(Reservation reservation, kv_->Reserve(sequence, pass.context));
   kv_->Advance(&sequence, std::move(reservation), pass.context, "prefill");
+  return &sequence;
+}
+
+Status PassTimer::AddSequence(const PassCase& pass, int index) {
+  TALON_ASSIGN_OR_RETURN(Sequence* const sequence, NewSequence(pass, index));
   const TokenTree tree = BushyTree(pass.nodes);
   if (pass.budget == 0) {
-    builder_.AddTree(sequence, tree);
+    builder_.AddTree(*sequence, tree);
     return OkStatus();
   }
-  TALON_RETURN_IF_ERROR(kv_->OpenTail(&sequence));
+  TALON_RETURN_IF_ERROR(kv_->OpenTail(sequence));
   const KvShape& shape = kv_->shape();
-  const std::vector<int32_t> ids = RandomLists(sequence, pass.budget / shape.block_size);
-  builder_.AddPartialTree(
-      sequence, tree,
-      {.block_ids = ids, .num_lists = shape.num_layers * shape.kv_heads, .tokens = pass.budget});
+  std::vector<int32_t> ids = RandomLists(*sequence, pass.budget / shape.block_size);
+  int lists = shape.num_layers * shape.kv_heads;
+  if (pass.copied) {
+    TALON_ASSIGN_OR_RETURN(ids, kv_->CopyToView(sequence, ids));
+    lists = 1;
+  }
+  builder_.AddPartialTree(*sequence, tree,
+                          {.block_ids = ids, .num_lists = lists, .tokens = pass.budget});
   return OkStatus();
+}
+
+Result<double> PassTimer::TimeCopy(const PassCase& pass, int repeats) {
+  sequences_.clear();
+  sequences_.reserve(1);
+  TALON_ASSIGN_OR_RETURN(Sequence* const sequence, NewSequence(pass, 0));
+  const std::vector<int32_t> ids = RandomLists(*sequence, pass.budget / kv_->shape().block_size);
+  std::vector<double> seconds;
+  Status status;
+  for (int i = 0; i <= repeats && status.ok(); ++i) {
+    const Stopwatch watch;
+    status = kv_->CopyToView(sequence, ids).status();
+    model_->backend->JoinCopies();
+    model_->backend->Synchronize();
+    if (i > 0) seconds.push_back(watch.Seconds());
+  }
+  kv_->Free(sequence);
+  if (!status.ok()) return status;
+  return Median(seconds);
 }
 
 Result<double> PassTimer::Time(const PassCase& pass, int repeats) {
@@ -155,10 +197,12 @@ Result<double> PassTimer::Time(const PassCase& pass, int repeats) {
   std::vector<int32_t> argmax(builder_.plan().output_rows.size());
   std::vector<double> seconds;
   constexpr int kWarmUps = 3;  // the device records the pass in them
+  const KvView kv = pass.copied ? kv_->views() : kv_->view();
+  model_->backend->JoinCopies();
   for (int i = 0; i < kWarmUps + repeats && status.ok(); ++i) {
     const StageRange range(i == 0 ? "first pass" : "pass");  // the first is not a recording
     const Stopwatch watch;
-    status = model_->target->Forward(builder_.plan(), kv_->view(), &output);
+    status = model_->target->Forward(builder_.plan(), kv, &output);
     if (status.ok()) model_->backend->Argmax(output.logits, argmax);
     if (i >= kWarmUps) seconds.push_back(watch.Seconds());
   }
@@ -178,6 +222,8 @@ class GpuBench {
   Status ByNodes();
   Status Partial();
   Status Batch();
+  // `timer` has its blocks in host memory.
+  Status Offload(PassTimer* timer);
   const Json& json() const { return json_; }
 
  private:
@@ -256,6 +302,31 @@ Status GpuBench::Batch() {
   return OkStatus();
 }
 
+Status GpuBench::Offload(PassTimer* timer) {
+  constexpr int kSlowRepeats = 3;  // whatever reads over the bus
+  PassCase pass{.context = options_.offload_context,
+                .nodes = options_.partial_nodes,
+                .budget = options_.budget};
+  TALON_ASSIGN_OR_RETURN(const double here, timer_->Time(pass, options_.repeats));
+  TALON_ASSIGN_OR_RETURN(const double in_place, timer->Time(pass, kSlowRepeats));
+  TALON_ASSIGN_OR_RETURN(const double copy, timer->TimeCopy(pass, kSlowRepeats));
+  const double bytes = timer->KvBytes(pass);
+  pass.copied = true;
+  TALON_ASSIGN_OR_RETURN(const double copied, timer->Time(pass, options_.repeats));
+  Note("offload", pass, copied);
+  json_["offload_in_place_milliseconds"] = in_place * 1e3;
+  json_["offload_copy_milliseconds"] = copy * 1e3;
+  Table table({"K and V", "partial step ms", "of the device's"});
+  table.Add({"on the device", Milliseconds(here), "1.00x"});
+  table.Add({"offloaded, chosen blocks copied", Milliseconds(copied), Times(copied / here)});
+  table.Add({"offloaded, read in place", Milliseconds(in_place), Times(in_place / here)});
+  std::printf("\nOffload, %d tokens, partial steps of %d nodes over %d\n%s", pass.context,
+              pass.nodes, pass.budget, table.ToString().c_str());
+  std::printf("copying the chosen blocks, once for many steps: %.2f ms, %.1f GB/s\n", copy * 1e3,
+              bytes / copy * 1e-9);
+  return OkStatus();
+}
+
 // Bytes per second. The CPU is there so that the command can be tried anywhere.
 Result<double> ReadBandwidth(const Config& config, Backend* backend) {
   if (backend->name() != "cpu") return MeasureCudaReadBandwidth(backend);
@@ -268,13 +339,15 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
                             options.batch * options.partial_nodes);
   int tokens = options.Wants("batch") ? options.batch * options.batch_context : options.budget;
   for (const int context : options.contexts) tokens = std::max(tokens, context);
+  if (options.Wants("offload")) tokens = std::max(tokens, options.offload_context);
   for (const int context : options.partial_contexts) {
     if (options.Wants("partial")) tokens = std::max(tokens, context);
   }
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, options.shape, rows));
   TALON_ASSIGN_OR_RETURN(const double bandwidth, ReadBandwidth(config, model->backend.get()));
-  TALON_ASSIGN_OR_RETURN(const auto timer,
-                         PassTimer::Create(model.get(), tokens, rows, options.batch));
+  TALON_ASSIGN_OR_RETURN(
+      auto timer,
+      PassTimer::Create(model.get(), {.tokens = tokens, .rows = rows, .sequences = options.batch}));
   std::printf("%s, weights %s, KV %s\n%s, reads %.2f TB/s; median of %d passes with their argmax\n",
               model->name.c_str(), config.weights.c_str(), config.kv_dtype.c_str(),
               model->backend->description().c_str(), bandwidth * 1e-12, options.repeats);
@@ -282,6 +355,17 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
   if (options.Wants("nodes")) TALON_RETURN_IF_ERROR(bench.ByNodes());
   if (options.Wants("partial")) TALON_RETURN_IF_ERROR(bench.Partial());
   if (options.Wants("batch")) TALON_RETURN_IF_ERROR(bench.Batch());
+  if (options.Wants("offload")) {
+    TALON_ASSIGN_OR_RETURN(
+        const auto offloaded,
+        PassTimer::Create(model.get(),
+                          {.tokens = options.offload_context,
+                           .rows = rows,
+                           .sequences = 1,
+                           .offload = true,
+                           .view_blocks = options.budget / model->engine_options.block_size}));
+    TALON_RETURN_IF_ERROR(bench.Offload(offloaded.get()));
+  }
   Json json = bench.json();
   json["device"] = model->backend->description();
   json["read_bandwidth"] = bandwidth;
@@ -310,11 +394,13 @@ void AddBenchGpu(CLI::App* bench, Config* config, CommandBody* body) {
   command->add_option("--partial-nodes", options->partial_nodes, "Nodes of those steps (16)");
   command->add_option("--batch", options->batch, "Sequences of the batch (8)");
   command->add_option("--batch-context", options->batch_context, "Their prefix (65536)");
+  command->add_option("--offload-context", options->offload_context,
+                      "The prefix of the steps with K and V in host memory (65536)");
   command->add_option("--repeats", options->repeats, "Timed passes; the median counts")
       ->check(CLI::Range(1, 1000));
-  command->add_option("--tables", options->tables, "Which of nodes,partial,batch (all)")
+  command->add_option("--tables", options->tables, "Which of nodes,partial,batch,offload (all)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"nodes", "partial", "batch"}));
+      ->check(CLI::IsMember({"nodes", "partial", "batch", "offload"}));
   command->add_option("--json", options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options] { return BenchGpu(*config, *options); });

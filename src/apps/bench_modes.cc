@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "apps/bench.h"
+#include "apps/bench_stages.h"
 #include "apps/loader.h"
 #include "apps/progress.h"
 #include "apps/prompts.h"
@@ -34,6 +35,16 @@ void CompareTokens(const std::vector<int32_t>& tokens, const std::vector<int32_t
   mode->compared_tokens += static_cast<int64_t>(std::max(tokens.size(), first.size()));
 }
 
+Result<GenerateRequest> RequestFor(const Prompt& prompt, const Config& config,
+                                   const LoadedModel& model) {
+  GenerateRequest request;
+  request.prompt = prompt.tokens;
+  request.stop = config.sampling.stop;
+  TALON_ASSIGN_OR_RETURN(request.sampling,
+                         MakeSamplingParams(config.sampling, model.tokenizer.get()));
+  return request;
+}
+
 // One repeat: fresh engines, so nothing is learnt from an earlier run of the same prompts.
 Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Prompt>& prompts,
                  int repeat, std::vector<ModeResult>* modes) {
@@ -50,12 +61,7 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
     for (size_t m = 0; m < modes->size(); ++m) {
       // Rotated, so that no mode always runs first.
       ModeResult& mode = (*modes)[(m + repeat) % modes->size()];
-      GenerateRequest request;
-      request.prompt = prompts[p].tokens;
-      request.stop = config.sampling.stop;
-      TALON_ASSIGN_OR_RETURN(request.sampling,
-                             MakeSamplingParams(config.sampling, model->tokenizer.get()));
-      if (!request.sampling.seed) request.sampling.seed = 1;
+      TALON_ASSIGN_OR_RETURN(GenerateRequest request, RequestFor(prompts[p], config, *model));
       auto result = mode.engine->Generate(std::move(request));
       if (!result.ok()) return result.status().WithContext(prompts[p].id);
       if (result->finish == FinishReason::kError) return result->error;
@@ -139,12 +145,30 @@ std::string ModeTable(const Json& modes) {
   return table.ToString();
 }
 
+// Where the steps of each mode spend their time, on the first prompt.
+Status AddStages(LoadedModel* model, const Config& config, const Prompt& prompt,
+                 std::vector<ModeResult>* modes, Json* json) {
+  for (size_t m = 0; m < modes->size(); ++m) {
+    ModeResult& mode = (*modes)[m];
+    TALON_ASSIGN_OR_RETURN(GenerateRequest request, RequestFor(prompt, config, *model));
+    TALON_ASSIGN_OR_RETURN(
+        const StageTimes times,
+        MeasureStages(model->backend.get(), mode.engine.get(), std::move(request)));
+    (*json)["modes"][m]["steps"] = times.ToJson();
+    std::printf("\nA step of %s, %.0f us when it is not measured by stages\n%s", mode.mode.c_str(),
+                1e6 * mode.stats.decode_seconds / static_cast<double>(mode.stats.passes),
+                times.ToString().c_str());
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<int> BenchModes(Config config, const ModesOptions& options) {
   config.max_sequences = 1;
-  config.enable_prefix_cache = false;  // prompts are run again and again
-  std::unique_ptr<LoadedModel> model;  // outlives the modes' engines
+  config.enable_prefix_cache = false;                      // prompts are run again and again
+  if (config.sampling.seed < 0) config.sampling.seed = 1;  // all modes must draw alike
+  std::unique_ptr<LoadedModel> model;                      // outlives the modes' engines
   std::vector<ModeResult> modes;
   for (const std::string& name : options.modes) {
     TALON_ASSIGN_OR_RETURN(std::string drafter,
@@ -187,6 +211,7 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
     curve += fmt::format(" c({})={:.2f}", point.rows, point.base / model->curve.points()[0].base);
   }
   if (!curve.empty()) std::printf("verify curve at a short context:%s\n", curve.c_str());
+  TALON_RETURN_IF_ERROR(AddStages(model.get(), config, prompts[0], &modes, &json));
   TALON_RETURN_IF_ERROR(SaveJson(options.json, json));
   return kExitOk;
 }

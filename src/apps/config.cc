@@ -62,7 +62,8 @@ void AddModelSettings(Config* c, std::vector<Setting>* out) {
   add("max_sequences", &c->max_sequences, "Sequences that run at once");
   add("prefill_chunk", &c->prefill_chunk, "Prompt tokens computed per step");
   add("kv_offload", &c->kv_offload,
-      "Keep K and V in host memory that the GPU reads in place (for long contexts with SpecPV)");
+      "Keep K and V in host memory; with SpecPV partial steps read a copy of their blocks on the "
+      "GPU");
   add("enable_prefix_cache", &c->enable_prefix_cache,
       "Keep the K and V of earlier requests; equal prompt beginnings skip their pass");
   add("kv_audit", &c->kv_audit, "Hash committed KV and fail if a verified prefix ever changes");

@@ -156,20 +156,55 @@ struct TopKEntry {
 
 // Draft trees that grow on the device, ahead of the host: of each tree the `width` best nodes of a
 // level are run, the `width` best successors of each are candidates for the next (the rules of
-// spec/drafters/dynamic_tree.h). Rows of a beam: tree by tree, best first.
+// spec/drafters/dynamic_tree.h). Rows of a beam: tree by tree, best first. A tree starts from a
+// slot, in which its root was ranked.
 struct BeamLimits {
-  int trees = 0;
+  int trees = 0;  // and slots
   int width = 0;
   int levels = 0;
 };
 struct BeamRoot {
-  std::span<const TopKEntry> best;  // [width] its successors, the first beam: token ids
-  int output_row = 0;               // row of the outputs that they continue
-  int first_row = 0;                // and the row where the output of the tree's node 0 will be
+  int slot = 0;       // its successors are the first beam; the row of the outputs they continue
+  int first_row = 0;  // the row where the output of the tree's node 0 will be
+};
+// A grown tree as rows of a pass that verifies it: the root, then its best drafts.
+struct TreePlace {
+  int tree = 0;         // as in StartBeams
+  int levels = 0;       // drafts are at most this deep
+  int root_row = 0;     // of the pass, loaded as it should be; the drafts' rows are behind it
+  int nodes = 0;        // rows, the root's included
+  int above = 0;        // nodes of the sequence above the root, all of them its ancestors
+  int position = 0;     // of the root
+  float min_score = 0;  // drafts of a lower score are left out
 };
 class BeamSearch {
  public:
   virtual ~BeamSearch() = default;
+};
+
+// The `count` largest of the columns [begin, end).
+struct ColumnChoice {
+  int begin = 0;
+  int end = 0;
+  int count = 0;
+};
+
+// How the token after an output row of a pass is drawn: steps 4 to 7 of semantics.md 4.5 and the
+// draw of 4.2, at the position after the row's.
+struct RowDraw {
+  uint64_t seed = 0;
+  uint32_t choice = 0;
+  float temperature = 0;  // 0: the token with the largest logit
+  int32_t top_k = 0;      // 0 = off
+  float top_p = 1;
+  float min_p = 0;
+};
+
+// How long a device worked for a stage.
+struct DeviceTime {
+  const char* stage = "";
+  double seconds = 0;
+  int64_t batches = 0;  // of work, queued together
 };
 
 class Backend {
@@ -185,6 +220,12 @@ class Backend {
   virtual void CopyIn(void* device, const void* host, size_t bytes) = 0;
   virtual void CopyOut(void* host, const void* device, size_t bytes) = 0;
   virtual void Synchronize() = 0;
+
+  // Measures how long the device works from StartClock to ReadClock, which waits. What is queued
+  // belongs to the stage named last. Slows the queueing down; nothing where ops run in place.
+  virtual void StartClock() {}
+  virtual void ClockStage(const char* /*stage*/) {}
+  virtual std::vector<DeviceTime> ReadClock() { return {}; }
 
   // Weights. Stacks the parts' rows into one matrix (fused QKV, gate + up). The parts must agree in
   // cols. The host memory is not needed afterwards.
@@ -267,6 +308,14 @@ class Backend {
   virtual void CopyStaged(const KvView& kv, std::span<const int32_t> from,
                           std::span<const int32_t> to) = 0;
 
+  // Copies blocks, others for each layer and kv head, from one cache to blocks [first, first + n)
+  // of another: for kv head h of layer l those of blocks[(l * kv_heads + h) * n ..]. Host span. May
+  // run beside what is queued later, until JoinCopies: no op before it may write what is read, or
+  // read what is written.
+  virtual void CopyTiles(const KvView& from, std::span<const int32_t> blocks, const KvView& to,
+                         int first) = 0;
+  virtual void JoinCopies() {}
+
   // Writes the summaries of full blocks in all layers. NaN in a key makes NaN of the summary's
   // element and norm. Host span. REQUIRES: KvShape::key_summaries.
   virtual void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) = 0;
@@ -277,6 +326,13 @@ class Backend {
   virtual void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                            MatrixView out) = 0;
 
+  // Chooses columns of every row of x, for each of `choices` those with the largest values: ties to
+  // the lower column, NaN as -inf. ChosenColumns gives them, ascending: [choices][x.rows][count]; a
+  // row that is NaN throughout begins with -1. It waits, unless something was waited for since.
+  // Host spans; what is given holds until the next choice.
+  virtual void ChooseColumns(MatrixView x, std::span<const ColumnChoice> choices) = 0;
+  virtual std::span<const int32_t> ChosenColumns() = 0;
+
   // out[i] = x[rows[i]]. Host span; or the pass's output or feature rows.
   virtual void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) = 0;
   virtual void GatherOutputs(const Pass& pass, MatrixView x, MatrixView out) = 0;
@@ -286,21 +342,38 @@ class Backend {
   // Waits; host result [x.rows].
   virtual void Argmax(MatrixView x, std::span<int32_t> out) = 0;
 
+  // Whether DrawTokens works here: else the host draws (model/sampler.h).
+  virtual bool DrawsTokens() const { return false; }
+  // The tokens drawn after the pass's output rows, -1 where no logit is above -inf. Waits; host
+  // spans, [logits.rows] both.
+  virtual void DrawTokens(const Pass& /*pass*/, MatrixView /*logits*/,
+                          std::span<const RowDraw> /*draws*/, std::span<int32_t> /*out*/) {}
+
   // A search for at most this many trees, whose logits rank `token_ids`, or null: growing trees on
   // the host costs this device nothing more.
   virtual Result<std::unique_ptr<BeamSearch>> NewBeamSearch(
       const BeamLimits& /*limits*/, std::span<const int32_t> /*token_ids*/) {
     return std::unique_ptr<BeamSearch>();
   }
+  // The rows of `logits` rank the successors of roots, each in its slot, and the rows of `outputs`
+  // are kept as rows `slots` of `kept`. Holds until the slot is ranked again.
+  virtual void RankRoots(BeamSearch* /*search*/, std::span<const int32_t> /*slots*/,
+                         MatrixView /*logits*/, MatrixView /*outputs*/, MatrixView /*kept*/) {}
   virtual void StartBeams(BeamSearch* /*search*/, std::span<const BeamRoot> /*roots*/) {}
   // Writes the beam's tokens and masks into a loaded pass whose rows they are, and the outputs that
   // its nodes continue to `inputs`.
-  virtual void LoadBeams(BeamSearch* /*search*/, Pass* /*pass*/, MatrixView /*outputs*/,
+  virtual void LoadBeams(BeamSearch* /*search*/, Pass* /*pass*/, MatrixView /*kept*/,
                          MatrixView /*inputs*/) {}
-  // Ranks the logits of the beam's rows; the next beam takes its place.
-  virtual void ExpandBeams(BeamSearch* /*search*/, MatrixView /*logits*/) {}
-  // Waits. All levels' rankings so far, as indices into token_ids: [levels][trees][width][width].
-  virtual void ReadBeams(BeamSearch* /*search*/, std::vector<TopKEntry>* /*out*/) {}
+  // Ranks the logits of the beam's rows and keeps its outputs; the next beam takes its place.
+  virtual void ExpandBeams(BeamSearch* /*search*/, MatrixView /*logits*/, MatrixView /*outputs*/,
+                           MatrixView /*kept*/) {}
+  // Builds trees of what was ranked (DynamicTree::Build) into a loaded pass: tokens, positions and
+  // masks of their drafts' rows. Rows that a tree cannot fill repeat its root as a child of it.
+  virtual void LoadTrees(BeamSearch* /*search*/, Pass* /*pass*/,
+                         std::span<const TreePlace> /*places*/) {}
+  // All rankings since StartBeams, as indices into token_ids: [trees][width] of the roots, then
+  // [levels][trees][width][width]. Waits, unless something was waited for since LoadTrees.
+  virtual std::span<const TopKEntry> ReadBeams(BeamSearch* /*search*/) { return {}; }
 
   // Each row's k best log-probabilities (float32 log-softmax), best first, ties to the lower id.
   // Waits; host result [x.rows * k]. A row that holds NaN or +inf gives NaN log-probs throughout.

@@ -274,6 +274,31 @@ TEST_P(BlockScoresTest, NaNKeysRankLast) {
   }
 }
 
+// Few values, so that many tie, and some that are no numbers.
+TEST_P(BlockScoresTest, ChosenColumnsMatchReference) {
+  const auto backend = MakeBackend(GetParam());
+  const auto reference = MakeBackend("reference");
+  constexpr int kRows = 5, kCols = 3000;
+  std::vector<float> values = testing::RandomValues(int64_t{kRows} * kCols, 21);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i / kCols % 2 == 1) values[i] = std::round(values[i] * 4) / 4;
+    if (i % 97 == 0) values[i] = std::numeric_limits<float>::quiet_NaN();
+    if (i % 101 == 0) values[i] = -std::numeric_limits<float>::infinity();
+  }
+  for (int i = 40; i < 60; ++i) values[2 * kCols + i] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<ColumnChoice> choices = {{2, 2900, 256}, {0, 3000, 3000}, {7, 8, 1},
+                                             {40, 60, 5},    {10, 10, 0},     {1, 2048, 1}};
+  const testing::DeviceMatrix x(*backend, kRows, kCols, values);
+  const testing::DeviceMatrix host_x(*reference, kRows, kCols, values);
+  backend->ChooseColumns(x.view(), choices);
+  reference->ChooseColumns(host_x.view(), choices);
+  const auto got = backend->ChosenColumns();
+  const auto want = reference->ChosenColumns();
+  ASSERT_EQ(std::vector(got.begin(), got.end()), std::vector(want.begin(), want.end()));
+  const auto nan_row = kRows * (256 + 3000 + 1) + 2 * 5;  // of the fourth choice, row 2
+  EXPECT_EQ(got[nan_row], -1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, BlockScoresTest,
                          ::testing::ValuesIn(testing::WithDevices({"reference", "cpu1", "cpu3"})),
                          [](const auto& info) { return info.param; });

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "compute/backend.h"
 #include "compute/pass_plan.h"
@@ -13,6 +16,7 @@ namespace talon {
 
 struct HostPass : Pass {
   PassPlan plan;
+  KvShape shape;
 };
 
 class HostBackend : public Backend {
@@ -32,6 +36,24 @@ class HostBackend : public Backend {
   void GatherOutputs(const Pass& pass, MatrixView x, MatrixView out) override;
   void GatherFeatures(const Pass& pass, MatrixView x, MatrixView out) override;
 
+  void CopyTiles(const KvView& from, std::span<const int32_t> blocks, const KvView& to,
+                 int first) override;
+  void ChooseColumns(MatrixView x, std::span<const ColumnChoice> choices) override;
+  std::span<const int32_t> ChosenColumns() override { return chosen_; }
+
+  // For tests: draft trees grow ahead of the host, as they do on devices.
+  void GrowTreesAhead(bool ahead) { grows_ahead_ = ahead; }
+  Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
+                                                    std::span<const int32_t> token_ids) override;
+  void RankRoots(BeamSearch* search, std::span<const int32_t> slots, MatrixView logits,
+                 MatrixView outputs, MatrixView kept) override;
+  void StartBeams(BeamSearch* search, std::span<const BeamRoot> roots) override;
+  void LoadBeams(BeamSearch* search, Pass* pass, MatrixView kept, MatrixView inputs) override;
+  void ExpandBeams(BeamSearch* search, MatrixView logits, MatrixView outputs,
+                   MatrixView kept) override;
+  void LoadTrees(BeamSearch* search, Pass* pass, std::span<const TreePlace> places) override;
+  std::span<const TopKEntry> ReadBeams(BeamSearch* search) override;
+
  protected:
   static const PassPlan& PlanOf(const Pass& pass) {
     return static_cast<const HostPass&>(pass).plan;
@@ -43,6 +65,8 @@ class HostBackend : public Backend {
 
   Buffer operand_;  // left sides of products
   Buffer gate_up_;
+  std::vector<int32_t> chosen_;
+  bool grows_ahead_ = false;
 };
 
 }  // namespace talon

@@ -177,6 +177,37 @@ TEST_P(KvOpsTest, CopyBlockCopiesTheFirstTokensOnly) {
             (8 + 5) * shape.kv_heads * shape.head_dim);
 }
 
+TEST_P(KvOpsTest, CopyTilesTakesOtherBlocksForEveryHead) {
+  const KvShape shape = SmallShape(DType::kBF16);
+  KvImage image(shape, kLayer);
+  for (int slot = 0; slot < shape.num_blocks * shape.block_size; ++slot) {
+    for (int head = 0; head < shape.kv_heads; ++head) image.WriteSlot(slot, head, slot);
+  }
+  const DeviceKv from(*backend_, image);
+  const DeviceKv to(*backend_, KvImage(shape, kLayer));
+  constexpr int kCount = 2, kFirst = 3;
+  std::vector<int32_t> blocks;
+  const auto block_of = [&](int list, int i) { return (2 * list + i) % shape.num_blocks; };
+  for (int list = 0; list < shape.num_layers * shape.kv_heads; ++list) {
+    for (int i = 0; i < kCount; ++i) blocks.push_back(block_of(list, i));
+  }
+  backend_->CopyTiles(from.view(), blocks, to.view(), kFirst);
+  backend_->JoinCopies();
+  const KvLayer& arrays = to.view().layers[kLayer];
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    for (int i = 0; i < kCount * shape.block_size; ++i) {
+      const int block = block_of(kLayer * shape.kv_heads + head, i / shape.block_size);
+      const int64_t content = block * shape.block_size + i % shape.block_size;
+      const int64_t offset = SlotOffset(shape, kFirst * shape.block_size + i, head);
+      EXPECT_TRUE(
+          SameBits(Vector(to, arrays.k_blocks, offset), image.Values(content, head, false)));
+      EXPECT_TRUE(SameBits(Vector(to, arrays.v_blocks, offset), image.Values(content, head, true)));
+    }
+  }
+  EXPECT_EQ(CountNumbers(to, arrays.k_blocks),
+            kCount * shape.block_size * shape.kv_heads * shape.head_dim);
+}
+
 TEST_P(KvOpsTest, NewMemoryIsZeroAndAligned) {
   for (const size_t bytes : {size_t{1}, size_t{100}, size_t{5} << 20}) {
     auto buffer = backend_->Allocate(bytes);

@@ -48,6 +48,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
                                     .audit = chosen.kv_audit,
                                     .tail_regions = specpv.enabled ? chosen.max_sequences : 0,
                                     .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
+                                    .view_blocks = specpv.Budget().Total() + 1,
                                     .prefix_index = chosen.prefix_cache}));
   engine->step_ = std::make_unique<Step>(Step::Parts{.backend = engine->parts_.backend,
                                                      .target = engine->parts_.target,

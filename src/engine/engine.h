@@ -32,7 +32,7 @@ struct EngineOptions {
   int max_length = 0;       // tokens of a sequence; 0 = the model's
   int max_sequences = 8;    // that run at once
   int prefill_chunk = 512;  // prompt tokens of one step
-  bool kv_offload = false;  // K and V in host memory, read in place (CUDA)
+  bool kv_offload = false;  // K and V in host memory, partial views also on the device (CUDA)
   bool kv_audit = false;
   bool prefix_cache = false;  // keep full blocks for prompts to come, as long as there is room
   StepOptions step;           // max_length is filled in

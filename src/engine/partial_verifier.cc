@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/active_request.h"
 
 namespace talon {
@@ -123,6 +124,16 @@ PartialView PartialVerifier::ViewOf(const ActiveRequest& run) const {
           .tokens = lists.visible_tokens};
 }
 
+bool PartialVerifier::HasCopy(const ActiveRequest& run) {
+  return run.partial.lists && !run.partial.copied_blocks.empty();
+}
+
+PartialView PartialVerifier::CopyOf(const ActiveRequest& run) const {
+  return {.block_ids = run.partial.copied_blocks,
+          .num_lists = 1,
+          .tokens = run.partial.lists->visible_tokens};
+}
+
 void PartialVerifier::Unwind(ActiveRequest* run) const {
   Sequence& sequence = run->sequence;
   run->sampler.Rewind(sequence.tail_len);
@@ -132,43 +143,76 @@ void PartialVerifier::Unwind(ActiveRequest* run) const {
   run->partial.finish_pending = false;
 }
 
-int PartialVerifier::RequestScores(const ActiveRequest& run, int row_begin, int row_end,
-                                   PassBuilder* builder) const {
-  if (!config_.NeedsSummaries()) return -1;
-  const int full_blocks = run.sequence.committed_len / config_.block_size;
-  const bool root_only = config_.reduce == SpecPvReduce::kRoot;
-  return builder->RequestScores(
-      row_begin, root_only ? row_begin + 1 : row_end, full_blocks,
-      {.scorer = ScorerOf(config_.selector),
-       .reduce = config_.reduce == SpecPvReduce::kMax ? ScoreReduce::kMax : ScoreReduce::kMean});
+void PartialVerifier::RequestScores(const ActiveRequest& run, int row_begin, int row_end,
+                                    int max_committed, PassBuilder* builder) {
+  const int committed = run.sequence.committed_len;
+  Ranking ranking{.run = &run,
+                  .budget = run.partial.governor->budget(),
+                  .min_full_blocks = (committed + 1) / config_.block_size,
+                  .max_full_blocks = (committed + max_committed) / config_.block_size};
+  if (config_.NeedsSummaries()) {
+    const bool root_only = config_.reduce == SpecPvReduce::kRoot;
+    ranking.scored_blocks = committed / config_.block_size;
+    ranking.first_column = builder->RequestScores(
+        row_begin, root_only ? row_begin + 1 : row_end, ranking.scored_blocks,
+        {.scorer = ScorerOf(config_.selector),
+         .reduce = config_.reduce == SpecPvReduce::kMax ? ScoreReduce::kMax : ScoreReduce::kMean});
+  }
+  rankings_.push_back(std::move(ranking));
 }
 
-void PartialVerifier::Select(ActiveRequest* run, const MatrixView& scores, int first_column,
-                             int scored_blocks) {
-  const KvShape& shape = parts_.kv->shape();
-  BlockScores host{.layers = shape.num_layers, .kv_heads = shape.kv_heads};
-  if (first_column >= 0) {
-    host_scores_.resize(static_cast<size_t>(scores.rows) * scored_blocks);
-    for (int row = 0; row < scores.rows; ++row) {
-      parts_.backend->CopyOut(host_scores_.data() + static_cast<size_t>(row) * scored_blocks,
-                              scores.Rows(row, 1).Cols(first_column, scored_blocks).data,
-                              sizeof(float) * scored_blocks);
+void PartialVerifier::RankBlocks(const MatrixView& scores) {
+  std::vector<ColumnChoice> choices;
+  size_t chosen = 0;
+  for (Ranking& ranking : rankings_) {
+    for (int full = ranking.min_full_blocks; full <= ranking.max_full_blocks; ++full) {
+      const RankedBlocks blocks = RankedBlocksOf(ranking.budget, full, ranking.scored_blocks);
+      ranking.first_chosen.push_back(chosen);
+      choices.push_back({.begin = ranking.first_column + blocks.first,
+                         .end = ranking.first_column + blocks.end,
+                         .count = blocks.ranked});
+      chosen += static_cast<size_t>(scores.rows) * blocks.ranked;
     }
-    host.values = host_scores_;
-    host.stride = scored_blocks;
-    host.end_block = scored_blocks;
   }
-  PartialState& state = run->partial;
+  if (chosen > 0) parts_.backend->ChooseColumns(scores, choices);
+}
+
+std::vector<int32_t> PartialVerifier::RankedOf(const Ranking& ranking, int full_blocks) const {
+  const int index = full_blocks - ranking.min_full_blocks;
+  TALON_CHECK(0 <= index && full_blocks <= ranking.max_full_blocks);
+  const KvShape& shape = parts_.kv->shape();
+  const RankedBlocks blocks = RankedBlocksOf(ranking.budget, full_blocks, ranking.scored_blocks);
+  if (blocks.ranked == 0) return {};
+  const auto chosen = parts_.backend->ChosenColumns().subspan(
+      ranking.first_chosen[index],
+      static_cast<size_t>(shape.num_layers) * shape.kv_heads * blocks.ranked);
+  std::vector<int32_t> ranked(chosen.begin(), chosen.end());
+  for (int32_t& column : ranked) column = column < 0 ? -1 : column - ranking.first_column;
+  return ranked;
+}
+
+void PartialVerifier::Select(ActiveRequest* run) {
+  const auto ranking = std::ranges::find(rankings_, run, &Ranking::run);
+  TALON_CHECK(ranking != rankings_.end(), "no scores were asked for");
+  const KvShape& shape = parts_.kv->shape();
   const Sequence& sequence = run->sequence;
+  const int full_blocks = sequence.committed_len / config_.block_size;
   const auto selection =
-      SelectBlocks(host, state.governor->budget(), sequence.committed_len / config_.block_size);
+      MakeSelection(RankedOf(*ranking, full_blocks), {shape.num_layers, shape.kv_heads},
+                    ranking->budget, full_blocks, ranking->scored_blocks);
   if (!selection.ok()) {
     GiveUp(run, SpecPvFallbackReason::kNanScores, selection.status().message());
     return;
   }
+  PartialState& state = run->partial;
   state.lists =
       MakePartialLists(*selection, sequence.blocks, sequence.committed_len, config_.block_size);
   state.partial_steps = 0;
+  state.copied_blocks.clear();
+  if (parts_.kv->views().shape.num_blocks == 0) return;
+  // What does not fit is read in place.
+  auto copied = parts_.kv->CopyToView(&run->sequence, state.lists->block_ids);
+  if (copied.ok()) state.copied_blocks = std::move(*copied);
 }
 
 void PartialVerifier::CountTrunk(ActiveRequest* run, int provisional, int confirmed) {

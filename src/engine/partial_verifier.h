@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compute/backend.h"
 #include "engine/output_text.h"
@@ -34,6 +35,7 @@ struct PartialState {
   SpecPvConfig config;                    // the engine's, as the request wants it
   std::optional<DriftGovernor> governor;  // none: the request is verified in full
   std::optional<PartialLists> lists;      // chosen by the last full pass
+  std::vector<int32_t> copied_blocks;     // of the lists, in KvCache::views(); empty: no copy
   int partial_steps = 0;                  // since then
   // Exact mode, decided when nothing is provisional.
   bool pays = true;  // partial steps do, at this length
@@ -65,15 +67,25 @@ class PartialVerifier {
   // How the coming step verifies the request, whose tree has `nodes` nodes. Counts refreshes.
   GateDecision Decide(ActiveRequest* run, int nodes);
   PartialView ViewOf(const ActiveRequest& run) const;
+  // The same in KvCache::views(). REQUIRES: HasCopy.
+  PartialView CopyOf(const ActiveRequest& run) const;
+  static bool HasCopy(const ActiveRequest& run);
 
   // Exact mode, before a full pass: takes everything back to the last full pass.
   void Unwind(ActiveRequest* run) const;
 
-  // Asks the pass for scores of the sequence added last. Returns their first column, -1: none.
-  int RequestScores(const ActiveRequest& run, int row_begin, int row_end,
-                    PassBuilder* builder) const;
-  // After a full pass's commit: chooses the blocks of the partial steps to come.
-  void Select(ActiveRequest* run, const MatrixView& scores, int first_column, int scored_blocks);
+  // A pass is planned: nobody has asked for scores.
+  void BeginPass() { rankings_.clear(); }
+  // Asks the pass, whose sequence added last this is, for the scores that a choice of blocks needs
+  // when the pass has committed 1 to `max_committed` tokens, its root among the rows
+  // [row_begin, row_end).
+  void RequestScores(const ActiveRequest& run, int row_begin, int row_end, int max_committed,
+                     PassBuilder* builder);
+  // Ranks the blocks of all who asked in this pass; nothing is waited for.
+  void RankBlocks(const MatrixView& scores);
+  // After the commit of a full pass that was asked for scores and has been waited for: chooses the
+  // blocks of the partial steps to come.
+  void Select(ActiveRequest* run);
 
   // An ordinary step, which replays and selects nothing, verified `rows` rows of a sequence.
   void ObserveStep(int rows, int emitted);
@@ -83,6 +95,19 @@ class PartialVerifier {
   void GiveUp(ActiveRequest* run, SpecPvFallbackReason reason, const std::string& detail);
 
  private:
+  // Blocks ranked for a request, for each number of full blocks that its sequence may then have.
+  struct Ranking {
+    const ActiveRequest* run = nullptr;
+    BlockBudget budget;
+    int scored_blocks = 0;
+    int first_column = 0;  // of its scores
+    int min_full_blocks = 0;
+    int max_full_blocks = 0;
+    std::vector<size_t> first_chosen;  // of the ranked blocks, by number of full ones
+  };
+  // The blocks ranked for a request whose sequence now has this many full ones.
+  std::vector<int32_t> RankedOf(const Ranking& ranking, int full_blocks) const;
+
   void Admit(ActiveRequest* run) const;
   StepCosts CostsOf(const ActiveRequest& run) const;
   int MaxTrunk(const ActiveRequest& run) const;
@@ -93,7 +118,7 @@ class PartialVerifier {
   TrunkLength trunk_length_;
   double mean_rows_ = 4;  // of ordinary steps, running means
   double mean_emitted_ = 2;
-  std::vector<float> host_scores_;  // [layers * kv heads][scored blocks]
+  std::vector<Ranking> rankings_;  // of the pass under way
 };
 
 // A chain of `trunk` tokens with `tree` at its end: the tree's root is node trunk.size().

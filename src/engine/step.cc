@@ -1,7 +1,6 @@
 #include "engine/step.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -9,7 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "observe/stage_range.h"
-#include "spec/specpv/shadow.h"
 
 namespace talon {
 namespace {
@@ -17,17 +15,14 @@ namespace {
 // The rows of one tree in the pass's logits, judged by the request's sampler.
 class LogitRows : public TreeRows {
  public:
-  LogitRows(Backend* backend, const MatrixView& logits, std::span<const int32_t> argmax,
-            int first_row, const Sampler* sampler)
-      : backend_(backend),
-        logits_(logits),
-        argmax_(argmax),
-        first_row_(first_row),
-        sampler_(sampler) {}
+  // `choices` of the tree's rows, or empty: the host makes them.
+  LogitRows(Backend* backend, const MatrixView& logits, std::span<const int32_t> choices,
+            const Sampler* sampler)
+      : backend_(backend), logits_(logits), choices_(choices), sampler_(sampler) {}
 
   Choice Choose(int node, std::span<const int32_t> path) override {
-    if (sampler_->IsPlainGreedy()) return {.token = argmax_[first_row_ + node]};
-    return sampler_->Choose(Fetch(node), path);
+    if (choices_.empty()) return sampler_->Choose(Fetch(node), path);
+    return {.token = choices_[node], .dead_end = choices_[node] < 0};
   }
   bool Distribution(int node, std::span<const int32_t> path, std::vector<float>* probs) override {
     return sampler_->Distribution(Fetch(node), path, probs);
@@ -35,7 +30,7 @@ class LogitRows : public TreeRows {
 
  private:
   std::span<float> Fetch(int node) {
-    const MatrixView row = logits_.Rows(first_row_ + node, 1);
+    const MatrixView row = logits_.Rows(node, 1);
     host_.resize(row.cols);
     backend_->CopyOut(host_.data(), row.data, row.cols * sizeof(float));
     return host_;
@@ -43,8 +38,7 @@ class LogitRows : public TreeRows {
 
   Backend* backend_;
   MatrixView logits_;
-  std::span<const int32_t> argmax_;
-  int first_row_;
+  std::span<const int32_t> choices_;
   const Sampler* sampler_;
   std::vector<float> host_;
 };
@@ -86,6 +80,7 @@ Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const Promp
 void Step::Begin(std::span<ActiveRequest* const> decoding) {
   entries_.clear();
   draft_seconds_ = 0;
+  runs_ahead_ = false;
   int64_t context = 0;
   for (ActiveRequest* run : decoding) {
     Introduce(run);
@@ -134,16 +129,19 @@ void Step::Propose() {
   if (!requests.empty()) {
     std::vector<TokenTree> trees;
     for (const Entry* entry : asked) trees.push_back(entry->tree);
-    parts_.drafter->Propose(requests, trees);
+    runs_ahead_ = RunsAhead(asked) && parts_.drafter->BeginTrees(requests, trees);
+    if (!runs_ahead_) parts_.drafter->Propose(requests, trees);
     for (size_t i = 0; i < asked.size(); ++i) {
       asked[i]->tree = std::move(trees[i]);
       asked[i]->drafted_now = true;
+      asked[i]->is_outline = runs_ahead_ && asked[i]->tree.size() > 1;
+      asked[i]->draft_request = i;
     }
     draft_seconds_ = watch.Seconds();
   }
   for (Entry& entry : entries_) {
-    CheckProposal(&entry);
-    if (entry.drafted_now) parts_.policy->Trim(shape_, &entry.tree);
+    if (!entry.is_outline) CheckProposal(&entry);
+    if (entry.drafted_now && !entry.is_outline) parts_.policy->Trim(shape_, &entry.tree);
     ChooseView(&entry);
     CutToChunk(&entry);
   }
@@ -171,6 +169,15 @@ void Step::ChooseView(Entry* entry) {
   } else {
     parts_.kv->DropTail(&run.sequence);
   }
+}
+
+bool Step::RunsAhead(std::span<Entry* const> asked) const {
+  const bool sees_trees_first = !options_.nwor || options_.scv_chunk_size > 0 ||
+                                options_.specpv.shadow_rate > 0 ||
+                                parts_.policy->TrimsTrees(shape_, options_.budget.max_nodes);
+  return !sees_trees_first && std::all_of(asked.begin(), asked.end(), [this](const Entry* entry) {
+    return DeviceChooses(entry->run->sampler);
+  });
 }
 
 bool Step::WantsDrafts(const ActiveRequest& run) const {
@@ -232,110 +239,17 @@ void Step::CutToChunk(Entry* entry) {
   entry->tree.Truncate(options_.scv_chunk_size);
 }
 
-// ---- Plan, Stage, Verify ----
-
-Status Step::Plan(std::span<const PromptChunk> prompts) {
-  const StageRange range("Plan");
-  builder_.Reset();
-  for (Entry& entry : entries_) {
-    PlanEntry(&entry);
-  }
-  prompt_reservations_.clear();
-  prompt_features_.clear();
-  for (const PromptChunk& prompt : prompts) {
-    Introduce(prompt.run);
-    auto reservation = parts_.kv->Reserve(prompt.run->sequence, prompt.tokens);
-    if (!reservation.ok()) return reservation.status();
-    prompt_reservations_.push_back(std::move(*reservation));
-    const int first_row = builder_.AddPrompt(prompt.run->sequence, prompt_reservations_.back());
-    prompt_features_.push_back(CaptureFor(*prompt.run, first_row, prompt.tokens));
-  }
-  if (!options_.nwor) return OkStatus();
-  const StageRange staging("NWOR_staging");
-  return parts_.kv->BeginStaging(builder_.staged());
-}
-
-void Step::PlanEntry(Entry* entry) {
-  const ActiveRequest& run = *entry->run;
-  entry->first_output = static_cast<int>(builder_.plan().output_rows.size());
-  if (entry->partial) {
-    entry->first_row = builder_.AddPartialTree(run.sequence, entry->tree, partial_.ViewOf(run));
-    entry->prefix_read = run.partial.lists->visible_tokens + run.sequence.tail_len;
-  } else {
-    entry->prefix_read = run.sequence.committed_len;
-    if (!options_.nwor) ReserveTree(entry);
-    entry->first_row =
-        builder_.AddTree(run.sequence, entry->tree, entry->reservation.slots, entry->unseen);
-  }
-  const int end_row = entry->first_row + entry->tree.size();
-  if (entry->select) {
-    entry->scored_blocks = run.sequence.committed_len / parts_.kv->shape().block_size;
-    entry->score_column =
-        partial_.RequestScores(run, entry->first_row + entry->trunk, end_row, &builder_);
-  }
-  entry->first_feature = CaptureFor(run, entry->first_row, entry->tree.size());
-}
-
-// Only what the drafter will be told is copied out of the pass.
-int Step::CaptureFor(const ActiveRequest& run, int first_row, int rows) {
-  const bool wanted = run.drafter_knows && !capture_layers_.empty();
-  return wanted ? builder_.CaptureFeatures(first_row, rows) : -1;
-}
-
-void Step::ReserveTree(Entry* entry) {
-  auto reservation = parts_.kv->Reserve(entry->run->sequence, entry->tree.size());
-  if (!reservation.ok()) {
-    FallBack(Counter::kNworFallback, "nwor", "no_blocks", entry->run->sequence.id,
-             reservation.status());
-    entry->tree.Truncate(1);
-    entry->whole = {};
-    reservation = parts_.kv->Reserve(entry->run->sequence, 1);
-  }
-  TALON_CHECK(reservation.ok(), "the scheduler keeps room for every root");
-  entry->reservation = std::move(*reservation);
-}
-
-Status Step::Verify() {
-  StageRange range("Verify");
-  range.Note("mode", PassMode());
-  range.Note("rows", builder_.plan().tokens.size());
-  const Stopwatch watch;
-  if (!capture_layers_.empty()) {
-    TALON_RETURN_IF_ERROR(parts_.target->SetCaptureLayers(capture_layers_));
-  }
-  TALON_RETURN_IF_ERROR(RunShadows());
-  TALON_RETURN_IF_ERROR(parts_.target->Forward(builder_.plan(), parts_.kv->view(), &output_));
-  if (options_.nwor) parts_.kv->MarkAllStaged();
-  for (Entry& entry : entries_) {
-    if (entry.shadow.empty()) continue;
-    shadow_.Compare(entry.shadow, entry.tree, output_, entry.first_output, entry.run);
-  }
-  const bool any_greedy = std::any_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
-    return entry.run->sampler.IsPlainGreedy();
-  });
-  argmax_.resize(builder_.plan().output_rows.size());
-  if (any_greedy) parts_.backend->Argmax(output_.logits, argmax_);
-  verify_seconds_ = watch.Seconds();
-  return OkStatus();
-}
-
-Status Step::RunShadows() {
-  for (Entry& entry : entries_) {
-    const ActiveRequest& run = *entry.run;
-    const auto position = static_cast<int64_t>(run.sequence.tokens.size());
-    if (!entry.partial || !DrawShadow(options_.specpv, run.sampler.seed(), position)) continue;
-    TALON_ASSIGN_OR_RETURN(entry.shadow, shadow_.Run(run, entry.tree));
-  }
-  return OkStatus();
-}
-
 // ---- Accept ----
 
 void Step::Accept() {
   const StageRange range("Accept");
   for (Entry& entry : entries_) {
     const Sampler& sampler = entry.run->sampler;
-    LogitRows rows(parts_.backend, output_.logits, argmax_, entry.first_output, &sampler);
+    const int outputs = entry.num_rows - entry.unseen;
+    std::span<const int32_t> choices;
+    if (DeviceChooses(sampler)) choices = std::span(choices_).subspan(entry.first_output, outputs);
+    LogitRows rows(parts_.backend, output_.logits.Rows(entry.first_output, outputs), choices,
+                   &sampler);
     const TokenTree tail = entry.unseen > 0 ? Subtree(entry.tree, entry.unseen) : TokenTree();
     const TokenTree& judged = entry.unseen > 0 ? tail : entry.tree;
     const bool random = sampler.params().temperature > 0;

@@ -70,17 +70,19 @@ class Step {
     TokenTree tree;
     TokenTree whole;           // the whole proposal where chunked verification cut it, else empty
     bool drafted_now = false;  // the drafter was asked in this step
+    // The tree is an outline until the pass has run (Drafter::BeginTrees).
+    bool is_outline = false;
+    size_t draft_request = 0;  // which of the drafter's requests it is
     // Partial verification. A full pass after partial ones has the provisional tokens as a trunk of
     // `trunk` nodes before the drafts' root; fast mode accepts them unseen.
     bool partial = false;
     int trunk = 0;
     int unseen = 0;
-    bool select = false;    // choose blocks after the commit
-    int score_column = -1;  // of the sequence's block scores, -1: none
-    int scored_blocks = 0;
+    bool select = false;  // choose blocks after the commit
     ShadowRows shadow;    // what a full pass says of the same rows, where one was drawn
     int prefix_read = 0;  // tokens before the tree whose K/V the pass reads
     int first_row = 0;
+    int num_rows = 0;
     int first_output = 0;     // of its logits
     int first_feature = -1;   // of its rows in the pass's features; -1: not captured
     Reservation reservation;  // tree rows, when no-write-on-reject is off
@@ -104,6 +106,14 @@ class Step {
   bool IsOrdinary();
   void Abandon();
 
+  // Whether the target's choices for such a request are made on the device, for all rows at once.
+  bool DeviceChooses(const Sampler& sampler) const;
+  void ChooseTokens();
+  // Whether drafts of these requests can be verified before the host knows them: then the step
+  // waits once, for the target's choices.
+  bool RunsAhead(std::span<Entry* const> asked) const;
+  void PlaceDrafts(Pass* pass);
+  void LearnDrafts();
   bool WantsDrafts(const ActiveRequest& run) const;
   DraftBudget BudgetFor(const ActiveRequest& run) const;
   void Introduce(ActiveRequest* run);
@@ -112,6 +122,8 @@ class Step {
   void CheckProposal(Entry* entry);
   void ChooseView(Entry* entry);
   void PlanEntry(Entry* entry);
+  static int MostCommitted(const Entry& entry);
+  KvView PassKv() const { return reads_views_ ? parts_.kv->views() : parts_.kv->view(); }
   Status RunShadows();
   void SettlePartial(Entry* entry, int old_length);
   Status CommitRows(Entry* entry, size_t count);
@@ -142,7 +154,9 @@ class Step {
   std::vector<int> prompt_features_;     // of each prompt chunk, as Entry::first_feature
   std::vector<CommittedRows> followed_;  // what the drafter is told
   ForwardOutput output_;
-  std::vector<int32_t> argmax_;  // [tree rows], filled if some request is plain greedy
+  std::vector<int32_t> choices_;  // [output rows] where the device chooses
+  bool runs_ahead_ = false;       // of the drafts of this step
+  bool reads_views_ = false;      // the pass reads copies of partial views, and no other blocks
   double draft_seconds_ = 0;
   double verify_seconds_ = 0;
 };

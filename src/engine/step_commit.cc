@@ -110,9 +110,7 @@ void Step::SettlePartial(Entry* entry, int old_length) {
       parts_.drafter->Rewind(run.sequence.id, old_length + 1 + entry->confirmed);
     }
   }
-  if (entry->select) {
-    partial_.Select(&run, output_.scores, entry->score_column, entry->scored_blocks);
-  }
+  if (entry->select) partial_.Select(&run);
 }
 
 void Step::Follow(const ActiveRequest& run, int first, std::vector<int32_t> rows) {
@@ -123,7 +121,7 @@ void Step::Follow(const ActiveRequest& run, int first, std::vector<int32_t> rows
 }
 
 void Step::CountNwor(const Entry& entry, int committed) {
-  const int rejected = entry.tree.size() - committed;
+  const int rejected = entry.num_rows - committed;
   parts_.metrics->Add(Counter::kNworTokensCommitted, committed);
   parts_.metrics->Add(Counter::kNworTokensRejected, rejected);
   parts_.metrics->Add(Counter::kNworBytesSaved,
@@ -200,7 +198,7 @@ void Step::CountEntry(const Entry& entry) {
   stats.drafted += drafted;
   stats.accepted += accepted;
   stats.partial_passes += entry.partial ? 1 : 0;
-  stats.rows += entry.tree.size();
+  stats.rows += entry.num_rows;
   stats.prefix_tokens_read += entry.prefix_read;
   parts_.metrics->Add(Counter::kSpecVerifyPasses, 1, ModeOf(entry));
   parts_.metrics->Observe(Histogram::kSpecTreeNodes, entry.tree.size());

@@ -48,6 +48,9 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(Backend* backend, const KvShape
   for (int layer = 0; layer < shape.num_layers; ++layer) {
     cache->layers_.push_back(cache->TakeArrays(&blocks, &side));
   }
+  if (options.offload && options.view_blocks > 0) {
+    TALON_RETURN_IF_ERROR(cache->AllocateViews());
+  }
   return cache;
 }
 

@@ -68,6 +68,9 @@ struct KvOptions {
   // Staging rows for tails, behind the shape's staging rows, which passes share.
   int tail_regions = 0;  // sequences that can have a tail at a time
   int tail_rows = 0;     // of a region: tail and tree of a partial pass
+  // With offloaded blocks: those of a partial view that are kept where they are read fast, a copy
+  // for each tail region.
+  int view_blocks = 0;
   bool prefix_index = false;
 };
 
@@ -81,7 +84,7 @@ class KvCache {
   int free_blocks() const { return pool_.free_blocks(); }  // cached ones included
   int cached_blocks() const { return pool_.cached_blocks(); }
   int used_blocks() const { return pool_.num_blocks() - pool_.free_blocks(); }
-  size_t bytes() const { return blocks_.bytes() + side_.bytes(); }
+  size_t bytes() const { return blocks_.bytes() + side_.bytes() + view_memory_.bytes(); }
   // Blocks that `count` more tokens of this sequence would take from the pool.
   int BlocksNeeded(const Sequence& sequence, int count) const;
 
@@ -120,6 +123,13 @@ class KvCache {
   Status AppendTail(Sequence* sequence, std::span<const int32_t> path);
   void DropTail(Sequence* sequence) { sequence->tail_len = 0; }
   void CloseTail(Sequence* sequence);
+
+  // Copies of partial views, where blocks are offloaded. CopyToView copies the blocks of each
+  // (layer, kv head), layer by layer, beside other work (Backend::CopyTiles) and opens the
+  // sequence's tail. Returns their blocks in views(), the same for all, until the tail is closed or
+  // the next copy. Fails without effect if there are too many, or no views.
+  Result<std::vector<int32_t>> CopyToView(Sequence* sequence, std::span<const int32_t> block_ids);
+  KvView views() const { return {view_shape_, view_layers_}; }
 
   // Gives a sequence that has known blocks only, or none, those that hold its next tokens, as far
   // as the prefix index knows them and `max_tokens` allows. Returns its length then.
@@ -160,6 +170,7 @@ class KvCache {
            position % shape_.block_size;
   }
   KvLayer TakeArrays(uint8_t** blocks, uint8_t** side) const;
+  Status AllocateViews();
   void SummariseFilled(const Sequence& sequence, int from) const;
   std::span<const int32_t> BlockTokens(const Sequence& sequence, int block) const;
   void IndexFull(Sequence* sequence);
@@ -180,6 +191,9 @@ class KvCache {
   Buffer blocks_;
   Buffer side_;  // staging and summaries
   std::vector<KvLayer> layers_;
+  Buffer view_memory_;
+  KvShape view_shape_;  // of no blocks where there are no views
+  std::vector<KvLayer> view_layers_;
 
   int shared_rows_ = 0;                       // staging rows before the tails
   std::vector<int32_t> free_tails_;           // first staging rows of regions

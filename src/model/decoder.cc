@@ -129,12 +129,14 @@ PassLimits Decoder::limits() const {
           .head_dim = config_.head_dim};
 }
 
-Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output) {
+Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output,
+                        const Prepare& prepare) {
   TALON_RETURN_IF_ERROR(CheckPass(plan, kv.shape, limits()));
   TALON_RETURN_IF_ERROR(CheckScores(plan, kv.shape));
   const auto outputs = static_cast<int>(plan.output_rows.size());
   *output = {};
   backend_->LoadPass(plan, kv.shape, pass_.get());
+  if (prepare) prepare(pass_.get());
   // The ops' arguments follow from the pass's shape, the cache and what is captured.
   const uint64_t key = IdentityOf(kv) + capture_version_;
   backend_->Record(pass_.get(), /*second=*/nullptr, key, [&] { RunPass(plan, kv); });

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,17 @@ class Decoder {
   // Fails, before anything is computed or written, if the plan exceeds a limit or does not fit the
   // cache: too many rows, a token past the vocabulary, a position past max_context, a slot past the
   // pool.
-  Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output);
+  // `prepare`, where given, is called with the loaded pass before anything is computed.
+  using Prepare = std::function<void(Pass*)>;
+  Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output,
+                 const Prepare& prepare = {});
+
+  // The tokens that the device draws after the output rows of the last pass. Waits.
+  // REQUIRES: Backend::DrawsTokens().
+  void DrawTokens(const ForwardOutput& output, std::span<const RowDraw> draws,
+                  std::span<int32_t> tokens) {
+    backend_->DrawTokens(*pass_, output.logits, draws, tokens);
+  }
 
   // For models that share them; valid as long as the decoder.
   const DecoderWeights& weights() const { return weights_; }

@@ -103,9 +103,18 @@ RandomKey Sampler::Key(size_t path_length, RandomStream stream, uint32_t draw) c
           .draw = draw};
 }
 
-bool Sampler::IsPlainGreedy() const {
-  return params_.temperature == 0 && !HasPenalties() && params_.logit_bias.empty() &&
-         params_.bad_words.empty() && params_.logprobs < 0 && num_outputs() >= params_.min_tokens;
+bool Sampler::IsPlain() const {
+  return !HasPenalties() && params_.logit_bias.empty() && params_.bad_words.empty() &&
+         params_.logprobs < 0 && num_outputs() >= params_.min_tokens;
+}
+
+RowDraw Sampler::DrawOf() const {
+  return {.seed = seed_,
+          .choice = static_cast<uint32_t>(params_.choice),
+          .temperature = params_.temperature,
+          .top_k = params_.top_k,
+          .top_p = params_.top_p,
+          .min_p = params_.min_p};
 }
 
 bool Sampler::EndsRequest(int32_t token) const {

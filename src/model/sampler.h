@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "compute/backend.h"
 #include "model/sampling_params.h"
 
 namespace talon {
@@ -56,7 +57,10 @@ class Sampler {
 
   // True if the choice is the plain argmax of the raw logits, now and for every later token, and no
   // log-probs are wanted: the backend's argmax can replace Choose().
-  bool IsPlainGreedy() const;
+  bool IsPlainGreedy() const { return params_.temperature == 0 && IsPlain(); }
+  // The same but for how the token is drawn of the raw logits: temperature, top-k, top-p, min-p.
+  bool IsPlain() const;
+  RowDraw DrawOf() const;  // what a device is told of it
 
   // True for EOS (unless ignored) and the stop ids.
   bool EndsRequest(int32_t token) const;

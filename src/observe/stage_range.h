@@ -9,6 +9,16 @@
 
 namespace talon {
 
+// Told of every range as it begins and ends, for measurements.
+class StageListener {
+ public:
+  virtual ~StageListener() = default;
+  virtual void Begin(const char* name) = 0;
+  virtual void End(const char* name) = 0;
+};
+// The process's listener, null: none. Not to be changed while ranges are open.
+void SetStageListener(StageListener* listener);
+
 class StageRange {
  public:
   // `name` outlives the range.

@@ -45,6 +45,15 @@ struct CommittedRows {
   std::vector<int32_t> rows;  // of the pass's features, one for each position
 };
 
+// Where a pass has a draft tree whose nodes the host does not know yet.
+struct OutlineRows {
+  size_t request = 0;  // as in BeginTrees
+  int root_row = 0;    // of the pass; the drafts' rows are behind it
+  int nodes = 0;       // root included
+  int above = 0;       // nodes of the sequence above the root
+  int position = 0;    // of the root
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -66,6 +75,19 @@ class Drafter {
   // Grows trees[i], given as [root], within requests[i].budget. Trees keep the order rules of
   // token_tree.h and carry `probs`.
   virtual void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) = 0;
+
+  // The same without waiting for a device that grows trees ahead of the host. False: not here, and
+  // nothing happened. Else trees[i] becomes an outline, with as many nodes as the tree can have and
+  // each as deep as it can be, or stays [root]. PlaceTrees writes the drafts into the loaded pass
+  // that verifies them; FinishTrees, after that pass was waited for, tells the host what they were.
+  virtual bool BeginTrees(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
+    (void)requests, (void)trees;
+    return false;
+  }
+  virtual void PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) {
+    (void)outlines, (void)pass;
+  }
+  virtual void FinishTrees(std::span<TokenTree> trees) { (void)trees; }
 
   // What the target has computed and kept in a pass, prompts included, with the captured features;
   // rows from `first` on replace those known before. `features` is valid during the call only.

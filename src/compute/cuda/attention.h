@@ -5,7 +5,8 @@
 // alone: not on where its keys lie, nor on the other rows of the pass.
 //
 // The kernels read the pass's attention_rows, items, block lists, masks and places before they wait
-// for the kernels in front of them: these arrays must come from copies, never from a kernel.
+// for the kernels in front of them: these arrays must come from kernels that nothing overlaps, in
+// front of a Fence (upload.h) or a recording, or from copies.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_H_
 

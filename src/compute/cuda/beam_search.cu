@@ -1,59 +1,132 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "compute/cuda/beam_search.h"
-#include "compute/cuda/elementwise.h"
-#include "compute/cuda/top_k.h"
+#include "compute/cuda/top_k_row.cuh"
+#include "compute/cuda/tree_rows.h"
 
 namespace talon::cuda {
 namespace {
 
 constexpr int kMostWidth = 32;  // width * width candidates are 32 of each lane
+constexpr int kRowThreads = 128;
+constexpr int kExpandThreads = 256;
 
-__global__ void LoadBeamKernel(const int32_t* tokens, const uint64_t* masks, int rows, int words,
-                               int32_t* pass_tokens, uint64_t* pass_masks, int pass_words) {
-  WaitForInputs();
-  for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-    pass_tokens[r] = tokens[r];
-    for (int w = 0; w < pass_words; ++w) {
-      pass_masks[r * pass_words + w] = w < words ? masks[r * words + w] : 0;
-    }
+__device__ __forceinline__ void CopyRow(const float* from, float* to, int cols) {
+  for (int i = threadIdx.x; i < cols; i += blockDim.x) to[i] = from[i];
+}
+
+// Records that travel with a launch, which spares their upload: more take several launches.
+constexpr int kFew = 64;
+template <typename T>
+struct Few {
+  T at[kFew];
+};
+
+// Calls launch(the next few, how many before them, how many they are).
+template <typename T, typename F>
+void ForFew(std::span<const T> values, const F& launch) {
+  for (size_t first = 0; first < values.size(); first += kFew) {
+    const auto some = values.subspan(first, std::min<size_t>(kFew, values.size() - first));
+    Few<T> few;
+    std::ranges::copy(some, few.at);
+    launch(few, static_cast<int>(first), static_cast<int>(some.size()));
   }
 }
 
-struct ExpandArgs {
-  const TopKEntry* entries;  // [trees][width][width]
-  const float* scores;       // of the present beam, [trees][width]
+// A block for each row of logits from `first` on.
+__global__ void RankRootsKernel(const RankedChunks ranked,
+                                const __grid_constant__ Few<int32_t> slots, int first, int width,
+                                TopKEntry* entries, MatrixView outputs, MatrixView kept) {
+  __shared__ uint64_t best[kMostWidth];
+  LetNextStart();
+  WaitForInputs();
+  const int row = first + blockIdx.x;
+  const int64_t slot = slots.at[blockIdx.x];
+  if (threadIdx.x < 32) RankRow(ranked, row, width, best, entries + slot * width);
+  CopyRow(outputs.data + row * outputs.stride, kept.data + slot * kept.stride, outputs.cols);
+}
+
+// A warp for each tree from `first` on: the root's successors are the first beam, in their order.
+__global__ void StartBeamKernel(BeamLayout layout, const __grid_constant__ Few<BeamRoot> few,
+                                int first, const TopKEntry* ranked, const int32_t* token_ids,
+                                TopKEntry* entries, BeamRoot* roots, Beams beams) {
+  LetNextStart();
+  WaitForInputs();
+  const int tree = first + blockIdx.x;
+  const BeamRoot root = few.at[blockIdx.x];
+  if (threadIdx.x == 0) roots[tree] = root;
+  for (int n = threadIdx.x; n < layout.width; n += 32) {
+    const TopKEntry entry = ranked[root.slot * layout.width + n];
+    entries[layout.EntryOf(tree, n)] = entry;
+    const size_t at = layout.BeamOf(1, tree, n);
+    beams.tokens[at] = token_ids[entry.id];
+    beams.parents[at] = root.slot;
+    beams.candidates[at] = n;
+    beams.scores[at] = entry.log_prob;
+    for (int w = 0; w < beams.words; ++w) beams.masks[at * beams.words + w] = 0;
+    beams.masks[at * beams.words] = uint64_t{1} << n;
+  }
+}
+
+struct LoadArgs {
+  const int32_t* tokens;  // of the beam
+  const int32_t* parents;
   const uint64_t* masks;
-  const int32_t* token_ids;
-  const int32_t* first_rows;
-  int width;
   int words;
-  int level;  // of the present beam
-  int32_t* next_tokens;
-  int32_t* next_parents;
-  float* next_scores;
-  uint64_t* next_masks;
+  int32_t* pass_tokens;
+  uint64_t* pass_masks;
+  int pass_words;
+  MatrixView kept;
+  MatrixView inputs;
 };
 
-// One warp a tree: the best `width` of its candidates, the higher score first, then the earlier.
-// Impossible ones may be among them, behind the others.
-__global__ void ExpandBeamKernel(ExpandArgs args) {
+// A block for each row.
+__global__ void LoadBeamKernel(LoadArgs args) {
   WaitForInputs();
-  const int width = args.width;
+  const int row = blockIdx.x;
+  if (threadIdx.x == 0) args.pass_tokens[row] = args.tokens[row];
+  for (int w = threadIdx.x; w < args.pass_words; w += blockDim.x) {
+    args.pass_masks[row * args.pass_words + w] =
+        w < args.words ? args.masks[row * args.words + w] : 0;
+  }
+  CopyRow(args.kept.data + args.parents[row] * args.kept.stride,
+          args.inputs.data + row * args.inputs.stride, args.inputs.cols);
+  __threadfence();  // what comes next may read the pass before it waits
+}
+
+struct ExpandArgs {
+  BeamLayout layout;
+  RankedChunks ranked;
+  TopKEntry* entries;  // of the level: [trees][width][width]
+  const int32_t* token_ids;
+  const BeamRoot* roots;
+  int level;  // of the present beam
+  Beams beams;
+  MatrixView outputs;
+  MatrixView kept;
+};
+
+// The best `width` of a tree's candidates, the higher score first, then the earlier. Impossible
+// ones may be among them, behind the others. By one warp.
+__device__ void ExpandTree(const ExpandArgs& args, int tree) {
+  const int width = args.layout.width;
   const int count = width * width;
-  const int beam = blockIdx.x * width;
+  const size_t beam = args.layout.BeamOf(args.level, tree, 0);
+  const size_t next = args.layout.BeamOf(args.level + 1, tree, 0);
+  const int first_row = args.roots[tree].first_row + (args.level - 1) * width;
+  const int first_candidate = args.layout.FirstOfLevel(args.level + 1);
+  const Beams& beams = args.beams;
+  const TopKEntry* entries = args.entries + tree * count;
   uint64_t keys[kMostWidth];
 #pragma unroll
   for (int i = 0; i < kMostWidth; ++i) {
     const int at = i * 32 + threadIdx.x;
     keys[i] = 0;
     if (at < count) {
-      const float score =
-          args.scores[beam + at / width] + args.entries[blockIdx.x * count + at].log_prob;
-      keys[i] = OrderedKey(score, at);
+      keys[i] = OrderedKey(beams.scores[beam + at / width] + entries[at].log_prob, at);
     }
   }
   for (int n = 0; n < width; ++n) {
@@ -68,18 +141,43 @@ __global__ void ExpandBeamKernel(ExpandArgs args) {
     const int at = IndexOfKey(best);
     const int slot = at / width;
     if (threadIdx.x == 0) {
-      const TopKEntry entry = args.entries[blockIdx.x * count + at];
-      args.next_tokens[beam + n] = args.token_ids[entry.id];
-      args.next_parents[beam + n] = args.first_rows[blockIdx.x] + (args.level - 1) * width + slot;
-      args.next_scores[beam + n] = args.scores[beam + slot] + entry.log_prob;
+      beams.tokens[next + n] = args.token_ids[entries[at].id];
+      beams.parents[next + n] = first_row + slot;
+      beams.candidates[next + n] = first_candidate + at;
+      beams.scores[next + n] = beams.scores[beam + slot] + entries[at].log_prob;
     }
     const int node = args.level * width + n;  // its own number in the tree
-    for (int w = threadIdx.x; w < args.words; w += 32) {
+    for (int w = threadIdx.x; w < beams.words; w += 32) {
       const uint64_t own = w == node / 64 ? uint64_t{1} << (node % 64) : 0;
-      args.next_masks[(beam + n) * args.words + w] =
-          args.masks[(beam + slot) * args.words + w] | own;
+      beams.masks[(next + n) * beams.words + w] =
+          beams.masks[(beam + slot) * beams.words + w] | own;
     }
   }
+}
+
+// Blocks (tree, 0) rank the beam's rows and form the next one, (tree, 1 + n) keep its outputs.
+__global__ void __launch_bounds__(kExpandThreads)
+    ExpandBeamKernel(const __grid_constant__ ExpandArgs args) {
+  __shared__ uint64_t best[kExpandThreads / 32][kMostWidth];
+  LetNextStart();
+  WaitForInputs();
+  const int tree = blockIdx.x;
+  const int width = args.layout.width;
+  if (blockIdx.y > 0) {
+    const int n = blockIdx.y - 1;
+    const int64_t to = args.roots[tree].first_row + (args.level - 1) * width + n;
+    CopyRow(args.outputs.data + (tree * width + n) * args.outputs.stride,
+            args.kept.data + to * args.kept.stride, args.outputs.cols);
+    return;
+  }
+  const int warp = threadIdx.x / 32;
+  for (int n = warp; n < width; n += kExpandThreads / 32) {
+    const int row = tree * width + n;
+    RankRow(args.ranked, row, width, best[warp], args.entries + static_cast<int64_t>(row) * width);
+    __syncwarp();  // before the next row's best
+  }
+  __syncthreads();
+  if (warp == 0) ExpandTree(args, tree);
 }
 
 }  // namespace
@@ -87,93 +185,142 @@ __global__ void ExpandBeamKernel(ExpandArgs args) {
 Result<std::unique_ptr<CudaBeamSearch>> CudaBeamSearch::Create(const Stream& stream,
                                                                const BeamLimits& limits,
                                                                std::span<const int32_t> token_ids) {
-  TALON_CHECK(limits.width <= kMostWidth);
-  std::unique_ptr<CudaBeamSearch> search(new CudaBeamSearch(stream, limits));
+  std::unique_ptr<CudaBeamSearch> search;
+  const BeamLayout layout{limits.width, limits.trees};
+  if (limits.width > kMostWidth || layout.NumCandidates(limits.levels) > kMostCandidates) {
+    return Result<std::unique_ptr<CudaBeamSearch>>(std::move(search));
+  }
+  search.reset(new CudaBeamSearch(stream, limits));
   TALON_RETURN_IF_ERROR(search->Allocate(token_ids));
   return Result<std::unique_ptr<CudaBeamSearch>>(std::move(search));
 }
 
 Status CudaBeamSearch::Allocate(std::span<const int32_t> token_ids) {
-  const size_t rows = static_cast<size_t>(limits_.trees) * limits_.width;
-  const size_t row_bytes = 2 * sizeof(int32_t) + sizeof(float) + words_ * sizeof(uint64_t);
-  for (Buffer& beam : beams_) {
-    TALON_ASSIGN_OR_RETURN(beam, AllocateDevice(stream_, rows * row_bytes));
+  const BeamLayout most{limits_.width, limits_.trees};
+  const size_t trees = limits_.trees;
+  const size_t beams = trees * limits_.levels * limits_.width;
+  const size_t beam_bytes = words_ * sizeof(uint64_t) + 3 * sizeof(int32_t) + sizeof(float);
+  const size_t entries = most.NumEntries(limits_.levels);
+  const struct {
+    Buffer* buffer;
+    size_t bytes;
+  } buffers[] = {{&token_ids_, token_ids.size_bytes()},
+                 {&root_entries_, trees * limits_.width * sizeof(TopKEntry)},
+                 {&roots_, trees * sizeof(BeamRoot)},
+                 {&beams_, beams * beam_bytes},
+                 {&entries_, entries * sizeof(TopKEntry)},
+                 {&keys_, entries * sizeof(uint64_t)}};
+  for (const auto& [buffer, bytes] : buffers) {
+    TALON_ASSIGN_OR_RETURN(*buffer, AllocateDevice(stream_, bytes));
   }
-  TALON_ASSIGN_OR_RETURN(first_rows_, AllocateDevice(stream_, limits_.trees * sizeof(int32_t)));
-  TALON_ASSIGN_OR_RETURN(
-      entries_, AllocateDevice(stream_, limits_.levels * rows * limits_.width * sizeof(TopKEntry)));
-  TALON_ASSIGN_OR_RETURN(token_ids_, AllocateDevice(stream_, token_ids.size_bytes()));
+  TALON_ASSIGN_OR_RETURN(rankings_, AllocatePinned(entries * sizeof(TopKEntry)));
   TALON_CUDA_CHECK(cudaMemcpyAsync(token_ids_.data(), token_ids.data(), token_ids.size_bytes(),
                                    cudaMemcpyHostToDevice, stream_.handle));
   TALON_CUDA_CHECK(cudaStreamSynchronize(stream_.handle));
   return OkStatus();
 }
 
-CudaBeamSearch::Beam CudaBeamSearch::BeamOf(int parity) const {
-  const size_t rows = static_cast<size_t>(limits_.trees) * limits_.width;
-  auto* masks = static_cast<uint64_t*>(beams_[parity].data());
-  auto* tokens = reinterpret_cast<int32_t*>(masks + rows * words_);
-  return {tokens, tokens + rows, reinterpret_cast<float*>(tokens + 2 * rows), masks};
+Beams CudaBeamSearch::AllBeams() const {
+  const size_t count = static_cast<size_t>(limits_.trees) * limits_.levels * limits_.width;
+  auto* masks = As<uint64_t>(beams_);
+  auto* tokens = reinterpret_cast<int32_t*>(masks + count * words_);
+  return {.tokens = tokens,
+          .parents = tokens + count,
+          .candidates = tokens + 2 * count,
+          .scores = reinterpret_cast<float*>(tokens + 3 * count),
+          .masks = masks,
+          .words = words_};
 }
 
-// The root's successors are the first beam, in their order.
-void CudaBeamSearch::Start(std::span<const BeamRoot> roots, UploadRing* uploads) {
+void CudaBeamSearch::RankRoots(std::span<const int32_t> slots, MatrixView logits,
+                               MatrixView outputs, MatrixView kept, void* top_k_scratch) {
+  const auto rows = static_cast<int>(slots.size());
+  TALON_CHECK(rows <= limits_.trees && logits.rows == rows && outputs.rows == rows);
+  TALON_CHECK(outputs.cols == kept.cols);
+  const RankedChunks ranked = RankChunks(stream_, logits, limits_.width, top_k_scratch);
+  ForFew(slots, [&](const Few<int32_t>& few, int first, int count) {
+    Launch(stream_, RankRootsKernel, count, kRowThreads, 0, ranked, few, first, limits_.width,
+           As<TopKEntry>(root_entries_), outputs, kept);
+  });
+}
+
+void CudaBeamSearch::Start(std::span<const BeamRoot> roots) {
   TALON_CHECK(static_cast<int>(roots.size()) <= limits_.trees);
   trees_ = static_cast<int>(roots.size());
   level_ = 1;
-  const size_t rows = static_cast<size_t>(limits_.trees) * limits_.width;
-  const size_t bytes = beams_[0].bytes();
-  auto* masks = static_cast<uint64_t*>(uploads->Begin(bytes));
-  std::memset(masks, 0, bytes);
-  auto* tokens = reinterpret_cast<int32_t*>(masks + rows * words_);
-  int32_t* parents = tokens + rows;
-  auto* scores = reinterpret_cast<float*>(tokens + 2 * rows);
-  for (int t = 0; t < trees_; ++t) {
-    for (int n = 0; n < limits_.width; ++n) {
-      const int row = t * limits_.width + n;
-      tokens[row] = roots[t].best[n].id;
-      scores[row] = roots[t].best[n].log_prob;
-      parents[row] = roots[t].output_row;
-      masks[row * words_] = uint64_t{1} << n;
-    }
-  }
-  uploads->Send(beams_[0].data(), bytes);
-  auto* first = static_cast<int32_t*>(uploads->Begin(trees_ * sizeof(int32_t)));
-  for (int t = 0; t < trees_; ++t) first[t] = roots[t].first_row;
-  uploads->Send(first_rows_.data(), trees_ * sizeof(int32_t));
+  sent_ = false;
+  ForFew(roots, [&](const Few<BeamRoot>& few, int first, int count) {
+    Launch(stream_, StartBeamKernel, count, 32, 0, layout(), few, first,
+           As<const TopKEntry>(root_entries_), As<const int32_t>(token_ids_),
+           As<TopKEntry>(entries_), As<BeamRoot>(roots_), AllBeams());
+  });
 }
 
-void CudaBeamSearch::Load(const DevicePlan& plan, MatrixView outputs, MatrixView inputs) {
+void CudaBeamSearch::Load(const DevicePlan& plan, MatrixView kept, MatrixView inputs) {
   const int rows = trees_ * limits_.width;
-  TALON_CHECK(plan.rows == rows && inputs.rows == rows);
-  const Beam beam = BeamOf((level_ - 1) % 2);
+  TALON_CHECK(plan.rows == rows && inputs.rows == rows && inputs.cols == kept.cols);
+  const Beams beams = AllBeams();
+  const size_t first = layout().BeamOf(level_, 0, 0);
   // Kernels may read a pass's arrays before those in front of them are done (attention.h), so
   // nothing may start early here.
   Stream in_order = stream_;
   in_order.overlaps = false;
-  Launch(in_order, LoadBeamKernel, 1, 256, 0, beam.tokens, beam.masks, rows, words_,
-         const_cast<int32_t*>(plan.tokens), const_cast<uint64_t*>(plan.ancestors), plan.mask_words);
-  GatherRows(in_order, outputs, beam.parents, inputs);
+  Launch(in_order, LoadBeamKernel, rows, kRowThreads, 0,
+         LoadArgs{.tokens = beams.tokens + first,
+                  .parents = beams.parents + first,
+                  .masks = beams.masks + first * words_,
+                  .words = words_,
+                  .pass_tokens = const_cast<int32_t*>(plan.tokens),
+                  .pass_masks = const_cast<uint64_t*>(plan.ancestors),
+                  .pass_words = plan.mask_words,
+                  .kept = kept,
+                  .inputs = inputs});
 }
 
-void CudaBeamSearch::Expand(MatrixView logits, void* top_k_scratch) {
-  const Beam beam = BeamOf((level_ - 1) % 2);
-  const Beam next = BeamOf(level_ % 2);
-  TopK(stream_, logits, limits_.width, top_k_scratch, Entries(level_));
-  Launch(stream_, ExpandBeamKernel, trees_, 32, 0,
-         ExpandArgs{.entries = Entries(level_),
-                    .scores = beam.scores,
-                    .masks = beam.masks,
-                    .token_ids = static_cast<const int32_t*>(token_ids_.data()),
-                    .first_rows = static_cast<const int32_t*>(first_rows_.data()),
-                    .width = limits_.width,
-                    .words = words_,
+void CudaBeamSearch::Expand(MatrixView logits, MatrixView outputs, MatrixView kept,
+                            void* top_k_scratch) {
+  TALON_CHECK(level_ < limits_.levels && logits.rows == trees_ * limits_.width);
+  TALON_CHECK(outputs.rows == logits.rows && outputs.cols == kept.cols);
+  TopKEntry* entries = As<TopKEntry>(entries_) + layout().NumEntries(level_);
+  const RankedChunks ranked = RankChunks(stream_, logits, limits_.width, top_k_scratch);
+  Launch(stream_, ExpandBeamKernel, dim3(trees_, 1 + limits_.width), kExpandThreads, 0,
+         ExpandArgs{.layout = layout(),
+                    .ranked = ranked,
+                    .entries = entries,
+                    .token_ids = As<const int32_t>(token_ids_),
+                    .roots = As<const BeamRoot>(roots_),
                     .level = level_,
-                    .next_tokens = next.tokens,
-                    .next_parents = next.parents,
-                    .next_scores = next.scores,
-                    .next_masks = next.masks});
+                    .beams = AllBeams(),
+                    .outputs = outputs,
+                    .kept = kept});
   ++level_;
+}
+
+void CudaBeamSearch::LoadTrees(const DevicePlan& plan, std::span<const TreePlace> places) {
+  for (const TreePlace& place : places) {
+    TALON_CHECK(place.tree < trees_ && place.levels <= level_);
+    TALON_CHECK(place.root_row + place.nodes <= plan.rows);
+    TALON_CHECK(place.above + place.nodes <= 64 * plan.mask_words);
+  }
+  WriteTreeRows(stream_, places,
+                {.layout = layout(),
+                 .levels = level_,
+                 .entries = As<const TopKEntry>(entries_),
+                 .token_ids = As<const int32_t>(token_ids_),
+                 .beam_candidates = AllBeams().candidates,
+                 .beam_scores = AllBeams().scores,
+                 .keys = As<uint64_t>(keys_),
+                 .plan = plan,
+                 .rankings = As<TopKEntry>(rankings_)});
+  sent_ = !places.empty();
+}
+
+bool CudaBeamSearch::SendRankings() {
+  if (sent_) return false;
+  TALON_CUDA_CHECK(cudaMemcpyAsync(rankings_.data(), entries_.data(),
+                                   layout().NumEntries(level_) * sizeof(TopKEntry),
+                                   cudaMemcpyDeviceToHost, stream_.handle));
+  return sent_ = true;
 }
 
 }  // namespace talon::cuda

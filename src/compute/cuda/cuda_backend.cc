@@ -10,22 +10,29 @@
 #include "compute/cuda/attention.h"
 #include "compute/cuda/beam_search.h"
 #include "compute/cuda/block_scores.h"
+#include "compute/cuda/busy_clock.h"
+#include "compute/cuda/choose_columns.h"
 #include "compute/cuda/cuda_pass.h"
 #include "compute/cuda/device_memory.h"
+#include "compute/cuda/draw_tokens.h"
 #include "compute/cuda/elementwise.h"
+#include "compute/cuda/few_rows.h"
 #include "compute/cuda/gemm.h"
 #include "compute/cuda/kv_ops.h"
 #include "compute/cuda/open_device.h"
 #include "compute/cuda/read_bandwidth.h"
+#include "compute/cuda/tile_copy.h"
 #include "compute/cuda/top_k.h"
 #include "compute/cuda/weight.h"
 
 namespace talon {
 namespace {
 
+using cuda::BusyClock;
 using cuda::CudaPass;
 using cuda::CudaWeight;
 using cuda::DevicePlan;
+using cuda::FewIndices;
 
 const DevicePlan& PlanOf(const Pass& pass) { return static_cast<const CudaPass&>(pass).plan(); }
 
@@ -49,7 +56,13 @@ class CudaBackend : public Backend {
   Result<Buffer> AllocateOffloaded(size_t bytes) override { return cuda::AllocatePinned(bytes); }
   void CopyIn(void* device, const void* host, size_t bytes) override;
   void CopyOut(void* host, const void* device, size_t bytes) override;
-  void Synchronize() override { TALON_CUDA_CHECK(cudaStreamSynchronize(stream_.handle)); }
+  void Synchronize() override {
+    TALON_CUDA_CHECK(cudaStreamSynchronize(stream_.handle));
+    waited_ = true;
+  }
+  void StartClock() override { clock_.Start(); }
+  void ClockStage(const char* stage) override { clock_.SetStage(stage); }
+  std::vector<DeviceTime> ReadClock() override { return clock_.Read(); }
 
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) override;
@@ -58,6 +71,7 @@ class CudaBackend : public Backend {
     return std::make_unique<CudaPass>(stream_, query_heads, options_.deterministic);
   }
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override {
+    const BusyClock::Batch batch(&clock_);
     auto* cuda_pass = static_cast<CudaPass*>(pass);
     cuda_pass->Load(plan, shape, &uploads_);
     // Here and not in Attention, which a replayed pass does not call.
@@ -66,6 +80,7 @@ class CudaBackend : public Backend {
   }
   void Record(Pass* pass, const Pass* second, uint64_t key,
               const std::function<void()>& ops) override {
+    const BusyClock::Batch batch(&clock_);
     static_cast<CudaPass*>(pass)->RunRecorded(static_cast<const CudaPass*>(second), key,
                                               generation_, ops);
   }
@@ -97,20 +112,32 @@ class CudaBackend : public Backend {
   void CopyBlock(const KvView& kv, int from, int to, int tokens) override;
   void CopyStaged(const KvView& kv, std::span<const int32_t> from,
                   std::span<const int32_t> to) override;
+  void CopyTiles(const KvView& from, std::span<const int32_t> blocks, const KvView& to,
+                 int first) override;
+  void JoinCopies() override { copier_.Join(); }
   void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) override;
   void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                    MatrixView out) override;
+  void ChooseColumns(MatrixView x, std::span<const ColumnChoice> choices) override;
+  std::span<const int32_t> ChosenColumns() override;
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override;
   void GatherOutputs(const Pass& pass, MatrixView x, MatrixView out) override;
   void GatherFeatures(const Pass& pass, MatrixView x, MatrixView out) override;
   void Argmax(MatrixView x, std::span<int32_t> out) override;
+  bool DrawsTokens() const override { return true; }
+  void DrawTokens(const Pass& pass, MatrixView logits, std::span<const RowDraw> draws,
+                  std::span<int32_t> out) override;
   void TopK(MatrixView x, int k, std::span<TopKEntry> out) override;
   Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
                                                     std::span<const int32_t> token_ids) override;
+  void RankRoots(BeamSearch* search, std::span<const int32_t> slots, MatrixView logits,
+                 MatrixView outputs, MatrixView kept) override;
   void StartBeams(BeamSearch* search, std::span<const BeamRoot> roots) override;
-  void LoadBeams(BeamSearch* search, Pass* pass, MatrixView outputs, MatrixView inputs) override;
-  void ExpandBeams(BeamSearch* search, MatrixView logits) override;
-  void ReadBeams(BeamSearch* search, std::vector<TopKEntry>* out) override;
+  void LoadBeams(BeamSearch* search, Pass* pass, MatrixView kept, MatrixView inputs) override;
+  void ExpandBeams(BeamSearch* search, MatrixView logits, MatrixView outputs,
+                   MatrixView kept) override;
+  void LoadTrees(BeamSearch* search, Pass* pass, std::span<const TreePlace> places) override;
+  std::span<const TopKEntry> ReadBeams(BeamSearch* search) override;
 
  private:
   // The left operand of a product with `w`: room for it, in w's type and padded as w wants.
@@ -123,6 +150,7 @@ class CudaBackend : public Backend {
   const int32_t* Upload(std::span<const int32_t> first, std::span<const int32_t> second = {});
   // The cache's layers in device memory.
   const KvLayer* Layers(const KvView& kv);
+  void* TopKScratch(MatrixView x, int k);
   template <typename T>
   T* Pinned(size_t count);
   // Copies from the device into pinned memory, and waits.
@@ -138,6 +166,7 @@ class CudaBackend : public Backend {
   CudaOptions options_;
   cuda::Stream stream_;
   uint64_t generation_ = 0;  // counts the changes of scratch addresses
+  BusyClock clock_{&stream_};
   cuda::Gemm gemm_;
   cuda::UploadRing uploads_;
   cuda::Scratch operand_{&stream_, &generation_};
@@ -145,9 +174,13 @@ class CudaBackend : public Backend {
   cuda::Scratch gate_up_{&stream_, &generation_};
   cuda::Scratch attention_{&stream_, &generation_};
   cuda::Scratch indices_{&stream_, &generation_};
+  cuda::Scratch draws_{&stream_, &generation_};
   cuda::Scratch best_{&stream_, &generation_};
   cuda::Scratch best_scratch_{&stream_, &generation_};
+  cuda::ColumnChooser chooser_{&stream_};
+  cuda::TileCopier copier_{&stream_};
   Buffer pinned_;
+  bool waited_ = true;  // since something was sent that is read later
   std::map<const KvLayer*, DeviceLayers> layers_;
 };
 
@@ -230,6 +263,7 @@ void CudaBackend::Multiply(const cuda::RowsOut& operand, int rows, const CudaWei
 
 void CudaBackend::MatMul(MatrixView x, const Weight& w, const float* bias, MatrixView out,
                          bool accumulate) {
+  const BusyClock::Batch batch(&clock_);
   const auto& weight = static_cast<const CudaWeight&>(w);
   TALON_CHECK(x.cols == weight.cols());
   const cuda::RowsOut operand = Operand(weight, x.rows, &operand_);
@@ -272,6 +306,7 @@ void CudaBackend::Embed(const Pass& pass, const void* table, DType dtype, Matrix
 }
 
 void CudaBackend::RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(x.rows == out.rows && x.cols == out.cols);
   cuda::RmsNorm(stream_, x, weight, epsilon, cuda::OutOf(out));
 }
@@ -288,8 +323,14 @@ void CudaBackend::RopeAngles(const Pass& pass, const float* inv_freq, int half, 
 }
 
 void CudaBackend::GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(out.rows == static_cast<int>(rows.size()) && out.cols == x.cols);
-  if (!rows.empty()) cuda::GatherRows(stream_, x, Upload(rows), out);
+  if (rows.empty()) return;
+  if (rows.size() <= cuda::kFewRows) {
+    cuda::GatherFewRows(stream_, x, FewIndices::Of(rows), out);
+  } else {
+    cuda::GatherRows(stream_, x, Upload(rows), out);
+  }
 }
 
 void CudaBackend::GatherOutputs(const Pass& pass, MatrixView x, MatrixView out) {
@@ -303,12 +344,13 @@ void CudaBackend::GatherFeatures(const Pass& pass, MatrixView x, MatrixView out)
 }
 
 void CudaBackend::Argmax(MatrixView x, std::span<int32_t> out) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(static_cast<int>(out.size()) == x.rows);
   if (x.rows == 0) return;
   const size_t count = static_cast<size_t>(x.rows) * cuda::kArgmaxParts;
-  auto* keys = best_.GetAs<uint64_t>(count);
-  cuda::ArgmaxKeys(stream_, x, keys);
-  const std::span<const uint64_t> found = Download(keys, count);
+  const std::span<uint64_t> found(Pinned<uint64_t>(count), count);
+  cuda::ArgmaxKeys(stream_, x, found.data());  // to host memory
+  Synchronize();
   for (int r = 0; r < x.rows; ++r) {
     const auto parts =
         found.subspan(static_cast<size_t>(r) * cuda::kArgmaxParts, cuda::kArgmaxParts);
@@ -316,10 +358,25 @@ void CudaBackend::Argmax(MatrixView x, std::span<int32_t> out) {
   }
 }
 
+void CudaBackend::DrawTokens(const Pass& pass, MatrixView logits, std::span<const RowDraw> draws,
+                             std::span<int32_t> out) {
+  const BusyClock::Batch batch(&clock_);
+  const auto rows = static_cast<size_t>(logits.rows);
+  TALON_CHECK(PlanOf(pass).outputs == logits.rows && draws.size() == rows && out.size() == rows);
+  auto* device = draws_.GetAs<RowDraw>(rows);
+  std::copy(draws.begin(), draws.end(), static_cast<RowDraw*>(uploads_.Begin(draws.size_bytes())));
+  uploads_.Send(device, draws.size_bytes());
+  int32_t* const tokens = Pinned<int32_t>(rows);
+  cuda::DrawTokens(stream_, PlanOf(pass), logits, device, tokens);
+  Synchronize();
+  std::copy_n(tokens, rows, out.begin());
+}
+
 void CudaBackend::TopK(MatrixView x, int k, std::span<TopKEntry> out) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(k <= x.cols && static_cast<int>(out.size()) == x.rows * k);
   if (out.empty()) return;
-  void* scratch = best_scratch_.Get(cuda::TopKScratchBytes(x.rows, x.cols, k));
+  void* scratch = TopKScratch(x, k);
   auto* entries = best_.GetAs<TopKEntry>(out.size());
   cuda::TopK(stream_, x, k, scratch, entries);
   const std::span<const TopKEntry> found = Download(entries, out.size());
@@ -334,24 +391,45 @@ Result<std::unique_ptr<BeamSearch>> CudaBackend::NewBeamSearch(const BeamLimits&
   return std::unique_ptr<BeamSearch>(std::move(search));
 }
 
-void CudaBackend::StartBeams(BeamSearch* search, std::span<const BeamRoot> roots) {
-  static_cast<cuda::CudaBeamSearch*>(search)->Start(roots, &uploads_);
+void* CudaBackend::TopKScratch(MatrixView x, int k) {
+  return best_scratch_.Get(cuda::TopKScratchBytes(x.rows, x.cols, k));
 }
 
-void CudaBackend::LoadBeams(BeamSearch* search, Pass* pass, MatrixView outputs, MatrixView inputs) {
-  static_cast<cuda::CudaBeamSearch*>(search)->Load(PlanOf(*pass), outputs, inputs);
-}
-
-void CudaBackend::ExpandBeams(BeamSearch* search, MatrixView logits) {
+void CudaBackend::RankRoots(BeamSearch* search, std::span<const int32_t> slots, MatrixView logits,
+                            MatrixView outputs, MatrixView kept) {
+  const BusyClock::Batch batch(&clock_);
   auto* beams = static_cast<cuda::CudaBeamSearch*>(search);
-  const int width = beams->limits().width;
-  beams->Expand(logits, best_scratch_.Get(cuda::TopKScratchBytes(logits.rows, logits.cols, width)));
+  void* scratch = TopKScratch(logits, beams->width());
+  beams->RankRoots(slots, logits, outputs, kept, scratch);
 }
 
-void CudaBackend::ReadBeams(BeamSearch* search, std::vector<TopKEntry>* out) {
-  const auto& beams = static_cast<const cuda::CudaBeamSearch&>(*search);
-  const std::span<const TopKEntry> found = Download(beams.entries(), beams.num_entries());
-  out->assign(found.begin(), found.end());
+void CudaBackend::StartBeams(BeamSearch* search, std::span<const BeamRoot> roots) {
+  const BusyClock::Batch batch(&clock_);
+  static_cast<cuda::CudaBeamSearch*>(search)->Start(roots);
+}
+
+void CudaBackend::LoadBeams(BeamSearch* search, Pass* pass, MatrixView kept, MatrixView inputs) {
+  const BusyClock::Batch batch(&clock_);
+  static_cast<cuda::CudaBeamSearch*>(search)->Load(PlanOf(*pass), kept, inputs);
+}
+
+void CudaBackend::ExpandBeams(BeamSearch* search, MatrixView logits, MatrixView outputs,
+                              MatrixView kept) {
+  const BusyClock::Batch batch(&clock_);
+  auto* beams = static_cast<cuda::CudaBeamSearch*>(search);
+  beams->Expand(logits, outputs, kept, TopKScratch(logits, beams->width()));
+}
+
+void CudaBackend::LoadTrees(BeamSearch* search, Pass* pass, std::span<const TreePlace> places) {
+  const BusyClock::Batch batch(&clock_);
+  static_cast<cuda::CudaBeamSearch*>(search)->LoadTrees(PlanOf(*pass), places);
+  waited_ = false;
+}
+
+std::span<const TopKEntry> CudaBackend::ReadBeams(BeamSearch* search) {
+  auto* beams = static_cast<cuda::CudaBeamSearch*>(search);
+  if (beams->SendRankings() || !waited_) Synchronize();
+  return beams->rankings();
 }
 
 // ---- Heads and the KV cache ----
@@ -412,16 +490,22 @@ void CudaBackend::AttentionMatMul(const Pass& pass, MatrixView q, const KvView& 
 
 void CudaBackend::CommitRows(const KvView& kv, std::span<const int32_t> rows,
                              std::span<const int32_t> slots, int num_layers) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(rows.size() == slots.size() && num_layers <= kv.shape.num_layers);
   if (rows.empty() || num_layers == 0) return;
   const KvLayer* layers = Layers(kv);
-  const int32_t* indices = Upload(rows, slots);
   const auto count = static_cast<int>(rows.size());
+  if (rows.size() <= cuda::kFewRows) {
+    return cuda::CommitFewRows(stream_, kv.shape, layers, num_layers, FewIndices::Of(rows),
+                               FewIndices::Of(slots), count);
+  }
+  const int32_t* indices = Upload(rows, slots);
   cuda::CommitRows(stream_, kv.shape, layers, num_layers, indices, indices + count, count);
 }
 
 void CudaBackend::CopySlots(const KvView& kv, std::span<const int32_t> from,
                             std::span<const int32_t> to) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(from.size() == to.size());
   if (from.empty()) return;
   const KvLayer* layers = Layers(kv);
@@ -431,12 +515,14 @@ void CudaBackend::CopySlots(const KvView& kv, std::span<const int32_t> from,
 }
 
 void CudaBackend::CopyBlock(const KvView& kv, int from, int to, int tokens) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(tokens <= kv.shape.block_size && from != to);
   if (tokens > 0) cuda::CopyBlock(stream_, kv.shape, Layers(kv), from, to, tokens);
 }
 
 void CudaBackend::CopyStaged(const KvView& kv, std::span<const int32_t> from,
                              std::span<const int32_t> to) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(from.size() == to.size());
   if (from.empty()) return;
   const KvLayer* layers = Layers(kv);
@@ -445,7 +531,13 @@ void CudaBackend::CopyStaged(const KvView& kv, std::span<const int32_t> from,
   cuda::CopyStaged(stream_, kv.shape, layers, indices, indices + count, count);
 }
 
+void CudaBackend::CopyTiles(const KvView& from, std::span<const int32_t> blocks, const KvView& to,
+                            int first) {
+  copier_.Copy({Layers(from), from.shape}, blocks, {Layers(to), to.shape}, first, &uploads_);
+}
+
 void CudaBackend::SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) {
+  const BusyClock::Batch batch(&clock_);
   TALON_CHECK(kv.shape.key_summaries);
   if (blocks.empty()) return;
   const KvLayer* layers = Layers(kv);
@@ -463,6 +555,17 @@ void CudaBackend::ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, 
                               .layer = kv.layers[layer],
                               .layer_index = layer,
                               .out = out});
+}
+
+void CudaBackend::ChooseColumns(MatrixView x, std::span<const ColumnChoice> choices) {
+  const BusyClock::Batch batch(&clock_);
+  chooser_.Choose(x, choices, &uploads_);
+  waited_ = false;
+}
+
+std::span<const int32_t> CudaBackend::ChosenColumns() {
+  if (!waited_) Synchronize();
+  return chooser_.chosen();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compute/cuda/attention.h"
+#include "compute/cuda/upload.h"
 
 namespace talon::cuda {
 namespace {
@@ -180,13 +181,17 @@ CudaPass::Shape CudaPass::shape() const {
 
 void CudaPass::RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,
                            const std::function<void()>& ops) {
-  if (plan_.rows > kMostRecordedRows) return ops();
+  const auto run_directly = [&] {
+    Fence(stream_);  // the pass's arrays are read early
+    ops();
+  };
+  if (plan_.rows > kMostRecordedRows) return run_directly();
   if (generation != generation_ || recordings_.size() > kMostRecordings) ForgetRecordings();
   generation_ = generation;
   const auto [entry, is_new] = recordings_.try_emplace(
       RecordingKey{key, shape(), second != nullptr ? second->shape() : Shape{}});
   // The first run also grows scratch and sets up libraries, which a recording could not.
-  if (is_new) return ops();
+  if (is_new) return run_directly();
   Recording& recording = entry->second;
   if (recording.graph == nullptr) recording.graph = RecordGraph(ops);
   TALON_CUDA_CHECK(cudaGraphLaunch(recording.graph, stream_.handle));

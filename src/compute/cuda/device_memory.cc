@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "compute/cuda/upload.h"
+
 namespace talon::cuda {
 namespace {
 
@@ -83,9 +85,14 @@ void* UploadRing::Begin(size_t bytes) {
 }
 
 void UploadRing::Send(void* device, size_t bytes) {
+  constexpr size_t kSmall = 64 * 1024;
   const Slot& slot = slots_[current_];
-  TALON_CUDA_CHECK(
-      cudaMemcpyAsync(device, slot.memory.data(), bytes, cudaMemcpyHostToDevice, stream_->handle));
+  if (bytes <= kSmall) {
+    UploadByKernel(*stream_, device, slot.memory.data(), bytes);
+  } else {
+    TALON_CUDA_CHECK(cudaMemcpyAsync(device, slot.memory.data(), bytes, cudaMemcpyHostToDevice,
+                                     stream_->handle));
+  }
   TALON_CUDA_CHECK(cudaEventRecord(slot.sent, stream_->handle));
 }
 

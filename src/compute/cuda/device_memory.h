@@ -43,8 +43,8 @@ class UploadRing {
   UploadRing(const UploadRing&) = delete;
   UploadRing& operator=(const UploadRing&) = delete;
 
-  // Pinned memory to fill; Send copies the first `bytes` of it to the device. At most one at a
-  // time.
+  // Pinned memory to fill; Send copies the first `bytes` of it to the device, in whole units of 16.
+  // At most one at a time.
   void* Begin(size_t bytes);
   void Send(void* device, size_t bytes);
 

@@ -27,14 +27,9 @@ __device__ __forceinline__ int64_t StagedVector(const CopyArgs& args, int row, i
   return static_cast<int64_t>(row) * args.kv_heads + head;
 }
 
-// A block for each (row, layer).
 template <typename Piece>
-__global__ void CommitKernel(const CopyArgs args) {
-  LetNextStart();
-  const KvLayer layer = args.layers[blockIdx.y];
-  const int row = args.from[blockIdx.x];
-  const int slot = args.to[blockIdx.x];
-  WaitForInputs();
+__device__ __forceinline__ void CommitRow(const CopyArgs& args, const KvLayer& layer, int row,
+                                          int slot) {
   for (int i = threadIdx.x; i < 2 * args.kv_heads * args.pieces; i += kThreads) {
     const bool is_value = i >= args.kv_heads * args.pieces;
     const int piece = i % args.pieces;
@@ -44,6 +39,26 @@ __global__ void CommitKernel(const CopyArgs args) {
     to[SlotVector(args, slot, head) * args.pieces + piece] =
         from[StagedVector(args, row, head) * args.pieces + piece];
   }
+}
+
+// A block for each (row, layer).
+template <typename Piece>
+__global__ void CommitKernel(const CopyArgs args) {
+  LetNextStart();
+  const KvLayer layer = args.layers[blockIdx.y];
+  const int row = args.from[blockIdx.x];
+  const int slot = args.to[blockIdx.x];
+  WaitForInputs();
+  CommitRow<Piece>(args, layer, row, slot);
+}
+
+template <typename Piece>
+__global__ void CommitFewKernel(const CopyArgs args, const __grid_constant__ FewIndices rows,
+                                const __grid_constant__ FewIndices slots) {
+  LetNextStart();
+  const KvLayer layer = args.layers[blockIdx.y];
+  WaitForInputs();
+  CommitRow<Piece>(args, layer, rows.at[blockIdx.x], slots.at[blockIdx.x]);
 }
 
 // A block for each (kv head, layer, K or V). A thread copies the same pieces of every vector, one
@@ -103,6 +118,15 @@ void CommitRows(const Stream& stream, const KvShape& shape, const KvLayer* layer
   if (count == 0 || num_layers == 0) return;
   WithPieces(shape, {layers, rows, slots, count}, [&](auto piece, const CopyArgs& args) {
     Launch(stream, &CommitKernel<decltype(piece)>, dim3(count, num_layers), kThreads, 0, args);
+  });
+}
+
+void CommitFewRows(const Stream& stream, const KvShape& shape, const KvLayer* layers,
+                   int num_layers, const FewIndices& rows, const FewIndices& slots, int count) {
+  if (count == 0 || num_layers == 0) return;
+  WithPieces(shape, {layers, nullptr, nullptr, count}, [&](auto piece, const CopyArgs& args) {
+    Launch(stream, &CommitFewKernel<decltype(piece)>, dim3(count, num_layers), kThreads, 0, args,
+           rows, slots);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "compute/backend.h"
 #include "compute/cuda/device_plan.h"
+#include "compute/cuda/few_rows.h"
 #include "compute/cuda/launch.h"
 
 namespace talon::cuda {
@@ -23,6 +24,8 @@ void RotateAndStore(const Stream& stream, const DevicePlan& plan, const QkvRows&
 // Staging row rows[i] to slot slots[i] in layers [0, num_layers).
 void CommitRows(const Stream& stream, const KvShape& shape, const KvLayer* layers, int num_layers,
                 const int32_t* rows, const int32_t* slots, int count);
+void CommitFewRows(const Stream& stream, const KvShape& shape, const KvLayer* layers,
+                   int num_layers, const FewIndices& rows, const FewIndices& slots, int count);
 // In all layers and in order of i: slot to slot, staging row to staging row.
 void CopySlots(const Stream& stream, const KvShape& shape, const KvLayer* layers,
                const int32_t* from, const int32_t* to, int count);

@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compute/cuda/top_k.h"
+#include "compute/cuda/top_k_row.cuh"
 
 namespace talon::cuda {
 namespace {
 
 constexpr int kArgmaxThreads = 256;
-constexpr int kLaneValues = 32;
-constexpr int kChunk = 32 * kLaneValues;
 
 __global__ void ArgmaxKernel(const float* x, int64_t stride, int cols, uint64_t* keys) {
   __shared__ uint64_t best_of_warp[kArgmaxThreads / 32];
@@ -28,28 +26,6 @@ __global__ void ArgmaxKernel(const float* x, int64_t stride, int cols, uint64_t*
   best = WarpMaxKey(threadIdx.x < kArgmaxThreads / 32 ? best_of_warp[threadIdx.x] : 0);
   if (threadIdx.x == 0) keys[blockIdx.y * kArgmaxParts + blockIdx.x] = best;
 }
-
-// Writes the k largest of the warp's keys, largest first; 0 where there are fewer.
-__device__ void SelectBest(uint64_t (&keys)[kLaneValues], int k, uint64_t* out) {
-  for (int n = 0; n < k; ++n) {
-    uint64_t mine = 0;
-#pragma unroll
-    for (int i = 0; i < kLaneValues; ++i) mine = keys[i] > mine ? keys[i] : mine;
-    const uint64_t best = WarpMaxKey(mine);
-    if (threadIdx.x == 0) out[n] = best;
-    if (mine != best) continue;
-#pragma unroll
-    for (int i = 0; i < kLaneValues; ++i) {
-      if (keys[i] == best) keys[i] = 0;
-    }
-  }
-}
-
-// The largest value of a chunk and the sum of exp(value - largest): what log-softmax needs.
-struct ChunkSum {
-  float largest;
-  float sum;
-};
 
 __device__ ChunkSum SumOf(const float (&values)[kLaneValues], int first, int cols) {
   float largest = -INFINITY;
@@ -107,30 +83,12 @@ __global__ void MergeTopKKernel(const uint64_t* keys_in, int count, int k, uint6
   SelectBest(keys, k, keys_out + chunk * k);
 }
 
-// One block a row: the row's normaliser from its chunks, in order, then the entries.
-__global__ void EntriesKernel(const uint64_t* keys, const ChunkSum* sums, int chunks,
-                              const float* x, int64_t stride, int k, TopKEntry* out) {
-  __shared__ float normaliser[2];
+// One warp a row.
+__global__ void EntriesKernel(const RankedChunks ranked, int k, TopKEntry* out) {
+  __shared__ uint64_t best[kTopKLimit];
   LetNextStart();
   WaitForInputs();
-  const int row = blockIdx.x;
-  if (threadIdx.x == 0) {
-    const ChunkSum* mine = sums + static_cast<int64_t>(row) * chunks;
-    float largest = -INFINITY;
-    for (int i = 0; i < chunks; ++i) largest = fmaxf(largest, mine[i].largest);
-    float sum = 0;
-    for (int i = 0; i < chunks; ++i) {
-      if (mine[i].sum != 0) sum += mine[i].sum * expf(mine[i].largest - largest);
-    }
-    normaliser[0] = largest;
-    normaliser[1] = logf(sum);
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < k; i += blockDim.x) {
-    const int32_t id = IndexOfKey(keys[static_cast<int64_t>(row) * k + i]);
-    const float log_prob = x[row * stride + id] - normaliser[0] - normaliser[1];
-    out[static_cast<int64_t>(row) * k + i] = {id, isnan(normaliser[1]) ? normaliser[1] : log_prob};
-  }
+  RankRow(ranked, blockIdx.x, k, best, out + static_cast<int64_t>(blockIdx.x) * k);
 }
 
 int ChunksOf(int count) { return (count + kChunk - 1) / kChunk; }
@@ -147,7 +105,7 @@ size_t TopKScratchBytes(int rows, int cols, int k) {
   return rows * chunks * (2 * k * sizeof(uint64_t) + sizeof(ChunkSum));
 }
 
-void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out) {
+RankedChunks RankChunks(const Stream& stream, MatrixView x, int k, void* scratch) {
   TALON_CHECK(k <= kTopKLimit && k <= x.cols);
   const int chunks = ChunksOf(x.cols);
   const size_t level = static_cast<size_t>(x.rows) * chunks * k;
@@ -156,13 +114,19 @@ void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* o
   auto* sums = reinterpret_cast<ChunkSum*>(to + level);
   Launch(stream, ChunkTopKKernel, dim3(chunks, x.rows), 32, 0, x.data, x.stride, x.cols, k, from,
          sums);
-  for (int left = chunks; left > 1;) {
-    const int count = left * k;
-    left = ChunksOf(count);
+  int count = chunks * k;
+  while (count > kChunk) {
+    const int left = ChunksOf(count);
     Launch(stream, MergeTopKKernel, dim3(left, x.rows), 32, 0, from, count, k, to);
     std::swap(from, to);
+    count = left * k;
   }
-  Launch(stream, EntriesKernel, x.rows, 32, 0, from, sums, chunks, x.data, x.stride, k, out);
+  return {x.data, x.stride, from, count, sums, chunks};
+}
+
+void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out) {
+  const RankedChunks ranked = RankChunks(stream, x, k, scratch);
+  Launch(stream, EntriesKernel, x.rows, 32, 0, ranked, k, out);
 }
 
 }  // namespace talon::cuda

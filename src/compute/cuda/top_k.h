@@ -27,11 +27,15 @@ __host__ __device__
 }
 
 #ifdef __CUDACC__
-__device__ __forceinline__ uint64_t OrderedKey(float value, int index) {
+// Ascending with the value; NaN, of either sign, below everything.
+__device__ __forceinline__ uint32_t OrderedBits(float value) {
   const uint32_t bits = __float_as_uint(value);
-  // Ascending with the value; NaN, of either sign, below everything.
-  const uint32_t ordered = isnan(value) ? 0 : (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
-  return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<uint32_t>(index));
+  return isnan(value) ? 0 : (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
+}
+
+__device__ __forceinline__ uint64_t OrderedKey(float value, int index) {
+  return static_cast<uint64_t>(OrderedBits(value)) << 32 |
+         (0xffffffffu - static_cast<uint32_t>(index));
 }
 
 __device__ __forceinline__ uint64_t WarpMaxKey(uint64_t key) {
@@ -47,6 +51,23 @@ __device__ __forceinline__ uint64_t WarpMaxKey(uint64_t key) {
 void ArgmaxKeys(const Stream& stream, MatrixView x, uint64_t* keys);
 
 size_t TopKScratchBytes(int rows, int cols, int k);
+
+// The largest value of a chunk and the sum of exp(value - largest): what log-softmax needs.
+struct ChunkSum {
+  float largest;
+  float sum;
+};
+// Rows whose chunks were ranked: what one warp can finish (top_k_row.cuh).
+struct RankedChunks {
+  const float* x = nullptr;
+  int64_t stride = 0;
+  const uint64_t* keys = nullptr;  // [rows][count]
+  int count = 0;
+  const ChunkSum* sums = nullptr;  // [rows][chunks]
+  int chunks = 0;
+};
+RankedChunks RankChunks(const Stream& stream, MatrixView x, int k, void* scratch);
+
 // out [x.rows * k], device memory. REQUIRES: k <= kTopKLimit.
 void TopK(const Stream& stream, MatrixView x, int k, void* scratch, TopKEntry* out);
 

@@ -100,4 +100,13 @@ TokenTree DynamicTree::Build(int32_t root) const {
   return tree;
 }
 
+TokenTree DynamicTree::Outline(int32_t root) const {
+  const int candidates = top_k_ + (steps_ - 1) * top_k_ * top_k_;
+  TokenTree tree(root);
+  for (int i = 1; i < std::min(max_nodes_, 1 + candidates); ++i) {
+    tree.Add(std::min(i, steps_) - 1, root, 1);
+  }
+  return tree;
+}
+
 }  // namespace talon

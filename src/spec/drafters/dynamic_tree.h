@@ -41,11 +41,15 @@ class DynamicTree {
   double beam_mass() const { return beam_mass_; }
   int top_k() const { return top_k_; }
   int steps() const { return steps_; }
+  float min_score() const { return min_score_; }
   // The k best successors of each node of the beam, in its order. False on NaN.
   bool Expand(std::span<const TopKEntry> best);
 
   // The best max_nodes - 1 candidates under `root`. probs are the conditional probabilities.
   TokenTree Build(int32_t root) const;
+
+  // Before anything is ranked: as many nodes as Build() can give, each as deep as it can be.
+  TokenTree Outline(int32_t root) const;
 
  private:
   struct Candidate {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <random>
 
+#include "compute/host_beams.h"
+
 namespace talon {
 namespace {
 
@@ -88,6 +90,67 @@ TEST(DynamicTree, RandomTreesAreValid) {
     EXPECT_TRUE(status.ok()) << status.message();
     const int candidates = k + (steps - 1) * k * k;
     EXPECT_EQ(built.size(), std::min(nodes, candidates + 1));
+  }
+}
+
+// What devices build, by the loops they are tested against: the same nodes in the same order.
+TEST(DynamicTree, DevicesBuildTheSameTrees) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 300; ++round) {
+    const int k = 1 + static_cast<int>(random() % 5);
+    const int steps = 1 + static_cast<int>(random() % 5);
+    const int nodes = 1 + static_cast<int>(random() % 40);
+    const float min_prob = round % 3 == 0 ? 0.02f : 0.0f;
+    std::vector<TopKEntry> ranked;
+    const auto rank = [&](MatrixView, int, std::span<TopKEntry> out) {
+      for (size_t i = 0; i < out.size(); ++i) {
+        const bool first = i % static_cast<size_t>(k) == 0;
+        const float drop = static_cast<float>(random() % 4) * 0.5f;
+        const bool impossible = random() % 16 == 0;
+        out[i] = {static_cast<int32_t>(i), (first ? 0 : out[i - 1].log_prob) - drop};
+        if (impossible) out[i].log_prob = -INFINITY;
+      }
+      ranked.assign(out.begin(), out.end());
+    };
+    std::vector<int32_t> numbered(64);
+    for (size_t i = 0; i < numbered.size(); ++i) numbered[i] = static_cast<int32_t>(i);
+    HostBeamSearch device({.trees = 1, .width = k, .levels = steps}, numbered, rank);
+    DynamicTree tree(k, steps, nodes, min_prob);
+    std::vector<float> row(1);
+    std::vector<float> kept(static_cast<size_t>(1 + k * steps));
+    const MatrixView outputs{row.data(), 1, 1, 0};
+    const MatrixView keep{kept.data(), 1 + k * steps, 1, 1};
+    device.RankRoots(std::vector<int32_t>{0}, {.rows = 1}, outputs, keep);
+    device.Start(std::vector<BeamRoot>{{.slot = 0, .first_row = 1}});
+    ASSERT_TRUE(tree.Start(ranked));
+    for (int level = 1; level < steps; ++level) {
+      device.Expand({.rows = k}, outputs, keep);
+      if (!tree.wants_expansion()) continue;
+      ASSERT_TRUE(tree.Expand(std::span(ranked).first(tree.beam().size() * k)));
+    }
+    const TokenTree built = tree.Build(3);
+    PassPlan plan;
+    plan.tokens.assign(nodes, 3);
+    plan.positions.assign(nodes, 50);
+    plan.ancestors.assign(nodes, 1);
+    device.LoadTree(
+        {.levels = steps, .nodes = nodes, .position = 50, .min_score = tree.min_score()}, &plan);
+    ASSERT_LE(built.size(), nodes);
+    const std::vector<uint64_t> masks = AncestorMasks(built.parents, 1);
+    const std::vector<int32_t> depths = TreeDepths(built.parents);
+    for (int i = 0; i < built.size(); ++i) {
+      EXPECT_EQ(plan.tokens[i], built.tokens[i]);
+      EXPECT_EQ(plan.ancestors[i], masks[i]);
+      EXPECT_EQ(plan.positions[i], 50 + depths[i]);
+    }
+    for (int i = built.size(); i < nodes; ++i) {
+      EXPECT_EQ(plan.tokens[i], 3);
+      EXPECT_EQ(plan.ancestors[i], 1 | uint64_t{1} << i);
+    }
+    const TokenTree outline = DynamicTree(k, steps, nodes).Outline(3);
+    const std::vector<int32_t> deepest = TreeDepths(outline.parents);
+    ASSERT_GE(outline.size(), built.size());
+    for (int i = 0; i < built.size(); ++i) EXPECT_GE(deepest[i], depths[i]);
   }
 }
 

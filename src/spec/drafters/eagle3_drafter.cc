@@ -15,8 +15,6 @@ constexpr int kPendingRows = 512;  // of all sequences, before they are run with
 
 constexpr int kMostBeamWidth = 32;  // of the trees that devices grow
 
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 Result<std::unique_ptr<Eagle3Drafter>> Eagle3Drafter::Load(const Eagle3Options& options,
@@ -218,6 +216,13 @@ Status Eagle3Drafter::Rank(std::span<State* const> ranked) {
   Eagle3Output output;
   TALON_RETURN_IF_ERROR(RunPending(states, /*held_back=*/0, &output));
   CompactPending();
+  for (State* state : states) state->ranked = true;
+  if (beams_ != nullptr) {
+    std::vector<int32_t> slots;
+    for (const State* state : states) slots.push_back(state->slot);
+    backend_->RankRoots(beams_.get(), slots, output.logits, output.next, next_.all);
+    return OkStatus();
+  }
   std::vector<TopKEntry> best;
   TopK(output.logits, &best);
   const int k = options_.budget.top_k;
@@ -226,7 +231,6 @@ Status Eagle3Drafter::Rank(std::span<State* const> ranked) {
     backend_->GatherRows(output.next, row, next_.all.Rows(states[i]->slot, 1));
     states[i]->first.assign(best.begin() + static_cast<int64_t>(i) * k,
                             best.begin() + static_cast<int64_t>(i + 1) * k);
-    states[i]->ranked = true;
   }
   return OkStatus();
 }
@@ -292,174 +296,6 @@ void Eagle3Drafter::KeepEdges(const State& state, int count, int first_ordered) 
     backend_->GatherRows(ordered_.all, source,
                          edges_.all.Rows(state.sequence.blocks[row / block], 1));
   }
-}
-
-// ---- Propose ----
-
-void Eagle3Drafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
-  std::vector<State*> states;
-  for (const DraftRequest& request : requests) states.push_back(&states_.at(request.sequence));
-  Status status = Rank(states);
-  if (status.ok()) status = Grow(requests, states, trees);
-  if (status.ok()) return;
-  GiveUp(status);
-  for (TokenTree& tree : trees) tree.Truncate(1);
-}
-
-Status Eagle3Drafter::Grow(std::span<const DraftRequest> requests, std::span<State* const> states,
-                           std::span<TokenTree> trees) {
-  std::vector<GrowingTree> growing;
-  std::vector<std::vector<int32_t>> chosen(states.size());
-  const int k = options_.budget.top_k;
-  for (size_t i = 0; i < states.size(); ++i) {
-    const State& state = *states[i];
-    // Rewound or just begun: the next committed row makes it known again.
-    if (!state.ranked || state.rows() + 1 != static_cast<int>(requests[i].tokens.size())) continue;
-    const DraftBudget& budget = requests[i].budget;
-    const int steps = std::min(budget.max_depth, options_.budget.max_depth);
-    GrowingTree one{.tree = {k, steps, budget.max_nodes, options_.min_prob},
-                    .prefix = Window(state, state.sequence.blocks, state.rows(), &chosen[i]),
-                    .position = state.rows(),
-                    .staging_base = static_cast<int>(i) * k * options_.budget.max_depth,
-                    .owner = i};
-    one.has_nan = !one.tree.Start(state.first);
-    growing.push_back(std::move(one));
-  }
-  if (beams_ != nullptr) {
-    TALON_RETURN_IF_ERROR(GrowAhead(growing, states));
-    BuildTrees(growing, requests, trees);
-    return OkStatus();
-  }
-  const LevelPrice price{.seconds_per_token = requests[0].budget.seconds_per_token,
-                         .level_seconds = &level_seconds_};
-  TALON_RETURN_IF_ERROR(GrowTrees(
-      growing, price, [&](std::span<GrowingTree* const> level, std::vector<TopKEntry>* best) {
-        return RunBeams(level, states, best);
-      }));
-  BuildTrees(growing, requests, trees);
-  return OkStatus();
-}
-
-void Eagle3Drafter::BuildTrees(std::span<const GrowingTree> growing,
-                               std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
-  for (const GrowingTree& one : growing) {
-    if (one.has_nan) {
-      metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
-    } else {
-      trees[one.owner] = one.tree.Build(requests[one.owner].tokens.back());
-    }
-  }
-}
-
-// Each beam node continues the output of its parent.
-Status Eagle3Drafter::RunBeams(std::span<GrowingTree* const> level, std::span<State* const> states,
-                               std::vector<TopKEntry>* best) {
-  builder_.Reset();
-  std::vector<int32_t> parents;
-  const auto row_of = [&](const GrowingTree& one, int node) {
-    return node < 0 ? states[one.owner]->slot : OutputRow(one, node);
-  };
-  for (const GrowingTree* one : level) {
-    AddBeam(*one, &builder_);
-    for (const int node : one->tree.beam()) {
-      parents.push_back(row_of(*one, one->tree.expanded()[node].parent));
-    }
-  }
-  const MatrixView inputs = inputs_.Rows(static_cast<int>(parents.size()));
-  backend_->GatherRows(next_.all, parents, inputs);
-  Eagle3Output output;
-  TALON_RETURN_IF_ERROR(
-      head_->Forward(builder_.plan(), builder_.plan(), kv_->view(), inputs, &output));
-  int32_t first = 0;
-  for (const GrowingTree* one : level) {
-    const auto count = static_cast<int32_t>(one->tree.beam().size());
-    KeepOutputs(*one, one->tree.beam().front(), output.next.Rows(first, count));
-    first += count;
-  }
-  TopK(output.logits, best);
-  return OkStatus();
-}
-
-void Eagle3Drafter::KeepOutputs(const GrowingTree& one, int first_node, MatrixView outputs) {
-  std::vector<int32_t> rows(outputs.rows);
-  std::iota(rows.begin(), rows.end(), 0);
-  backend_->GatherRows(outputs, rows, next_.all.Rows(OutputRow(one, first_node), outputs.rows));
-}
-
-Status Eagle3Drafter::GrowAhead(std::span<GrowingTree> growing, std::span<State* const> states) {
-  std::vector<GrowingTree*> trees;
-  std::vector<BeamRoot> roots;
-  int levels = 0;
-  for (GrowingTree& one : growing) {
-    if (one.has_nan || !one.tree.wants_expansion()) continue;
-    const State& state = *states[one.owner];
-    trees.push_back(&one);
-    roots.push_back(
-        {.best = state.first, .output_row = state.slot, .first_row = OutputRow(one, 0)});
-    levels = std::max(levels, one.tree.steps());
-  }
-  if (trees.empty()) return OkStatus();
-  backend_->StartBeams(beams_.get(), roots);
-  for (int level = 1; level < levels; ++level) {
-    TALON_RETURN_IF_ERROR(RunAhead(trees, level));
-  }
-  std::vector<TopKEntry> best;
-  backend_->ReadBeams(beams_.get(), &best);
-  for (TopKEntry& entry : best) entry.id = head_->target_ids()[entry.id];
-  const auto k = static_cast<size_t>(options_.budget.top_k);
-  for (size_t i = 0; i < best.size(); i += k * k) {
-    GrowingTree& one = *trees[i / (k * k) % trees.size()];
-    if (one.has_nan || !one.tree.wants_expansion()) continue;
-    one.has_nan = !one.tree.Expand(std::span(best).subspan(i, one.tree.beam().size() * k));
-  }
-  return OkStatus();
-}
-
-// The beam's tokens and parents are known to the device alone; the plan has the right depths.
-Status Eagle3Drafter::RunAhead(std::span<GrowingTree* const> trees, int level) {
-  const int k = options_.budget.top_k;
-  const std::vector<int32_t> tokens(static_cast<size_t>(level) * k);
-  std::vector<int32_t> parents(tokens.size());
-  std::iota(parents.begin(), parents.end(), -k);
-  std::fill(parents.begin(), parents.begin() + k, -1);
-  builder_.Reset();
-  for (const GrowingTree* one : trees) {
-    builder_.AddForest(one->prefix, one->position, tokens, parents, (level - 1) * k,
-                       one->staging_base);
-  }
-  const MatrixView inputs = inputs_.Rows(static_cast<int>(trees.size()) * k);
-  Eagle3Output output;
-  TALON_RETURN_IF_ERROR(head_->Forward(
-      builder_.plan(), builder_.plan(), kv_->view(), inputs, &output,
-      [&](Pass* pass) { backend_->LoadBeams(beams_.get(), pass, next_.all, inputs); }));
-  for (size_t i = 0; i < trees.size(); ++i) {
-    KeepOutputs(*trees[i], (level - 1) * k, output.next.Rows(static_cast<int>(i) * k, k));
-  }
-  backend_->ExpandBeams(beams_.get(), output.logits);
-  return OkStatus();
-}
-
-void Eagle3Drafter::TopK(const MatrixView& logits, std::vector<TopKEntry>* best) {
-  best->resize(static_cast<size_t>(logits.rows) * options_.budget.top_k);
-  backend_->TopK(logits, options_.budget.top_k, *best);
-  for (TopKEntry& entry : *best) entry.id = head_->target_ids()[entry.id];
-}
-
-PrefixView Eagle3Drafter::Window(const State& state, std::span<const int32_t> blocks, int rows,
-                                 std::vector<int32_t>* chosen) const {
-  const int block = options_.block_size;
-  const int sinks = CeilDiv(options_.sink, block);
-  const int window = (rows - options_.window) / block;  // its first block
-  const bool windowed = options_.window > 0 && window > sinks;
-  if (!windowed && state.missing_end == 0) return {blocks, rows};
-  chosen->clear();
-  for (int i = 0; i < static_cast<int>(blocks.size()); ++i) {
-    const bool outside = windowed && i >= sinks && i < window;
-    const bool missing = i >= state.missing_first && i < state.missing_end;
-    if (!outside && !missing) chosen->push_back(blocks[i]);
-  }
-  const auto left_out = static_cast<int>(blocks.size() - chosen->size());
-  return {*chosen, rows - left_out * block};
 }
 
 }  // namespace talon

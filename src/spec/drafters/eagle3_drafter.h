@@ -56,6 +56,9 @@ class Eagle3Drafter : public Drafter {
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  bool BeginTrees(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  void PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) override;
+  void FinishTrees(std::span<TokenTree> trees) override;
   void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
   void Observe(SequenceId, std::span<const int32_t>) override {}
   void Rewind(SequenceId sequence, int length) override;
@@ -70,8 +73,8 @@ class Eagle3Drafter : public Drafter {
     Sequence sequence;             // the draft's; tokens[t] is the target's token t + 1
     std::vector<int32_t> pending;  // rows of pending_ that follow sequence.committed_len
     int slot = 0;                  // row of next_ that holds the last row's output
-    bool ranked = false;           // `first` and that row are of the last draft row
-    std::vector<TopKEntry> first;  // its best successors
+    bool ranked = false;           // that row, and what is known of it, are of the last draft row
+    std::vector<TopKEntry> first;  // its best successors, where the host grows trees
     // Blocks of rows that the target knew and the draft did not: never read.
     int missing_first = 0;
     int missing_end = 0;
@@ -94,22 +97,28 @@ class Eagle3Drafter : public Drafter {
   Status RunPending(std::span<State* const> states, int held_back, Eagle3Output* output);
   void CompactPending();
 
+  // Trees of the requests whose states are ranked, without candidates. `chosen` [requests] holds
+  // the blocks of their views.
+  std::vector<GrowingTree> NewTrees(std::span<const DraftRequest> requests,
+                                    std::span<State* const> states,
+                                    std::vector<std::vector<int32_t>>* chosen) const;
   Status Grow(std::span<const DraftRequest> requests, std::span<State* const> states,
               std::span<TokenTree> trees);
   Status RunBeams(std::span<GrowingTree* const> level, std::span<State* const> states,
                   std::vector<TopKEntry>* best);
   // The same trees, on devices that grow them ahead of the host: all levels are run without
   // waiting for one, then the trees follow what was found.
-  Status GrowAhead(std::span<GrowingTree> growing, std::span<State* const> states);
-  Status RunAhead(std::span<GrowingTree* const> trees, int level);
+  Status GrowAhead(std::span<const GrowingTree> growing, std::span<State* const> states);
+  Status RunAhead(std::span<const GrowingTree> growing, int level);
+  void FollowDevice(std::span<GrowingTree> growing);
   // Row of next_ for the output of a tree's node.
   int OutputRow(const GrowingTree& one, int node) const {
     return options_.max_sequences + one.staging_base + node;
   }
   // Copies the outputs of nodes from `first_node` on to where their children will look for them.
   void KeepOutputs(const GrowingTree& one, int first_node, MatrixView outputs);
-  void BuildTrees(std::span<const GrowingTree> growing, std::span<const DraftRequest> requests,
-                  std::span<TokenTree> trees);
+  // trees[i] has its root only.
+  void BuildTrees(std::span<const GrowingTree> growing, std::span<TokenTree> trees);
   void TopK(const MatrixView& logits, std::vector<TopKEntry>* best);
   PrefixView Window(const State& state, std::span<const int32_t> blocks, int rows,
                     std::vector<int32_t>* chosen) const;
@@ -126,7 +135,8 @@ class Eagle3Drafter : public Drafter {
   std::vector<int> free_slots_;
   PassBuilder builder_;
   PassBuilder readers_;
-  double level_seconds_ = 0;  // of a tree level, running mean
+  double level_seconds_ = 0;        // of a tree level, running mean
+  std::vector<GrowingTree> begun_;  // by BeginTrees
 
   Scratch pending_;  // [rows, A*Ht] features of rows that are not in the draft's KV yet
   Scratch ordered_;  // the same, the rows of a pass

@@ -75,6 +75,10 @@ AdaptivePolicy::Ranking AdaptivePolicy::Rank(const TokenTree& tree) const {
   return rank;
 }
 
+bool AdaptivePolicy::TrimsTrees(const StepShape& shape, int nodes) const {
+  return VerifySeconds(shape, nodes) > kNearlyFree * VerifySeconds(shape, 1);
+}
+
 void AdaptivePolicy::Trim(const StepShape& shape, TokenTree* tree) {
   if (tree->size() <= 1) return;
   const Ranking rank = Rank(*tree);

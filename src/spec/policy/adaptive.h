@@ -31,6 +31,7 @@ class AdaptivePolicy : public Policy {
 
   void BeginStep(const StepShape& shape) override;
   DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) override;
+  bool TrimsTrees(const StepShape& shape, int nodes) const override;
   void Trim(const StepShape& shape, TokenTree* tree) override;
   void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) override;
   double PassSeconds(const StepShape& shape, double rows) const override {
@@ -43,6 +44,8 @@ class AdaptivePolicy : public Policy {
 
  private:
   static constexpr double kLedgerShare = 0.015;
+  // Where a whole tree costs no more than this times one token, no node is worth waiting for.
+  static constexpr double kNearlyFree = 1.25;
   static constexpr double kMinGain = 1.02;  // expected speed-up below this is noise
   static constexpr double kHope = 1.3;      // a new drafter is tried a few times
   static constexpr int kFirstProbe = 16;

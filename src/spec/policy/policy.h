@@ -35,6 +35,9 @@ class Policy {
   // What the drafter may propose for one sequence in the coming step, within `limit`.
   virtual DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) = 0;
 
+  // Whether dropping nodes of trees of this size may pay: then a tree must be known before its pass
+  // begins.
+  virtual bool TrimsTrees(const StepShape& shape, int nodes) const = 0;
   // Drops the nodes that are not worth verifying. The tree stays valid.
   virtual void Trim(const StepShape& shape, TokenTree* tree) = 0;
 
@@ -56,6 +59,7 @@ class FixedPolicy : public Policy {
  public:
   void BeginStep(const StepShape&) override {}
   DraftBudget Budget(const StepShape&, const DraftBudget& limit) override { return limit; }
+  bool TrimsTrees(const StepShape&, int) const override { return false; }
   void Trim(const StepShape&, TokenTree*) override {}
   void TrimSettling(const StepShape&, int, TokenTree*) override {}
   double PassSeconds(const StepShape&, double) const override { return 0; }

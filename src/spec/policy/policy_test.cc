@@ -51,6 +51,14 @@ TEST(Calibration, LearnsWhatScoresMean) {
   EXPECT_DOUBLE_EQ(calibration.Estimate(20, 0.5f), calibration.Estimate(8, 0.5f));
 }
 
+// Where rows are nearly free there is nothing to drop, so no tree need be seen before its pass.
+TEST(AdaptivePolicy, TrimsWhereRowsCost) {
+  EXPECT_TRUE(AdaptivePolicy(CheapRows()).TrimsTrees({}, 8));
+  const AdaptivePolicy flat(VerifyCurve({{1, 1e-3, 0}, {8, 1.02e-3, 0}, {64, 1.3e-3, 0}}));
+  EXPECT_FALSE(flat.TrimsTrees({}, 8));
+  EXPECT_TRUE(flat.TrimsTrees({.sequences = 16}, 64));
+}
+
 // Runs the policy against a simulated machine and drafter.
 struct Simulation {
   double acceptance = 0.5;   // of each draft, given its parent

@@ -63,41 +63,63 @@ int OmittedBlocks(const BlockBudget& budget, int full_blocks) {
   return std::max(0, full_blocks - budget.Total());
 }
 
-Result<BlockSelection> SelectBlocks(const BlockScores& scores, const BlockBudget& budget,
-                                    int full_blocks) {
-  CheckShape(scores, full_blocks);
-  const Candidates candidates = CandidatesOf(budget, full_blocks, scores.end_block);
-  const int scored = candidates.scored - candidates.first;
-  TALON_CHECK(scored == 0 || scores.first_block <= candidates.first);
+RankedBlocks RankedBlocksOf(const BlockBudget& budget, int full_blocks, int scored_end) {
+  const Candidates candidates = CandidatesOf(budget, full_blocks, scored_end);
+  const int retrieved = std::min(budget.retrieval, candidates.count());
+  const int unscored = std::min(retrieved, candidates.end - candidates.scored);
+  return {.first = candidates.first,
+          .end = candidates.scored,
+          .ranked = retrieved - unscored,
+          .unscored = unscored,
+          .candidates_end = candidates.end};
+}
 
-  BlockSelection selection{.layers = scores.layers,
-                           .kv_heads = scores.kv_heads,
+Result<BlockSelection> MakeSelection(std::span<const int32_t> ranked, const ListShape& lists,
+                                     const BlockBudget& budget, int full_blocks, int scored_end) {
+  const RankedBlocks blocks = RankedBlocksOf(budget, full_blocks, scored_end);
+  const int num_lists = lists.layers * lists.kv_heads;
+  TALON_CHECK(ranked.size() == static_cast<size_t>(num_lists) * blocks.ranked);
+  BlockSelection selection{.layers = lists.layers,
+                           .kv_heads = lists.kv_heads,
                            .full_blocks = full_blocks,
                            .budget = budget,
-                           .retrieved = std::min(budget.retrieval, candidates.count())};
-  const int unscored = std::min(selection.retrieved, candidates.end - candidates.scored);
-  const int ranked = selection.retrieved - unscored;
-  const size_t lists = static_cast<size_t>(scores.layers) * scores.kv_heads;
-  selection.indices.reserve(lists * selection.retrieved);
-  std::vector<int32_t> blocks(scored);
-  for (size_t list = 0; list < lists; ++list) {
-    if (ranked > 0) {
-      const std::span<const float> values = scores.values.subspan(
-          list * scores.stride + candidates.first - scores.first_block, scored);
-      if (AllNan(values)) {
-        return FailedPrecondition("layer {} kv head {}: all {} candidates are NaN",
-                                  list / scores.kv_heads, list % scores.kv_heads, scored);
-      }
-      std::iota(blocks.begin(), blocks.end(), candidates.first);
-      MoveBestToFront(blocks, ranked, values);
-      std::sort(blocks.begin(), blocks.begin() + ranked);
-      Append(std::span(blocks).first(ranked), &selection.indices);
+                           .retrieved = blocks.ranked + blocks.unscored};
+  selection.indices.reserve(static_cast<size_t>(num_lists) * selection.retrieved);
+  for (int list = 0; list < num_lists; ++list) {
+    const auto chosen = ranked.subspan(static_cast<size_t>(list) * blocks.ranked, blocks.ranked);
+    if (!chosen.empty() && chosen[0] < 0) {
+      return FailedPrecondition("layer {} kv head {}: all {} candidates are NaN",
+                                list / lists.kv_heads, list % lists.kv_heads,
+                                blocks.end - blocks.first);
     }
-    for (int block = candidates.end - unscored; block < candidates.end; ++block) {
+    Append(chosen, &selection.indices);
+    for (int block = blocks.candidates_end - blocks.unscored; block < blocks.candidates_end;
+         ++block) {
       selection.indices.push_back(block);
     }
   }
   return selection;
+}
+
+Result<BlockSelection> SelectBlocks(const BlockScores& scores, const BlockBudget& budget,
+                                    int full_blocks) {
+  CheckShape(scores, full_blocks);
+  const RankedBlocks blocks = RankedBlocksOf(budget, full_blocks, scores.end_block);
+  const int scored = blocks.end - blocks.first;
+  TALON_CHECK(scored == 0 || scores.first_block <= blocks.first);
+  std::vector<int32_t> ranked;
+  std::vector<int32_t> order(scored);
+  for (int list = 0; list < scores.layers * scores.kv_heads && blocks.ranked > 0; ++list) {
+    const std::span<const float> values = scores.values.subspan(
+        static_cast<size_t>(list) * scores.stride + blocks.first - scores.first_block, scored);
+    std::iota(order.begin(), order.end(), blocks.first);
+    MoveBestToFront(order, blocks.ranked, values);
+    std::sort(order.begin(), order.begin() + blocks.ranked);
+    if (AllNan(values)) order[0] = -1;
+    Append(std::span(order).first(blocks.ranked), &ranked);
+  }
+  return MakeSelection(ranked, {scores.layers, scores.kv_heads}, budget, full_blocks,
+                       scores.end_block);
 }
 
 PartialLists MakePartialLists(const BlockSelection& selection,

@@ -42,6 +42,27 @@ struct BlockSelection {
   }
 };
 
+// What a choice under this budget ranks, given F full blocks of which those before `scored_end`
+// have scores: `ranked` blocks of [first, end). The `unscored` newest candidates come on top.
+struct RankedBlocks {
+  int first = 0;
+  int end = 0;
+  int ranked = 0;
+  int unscored = 0;
+  int candidates_end = 0;
+};
+RankedBlocks RankedBlocksOf(const BlockBudget& budget, int full_blocks, int scored_end);
+
+// Of one sequence's lists, layers and kv heads.
+struct ListShape {
+  int layers = 0;
+  int kv_heads = 0;
+};
+// The choice that SelectBlocks makes, where another has ranked: `ranked` holds what RankedBlocksOf
+// asks for, ascending block indices for each list; -1 first where all of a list's were NaN.
+Result<BlockSelection> MakeSelection(std::span<const int32_t> ranked, const ListShape& lists,
+                                     const BlockBudget& budget, int full_blocks, int scored_end);
+
 // Chooses, for each (layer, kv head), R blocks of the candidates [S, F - W). Ties go to the lower
 // block, NaN ranks as -inf. Candidates at or past scores.end_block became full after the scores
 // were taken; they are chosen first (the newest, should there be more than R) and count towards R.

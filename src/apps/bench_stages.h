@@ -1,0 +1,37 @@
+// Where the time of a step goes: on the host and on the device, stage by stage.
+#ifndef TALON_APPS_BENCH_STAGES_H_
+#define TALON_APPS_BENCH_STAGES_H_
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "compute/backend.h"
+#include "engine/engine.h"
+
+namespace talon {
+
+struct StageTimes {
+  struct Stage {
+    std::string name;
+    double host_seconds = 0;
+    double device_seconds = 0;
+  };
+  std::vector<Stage> stages;  // in the order in which they first came
+  double seconds = 0;         // of all steps
+  int64_t steps = 0;
+
+  double DeviceSeconds() const;
+  // Of all steps' time, that in which the device had nothing to do; -1: no device's clock.
+  double IdleShare() const;
+  Json ToJson() const;
+  std::string ToString() const;  // a table, microseconds a step
+};
+
+// Times the steps that only decode of one request more, which is run to its end.
+Result<StageTimes> MeasureStages(Backend* backend, Engine* engine, GenerateRequest request);
+
+}  // namespace talon
+
+#endif  // TALON_APPS_BENCH_STAGES_H_

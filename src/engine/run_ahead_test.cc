@@ -1,0 +1,202 @@
+// Steps that run ahead: trees grow on the device and are verified before the host knows them. On
+// the CPU a twin of the device's search stands in for it.
+#include <gtest/gtest.h>
+
+#include "compute/host_backend.h"
+#include "engine/test_engine.h"
+#include "spec/drafters/eagle3_drafter.h"
+
+namespace talon {
+namespace {
+
+constexpr DraftBudget kBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
+
+TestModel& Tiny() {
+  static TestModel model("models/tiny");
+  return model;
+}
+
+// What the engine did with the drafter's trees.
+class CountingDrafter : public Drafter {
+ public:
+  struct Calls {
+    int proposed = 0;
+    int finished = 0;
+    std::vector<TokenTree> trees;
+  };
+  CountingDrafter(std::unique_ptr<Drafter> inner, Calls* calls)
+      : inner_(std::move(inner)), calls_(calls) {}
+  std::string_view name() const override { return inner_->name(); }
+  std::vector<int> capture_layers() const override { return inner_->capture_layers(); }
+  Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override {
+    return inner_->Begin(sequence, prompt);
+  }
+  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override {
+    inner_->Propose(requests, trees);
+    Note(trees, &calls_->proposed);
+  }
+  bool BeginTrees(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override {
+    return inner_->BeginTrees(requests, trees);
+  }
+  void PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) override {
+    inner_->PlaceTrees(outlines, pass);
+  }
+  void FinishTrees(std::span<TokenTree> trees) override {
+    inner_->FinishTrees(trees);
+    Note(trees, &calls_->finished);
+  }
+  void Extend(std::span<const CommittedRows> batch, MatrixView features) override {
+    inner_->Extend(batch, features);
+  }
+  void Observe(SequenceId sequence, std::span<const int32_t> emitted) override {
+    inner_->Observe(sequence, emitted);
+  }
+  void Rewind(SequenceId sequence, int length) override { inner_->Rewind(sequence, length); }
+  void End(SequenceId sequence) override { inner_->End(sequence); }
+
+ private:
+  void Note(std::span<TokenTree> trees, int* count) {
+    *count += 1;
+    calls_->trees.insert(calls_->trees.end(), trees.begin(), trees.end());
+  }
+  std::unique_ptr<Drafter> inner_;
+  Calls* calls_;
+};
+
+struct Outcome {
+  std::vector<std::vector<int32_t>> tokens;
+  CountingDrafter::Calls calls;
+  int64_t accepted = 0;
+  int64_t refreshes = 0;
+};
+
+struct RunOptions {
+  bool ahead = true;
+  bool specpv = false;
+  SpecPvMode mode = SpecPvMode::kExact;
+  float min_prob = 0;
+  float temperature = 0;
+  bool offload = false;
+  bool plain = false;  // without drafter
+};
+
+EngineOptions OptionsOf(const RunOptions& run) {
+  EngineOptions options{.max_length = 1024, .max_sequences = 3, .kv_offload = run.offload};
+  options.step.budget = kBudget;
+  if (run.specpv) {
+    options.step.specpv = {.enabled = true,
+                           .sink_blocks = 1,
+                           .retrieval_blocks = 4,
+                           .window_blocks = 2,
+                           .buffer_tokens = 48,
+                           .partial_threshold = 128,
+                           .full_refresh_interval = 4,
+                           .mode = run.mode};
+  }
+  return options;
+}
+
+Outcome Generate(const RunOptions& run) {
+  Outcome outcome;
+  Metrics metrics;
+  auto* host = dynamic_cast<HostBackend*>(Tiny().backend.get());
+  if (host != nullptr) host->GrowTreesAhead(run.ahead);
+  std::unique_ptr<Drafter> drafter;
+  if (!run.plain) {
+    auto head =
+        Eagle3Drafter::Load({.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny-eagle3",
+                             .budget = kBudget,
+                             .min_prob = run.min_prob,
+                             .max_length = 1024,
+                             .max_sequences = 3},
+                            *Tiny().target, Tiny().backend.get(), &metrics);
+    EXPECT_TRUE(head.ok()) << head.status().message();
+    drafter = std::make_unique<CountingDrafter>(std::move(*head), &outcome.calls);
+  }
+  const auto engine = Tiny().MakeEngine(OptionsOf(run), std::move(drafter));
+  std::mt19937 random(7);
+  std::vector<GenerateRequest> requests;
+  for (const int length : {40, 260, 7}) {
+    GenerateRequest request;
+    request.prompt = RandomPrompt(random, length, 8192);
+    request.sampling.max_tokens = 40 + length % 9;
+    request.sampling.temperature = run.temperature;
+    request.sampling.seed = 5;
+    requests.push_back(std::move(request));
+  }
+  for (const GenerateResult& result : RunBatch(engine.get(), std::move(requests))) {
+    outcome.tokens.push_back(result.TokenIds());
+    outcome.accepted += result.stats.accepted;
+  }
+  outcome.refreshes = engine->metrics().Total(Counter::kSpecPvRefresh);
+  EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+  if (host != nullptr) host->GrowTreesAhead(false);
+  return outcome;
+}
+
+// A device always grows its trees ahead, so there is nothing to compare with.
+bool IsHost() { return dynamic_cast<HostBackend*>(Tiny().backend.get()) != nullptr; }
+
+void ExpectSame(const Outcome& ahead, const Outcome& behind) {
+  EXPECT_EQ(ahead.tokens, behind.tokens);
+  EXPECT_EQ(ahead.accepted, behind.accepted);
+  ASSERT_EQ(ahead.calls.trees.size(), behind.calls.trees.size());
+  for (size_t i = 0; i < ahead.calls.trees.size(); ++i) {
+    EXPECT_EQ(ahead.calls.trees[i].tokens, behind.calls.trees[i].tokens) << "tree " << i;
+    EXPECT_EQ(ahead.calls.trees[i].parents, behind.calls.trees[i].parents) << "tree " << i;
+  }
+}
+
+TEST(RunAhead, TextAndTreesAreThoseOfTheHost) {
+  const Outcome ahead = Generate({.ahead = true});
+  EXPECT_GT(ahead.calls.finished, 0);
+  EXPECT_EQ(ahead.calls.proposed, 0);
+  EXPECT_GT(ahead.accepted, 0);
+  EXPECT_EQ(ahead.tokens, Generate({.plain = true}).tokens);
+  if (!IsHost()) return;
+  const Outcome behind = Generate({.ahead = false});
+  EXPECT_EQ(behind.calls.finished, 0);
+  ExpectSame(ahead, behind);
+}
+
+// Rows that no draft fills are computed and ignored.
+TEST(RunAhead, TreesMayHaveFewerNodesThanRows) {
+  const Outcome ahead = Generate({.ahead = true, .min_prob = 0.05f});
+  EXPECT_GT(ahead.calls.finished, 0);
+  const auto smaller = std::ranges::count_if(ahead.calls.trees, [](const TokenTree& tree) {
+    return tree.size() > 1 && tree.size() < kBudget.max_nodes;
+  });
+  EXPECT_GT(smaller, 0);
+  if (IsHost()) ExpectSame(ahead, Generate({.ahead = false, .min_prob = 0.05f}));
+}
+
+// Below a tail, and behind a trunk.
+TEST(RunAhead, PartialViewsAndTheirFullPasses) {
+  for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
+    const Outcome ahead = Generate({.ahead = true, .specpv = true, .mode = mode});
+    EXPECT_GT(ahead.calls.finished, 0);
+    EXPECT_GT(ahead.refreshes, 2);
+    if (IsHost()) ExpectSame(ahead, Generate({.ahead = false, .specpv = true, .mode = mode}));
+    if (mode == SpecPvMode::kExact) EXPECT_EQ(ahead.tokens, Generate({}).tokens);
+  }
+}
+
+// Partial steps read copies of the chosen blocks.
+TEST(RunAhead, OffloadedBlocksChangeNothing) {
+  for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
+    const Outcome offloaded = Generate({.specpv = true, .mode = mode, .offload = true});
+    EXPECT_GT(offloaded.refreshes, 2);
+    ExpectSame(offloaded, Generate({.specpv = true, .mode = mode}));
+  }
+}
+
+// Where the device does not draw, the host does, after the tree is known.
+TEST(RunAhead, RandomChoicesDoNotDependOnDrafts) {
+  const Outcome random = Generate({.temperature = 0.8f});
+  EXPECT_EQ(random.calls.finished > 0, Tiny().backend->DrawsTokens());
+  EXPECT_GT(random.accepted, 0);
+  EXPECT_EQ(random.tokens, Generate({.temperature = 0.8f, .plain = true}).tokens);
+}
+
+}  // namespace
+}  // namespace talon
