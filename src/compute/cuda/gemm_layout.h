@@ -24,12 +24,14 @@ inline constexpr int kPanelOutputs = 32;  // of a warp: two mma tiles of 16
 inline constexpr int kSliceBytes = 64;    // of each weight row that a warp takes from a stage
 inline constexpr int kChunkBytes = 16;    // of one load
 inline constexpr int kMaxTileOutputs = 128;
+inline constexpr int kWideOutputs = 32;  // of StreamTileKind::kWide, one panel in eight slices
+inline constexpr int kWideStageCols = 256;
 inline constexpr int kMaxSplits = 8;
 // Blocks of a product whose inputs are split over blocks, at most.
 inline constexpr int kMaxSplitBlocks = 264;
 
 // Columns that rows of weights are padded to, for elements of `element_bytes`: whole stages of
-// every tile below, and whole groups of scales.
+// every tile but the wide one, and whole groups of scales.
 constexpr int PaddedCols(int cols, int element_bytes) {
   const int multiple = element_bytes == 1 ? 256 : element_bytes == 2 ? 128 : 4;
   return (cols + multiple - 1) / multiple * multiple;
