@@ -23,8 +23,9 @@ constexpr int kWgmmaRows = 128;
 constexpr int kSplitRows = 256;
 // Blocks that a split product comes close to: the fastest of those tried on an H200.
 constexpr int kTallBlocks = 200;
+constexpr int kHeadBlocks = 264;  // QKV products of few rows
 constexpr int kDeepBlocks = 132;
-static_assert(kTallBlocks <= kMaxSplitBlocks);
+static_assert(kHeadBlocks <= kMaxSplitBlocks);
 constexpr size_t kDequantisedBytes = 64 << 20;
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
@@ -159,25 +160,25 @@ void Gemm::RunF32(const Product& product) {
                        .accumulate = product.accumulate});
 }
 
-// The deterministic mode has one tile for all; int8 weights are faster with it, too.
-StreamTileKind Gemm::TileOf(const Product& product) const {
+// Deterministic: one tile and one split for any number of rows. int8 weights are faster with that
+// tile, too, and so are QKV products, with more blocks.
+Gemm::StreamChoice Gemm::ChooseStream(const Product& product) const {
   const CudaWeight& w = *product.w;
-  if (deterministic_ || w.dtype() == DType::kI8 || product.x.rows > kStreamRows ||
-      stream_->shared_memory < kWholeMultiprocessor) {
-    return StreamTileKind::kTall;
+  if (deterministic_ || w.dtype() == DType::kI8 || product.x.rows > kStreamRows) {
+    return {StreamTileKind::kTall, kTallBlocks};
   }
-  const bool few_outputs = w.rows() <= kDeepBlocks * kWideOutputs;
-  const bool fits = w.padded_cols() % kWideStageCols == 0 && product.heads.places == nullptr;
-  return few_outputs && fits ? StreamTileKind::kWide : StreamTileKind::kDeep;
+  if (product.heads.places != nullptr) return {StreamTileKind::kTall, kHeadBlocks};
+  if (stream_->shared_memory < kWholeMultiprocessor) return {StreamTileKind::kTall, kTallBlocks};
+  const bool wide = w.rows() <= kDeepBlocks * kWideOutputs && w.padded_cols() % kWideStageCols == 0;
+  return {wide ? StreamTileKind::kWide : StreamTileKind::kDeep, kDeepBlocks};
 }
 
 void Gemm::RunStream(const Product& product) {
   const Operand& x = product.x;
   const CudaWeight& w = *product.w;
-  const StreamTileKind tile = TileOf(product);
+  const auto [tile, blocks] = ChooseStream(product);
   const StreamKernel& kernel = ChooseStreamKernel(w.dtype(), tile, x.rows);
-  StreamArgs args = MakeStreamArgs(kernel, x, w, product.bias, product.out,
-                                   tile == StreamTileKind::kTall ? kTallBlocks : kDeepBlocks);
+  StreamArgs args = MakeStreamArgs(kernel, x, w, product.bias, product.out, blocks);
   args.partials = static_cast<float*>(partials_.data());
   args.arrivals = static_cast<int32_t*>(arrivals_.data());
   args.accumulate = product.accumulate;

@@ -62,7 +62,11 @@ class Gemm {
   // What does a product.
   enum class Route { kF32, kStream, kWgmma, kLibrary };
   Route RouteOf(const CudaWeight& w, int rows, bool swiglu) const;
-  StreamTileKind TileOf(const Product& product) const;
+  struct StreamChoice {
+    StreamTileKind tile;
+    int blocks;
+  };
+  StreamChoice ChooseStream(const Product& product) const;
   bool IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const;
   void RunF32(const Product& product);
   void RunStream(const Product& product);
