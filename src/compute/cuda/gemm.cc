@@ -93,6 +93,16 @@ Gemm::Route Gemm::RouteOf(const CudaWeight& w, int rows, bool swiglu) const {
   }
 }
 
+// Several tiles for each block, without padding here or in the next operand.
+bool Gemm::IsForPersistent(const CudaWeight& gate_up, int rows) const {
+  const bool half = gate_up.dtype() == DType::kBF16 || gate_up.dtype() == DType::kF16;
+  const int gates = gate_up.rows() / 2;
+  return half && !deterministic_ && rows <= kStreamRows &&
+         stream_->shared_memory >= kWholeMultiprocessor && gates == PaddedCols(gates, 2) &&
+         gate_up.rows() >= 3 * kDeepBlocks * kWideOutputs &&
+         gate_up.padded_cols() % kWideStageCols == 0;
+}
+
 // Sums over several blocks cost more than the kernel wins.
 bool Gemm::IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const {
   return rows <= kWgmmaRows && wgmma_->Plan(w, swiglu).splits == 1;
@@ -135,11 +145,15 @@ void Gemm::Run(const Product& product) {
 bool Gemm::RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,
                      const RowsOut& out) {
   TALON_CHECK(2 * out.cols == gate_up.rows() && x.stride >= gate_up.padded_cols());
-  if (out.dtype != gate_up.dtype() || RouteOf(gate_up, x.rows, /*swiglu=*/true) != Route::kWgmma) {
-    return false;
-  }
-  TALON_CHECK(out.stride % 2 == 0 && out.padded_cols % 2 == 0);
+  if (out.dtype != gate_up.dtype()) return false;
+  TALON_CHECK(out.stride % 4 == 0 && out.padded_cols % 2 == 0);
+  const bool persistent = IsForPersistent(gate_up, x.rows);
+  if (!persistent && RouteOf(gate_up, x.rows, /*swiglu=*/true) != Route::kWgmma) return false;
   if (x.rows == 0) return true;
+  if (persistent) {
+    RunPersistent(x, gate_up, bias, out);
+    return true;
+  }
   wgmma_->Run({.x = x.data,
                .rows = x.rows,
                .x_stride = x.stride,
@@ -190,6 +204,18 @@ void Gemm::RunStream(const Product& product) {
     args.out = product.out.data + first * product.out.stride;
     LaunchStream(*stream_, kernel, args);
   }
+}
+
+void Gemm::RunPersistent(const Operand& x, const CudaWeight& gate_up, const float* bias,
+                         const RowsOut& out) {
+  const StreamKernel& kernel =
+      ChooseStreamKernel(gate_up.dtype(), StreamTileKind::kPersistent, x.rows);
+  StreamArgs args = MakeStreamArgs(kernel, x, gate_up, bias, /*out=*/{}, kDeepBlocks);
+  args.gates = gate_up.rows() / 2;
+  args.tiles = args.gates / kRunRows;
+  args.operand = out.data;
+  args.operand_stride = out.stride;
+  LaunchStream(*stream_, kernel, args);
 }
 
 bool Gemm::RunLt(const Product& product) {

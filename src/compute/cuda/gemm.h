@@ -70,6 +70,9 @@ class Gemm {
   bool IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const;
   void RunF32(const Product& product);
   void RunStream(const Product& product);
+  bool IsForPersistent(const CudaWeight& gate_up, int rows) const;
+  void RunPersistent(const Operand& x, const CudaWeight& gate_up, const float* bias,
+                     const RowsOut& out);
   bool RunLt(const Product& product);
   bool RunDequantised(const Product& product);
 

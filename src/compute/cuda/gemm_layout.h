@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/cuda/host_device.h"
+
 namespace talon::cuda {
 
 inline constexpr int kScaleGroup = 128;   // inputs that share a scale in int8 weights
@@ -26,6 +28,7 @@ inline constexpr int kChunkBytes = 16;    // of one load
 inline constexpr int kMaxTileOutputs = 128;
 inline constexpr int kWideOutputs = 32;  // of StreamTileKind::kWide, one panel in eight slices
 inline constexpr int kWideStageCols = 256;
+inline constexpr int kPersistentSumBytes = 20 * 1024;
 inline constexpr int kMaxSplits = 8;
 // Blocks of a product whose inputs are split over blocks, at most.
 inline constexpr int kMaxSplitBlocks = 264;
@@ -101,6 +104,26 @@ struct StreamTile {
     return (slice * kRows + row) * kSumStride + output;
   }
 };
+
+// Tiles of StreamTileKind::kPersistent: two runs of so many weight rows.
+inline constexpr int kRunRows = 16;
+
+// Walks over the stages of all tiles of a block, which has every `step`th tile.
+struct TileCursor {
+  int tile;
+  int stage;
+  TALON_HOST_DEVICE constexpr void Advance(int stages, int step) {
+    if (++stage < stages) return;
+    stage = 0;
+    tile += step;
+  }
+};
+
+// Blocks for `tiles` tiles, of which each block takes as many as any, or one less.
+constexpr int PersistentBlocks(int tiles, int multiprocessors) {
+  const int rounds = (tiles + multiprocessors - 1) / multiprocessors;
+  return (tiles + rounds - 1) / rounds;
+}
 
 // How the threads of a block copy [Rows, RowBytes] of a stage: each the same chunks of every stage,
 // in one column of chunks, of every kRowStep-th row.

@@ -11,43 +11,14 @@
 
 #include "compute/cuda/gemm_heads.cuh"
 #include "compute/cuda/gemm_layout.h"
+#include "compute/cuda/gemm_persistent.cuh"
 #include "compute/cuda/gemm_stream.h"
 #include "compute/cuda/gemm_stream_load.cuh"
+#include "compute/cuda/gemm_stream_store.cuh"
 #include "compute/cuda/gemm_stream_warp.cuh"
 #include "compute/cuda/launch.h"
 
 namespace talon::cuda {
-
-__device__ __forceinline__ float4 Add(float4 a, float4 b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
-}
-
-__device__ __forceinline__ float4 WithBias(const StreamArgs& args, int output, float4 sum) {
-  if (args.bias == nullptr) return sum;
-  const float* bias = args.bias + output;
-  return Add(sum, {bias[0], bias[1], bias[2], bias[3]});
-}
-
-// Adds bias and what `out` holds, where asked for, and writes up to four outputs of a row.
-__device__ __forceinline__ void StoreOutputs(const StreamArgs& args, int row, int output,
-                                             float4 sum) {
-  float* out = args.out + row * args.out_stride + output;
-  if (args.aligned && output + 4 <= args.outputs) {
-    sum = WithBias(args, output, sum);
-    if (args.accumulate) sum = Add(sum, *reinterpret_cast<const float4*>(out));
-    *reinterpret_cast<float4*>(out) = sum;
-    return;
-  }
-  const float values[4] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if (output + i >= args.outputs) break;
-    float value = values[i];
-    if (args.bias != nullptr) value += args.bias[output + i];
-    if (args.accumulate) value += out[i];
-    out[i] = value;
-  }
-}
 
 // Calls f(row, output) for every four outputs, the first of them given, of the tile's existing
 // rows.
@@ -60,16 +31,6 @@ __device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const Stream
   for (int id = static_cast<int>(threadIdx.x); id < rows * kQuads; id += Tile::kThreads) {
     f(id / kQuads, id % kQuads * 4);
   }
-}
-
-template <typename Tile>
-__device__ __forceinline__ float4 SumOfSlices(const float* sums, int row, int output) {
-  float4 sum = *reinterpret_cast<const float4*>(sums + Tile::SumIndex(0, row, output));
-#pragma unroll
-  for (int slice = 1; slice < Tile::kSlices; ++slice) {
-    sum = Add(sum, *reinterpret_cast<const float4*>(sums + Tile::SumIndex(slice, row, output)));
-  }
-  return sum;
 }
 
 // True in the block that arrives last of a tile's splits; it sees what the others wrote.
@@ -212,6 +173,19 @@ StreamKernel MakeWholeKernel() {
   return MakeStreamKernel<kKind, Tile, Operand, 1>();
 }
 
+template <typename Operand, int kRowTiles>
+StreamKernel MakePersistentKernel() {
+  using Tile = StreamTile<2, 1, 8, kRowTiles, kWholeMultiprocessor - kPersistentSumBytes>;
+  static_assert(Tile::kSumBytes <= kPersistentSumBytes);
+  return {StreamTileKind::kPersistent,
+          Tile::kRows,
+          Tile::kOutputs,
+          Tile::kStageCols,
+          Tile::kThreads,
+          Tile::kStages * Tile::kStageBytes + Tile::kSumBytes,
+          PersistentProduct<Tile, Operand>};
+}
+
 template <typename Operand, int kElementBytes, int kRowTiles>
 StreamKernel MakeTallKernel() {
   using Tile = StreamTile<kElementBytes, 4, 2, kRowTiles, kHalfMultiprocessor>;
@@ -227,10 +201,12 @@ std::span<const StreamKernel> AllStreamKernels() {
         MakeTallKernel<Operand, kElementBytes, 1>(), MakeTallKernel<Operand, kElementBytes, 2>(),
         MakeTallKernel<Operand, kElementBytes, 4>(), MakeTallKernel<Operand, kElementBytes, 8>()};
     if constexpr (kElementBytes == 2) {
-      all.insert(all.begin(), {MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 1>(),
-                               MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 2>(),
-                               MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 1>(),
-                               MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 2>()});
+      all.insert(all.begin(),
+                 {MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 1>(),
+                  MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 2>(),
+                  MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 1>(),
+                  MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 2>(),
+                  MakePersistentKernel<Operand, 1>(), MakePersistentKernel<Operand, 2>()});
     }
     return all;
   }();
