@@ -149,6 +149,16 @@ struct QkvRows {
   float epsilon = 0;
 };
 
+// The QKV product: out = RmsNorm(x) * w^T (+ bias).
+struct QkvProduct {
+  MatrixView x;
+  const float* norm = nullptr;
+  float epsilon = 0;
+  const Weight* w = nullptr;
+  const float* bias = nullptr;  // or null
+  MatrixView out;               // the matrix whose columns are a QkvRows
+};
+
 struct TopKEntry {
   int32_t id = 0;
   float log_prob = 0;
@@ -284,6 +294,13 @@ class Backend {
   // weights for it, rotates q and k in place, stores K and V.
   virtual void RotateAndStore(const Pass& pass, const QkvRows& rows, MatrixView angles,
                               const KvView& kv, int layer) = 0;
+
+  // NormMatMul, then RotateAndStore of its result. K and V need not be left in product.out.
+  virtual void ProjectQkv(const Pass& pass, const QkvProduct& product, const QkvRows& rows,
+                          MatrixView angles, const KvView& kv, int layer) {
+    NormMatMul(product.x, product.norm, product.epsilon, *product.w, product.bias, product.out);
+    RotateAndStore(pass, rows, angles, kv, layer);
+  }
 
   // softmax(scale * q k^T) v over the keys of each row (pass_plan.h). q and out:
   // [rows, heads * head_dim], heads a multiple of kv_heads. Rows staged in blocks

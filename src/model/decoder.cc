@@ -176,9 +176,9 @@ void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
   const MatrixView k = qkv.Cols(q.cols, config_.kv_size());
   const MatrixView v = qkv.Cols(q.cols + k.cols, config_.kv_size());
 
-  backend_->NormMatMul(x, Floats(layer.input_norm), eps, *layer.qkv, Floats(layer.qkv_bias), qkv);
-  backend_->RotateAndStore(*pass_, {q, k, v, Floats(layer.q_norm), Floats(layer.k_norm), eps},
-                           angles_.Rows(rows), kv, index);
+  backend_->ProjectQkv(
+      *pass_, {x, Floats(layer.input_norm), eps, layer.qkv.get(), Floats(layer.qkv_bias), qkv},
+      {q, k, v, Floats(layer.q_norm), Floats(layer.k_norm), eps}, angles_.Rows(rows), kv, index);
   if (!plan.scores.empty()) {
     backend_->ScoreBlocks(*pass_, q, kv, index, LayerScores(plan, index, 1));
   }

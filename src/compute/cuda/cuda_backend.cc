@@ -101,6 +101,8 @@ class CudaBackend : public Backend {
   void StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvView& kv, int layer) override;
   void RotateAndStore(const Pass& pass, const QkvRows& rows, MatrixView angles, const KvView& kv,
                       int layer) override;
+  void ProjectQkv(const Pass& pass, const QkvProduct& product, const QkvRows& rows,
+                  MatrixView angles, const KvView& kv, int layer) override;
   void Attention(const Pass& pass, MatrixView q, const KvView& kv, int layer, float scale,
                  MatrixView out) override;
   void AttentionMatMul(const Pass& pass, MatrixView q, const KvView& kv, int layer, float scale,
@@ -144,8 +146,10 @@ class CudaBackend : public Backend {
   cuda::RowsOut Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch);
   void RunAttention(const Pass& pass, MatrixView q, const KvView& kv, int layer, float scale,
                     const cuda::RowsOut& out);
-  void Multiply(const cuda::RowsOut& operand, int rows, const CudaWeight& w, const float* bias,
-                MatrixView out, bool accumulate);
+  // RmsNorm(x) as the left operand of a product with `w`.
+  cuda::Operand NormedOperand(MatrixView x, const float* norm, float epsilon, const CudaWeight& w);
+  // out += x * w^T (+ bias).
+  void AddProduct(const cuda::Operand& x, const CudaWeight& w, const float* bias, MatrixView out);
   // Index arrays of a KV op, one behind the other, in device memory until the next upload.
   const int32_t* Upload(std::span<const int32_t> first, std::span<const int32_t> second = {});
   // The cache's layers in device memory.
@@ -255,10 +259,17 @@ cuda::RowsOut CudaBackend::Operand(const CudaWeight& w, int rows, cuda::Scratch*
   return {data, dtype, padded, w.cols(), padded};
 }
 
-void CudaBackend::Multiply(const cuda::RowsOut& operand, int rows, const CudaWeight& w,
-                           const float* bias, MatrixView out, bool accumulate) {
-  TALON_CHECK(out.rows == rows && out.cols == w.rows());
-  gemm_.Run({operand.data, rows, operand.stride}, w, bias, out, accumulate);
+cuda::Operand CudaBackend::NormedOperand(MatrixView x, const float* norm, float epsilon,
+                                         const CudaWeight& w) {
+  TALON_CHECK(x.cols == w.cols());
+  const cuda::RowsOut operand = Operand(w, x.rows, &operand_);
+  cuda::RmsNorm(stream_, x, norm, epsilon, operand);
+  return {operand.data, x.rows, operand.stride};
+}
+
+void CudaBackend::AddProduct(const cuda::Operand& x, const CudaWeight& w, const float* bias,
+                             MatrixView out) {
+  gemm_.Run({.x = x, .w = &w, .bias = bias, .out = out, .accumulate = true});
 }
 
 void CudaBackend::MatMul(MatrixView x, const Weight& w, const float* bias, MatrixView out,
@@ -268,34 +279,34 @@ void CudaBackend::MatMul(MatrixView x, const Weight& w, const float* bias, Matri
   TALON_CHECK(x.cols == weight.cols());
   const cuda::RowsOut operand = Operand(weight, x.rows, &operand_);
   cuda::Convert(stream_, x, operand);
-  Multiply(operand, x.rows, weight, bias, out, accumulate);
+  gemm_.Run({.x = {operand.data, x.rows, operand.stride},
+             .w = &weight,
+             .bias = bias,
+             .out = out,
+             .accumulate = accumulate});
 }
 
 void CudaBackend::NormMatMul(MatrixView x, const float* norm, float epsilon, const Weight& w,
                              const float* bias, MatrixView out) {
   const auto& weight = static_cast<const CudaWeight&>(w);
-  TALON_CHECK(x.cols == weight.cols());
-  const cuda::RowsOut operand = Operand(weight, x.rows, &operand_);
-  cuda::RmsNorm(stream_, x, norm, epsilon, operand);
-  Multiply(operand, x.rows, weight, bias, out, /*accumulate=*/false);
+  const cuda::Operand operand = NormedOperand(x, norm, epsilon, weight);
+  gemm_.Run({.x = operand, .w = &weight, .bias = bias, .out = out});
 }
 
 void CudaBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
                               const FeedForwardWeights& weights) {
   const auto& gate_up = static_cast<const CudaWeight&>(*weights.gate_up);
   const auto& down = static_cast<const CudaWeight&>(*weights.down);
-  const cuda::RowsOut normed = Operand(gate_up, x.rows, &operand_);
-  cuda::RmsNorm(stream_, x, norm, epsilon, normed);
+  const cuda::Operand normed = NormedOperand(x, norm, epsilon, gate_up);
   const cuda::RowsOut gated = Operand(down, x.rows, &gated_);
-  if (!gemm_.RunSwiGlu({normed.data, x.rows, normed.stride}, gate_up, weights.gate_up_bias,
-                       gated)) {
+  if (!gemm_.RunSwiGlu(normed, gate_up, weights.gate_up_bias, gated)) {
     const int wide = gate_up.rows();
     const MatrixView both{gate_up_.GetAs<float>(static_cast<size_t>(x.rows) * wide), x.rows, wide,
                           wide};
-    Multiply(normed, x.rows, gate_up, weights.gate_up_bias, both, /*accumulate=*/false);
+    gemm_.Run({.x = normed, .w = &gate_up, .bias = weights.gate_up_bias, .out = both});
     cuda::SwiGlu(stream_, both, gated);
   }
-  Multiply(gated, x.rows, down, weights.down_bias, x, /*accumulate=*/true);
+  AddProduct({gated.data, x.rows, gated.stride}, down, weights.down_bias, x);
 }
 
 // ---- Rows ----
@@ -457,6 +468,27 @@ void CudaBackend::RotateAndStore(const Pass& pass, const QkvRows& rows, MatrixVi
   cuda::RotateAndStore(stream_, PlanOf(pass), rows, angles, kv.shape, kv.layers[layer]);
 }
 
+void CudaBackend::ProjectQkv(const Pass& pass, const QkvProduct& product, const QkvRows& rows,
+                             MatrixView angles, const KvView& kv, int layer) {
+  const auto& weight = static_cast<const CudaWeight&>(*product.w);
+  const bool aligned = product.out.stride % 4 == 0 && angles.stride % 4 == 0;
+  if (rows.q_norm != nullptr || rows.k_norm != nullptr || !aligned ||
+      !gemm_.StoresHeads(weight, product.x.rows, kv.shape.head_dim, angles.cols)) {
+    return Backend::ProjectQkv(pass, product, rows, angles, kv, layer);
+  }
+  TALON_CHECK(product.x.rows == PlanOf(pass).rows && angles.rows == product.x.rows);
+  gemm_.Run({.x = NormedOperand(product.x, product.norm, product.epsilon, weight),
+             .w = &weight,
+             .bias = product.bias,
+             .out = product.out,
+             .heads = {.places = PlanOf(pass).places,
+                       .angles = angles.data,
+                       .angle_stride = angles.stride,
+                       .query_heads = rows.q.cols / kv.shape.head_dim,
+                       .shape = kv.shape,
+                       .layer = kv.layers[layer]}});
+}
+
 void CudaBackend::Attention(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                             float scale, MatrixView out) {
   TALON_CHECK(out.rows == q.rows);
@@ -485,7 +517,7 @@ void CudaBackend::AttentionMatMul(const Pass& pass, MatrixView q, const KvView& 
   const auto& weight = static_cast<const CudaWeight&>(w);
   const cuda::RowsOut operand = Operand(weight, q.rows, &operand_);
   RunAttention(pass, q, kv, layer, scale, operand);
-  Multiply(operand, q.rows, weight, bias, out, /*accumulate=*/true);
+  AddProduct({operand.data, q.rows, operand.stride}, weight, bias, out);
 }
 
 void CudaBackend::CommitRows(const KvView& kv, std::span<const int32_t> rows,

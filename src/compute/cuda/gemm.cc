@@ -23,8 +23,9 @@ constexpr int kWgmmaRows = 128;
 constexpr int kSplitRows = 256;
 // Blocks that a split product comes close to: the fastest of those tried on an H200.
 constexpr int kTallBlocks = 200;
+constexpr int kHeadBlocks = 264;  // QKV products of few rows
 constexpr int kDeepBlocks = 132;
-static_assert(kTallBlocks <= kMaxSplitBlocks);
+static_assert(kHeadBlocks <= kMaxSplitBlocks);
 constexpr size_t kDequantisedBytes = 64 << 20;
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
@@ -57,7 +58,7 @@ Status Gemm::Reserve(const CudaWeight& w) {
   }
   if (w.dtype() == DType::kF32) return OkStatus();
   if (!asked_for_wgmma_) {
-    wgmma_ = WgmmaProduct::Create(*stream_);
+    TALON_ASSIGN_OR_RETURN(wgmma_, WgmmaProduct::Create(*stream_));
     asked_for_wgmma_ = true;
   }
   const bool streams = wgmma_ == nullptr || !deterministic_ || w.dtype() == DType::kI8;
@@ -78,125 +79,172 @@ Status Gemm::Reserve(const CudaWeight& w) {
   return OkStatus();
 }
 
-void Gemm::Run(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-               bool accumulate) {
+Gemm::Route Gemm::RouteOf(const CudaWeight& w, int rows, bool swiglu) const {
+  switch (w.dtype()) {
+    case DType::kF32:
+      return Route::kF32;
+    case DType::kI8:
+      return !deterministic_ && rows > kStreamRowsInt8 ? Route::kLibrary : Route::kStream;
+    default:
+      if (wgmma_ != nullptr && (deterministic_ || IsForWgmma(w, rows, swiglu))) {
+        return Route::kWgmma;
+      }
+      return !deterministic_ && rows > kStreamRows ? Route::kLibrary : Route::kStream;
+  }
+}
+
+// Several tiles for each block, without padding here or in the next operand.
+bool Gemm::IsForPersistent(const CudaWeight& gate_up, int rows) const {
+  const bool half = gate_up.dtype() == DType::kBF16 || gate_up.dtype() == DType::kF16;
+  const int gates = gate_up.rows() / 2;
+  return half && !deterministic_ && rows <= kStreamRows &&
+         stream_->shared_memory >= kWholeMultiprocessor && gates == PaddedCols(gates, 2) &&
+         gate_up.rows() >= 3 * kDeepBlocks * kWideOutputs &&
+         gate_up.padded_cols() % kWideStageCols == 0;
+}
+
+// Sums over several blocks cost more than the kernel wins.
+bool Gemm::IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const {
+  return rows <= kWgmmaRows && wgmma_->Plan(w, swiglu).splits == 1;
+}
+
+bool Gemm::StoresHeads(const CudaWeight& w, int rows, int head_dim, int rotated) const {
+  return rows <= kSplitRows && RouteOf(w, rows, /*swiglu=*/false) == Route::kStream &&
+         HoldsHeads(kMaxTileOutputs, head_dim, rotated);
+}
+
+void Gemm::Run(const Product& product) {
+  const Operand& x = product.x;
+  const CudaWeight& w = *product.w;
+  const MatrixView& out = product.out;
   TALON_CHECK(x.rows == out.rows && out.cols == w.rows() && x.stride >= w.padded_cols(),
               "{} x {} by {} x {} into {} x {}", x.rows, x.stride, w.rows(), w.cols(), out.rows,
               out.cols);
   if (x.rows == 0) return;
-  if (w.dtype() == DType::kF32) {
-    RunF32(x, w, bias, out, accumulate);
-  } else if (w.dtype() == DType::kI8) {
-    if (!deterministic_ && x.rows > kStreamRowsInt8 &&
-        RunDequantised(x, w, bias, out, accumulate)) {
-      return;
-    }
-    RunStream(x, w, bias, out, accumulate);
-  } else {
-    RunHalf(x, w, bias, out, accumulate);
+  switch (RouteOf(w, x.rows, /*swiglu=*/false)) {
+    case Route::kF32:
+      return RunF32(product);
+    case Route::kWgmma:
+      return wgmma_->Run({.x = x.data,
+                          .rows = x.rows,
+                          .x_stride = x.stride,
+                          .w = &w,
+                          .bias = product.bias,
+                          .out = out,
+                          .accumulate = product.accumulate});
+    case Route::kLibrary:
+      TALON_CHECK(product.heads.places == nullptr);
+      if (w.dtype() == DType::kI8 ? RunDequantised(product) : RunLt(product)) return;
+      break;
+    case Route::kStream:
+      break;
   }
-}
-
-void Gemm::RunHalf(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-                   bool accumulate) {
-  const WgmmaProduct::Call call{.x = x.data,
-                                .rows = x.rows,
-                                .x_stride = x.stride,
-                                .w = &w,
-                                .bias = bias,
-                                .out = out,
-                                .accumulate = accumulate};
-  if (wgmma_ != nullptr && (deterministic_ || IsForWgmma(call))) {
-    wgmma_->Run(call);
-    return;
-  }
-  if (!deterministic_ && x.rows > kStreamRows && RunLt(x, w, bias, out, accumulate)) return;
-  RunStream(x, w, bias, out, accumulate);
-}
-
-// Sums over several blocks cost more than the kernel wins.
-bool Gemm::IsForWgmma(const WgmmaProduct::Call& call) const {
-  return call.rows <= kWgmmaRows && wgmma_->Plan(call).splits == 1;
+  RunStream(product);
 }
 
 bool Gemm::RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,
                      const RowsOut& out) {
   TALON_CHECK(2 * out.cols == gate_up.rows() && x.stride >= gate_up.padded_cols());
-  const bool half = gate_up.dtype() == DType::kBF16 || gate_up.dtype() == DType::kF16;
-  if (wgmma_ == nullptr || !half || out.dtype != gate_up.dtype()) return false;
-  TALON_CHECK(out.stride % 2 == 0 && out.padded_cols % 2 == 0);
+  if (out.dtype != gate_up.dtype()) return false;
+  TALON_CHECK(out.stride % 4 == 0 && out.padded_cols % 2 == 0);
+  const bool persistent = IsForPersistent(gate_up, x.rows);
+  if (!persistent && RouteOf(gate_up, x.rows, /*swiglu=*/true) != Route::kWgmma) return false;
   if (x.rows == 0) return true;
-  const WgmmaProduct::Call call{.x = x.data,
-                                .rows = x.rows,
-                                .x_stride = x.stride,
-                                .w = &gate_up,
-                                .bias = bias,
-                                .swiglu = out};
-  if (!deterministic_ && !IsForWgmma(call)) return false;
-  wgmma_->Run(call);
+  if (persistent) {
+    RunPersistent(x, gate_up, bias, out);
+    return true;
+  }
+  wgmma_->Run({.x = x.data,
+               .rows = x.rows,
+               .x_stride = x.stride,
+               .w = &gate_up,
+               .bias = bias,
+               .swiglu = out});
   return true;
 }
 
-void Gemm::RunF32(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-                  bool accumulate) {
-  if (!deterministic_ && x.rows > kSmallF32Rows && RunLt(x, w, bias, out, accumulate)) return;
-  LaunchF32(*stream_, {.x = static_cast<const float*>(x.data),
-                       .x_stride = x.stride,
-                       .weights = static_cast<const float*>(w.data()),
-                       .cols = w.padded_cols(),
-                       .bias = bias,
-                       .out = out,
-                       .accumulate = accumulate});
+void Gemm::RunF32(const Product& product) {
+  if (!deterministic_ && product.x.rows > kSmallF32Rows && RunLt(product)) return;
+  LaunchF32(*stream_, {.x = static_cast<const float*>(product.x.data),
+                       .x_stride = product.x.stride,
+                       .weights = static_cast<const float*>(product.w->data()),
+                       .cols = product.w->padded_cols(),
+                       .bias = product.bias,
+                       .out = product.out,
+                       .accumulate = product.accumulate});
 }
 
-void Gemm::RunStream(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-                     bool accumulate) {
-  // The deterministic mode has one tile for all; int8 weights are faster with it, too.
-  const bool deep = !deterministic_ && w.dtype() != DType::kI8 && x.rows <= kStreamRows &&
-                    stream_->shared_memory >= kWholeMultiprocessor;
-  const StreamTileKind tile = deep ? StreamTileKind::kDeep : StreamTileKind::kTall;
+// Deterministic: one tile and one split for any number of rows. int8 weights are faster with that
+// tile, too, and so are QKV products, with more blocks.
+Gemm::StreamChoice Gemm::ChooseStream(const Product& product) const {
+  const CudaWeight& w = *product.w;
+  if (deterministic_ || w.dtype() == DType::kI8 || product.x.rows > kStreamRows) {
+    return {StreamTileKind::kTall, kTallBlocks};
+  }
+  if (product.heads.places != nullptr) return {StreamTileKind::kTall, kHeadBlocks};
+  if (stream_->shared_memory < kWholeMultiprocessor) return {StreamTileKind::kTall, kTallBlocks};
+  const bool wide = w.rows() <= kDeepBlocks * kWideOutputs && w.padded_cols() % kWideStageCols == 0;
+  return {wide ? StreamTileKind::kWide : StreamTileKind::kDeep, kDeepBlocks};
+}
+
+void Gemm::RunStream(const Product& product) {
+  const Operand& x = product.x;
+  const CudaWeight& w = *product.w;
+  const auto [tile, blocks] = ChooseStream(product);
   const StreamKernel& kernel = ChooseStreamKernel(w.dtype(), tile, x.rows);
-  StreamArgs args = MakeStreamArgs(kernel, x, w, bias, out, deep ? kDeepBlocks : kTallBlocks);
+  StreamArgs args = MakeStreamArgs(kernel, x, w, product.bias, product.out, blocks);
   args.partials = static_cast<float*>(partials_.data());
   args.arrivals = static_cast<int32_t*>(arrivals_.data());
-  args.accumulate = accumulate;
+  args.accumulate = product.accumulate;
+  args.heads = product.heads;
   const int step = args.splits > 1 ? kSplitRows : x.rows;
   for (int first = 0; first < x.rows; first += step) {
     args.rows = std::min(step, x.rows - first);
     args.x = static_cast<const uint8_t*>(x.data) + first * args.x_row_bytes;
-    args.out = out.data + first * out.stride;
+    args.out = product.out.data + first * product.out.stride;
     LaunchStream(*stream_, kernel, args);
   }
 }
 
-bool Gemm::RunLt(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-                 bool accumulate) {
-  return lt_->Run({.x = x.data,
-                   .x_stride = x.stride,
-                   .weights = w.data(),
-                   .cols = w.padded_cols(),
-                   .dtype = w.dtype(),
-                   .bias = bias,
-                   .out = out,
-                   .accumulate = accumulate});
+void Gemm::RunPersistent(const Operand& x, const CudaWeight& gate_up, const float* bias,
+                         const RowsOut& out) {
+  const StreamKernel& kernel =
+      ChooseStreamKernel(gate_up.dtype(), StreamTileKind::kPersistent, x.rows);
+  StreamArgs args = MakeStreamArgs(kernel, x, gate_up, bias, /*out=*/{}, kDeepBlocks);
+  args.gates = gate_up.rows() / 2;
+  args.tiles = args.gates / kRunRows;
+  args.operand = out.data;
+  args.operand_stride = out.stride;
+  LaunchStream(*stream_, kernel, args);
+}
+
+bool Gemm::RunLt(const Product& product) {
+  return lt_->Run({.x = product.x.data,
+                   .x_stride = product.x.stride,
+                   .weights = product.w->data(),
+                   .cols = product.w->padded_cols(),
+                   .dtype = product.w->dtype(),
+                   .bias = product.bias,
+                   .out = product.out,
+                   .accumulate = product.accumulate});
 }
 
 // In slices of outputs that fit the memory for widened weights.
-bool Gemm::RunDequantised(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-                          bool accumulate) {
+bool Gemm::RunDequantised(const Product& product) {
+  const CudaWeight& w = *product.w;
   const size_t row_bytes = 2 * static_cast<size_t>(w.padded_cols());
   const int step = static_cast<int>(dequantised_.bytes() / row_bytes);
   for (int first = 0; first < w.rows(); first += step) {
     const int count = std::min(step, w.rows() - first);
     LaunchDequantise(*stream_, w, first, count, dequantised_.data());
-    const bool ran = lt_->Run({.x = x.data,
-                               .x_stride = x.stride,
+    const bool ran = lt_->Run({.x = product.x.data,
+                               .x_stride = product.x.stride,
                                .weights = dequantised_.data(),
                                .cols = w.padded_cols(),
                                .dtype = DType::kBF16,
-                               .bias = bias == nullptr ? nullptr : bias + first,
-                               .out = out.Cols(first, count),
-                               .accumulate = accumulate});
+                               .bias = product.bias == nullptr ? nullptr : product.bias + first,
+                               .out = product.out.Cols(first, count),
+                               .accumulate = product.accumulate});
     if (!ran) {
       TALON_CHECK(first == 0, "cublasLt does the first {} outputs but not the next", first);
       return false;

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "compute/cuda/elementwise.h"
+#include "compute/cuda/gemm_heads.h"
 #include "compute/cuda/gemm_lt.h"
 #include "compute/cuda/gemm_stream.h"
 #include "compute/cuda/gemm_wgmma.h"
@@ -25,6 +26,16 @@ struct Operand {
   int64_t stride = 0;  // elements
 };
 
+// out = x * w^T (+ bias), or out += that.
+struct Product {
+  Operand x;
+  const CudaWeight* w = nullptr;
+  const float* bias = nullptr;  // [w->rows()] or null
+  MatrixView out;
+  bool accumulate = false;
+  HeadsOut heads;  // in `out` and the cache, where StoresHeads
+};
+
 class Gemm {
  public:
   // Deterministic: the bits of an output row depend on that row of x and the weight alone.
@@ -36,26 +47,34 @@ class Gemm {
   Status Reserve(const CudaWeight& w);
 
   // Queues the product; allocates nothing and waits for nothing.
-  void Run(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-           bool accumulate);
+  void Run(const Product& product);
 
   // Queues out = SwiGlu(x * gate_up^T + bias), of which gate_up's first half of rows is the gate.
   // False, and nothing is queued, where no kernel does both at once.
   bool RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,
                  const RowsOut& out);
 
+  // Whether a QKV product with `w` can rotate heads of this size, `rotated` elements of each, and
+  // store K and V.
+  bool StoresHeads(const CudaWeight& w, int rows, int head_dim, int rotated) const;
+
  private:
-  void RunF32(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-              bool accumulate);
-  void RunHalf(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-               bool accumulate);
-  void RunStream(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-                 bool accumulate);
-  bool IsForWgmma(const WgmmaProduct::Call& call) const;
-  bool RunLt(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-             bool accumulate);
-  bool RunDequantised(const Operand& x, const CudaWeight& w, const float* bias, MatrixView out,
-                      bool accumulate);
+  // What does a product.
+  enum class Route { kF32, kStream, kWgmma, kLibrary };
+  Route RouteOf(const CudaWeight& w, int rows, bool swiglu) const;
+  struct StreamChoice {
+    StreamTileKind tile;
+    int blocks;
+  };
+  StreamChoice ChooseStream(const Product& product) const;
+  bool IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const;
+  void RunF32(const Product& product);
+  void RunStream(const Product& product);
+  bool IsForPersistent(const CudaWeight& gate_up, int rows) const;
+  void RunPersistent(const Operand& x, const CudaWeight& gate_up, const float* bias,
+                     const RowsOut& out);
+  bool RunLt(const Product& product);
+  bool RunDequantised(const Product& product);
 
   const Stream* stream_;
   bool deterministic_;

@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/cuda/host_device.h"
+
 namespace talon::cuda {
 
 inline constexpr int kScaleGroup = 128;   // inputs that share a scale in int8 weights
@@ -24,12 +26,15 @@ inline constexpr int kPanelOutputs = 32;  // of a warp: two mma tiles of 16
 inline constexpr int kSliceBytes = 64;    // of each weight row that a warp takes from a stage
 inline constexpr int kChunkBytes = 16;    // of one load
 inline constexpr int kMaxTileOutputs = 128;
+inline constexpr int kWideOutputs = 32;  // of StreamTileKind::kWide, one panel in eight slices
+inline constexpr int kWideStageCols = 256;
+inline constexpr int kPersistentSumBytes = 20 * 1024;
 inline constexpr int kMaxSplits = 8;
 // Blocks of a product whose inputs are split over blocks, at most.
 inline constexpr int kMaxSplitBlocks = 264;
 
 // Columns that rows of weights are padded to, for elements of `element_bytes`: whole stages of
-// every tile below, and whole groups of scales.
+// every tile but the wide one, and whole groups of scales.
 constexpr int PaddedCols(int cols, int element_bytes) {
   const int multiple = element_bytes == 1 ? 256 : element_bytes == 2 ? 128 : 4;
   return (cols + multiple - 1) / multiple * multiple;
@@ -99,6 +104,26 @@ struct StreamTile {
     return (slice * kRows + row) * kSumStride + output;
   }
 };
+
+// Tiles of StreamTileKind::kPersistent: two runs of so many weight rows.
+inline constexpr int kRunRows = 16;
+
+// Walks over the stages of all tiles of a block, which has every `step`th tile.
+struct TileCursor {
+  int tile;
+  int stage;
+  TALON_HOST_DEVICE constexpr void Advance(int stages, int step) {
+    if (++stage < stages) return;
+    stage = 0;
+    tile += step;
+  }
+};
+
+// Blocks for `tiles` tiles, of which each block takes as many as any, or one less.
+constexpr int PersistentBlocks(int tiles, int multiprocessors) {
+  const int rounds = (tiles + multiprocessors - 1) / multiprocessors;
+  return (tiles + rounds - 1) / rounds;
+}
 
 // How the threads of a block copy [Rows, RowBytes] of a stage: each the same chunks of every stage,
 // in one column of chunks, of every kRowStep-th row.

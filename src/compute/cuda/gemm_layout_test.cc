@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <vector>
@@ -110,8 +111,8 @@ class GemmLayoutTest : public testing::Test {};
 constexpr int kBudget = kHalfMultiprocessor;
 using Tiles = testing::Types<StreamTile<2, 4, 2, 8, kBudget>, StreamTile<2, 4, 2, 1, kBudget>,
                              StreamTile<2, 2, 4, 2, kBudget>, StreamTile<2, 1, 8, 1, kBudget>,
-                             StreamTile<1, 4, 2, 8, kBudget>, StreamTile<1, 4, 2, 2, kBudget>,
-                             StreamTile<1, 2, 4, 1, kBudget>>;
+                             StreamTile<2, 1, 8, 2, kBudget>, StreamTile<1, 4, 2, 8, kBudget>,
+                             StreamTile<1, 4, 2, 2, kBudget>, StreamTile<1, 2, 4, 1, kBudget>>;
 TYPED_TEST_SUITE(GemmLayoutTest, Tiles);
 
 TYPED_TEST(GemmLayoutTest, WarpsOfABlockMultiplyTheStage) {
@@ -190,6 +191,28 @@ TEST(ChooseSplitsTest, FillsTheDeviceAndCoversEveryStage) {
       EXPECT_EQ(SplitBegin(stages, splits, 0), 0);
       EXPECT_EQ(SplitBegin(stages, splits, splits), stages);
     }
+  }
+}
+
+// What PersistentProduct's blocks do: every tile once, nobody two more than another.
+TEST(PersistentTilesTest, BlocksShareTilesAlike) {
+  for (const int tiles : {1, 131, 132, 133, 896, 4008}) {
+    const int blocks = PersistentBlocks(tiles, 132);
+    ASSERT_LE(blocks, 132);
+    std::vector<int> stages_of(tiles);
+    size_t most = 0;
+    size_t fewest = static_cast<size_t>(tiles);
+    for (int block = 0; block < blocks; ++block) {
+      std::set<int> taken;
+      for (TileCursor at = {block, 0}; at.tile < tiles; at.Advance(3, blocks)) {
+        EXPECT_EQ(at.stage, stages_of[at.tile]++);
+        taken.insert(at.tile);
+      }
+      most = std::max(most, taken.size());
+      fewest = std::min(fewest, taken.size());
+    }
+    EXPECT_LE(most, fewest + 1) << tiles;
+    EXPECT_EQ(std::set<int>(stages_of.begin(), stages_of.end()), std::set<int>{3}) << tiles;
   }
 }
 

@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "compute/cuda/gemm_layout.h"
 #include "compute/cuda/gemm_stream.h"
 
 namespace talon::cuda {
@@ -36,6 +37,10 @@ void PrepareStreamKernels(int shared_memory) {
 }
 
 void LaunchStream(const Stream& stream, const StreamKernel& kernel, const StreamArgs& args) {
+  if (kernel.tile == StreamTileKind::kPersistent) {
+    const auto blocks = static_cast<unsigned>(PersistentBlocks(args.tiles, stream.multiprocessors));
+    return Launch(stream, kernel.kernel, blocks, kernel.threads, kernel.shared_bytes, args);
+  }
   const int tiles = (args.outputs + kernel.outputs - 1) / kernel.outputs;
   const int row_blocks = (args.rows + kernel.rows - 1) / kernel.rows;
   const unsigned blocks = static_cast<unsigned>(tiles) * row_blocks * args.splits;

@@ -7,41 +7,18 @@
 #ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
 
+#include <vector>
+
+#include "compute/cuda/gemm_heads.cuh"
 #include "compute/cuda/gemm_layout.h"
+#include "compute/cuda/gemm_persistent.cuh"
 #include "compute/cuda/gemm_stream.h"
 #include "compute/cuda/gemm_stream_load.cuh"
+#include "compute/cuda/gemm_stream_store.cuh"
 #include "compute/cuda/gemm_stream_warp.cuh"
 #include "compute/cuda/launch.h"
 
 namespace talon::cuda {
-
-__device__ __forceinline__ float4 Add(float4 a, float4 b) {
-  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
-}
-
-// Adds bias and what `out` holds, where asked for, and writes up to four outputs of a row.
-__device__ __forceinline__ void StoreOutputs(const StreamArgs& args, int row, int output,
-                                             float4 sum) {
-  float* out = args.out + row * args.out_stride + output;
-  if (args.aligned && output + 4 <= args.outputs) {
-    if (args.bias != nullptr) {
-      const float* bias = args.bias + output;
-      sum = Add(sum, {bias[0], bias[1], bias[2], bias[3]});
-    }
-    if (args.accumulate) sum = Add(sum, *reinterpret_cast<const float4*>(out));
-    *reinterpret_cast<float4*>(out) = sum;
-    return;
-  }
-  const float values[4] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if (output + i >= args.outputs) break;
-    float value = values[i];
-    if (args.bias != nullptr) value += args.bias[output + i];
-    if (args.accumulate) value += out[i];
-    out[i] = value;
-  }
-}
 
 // Calls f(row, output) for every four outputs, the first of them given, of the tile's existing
 // rows.
@@ -54,16 +31,6 @@ __device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const Stream
   for (int id = static_cast<int>(threadIdx.x); id < rows * kQuads; id += Tile::kThreads) {
     f(id / kQuads, id % kQuads * 4);
   }
-}
-
-template <typename Tile>
-__device__ __forceinline__ float4 SumOfSlices(const float* sums, int row, int output) {
-  float4 sum = *reinterpret_cast<const float4*>(sums + Tile::SumIndex(0, row, output));
-#pragma unroll
-  for (int slice = 1; slice < Tile::kSlices; ++slice) {
-    sum = Add(sum, *reinterpret_cast<const float4*>(sums + Tile::SumIndex(slice, row, output)));
-  }
-  return sum;
 }
 
 // True in the block that arrives last of a tile's splits; it sees what the others wrote.
@@ -80,6 +47,53 @@ __device__ __forceinline__ bool ArrivesLast(int32_t* arrivals, int splits) {
   return last;
 }
 
+// Writes all outputs of a tile: sum_of(row, output) gives four of the tile's sums.
+template <typename Tile, typename SumOf>
+__device__ __forceinline__ void FinishTile(const StreamArgs& args, const StreamPlace& place,
+                                           SumOf&& sum_of) {
+  if (args.heads.places == nullptr) {
+    return ForEachQuad<Tile>(args, place, [&](int row, int output) {
+      StoreOutputs(args, place.first_row + row, place.first_output + output, sum_of(row, output));
+    });
+  }
+  constexpr int kPairs = Tile::kOutputs / 8;
+  const int rows = min(Tile::kRows, args.rows - place.first_row);
+  const int head_dim = args.heads.shape.head_dim;
+  for (int id = static_cast<int>(threadIdx.x); id < rows * kPairs; id += Tile::kThreads) {
+    const int row = id / kPairs;
+    const int in_tile = OutputOfPair(id % kPairs, head_dim);
+    const int output = place.first_output + in_tile;
+    if (output >= args.outputs) continue;
+    const int partner = in_tile + head_dim / 2;
+    const float4 a = WithBias(args, output, sum_of(row, in_tile));
+    const float4 b = WithBias(args, place.first_output + partner, sum_of(row, partner));
+    const int out_row = place.first_row + row;
+    StoreHeadPair(args.heads, out_row, output / head_dim, output % head_dim, a, b,
+                  args.out + out_row * args.out_stride);
+  }
+}
+
+// Four sums of all splits of a tile, in their order.
+template <typename Tile>
+__device__ __forceinline__ float4 SumOfSplits(const float* partials, int splits, int row,
+                                              int output) {
+  constexpr int kTileSums = Tile::kRows * Tile::kOutputs;
+  const float* from = partials + row * Tile::kOutputs + output;
+  float4 parts[kMaxSplits];
+#pragma unroll
+  for (int split = 0; split < kMaxSplits; ++split) {
+    if (split >= splits) break;
+    parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * kTileSums));
+  }
+  float4 sum = parts[0];
+#pragma unroll
+  for (int split = 1; split < kMaxSplits; ++split) {
+    if (split >= splits) break;
+    sum = Add(sum, parts[split]);
+  }
+  return sum;
+}
+
 // Sums the splits of a tile through global memory and writes the outputs.
 template <typename Tile>
 __device__ void FinishSplit(const StreamArgs& args, const StreamPlace& place, const float* sums) {
@@ -90,21 +104,8 @@ __device__ void FinishSplit(const StreamArgs& args, const StreamPlace& place, co
     __stcg(reinterpret_cast<float4*>(to), SumOfSlices<Tile>(sums, row, output));
   });
   if (!ArrivesLast(args.arrivals + place.tile, args.splits)) return;
-  ForEachQuad<Tile>(args, place, [&](int row, int output) {
-    const float* from = partials + row * Tile::kOutputs + output;
-    float4 parts[kMaxSplits];
-#pragma unroll
-    for (int split = 0; split < kMaxSplits; ++split) {
-      if (split >= args.splits) break;
-      parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * kTileSums));
-    }
-    float4 sum = parts[0];
-#pragma unroll
-    for (int split = 1; split < kMaxSplits; ++split) {
-      if (split >= args.splits) break;
-      sum = Add(sum, parts[split]);
-    }
-    StoreOutputs(args, place.first_row + row, place.first_output + output, sum);
+  FinishTile<Tile>(args, place, [&](int row, int output) {
+    return SumOfSplits<Tile>(partials, args.splits, row, output);
   });
 }
 
@@ -120,7 +121,6 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerMultiprocessor)
     if (stage < place.stage_count) loader.LoadWeights(stage, stage);
     CommitCopies();
   }
-  loader.PrefetchWeights(kAhead);
   WaitForInputs();
   for (int stage = 0; stage < kAhead; ++stage) {
     if (stage < place.stage_count) loader.LoadOperand(stage, stage);
@@ -151,13 +151,11 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerMultiprocessor)
     FinishSplit<Tile>(args, place, sums);
     return;
   }
-  ForEachQuad<Tile>(args, place, [&](int row, int output) {
-    StoreOutputs(args, place.first_row + row, place.first_output + output,
-                 SumOfSlices<Tile>(sums, row, output));
-  });
+  FinishTile<Tile>(args, place,
+                   [&](int row, int output) { return SumOfSlices<Tile>(sums, row, output); });
 }
 
-template <StreamTileKind kKind, typename Tile, typename Operand, int kBlocksPerMultiprocessor = 2>
+template <StreamTileKind kKind, typename Tile, typename Operand, int kBlocksPerMultiprocessor>
 StreamKernel MakeStreamKernel() {
   return {kKind,
           Tile::kRows,
@@ -168,21 +166,50 @@ StreamKernel MakeStreamKernel() {
           StreamProduct<Tile, Operand, kBlocksPerMultiprocessor>};
 }
 
+template <StreamTileKind kKind, typename Operand, int kElementBytes, int kPanels, int kSlices,
+          int kRowTiles>
+StreamKernel MakeWholeKernel() {
+  using Tile = StreamTile<kElementBytes, kPanels, kSlices, kRowTiles, kWholeMultiprocessor>;
+  return MakeStreamKernel<kKind, Tile, Operand, 1>();
+}
+
+template <typename Operand, int kRowTiles>
+StreamKernel MakePersistentKernel() {
+  using Tile = StreamTile<2, 1, 8, kRowTiles, kWholeMultiprocessor - kPersistentSumBytes>;
+  static_assert(Tile::kSumBytes <= kPersistentSumBytes);
+  return {StreamTileKind::kPersistent,
+          Tile::kRows,
+          Tile::kOutputs,
+          Tile::kStageCols,
+          Tile::kThreads,
+          Tile::kStages * Tile::kStageBytes + Tile::kSumBytes,
+          PersistentProduct<Tile, Operand>};
+}
+
+template <typename Operand, int kElementBytes, int kRowTiles>
+StreamKernel MakeTallKernel() {
+  using Tile = StreamTile<kElementBytes, 4, 2, kRowTiles, kHalfMultiprocessor>;
+  return MakeStreamKernel<StreamTileKind::kTall, Tile, Operand, 2>();
+}
+
 // The kernels of one type of weights.
 template <int kElementBytes, typename Operand>
 std::span<const StreamKernel> AllStreamKernels() {
   using enum StreamTileKind;
-  constexpr int kBudget = kHalfMultiprocessor;
-  static const StreamKernel kernels[] = {
-      MakeStreamKernel<kDeep, StreamTile<kElementBytes, 4, 2, 1, kWholeMultiprocessor>, Operand,
-                       1>(),
-      MakeStreamKernel<kDeep, StreamTile<kElementBytes, 4, 2, 2, kWholeMultiprocessor>, Operand,
-                       1>(),
-      MakeStreamKernel<kTall, StreamTile<kElementBytes, 4, 2, 1, kBudget>, Operand>(),
-      MakeStreamKernel<kTall, StreamTile<kElementBytes, 4, 2, 2, kBudget>, Operand>(),
-      MakeStreamKernel<kTall, StreamTile<kElementBytes, 4, 2, 4, kBudget>, Operand>(),
-      MakeStreamKernel<kTall, StreamTile<kElementBytes, 4, 2, 8, kBudget>, Operand>(),
-  };
+  static const std::vector<StreamKernel> kernels = [] {
+    std::vector<StreamKernel> all = {
+        MakeTallKernel<Operand, kElementBytes, 1>(), MakeTallKernel<Operand, kElementBytes, 2>(),
+        MakeTallKernel<Operand, kElementBytes, 4>(), MakeTallKernel<Operand, kElementBytes, 8>()};
+    if constexpr (kElementBytes == 2) {
+      all.insert(all.begin(),
+                 {MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 1>(),
+                  MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 2>(),
+                  MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 1>(),
+                  MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 2>(),
+                  MakePersistentKernel<Operand, 1>(), MakePersistentKernel<Operand, 2>()});
+    }
+    return all;
+  }();
   return kernels;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "compute/cuda/gemm_heads.h"
 #include "compute/cuda/launch.h"
 #include "compute/dtype.h"
 
@@ -29,13 +30,24 @@ struct StreamArgs {
   int outputs = 0;
   int stages = 0;
   int splits = 1;
-  int prefetch_stages = 0;  // of weights, into the L2 cache before the inputs are there
+  // kPersistent: the first `gates` of twice as many weight rows are the gate, a multiple of
+  // kRunRows; silu(gate) * up goes to operand[rows, operand_stride] in the weights' type instead of
+  // to `out`.
+  int tiles = 0;
+  int gates = 0;
+  void* operand = nullptr;
+  int64_t operand_stride = 0;
+  HeadsOut heads;  // of a QKV product
   bool accumulate = false;
   bool aligned = false;  // out's rows start at multiples of 16 bytes
 };
 
-// Both of 128 outputs. kTall: two blocks to a multiprocessor. kDeep: one, with twice the stages.
-enum class StreamTileKind { kDeep, kTall };
+// kTall: 128 outputs, two blocks to a multiprocessor. kDeep: the same and one block, with more
+// stages. kWide: 32 outputs and long pieces of their rows, one block: a product of so few outputs
+// that there is a block for every tile needs no sums over blocks. kPersistent: the same tile for
+// SwiGLU, one tile of a block after the other. kTall is there for all types of weights, the others
+// for 16-bit ones and up to 16 rows.
+enum class StreamTileKind { kDeep, kTall, kWide, kPersistent };
 
 struct StreamKernel {
   StreamTileKind tile = StreamTileKind::kTall;

@@ -102,23 +102,6 @@ class StageLoader {
     }
   }
 
-  // Asks for the weights of stages from `first` on to be in the L2 cache. The threads of a line's
-  // first chunk do so.
-  __device__ void PrefetchWeights(int first) const {
-    constexpr int kLineChunks = 128 / kChunkBytes;
-    if (threadIdx.x % kLineChunks != 0) return;
-    const int end = min(first + args_.prefetch_stages, place_.stage_count);
-    for (int stage = first; stage < end; ++stage) {
-      const uint8_t* from = weights_ + int64_t{stage} * Tile::kWeightRowBytes;
-#pragma unroll
-      for (int i = 0; i < WeightCopies::kLoads; ++i) {
-        constexpr int kStep = WeightCopies::kRowStep;
-        if (place_.first_output + weight_row_ + i * kStep >= args_.outputs) break;
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i * kStep * args_.weight_row_bytes));
-      }
-    }
-  }
-
  private:
   using WeightCopies = CopyShape<Tile::kOutputs, Tile::kWeightRowBytes, Tile::kThreads>;
   using OperandCopies = CopyShape<Tile::kRows, Tile::kOperandRowBytes, Tile::kThreads>;

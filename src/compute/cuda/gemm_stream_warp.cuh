@@ -73,6 +73,13 @@ class WarpSums {
     }
   }
 
+  __device__ void Clear() {
+#pragma unroll
+    for (int i = 0; i < 2 * Tile::kRowTiles * 4; ++i) {
+      sums_[i / 4 / Tile::kRowTiles][i / 4 % Tile::kRowTiles][i % 4] = 0;
+    }
+  }
+
   // To shared memory, [slices][rows][outputs].
   __device__ void Store(float* sums) const {
 #pragma unroll

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
+#include "compute/cuda/device_memory.h"
 #include "compute/cuda/gemm_wgmma.h"
 
 namespace talon::cuda {
@@ -40,56 +42,21 @@ PFN_cuTensorMapEncodeTiled_v12000 FindEncoder() {
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
 }
 
-// A launch configuration and the attributes it points to.
-struct LaunchSetup {
-  cudaLaunchAttribute attributes[2] = {};
-  cudaLaunchConfig_t config = {};
-};
-
-void SetUp(const Stream& stream, int blocks, const WgmmaPlan& plan, int groups,
-           LaunchSetup* setup) {
-  unsigned count = 0;
-  if (stream.overlaps) {
-    setup->attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    setup->attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (plan.splits > 1) {
-    setup->attributes[count].id = cudaLaunchAttributeClusterDimension;
-    setup->attributes[count++].val.clusterDim = {static_cast<unsigned>(plan.splits), 1, 1};
-  }
-  setup->config.gridDim = static_cast<unsigned>(blocks);
-  setup->config.blockDim = static_cast<unsigned>(groups * 128 + 32);
-  setup->config.dynamicSmemBytes = static_cast<size_t>(WgmmaSharedBytes(plan, groups));
-  setup->config.stream = stream.handle;
-  setup->config.attrs = setup->attributes;
-  setup->config.numAttrs = count;
-}
-
 }  // namespace
 
-std::unique_ptr<WgmmaProduct> WgmmaProduct::Create(const Stream& stream) {
+Result<std::unique_ptr<WgmmaProduct>> WgmmaProduct::Create(const Stream& stream) {
   const auto encode = FindEncoder();
-  if (encode == nullptr || !IsCompiledIn()) return nullptr;
+  if (encode == nullptr || !IsCompiledIn()) return std::unique_ptr<WgmmaProduct>();
   for (const WgmmaKernels* kernels : {&WgmmaKernelsBF16(), &WgmmaKernelsF16()}) {
     for (const WgmmaFunction kernel : *kernels) AllowSharedMemory(kernel, kMaxSharedBytes);
   }
   std::unique_ptr<WgmmaProduct> product(new WgmmaProduct(stream, encode));
-  product->CountClusters();
-  return product;
-}
-
-void WgmmaProduct::CountClusters() {
-  clusters_[0] = stream_.multiprocessors;
-  for (size_t i = 1; i < kWgmmaSplits.size(); ++i) {
-    const WgmmaPlan plan = {.outputs = kWgmmaOutputs.back(), .splits = kWgmmaSplits[i]};
-    LaunchSetup setup;
-    SetUp(stream_, plan.splits * stream_.multiprocessors, plan, kMaxGroups, &setup);
-    const auto kernel = KernelFor(DType::kBF16, plan.outputs);
-    if (cudaOccupancyMaxActiveClusters(&clusters_[i], kernel, &setup.config) != cudaSuccess) {
-      cudaGetLastError();
-      clusters_[i] = 0;
-    }
-  }
+  constexpr size_t kRows = kMaxGroups * kGroupRows;
+  const size_t sums = kRows * kWgmmaOutputs.back() * stream.multiprocessors;
+  TALON_ASSIGN_OR_RETURN(product->partials_, AllocateDevice(stream, sums * sizeof(float)));
+  const size_t arrivals = stream.multiprocessors * sizeof(int32_t);
+  TALON_ASSIGN_OR_RETURN(product->arrivals_, AllocateDevice(stream, arrivals));
+  return std::move(product);
 }
 
 CUtensorMap WgmmaProduct::MapOf(const void* data, DType dtype, int64_t rows, int64_t cols,
@@ -110,13 +77,28 @@ CUtensorMap WgmmaProduct::MapOf(const void* data, DType dtype, int64_t rows, int
   return map;
 }
 
-WgmmaPlan WgmmaProduct::Plan(const Call& call) const {
-  const bool swiglu = call.swiglu.data != nullptr;
-  const int outputs = swiglu ? 2 * call.swiglu.padded_cols : call.w->rows();
-  return ChooseWgmmaPlan(outputs, call.w->padded_cols() / kWgmmaStageCols, clusters_, swiglu);
+WgmmaPlan WgmmaProduct::Plan(const CudaWeight& w, bool swiglu) const {
+  return ChooseWgmmaPlan(w.rows(), w.padded_cols() / kWgmmaStageCols, stream_.multiprocessors,
+                         swiglu);
 }
 
 void WgmmaProduct::Run(const Call& call, const WgmmaPlan& plan) const {
+  // Blocks that split a tile must run at the same time: one tile of rows to a launch.
+  constexpr int kTileRows = kMaxGroups * kGroupRows;
+  const int step = plan.splits > 1 ? kTileRows : call.rows;
+  for (int first = 0; first < call.rows; first += step) {
+    Call part = call;
+    part.rows = std::min(step, call.rows - first);
+    part.x = static_cast<const uint8_t*>(call.x) + first * call.x_stride * 2;
+    if (call.out.data != nullptr) part.out = call.out.Rows(first, part.rows);
+    if (call.swiglu.data != nullptr) {
+      part.swiglu.data = static_cast<uint8_t*>(call.swiglu.data) + first * call.swiglu.stride * 2;
+    }
+    Launch(part, plan);
+  }
+}
+
+void WgmmaProduct::Launch(const Call& call, const WgmmaPlan& plan) const {
   const CudaWeight& w = *call.w;
   const bool swiglu = call.swiglu.data != nullptr;
   WgmmaArgs args;
@@ -126,29 +108,30 @@ void WgmmaProduct::Run(const Call& call, const WgmmaPlan& plan) const {
   args.rows = call.rows;
   args.outputs = swiglu ? call.swiglu.cols : w.rows();
   args.groups = call.rows > kGroupRows ? 2 : 1;
+  args.stage_rows = StageRows(call.rows, args.groups);
+  args.box_rows = std::min(call.rows, args.groups * kGroupRows);
   args.row_tiles = CeilDiv(call.rows, args.groups * kGroupRows);
   args.swiglu = swiglu;
   args.operand = call.swiglu.data;
   args.operand_stride = call.swiglu.stride;
   args.padded_outputs = call.swiglu.padded_cols;
-  const int box_rows = swiglu ? plan.outputs / 2 : plan.outputs;
-  args.items = args.row_tiles * CeilDiv(swiglu ? args.padded_outputs : args.outputs, box_rows);
+  const int box_outputs = swiglu ? plan.outputs / 2 : plan.outputs;
+  args.items = args.row_tiles * CeilDiv(swiglu ? args.padded_outputs : args.outputs, box_outputs);
   args.stages = w.padded_cols() / kWgmmaStageCols;
   args.splits = plan.splits;
-  args.ring = RingStages(plan, args.groups);
-  args.prefetch = plan.prefetch;
+  args.ring = RingStages(plan, args.stage_rows);
+  args.partials = static_cast<float*>(partials_.data());
+  args.arrivals = static_cast<int32_t*>(arrivals_.data());
   args.accumulate = call.accumulate;
   args.aligned = call.out.stride % 4 == 0 && reinterpret_cast<uintptr_t>(call.out.data) % 16 == 0;
-  const int blocks =
-      plan.splits > 1 ? args.items * plan.splits : std::min(args.items, stream_.multiprocessors);
-  LaunchSetup setup;
-  SetUp(stream_, blocks, plan, args.groups, &setup);
+  TALON_CHECK(plan.splits == 1 || args.items * plan.splits <= stream_.multiprocessors);
+  const int blocks = std::min(args.items * plan.splits, stream_.multiprocessors);
   const CUtensorMap weights =
-      MapOf(w.data(), w.dtype(), w.rows(), w.padded_cols(), w.padded_cols(), box_rows);
+      MapOf(w.data(), w.dtype(), w.rows(), w.padded_cols(), w.padded_cols(), box_outputs);
   const CUtensorMap x =
-      MapOf(call.x, w.dtype(), call.rows, w.padded_cols(), call.x_stride, args.groups * kGroupRows);
-  TALON_CUDA_CHECK(
-      cudaLaunchKernelEx(&setup.config, KernelFor(w.dtype(), plan.outputs), weights, x, args));
+      MapOf(call.x, w.dtype(), call.rows, w.padded_cols(), call.x_stride, args.box_rows);
+  cuda::Launch(stream_, KernelFor(w.dtype(), plan.outputs), blocks, args.groups * 128 + 32,
+               WgmmaSharedBytes(plan, args.stage_rows), weights, x, args);
 }
 
 }  // namespace talon::cuda

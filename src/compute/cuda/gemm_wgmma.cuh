@@ -46,7 +46,7 @@ struct WgmmaBlock {
   uint32_t empty;  // of the first
   int first_item;
   int item_step;
-  int rank;  // of the cluster
+  int rank;  // of the blocks that split a tile
   int stage_begin;
   int stage_count;
 
@@ -74,12 +74,7 @@ class WgmmaProducer {
  public:
   __device__ WgmmaProducer(const CUtensorMap& weights, const CUtensorMap& x, const WgmmaArgs& args,
                            const WgmmaBlock& block)
-      : weights_(weights),
-        x_(x),
-        args_(args),
-        block_(block),
-        next_{block.first_item, 0},
-        ahead_{block.first_item, 0} {}
+      : weights_(weights), x_(x), args_(args), block_(block), next_{block.first_item, 0} {}
 
   // Weights never change: the ring is filled with them before the inputs are there.
   __device__ void StartWeights() {
@@ -89,8 +84,6 @@ class WgmmaProducer {
       LoadWeights(next_, slot);
       Advance(&next_);
     }
-    ahead_ = next_;
-    for (int i = 0; i < args_.prefetch; ++i) PrefetchNext();
   }
 
   // After StartWeights.
@@ -105,7 +98,6 @@ class WgmmaProducer {
       WaitBarrier(block_.Empty(place.slot), place.parity);
       LoadWeights(next_, place.slot);
       LoadOperand(next_, place.slot);
-      if (args_.prefetch > 0) PrefetchNext();
       Advance(&next_);
       place.Advance(args_.ring);
     }
@@ -119,7 +111,7 @@ class WgmmaProducer {
     return (block_.stage_begin + at.stage) * kWgmmaStageCols;
   }
   __device__ uint32_t Stage(int slot) const {
-    return block_.ring + slot * StageBytes(kOutputs, args_.groups);
+    return block_.ring + slot * StageBytes(kOutputs, args_.stage_rows);
   }
 
   // Calls f(first row of weights, first row of the tile) for the box or, SwiGLU, the two.
@@ -133,8 +125,8 @@ class WgmmaProducer {
 
   // Also announces the bytes of x.
   __device__ void LoadWeights(const StageCursor& at, int slot) const {
-    const uint32_t to = Stage(slot) + args_.groups * kGroupRows * kStageRowBytes;
-    ArriveExpecting(block_.Full(slot), StageBytes(kOutputs, args_.groups));
+    const uint32_t to = Stage(slot) + args_.stage_rows * kStageRowBytes;
+    ArriveExpecting(block_.Full(slot), StageBytes(kOutputs, args_.box_rows));
     ForEachBox(at, [&](int row, int tile_row) {
       CopyBox(weights_, Col(at), row, to + tile_row * kStageRowBytes, block_.Full(slot));
     });
@@ -145,27 +137,20 @@ class WgmmaProducer {
     CopyBox(x_, Col(at), row, Stage(slot), block_.Full(slot));
   }
 
-  __device__ void PrefetchNext() {
-    if (ahead_.item >= args_.items) return;
-    ForEachBox(ahead_, [&](int row, int) { PrefetchBox(weights_, Col(ahead_), row); });
-    Advance(&ahead_);
-  }
-
   const CUtensorMap& weights_;
   const CUtensorMap& x_;
   const WgmmaArgs& args_;
   const WgmmaBlock& block_;
-  StageCursor next_;   // to load
-  StageCursor ahead_;  // to bring to the L2 cache
+  StageCursor next_;  // to load
 };
 
 // Adds the stage at `stage` to a warpgroup's sums.
 template <typename Operand, int kOutputs>
-__device__ __forceinline__ void MultiplyStage(uint32_t stage, int groups, int group,
+__device__ __forceinline__ void MultiplyStage(uint32_t stage, int stage_rows, int group,
                                               float (&sums)[kOutputs / 2]) {
   constexpr int kGroupBytes = kGroupRows * kStageRowBytes;
   const uint64_t x = MatrixDescriptor(stage + group * kGroupBytes);
-  const uint64_t w = MatrixDescriptor(stage + groups * kGroupBytes);
+  const uint64_t w = MatrixDescriptor(stage + stage_rows * kStageRowBytes);
   FenceSums();
 #pragma unroll
   for (int step = 0; step < kWgmmaStageCols / kWgmmaStepCols; ++step) {
@@ -186,8 +171,8 @@ __device__ __forceinline__ void SumItem(const WgmmaArgs& args, const WgmmaBlock&
   for (int stage = 0; stage < block.stage_count; ++stage) {
     WaitBarrier(block.Full(place->slot), place->parity);
     __syncwarp();
-    const uint32_t address = block.ring + place->slot * StageBytes(kOutputs, args.groups);
-    MultiplyStage<Operand, kOutputs>(address, args.groups, group, sums);
+    const uint32_t address = block.ring + place->slot * StageBytes(kOutputs, args.stage_rows);
+    MultiplyStage<Operand, kOutputs>(address, args.stage_rows, group, sums);
     WaitForProducts<1>();
     if (stage > 0 && speaker) Arrive(block.Empty(before));
     before = place->slot;
@@ -204,24 +189,45 @@ __device__ __forceinline__ void SyncGroups(int groups) {
   asm volatile("bar.sync 1, %0;" ::"r"(groups * kGroupThreads) : "memory");
 }
 
-// What the warpgroups do.
+// Waits until all blocks that split a tile have written their sums. All of them run, or will when
+// the kernels before this one end; the last to leave prepares `arrivals` for the next.
+__device__ __forceinline__ void WaitForSplits(int32_t* arrivals, int splits, int groups) {
+  __threadfence();
+  SyncGroups(groups);
+  if (threadIdx.x == 0) {
+    atomicAdd(arrivals, 1);
+    int32_t arrived = 0;
+    do {
+      asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                   : "=r"(arrived)
+                   : "l"(arrivals)
+                   : "memory");
+    } while (arrived < splits);
+    if (atomicAdd(arrivals, 1) == 2 * splits - 1) *arrivals = 0;
+  }
+  SyncGroups(groups);
+}
+
+// What the warpgroups do. A block that splits a tile has one item, of one tile of rows.
 template <typename Operand, int kOutputs>
-__device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock& block, int group,
-                                        float* partial) {
+__device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock& block, int group) {
   RingPlace place;
-  const int tile_rows = args.groups * kGroupRows;
+  float* partials = args.partials + int64_t{block.first_item} * args.splits * args.rows * kOutputs;
   for (int item = block.first_item; item < args.items; item += block.item_step) {
     float sums[kOutputs / 2];
     SumItem<Operand, kOutputs>(args, block, group, &place, sums);
-    const int first_row = item % args.row_tiles * tile_rows;
+    const int first_row = (item % args.row_tiles * args.groups + group) * kGroupRows;
     if (args.splits == 1) {
-      StoreSums<Operand, kOutputs>(args, item / args.row_tiles, first_row + group * kGroupRows,
-                                   sums);
+      StoreSums<Operand, kOutputs>(args, item / args.row_tiles, first_row, sums);
     } else {
-      SyncGroups(args.groups);  // no warp reads the ring any more: the sums go there
-      StorePartial<kOutputs>(partial, group * kGroupRows, args.rows - first_row, sums);
+      StorePartial<kOutputs>(partials + block.rank * args.rows * kOutputs, first_row, args.rows,
+                             sums);
     }
   }
+  if (args.splits == 1) return;
+  WaitForSplits(args.arrivals + block.first_item, args.splits, args.groups);
+  StoreSplits<Operand, kOutputs>(args, block.first_item, partials, block.rank,
+                                 args.groups * kGroupThreads);
 }
 
 template <typename Operand, int kOutputs>
@@ -250,19 +256,9 @@ __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
   WaitForInputs();
   if (warp == consumers / 32) {
     if (threadIdx.x % 32 == 0) producer.Run();
-    __syncwarp();
   } else {
-    Consume<Operand, kOutputs>(args, block, warp / 4, static_cast<float*>(ring));
+    Consume<Operand, kOutputs>(args, block, warp / 4);
   }
-  if (args.splits == 1) return;
-  SyncCluster();
-  if (warp < consumers / 32) {
-    const int first_row = block.first_item % args.row_tiles * args.groups * kGroupRows;
-    const int rows = min(args.groups * kGroupRows, args.rows - first_row);
-    StoreSplits<Operand, kOutputs>(args, block.first_item / args.row_tiles, first_row, rows,
-                                   block.ring, block.rank, consumers);
-  }
-  SyncCluster();  // others read this block's memory until here
 #endif
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/status.h"
 #include "compute/backend.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/gemm_wgmma_layout.h"
@@ -26,14 +27,17 @@ struct WgmmaArgs {
   float* out = nullptr;         // [rows, out_stride]
   int64_t out_stride = 0;
   int rows = 0;
-  int outputs = 0;  // SwiGLU: of each half
+  int outputs = 0;     // SwiGLU: of each half
+  int stage_rows = 0;  // of x, StageRows
+  int box_rows = 0;    // of x that a copy brings
   int row_tiles = 0;
   int items = 0;   // row tiles times tiles of outputs
   int stages = 0;  // of all inputs
   int splits = 1;
-  int groups = 1;  // warpgroups of a block, of 64 rows each
-  int ring = 0;    // stages in shared memory
-  int prefetch = 0;
+  int groups = 1;               // warpgroups of a block, of 64 rows each
+  int ring = 0;                 // stages in shared memory
+  float* partials = nullptr;    // sums of splits, [items][splits][rows][outputs of a tile]
+  int32_t* arrivals = nullptr;  // [items], zero before and after
   bool accumulate = false;
   bool aligned = false;  // out's rows start at multiples of 16 bytes
   // SwiGLU: a tile is half gate rows, half the up rows `outputs` further down; silu(gate) * up goes
@@ -66,16 +70,14 @@ class WgmmaProduct {
   };
 
   // Null where the device, its driver or this build lacks what the kernels need.
-  static std::unique_ptr<WgmmaProduct> Create(const Stream& stream);
+  static Result<std::unique_ptr<WgmmaProduct>> Create(const Stream& stream);
 
-  // How `call` is divided, whatever its rows.
-  WgmmaPlan Plan(const Call& call) const;
+  // How a product is divided, whatever its rows.
+  WgmmaPlan Plan(const CudaWeight& w, bool swiglu) const;
   // REQUIRES: w's type is kBF16 or kF16; out.cols (SwiGLU: twice swiglu.cols) is w->rows(); swiglu
   // has w's type and rows aligned to 4 bytes.
-  void Run(const Call& call) const { Run(call, Plan(call)); }
+  void Run(const Call& call) const { Run(call, Plan(*call.w, call.swiglu.data != nullptr)); }
   void Run(const Call& call, const WgmmaPlan& plan) const;
-
-  const ClusterCounts& clusters() const { return clusters_; }
 
  private:
   using Encoder = PFN_cuTensorMapEncodeTiled_v12000;
@@ -84,11 +86,12 @@ class WgmmaProduct {
   // A map of [rows, cols] for boxes of `box_rows` rows and one stage's columns.
   CUtensorMap MapOf(const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride,
                     int box_rows) const;
-  void CountClusters();
+  void Launch(const Call& call, const WgmmaPlan& plan) const;
 
   Stream stream_;
   Encoder encode_;
-  ClusterCounts clusters_ = {};
+  Buffer partials_;
+  Buffer arrivals_;
 };
 
 }  // namespace talon::cuda

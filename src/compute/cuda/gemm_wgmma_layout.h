@@ -4,7 +4,10 @@
 // A block takes a tile of outputs for 64 or 128 rows of x and walks along the inputs in stages of
 // 64: one row of weights or of x is 128 bytes of a stage. The copy engine stores those rows
 // swizzled, as the tensor cores want them. Where a product has too few outputs for all
-// multiprocessors, the blocks of a cluster share a tile and split its inputs.
+// multiprocessors, several blocks share a tile and split its inputs.
+//
+// A stage holds the rows of x that there are, in groups of eight, and then the weights. The tensor
+// cores take 64 rows all the same: behind the last they find weights, and sums nobody asks for.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_LAYOUT_H_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_LAYOUT_H_
 
@@ -12,12 +15,7 @@
 #include <cstdint>
 
 #include "compute/cuda/gemm_layout.h"
-
-#ifdef __CUDACC__
-#define TALON_HOST_DEVICE __host__ __device__
-#else
-#define TALON_HOST_DEVICE
-#endif
+#include "compute/cuda/host_device.h"
 
 namespace talon::cuda {
 
@@ -54,12 +52,13 @@ TALON_HOST_DEVICE constexpr int SumOutput(int thread, int i) {
   return i / 4 * 8 + thread % 4 * 2 + i % 2;
 }
 
-// Floats from one row of a split's sums in shared memory to the next: eight lanes' rows in
-// different banks.
-TALON_HOST_DEVICE constexpr int PartialStride(int outputs) { return (outputs + 31) / 32 * 32 + 8; }
-
-TALON_HOST_DEVICE constexpr int StageBytes(int outputs, int groups) {
-  return (outputs + groups * kGroupRows) * kStageRowBytes;
+// Rows of x in a stage, for products of `rows` rows by `groups` warpgroups.
+TALON_HOST_DEVICE constexpr int StageRows(int rows, int groups) {
+  const int most = groups * kGroupRows;
+  return rows < most ? (rows + 7) / 8 * 8 : most;
+}
+TALON_HOST_DEVICE constexpr int StageBytes(int outputs, int stage_rows) {
+  return (outputs + stage_rows) * kStageRowBytes;
 }
 
 // Walks over the stages of all tiles of a block, which has every `step`th of `items`.
@@ -78,46 +77,40 @@ struct WgmmaPlan {
   int outputs = 0;  // of a tile
   int splits = 1;
   int ring_bytes = 200 << 10;  // leaves room for a small kernel beside a block
-  int prefetch = 0;            // stages of weights brought to the L2 cache ahead of the ring
 };
 
 // Stages that fit the ring.
-constexpr int RingStages(const WgmmaPlan& plan, int groups) {
-  const int stages = plan.ring_bytes / StageBytes(plan.outputs, groups);
+constexpr int RingStages(const WgmmaPlan& plan, int stage_rows) {
+  const int stages = plan.ring_bytes / StageBytes(plan.outputs, stage_rows);
   return stages < kMaxRing ? stages : kMaxRing;
 }
 
-// Dynamic shared memory: the ring, where later the sums of a split go, and what aligning it takes.
-constexpr int WgmmaSharedBytes(const WgmmaPlan& plan, int groups) {
-  const int ring = RingStages(plan, groups) * StageBytes(plan.outputs, groups);
-  const int sums = plan.splits == 1 ? 0 : groups * kGroupRows * PartialStride(plan.outputs) * 4;
-  return (ring > sums ? ring : sums) + kRingAlignment;
+// Dynamic shared memory: the ring and what aligning it takes.
+constexpr int WgmmaSharedBytes(const WgmmaPlan& plan, int stage_rows) {
+  return RingStages(plan, stage_rows) * StageBytes(plan.outputs, stage_rows) + kRingAlignment;
 }
-
-// The blocks, or clusters of kWgmmaSplits[i] blocks, that run at the same time.
-using ClusterCounts = std::array<int, kWgmmaSplits.size()>;
 
 // In rows of weights that the busiest block reads a stage of. Reading x along counts too, and so
 // does summing splits; 24 and 16 fit what an H200 does.
-constexpr int64_t WgmmaCost(int outputs, int stages, int tile, int splits, int clusters) {
+constexpr int64_t WgmmaCost(int outputs, int stages, int tile, int splits, int blocks) {
   const int tiles = (outputs + tile - 1) / tile;
-  const int64_t rounds = (tiles + clusters - 1) / clusters;
+  const int64_t rounds = (tiles * splits + blocks - 1) / blocks;
   const int block_stages = (stages + splits - 1) / splits;
   return rounds * block_stages * (tile + 24) + (splits > 1 ? 16 * splits * splits : 0);
 }
 
-// `halves`: the tile is two equal parts, each of whole groups of eight rows.
-constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, const ClusterCounts& clusters,
-                                    bool halves) {
+// For a device where `blocks` blocks run at the same time. Those that split a tile wait for each
+// other, so they all do. `halves`: the tile is two equal parts, each of whole groups of eight rows.
+constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int blocks, bool halves) {
   constexpr int kMinStages = 4;
   WgmmaPlan best;
   int64_t best_cost = 0;
-  for (size_t i = 0; i < kWgmmaSplits.size(); ++i) {
-    const int splits = kWgmmaSplits[i];
-    if (clusters[i] == 0 || (splits > 1 && stages < splits * kMinStages)) continue;
+  for (const int splits : kWgmmaSplits) {
+    if (splits > 1 && stages < splits * kMinStages) continue;
     for (const int tile : kWgmmaOutputs) {
       if (halves && tile % 16 != 0) continue;
-      const int64_t cost = WgmmaCost(outputs, stages, tile, splits, clusters[i]);
+      if (splits > 1 && (outputs + tile - 1) / tile * splits > blocks) continue;
+      const int64_t cost = WgmmaCost(outputs, stages, tile, splits, blocks);
       if (best.outputs == 0 || cost < best_cost) {
         best = {.outputs = tile, .splits = splits};
         best_cost = cost;

@@ -10,7 +10,7 @@
 namespace talon::cuda {
 namespace {
 
-constexpr ClusterCounts kH200 = {132, 66, 32, 16};
+constexpr int kH200 = 132;  // multiprocessors
 
 // Shared memory that the copy engine and the tensor cores see, by their documentation.
 class SharedMemory {
@@ -50,24 +50,36 @@ uint16_t WAt(int output, int k) { return static_cast<uint16_t>(output * 37 + k *
 TEST(WgmmaLayoutTest, StepsReadTheStageThatTheCopiesFilled) {
   constexpr uint32_t kGroupBytes = kGroupRows * kStageRowBytes;
   for (const int outputs : kWgmmaOutputs) {
-    for (const int groups : {1, 2}) {
+    for (const int rows : {1, 8, 13, 64, 65, 120, 128}) {
       SharedMemory memory;
-      const uint32_t stage = 2048 + StageBytes(outputs, groups);  // the second of a ring
-      memory.CopyBox(stage, groups * kGroupRows, XAt);
-      memory.CopyBox(stage + groups * kGroupBytes, outputs, WAt);
-      for (int step = 0; step < kWgmmaStageCols / kWgmmaStepCols; ++step) {
-        for (int k = 0; k < kWgmmaStepCols; ++k) {
-          const int col = step * kWgmmaStepCols + k;
-          for (int row = 0; row < groups * kGroupRows; ++row) {
-            const uint64_t x = MatrixDescriptor(stage + row / kGroupRows * kGroupBytes);
-            ASSERT_EQ(memory.Read(x + step * kDescriptorStep, row % kGroupRows, k), XAt(row, col));
-          }
-          const uint64_t w = MatrixDescriptor(stage + groups * kGroupBytes);
-          for (int o = 0; o < outputs; ++o) {
-            ASSERT_EQ(memory.Read(w + step * kDescriptorStep, o, k), WAt(o, col));
-          }
+      const int stage_rows = StageRows(rows, rows > kGroupRows ? 2 : 1);
+      const uint32_t stage = 2048 + StageBytes(outputs, stage_rows);  // the second of a ring
+      memory.CopyBox(stage, rows, XAt);
+      memory.CopyBox(stage + stage_rows * kStageRowBytes, outputs, WAt);
+      for (int col = 0; col < kWgmmaStageCols; ++col) {
+        const uint64_t step = col / kWgmmaStepCols * kDescriptorStep;
+        const int k = col % kWgmmaStepCols;
+        for (int row = 0; row < rows; ++row) {
+          const uint64_t x = MatrixDescriptor(stage + row / kGroupRows * kGroupBytes);
+          ASSERT_EQ(memory.Read(x + step, row % kGroupRows, k), XAt(row, col));
         }
+        const uint64_t w = MatrixDescriptor(stage + stage_rows * kStageRowBytes);
+        for (int o = 0; o < outputs; ++o) ASSERT_EQ(memory.Read(w + step, o, k), WAt(o, col));
       }
+    }
+  }
+}
+
+// The tensor cores read 64 rows of x for each warpgroup, however few there are.
+TEST(WgmmaLayoutTest, RowsOfAllWarpgroupsLieInTheStage) {
+  for (const int outputs : kWgmmaOutputs) {
+    for (int rows = 1; rows <= 128; ++rows) {
+      const int groups = rows > kGroupRows ? 2 : 1;
+      const int stage_rows = StageRows(rows, groups);
+      EXPECT_GE(stage_rows, rows);
+      EXPECT_LE(stage_rows, groups * kGroupRows);
+      EXPECT_EQ(stage_rows * kStageRowBytes % kRingAlignment, 0);
+      EXPECT_LE(groups * kGroupRows * kStageRowBytes, StageBytes(outputs, stage_rows));
     }
   }
 }
@@ -99,34 +111,17 @@ TEST(WgmmaLayoutTest, GateAndUpOfAColumnAreInOneThread) {
   }
 }
 
-// Eight bytes a lane go in two parts of sixteen lanes, each over all 32 banks.
-TEST(WgmmaLayoutTest, PartialSumsGoToDifferentBanks) {
-  for (const int outputs : kWgmmaOutputs) {
-    EXPECT_GE(PartialStride(outputs), outputs);
-    EXPECT_EQ(PartialStride(outputs) % 4, 0);
-    for (const int first : {0, 16}) {
-      std::set<int> banks;
-      for (int lane = first; lane < first + 16; ++lane) {
-        banks.insert((SumRow(lane, 0) * PartialStride(outputs) + SumOutput(lane, 0)) / 2 % 16);
-      }
-      EXPECT_EQ(banks.size(), 16u);
-    }
-  }
-}
-
 TEST(WgmmaLayoutTest, RingIsAlignedAndFitsSharedMemory) {
   for (const int outputs : kWgmmaOutputs) {
-    for (const int groups : {1, 2}) {
-      EXPECT_EQ(StageBytes(outputs, groups) % kRingAlignment, 0);
-      if (outputs % 16 == 0) {
-        EXPECT_EQ(outputs / 2 * kStageRowBytes % kRingAlignment, 0);
-      }
-      for (const int splits : kWgmmaSplits) {
-        const WgmmaPlan plan = {.outputs = outputs, .splits = splits};
-        EXPECT_GE(RingStages(plan, groups), 4);
-        EXPECT_LE(RingStages(plan, groups), kMaxRing);
-        EXPECT_LE(WgmmaSharedBytes(plan, groups), 202 << 10);
-      }
+    if (outputs % 16 == 0) {
+      EXPECT_EQ(outputs / 2 * kStageRowBytes % kRingAlignment, 0);
+    }
+    for (const int stage_rows : {8, 16, 64, 128}) {
+      EXPECT_EQ(StageBytes(outputs, stage_rows) % kRingAlignment, 0);
+      const WgmmaPlan plan = {.outputs = outputs};
+      EXPECT_GE(RingStages(plan, stage_rows), 4);
+      EXPECT_LE(RingStages(plan, stage_rows), kMaxRing);
+      EXPECT_LE(WgmmaSharedBytes(plan, stage_rows), 202 << 10);
     }
   }
 }
@@ -168,9 +163,14 @@ TEST(WgmmaPlanTest, HasAPlanForEveryShape) {
   }
 }
 
-TEST(WgmmaPlanTest, UsesNoClustersWhereNoneRun) {
-  const WgmmaPlan plan = ChooseWgmmaPlan(4096, 64, {132, 0, 0, 0}, false);
-  EXPECT_EQ(plan.splits, 1);
+TEST(WgmmaPlanTest, BlocksThatWaitForEachOtherAllRun) {
+  for (const int outputs : {64, 500, 2048, 4096, 6144, 9000}) {
+    for (const int blocks : {8, 68, 108, 132}) {
+      const WgmmaPlan plan = ChooseWgmmaPlan(outputs, 64, blocks, false);
+      const int tiles = (outputs + plan.outputs - 1) / plan.outputs;
+      EXPECT_TRUE(plan.splits == 1 || tiles * plan.splits <= blocks) << outputs << " " << blocks;
+    }
+  }
 }
 
 }  // namespace

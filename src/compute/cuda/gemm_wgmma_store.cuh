@@ -1,5 +1,5 @@
 // What happens to the sums of a tile of gemm_wgmma.cuh: bias, accumulation or SwiGLU, and stores;
-// where the inputs of a tile are split, first the sum over the blocks of a cluster.
+// where the inputs of a tile are split, first the sum over its blocks, through global memory.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_
 
@@ -78,7 +78,8 @@ __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int 
   __align__(8) Operand values[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    const float silu = gate.v[i] / (1.0f + expf(-gate.v[i]));
+    // The quick functions: few threads have rows, and the result is rounded to 16 bits.
+    const float silu = __fdividef(gate.v[i], 1.0f + __expf(-gate.v[i]));
     values[i] = FromFloat<Operand>(col + i < args.outputs ? silu * up.v[i] : 0.0f);
   }
   auto* out = static_cast<Operand*>(args.operand) + row * args.operand_stride + col;
@@ -147,31 +148,31 @@ __device__ __forceinline__ void StoreSums(const WgmmaArgs& args, int tile, int f
   }
 }
 
-// The sums of a warpgroup, to this block's shared memory, from row `tile_row` of the tile on. Rows
-// from `rows` on are left out.
+// The sums of a warpgroup whose rows start at `first_row`, to [rows][kOutputs].
 template <int kOutputs>
-__device__ __forceinline__ void StorePartial(float* partial, int tile_row, int rows,
+__device__ __forceinline__ void StorePartial(float* partial, int first_row, int rows,
                                              const float (&sums)[kOutputs / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = tile_row + SumRow(thread, half * 2);
+    const int row = first_row + SumRow(thread, half * 2);
     if (row >= rows) continue;
-    float* to = partial + row * PartialStride(kOutputs) + SumOutput(thread, 0);
+    float* to = partial + row * kOutputs + SumOutput(thread, 0);
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; ++j) {
       const Outputs<2> pair = PairOf(sums, j, half);
-      *reinterpret_cast<float2*>(to + j * 8) = {pair.v[0], pair.v[1]};
+      __stcg(reinterpret_cast<float2*>(to + j * 8), float2{pair.v[0], pair.v[1]});
     }
   }
 }
 
-// The sum over the blocks of the cluster, in their order.
-__device__ __forceinline__ Outputs<4> SumOfSplits(uint32_t place, int splits) {
+// The sum over the splits, `stride` floats apart, in their order.
+__device__ __forceinline__ Outputs<4> SumOfSplits(const float* from, int splits, int stride) {
   float4 parts[kMaxSplits];
 #pragma unroll
   for (int split = 0; split < kMaxSplits; ++split) {
-    if (split < splits) parts[split] = LoadFromCluster(place, split);
+    if (split < splits)
+      parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * stride));
   }
   Outputs<4> sum = {{parts[0].x, parts[0].y, parts[0].z, parts[0].w}};
 #pragma unroll
@@ -183,28 +184,28 @@ __device__ __forceinline__ Outputs<4> SumOfSplits(uint32_t place, int splits) {
   return sum;
 }
 
-// Sums and stores this block's share of the tile that starts at row `first_row` and has `rows`
-// rows; threads [0, threads) of every block of the cluster take part.
+// Sums and stores this block's share of a tile; threads [0, threads) of all its blocks take part.
 template <typename Operand, int kOutputs>
-__device__ __forceinline__ void StoreSplits(const WgmmaArgs& args, int tile, int first_row,
-                                            int rows, uint32_t partial, int rank, int threads) {
+__device__ __forceinline__ void StoreSplits(const WgmmaArgs& args, int tile, const float* partials,
+                                            int rank, int threads) {
   const int width = args.swiglu ? kOutputs / 2 : kOutputs;
   const int quads = width / 4;
-  for (int id = rank * threads + static_cast<int>(threadIdx.x); id < rows * quads;
+  const int stride = args.rows * kOutputs;
+  for (int id = rank * threads + static_cast<int>(threadIdx.x); id < args.rows * quads;
        id += args.splits * threads) {
-    const int row = first_row + id / quads;
+    const int row = id / quads;
     const int col = id % quads * 4;
-    const uint32_t place = partial + (id / quads * PartialStride(kOutputs) + col) * 4;
+    const float* from = partials + row * kOutputs + col;
     const int output = tile * width + col;
     if (args.swiglu) {
-      const Outputs<4> gate = SumOfSplits(place, args.splits);
-      StoreSwiGlu<Operand>(args, row, output, gate, SumOfSplits(place + width * 4, args.splits));
+      const Outputs<4> gate = SumOfSplits(from, args.splits, stride);
+      StoreSwiGlu<Operand>(args, row, output, gate, SumOfSplits(from + width, args.splits, stride));
       continue;
     }
     float* out = args.out + row * args.out_stride;
     Outputs<4> old = {};
     if (args.accumulate) old = LoadOutputs<4>(out, output, args.outputs, args.aligned);
-    Outputs<4> sum = SumOfSplits(place, args.splits);
+    Outputs<4> sum = SumOfSplits(from, args.splits, stride);
     AddBias(args.bias, output, args.outputs, &sum);
     if (args.accumulate) AddTo(&sum, old);
     StoreOutputs(out, output, args.outputs, args.aligned, sum);

@@ -66,12 +66,6 @@ __device__ __forceinline__ void CopyBox(const CUtensorMap& map, int col, int row
       : "memory");
 }
 
-__device__ __forceinline__ void PrefetchBox(const CUtensorMap& map, int col, int row) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map),
-               "r"(col), "r"(row)
-               : "memory");
-}
-
 // ---- Clusters ----
 
 // All threads of all blocks; what they wrote before is seen after.

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "compute/cuda/convert.cuh"
 #include "compute/cuda/kv_ops.h"
+#include "compute/cuda/kv_place.cuh"
 
 namespace talon::cuda {
 namespace {
@@ -97,20 +98,6 @@ __global__ void HeadsKernel(MatrixView x, HeadWork work, MatrixView angles) {
   work.x = x.data + blockIdx.x * x.stride + head * work.head_dim;
   if (angles.data != nullptr) work.angles = angles.data + blockIdx.x * angles.stride;
   TransformHead(work, [&](int d, float value) { work.x[d] = value; });
-}
-
-// Where the vector of a slot or ~(staging row) starts.
-template <typename T>
-__device__ __forceinline__ T* VectorAt(const KvShape& shape, void* blocks, void* staged, int place,
-                                       int head) {
-  if (place < 0) {
-    const int64_t vector = static_cast<int64_t>(~place) * shape.kv_heads + head;
-    return static_cast<T*>(staged) + vector * shape.head_dim;
-  }
-  const int block = place / shape.block_size;
-  const int64_t vector = (static_cast<int64_t>(block) * shape.kv_heads + head) * shape.block_size +
-                         place % shape.block_size;
-  return static_cast<T*>(blocks) + vector * shape.head_dim;
 }
 
 struct StoreArgs {
