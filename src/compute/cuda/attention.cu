@@ -26,6 +26,8 @@ AttentionArgs ArgsOf(const AttentionCall& call) {
           .v_blocks = call.layer.v_blocks,
           .k_staged = call.layer.k_staged,
           .v_staged = call.layer.v_staged,
+          .block_vectors = int64_t{call.shape.num_blocks} * call.shape.kv_heads *
+                           call.shape.block_size,
           .layer = call.layer_index,
           .kv_heads = call.shape.kv_heads,
           .group = call.group(),

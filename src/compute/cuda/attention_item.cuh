@@ -17,11 +17,11 @@ struct QuerySlot {
   int32_t state;   // its state's index, or -1: none to write
 };
 
-// The slots of an item's queries; the threads of a block share the work.
+// The slots of an item's queries; threads [0, kThreads) share the work.
 template <int kQueries, int kThreads>
 __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const AttentionItem& item,
-                                          QuerySlot* slots) {
-  for (int i = threadIdx.x; i < kQueries; i += kThreads) {
+                                          QuerySlot* slots, int thread) {
+  for (int i = thread; i < kQueries; i += kThreads) {
     QuerySlot slot = {-1, 0, -1};
     const int query = item.query_begin + i;
     if (query < item.query_end) {
@@ -61,13 +61,14 @@ struct ItemKeys {
     const int place = args.plan.node_places[item.nodes + key - item.prefix_end];
     return args.VectorOf(place, item.kv_head);
   }
-  __device__ uint64_t VisibleOf(const QuerySlot& slot, int query, int tile) const {
-    uint64_t keys = FirstKeys(slot.limit - tile * kTileKeys);
-    if (slot.offset < 0 || (tile + 1) * kTileKeys <= item.prefix_end) return keys;
+  // Of the kTileKeys keys from `first` on.
+  __device__ uint64_t VisibleFrom(const QuerySlot& slot, int query, int first) const {
+    uint64_t keys = FirstKeys(slot.limit - first);
+    if (slot.offset < 0 || first + kTileKeys <= item.prefix_end) return keys;
     const int64_t row = (item.query_begin + query) / args.group;
     const int words = args.plan.mask_words;
     const uint64_t* mask = args.plan.ancestors + row * words;
-    return keys | NodeKeys(mask, words, tile * kTileKeys - item.prefix_end);
+    return keys | NodeKeys(mask, words, first - item.prefix_end);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "compute/cuda/attention_tail.cuh"
 #include "compute/cuda/attention_warpgroup.cuh"
 #include "compute/cuda/launch.h"
+#include "compute/cuda/tensor_map.h"
 
 namespace talon::cuda {
 
@@ -57,9 +58,30 @@ void LaunchPrefix(const Stream& stream, const AttentionArgs& args) {
   Launch(stream, kernel, resident * stream.multiprocessors, Config::kThreads, kShared, args);
 }
 
-template <typename T, int Dim, int Groups>
+// The copy engine knows device memory only; a box must not reach over the end of a block.
+template <typename T>
+BlockMaps MapsOf(const AttentionArgs& args) {
+  BlockMaps maps = {};
+  cudaPointerAttributes attributes;
+  TALON_CUDA_CHECK(cudaPointerGetAttributes(&attributes, args.k_blocks));
+  if (attributes.type != cudaMemoryTypeDevice || (1 << args.block_shift) < kBoxKeys) return maps;
+  BoxedMatrix matrix = {
+      .data = args.k_blocks,
+      .dtype = std::is_same_v<T, __half> ? DType::kF16 : DType::kBF16,
+      .rows = args.block_vectors,
+      .cols = args.head_dim,
+      .stride = args.head_dim,
+      .box_rows = kBoxKeys,
+  };
+  maps.exist = MakeTensorMap(matrix, &maps.keys);
+  matrix.data = args.v_blocks;
+  maps.exist = maps.exist && MakeTensorMap(matrix, &maps.values);
+  return maps;
+}
+
+template <typename T, int Dim, int Groups, int Cluster>
 void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
-  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, Groups>;
+  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, Groups, Cluster>;
   constexpr size_t kShared = kWarpgroupSharedBytes<Config>;
   static_assert(kShared <= WarpgroupSharedBytes(Groups, Dim));
   const auto kernel = &WarpgroupKernel<Config>;
@@ -68,7 +90,8 @@ void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
     return true;
   }();
   TALON_CHECK(allowed);
-  Launch(stream, kernel, stream.multiprocessors, Config::kThreads, kShared, args);
+  const int clusters = stream.multiprocessors / Cluster;
+  Launch(stream, kernel, clusters * Cluster, Config::kThreads, kShared, args, MapsOf<T>(args));
 }
 
 template <typename T, int Dim>
@@ -92,8 +115,11 @@ void LaunchTail(const Stream& stream, AttentionArgs args) {
 template <typename T, int Dim>
 void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
   if constexpr (Dim <= 128) {
-    if (args.plan.warpgroups == 1) return LaunchWarpgroups<T, Dim, 1>(stream, args);
-    if (args.plan.warpgroups == 2) return LaunchWarpgroups<T, Dim, 2>(stream, args);
+    if (args.plan.warpgroups == 1) return LaunchWarpgroups<T, Dim, 1, 1>(stream, args);
+    if (args.plan.warpgroups == 2 && args.plan.tile_queries == 128) {
+      return LaunchWarpgroups<T, Dim, 2, 1>(stream, args);
+    }
+    if (args.plan.warpgroups == 2) return LaunchWarpgroups<T, Dim, 2, 2>(stream, args);
   }
   switch (args.plan.tile_queries) {
     case 16:

@@ -57,9 +57,10 @@ std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
     }
   }
   if (!shape.has_warpgroups || shape.deterministic || dim > 128) return kinds;
-  for (const int groups : {1, 2}) {
+  for (const int queries : {64, 128, 256}) {
+    const int groups = std::min(queries / 64, 2);
     if (WarpgroupSharedBytes(groups, dim) <= shape.shared_memory) {
-      kinds.push_back({64 * groups, groups});
+      kinds.push_back({queries, groups});
     }
   }
   return kinds;

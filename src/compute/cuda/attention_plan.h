@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "compute/cuda/attention_warpgroup_layout.h"
 #include "compute/cuda/attention_work.h"
 #include "compute/dtype.h"
 #include "compute/pass_plan.h"
@@ -27,7 +28,7 @@ struct AttentionShape {
   int tile_queries = 0;
 };
 
-// Queries that an item takes at most: 16, 32, 64 or 128, a variant of the prefix kernel. Depends on
+// Queries that an item takes at most: 16, 32, 64, 128 or 256, a variant of the prefix kernel. Depends on
 // the pass's shape alone. 0: no variant serves this type, head_dim or device, the generic kernel
 // does.
 int TileQueries(int rows, int sequences, const AttentionShape& shape);
@@ -73,10 +74,10 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   return keys + tile_queries * (row_bytes + 16) + scores + places + 96;
 }
 
-// The same of WarpgroupKernel: queries, two stages of 128 keys and values, and what goes with them.
+// The same of WarpgroupKernel: queries, two stages of keys and values, and what goes with them.
 constexpr int WarpgroupSharedBytes(int groups, int dim) {
   const int row_bytes = dim <= 64 ? 128 : 256;
-  return (64 * groups + 4 * 128) * row_bytes + 64 * groups * 16 + 2 * 128 * 4 + 2048;
+  return (64 * groups + 4 * kStepKeys) * row_bytes + groups * (64 * 16 + 64) + 2048;
 }
 
 }  // namespace talon::cuda

@@ -85,7 +85,7 @@ template <typename C>
 __device__ __forceinline__ void RunItem(const AttentionArgs& args, const AttentionItem& next,
                                         bool is_first, int num_items, SharedTile<C>& shared) {
   const ItemKeys next_keys(args, next);
-  FillSlots<C::kQueries, C::kThreads>(args, next, shared.queries);
+  FillSlots<C::kQueries, C::kThreads>(args, next, shared.queries, threadIdx.x);
   FindFirstVectors(shared, next.key_begin / kTileKeys, (next.key_end + kTileKeys - 1) / kTileKeys,
                    [&](int key) { return next_keys.VectorOf(key); });
   if (threadIdx.x == 0) shared.item = next;
@@ -111,7 +111,9 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
   state.Clear();
   RunTiles(
       args, shared, run, vector_of,
-      [&](int query, int tile) { return keys.VisibleOf(shared.queries[query], query, tile); },
+      [&](int query, int tile) {
+        return keys.VisibleFrom(shared.queries[query], query, tile * kTileKeys);
+      },
       state,
       [&](int chunk) {
         total.Add(args, shared, state, chunk == item.chunk);

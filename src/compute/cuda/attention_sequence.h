@@ -36,6 +36,11 @@ struct SequenceWork {
 struct PrefixKind {
   int queries;
   int warpgroups;  // AttentionPlan
+
+  // Blocks that work on an item together.
+  int cluster() const { return warpgroups == 2 ? queries / 128 : 1; }
+  // Keys that the kernel takes at once.
+  int unit() const { return warpgroups > 0 ? kStepKeys : kTileKeys; }
 };
 // Those that the shape allows, by ascending queries; none: the generic kernel's. The first are of
 // PrefixKernel.

@@ -6,16 +6,17 @@
 namespace talon::cuda {
 namespace {
 
-// Microseconds on an H200 with all multiprocessors full: a tile of keys for a tile of queries, and
+// Microseconds on an H200 with all multiprocessors full: a unit of keys for a tile of queries, and
 // what comes with each item, queries in and states out.
 struct KindCost {
   int queries;
   int warpgroups;
-  double tile;
+  double unit;
   double item;
 };
-constexpr KindCost kKindCosts[] = {{16, 0, 1.6, 1.5},  {32, 0, 1.8, 1.7}, {64, 0, 2.4, 2.0},
-                                   {128, 0, 4.8, 3.0}, {64, 1, 1.0, 2.5}, {128, 2, 1.3, 3.0}};
+constexpr KindCost kKindCosts[] = {{16, 0, 1.6, 1.5}, {32, 0, 1.8, 1.7},  {64, 0, 2.4, 2.0},
+                                   {128, 0, 4.8, 3.0}, {64, 1, 2.4, 2.5}, {128, 2, 2.7, 3.0},
+                                   {256, 2, 2.4, 3.5}};
 
 KindCost CostOf(const PrefixKind& kind) {
   return *std::ranges::find_if(kKindCosts, [&](const KindCost& cost) {
@@ -24,12 +25,15 @@ KindCost CostOf(const PrefixKind& kind) {
 }
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
-int KeyTiles(const SequenceWork& work) { return CeilDiv(work.num_keys(), kTileKeys); }
+int UnitsOf(const SequenceWork& work, const PrefixKind& kind) {
+  return CeilDiv(work.num_keys(), kind.unit());
+}
 
 struct SpanChoice {
   PrefixKind kind = {0, 0};
-  int span_tiles = 1;
+  int span_units = 1;
   double cost = std::numeric_limits<double>::infinity();
+
 };
 
 // How the works' keys are best cut for one variant of the kernel.
@@ -38,55 +42,53 @@ class SpanChooser {
   SpanChooser(const std::vector<SequenceWork>& works, const AttentionShape& shape,
               const PrefixKind& kind)
       : works_(works), shape_(shape), kind_(kind) {
-    for (const SequenceWork& work : works) longest_ = std::max(longest_, KeyTiles(work));
+    for (const SequenceWork& work : works) longest_ = std::max(longest_, UnitsOf(work, kind));
   }
 
   // One round of long items, or several of shorter ones that waste less of the last round.
   SpanChoice Best() const {
     constexpr int kMostRounds = 4;
     const int resident = kind_.warpgroups > 0 ? 1 : PrefixBlocks(PaddedHeadDim(shape_.head_dim));
-    const int blocks = resident * shape_.multiprocessors;
+    const int blocks = std::max(1, resident * shape_.multiprocessors / kind_.cluster());
     const KindCost cost = CostOf(kind_);
     SpanChoice best{.kind = kind_};
     for (int rounds = 1; rounds <= kMostRounds; ++rounds) {
       const int span = ShortestSpan(int64_t{rounds} * blocks);
       const auto items = static_cast<double>(NumItems(span));
       const double taken = std::max(static_cast<double>(rounds), items / blocks);
-      const double total = taken * (span * cost.tile + cost.item);
+      const double total = taken * (span * cost.unit + cost.item);
       if (total < best.cost) best = {kind_, span, total};
     }
     return best;
   }
 
  private:
-  // Tiles that the kernel takes at once.
-  int unit() const { return kind_.warpgroups > 0 ? 2 : 1; }
-  int64_t NumItems(int span_tiles) const {
+  int64_t NumItems(int span_units) const {
     int64_t items = 0;
     for (const SequenceWork& work : works_) {
       items += int64_t{shape_.kv_heads} * work.NumTiles(shape_.group, kind_.queries) *
-               CeilDiv(KeyTiles(work), span_tiles);
+               CeilDiv(UnitsOf(work, kind_), span_units);
     }
     return items;
   }
   // Whose items are at most this many, or the longest.
   int ShortestSpan(int64_t most_items) const {
-    int low = 1, high = CeilDiv(std::max(longest_, 1), unit());
+    int low = 1, high = std::max(longest_, 1);
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (NumItems(middle * unit()) <= most_items) {
+      if (NumItems(middle) <= most_items) {
         high = middle;
       } else {
         low = middle + 1;
       }
     }
-    return low * unit();
+    return low;
   }
 
   const std::vector<SequenceWork>& works_;
   const AttentionShape& shape_;
   PrefixKind kind_;
-  int longest_ = 0;
+  int longest_ = 0;  // units
 };
 
 SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionShape& shape) {
@@ -101,10 +103,8 @@ SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionSh
 
 // The spans of a sequence are of about the same length.
 int SpanKeys(const SequenceWork& work, const SpanChoice& choice) {
-  const int unit = choice.kind.warpgroups > 0 ? 2 : 1;
-  const int tiles = std::max(KeyTiles(work), 1);
-  const int even = CeilDiv(tiles, CeilDiv(tiles, choice.span_tiles));
-  return CeilDiv(even, unit) * unit * kTileKeys;
+  const int units = std::max(UnitsOf(work, choice.kind), 1);
+  return CeilDiv(units, CeilDiv(units, choice.span_units)) * choice.kind.unit();
 }
 
 void PlacePartials(const SequenceWork& work, int span, AttentionPlan* plan) {

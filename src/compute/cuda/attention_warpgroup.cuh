@@ -1,10 +1,11 @@
 // The prefix kernel for many queries on Hopper's tensor cores (attention_work.h): spans only, the
 // same items and states as PrefixKernel.
 //
-// The last warpgroup of a block fetches keys and values, 128 keys a step; each of the others
+// The last warpgroup of a block fetches keys and values, kStepKeys keys a step; each of the others
 // computes 64 queries: scores from shared memory, weights in registers, then the sum of values by
-// weight, which runs while the next step's scores become weights. `full` of a stage says that its
-// copies are there, `empty` that all warps have read it.
+// weight, which runs while the next step's scores become weights. Two groups take turns: one's
+// products run while the other makes weights. `full` of a stage says that its copies are there,
+// `empty` that all warps have read it.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 
@@ -13,11 +14,17 @@
 
 namespace talon::cuda {
 
+// How far scores may rise above the one that weights are relative to before the sums are brought
+// to a new one: weights stay below 2^8, and most steps rescale nothing.
+inline constexpr float kScoreSlack = 8;
+
+inline constexpr int kStepScores = kStepKeys / 2;  // of a thread, two rows of its warp's 16
+
 // The running softmax of 64 queries in a warpgroup's registers; rows g (0) and g + 8 (1) of each
 // warp's 16 queries.
 template <typename C>
 struct GroupState {
-  float m[2];
+  float m[2];  // the score that weights are relative to
   float l[2];  // of the thread's own columns
   float acc[C::kDim / 2];
 
@@ -28,31 +35,58 @@ struct GroupState {
     for (int i = 0; i < C::kDim / 2; ++i) acc[i] = 0;
   }
 
-  // Turns scores into weights. `rescale` is what the sums so far must be multiplied with.
-  __device__ __forceinline__ void Weigh(float (&s)[64], float (&rescale)[2]) {
+  // Turns scores into weights. Whether the accumulators must be multiplied with `rescale` is the
+  // same for all threads of a warp.
+  __device__ __forceinline__ bool Weigh(float (&s)[kStepScores], float (&rescale)[2]) {
+    const float largest[2] = {Largest<0>(s), Largest<1>(s)};
+    const bool rises = largest[0] > m[0] + kScoreSlack || largest[1] > m[1] + kScoreSlack;
+    const bool moves = __any_sync(0xffffffffu, rises);
+    if (moves) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float largest = m[half];
-#pragma unroll
-      for (int j = 2 * half; j < 64; j += 4) largest = fmaxf(largest, fmaxf(s[j], s[j + 1]));
-      largest = fmaxf(largest, ShuffleXor(largest, 1));
-      largest = fmaxf(largest, ShuffleXor(largest, 2));
-      const float base = largest == kMinusInfinity ? 0.0f : largest;
-      rescale[half] = Exp2(m[half] - base);
-      m[half] = largest;
-      float sum = 0;
-#pragma unroll
-      for (int j = 2 * half; j < 64; j += 4) {
-        s[j] = Exp2(s[j] - base);
-        s[j + 1] = Exp2(s[j + 1] - base);
-        sum += s[j] + s[j + 1];
+      for (int half = 0; half < 2; ++half) {
+        const float before = m[half];
+        m[half] = fmaxf(before, largest[half]);
+        rescale[half] = Exp2(before - Base(half));
+        l[half] *= rescale[half];
       }
-      l[half] = l[half] * rescale[half] + sum;
     }
+    ToWeights<0>(s);
+    ToWeights<1>(s);
+    return moves;
   }
   __device__ __forceinline__ void Rescale(const float (&rescale)[2]) {
 #pragma unroll
     for (int i = 0; i < C::kDim / 2; ++i) acc[i] *= rescale[i / 2 % 2];
+  }
+
+ private:
+  __device__ __forceinline__ float Base(int half) const {
+    return m[half] == kMinusInfinity ? 0.0f : m[half];
+  }
+  template <int Half>
+  __device__ __forceinline__ static float Largest(const float (&s)[kStepScores]) {
+    float a = s[2 * Half], b = s[2 * Half + 1];
+#pragma unroll
+    for (int j = 4 + 2 * Half; j < kStepScores; j += 4) {
+      a = fmaxf(a, s[j]);
+      b = fmaxf(b, s[j + 1]);
+    }
+    a = fmaxf(a, b);
+    a = fmaxf(a, ShuffleXor(a, 1));
+    return fmaxf(a, ShuffleXor(a, 2));
+  }
+  template <int Half>
+  __device__ __forceinline__ void ToWeights(float (&s)[kStepScores]) {
+    const float base = Base(Half);
+    float a = 0, b = 0;
+#pragma unroll
+    for (int j = 2 * Half; j < kStepScores; j += 4) {
+      s[j] = Exp2(s[j] - base);
+      s[j + 1] = Exp2(s[j + 1] - base);
+      a += s[j];
+      b += s[j + 1];
+    }
+    l[Half] += a + b;
   }
 };
 
@@ -60,46 +94,73 @@ struct GroupState {
 template <typename C>
 class GroupComputer {
  public:
-  __device__ GroupComputer(const AttentionArgs& args, WarpgroupShared<C>& shared)
-      : args_(args), shared_(shared), group_(threadIdx.x / 128), thread_(threadIdx.x % 128) {}
+  __device__ GroupComputer(const AttentionArgs& args, const ClusterItems<C>& items,
+                           WarpgroupShared<C>& shared)
+      : args_(args),
+        items_(items),
+        shared_(shared),
+        group_(threadIdx.x / 128),
+        thread_(threadIdx.x % 128) {}
 
-  __device__ __forceinline__ void Run(int num_items) {
-    WaitForInputs();
-    LetNextStart();
-    do {
-      if (threadIdx.x == 0) {  // every item counts, so that the counter ends where it began
-        shared_.next_item =
-            gridDim.x + atomicInc(args_.counters, static_cast<uint32_t>(num_items) - 1);
+  __device__ __forceinline__ void Run() {
+    if (C::kGroups > 1 && group_ == 1) PassTurn();
+    for (int i = items_.first; i < items_.num_items; i += items_.stride) {
+      if (i > items_.first) SyncGroup();  // all have stored what the slots name
+      Prepare(items_.ItemOf(args_, i));
+      if (i == items_.first) {
+        WaitForInputs();
+        LetNextStart();
       }
-      RunItem(shared_.item);
-    } while (NextItem(args_, num_items, shared_));
+      LoadQueries();
+      RunItem(shared_.items[group_]);
+    }
   }
 
  private:
   using T = typename C::T;
 
+  __device__ __forceinline__ void SyncGroup() { SyncThreads(C::kGroupBarrier + group_, 128); }
+  __device__ __forceinline__ void TakeTurn() {
+    if constexpr (C::kGroups > 1) SyncThreads(C::kTurnBarrier + group_, 256);
+  }
+  __device__ __forceinline__ void PassTurn() {
+    static_assert(C::kGroups <= 2);
+    if constexpr (C::kGroups > 1) ArriveThreads(C::kTurnBarrier + (group_ ^ 1), 256);
+  }
+
+  __device__ __forceinline__ void Prepare(AttentionItem item) {
+    item.query_begin += group_ * 64;
+    FillSlots<64, 128>(args_, item, shared_.queries + group_ * 64, thread_);
+    if (thread_ == 64) shared_.items[group_] = item;
+    SyncGroup();
+  }
+
   __device__ __forceinline__ void RunItem(const AttentionItem& item) {
-    LoadQueries();
-    const int steps = NumSteps(item);
     float rescale[2];
     state_.Clear();
+    shared_.keys.WaitFull(step_);
     StartScores();
     WaitForProducts<0>();
-    FinishScores(item, 0);
+    FinishScores(item, item.key_begin);
     state_.Weigh(s_, rescale);
     Pack();
-    for (int i = 1; i < steps; ++i) {
+    for (int first = item.key_begin + kStepKeys; first < item.key_end; first += kStepKeys) {
+      ++step_;
+      shared_.keys.WaitFull(step_);
+      TakeTurn();
       StartScores();
-      StartValues();
+      StartValues(step_ - 1);
+      PassTurn();
       WaitForProducts<1>();
-      FinishScores(item, i);
-      state_.Weigh(s_, rescale);
-      FinishValues();
-      state_.Rescale(rescale);
+      FinishScores(item, first);
+      const bool moves = state_.Weigh(s_, rescale);
+      FinishValues(step_ - 1);
+      if (moves) state_.Rescale(rescale);
       Pack();
     }
-    StartValues();
-    FinishValues();
+    StartValues(step_);
+    FinishValues(step_);
+    ++step_;
     Store();
   }
 
@@ -124,13 +185,10 @@ class GroupComputer {
       *reinterpret_cast<uint4*>(shared_.q + PieceOffset(C::kQueries, query, piece)) = packed;
     }
     FenceForTensorCores();
-    SyncThreads(C::kFirstGroup + group_, 128);
+    SyncGroup();
   }
 
-  // Also waits for the copies: nothing of the step before is under way then.
   __device__ __forceinline__ void StartScores() {
-    shared_.keys.WaitFull(step_);
-    FenceForTensorCores();
     FenceSums();
     const uint32_t q = SharedAddress(shared_.q) + group_ * 64 * kPanelRowBytes;
     const uint32_t k = SharedAddress(shared_.k[step_ % C::kStages]);
@@ -144,30 +202,29 @@ class GroupComputer {
     CommitProducts();
   }
 
-  __device__ __forceinline__ void FinishScores(const AttentionItem& item, int i) {
+  // `first`: the step's first key.
+  __device__ __forceinline__ void FinishScores(const AttentionItem& item, int first) {
     PinSums(s_);
     shared_.keys.Release(step_);
-    ++step_;
-    const int first = item.key_begin + i * kStepKeys;
-    if (first + kStepKeys > min(item.full_end, item.key_end)) Hide(item, first / kTileKeys);
+    if (first + kStepKeys > min(item.full_end, item.key_end)) Hide(item, first);
   }
 
-  __device__ __forceinline__ void Hide(const AttentionItem& item, int tile) {
+  __device__ __forceinline__ void Hide(const AttentionItem& item, int first) {
     const ItemKeys keys(args_, item, nullptr);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = group_ * 64 + SumQuery(thread_, 2 * half);
+      const int query = SumQuery(thread_, 2 * half);
+      const QuerySlot& slot = shared_.queries[group_ * 64 + query];
 #pragma unroll
-      for (int side = 0; side < kStepKeys / kTileKeys; ++side) {
-        const int first = (tile + side) * kTileKeys;
-        const uint64_t visible = (keys.VisibleOf(shared_.queries[query], query, tile + side) &
-                                  FirstKeys(item.key_end - first)) >>
+      for (int begin = 0; begin < kStepKeys; begin += kTileKeys) {
+        const uint64_t visible = (keys.VisibleFrom(slot, query, first + begin) &
+                                  FirstKeys(item.key_end - first - begin)) >>
                                  (thread_ % 4 * 2);
 #pragma unroll
-        for (int j = 0; j < kTileKeys / 8; ++j) {
-          float* pair = &s_[side * 32 + 4 * j + 2 * half];
-          if ((visible >> (8 * j) & 1) == 0) pair[0] = kMinusInfinity;
-          if ((visible >> (8 * j + 1) & 1) == 0) pair[1] = kMinusInfinity;
+        for (int key = 0; key < min(kTileKeys, kStepKeys - begin); key += 8) {
+          float* pair = &s_[(begin + key) / 2 + 2 * half];
+          if ((visible >> key & 1) == 0) pair[0] = kMinusInfinity;
+          if ((visible >> (key + 1) & 1) == 0) pair[1] = kMinusInfinity;
         }
       }
     }
@@ -175,15 +232,15 @@ class GroupComputer {
 
   __device__ __forceinline__ void Pack() {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) weights_[i] = PackPair<T>(s_[2 * i], s_[2 * i + 1]);
+    for (int i = 0; i < kStepScores / 2; ++i) {
+      weights_[i] = PackPair<T>(s_[2 * i], s_[2 * i + 1]);
+    }
   }
 
-  // Those of the step before the one whose scores were started last, or of the last step.
-  __device__ __forceinline__ void StartValues() {
-    shared_.values.WaitFull(value_step_);
-    FenceForTensorCores();
+  __device__ __forceinline__ void StartValues(int step) {
+    shared_.values.WaitFull(step);
     FenceSums();
-    const uint32_t v = SharedAddress(shared_.v[value_step_ % C::kStages]);
+    const uint32_t v = SharedAddress(shared_.v[step % C::kStages]);
 #pragma unroll
     for (int k = 0; k < kStepKeys / 16; ++k) {
       MultiplyValues<T>(state_.acc, weights_ + 4 * k,
@@ -191,11 +248,10 @@ class GroupComputer {
     }
     CommitProducts();
   }
-  __device__ __forceinline__ void FinishValues() {
+  __device__ __forceinline__ void FinishValues(int step) {
     WaitForProducts<0>();
     PinSums(state_.acc);
-    shared_.values.Release(value_step_);
-    ++value_step_;
+    shared_.values.Release(step);
   }
 
   __device__ __forceinline__ void Store() const {
@@ -219,13 +275,13 @@ class GroupComputer {
   }
 
   const AttentionArgs& args_;
+  const ClusterItems<C>& items_;
   WarpgroupShared<C>& shared_;
   int group_;
   int thread_;  // of the group
-  int step_ = 0;
-  int value_step_ = 0;
-  float s_[64];
-  uint32_t weights_[32];
+  int step_ = 0;  // counted over all items
+  float s_[kStepScores];
+  uint32_t weights_[kStepScores / 2];
   GroupState<C> state_;
 };
 
@@ -233,37 +289,55 @@ class GroupComputer {
 template <typename C>
 constexpr size_t kWarpgroupSharedBytes = sizeof(WarpgroupShared<C>) + kPanelAlignment;
 
+// The warps that fetch: the first two of their group.
+template <typename C>
+__device__ __forceinline__ void Fetch(const AttentionArgs& args, const BlockMaps& maps,
+                                      const ClusterItems<C>& items, WarpgroupShared<C>& shared) {
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  if (warp == 0) {
+    const Operand<C> keys = {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys, shared.k};
+    Fetcher<C>(args, items, keys).Run();
+  } else if (warp == 1) {
+    const Operand<C> values = {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values, shared.v};
+    Fetcher<C>(args, items, values).Run();
+  }
+}
+
 // What comes next reads what kernels before this one wrote without waiting itself: so no block lets
 // it start before its own wait is over.
 template <typename C>
-__global__ void __launch_bounds__(C::kThreads, 1)
-    WarpgroupKernel(const __grid_constant__ AttentionArgs args) {
+__global__ void __launch_bounds__(C::kThreads, 1) __cluster_dims__(C::kCluster, 1, 1)
+    WarpgroupKernel(const __grid_constant__ AttentionArgs args,
+                    const __grid_constant__ BlockMaps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const uint32_t misaligned = SharedAddress(DynamicShared()) % kPanelAlignment;
   auto& shared = *reinterpret_cast<WarpgroupShared<C>*>(
       static_cast<uint8_t*>(DynamicShared()) + (kPanelAlignment - misaligned) % kPanelAlignment);
-  const int num_items = *args.plan.num_items;
-  const AttentionItem item = args.plan.items[blockIdx.x];
-  if (item.key_end <= item.key_begin) {
+  const ClusterItems<C> items = {.num_items = *args.plan.num_items};
+  if (items.first >= items.num_items) {
     WaitForInputs();
     LetNextStart();
     return;
   }
-  FillSlots<C::kQueries, C::kThreads>(args, item, shared.queries);
   if (threadIdx.x == 0) {
-    shared.item = item;
     shared.keys.Init();
     shared.values.Init();
+    PublishBarriers();
   }
-  __syncthreads();
+  if constexpr (C::kCluster > 1) {
+    SyncCluster();
+  } else {
+    __syncthreads();
+  }
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (group == C::kGroups) {
-    if constexpr (C::kGroups > 1) GiveRegisters<40>();
-    Fetcher<C>(args, shared).Run(num_items);
+    if constexpr (C::kGroups > 1) GiveRegisters<24>();
+    Fetch<C>(args, maps, items, shared);
   } else {
-    if constexpr (C::kGroups > 1) TakeRegisters<232>();
-    GroupComputer<C>(args, shared).Run(num_items);
+    if constexpr (C::kGroups > 1) TakeRegisters<240>();
+    GroupComputer<C>(args, items, shared).Run();
   }
+  if constexpr (C::kCluster > 1) SyncCluster();  // others may still arrive here
 #endif
 }
 

@@ -1,5 +1,9 @@
-// The shared memory of WarpgroupKernel (attention_warpgroup.cuh), and the warpgroup that fetches
-// keys and values into it.
+// The shared memory of WarpgroupKernel (attention_warpgroup.cuh), and the warps that fetch keys and
+// values into it: one for each kind, so that neither waits for the other's stages.
+//
+// Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns; a
+// cluster's blocks fetch a part of each step and give it to all. Steps with nodes in them, or the
+// end of the prefix, are copied vector by vector, by each block for itself.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 
@@ -11,21 +15,23 @@
 
 namespace talon::cuda {
 
-template <typename Element, int Dim, int Groups>
+template <typename Element, int Dim, int Groups, int Cluster>
 struct WarpgroupConfig {
   using T = Element;
-  static constexpr int kDim = Dim;        // head_dim, padded with zeros
-  static constexpr int kGroups = Groups;  // of 64 queries
+  static constexpr int kDim = Dim;          // head_dim, padded with zeros
+  static constexpr int kGroups = Groups;    // of 64 queries
+  static constexpr int kCluster = Cluster;  // blocks that share keys and values
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
   static constexpr int kStages = 2;
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
-  // Named barriers: all threads, those that fetch, then one for each group of queries.
-  static constexpr int kAll = 1;
-  static constexpr int kFetchers = 2;
-  static constexpr int kFirstGroup = 3;
+  static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage, one for each lane
+  static_assert(kBoxes <= 32);
+  // Named barriers, one for each group of queries: its threads; whose turn it is.
+  static constexpr int kGroupBarrier = 1;
+  static constexpr int kTurnBarrier = kGroupBarrier + Groups;
 };
 
 // One kind of operand: its stages, and how far they are.
@@ -36,8 +42,8 @@ struct Ring {
 
   __device__ void Init() {
     for (int i = 0; i < C::kStages; ++i) {
-      InitBarrier(SharedAddress(&full[i]), 128);              // threads that fetch
-      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups);  // warps that compute
+      InitBarrier(SharedAddress(&full[i]), 1);
+      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups * C::kCluster);  // warps that compute
     }
   }
   // Steps are counted over all items of the block.
@@ -47,9 +53,15 @@ struct Ring {
   __device__ void WaitEmpty(int step) const {
     WaitBarrier(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
   }
+  // By a warp that has read the stage. The other block of a cluster writes to it, too. This block's
+  // barrier comes first: when the other one's says that all are done, so does this one's soon, and
+  // no arrival of a later step can be ahead of it.
   __device__ void Release(int step) const {
+    const uint32_t barrier = SharedAddress(&empty[step % C::kStages]);
     __syncwarp();
-    if (threadIdx.x % 32 == 0) Arrive(SharedAddress(&empty[step % C::kStages]));
+    if (threadIdx.x % 32 != 0) return;
+    Arrive(barrier);
+    if constexpr (C::kCluster > 1) ArriveInCluster(barrier, RankInCluster() ^ 1);
   }
 };
 
@@ -59,95 +71,136 @@ struct WarpgroupShared {
   alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
   alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
   QuerySlot queries[C::kQueries];
-  int32_t vectors[2][kStepKeys];
-  AttentionItem item;
-  int32_t next_item;
+  AttentionItem items[C::kGroups];
   Ring<C> keys;
   Ring<C> values;
 };
-
-// The block's next item, known to all threads when this returns; false: none is left.
-template <typename C>
-__device__ __forceinline__ bool NextItem(const AttentionArgs& args, int num_items,
-                                         WarpgroupShared<C>& shared) {
-  SyncThreads(C::kAll, C::kThreads);
-  const int index = shared.next_item;
-  if (index >= num_items) return false;
-  const AttentionItem item = args.plan.items[index];
-  FillSlots<C::kQueries, C::kThreads>(args, item, shared.queries);
-  if (threadIdx.x == 0) shared.item = item;
-  SyncThreads(C::kAll, C::kThreads);
-  return true;
-}
 
 __device__ __forceinline__ int NumSteps(const AttentionItem& item) {
   return (item.key_end - item.key_begin + kStepKeys - 1) / kStepKeys;
 }
 
-// Fetches the keys and values of items, with the last 128 threads.
+// The items of a cluster, and what they are to one of its blocks.
+template <typename C>
+struct ClusterItems {
+  int num_items;
+  int stride = gridDim.x / C::kCluster;
+  int first = blockIdx.x / C::kCluster;
+  int rank = C::kCluster > 1 ? RankInCluster() : 0;
+
+  __device__ AttentionItem ItemOf(const AttentionArgs& args, int index) const {
+    AttentionItem item = args.plan.items[index];
+    item.query_begin += rank * C::kQueries;
+    return item;
+  }
+};
+
+// How the copy engine finds the blocks of keys and values, where it can.
+struct BlockMaps {
+  CUtensorMap keys;
+  CUtensorMap values;
+  bool exist;
+};
+
+// Where one kind of operand comes from and goes to.
+template <typename C>
+struct Operand {
+  const CUtensorMap* map;  // of `blocks`, or null
+  const void* blocks;
+  const void* staged;
+  const Ring<C>& ring;
+  uint8_t (&stages)[C::kStages][C::kStageBytes];
+};
+
+// Fetches one kind of operand of all items, with one warp.
 template <typename C>
 class Fetcher {
  public:
-  __device__ Fetcher(const AttentionArgs& args, WarpgroupShared<C>& shared)
-      : args_(args), shared_(shared), thread_(threadIdx.x - 128 * C::kGroups) {}
+  __device__ Fetcher(const AttentionArgs& args, const ClusterItems<C>& items,
+                     const Operand<C>& operand)
+      : args_(args), items_(items), operand_(operand), lane_(threadIdx.x % 32) {}
 
-  // Keys that this pass does not write are fetched before the kernels in front are done.
-  __device__ void Run(int num_items) {
-    do {
-      RunItem(shared_.item);
-      if (!has_waited_) Wait();
-    } while (NextItem(args_, num_items, shared_));
+  __device__ void Run() {
+    for (int i = items_.first; i < items_.num_items; i += items_.stride) {
+      RunItem(items_.ItemOf(args_, i));
+    }
   }
 
  private:
-  __device__ void Wait() {
-    WaitForInputs();
-    has_waited_ = true;
-  }
+  using T = typename C::T;
 
   __device__ void RunItem(const AttentionItem& item) {
     const ItemKeys keys(args_, item);
-    const int steps = NumSteps(item);
-    shared_.vectors[0][thread_] = keys.VectorOf(item.key_begin + thread_);
-    for (int i = 0; i < steps; ++i, ++step_) {
-      const int end = item.key_begin + (i + 1) * kStepKeys;
-      const int next = i + 1 < steps ? keys.VectorOf(end + thread_) : kNoVector;
-      SyncThreads(C::kFetchers, 128);
-      if (!has_waited_ && end > item.old_end) Wait();
-      const int stage = step_ % C::kStages;
-      shared_.keys.WaitEmpty(step_);
-      Copy(args_.k_blocks, args_.k_staged, shared_.vectors[i % 2], shared_.k[stage]);
-      ArriveWithCopies(SharedAddress(&shared_.keys.full[stage]));
-      shared_.values.WaitEmpty(step_);
-      Copy(args_.v_blocks, args_.v_staged, shared_.vectors[i % 2], shared_.v[stage]);
-      ArriveWithCopies(SharedAddress(&shared_.values.full[stage]));
-      shared_.vectors[(i + 1) % 2][thread_] = next;  // last read two barriers ago
+    const int boxed_end =
+        operand_.map != nullptr ? min(item.key_end, item.prefix_end / kBoxKeys * kBoxKeys) : 0;
+    int next = RowOfBox(keys, item.key_begin);
+    for (int first = item.key_begin; first < item.key_end; first += kStepKeys, ++step_) {
+      const int row = next;
+      const int end = first + kStepKeys;
+      if (end < item.key_end) next = RowOfBox(keys, end);
+      // Keys that this pass does not write are fetched before the kernels in front are done.
+      if (!has_waited_ && end > item.old_end) {
+        WaitForInputs();
+        has_waited_ = true;
+      }
+      operand_.ring.WaitEmpty(step_);
+      if (end <= boxed_end) {
+        CopyBoxes(row);
+      } else {
+        CopyVectors(keys, first);
+      }
     }
-    SyncThreads(C::kFetchers, 128);
   }
 
-  __device__ void Copy(const void* blocks, const void* staged, const int32_t* vectors,
-                       uint8_t* stage) const {
-    using T = typename C::T;
-    constexpr int kPieces = C::kDim / 8;
-    constexpr int kKeys = 128 / kPieces;  // of one round
-    const int piece = thread_ % kPieces;
-#pragma unroll 4
-    for (int i = 0; i < kStepKeys / kKeys; ++i) {
-      const int key = i * kKeys + thread_ / kPieces;
-      const int vector = vectors[key];
-      const bool present = vector != kNoVector && piece * 8 < args_.head_dim;
-      const T* base = static_cast<const T*>(vector < 0 ? staged : blocks);
-      const int64_t offset =
-          present ? static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim + piece * 8
-                  : 0;
-      CopyAsync16(stage + PieceOffset(kStepKeys, key, piece), base + offset, present);
+  // A lane's box holds the keys and columns given by its number. Only used where it is whole.
+  __device__ int RowOfBox(const ItemKeys& keys, int first) const {
+    return lane_ < C::kBoxes ? keys.VectorOf(first + BoxKey(lane_)) : kNoVector;
+  }
+
+  __device__ void CopyBoxes(int row) const {
+    const int stage = step_ % C::kStages;
+    const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
+    if (lane_ == 0) ArriveExpecting(full, C::kStageBytes);
+    __syncwarp();
+    if (lane_ >= C::kBoxes || lane_ % C::kCluster != items_.rank) return;
+    const uint32_t to = SharedAddress(operand_.stages[stage]) + BoxOffset(lane_);
+    if constexpr (C::kCluster > 1) {
+      CopyBoxToCluster(*operand_.map, BoxColumn(lane_), row, to, full, (1 << C::kCluster) - 1);
+    } else {
+      CopyBox(*operand_.map, BoxColumn(lane_), row, to, full);
     }
+  }
+
+  __device__ void CopyVectors(const ItemKeys& keys, int first) const {
+    constexpr int kPieces = C::kDim / 8;
+    constexpr int kKeys = 32 / kPieces;  // that the warp copies at once
+    const int stage = step_ % C::kStages;
+    const int piece = lane_ % kPieces;
+    for (int begin = 0; begin < kStepKeys; begin += 32) {
+      const int own = begin + lane_ < kStepKeys ? keys.VectorOf(first + begin + lane_) : kNoVector;
+#pragma unroll 4
+      for (int i = 0; i < 32; i += kKeys) {
+        const int key = begin + i + lane_ / kPieces;
+        const int vector = __shfl_sync(0xffffffffu, own, i + lane_ / kPieces);
+        if (key >= kStepKeys) continue;
+        const bool present = vector != kNoVector && piece * 8 < args_.head_dim;
+        const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
+        const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
+        CopyAsync16(operand_.stages[stage] + PieceOffset(kStepKeys, key, piece),
+                    base + (present ? at + piece * 8 : 0), present);
+      }
+    }
+    CommitCopies();
+    WaitForCopies<0>();
+    FenceForTensorCores();
+    __syncwarp();
+    if (lane_ == 0) Arrive(SharedAddress(&operand_.ring.full[stage]));
   }
 
   const AttentionArgs& args_;
-  WarpgroupShared<C>& shared_;
-  int thread_;
+  const ClusterItems<C>& items_;
+  const Operand<C>& operand_;
+  int lane_;
   int step_ = 0;
   bool has_waited_ = false;
 };
