@@ -3,6 +3,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 
+#include "compute/cuda/attention_few.cuh"
 #include "compute/cuda/attention_plan.h"
 #include "compute/cuda/attention_prefix.cuh"
 #include "compute/cuda/attention_tail.cuh"
@@ -79,6 +80,20 @@ BlockMaps MapsOf(const AttentionArgs& args) {
   return maps;
 }
 
+template <typename T, int Dim, int Queries>
+void LaunchFew(const Stream& stream, const AttentionArgs& args) {
+  using Config = FewConfig<T, Dim <= 64 ? 64 : 128, Queries / 16>;
+  constexpr size_t kShared = sizeof(FewShared<Config>) + kPanelAlignment;
+  static_assert(kShared <= FewSharedBytes(Queries, Dim));
+  const auto kernel = &FewQueriesKernel<Config>;
+  static const bool allowed = [&] {
+    AllowSharedMemory(kernel, kShared);
+    return true;
+  }();
+  TALON_CHECK(allowed);
+  Launch(stream, kernel, stream.multiprocessors, Config::kThreads, kShared, args, MapsOf<T>(args));
+}
+
 template <typename T, int Dim, int Groups, int Cluster>
 void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
   using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, Groups, Cluster>;
@@ -115,6 +130,8 @@ void LaunchTail(const Stream& stream, AttentionArgs args) {
 template <typename T, int Dim>
 void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
   if constexpr (Dim <= 128) {
+    if (args.plan.few && args.plan.tile_queries == 16) return LaunchFew<T, Dim, 16>(stream, args);
+    if (args.plan.few) return LaunchFew<T, Dim, 32>(stream, args);
     if (args.plan.warpgroups == 1) return LaunchWarpgroups<T, Dim, 1, 1>(stream, args);
     if (args.plan.warpgroups == 2 && args.plan.tile_queries == 128) {
       return LaunchWarpgroups<T, Dim, 2, 1>(stream, args);

@@ -43,6 +43,7 @@ struct AttentionPlan {
   int num_partials = 0;  // per query head
   int tile_queries = 0;
   int warpgroups = 0;  // that compute in WarpgroupKernel, 0: PrefixKernel
+  bool few = false;  // FewQueriesKernel
   bool spans = false;
 
   // Reuses its memory. Without items and partials where tile_queries is 0.
@@ -72,6 +73,15 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   const int scores = tile_queries <= 32 ? tile_queries * kTileKeys * 4 : 16;
   const int places = 4 * kTileKeys * 4;
   return keys + tile_queries * (row_bytes + 16) + scores + places + 96;
+}
+
+// The same of FewQueriesKernel: each warp's stages of keys and values, and what goes with them.
+inline constexpr int kFewWarps = 8;
+inline constexpr int kFewStages = 3;
+constexpr int FewSharedBytes(int queries, int dim) {
+  const int row_bytes = dim <= 64 ? 128 : 256;
+  return kFewWarps * kFewStages * 2 * kBoxKeys * row_bytes +
+         queries * (row_bytes + 16 + 8 * kFewWarps) + 3072;
 }
 
 // The same of WarpgroupKernel: queries, two stages of keys and values, and what goes with them.

@@ -35,12 +35,13 @@ struct SequenceWork {
 // A variant of the prefix kernel.
 struct PrefixKind {
   int queries;
-  int warpgroups;  // AttentionPlan
+  int warpgroups;   // AttentionPlan
+  bool few = false;  // AttentionPlan
 
   // Blocks that work on an item together.
   int cluster() const { return warpgroups == 2 ? queries / 128 : 1; }
   // Keys that the kernel takes at once.
-  int unit() const { return warpgroups > 0 ? kStepKeys : kTileKeys; }
+  int unit() const { return few ? kBoxKeys : warpgroups > 0 ? kStepKeys : kTileKeys; }
 };
 // Those that the shape allows, by ascending queries; none: the generic kernel's. The first are of
 // PrefixKernel.

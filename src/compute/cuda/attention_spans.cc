@@ -11,16 +11,19 @@ namespace {
 struct KindCost {
   int queries;
   int warpgroups;
+  bool few;
   double unit;
   double item;
 };
-constexpr KindCost kKindCosts[] = {{16, 0, 1.6, 1.5}, {32, 0, 1.8, 1.7},  {64, 0, 2.4, 2.0},
-                                   {128, 0, 4.8, 3.0}, {64, 1, 2.4, 2.5}, {128, 2, 2.7, 3.0},
-                                   {256, 2, 2.4, 3.5}};
+constexpr KindCost kKindCosts[] = {
+    {16, 0, false, 1.6, 1.5},  {32, 0, false, 1.8, 1.7}, {64, 0, false, 2.4, 2.0},
+    {128, 0, false, 4.8, 3.0}, {16, 0, true, 0.24, 2.5}, {32, 0, true, 0.26, 3.0},
+    {64, 1, false, 2.6, 2.5},  {128, 2, false, 2.7, 3.0}, {256, 2, false, 2.4, 3.5}};
 
 KindCost CostOf(const PrefixKind& kind) {
   return *std::ranges::find_if(kKindCosts, [&](const KindCost& cost) {
-    return cost.queries == kind.queries && cost.warpgroups == kind.warpgroups;
+    return cost.queries == kind.queries && cost.warpgroups == kind.warpgroups &&
+           cost.few == kind.few;
   });
 }
 
@@ -48,7 +51,8 @@ class SpanChooser {
   // One round of long items, or several of shorter ones that waste less of the last round.
   SpanChoice Best() const {
     constexpr int kMostRounds = 4;
-    const int resident = kind_.warpgroups > 0 ? 1 : PrefixBlocks(PaddedHeadDim(shape_.head_dim));
+    const bool fills = kind_.warpgroups > 0 || kind_.few;
+    const int resident = fills ? 1 : PrefixBlocks(PaddedHeadDim(shape_.head_dim));
     const int blocks = std::max(1, resident * shape_.multiprocessors / kind_.cluster());
     const KindCost cost = CostOf(kind_);
     SpanChoice best{.kind = kind_};
@@ -146,6 +150,7 @@ void AddSpans(const std::vector<SequenceWork>& works, const AttentionShape& shap
   const SpanChoice choice = ChooseSpans(works, shape);
   plan->tile_queries = choice.kind.queries;
   plan->warpgroups = choice.kind.warpgroups;
+  plan->few = choice.kind.few;
   const bool in_place = MergesInPlace(plan->tile_queries, static_cast<int>(plan->rows.size()),
                                       static_cast<int>(works.size()), shape.group, shape.kv_heads);
   int counter = 0;

@@ -14,10 +14,6 @@
 
 namespace talon::cuda {
 
-// How far scores may rise above the one that weights are relative to before the sums are brought
-// to a new one: weights stay below 2^8, and most steps rescale nothing.
-inline constexpr float kScoreSlack = 8;
-
 inline constexpr int kStepScores = kStepKeys / 2;  // of a thread, two rows of its warp's 16
 
 // The running softmax of 64 queries in a warpgroup's registers; rows g (0) and g + 8 (1) of each
@@ -184,7 +180,7 @@ class GroupComputer {
           PackPair<T>(b.x * scale, b.y * scale), PackPair<T>(b.z * scale, b.w * scale)};
       *reinterpret_cast<uint4*>(shared_.q + PieceOffset(C::kQueries, query, piece)) = packed;
     }
-    FenceForTensorCores();
+    FenceForEngines();
     SyncGroup();
   }
 

@@ -7,6 +7,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 
+#include "compute/cuda/attention_boxes.cuh"
 #include "compute/cuda/attention_item.cuh"
 #include "compute/cuda/attention_warpgroup_layout.h"
 #include "compute/cuda/attention_warpgroup_mma.cuh"
@@ -93,13 +94,6 @@ struct ClusterItems {
     item.query_begin += rank * C::kQueries;
     return item;
   }
-};
-
-// How the copy engine finds the blocks of keys and values, where it can.
-struct BlockMaps {
-  CUtensorMap keys;
-  CUtensorMap values;
-  bool exist;
 };
 
 // Where one kind of operand comes from and goes to.
@@ -192,7 +186,7 @@ class Fetcher {
     }
     CommitCopies();
     WaitForCopies<0>();
-    FenceForTensorCores();
+    FenceForEngines();
     __syncwarp();
     if (lane_ == 0) Arrive(SharedAddress(&operand_.ring.full[stage]));
   }

@@ -106,11 +106,6 @@ __device__ __forceinline__ void ArriveThreads(int id, int count) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
 
-// What this thread wrote to shared memory before is seen by the tensor cores after.
-__device__ __forceinline__ void FenceForTensorCores() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 // The same box for several blocks of the cluster, bit i of `blocks`: block i, at the same place and
 // with the same barrier of its shared memory.
 __device__ __forceinline__ void CopyBoxToCluster(const CUtensorMap& map, int col, int row,

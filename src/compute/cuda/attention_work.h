@@ -96,7 +96,8 @@ struct AttentionRow {
 // Whether a pass whose sequences have few queries merges in its prefix kernel. Depends on the
 // pass's shape alone.
 constexpr bool MergesInPlace(int tile_queries, int rows, int sequences, int group, int kv_heads) {
-  return tile_queries == 16 && (rows * group / 16 + sequences) * kv_heads <= kMaxMergeCounters;
+  return tile_queries <= 32 &&
+         (rows * group / tile_queries + sequences) * kv_heads <= kMaxMergeCounters;
 }
 
 // Sets of keys of a tile, bit i: its key i. The first `count`:

@@ -76,6 +76,7 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
   plan_.score_requests = static_cast<int>(plan.scores.size());
   plan_.tile_queries = attention_.tile_queries;
   plan_.warpgroups = attention_.warpgroups;
+  plan_.few = attention_.few;
   plan_.spans = attention_.spans;
   scored_blocks_ = plan.num_scored_blocks();
 }
@@ -175,7 +176,8 @@ CudaPass::Shape CudaPass::shape() const {
           .score_requests = plan_.score_requests,
           .scored_blocks = scored_blocks_,
           .tile_queries = plan_.tile_queries,
-          .warpgroups = plan_.warpgroups};
+          .warpgroups = plan_.warpgroups,
+          .few = plan_.few};
 }
 
 void CudaPass::RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,

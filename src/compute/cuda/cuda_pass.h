@@ -49,6 +49,7 @@ class CudaPass : public Pass {
     int scored_blocks = 0;
     int tile_queries = 0;
     int warpgroups = 0;
+    bool few = false;
     auto operator<=>(const Shape&) const = default;
   };
   struct RecordingKey {

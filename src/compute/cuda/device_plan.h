@@ -20,6 +20,7 @@ struct DevicePlan {
   int score_requests = 0;
   int tile_queries = 0;                    // AttentionPlan
   int warpgroups = 0;                      // AttentionPlan
+  bool few = false;                        // AttentionPlan
   bool spans = false;                      // AttentionPlan
   const int32_t* tokens = nullptr;         // [rows]
   const int32_t* positions = nullptr;      // [rows]
