@@ -282,6 +282,29 @@ TEST_P(AttentionTest, ManyNodesUseSeveralMaskWords) {
               layout, GetParam());
 }
 
+// Trees and prompts with so many queries, over prefixes so long, that a device with kernels for
+// them takes each of these: one row, a few, a tile, a pair of tiles, and more than one pair.
+TEST_P(AttentionTest, MatchesReferenceOverLongPrefixes) {
+  std::mt19937 random(11);
+  const auto reference = MakeBackend("reference");
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const int nodes : {1, 7, 16, 40, 70}) {
+      const Layout layout{.dtype = dtype,
+                          .head_dim = nodes == 16  ? 80
+                                      : nodes == 7 ? 64
+                                                   : 128,
+                          .group = 4,
+                          .block_size = nodes == 40 ? 32 : 16,
+                          .partial = nodes == 40};
+      const std::vector<SequenceSpec> batch = {
+          {.base = 0, .committed = 2500 + nodes, .parents = RandomTree(nodes, random)},
+          {.base = 20000, .committed = 1500 + nodes, .prompt_rows = nodes}};
+      ExpectClose(RunAttention(*reference, layout, batch), RunAttention(*backend_, layout, batch),
+                  layout, GetParam());
+    }
+  }
+}
+
 TEST_P(AttentionTest, ThreadCountDoesNotChangeBits) {
   std::mt19937 random(9);
   const auto one = MakeBackend(testing::OnOneThread(GetParam()));

@@ -11,7 +11,7 @@ void LaunchAttentionBF16(const Stream& stream, const AttentionArgs& args) {
 // kernel keeps 64 sums and as many scores in registers.
 bool HasWarpgroupAttention() {
   static const bool has = [] {
-    const auto kernel = &WarpgroupKernel<WarpgroupConfig<__nv_bfloat16, 128, 2, 1>>;
+    const auto kernel = &WarpgroupKernel<WarpgroupConfig<__nv_bfloat16, 128, 2>>;
     cudaFuncAttributes attributes;
     const auto error = cudaFuncGetAttributes(&attributes, kernel);
     if (error != cudaSuccess) cudaGetLastError();  // not for the next call to find

@@ -3,12 +3,12 @@
 //
 // Each warp of a block has tiles of 16 keys of its own, a ring of shared memory that the copy
 // engine fills for it, and its own softmax, so that warps never wait for each other before the
-// item's end. There their sums become one.
+// item's end. There their sums become one, then those of the cluster's blocks.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_FEW_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_FEW_CUH_
 
+#include "compute/cuda/attention_cluster.cuh"
 #include "compute/cuda/attention_few_fetch.cuh"
-#include "compute/cuda/attention_merge.cuh"
 #include "compute/cuda/dynamic_shared.cuh"
 
 namespace talon::cuda {
@@ -203,16 +203,14 @@ __device__ __forceinline__ void LoadFewQueries(const AttentionArgs& args, FewSha
   }
 }
 
-// The states of the item's queries from what all warps have left.
+// Makes one of the sums that all warps have left, in the place of the first warp's.
 template <typename C>
-__device__ __forceinline__ void StoreFewStates(const AttentionArgs& args,
-                                               const FewShared<C>& shared) {
+__device__ __forceinline__ void CombineWarps(FewShared<C>& shared) {
   constexpr int kQuads = C::kDim / 4;
+#pragma unroll
   for (int i = threadIdx.x; i < C::kQueries * kQuads; i += C::kThreads) {
     const int query = i / kQuads;
-    const int column = i % kQuads * 4;
-    const int index = shared.queries[query].state;
-    if (index < 0 || column >= args.head_dim) continue;
+    const int at = query * C::kSumStride + i % kQuads * 4;
     float largest = kMinusInfinity, total = 0;
 #pragma unroll
     for (int w = 0; w < C::kWarps; ++w) largest = fmaxf(largest, shared.totals[w][query].x);
@@ -222,14 +220,12 @@ __device__ __forceinline__ void StoreFewStates(const AttentionArgs& args,
     for (int w = 0; w < C::kWarps; ++w) {
       const float2 part = shared.totals[w][query];
       const float factor = Exp2(part.x - base);
-      const auto x = *reinterpret_cast<const float4*>(shared.SumsOf(w) + query * C::kSumStride +
-                                                      column);
+      const auto x = *reinterpret_cast<const float4*>(shared.SumsOf(w) + at);
       total += part.y * factor;
       sum.x += x.x * factor, sum.y += x.y * factor, sum.z += x.z * factor, sum.w += x.w * factor;
     }
-    float* to = args.State(index);
-    if (column == 0) *reinterpret_cast<float2*>(to) = {largest, total};
-    *reinterpret_cast<float4*>(to + kStateHeader + column) = sum;
+    *reinterpret_cast<float4*>(shared.SumsOf(0) + at) = sum;
+    if (i % kQuads == 0) shared.combined[query] = {largest, total};
   }
 }
 
@@ -254,8 +250,10 @@ __device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const Bloc
   step += fetcher.num_tiles();
   computer.Leave();
   __syncthreads();
-  StoreFewStates(args, shared);
-  if (item.arrivals > 0) MergeIfLast<C::kThreads>(args, item, shared.is_last);
+  CombineWarps(shared);
+  MergeCluster<C::kQueries, C::kThreads>(args, item, shared.queries,
+                                         {shared.combined, shared.SumsOf(0), C::kSumStride},
+                                         shared.is_last);
 }
 
 // What comes next reads what kernels before this one wrote without waiting itself: so no block lets
@@ -266,9 +264,10 @@ __global__ void __launch_bounds__(C::kThreads, 1)
                      const __grid_constant__ BlockMaps maps) {
 #if __CUDA_ARCH__ >= 900
   const uint32_t misaligned = SharedAddress(DynamicShared()) % kPanelAlignment;
-  auto& shared = *reinterpret_cast<FewShared<C>*>(
-      static_cast<uint8_t*>(DynamicShared()) + (kPanelAlignment - misaligned) % kPanelAlignment);
+  auto& shared = *reinterpret_cast<FewShared<C>*>(static_cast<uint8_t*>(DynamicShared()) +
+                                                  (kPanelAlignment - misaligned) % kPanelAlignment);
   const int num_items = *args.plan.num_items;
+  AttentionItem item = args.plan.items[blockIdx.x];
   if (static_cast<int>(blockIdx.x) >= num_items) {
     WaitForInputs();
     LetNextStart();
@@ -277,13 +276,11 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   if (threadIdx.x == 0) shared.InitBarriers();
   int step = 0;  // of this warp
   for (int index = blockIdx.x; index < num_items; index += gridDim.x) {
-    const AttentionItem item = args.plan.items[index];
-    FillSlots<C::kQueries, C::kThreads>(args, item, shared.queries, threadIdx.x);
+    if (index >= static_cast<int>(gridDim.x)) item = args.plan.items[index];
+    FillSlots<C::kThreads>(args, item, 0, C::kQueries, threadIdx.x, shared.queries);
     if (threadIdx.x == C::kThreads - 1) shared.item = item;
     __syncthreads();
     RunFewItem(args, maps, index == static_cast<int>(blockIdx.x), shared, step);
-    FenceForEngines();  // the copy engine may write where sums were
-    __syncthreads();
   }
 #endif
 }

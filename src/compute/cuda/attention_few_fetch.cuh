@@ -34,9 +34,10 @@ struct FewShared {
   alignas(kPanelAlignment) uint8_t q[C::kMatrices * C::kQueries * kPanelRowBytes];
   QuerySlot queries[C::kQueries];
   float2 totals[C::kWarps][C::kQueries];  // m and l
+  float2 combined[C::kQueries];           // of all warps
   AttentionItem item;
   uint64_t full[C::kWarps][C::kStages];  // the copies are there
-  bool is_last;                          // of its queries' items
+  int32_t is_last;                       // of its queries' clusters
 
   __device__ void InitBarriers() {
     for (int i = 0; i < C::kWarps * C::kStages; ++i) InitBarrier(SharedAddress(&full[0][0] + i), 1);

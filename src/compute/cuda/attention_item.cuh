@@ -17,11 +17,11 @@ struct QuerySlot {
   int32_t state;   // its state's index, or -1: none to write
 };
 
-// The slots of an item's queries; threads [0, kThreads) share the work.
-template <int kQueries, int kThreads>
+// The slots of an item's queries [begin, end); kThreads threads share the work.
+template <int kThreads>
 __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const AttentionItem& item,
-                                          QuerySlot* slots, int thread) {
-  for (int i = thread; i < kQueries; i += kThreads) {
+                                          int begin, int end, int thread, QuerySlot* slots) {
+  for (int i = begin + thread; i < end; i += kThreads) {
     QuerySlot slot = {-1, 0, -1};
     const int query = item.query_begin + i;
     if (query < item.query_end) {
@@ -30,7 +30,8 @@ __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const Atten
       const AttentionRow row = args.plan.attention_rows[row_index];
       slot.offset = row_index * args.q_stride + head * args.head_dim;
       slot.limit = item.chunk < 0 ? row.prefix_len : row.shared_len;
-      if (row.shared_len > item.key_begin) {
+      const int first = item.chunk < 0 ? item.partial * row.span : item.key_begin;
+      if (row.shared_len > first) {
         slot.state = (row.partial_begin + item.partial) * args.heads() + head;
       }
     }

@@ -80,6 +80,15 @@ BlockMaps MapsOf(const AttentionArgs& args) {
   return maps;
 }
 
+// Starts a kernel of which a multiprocessor has one block, in the plan's clusters.
+template <typename T>
+void LaunchHopper(const Stream& stream, void (*kernel)(AttentionArgs, BlockMaps), int threads,
+                  size_t shared, const AttentionArgs& args) {
+  const int cluster = args.plan.cluster;
+  const int blocks = stream.multiprocessors / cluster * cluster;
+  LaunchClusters(stream, kernel, cluster, blocks, threads, shared, args, MapsOf<T>(args));
+}
+
 template <typename T, int Dim, int Queries>
 void LaunchFew(const Stream& stream, const AttentionArgs& args) {
   using Config = FewConfig<T, Dim <= 64 ? 64 : 128, Queries / 16>;
@@ -91,22 +100,21 @@ void LaunchFew(const Stream& stream, const AttentionArgs& args) {
     return true;
   }();
   TALON_CHECK(allowed);
-  Launch(stream, kernel, stream.multiprocessors, Config::kThreads, kShared, args, MapsOf<T>(args));
+  LaunchHopper<T>(stream, kernel, Config::kThreads, kShared, args);
 }
 
-template <typename T, int Dim, int Groups, int Cluster>
+template <typename T, int Dim, int Queries>
 void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
-  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, Groups, Cluster>;
-  constexpr size_t kShared = kWarpgroupSharedBytes<Config>;
-  static_assert(kShared <= WarpgroupSharedBytes(Groups, Dim));
+  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, Queries / 64>;
+  constexpr size_t kShared = sizeof(WarpgroupShared<Config>) + kPanelAlignment;
+  static_assert(kShared <= WarpgroupSharedBytes(Queries / 64, Dim));
   const auto kernel = &WarpgroupKernel<Config>;
   static const bool allowed = [&] {
     AllowSharedMemory(kernel, kShared);
     return true;
   }();
   TALON_CHECK(allowed);
-  const int clusters = stream.multiprocessors / Cluster;
-  Launch(stream, kernel, clusters * Cluster, Config::kThreads, kShared, args, MapsOf<T>(args));
+  LaunchHopper<T>(stream, kernel, Config::kThreads, kShared, args);
 }
 
 template <typename T, int Dim>
@@ -128,15 +136,23 @@ void LaunchTail(const Stream& stream, AttentionArgs args) {
 }
 
 template <typename T, int Dim>
+void LaunchOnHopper(const Stream& stream, const AttentionArgs& args) {
+  switch (args.plan.tile_queries) {
+    case 16:
+      return LaunchFew<T, Dim, 16>(stream, args);
+    case 32:
+      return LaunchFew<T, Dim, 32>(stream, args);
+    case 64:
+      return LaunchWarpgroups<T, Dim, 64>(stream, args);
+    default:
+      return LaunchWarpgroups<T, Dim, 128>(stream, args);
+  }
+}
+
+template <typename T, int Dim>
 void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
   if constexpr (Dim <= 128) {
-    if (args.plan.few && args.plan.tile_queries == 16) return LaunchFew<T, Dim, 16>(stream, args);
-    if (args.plan.few) return LaunchFew<T, Dim, 32>(stream, args);
-    if (args.plan.warpgroups == 1) return LaunchWarpgroups<T, Dim, 1, 1>(stream, args);
-    if (args.plan.warpgroups == 2 && args.plan.tile_queries == 128) {
-      return LaunchWarpgroups<T, Dim, 2, 1>(stream, args);
-    }
-    if (args.plan.warpgroups == 2) return LaunchWarpgroups<T, Dim, 2, 2>(stream, args);
+    if (args.plan.kernel != PrefixKernelKind::kTiles) return LaunchOnHopper<T, Dim>(stream, args);
   }
   switch (args.plan.tile_queries) {
     case 16:
@@ -154,10 +170,7 @@ template <typename T, int Dim>
 void LaunchForDim(const Stream& stream, const AttentionArgs& args) {
   LaunchPrefixOf<T, Dim>(stream, args);
   if (!args.plan.spans) return LaunchTail<T, Dim>(stream, args);
-  if (!MergesInPlace(args.plan.tile_queries, args.plan.rows, args.plan.sequences, args.group,
-                     args.kv_heads)) {
-    LaunchMerge(stream, args);
-  }
+  if (!args.plan.merges_in_place) LaunchMerge(stream, args);
 }
 
 template <typename T>

@@ -28,9 +28,9 @@ struct AttentionShape {
   int tile_queries = 0;
 };
 
-// Queries that an item takes at most: 16, 32, 64, 128 or 256, a variant of the prefix kernel. Depends on
-// the pass's shape alone. 0: no variant serves this type, head_dim or device, the generic kernel
-// does.
+// Queries that an item takes at most: 16, 32, 64, 128 or 256, a variant of the prefix kernel.
+// Depends on the pass's shape alone. 0: no variant serves this type, head_dim or device, the
+// generic kernel does.
 int TileQueries(int rows, int sequences, const AttentionShape& shape);
 
 struct AttentionPlan {
@@ -42,8 +42,9 @@ struct AttentionPlan {
   int num_items = 0;
   int num_partials = 0;  // per query head
   int tile_queries = 0;
-  int warpgroups = 0;  // that compute in WarpgroupKernel, 0: PrefixKernel
-  bool few = false;  // FewQueriesKernel
+  PrefixKernelKind kernel = PrefixKernelKind::kTiles;
+  int cluster = 1;  // blocks that make one partial of each query
+  bool merges_in_place = false;
   bool spans = false;
 
   // Reuses its memory. Without items and partials where tile_queries is 0.
@@ -87,7 +88,7 @@ constexpr int FewSharedBytes(int queries, int dim) {
 // The same of WarpgroupKernel: queries, two stages of keys and values, and what goes with them.
 constexpr int WarpgroupSharedBytes(int groups, int dim) {
   const int row_bytes = dim <= 64 ? 128 : 256;
-  return (64 * groups + 4 * kStepKeys) * row_bytes + groups * (64 * 16 + 64) + 2048;
+  return (64 * groups + 4 * kStepKeys) * row_bytes + 64 * groups * 24 + 8 * kStepKeys + 3072;
 }
 
 }  // namespace talon::cuda

@@ -69,16 +69,25 @@ std::vector<AttentionShape> Shapes(bool deterministic) {
   for (const int group : {1, 4, 20}) {
     for (const int tile : {16, 32, 128}) {
       for (const int multiprocessors : {1, 10000}) {  // few long items, or many
-        shapes.push_back({.kv_heads = 2,
-                          .group = group,
-                          .head_dim = 128,
-                          .multiprocessors = multiprocessors,
-                          .deterministic = deterministic,
-                          .tile_queries = tile});
+        for (const bool has_warpgroups : {false, true}) {
+          shapes.push_back({.kv_heads = 2,
+                            .group = group,
+                            .head_dim = 128,
+                            .multiprocessors = multiprocessors,
+                            .deterministic = deterministic,
+                            .has_warpgroups = has_warpgroups,
+                            .tile_queries = tile});
+        }
       }
     }
   }
   return shapes;
+}
+
+// Keys that the kernel which a plan is for takes at once.
+int UnitOf(const AttentionPlan& plan) {
+  if (plan.kernel == PrefixKernelKind::kFew) return kBoxKeys;
+  return plan.kernel == PrefixKernelKind::kWarpgroups ? kStepKeys : kTileKeys;
 }
 
 TEST(AttentionWork, ChunksAreWholeTilesWithoutGaps) {
@@ -199,24 +208,24 @@ TEST(AttentionPlan, SpansShowEveryQueryItsKeysOnce) {
     AttentionPlan plan;
     plan.Build(pass, shape);
     EXPECT_TRUE(plan.spans);
-    std::map<Seen, int> seen;  // how many keys of a tile
+    std::map<Seen, int> seen;  // how many keys from one on
     for (const AttentionItem& item : ItemsOf(plan)) {
-      EXPECT_EQ(item.key_begin % kTileKeys, 0);
+      const bool has_keys = item.key_begin < item.key_end;
+      EXPECT_EQ(has_keys ? item.key_begin % UnitOf(plan) : 0, 0);
       EXPECT_LT(item.chunk, 0);
       for (int query = item.query_begin; query < item.query_end; ++query) {
         const int row = query / shape.group;
         EXPECT_LE(item.full_end, plan.rows[row].prefix_len);
         for (int key = item.key_begin; key < item.key_end; key += kTileKeys) {
-          const uint64_t keys = SeenOf(pass, plan, item, row, key);
-          EXPECT_EQ(keys & ~FirstKeys(item.key_end - key), 0u);
-          seen[{row, item.kv_head, query % shape.group, key / kTileKeys}] += std::popcount(keys);
+          const uint64_t keys = SeenOf(pass, plan, item, row, key) & FirstKeys(item.key_end - key);
+          seen[{row, item.kv_head, query % shape.group, key}] += std::popcount(keys);
         }
       }
     }
     std::map<std::tuple<int, int, int>, int> keys;
     for (const auto& [at, count] : seen) {
       const auto& [row, head, query, tile] = at;
-      EXPECT_LE(count, kTileKeys);
+      EXPECT_LE(count, kTileKeys);  // no key twice: items of a query begin a span apart
       keys[{row, head, query}] += count;
     }
     EXPECT_EQ(keys.size(), plan.rows.size() * shape.kv_heads * shape.group);
@@ -228,19 +237,23 @@ TEST(AttentionPlan, SpansMakeThePartialsThatAreMerged) {
   for (const AttentionShape& shape : Shapes(/*deterministic=*/false)) {
     AttentionPlan plan;
     plan.Build(MixedPass(), shape);
-    std::map<int, int> arrivals, expected;  // by counter
+    EXPECT_EQ(plan.merges_in_place, shape.has_warpgroups || shape.tile_queries == 16);
+    std::map<int, std::set<int>> partials_of;  // by counter
+    std::map<int, int> expected;
     for (const AttentionItem& item : ItemsOf(plan)) {
       const AttentionRow& row = plan.rows[item.query_begin / shape.group];
-      EXPECT_EQ(item.key_begin, item.partial * row.span);
-      EXPECT_LE(item.key_end, item.key_begin + row.span);
+      EXPECT_GE(item.key_begin, item.partial * row.span);
+      EXPECT_LE(item.key_end, (item.partial + 1) * row.span);
       EXPECT_GE(item.counter, 0);
       EXPECT_LT(item.counter, kMaxMergeCounters);
-      EXPECT_EQ(item.arrivals > 0, shape.tile_queries == 16);
+      EXPECT_EQ(item.arrivals > 0, plan.merges_in_place);
       if (item.arrivals == 0) continue;
-      ++arrivals[item.counter];
+      partials_of[item.counter].insert(item.partial);
       expected[item.counter] = item.arrivals;
     }
-    EXPECT_EQ(arrivals, expected);
+    for (const auto& [counter, partials] : partials_of) {
+      EXPECT_EQ(static_cast<int>(partials.size()), expected[counter]);
+    }
     int partials = 0;
     for (const AttentionRow& row : plan.rows) {
       EXPECT_EQ(row.partial_begin, partials);
@@ -248,6 +261,33 @@ TEST(AttentionPlan, SpansMakeThePartialsThatAreMerged) {
     }
     EXPECT_EQ(plan.num_partials, partials);
   }
+}
+
+// The blocks of a cluster take neighbouring items: the same queries, keys one after the other.
+TEST(AttentionPlan, ClustersHaveNeighbouringRunsOfKeys) {
+  std::set<int> clusters;
+  for (AttentionShape shape : Shapes(/*deterministic=*/false)) {
+    for (const int multiprocessors : {1, 40, 132}) {
+      shape.multiprocessors = multiprocessors;
+      AttentionPlan plan;
+      plan.Build(MixedPass(), shape);
+      clusters.insert(plan.cluster);
+      EXPECT_LE(plan.cluster, shape.has_warpgroups ? kMostClusterBlocks : 1);
+      ASSERT_EQ(plan.num_items % plan.cluster, 0);
+      for (int i = 0; i < plan.num_items; ++i) {
+        if (i % plan.cluster == 0) continue;
+        const AttentionItem& before = plan.items[i - 1];
+        const AttentionItem& item = plan.items[i];
+        EXPECT_EQ(item.key_begin, before.key_end);
+        EXPECT_EQ(item.partial, before.partial);
+        EXPECT_EQ(item.kv_head, before.kv_head);
+        EXPECT_EQ(item.query_begin, before.query_begin);
+        EXPECT_EQ(item.arrivals, before.arrivals);
+        EXPECT_EQ(item.counter, before.counter);
+      }
+    }
+  }
+  EXPECT_GT(clusters.size(), 1u);
 }
 
 TEST(AttentionPlan, SpansKeepEveryMultiprocessorBusy) {
@@ -271,33 +311,37 @@ TEST(AttentionPlan, SpansKeepEveryMultiprocessorBusy) {
   EXPECT_GE(plan.num_items, 250);
 }
 
-TEST(AttentionPlan, WarpgroupsTakeLongContextsWithManyQueries) {
+TEST(AttentionPlan, HopperHasKernelsForFewAndForManyQueries) {
   AttentionShape shape{.kv_heads = 8,
                        .group = 4,
                        .head_dim = 128,
                        .multiprocessors = 132,
                        .deterministic = false,
                        .has_warpgroups = true};
-  const auto plan_of = [&](int nodes) {
+  const auto plan_of = [&](int committed, int nodes) {
     PassPlan pass;
-    AddChain(65536, nodes, &pass);
+    AddChain(committed, nodes, &pass);
     AttentionPlan plan;
     plan.Build(pass, shape);
-    EXPECT_EQ(plan.rows[0].span % (plan.warpgroups > 0 ? 128 : 64), 0);
     return plan;
   };
-  EXPECT_EQ(plan_of(1).warpgroups, 0);
-  EXPECT_EQ(plan_of(16).warpgroups, 1);
-  const AttentionPlan many = plan_of(63);
-  EXPECT_EQ(many.warpgroups, 2);
+  EXPECT_EQ(plan_of(65536, 1).kernel, PrefixKernelKind::kFew);
+  EXPECT_EQ(plan_of(65536, 16).kernel, PrefixKernelKind::kWarpgroups);
+  const AttentionPlan many = plan_of(65536, 63);
+  EXPECT_EQ(many.kernel, PrefixKernelKind::kWarpgroups);
   EXPECT_EQ(many.tile_queries, 128);
-  EXPECT_LE(many.num_items, 132);
-  EXPECT_GE(many.num_items, 120);
+  EXPECT_EQ(many.cluster, 8);  // which fill the device, and leave nothing to merge
+  EXPECT_EQ(many.num_items, 128);
+  EXPECT_EQ(many.rows[0].NumPartials(), 1);
+  // At a short context a cluster has all keys.
+  for (const int nodes : {1, 8, 16, 63}) {
+    EXPECT_EQ(plan_of(1024, nodes).rows[0].NumPartials(), 1) << nodes;
+  }
   shape.deterministic = true;
-  EXPECT_EQ(plan_of(63).warpgroups, 0);
+  EXPECT_EQ(plan_of(65536, 63).kernel, PrefixKernelKind::kTiles);
   shape.deterministic = false;
   shape.head_dim = 256;
-  EXPECT_EQ(plan_of(63).warpgroups, 0);
+  EXPECT_EQ(plan_of(65536, 63).kernel, PrefixKernelKind::kTiles);
 }
 
 TEST(AttentionPlan, KeysThatPromptRowsWriteAreNotOld) {

@@ -64,7 +64,7 @@ template <typename C>
 __device__ __forceinline__ void RunItem(const AttentionArgs& args, const AttentionItem& next,
                                         bool is_first, int num_items, SharedTile<C>& shared) {
   const ItemKeys next_keys(args, next);
-  FillSlots<C::kQueries, C::kThreads>(args, next, shared.queries, threadIdx.x);
+  FillSlots<C::kThreads>(args, next, 0, C::kQueries, threadIdx.x, shared.queries);
   FindFirstVectors(shared, next.key_begin / kTileKeys, (next.key_end + kTileKeys - 1) / kTileKeys,
                    [&](int key) { return next_keys.VectorOf(key); });
   if (threadIdx.x == 0) shared.item = next;

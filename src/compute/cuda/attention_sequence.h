@@ -34,17 +34,30 @@ struct SequenceWork {
 
 // A variant of the prefix kernel.
 struct PrefixKind {
-  int queries;
-  int warpgroups;   // AttentionPlan
-  bool few = false;  // AttentionPlan
+  int queries = 0;
+  PrefixKernelKind kernel = PrefixKernelKind::kTiles;
 
-  // Blocks that work on an item together.
-  int cluster() const { return warpgroups == 2 ? queries / 128 : 1; }
   // Keys that the kernel takes at once.
-  int unit() const { return few ? kBoxKeys : warpgroups > 0 ? kStepKeys : kTileKeys; }
+  int unit() const {
+    switch (kernel) {
+      case PrefixKernelKind::kTiles:
+        return kTileKeys;
+      case PrefixKernelKind::kFew:
+        return kBoxKeys;
+      default:
+        return kStepKeys;
+    }
+  }
+  int most_cluster_blocks() const {
+    return kernel == PrefixKernelKind::kTiles ? 1 : kMostClusterBlocks;
+  }
+  int ResidentBlocks(int head_dim) const {  // for each multiprocessor
+    return kernel == PrefixKernelKind::kTiles ? PrefixBlocks(PaddedHeadDim(head_dim)) : 1;
+  }
+  // Whether the items of a query can merge what they leave.
+  bool CanMerge() const { return kernel != PrefixKernelKind::kTiles || queries == 16; }
 };
-// Those that the shape allows, by ascending queries; none: the generic kernel's. The first are of
-// PrefixKernel.
+// Those that the shape allows, by ascending queries; none: the generic kernel's.
 std::vector<PrefixKind> KindsOf(const AttentionShape& shape);
 
 void AddChunks(const AttentionShape& shape, std::vector<SequenceWork>* works, AttentionPlan* plan);

@@ -6,24 +6,30 @@
 namespace talon::cuda {
 namespace {
 
-// Microseconds on an H200 with all multiprocessors full: a unit of keys for a tile of queries, and
-// what comes with each item, queries in and states out.
+// Microseconds on an H200: a unit of keys for a tile of queries where these are not the first to
+// read the keys, and what comes with each item.
 struct KindCost {
   int queries;
-  int warpgroups;
-  bool few;
+  PrefixKernelKind kernel;
   double unit;
   double item;
 };
-constexpr KindCost kKindCosts[] = {
-    {16, 0, false, 1.6, 1.5},  {32, 0, false, 1.8, 1.7}, {64, 0, false, 2.4, 2.0},
-    {128, 0, false, 4.8, 3.0}, {16, 0, true, 0.24, 2.5}, {32, 0, true, 0.26, 3.0},
-    {64, 1, false, 2.6, 2.5},  {128, 2, false, 2.7, 3.0}, {256, 2, false, 2.4, 3.5}};
+constexpr KindCost kKindCosts[] = {{16, PrefixKernelKind::kTiles, 2.2, 1.5},
+                                   {32, PrefixKernelKind::kTiles, 2.2, 1.7},
+                                   {64, PrefixKernelKind::kTiles, 2.6, 2.0},
+                                   {128, PrefixKernelKind::kTiles, 4.8, 3.0},
+                                   {16, PrefixKernelKind::kFew, 0.13, 4.0},
+                                   {32, PrefixKernelKind::kFew, 0.30, 4.5},
+                                   {64, PrefixKernelKind::kWarpgroups, 1.55, 5.0},
+                                   {128, PrefixKernelKind::kWarpgroups, 2.25, 5.5}};
+// To merge partials, and for each of them.
+constexpr double kMergeCost = 1.5;
+constexpr double kPartialCost = 0.1;
+constexpr double kBytesPerMicrosecond = 4.3e6;
 
 KindCost CostOf(const PrefixKind& kind) {
   return *std::ranges::find_if(kKindCosts, [&](const KindCost& cost) {
-    return cost.queries == kind.queries && cost.warpgroups == kind.warpgroups &&
-           cost.few == kind.few;
+    return cost.queries == kind.queries && cost.kernel == kind.kernel;
   });
 }
 
@@ -32,11 +38,12 @@ int UnitsOf(const SequenceWork& work, const PrefixKind& kind) {
   return CeilDiv(work.num_keys(), kind.unit());
 }
 
+// Items of `span` units, `cluster` of them one after the other for the blocks of a cluster.
 struct SpanChoice {
-  PrefixKind kind = {0, 0};
-  int span_units = 1;
+  PrefixKind kind;
+  int span = 1;
+  int cluster = 1;
   double cost = std::numeric_limits<double>::infinity();
-
 };
 
 // How the works' keys are best cut for one variant of the kernel.
@@ -44,43 +51,61 @@ class SpanChooser {
  public:
   SpanChooser(const std::vector<SequenceWork>& works, const AttentionShape& shape,
               const PrefixKind& kind)
-      : works_(works), shape_(shape), kind_(kind) {
-    for (const SequenceWork& work : works) longest_ = std::max(longest_, UnitsOf(work, kind));
+      : works_(works), shape_(shape), kind_(kind), cost_(CostOf(kind)) {
+    const double key_bytes = 2.0 * shape.kv_heads * shape.head_dim * DTypeSize(shape.dtype);
+    for (const SequenceWork& work : works) {
+      longest_ = std::max(longest_, UnitsOf(work, kind));
+      read_ += work.num_keys() * key_bytes / kBytesPerMicrosecond;
+    }
   }
 
-  // One round of long items, or several of shorter ones that waste less of the last round.
   SpanChoice Best() const {
-    constexpr int kMostRounds = 4;
-    const bool fills = kind_.warpgroups > 0 || kind_.few;
-    const int resident = fills ? 1 : PrefixBlocks(PaddedHeadDim(shape_.head_dim));
-    const int blocks = std::max(1, resident * shape_.multiprocessors / kind_.cluster());
-    const KindCost cost = CostOf(kind_);
-    SpanChoice best{.kind = kind_};
-    for (int rounds = 1; rounds <= kMostRounds; ++rounds) {
-      const int span = ShortestSpan(int64_t{rounds} * blocks);
-      const auto items = static_cast<double>(NumItems(span));
-      const double taken = std::max(static_cast<double>(rounds), items / blocks);
-      const double total = taken * (span * cost.unit + cost.item);
-      if (total < best.cost) best = {kind_, span, total};
+    SpanChoice best;
+    for (int cluster = 1; cluster <= kind_.most_cluster_blocks(); cluster *= 2) {
+      const SpanChoice choice = BestFor(cluster);
+      if (choice.cost < best.cost) best = choice;
     }
     return best;
   }
 
  private:
-  int64_t NumItems(int span_units) const {
-    int64_t items = 0;
-    for (const SequenceWork& work : works_) {
-      items += int64_t{shape_.kv_heads} * work.NumTiles(shape_.group, kind_.queries) *
-               CeilDiv(UnitsOf(work, kind_), span_units);
+  // One round of long items, or several of shorter ones that waste less of the last round; or
+  // nothing to merge.
+  SpanChoice BestFor(int cluster) const {
+    constexpr int kMostRounds = 4;
+    const int blocks = shape_.multiprocessors * kind_.ResidentBlocks(shape_.head_dim);
+    const int clusters = std::max(1, blocks / cluster);
+    const int whole = CeilDiv(std::max(longest_, 1), cluster);
+    SpanChoice best{kind_, whole, cluster, CostOfSpan(whole, cluster, clusters)};
+    for (int rounds = 1; rounds <= kMostRounds; ++rounds) {
+      const int span = ShortestSpan(int64_t{rounds} * clusters, cluster);
+      const double cost = CostOfSpan(span, cluster, clusters);
+      if (cost < best.cost) best = {kind_, span, cluster, cost};
     }
-    return items;
+    return best;
   }
-  // Whose items are at most this many, or the longest.
-  int ShortestSpan(int64_t most_items) const {
-    int low = 1, high = std::max(longest_, 1);
+  double CostOfSpan(int span, int cluster, int clusters) const {
+    const auto parts = static_cast<double>(NumParts(span * cluster));
+    const double rounds = std::max(1.0, parts / clusters);
+    const int partials = CeilDiv(longest_, span * cluster);
+    const double merge = partials > 1 ? kMergeCost + partials * kPartialCost : 0;
+    return std::max(rounds * span * cost_.unit, read_) + rounds * cost_.item + merge;
+  }
+  // Parts of so many units that the works' keys are cut into.
+  int64_t NumParts(int units) const {
+    int64_t parts = 0;
+    for (const SequenceWork& work : works_) {
+      parts += int64_t{shape_.kv_heads} * work.NumTiles(shape_.group, kind_.queries) *
+               CeilDiv(UnitsOf(work, kind_), units);
+    }
+    return parts;
+  }
+  // Whose clusters' parts are at most this many, or the longest.
+  int ShortestSpan(int64_t most_parts, int cluster) const {
+    int low = 1, high = std::max(CeilDiv(longest_, cluster), 1);
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (NumItems(middle) <= most_items) {
+      if (NumParts(middle * cluster) <= most_parts) {
         high = middle;
       } else {
         low = middle + 1;
@@ -92,7 +117,9 @@ class SpanChooser {
   const std::vector<SequenceWork>& works_;
   const AttentionShape& shape_;
   PrefixKind kind_;
+  KindCost cost_;
   int longest_ = 0;  // units
+  double read_ = 0;  // what it takes to read all keys and values once
 };
 
 SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionShape& shape) {
@@ -100,15 +127,16 @@ SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionSh
   for (const PrefixKind& kind : KindsOf(shape)) {
     if (shape.tile_queries != 0 && kind.queries != shape.tile_queries) continue;
     const SpanChoice choice = SpanChooser(works, shape, kind).Best();
-    if (choice.cost <= best.cost || shape.tile_queries != 0) best = choice;
+    if (choice.cost < best.cost) best = choice;
   }
   return best;
 }
 
-// The spans of a sequence are of about the same length.
-int SpanKeys(const SequenceWork& work, const SpanChoice& choice) {
+// Keys of an item. Those of a sequence are of about the same length.
+int KeysOfItem(const SequenceWork& work, const SpanChoice& choice) {
   const int units = std::max(UnitsOf(work, choice.kind), 1);
-  return CeilDiv(units, CeilDiv(units, choice.span_units)) * choice.kind.unit();
+  const int parts = CeilDiv(units, choice.span * choice.cluster);
+  return CeilDiv(units, parts * choice.cluster) * choice.kind.unit();
 }
 
 void PlacePartials(const SequenceWork& work, int span, AttentionPlan* plan) {
@@ -122,23 +150,24 @@ void PlacePartials(const SequenceWork& work, int span, AttentionPlan* plan) {
   }
 }
 
-// The spans of one kv head and tile of queries. `counter`, if not negative: they merge in place.
-void AddItems(AttentionItem item, int span, int group, int counter, AttentionPlan* plan) {
+// The items of one kv head and tile of queries, of `keys` keys. `counter`, if not negative: they
+// merge in place. Blocks of a cluster that have no keys still take part in its work.
+void AddItems(AttentionItem item, int keys, int group, int counter, AttentionPlan* plan) {
   int end = 0;
   item.full_end = INT32_MAX;
   for (int r = item.query_begin / group; r <= (item.query_end - 1) / group; ++r) {
     end = std::max(end, plan->rows[r].shared_len);
     item.full_end = std::min(item.full_end, plan->rows[r].prefix_len);
   }
-  const int count = CeilDiv(end, span);
+  const int parts = CeilDiv(end, keys * plan->cluster);
   if (counter >= 0) {
     item.counter = counter;
-    item.arrivals = count;
+    item.arrivals = parts;
   }
-  for (int index = 0; index < count; ++index) {
-    item.key_begin = index * span;
-    item.key_end = std::min(end, item.key_begin + span);
-    item.partial = index;
+  for (int index = 0; index < parts * plan->cluster; ++index) {
+    item.key_begin = std::min(index * keys, end);
+    item.key_end = std::min(item.key_begin + keys, end);
+    item.partial = index / plan->cluster;
     plan->items.push_back(item);
   }
 }
@@ -149,24 +178,26 @@ void AddSpans(const std::vector<SequenceWork>& works, const AttentionShape& shap
               AttentionPlan* plan) {
   const SpanChoice choice = ChooseSpans(works, shape);
   plan->tile_queries = choice.kind.queries;
-  plan->warpgroups = choice.kind.warpgroups;
-  plan->few = choice.kind.few;
-  const bool in_place = MergesInPlace(plan->tile_queries, static_cast<int>(plan->rows.size()),
-                                      static_cast<int>(works.size()), shape.group, shape.kv_heads);
+  plan->kernel = choice.kind.kernel;
+  plan->cluster = choice.cluster;
+  plan->merges_in_place =
+      choice.kind.CanMerge() &&
+      HasMergeCounters(plan->tile_queries, static_cast<int>(plan->rows.size()),
+                       static_cast<int>(works.size()), shape.group, shape.kv_heads);
   int counter = 0;
   for (const SequenceWork& work : works) {
-    const int span = SpanKeys(work, choice);
-    PlacePartials(work, span, plan);
+    const int keys = KeysOfItem(work, choice);
+    PlacePartials(work, keys * choice.cluster, plan);
     for (int head = 0; head < shape.kv_heads; ++head) {
       for (int query = work.row_begin * shape.group; query < work.row_end * shape.group;
            query += plan->tile_queries) {
         const AttentionItem item = work.ItemOf(head, query, shape, plan->tile_queries);
-        AddItems(item, span, shape.group, in_place ? counter++ : -1, plan);
+        AddItems(item, keys, shape.group, plan->merges_in_place ? counter++ : -1, plan);
       }
     }
   }
   // Nodes come with the pass and take longest to arrive; the tiles that read the same keys stand
-  // together, so that the second finds them in the cache.
+  // together, so that the second finds them in the cache. The items of a cluster stay together.
   std::ranges::stable_sort(plan->items, [](const AttentionItem& a, const AttentionItem& b) {
     return a.partial > b.partial;
   });

@@ -9,6 +9,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 
+#include "compute/cuda/attention_cluster.cuh"
 #include "compute/cuda/attention_warpgroup_fetch.cuh"
 #include "compute/cuda/dynamic_shared.cuh"
 
@@ -90,26 +91,26 @@ struct GroupState {
 template <typename C>
 class GroupComputer {
  public:
-  __device__ GroupComputer(const AttentionArgs& args, const ClusterItems<C>& items,
-                           WarpgroupShared<C>& shared)
-      : args_(args),
-        items_(items),
-        shared_(shared),
-        group_(threadIdx.x / 128),
-        thread_(threadIdx.x % 128) {}
-
-  __device__ __forceinline__ void Run() {
+  __device__ GroupComputer(const AttentionArgs& args, WarpgroupShared<C>& shared)
+      : args_(args), shared_(shared), group_(threadIdx.x / 128), thread_(threadIdx.x % 128) {
     if (C::kGroups > 1 && group_ == 1) PassTurn();
-    for (int i = items_.first; i < items_.num_items; i += items_.stride) {
-      if (i > items_.first) SyncGroup();  // all have stored what the slots name
-      Prepare(items_.ItemOf(args_, i));
-      if (i == items_.first) {
-        WaitForInputs();
-        LetNextStart();
-      }
-      LoadQueries();
-      RunItem(shared_.items[group_]);
+  }
+
+  // `is_first`: the block's first item, whose preparations need nothing of the kernels before.
+  __device__ __forceinline__ void RunItem(const AttentionItem& item, bool is_first) {
+    FillSlots<128>(args_, item, group_ * 64, group_ * 64 + 64, thread_, shared_.queries);
+    SyncGroup();
+    if (is_first) {
+      WaitForInputs();
+      LetNextStart();
     }
+    LoadQueries();
+    AddSteps(item);
+    SyncThreads(C::kComputersBarrier, C::kQueries * 2);  // all have read the keys
+    Leave();
+    MergeCluster<C::kQueries, C::kQueries * 2>(args_, item, shared_.queries,
+                                               {shared_.totals, shared_.sums(), C::kSumStride},
+                                               shared_.is_last);
   }
 
  private:
@@ -124,16 +125,10 @@ class GroupComputer {
     if constexpr (C::kGroups > 1) ArriveThreads(C::kTurnBarrier + (group_ ^ 1), 256);
   }
 
-  __device__ __forceinline__ void Prepare(AttentionItem item) {
-    item.query_begin += group_ * 64;
-    FillSlots<64, 128>(args_, item, shared_.queries + group_ * 64, thread_);
-    if (thread_ == 64) shared_.items[group_] = item;
-    SyncGroup();
-  }
-
-  __device__ __forceinline__ void RunItem(const AttentionItem& item) {
+  __device__ __forceinline__ void AddSteps(const AttentionItem& item) {
     float rescale[2];
     state_.Clear();
+    if (item.key_end <= item.key_begin) return;
     shared_.keys.WaitFull(step_);
     StartScores();
     WaitForProducts<0>();
@@ -157,7 +152,6 @@ class GroupComputer {
     StartValues(step_);
     FinishValues(step_);
     ++step_;
-    Store();
   }
 
   // Scaled and rounded to the cache's type.
@@ -209,8 +203,8 @@ class GroupComputer {
     const ItemKeys keys(args_, item, nullptr);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = SumQuery(thread_, 2 * half);
-      const QuerySlot& slot = shared_.queries[group_ * 64 + query];
+      const int query = group_ * 64 + SumQuery(thread_, 2 * half);
+      const QuerySlot& slot = shared_.queries[query];
 #pragma unroll
       for (int begin = 0; begin < kStepKeys; begin += kTileKeys) {
         const uint64_t visible = (keys.VisibleFrom(slot, query, first + begin) &
@@ -250,90 +244,98 @@ class GroupComputer {
     shared_.values.Release(step);
   }
 
-  __device__ __forceinline__ void Store() const {
+  // Leaves the sums for the cluster.
+  __device__ __forceinline__ void Leave() {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const int query = group_ * 64 + SumQuery(thread_, 2 * half);
       float sum = state_.l[half];
       sum += ShuffleXor(sum, 1);
       sum += ShuffleXor(sum, 2);
-      const int index = shared_.queries[group_ * 64 + SumQuery(thread_, 2 * half)].state;
-      if (index < 0) continue;
-      float* to = args_.State(index);
-      if (thread_ % 4 == 0) *reinterpret_cast<float2*>(to) = {state_.m[half], sum};
+      if (thread_ % 4 == 0) shared_.totals[query] = {state_.m[half], sum};
+      float* to = shared_.sums() + query * C::kSumStride;
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; ++j) {
-        const int column = SumColumn(thread_, 4 * j);
-        if (column >= args_.head_dim) continue;
-        *reinterpret_cast<float2*>(to + kStateHeader + column) = {state_.acc[4 * j + 2 * half],
-                                                                  state_.acc[4 * j + 2 * half + 1]};
+        *reinterpret_cast<float2*>(to + SumColumn(thread_, 4 * j)) = {
+            state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]};
       }
     }
   }
 
   const AttentionArgs& args_;
-  const ClusterItems<C>& items_;
   WarpgroupShared<C>& shared_;
   int group_;
-  int thread_;  // of the group
+  int thread_;    // of the group
   int step_ = 0;  // counted over all items
   float s_[kStepScores];
   uint32_t weights_[kStepScores / 2];
   GroupState<C> state_;
 };
 
-// Bytes to ask for: the kernel aligns what it gets.
-template <typename C>
-constexpr size_t kWarpgroupSharedBytes = sizeof(WarpgroupShared<C>) + kPanelAlignment;
+// Calls run(is_first) for the block's items, every gridDim.x-th, each in shared.item.
+template <typename C, typename Run>
+__device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_items,
+                                         WarpgroupShared<C>& shared, const Run& run) {
+  for (int i = blockIdx.x; i < num_items; i += gridDim.x) {
+    if (i >= static_cast<int>(gridDim.x)) {
+      if (threadIdx.x == 0) shared.item = args.plan.items[i];
+      SyncThreads(C::kAllBarrier, C::kThreads);
+    }
+    run(i == static_cast<int>(blockIdx.x));
+  }
+}
 
-// The warps that fetch: the first two of their group.
+// The warps that fetch: the first two of their group. The others wait with them.
 template <typename C>
 __device__ __forceinline__ void Fetch(const AttentionArgs& args, const BlockMaps& maps,
-                                      const ClusterItems<C>& items, WarpgroupShared<C>& shared) {
+                                      int num_items, WarpgroupShared<C>& shared) {
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   if (warp == 0) {
-    const Operand<C> keys = {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys, shared.k};
-    Fetcher<C>(args, items, keys).Run();
+    Fetcher<C> fetcher(args, {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged,
+                              shared.keys, shared.k, shared.vectors[0]});
+    ForItems(args, num_items, shared, [&](bool) { fetcher.RunItem(shared.item); });
   } else if (warp == 1) {
-    const Operand<C> values = {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values, shared.v};
-    Fetcher<C>(args, items, values).Run();
+    Fetcher<C> fetcher(args, {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged,
+                              shared.values, shared.v, shared.vectors[1]});
+    ForItems(args, num_items, shared, [&](bool) { fetcher.RunItem(shared.item); });
+  } else {
+    ForItems(args, num_items, shared, [&](bool) { FollowMerge(shared.item); });
   }
 }
 
 // What comes next reads what kernels before this one wrote without waiting itself: so no block lets
 // it start before its own wait is over.
 template <typename C>
-__global__ void __launch_bounds__(C::kThreads, 1) __cluster_dims__(C::kCluster, 1, 1)
+__global__ void __launch_bounds__(C::kThreads, 1)
     WarpgroupKernel(const __grid_constant__ AttentionArgs args,
                     const __grid_constant__ BlockMaps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const uint32_t misaligned = SharedAddress(DynamicShared()) % kPanelAlignment;
   auto& shared = *reinterpret_cast<WarpgroupShared<C>*>(
       static_cast<uint8_t*>(DynamicShared()) + (kPanelAlignment - misaligned) % kPanelAlignment);
-  const ClusterItems<C> items = {.num_items = *args.plan.num_items};
-  if (items.first >= items.num_items) {
+  const int num_items = *args.plan.num_items;
+  if (static_cast<int>(blockIdx.x) >= num_items) {
     WaitForInputs();
     LetNextStart();
     return;
   }
   if (threadIdx.x == 0) {
+    shared.item = args.plan.items[blockIdx.x];
     shared.keys.Init();
     shared.values.Init();
     PublishBarriers();
   }
-  if constexpr (C::kCluster > 1) {
-    SyncCluster();
-  } else {
-    __syncthreads();
-  }
+  __syncthreads();
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (group == C::kGroups) {
-    if constexpr (C::kGroups > 1) GiveRegisters<24>();
-    Fetch<C>(args, maps, items, shared);
+    if constexpr (C::kGroups > 1) GiveRegisters<40>();
+    Fetch<C>(args, maps, num_items, shared);
   } else {
-    if constexpr (C::kGroups > 1) TakeRegisters<240>();
-    GroupComputer<C>(args, items, shared).Run();
+    if constexpr (C::kGroups > 1) TakeRegisters<232>();
+    GroupComputer<C> computer(args, shared);
+    ForItems(args, num_items, shared,
+             [&](bool is_first) { computer.RunItem(shared.item, is_first); });
   }
-  if constexpr (C::kCluster > 1) SyncCluster();  // others may still arrive here
 #endif
 }
 

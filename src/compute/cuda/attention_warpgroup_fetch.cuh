@@ -1,13 +1,12 @@
 // The shared memory of WarpgroupKernel (attention_warpgroup.cuh), and the warps that fetch keys and
 // values into it: one for each kind, so that neither waits for the other's stages.
 //
-// Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns; a
-// cluster's blocks fetch a part of each step and give it to all. Steps with nodes in them, or the
-// end of the prefix, are copied vector by vector, by each block for itself.
+// Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns.
+// Steps with nodes in them, or the end of the prefix, are copied vector by vector.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 
-#include "compute/cuda/attention_boxes.cuh"
+#include "compute/cuda/attention_cluster.cuh"
 #include "compute/cuda/attention_item.cuh"
 #include "compute/cuda/attention_warpgroup_layout.h"
 #include "compute/cuda/attention_warpgroup_mma.cuh"
@@ -16,12 +15,11 @@
 
 namespace talon::cuda {
 
-template <typename Element, int Dim, int Groups, int Cluster>
+template <typename Element, int Dim, int Groups>
 struct WarpgroupConfig {
   using T = Element;
-  static constexpr int kDim = Dim;          // head_dim, padded with zeros
-  static constexpr int kGroups = Groups;    // of 64 queries
-  static constexpr int kCluster = Cluster;  // blocks that share keys and values
+  static constexpr int kDim = Dim;        // head_dim, padded with zeros
+  static constexpr int kGroups = Groups;  // of 64 queries
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
   static constexpr int kStages = 2;
@@ -30,8 +28,12 @@ struct WarpgroupConfig {
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
   static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage, one for each lane
   static_assert(kBoxes <= 32);
-  // Named barriers, one for each group of queries: its threads; whose turn it is.
-  static constexpr int kGroupBarrier = 1;
+  static constexpr int kSumStride = Dim + 8;  // rows of 8 neighbours lie in different banks
+  // Named barriers: all threads; all that compute; for each group of queries, its threads, and its
+  // turn.
+  static constexpr int kAllBarrier = 0;
+  static constexpr int kComputersBarrier = 1;
+  static constexpr int kGroupBarrier = 2;
   static constexpr int kTurnBarrier = kGroupBarrier + Groups;
 };
 
@@ -44,7 +46,7 @@ struct Ring {
   __device__ void Init() {
     for (int i = 0; i < C::kStages; ++i) {
       InitBarrier(SharedAddress(&full[i]), 1);
-      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups * C::kCluster);  // warps that compute
+      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups);  // warps that compute
     }
   }
   // Steps are counted over all items of the block.
@@ -54,15 +56,10 @@ struct Ring {
   __device__ void WaitEmpty(int step) const {
     WaitBarrier(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
   }
-  // By a warp that has read the stage. The other block of a cluster writes to it, too. This block's
-  // barrier comes first: when the other one's says that all are done, so does this one's soon, and
-  // no arrival of a later step can be ahead of it.
+  // By a warp that has read the stage.
   __device__ void Release(int step) const {
-    const uint32_t barrier = SharedAddress(&empty[step % C::kStages]);
     __syncwarp();
-    if (threadIdx.x % 32 != 0) return;
-    Arrive(barrier);
-    if constexpr (C::kCluster > 1) ArriveInCluster(barrier, RankInCluster() ^ 1);
+    if (threadIdx.x % 32 == 0) Arrive(SharedAddress(&empty[step % C::kStages]));
   }
 };
 
@@ -72,27 +69,17 @@ struct WarpgroupShared {
   alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
   alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
   QuerySlot queries[C::kQueries];
-  AttentionItem items[C::kGroups];
+  float2 totals[C::kQueries];  // m and l
+  int32_t vectors[2][kStepKeys];
+  AttentionItem item;
+  int32_t is_last;  // of its queries' clusters
   Ring<C> keys;
   Ring<C> values;
-};
 
-__device__ __forceinline__ int NumSteps(const AttentionItem& item) {
-  return (item.key_end - item.key_begin + kStepKeys - 1) / kStepKeys;
-}
-
-// The items of a cluster, and what they are to one of its blocks.
-template <typename C>
-struct ClusterItems {
-  int num_items;
-  int stride = gridDim.x / C::kCluster;
-  int first = blockIdx.x / C::kCluster;
-  int rank = C::kCluster > 1 ? RankInCluster() : 0;
-
-  __device__ AttentionItem ItemOf(const AttentionArgs& args, int index) const {
-    AttentionItem item = args.plan.items[index];
-    item.query_begin += rank * C::kQueries;
-    return item;
+  // Of an item's queries [kQueries][kSumStride], where its keys were.
+  __device__ float* sums() {
+    static_assert(sizeof(k) >= C::kQueries * C::kSumStride * sizeof(float));
+    return reinterpret_cast<float*>(k);
   }
 };
 
@@ -104,24 +91,15 @@ struct Operand {
   const void* staged;
   const Ring<C>& ring;
   uint8_t (&stages)[C::kStages][C::kStageBytes];
+  int32_t (&vectors)[kStepKeys];  // of a step that is copied vector by vector
 };
 
-// Fetches one kind of operand of all items, with one warp.
+// Fetches one kind of operand, with one warp.
 template <typename C>
 class Fetcher {
  public:
-  __device__ Fetcher(const AttentionArgs& args, const ClusterItems<C>& items,
-                     const Operand<C>& operand)
-      : args_(args), items_(items), operand_(operand), lane_(threadIdx.x % 32) {}
-
-  __device__ void Run() {
-    for (int i = items_.first; i < items_.num_items; i += items_.stride) {
-      RunItem(items_.ItemOf(args_, i));
-    }
-  }
-
- private:
-  using T = typename C::T;
+  __device__ Fetcher(const AttentionArgs& args, const Operand<C>& operand)
+      : args_(args), operand_(operand), lane_(threadIdx.x % 32) {}
 
   __device__ void RunItem(const AttentionItem& item) {
     const ItemKeys keys(args_, item);
@@ -144,7 +122,11 @@ class Fetcher {
         CopyVectors(keys, first);
       }
     }
+    FollowMerge(item);
   }
+
+ private:
+  using T = typename C::T;
 
   // A lane's box holds the keys and columns given by its number. Only used where it is whole.
   __device__ int RowOfBox(const ItemKeys& keys, int first) const {
@@ -156,13 +138,9 @@ class Fetcher {
     const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
     if (lane_ == 0) ArriveExpecting(full, C::kStageBytes);
     __syncwarp();
-    if (lane_ >= C::kBoxes || lane_ % C::kCluster != items_.rank) return;
-    const uint32_t to = SharedAddress(operand_.stages[stage]) + BoxOffset(lane_);
-    if constexpr (C::kCluster > 1) {
-      CopyBoxToCluster(*operand_.map, BoxColumn(lane_), row, to, full, (1 << C::kCluster) - 1);
-    } else {
-      CopyBox(*operand_.map, BoxColumn(lane_), row, to, full);
-    }
+    if (lane_ >= C::kBoxes) return;
+    CopyBox(*operand_.map, BoxColumn(lane_), row,
+            SharedAddress(operand_.stages[stage]) + BoxOffset(lane_), full);
   }
 
   __device__ void CopyVectors(const ItemKeys& keys, int first) const {
@@ -170,19 +148,19 @@ class Fetcher {
     constexpr int kKeys = 32 / kPieces;  // that the warp copies at once
     const int stage = step_ % C::kStages;
     const int piece = lane_ % kPieces;
-    for (int begin = 0; begin < kStepKeys; begin += 32) {
-      const int own = begin + lane_ < kStepKeys ? keys.VectorOf(first + begin + lane_) : kNoVector;
+#pragma unroll
+    for (int key = lane_; key < kStepKeys; key += 32) {
+      operand_.vectors[key] = keys.VectorOf(first + key);
+    }
+    __syncwarp();
 #pragma unroll 4
-      for (int i = 0; i < 32; i += kKeys) {
-        const int key = begin + i + lane_ / kPieces;
-        const int vector = __shfl_sync(0xffffffffu, own, i + lane_ / kPieces);
-        if (key >= kStepKeys) continue;
-        const bool present = vector != kNoVector && piece * 8 < args_.head_dim;
-        const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
-        const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
-        CopyAsync16(operand_.stages[stage] + PieceOffset(kStepKeys, key, piece),
-                    base + (present ? at + piece * 8 : 0), present);
-      }
+    for (int key = lane_ / kPieces; key < kStepKeys; key += kKeys) {
+      const int vector = operand_.vectors[key];
+      const bool present = vector != kNoVector && piece * 8 < args_.head_dim;
+      const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
+      const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
+      CopyAsync16(operand_.stages[stage] + PieceOffset(kStepKeys, key, piece),
+                  base + (present ? at + piece * 8 : 0), present);
     }
     CommitCopies();
     WaitForCopies<0>();
@@ -192,8 +170,7 @@ class Fetcher {
   }
 
   const AttentionArgs& args_;
-  const ClusterItems<C>& items_;
-  const Operand<C>& operand_;
+  Operand<C> operand_;
   int lane_;
   int step_ = 0;
   bool has_waited_ = false;

@@ -34,25 +34,27 @@ namespace talon::cuda {
 #define TALON_SUMS_88 TALON_SUMS_80, TALON_SUMS_8(80)
 
 // sums[64 queries, keys] = or += queries[64, 16] * keys[keys, 16]^T, both in shared memory.
-#define TALON_SCORES(count, keys_count, type, q, k, add)                               \
-  asm volatile(                                                                        \
-      "{\n"                                                                            \
-      ".reg .pred adds;\n"                                                             \
-      "setp.ne.b32 adds, " add ", 0;\n"                                                \
-      "wgmma.mma_async.sync.aligned.m64n" keys_count "k16.f32." type "." type          \
-      " {" TALON_NAMES_##count "}, " q ", " k ", adds, 1, 1, 0, 0;\n"                  \
-      "}\n"                                                                            \
-      : TALON_SUMS_##count                                                             \
+#define TALON_SCORES(count, keys_count, type, q, k, add)                      \
+  asm volatile(                                                               \
+      "{\n"                                                                   \
+      ".reg .pred adds;\n"                                                    \
+      "setp.ne.b32 adds, " add                                                \
+      ", 0;\n"                                                                \
+      "wgmma.mma_async.sync.aligned.m64n" keys_count "k16.f32." type "." type \
+      " {" TALON_NAMES_##count "}, " q ", " k                                 \
+                               ", adds, 1, 1, 0, 0;\n"                        \
+                               "}\n"                                          \
+      : TALON_SUMS_##count                                                    \
       : "l"(queries), "l"(keys), "r"(adds ? 1 : 0))
-#define TALON_DEFINE_SCORES(count, keys_count, q, k, add)                                     \
-  template <typename T>                                                                       \
-  __device__ __forceinline__ void MultiplyKeys(float(&sums)[count], uint64_t queries,         \
-                                               uint64_t keys, bool adds) {                    \
-    if constexpr (std::is_same_v<T, __half>) {                                                \
-      TALON_SCORES(count, keys_count, "f16", q, k, add);                                      \
-    } else {                                                                                  \
-      TALON_SCORES(count, keys_count, "bf16", q, k, add);                                     \
-    }                                                                                         \
+#define TALON_DEFINE_SCORES(count, keys_count, q, k, add)                             \
+  template <typename T>                                                               \
+  __device__ __forceinline__ void MultiplyKeys(float(&sums)[count], uint64_t queries, \
+                                               uint64_t keys, bool adds) {            \
+    if constexpr (std::is_same_v<T, __half>) {                                        \
+      TALON_SCORES(count, keys_count, "f16", q, k, add);                              \
+    } else {                                                                          \
+      TALON_SCORES(count, keys_count, "bf16", q, k, add);                             \
+    }                                                                                 \
   }
 TALON_DEFINE_SCORES(64, "128", "%64", "%65", "%66")
 TALON_DEFINE_SCORES(80, "160", "%80", "%81", "%82")
@@ -104,36 +106,6 @@ __device__ __forceinline__ void SyncThreads(int id, int count) {
 }
 __device__ __forceinline__ void ArriveThreads(int id, int count) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
-}
-
-// The same box for several blocks of the cluster, bit i of `blocks`: block i, at the same place and
-// with the same barrier of its shared memory.
-__device__ __forceinline__ void CopyBoxToCluster(const CUtensorMap& map, int col, int row,
-                                                 uint32_t shared, uint32_t barrier,
-                                                 uint16_t blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
-      "multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared),
-      "l"(&map), "r"(col), "r"(row), "r"(barrier), "h"(blocks)
-      : "memory");
-}
-
-// Arrives at the barrier of block `rank` of the cluster.
-__device__ __forceinline__ void ArriveInCluster(uint32_t barrier, int rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
-      "}\n" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
-
-__device__ __forceinline__ int RankInCluster() {
-  uint32_t rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return static_cast<int>(rank);
 }
 
 template <int Registers>

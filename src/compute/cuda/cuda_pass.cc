@@ -75,8 +75,9 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
   plan_.features = static_cast<int>(plan.feature_rows.size());
   plan_.score_requests = static_cast<int>(plan.scores.size());
   plan_.tile_queries = attention_.tile_queries;
-  plan_.warpgroups = attention_.warpgroups;
-  plan_.few = attention_.few;
+  plan_.kernel = attention_.kernel;
+  plan_.cluster = attention_.cluster;
+  plan_.merges_in_place = attention_.merges_in_place;
   plan_.spans = attention_.spans;
   scored_blocks_ = plan.num_scored_blocks();
 }
@@ -176,8 +177,8 @@ CudaPass::Shape CudaPass::shape() const {
           .score_requests = plan_.score_requests,
           .scored_blocks = scored_blocks_,
           .tile_queries = plan_.tile_queries,
-          .warpgroups = plan_.warpgroups,
-          .few = plan_.few};
+          .kernel = plan_.kernel,
+          .cluster = plan_.cluster};
 }
 
 void CudaPass::RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,

@@ -48,8 +48,8 @@ class CudaPass : public Pass {
     int score_requests = 0;
     int scored_blocks = 0;
     int tile_queries = 0;
-    int warpgroups = 0;
-    bool few = false;
+    PrefixKernelKind kernel = PrefixKernelKind::kTiles;
+    int cluster = 1;
     auto operator<=>(const Shape&) const = default;
   };
   struct RecordingKey {

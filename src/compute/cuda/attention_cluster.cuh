@@ -1,0 +1,157 @@
+// How the blocks of a cluster, which work on runs of keys for the same queries, make one result of
+// what each of them has in its shared memory (attention_work.h).
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_CLUSTER_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_CLUSTER_CUH_
+
+#include "compute/cuda/attention_boxes.cuh"
+#include "compute/cuda/attention_item.cuh"
+#include "compute/cuda/attention_merge.cuh"
+
+namespace talon::cuda {
+
+__device__ __forceinline__ int RankInCluster() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+__device__ __forceinline__ int ClusterSize() {
+  uint32_t size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return static_cast<int>(size);
+}
+__device__ __forceinline__ float2 LoadPairFromCluster(uint32_t shared, int rank) {
+  uint32_t remote;
+  float2 value;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+               : "=f"(value.x), "=f"(value.y)
+               : "r"(remote)
+               : "memory");
+  return value;
+}
+__device__ __forceinline__ void StoreToCluster(uint32_t shared, int rank, int32_t value) {
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
+  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(remote), "r"(value) : "memory");
+}
+
+// What a block has of its queries, at the same place of the shared memory of all blocks.
+struct BlockSums {
+  const float2* totals;  // [queries] m and l of a state
+  const float* sums;     // [queries][stride]
+  int stride;
+};
+
+// A query's state, four columns of its accumulator.
+struct StatePart {
+  float m, l;
+  float4 acc;
+};
+
+__device__ __forceinline__ StatePart MergeBlocks(const BlockSums& left, int query, int column) {
+  const int size = ClusterSize();
+  const uint32_t totals_at = SharedAddress(left.totals + query);
+  const uint32_t sums_at = SharedAddress(left.sums + query * left.stride + column);
+  float2 totals[kMostClusterBlocks];
+  float4 sums[kMostClusterBlocks];
+#pragma unroll
+  for (int r = 0; r < kMostClusterBlocks; ++r) {
+    totals[r] = {kMinusInfinity, 0};
+    sums[r] = {0, 0, 0, 0};
+    if (r >= size) continue;
+    totals[r] = LoadPairFromCluster(totals_at, r);
+    sums[r] = LoadFromCluster(sums_at, r);
+  }
+  StatePart merged = {kMinusInfinity, 0, {0, 0, 0, 0}};
+#pragma unroll
+  for (int r = 0; r < kMostClusterBlocks; ++r) merged.m = fmaxf(merged.m, totals[r].x);
+  const float base = merged.m == kMinusInfinity ? 0.0f : merged.m;
+#pragma unroll
+  for (int r = 0; r < kMostClusterBlocks; ++r) {
+    const float factor = Exp2(totals[r].x - base);
+    merged.l += totals[r].y * factor;
+    merged.acc.x += sums[r].x * factor;
+    merged.acc.y += sums[r].y * factor;
+    merged.acc.z += sums[r].z * factor;
+    merged.acc.w += sums[r].w * factor;
+  }
+  return merged;
+}
+
+__device__ __forceinline__ void StoreQuotient(const AttentionArgs& args, const StatePart& part,
+                                              int row, int head, int column) {
+  const float factor = part.l == 0 ? 0.0f : __fdiv_rn(1.0f, part.l);
+  StoreResult<4>(
+      args.out, row, head * args.head_dim + column,
+      {part.acc.x * factor, part.acc.y * factor, part.acc.z * factor, part.acc.w * factor});
+  if (head == args.heads() - 1 && column == 0) StorePadding(args.out, row, 0, 1);
+}
+
+// Each block writes some of the cluster's results, or states where others go with them.
+template <int kQueries, int kThreads>
+__device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionItem& item,
+                                            const QuerySlot* slots, const BlockSums& left) {
+  const int quads = args.head_dim / 4;
+  for (int i = RankInCluster() * kThreads + threadIdx.x; i < kQueries * quads;
+       i += ClusterSize() * kThreads) {
+    const int query = i / quads;
+    const int column = i % quads * 4;
+    const QuerySlot& slot = slots[query];
+    if (slot.offset < 0) continue;
+    const StatePart part = MergeBlocks(left, query, column);
+    if (item.arrivals == 1) {
+      const int index = item.query_begin + query;
+      StoreQuotient(args, part, index / args.group, item.kv_head * args.group + index % args.group,
+                    column);
+    } else if (slot.state >= 0) {
+      float* to = args.State(slot.state);
+      if (column == 0) *reinterpret_cast<float2*>(to) = {part.m, part.l};
+      *reinterpret_cast<float4*>(to + kStateHeader + column) = part.acc;
+    }
+  }
+}
+
+// The last of the clusters with the same queries merges what all of them left.
+template <int kThreads>
+__device__ __forceinline__ void MergeIfLastCluster(const AttentionArgs& args,
+                                                   const AttentionItem& item, int32_t& is_last) {
+  __threadfence();
+  SyncCluster();
+  if (RankInCluster() == 0 && threadIdx.x == 0) {
+    const auto last = static_cast<uint32_t>(item.arrivals) - 1;
+    const bool all = atomicInc(args.counters + 1 + item.counter, last) == last;
+    for (int r = 0; r < ClusterSize(); ++r) StoreToCluster(SharedAddress(&is_last), r, all);
+  }
+  SyncCluster();
+  if (is_last == 0) return;
+  __threadfence();
+  constexpr int kWarps = kThreads / 32;
+  for (int query = item.query_begin + RankInCluster() * kWarps + threadIdx.x / 32;
+       query < item.query_end; query += ClusterSize() * kWarps) {
+    const int row = query / args.group;
+    MergeQuery(args, args.plan.attention_rows[row], row,
+               item.kv_head * args.group + query % args.group);
+  }
+}
+
+// By threads [0, kThreads) of all blocks of a cluster, when each has left its sums. When it
+// returns, no block reads another's shared memory any more.
+template <int kQueries, int kThreads>
+__device__ __forceinline__ void MergeCluster(const AttentionArgs& args, const AttentionItem& item,
+                                             const QuerySlot* slots, const BlockSums& left,
+                                             int32_t& is_last) {
+  SyncCluster();
+  StoreMerged<kQueries, kThreads>(args, item, slots, left);
+  if (item.arrivals > 1) MergeIfLastCluster<kThreads>(args, item, is_last);
+  FenceForEngines();  // the copy engine may write where sums were
+  SyncCluster();
+}
+// By the other threads of these blocks, which the cluster's barriers count, too.
+__device__ __forceinline__ void FollowMerge(const AttentionItem& item) {
+  const int barriers = item.arrivals > 1 ? 4 : 2;
+  for (int i = 0; i < barriers; ++i) SyncCluster();
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_CLUSTER_CUH_
