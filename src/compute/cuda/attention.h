@@ -10,6 +10,7 @@
 #define TALON_COMPUTE_CUDA_ATTENTION_H_
 
 #include "compute/backend.h"
+#include "compute/cuda/attention_plan.h"
 #include "compute/cuda/device_plan.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/launch.h"
@@ -31,6 +32,9 @@ struct AttentionCall {
 
 // Whether the device and the build have WarpgroupKernel (AttentionShape::has_warpgroups).
 bool HasWarpgroupAttention();
+
+// Of Hopper's kernels (AttentionShape::clusters); zeros where there are none.
+const ClusterCounts& AttentionClusters();
 
 void RunAttention(const Stream& stream, const AttentionCall& call);
 

@@ -35,6 +35,24 @@ __device__ __forceinline__ void StoreToCluster(uint32_t shared, int rank, int32_
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(remote), "r"(value) : "memory");
 }
 
+// Arrives at the barrier of block `rank`.
+__device__ __forceinline__ void ArriveInCluster(uint32_t barrier, int rank) {
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(barrier), "r"(rank));
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
+}
+// A box for both blocks of a pair, at the same place and with the same barrier of their shared
+// memory.
+__device__ __forceinline__ void CopyBoxToPair(const CUtensorMap& map, int col, int row,
+                                              uint32_t shared, uint32_t barrier) {
+  constexpr uint16_t kBoth = 3;
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
+      "multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared),
+      "l"(&map), "r"(col), "r"(row), "r"(barrier), "h"(kBoth)
+      : "memory");
+}
+
 // What a block has of its queries, at the same place of the shared memory of all blocks.
 struct BlockSums {
   const float2* totals;  // [queries] m and l of a state

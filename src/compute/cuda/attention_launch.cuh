@@ -3,6 +3,9 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 
+#include <bit>
+
+#include "compute/cuda/attention.h"
 #include "compute/cuda/attention_few.cuh"
 #include "compute/cuda/attention_plan.h"
 #include "compute/cuda/attention_prefix.cuh"
@@ -80,12 +83,33 @@ BlockMaps MapsOf(const AttentionArgs& args) {
   return maps;
 }
 
+// Clusters of so many blocks that run at once, if a multiprocessor has one block.
+template <typename Config>
+int CountClusters(int blocks) {
+  const auto kernel = &FewQueriesKernel<Config>;
+  constexpr size_t kShared = sizeof(FewShared<Config>) + kPanelAlignment;
+  AllowSharedMemory(kernel, kShared);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = static_cast<unsigned>(blocks);
+  config.blockDim = Config::kThreads;
+  config.dynamicSmemBytes = kShared;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  TALON_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+  return clusters;
+}
+
 // Starts a kernel of which a multiprocessor has one block, in the plan's clusters.
 template <typename T>
 void LaunchHopper(const Stream& stream, void (*kernel)(AttentionArgs, BlockMaps), int threads,
                   size_t shared, const AttentionArgs& args) {
   const int cluster = args.plan.cluster;
-  const int blocks = stream.multiprocessors / cluster * cluster;
+  const int clusters = AttentionClusters()[std::countr_zero(static_cast<unsigned>(cluster))];
+  const int blocks = max(1, clusters) * cluster;
   LaunchClusters(stream, kernel, cluster, blocks, threads, shared, args, MapsOf<T>(args));
 }
 
@@ -105,9 +129,11 @@ void LaunchFew(const Stream& stream, const AttentionArgs& args) {
 
 template <typename T, int Dim, int Queries>
 void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
-  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, Queries / 64>;
+  constexpr bool kPair = Queries == 256;
+  constexpr int kGroups = kPair ? 2 : Queries / 64;
+  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, kGroups, kPair>;
   constexpr size_t kShared = sizeof(WarpgroupShared<Config>) + kPanelAlignment;
-  static_assert(kShared <= WarpgroupSharedBytes(Queries / 64, Dim));
+  static_assert(kShared <= WarpgroupSharedBytes(kGroups, Dim));
   const auto kernel = &WarpgroupKernel<Config>;
   static const bool allowed = [&] {
     AllowSharedMemory(kernel, kShared);
@@ -144,8 +170,10 @@ void LaunchOnHopper(const Stream& stream, const AttentionArgs& args) {
       return LaunchFew<T, Dim, 32>(stream, args);
     case 64:
       return LaunchWarpgroups<T, Dim, 64>(stream, args);
-    default:
+    case 128:
       return LaunchWarpgroups<T, Dim, 128>(stream, args);
+    default:
+      return LaunchWarpgroups<T, Dim, 256>(stream, args);
   }
 }
 

@@ -55,8 +55,8 @@ std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
   };
   if (shape.has_warpgroups && !shape.deterministic && dim <= 128) {
     for (const int tile : {16, 32}) add(tile, PrefixKernelKind::kFew, FewSharedBytes(tile, dim));
-    for (const int tile : {64, 128}) {
-      add(tile, PrefixKernelKind::kWarpgroups, WarpgroupSharedBytes(tile / 64, dim));
+    for (const int tile : {64, 128, 256}) {
+      add(tile, PrefixKernelKind::kWarpgroups, WarpgroupSharedBytes(std::min(tile / 64, 2), dim));
     }
     return kinds;
   }

@@ -3,6 +3,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_PLAN_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_PLAN_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -13,6 +14,9 @@
 #include "compute/pass_plan.h"
 
 namespace talon::cuda {
+
+// Clusters of 1, 2, 4 and 8 blocks, one block for each multiprocessor, that a device runs at once.
+using ClusterCounts = std::array<int, 4>;
 
 // What the cut depends on besides the pass.
 struct AttentionShape {
@@ -26,6 +30,7 @@ struct AttentionShape {
   bool has_warpgroups = false;     // HasWarpgroupAttention (attention.h)
   // 0: the plan chooses. Else warpgroups if they can.
   int tile_queries = 0;
+  ClusterCounts clusters = {};  // of Hopper's kernels (AttentionClusters in attention.h)
 };
 
 // Queries that an item takes at most: 16, 32, 64, 128 or 256, a variant of the prefix kernel.
@@ -43,8 +48,8 @@ struct AttentionPlan {
   int num_partials = 0;  // per query head
   int tile_queries = 0;
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;
-  int cluster = 1;  // blocks that make one partial of each query
-  bool merges_in_place = false;
+  int cluster = 1;               // blocks that work together
+  bool merges_in_place = false;  // no merge kernel
   bool spans = false;
 
   // Reuses its memory. Without items and partials where tile_queries is 0.

@@ -48,14 +48,17 @@ struct PrefixKind {
         return kStepKeys;
     }
   }
-  int most_cluster_blocks() const {
-    return kernel == PrefixKernelKind::kTiles ? 1 : kMostClusterBlocks;
+  // Two blocks that share keys and values, with half of the queries each.
+  bool is_pair() const { return queries == 256; }
+  // Blocks of a cluster that have different keys, at most.
+  int most_runs() const {
+    return kernel == PrefixKernelKind::kTiles || is_pair() ? 1 : kMostClusterBlocks;
   }
   int ResidentBlocks(int head_dim) const {  // for each multiprocessor
     return kernel == PrefixKernelKind::kTiles ? PrefixBlocks(PaddedHeadDim(head_dim)) : 1;
   }
-  // Whether the items of a query can merge what they leave.
-  bool CanMerge() const { return kernel != PrefixKernelKind::kTiles || queries == 16; }
+  // Whether the last of a query's items merges partials: with many queries it would take too long.
+  bool MergesPartials() const { return queries == 16 || kernel == PrefixKernelKind::kFew; }
 };
 // Those that the shape allows, by ascending queries; none: the generic kernel's.
 std::vector<PrefixKind> KindsOf(const AttentionShape& shape);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "compute/cuda/attention_sequence.h"
@@ -14,15 +16,14 @@ struct KindCost {
   double unit;
   double item;
 };
-constexpr KindCost kKindCosts[] = {{16, PrefixKernelKind::kTiles, 2.2, 1.5},
-                                   {32, PrefixKernelKind::kTiles, 2.2, 1.7},
-                                   {64, PrefixKernelKind::kTiles, 2.6, 2.0},
-                                   {128, PrefixKernelKind::kTiles, 4.8, 3.0},
-                                   {16, PrefixKernelKind::kFew, 0.13, 4.0},
-                                   {32, PrefixKernelKind::kFew, 0.30, 4.5},
-                                   {64, PrefixKernelKind::kWarpgroups, 1.55, 5.0},
-                                   {128, PrefixKernelKind::kWarpgroups, 2.25, 5.5}};
-// To merge partials, and for each of them.
+constexpr KindCost kKindCosts[] = {
+    {16, PrefixKernelKind::kTiles, 2.2, 1.5},       {32, PrefixKernelKind::kTiles, 2.3, 1.7},
+    {64, PrefixKernelKind::kTiles, 2.6, 2.0},       {128, PrefixKernelKind::kTiles, 4.8, 3.0},
+    {16, PrefixKernelKind::kFew, 0.20, 4.6},        {32, PrefixKernelKind::kFew, 0.28, 6.0},
+    {64, PrefixKernelKind::kWarpgroups, 1.40, 7.5}, {128, PrefixKernelKind::kWarpgroups, 2.08, 8.5},
+    {256, PrefixKernelKind::kWarpgroups, 2.02, 8.5}};
+// What it takes to merge partials: in the merge kernel, or in place, there for each of them.
+constexpr double kMergeKernelCost = 4.5;
 constexpr double kMergeCost = 1.5;
 constexpr double kPartialCost = 0.1;
 constexpr double kBytesPerMicrosecond = 4.3e6;
@@ -38,11 +39,12 @@ int UnitsOf(const SequenceWork& work, const PrefixKind& kind) {
   return CeilDiv(work.num_keys(), kind.unit());
 }
 
-// Items of `span` units, `cluster` of them one after the other for the blocks of a cluster.
+// Items of `span` units, `runs` of them one after the other for the blocks of a cluster, which make
+// one partial.
 struct SpanChoice {
   PrefixKind kind;
   int span = 1;
-  int cluster = 1;
+  int runs = 1;
   double cost = std::numeric_limits<double>::infinity();
 };
 
@@ -61,8 +63,8 @@ class SpanChooser {
 
   SpanChoice Best() const {
     SpanChoice best;
-    for (int cluster = 1; cluster <= kind_.most_cluster_blocks(); cluster *= 2) {
-      const SpanChoice choice = BestFor(cluster);
+    for (int runs = 1; runs <= kind_.most_runs(); runs *= 2) {
+      const SpanChoice choice = BestFor(runs);
       if (choice.cost < best.cost) best = choice;
     }
     return best;
@@ -71,24 +73,34 @@ class SpanChooser {
  private:
   // One round of long items, or several of shorter ones that waste less of the last round; or
   // nothing to merge.
-  SpanChoice BestFor(int cluster) const {
+  SpanChoice BestFor(int runs) const {
     constexpr int kMostRounds = 4;
-    const int blocks = shape_.multiprocessors * kind_.ResidentBlocks(shape_.head_dim);
-    const int clusters = std::max(1, blocks / cluster);
-    const int whole = CeilDiv(std::max(longest_, 1), cluster);
-    SpanChoice best{kind_, whole, cluster, CostOfSpan(whole, cluster, clusters)};
+    const int clusters = NumClusters(kind_.is_pair() ? 2 : runs);
+    const int whole = CeilDiv(std::max(longest_, 1), runs);
+    SpanChoice best{kind_, whole, runs, CostOfSpan(whole, runs, clusters)};
     for (int rounds = 1; rounds <= kMostRounds; ++rounds) {
-      const int span = ShortestSpan(int64_t{rounds} * clusters, cluster);
-      const double cost = CostOfSpan(span, cluster, clusters);
-      if (cost < best.cost) best = {kind_, span, cluster, cost};
+      const int span = ShortestSpan(int64_t{rounds} * clusters, runs);
+      const double cost = CostOfSpan(span, runs, clusters);
+      if (cost < best.cost) best = {kind_, span, runs, cost};
     }
     return best;
   }
-  double CostOfSpan(int span, int cluster, int clusters) const {
-    const auto parts = static_cast<double>(NumParts(span * cluster));
-    const double rounds = std::max(1.0, parts / clusters);
-    const int partials = CeilDiv(longest_, span * cluster);
-    const double merge = partials > 1 ? kMergeCost + partials * kPartialCost : 0;
+  // Clusters of so many blocks that run at once.
+  int NumClusters(int blocks) const {
+    if (kind_.kernel == PrefixKernelKind::kTiles) {
+      return shape_.multiprocessors * kind_.ResidentBlocks(shape_.head_dim);
+    }
+    const int known = shape_.clusters[std::countr_zero(static_cast<unsigned>(blocks))];
+    return std::max(1, known > 0 ? known : shape_.multiprocessors / blocks);
+  }
+  double CostOfSpan(int span, int runs, int clusters) const {
+    const auto parts = static_cast<double>(NumParts(span * runs));
+    const double rounds = std::ceil(parts / clusters);
+    const int partials = CeilDiv(longest_, span * runs);
+    double merge = 0;
+    if (partials > 1) {
+      merge = kind_.MergesPartials() ? kMergeCost + partials * kPartialCost : kMergeKernelCost;
+    }
     return std::max(rounds * span * cost_.unit, read_) + rounds * cost_.item + merge;
   }
   // Parts of so many units that the works' keys are cut into.
@@ -101,11 +113,11 @@ class SpanChooser {
     return parts;
   }
   // Whose clusters' parts are at most this many, or the longest.
-  int ShortestSpan(int64_t most_parts, int cluster) const {
-    int low = 1, high = std::max(CeilDiv(longest_, cluster), 1);
+  int ShortestSpan(int64_t most_parts, int runs) const {
+    int low = 1, high = std::max(CeilDiv(longest_, runs), 1);
     while (low < high) {
       const int middle = (low + high) / 2;
-      if (NumParts(middle * cluster) <= most_parts) {
+      if (NumParts(middle * runs) <= most_parts) {
         high = middle;
       } else {
         low = middle + 1;
@@ -135,8 +147,8 @@ SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionSh
 // Keys of an item. Those of a sequence are of about the same length.
 int KeysOfItem(const SequenceWork& work, const SpanChoice& choice) {
   const int units = std::max(UnitsOf(work, choice.kind), 1);
-  const int parts = CeilDiv(units, choice.span * choice.cluster);
-  return CeilDiv(units, parts * choice.cluster) * choice.kind.unit();
+  const int parts = CeilDiv(units, choice.span * choice.runs);
+  return CeilDiv(units, parts * choice.runs) * choice.kind.unit();
 }
 
 void PlacePartials(const SequenceWork& work, int span, AttentionPlan* plan) {
@@ -150,26 +162,30 @@ void PlacePartials(const SequenceWork& work, int span, AttentionPlan* plan) {
   }
 }
 
-// The items of one kv head and tile of queries, of `keys` keys. `counter`, if not negative: they
-// merge in place. Blocks of a cluster that have no keys still take part in its work.
-void AddItems(AttentionItem item, int keys, int group, int counter, AttentionPlan* plan) {
+// The items of one kv head and tile of queries: `runs` of `keys` keys for each partial. Blocks of a
+// cluster that have no keys still take part in its work.
+void AddItems(AttentionItem item, int keys, int runs, int group, AttentionPlan* plan) {
   int end = 0;
   item.full_end = INT32_MAX;
   for (int r = item.query_begin / group; r <= (item.query_end - 1) / group; ++r) {
     end = std::max(end, plan->rows[r].shared_len);
     item.full_end = std::min(item.full_end, plan->rows[r].prefix_len);
   }
-  const int parts = CeilDiv(end, keys * plan->cluster);
-  if (counter >= 0) {
-    item.counter = counter;
-    item.arrivals = parts;
-  }
-  for (int index = 0; index < parts * plan->cluster; ++index) {
+  const int partials = CeilDiv(end, keys * runs);
+  item.arrivals = partials;
+  for (int index = 0; index < partials * runs; ++index) {
     item.key_begin = std::min(index * keys, end);
     item.key_end = std::min(item.key_begin + keys, end);
-    item.partial = index / plan->cluster;
+    item.partial = index / runs;
     plan->items.push_back(item);
   }
+}
+
+// Results where nothing is left to merge, or where items merge; else states for the merge kernel.
+bool MergesInPlace(const AttentionPlan& plan, const PrefixKind& kind, int num_counters) {
+  if (kind.MergesPartials()) return num_counters <= kMaxMergeCounters;
+  if (kind.kernel == PrefixKernelKind::kTiles || kind.is_pair()) return false;
+  return std::ranges::all_of(plan.items, [](const auto& item) { return item.arrivals <= 1; });
 }
 
 }  // namespace
@@ -179,22 +195,23 @@ void AddSpans(const std::vector<SequenceWork>& works, const AttentionShape& shap
   const SpanChoice choice = ChooseSpans(works, shape);
   plan->tile_queries = choice.kind.queries;
   plan->kernel = choice.kind.kernel;
-  plan->cluster = choice.cluster;
-  plan->merges_in_place =
-      choice.kind.CanMerge() &&
-      HasMergeCounters(plan->tile_queries, static_cast<int>(plan->rows.size()),
-                       static_cast<int>(works.size()), shape.group, shape.kv_heads);
-  int counter = 0;
+  plan->cluster = choice.kind.is_pair() ? 2 : choice.runs;
+  int num_counters = 0;
   for (const SequenceWork& work : works) {
     const int keys = KeysOfItem(work, choice);
-    PlacePartials(work, keys * choice.cluster, plan);
+    PlacePartials(work, keys * choice.runs, plan);
     for (int head = 0; head < shape.kv_heads; ++head) {
       for (int query = work.row_begin * shape.group; query < work.row_end * shape.group;
            query += plan->tile_queries) {
-        const AttentionItem item = work.ItemOf(head, query, shape, plan->tile_queries);
-        AddItems(item, keys, shape.group, plan->merges_in_place ? counter++ : -1, plan);
+        AttentionItem item = work.ItemOf(head, query, shape, plan->tile_queries);
+        item.counter = num_counters++;
+        AddItems(item, keys, choice.runs, shape.group, plan);
       }
     }
+  }
+  plan->merges_in_place = MergesInPlace(*plan, choice.kind, num_counters);
+  if (!plan->merges_in_place) {
+    for (AttentionItem& item : plan->items) item.counter = item.arrivals = 0;
   }
   // Nodes come with the pass and take longest to arrive; the tiles that read the same keys stand
   // together, so that the second finds them in the cache. The items of a cluster stay together.

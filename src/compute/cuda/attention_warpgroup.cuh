@@ -106,6 +106,7 @@ class GroupComputer {
     }
     LoadQueries();
     AddSteps(item);
+    if constexpr (C::kPair) return Store();
     SyncThreads(C::kComputersBarrier, C::kQueries * 2);  // all have read the keys
     Leave();
     MergeCluster<C::kQueries, C::kQueries * 2>(args_, item, shared_.queries,
@@ -145,6 +146,7 @@ class GroupComputer {
       WaitForProducts<1>();
       FinishScores(item, first);
       const bool moves = state_.Weigh(s_, rescale);
+      PinSums(s_);  // weights are made while the values are summed
       FinishValues(step_ - 1);
       if (moves) state_.Rescale(rescale);
       Pack();
@@ -157,7 +159,7 @@ class GroupComputer {
   // Scaled and rounded to the cache's type.
   __device__ __forceinline__ void LoadQueries() {
     constexpr int kPieces = C::kDim / 8;
-#pragma unroll 4
+#pragma unroll 8
     for (int i = thread_; i < 64 * kPieces; i += 128) {
       const int query = group_ * 64 + i / kPieces;
       const int piece = i % kPieces;
@@ -244,22 +246,46 @@ class GroupComputer {
     shared_.values.Release(step);
   }
 
-  // Leaves the sums for the cluster.
-  __device__ __forceinline__ void Leave() {
+  // Calls f(query, m, l, half) for both of the thread's queries.
+  template <typename F>
+  __device__ __forceinline__ void ForQueries(const F& f) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = group_ * 64 + SumQuery(thread_, 2 * half);
       float sum = state_.l[half];
       sum += ShuffleXor(sum, 1);
       sum += ShuffleXor(sum, 2);
-      if (thread_ % 4 == 0) shared_.totals[query] = {state_.m[half], sum};
+      f(group_ * 64 + SumQuery(thread_, 2 * half), float2{state_.m[half], sum}, half);
+    }
+  }
+  __device__ __forceinline__ float2 PairOf(int j, int half) const {
+    return {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]};
+  }
+
+  // Leaves the sums for the cluster.
+  __device__ __forceinline__ void Leave() {
+    ForQueries([&](int query, float2 totals, int half) {
+      if (thread_ % 4 == 0) shared_.totals[query] = totals;
       float* to = shared_.sums() + query * C::kSumStride;
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; ++j) {
-        *reinterpret_cast<float2*>(to + SumColumn(thread_, 4 * j)) = {
-            state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]};
+        *reinterpret_cast<float2*>(to + SumColumn(thread_, 4 * j)) = PairOf(j, half);
       }
-    }
+    });
+  }
+  // The same as states.
+  __device__ __forceinline__ void Store() const {
+    ForQueries([&](int query, float2 totals, int half) {
+      const int index = shared_.queries[query].state;
+      if (index < 0) return;
+      float* to = args_.State(index);
+      if (thread_ % 4 == 0) *reinterpret_cast<float2*>(to) = totals;
+#pragma unroll
+      for (int j = 0; j < C::kDim / 8; ++j) {
+        const int column = SumColumn(thread_, 4 * j);
+        if (column >= args_.head_dim) continue;
+        *reinterpret_cast<float2*>(to + kStateHeader + column) = PairOf(j, half);
+      }
+    });
   }
 
   const AttentionArgs& args_;
@@ -272,34 +298,54 @@ class GroupComputer {
   GroupState<C> state_;
 };
 
-// Calls run(is_first) for the block's items, every gridDim.x-th, each in shared.item.
+// By one thread. The blocks of a pair have neighbouring tiles of the item's queries.
+template <typename C>
+__device__ __forceinline__ void SetItem(const AttentionArgs& args, int index,
+                                        WarpgroupShared<C>& shared) {
+  shared.item = args.plan.items[index];
+  if constexpr (C::kPair) shared.item.query_begin += RankInCluster() * C::kQueries;
+}
+
+// Calls run(is_first) for the block's items, each in shared.item when it is its turn.
 template <typename C, typename Run>
 __device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_items,
                                          WarpgroupShared<C>& shared, const Run& run) {
-  for (int i = blockIdx.x; i < num_items; i += gridDim.x) {
-    if (i >= static_cast<int>(gridDim.x)) {
-      if (threadIdx.x == 0) shared.item = args.plan.items[i];
-      SyncThreads(C::kAllBarrier, C::kThreads);
-    }
-    run(i == static_cast<int>(blockIdx.x));
+  const int stride = C::kPair ? gridDim.x / 2 : gridDim.x;
+  const int first = C::kPair ? blockIdx.x / 2 : blockIdx.x;
+  run(true);
+  for (int i = first + stride; i < num_items; i += stride) {
+    SyncThreads(C::kAllBarrier, C::kThreads);
+    if (threadIdx.x == 0) SetItem(args, i, shared);
+    SyncThreads(C::kAllBarrier, C::kThreads);
+    run(false);
   }
 }
 
-// The warps that fetch: the first two of their group. The others wait with them.
 template <typename C>
-__device__ __forceinline__ void Fetch(const AttentionArgs& args, const BlockMaps& maps,
-                                      int num_items, WarpgroupShared<C>& shared) {
+__device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C>& operand,
+                                      int warp, int num_items, WarpgroupShared<C>& shared) {
+  Fetcher<C> fetcher(args, operand, warp);
+  ForItems(args, num_items, shared, [&](bool) {
+    fetcher.RunItem(shared.item);
+    if constexpr (!C::kPair) FollowMerge(shared.item);
+  });
+}
+
+// The warps that fetch: two for keys, two for values.
+template <typename C>
+__device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const BlockMaps& maps,
+                                          int num_items, WarpgroupShared<C>& shared) {
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  if (warp == 0) {
-    Fetcher<C> fetcher(args, {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged,
-                              shared.keys, shared.k, shared.vectors[0]});
-    ForItems(args, num_items, shared, [&](bool) { fetcher.RunItem(shared.item); });
-  } else if (warp == 1) {
-    Fetcher<C> fetcher(args, {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged,
-                              shared.values, shared.v, shared.vectors[1]});
-    ForItems(args, num_items, shared, [&](bool) { fetcher.RunItem(shared.item); });
+  if (warp < kFetchWarps) {
+    Fetch<C>(args,
+             {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys,
+              shared.k, shared.vectors[0]},
+             warp, num_items, shared);
   } else {
-    ForItems(args, num_items, shared, [&](bool) { FollowMerge(shared.item); });
+    Fetch<C>(args,
+             {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values,
+              shared.v, shared.vectors[1]},
+             warp - kFetchWarps, num_items, shared);
   }
 }
 
@@ -314,28 +360,34 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   auto& shared = *reinterpret_cast<WarpgroupShared<C>*>(
       static_cast<uint8_t*>(DynamicShared()) + (kPanelAlignment - misaligned) % kPanelAlignment);
   const int num_items = *args.plan.num_items;
-  if (static_cast<int>(blockIdx.x) >= num_items) {
+  const int first = C::kPair ? blockIdx.x / 2 : blockIdx.x;
+  if (first >= num_items) {
     WaitForInputs();
     LetNextStart();
     return;
   }
   if (threadIdx.x == 0) {
-    shared.item = args.plan.items[blockIdx.x];
+    SetItem(args, first, shared);
     shared.keys.Init();
     shared.values.Init();
     PublishBarriers();
   }
-  __syncthreads();
+  if constexpr (C::kPair) {
+    SyncCluster();
+  } else {
+    __syncthreads();
+  }
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (group == C::kGroups) {
     if constexpr (C::kGroups > 1) GiveRegisters<40>();
-    Fetch<C>(args, maps, num_items, shared);
+    FetchBoth<C>(args, maps, num_items, shared);
   } else {
     if constexpr (C::kGroups > 1) TakeRegisters<232>();
     GroupComputer<C> computer(args, shared);
     ForItems(args, num_items, shared,
              [&](bool is_first) { computer.RunItem(shared.item, is_first); });
   }
+  if constexpr (C::kPair) SyncCluster();  // the other block may still arrive here
 #endif
 }
 

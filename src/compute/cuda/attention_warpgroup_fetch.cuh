@@ -1,8 +1,9 @@
 // The shared memory of WarpgroupKernel (attention_warpgroup.cuh), and the warps that fetch keys and
-// values into it: one for each kind, so that neither waits for the other's stages.
+// values into it: two for each kind, so that neither kind waits for the other's stages.
 //
-// Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns.
-// Steps with nodes in them, or the end of the prefix, are copied vector by vector.
+// Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns;
+// the blocks of a pair fetch half of the boxes each and give them to both. Steps with nodes in
+// them, or the end of the prefix, are copied vector by vector, by each block for itself.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 
@@ -15,19 +16,19 @@
 
 namespace talon::cuda {
 
-template <typename Element, int Dim, int Groups>
+template <typename Element, int Dim, int Groups, bool Pair = false>
 struct WarpgroupConfig {
   using T = Element;
   static constexpr int kDim = Dim;        // head_dim, padded with zeros
   static constexpr int kGroups = Groups;  // of 64 queries
+  static constexpr bool kPair = Pair;     // two blocks of a cluster have the same keys
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
   static constexpr int kStages = 2;
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
-  static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage, one for each lane
-  static_assert(kBoxes <= 32);
+  static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage
   static constexpr int kSumStride = Dim + 8;  // rows of 8 neighbours lie in different banks
   // Named barriers: all threads; all that compute; for each group of queries, its threads, and its
   // turn.
@@ -37,6 +38,8 @@ struct WarpgroupConfig {
   static constexpr int kTurnBarrier = kGroupBarrier + Groups;
 };
 
+inline constexpr int kFetchWarps = 2;  // for each kind of operand
+
 // One kind of operand: its stages, and how far they are.
 template <typename C>
 struct Ring {
@@ -45,8 +48,8 @@ struct Ring {
 
   __device__ void Init() {
     for (int i = 0; i < C::kStages; ++i) {
-      InitBarrier(SharedAddress(&full[i]), 1);
-      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups);  // warps that compute
+      InitBarrier(SharedAddress(&full[i]), kFetchWarps);
+      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups * (C::kPair ? 2 : 1));
     }
   }
   // Steps are counted over all items of the block.
@@ -56,10 +59,15 @@ struct Ring {
   __device__ void WaitEmpty(int step) const {
     WaitBarrier(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
   }
-  // By a warp that has read the stage.
+  // By a warp that computes and has read the stage. The other block of a pair writes to it, too.
+  // This block's barrier comes first: when the other one's says that all are done, so does this
+  // one's, and no arrival of a later step can be ahead of it.
   __device__ void Release(int step) const {
+    const uint32_t barrier = SharedAddress(&empty[step % C::kStages]);
     __syncwarp();
-    if (threadIdx.x % 32 == 0) Arrive(SharedAddress(&empty[step % C::kStages]));
+    if (threadIdx.x % 32 != 0) return;
+    Arrive(barrier);
+    if constexpr (C::kPair) ArriveInCluster(barrier, RankInCluster() ^ 1);
   }
 };
 
@@ -94,12 +102,16 @@ struct Operand {
   int32_t (&vectors)[kStepKeys];  // of a step that is copied vector by vector
 };
 
-// Fetches one kind of operand, with one warp.
+// Fetches one kind of operand: one of its kFetchWarps warps.
 template <typename C>
 class Fetcher {
  public:
-  __device__ Fetcher(const AttentionArgs& args, const Operand<C>& operand)
-      : args_(args), operand_(operand), lane_(threadIdx.x % 32) {}
+  __device__ Fetcher(const AttentionArgs& args, const Operand<C>& operand, int warp)
+      : args_(args), operand_(operand), warp_(warp), lane_(threadIdx.x % 32) {
+    constexpr int kFetchers = kFetchWarps * (C::kPair ? 2 : 1);
+    const int fetcher = C::kPair ? warp * 2 + RankInCluster() : warp;
+    box_ = fetcher + kFetchers * lane_;
+  }
 
   __device__ void RunItem(const AttentionItem& item) {
     const ItemKeys keys(args_, item);
@@ -110,6 +122,7 @@ class Fetcher {
       const int row = next;
       const int end = first + kStepKeys;
       if (end < item.key_end) next = RowOfBox(keys, end);
+      if (end > boxed_end) FindVectors(keys, first);
       // Keys that this pass does not write are fetched before the kernels in front are done.
       if (!has_waited_ && end > item.old_end) {
         WaitForInputs();
@@ -119,47 +132,57 @@ class Fetcher {
       if (end <= boxed_end) {
         CopyBoxes(row);
       } else {
-        CopyVectors(keys, first);
+        CopyVectors();
       }
     }
-    FollowMerge(item);
   }
 
  private:
   using T = typename C::T;
+  static constexpr int kPieces = C::kDim / 8;
+  static constexpr int kKeysAtOnce = 32 / kPieces;  // that a warp copies
 
-  // A lane's box holds the keys and columns given by its number. Only used where it is whole.
+  // Of the lane's box. Only used where the box is whole.
   __device__ int RowOfBox(const ItemKeys& keys, int first) const {
-    return lane_ < C::kBoxes ? keys.VectorOf(first + BoxKey(lane_)) : kNoVector;
+    return box_ < C::kBoxes ? keys.VectorOf(first + BoxKey(box_)) : kNoVector;
   }
 
   __device__ void CopyBoxes(int row) const {
     const int stage = step_ % C::kStages;
     const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
-    if (lane_ == 0) ArriveExpecting(full, C::kStageBytes);
+    if (lane_ == 0 && warp_ == 0) ArriveExpecting(full, C::kStageBytes);
+    if (lane_ == 0 && warp_ != 0) Arrive(full);
     __syncwarp();
-    if (lane_ >= C::kBoxes) return;
-    CopyBox(*operand_.map, BoxColumn(lane_), row,
-            SharedAddress(operand_.stages[stage]) + BoxOffset(lane_), full);
+    if (box_ >= C::kBoxes) return;
+    const uint32_t to = SharedAddress(operand_.stages[stage]) + BoxOffset(box_);
+    if constexpr (C::kPair) {
+      CopyBoxToPair(*operand_.map, BoxColumn(box_), row, to, full);
+    } else {
+      CopyBox(*operand_.map, BoxColumn(box_), row, to, full);
+    }
   }
 
-  __device__ void CopyVectors(const ItemKeys& keys, int first) const {
-    constexpr int kPieces = C::kDim / 8;
-    constexpr int kKeys = 32 / kPieces;  // that the warp copies at once
-    const int stage = step_ % C::kStages;
-    const int piece = lane_ % kPieces;
-#pragma unroll
-    for (int key = lane_; key < kStepKeys; key += 32) {
-      operand_.vectors[key] = keys.VectorOf(first + key);
+  // The keys of a step that this warp copies, i of them: every other kKeysAtOnce.
+  __device__ int KeyOf(int i) const {
+    return (i / kKeysAtOnce * kFetchWarps + warp_) * kKeysAtOnce + i % kKeysAtOnce;
+  }
+  __device__ void FindVectors(const ItemKeys& keys, int first) const {
+    __syncwarp();  // those of the step before have been read
+    for (int i = lane_; KeyOf(i) < kStepKeys; i += 32) {
+      operand_.vectors[KeyOf(i)] = keys.VectorOf(first + KeyOf(i));
     }
     __syncwarp();
+  }
+  __device__ void CopyVectors() const {
+    const int stage = step_ % C::kStages;
+    const int piece = lane_ % kPieces;
 #pragma unroll 4
-    for (int key = lane_ / kPieces; key < kStepKeys; key += kKeys) {
-      const int vector = operand_.vectors[key];
+    for (int i = lane_ / kPieces; KeyOf(i) < kStepKeys; i += kKeysAtOnce) {
+      const int vector = operand_.vectors[KeyOf(i)];
       const bool present = vector != kNoVector && piece * 8 < args_.head_dim;
       const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
       const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
-      CopyAsync16(operand_.stages[stage] + PieceOffset(kStepKeys, key, piece),
+      CopyAsync16(operand_.stages[stage] + PieceOffset(kStepKeys, KeyOf(i), piece),
                   base + (present ? at + piece * 8 : 0), present);
     }
     CommitCopies();
@@ -171,7 +194,9 @@ class Fetcher {
 
   const AttentionArgs& args_;
   Operand<C> operand_;
+  int warp_;
   int lane_;
+  int box_;  // of each step, if it is one
   int step_ = 0;
   bool has_waited_ = false;
 };

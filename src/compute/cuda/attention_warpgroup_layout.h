@@ -10,7 +10,7 @@
 
 namespace talon::cuda {
 
-inline constexpr int kStepKeys = 176;         // of a step
+inline constexpr int kStepKeys = 160;         // of a step
 inline constexpr int kBoxKeys = 16;           // that the copy engine brings at once
 inline constexpr int kPanelCols = 64;         // columns of a matrix
 inline constexpr int kPanelRowBytes = 128;    // of 16-bit elements

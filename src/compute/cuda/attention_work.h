@@ -34,8 +34,8 @@ inline constexpr int kMaxMergeCounters = kScratchHeaderBytes / sizeof(int32_t) -
 inline constexpr int kStateHeader = 4;
 inline constexpr int kMostClusterBlocks = 8;
 
-// The prefix kernel has variants: PrefixKernel, and on Hopper FewQueriesKernel for up to 32 queries
-// of a kv head and WarpgroupKernel for more.
+// The prefix kernel has variants: PrefixKernel, and on Hopper FewQueriesKernel for few queries of a
+// kv head and WarpgroupKernel for many.
 enum class PrefixKernelKind : int32_t { kTiles, kFew, kWarpgroups };
 
 // Chunks of 128 keys up to key 1024, of 256 up to 4096, of 512 up to 8192, then of 1024: short
@@ -98,13 +98,6 @@ struct AttentionRow {
   // Of a chunk behind the sections.
   constexpr int PartialOf(int chunk) const { return chunk - sections * (kSectionChunks - 1); }
 };
-
-// Whether there are counters for the items of a pass to merge in place. Depends on the pass's shape
-// alone.
-constexpr bool HasMergeCounters(int tile_queries, int rows, int sequences, int group,
-                                int kv_heads) {
-  return (rows * group / tile_queries + sequences) * kv_heads <= kMaxMergeCounters;
-}
 
 // Sets of keys of a tile, bit i: its key i. The first `count`:
 constexpr uint64_t FirstKeys(int count) {

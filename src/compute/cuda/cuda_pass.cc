@@ -54,7 +54,8 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
                           .multiprocessors = stream_.multiprocessors,
                           .shared_memory = stream_.shared_memory,
                           .deterministic = deterministic_,
-                          .has_warpgroups = HasWarpgroupAttention()});
+                          .has_warpgroups = HasWarpgroupAttention(),
+                          .clusters = AttentionClusters()});
   const auto arrays = Arrays(plan);
   for (int i = 0; i < kSections; ++i) {
     if (arrays[i].second <= sections_[i].capacity) continue;
@@ -178,7 +179,8 @@ CudaPass::Shape CudaPass::shape() const {
           .scored_blocks = scored_blocks_,
           .tile_queries = plan_.tile_queries,
           .kernel = plan_.kernel,
-          .cluster = plan_.cluster};
+          .cluster = plan_.cluster,
+          .merges_in_place = plan_.merges_in_place};
 }
 
 void CudaPass::RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,

@@ -50,6 +50,7 @@ class CudaPass : public Pass {
     int tile_queries = 0;
     PrefixKernelKind kernel = PrefixKernelKind::kTiles;
     int cluster = 1;
+    bool merges_in_place = false;
     auto operator<=>(const Shape&) const = default;
   };
   struct RecordingKey {
