@@ -28,7 +28,7 @@ struct AttentionShape {
   int shared_memory = 227 * 1024;  // bytes that a block may have
   bool deterministic = true;       // chunks, else spans
   bool has_warpgroups = false;     // HasWarpgroupAttention (attention.h)
-  // 0: the plan chooses. Else warpgroups if they can.
+  // 0: the plan chooses.
   int tile_queries = 0;
   ClusterCounts clusters = {};  // of Hopper's kernels (AttentionClusters in attention.h)
 };
