@@ -60,72 +60,100 @@ struct BlockSums {
   int stride;
 };
 
-// A query's state, four columns of its accumulator.
-struct StatePart {
-  float m, l;
-  float4 acc;
+// Four columns of a query's state, as each of the cluster's blocks has it.
+template <int kBlocks>
+struct StateParts {
+  float2 totals[kBlocks];
+  float4 sums[kBlocks];
+
+  __device__ __forceinline__ void Load(const BlockSums& left, int query, int column) {
+    const uint32_t totals_at = SharedAddress(left.totals + query);
+    const uint32_t sums_at = SharedAddress(left.sums + query * left.stride + column);
+#pragma unroll
+    for (int r = 0; r < kBlocks; ++r) {
+      totals[r] = LoadPairFromCluster(totals_at, r);
+      sums[r] = LoadFromCluster(sums_at, r);
+    }
+  }
+  // Into the first block's.
+  __device__ __forceinline__ void Merge() {
+    float largest = kMinusInfinity, total = 0;
+#pragma unroll
+    for (int r = 0; r < kBlocks; ++r) largest = fmaxf(largest, totals[r].x);
+    const float base = largest == kMinusInfinity ? 0.0f : largest;
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll
+    for (int r = 0; r < kBlocks; ++r) {
+      const float factor = Exp2(totals[r].x - base);
+      total += totals[r].y * factor;
+      sum.x += sums[r].x * factor;
+      sum.y += sums[r].y * factor;
+      sum.z += sums[r].z * factor;
+      sum.w += sums[r].w * factor;
+    }
+    totals[0] = {largest, total};
+    sums[0] = sum;
+  }
 };
 
-__device__ __forceinline__ StatePart MergeBlocks(const BlockSums& left, int query, int column) {
-  const int size = ClusterSize();
-  const uint32_t totals_at = SharedAddress(left.totals + query);
-  const uint32_t sums_at = SharedAddress(left.sums + query * left.stride + column);
-  float2 totals[kMostClusterBlocks];
-  float4 sums[kMostClusterBlocks];
-#pragma unroll
-  for (int r = 0; r < kMostClusterBlocks; ++r) {
-    totals[r] = {kMinusInfinity, 0};
-    sums[r] = {0, 0, 0, 0};
-    if (r >= size) continue;
-    totals[r] = LoadPairFromCluster(totals_at, r);
-    sums[r] = LoadFromCluster(sums_at, r);
+// Where the merged columns of a query go: its result, or a state where others go with it.
+__device__ __forceinline__ void StoreColumns(const AttentionArgs& args, const AttentionItem& item,
+                                             const QuerySlot& slot, int query, int column,
+                                             float2 totals, float4 sum) {
+  if (item.arrivals == 1) {
+    const int row = (item.query_begin + query) / args.group;
+    const int head = item.kv_head * args.group + (item.query_begin + query) % args.group;
+    const float factor = totals.y == 0 ? 0.0f : __fdiv_rn(1.0f, totals.y);
+    StoreResult<4>(args.out, row, head * args.head_dim + column,
+                   {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor});
+    if (head == args.heads() - 1 && column == 0) StorePadding(args.out, row, 0, 1);
+  } else if (slot.state >= 0) {
+    float* to = args.State(slot.state);
+    if (column == 0) *reinterpret_cast<float2*>(to) = totals;
+    *reinterpret_cast<float4*>(to + kStateHeader + column) = sum;
   }
-  StatePart merged = {kMinusInfinity, 0, {0, 0, 0, 0}};
-#pragma unroll
-  for (int r = 0; r < kMostClusterBlocks; ++r) merged.m = fmaxf(merged.m, totals[r].x);
-  const float base = merged.m == kMinusInfinity ? 0.0f : merged.m;
-#pragma unroll
-  for (int r = 0; r < kMostClusterBlocks; ++r) {
-    const float factor = Exp2(totals[r].x - base);
-    merged.l += totals[r].y * factor;
-    merged.acc.x += sums[r].x * factor;
-    merged.acc.y += sums[r].y * factor;
-    merged.acc.z += sums[r].z * factor;
-    merged.acc.w += sums[r].w * factor;
-  }
-  return merged;
 }
 
-__device__ __forceinline__ void StoreQuotient(const AttentionArgs& args, const StatePart& part,
-                                              int row, int head, int column) {
-  const float factor = part.l == 0 ? 0.0f : __fdiv_rn(1.0f, part.l);
-  StoreResult<4>(
-      args.out, row, head * args.head_dim + column,
-      {part.acc.x * factor, part.acc.y * factor, part.acc.z * factor, part.acc.w * factor});
-  if (head == args.heads() - 1 && column == 0) StorePadding(args.out, row, 0, 1);
+// Each of the cluster's kBlocks blocks stores some of the columns. Several are read at once, as
+// another block's shared memory is far.
+template <int kQueries, int kThreads, int kBlocks>
+__device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionItem& item,
+                                            const QuerySlot* slots, const BlockSums& left) {
+  constexpr int kAtOnce = kMostClusterBlocks / kBlocks < 4 ? kMostClusterBlocks / kBlocks : 4;
+  constexpr int kStride = kBlocks * kThreads;
+  const int quads = args.head_dim / 4;
+  const int count = kQueries * quads;
+#pragma unroll 1
+  for (int first = RankInCluster() * kThreads + threadIdx.x; first < count;
+       first += kAtOnce * kStride) {
+    StateParts<kBlocks> parts[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int i = min(first + u * kStride, count - 1);  // no branch around the loads
+      parts[u].Load(left, i / quads, i % quads * 4);
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int i = first + u * kStride;
+      if (i >= count || slots[i / quads].offset < 0) continue;
+      parts[u].Merge();
+      StoreColumns(args, item, slots[i / quads], i / quads, i % quads * 4, parts[u].totals[0],
+                   parts[u].sums[0]);
+    }
+  }
 }
-
-// Each block writes some of the cluster's results, or states where others go with them.
 template <int kQueries, int kThreads>
 __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionItem& item,
                                             const QuerySlot* slots, const BlockSums& left) {
-  const int quads = args.head_dim / 4;
-  for (int i = RankInCluster() * kThreads + threadIdx.x; i < kQueries * quads;
-       i += ClusterSize() * kThreads) {
-    const int query = i / quads;
-    const int column = i % quads * 4;
-    const QuerySlot& slot = slots[query];
-    if (slot.offset < 0) continue;
-    const StatePart part = MergeBlocks(left, query, column);
-    if (item.arrivals == 1) {
-      const int index = item.query_begin + query;
-      StoreQuotient(args, part, index / args.group, item.kv_head * args.group + index % args.group,
-                    column);
-    } else if (slot.state >= 0) {
-      float* to = args.State(slot.state);
-      if (column == 0) *reinterpret_cast<float2*>(to) = {part.m, part.l};
-      *reinterpret_cast<float4*>(to + kStateHeader + column) = part.acc;
-    }
+  switch (ClusterSize()) {
+    case 1:
+      return StoreMerged<kQueries, kThreads, 1>(args, item, slots, left);
+    case 2:
+      return StoreMerged<kQueries, kThreads, 2>(args, item, slots, left);
+    case 4:
+      return StoreMerged<kQueries, kThreads, 4>(args, item, slots, left);
+    default:
+      return StoreMerged<kQueries, kThreads, kMostClusterBlocks>(args, item, slots, left);
   }
 }
 

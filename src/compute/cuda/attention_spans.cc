@@ -20,7 +20,7 @@ constexpr KindCost kKindCosts[] = {
     {16, PrefixKernelKind::kTiles, 2.2, 1.5},       {32, PrefixKernelKind::kTiles, 2.3, 1.7},
     {64, PrefixKernelKind::kTiles, 2.6, 2.0},       {128, PrefixKernelKind::kTiles, 4.8, 3.0},
     {16, PrefixKernelKind::kFew, 0.20, 4.6},        {32, PrefixKernelKind::kFew, 0.28, 6.0},
-    {64, PrefixKernelKind::kWarpgroups, 1.40, 7.5}, {128, PrefixKernelKind::kWarpgroups, 2.08, 8.5},
+    {64, PrefixKernelKind::kWarpgroups, 1.50, 7.5}, {128, PrefixKernelKind::kWarpgroups, 2.08, 8.5},
     {256, PrefixKernelKind::kWarpgroups, 2.02, 8.5}};
 // What it takes to merge partials: in the merge kernel, or in place, there for each of them.
 constexpr double kMergeKernelCost = 4.5;

@@ -106,7 +106,7 @@ class GroupComputer {
     }
     LoadQueries();
     AddSteps(item);
-    if constexpr (C::kPair) return Store();
+    if (LeavesStates<C>(item)) return Store();
     SyncThreads(C::kComputersBarrier, C::kQueries * 2);  // all have read the keys
     Leave();
     MergeCluster<C::kQueries, C::kQueries * 2>(args_, item, shared_.queries,
@@ -129,6 +129,8 @@ class GroupComputer {
   __device__ __forceinline__ void AddSteps(const AttentionItem& item) {
     float rescale[2];
     state_.Clear();
+#pragma unroll
+    for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // nothing of the item before is alive
     if (item.key_end <= item.key_begin) return;
     shared_.keys.WaitFull(step_);
     StartScores();
@@ -327,7 +329,7 @@ __device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C
   Fetcher<C> fetcher(args, operand, warp);
   ForItems(args, num_items, shared, [&](bool) {
     fetcher.RunItem(shared.item);
-    if constexpr (!C::kPair) FollowMerge(shared.item);
+    if (!LeavesStates<C>(shared.item)) FollowMerge(shared.item);
   });
 }
 

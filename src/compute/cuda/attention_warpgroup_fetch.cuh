@@ -91,6 +91,12 @@ struct WarpgroupShared {
   }
 };
 
+// Whether a block leaves states for the merge kernel, and has nothing to do with its cluster.
+template <typename C>
+__device__ __forceinline__ bool LeavesStates(const AttentionItem& item) {
+  return C::kPair || (item.arrivals == 0 && ClusterSize() == 1);
+}
+
 // Where one kind of operand comes from and goes to.
 template <typename C>
 struct Operand {
