@@ -282,6 +282,28 @@ TEST_P(AttentionTest, ManyNodesUseSeveralMaskWords) {
               layout, GetParam());
 }
 
+// So many queries that a device with kernels for them takes each of these: for a few queries, for a
+// tile of many, for more than one tile.
+TEST_P(AttentionTest, MatchesReferenceForAnyNumberOfQueries) {
+  std::mt19937 random(11);
+  const auto reference = MakeBackend("reference");
+  for (const int nodes : {1, 7, 16, 40}) {
+    const Layout layout{.dtype = nodes == 16 ? DType::kF16 : DType::kBF16,
+                        .head_dim = nodes == 16  ? 80
+                                    : nodes == 7 ? 64
+                                                 : 128,
+                        .kv_heads = 1,
+                        .group = 4,
+                        .block_size = nodes == 40 ? 32 : 16,
+                        .partial = nodes == 40};
+    const std::vector<SequenceSpec> batch = {
+        {.base = 0, .committed = 500 + nodes, .parents = RandomTree(nodes, random)},
+        {.base = 20000, .committed = 200 + nodes, .prompt_rows = nodes}};
+    ExpectClose(RunAttention(*reference, layout, batch), RunAttention(*backend_, layout, batch),
+                layout, GetParam());
+  }
+}
+
 TEST_P(AttentionTest, ThreadCountDoesNotChangeBits) {
   std::mt19937 random(9);
   const auto one = MakeBackend(testing::OnOneThread(GetParam()));

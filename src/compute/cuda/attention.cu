@@ -18,23 +18,25 @@ bool IsAligned(const void* data, int64_t stride) {
 
 AttentionArgs ArgsOf(const AttentionCall& call) {
   auto* scratch = static_cast<uint8_t*>(call.scratch);
-  return {.plan = call.plan,
-          .q = call.q.data,
-          .q_stride = call.q.stride,
-          .out = call.out,
-          .k_blocks = call.layer.k_blocks,
-          .v_blocks = call.layer.v_blocks,
-          .k_staged = call.layer.k_staged,
-          .v_staged = call.layer.v_staged,
-          .layer = call.layer_index,
-          .kv_heads = call.shape.kv_heads,
-          .group = call.group(),
-          .head_dim = call.shape.head_dim,
-          .block_shift = std::countr_zero(static_cast<unsigned>(call.shape.block_size)),
-          .tail_heads = 1,
-          .scale_log2 = call.scale * kLog2E,
-          .states = reinterpret_cast<float*>(scratch + kScratchHeaderBytes),
-          .counters = reinterpret_cast<uint32_t*>(scratch)};
+  return {
+      .plan = call.plan,
+      .q = call.q.data,
+      .q_stride = call.q.stride,
+      .out = call.out,
+      .k_blocks = call.layer.k_blocks,
+      .v_blocks = call.layer.v_blocks,
+      .k_staged = call.layer.k_staged,
+      .v_staged = call.layer.v_staged,
+      .block_vectors = int64_t{call.shape.num_blocks} * call.shape.kv_heads * call.shape.block_size,
+      .layer = call.layer_index,
+      .kv_heads = call.shape.kv_heads,
+      .group = call.group(),
+      .head_dim = call.shape.head_dim,
+      .block_shift = std::countr_zero(static_cast<unsigned>(call.shape.block_size)),
+      .tail_heads = 1,
+      .scale_log2 = call.scale * kLog2E,
+      .states = reinterpret_cast<float*>(scratch + kScratchHeaderBytes),
+      .counters = reinterpret_cast<uint32_t*>(scratch)};
 }
 
 constexpr int kMergeWarps = 4;

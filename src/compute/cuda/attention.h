@@ -11,6 +11,7 @@
 #define TALON_COMPUTE_CUDA_ATTENTION_H_
 
 #include "compute/backend.h"
+#include "compute/cuda/attention_plan.h"
 #include "compute/cuda/device_plan.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/launch.h"
@@ -32,6 +33,9 @@ struct AttentionCall {
 
 // Whether the device and the build have WarpgroupKernel (AttentionShape::has_warpgroups).
 bool HasWarpgroupAttention();
+
+// Of Hopper's kernels (AttentionShape::clusters); zeros where there are none.
+const ClusterCounts& AttentionClusters();
 
 void RunAttention(const Stream& stream, const AttentionCall& call);
 

@@ -22,6 +22,7 @@ struct AttentionArgs {
   const void* v_blocks;
   const void* k_staged;
   const void* v_staged;
+  int64_t block_vectors;  // of head_dim elements, in k_blocks and in v_blocks
   int layer;
   int kv_heads;
   int group;

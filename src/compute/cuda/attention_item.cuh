@@ -17,11 +17,11 @@ struct QuerySlot {
   int32_t state;   // its state's index, or -1: none to write
 };
 
-// The slots of an item's queries; the threads of a block share the work.
-template <int kQueries, int kThreads>
+// The slots of an item's queries [begin, end); kThreads threads share the work.
+template <int kThreads>
 __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const AttentionItem& item,
-                                          QuerySlot* slots) {
-  for (int i = threadIdx.x; i < kQueries; i += kThreads) {
+                                          int begin, int end, int thread, QuerySlot* slots) {
+  for (int i = begin + thread; i < end; i += kThreads) {
     QuerySlot slot = {-1, 0, -1};
     const int query = item.query_begin + i;
     if (query < item.query_end) {
@@ -30,7 +30,8 @@ __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const Atten
       const AttentionRow row = args.plan.attention_rows[row_index];
       slot.offset = row_index * args.q_stride + head * args.head_dim;
       slot.limit = item.chunk < 0 ? row.prefix_len : row.shared_len;
-      if (row.shared_len > item.key_begin) {
+      const int first = item.chunk < 0 ? item.partial * row.span : item.key_begin;
+      if (row.shared_len > first) {
         slot.state = (row.partial_begin + item.partial) * args.heads() + head;
       }
     }
@@ -61,13 +62,14 @@ struct ItemKeys {
     const int place = args.plan.node_places[item.nodes + key - item.prefix_end];
     return args.VectorOf(place, item.kv_head);
   }
-  __device__ uint64_t VisibleOf(const QuerySlot& slot, int query, int tile) const {
-    uint64_t keys = FirstKeys(slot.limit - tile * kTileKeys);
-    if (slot.offset < 0 || (tile + 1) * kTileKeys <= item.prefix_end) return keys;
+  // Of the kTileKeys keys from `first` on.
+  __device__ uint64_t VisibleFrom(const QuerySlot& slot, int query, int first) const {
+    uint64_t keys = FirstKeys(slot.limit - first);
+    if (slot.offset < 0 || first + kTileKeys <= item.prefix_end) return keys;
     const int64_t row = (item.query_begin + query) / args.group;
     const int words = args.plan.mask_words;
     const uint64_t* mask = args.plan.ancestors + row * words;
-    return keys | NodeKeys(mask, words, tile * kTileKeys - item.prefix_end);
+    return keys | NodeKeys(mask, words, first - item.prefix_end);
   }
 };
 

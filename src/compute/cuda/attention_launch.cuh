@@ -3,11 +3,16 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 
+#include <bit>
+
+#include "compute/cuda/attention.h"
+#include "compute/cuda/attention_few.cuh"
 #include "compute/cuda/attention_plan.h"
 #include "compute/cuda/attention_prefix.cuh"
 #include "compute/cuda/attention_tail.cuh"
 #include "compute/cuda/attention_warpgroup.cuh"
 #include "compute/cuda/launch.h"
+#include "compute/cuda/tensor_map.h"
 
 namespace talon::cuda {
 
@@ -57,18 +62,85 @@ void LaunchPrefix(const Stream& stream, const AttentionArgs& args) {
   Launch(stream, kernel, resident * stream.multiprocessors, Config::kThreads, kShared, args);
 }
 
-template <typename T, int Dim, int Groups>
+// The copy engine knows device memory only; a box must not reach over the end of a block.
+template <typename T>
+BlockMaps MapsOf(const AttentionArgs& args) {
+  BlockMaps maps = {};
+  cudaPointerAttributes attributes;
+  TALON_CUDA_CHECK(cudaPointerGetAttributes(&attributes, args.k_blocks));
+  if (attributes.type != cudaMemoryTypeDevice || (1 << args.block_shift) < kBoxKeys) return maps;
+  BoxedMatrix matrix = {
+      .data = args.k_blocks,
+      .dtype = std::is_same_v<T, __half> ? DType::kF16 : DType::kBF16,
+      .rows = args.block_vectors,
+      .cols = args.head_dim,
+      .stride = args.head_dim,
+      .box_rows = kBoxKeys,
+  };
+  maps.exist = MakeTensorMap(matrix, &maps.keys);
+  matrix.data = args.v_blocks;
+  maps.exist = maps.exist && MakeTensorMap(matrix, &maps.values);
+  return maps;
+}
+
+// Clusters of so many blocks that run at once, if a multiprocessor has one block.
+template <typename Config>
+int CountClusters(int blocks) {
+  const auto kernel = &FewQueriesKernel<Config>;
+  constexpr size_t kShared = sizeof(FewShared<Config>) + kPanelAlignment;
+  AllowSharedMemory(kernel, kShared);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = static_cast<unsigned>(blocks);
+  config.blockDim = Config::kThreads;
+  config.dynamicSmemBytes = kShared;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  TALON_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+  return clusters;
+}
+
+// Starts a kernel of which a multiprocessor has one block, in the plan's clusters.
+template <typename T>
+void LaunchHopper(const Stream& stream, void (*kernel)(AttentionArgs, BlockMaps), int threads,
+                  size_t shared, const AttentionArgs& args) {
+  const int cluster = args.plan.cluster;
+  const int clusters = AttentionClusters()[std::countr_zero(static_cast<unsigned>(cluster))];
+  const int blocks = max(1, clusters) * cluster;
+  LaunchClusters(stream, kernel, cluster, blocks, threads, shared, args, MapsOf<T>(args));
+}
+
+template <typename T, int Dim, int Queries>
+void LaunchFew(const Stream& stream, const AttentionArgs& args) {
+  using Config = FewConfig<T, Dim <= 64 ? 64 : 128, Queries / 16>;
+  constexpr size_t kShared = sizeof(FewShared<Config>) + kPanelAlignment;
+  static_assert(kShared <= FewSharedBytes(Queries, Dim));
+  const auto kernel = &FewQueriesKernel<Config>;
+  static const bool allowed = [&] {
+    AllowSharedMemory(kernel, kShared);
+    return true;
+  }();
+  TALON_CHECK(allowed);
+  LaunchHopper<T>(stream, kernel, Config::kThreads, kShared, args);
+}
+
+template <typename T, int Dim, int Queries>
 void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
-  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, Groups>;
-  constexpr size_t kShared = kWarpgroupSharedBytes<Config>;
-  static_assert(kShared <= WarpgroupSharedBytes(Groups, Dim));
+  constexpr bool kPair = Queries == 256;
+  constexpr int kGroups = kPair ? 2 : Queries / 64;
+  using Config = WarpgroupConfig<T, Dim <= 64 ? 64 : 128, kGroups, kPair>;
+  constexpr size_t kShared = sizeof(WarpgroupShared<Config>) + kPanelAlignment;
+  static_assert(kShared <= WarpgroupSharedBytes(kGroups, Dim));
   const auto kernel = &WarpgroupKernel<Config>;
   static const bool allowed = [&] {
     AllowSharedMemory(kernel, kShared);
     return true;
   }();
   TALON_CHECK(allowed);
-  Launch(stream, kernel, stream.multiprocessors, Config::kThreads, kShared, args);
+  LaunchHopper<T>(stream, kernel, Config::kThreads, kShared, args);
 }
 
 template <typename T, int Dim>
@@ -90,10 +162,25 @@ void LaunchTail(const Stream& stream, AttentionArgs args) {
 }
 
 template <typename T, int Dim>
+void LaunchOnHopper(const Stream& stream, const AttentionArgs& args) {
+  switch (args.plan.tile_queries) {
+    case 16:
+      return LaunchFew<T, Dim, 16>(stream, args);
+    case 32:
+      return LaunchFew<T, Dim, 32>(stream, args);
+    case 64:
+      return LaunchWarpgroups<T, Dim, 64>(stream, args);
+    case 128:
+      return LaunchWarpgroups<T, Dim, 128>(stream, args);
+    default:
+      return LaunchWarpgroups<T, Dim, 256>(stream, args);
+  }
+}
+
+template <typename T, int Dim>
 void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
   if constexpr (Dim <= 128) {
-    if (args.plan.warpgroups == 1) return LaunchWarpgroups<T, Dim, 1>(stream, args);
-    if (args.plan.warpgroups == 2) return LaunchWarpgroups<T, Dim, 2>(stream, args);
+    if (args.plan.kernel != PrefixKernelKind::kTiles) return LaunchOnHopper<T, Dim>(stream, args);
   }
   switch (args.plan.tile_queries) {
     case 16:
@@ -111,10 +198,7 @@ template <typename T, int Dim>
 void LaunchForDim(const Stream& stream, const AttentionArgs& args) {
   LaunchPrefixOf<T, Dim>(stream, args);
   if (!args.plan.spans) return LaunchTail<T, Dim>(stream, args);
-  if (!MergesInPlace(args.plan.tile_queries, args.plan.rows, args.plan.sequences, args.group,
-                     args.kv_heads)) {
-    LaunchMerge(stream, args);
-  }
+  if (!args.plan.merges_in_place) LaunchMerge(stream, args);
 }
 
 template <typename T>

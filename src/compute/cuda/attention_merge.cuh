@@ -98,6 +98,28 @@ __device__ __forceinline__ void MergeQuery(const AttentionArgs& args, const Atte
   if (head == args.heads() - 1) StorePadding(args.out, row_index, lane, 32);
 }
 
+// The last of the items with the same queries merges what all of them left. By a whole block;
+// `is_last` lies in shared memory.
+template <int kThreads>
+__device__ __forceinline__ void MergeIfLast(const AttentionArgs& args, const AttentionItem& item,
+                                            bool& is_last) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const auto last = static_cast<uint32_t>(item.arrivals) - 1;
+    is_last = atomicInc(args.counters + 1 + item.counter, last) == last;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  for (int query = item.query_begin + threadIdx.x / 32; query < item.query_end;
+       query += kThreads / 32) {
+    const int row = query / args.group;
+    MergeQuery(args, args.plan.attention_rows[row], row,
+               item.kv_head * args.group + query % args.group);
+  }
+}
+
 }  // namespace talon::cuda
 
 #endif  // TALON_COMPUTE_CUDA_ATTENTION_MERGE_CUH_

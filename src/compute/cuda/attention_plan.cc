@@ -49,18 +49,20 @@ std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
   const bool is_16_bit = shape.dtype == DType::kBF16 || shape.dtype == DType::kF16;
   if (!is_16_bit || shape.head_dim % 8 != 0 || shape.head_dim > 256) return {};
   const int dim = PaddedHeadDim(shape.head_dim);
-  const int largest = dim > 128 ? 64 : 128;  // what the accumulators' registers allow
   std::vector<PrefixKind> kinds;
-  for (const int tile : {16, 32, 64, 128}) {
-    if (tile <= largest && TileSharedBytes(tile, dim) <= shape.shared_memory) {
-      kinds.push_back({tile, 0});
+  const auto add = [&](int queries, PrefixKernelKind kernel, int shared_bytes) {
+    if (shared_bytes <= shape.shared_memory) kinds.push_back({queries, kernel});
+  };
+  if (shape.has_warpgroups && !shape.deterministic && dim <= 128) {
+    for (const int tile : {16, 32}) add(tile, PrefixKernelKind::kFew, FewSharedBytes(tile, dim));
+    for (const int tile : {64, 128, 256}) {
+      add(tile, PrefixKernelKind::kWarpgroups, WarpgroupSharedBytes(std::min(tile / 64, 2), dim));
     }
+    return kinds;
   }
-  if (!shape.has_warpgroups || shape.deterministic || dim > 128) return kinds;
-  for (const int groups : {1, 2}) {
-    if (WarpgroupSharedBytes(groups, dim) <= shape.shared_memory) {
-      kinds.push_back({64 * groups, groups});
-    }
+  for (const int tile : {16, 32, 64, 128}) {
+    if (dim > 128 && tile > 64) continue;  // what the accumulators' registers allow
+    add(tile, PrefixKernelKind::kTiles, TileSharedBytes(tile, dim));
   }
   return kinds;
 }
@@ -80,7 +82,7 @@ int TileQueries(int rows, int sequences, const AttentionShape& shape) {
   const int queries = (rows + sequences - 1) / std::max(sequences, 1) * shape.group;
   int chosen = 0;
   for (const PrefixKind& kind : KindsOf(shape)) {
-    if (kind.warpgroups == 0 && (chosen == 0 || chosen < queries)) chosen = kind.queries;
+    if (chosen == 0 || chosen < queries) chosen = kind.queries;
   }
   return chosen;
 }
@@ -92,7 +94,9 @@ void AttentionPlan::Build(const PassPlan& pass, const AttentionShape& shape) {
   num_items = 0;
   num_partials = 0;
   tile_queries = TileQueries(pass.num_rows(), pass.num_sequences(), shape);
-  warpgroups = 0;
+  kernel = PrefixKernelKind::kTiles;
+  cluster = 1;
+  merges_in_place = false;
   spans = !shape.deterministic;
   std::vector<SequenceWork> works;
   for (int s = 0; s < pass.num_sequences(); ++s) works.push_back(AddRows(pass, s, this));

@@ -3,15 +3,20 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_PLAN_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_PLAN_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "compute/cuda/attention_warpgroup_layout.h"
 #include "compute/cuda/attention_work.h"
 #include "compute/dtype.h"
 #include "compute/pass_plan.h"
 
 namespace talon::cuda {
+
+// Clusters of 1, 2, 4 and 8 blocks, one block for each multiprocessor, that a device runs at once.
+using ClusterCounts = std::array<int, 4>;
 
 // What the cut depends on besides the pass.
 struct AttentionShape {
@@ -23,13 +28,14 @@ struct AttentionShape {
   int shared_memory = 227 * 1024;  // bytes that a block may have
   bool deterministic = true;       // chunks, else spans
   bool has_warpgroups = false;     // HasWarpgroupAttention (attention.h)
-  // 0: the plan chooses. Else warpgroups if they can.
+  // 0: the plan chooses.
   int tile_queries = 0;
+  ClusterCounts clusters = {};  // of Hopper's kernels (AttentionClusters in attention.h)
 };
 
-// Queries that an item takes at most: 16, 32, 64 or 128, a variant of the prefix kernel. Depends on
-// the pass's shape alone. 0: no variant serves this type, head_dim or device, the generic kernel
-// does.
+// Queries that an item takes at most: 16, 32, 64, 128 or 256, a variant of the prefix kernel.
+// Depends on the pass's shape alone. 0: no variant serves this type, head_dim or device, the
+// generic kernel does.
 int TileQueries(int rows, int sequences, const AttentionShape& shape);
 
 struct AttentionPlan {
@@ -41,7 +47,9 @@ struct AttentionPlan {
   int num_items = 0;
   int num_partials = 0;  // per query head
   int tile_queries = 0;
-  int warpgroups = 0;  // that compute in WarpgroupKernel, 0: PrefixKernel
+  PrefixKernelKind kernel = PrefixKernelKind::kTiles;
+  int cluster = 1;               // blocks that work together
+  bool merges_in_place = false;  // no merge kernel
   bool spans = false;
 
   // Reuses its memory. Without items and partials where tile_queries is 0.
@@ -73,10 +81,19 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   return keys + tile_queries * (row_bytes + 16) + scores + places + 96;
 }
 
-// The same of WarpgroupKernel: queries, two stages of 128 keys and values, and what goes with them.
+// The same of FewQueriesKernel: each warp's stages of keys and values, and what goes with them.
+inline constexpr int kFewWarps = 8;
+inline constexpr int kFewStages = 3;
+constexpr int FewSharedBytes(int queries, int dim) {
+  const int row_bytes = dim <= 64 ? 128 : 256;
+  return kFewWarps * kFewStages * 2 * kBoxKeys * row_bytes +
+         queries * (row_bytes + 16 + 8 * kFewWarps) + 3072;
+}
+
+// The same of WarpgroupKernel: queries, two stages of keys and values, and what goes with them.
 constexpr int WarpgroupSharedBytes(int groups, int dim) {
   const int row_bytes = dim <= 64 ? 128 : 256;
-  return (64 * groups + 4 * 128) * row_bytes + 64 * groups * 16 + 2 * 128 * 4 + 2048;
+  return (64 * groups + 4 * kStepKeys) * row_bytes + 64 * groups * 24 + 8 * kStepKeys + 3072;
 }
 
 }  // namespace talon::cuda

@@ -5,81 +5,18 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <set>
-#include <tuple>
+
+#include "compute/cuda/attention_plan_testing.h"
 
 namespace talon::cuda {
 namespace {
 
-void EndSequence(int keys, PassPlan* plan) {
-  plan->sequence_rows.push_back(plan->num_rows());
-  plan->block_ids.resize(plan->block_ids.size() + (keys + 15) / 16);
-  plan->block_offsets.push_back(static_cast<int32_t>(plan->block_ids.size()));
-}
-
-void BeginSequence(PassPlan* plan) {
-  if (!plan->sequence_rows.empty()) return;
-  plan->sequence_rows.push_back(0);
-  plan->block_offsets.push_back(0);
-}
-
-// Adds a sequence of `nodes` chained tree rows over `committed` tokens.
-void AddChain(int committed, int nodes, PassPlan* plan) {
-  BeginSequence(plan);
-  for (int i = 0; i < nodes; ++i) {
-    plan->tokens.push_back(0);
-    plan->slots.push_back(-1);
-    plan->prefix_len.push_back(committed);
-    plan->ancestors.push_back((uint64_t{2} << i) - 1);
-  }
-  EndSequence(committed, plan);
-}
-
-// Adds the last `rows` of `tokens` prompt tokens.
-void AddPrompt(int tokens, int rows, PassPlan* plan) {
-  BeginSequence(plan);
-  for (int i = 0; i < rows; ++i) {
-    plan->tokens.push_back(0);
-    plan->slots.push_back(i);
-    plan->prefix_len.push_back(tokens - rows + i + 1);
-    plan->ancestors.push_back(0);
-  }
-  EndSequence(tokens, plan);
-}
-
-PassPlan MixedPass() {
-  PassPlan pass;
-  AddChain(20000, 9, &pass);
-  AddPrompt(700, 130, &pass);
-  AddChain(30, 2, &pass);  // no whole tile
-  AddChain(1024, 1, &pass);
-  AddPrompt(5000, 40, &pass);
-  AddPrompt(3, 3, &pass);
-  AddChain(64, 5, &pass);
-  return pass;
-}
-
-// Those with work.
-std::vector<AttentionItem> ItemsOf(const AttentionPlan& plan) {
-  return {plan.items.begin(), plan.items.begin() + plan.num_items};
-}
-
-std::vector<AttentionShape> Shapes(bool deterministic) {
-  std::vector<AttentionShape> shapes;
-  for (const int group : {1, 4, 20}) {
-    for (const int tile : {16, 32, 128}) {
-      for (const int multiprocessors : {1, 10000}) {  // few long items, or many
-        shapes.push_back({.kv_heads = 2,
-                          .group = group,
-                          .head_dim = 128,
-                          .multiprocessors = multiprocessors,
-                          .deterministic = deterministic,
-                          .tile_queries = tile});
-      }
-    }
-  }
-  return shapes;
-}
+using testing::AddChain;
+using testing::AddPrompt;
+using testing::ItemsOf;
+using testing::MixedPass;
+using testing::Seen;
+using testing::Shapes;
 
 TEST(AttentionWork, ChunksAreWholeTilesWithoutGaps) {
   EXPECT_EQ(ChunkBegin(0), 0);
@@ -105,9 +42,6 @@ TEST(AttentionPlan, SharedPartIsWholeTilesOfTreesAndAllOfPrompts) {
   EXPECT_EQ(plan.rows[139].shared_len, 0);
   EXPECT_EQ(plan.rows[139].sequence, 2);
 }
-
-// A key of the shared part, as a row's query head sees it.
-using Seen = std::tuple<int, int, int, int>;  // row, kv head, head of the group, tile
 
 TEST(AttentionPlan, EveryQueryMeetsEverySharedTileOnce) {
   const PassPlan pass = MixedPass();
@@ -183,132 +117,6 @@ TEST(AttentionPlan, WholeSectionsWhereTheyKeepTheDeviceBusy) {
   EXPECT_EQ(plan.rows[0].sections, 21);
   EXPECT_EQ(plan.num_items, 2 * 8 * 21);
   EXPECT_EQ(plan.items[0].key_end, 65536);  // the largest first
-}
-
-// What the prefix kernel lets a query see of an item's tile.
-uint64_t SeenOf(const PassPlan& pass, const AttentionPlan& plan, const AttentionItem& item,
-                int row_index, int tile) {
-  const AttentionRow& row = plan.rows[row_index];
-  return FirstKeys(row.prefix_len - tile) |
-         NodeKeys(&pass.ancestors[row_index], 1, tile - item.prefix_end);
-}
-
-TEST(AttentionPlan, SpansShowEveryQueryItsKeysOnce) {
-  const PassPlan pass = MixedPass();
-  for (const AttentionShape& shape : Shapes(/*deterministic=*/false)) {
-    AttentionPlan plan;
-    plan.Build(pass, shape);
-    EXPECT_TRUE(plan.spans);
-    std::map<Seen, int> seen;  // how many keys of a tile
-    for (const AttentionItem& item : ItemsOf(plan)) {
-      EXPECT_EQ(item.key_begin % kTileKeys, 0);
-      EXPECT_LT(item.chunk, 0);
-      for (int query = item.query_begin; query < item.query_end; ++query) {
-        const int row = query / shape.group;
-        EXPECT_LE(item.full_end, plan.rows[row].prefix_len);
-        for (int key = item.key_begin; key < item.key_end; key += kTileKeys) {
-          const uint64_t keys = SeenOf(pass, plan, item, row, key);
-          EXPECT_EQ(keys & ~FirstKeys(item.key_end - key), 0u);
-          seen[{row, item.kv_head, query % shape.group, key / kTileKeys}] += std::popcount(keys);
-        }
-      }
-    }
-    std::map<std::tuple<int, int, int>, int> keys;
-    for (const auto& [at, count] : seen) {
-      const auto& [row, head, query, tile] = at;
-      EXPECT_LE(count, kTileKeys);
-      keys[{row, head, query}] += count;
-    }
-    EXPECT_EQ(keys.size(), plan.rows.size() * shape.kv_heads * shape.group);
-    for (const auto& [at, count] : keys) EXPECT_EQ(count, plan.rows[std::get<0>(at)].num_keys);
-  }
-}
-
-TEST(AttentionPlan, SpansMakeThePartialsThatAreMerged) {
-  for (const AttentionShape& shape : Shapes(/*deterministic=*/false)) {
-    AttentionPlan plan;
-    plan.Build(MixedPass(), shape);
-    std::map<int, int> arrivals, expected;  // by counter
-    for (const AttentionItem& item : ItemsOf(plan)) {
-      const AttentionRow& row = plan.rows[item.query_begin / shape.group];
-      EXPECT_EQ(item.key_begin, item.partial * row.span);
-      EXPECT_LE(item.key_end, item.key_begin + row.span);
-      EXPECT_GE(item.counter, 0);
-      EXPECT_LT(item.counter, kMaxMergeCounters);
-      EXPECT_EQ(item.arrivals > 0, shape.tile_queries == 16);
-      if (item.arrivals == 0) continue;
-      ++arrivals[item.counter];
-      expected[item.counter] = item.arrivals;
-    }
-    EXPECT_EQ(arrivals, expected);
-    int partials = 0;
-    for (const AttentionRow& row : plan.rows) {
-      EXPECT_EQ(row.partial_begin, partials);
-      partials += row.NumPartials();
-    }
-    EXPECT_EQ(plan.num_partials, partials);
-  }
-}
-
-TEST(AttentionPlan, SpansKeepEveryMultiprocessorBusy) {
-  AttentionShape shape{
-      .kv_heads = 8, .group = 4, .head_dim = 128, .multiprocessors = 132, .deterministic = false};
-  PassPlan token;
-  AddChain(65536, 1, &token);
-  AttentionPlan plan;
-  plan.Build(token, shape);
-  EXPECT_EQ(plan.tile_queries, 16);
-  EXPECT_LE(plan.num_items, 264);
-  EXPECT_GE(plan.num_items, 250);
-  PassPlan short_token;
-  AddChain(1024, 1, &short_token);
-  plan.Build(short_token, shape);
-  EXPECT_EQ(plan.num_items, 8 * 17);
-  PassPlan tree;
-  AddChain(65536, 63, &tree);
-  plan.Build(tree, shape);
-  EXPECT_GE(plan.tile_queries, 64);
-  EXPECT_GE(plan.num_items, 250);
-}
-
-TEST(AttentionPlan, WarpgroupsTakeLongContextsWithManyQueries) {
-  AttentionShape shape{.kv_heads = 8,
-                       .group = 4,
-                       .head_dim = 128,
-                       .multiprocessors = 132,
-                       .deterministic = false,
-                       .has_warpgroups = true};
-  const auto plan_of = [&](int nodes) {
-    PassPlan pass;
-    AddChain(65536, nodes, &pass);
-    AttentionPlan plan;
-    plan.Build(pass, shape);
-    EXPECT_EQ(plan.rows[0].span % (plan.warpgroups > 0 ? 128 : 64), 0);
-    return plan;
-  };
-  EXPECT_EQ(plan_of(1).warpgroups, 0);
-  EXPECT_EQ(plan_of(16).warpgroups, 1);
-  const AttentionPlan many = plan_of(63);
-  EXPECT_EQ(many.warpgroups, 2);
-  EXPECT_EQ(many.tile_queries, 128);
-  EXPECT_LE(many.num_items, 132);
-  EXPECT_GE(many.num_items, 120);
-  shape.deterministic = true;
-  EXPECT_EQ(plan_of(63).warpgroups, 0);
-  shape.deterministic = false;
-  shape.head_dim = 256;
-  EXPECT_EQ(plan_of(63).warpgroups, 0);
-}
-
-TEST(AttentionPlan, KeysThatPromptRowsWriteAreNotOld) {
-  PassPlan pass;
-  AddPrompt(700, 130, &pass);
-  AddChain(1000, 3, &pass);
-  AttentionPlan plan;
-  plan.Build(pass, {.kv_heads = 2, .group = 4, .deterministic = false});
-  for (const AttentionItem& item : ItemsOf(plan)) {
-    EXPECT_EQ(item.old_end, plan.rows[item.query_begin / 4].sequence == 0 ? 570 : 1000);
-  }
 }
 
 TEST(AttentionPlan, BlocksOfTheFirstRoundFindAnItem) {

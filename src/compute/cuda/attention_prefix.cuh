@@ -59,33 +59,12 @@ struct SectionTotal {
   }
 };
 
-// The last of the items with the same queries merges what all of them left.
-template <typename C>
-__device__ __forceinline__ void MergeIfLast(const AttentionArgs& args, const AttentionItem& item,
-                                            SharedTile<C>& shared) {
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const auto last = static_cast<uint32_t>(item.arrivals) - 1;
-    shared.is_last = atomicInc(args.counters + 1 + item.counter, last) == last;
-  }
-  __syncthreads();
-  if (!shared.is_last) return;
-  __threadfence();
-  for (int query = item.query_begin + threadIdx.x / 32; query < item.query_end;
-       query += C::kThreads / 32) {
-    const int row = query / args.group;
-    MergeQuery(args, args.plan.attention_rows[row], row,
-               item.kv_head * args.group + query % args.group);
-  }
-}
-
 // `is_first`: the block's first item, whose preparations need nothing of the kernels before.
 template <typename C>
 __device__ __forceinline__ void RunItem(const AttentionArgs& args, const AttentionItem& next,
                                         bool is_first, int num_items, SharedTile<C>& shared) {
   const ItemKeys next_keys(args, next);
-  FillSlots<C::kQueries, C::kThreads>(args, next, shared.queries);
+  FillSlots<C::kThreads>(args, next, 0, C::kQueries, threadIdx.x, shared.queries);
   FindFirstVectors(shared, next.key_begin / kTileKeys, (next.key_end + kTileKeys - 1) / kTileKeys,
                    [&](int key) { return next_keys.VectorOf(key); });
   if (threadIdx.x == 0) shared.item = next;
@@ -111,13 +90,15 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
   state.Clear();
   RunTiles(
       args, shared, run, vector_of,
-      [&](int query, int tile) { return keys.VisibleOf(shared.queries[query], query, tile); },
+      [&](int query, int tile) {
+        return keys.VisibleFrom(shared.queries[query], query, tile * kTileKeys);
+      },
       state,
       [&](int chunk) {
         total.Add(args, shared, state, chunk == item.chunk);
         state.Clear();
       });
-  if (item.arrivals > 0) MergeIfLast(args, item, shared);
+  if (item.arrivals > 0) MergeIfLast<C::kThreads>(args, item, shared.is_last);
 }
 
 // What comes next reads what kernels before this one wrote without waiting itself: so no block lets

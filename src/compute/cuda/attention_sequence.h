@@ -34,11 +34,33 @@ struct SequenceWork {
 
 // A variant of the prefix kernel.
 struct PrefixKind {
-  int queries;
-  int warpgroups;  // AttentionPlan
+  int queries = 0;
+  PrefixKernelKind kernel = PrefixKernelKind::kTiles;
+
+  // Keys that the kernel takes at once.
+  int unit() const {
+    switch (kernel) {
+      case PrefixKernelKind::kTiles:
+        return kTileKeys;
+      case PrefixKernelKind::kFew:
+        return kBoxKeys;
+      default:
+        return kStepKeys;
+    }
+  }
+  // Two blocks that share keys and values, with half of the queries each.
+  bool is_pair() const { return queries == 256; }
+  // Blocks of a cluster that have different keys, at most.
+  int most_runs() const {
+    return kernel == PrefixKernelKind::kTiles || is_pair() ? 1 : kMostClusterBlocks;
+  }
+  int ResidentBlocks(int head_dim) const {  // for each multiprocessor
+    return kernel == PrefixKernelKind::kTiles ? PrefixBlocks(PaddedHeadDim(head_dim)) : 1;
+  }
+  // Whether the last of a query's items merges partials: with many queries it would take too long.
+  bool MergesPartials() const { return queries == 16 || kernel == PrefixKernelKind::kFew; }
 };
-// Those that the shape allows, by ascending queries; none: the generic kernel's. The first are of
-// PrefixKernel.
+// Those that the shape allows, by ascending queries; none: the generic kernel's.
 std::vector<PrefixKind> KindsOf(const AttentionShape& shape);
 
 void AddChunks(const AttentionShape& shape, std::vector<SequenceWork>* works, AttentionPlan* plan);

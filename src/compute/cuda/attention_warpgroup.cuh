@@ -1,23 +1,27 @@
 // The prefix kernel for many queries on Hopper's tensor cores (attention_work.h): spans only, the
 // same items and states as PrefixKernel.
 //
-// The last warpgroup of a block fetches keys and values, 128 keys a step; each of the others
+// The last warpgroup of a block fetches keys and values, kStepKeys keys a step; each of the others
 // computes 64 queries: scores from shared memory, weights in registers, then the sum of values by
-// weight, which runs while the next step's scores become weights. `full` of a stage says that its
-// copies are there, `empty` that all warps have read it.
+// weight, which runs while the next step's scores become weights. Two groups take turns: one's
+// products run while the other makes weights. `full` of a stage says that its copies are there,
+// `empty` that all warps have read it.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 
+#include "compute/cuda/attention_cluster.cuh"
 #include "compute/cuda/attention_warpgroup_fetch.cuh"
 #include "compute/cuda/dynamic_shared.cuh"
 
 namespace talon::cuda {
 
+inline constexpr int kStepScores = kStepKeys / 2;  // of a thread, two rows of its warp's 16
+
 // The running softmax of 64 queries in a warpgroup's registers; rows g (0) and g + 8 (1) of each
 // warp's 16 queries.
 template <typename C>
 struct GroupState {
-  float m[2];
+  float m[2];  // the score that weights are relative to
   float l[2];  // of the thread's own columns
   float acc[C::kDim / 2];
 
@@ -28,31 +32,58 @@ struct GroupState {
     for (int i = 0; i < C::kDim / 2; ++i) acc[i] = 0;
   }
 
-  // Turns scores into weights. `rescale` is what the sums so far must be multiplied with.
-  __device__ __forceinline__ void Weigh(float (&s)[64], float (&rescale)[2]) {
+  // Turns scores into weights. Whether the accumulators must be multiplied with `rescale` is the
+  // same for all threads of a warp.
+  __device__ __forceinline__ bool Weigh(float (&s)[kStepScores], float (&rescale)[2]) {
+    const float largest[2] = {Largest<0>(s), Largest<1>(s)};
+    const bool rises = largest[0] > m[0] + kScoreSlack || largest[1] > m[1] + kScoreSlack;
+    const bool moves = __any_sync(0xffffffffu, rises);
+    if (moves) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float largest = m[half];
-#pragma unroll
-      for (int j = 2 * half; j < 64; j += 4) largest = fmaxf(largest, fmaxf(s[j], s[j + 1]));
-      largest = fmaxf(largest, ShuffleXor(largest, 1));
-      largest = fmaxf(largest, ShuffleXor(largest, 2));
-      const float base = largest == kMinusInfinity ? 0.0f : largest;
-      rescale[half] = Exp2(m[half] - base);
-      m[half] = largest;
-      float sum = 0;
-#pragma unroll
-      for (int j = 2 * half; j < 64; j += 4) {
-        s[j] = Exp2(s[j] - base);
-        s[j + 1] = Exp2(s[j + 1] - base);
-        sum += s[j] + s[j + 1];
+      for (int half = 0; half < 2; ++half) {
+        const float before = m[half];
+        m[half] = fmaxf(before, largest[half]);
+        rescale[half] = Exp2(before - Base(half));
+        l[half] *= rescale[half];
       }
-      l[half] = l[half] * rescale[half] + sum;
     }
+    ToWeights<0>(s);
+    ToWeights<1>(s);
+    return moves;
   }
   __device__ __forceinline__ void Rescale(const float (&rescale)[2]) {
 #pragma unroll
     for (int i = 0; i < C::kDim / 2; ++i) acc[i] *= rescale[i / 2 % 2];
+  }
+
+ private:
+  __device__ __forceinline__ float Base(int half) const {
+    return m[half] == kMinusInfinity ? 0.0f : m[half];
+  }
+  template <int Half>
+  __device__ __forceinline__ static float Largest(const float (&s)[kStepScores]) {
+    float a = s[2 * Half], b = s[2 * Half + 1];
+#pragma unroll
+    for (int j = 4 + 2 * Half; j < kStepScores; j += 4) {
+      a = fmaxf(a, s[j]);
+      b = fmaxf(b, s[j + 1]);
+    }
+    a = fmaxf(a, b);
+    a = fmaxf(a, ShuffleXor(a, 1));
+    return fmaxf(a, ShuffleXor(a, 2));
+  }
+  template <int Half>
+  __device__ __forceinline__ void ToWeights(float (&s)[kStepScores]) {
+    const float base = Base(Half);
+    float a = 0, b = 0;
+#pragma unroll
+    for (int j = 2 * Half; j < kStepScores; j += 4) {
+      s[j] = Exp2(s[j] - base);
+      s[j + 1] = Exp2(s[j + 1] - base);
+      a += s[j];
+      b += s[j + 1];
+    }
+    l[Half] += a + b;
   }
 };
 
@@ -61,52 +92,76 @@ template <typename C>
 class GroupComputer {
  public:
   __device__ GroupComputer(const AttentionArgs& args, WarpgroupShared<C>& shared)
-      : args_(args), shared_(shared), group_(threadIdx.x / 128), thread_(threadIdx.x % 128) {}
+      : args_(args), shared_(shared), group_(threadIdx.x / 128), thread_(threadIdx.x % 128) {
+    if (C::kGroups > 1 && group_ == 1) PassTurn();
+  }
 
-  __device__ __forceinline__ void Run(int num_items) {
-    WaitForInputs();
-    LetNextStart();
-    do {
-      if (threadIdx.x == 0) {  // every item counts, so that the counter ends where it began
-        shared_.next_item =
-            gridDim.x + atomicInc(args_.counters, static_cast<uint32_t>(num_items) - 1);
-      }
-      RunItem(shared_.item);
-    } while (NextItem(args_, num_items, shared_));
+  // `is_first`: the block's first item, whose preparations need nothing of the kernels before.
+  __device__ __forceinline__ void RunItem(const AttentionItem& item, bool is_first) {
+    FillSlots<128>(args_, item, group_ * 64, group_ * 64 + 64, thread_, shared_.queries);
+    SyncGroup();
+    if (is_first) {
+      WaitForInputs();
+      LetNextStart();
+    }
+    LoadQueries();
+    AddSteps(item);
+    if (LeavesStates<C>(item)) return Store();
+    SyncThreads(C::kComputersBarrier, C::kQueries * 2);  // all have read the keys
+    Leave();
+    MergeCluster<C::kQueries, C::kQueries * 2>(args_, item, shared_.queries,
+                                               {shared_.totals, shared_.sums(), C::kSumStride},
+                                               shared_.is_last);
   }
 
  private:
   using T = typename C::T;
 
-  __device__ __forceinline__ void RunItem(const AttentionItem& item) {
-    LoadQueries();
-    const int steps = NumSteps(item);
+  __device__ __forceinline__ void SyncGroup() { SyncThreads(C::kGroupBarrier + group_, 128); }
+  __device__ __forceinline__ void TakeTurn() {
+    if constexpr (C::kGroups > 1) SyncThreads(C::kTurnBarrier + group_, 256);
+  }
+  __device__ __forceinline__ void PassTurn() {
+    static_assert(C::kGroups <= 2);
+    if constexpr (C::kGroups > 1) ArriveThreads(C::kTurnBarrier + (group_ ^ 1), 256);
+  }
+
+  __device__ __forceinline__ void AddSteps(const AttentionItem& item) {
     float rescale[2];
     state_.Clear();
+#pragma unroll
+    for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // nothing of the item before is alive
+    if (item.key_end <= item.key_begin) return;
+    shared_.keys.WaitFull(step_);
     StartScores();
     WaitForProducts<0>();
-    FinishScores(item, 0);
+    FinishScores(item, item.key_begin);
     state_.Weigh(s_, rescale);
     Pack();
-    for (int i = 1; i < steps; ++i) {
+    for (int first = item.key_begin + kStepKeys; first < item.key_end; first += kStepKeys) {
+      ++step_;
+      shared_.keys.WaitFull(step_);
+      TakeTurn();
       StartScores();
-      StartValues();
+      StartValues(step_ - 1);
+      PassTurn();
       WaitForProducts<1>();
-      FinishScores(item, i);
-      state_.Weigh(s_, rescale);
-      FinishValues();
-      state_.Rescale(rescale);
+      FinishScores(item, first);
+      const bool moves = state_.Weigh(s_, rescale);
+      PinSums(s_);  // weights are made while the values are summed
+      FinishValues(step_ - 1);
+      if (moves) state_.Rescale(rescale);
       Pack();
     }
-    StartValues();
-    FinishValues();
-    Store();
+    StartValues(step_);
+    FinishValues(step_);
+    ++step_;
   }
 
   // Scaled and rounded to the cache's type.
   __device__ __forceinline__ void LoadQueries() {
     constexpr int kPieces = C::kDim / 8;
-#pragma unroll 4
+#pragma unroll 8
     for (int i = thread_; i < 64 * kPieces; i += 128) {
       const int query = group_ * 64 + i / kPieces;
       const int piece = i % kPieces;
@@ -123,14 +178,11 @@ class GroupComputer {
           PackPair<T>(b.x * scale, b.y * scale), PackPair<T>(b.z * scale, b.w * scale)};
       *reinterpret_cast<uint4*>(shared_.q + PieceOffset(C::kQueries, query, piece)) = packed;
     }
-    FenceForTensorCores();
-    SyncThreads(C::kFirstGroup + group_, 128);
+    FenceForEngines();
+    SyncGroup();
   }
 
-  // Also waits for the copies: nothing of the step before is under way then.
   __device__ __forceinline__ void StartScores() {
-    shared_.keys.WaitFull(step_);
-    FenceForTensorCores();
     FenceSums();
     const uint32_t q = SharedAddress(shared_.q) + group_ * 64 * kPanelRowBytes;
     const uint32_t k = SharedAddress(shared_.k[step_ % C::kStages]);
@@ -144,30 +196,29 @@ class GroupComputer {
     CommitProducts();
   }
 
-  __device__ __forceinline__ void FinishScores(const AttentionItem& item, int i) {
+  // `first`: the step's first key.
+  __device__ __forceinline__ void FinishScores(const AttentionItem& item, int first) {
     PinSums(s_);
     shared_.keys.Release(step_);
-    ++step_;
-    const int first = item.key_begin + i * kStepKeys;
-    if (first + kStepKeys > min(item.full_end, item.key_end)) Hide(item, first / kTileKeys);
+    if (first + kStepKeys > min(item.full_end, item.key_end)) Hide(item, first);
   }
 
-  __device__ __forceinline__ void Hide(const AttentionItem& item, int tile) {
+  __device__ __forceinline__ void Hide(const AttentionItem& item, int first) {
     const ItemKeys keys(args_, item, nullptr);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = group_ * 64 + SumQuery(thread_, 2 * half);
+      const QuerySlot& slot = shared_.queries[query];
 #pragma unroll
-      for (int side = 0; side < kStepKeys / kTileKeys; ++side) {
-        const int first = (tile + side) * kTileKeys;
-        const uint64_t visible = (keys.VisibleOf(shared_.queries[query], query, tile + side) &
-                                  FirstKeys(item.key_end - first)) >>
+      for (int begin = 0; begin < kStepKeys; begin += kTileKeys) {
+        const uint64_t visible = (keys.VisibleFrom(slot, query, first + begin) &
+                                  FirstKeys(item.key_end - first - begin)) >>
                                  (thread_ % 4 * 2);
 #pragma unroll
-        for (int j = 0; j < kTileKeys / 8; ++j) {
-          float* pair = &s_[side * 32 + 4 * j + 2 * half];
-          if ((visible >> (8 * j) & 1) == 0) pair[0] = kMinusInfinity;
-          if ((visible >> (8 * j + 1) & 1) == 0) pair[1] = kMinusInfinity;
+        for (int key = 0; key < min(kTileKeys, kStepKeys - begin); key += 8) {
+          float* pair = &s_[(begin + key) / 2 + 2 * half];
+          if ((visible >> key & 1) == 0) pair[0] = kMinusInfinity;
+          if ((visible >> (key + 1) & 1) == 0) pair[1] = kMinusInfinity;
         }
       }
     }
@@ -175,15 +226,15 @@ class GroupComputer {
 
   __device__ __forceinline__ void Pack() {
 #pragma unroll
-    for (int i = 0; i < 32; ++i) weights_[i] = PackPair<T>(s_[2 * i], s_[2 * i + 1]);
+    for (int i = 0; i < kStepScores / 2; ++i) {
+      weights_[i] = PackPair<T>(s_[2 * i], s_[2 * i + 1]);
+    }
   }
 
-  // Those of the step before the one whose scores were started last, or of the last step.
-  __device__ __forceinline__ void StartValues() {
-    shared_.values.WaitFull(value_step_);
-    FenceForTensorCores();
+  __device__ __forceinline__ void StartValues(int step) {
+    shared_.values.WaitFull(step);
     FenceSums();
-    const uint32_t v = SharedAddress(shared_.v[value_step_ % C::kStages]);
+    const uint32_t v = SharedAddress(shared_.v[step % C::kStages]);
 #pragma unroll
     for (int k = 0; k < kStepKeys / 16; ++k) {
       MultiplyValues<T>(state_.acc, weights_ + 4 * k,
@@ -191,79 +242,154 @@ class GroupComputer {
     }
     CommitProducts();
   }
-  __device__ __forceinline__ void FinishValues() {
+  __device__ __forceinline__ void FinishValues(int step) {
     WaitForProducts<0>();
     PinSums(state_.acc);
-    shared_.values.Release(value_step_);
-    ++value_step_;
+    shared_.values.Release(step);
   }
 
-  __device__ __forceinline__ void Store() const {
+  // Calls f(query, m, l, half) for both of the thread's queries.
+  template <typename F>
+  __device__ __forceinline__ void ForQueries(const F& f) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float sum = state_.l[half];
       sum += ShuffleXor(sum, 1);
       sum += ShuffleXor(sum, 2);
-      const int index = shared_.queries[group_ * 64 + SumQuery(thread_, 2 * half)].state;
-      if (index < 0) continue;
+      f(group_ * 64 + SumQuery(thread_, 2 * half), float2{state_.m[half], sum}, half);
+    }
+  }
+  __device__ __forceinline__ float2 PairOf(int j, int half) const {
+    return {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]};
+  }
+
+  // Leaves the sums for the cluster.
+  __device__ __forceinline__ void Leave() {
+    ForQueries([&](int query, float2 totals, int half) {
+      if (thread_ % 4 == 0) shared_.totals[query] = totals;
+      float* to = shared_.sums() + query * C::kSumStride;
+#pragma unroll
+      for (int j = 0; j < C::kDim / 8; ++j) {
+        *reinterpret_cast<float2*>(to + SumColumn(thread_, 4 * j)) = PairOf(j, half);
+      }
+    });
+  }
+  // The same as states.
+  __device__ __forceinline__ void Store() const {
+    ForQueries([&](int query, float2 totals, int half) {
+      const int index = shared_.queries[query].state;
+      if (index < 0) return;
       float* to = args_.State(index);
-      if (thread_ % 4 == 0) *reinterpret_cast<float2*>(to) = {state_.m[half], sum};
+      if (thread_ % 4 == 0) *reinterpret_cast<float2*>(to) = totals;
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; ++j) {
         const int column = SumColumn(thread_, 4 * j);
         if (column >= args_.head_dim) continue;
-        *reinterpret_cast<float2*>(to + kStateHeader + column) = {state_.acc[4 * j + 2 * half],
-                                                                  state_.acc[4 * j + 2 * half + 1]};
+        *reinterpret_cast<float2*>(to + kStateHeader + column) = PairOf(j, half);
       }
-    }
+    });
   }
 
   const AttentionArgs& args_;
   WarpgroupShared<C>& shared_;
   int group_;
-  int thread_;  // of the group
-  int step_ = 0;
-  int value_step_ = 0;
-  float s_[64];
-  uint32_t weights_[32];
+  int thread_;    // of the group
+  int step_ = 0;  // counted over all items
+  float s_[kStepScores];
+  uint32_t weights_[kStepScores / 2];
   GroupState<C> state_;
 };
 
-// Bytes to ask for: the kernel aligns what it gets.
+// By one thread. The blocks of a pair have neighbouring tiles of the item's queries.
 template <typename C>
-constexpr size_t kWarpgroupSharedBytes = sizeof(WarpgroupShared<C>) + kPanelAlignment;
+__device__ __forceinline__ void SetItem(const AttentionArgs& args, int index,
+                                        WarpgroupShared<C>& shared) {
+  shared.item = args.plan.items[index];
+  if constexpr (C::kPair) shared.item.query_begin += RankInCluster() * C::kQueries;
+}
+
+// Calls run(is_first) for the block's items, each in shared.item when it is its turn.
+template <typename C, typename Run>
+__device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_items,
+                                         WarpgroupShared<C>& shared, const Run& run) {
+  const int stride = C::kPair ? gridDim.x / 2 : gridDim.x;
+  const int first = C::kPair ? blockIdx.x / 2 : blockIdx.x;
+  run(true);
+  for (int i = first + stride; i < num_items; i += stride) {
+    SyncThreads(C::kAllBarrier, C::kThreads);
+    if (threadIdx.x == 0) SetItem(args, i, shared);
+    SyncThreads(C::kAllBarrier, C::kThreads);
+    run(false);
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C>& operand,
+                                      int warp, int num_items, WarpgroupShared<C>& shared) {
+  Fetcher<C> fetcher(args, operand, warp);
+  ForItems(args, num_items, shared, [&](bool) {
+    fetcher.RunItem(shared.item);
+    if (!LeavesStates<C>(shared.item)) FollowMerge(shared.item);
+  });
+}
+
+// The warps that fetch: two for keys, two for values.
+template <typename C>
+__device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const BlockMaps& maps,
+                                          int num_items, WarpgroupShared<C>& shared) {
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 % 4, 0);
+  if (warp < kFetchWarps) {
+    Fetch<C>(args,
+             {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys,
+              shared.k, shared.vectors[0]},
+             warp, num_items, shared);
+  } else {
+    Fetch<C>(args,
+             {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values,
+              shared.v, shared.vectors[1]},
+             warp - kFetchWarps, num_items, shared);
+  }
+}
 
 // What comes next reads what kernels before this one wrote without waiting itself: so no block lets
 // it start before its own wait is over.
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, 1)
-    WarpgroupKernel(const __grid_constant__ AttentionArgs args) {
+    WarpgroupKernel(const __grid_constant__ AttentionArgs args,
+                    const __grid_constant__ BlockMaps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const uint32_t misaligned = SharedAddress(DynamicShared()) % kPanelAlignment;
   auto& shared = *reinterpret_cast<WarpgroupShared<C>*>(
       static_cast<uint8_t*>(DynamicShared()) + (kPanelAlignment - misaligned) % kPanelAlignment);
   const int num_items = *args.plan.num_items;
-  const AttentionItem item = args.plan.items[blockIdx.x];
-  if (item.key_end <= item.key_begin) {
+  const int first = C::kPair ? blockIdx.x / 2 : blockIdx.x;
+  if (first >= num_items) {
     WaitForInputs();
     LetNextStart();
     return;
   }
-  FillSlots<C::kQueries, C::kThreads>(args, item, shared.queries);
   if (threadIdx.x == 0) {
-    shared.item = item;
+    SetItem(args, first, shared);
     shared.keys.Init();
     shared.values.Init();
+    PublishBarriers();
   }
-  __syncthreads();
+  if constexpr (C::kPair) {
+    SyncCluster();
+  } else {
+    __syncthreads();
+  }
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (group == C::kGroups) {
     if constexpr (C::kGroups > 1) GiveRegisters<40>();
-    Fetcher<C>(args, shared).Run(num_items);
+    FetchBoth<C>(args, maps, num_items, shared);
   } else {
     if constexpr (C::kGroups > 1) TakeRegisters<232>();
-    GroupComputer<C>(args, shared).Run(num_items);
+    GroupComputer<C> computer(args, shared);
+    ForItems(args, num_items, shared,
+             [&](bool is_first) { computer.RunItem(shared.item, is_first); });
   }
+  if constexpr (C::kPair) SyncCluster();  // the other block may still arrive here
 #endif
 }
 

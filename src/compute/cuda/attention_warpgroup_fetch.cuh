@@ -1,8 +1,13 @@
-// The shared memory of WarpgroupKernel (attention_warpgroup.cuh), and the warpgroup that fetches
-// keys and values into it.
+// The shared memory of WarpgroupKernel (attention_warpgroup.cuh), and the warps that fetch keys and
+// values into it: two for each kind, so that neither kind waits for the other's stages.
+//
+// Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns;
+// the blocks of a pair fetch half of the boxes each and give them to both. Steps with nodes in
+// them, or the end of the prefix, are copied vector by vector, by each block for itself.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 
+#include "compute/cuda/attention_cluster.cuh"
 #include "compute/cuda/attention_item.cuh"
 #include "compute/cuda/attention_warpgroup_layout.h"
 #include "compute/cuda/attention_warpgroup_mma.cuh"
@@ -11,22 +16,29 @@
 
 namespace talon::cuda {
 
-template <typename Element, int Dim, int Groups>
+template <typename Element, int Dim, int Groups, bool Pair = false>
 struct WarpgroupConfig {
   using T = Element;
   static constexpr int kDim = Dim;        // head_dim, padded with zeros
   static constexpr int kGroups = Groups;  // of 64 queries
+  static constexpr bool kPair = Pair;     // two blocks of a cluster have the same keys
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
   static constexpr int kStages = 2;
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
-  // Named barriers: all threads, those that fetch, then one for each group of queries.
-  static constexpr int kAll = 1;
-  static constexpr int kFetchers = 2;
-  static constexpr int kFirstGroup = 3;
+  static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage
+  static constexpr int kSumStride = Dim + 8;  // rows of 8 neighbours lie in different banks
+  // Named barriers: all threads; all that compute; for each group of queries, its threads, and its
+  // turn.
+  static constexpr int kAllBarrier = 0;
+  static constexpr int kComputersBarrier = 1;
+  static constexpr int kGroupBarrier = 2;
+  static constexpr int kTurnBarrier = kGroupBarrier + Groups;
 };
+
+inline constexpr int kFetchWarps = 2;  // for each kind of operand
 
 // One kind of operand: its stages, and how far they are.
 template <typename C>
@@ -36,8 +48,8 @@ struct Ring {
 
   __device__ void Init() {
     for (int i = 0; i < C::kStages; ++i) {
-      InitBarrier(SharedAddress(&full[i]), 128);              // threads that fetch
-      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups);  // warps that compute
+      InitBarrier(SharedAddress(&full[i]), kFetchWarps);
+      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups * (C::kPair ? 2 : 1));
     }
   }
   // Steps are counted over all items of the block.
@@ -47,9 +59,15 @@ struct Ring {
   __device__ void WaitEmpty(int step) const {
     WaitBarrier(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
   }
+  // By a warp that computes and has read the stage. The other block of a pair writes to it, too.
+  // This block's barrier comes first: when the other one's says that all are done, so does this
+  // one's, and no arrival of a later step can be ahead of it.
   __device__ void Release(int step) const {
+    const uint32_t barrier = SharedAddress(&empty[step % C::kStages]);
     __syncwarp();
-    if (threadIdx.x % 32 == 0) Arrive(SharedAddress(&empty[step % C::kStages]));
+    if (threadIdx.x % 32 != 0) return;
+    Arrive(barrier);
+    if constexpr (C::kPair) ArriveInCluster(barrier, RankInCluster() ^ 1);
   }
 };
 
@@ -59,95 +77,132 @@ struct WarpgroupShared {
   alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
   alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
   QuerySlot queries[C::kQueries];
+  float2 totals[C::kQueries];  // m and l
   int32_t vectors[2][kStepKeys];
   AttentionItem item;
-  int32_t next_item;
+  int32_t is_last;  // of its queries' clusters
   Ring<C> keys;
   Ring<C> values;
+
+  // Of an item's queries [kQueries][kSumStride], where its keys were.
+  __device__ float* sums() {
+    static_assert(sizeof(k) >= C::kQueries * C::kSumStride * sizeof(float));
+    return reinterpret_cast<float*>(k);
+  }
 };
 
-// The block's next item, known to all threads when this returns; false: none is left.
+// Whether a block leaves states for the merge kernel, and has nothing to do with its cluster.
 template <typename C>
-__device__ __forceinline__ bool NextItem(const AttentionArgs& args, int num_items,
-                                         WarpgroupShared<C>& shared) {
-  SyncThreads(C::kAll, C::kThreads);
-  const int index = shared.next_item;
-  if (index >= num_items) return false;
-  const AttentionItem item = args.plan.items[index];
-  FillSlots<C::kQueries, C::kThreads>(args, item, shared.queries);
-  if (threadIdx.x == 0) shared.item = item;
-  SyncThreads(C::kAll, C::kThreads);
-  return true;
+__device__ __forceinline__ bool LeavesStates(const AttentionItem& item) {
+  return C::kPair || (item.arrivals == 0 && ClusterSize() == 1);
 }
 
-__device__ __forceinline__ int NumSteps(const AttentionItem& item) {
-  return (item.key_end - item.key_begin + kStepKeys - 1) / kStepKeys;
-}
+// Where one kind of operand comes from and goes to.
+template <typename C>
+struct Operand {
+  const CUtensorMap* map;  // of `blocks`, or null
+  const void* blocks;
+  const void* staged;
+  const Ring<C>& ring;
+  uint8_t (&stages)[C::kStages][C::kStageBytes];
+  int32_t (&vectors)[kStepKeys];  // of a step that is copied vector by vector
+};
 
-// Fetches the keys and values of items, with the last 128 threads.
+// Fetches one kind of operand: one of its kFetchWarps warps.
 template <typename C>
 class Fetcher {
  public:
-  __device__ Fetcher(const AttentionArgs& args, WarpgroupShared<C>& shared)
-      : args_(args), shared_(shared), thread_(threadIdx.x - 128 * C::kGroups) {}
-
-  // Keys that this pass does not write are fetched before the kernels in front are done.
-  __device__ void Run(int num_items) {
-    do {
-      RunItem(shared_.item);
-      if (!has_waited_) Wait();
-    } while (NextItem(args_, num_items, shared_));
-  }
-
- private:
-  __device__ void Wait() {
-    WaitForInputs();
-    has_waited_ = true;
+  __device__ Fetcher(const AttentionArgs& args, const Operand<C>& operand, int warp)
+      : args_(args), operand_(operand), warp_(warp), lane_(threadIdx.x % 32) {
+    constexpr int kFetchers = kFetchWarps * (C::kPair ? 2 : 1);
+    const int fetcher = C::kPair ? warp * 2 + RankInCluster() : warp;
+    box_ = fetcher + kFetchers * lane_;
   }
 
   __device__ void RunItem(const AttentionItem& item) {
     const ItemKeys keys(args_, item);
-    const int steps = NumSteps(item);
-    shared_.vectors[0][thread_] = keys.VectorOf(item.key_begin + thread_);
-    for (int i = 0; i < steps; ++i, ++step_) {
-      const int end = item.key_begin + (i + 1) * kStepKeys;
-      const int next = i + 1 < steps ? keys.VectorOf(end + thread_) : kNoVector;
-      SyncThreads(C::kFetchers, 128);
-      if (!has_waited_ && end > item.old_end) Wait();
-      const int stage = step_ % C::kStages;
-      shared_.keys.WaitEmpty(step_);
-      Copy(args_.k_blocks, args_.k_staged, shared_.vectors[i % 2], shared_.k[stage]);
-      ArriveWithCopies(SharedAddress(&shared_.keys.full[stage]));
-      shared_.values.WaitEmpty(step_);
-      Copy(args_.v_blocks, args_.v_staged, shared_.vectors[i % 2], shared_.v[stage]);
-      ArriveWithCopies(SharedAddress(&shared_.values.full[stage]));
-      shared_.vectors[(i + 1) % 2][thread_] = next;  // last read two barriers ago
+    const int boxed_end =
+        operand_.map != nullptr ? min(item.key_end, item.prefix_end / kBoxKeys * kBoxKeys) : 0;
+    int next = RowOfBox(keys, item.key_begin);
+    for (int first = item.key_begin; first < item.key_end; first += kStepKeys, ++step_) {
+      const int row = next;
+      const int end = first + kStepKeys;
+      if (end < item.key_end) next = RowOfBox(keys, end);
+      if (end > boxed_end) FindVectors(keys, first);
+      // Keys that this pass does not write are fetched before the kernels in front are done.
+      if (!has_waited_ && end > item.old_end) {
+        WaitForInputs();
+        has_waited_ = true;
+      }
+      operand_.ring.WaitEmpty(step_);
+      if (end <= boxed_end) {
+        CopyBoxes(row);
+      } else {
+        CopyVectors();
+      }
     }
-    SyncThreads(C::kFetchers, 128);
   }
 
-  __device__ void Copy(const void* blocks, const void* staged, const int32_t* vectors,
-                       uint8_t* stage) const {
-    using T = typename C::T;
-    constexpr int kPieces = C::kDim / 8;
-    constexpr int kKeys = 128 / kPieces;  // of one round
-    const int piece = thread_ % kPieces;
-#pragma unroll 4
-    for (int i = 0; i < kStepKeys / kKeys; ++i) {
-      const int key = i * kKeys + thread_ / kPieces;
-      const int vector = vectors[key];
-      const bool present = vector != kNoVector && piece * 8 < args_.head_dim;
-      const T* base = static_cast<const T*>(vector < 0 ? staged : blocks);
-      const int64_t offset =
-          present ? static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim + piece * 8
-                  : 0;
-      CopyAsync16(stage + PieceOffset(kStepKeys, key, piece), base + offset, present);
+ private:
+  using T = typename C::T;
+  static constexpr int kPieces = C::kDim / 8;
+  static constexpr int kKeysAtOnce = 32 / kPieces;  // that a warp copies
+
+  // Of the lane's box. Only used where the box is whole.
+  __device__ int RowOfBox(const ItemKeys& keys, int first) const {
+    return box_ < C::kBoxes ? keys.VectorOf(first + BoxKey(box_)) : kNoVector;
+  }
+
+  __device__ void CopyBoxes(int row) const {
+    const int stage = step_ % C::kStages;
+    const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
+    if (lane_ == 0 && warp_ == 0) ArriveExpecting(full, C::kStageBytes);
+    if (lane_ == 0 && warp_ != 0) Arrive(full);
+    __syncwarp();
+    if (box_ >= C::kBoxes) return;
+    const uint32_t to = SharedAddress(operand_.stages[stage]) + BoxOffset(box_);
+    if constexpr (C::kPair) {
+      CopyBoxToPair(*operand_.map, BoxColumn(box_), row, to, full);
+    } else {
+      CopyBox(*operand_.map, BoxColumn(box_), row, to, full);
     }
+  }
+
+  // The keys of a step that this warp copies, i of them: every other kKeysAtOnce.
+  __device__ int KeyOf(int i) const {
+    return (i / kKeysAtOnce * kFetchWarps + warp_) * kKeysAtOnce + i % kKeysAtOnce;
+  }
+  __device__ void FindVectors(const ItemKeys& keys, int first) const {
+    __syncwarp();  // those of the step before have been read
+    for (int i = lane_; KeyOf(i) < kStepKeys; i += 32) {
+      operand_.vectors[KeyOf(i)] = keys.VectorOf(first + KeyOf(i));
+    }
+    __syncwarp();
+  }
+  __device__ void CopyVectors() const {
+    const int stage = step_ % C::kStages;
+    const int piece = lane_ % kPieces;
+#pragma unroll 4
+    for (int i = lane_ / kPieces; KeyOf(i) < kStepKeys; i += kKeysAtOnce) {
+      const int vector = operand_.vectors[KeyOf(i)];
+      const bool present = vector != kNoVector && piece * 8 < args_.head_dim;
+      const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
+      const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
+      CopyAsync16(operand_.stages[stage] + PieceOffset(kStepKeys, KeyOf(i), piece),
+                  base + (present ? at + piece * 8 : 0), present);
+    }
+    CommitCopies();
+    WaitForCopies<0>();
+    FenceForEngines();
+    __syncwarp();
+    if (lane_ == 0) Arrive(SharedAddress(&operand_.ring.full[stage]));
   }
 
   const AttentionArgs& args_;
-  WarpgroupShared<C>& shared_;
-  int thread_;
+  Operand<C> operand_;
+  int warp_;
+  int lane_;
+  int box_;  // of each step, if it is one
   int step_ = 0;
   bool has_waited_ = false;
 };

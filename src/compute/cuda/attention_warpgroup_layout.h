@@ -10,7 +10,8 @@
 
 namespace talon::cuda {
 
-inline constexpr int kStepKeys = 128;         // of a step: two tiles
+inline constexpr int kStepKeys = 160;         // of a step
+inline constexpr int kBoxKeys = 16;           // that the copy engine brings at once
 inline constexpr int kPanelCols = 64;         // columns of a matrix
 inline constexpr int kPanelRowBytes = 128;    // of 16-bit elements
 inline constexpr int kPanelAlignment = 1024;  // where its rows start
@@ -21,6 +22,12 @@ constexpr int PieceOffset(int rows, int row, int piece) {
   const int matrix = piece / 8;
   return (matrix * rows + row) * kPanelRowBytes + ((piece % 8) ^ (row % 8)) * 16;
 }
+
+// The boxes of a step: those of the first 64 columns, then those of the next. First key and column
+// of a box, and where it goes in bytes.
+constexpr int BoxKey(int box) { return box % (kStepKeys / kBoxKeys) * kBoxKeys; }
+constexpr int BoxColumn(int box) { return box / (kStepKeys / kBoxKeys) * kPanelCols; }
+constexpr int BoxOffset(int box) { return box * kBoxKeys * kPanelRowBytes; }
 
 // Descriptors of matrices at `address`, a multiple of kPanelAlignment. Sums run along a row
 // (queries, keys) or along a column (values, whose matrices are `matrix_bytes` apart).

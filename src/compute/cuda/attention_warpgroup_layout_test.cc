@@ -23,7 +23,7 @@ uint32_t Swizzled(uint32_t address) { return address ^ (address >> 7 & 7) << 4; 
 
 TEST(AttentionWarpgroupLayout, RowsAreFoundWherePiecesWereWritten) {
   constexpr uint32_t kBase = 3 * kPanelAlignment;
-  for (const int rows : {64, 128}) {
+  for (const int rows : {64, 128, kStepKeys}) {
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < 128; ++column) {
         const uint32_t written = kBase + PieceOffset(rows, row, column / 8) + column % 8 * 2;
@@ -52,13 +52,33 @@ TEST(AttentionWarpgroupLayout, ColumnsAreFoundWherePiecesWereWritten) {
   }
 }
 
+// The copy engine permutes the 16-byte pieces of a box's rows by the same address bits.
+TEST(AttentionWarpgroupLayout, BoxesLandWhereTheirPiecesBelong) {
+  std::set<std::pair<int, int>> pieces;
+  for (int box = 0; box < kStepKeys / kBoxKeys * 2; ++box) {
+    EXPECT_EQ(BoxOffset(box) % kPanelAlignment, 0);
+    for (int row = 0; row < kBoxKeys; ++row) {
+      for (int piece = 0; piece < kPanelCols / 8; ++piece) {
+        const int key = BoxKey(box) + row;
+        const int whole = BoxColumn(box) / 8 + piece;
+        pieces.insert({key, whole});
+        EXPECT_EQ(Swizzled(BoxOffset(box) + row * kPanelRowBytes + piece * 16),
+                  static_cast<uint32_t>(PieceOffset(kStepKeys, key, whole)));
+      }
+    }
+  }
+  EXPECT_EQ(pieces.size(), static_cast<size_t>(kStepKeys) * 16);
+}
+
 TEST(AttentionWarpgroupLayout, ThreadsHoldEverySumOnce) {
   std::set<std::pair<int, int>> sums;
   for (int thread = 0; thread < 128; ++thread) {
-    for (int i = 0; i < 64; ++i) sums.insert({SumQuery(thread, i), SumColumn(thread, i)});
+    for (int i = 0; i < kStepKeys / 2; ++i) {
+      sums.insert({SumQuery(thread, i), SumColumn(thread, i)});
+    }
   }
-  EXPECT_EQ(sums.size(), 64u * 128);
-  EXPECT_EQ(*sums.rbegin(), std::make_pair(63, 127));
+  EXPECT_EQ(sums.size(), 64u * kStepKeys);
+  EXPECT_EQ(*sums.rbegin(), std::make_pair(63, kStepKeys - 1));
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "compute/cuda/hopper.cuh"
+
 namespace talon::cuda {
 
 #define TALON_NAMES_32                                                                         \
@@ -18,34 +20,45 @@ namespace talon::cuda {
   TALON_NAMES_32                                                                                 \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
   "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TALON_NAMES_80 \
+  TALON_NAMES_64       \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define TALON_NAMES_88 TALON_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define TALON_SUMS_8(i)                                                                      \
   "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), \
       "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7])
 #define TALON_SUMS_32 TALON_SUMS_8(0), TALON_SUMS_8(8), TALON_SUMS_8(16), TALON_SUMS_8(24)
 #define TALON_SUMS_64 \
   TALON_SUMS_32, TALON_SUMS_8(32), TALON_SUMS_8(40), TALON_SUMS_8(48), TALON_SUMS_8(56)
+#define TALON_SUMS_80 TALON_SUMS_64, TALON_SUMS_8(64), TALON_SUMS_8(72)
+#define TALON_SUMS_88 TALON_SUMS_80, TALON_SUMS_8(80)
 
-#define TALON_SCORES(type)                                                             \
-  asm volatile(                                                                        \
-      "{\n"                                                                            \
-      ".reg .pred adds;\n"                                                             \
-      "setp.ne.b32 adds, %66, 0;\n"                                                    \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" TALON_NAMES_64 \
-      "}, %64, %65, adds, 1, 1, 0, 0;\n"                                               \
-      "}\n"                                                                            \
-      : TALON_SUMS_64                                                                  \
+// sums[64 queries, keys] = or += queries[64, 16] * keys[keys, 16]^T, both in shared memory.
+#define TALON_SCORES(count, keys_count, type, q, k, add)                      \
+  asm volatile(                                                               \
+      "{\n"                                                                   \
+      ".reg .pred adds;\n"                                                    \
+      "setp.ne.b32 adds, " add                                                \
+      ", 0;\n"                                                                \
+      "wgmma.mma_async.sync.aligned.m64n" keys_count "k16.f32." type "." type \
+      " {" TALON_NAMES_##count "}, " q ", " k                                 \
+                               ", adds, 1, 1, 0, 0;\n"                        \
+                               "}\n"                                          \
+      : TALON_SUMS_##count                                                    \
       : "l"(queries), "l"(keys), "r"(adds ? 1 : 0))
-
-// sums[64 queries, 128 keys] = or += queries[64, 16] * keys[128, 16]^T, both in shared memory.
-template <typename T>
-__device__ __forceinline__ void MultiplyKeys(float (&sums)[64], uint64_t queries, uint64_t keys,
-                                             bool adds) {
-  if constexpr (std::is_same_v<T, __half>) {
-    TALON_SCORES("f16");
-  } else {
-    TALON_SCORES("bf16");
+#define TALON_DEFINE_SCORES(count, keys_count, q, k, add)                             \
+  template <typename T>                                                               \
+  __device__ __forceinline__ void MultiplyKeys(float(&sums)[count], uint64_t queries, \
+                                               uint64_t keys, bool adds) {            \
+    if constexpr (std::is_same_v<T, __half>) {                                        \
+      TALON_SCORES(count, keys_count, "f16", q, k, add);                              \
+    } else {                                                                          \
+      TALON_SCORES(count, keys_count, "bf16", q, k, add);                             \
+    }                                                                                 \
   }
-}
+TALON_DEFINE_SCORES(64, "128", "%64", "%65", "%66")
+TALON_DEFINE_SCORES(80, "160", "%80", "%81", "%82")
+TALON_DEFINE_SCORES(88, "176", "%88", "%89", "%90")
 
 #define TALON_VALUES(columns, count, type, w0, w1, w2, w3, place)                     \
   asm volatile("wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type   \
@@ -75,26 +88,24 @@ __device__ __forceinline__ void MultiplyValues(float (&sums)[32], const uint32_t
 }
 
 #undef TALON_VALUES
+#undef TALON_DEFINE_SCORES
 #undef TALON_SCORES
+#undef TALON_SUMS_88
+#undef TALON_SUMS_80
 #undef TALON_SUMS_64
 #undef TALON_SUMS_32
 #undef TALON_SUMS_8
+#undef TALON_NAMES_88
+#undef TALON_NAMES_80
 #undef TALON_NAMES_64
 #undef TALON_NAMES_32
 
-// Threads [0, count) of barrier `id` wait for each other.
+// `count` threads meet at barrier `id`: those that wait, and those that only arrive.
 __device__ __forceinline__ void SyncThreads(int id, int count) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
-
-// What was written to shared memory before is seen by the tensor cores after.
-__device__ __forceinline__ void FenceForTensorCores() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// Arrives when all copies that this thread has started are there.
-__device__ __forceinline__ void ArriveWithCopies(uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+__device__ __forceinline__ void ArriveThreads(int id, int count) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
 
 template <int Registers>

@@ -5,8 +5,9 @@
 // many rows and the query heads of a kv head at once. It leaves one state (a "partial") for each
 // row, query head and item. There are two ways to cut:
 // - *Spans*: all keys of a sequence, the prefix and behind it the nodes, in runs of equal length,
-//   as many as keep the device busy. Rows see of the nodes what their masks say. The partials are
-//   merged by the last item of a query to finish, or by the *merge kernel*.
+//   as many as keep the device busy. Rows see of the nodes what their masks say. On Hopper the
+//   items of a cluster's blocks, up to eight runs one after the other, make one partial. Partials
+//   are merged by the last of a query's items to finish, or by the *merge kernel*.
 // - *Chunks* (deterministic): keys have logical indices (pass_plan.h), tiles form chunks and chunks
 //   form sections, whose bounds depend on the key's index alone. A row's result is built in one
 //   fixed way: tile after tile into a chunk's state, chunk after chunk into a section's, section
@@ -31,6 +32,11 @@ inline constexpr int kSectionChunks = 4;
 inline constexpr size_t kScratchHeaderBytes = 4096;
 inline constexpr int kMaxMergeCounters = kScratchHeaderBytes / sizeof(int32_t) - 1;
 inline constexpr int kStateHeader = 4;
+inline constexpr int kMostClusterBlocks = 8;
+
+// The prefix kernel has variants: PrefixKernel, and on Hopper FewQueriesKernel for few queries of a
+// kv head and WarpgroupKernel for many.
+enum class PrefixKernelKind : int32_t { kTiles, kFew, kWarpgroups };
 
 // Chunks of 128 keys up to key 1024, of 256 up to 4096, of 512 up to 8192, then of 1024: short
 // contexts give work to many multiprocessors, long ones leave few partials.
@@ -68,7 +74,7 @@ struct alignas(16) AttentionItem {
   int32_t partial = 0;     // which of its rows' partials it makes
   int32_t chunk = -1;      // the first, or -1: a span
   int32_t counter = 0;     // of the items with the same queries and kv head
-  int32_t arrivals = 0;    // how many these are, or 0: they do not merge
+  int32_t arrivals = 0;    // partials that these make, or 0: they do not merge
 };
 
 // A row of the pass.
@@ -81,7 +87,7 @@ struct AttentionRow {
   // Chunks: the first `sections` partials, or as many as it has, hold a section each, the others a
   // chunk.
   int32_t sections = 0;
-  int32_t span = 0;  // keys of a span, or 0: chunks
+  int32_t span = 0;  // keys of a partial, or 0: chunks
 
   constexpr int NumPartials() const {
     if (span > 0) return (shared_len + span - 1) / span;
@@ -92,12 +98,6 @@ struct AttentionRow {
   // Of a chunk behind the sections.
   constexpr int PartialOf(int chunk) const { return chunk - sections * (kSectionChunks - 1); }
 };
-
-// Whether a pass whose sequences have few queries merges in its prefix kernel. Depends on the
-// pass's shape alone.
-constexpr bool MergesInPlace(int tile_queries, int rows, int sequences, int group, int kv_heads) {
-  return tile_queries == 16 && (rows * group / 16 + sequences) * kv_heads <= kMaxMergeCounters;
-}
 
 // Sets of keys of a tile, bit i: its key i. The first `count`:
 constexpr uint64_t FirstKeys(int count) {

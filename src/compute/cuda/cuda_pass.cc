@@ -55,7 +55,8 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
                           .multiprocessors = stream_.multiprocessors,
                           .shared_memory = stream_.shared_memory,
                           .deterministic = deterministic_,
-                          .has_warpgroups = HasWarpgroupAttention()});
+                          .has_warpgroups = HasWarpgroupAttention(),
+                          .clusters = AttentionClusters()});
   const auto arrays = Arrays(plan);
   for (int i = 0; i < kSections; ++i) {
     if (arrays[i].second <= sections_[i].capacity) continue;
@@ -76,7 +77,9 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
   plan_.features = static_cast<int>(plan.feature_rows.size());
   plan_.score_requests = static_cast<int>(plan.scores.size());
   plan_.tile_queries = attention_.tile_queries;
-  plan_.warpgroups = attention_.warpgroups;
+  plan_.kernel = attention_.kernel;
+  plan_.cluster = attention_.cluster;
+  plan_.merges_in_place = attention_.merges_in_place;
   plan_.spans = attention_.spans;
   scored_blocks_ = plan.num_scored_blocks();
 }
@@ -176,7 +179,9 @@ CudaPass::Shape CudaPass::shape() const {
           .score_requests = plan_.score_requests,
           .scored_blocks = scored_blocks_,
           .tile_queries = plan_.tile_queries,
-          .warpgroups = plan_.warpgroups};
+          .kernel = plan_.kernel,
+          .cluster = plan_.cluster,
+          .merges_in_place = plan_.merges_in_place};
 }
 
 void CudaPass::RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,

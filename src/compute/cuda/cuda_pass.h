@@ -48,7 +48,9 @@ class CudaPass : public Pass {
     int score_requests = 0;
     int scored_blocks = 0;
     int tile_queries = 0;
-    int warpgroups = 0;
+    PrefixKernelKind kernel = PrefixKernelKind::kTiles;
+    int cluster = 1;
+    bool merges_in_place = false;
     auto operator<=>(const Shape&) const = default;
   };
   struct RecordingKey {

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -44,21 +45,32 @@ __device__ __forceinline__ void LetNextStart() {
 #endif
 }
 
-// Clusters of more than one block are for kernels declared with that cluster size in mind.
+// Blocks run in clusters of `cluster`, which divides their number.
 template <typename... Params, typename... Args>
-void Launch(const Stream& stream, void (*kernel)(Params...), dim3 grid, dim3 block,
-            size_t shared_bytes, Args&&... args) {
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+void LaunchClusters(const Stream& stream, void (*kernel)(Params...), unsigned cluster, dim3 grid,
+                    dim3 block, size_t shared_bytes, Args&&... args) {
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream.handle;
-  config.attrs = &attribute;
-  config.numAttrs = stream.overlaps ? 1 : 0;
+  config.attrs = attributes;
+  if (stream.overlaps) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 1) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    attributes[config.numAttrs++].val.clusterDim = {cluster, 1, 1};
+  }
   TALON_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<std::decay_t<Params>>(args)...));
+}
+
+template <typename... Params, typename... Args>
+void Launch(const Stream& stream, void (*kernel)(Params...), dim3 grid, dim3 block,
+            size_t shared_bytes, Args&&... args) {
+  LaunchClusters(stream, kernel, 1, grid, block, shared_bytes, std::forward<Args>(args)...);
 }
 
 // For kernels that use more shared memory than every device gives without asking.
