@@ -221,7 +221,7 @@ Status Assign(const YAML::Node& node, const Setting& setting, const std::string&
           }
         } catch (const YAML::Exception&) {  // reported below
         }
-        return InvalidArgument("{}: {}, must be {}", where, Describe(node), KindOf(target).meaning);
+        return InvalidArgument("{}: {}, must be {}", where, Describe(node), MeaningOf(setting));
       },
       setting.value);
 }
@@ -280,6 +280,10 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
   return settings;
 }
 
+const char* MeaningOf(const Setting& setting) {
+  return std::visit([](auto* value) { return KindOf(value).meaning; }, setting.value);
+}
+
 Result<SpecPvConfig> MakeSpecPvConfig(const Config& config) {
   const SpecPvSettings& settings = config.speculative.specpv;
   SpecPvConfig specpv = settings.values;
@@ -292,17 +296,21 @@ Result<SpecPvConfig> MakeSpecPvConfig(const Config& config) {
 
 Status LoadConfigFile(const std::string& path, Config* config) {
   TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return LoadConfigText(text, path, config);
+}
+
+Status LoadConfigText(const std::string& text, const std::string& name, Config* config) {
   YAML::Node root;
   try {
     root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    return InvalidArgument("{}:{}: not valid YAML: {}", path, error.mark.line + 1, error.msg);
+    return InvalidArgument("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg);
   }
   if (root.IsNull()) return OkStatus();
-  if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", path);
+  if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", name);
   const auto settings = SettingsOf(
       config, kModelSettings | kSamplingSettings | kSpeculativeSettings | kServeSettings);
-  return ApplyMap(root, "", settings, path);
+  return ApplyMap(root, "", settings, name);
 }
 
 }  // namespace talon

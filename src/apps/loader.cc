@@ -24,6 +24,8 @@ namespace {
 constexpr int kCurveRows = 128;
 constexpr int kCurveContext = 2048;
 
+constexpr int64_t kDefaultPoolBytes = int64_t{1} << 30;
+
 // Shows how much of a model is loaded.
 std::function<void(double)> ShowLoading(const StatusLine& line, const std::string& name) {
   return [&line, name](double fraction) {
@@ -276,8 +278,26 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
   return curve;
 }
 
+int DefaultKvTokens(const LoadedModel& model) {
+  const ModelConfig& target = model.target->config();
+  const EngineOptions& options = model.engine_options;
+  const int64_t context = options.max_length > 0
+                              ? std::min<int64_t>(options.max_length, target.max_context)
+                              : target.max_context;
+  const KvShape shape{.num_layers = target.num_layers,
+                      .kv_heads = target.num_kv_heads,
+                      .head_dim = target.head_dim,
+                      .block_size = options.block_size,
+                      .dtype = options.kv_dtype};
+  const int64_t affordable = kDefaultPoolBytes / static_cast<int64_t>(shape.BytesPerToken());
+  const int64_t useful = context * options.max_sequences;
+  return static_cast<int>(
+      std::min<int64_t>({std::max(affordable, context), useful, int64_t{1} << 30}));
+}
+
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
-                                           const std::string& drafter_name) {
+                                           const std::string& drafter_name,
+                                           std::unique_ptr<Drafter> custom) {
   EngineOptions options = model->engine_options;
   options.step.budget = BudgetOf(config.speculative, drafter_name);
   DrafterOptions drafter_options = model->drafter_options;
@@ -311,7 +331,10 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
       .kv_dtype = options.kv_dtype,
       .kv_tokens = options.kv_tokens,
       .prefix_index = options.prefix_cache};
-  TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
+  parts.drafter = std::move(custom);
+  if (parts.drafter == nullptr) {
+    TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
+  }
   if (parts.drafter != nullptr && config.speculative.adaptive) {
     if (model->curve.empty()) {
       TALON_ASSIGN_OR_RETURN(model->curve, GetVerifyCurve(model, config));

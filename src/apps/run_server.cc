@@ -25,8 +25,6 @@
 namespace talon {
 namespace {
 
-constexpr int64_t kDefaultPoolBytes = int64_t{1} << 30;
-
 volatile std::sig_atomic_t signals_seen = 0;
 int signal_event = -1;  // an eventfd that the handler writes
 
@@ -77,24 +75,6 @@ void RaiseFileLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-// A pool of 1 GiB, but at least one context and no more than all sequences could use.
-int DefaultKvTokens(const LoadedModel& model) {
-  const ModelConfig& target = model.target->config();
-  const EngineOptions& options = model.engine_options;
-  const int64_t context = options.max_length > 0
-                              ? std::min<int64_t>(options.max_length, target.max_context)
-                              : target.max_context;
-  const KvShape shape{.num_layers = target.num_layers,
-                      .kv_heads = target.num_kv_heads,
-                      .head_dim = target.head_dim,
-                      .block_size = options.block_size,
-                      .dtype = options.kv_dtype};
-  const int64_t affordable = kDefaultPoolBytes / static_cast<int64_t>(shape.BytesPerToken());
-  const int64_t useful = context * options.max_sequences;
-  return static_cast<int>(
-      std::min<int64_t>({std::max(affordable, context), useful, int64_t{1} << 30}));
 }
 
 std::string ServedName(const ServeConfig& serve, const LoadedModel& model) {
