@@ -5,7 +5,7 @@ ARGS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: asan bench build clean cuda debug format fuzz help lint run setup test tsan
+.PHONY: asan bench build clean cuda debug format fuzz help lint python run setup test tsan
 
 # $(call configure,PRESET): quiet unless it fails.
 configure = mkdir -p $(@D) && cmake --preset $(1) > $(@D)/configure.log 2>&1 \
@@ -34,6 +34,11 @@ test: build/build.ninja  ## Build everything and run all tests
 		|| { cat build/configure.log; exit 1; }
 	@$(BUILD) release
 	@ctest --preset release
+
+python: build/build.ninja  ## Build the Python package; PYTHONPATH=build/python finds it
+	@bash scripts/setup.sh --python
+	@cmake --preset release > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@$(BUILD) release --target talon_python
 
 bench: build  ## Measure the ops, then decoding (ARGS="--shape llama-1b ..." for decoding)
 	@build/talon bench ops

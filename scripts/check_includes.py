@@ -25,6 +25,7 @@ ALLOWED["spec"] = {"base", "observe", "compute", "kv", "model"}
 ALLOWED["engine"] = ALLOWED["spec"] | {"text", "spec"}
 ALLOWED["serve"] = ALLOWED["engine"] | {"engine"}
 ALLOWED["apps"] = ALLOWED["serve"] | {"serve"}
+ALLOWED["python"] = ALLOWED["apps"] | {"apps"}
 
 # (dependency, how its headers begin, path prefixes under src/ that may include them)
 CONFINED = [
@@ -35,6 +36,7 @@ CONFINED = [
     ),
     ("Highway", re.compile(r"hwy/"), ("compute/cpu/",)),
     ("gRPC", re.compile(r"grpc|google/protobuf/"), ("serve/grpc/",)),
+    ("pybind11", re.compile(r"pybind11/"), ("python/",)),
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

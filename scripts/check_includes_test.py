@@ -27,6 +27,7 @@ class CheckIncludesTest(unittest.TestCase):
         self.assertEqual(problems_of("kv/pool.cc", '#include "kv/pool.h"', "#include <vector>"), [])
         self.assertEqual(problems_of("engine/a.h", '#include "text/tokenizer.h"'), [])
         self.assertEqual(problems_of("apps/main.cc", '#include "serve/http/server.h"'), [])
+        self.assertEqual(problems_of("python/a.cc", '#include "apps/loader.h"'), [])
 
     def test_upward_include_names_file_and_line(self):
         problems = problems_of("base/log.cc", "#include <string>", '#include "kv/pool.h"')

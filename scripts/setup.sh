@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing Talon needs. Idempotent, and silent when
 # nothing is missing.
-#   scripts/setup.sh [--tests] [--lint] [--fuzz]    also what `make test`, `lint` or `fuzz` needs
+#   scripts/setup.sh [--tests] [--python] [--lint] [--fuzz]    also what `make test`, `python`, `lint`
+#                                                              or `fuzz` needs
 # The packages of --tests are for tests of the server with the programs that people use it with; a
 # test whose program cannot be installed is left out, and its name says so.
 # TALON_SKIP_SETUP=1 skips it, for machines where the packages come from elsewhere.
@@ -24,13 +25,15 @@ for option in "$@"; do
   case "$option" in
     --tests)
       wanted+=(prometheus chromium python3-grpcio python3-protobuf haproxy openssl)
+      wanted+=(pybind11-dev python3-dev python3-numpy python3-pytest python3-matplotlib)
       # Node.js from elsewhere often brings its own npm.
       command -v node >/dev/null || wanted+=(nodejs)
       command -v npm >/dev/null || wanted+=(npm)
       ;;
+    --python) packages+=(pybind11-dev python3-dev python3-numpy python3-venv) ;;
     --lint) packages+=(clang-format clang-tidy git) ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
-    *) fail "unknown option '$option' (known: --tests, --lint, --fuzz)" ;;
+    *) fail "unknown option '$option' (known: --tests, --python, --lint, --fuzz)" ;;
   esac
 done
 

@@ -310,7 +310,7 @@ Status Assign(const YAML::Node& node, const Setting& setting, const std::string&
           }
         } catch (const YAML::Exception&) {  // reported below
         }
-        return InvalidArgument("{}: {}, must be {}", where, Describe(node), KindOf(target).meaning);
+        return InvalidArgument("{}: {}, must be {}", where, Describe(node), MeaningOf(setting));
       },
       setting.value);
 }
@@ -401,6 +401,10 @@ Status CheckRemoteConfig(const RemoteConfig& remote) {
   return CheckRange("simulated_rtt_ms", remote.simulated_rtt_ms, 0, 60000);
 }
 
+const char* MeaningOf(const Setting& setting) {
+  return std::visit([](auto* value) { return KindOf(value).meaning; }, setting.value);
+}
+
 Result<SpecPvConfig> MakeSpecPvConfig(const Config& config) {
   const SpecPvSettings& settings = config.speculative.specpv;
   SpecPvConfig specpv = settings.values;
@@ -413,15 +417,19 @@ Result<SpecPvConfig> MakeSpecPvConfig(const Config& config) {
 
 Status LoadConfigFile(const std::string& path, Config* config) {
   TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return LoadConfigText(text, path, config);
+}
+
+Status LoadConfigText(const std::string& text, const std::string& name, Config* config) {
   YAML::Node root;
   try {
     root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    return InvalidArgument("{}:{}: not valid YAML: {}", path, error.mark.line + 1, error.msg);
+    return InvalidArgument("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg);
   }
   if (root.IsNull()) return OkStatus();
-  if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", path);
-  return ApplyMap(root, "", SettingsOf(config, kAllSettings), path);
+  if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", name);
+  return ApplyMap(root, "", SettingsOf(config, kAllSettings), name);
 }
 
 }  // namespace talon

@@ -178,9 +178,14 @@ enum SettingSet : unsigned {
 
 std::vector<Setting> SettingsOf(Config* config, unsigned sets);
 
+// What a value of the setting must be: "a whole number".
+const char* MeaningOf(const Setting& setting);
+
 // Applies a YAML file. Unknown keys are errors that name the nearest valid key; a value of the
 // wrong type names the key, the value and the line.
 Status LoadConfigFile(const std::string& path, Config* config);
+// The same from the file's text; `name` stands for the file in messages.
+Status LoadConfigText(const std::string& text, const std::string& name, Config* config);
 
 // The settings of a worker and of a remote generation, checked: an error names the key, its value
 // and what is valid.

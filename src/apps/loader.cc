@@ -289,7 +289,8 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
 }
 
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
-                                           const std::string& drafter_name) {
+                                           const std::string& drafter_name,
+                                           std::unique_ptr<Drafter> custom) {
   EngineOptions options = model->engine_options;
   options.step.budget = BudgetOf(config, drafter_name);
   DrafterOptions drafter_options = model->drafter_options;
@@ -326,7 +327,10 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
       .kv_dtype = options.kv_dtype,
       .kv_tokens = options.kv_tokens,
       .prefix_index = options.prefix_cache};
-  TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
+  parts.drafter = std::move(custom);
+  if (parts.drafter == nullptr) {
+    TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
+  }
   if (parts.drafter != nullptr && config.speculative.adaptive) {
     if (model->curve.empty()) {
       TALON_ASSIGN_OR_RETURN(model->curve, GetVerifyCurve(model, config));

@@ -46,9 +46,11 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
 // The model's tokenizer, or why there is none.
 Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model);
 
-// An engine on a loaded model; `drafter_name` NONE gives plain decoding.
+// An engine on a loaded model; `drafter_name` NONE gives plain decoding. With `custom` that drafter
+// takes the place of the named one, whose budget it gets.
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
-                                           const std::string& drafter_name);
+                                           const std::string& drafter_name,
+                                           std::unique_ptr<Drafter> custom = nullptr);
 
 Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config, const Tokenizer* tokenizer);
 

@@ -12,11 +12,6 @@ Status NoGrpc(const char* what) {
 
 }  // namespace
 
-Result<std::unique_ptr<Drafter>> MakeRemoteDrafter(const Config&, const DraftBudget&,
-                                                   const Tokenizer*, const DrafterTarget&) {
-  return NoGrpc("speculative_algorithm REMOTE");
-}
-
 Result<std::unique_ptr<RemoteModel>> OpenRemoteModel(const Config&, std::function<bool()>) {
   return NoGrpc("target_address");
 }

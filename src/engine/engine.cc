@@ -384,10 +384,15 @@ Result<GenerateResult> Engine::Generate(GenerateRequest request) {
   return Take(id);
 }
 
-Status Engine::CheckIntegrity() const {
+std::vector<const Sequence*> Engine::Sequences() const {
   std::vector<const Sequence*> sequences;
   for (const auto& run : running_) sequences.push_back(&run->sequence);
   for (const auto& run : waiting_) sequences.push_back(&run->sequence);
+  return sequences;
+}
+
+Status Engine::CheckIntegrity() const {
+  const std::vector<const Sequence*> sequences = Sequences();
   TALON_RETURN_IF_ERROR(kv_->CheckIntegrity(sequences));
   for (const Sequence* sequence : sequences) TALON_RETURN_IF_ERROR(kv_->CheckAudit(*sequence));
   return OkStatus();

@@ -84,6 +84,8 @@ class Engine {
   const KvCache& kv() const { return *kv_; }
   Metrics& metrics() { return *parts_.metrics; }
   const Decoder& target() const { return *parts_.target; }
+  // All that are in the engine, running ones first.
+  std::vector<const Sequence*> Sequences() const;
   // KV integrity over all sequences, and audit where it is on.
   Status CheckIntegrity() const;
 

@@ -88,6 +88,17 @@ EngineThread::Snapshot EngineThread::snapshot() const {
   return now;
 }
 
+Status EngineThread::Inspect(const std::function<void(const Engine&)>& look) {
+  Look mine{.call = &look};
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!loop_ended_) {
+    looks_.push_back(&mine);
+    orders_changed_.notify_all();
+    ended_.wait(lock, [&] { return mine.done || loop_ended_; });
+  }
+  return mine.done ? OkStatus() : Unavailable("the engine has shut down");
+}
+
 // ---- EngineThread, its own thread ----
 
 void EngineThread::Loop() {
@@ -97,6 +108,7 @@ void EngineThread::Loop() {
     engine_->RunStep();
     HandOver();
     PublishSnapshot();
+    AnswerLooks();
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   loop_ended_ = true;
@@ -108,8 +120,9 @@ bool EngineThread::TakeOrders() {
   std::vector<Submission> submissions;
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    orders_changed_.wait(
-        lock, [this] { return !inbox_.empty() || !running_.empty() || closed_ || any_cancelled_; });
+    orders_changed_.wait(lock, [this] {
+      return !inbox_.empty() || !running_.empty() || !looks_.empty() || closed_ || any_cancelled_;
+    });
     submissions.swap(inbox_);
     if (submissions.empty() && running_.empty() && closed_) return false;
   }
@@ -150,6 +163,19 @@ void EngineThread::HandOver() {
     one.stream->Finish(std::move(result).value());
     return true;
   });
+}
+
+void EngineThread::AnswerLooks() {
+  std::vector<Look*> looks;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    looks.swap(looks_);
+  }
+  if (looks.empty()) return;
+  for (const Look* look : looks) (*look->call)(*engine_);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (Look* look : looks) look->done = true;
+  ended_.notify_all();
 }
 
 void EngineThread::PublishSnapshot() {

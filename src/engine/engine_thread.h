@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -71,6 +72,10 @@ class EngineThread {
   };
   Snapshot snapshot() const;
 
+  // Calls `look` on the engine's thread between two steps and waits for it. Unavailable after the
+  // thread has ended; then `look` was not called.
+  Status Inspect(const std::function<void(const Engine&)>& look);
+
   const Engine& engine() const { return *engine_; }
   Metrics& metrics() { return engine_->metrics(); }
 
@@ -84,12 +89,18 @@ class EngineThread {
     std::shared_ptr<RequestStream> stream;
   };
 
+  struct Look {
+    const std::function<void(const Engine&)>* call = nullptr;
+    bool done = false;
+  };
+
   void Loop();
   bool TakeOrders();
   void Start(Submission submission);
   void CancelUnwanted();
   void HandOver();
   void PublishSnapshot();
+  void AnswerLooks();
 
   std::unique_ptr<Engine> engine_;
   const int max_waiting_;
@@ -98,12 +109,13 @@ class EngineThread {
   mutable std::mutex mutex_;
   std::condition_variable orders_changed_;
   std::vector<Submission> inbox_;
-  int waiting_ = 0;  // submitted and not running
+  int waiting_ = 0;           // submitted and not running
+  std::vector<Look*> looks_;  // of callers who wait in Inspect
   bool any_cancelled_ = false;
   bool closed_ = false;
   bool stop_now_ = false;
   bool loop_ended_ = false;
-  std::condition_variable ended_;
+  std::condition_variable ended_;  // the loop, or a look
   Snapshot snapshot_;
 
   std::mutex join_mutex_;

@@ -167,6 +167,31 @@ TEST(EngineThread, ShutdownLetsRequestsFinish) {
 
 // 1,000 requests from four threads, a pool that holds hardly two of the longer sequences, random
 // cancels: every finished answer is that of the request alone, and nothing is left behind.
+TEST(EngineThread, LooksInsideBetweenSteps) {
+  Metrics metrics;
+  EngineThread thread(SmallEngine(512, &metrics));
+  GenerateRequest request{.prompt = {1, 2, 3}};
+  request.sampling.max_tokens = 100;
+  request.sampling.ignore_eos = true;
+  size_t seen = 0;
+  Status integrity = OkStatus();
+  const auto look = [&](const Engine& engine) {
+    seen = engine.Sequences().size();
+    integrity = engine.CheckIntegrity();
+  };
+  for (int i = 0; i < 1000 && seen == 0; ++i) {  // until a look comes before the request's end
+    const auto stream = thread.Submit(request).value();
+    ASSERT_TRUE(thread.Inspect(look).ok());
+    ASSERT_TRUE(integrity.ok()) << integrity.message();
+    WaitFor(stream.get());
+  }
+  EXPECT_EQ(seen, 1U);
+  ASSERT_TRUE(thread.Inspect(look).ok());
+  EXPECT_EQ(seen, 0U);
+  thread.Shutdown(kSoon);
+  EXPECT_EQ(thread.Inspect(look).code(), StatusCode::kUnavailable);
+}
+
 TEST(EngineThread, RandomTrafficEqualsRequestsAlone) {
   constexpr int kRequests = 1000;
   std::mt19937 random(17);

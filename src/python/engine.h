@@ -1,0 +1,102 @@
+// The engine behind talon.Engine, and one request of it.
+//
+// Callers are Python threads that hold the GIL; every function that may wait or compute gives it up
+// meanwhile, and waits look for signals now and then.
+#ifndef TALON_PYTHON_ENGINE_H_
+#define TALON_PYTHON_ENGINE_H_
+
+#include <pybind11/pybind11.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "apps/config.h"
+#include "apps/loader.h"
+#include "engine/engine_thread.h"
+#include "python/drafter.h"
+
+namespace talon {
+
+class PythonEngine;
+
+// One submitted request. Used by one Python thread at a time, but for Cancel.
+class PythonStream {
+ public:
+  PythonStream(std::shared_ptr<PythonEngine> engine, std::shared_ptr<RequestStream> stream,
+               bool logprobs)
+      : engine_(std::move(engine)), stream_(std::move(stream)), logprobs_(logprobs) {}
+
+  // The next update, or None after the last one.
+  pybind11::object Next();
+  // The whole result; waits for it. Updates that were not read are dropped, their trees kept.
+  pybind11::dict Wait();
+  void Cancel();
+  bool done() const { return stream_->done(); }
+
+ private:
+  std::optional<RequestUpdate> NextUpdate(std::chrono::milliseconds wait);
+
+  std::shared_ptr<PythonEngine> engine_;  // shared: the last stream may outlive talon.Engine
+  std::shared_ptr<RequestStream> stream_;
+  bool logprobs_;
+  std::vector<VerifiedTree> trees_;  // of the updates so far, if the request is watched
+};
+
+class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
+ public:
+  // What talon.Engine gives: values of settings by key, and where the bundled models are.
+  struct Parts {
+    pybind11::dict model;
+    pybind11::dict speculative;
+    std::string bundled;
+    pybind11::object drafter;       // None: the configured method
+    pybind11::object drafter_base;  // talon.Drafter
+  };
+  static std::shared_ptr<PythonEngine> Load(const Parts& parts);
+  ~PythonEngine();
+
+  struct Order {
+    pybind11::object prompt;  // text or a list of tokens
+    pybind11::dict sampling;
+    bool trees = false;
+    bool speculate = true;
+    int max_draft_nodes = 0;
+  };
+  std::shared_ptr<PythonStream> Submit(const Order& order);
+  void Cancel(const std::shared_ptr<RequestStream>& stream);
+  // What went wrong in the Python drafter of a request, once.
+  std::optional<std::string> TakeFault(RequestId id) { return faults_->Take(id); }
+
+  std::vector<int32_t> Encode(const std::string& text) const;
+  pybind11::str Decode(const std::vector<int32_t>& tokens) const;
+  pybind11::dict Report();
+  pybind11::dict Info() const;
+  // Ends all requests and frees everything. Again: does nothing.
+  void Close();
+
+ private:
+  PythonEngine() = default;
+  Status Start(const Config& config, std::unique_ptr<PythonDrafter> drafter);
+  Result<const Tokenizer*> OpenTokenizer() const;
+
+  std::shared_ptr<DrafterFaults> faults_ = std::make_shared<DrafterFaults>();
+  // Of the two below, which only Close changes. Taken without the GIL, which the engine's thread
+  // may be waiting for.
+  mutable std::shared_mutex mutex_;
+  std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<EngineThread> thread_;
+};
+
+// Settings for the engine; where the user names no model, that of the package and its drafts.
+Config MakeConfig(const pybind11::dict& model, const pybind11::dict& speculative,
+                  const std::string& bundled);
+
+void BindEngine(pybind11::module_* module);
+
+}  // namespace talon
+
+#endif  // TALON_PYTHON_ENGINE_H_
