@@ -47,6 +47,8 @@ function(talon_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
+  # What takes time is in the libraries; a test's own code should compile quickly.
+  target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
   target_compile_definitions(${name} PRIVATE TALON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
