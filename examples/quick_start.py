@@ -11,7 +11,8 @@ def main() -> None:
     config = talon.EngineConfig(
         device="cpu",
         max_sequences=4,
-        speculative_config=talon.SpeculativeConfig(method="eagle3"),
+        # Always drafts, to show it; without adaptive=False only where it pays.
+        speculative_config=talon.SpeculativeConfig(method="eagle3", adaptive=False),
     )
     prompts = ["Once upon a time there was a", "The sea was", "Call me"]
     params = talon.SamplingParams(max_tokens=60)  # greedy; temperature=0.8, seed=7 would draw
