@@ -316,6 +316,7 @@ __device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_item
   const int first = C::kPair ? blockIdx.x / 2 : blockIdx.x;
   run(true);
   for (int i = first + stride; i < num_items; i += stride) {
+    __syncwarp();  // lanes without a box come ahead of the others
     SyncThreads(C::kAllBarrier, C::kThreads);
     if (threadIdx.x == 0) SetItem(args, i, shared);
     SyncThreads(C::kAllBarrier, C::kThreads);
