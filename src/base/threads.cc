@@ -38,27 +38,31 @@ int QuotaCores() {
 
 }  // namespace
 
-// One loop at a time. `epoch` announces a loop; workers take tasks from `next`; the caller waits
-// until every worker has reported in `finished`, so the task reference never outlives the loop.
+// What one thread writes and others wait for has a cache line of its own.
+constexpr size_t kLine = 64;
+
+// One loop at a time. `epoch` announces a loop; a thread begins with the task of its own number and
+// takes more from `next`; the caller waits until every worker has reported in `finished`, so the
+// task reference never outlives the loop.
 struct ThreadPool::State {
-  std::atomic<uint64_t> epoch{0};
-  std::atomic<int64_t> next{0};
-  std::atomic<int> finished{0};
+  alignas(kLine) std::atomic<uint64_t> epoch{0};
   int64_t num_tasks = 0;
   const TaskRef* task = nullptr;
-
-  std::atomic<int> sleepers{0};
   std::atomic<bool> stop{false};
+  alignas(kLine) std::atomic<int64_t> next{0};
+  alignas(kLine) std::atomic<int> finished{0};
+
+  alignas(kLine) std::atomic<int> sleepers{0};
   bool spin = true;  // pointless when threads outnumber cores
   std::mutex mutex;
   std::condition_variable wake;
   std::vector<std::thread> workers;
 
   void TakeTasks(int thread) {
-    for (;;) {
-      const int64_t index = next.fetch_add(1, std::memory_order_relaxed);
-      if (index >= num_tasks) return;
+    int64_t index = thread;
+    while (index < num_tasks) {
       (*task)(index, thread);
+      index = next.fetch_add(1, std::memory_order_relaxed);
     }
   }
 
@@ -118,7 +122,7 @@ void ThreadPool::RunParallel(int64_t num_tasks, TaskRef f) {
   State& state = *state_;
   state.task = &f;
   state.num_tasks = num_tasks;
-  state.next.store(0, std::memory_order_relaxed);
+  state.next.store(num_threads_, std::memory_order_relaxed);
   state.finished.store(0, std::memory_order_relaxed);
   state.Announce();
   state.TakeTasks(0);

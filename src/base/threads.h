@@ -42,7 +42,8 @@ class ThreadPool {
   int num_threads() const { return num_threads_; }
 
   // Calls f(task, thread) once for every task in [0, num_tasks), thread in [0, num_threads).
-  // Returns when all calls have returned. Tasks are handed out in ascending order.
+  // Returns when all calls have returned. Tasks are handed out in ascending order, the first
+  // num_threads to the thread of the same number.
   template <typename F>
   void Run(int64_t num_tasks, F&& f) {
     if (num_tasks <= 0) return;

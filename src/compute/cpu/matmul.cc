@@ -10,11 +10,13 @@
 namespace talon {
 namespace {
 
-constexpr int kMaxRows = 512;                   // bounds the scratch memory
-constexpr int kRowsPerTask = 64;                // a multiple of every kernel's max_rows
-constexpr int kMaxOutputsPerTask = 128;         // a multiple of every kernel's width
-constexpr int kMinOutputsPerTask = 32;          // the same
+constexpr int kMaxRows = 512;                // bounds the scratch memory
+constexpr int kRowsPerTask = 64;             // a multiple of every kernel's max_rows
+constexpr int kMaxOutputsPerTask = 128;      // a multiple of every kernel's width
+constexpr int64_t kMinTaskBytes = 32 << 10;  // of weights: worth handing out, a stream to fetch
+constexpr int64_t kTasksPerThread = 8;       // where there is enough, so that threads end together
 constexpr int64_t kPanelSliceBytes = 16 << 10;  // stays in the first-level cache for all tiles
+constexpr int64_t kFetchAheadBytes = 4 << 10;   // in a stream, further than memory is away
 constexpr int64_t kInlineWork = 1 << 16;        // multiplications not worth waking a thread for
 
 // What one task computes.
@@ -27,7 +29,7 @@ struct Block {
 struct Slice {
   const uint8_t* panel = nullptr;  // at first_group
   int64_t first_group = 0, groups = 0;
-  const uint8_t* next = nullptr;  // the slice that follows, or `panel` for none
+  const uint8_t* next = nullptr;  // what to fetch meanwhile, as long as the slice
 };
 
 // At most kMaxRows rows: everything the tasks share.
@@ -113,7 +115,7 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
   const int64_t row_group = kernel.group * DTypeSize(kernel.activation_type);
   const int64_t panel_group = kernel.width * kernel.group * DTypeSize(kernel.weight_type);
   const int64_t tiles = (block.rows + kernel.max_rows - 1) / kernel.max_rows;
-  const int64_t step = slice.next == slice.panel ? 0 : panel_group / tiles;
+  const int64_t step = panel_group / tiles;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int row = static_cast<int>(tile) * kernel.max_rows;
     const int rows = product.PaddedRows(std::min(kernel.max_rows, block.rows - row));
@@ -134,18 +136,21 @@ void Multiply(const Product& product, const Block& block, uint32_t* acc) {
   const int64_t panels = product.Panels(block);
   const int64_t first = block.first_output / kernel.width;
   const int64_t tile_sums = int64_t{kernel.max_rows} * kernel.width;
-  // Few rows are bound by memory alone: they read the panels from end to end, as they lie.
-  const bool whole = 2 * block.rows <= kernel.max_rows;
+  // Few rows are bound by memory alone: they read the panels from end to end, as they lie, and
+  // fetch a little ahead. More rows stay at a slice for a while and fetch the next one.
+  const bool few = 2 * block.rows <= kernel.max_rows;
+  const bool whole = few || groups <= product.SliceGroups();
   const int64_t step = whole ? groups : product.SliceGroups();
+  const auto panel_bytes = static_cast<int64_t>(product.w.panel_bytes());
+  const int64_t ahead = few ? kFetchAheadBytes : std::max(kFetchAheadBytes, panel_bytes);
   for (int64_t g = 0; g < groups; g += step) {
     for (int64_t p = 0; p < panels; ++p) {
       Slice slice = {.panel = PanelAt(product, first + p, g),
                      .first_group = g,
                      .groups = std::min(step, groups - g)};
-      slice.next = whole               ? slice.panel
-                   : p + 1 < panels    ? PanelAt(product, first + p + 1, g)
-                   : g + step < groups ? PanelAt(product, first, g + step)
-                                       : slice.panel;
+      slice.next = whole            ? slice.panel + ahead
+                   : p + 1 < panels ? PanelAt(product, first + p + 1, g)
+                                    : PanelAt(product, first, std::min(g + step, groups));
       MultiplySlice(product, block, slice, acc + p * tile_sums, panels * tile_sums);
     }
   }
@@ -153,21 +158,22 @@ void Multiply(const Product& product, const Block& block, uint32_t* acc) {
 
 // One row's sums, in the order of outputs.
 void ReadSums(const Product& product, const Block& block, int row, const uint32_t* acc,
-              uint32_t* sums) {
+              uint32_t* __restrict sums) {
   const MatrixKernel& kernel = product.kernel();
+  const int width = kernel.width;
   const int64_t panels = product.Panels(block);
   const int unit = kernel.row_unit;
   const int within = row % kernel.max_rows;  // its tile
-  const uint32_t* from = acc + (row - within) * panels * kernel.width +
-                         (within - within % unit) * kernel.width + within % unit * unit;
-  for (int64_t p = 0; p < panels; ++p, sums += kernel.width) {
-    const uint32_t* panel = from + p * kernel.max_rows * kernel.width;
+  const uint32_t* __restrict from = acc + (row - within) * panels * width +
+                                    (within - within % unit) * width + within % unit * unit;
+  for (int64_t p = 0; p < panels; ++p, sums += width, from += kernel.max_rows * width) {
     if (unit == 1) {
-      std::memcpy(sums, panel, kernel.width * sizeof(uint32_t));
-    } else {
-      for (int j = 0; j < kernel.width; j += 2) {
-        std::memcpy(sums + j, panel + 2 * j, 2 * sizeof(uint32_t));
-      }
+      std::memcpy(sums, from, width * sizeof(uint32_t));
+      continue;
+    }
+    for (int j = 0; j < width; j += 2) {
+      sums[j] = from[2 * j];
+      sums[j + 1] = from[2 * j + 1];
     }
   }
 }
@@ -231,16 +237,20 @@ void RunTask(const Product& product, int64_t task) {
   for (int row = 0; row < block.rows; ++row) StoreRow(product, block, row, acc);
 }
 
-// Large enough that a task is worth handing out, small enough that threads end together.
+// As many tasks as there are threads to take them, none too small, none with more outputs than its
+// sums have room for.
 void PlanTasks(int threads, Product* product) {
-  const int outputs = product->w.rows();
+  const int64_t panels = product->w.panels();
   product->row_blocks = (product->x.rows + kRowsPerTask - 1) / kRowsPerTask;
-  product->outputs_per_task = kMaxOutputsPerTask;
-  while (product->outputs_per_task > kMinOutputsPerTask &&
-         product->row_blocks * outputs / product->outputs_per_task < 8 * threads) {
-    product->outputs_per_task /= 2;
-  }
-  product->output_blocks = (outputs + product->outputs_per_task - 1) / product->outputs_per_task;
+  const int64_t worthwhile =
+      panels * static_cast<int64_t>(product->w.panel_bytes()) / kMinTaskBytes;
+  int64_t tasks = std::min(kTasksPerThread * threads / product->row_blocks + 1, worthwhile);
+  tasks =
+      std::max(tasks, (int64_t{product->w.rows()} + kMaxOutputsPerTask - 1) / kMaxOutputsPerTask);
+  tasks = (tasks + threads - 1) / threads * threads;
+  const int64_t panels_per_task = std::max<int64_t>(1, (panels + tasks - 1) / tasks);
+  product->outputs_per_task = static_cast<int>(panels_per_task) * product->kernel().width;
+  product->output_blocks = (panels + panels_per_task - 1) / panels_per_task;
 }
 
 // Calls f for each task, on this thread alone if the work is small.
