@@ -16,6 +16,7 @@
 #include "engine/request.h"
 #include "observe/metrics.h"
 #include "serve/grpc/draft_client.h"
+#include "serve/grpc/draft_length.h"
 #include "serve/grpc/links.h"
 #include "serve/grpc/remote_timer.h"
 #include "serve/grpc/telemetry.h"
@@ -59,6 +60,7 @@ class Orchestrator {
   Parts parts_;
   OrchestratorOptions options_;
   RemoteTimer clock_;
+  DraftLengthControl draft_length_;  // what was learnt of the workers stays for the next request
 };
 
 }  // namespace talon
