@@ -29,7 +29,7 @@ constexpr int kMaxProbeInterval = 64;
 constexpr int kSettledRounds = 32;  // after which the breaker forgets that it opened
 
 constexpr double kSlow = 0.2;     // weight of a new time
-constexpr double kFading = 0.05;  // by which a probe makes old times count less
+constexpr double kFading = 0.05;  // by which a probe makes what was measured before count less
 
 void Follow(double value, double* mean) { *mean += (*mean == 0 ? 1.0 : kSlow) * (value - *mean); }
 
@@ -72,15 +72,20 @@ void DraftLengthControl::ObserveDrafted(const DraftedRound& round) {
   Push(std::min(1.0, 1.0 * round.accepted / round.path_length), &acceptances_);
   Follow(round.wait_seconds, &wait_seconds_);
   Follow(round.target_seconds, &drafted_seconds_);
+  Follow(1 + round.accepted, &drafted_tokens_);
   if (acceptances_.size() >= kMinRounds) Steer();
   if (!open_) CheckLoss(round);
 }
 
+// A round that waits long for its drafts must bring more home: the longer the wait, the longer the
+// paths, at the price of less acceptance.
 void DraftLengthControl::Steer() {
   const double acceptance = std::accumulate(acceptances_.begin(), acceptances_.end(), 0.0) /
                             static_cast<double>(acceptances_.size());
   const double previous = error_;
-  error_ = acceptance - kWantedAcceptance;
+  const double wanted_acceptance =
+      kWantedAcceptance * PlainSeconds() / (PlainSeconds() + WaitSeconds());
+  error_ = acceptance - wanted_acceptance;
   integral_ = std::clamp(integral_ + error_, -kMaxIntegral, kMaxIntegral);
   const double wanted =
       length_ + kProportional * error_ + kIntegral * integral_ + kDerivative * (error_ - previous);
@@ -126,12 +131,13 @@ void DraftLengthControl::ObservePlain(double target_seconds) {
   if (DraftsWouldPay()) Close();
 }
 
-// The first ones follow each other quickly. A worker that was slow need not be so for ever.
+// The first ones follow each other quickly. What drafts were worth need not be so for ever.
 void DraftLengthControl::ObserveProbe(double seconds) {
   Follow(seconds, &probe_seconds_);
   if (drafted_seconds_ > 0) {
     wait_seconds_ -= kFading * std::max(0.0, wait_seconds_ - probe_seconds_);
     drafted_seconds_ -= kFading * (drafted_seconds_ - PlainSeconds());
+    drafted_tokens_ += kFading * (1 + options_.max_length - drafted_tokens_);
   }
   plain_since_probe_ = 0;
   if (probe_interval_ < kProbeInterval) probe_interval_ *= 2;
@@ -152,6 +158,7 @@ bool DraftLengthControl::DraftsWouldPay() const {
   if (acceptance <= threshold() + kHysteresis) return false;
   double tokens = 1;
   for (int depth = 1; depth <= options_.max_length; ++depth) tokens += std::pow(acceptance, depth);
+  if (drafted_tokens_ > 0) tokens = std::min(tokens, drafted_tokens_);
   const double seconds = WaitSeconds() + std::max(drafted_seconds_, PlainSeconds());
   return tokens * PlainSeconds() > kWinning * seconds;
 }

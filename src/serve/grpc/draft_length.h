@@ -70,6 +70,7 @@ class DraftLengthControl {
   std::deque<double> plain_seconds_;  // of the last plain rounds
   double wait_seconds_ = 0;           // running means of rounds with drafts
   double drafted_seconds_ = 0;        // 0: none yet
+  double drafted_tokens_ = 0;
   double probe_seconds_ = 0;
 
   bool open_;
