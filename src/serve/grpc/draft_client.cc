@@ -82,7 +82,7 @@ std::optional<DraftForest> DraftClient::Receive(Result<DraftReply> reply,
         Internal("an answer to call '{}' instead of '{}'", reply->answer.request_id, request_id);
   }
   if (!reply.ok()) {
-    Fail(reply.status());
+    if (reply.status().code() != StatusCode::kCancelled) Fail(reply.status());
     return std::nullopt;
   }
   Recover();

@@ -22,14 +22,15 @@ constexpr double kHysteresis = 0.1;
 constexpr double kWinning = 1.25;  // gain that drafts must promise
 // In plain rounds: what drafting may lose before it stops, and what a single round counts for at
 // most, since one that took long was perhaps an accident of the network.
-constexpr double kMaxLoss = 3;
-constexpr double kMaxLossOfRound = 2;
+constexpr double kMaxLoss = 5;
+constexpr double kMaxLossOfRound = 3;
 constexpr int kProbeInterval = 8;
 constexpr int kMaxProbeInterval = 64;
 constexpr int kSettledRounds = 32;  // after which the breaker forgets that it opened
 
 constexpr double kSlow = 0.2;     // weight of a new time
-constexpr double kFading = 0.05;  // by which a probe makes what was measured before count less
+constexpr double kFading = 0.05;  // of a new count of tokens; and by which a probe makes what was
+                                  // measured before count less
 
 void Follow(double value, double* mean) { *mean += (*mean == 0 ? 1.0 : kSlow) * (value - *mean); }
 
@@ -72,7 +73,7 @@ void DraftLengthControl::ObserveDrafted(const DraftedRound& round) {
   Push(std::min(1.0, 1.0 * round.accepted / round.path_length), &acceptances_);
   Follow(round.wait_seconds, &wait_seconds_);
   Follow(round.target_seconds, &drafted_seconds_);
-  Follow(1 + round.accepted, &drafted_tokens_);
+  drafted_tokens_ += kFading * (1 + round.accepted - drafted_tokens_);
   if (acceptances_.size() >= kMinRounds) Steer();
   if (!open_) CheckLoss(round);
 }
@@ -120,6 +121,7 @@ void DraftLengthControl::Close() {
   acceptances_.clear();
   error_ = 0;
   integral_ = 0;
+  drafted_tokens_ = PromisedTokens();
   loss_ = probe_interval_ > kProbeInterval ? kMaxLoss / 2 : 0;
   rounds_since_close_ = 0;
 }
@@ -149,18 +151,27 @@ void DraftLengthControl::ObserveGuess(bool right) {
   if (DraftsWouldPay()) Close();
 }
 
-// What drafts would win, for the time that they cost. Few guesses say little: one right and one
-// wrong are added. And times to compare with must be known.
+// Few guesses say little: one right and one wrong are added.
+double DraftLengthControl::ProbedAcceptance() const {
+  const auto right = static_cast<double>(std::ranges::count(guesses_, true));
+  return (right + 1) / static_cast<double>(guesses_.size() + 2);
+}
+
+// Of a round with drafts: not more than such rounds have brought.
+double DraftLengthControl::PromisedTokens() const {
+  double tokens = 1;
+  for (int depth = 1; depth <= options_.max_length; ++depth) {
+    tokens += std::pow(ProbedAcceptance(), depth);
+  }
+  return drafted_tokens_ > 0 ? std::min(tokens, drafted_tokens_) : tokens;
+}
+
+// What drafts would win, for the time that they cost. Times to compare with must be known.
 bool DraftLengthControl::DraftsWouldPay() const {
   if (guesses_.empty() || !guesses_.back() || plain_seconds_.empty()) return false;
-  const auto right = static_cast<double>(std::ranges::count(guesses_, true));
-  const double acceptance = (right + 1) / static_cast<double>(guesses_.size() + 2);
-  if (acceptance <= threshold() + kHysteresis) return false;
-  double tokens = 1;
-  for (int depth = 1; depth <= options_.max_length; ++depth) tokens += std::pow(acceptance, depth);
-  if (drafted_tokens_ > 0) tokens = std::min(tokens, drafted_tokens_);
+  if (ProbedAcceptance() <= threshold() + kHysteresis) return false;
   const double seconds = WaitSeconds() + std::max(drafted_seconds_, PlainSeconds());
-  return tokens * PlainSeconds() > kWinning * seconds;
+  return PromisedTokens() * PlainSeconds() > kWinning * seconds;
 }
 
 }  // namespace talon

@@ -58,6 +58,8 @@ class DraftLengthControl {
   void Open();
   void Close();
   bool DraftsWouldPay() const;
+  double ProbedAcceptance() const;
+  double PromisedTokens() const;
   double PlainSeconds() const;
   double WaitSeconds() const;
 
@@ -70,7 +72,7 @@ class DraftLengthControl {
   std::deque<double> plain_seconds_;  // of the last plain rounds
   double wait_seconds_ = 0;           // running means of rounds with drafts
   double drafted_seconds_ = 0;        // 0: none yet
-  double drafted_tokens_ = 0;
+  double drafted_tokens_ = 0;         // the bonus included
   double probe_seconds_ = 0;
 
   bool open_;

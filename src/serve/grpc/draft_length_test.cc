@@ -128,10 +128,10 @@ TEST(DraftLengthControl, ThresholdFollowsMeasuredTimes) {
   EXPECT_EQ(control.threshold(), 0.5);
 }
 
-// Three plain rounds, whatever they are lost with.
-TEST(DraftLengthControl, OpensWhenDraftingHasLostThreeRounds) {
+// Five plain rounds, whatever they are lost with.
+TEST(DraftLengthControl, OpensWhenDraftingHasLostFiveRounds) {
   DraftLengthControl useless = Closed();
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 5; ++i) {
     EXPECT_NEAR(useless.loss(), i, 1e-9);
     EXPECT_FALSE(useless.open());
     useless.ObserveDrafted(Round(5, 0, 0.01, 0.01));
@@ -141,7 +141,7 @@ TEST(DraftLengthControl, OpensWhenDraftingHasLostThreeRounds) {
   DraftLengthControl slow = Closed();  // three tokens for three and a half plain rounds
   int rounds = 0;
   for (; !slow.open(); ++rounds) slow.ObserveDrafted(Round(5, 2, 0.015, 0.02));
-  EXPECT_EQ(rounds, 6);
+  EXPECT_EQ(rounds, 10);
 }
 
 // Less than half of the path is accepted, but each round still gives twice as much.
@@ -188,8 +188,7 @@ TEST(DraftLengthControl, ComingBackInVainMakesItWaitLongerAndOpenSooner) {
   EXPECT_EQ(RoundsToProbe(&control), 16);
   for (int i = 0; i < 8; ++i) Probe(&control, true);
   ASSERT_FALSE(control.open());
-  control.ObserveDrafted(Round(5, 0, 0.01, 0.01));
-  control.ObserveDrafted(Round(5, 0, 0.01, 0.01));
+  for (int i = 0; i < 3; ++i) control.ObserveDrafted(Round(5, 0, 0.01, 0.01));
   ASSERT_TRUE(control.open());
   EXPECT_EQ(RoundsToProbe(&control), 32);
 }

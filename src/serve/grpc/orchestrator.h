@@ -45,7 +45,7 @@ class Orchestrator {
     RemoteTimer* timer = nullptr;          // null: the clock
     Telemetry* telemetry = nullptr;
     Metrics* metrics = nullptr;
-    std::function<bool()> cancelled;  // asked between calls; empty: never
+    std::function<bool()> cancelled;  // asked between calls (links ask in them); empty: never
   };
   Orchestrator(Parts parts, OrchestratorOptions options);
 
