@@ -6,9 +6,11 @@ Usage: remote_test.py PATH_OF_TALON [unittest arguments]
 import concurrent.futures
 import functools
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 import grpc
 
@@ -416,6 +418,17 @@ class StandardServices(TargetTest):
         name = b"specsplit.TargetService"
         file = self.reflect(b"\x22" + varint(len(name)) + name)  # file_containing_symbol
         self.assertIn(b"expected_prefix_length", file)
+
+    def test_metrics(self):
+        for kind, service in (("target", "TargetService"), ("draft", "DraftService")):
+            with Worker(kind, "--metrics-port", "0") as worker:
+                with Client(worker.address, self.messages) as client:
+                    client.ping(service)
+                url = re.search(r"metrics at (\S+)", worker.output())[1]
+                with urllib.request.urlopen(url, timeout=60) as answer:
+                    text = answer.read().decode()
+                self.assertRegex(text, r'talon_remote_rpc_seconds_count\{call="Ping OK"\} 1')
+                self.assertIn("talon_remote_sessions 0", text)
 
     def test_an_end_in_peace(self):
         with Worker("target") as worker:
