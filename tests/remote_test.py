@@ -420,15 +420,17 @@ class StandardServices(TargetTest):
         self.assertIn(b"expected_prefix_length", file)
 
     def test_metrics(self):
-        for kind, service in (("target", "TargetService"), ("draft", "DraftService")):
+        calls = {"target": "VerifyDrafts", "draft": "GenerateDrafts"}
+        for kind, method in calls.items():
             with Worker(kind, "--metrics-port", "0") as worker:
                 with Client(worker.address, self.messages) as client:
-                    client.ping(service)
+                    call = client.verify if kind == "target" else client.draft
+                    call(prompt_token_ids=PROMPT, session_id="s")
                 url = re.search(r"metrics at (\S+)", worker.output())[1]
                 with urllib.request.urlopen(url, timeout=60) as answer:
                     text = answer.read().decode()
-                self.assertRegex(text, r'talon_remote_rpc_seconds_count\{call="Ping OK"\} 1')
-                self.assertIn("talon_remote_sessions 0", text)
+                self.assertIn(f'talon_remote_rpc_seconds_count{{call="{method} OK"}} 1', text)
+                self.assertIn("talon_remote_sessions 1", text)
 
     def test_an_end_in_peace(self):
         with Worker("target") as worker:
