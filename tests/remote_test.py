@@ -429,8 +429,8 @@ class StandardServices(TargetTest):
                 url = re.search(r"metrics at (\S+)", worker.output())[1]
                 with urllib.request.urlopen(url, timeout=60) as answer:
                     text = answer.read().decode()
-                self.assertIn(f'talon_remote_rpc_seconds_count{{call="{method} OK"}} 1', text)
-                self.assertIn("talon_remote_sessions 1", text)
+                self.assertIn(f'talon_remote_rpc_seconds_count{{call="{method} ok"}} 1', text)
+                self.assertIn("\ntalon_remote_sessions ", text)
 
     def test_an_end_in_peace(self):
         with Worker("target") as worker:
