@@ -6,6 +6,7 @@ Usage: remote_run_test.py PATH_OF_TALON [unittest arguments]
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -188,6 +189,23 @@ class Faults(RemoteTest):
             and event["fields"].get("accepted_length", 0) > 0
         ]
         self.assertTrue(later, "no draft was accepted after the worker came back")
+
+    def test_ctrl_c_ends_it_in_the_middle_of_a_call(self):
+        """The worker is stopped, so that only the client can end the call."""
+        with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
+            for stopped in (target, draft):
+                flags = ["--timeout-s", 10 * PATIENCE_S, "--adaptive-length", "false"]
+                run = Run(*remote(target, draft), *SLOW, *flags)
+                run.wait_for_text(20)
+                stopped.process.send_signal(signal.SIGSTOP)
+                time.sleep(0.5)  # the call is on its way by now
+                run.process.send_signal(signal.SIGINT)
+                text, errors = run.finish()
+                stopped.process.send_signal(signal.SIGCONT)
+                self.assertEqual(run.process.returncode, 0, errors)
+                self.assertIn("cancelled", errors)
+                self.assertTrue(self.truth[()].startswith(text.rstrip("\n")))
+                self.assertLess(len(text), len(self.truth[()]))
 
     def test_a_session_ends_under_the_client(self):
         """More clients than sessions: each evicts another, and no text suffers."""

@@ -6,9 +6,11 @@ Usage: remote_test.py PATH_OF_TALON [unittest arguments]
 import concurrent.futures
 import functools
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 import grpc
 
@@ -416,6 +418,19 @@ class StandardServices(TargetTest):
         name = b"specsplit.TargetService"
         file = self.reflect(b"\x22" + varint(len(name)) + name)  # file_containing_symbol
         self.assertIn(b"expected_prefix_length", file)
+
+    def test_metrics(self):
+        calls = {"target": "VerifyDrafts", "draft": "GenerateDrafts"}
+        for kind, method in calls.items():
+            with Worker(kind, "--metrics-port", "0") as worker:
+                with Client(worker.address, self.messages) as client:
+                    call = client.verify if kind == "target" else client.draft
+                    call(prompt_token_ids=PROMPT, session_id="s")
+                url = re.search(r"metrics at (\S+)", worker.output())[1]
+                with urllib.request.urlopen(url, timeout=60) as answer:
+                    text = answer.read().decode()
+                self.assertIn(f'talon_remote_rpc_seconds_count{{call="{method} ok"}} 1', text)
+                self.assertIn("\ntalon_remote_sessions ", text)
 
     def test_an_end_in_peace(self):
         with Worker("target") as worker:

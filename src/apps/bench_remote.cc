@@ -27,13 +27,15 @@
 namespace talon {
 namespace {
 
+constexpr int kWarmUpTokens = 16;
+
 struct RemoteBenchOptions {
   std::vector<double> rtts_ms = {0, 5, 20, 50, 100};
   double loss = 0.01;  // of one more link
   double loss_rtt_ms = 20;
   std::string prompts;
-  int num_prompts = 2;
-  int repeats = 3;
+  int num_prompts = 1;
+  int repeats = 2;
   std::string draft_model;
   std::string json;
 };
@@ -190,7 +192,6 @@ Result<ModeRun> OpenMode(const Config& config, const LinkRun& link, Mode mode, s
   if (mode == Mode::kPlain) remote.draft_address.clear();
   if (mode == Mode::kChain) remote.num_beams = 1;
   remote.overlap = mode == Mode::kOverlap || mode == Mode::kWrongDrafts;
-  remote.adaptive_length = mode == Mode::kWrongDrafts;
   ModeRun run{.mode = mode, .telemetry = TelemetryPath(number, mode)};
   remote.telemetry = run.telemetry;
   TALON_ASSIGN_OR_RETURN(run.model, OpenRemoteModel(settings, nullptr));
@@ -232,10 +233,11 @@ Result<std::vector<int32_t>> RunPrompts(const Config& config, const std::vector<
 }
 
 // Modes in turn, each first once, so that the machine's moods meet all of them.
-Status MeasureLink(const Config& config, const std::vector<Prompt>& prompts, int repeats,
-                   LinkRun* link) {
+Status MeasureLink(Config config, const std::vector<Prompt>& prompts, int repeats, LinkRun* link) {
   const StatusLine progress;
+  const int max_tokens = config.sampling.max_tokens;
   for (int repeat = -1; repeat < repeats; ++repeat) {  // -1: warms up
+    config.sampling.max_tokens = repeat < 0 ? std::min(kWarmUpTokens, max_tokens) : max_tokens;
     std::vector<std::vector<int32_t>> tokens(link->modes.size());
     for (size_t i = 0; i < link->modes.size(); ++i) {
       const size_t m = (i + static_cast<size_t>(repeat + 1)) % link->modes.size();
@@ -324,7 +326,8 @@ Result<int> BenchRemote(Config config, const RemoteBenchOptions& options) {
               table.ToString().c_str());
   std::printf(
       "hidden: share of the drafting time that verification covers, with overlap. wrong drafts:\n"
-      "a drafter that is never right, with draft length control and breaker.\n");
+      "a drafter that is never right. Draft length control and breaker are on unless told\n"
+      "otherwise.\n");
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"links", links}}));
   return identical ? kExitOk : kExitFailed;
 }

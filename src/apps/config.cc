@@ -242,6 +242,9 @@ void AddWorkerSettings(WorkerConfig* w, std::vector<Setting>* out) {
   add("max_prompt_tokens", &w->max_prompt_tokens, "Longest prompt of a call");
   add("shutdown_timeout", &w->shutdown_timeout,
       "Seconds that calls may still take after Ctrl-C or SIGTERM");
+  add("metrics_port", &w->metrics_port,
+      "Port of GET /metrics (Prometheus, HTTP); 0 = any that is free, -1 = none");
+  add("metrics_host", &w->metrics_host, "Address of GET /metrics");
   AddTlsSettings(&w->tls, &add);
 }
 
@@ -375,6 +378,7 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
 Status CheckWorkerConfig(const WorkerConfig& worker) {
   constexpr int kDay = 24 * 3600;
   TALON_RETURN_IF_ERROR(CheckRange("port", worker.port, -1, 65535));
+  TALON_RETURN_IF_ERROR(CheckRange("metrics_port", worker.metrics_port, -1, 65535));
   TALON_RETURN_IF_ERROR(CheckRange("handler_threads", worker.handler_threads, 1, 1024));
   TALON_RETURN_IF_ERROR(CheckRange("max_sessions", worker.max_sessions, 1, 65536));
   TALON_RETURN_IF_ERROR(CheckRange("session_ttl_seconds", worker.session_ttl_seconds, 30, kDay));

@@ -99,6 +99,8 @@ struct WorkerConfig {
   int max_tree_nodes = 2048;
   int max_prompt_tokens = 8192;
   int shutdown_timeout = 30;
+  std::string metrics_host = "127.0.0.1";
+  int metrics_port = -1;  // -1 = none
   TlsConfig tls;
   // Draft workers only: what calls that do not say get.
   int max_draft_tokens = 5;

@@ -129,6 +129,7 @@ TEST(WorkerConfigTest, WhatIsOutOfRangeIsNamed) {
   EXPECT_EQ(CheckWorkerConfig({.num_beams = 17}).message(), "num_beams: 17, must be 1 to 16");
   EXPECT_FALSE(CheckWorkerConfig({.port = 65536}).ok());
   EXPECT_FALSE(CheckWorkerConfig({.handler_threads = 0}).ok());
+  EXPECT_FALSE(CheckWorkerConfig({.metrics_port = 65536}).ok());
   EXPECT_FALSE(CheckWorkerConfig({.max_tree_nodes = 0}).ok());
   EXPECT_FALSE(CheckWorkerConfig({.draft_temperature = -0.5f}).ok());
 }

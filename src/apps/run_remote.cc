@@ -16,8 +16,8 @@ namespace {
 
 constexpr auto kPingTime = std::chrono::seconds(2);
 
-RpcLinkOptions LinkOptions(const RemoteConfig& remote, const std::string& address,
-                           Metrics* metrics) {
+RpcLinkOptions LinkOptions(const RemoteConfig& remote, const std::string& address, Metrics* metrics,
+                           std::function<bool()> cancelled) {
   RpcLinkOptions options;
   options.address = address;
   options.security = {.cert_file = remote.tls.cert_file,
@@ -27,6 +27,7 @@ RpcLinkOptions LinkOptions(const RemoteConfig& remote, const std::string& addres
   options.simulated_rtt = std::chrono::microseconds(
       static_cast<int64_t>(1000 * static_cast<double>(remote.simulated_rtt_ms)));
   options.metrics = metrics;
+  options.cancelled = std::move(cancelled);
   return options;
 }
 
@@ -65,12 +66,12 @@ struct DraftEnd {
 };
 
 Result<DraftEnd> OpenDraftEnd(const Config& config, const Tokenizer* tokenizer, int vocab_size,
-                              Metrics* metrics) {
+                              Metrics* metrics, std::function<bool()> cancelled) {
   DraftEnd end;
   TALON_ASSIGN_OR_RETURN(end.bridge, MakeBridge(config, tokenizer));
   const RemoteConfig& remote = config.remote;
-  TALON_ASSIGN_OR_RETURN(end.link,
-                         RpcDraftLink::Open(LinkOptions(remote, remote.draft_address, metrics)));
+  TALON_ASSIGN_OR_RETURN(end.link, RpcDraftLink::Open(LinkOptions(remote, remote.draft_address,
+                                                                  metrics, std::move(cancelled))));
   const auto ping = end.link->Ping(RemoteClock::now() + kPingTime);
   const Status same = CheckVocabulary(ping, "draft worker " + remote.draft_address, vocab_size);
   if (!same.ok() && end.bridge == nullptr && remote.strict_vocab_check) {
@@ -107,14 +108,15 @@ Status OrchestratedModel::Open(const Config& settings, std::function<bool()> can
   TALON_ASSIGN_OR_RETURN(tokenizer, LoadTokenizer(name));
   TALON_ASSIGN_OR_RETURN(OrchestratorOptions options, MakeOrchestratorOptions(settings, config));
   address = remote.target_address;
-  TALON_ASSIGN_OR_RETURN(target_, RpcTargetLink::Open(LinkOptions(remote, address, &metrics)));
+  TALON_ASSIGN_OR_RETURN(target_,
+                         RpcTargetLink::Open(LinkOptions(remote, address, &metrics, cancelled)));
   TALON_RETURN_IF_ERROR(CheckVocabulary(target_->Ping(RemoteClock::now() + kPingTime),
                                         "target worker " + address, config.vocab_size));
   drafter_name = "NONE";
   if (!remote.draft_address.empty()) {
     drafter_name = "REMOTE " + remote.draft_address;
-    TALON_ASSIGN_OR_RETURN(draft_,
-                           OpenDraftEnd(settings, tokenizer.get(), config.vocab_size, &metrics));
+    TALON_ASSIGN_OR_RETURN(
+        draft_, OpenDraftEnd(settings, tokenizer.get(), config.vocab_size, &metrics, cancelled));
   }
   telemetry_path_ = remote.telemetry;
   trace_path_ = settings.trace;
@@ -159,8 +161,8 @@ Result<std::unique_ptr<Drafter>> MakeRemoteDrafter(const Config& config, const D
   if (!config.remote.telemetry.empty()) {
     LogWarning("telemetry: nothing is written, it tells of remote targets (--target-address)");
   }
-  TALON_ASSIGN_OR_RETURN(DraftEnd end,
-                         OpenDraftEnd(config, tokenizer, target.vocab_size, target.metrics));
+  TALON_ASSIGN_OR_RETURN(
+      DraftEnd end, OpenDraftEnd(config, tokenizer, target.vocab_size, target.metrics, nullptr));
   return std::unique_ptr<Drafter>(std::make_unique<RemoteDrafter>(
       RemoteDrafter::Parts{
           .link = std::move(end.link), .bridge = std::move(end.bridge), .metrics = target.metrics},

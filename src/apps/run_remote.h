@@ -38,7 +38,7 @@ class RemoteModel {
   Metrics metrics;
 };
 
-// `cancelled` is asked between calls.
+// `cancelled` is asked between calls and while they are waited for.
 Result<std::unique_ptr<RemoteModel>> OpenRemoteModel(const Config& config,
                                                      std::function<bool()> cancelled);
 

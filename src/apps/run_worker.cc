@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/stop_signal.h"
+#include "serve/http/metrics_server.h"
 
 namespace talon {
 namespace {
@@ -28,15 +29,27 @@ RpcServerOptions MakeServerOptions(const WorkerProcess& worker) {
   return options;
 }
 
+// Null: none is asked for.
+Result<std::unique_ptr<MetricsServer>> StartMetrics(const WorkerProcess& worker) {
+  const WorkerConfig& config = worker.config;
+  if (config.metrics_port < 0) return std::unique_ptr<MetricsServer>();
+  return StartMetricsServer(config.metrics_host, config.metrics_port, worker.metrics);
+}
+
 }  // namespace
 
 Result<int> RunWorker(const WorkerProcess& worker) {
   TALON_RETURN_IF_ERROR(CheckWorkerConfig(worker.config));
   TALON_ASSIGN_OR_RETURN(const auto server,
                          RpcServer::Start(MakeServerOptions(worker), worker.service));
+  TALON_ASSIGN_OR_RETURN(const auto metrics, StartMetrics(worker));
   TALON_ASSIGN_OR_RETURN(const std::string announcement, worker.load());
   TALON_RETURN_IF_ERROR(CatchStopSignals());
   server->SetServing(true);
+  if (metrics != nullptr) {
+    std::fprintf(stderr, "metrics at http://%s:%d/metrics\n", worker.config.metrics_host.c_str(),
+                 metrics->port());
+  }
   std::fprintf(stderr, "%slistening on %s\n", announcement.c_str(), server->address().c_str());
   std::fflush(stderr);
   WaitForStopSignal();

@@ -45,11 +45,13 @@ int DraftClientOptions::Nodes(int length) const {
 DraftClient::DraftClient(const Parts& parts, const DraftClientOptions& options)
     : parts_(parts),
       options_(options),
-      control_({.max_length = options.max_length, .adaptive = options.adaptive}),
-      backoff_(kFirstPause, kLongestPause) {}
+      own_control_(options.LengthOptions()),
+      backoff_(kFirstPause, kLongestPause) {
+  if (parts_.control == nullptr) parts_.control = &own_control_;
+}
 
 bool DraftClient::wants_probe() const {
-  return down_ ? parts_.timer->Now() >= ask_again_ : control_.wants_probe();
+  return down_ ? parts_.timer->Now() >= ask_again_ : parts_.control->wants_probe();
 }
 
 double DraftClient::Timeout() const {
@@ -80,7 +82,7 @@ std::optional<DraftForest> DraftClient::Receive(Result<DraftReply> reply,
         Internal("an answer to call '{}' instead of '{}'", reply->answer.request_id, request_id);
   }
   if (!reply.ok()) {
-    Fail(reply.status());
+    if (reply.status().code() != StatusCode::kCancelled) Fail(reply.status());
     return std::nullopt;
   }
   Recover();
@@ -172,10 +174,10 @@ void DraftStream::Prepare(std::span<const int32_t> context, int max_depth) {
   fresh_.reset();
   speculation_ = SpeculationResult::kSkipped;
   if (max_depth < 1) return ahead_.reset();  // no drafts are wanted any more
-  if (ahead_ && ahead_->probe) {
-    SettleProbe(context);
-  } else if (ahead_) {
+  if (ahead_ && !ahead_->probe) {
     SettleAhead(context);
+  } else {
+    SettleProbe(context);
   }
   client_->Report(speculation_);
   const int length = std::min(client_->length(), max_depth);
@@ -195,25 +197,32 @@ void DraftStream::SettleAhead(std::span<const int32_t> context) {
   if (!ready_.empty()) speculation_ = SpeculationResult::kHit;
 }
 
-// Its answer says whether drafts would be right now. If it is in time, they are used at once.
+// Its guesses are judged one by one, as the target says what is right. If they turn out to pay
+// while some are still to come, these are used at once.
 void DraftStream::SettleProbe(std::span<const int32_t> context) {
-  if (!StartsWith(context, ahead_->context) || context.size() == ahead_->context.size()) {
-    ahead_.reset();
-    return;
+  if (ahead_ && ahead_->running->Ready()) TakeProbe();
+  if (!StartsWith(context, judged_for_)) guesses_ = {};
+  while (!guesses_.empty() && judged_for_.size() < context.size()) {
+    const int32_t next = context[judged_for_.size()];
+    client_->control().ObserveGuess(MatchedLength(guesses_, {&next, 1}) == 1);
+    guesses_ = Below(guesses_, next);
+    judged_for_.push_back(next);
   }
-  if (!ahead_->running->Ready()) return;
+  if (client_->length() == 0 || guesses_.empty()) return;
+  ready_ = std::exchange(guesses_, {});
+  speculation_ = SpeculationResult::kHit;
+}
+
+void DraftStream::TakeProbe() {
   Call call = std::move(*ahead_);
   ahead_.reset();
-  const double waited = waited_;
-  const std::optional<DraftForest> drafts = Wait(&call);
-  waited_ = waited;
+  Result<DraftReply> reply = call.running->Take();
+  const double seconds = reply.ok() ? reply->report.seconds() : 0;
+  std::optional<DraftForest> drafts = client_->Receive(std::move(reply), call.request_id);
   if (!drafts) return;
-  const int32_t next = context[call.context.size()];
-  client_->control().ObserveProbe(MatchedLength(*drafts, {&next, 1}) == 1);
-  const bool in_time = context.size() == call.context.size() + 1;
-  if (!in_time || client_->length() == 0) return;
-  ready_ = Below(*drafts, next);
-  if (!ready_.empty()) speculation_ = SpeculationResult::kHit;
+  client_->control().ObserveProbe(seconds);
+  guesses_ = std::move(*drafts);
+  judged_for_ = std::move(call.context);
 }
 
 DraftForest DraftStream::Take() {
@@ -234,12 +243,14 @@ void DraftStream::Ahead(std::span<const int32_t> context, std::span<const int32_
   const DraftClientOptions& options = client_->options();
   if (ahead_) return;  // a probe that takes its time
   const bool probe = client_->length() == 0;
-  if (probe ? !client_->wants_probe() : !options.overlap) return;
+  if (probe && !guesses_.empty()) return;                  // the last one's are still good
+  const bool first = next_call_ == 1 && !client_->down();  // a new text may be an easier one
+  if (probe ? !first && !client_->wants_probe() : !options.overlap) return;
   const bool ends = !path.empty() &&
                     std::ranges::find(options.end_tokens, path.back()) != options.end_tokens.end();
   // One token more than a path, for the bonus.
-  const int length =
-      std::min(std::max(client_->length(), 1), max_depth - static_cast<int>(path.size()));
+  const int wanted = probe ? client_->control().probe_length() : client_->length();
+  const int length = std::min(wanted, max_depth - static_cast<int>(path.size()));
   if (ends || length < 1) return;
   std::vector<int32_t> guessed(context.begin(), context.end());
   guessed.insert(guessed.end(), path.begin(), path.end());

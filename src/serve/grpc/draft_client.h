@@ -34,6 +34,9 @@ struct DraftClientOptions {
   double timeout_seconds = 10;      // of a call
   std::vector<int32_t> end_tokens;  // nothing is drafted after them
   int Nodes(int length) const;      // of a tree with paths of this length
+  DraftLengthOptions LengthOptions() const {
+    return {.max_length = max_length, .adaptive = adaptive};
+  }
 };
 
 enum class SpeculationResult { kHit, kMiss, kSkipped };
@@ -47,13 +50,16 @@ class DraftClient {
     RemoteTimer* timer = nullptr;
     Telemetry* telemetry = nullptr;
     Metrics* metrics = nullptr;
+    DraftLengthControl* control = nullptr;  // null: one of its own
   };
   DraftClient(const Parts& parts, const DraftClientOptions& options);
+  DraftClient(const DraftClient&) = delete;
+  DraftClient& operator=(const DraftClient&) = delete;
 
   const DraftClientOptions& options() const { return options_; }
-  DraftLengthControl& control() { return control_; }
+  DraftLengthControl& control() { return *parts_.control; }
   // Tokens to draft and wait for now; 0: none.
-  int length() const { return down_ ? 0 : control_.length(); }
+  int length() const { return down_ ? 0 : parts_.control->length(); }
   // REQUIRES: length() is 0. Whether to ask without waiting, to see how the worker does.
   bool wants_probe() const;
   bool down() const { return down_; }
@@ -70,7 +76,7 @@ class DraftClient {
 
   Parts parts_;
   DraftClientOptions options_;
-  DraftLengthControl control_;
+  DraftLengthControl own_control_;
   bool down_ = false;
   RemoteClock::time_point ask_again_;
   Backoff backoff_;
@@ -113,6 +119,7 @@ class DraftStream {
   std::optional<DraftForest> Wait(Call* call);
   void SettleAhead(std::span<const int32_t> context);
   void SettleProbe(std::span<const int32_t> context);
+  void TakeProbe();
 
   DraftClient* client_;
   const std::string session_id_;
@@ -121,6 +128,8 @@ class DraftStream {
   std::optional<Call> fresh_;
   std::optional<Call> ahead_;
   DraftForest ready_;
+  DraftForest guesses_;              // of an answered probe: those not judged yet
+  std::vector<int32_t> judged_for_;  // the context that they follow
   int max_depth_ = 0;
   double waited_ = 0;
   double draft_seconds_ = 0;

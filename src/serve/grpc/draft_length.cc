@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 namespace talon {
 namespace {
 
-constexpr size_t kWindow = 5;          // rounds, and probes, that a mean is taken over
-constexpr size_t kMinRounds = 3;       // for means of acceptance
-constexpr size_t kMinTimedRounds = 2;  // for times, which say more
+constexpr size_t kWindow = 5;     // rounds, and guesses, that a mean is taken over
+constexpr size_t kMinRounds = 3;  // for a mean of acceptance
 constexpr double kWantedAcceptance = 0.7;
 constexpr double kProportional = 2;
 constexpr double kIntegral = 0.5;
@@ -18,119 +19,159 @@ constexpr double kMaxIntegral = 10;
 constexpr double kMaxThreshold = 0.5;
 constexpr double kThresholdShare = 0.8;
 constexpr double kHysteresis = 0.1;
-constexpr int kRoundsBelow = 2;
-// Below this gain drafting stops whatever the acceptance; above the second it never does.
-constexpr double kLosing = 0.97;
-constexpr double kWinning = 1.1;
-constexpr size_t kMinProbes = 2;
+constexpr double kWinning = 1.25;  // gain that drafts must promise
+// In plain rounds: what drafting may lose before it stops, and what a single round counts for at
+// most, since one that took long was perhaps an accident of the network.
+constexpr double kMaxLoss = 5;
+constexpr double kMaxLossOfRound = 3;
 constexpr int kProbeInterval = 8;
 constexpr int kMaxProbeInterval = 64;
 constexpr int kSettledRounds = 32;  // after which the breaker forgets that it opened
 
-constexpr double kSlow = 0.2;  // weight of a new time
+constexpr double kSlow = 0.2;     // weight of a new time
+constexpr double kFading = 0.05;  // of a new count of tokens; and by which a probe makes what was
+                                  // measured before count less
 
 void Follow(double value, double* mean) { *mean += (*mean == 0 ? 1.0 : kSlow) * (value - *mean); }
+
+template <typename T>
+void Push(T value, std::deque<T>* window) {
+  window->push_back(value);
+  if (window->size() > kWindow) window->pop_front();
+}
+
+double Median(const std::deque<double>& values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::ranges::sort(sorted);
+  return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+}
 
 }  // namespace
 
 DraftLengthControl::DraftLengthControl(const DraftLengthOptions& options)
-    : options_(options), length_(options.max_length), probe_interval_(kProbeInterval) {}
+    : options_(options), length_(options.max_length), open_(options.adaptive) {}
 
+// Verifying drafts is not quicker than decoding plainly, so it bounds a time that was an accident.
 double DraftLengthControl::PlainSeconds() const {
-  return plain_seconds_ > 0 ? plain_seconds_ : drafted_seconds_;
+  const double plain = Median(plain_seconds_);
+  if (plain == 0 || drafted_seconds_ == 0) return std::max(plain, drafted_seconds_);
+  return std::min(plain, drafted_seconds_);
+}
+
+// Before drafts were waited for, a probe says how long that might be.
+double DraftLengthControl::WaitSeconds() const {
+  return drafted_seconds_ > 0 ? wait_seconds_ : probe_seconds_;
 }
 
 double DraftLengthControl::threshold() const {
   if (PlainSeconds() <= 0) return 0;
-  return std::min(kMaxThreshold, kThresholdShare * wait_seconds_ / PlainSeconds());
-}
-
-double DraftLengthControl::gain() const {
-  double tokens = 0;
-  double seconds = 0;
-  for (const DraftedRound& round : recent_) {
-    tokens += round.accepted + 1;
-    seconds += round.wait_seconds + round.target_seconds;
-  }
-  return seconds > 0 ? tokens / seconds * PlainSeconds() : 1;
+  return std::min(kMaxThreshold, kThresholdShare * WaitSeconds() / PlainSeconds());
 }
 
 void DraftLengthControl::ObserveDrafted(const DraftedRound& round) {
   if (round.path_length <= 0 || !options_.adaptive) return;
-  recent_.push_back(round);
-  if (recent_.size() > kWindow) recent_.pop_front();
+  Push(std::min(1.0, 1.0 * round.accepted / round.path_length), &acceptances_);
   Follow(round.wait_seconds, &wait_seconds_);
   Follow(round.target_seconds, &drafted_seconds_);
-  if (recent_.size() < kMinTimedRounds) return;
-  double sum = 0;
-  for (const DraftedRound& r : recent_) sum += std::min(1.0, 1.0 * r.accepted / r.path_length);
-  const double acceptance = sum / static_cast<double>(recent_.size());
-  if (recent_.size() >= kMinRounds) Steer(acceptance);
-  CheckBreaker(acceptance);
+  drafted_tokens_ += kFading * (1 + round.accepted - drafted_tokens_);
+  if (acceptances_.size() >= kMinRounds) Steer();
+  if (!open_) CheckLoss(round);
 }
 
-void DraftLengthControl::Steer(double acceptance) {
+// A round that waits long for its drafts must bring more home: the longer the wait, the longer the
+// paths, at the price of less acceptance.
+void DraftLengthControl::Steer() {
+  const double acceptance = std::accumulate(acceptances_.begin(), acceptances_.end(), 0.0) /
+                            static_cast<double>(acceptances_.size());
   const double previous = error_;
-  error_ = acceptance - kWantedAcceptance;
+  const double wanted_acceptance =
+      kWantedAcceptance * PlainSeconds() / (PlainSeconds() + WaitSeconds());
+  error_ = acceptance - wanted_acceptance;
   integral_ = std::clamp(integral_ + error_, -kMaxIntegral, kMaxIntegral);
   const double wanted =
       length_ + kProportional * error_ + kIntegral * integral_ + kDerivative * (error_ - previous);
   length_ = std::clamp(static_cast<int>(std::lround(wanted)), 1, options_.max_length);
 }
 
-void DraftLengthControl::CheckBreaker(double acceptance) {
-  const DraftedRound& last = recent_.back();
-  const bool useless =
-      recent_.size() >= kMinRounds && acceptance < threshold() && gain() < kWinning;
-  // Even if all of it had been accepted: once is enough then.
-  const bool hopeless =
-      (1 + last.path_length) * PlainSeconds() < last.wait_seconds + last.target_seconds;
-  rounds_below_ = useless || gain() < kLosing ? rounds_below_ + (hopeless ? 2 : 1) : 0;
-  if (rounds_below_ >= kRoundsBelow) {
-    Open();
-  } else if (++rounds_since_close_ >= kSettledRounds) {
-    probe_interval_ = kProbeInterval;
-  }
+// A sum that gains bring down to 0 at the lowest: it crosses the bound soon where drafting loses,
+// and hardly ever by bad luck where it wins.
+void DraftLengthControl::CheckLoss(const DraftedRound& round) {
+  const double plain_rounds = (round.wait_seconds + round.target_seconds) / PlainSeconds();
+  const double lost = std::min(plain_rounds - (1 + round.accepted), kMaxLossOfRound);
+  loss_ = std::max(0.0, loss_ + lost);
+  if (++rounds_since_close_ == kSettledRounds) probe_interval_ = kProbeInterval;
+  if (loss_ >= kMaxLoss) Open();
 }
 
 // A breaker that has just closed in vain waits twice as long for its next probe.
 void DraftLengthControl::Open() {
   open_ = true;
-  if (rounds_since_close_ > 0 && rounds_since_close_ < kSettledRounds && plain_seconds_ > 0) {
+  probe_interval_ = std::max(probe_interval_, kProbeInterval);
+  if (rounds_since_close_ < kSettledRounds) {
     probe_interval_ = std::min(2 * probe_interval_, kMaxProbeInterval);
   }
   plain_since_probe_ = 0;
-  probes_.clear();
+  guesses_.clear();
 }
 
+// After having closed in vain it opens at less.
 void DraftLengthControl::Close() {
   open_ = false;
   length_ = options_.max_length;
-  recent_.clear();
+  acceptances_.clear();
   error_ = 0;
   integral_ = 0;
-  rounds_below_ = 0;
+  drafted_tokens_ = PromisedTokens();
+  loss_ = probe_interval_ > kProbeInterval ? kMaxLoss / 2 : 0;
   rounds_since_close_ = 0;
 }
 
 void DraftLengthControl::ObservePlain(double target_seconds) {
-  Follow(target_seconds, &plain_seconds_);
-  if (open_) ++plain_since_probe_;
+  Push(target_seconds, &plain_seconds_);
+  if (!open_) return;
+  ++plain_since_probe_;
+  if (DraftsWouldPay()) Close();
 }
 
-void DraftLengthControl::ObserveProbe(bool right) {
-  if (!open_) return;
+// The first ones follow each other quickly. What drafts were worth need not be so for ever.
+void DraftLengthControl::ObserveProbe(double seconds) {
+  Follow(seconds, &probe_seconds_);
+  if (drafted_seconds_ > 0) {
+    wait_seconds_ -= kFading * std::max(0.0, wait_seconds_ - probe_seconds_);
+    drafted_seconds_ -= kFading * (drafted_seconds_ - PlainSeconds());
+    drafted_tokens_ += kFading * (1 + options_.max_length - drafted_tokens_);
+  }
   plain_since_probe_ = 0;
-  probes_.push_back(right);
-  if (probes_.size() > kWindow) probes_.pop_front();
-  const auto right_ones = static_cast<double>(std::ranges::count(probes_, true));
-  const double acceptance = right_ones / static_cast<double>(probes_.size());
-  // What drafts would win, for the wait that they cost.
+  if (probe_interval_ < kProbeInterval) probe_interval_ *= 2;
+}
+
+void DraftLengthControl::ObserveGuess(bool right) {
+  if (!open_) return;
+  Push(right, &guesses_);
+  if (DraftsWouldPay()) Close();
+}
+
+// Few guesses say little: one right and one wrong are added.
+double DraftLengthControl::ProbedAcceptance() const {
+  const auto right = static_cast<double>(std::ranges::count(guesses_, true));
+  return (right + 1) / static_cast<double>(guesses_.size() + 2);
+}
+
+// Of a round with drafts: not more than such rounds have brought.
+double DraftLengthControl::PromisedTokens() const {
   double tokens = 1;
-  for (int depth = 1; depth <= options_.max_length; ++depth) tokens += std::pow(acceptance, depth);
-  const double wait = wait_seconds_ / std::max(PlainSeconds(), 1e-9);
-  const bool pays = acceptance > threshold() + kHysteresis && tokens > kWinning * (1 + wait);
-  if (probes_.size() >= kMinProbes && pays) Close();
+  for (int depth = 1; depth <= options_.max_length; ++depth) {
+    tokens += std::pow(ProbedAcceptance(), depth);
+  }
+  return drafted_tokens_ > 0 ? std::min(tokens, drafted_tokens_) : tokens;
+}
+
+// What drafts would win, for the time that they cost. Times to compare with must be known.
+bool DraftLengthControl::DraftsWouldPay() const {
+  if (guesses_.empty() || !guesses_.back() || plain_seconds_.empty()) return false;
+  if (ProbedAcceptance() <= threshold() + kHysteresis) return false;
+  const double seconds = WaitSeconds() + std::max(drafted_seconds_, PlainSeconds());
+  return PromisedTokens() * PlainSeconds() > kWinning * seconds;
 }
 
 }  // namespace talon

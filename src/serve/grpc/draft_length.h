@@ -2,8 +2,10 @@
 //
 // A controller steers the length so that about 0.7 of the longest path is accepted. A circuit
 // breaker stops drafting where it does not pay: rounds are then plain (length 0), and now and then
-// one of them is a probe, whose drafts come too late to be used and are compared with what the
-// target said. So a probe costs no time. Times are measured, never assumed. One thread.
+// one of them has a probe beside it, a short draft that nobody waits for and whose guesses are
+// compared with what the target says. So probes cost no round, and the breaker begins open: drafts
+// have to show that they pay before anybody waits for them. Times are measured, never assumed. One
+// thread.
 #ifndef TALON_SERVE_GRPC_DRAFT_LENGTH_H_
 #define TALON_SERVE_GRPC_DRAFT_LENGTH_H_
 
@@ -32,41 +34,53 @@ class DraftLengthControl {
   int length() const { return open_ ? 0 : length_; }
   // REQUIRES: length() is 0. Whether this round should ask for drafts all the same, to compare.
   bool wants_probe() const { return plain_since_probe_ + 1 >= probe_interval_; }
+  // Tokens to ask a probe for. The very first may be used whole if it turns out to be right.
+  int probe_length() const { return probe_interval_ == 1 ? options_.max_length : 1; }
 
   void ObserveDrafted(const DraftedRound& round);
   void ObservePlain(double target_seconds);
-  // One of a probe's first guesses was what the target chose.
-  void ObserveProbe(bool right);
+  // A probe was answered after `seconds`.
+  void ObserveProbe(double seconds);
+  // The next of the probe's guesses was what the target said, or it was not.
+  void ObserveGuess(bool right);
 
   bool open() const { return open_; }
   // Acceptance below which drafting does not pay, by the times measured so far.
   double threshold() const;
-  // Tokens per second against plain decoding, over the last drafted rounds.
-  double gain() const;
+  // What drafting has lost lately against plain decoding, in plain rounds; never below 0.
+  double loss() const { return loss_; }
   double error() const { return error_; }  // of the controller
   double integral() const { return integral_; }
 
  private:
-  void Steer(double acceptance);
-  void CheckBreaker(double acceptance);
+  void Steer();
+  void CheckLoss(const DraftedRound& round);
   void Open();
   void Close();
+  bool DraftsWouldPay() const;
+  double ProbedAcceptance() const;
+  double PromisedTokens() const;
   double PlainSeconds() const;
+  double WaitSeconds() const;
 
   DraftLengthOptions options_;
   int length_;
-  std::deque<DraftedRound> recent_;
+  std::deque<double> acceptances_;  // of the last drafted rounds
   double error_ = 0;
   double integral_ = 0;
-  double wait_seconds_ = 0;     // running means
-  double drafted_seconds_ = 0;  // of verifications with drafts
-  double plain_seconds_ = 0;    // and without; 0: none yet
-  int rounds_below_ = 0;
+
+  std::deque<double> plain_seconds_;  // of the last plain rounds
+  double wait_seconds_ = 0;           // running means of rounds with drafts
+  double drafted_seconds_ = 0;        // 0: none yet
+  double drafted_tokens_ = 0;         // the bonus included
+  double probe_seconds_ = 0;
+
+  bool open_;
+  double loss_ = 0;
   int rounds_since_close_ = 0;
-  bool open_ = false;
-  int probe_interval_;
+  int probe_interval_ = 1;
   int plain_since_probe_ = 0;
-  std::deque<bool> probes_;
+  std::deque<bool> guesses_;  // the last
 };
 
 }  // namespace talon

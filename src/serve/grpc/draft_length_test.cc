@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace talon {
 namespace {
 
@@ -10,19 +12,91 @@ DraftedRound Round(int length, int accepted, double wait = 0, double target = 0.
       .path_length = length, .accepted = accepted, .wait_seconds = wait, .target_seconds = target};
 }
 
-TEST(DraftLengthControl, StartsAtTheMostAndWaitsForThreeRounds) {
+// A plain round, then a guess of a quick probe that was right: the breaker closes.
+DraftLengthControl Closed(int max_length = 5) {
+  DraftLengthControl control({.max_length = max_length});
+  control.ObservePlain(0.01);
+  control.ObserveProbe(0.002);
+  control.ObserveGuess(true);
+  EXPECT_FALSE(control.open());
+  return control;
+}
+
+void Open(DraftLengthControl* control) {
+  while (!control->open()) control->ObserveDrafted(Round(5, 0, 0.01, 0.01));
+}
+
+// Plain rounds until a probe is wanted, that one included.
+int RoundsToProbe(DraftLengthControl* control) {
+  int rounds = 1;
+  for (; !control->wants_probe(); ++rounds) control->ObservePlain(0.01);
+  control->ObservePlain(0.01);
+  return rounds;
+}
+
+void Probe(DraftLengthControl* control, bool right, double seconds = 0.002) {
+  control->ObserveProbe(seconds);
+  control->ObserveGuess(right);
+}
+
+TEST(DraftLengthControl, BeginsWithProbesOnly) {
   DraftLengthControl control({.max_length = 5});
+  EXPECT_TRUE(control.open());
+  EXPECT_EQ(control.length(), 0);
+  EXPECT_TRUE(control.wants_probe());
+  control.ObserveProbe(0.002);
+  control.ObserveGuess(true);
+  EXPECT_TRUE(control.open()) << "what a plain round takes is not known yet";
+  control.ObservePlain(0.01);
+  EXPECT_FALSE(control.open());
   EXPECT_EQ(control.length(), 5);
-  control.ObserveDrafted(Round(5, 0));
-  control.ObserveDrafted(Round(5, 0));
+}
+
+TEST(DraftLengthControl, DraftsThatAreNeverRightAreNeverWaitedFor) {
+  DraftLengthControl control({});
+  std::vector<int> intervals;
+  for (int i = 0; i < 6; ++i) {
+    intervals.push_back(RoundsToProbe(&control));
+    Probe(&control, false);
+    EXPECT_TRUE(control.open());
+  }
+  EXPECT_EQ(intervals, (std::vector<int>{1, 2, 4, 8, 8, 8}));
+}
+
+// Six tokens in the best case, for a wait of ten plain rounds.
+TEST(DraftLengthControl, DraftsThatTakeTooLongAreNeverWaitedFor) {
+  DraftLengthControl control({});
+  for (int i = 0; i < 20; ++i) {
+    RoundsToProbe(&control);
+    Probe(&control, true, /*seconds=*/0.1);
+    EXPECT_TRUE(control.open());
+  }
+}
+
+// The dearer drafts are, the more right guesses are asked for.
+TEST(DraftLengthControl, OneGuessIsEnoughWhereDraftsAreCheap) {
+  DraftLengthControl control({});
+  control.ObservePlain(0.01);
+  control.ObserveProbe(0.015);
+  control.ObserveGuess(true);
+  EXPECT_TRUE(control.open());
+  for (int i = 0; i < 4; ++i) control.ObserveGuess(true);
+  EXPECT_FALSE(control.open());
+}
+
+TEST(DraftLengthControl, StartsAtTheMostAndWaitsForThreeRounds) {
+  DraftLengthControl control = Closed();
   EXPECT_EQ(control.length(), 5);
-  control.ObserveDrafted(Round(5, 0));
+  control.ObserveDrafted(Round(5, 1));
+  control.ObserveDrafted(Round(5, 1));
+  EXPECT_EQ(control.length(), 5);
+  control.ObserveDrafted(Round(5, 1));
   EXPECT_LT(control.length(), 5);
 }
 
 // m = 0.4: e = -0.3, integral -0.3: 5 - 0.6 - 0.15 - 0.03 = 4.22.
 TEST(DraftLengthControl, FollowsTheFormula) {
-  DraftLengthControl control({.max_length = 5});
+  DraftLengthControl control = Closed();
   for (int i = 0; i < 3; ++i) control.ObserveDrafted(Round(5, 2));
   EXPECT_NEAR(control.error(), -0.3, 1e-12);
   EXPECT_NEAR(control.integral(), -0.3, 1e-12);
@@ -34,7 +108,7 @@ TEST(DraftLengthControl, FollowsTheFormula) {
 }
 
 TEST(DraftLengthControl, FullAcceptanceBringsTheLengthBack) {
-  DraftLengthControl control({.max_length = 5});
+  DraftLengthControl control = Closed();
   for (int i = 0; i < 6; ++i) control.ObserveDrafted(Round(5, 1));
   EXPECT_EQ(control.length(), 1);
   for (int i = 0; i < 40; ++i) control.ObserveDrafted(Round(1, 1));
@@ -45,91 +119,91 @@ TEST(DraftLengthControl, FullAcceptanceBringsTheLengthBack) {
 TEST(DraftLengthControl, ThresholdFollowsMeasuredTimes) {
   DraftLengthControl control({});
   EXPECT_EQ(control.threshold(), 0);
-  control.ObserveDrafted(Round(5, 5, /*wait=*/0.002, /*target=*/0.01));
-  EXPECT_NEAR(control.threshold(), 0.16, 1e-9);
-  DraftLengthControl slow({});
-  slow.ObserveDrafted(Round(5, 5, /*wait=*/0.1, /*target=*/0.01));
-  EXPECT_EQ(slow.threshold(), 0.5);
+  control.ObservePlain(0.01);
+  control.ObserveProbe(0.002);
+  EXPECT_NEAR(control.threshold(), 0.16, 1e-9) << "by what a probe took";
+  control.ObserveDrafted(Round(5, 5, /*wait=*/0.004, /*target=*/0.01));
+  EXPECT_NEAR(control.threshold(), 0.32, 1e-9) << "by what drafts took";
+  control.ObserveDrafted(Round(5, 5, /*wait=*/0.1, /*target=*/0.01));
+  EXPECT_EQ(control.threshold(), 0.5);
 }
 
-TEST(DraftLengthControl, TwoUselessRoundsOpenTheBreaker) {
-  DraftLengthControl control({});
-  for (int i = 0; i < 2; ++i) control.ObserveDrafted(Round(5, 0, 0.01, 0.01));
-  EXPECT_FALSE(control.open());
-  control.ObserveDrafted(Round(5, 0, 0.01, 0.01));
-  EXPECT_TRUE(control.open());
-  EXPECT_EQ(control.length(), 0);
+// Five plain rounds, whatever they are lost with.
+TEST(DraftLengthControl, OpensWhenDraftingHasLostFiveRounds) {
+  DraftLengthControl useless = Closed();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_NEAR(useless.loss(), i, 1e-9);
+    EXPECT_FALSE(useless.open());
+    useless.ObserveDrafted(Round(5, 0, 0.01, 0.01));
+  }
+  EXPECT_TRUE(useless.open());
+  EXPECT_EQ(useless.length(), 0);
+  DraftLengthControl slow = Closed();  // three tokens for three and a half plain rounds
+  int rounds = 0;
+  for (; !slow.open(); ++rounds) slow.ObserveDrafted(Round(5, 2, 0.015, 0.02));
+  EXPECT_EQ(rounds, 10);
 }
 
-// Half of the path would be below the threshold, but each round still gives twice as much.
+// Less than half of the path is accepted, but each round still gives twice as much.
 TEST(DraftLengthControl, StaysClosedWhereDraftingPays) {
-  DraftLengthControl control({});
+  DraftLengthControl control = Closed();
   for (int i = 0; i < 50; ++i) control.ObserveDrafted(Round(5, 2, 0.005, 0.01));
   EXPECT_FALSE(control.open());
-  EXPECT_GT(control.gain(), 1.5);
+  EXPECT_EQ(control.loss(), 0);
 }
 
-// A far draft worker: acceptance looks fine and the rounds take ten times as long.
-TEST(DraftLengthControl, OpensWhereDraftingCostsMoreThanItGives) {
-  DraftLengthControl control({});
-  control.ObservePlain(0.01);
-  for (int i = 0; i < 4; ++i) control.ObserveDrafted(Round(5, 4, 0.1, 0.01));
-  EXPECT_TRUE(control.open());
+TEST(DraftLengthControl, ARoundThatTookLongIsAnAccident) {
+  DraftLengthControl control = Closed();
+  for (int i = 0; i < 50; ++i) {
+    control.ObserveDrafted(Round(5, 2, 0, i % 5 == 0 ? 0.25 : 0.01));
+    ASSERT_FALSE(control.open());
+  }
+  DraftLengthControl begun({});  // with an accident
+  begun.ObservePlain(0.25);
+  Probe(&begun, true);
+  ASSERT_FALSE(begun.open());
+  for (int i = 0; i < 5; ++i) begun.ObserveDrafted(Round(5, 0, 0.01, 0.01));
+  EXPECT_TRUE(begun.open());
 }
 
-// No drafts of this length could make up for the wait.
-TEST(DraftLengthControl, OpensAtOnceWhereThereIsNoHope) {
-  DraftLengthControl control({});
-  control.ObservePlain(0.01);
-  control.ObserveDrafted(Round(5, 5, 0.1, 0.01));
-  EXPECT_FALSE(control.open()) << "the first may have been an accident";
-  control.ObserveDrafted(Round(5, 5, 0.1, 0.01));
-  EXPECT_TRUE(control.open());
-}
-
-void Open(DraftLengthControl* control) {
-  while (!control->open()) control->ObserveDrafted(Round(5, 0, 0.01, 0.01));
-}
-
-int RoundsToProbe(DraftLengthControl* control) {
-  int rounds = 1;
-  for (; !control->wants_probe(); ++rounds) control->ObservePlain(0.01);
-  control->ObservePlain(0.01);
-  return rounds;
-}
-
-TEST(DraftLengthControl, ProbesEveryEighthRoundAndComesBack) {
-  DraftLengthControl control({});
+// The plain rounds that follow a success do not count as failures of the drafter.
+TEST(DraftLengthControl, ComesBackWhenProbesAreRightAgain) {
+  DraftLengthControl control = Closed();
+  for (int i = 0; i < 40; ++i) control.ObserveDrafted(Round(5, 5, 0, 0.01));
   Open(&control);
   EXPECT_EQ(RoundsToProbe(&control), 8);
-  control.ObserveProbe(true);
-  EXPECT_TRUE(control.open()) << "one right guess is no evidence";
-  EXPECT_EQ(RoundsToProbe(&control), 8);
-  control.ObserveProbe(true);
+  Probe(&control, false);
+  EXPECT_TRUE(control.open());
+  for (int i = 0; i < 5 && control.open(); ++i) {
+    EXPECT_EQ(RoundsToProbe(&control), 8);
+    Probe(&control, true);
+  }
   EXPECT_FALSE(control.open());
   EXPECT_EQ(control.length(), 5);
 }
 
-TEST(DraftLengthControl, WrongProbesKeepItOpen) {
-  DraftLengthControl control({});
-  Open(&control);
-  for (int i = 0; i < 20; ++i) {
-    RoundsToProbe(&control);
-    control.ObserveProbe(i % 4 == 0);
-    EXPECT_TRUE(control.open());
-  }
-}
-
-TEST(DraftLengthControl, ComingBackInVainMakesItWaitLonger) {
-  DraftLengthControl control({});
-  Open(&control);
-  for (int i = 0; i < 2; ++i) {
-    RoundsToProbe(&control);
-    control.ObserveProbe(true);
-  }
-  ASSERT_FALSE(control.open());
+TEST(DraftLengthControl, ComingBackInVainMakesItWaitLongerAndOpenSooner) {
+  DraftLengthControl control = Closed();
   Open(&control);
   EXPECT_EQ(RoundsToProbe(&control), 16);
+  for (int i = 0; i < 8; ++i) Probe(&control, true);
+  ASSERT_FALSE(control.open());
+  for (int i = 0; i < 3; ++i) control.ObserveDrafted(Round(5, 0, 0.01, 0.01));
+  ASSERT_TRUE(control.open());
+  EXPECT_EQ(RoundsToProbe(&control), 32);
+}
+
+// A worker that was slow once is believed again after a while.
+TEST(DraftLengthControl, OldTimesFade) {
+  DraftLengthControl control = Closed();
+  while (!control.open()) control.ObserveDrafted(Round(5, 0, 0.1, 0.01));
+  int probes = 0;
+  for (; control.open() && probes < 1000; ++probes) {
+    RoundsToProbe(&control);
+    Probe(&control, true);
+  }
+  EXPECT_GT(probes, 10);
+  EXPECT_LT(probes, 100);
 }
 
 TEST(DraftLengthControl, NotAdaptiveKeepsItsLength) {

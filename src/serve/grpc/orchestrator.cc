@@ -40,8 +40,7 @@ Status NotRemote(const char* parameter) {
 // One request on its way.
 class Orchestrator::Run {
  public:
-  Run(const Parts& parts, const OrchestratorOptions& options, GenerateRequest request,
-      StopMatcher stops);
+  Run(Orchestrator* owner, GenerateRequest request, StopMatcher stops);
 
   GenerateResult ToEnd();
 
@@ -94,36 +93,36 @@ DraftClientOptions DraftOptionsOf(const OrchestratorOptions& options,
 
 }  // namespace
 
-Orchestrator::Run::Run(const Parts& parts, const OrchestratorOptions& options,
-                       GenerateRequest request, StopMatcher stops)
-    : parts_(parts),
-      options_(options),
+Orchestrator::Run::Run(Orchestrator* owner, GenerateRequest request, StopMatcher stops)
+    : parts_(owner->parts_),
+      options_(owner->options_),
       request_(std::move(request)),
-      stop_tokens_(StopTokens(request_.sampling, options.eos_ids)),
-      text_(parts.tokenizer, std::move(stops)),
+      stop_tokens_(StopTokens(request_.sampling, options_.eos_ids)),
+      text_(parts_.tokenizer, std::move(stops)),
       context_(request_.prompt),
-      verifier_({.target = parts.target,
-                 .timer = parts.timer,
-                 .telemetry = parts.telemetry,
-                 .metrics = parts.metrics,
-                 .cancelled = parts.cancelled},
-                {.timeout_seconds = options.timeout_seconds,
-                 .rejection = options.rejection,
+      verifier_({.target = parts_.target,
+                 .timer = parts_.timer,
+                 .telemetry = parts_.telemetry,
+                 .metrics = parts_.metrics,
+                 .cancelled = parts_.cancelled},
+                {.timeout_seconds = options_.timeout_seconds,
+                 .rejection = options_.rejection,
                  .stop_token_ids = stop_tokens_,
-                 .vocab_size = options.vocab_size},
+                 .vocab_size = options_.vocab_size},
                 NewSessionId(), request_.sampling) {
   result_.id = 1;
   result_.seed = *request_.sampling.seed;
   result_.stats.prompt_tokens = static_cast<int64_t>(request_.prompt.size());
-  if (parts.draft == nullptr || !request_.speculate) return;
-  drafter_.emplace(DraftClient::Parts{.link = parts.draft,
-                                      .bridge = parts.bridge,
-                                      .timer = parts.timer,
-                                      .telemetry = parts.telemetry,
-                                      .metrics = parts.metrics},
-                   DraftOptionsOf(options, stop_tokens_));
+  if (parts_.draft == nullptr || !request_.speculate) return;
+  drafter_.emplace(DraftClient::Parts{.link = parts_.draft,
+                                      .bridge = parts_.bridge,
+                                      .timer = parts_.timer,
+                                      .telemetry = parts_.telemetry,
+                                      .metrics = parts_.metrics,
+                                      .control = &owner->draft_length_},
+                   DraftOptionsOf(options_, stop_tokens_));
   const float temperature =
-      options.draft_temperature >= 0 ? options.draft_temperature : request_.sampling.temperature;
+      options_.draft_temperature >= 0 ? options_.draft_temperature : request_.sampling.temperature;
   stream_.emplace(&*drafter_, NewSessionId(),
                   DraftStream::Sampling{.temperature = temperature, .seed = result_.seed});
 }
@@ -296,7 +295,9 @@ void Orchestrator::Run::EndWith(const Status& failure) {
 }
 
 Orchestrator::Orchestrator(Parts parts, OrchestratorOptions options)
-    : parts_(std::move(parts)), options_(std::move(options)) {
+    : parts_(std::move(parts)),
+      options_(std::move(options)),
+      draft_length_(options_.draft.LengthOptions()) {
   if (parts_.timer == nullptr) parts_.timer = &clock_;
 }
 
@@ -339,7 +340,7 @@ GenerateResult Orchestrator::Generate(GenerateRequest request) {
     failed.error = stops.status();
     return failed;
   }
-  return Run(parts_, options_, std::move(request), std::move(*stops)).ToEnd();
+  return Run(this, std::move(request), std::move(*stops)).ToEnd();
 }
 
 }  // namespace talon

@@ -16,6 +16,7 @@
 #include "engine/request.h"
 #include "observe/metrics.h"
 #include "serve/grpc/draft_client.h"
+#include "serve/grpc/draft_length.h"
 #include "serve/grpc/links.h"
 #include "serve/grpc/remote_timer.h"
 #include "serve/grpc/telemetry.h"
@@ -44,7 +45,7 @@ class Orchestrator {
     RemoteTimer* timer = nullptr;          // null: the clock
     Telemetry* telemetry = nullptr;
     Metrics* metrics = nullptr;
-    std::function<bool()> cancelled;  // asked between calls; empty: never
+    std::function<bool()> cancelled;  // asked between calls (links ask in them); empty: never
   };
   Orchestrator(Parts parts, OrchestratorOptions options);
 
@@ -59,6 +60,7 @@ class Orchestrator {
   Parts parts_;
   OrchestratorOptions options_;
   RemoteTimer clock_;
+  DraftLengthControl draft_length_;  // what was learnt of the workers stays for the next request
 };
 
 }  // namespace talon

@@ -67,7 +67,7 @@ class RemoteDrafterTest : public testing::Test {
 };
 
 TEST_F(RemoteDrafterTest, DraftsForAllSequencesAtOnce) {
-  Make(/*wrong_every=*/0);
+  Make(/*wrong_every=*/0, {.adaptive = false});
   const auto begin = timer_.Now();
   EXPECT_EQ(Step(), 3 * 6);
   // Three calls take as long as one.
@@ -75,7 +75,7 @@ TEST_F(RemoteDrafterTest, DraftsForAllSequencesAtOnce) {
 }
 
 TEST_F(RemoteDrafterTest, RightGuessesHideTheDrafting) {
-  Make(/*wrong_every=*/0);
+  Make(/*wrong_every=*/0, {.adaptive = false});
   Step();
   const auto begin = timer_.Now();
   for (int i = 0; i < 10; ++i) EXPECT_EQ(Step(), 3 * 6);
@@ -133,7 +133,7 @@ TEST_F(RemoteDrafterTest, TokensOutsideOfTheVocabularyAreCut) {
 }
 
 TEST_F(RemoteDrafterTest, RewindAndEndLeaveNothingBehind) {
-  Make(/*wrong_every=*/0);
+  Make(/*wrong_every=*/0, {.adaptive = false});
   Step();
   sequences_[1].resize(3);
   drafter_->Rewind(1, 3);

@@ -74,6 +74,11 @@ bool RunningRpc::Ready() const {
   return state_->done;
 }
 
+bool RunningRpc::WaitFor(std::chrono::milliseconds time) const {
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  return state_->done_changed.wait_for(lock, time, [&] { return state_->done; });
+}
+
 std::chrono::steady_clock::time_point RunningRpc::ended() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->ended;

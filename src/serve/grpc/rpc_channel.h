@@ -37,6 +37,8 @@ class RunningRpc {
 
   // Whether Take would not wait.
   bool Ready() const;
+  // Waits at most so long for Take to be possible without waiting; whether it is.
+  bool WaitFor(std::chrono::milliseconds time) const;
   // Waits for the encoded answer or a failure. REQUIRES: not taken before.
   Result<std::string> Take();
   // When the answer or failure came. REQUIRES: Ready().

@@ -9,6 +9,8 @@
 namespace talon {
 namespace {
 
+constexpr auto kCancelInterval = std::chrono::milliseconds(50);
+
 // A call from its sending to its answer's bytes.
 class TimedCall {
  public:
@@ -20,6 +22,14 @@ class TimedCall {
         running_(channel->Begin(request)) {}
 
   bool Ready() const { return running_->Ready() && RemoteClock::now() >= Arrival(); }
+
+  // Waits until Take would not, or until the call was cancelled and soon will be.
+  void WaitOrCancel() {
+    if (!options_.cancelled) return;
+    while (!running_->WaitFor(kCancelInterval)) {
+      if (options_.cancelled()) return running_->Cancel();
+    }
+  }
 
   // Waits. `report` gets what is known of the call without its content.
   Result<std::string> Take(CallReport* report) {
@@ -72,6 +82,7 @@ class RunningRpcDraft : public RunningDraft {
 
   Result<DraftReply> Take() override {
     DraftReply reply;
+    call_.WaitOrCancel();
     TALON_ASSIGN_OR_RETURN(const std::string bytes, call_.Take(&reply.report));
     const Stopwatch decoding;
     WorkerSpan span;
@@ -101,6 +112,7 @@ Result<VerifyReply> RpcTargetLink::Verify(const VerifyCall& call,
                    .session_id = call.session_id,
                    .deadline = deadline});
   VerifyReply reply;
+  timed.WaitOrCancel();
   TALON_ASSIGN_OR_RETURN(const std::string bytes, timed.Take(&reply.report));
   const Stopwatch decoding;
   WorkerSpan span;

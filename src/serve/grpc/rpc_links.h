@@ -3,6 +3,7 @@
 #define TALON_SERVE_GRPC_RPC_LINKS_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,9 @@ struct RpcLinkOptions {
   // Added to every answer's way, to see how a far worker would do.
   std::chrono::microseconds simulated_rtt{0};
   Metrics* metrics = nullptr;  // null: nothing is counted
+  // Asked while drafts or a verification are waited for; true ends the call, which is then
+  // Cancelled. Empty: never.
+  std::function<bool()> cancelled;
 };
 
 class RpcTargetLink : public TargetLink {
