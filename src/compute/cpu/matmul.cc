@@ -29,7 +29,7 @@ struct Block {
 struct Slice {
   const uint8_t* panel = nullptr;  // at first_group
   int64_t first_group = 0, groups = 0;
-  const uint8_t* next = nullptr;  // what to fetch meanwhile, as long as the slice
+  const uint8_t* next = nullptr;  // what to fetch meanwhile, as long as the slice; `panel`: nothing
 };
 
 // At most kMaxRows rows: everything the tasks share.
@@ -115,7 +115,7 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
   const int64_t row_group = kernel.group * DTypeSize(kernel.activation_type);
   const int64_t panel_group = kernel.width * kernel.group * DTypeSize(kernel.weight_type);
   const int64_t tiles = (block.rows + kernel.max_rows - 1) / kernel.max_rows;
-  const int64_t step = panel_group / tiles;
+  const int64_t step = slice.next == slice.panel ? 0 : panel_group / tiles;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int row = static_cast<int>(tile) * kernel.max_rows;
     const int rows = product.PaddedRows(std::min(kernel.max_rows, block.rows - row));
@@ -136,13 +136,13 @@ void Multiply(const Product& product, const Block& block, uint32_t* acc) {
   const int64_t panels = product.Panels(block);
   const int64_t first = block.first_output / kernel.width;
   const int64_t tile_sums = int64_t{kernel.max_rows} * kernel.width;
-  // Few rows are bound by memory alone: they read the panels from end to end, as they lie, and
-  // fetch a little ahead. More rows stay at a slice for a while and fetch the next one.
+  // Few rows are bound by memory alone: they read the panels from end to end, as they lie, a stream
+  // that the processor fetches by itself. More rows stay at a slice and fetch the next meanwhile.
   const bool few = 2 * block.rows <= kernel.max_rows;
   const bool whole = few || groups <= product.SliceGroups();
   const int64_t step = whole ? groups : product.SliceGroups();
   const auto panel_bytes = static_cast<int64_t>(product.w.panel_bytes());
-  const int64_t ahead = few ? kFetchAheadBytes : std::max(kFetchAheadBytes, panel_bytes);
+  const int64_t ahead = few ? 0 : std::max(kFetchAheadBytes, panel_bytes);
   for (int64_t g = 0; g < groups; g += step) {
     for (int64_t p = 0; p < panels; ++p) {
       Slice slice = {.panel = PanelAt(product, first + p, g),
