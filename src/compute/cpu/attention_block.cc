@@ -98,6 +98,7 @@ QueryBlock::QueryBlock(const AttentionCall& call, const AttentionItem& item, con
       first_head_(range.first_query % call.group()),
       num_queries_(range.num_queries),
       dim_(PaddedDim(call.shape.head_dim)),
+      direct_(num_queries_ <= kernels_.direct_rows && dim_ == call.shape.head_dim),
       block_shift_(std::countr_zero(static_cast<unsigned>(call.shape.block_size))),
       vector_bytes_(call.shape.head_dim * static_cast<int64_t>(DTypeSize(call.shape.dtype))) {
   blocks_ =
@@ -221,22 +222,34 @@ void QueryBlock::Products(Side side, const Chunk& chunk, const Chunk& queries,
     product.out_stride = dim_;
     product.rescale = tiles_->rescale;
   }
-  kernels_.multiply(product);
+  Multiply(side, units, product);
   if (side == Side::kKeys) return;
   std::fill(tiles_->rescale + first_row, tiles_->rescale + end_row, 1.0f);
+}
+
+void QueryBlock::Multiply(Side side, const UnitRun& units, const TileProduct& product) const {
+  if (!direct_) {
+    kernels_.multiply(product);
+  } else if (side == Side::kKeys) {
+    kernels_.multiply_keys(*units.in_place, product);
+  } else {
+    kernels_.multiply_values(*units.in_place, product);
+  }
 }
 
 // Rows are in ascending order of shared_len, so those that share the same units are neighbours.
 void QueryBlock::SharedProducts(Side side, int tile, const Chunk& chunk) {
   const float* packed = side == Side::kKeys ? tiles_->packed_keys : tiles_->packed_values;
+  KvTile in_place;
+  if (direct_) in_place = SharedTile(side, tile, LastRow().SharedUnits(tile));
   if (AllShareTile(tile)) {
-    Products(side, chunk, chunk, {0, kTileUnits, packed});
+    Products(side, chunk, chunk, {0, kTileUnits, &in_place, packed});
     return;
   }
   for (int first = chunk.begin, last = first; first < chunk.end; first = last) {
     const int units = RowOf(first).row->SharedUnits(tile);
     while (last < chunk.end && RowOf(last).row->SharedUnits(tile) == units) ++last;
-    if (units > 0) Products(side, chunk, {first, last}, {0, units, packed});
+    if (units > 0) Products(side, chunk, {first, last}, {0, units, &in_place, packed});
   }
 }
 
@@ -247,8 +260,8 @@ void QueryBlock::OwnProducts(Side side, int tile, const Chunk& chunk) {
     const int shared = queries.row->SharedUnits(tile);
     if (queries.row->TileKeys(tile) <= shared * kUnitKeys) continue;
     const KvTile own = OwnTile(side, *queries.row, tile);
-    Pack(side, own, tiles_->own_packed);
-    Products(side, chunk, {first, last}, {shared, own.num_units, tiles_->own_packed});
+    if (!direct_) Pack(side, own, tiles_->own_packed);
+    Products(side, chunk, {first, last}, {shared, own.num_units, &own, tiles_->own_packed});
   }
 }
 
@@ -276,7 +289,7 @@ void QueryBlock::RunChunk(int tile, const Chunk& chunk) {
 // The last row sees all that is shared.
 void QueryBlock::RunTile(int tile) {
   const int shared = LastRow().SharedUnits(tile);
-  if (shared > 0) {
+  if (!direct_ && shared > 0) {
     Pack(Side::kKeys, SharedTile(Side::kKeys, tile, shared), tiles_->packed_keys);
     Pack(Side::kValues, SharedTile(Side::kValues, tile, shared), tiles_->packed_values);
   }

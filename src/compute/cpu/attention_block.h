@@ -159,11 +159,12 @@ class QueryBlock {
             state_->total_values + query * dim_};
   }
 
-  // Packed units that start at `first` of the tile.
+  // Units from `first` of the tile on, and where the product finds them.
   struct UnitRun {
     int first;
     int count;
-    const float* packed;
+    const KvTile* in_place;  // if direct_
+    const float* packed;     // if not
   };
 
   void FindRows(const AttentionItem& item, int first_query);
@@ -180,6 +181,7 @@ class QueryBlock {
   void SharedProducts(Side side, int tile, const Chunk& chunk);
   void OwnProducts(Side side, int tile, const Chunk& chunk);
   void Products(Side side, const Chunk& chunk, const Chunk& queries, const UnitRun& units);
+  void Multiply(Side side, const UnitRun& units, const TileProduct& product) const;
 
   const AttentionCall& call_;
   const AttentionKernels& kernels_;
@@ -190,6 +192,7 @@ class QueryBlock {
   const int num_queries_;
   size_t num_rows_ = 0;
   const int dim_;
+  const bool direct_;  // products straight from the cache
   const int block_shift_;
   const int64_t vector_bytes_;  // one token's K or V of one head
   const int32_t* blocks_;

@@ -4,9 +4,9 @@
 // Both products of attention are one operation, out[rows, cols] = a[rows, depth] * b[depth, cols]:
 // scores (a = queries, b = keys transposed, depth = dim, cols = keys) and the weighted sum of
 // values (a = probabilities, b = values, depth = keys, cols = dim). `b` is packed once per tile,
-// converted from the cache's type, and shared by all queries. Each element of `out` is one sum in
-// a fixed order, by units of 8 of depth, whatever the number of rows or columns, so calls may be
-// cut at any row, unit of columns or unit of depth.
+// converted from the cache's type, and shared by all queries; or, where queries are few, read as it
+// lies. Each element of `out` is one sum in a fixed order, by units of 8 of depth, whatever the
+// number of rows or columns, so calls may be cut at any row, unit of columns or unit of depth.
 //
 // Arrays by row ([rows, stride]) are row-major or, where a kernel's matrix instructions want it, in
 // pairs of rows that alternate (AttentionKernels::row_pairs).
@@ -90,6 +90,11 @@ struct AttentionKernels {
   // For each row: new maximum m, weights 2^(score - m) of the keys seen and exact zeros after them,
   // sum = sum * rescale + their total.
   void (*softmax)(const TileSoftmax& tile);
+  // Products straight from a tile, faster up to this many rows (0: never): the same bits as packing
+  // and `multiply`; `b` is not used. REQUIRES: head_dim is a multiple of 8.
+  int direct_rows = 0;
+  void (*multiply_keys)(const KvTile& keys, const TileProduct& product) = nullptr;
+  void (*multiply_values)(const KvTile& values, const TileProduct& product) = nullptr;
 
   // Where a row of an array of operands starts.
   void* OperandRow(void* array, int row, int64_t stride) const {
