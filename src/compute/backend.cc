@@ -6,12 +6,13 @@
 namespace talon {
 namespace {
 
-constexpr std::array<std::pair<WeightFormat, const char*>, 5> kFormatNames = {{
+constexpr std::array<std::pair<WeightFormat, const char*>, 6> kFormatNames = {{
     {WeightFormat::kAsStored, "auto"},
     {WeightFormat::kF32, "f32"},
     {WeightFormat::kF16, "f16"},
     {WeightFormat::kBF16, "bf16"},
     {WeightFormat::kInt8, "int8"},
+    {WeightFormat::kInt4, "int4"},
 }};
 
 }  // namespace

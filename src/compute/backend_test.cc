@@ -342,7 +342,7 @@ TEST(WeightFormat, NamesRoundTrip) {
     EXPECT_EQ(parsed, format);
   }
   WeightFormat unchanged = WeightFormat::kInt8;
-  EXPECT_FALSE(ParseWeightFormat("int4", &unchanged));
+  EXPECT_FALSE(ParseWeightFormat("int3", &unchanged));
   EXPECT_EQ(unchanged, WeightFormat::kInt8);
 }
 
