@@ -34,6 +34,15 @@ bool ParseWeightFormat(std::string_view name, WeightFormat* format) {
   return false;
 }
 
+std::string WeightFormatNames() {
+  std::string names = kFormatNames[0].second;
+  for (size_t i = 1; i < kFormatNames.size(); ++i) {
+    names += i + 1 < kFormatNames.size() ? ", " : " or ";
+    names += kFormatNames[i].second;
+  }
+  return names;
+}
+
 uint64_t IdentityOf(const KvView& kv) {
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, by words
   const auto mix = [&hash](uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };

@@ -69,6 +69,7 @@ struct HostMatrix {
 enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kInt8, kInt4 };
 const char* WeightFormatName(WeightFormat format);
 bool ParseWeightFormat(std::string_view name, WeightFormat* format);
+std::string WeightFormatNames();  // for error texts: "auto, f32, ... or int4"
 
 // A weight matrix [rows = outputs, cols = inputs] in the backend's own layout.
 class Weight {

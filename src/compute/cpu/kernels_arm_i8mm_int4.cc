@@ -22,6 +22,14 @@ constexpr int kScalesAt = 2 * kHalfCodes;
 constexpr int kGroupBytes = kScalesAt + 2 * kWidth;
 constexpr int kCacheLine = 64;
 
+// Where the bytes of a pair's scales go: the upper halves of four floats.
+constexpr uint8_t kNone = 0xFF;
+constexpr uint8_t kScaleBytes[kPairs][16] = {
+    {kNone, kNone, 0, 1, kNone, kNone, 2, 3, kNone, kNone, 0, 1, kNone, kNone, 2, 3},
+    {kNone, kNone, 4, 5, kNone, kNone, 6, 7, kNone, kNone, 4, 5, kNone, kNone, 6, 7},
+    {kNone, kNone, 8, 9, kNone, kNone, 10, 11, kNone, kNone, 8, 9, kNone, kNone, 10, 11},
+    {kNone, kNone, 12, 13, kNone, kNone, 14, 15, kNone, kNone, 12, 13, kNone, kNone, 14, 15}};
+
 // Two outputs of one group.
 struct OutputPair {
   int8x16_t codes[kParts];  // times 16
@@ -32,40 +40,43 @@ inline __attribute__((always_inline)) OutputPair Unpack(const uint8_t* group, in
   const uint8x16_t mask = vdupq_n_u8(0xF0);
   const uint8x16_t first = vld1q_u8(group + 16 * pair);
   const uint8x16_t second = vld1q_u8(group + kHalfCodes + 16 * pair);
-  const auto* scales = reinterpret_cast<const uint32_t*>(group + kScalesAt);
-  const uint16x4_t both = vreinterpret_u16_u32(vld1_dup_u32(scales + pair));
+  const uint8x16_t scales = vld1q_u8(group + kScalesAt);
   return {.codes = {vreinterpretq_s8_u8(vshlq_n_u8(first, 4)),
                     vreinterpretq_s8_u8(vandq_u8(first, mask)),
                     vreinterpretq_s8_u8(vshlq_n_u8(second, 4)),
                     vreinterpretq_s8_u8(vandq_u8(second, mask))},
-          .scales = vreinterpretq_f32_u32(vshll_n_u16(both, 16))};
+          .scales = vreinterpretq_f32_u8(vqtbl1q_u8(scales, vld1q_u8(kScaleBytes[pair])))};
 }
 
-inline __attribute__((always_inline)) float32x4_t AddGroup(float32x4_t acc,
-                                                           const int8x16_t (&x)[kParts],
-                                                           const OutputPair& outputs) {
-  const float32x4_t start = vdupq_n_f32(12582912.0f);
-  int32x4_t sum = vreinterpretq_s32_f32(start);
-  TALON_UNROLL
-  for (int i = 0; i < kParts; ++i) sum = vmmlaq_s32(sum, x[i], outputs.codes[i]);
-  return vfmaq_f32(acc, vsubq_f32(vreinterpretq_f32_s32(sum), start), outputs.scales);
-}
-
-// One group. Two pairs of outputs at a time for all rows: what is unpacked stays in registers.
+// One group. Two pairs of outputs at a time for all rows: what is unpacked stays in registers, and
+// no product waits for the one before it.
 template <int kRowPairs>
 inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* group,
                                                 float32x4_t (&acc)[kRowPairs][kPairs]) {
+  const float32x4_t start = vdupq_n_f32(12582912.0f);
   TALON_UNROLL
   for (int q = 0; q < kPairs; q += 2) {
     const OutputPair outputs[2] = {Unpack(group, q), Unpack(group, q + 1)};
     if (kRowPairs > 2) asm volatile("" : "+r"(x));  // loads rows again: there is no room for them
+    int32x4_t sums[kRowPairs][2];
+    TALON_UNROLL
+    for (int p = 0; p < kRowPairs; ++p) sums[p][0] = sums[p][1] = vreinterpretq_s32_f32(start);
+    TALON_UNROLL
+    for (int i = 0; i < kParts; ++i) {
+      TALON_UNROLL
+      for (int p = 0; p < kRowPairs; ++p) {
+        const int8x16_t rows = vld1q_s8(x + 16 * (i * kRowPairs + p));
+        sums[p][0] = vmmlaq_s32(sums[p][0], rows, outputs[0].codes[i]);
+        sums[p][1] = vmmlaq_s32(sums[p][1], rows, outputs[1].codes[i]);
+      }
+    }
     TALON_UNROLL
     for (int p = 0; p < kRowPairs; ++p) {
-      int8x16_t rows[kParts];
       TALON_UNROLL
-      for (int i = 0; i < kParts; ++i) rows[i] = vld1q_s8(x + 16 * (i * kRowPairs + p));
-      acc[p][q] = AddGroup(acc[p][q], rows, outputs[0]);
-      acc[p][q + 1] = AddGroup(acc[p][q + 1], rows, outputs[1]);
+      for (int c = 0; c < 2; ++c) {
+        const float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[p][c]), start);
+        acc[p][q + c] = vfmaq_f32(acc[p][q + c], sum, outputs[c].scales);
+      }
     }
   }
 }
