@@ -12,7 +12,7 @@ namespace {
 
 // Codes that the value of the largest magnitude is tried at. Beyond [-8, 7] it is cut off, which
 // makes the steps between the other values smaller.
-constexpr float kExtremeCodes[] = {-8, -7, -7.5f, -8.5f, -9, -9.5f, 6.5f, 7, 7.5f, 8};
+constexpr float kExtremeCodes[] = {-8, -7, -7.5f, -8.5f, -9, 6.5f, 7, 7.5f};
 
 float RoundedToBF16(float value) { return F32FromBF16(BF16FromF32(value)); }
 
