@@ -225,7 +225,7 @@ class BadFlags(CliTest):
             self.refused(["--temperature", value], "temperature", value)
 
     def test_unknown_names(self):
-        self.refused(["--weights", "int4"], "weights", "int4", "int8")
+        self.refused(["--weights", "int3"], "weights", "int3", "int8 or int4")
         self.refused(["--kv-dtype", "int8"], "kv_dtype", "int8", "bf16")
         for device in ("tpu", "cuda:x", "cpu:0"):
             self.refused(["--device", device], "device", device, "cuda:N")
@@ -415,7 +415,7 @@ class GoodRuns(CliTest):
         self.assertIn(b"standard output", result.stderr)
 
     def test_weights_and_kv_types(self):
-        for weights in ("f32", "f16", "bf16", "int8"):
+        for weights in ("f32", "f16", "bf16", "int8", "int4"):
             out = self.run_json("--weights", weights, "--max-tokens", 3)
             self.assertEqual(len(out["tokens"]), 3)
         for kv_dtype in ("f32", "f16"):
@@ -458,6 +458,9 @@ class SameTokens(CliTest):
     def test_seeded(self):
         self.compare("--temperature", 0.8, "--seed", 42, "--top-p", 0.95,
                      "--repetition-penalty", 1.1)
+
+    def test_greedy_with_4_bit_weights(self):
+        self.compare("--weights", "int4", "--speculative-draft-weights", "int4")
 
     def test_speculation_accepts_drafts(self):
         out = self.run_json("--prompt", self.PROMPT, *self.MODES["tree"],

@@ -144,7 +144,7 @@ Status RunContexts(LongContextBench* bench) {
 std::pair<MatrixKind, const char*> MatrixKindOf(const LongContextBench& bench) {
   const std::string& weights = bench.config.weights;
   const DType stored = bench.model->target->config().dtype;
-  if (weights == "int8") return {MatrixKind::kInt8, "int8"};
+  if (weights == "int8" || weights == "int4") return {MatrixKind::kInt8, "int8"};
   if (weights == "bf16" || (weights == "auto" && stored == DType::kBF16)) {
     return {MatrixKind::kBF16, "bf16"};
   }

@@ -204,8 +204,13 @@ class OpBench {
 };
 
 MatrixKind KindOf(WeightFormat format) {
-  if (format == WeightFormat::kInt8) return MatrixKind::kInt8;
+  if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4) return MatrixKind::kInt8;
   return format == WeightFormat::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;
+}
+
+// int4 is multiplied as int8.
+const char* PeakName(WeightFormat format) {
+  return WeightFormatName(format == WeightFormat::kInt4 ? WeightFormat::kInt8 : format);
 }
 
 Result<int> BenchOps(const Config& config, const OpsOptions& options) {
@@ -218,7 +223,7 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   WeightFormat weights = WeightFormat::kAsStored;
   DType kv_dtype = DType::kBF16;
   if (!ParseWeightFormat(config.weights, &weights)) {
-    return InvalidArgument("weights: '{}', must be auto, f32, f16, bf16 or int8", config.weights);
+    return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
   }
   if (!ParseDType(config.kv_dtype, &kv_dtype)) {
     return InvalidArgument("kv_dtype: '{}', must be f32, f16 or bf16", config.kv_dtype);
@@ -233,8 +238,7 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   TALON_RETURN_IF_ERROR(bench.Run(weights, kv_dtype));
   std::printf("%s, weights %s, KV %s\nmeasured peaks: %.1f GB/s read, %.0f G(FL)OP/s %s\n%s",
               backend->description().c_str(), WeightFormatName(weights), config.kv_dtype.c_str(),
-              peaks.bandwidth, peaks.matrix, WeightFormatName(weights),
-              bench.table().ToString().c_str());
+              peaks.bandwidth, peaks.matrix, PeakName(weights), bench.table().ToString().c_str());
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"bandwidth_gb_per_second", peaks.bandwidth},
                                                 {"matrix_peak_gflops", peaks.matrix},
                                                 {"weights", WeightFormatName(weights)},

@@ -110,7 +110,7 @@ Result<std::vector<GoldenCase>> CheckModel(const Config& config, const CheckOpti
                             .kv_dtype = kv_dtype,
                             .capture_layers = config.speculative.eagle3_capture_layers};
   if (!ParseWeightFormat(config.weights, &eagle3.weights)) {
-    return InvalidArgument("weights: '{}' is unknown", config.weights);
+    return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
   }
   return CheckEagle3Golden(model->target.get(), model->backend.get(), eagle3);
 }

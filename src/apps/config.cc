@@ -54,7 +54,7 @@ void AddModelSettings(Config* c, std::vector<Setting>* out) {
       "cuda: the same bits whatever the batch, so the same text as plain decoding; the CPU always "
       "does so");
   add("threads", &c->threads, "Threads; 0 = all cores this process may use");
-  add("weights", &c->weights, "auto (as stored), f32, f16, bf16 or int8 (quantised at load)");
+  add("weights", &c->weights, "auto (as stored), f32, f16, bf16, int8 or int4 (quantised at load)");
   add("kv_dtype", &c->kv_dtype, "Type of the KV cache: f32, f16 or bf16");
   add("block_size", &c->block_size, "Tokens per KV block: 8, 16, 32 or 64");
   add("max_length", &c->max_length, "Longest sequence in tokens; 0 = the model's context");
@@ -138,7 +138,7 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   add("draft_model_path", "--speculative-draft-model-path", &s->draft_model_path,
       "Directory of the EAGLE3 head or the STANDALONE model", "DIR");
   add("draft_weights", "--speculative-draft-weights", &s->draft_weights,
-      "Weights of the draft model: auto (as stored), f32, f16, bf16 or int8");
+      "Weights of the draft model: auto (as stored), f32, f16, bf16, int8 or int4");
   add("draft_window_size", "--speculative-draft-window-size", &s->draft_window_size,
       "EAGLE3: a draft row sees this many last rows; 0 = all, -1 = all, or with SpecPV as many "
       "as a partial step reads");

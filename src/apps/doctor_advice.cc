@@ -92,7 +92,7 @@ Limit VerificationLimit(const Mean& mean, const DraftSettings& settings) {
 Limit DraftingLimit(const Mean& mean, const DraftSettings& settings) {
   const double now = mean.verify_cost + mean.draft_cost;
   Limit limit{.name = "drafting", .gain = now / (mean.verify_cost + mean.draft_cost / 2)};
-  const bool light = settings.draft_weights == "int8";
+  const bool light = settings.draft_weights == "int8" || settings.draft_weights == "int4";
   const bool head = settings.kind == "EAGLE3";
   limit.sentence =
       fmt::format("Drafting limits: it takes {:.0f}% of the time. {}{} or fewer steps would help.",

@@ -61,8 +61,10 @@ TEST(DoctorAdvice, DearDraftingAsksForLighterWeightsThenFewerSteps) {
   EXPECT_EQ(advice.limit, "drafting");
   EXPECT_NE(advice.limits[0].find("39%"), std::string::npos) << advice.limits[0];
   EXPECT_EQ(advice.next, "--speculative-draft-weights int8");
-  settings.draft_weights = "int8";
-  EXPECT_EQ(Advise(figures, settings).next, "--speculative-num-steps 2");
+  for (const char* light : {"int8", "int4"}) {
+    settings.draft_weights = light;
+    EXPECT_EQ(Advise(figures, settings).next, "--speculative-num-steps 2");
+  }
 }
 
 TEST(DoctorAdvice, PoorAcceptanceAsksForTraining) {

@@ -122,8 +122,8 @@ Status FillSpeculation(const Config& all, LoadedModel* model) {
   model->drafter_options.sink = config.draft_sink_size;
   model->drafter_options.capture_layers = config.eagle3_capture_layers;
   if (!ParseWeightFormat(config.draft_weights, &model->drafter_options.weights)) {
-    return InvalidArgument("draft_weights: '{}', must be auto, f32, f16, bf16 or int8",
-                           config.draft_weights);
+    return InvalidArgument("draft_weights: '{}', must be {}", config.draft_weights,
+                           WeightFormatNames());
   }
   model->drafter_options.sample = step.accept == AcceptMode::kRejection;
   model->drafter_options.ngram_mode = config.ngram_mode;
@@ -220,7 +220,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   TALON_RETURN_IF_ERROR(FillOptions(config, model.get()));
   WeightFormat weights = WeightFormat::kAsStored;
   if (!ParseWeightFormat(config.weights, &weights)) {
-    return InvalidArgument("weights: '{}', must be auto, f32, f16, bf16 or int8", config.weights);
+    return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
   }
   if (!config.trace.empty()) {
     TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));

@@ -60,7 +60,7 @@ Status LoadDraftModel(const Config& config, LoadedDrafter* loaded) {
   const int sessions = config.worker.max_sessions;
   WeightFormat weights = WeightFormat::kAsStored;
   if (!ParseWeightFormat(config.weights, &weights)) {
-    return InvalidArgument("weights: '{}', must be auto, f32, f16, bf16 or int8", config.weights);
+    return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
   }
   const int kv_tokens =
       config.kv_tokens > 0 ? config.kv_tokens : DraftKvTokens(model, context, sessions);

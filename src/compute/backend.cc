@@ -6,12 +6,13 @@
 namespace talon {
 namespace {
 
-constexpr std::array<std::pair<WeightFormat, const char*>, 5> kFormatNames = {{
+constexpr std::array<std::pair<WeightFormat, const char*>, 6> kFormatNames = {{
     {WeightFormat::kAsStored, "auto"},
     {WeightFormat::kF32, "f32"},
     {WeightFormat::kF16, "f16"},
     {WeightFormat::kBF16, "bf16"},
     {WeightFormat::kInt8, "int8"},
+    {WeightFormat::kInt4, "int4"},
 }};
 
 }  // namespace
@@ -31,6 +32,15 @@ bool ParseWeightFormat(std::string_view name, WeightFormat* format) {
     }
   }
   return false;
+}
+
+std::string WeightFormatNames() {
+  std::string names = kFormatNames[0].second;
+  for (size_t i = 1; i < kFormatNames.size(); ++i) {
+    names += i + 1 < kFormatNames.size() ? ", " : " or ";
+    names += kFormatNames[i].second;
+  }
+  return names;
 }
 
 uint64_t IdentityOf(const KvView& kv) {

@@ -65,10 +65,11 @@ struct HostMatrix {
 
 // How a weight matrix is kept. kAsStored keeps the file's type. int8: symmetric, one scale per
 // output row; activations are quantised per row. (CUDA: one scale per 128 inputs of a row,
-// activations in bf16.)
-enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kInt8 };
+// activations in bf16.) int4: as int4.h says, activations quantised as for int8; not on CUDA.
+enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kInt8, kInt4 };
 const char* WeightFormatName(WeightFormat format);
 bool ParseWeightFormat(std::string_view name, WeightFormat* format);
+std::string WeightFormatNames();  // for error texts: "auto, f32, ... or int4"
 
 // A weight matrix [rows = outputs, cols = inputs] in the backend's own layout.
 class Weight {

@@ -157,7 +157,7 @@ OpCase EmbedCase(DType dtype) {
           }};
 }
 
-std::vector<OpCase> Cases() {
+std::vector<OpCase> Cases(const std::string& backend) {
   std::vector<OpCase> cases = {
       RmsNormCase(256),        RmsNormCase(7),         RmsNormCase(2049),
       RmsNormHeadsCase(3, 64), RopeCase(2, 64, 32),    RopeCase(3, 80, 16),
@@ -176,6 +176,9 @@ std::vector<OpCase> Cases() {
     cases.push_back(MatMulCase(WeightFormat::kAsStored, DType::kF32, kSum, accumulate));
     cases.push_back(MatMulCase(WeightFormat::kAsStored, DType::kBF16, kHalf, accumulate));
     cases.push_back(MatMulCase(WeightFormat::kInt8, DType::kF16, kHalf, accumulate));
+    if (testing::IsDevice(backend)) continue;  // has no int4
+    cases.push_back(MatMulCase(WeightFormat::kInt4, DType::kF32, kHalf, accumulate));
+    cases.push_back(MatMulCase(WeightFormat::kInt4, DType::kBF16, kHalf, accumulate));
   }
   return cases;
 }
@@ -188,7 +191,7 @@ class OpTest : public ::testing::TestWithParam<std::string> {
 
 TEST_P(OpTest, MatchesReference) {
   constexpr int kRows = 9;
-  for (const OpCase& op : Cases()) {
+  for (const OpCase& op : Cases(GetParam())) {
     const std::vector<float> input = RandomValues(kRows * op.in_cols, 21);
     const std::vector<float> expected = op.run(*reference_, input, 0, kRows);
     const std::vector<float> actual = op.run(*backend_, input, 0, kRows);
@@ -202,7 +205,7 @@ TEST_P(OpTest, MatchesReference) {
 
 TEST_P(OpTest, RowAloneHasTheSameBits) {
   constexpr int kRows = 33;  // enough for the threads to share the work
-  for (const OpCase& op : Cases()) {
+  for (const OpCase& op : Cases(GetParam())) {
     const std::vector<float> input = RandomValues(kRows * op.in_cols, 22);
     const std::vector<float> together = op.run(*backend_, input, 0, kRows);
     for (const int r : {0, 1, 16, 32}) {
@@ -221,7 +224,7 @@ TEST_P(OpTest, RowAloneHasTheSameBits) {
 TEST_P(OpTest, ThreadCountDoesNotChangeBits) {
   constexpr int kRows = 40;
   const auto one = MakeBackend(testing::OnOneThread(GetParam()));
-  for (const OpCase& op : Cases()) {
+  for (const OpCase& op : Cases(GetParam())) {
     const std::vector<float> input = RandomValues(kRows * op.in_cols, 23);
     EXPECT_TRUE(SameBits(op.run(*one, input, 0, kRows), op.run(*backend_, input, 0, kRows)))
         << op.name;
@@ -335,15 +338,17 @@ INSTANTIATE_TEST_SUITE_P(Backends, OpTest,
                          [](const auto& info) { return info.param; });
 
 TEST(WeightFormat, NamesRoundTrip) {
-  for (const WeightFormat format : {WeightFormat::kAsStored, WeightFormat::kF32, WeightFormat::kF16,
-                                    WeightFormat::kBF16, WeightFormat::kInt8}) {
+  for (const WeightFormat format :
+       {WeightFormat::kAsStored, WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16,
+        WeightFormat::kInt8, WeightFormat::kInt4}) {
     WeightFormat parsed = WeightFormat::kF32;
     EXPECT_TRUE(ParseWeightFormat(WeightFormatName(format), &parsed));
     EXPECT_EQ(parsed, format);
   }
   WeightFormat unchanged = WeightFormat::kInt8;
-  EXPECT_FALSE(ParseWeightFormat("int4", &unchanged));
+  EXPECT_FALSE(ParseWeightFormat("int3", &unchanged));
   EXPECT_EQ(unchanged, WeightFormat::kInt8);
+  EXPECT_EQ(WeightFormatNames(), "auto, f32, f16, bf16, int8 or int4");
 }
 
 }  // namespace

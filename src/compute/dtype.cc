@@ -17,7 +17,7 @@ struct DTypeInfo {
   size_t size;
 };
 
-constexpr std::array<DTypeInfo, 10> kInfo = {{
+constexpr std::array<DTypeInfo, 11> kInfo = {{
     {DType::kF32, "f32", 4},
     {DType::kF16, "f16", 2},
     {DType::kBF16, "bf16", 2},
@@ -28,20 +28,24 @@ constexpr std::array<DTypeInfo, 10> kInfo = {{
     {DType::kI32, "i32", 4},
     {DType::kI64, "i64", 8},
     {DType::kBool, "bool", 1},
+    {DType::kI4, "i4", 0},
 }};
 
 const DTypeInfo& Info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 
 }  // namespace
 
-size_t DTypeSize(DType dtype) { return Info(dtype).size; }
+size_t DTypeSize(DType dtype) {
+  TALON_DCHECK(dtype != DType::kI4);
+  return Info(dtype).size;
+}
 const char* DTypeName(DType dtype) { return Info(dtype).name; }
 
 bool ParseDType(std::string_view name, DType* dtype) {
   std::string lower(name);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const DTypeInfo& info : kInfo) {
-    if (lower == info.name) {
+    if (lower == info.name && info.size > 0) {
       *dtype = info.dtype;
       return true;
     }

@@ -22,6 +22,13 @@ inline std::unique_ptr<Backend> NewTestBackend(int threads) {
   return std::move(backend).value();
 }
 
+// CUDA has no int4.
+inline bool TestDeviceHas(WeightFormat format) {
+  const char* device = std::getenv("TALON_TEST_DEVICE");
+  const bool cpu = device == nullptr || std::string_view(device) == "cpu";
+  return cpu || format != WeightFormat::kInt4;
+}
+
 // Rounds of a random test: fewer on a GPU, where a tiny pass is all latency.
 inline int TestRounds(int rounds) {
   return std::getenv("TALON_TEST_DEVICE") == nullptr ? rounds : rounds / 8 + 1;

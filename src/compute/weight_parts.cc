@@ -38,6 +38,8 @@ DType StoredWeightType(std::span<const HostMatrix> parts, WeightFormat format) {
       return DType::kBF16;
     case WeightFormat::kInt8:
       return DType::kI8;
+    case WeightFormat::kInt4:
+      return DType::kI4;
     case WeightFormat::kAsStored:
       break;
   }

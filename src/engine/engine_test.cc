@@ -34,6 +34,7 @@ class WeightsTest : public testing::TestWithParam<WeightFormat> {};
 
 // The same prompt alone, beside 7 others, and prefilled in chunks of every size.
 TEST_P(WeightsTest, BatchAndChunksDoNotChangeALogit) {
+  if (!TestDeviceHas(GetParam())) GTEST_SKIP() << "not on this device";
   TestModel model("models/tiny", GetParam());
   std::mt19937 random(1);
   std::vector<GenerateRequest> requests(8);
@@ -55,7 +56,8 @@ TEST_P(WeightsTest, BatchAndChunksDoNotChangeALogit) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, WeightsTest,
                          testing::Values(WeightFormat::kF32, WeightFormat::kF16,
-                                         WeightFormat::kBF16, WeightFormat::kInt8),
+                                         WeightFormat::kBF16, WeightFormat::kInt8,
+                                         WeightFormat::kInt4),
                          [](const auto& info) { return WeightFormatName(info.param); });
 
 TEST(Engine, StreamsTheTextItReturns) {

@@ -22,6 +22,7 @@ CpuFeatures Detect() {
 #elif defined(__x86_64__)
   __builtin_cpu_init();
   found.avx2 = __builtin_cpu_supports("avx2") != 0;
+  found.fma = __builtin_cpu_supports("fma") != 0;
   found.avx512_vnni =
       __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
   found.avx512_bf16 =
@@ -45,6 +46,7 @@ std::string CpuFeatureNames() {
       {has.i8mm, "i8mm"},
       {has.bf16, "bf16"},
       {has.avx2, "avx2"},
+      {has.fma, "fma"},
       {has.avx512_vnni, "avx512-vnni"},
       {has.avx512_bf16, "avx512-bf16"},
   };

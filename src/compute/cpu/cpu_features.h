@@ -14,6 +14,7 @@ struct CpuFeatures {
   bool bf16 = false;     // bfmmla
   // x86
   bool avx2 = false;
+  bool fma = false;          // on 256 bits
   bool avx512_vnni = false;  // vpdpbusd on 512 bits
   bool avx512_bf16 = false;  // vdpbf16ps on 512 bits
 };

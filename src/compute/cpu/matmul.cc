@@ -40,7 +40,7 @@ struct Product {
   MatrixView out;
   bool accumulate;
 
-  uint8_t* packed = nullptr;  // tiles of activations, [groups][tile rows][group] each
+  uint8_t* packed = nullptr;  // tiles of activations, as TileArgs has them
   int64_t row_bytes = 0;      // of one packed row
   float* row_scales = nullptr;
 
@@ -60,32 +60,34 @@ struct Product {
     return (block.outputs + kernel().width - 1) / kernel().width;
   }
   int64_t SliceGroups() const {
-    const int64_t bytes = kernel().width * kernel().group * DTypeSize(kernel().weight_type);
-    return std::max<int64_t>(1, kPanelSliceBytes / bytes);
+    return std::max<int64_t>(1, kPanelSliceBytes / kernel().panel_group_bytes);
   }
   // Tiles before the last are full, so a tile starts where its rows would.
   const uint8_t* Tile(int first_row) const { return packed + first_row * row_bytes; }
 };
 
-void ZeroRow(const InterleavedRow& row, int64_t groups, size_t group_bytes) {
+void ZeroGroups(const InterleavedRow& row, int64_t first, int64_t last) {
   auto* to = static_cast<uint8_t*>(row.to);
-  for (int64_t g = 0; g < groups; ++g) std::memset(to + g * row.stride, 0, group_bytes);
+  const size_t bytes = row.group * DTypeSize(row.type);
+  for (int64_t g = first; g < last; ++g) std::memset(to + g * row.stride, 0, bytes);
 }
 
 void PackTile(const Product& product, int first_row) {
   const MatrixKernel& kernel = product.kernel();
   const int rows = std::min(kernel.max_rows, product.x.rows - first_row);
   const int padded = product.PaddedRows(rows);
-  const size_t group_bytes = kernel.group * DTypeSize(kernel.activation_type);
+  const size_t group_bytes = kernel.x_group * DTypeSize(kernel.activation_type);
+  const int64_t groups = product.w.groups() * kernel.group / kernel.x_group;
+  const int64_t filled = (product.x.cols + kernel.x_group - 1) / kernel.x_group;
   uint8_t* tile = product.packed + first_row * product.row_bytes;
   for (int r = 0; r < padded; ++r) {
     InterleavedRow row = {.to = tile + r * group_bytes,
                           .stride = static_cast<int64_t>(padded * group_bytes),
-                          .group = kernel.group,
+                          .group = kernel.x_group,
                           .type = kernel.activation_type,
                           .flip = static_cast<uint8_t>(kernel.offset_activation ? 0x80 : 0)};
     if (r >= rows) {
-      ZeroRow(row, product.w.groups(), group_bytes);
+      ZeroGroups(row, 0, groups);
       continue;
     }
     const float* from = product.x.data + (first_row + r) * product.x.stride;
@@ -97,14 +99,13 @@ void PackTile(const Product& product, int first_row) {
       row.inverse_scale = scale.inverse;
     }
     PackRow(from, DType::kF32, product.x.cols, row);
+    ZeroGroups(row, filled, groups);
   }
 }
 
 // Where the weights of `panel` start, from `group` on.
 const uint8_t* PanelAt(const Product& product, int64_t panel, int64_t group) {
-  const MatrixKernel& kernel = product.kernel();
-  return product.w.panel(panel) +
-         group * kernel.width * kernel.group * static_cast<int64_t>(DTypeSize(kernel.weight_type));
+  return product.w.panel(panel) + group * product.kernel().panel_group_bytes;
 }
 
 // All tiles of the block by one slice of a panel, fetching the slice `next` meanwhile (its length
@@ -113,9 +114,8 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
                    int64_t acc_step) {
   const MatrixKernel& kernel = product.kernel();
   const int64_t row_group = kernel.group * DTypeSize(kernel.activation_type);
-  const int64_t panel_group = kernel.width * kernel.group * DTypeSize(kernel.weight_type);
   const int64_t tiles = (block.rows + kernel.max_rows - 1) / kernel.max_rows;
-  const int64_t step = slice.next == slice.panel ? 0 : panel_group / tiles;
+  const int64_t step = slice.next == slice.panel ? 0 : kernel.panel_group_bytes / tiles;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int row = static_cast<int>(tile) * kernel.max_rows;
     const int rows = product.PaddedRows(std::min(kernel.max_rows, block.rows - row));
@@ -178,7 +178,7 @@ void ReadSums(const Product& product, const Block& block, int row, const uint32_
   }
 }
 
-// int8 sums to floats.
+// int32 sums to floats.
 void Dequantize(const Product& product, const Block& block, int row, const uint32_t* sums,
                 float* values) {
   const float row_scale = product.row_scales[block.first_row + row];
@@ -200,7 +200,7 @@ void StoreRow(const Product& product, const Block& block, int row, const uint32_
   uint32_t sums[kMaxOutputsPerTask];
   float values[kMaxOutputsPerTask];
   ReadSums(product, block, row, acc, sums);
-  if (product.kernel().weight_type == DType::kI8) {
+  if (product.kernel().sum_type == DType::kI32) {
     Dequantize(product, block, row, sums, values);
   } else {
     std::memcpy(values, sums, sizeof(values));
@@ -312,7 +312,7 @@ void MatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w, const float* 
 
 std::string MatMulKernelNames() {
   std::string names;
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kI4}) {
     if (!names.empty()) names += ", ";
     names += AttainableKernels(type)[0]->name;
   }

@@ -19,7 +19,7 @@
 namespace talon {
 
 // A weight matrix [rows = outputs, cols = inputs] cut into panels of kernel().width outputs, padded
-// with zeros: [ceil(rows / width)][ceil(cols / group)][width][group]. Immutable.
+// with zeros: [ceil(rows / width)][ceil(cols / group)][panel_group_bytes]. Immutable.
 class PackedWeight : public Weight {
  public:
   int rows() const override { return rows_; }
@@ -66,7 +66,7 @@ class MatMulScratch {
  public:
   // At least `bytes`, 64-byte aligned; contents undefined.
   uint8_t* Activations(size_t bytes);
-  // [rows], the int8 scale of each row.
+  // [rows], the scale of each row.
   float* RowScales(int rows);
   size_t bytes() const { return activations_.bytes() + row_scales_.size() * sizeof(float); }
 
@@ -81,7 +81,7 @@ void MatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w, const float* 
             MatrixView out, bool accumulate, MatMulScratch* scratch);
 
 // The kernels in use for each weight type, for people: "f32 fma, f16 fmlal, bf16 bfmmla, int8
-// smmla".
+// smmla, int4 smmla".
 std::string MatMulKernelNames();
 
 }  // namespace talon

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "compute/cpu/matmul.h"
 #include "compute/cpu/matmul_memory.h"
 #include "compute/cpu/quantize.h"
+#include "compute/int4.h"
 #include "compute/weight_parts.h"
 
 namespace talon {
@@ -30,7 +32,7 @@ class WeightPacker {
     w.cols_ = static_cast<int>(parts_[0].cols);
     w.groups_ = (w.cols_ + kernel_.group - 1) / kernel_.group;
     w.panels_ = (rows + kernel_.width - 1) / kernel_.width;
-    w.panel_bytes_ = w.groups_ * kernel_.width * kernel_.group * DTypeSize(kernel_.weight_type);
+    w.panel_bytes_ = w.groups_ * kernel_.panel_group_bytes;
     const size_t padded_rows = w.panels_ * kernel_.width;
     if (kernel_.weight_type == DType::kI8) w.scales_.resize(padded_rows);
     if (kernel_.offset_activation) w.offsets_.resize(padded_rows);
@@ -57,11 +59,14 @@ class WeightPacker {
     const HostMatrix& part = parts_[p];
     const auto* source = static_cast<const uint8_t*>(part.data) +
                          within * part.cols * static_cast<int64_t>(DTypeSize(part.dtype));
-    const int64_t group_bytes =
-        kernel_.group * static_cast<int64_t>(DTypeSize(kernel_.weight_type));
     uint8_t* panel = const_cast<uint8_t*>(w.panel(row / kernel_.width));
+    if (kernel_.weight_type == DType::kI4) {
+      PackInt4Output(source, part, panel, static_cast<int>(row % kernel_.width));
+      return;
+    }
+    const int64_t group_bytes = kernel_.panel_group_bytes / kernel_.width;
     InterleavedRow target = {.to = panel + row % kernel_.width * group_bytes,
-                             .stride = kernel_.width * group_bytes,
+                             .stride = kernel_.panel_group_bytes,
                              .group = kernel_.group,
                              .type = kernel_.weight_type};
     if (kernel_.weight_type == DType::kI8) {
@@ -71,6 +76,26 @@ class WeightPacker {
     }
     PackRow(source, part.dtype, part.cols, target);
     if (kernel_.offset_activation) w.offsets_[row] = 128 * SumOfRow(target, w.groups_);
+  }
+
+  // As kernels_table.h has it.
+  void PackInt4Output(const uint8_t* source, const HostMatrix& part, uint8_t* panel, int output) {
+    for (int64_t k = 0; k < part.cols; k += kInt4Group, panel += kernel_.panel_group_bytes) {
+      const int count = static_cast<int>(std::min<int64_t>(kInt4Group, part.cols - k));
+      float values[kInt4Group];
+      ConvertToF32(source + k * DTypeSize(part.dtype), part.dtype, count, values);
+      const Int4Weights weights = QuantizeInt4(values, count);
+      const int run = kernel_.x_group;
+      for (int i = 0; i < kInt4Group / 2; ++i) {
+        const int low = i / run * 2 * run + i % run;
+        const int byte = (i / run * kernel_.width + output) * run + i % run;
+        panel[byte] =
+            static_cast<uint8_t>((weights.codes[low] & 15) | weights.codes[low + run] * 16);
+      }
+      const uint16_t sixteenth = BF16FromF32(weights.scale / 16);
+      std::memcpy(panel + kernel_.width * kInt4Group / 2 + output * sizeof(sixteenth), &sixteenth,
+                  sizeof(sixteenth));
+    }
   }
 
   static int32_t SumOfRow(const InterleavedRow& row, int64_t groups) {

@@ -7,93 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "compute/cpu/matmul_testing.h"
 #include "compute/cpu/quantize.h"
 #include "hwy/highway.h"
 
 namespace talon {
 namespace {
 
-// Small reproducible numbers in (-1, 1), some of them zero.
-std::vector<float> RandomFloats(int64_t count, uint32_t seed) {
-  std::vector<float> values(count);
-  uint32_t state = seed * 2654435761u + 1;
-  for (float& value : values) {
-    state = state * 1664525u + 1013904223u;
-    value = static_cast<float>(static_cast<int32_t>(state) >> 8) / (1 << 23);
-    if ((state >> 28) == 3) value = 0;
-  }
-  return values;
-}
-
-WeightFormat FormatOf(DType type) {
-  switch (type) {
-    case DType::kF16:
-      return WeightFormat::kF16;
-    case DType::kBF16:
-      return WeightFormat::kBF16;
-    case DType::kI8:
-      return WeightFormat::kInt8;
-    default:
-      return WeightFormat::kF32;
-  }
-}
-
-float Rounded(float value, DType type) {
-  uint16_t bits[2];
-  StoreElement(bits, type, 0, value);
-  return LoadElement(bits, type, 0);
-}
-
-// An activation as the kernels see it. f16 ones are scaled by row; without subnormals that is the
-// same as rounding to 11 bits.
-float RoundedActivation(float value, DType type) {
-  if (type != DType::kF16) return Rounded(value, type);
-  int exponent;
-  const float fraction = std::frexp(value, &exponent);
-  return std::ldexp(Rounded(fraction, type), exponent);
-}
-
-struct Case {
-  int rows, outputs, inputs;
-};
-
-struct Problem {
-  Problem(const Case& c, uint32_t seed)
-      : rows(c.rows),
-        outputs(c.outputs),
-        inputs(c.inputs),
-        x(RandomFloats(int64_t{c.rows} * c.inputs, seed)),
-        w(RandomFloats(int64_t{c.outputs} * c.inputs, seed + 1)),
-        bias(RandomFloats(c.outputs, seed + 2)) {
-    for (int r = 0; r < rows; ++r) {  // rows of very different size
-      for (int k = 0; k < inputs; ++k) x[r * inputs + k] *= std::ldexp(1.0f, r % 7 - 3);
-    }
-  }
-  MatrixView X() { return {x.data(), rows, inputs, inputs}; }
-  HostMatrix W() const { return {w.data(), DType::kF32, outputs, inputs}; }
-
-  int rows, outputs, inputs;
-  std::vector<float> x, w, bias;
-};
-
-std::unique_ptr<PackedWeight> Pack(ThreadPool& pool, const HostMatrix& matrix,
-                                   const MatrixKernel& kernel) {
-  auto packed = PackWeight(pool, {&matrix, 1}, FormatOf(kernel.weight_type), &kernel);
-  EXPECT_TRUE(packed.ok()) << packed.status().message();
-  return std::move(packed).value();
-}
-
-std::vector<float> Multiply(ThreadPool& pool, MatrixView x, const PackedWeight& w,
-                            const float* bias = nullptr) {
-  MatMulScratch scratch;
-  std::vector<float> out(int64_t{x.rows} * w.rows(), -77.0f);
-  MatMul(pool, x, w, bias, {out.data(), x.rows, w.rows(), w.rows()}, false, &scratch);
-  return out;
-}
-
 std::vector<const MatrixKernel*> AllKernels() {
   std::vector<const MatrixKernel*> all;
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8}) {
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kI4}) {
     for (auto kernel = AttainableKernels(type); *kernel != nullptr; ++kernel) {
       all.push_back(*kernel);
     }
@@ -114,71 +37,18 @@ INSTANTIATE_TEST_SUITE_P(Attainable, MatMulKernelTest, testing::ValuesIn(AllKern
                            return name;
                          });
 
-constexpr Case kCases[] = {
+constexpr MatMulShape kCases[] = {
     {1, 1, 1},    {1, 16, 64},   {1, 33, 65},   {1, 300, 1000}, {2, 8, 8},     {2, 31, 7},
     {3, 33, 65},  {4, 128, 512}, {5, 130, 31},  {8, 64, 256},   {9, 65, 130},  {17, 100, 257},
     {33, 40, 33}, {64, 32, 128}, {65, 48, 513}, {70, 17, 5000}, {515, 40, 72},
 };
 
-// Float kernels against a double loop over the weights (and activations) as they are stored.
-void ExpectNearDouble(const Problem& problem, const MatrixKernel& kernel,
-                      const std::vector<float>& got) {
-  // Each of the K steps rounds once, or (bf16 matrix instructions) less carefully, but never by
-  // more than the last bit of the largest intermediate value, which the sum of magnitudes bounds.
-  const double steps = problem.inputs + 2;
-  for (int r = 0; r < problem.rows; ++r) {
-    for (int j = 0; j < problem.outputs; ++j) {
-      double sum = problem.bias[j];
-      double magnitude = std::abs(sum);
-      for (int k = 0; k < problem.inputs; ++k) {
-        const double x =
-            RoundedActivation(problem.x[int64_t{r} * problem.inputs + k], kernel.activation_type);
-        const double w = Rounded(problem.w[int64_t{j} * problem.inputs + k], kernel.weight_type);
-        sum += x * w;
-        magnitude += std::abs(x * w);
-      }
-      ASSERT_NEAR(got[int64_t{r} * problem.outputs + j], sum, steps * 0x1p-23 * magnitude)
-          << "row " << r << " output " << j << " inputs " << problem.inputs;
-    }
-  }
-}
-
-// Symmetric int8 as documented, in plain integers.
-struct QuantizedRow {
-  QuantizedRow(const float* from, int count) : scale(ChooseInt8Scale(from, DType::kF32, count)) {
-    for (int k = 0; k < count; ++k) q.push_back(std::lrint(from[k] * scale.inverse));
-  }
-  RowScale scale;
-  std::vector<int64_t> q;
-};
-
-void ExpectExactInt8(const Problem& problem, const std::vector<float>& got) {
-  std::vector<QuantizedRow> weights;
-  for (int j = 0; j < problem.outputs; ++j) {
-    weights.emplace_back(&problem.w[int64_t{j} * problem.inputs], problem.inputs);
-  }
-  for (int r = 0; r < problem.rows; ++r) {
-    const QuantizedRow x(&problem.x[int64_t{r} * problem.inputs], problem.inputs);
-    for (int j = 0; j < problem.outputs; ++j) {
-      int64_t sum = 0;
-      for (int k = 0; k < problem.inputs; ++k) sum += x.q[k] * weights[j].q[k];
-      const float scaled = static_cast<float>(sum) * x.scale.scale * weights[j].scale.scale;
-      ASSERT_EQ(got[int64_t{r} * problem.outputs + j], scaled + problem.bias[j])
-          << "row " << r << " output " << j << " inputs " << problem.inputs;
-    }
-  }
-}
-
 TEST_P(MatMulKernelTest, AgreesWithPlainLoop) {
-  for (const Case& c : kCases) {
-    Problem problem(c, 1);
-    const auto w = Pack(pool_, problem.W(), kernel());
-    const std::vector<float> got = Multiply(pool_, problem.X(), *w, problem.bias.data());
-    if (kernel().weight_type == DType::kI8) {
-      ExpectExactInt8(problem, got);
-    } else {
-      ExpectNearDouble(problem, kernel(), got);
-    }
+  for (const MatMulShape& c : kCases) {
+    MatMulProblem problem(c, 1);
+    const auto w = PackWith(pool_, problem.W(), kernel());
+    const std::vector<float> got = RunMatMul(pool_, problem.X(), *w, problem.bias.data());
+    ExpectPlainLoop(problem, kernel(), got);
   }
 }
 
@@ -186,15 +56,11 @@ TEST_P(MatMulKernelTest, AgreesWithPlainLoop) {
 TEST_P(MatMulKernelTest, EveryHighwayTargetAgrees) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
-    for (const Case& c : {Case{1, 33, 65}, Case{7, 70, 129}}) {
-      Problem problem(c, 2);
-      const auto w = Pack(pool_, problem.W(), kernel());
-      const std::vector<float> got = Multiply(pool_, problem.X(), *w, problem.bias.data());
-      if (kernel().weight_type == DType::kI8) {
-        ExpectExactInt8(problem, got);
-      } else {
-        ExpectNearDouble(problem, kernel(), got);
-      }
+    for (const MatMulShape& c : {MatMulShape{1, 33, 65}, MatMulShape{7, 70, 129}}) {
+      MatMulProblem problem(c, 2);
+      const auto w = PackWith(pool_, problem.W(), kernel());
+      const std::vector<float> got = RunMatMul(pool_, problem.X(), *w, problem.bias.data());
+      ExpectPlainLoop(problem, kernel(), got);
     }
   }
   hwy::SetSupportedTargetsForTest(0);
@@ -202,15 +68,15 @@ TEST_P(MatMulKernelTest, EveryHighwayTargetAgrees) {
 
 TEST_P(MatMulKernelTest, RowDoesNotDependOnBatch) {
   for (const int inputs : {65, 1030}) {
-    Problem problem({512, 75, inputs}, 3);
-    const auto w = Pack(pool_, problem.W(), kernel());
+    MatMulProblem problem({512, 75, inputs}, 3);
+    const auto w = PackWith(pool_, problem.W(), kernel());
     std::vector<float> alone;
     for (int r = 0; r < problem.rows; ++r) {
-      const std::vector<float> row = Multiply(pool_, problem.X().Rows(r, 1), *w);
+      const std::vector<float> row = RunMatMul(pool_, problem.X().Rows(r, 1), *w);
       alone.insert(alone.end(), row.begin(), row.end());
     }
     for (const int batch : {2, 3, 5, 8, 17, 64, 512}) {
-      const std::vector<float> got = Multiply(pool_, problem.X().Rows(0, batch), *w);
+      const std::vector<float> got = RunMatMul(pool_, problem.X().Rows(0, batch), *w);
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_EQ(got[i], alone[i]) << "batch " << batch << " element " << i;
       }
@@ -219,22 +85,22 @@ TEST_P(MatMulKernelTest, RowDoesNotDependOnBatch) {
 }
 
 TEST_P(MatMulKernelTest, ThreadsDoNotChangeBits) {
-  for (const Case& c : {Case{1, 500, 700}, Case{70, 200, 300}}) {
-    Problem problem(c, 4);
+  for (const MatMulShape& c : {MatMulShape{1, 500, 700}, MatMulShape{70, 200, 300}}) {
+    MatMulProblem problem(c, 4);
     ThreadPool one(1);
     const std::vector<float> expected =
-        Multiply(one, problem.X(), *Pack(one, problem.W(), kernel()));
+        RunMatMul(one, problem.X(), *PackWith(one, problem.W(), kernel()));
     for (const int threads : {2, 3}) {
       ThreadPool pool(threads);
-      EXPECT_EQ(Multiply(pool, problem.X(), *Pack(pool, problem.W(), kernel())), expected);
+      EXPECT_EQ(RunMatMul(pool, problem.X(), *PackWith(pool, problem.W(), kernel())), expected);
     }
   }
 }
 
 TEST_P(MatMulKernelTest, AccumulatesIntoStridedViews) {
-  Problem problem({5, 35, 40}, 5);
-  const auto w = Pack(pool_, problem.W(), kernel());
-  const std::vector<float> product = Multiply(pool_, problem.X(), *w, problem.bias.data());
+  MatMulProblem problem({5, 35, 40}, 5);
+  const auto w = PackWith(pool_, problem.W(), kernel());
+  const std::vector<float> product = RunMatMul(pool_, problem.X(), *w, problem.bias.data());
 
   constexpr int kXStride = 47;
   constexpr int kOutStride = 51;
@@ -255,11 +121,11 @@ TEST_P(MatMulKernelTest, AccumulatesIntoStridedViews) {
 }
 
 TEST_P(MatMulKernelTest, NonFiniteRowStaysAlone) {
-  Problem problem({3, 20, 30}, 6);
-  const auto w = Pack(pool_, problem.W(), kernel());
-  const std::vector<float> clean = Multiply(pool_, problem.X(), *w);
+  MatMulProblem problem({3, 20, 30}, 6);
+  const auto w = PackWith(pool_, problem.W(), kernel());
+  const std::vector<float> clean = RunMatMul(pool_, problem.X(), *w);
   problem.x[30 + 7] = std::nanf("");
-  const std::vector<float> got = Multiply(pool_, problem.X(), *w);
+  const std::vector<float> got = RunMatMul(pool_, problem.X(), *w);
   for (int j = 0; j < 20; ++j) {
     EXPECT_EQ(got[j], clean[j]);
     EXPECT_TRUE(std::isnan(got[20 + j]));
@@ -269,24 +135,24 @@ TEST_P(MatMulKernelTest, NonFiniteRowStaysAlone) {
 
 TEST(MatMulTest, Int8KernelsGiveTheSameBits) {
   ThreadPool pool(2);
-  Problem problem({67, 140, 4100}, 7);
+  MatMulProblem problem({67, 140, 4100}, 7);
   const std::vector<float> expected =
-      Multiply(pool, problem.X(), *Pack(pool, problem.W(), PortableInt8Kernel()));
+      RunMatMul(pool, problem.X(), *PackWith(pool, problem.W(), PortableInt8Kernel()));
   for (auto kernel = AttainableKernels(DType::kI8); *kernel != nullptr; ++kernel) {
-    EXPECT_EQ(Multiply(pool, problem.X(), *Pack(pool, problem.W(), **kernel)), expected)
+    EXPECT_EQ(RunMatMul(pool, problem.X(), *PackWith(pool, problem.W(), **kernel)), expected)
         << (*kernel)->name;
   }
 }
 
 TEST_P(MatMulKernelTest, LargeAndSmallRowsSurvive) {
-  Problem problem({4, 40, 64}, 12);
+  MatMulProblem problem({4, 40, 64}, 12);
   const float factors[] = {1e12f, 1e-12f, 0, 1};
-  const auto w = Pack(pool_, problem.W(), kernel());
-  const std::vector<float> plain = Multiply(pool_, problem.X(), *w);
+  const auto w = PackWith(pool_, problem.W(), kernel());
+  const std::vector<float> plain = RunMatMul(pool_, problem.X(), *w);
   for (int r = 0; r < 4; ++r) {
     for (int k = 0; k < 64; ++k) problem.x[r * 64 + k] *= factors[r];
   }
-  const std::vector<float> got = Multiply(pool_, problem.X(), *w);
+  const std::vector<float> got = RunMatMul(pool_, problem.X(), *w);
   for (int i = 0; i < 4 * 40; ++i) {
     // Row r's elements are at most 2^3 and its 64 products round to 7 bits or better.
     const float factor = factors[i / 40];
@@ -300,8 +166,8 @@ TEST(MatMulTest, LargestInt8SumsDoNotOverflow) {
   std::vector<float> ones(kInputs, 1.0f);
   const HostMatrix matrix = {ones.data(), DType::kF32, 1, kInputs};
   for (auto kernel = AttainableKernels(DType::kI8); *kernel != nullptr; ++kernel) {
-    const auto w = Pack(pool, matrix, **kernel);
-    EXPECT_NEAR(Multiply(pool, {ones.data(), 1, kInputs, kInputs}, *w)[0], kInputs, 0.1)
+    const auto w = PackWith(pool, matrix, **kernel);
+    EXPECT_NEAR(RunMatMul(pool, {ones.data(), 1, kInputs, kInputs}, *w)[0], kInputs, 0.1)
         << (*kernel)->name;
   }
 }
@@ -309,9 +175,9 @@ TEST(MatMulTest, LargestInt8SumsDoNotOverflow) {
 // |x.w - q(x).q(w)| is bounded by the two quantisation errors, half a scale per element each.
 TEST(MatMulTest, Int8ErrorIsBoundedByScales) {
   ThreadPool pool(2);
-  Problem problem({4, 50, 300}, 9);
-  const auto w = Pack(pool, problem.W(), *AttainableKernels(DType::kI8)[0]);
-  const std::vector<float> got = Multiply(pool, problem.X(), *w);
+  MatMulProblem problem({4, 50, 300}, 9);
+  const auto w = PackWith(pool, problem.W(), *AttainableKernels(DType::kI8)[0]);
+  const std::vector<float> got = RunMatMul(pool, problem.X(), *w);
   for (int r = 0; r < problem.rows; ++r) {
     const float* x = &problem.x[r * problem.inputs];
     const double x_error = 0.5 * ChooseInt8Scale(x, DType::kF32, problem.inputs).scale;
@@ -332,8 +198,8 @@ TEST(MatMulTest, Int8ErrorIsBoundedByScales) {
 
 TEST(PackWeightTest, StacksPartsOfDifferentTypes) {
   ThreadPool pool(2);
-  Problem problem({3, 50, 24}, 10);
-  for (float& w : problem.w) w = Rounded(w, DType::kBF16);
+  MatMulProblem problem({3, 50, 24}, 10);
+  for (float& w : problem.w) w = RoundedTo(w, DType::kBF16);
   std::vector<uint16_t> lower(20 * 24);
   ConvertFromF32(problem.w.data() + 30 * 24, 20 * 24, DType::kBF16, lower.data());
   const HostMatrix parts[] = {{problem.w.data(), DType::kF32, 30, 24},
@@ -342,8 +208,8 @@ TEST(PackWeightTest, StacksPartsOfDifferentTypes) {
   ASSERT_TRUE(stacked.ok());
   EXPECT_EQ((*stacked)->kernel().weight_type, DType::kF32);
   EXPECT_EQ((*stacked)->rows(), 50);
-  EXPECT_EQ(Multiply(pool, problem.X(), **stacked),
-            Multiply(pool, problem.X(), *Pack(pool, problem.W(), FloatKernel(DType::kF32))));
+  EXPECT_EQ(RunMatMul(pool, problem.X(), **stacked),
+            RunMatMul(pool, problem.X(), *PackWith(pool, problem.W(), FloatKernel(DType::kF32))));
 }
 
 TEST(PackWeightTest, KeepsTheStoredType) {
@@ -375,8 +241,8 @@ TEST(PackWeightTest, RejectsBadParts) {
 
 TEST(MatMulTest, ScratchIsReused) {
   ThreadPool pool(2);
-  Problem problem({16, 40, 64}, 11);
-  const auto w = Pack(pool, problem.W(), *AttainableKernels(DType::kI8)[0]);
+  MatMulProblem problem({16, 40, 64}, 11);
+  const auto w = PackWith(pool, problem.W(), *AttainableKernels(DType::kI8)[0]);
   std::vector<float> out(16 * 40);
   MatMulScratch scratch;
   MatMul(pool, problem.X(), *w, nullptr, {out.data(), 16, 40, 40}, false, &scratch);

@@ -208,6 +208,9 @@ Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
                                                std::span<const HostMatrix> parts,
                                                WeightFormat format) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
+  if (format == WeightFormat::kInt4) {
+    return InvalidArgument("weights: int4 is for the CPU, cuda has auto, f32, f16, bf16 and int8");
+  }
   int64_t rows = 0;
   int64_t piece_bytes = 0;
   for (const HostMatrix& part : parts) {

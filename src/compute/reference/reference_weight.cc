@@ -3,14 +3,37 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compute/int4.h"
 #include "compute/weight_parts.h"
 
 namespace talon {
 namespace {
 
-// The type elements are rounded to; int8 starts from the values as stored.
+bool IsQuantised(WeightFormat format) {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+}
+
+// The type elements are rounded to; the quantised formats start from the values as stored.
 DType RoundedType(std::span<const HostMatrix> parts, WeightFormat format) {
-  return format == WeightFormat::kInt8 ? DType::kF32 : StoredWeightType(parts, format);
+  return IsQuantised(format) ? DType::kF32 : StoredWeightType(parts, format);
+}
+
+// Replaces the values of an output by the nearest that int4 can represent.
+void RoundToInt4(std::span<float> row) {
+  for (size_t k = 0; k < row.size(); k += kInt4Group) {
+    const std::span group = row.subspan(k, std::min<size_t>(kInt4Group, row.size() - k));
+    const Int4Weights weights = QuantizeInt4(group.data(), static_cast<int>(group.size()));
+    for (size_t i = 0; i < group.size(); ++i) group[i] = weights.codes[i] * weights.scale;
+  }
+}
+
+size_t KeptBytes(const ReferenceWeight& weight, WeightFormat format, DType storage) {
+  const size_t rows = static_cast<size_t>(weight.rows());
+  const size_t cols = static_cast<size_t>(weight.cols());
+  if (format == WeightFormat::kInt8) return rows * (cols + sizeof(float));
+  if (format != WeightFormat::kInt4) return rows * cols * DTypeSize(storage);
+  const size_t groups = (cols + kInt4Group - 1) / kInt4Group;
+  return rows * groups * (kInt4Group / 2 + sizeof(uint16_t));
 }
 
 float Rounded(float value, DType dtype) {
@@ -35,7 +58,7 @@ Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix
   const DType storage = RoundedType(parts, format);
   auto weight = std::make_unique<ReferenceWeight>();
   weight->cols_ = static_cast<int>(parts[0].cols);
-  weight->quantised_ = format == WeightFormat::kInt8;
+  weight->quantised_ = IsQuantised(format);
   for (const HostMatrix& part : parts) {
     for (int64_t i = 0; i < part.rows * part.cols; ++i) {
       weight->values_.push_back(Rounded(LoadElement(part.data, part.dtype, i), storage));
@@ -45,11 +68,11 @@ Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix
   if (weight->quantised_) {
     for (int row = 0; row < weight->rows_; ++row) {
       const size_t cols = static_cast<size_t>(weight->cols_);
-      QuantiseInPlace(std::span(weight->values_).subspan(row * cols, cols));
+      const std::span values = std::span(weight->values_).subspan(row * cols, cols);
+      format == WeightFormat::kInt4 ? RoundToInt4(values) : QuantiseInPlace(values);
     }
   }
-  weight->bytes_ = weight->quantised_ ? weight->values_.size() + sizeof(float) * weight->rows_
-                                      : weight->values_.size() * DTypeSize(storage);
+  weight->bytes_ = KeptBytes(*weight, format, storage);
   return std::unique_ptr<Weight>(std::move(weight));
 }
 
