@@ -157,6 +157,9 @@ class OpBench {
     Sequence sequence{.id = 1, .tokens = std::vector<int32_t>(options_.context + 1, 0)};
     TALON_ASSIGN_OR_RETURN(Reservation reservation, kv->Reserve(sequence, options_.context));
     kv->Advance(&sequence, std::move(reservation), options_.context, "prefill");
+    for (size_t i = 1; i < sequence.blocks.size(); ++i) {  // else they may be one page of zeros
+      backend_->CopyBlock(kv->view(), sequence.blocks[0], sequence.blocks[i], shape.block_size);
+    }
     TokenTree chain(0);
     for (int i = 1; i < rows; ++i) chain.Add(i - 1, 0, 1);
     PassBuilder builder;

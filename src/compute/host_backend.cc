@@ -29,7 +29,7 @@ MatrixView HostBackend::Take(Buffer* buffer, int rows, int cols) {
 
 void HostBackend::NormMatMul(MatrixView x, const float* norm, float epsilon, const Weight& w,
                              const float* bias, MatrixView out) {
-  const MatrixView normed = Take(&operand_, x.rows, x.cols);
+  const MatrixView normed = TakeOperand(x.rows, x.cols);
   RmsNorm(x, norm, epsilon, normed);
   MatMul(normed, w, bias, out, /*accumulate=*/false);
 }
@@ -38,14 +38,14 @@ void HostBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
                               const FeedForwardWeights& weights) {
   const MatrixView gate_up = Take(&gate_up_, x.rows, weights.gate_up->rows());
   NormMatMul(x, norm, epsilon, *weights.gate_up, weights.gate_up_bias, gate_up);
-  const MatrixView gated = Take(&operand_, x.rows, gate_up.cols / 2);
+  const MatrixView gated = TakeOperand(x.rows, gate_up.cols / 2);
   SwiGlu(gate_up, gated);
   MatMul(gated, *weights.down, weights.down_bias, x, /*accumulate=*/true);
 }
 
 void HostBackend::AttentionMatMul(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                                   float scale, const Weight& w, const float* bias, MatrixView out) {
-  const MatrixView attended = Take(&operand_, q.rows, q.cols);
+  const MatrixView attended = TakeOperand(q.rows, q.cols);
   Attention(pass, q, kv, layer, scale, attended);
   MatMul(attended, w, bias, out, /*accumulate=*/true);
 }

@@ -58,6 +58,8 @@ class HostBackend : public Backend {
   static const PassPlan& PlanOf(const Pass& pass) {
     return static_cast<const HostPass&>(pass).plan;
   }
+  // Scratch rows for the left side of a product, until the next call.
+  MatrixView TakeOperand(int rows, int cols) { return Take(&operand_, rows, cols); }
 
  private:
   // Scratch rows; the buffer grows to the largest wanted.

@@ -74,6 +74,10 @@ class CpuBackend : public HostBackend {
   void RmsNormHeads(MatrixView x, int head_dim, const float* weight, float epsilon) override;
   void MatMul(MatrixView x, const Weight& w, const float* bias, MatrixView out,
               bool accumulate) override;
+  void NormMatMul(MatrixView x, const float* norm, float epsilon, const Weight& w,
+                  const float* bias, MatrixView out) override;
+  void FeedForward(MatrixView x, const float* norm, float epsilon,
+                   const FeedForwardWeights& weights) override;
   void RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
                   MatrixView angles) override;
   void Rope(MatrixView x, int head_dim, MatrixView angles) override;
@@ -162,6 +166,35 @@ void CpuBackend::MatMul(MatrixView x, const Weight& w, const float* bias, Matrix
                         bool accumulate) {
   talon::MatMul(pool_, x, static_cast<const PackedWeight&>(w), bias, out, accumulate,
                 &matmul_scratch_);
+}
+
+void CpuBackend::NormMatMul(MatrixView x, const float* norm, float epsilon, const Weight& w,
+                            const float* bias, MatrixView out) {
+  RunProduct(pool_,
+             {.x = x,
+              .norm = norm,
+              .epsilon = epsilon,
+              .w = static_cast<const PackedWeight*>(&w),
+              .bias = bias,
+              .out = out},
+             &matmul_scratch_);
+}
+
+void CpuBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
+                             const FeedForwardWeights& weights) {
+  const auto& gate_up = static_cast<const PackedWeight&>(*weights.gate_up);
+  if (!CanGate(gate_up)) return HostBackend::FeedForward(x, norm, epsilon, weights);
+  const MatrixView gated = TakeOperand(x.rows, gate_up.rows() / 2);
+  RunProduct(pool_,
+             {.x = x,
+              .norm = norm,
+              .epsilon = epsilon,
+              .w = &gate_up,
+              .bias = weights.gate_up_bias,
+              .out = gated,
+              .sums = Sums::kGate},
+             &matmul_scratch_);
+  MatMul(gated, *weights.down, weights.down_bias, x, /*accumulate=*/true);
 }
 
 void CpuBackend::RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "compute/cpu/elementwise.h"
 #include "compute/cpu/matmul_memory.h"
 #include "compute/cpu/quantize.h"
 
@@ -19,7 +20,10 @@ constexpr int64_t kPanelSliceBytes = 16 << 10;  // stays in the first-level cach
 constexpr int64_t kFetchAheadBytes = 4 << 10;   // in a stream, further than memory is away
 constexpr int64_t kInlineWork = 1 << 16;        // multiplications not worth waking a thread for
 
-// What one task computes.
+// Floats from a thread's row to the next one's: whole cache lines.
+int64_t ThreadRowSize(int cols) { return (int64_t{cols} + 15) / 16 * 16; }
+
+// What one task computes: `outputs` from `first_output` on, of gated products also as many of up.
 struct Block {
   int first_row, rows;
   int first_output, outputs;  // outputs: valid ones, the last panel may hold fewer than its width
@@ -34,15 +38,13 @@ struct Slice {
 
 // At most kMaxRows rows: everything the tasks share.
 struct Product {
+  ProductCall call;
   const PackedWeight& w;
-  const float* bias;
-  MatrixView x;
-  MatrixView out;
-  bool accumulate;
 
   uint8_t* packed = nullptr;  // tiles of activations, as TileArgs has them
   int64_t row_bytes = 0;      // of one packed row
   float* row_scales = nullptr;
+  float* normed = nullptr;  // a row for each thread
 
   int outputs_per_task = 0;
   int64_t row_blocks = 0;
@@ -56,11 +58,27 @@ struct Product {
     const int unit = kernel().row_unit;
     return (rows + unit - 1) / unit * unit;
   }
+  int halves() const { return call.sums == Sums::kGate ? 2 : 1; }
+  // From an output of gate to the one of up.
+  int half_outputs() const { return w.rows() / halves(); }
   int64_t Panels(const Block& block) const {
-    return (block.outputs + kernel().width - 1) / kernel().width;
+    return halves() * ((block.outputs + kernel().width - 1) / kernel().width);
+  }
+  // The weights' panel that is the block's p-th.
+  int64_t PanelOf(const Block& block, int64_t p) const {
+    const int64_t in_half = Panels(block) / halves();
+    return (block.first_output + p / in_half * half_outputs()) / kernel().width + p % in_half;
   }
   int64_t SliceGroups() const {
     return std::max<int64_t>(1, kPanelSliceBytes / kernel().panel_group_bytes);
+  }
+  // A row of the left side, normed if it should be.
+  const float* RowOf(int row, int thread) const {
+    const float* x = call.x.data + row * call.x.stride;
+    if (call.norm == nullptr) return x;
+    float* to = normed + thread * ThreadRowSize(call.x.cols);
+    RmsNormRow(x, call.x.cols, call.norm, call.epsilon, to);
+    return to;
   }
   // Tiles before the last are full, so a tile starts where its rows would.
   const uint8_t* Tile(int first_row) const { return packed + first_row * row_bytes; }
@@ -72,13 +90,14 @@ void ZeroGroups(const InterleavedRow& row, int64_t first, int64_t last) {
   for (int64_t g = first; g < last; ++g) std::memset(to + g * row.stride, 0, bytes);
 }
 
-void PackTile(const Product& product, int first_row) {
+void PackTile(const Product& product, int first_row, int thread) {
   const MatrixKernel& kernel = product.kernel();
-  const int rows = std::min(kernel.max_rows, product.x.rows - first_row);
+  const MatrixView& x = product.call.x;
+  const int rows = std::min(kernel.max_rows, x.rows - first_row);
   const int padded = product.PaddedRows(rows);
   const size_t group_bytes = kernel.x_group * DTypeSize(kernel.activation_type);
   const int64_t groups = product.w.groups() * kernel.group / kernel.x_group;
-  const int64_t filled = (product.x.cols + kernel.x_group - 1) / kernel.x_group;
+  const int64_t filled = (x.cols + kernel.x_group - 1) / kernel.x_group;
   uint8_t* tile = product.packed + first_row * product.row_bytes;
   for (int r = 0; r < padded; ++r) {
     InterleavedRow row = {.to = tile + r * group_bytes,
@@ -90,15 +109,15 @@ void PackTile(const Product& product, int first_row) {
       ZeroGroups(row, 0, groups);
       continue;
     }
-    const float* from = product.x.data + (first_row + r) * product.x.stride;
+    const float* from = product.RowOf(first_row + r, thread);
     if (product.HasRowScales()) {
       const RowScale scale = kernel.activation_type == DType::kI8
-                                 ? ChooseInt8Scale(from, DType::kF32, product.x.cols)
-                                 : ChooseF16Scale(from, product.x.cols);
+                                 ? ChooseInt8Scale(from, DType::kF32, x.cols)
+                                 : ChooseF16Scale(from, x.cols);
       product.row_scales[first_row + r] = scale.scale;
       row.inverse_scale = scale.inverse;
     }
-    PackRow(from, DType::kF32, product.x.cols, row);
+    PackRow(from, DType::kF32, x.cols, row);
     ZeroGroups(row, filled, groups);
   }
 }
@@ -134,7 +153,6 @@ void Multiply(const Product& product, const Block& block, uint32_t* acc) {
   const MatrixKernel& kernel = product.kernel();
   const int64_t groups = product.w.groups();
   const int64_t panels = product.Panels(block);
-  const int64_t first = block.first_output / kernel.width;
   const int64_t tile_sums = int64_t{kernel.max_rows} * kernel.width;
   // Few rows are bound by memory alone: they read the panels from end to end, as they lie, a stream
   // that the processor fetches by itself. More rows stay at a slice and fetch the next meanwhile.
@@ -145,12 +163,13 @@ void Multiply(const Product& product, const Block& block, uint32_t* acc) {
   const int64_t ahead = few ? 0 : std::max(kFetchAheadBytes, panel_bytes);
   for (int64_t g = 0; g < groups; g += step) {
     for (int64_t p = 0; p < panels; ++p) {
-      Slice slice = {.panel = PanelAt(product, first + p, g),
+      Slice slice = {.panel = PanelAt(product, product.PanelOf(block, p), g),
                      .first_group = g,
                      .groups = std::min(step, groups - g)};
-      slice.next = whole            ? slice.panel + ahead
-                   : p + 1 < panels ? PanelAt(product, first + p + 1, g)
-                                    : PanelAt(product, first, std::min(g + step, groups));
+      slice.next = whole ? slice.panel + ahead
+                   : p + 1 < panels
+                       ? PanelAt(product, product.PanelOf(block, p + 1), g)
+                       : PanelAt(product, product.PanelOf(block, 0), std::min(g + step, groups));
       MultiplySlice(product, block, slice, acc + p * tile_sums, panels * tile_sums);
     }
   }
@@ -178,46 +197,67 @@ void ReadSums(const Product& product, const Block& block, int row, const uint32_
   }
 }
 
+// Consecutive outputs of one row: where they are in the product, and their sums.
+struct OutputRun {
+  int row = 0;
+  int first = 0;
+  int count = 0;
+  const uint32_t* sums = nullptr;
+};
+
 // int32 sums to floats.
-void Dequantize(const Product& product, const Block& block, int row, const uint32_t* sums,
-                float* values) {
-  const float row_scale = product.row_scales[block.first_row + row];
-  const float* scales = product.w.scales().data() + block.first_output;
+void Dequantize(const Product& product, const OutputRun& run, float* values) {
+  const float row_scale = product.row_scales[run.row];
+  const float* scales = product.w.scales().data() + run.first;
   if (product.kernel().offset_activation) {
-    const int32_t* offsets = product.w.offsets().data() + block.first_output;
-    for (int j = 0; j < block.outputs; ++j) {
-      const auto sum = static_cast<int32_t>(sums[j] - static_cast<uint32_t>(offsets[j]));
+    const int32_t* offsets = product.w.offsets().data() + run.first;
+    for (int j = 0; j < run.count; ++j) {
+      const auto sum = static_cast<int32_t>(run.sums[j] - static_cast<uint32_t>(offsets[j]));
       values[j] = static_cast<float>(sum) * row_scale * scales[j];
     }
   } else {
-    for (int j = 0; j < block.outputs; ++j) {
-      values[j] = static_cast<float>(static_cast<int32_t>(sums[j])) * row_scale * scales[j];
+    for (int j = 0; j < run.count; ++j) {
+      values[j] = static_cast<float>(static_cast<int32_t>(run.sums[j])) * row_scale * scales[j];
     }
   }
+}
+
+// The product's values, with the bias.
+void ToValues(const Product& product, const OutputRun& run, float* values) {
+  if (product.kernel().sum_type == DType::kI32) {
+    Dequantize(product, run, values);
+  } else {
+    std::memcpy(values, run.sums, run.count * sizeof(float));
+    const float scale = product.HasRowScales() ? product.row_scales[run.row] : 1;
+    if (scale != 1) {
+      for (int j = 0; j < run.count; ++j) values[j] *= scale;
+    }
+  }
+  if (product.call.bias == nullptr) return;
+  const float* bias = product.call.bias + run.first;
+  for (int j = 0; j < run.count; ++j) values[j] += bias[j];
 }
 
 void StoreRow(const Product& product, const Block& block, int row, const uint32_t* acc) {
   uint32_t sums[kMaxOutputsPerTask];
   float values[kMaxOutputsPerTask];
   ReadSums(product, block, row, acc, sums);
-  if (product.kernel().sum_type == DType::kI32) {
-    Dequantize(product, block, row, sums, values);
-  } else {
-    std::memcpy(values, sums, sizeof(values));
-    const float scale = product.HasRowScales() ? product.row_scales[block.first_row + row] : 1;
-    if (scale != 1) {
-      for (int j = 0; j < block.outputs; ++j) values[j] *= scale;
-    }
+  const int n = block.outputs;
+  for (int half = 0; half < product.halves(); ++half) {
+    const OutputRun run = {.row = block.first_row + row,
+                           .first = block.first_output + half * product.half_outputs(),
+                           .count = n,
+                           .sums = sums + half * n};
+    ToValues(product, run, values + half * n);
   }
-  if (product.bias != nullptr) {
-    const float* bias = product.bias + block.first_output;
-    for (int j = 0; j < block.outputs; ++j) values[j] += bias[j];
-  }
-  float* out = product.out.data + (block.first_row + row) * product.out.stride + block.first_output;
-  if (product.accumulate) {
-    for (int j = 0; j < block.outputs; ++j) out[j] += values[j];
+  const MatrixView& to = product.call.out;
+  float* out = to.data + (block.first_row + row) * to.stride + block.first_output;
+  if (product.call.sums == Sums::kGate) {
+    SwiGluRow(values, values + n, n, out);
+  } else if (product.call.sums == Sums::kAdd) {
+    for (int j = 0; j < n; ++j) out[j] += values[j];
   } else {
-    std::memcpy(out, values, block.outputs * sizeof(float));
+    std::memcpy(out, values, n * sizeof(float));
   }
 }
 
@@ -225,14 +265,15 @@ void RunTask(const Product& product, int64_t task) {
   // Neighbouring tasks share weights.
   Block block;
   block.first_row = static_cast<int>(task % product.row_blocks) * kRowsPerTask;
-  block.rows = std::min(kRowsPerTask, product.x.rows - block.first_row);
+  block.rows = std::min(kRowsPerTask, product.call.x.rows - block.first_row);
   block.first_output = static_cast<int>(task / product.row_blocks) * product.outputs_per_task;
-  block.outputs = std::min(product.outputs_per_task, product.w.rows() - block.first_output);
+  block.outputs = std::min(product.outputs_per_task, product.half_outputs() - block.first_output);
 
   const int max_rows = product.kernel().max_rows;
   const int tile_rows = (block.rows + max_rows - 1) / max_rows * max_rows;
   alignas(64) uint32_t acc[kRowsPerTask * kMaxOutputsPerTask];
-  std::memset(acc, 0, tile_rows * product.outputs_per_task * sizeof(uint32_t));
+  std::memset(acc, 0,
+              tile_rows * product.Panels(block) * product.kernel().width * sizeof(uint32_t));
   Multiply(product, block, acc);
   for (int row = 0; row < block.rows; ++row) StoreRow(product, block, row, acc);
 }
@@ -240,53 +281,67 @@ void RunTask(const Product& product, int64_t task) {
 // As many tasks as there are threads to take them, none too small, none with more outputs than its
 // sums have room for.
 void PlanTasks(int threads, Product* product) {
-  const int64_t panels = product->w.panels();
-  product->row_blocks = (product->x.rows + kRowsPerTask - 1) / kRowsPerTask;
-  const int64_t worthwhile =
-      panels * static_cast<int64_t>(product->w.panel_bytes()) / kMinTaskBytes;
-  int64_t tasks = std::min(kTasksPerThread * threads / product->row_blocks + 1, worthwhile);
-  tasks =
-      std::max(tasks, (int64_t{product->w.rows()} + kMaxOutputsPerTask - 1) / kMaxOutputsPerTask);
+  const int width = product->kernel().width;
+  const int64_t panels = product->w.panels() / product->halves();
+  const int64_t bytes = product->w.panels() * static_cast<int64_t>(product->w.panel_bytes());
+  const int64_t most_panels = kMaxOutputsPerTask / width / product->halves();
+  product->row_blocks = (product->call.x.rows + kRowsPerTask - 1) / kRowsPerTask;
+  int64_t tasks =
+      std::min(kTasksPerThread * threads / product->row_blocks + 1, bytes / kMinTaskBytes);
+  tasks = std::max(tasks, (panels + most_panels - 1) / most_panels);
   tasks = (tasks + threads - 1) / threads * threads;
-  const int64_t panels_per_task = std::max<int64_t>(1, (panels + tasks - 1) / tasks);
-  product->outputs_per_task = static_cast<int>(panels_per_task) * product->kernel().width;
+  const int64_t panels_per_task = (panels + tasks - 1) / tasks;
+  product->outputs_per_task = static_cast<int>(panels_per_task) * width;
   product->output_blocks = (panels + panels_per_task - 1) / panels_per_task;
 }
 
-// Calls f for each task, on this thread alone if the work is small.
+// Calls f(task, thread) for each task, on this thread alone if the work is small.
 template <typename F>
 void RunTasks(ThreadPool& pool, int64_t tasks, int64_t work, const F& f) {
   if (work > kInlineWork) {
-    pool.Run(tasks, [&](int64_t task, int) { f(task); });
+    pool.Run(tasks, f);
   } else {
-    for (int64_t task = 0; task < tasks; ++task) f(task);
+    for (int64_t task = 0; task < tasks; ++task) f(task, 0);
   }
 }
 
-void RunProduct(ThreadPool& pool, Product& product, MatMulScratch* scratch) {
+void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) {
+  Product product = {.call = call, .w = *call.w};
   const MatrixKernel& kernel = product.kernel();
-  const int rows = product.x.rows;
+  const int rows = call.x.rows;
   product.row_bytes = product.w.groups() * kernel.group * DTypeSize(kernel.activation_type);
   product.packed = scratch->Activations(product.PaddedRows(rows) * product.row_bytes);
   product.row_scales = scratch->RowScales(rows);
-  const int64_t elements = static_cast<int64_t>(rows) * product.x.cols;
+  if (call.norm != nullptr) {
+    product.normed = scratch->ThreadRows(pool.num_threads(), call.x.cols);
+  }
+  const int64_t elements = static_cast<int64_t>(rows) * call.x.cols;
   RunTasks(pool, (rows + kernel.max_rows - 1) / kernel.max_rows, elements,
-           [&](int64_t tile) { PackTile(product, static_cast<int>(tile) * kernel.max_rows); });
+           [&](int64_t tile, int thread) {
+             PackTile(product, static_cast<int>(tile) * kernel.max_rows, thread);
+           });
   PlanTasks(pool.num_threads(), &product);
   RunTasks(pool, product.row_blocks * product.output_blocks, elements * product.w.rows(),
-           [&](int64_t task) { RunTask(product, task); });
+           [&](int64_t task, int) { RunTask(product, task); });
+}
+
+uint8_t* Grow(size_t bytes, Buffer* buffer) {
+  if (buffer->bytes() < bytes) {
+    *buffer = {};  // first, so that old and new do not add up
+    Result<Buffer> larger = AllocateStreamed(bytes);
+    TALON_CHECK(larger.ok(), "{}", larger.status().message());
+    *buffer = std::move(larger).value();
+  }
+  return static_cast<uint8_t*>(buffer->data());
 }
 
 }  // namespace
 
-uint8_t* MatMulScratch::Activations(size_t bytes) {
-  if (activations_.bytes() < bytes) {
-    activations_ = {};  // first, so that old and new do not add up
-    Result<Buffer> larger = AllocateStreamed(bytes);
-    TALON_CHECK(larger.ok(), "{}", larger.status().message());
-    activations_ = std::move(larger).value();
-  }
-  return static_cast<uint8_t*>(activations_.data());
+uint8_t* MatMulScratch::Activations(size_t bytes) { return Grow(bytes, &activations_); }
+
+float* MatMulScratch::ThreadRows(int threads, int cols) {
+  const size_t bytes = threads * ThreadRowSize(cols) * sizeof(float);
+  return reinterpret_cast<float*>(Grow(bytes, &thread_rows_));
 }
 
 float* MatMulScratch::RowScales(int rows) {
@@ -294,19 +349,22 @@ float* MatMulScratch::RowScales(int rows) {
   return row_scales_.data();
 }
 
-void MatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w, const float* bias,
-            MatrixView out, bool accumulate, MatMulScratch* scratch) {
-  TALON_CHECK(x.cols == w.cols() && out.cols == w.rows() && out.rows == x.rows,
+bool CanGate(const PackedWeight& w) { return w.rows() % (2 * w.kernel().width) == 0; }
+
+void RunProduct(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) {
+  const MatrixView& x = call.x;
+  const PackedWeight& w = *call.w;
+  const bool gated = call.sums == Sums::kGate;
+  TALON_CHECK(x.cols == w.cols() && call.out.cols == w.rows() / (gated ? 2 : 1) &&
+                  call.out.rows == x.rows && (!gated || CanGate(w)),
               "matmul: [{}, {}] by [{}, {}] into [{}, {}]", x.rows, x.cols, w.rows(), w.cols(),
-              out.rows, out.cols);
+              call.out.rows, call.out.cols);
   for (int row = 0; row < x.rows; row += kMaxRows) {
     const int rows = std::min(kMaxRows, x.rows - row);
-    Product product = {.w = w,
-                       .bias = bias,
-                       .x = x.Rows(row, rows),
-                       .out = out.Rows(row, rows),
-                       .accumulate = accumulate};
-    RunProduct(pool, product, scratch);
+    ProductCall part = call;
+    part.x = x.Rows(row, rows);
+    part.out = call.out.Rows(row, rows);
+    RunRows(pool, part, scratch);
   }
 }
 

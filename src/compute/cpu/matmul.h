@@ -68,17 +68,46 @@ class MatMulScratch {
   uint8_t* Activations(size_t bytes);
   // [rows], the scale of each row.
   float* RowScales(int rows);
-  size_t bytes() const { return activations_.bytes() + row_scales_.size() * sizeof(float); }
+  // [cols] for each thread, 64-byte aligned.
+  float* ThreadRows(int threads, int cols);
+  size_t bytes() const {
+    return activations_.bytes() + thread_rows_.bytes() + row_scales_.size() * sizeof(float);
+  }
 
  private:
   Buffer activations_;
+  Buffer thread_rows_;
   std::vector<float> row_scales_;
 };
 
-// out = x * w^T (+ bias [w.rows()], may be null) or, with `accumulate`, out += that.
-// REQUIRES: x is [rows, w.cols()], out [rows, w.rows()], not overlapping.
-void MatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w, const float* bias,
-            MatrixView out, bool accumulate, MatMulScratch* scratch);
+// What becomes of a product's sums: stored in `out`, added to it, or gated. A gated product's
+// weights stack the gate's rows and as many of up; `out` is SwiGlu of both, half as wide.
+enum class Sums { kStore, kAdd, kGate };
+
+// sums = x * w^T (+ bias [w.rows()], may be null). Where `norm` [x.cols] is given, rows of x are
+// normed first, while they are brought into the form that the kernel wants.
+// REQUIRES: x is [rows, w.cols()], out as wide as the sums say, not overlapping.
+struct ProductCall {
+  MatrixView x;
+  const float* norm = nullptr;
+  float epsilon = 0;
+  const PackedWeight* w = nullptr;
+  const float* bias = nullptr;
+  MatrixView out;
+  Sums sums = Sums::kStore;
+};
+void RunProduct(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch);
+// Whether the sums of `w` can be gated: gate and up must begin with a panel each.
+bool CanGate(const PackedWeight& w);
+
+// out = x * w^T (+ bias) or, with `accumulate`, out += that.
+inline void MatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w, const float* bias,
+                   MatrixView out, bool accumulate, MatMulScratch* scratch) {
+  RunProduct(
+      pool,
+      {.x = x, .w = &w, .bias = bias, .out = out, .sums = accumulate ? Sums::kAdd : Sums::kStore},
+      scratch);
+}
 
 // The kernels in use for each weight type, for people: "f32 fma, f16 fmlal, bf16 bfmmla, int8
 // smmla, int4 smmla".
