@@ -27,6 +27,16 @@ int64_t ThreadRowSize(int cols) { return (int64_t{cols} + 15) / 16 * 16; }
 struct Block {
   int first_row, rows;
   int first_output, outputs;  // outputs: valid ones, the last panel may hold fewer than its width
+  // The same in tiles and panels.
+  int64_t tiles;
+  int64_t panels;       // up's included
+  int64_t gate_panels;  // the first ones
+  int64_t first_panel, first_up_panel;
+
+  // The weights' panel that is the block's p-th.
+  int64_t PanelOf(int64_t p) const {
+    return p < gate_panels ? first_panel + p : first_up_panel + p - gate_panels;
+  }
 };
 
 // A run of groups of one panel.
@@ -61,14 +71,6 @@ struct Product {
   int halves() const { return call.sums == Sums::kGate ? 2 : 1; }
   // From an output of gate to the one of up.
   int half_outputs() const { return w.rows() / halves(); }
-  int64_t Panels(const Block& block) const {
-    return halves() * ((block.outputs + kernel().width - 1) / kernel().width);
-  }
-  // The weights' panel that is the block's p-th.
-  int64_t PanelOf(const Block& block, int64_t p) const {
-    const int64_t in_half = Panels(block) / halves();
-    return (block.first_output + p / in_half * half_outputs()) / kernel().width + p % in_half;
-  }
   int64_t SliceGroups() const {
     return std::max<int64_t>(1, kPanelSliceBytes / kernel().panel_group_bytes);
   }
@@ -133,9 +135,8 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
                    int64_t acc_step) {
   const MatrixKernel& kernel = product.kernel();
   const int64_t row_group = kernel.group * DTypeSize(kernel.activation_type);
-  const int64_t tiles = (block.rows + kernel.max_rows - 1) / kernel.max_rows;
-  const int64_t step = slice.next == slice.panel ? 0 : kernel.panel_group_bytes / tiles;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
+  const int64_t step = slice.next == slice.panel ? 0 : kernel.panel_group_bytes / block.tiles;
+  for (int64_t tile = 0; tile < block.tiles; ++tile) {
     const int row = static_cast<int>(tile) * kernel.max_rows;
     const int rows = product.PaddedRows(std::min(kernel.max_rows, block.rows - row));
     kernel.tile({.x = product.Tile(block.first_row + row) + slice.first_group * rows * row_group,
@@ -152,7 +153,7 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
 void Multiply(const Product& product, const Block& block, uint32_t* acc) {
   const MatrixKernel& kernel = product.kernel();
   const int64_t groups = product.w.groups();
-  const int64_t panels = product.Panels(block);
+  const int64_t panels = block.panels;
   const int64_t tile_sums = int64_t{kernel.max_rows} * kernel.width;
   // Few rows are bound by memory alone: they read the panels from end to end, as they lie, a stream
   // that the processor fetches by itself. More rows stay at a slice and fetch the next meanwhile.
@@ -163,13 +164,13 @@ void Multiply(const Product& product, const Block& block, uint32_t* acc) {
   const int64_t ahead = few ? 0 : std::max(kFetchAheadBytes, panel_bytes);
   for (int64_t g = 0; g < groups; g += step) {
     for (int64_t p = 0; p < panels; ++p) {
-      Slice slice = {.panel = PanelAt(product, product.PanelOf(block, p), g),
+      Slice slice = {.panel = PanelAt(product, block.PanelOf(p), g),
                      .first_group = g,
                      .groups = std::min(step, groups - g)};
       slice.next = whole ? slice.panel + ahead
                    : p + 1 < panels
-                       ? PanelAt(product, product.PanelOf(block, p + 1), g)
-                       : PanelAt(product, product.PanelOf(block, 0), std::min(g + step, groups));
+                       ? PanelAt(product, block.PanelOf(p + 1), g)
+                       : PanelAt(product, block.PanelOf(0), std::min(g + step, groups));
       MultiplySlice(product, block, slice, acc + p * tile_sums, panels * tile_sums);
     }
   }
@@ -180,7 +181,7 @@ void ReadSums(const Product& product, const Block& block, int row, const uint32_
               uint32_t* __restrict sums) {
   const MatrixKernel& kernel = product.kernel();
   const int width = kernel.width;
-  const int64_t panels = product.Panels(block);
+  const int64_t panels = block.panels;
   const int unit = kernel.row_unit;
   const int within = row % kernel.max_rows;  // its tile
   const uint32_t* __restrict from = acc + (row - within) * panels * width +
@@ -261,19 +262,28 @@ void StoreRow(const Product& product, const Block& block, int row, const uint32_
   }
 }
 
-void RunTask(const Product& product, int64_t task) {
+Block BlockOf(const Product& product, int64_t task) {
+  const MatrixKernel& kernel = product.kernel();
   // Neighbouring tasks share weights.
   Block block;
   block.first_row = static_cast<int>(task % product.row_blocks) * kRowsPerTask;
   block.rows = std::min(kRowsPerTask, product.call.x.rows - block.first_row);
   block.first_output = static_cast<int>(task / product.row_blocks) * product.outputs_per_task;
   block.outputs = std::min(product.outputs_per_task, product.half_outputs() - block.first_output);
+  block.tiles = (block.rows + kernel.max_rows - 1) / kernel.max_rows;
+  block.gate_panels = (block.outputs + kernel.width - 1) / kernel.width;
+  block.panels = product.halves() * block.gate_panels;
+  block.first_panel = block.first_output / kernel.width;
+  block.first_up_panel = (block.first_output + product.half_outputs()) / kernel.width;
+  return block;
+}
 
-  const int max_rows = product.kernel().max_rows;
-  const int tile_rows = (block.rows + max_rows - 1) / max_rows * max_rows;
+void RunTask(const Product& product, int64_t task) {
+  const MatrixKernel& kernel = product.kernel();
+  const Block block = BlockOf(product, task);
   alignas(64) uint32_t acc[kRowsPerTask * kMaxOutputsPerTask];
-  std::memset(acc, 0,
-              tile_rows * product.Panels(block) * product.kernel().width * sizeof(uint32_t));
+  const int64_t sums = block.tiles * block.panels * kernel.max_rows * kernel.width;
+  std::memset(acc, 0, sums * sizeof(uint32_t));
   Multiply(product, block, acc);
   for (int row = 0; row < block.rows; ++row) StoreRow(product, block, row, acc);
 }
