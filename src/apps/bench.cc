@@ -7,6 +7,11 @@
 
 namespace talon {
 
+MatrixKind MatrixKindOf(WeightFormat format) {
+  if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4) return MatrixKind::kInt8;
+  return format == WeightFormat::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;
+}
+
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);

@@ -11,6 +11,8 @@
 #include "apps/config.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "compute/backend.h"
+#include "compute/peaks.h"
 
 namespace talon {
 
@@ -32,6 +34,8 @@ struct ModesOptions {
 };
 Result<int> BenchModes(Config config, const ModesOptions& options);
 
+// The matrix instructions that products with such weights use; int4 is multiplied as int8.
+MatrixKind MatrixKindOf(WeightFormat format);
 double Median(std::vector<double> values);
 // Seconds of one call: the median of `repeats` timings, each of as many calls as fill a
 // millisecond.

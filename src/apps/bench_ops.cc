@@ -206,11 +206,6 @@ class OpBench {
   Json json_ = Json::array();
 };
 
-MatrixKind KindOf(WeightFormat format) {
-  if (format == WeightFormat::kInt8 || format == WeightFormat::kInt4) return MatrixKind::kInt8;
-  return format == WeightFormat::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;
-}
-
 // int4 is multiplied as int8.
 const char* PeakName(WeightFormat format) {
   return WeightFormatName(format == WeightFormat::kInt4 ? WeightFormat::kInt8 : format);
@@ -235,7 +230,7 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   const auto backend = NewCpuBackend(config.threads);
   ThreadPool pool(config.threads);
   const MatrixKind kv_kind = kv_dtype == DType::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;
-  const Peaks peaks{MeasureReadBandwidth(pool), MeasureMatrixPeak(pool, KindOf(weights)),
+  const Peaks peaks{MeasureReadBandwidth(pool), MeasureMatrixPeak(pool, MatrixKindOf(weights)),
                     MeasureMatrixPeak(pool, kv_kind)};
   OpBench bench(backend.get(), model, options, peaks);
   TALON_RETURN_IF_ERROR(bench.Run(weights, kv_dtype));

@@ -1,6 +1,8 @@
 // `talon bench verify`: what a pass over T nodes costs, c(T), by length of the prefix.
 // `talon bench scv`: when verifying a chain in chunks pays.
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "apps/bench.h"
 #include "apps/loader.h"
@@ -16,6 +18,49 @@ struct VerifyOptions {
   std::vector<int> depths = {0, 4096, 16384};
   int repeats = 9;
   std::string json;
+};
+
+// The least time that a pass could take by the limits of this machine, measured in the same run:
+// its matrices, and then its prefix, are read or multiplied, whichever takes longer.
+class PassFloor {
+ public:
+  PassFloor(const Config& config, const LoadedModel& model) : model_(*model.target) {
+    const ModelConfig& shape = model_.config();
+    WeightFormat format = WeightFormat::kAsStored;
+    ParseWeightFormat(config.weights, &format);
+    if (format == WeightFormat::kAsStored && shape.dtype == DType::kBF16) {
+      format = WeightFormat::kBF16;
+    }
+    const DType kv = model.engine_options.kv_dtype;
+    ThreadPool pool(config.threads);
+    bandwidth_ = MeasureReadBandwidth(pool) * 1e9;
+    matrix_ = MeasureMatrixPeak(pool, MatrixKindOf(format)) * 1e9;
+    attention_ =
+        MeasureMatrixPeak(pool, kv == DType::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32) * 1e9;
+    token_bytes_ = 2.0 * shape.kv_size() * shape.num_layers * static_cast<double>(DTypeSize(kv));
+  }
+
+  double Seconds(int rows, int depth) const {
+    const ModelConfig& shape = model_.config();
+    const double layer =
+        1.0 * shape.hidden_size *
+        (2.0 * shape.q_size() + 2.0 * shape.kv_size() + 3.0 * shape.intermediate_size);
+    const double weights = shape.num_layers * layer + 1.0 * shape.hidden_size * shape.vocab_size;
+    const double read = static_cast<double>(model_.weight_bytes_per_pass()) / bandwidth_;
+    const double attended = 4.0 * rows * depth * shape.q_size() * shape.num_layers;
+    return std::max(read, 2.0 * rows * weights / matrix_) +
+           std::max(depth * token_bytes_ / bandwidth_, attended / attention_);
+  }
+  std::string ToString() const {
+    return fmt::format(
+        "floor by {:.1f} GB/s read, {:.0f} G(FL)OP/s of products, {:.0f} of attention",
+        bandwidth_ / 1e9, matrix_ / 1e9, attention_ / 1e9);
+  }
+
+ private:
+  const Decoder& model_;
+  double bandwidth_ = 0, matrix_ = 0, attention_ = 0;
+  double token_bytes_ = 0;
 };
 
 Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
@@ -37,10 +82,13 @@ Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
                       .staging_rows = most_nodes};
   Metrics unused;
   TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused));
+  std::optional<PassFloor> floor;  // devices have `bench gpu`
+  if (model->backend->name() == "cpu") floor.emplace(config, *model);
   std::vector<std::string> header = {"nodes"};
   for (const int depth : options.depths) {
     header.push_back(fmt::format("ms at {}", depth));
     header.push_back("c(T)");
+    if (floor) header.push_back("of floor");
   }
   Table table(header);
   Json rows = Json::array();
@@ -62,12 +110,17 @@ Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
                       {"depth", options.depths[i]},
                       {"milliseconds", seconds * 1e3},
                       {"c", nodes == 1 ? 1.0 : seconds / one}});
+      if (!floor) continue;
+      const double share = floor->Seconds(nodes, options.depths[i]) / seconds;
+      line.push_back(fmt::format("{:.0f}%", 100 * share));
+      rows.back()["share_of_floor"] = share;
     }
     table.Add(line);
   }
   std::printf("%s\n%s, weights %s, KV %s, fastest of %d\n%s", model->name.c_str(),
               model->backend->description().c_str(), config.weights.c_str(),
               config.kv_dtype.c_str(), options.repeats, table.ToString().c_str());
+  if (floor) std::printf("%s\n", floor->ToString().c_str());
   TALON_RETURN_IF_ERROR(SaveJson(
       options.json, {{"model", model->name}, {"weights", config.weights}, {"points", rows}}));
   return kExitOk;

@@ -6,6 +6,7 @@
 #ifndef TALON_BASE_THREADS_H_
 #define TALON_BASE_THREADS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +28,16 @@ class TaskRef {
   void* object_;
   void (*call_)(void*, int64_t, int);
 };
+
+// An order of tasks in which each thread reads one long stretch, which memory likes: threads begin
+// far apart, and a thread's next task continues its last. A permutation of [0, num_tasks).
+inline int64_t TaskInStretches(int64_t task, int64_t num_tasks, int num_threads) {
+  const int64_t each = num_tasks / num_threads;
+  const int64_t longer = num_tasks % num_threads;  // stretches with one task more
+  const int64_t turn = task / num_threads;
+  const int64_t stretch = task % num_threads;
+  return stretch * each + std::min(stretch, longer) + turn;
+}
 
 class ThreadPool {
  public:

@@ -45,5 +45,20 @@ TEST_P(ThreadPoolTest, WakesAfterSleeping) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
 
+TEST(TaskInStretches, IsAPermutationWhereThreadsGoOn) {
+  for (int threads = 1; threads <= 5; ++threads) {
+    for (int64_t tasks = 1; tasks <= 23; ++tasks) {
+      std::vector<bool> seen(tasks, false);
+      for (int64_t task = 0; task < tasks; ++task) {
+        const int64_t place = TaskInStretches(task, tasks, threads);
+        ASSERT_TRUE(place >= 0 && place < tasks && !seen[place]);
+        seen[place] = true;
+        if (task < threads) continue;
+        EXPECT_EQ(place, TaskInStretches(task - threads, tasks, threads) + 1);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace talon

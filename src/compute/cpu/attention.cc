@@ -45,11 +45,11 @@ void RunItem(const AttentionCall& call, const AttentionItem& item, AttentionScra
   std::vector<QueryBlock>& blocks = thread->blocks;
   for (int first = 0; first < queries; first += kMaxTileRows) {
     LoadBlocks(call, item, first, std::min(queries - first, kMaxTileRows), thread);
-    if (item.split >= 0) {
-      RunSplit(blocks, item.split, keys);
-      for (QueryBlock& block : blocks) block.StorePartials(item.split, partials);
-      continue;
+    for (int split = item.split_begin; split < item.split_end; ++split) {
+      RunSplit(blocks, split, keys);
+      for (QueryBlock& block : blocks) block.StorePartials(split, partials);
     }
+    if (item.split_end > 0) continue;
     for (int split = 0; split * kSplitKeys < keys; ++split) {
       RunSplit(blocks, split, keys);
       for (QueryBlock& block : blocks) block.MergeSplit(split);

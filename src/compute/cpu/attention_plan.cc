@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/threads.h"
 
 namespace talon {
 namespace {
@@ -102,16 +103,21 @@ void AttentionPlan::AddItems(int sequence, int first_row, int kv_heads, int num_
     num_partials += rows[i].NumSplits();
     merge_rows.push_back(i);
   }
-  // With splits enough for every thread, an item takes all heads: a block's heads lie side by side,
-  // and memory is fastest when read in long stretches.
-  const bool all_heads = apart && splits >= kItemsPerThread * num_threads;
+  // With splits enough for every thread, an item takes all heads of several: a block's heads lie
+  // side by side, and memory is fastest when each thread reads one long stretch. So items come in
+  // an order in which a thread's next one continues its last.
+  const int shares = kItemsPerThread * num_threads;
+  const bool all_heads = apart && splits >= shares;
   const int heads = all_heads ? kv_heads : 1;
+  const int runs = !apart ? 0 : (all_heads ? shares : splits);
   for (int head = 0; head < kv_heads; head += heads) {
-    for (int split = 0; apart && split < splits; ++split) {
-      items.push_back({sequence, head, head + heads, first_row, end, split});
+    for (int i = 0; i < runs; ++i) {
+      const auto run = static_cast<int>(all_heads ? TaskInStretches(i, runs, num_threads) : i);
+      items.push_back({sequence, head, head + heads, first_row, end, run * splits / runs,
+                       (run + 1) * splits / runs});
     }
     for (int last = end; !apart && last > first_row; last -= kItemRows) {  // long rows first
-      items.push_back({sequence, head, head + 1, std::max(first_row, last - kItemRows), last, -1});
+      items.push_back({sequence, head, head + 1, std::max(first_row, last - kItemRows), last});
     }
   }
 }

@@ -51,15 +51,15 @@ struct AttentionRow {
 };
 
 // One task: rows [row_begin, row_end) of AttentionPlan::rows, all of one sequence, over the keys of
-// kv heads [head_begin, head_end). Either one split, whose results are kept apart, or all of them
-// (split < 0).
+// kv heads [head_begin, head_end). Either some splits, whose results are kept apart, or all of them
+// (split_end = 0).
 struct AttentionItem {
   int32_t sequence = 0;
   int32_t head_begin = 0;
   int32_t head_end = 0;
   int32_t row_begin = 0;
   int32_t row_end = 0;
-  int32_t split = -1;
+  int32_t split_begin = 0, split_end = 0;
 };
 
 struct AttentionPlan {

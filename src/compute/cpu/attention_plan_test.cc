@@ -30,7 +30,7 @@ std::multiset<std::tuple<int, int, int>> Coverage(const AttentionPlan& plan) {
     for (int i = item.row_begin; i < item.row_end; ++i) {
       for (int head = item.head_begin; head < item.head_end; ++head) {
         for (int split = 0; split < plan.rows[i].NumSplits(); ++split) {
-          if (item.split < 0 || item.split == split) {
+          if (item.split_end == 0 || (item.split_begin <= split && split < item.split_end)) {
             covered.insert({plan.rows[i].row, head, split});
           }
         }
@@ -124,8 +124,11 @@ TEST(AttentionPlan, ManyRowsKeepNoPartials) {
 TEST(AttentionPlan, LongContextsTakeAllHeadsAtOnce) {
   AttentionPlan plan;
   plan.Build(ChainPlan(16384, 8), {.kv_heads = 2, .head_dim = 64}, 2);
-  ASSERT_EQ(plan.items.size(), 17u);
+  ASSERT_EQ(plan.items.size(), 8u);
   EXPECT_EQ(plan.items[0].head_end, 2);
+  // Each of the two threads goes on where it was.
+  EXPECT_EQ(plan.items[2].split_begin, plan.items[0].split_end);
+  EXPECT_EQ(plan.items[3].split_begin, plan.items[1].split_end);
   plan.Build(ChainPlan(16384, 8), {.kv_heads = 2, .head_dim = 64}, 64);
   EXPECT_EQ(plan.items.size(), 34u);
 }

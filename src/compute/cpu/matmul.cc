@@ -59,6 +59,7 @@ struct Product {
   int outputs_per_task = 0;
   int64_t row_blocks = 0;
   int64_t output_blocks = 0;
+  int threads = 1;
 
   const MatrixKernel& kernel() const { return w.kernel(); }
   bool HasRowScales() const {
@@ -268,7 +269,9 @@ Block BlockOf(const Product& product, int64_t task) {
   Block block;
   block.first_row = static_cast<int>(task % product.row_blocks) * kRowsPerTask;
   block.rows = std::min(kRowsPerTask, product.call.x.rows - block.first_row);
-  block.first_output = static_cast<int>(task / product.row_blocks) * product.outputs_per_task;
+  const int64_t outputs =
+      TaskInStretches(task / product.row_blocks, product.output_blocks, product.threads);
+  block.first_output = static_cast<int>(outputs) * product.outputs_per_task;
   block.outputs = std::min(product.outputs_per_task, product.half_outputs() - block.first_output);
   block.tiles = (block.rows + kernel.max_rows - 1) / kernel.max_rows;
   block.gate_panels = (block.outputs + kernel.width - 1) / kernel.width;
@@ -292,6 +295,7 @@ void RunTask(const Product& product, int64_t task) {
 // sums have room for.
 void PlanTasks(int threads, Product* product) {
   const int width = product->kernel().width;
+  product->threads = threads;
   const int64_t panels = product->w.panels() / product->halves();
   const int64_t bytes = product->w.panels() * static_cast<int64_t>(product->w.panel_bytes());
   const int64_t most_panels = kMaxOutputsPerTask / width / product->halves();
