@@ -120,7 +120,7 @@ std::vector<float> ValueProduct(const AttentionKernels& kernels, bool direct, Ti
   return out;
 }
 
-TEST(AttentionDirect, ProductsHaveTheBitsOfPackedOnes) {
+TEST(AttentionDirectNeedsBf16Instructions, ProductsHaveTheBitsOfPackedOnes) {
   const AttentionKernels* kernels = DirectKernels();
   if (kernels == nullptr) GTEST_SKIP() << "no direct products on this machine";
   for (const int head_dim : {8, 64, 80, 96, 128}) {
@@ -182,7 +182,7 @@ std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s
   return out;
 }
 
-TEST(AttentionDirect, TreesOverAPrefixHaveTheBitsOfThePackedPath) {
+TEST(AttentionDirectNeedsBf16Instructions, TreesOverAPrefixHaveTheBitsOfThePackedPath) {
   const AttentionKernels* kernels = DirectKernels();
   if (kernels == nullptr) GTEST_SKIP() << "no direct products on this machine";
   AttentionKernels packed = *kernels;

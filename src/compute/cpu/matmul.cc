@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "base/check.h"
 #include "compute/cpu/elementwise.h"
@@ -384,9 +385,17 @@ void RunProduct(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratc
 
 std::string MatMulKernelNames() {
   std::string names;
+  std::string_view last;  // instruction
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kI4}) {
+    const std::string_view name = AttainableKernels(type)[0]->name;  // "int8 smmla"
+    const std::string_view instruction = name.substr(name.find(' '));
+    if (instruction == last) {
+      names.insert(names.size() - last.size(), fmt::format("/{}", name.substr(0, name.find(' '))));
+      continue;
+    }
     if (!names.empty()) names += ", ";
-    names += AttainableKernels(type)[0]->name;
+    names += name;
+    last = instruction;
   }
   return names;
 }

@@ -109,8 +109,8 @@ inline void MatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w, const 
       scratch);
 }
 
-// The kernels in use for each weight type, for people: "f32 fma, f16 fmlal, bf16 bfmmla, int8
-// smmla, int4 smmla".
+// The kernels in use for each weight type, for people: "f32 fma, f16 fmlal, bf16 bfmmla, int8/int4
+// smmla".
 std::string MatMulKernelNames();
 
 }  // namespace talon
