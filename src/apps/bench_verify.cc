@@ -53,7 +53,8 @@ class PassFloor {
   }
   std::string ToString() const {
     return fmt::format(
-        "floor by {:.1f} GB/s read, {:.0f} G(FL)OP/s of products, {:.0f} of attention",
+        "floor: share of the speed that {:.1f} GB/s of reads, and {:.0f} and {:.0f} G(FL)OP/s\n"
+        "of products and attention, would allow",
         bandwidth_ / 1e9, matrix_ / 1e9, attention_ / 1e9);
   }
 
@@ -86,9 +87,9 @@ Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
   if (model->backend->name() == "cpu") floor.emplace(config, *model);
   std::vector<std::string> header = {"nodes"};
   for (const int depth : options.depths) {
-    header.push_back(fmt::format("ms at {}", depth));
+    header.push_back(fmt::format("at {}", depth));
     header.push_back("c(T)");
-    if (floor) header.push_back("of floor");
+    if (floor) header.push_back("floor");
   }
   Table table(header);
   Json rows = Json::array();
@@ -117,8 +118,8 @@ Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
     }
     table.Add(line);
   }
-  std::printf("%s\n%s, weights %s, KV %s, fastest of %d\n%s", model->name.c_str(),
-              model->backend->description().c_str(), config.weights.c_str(),
+  std::printf("%s\n%s, weights %s, KV %s\nmilliseconds by length of the prefix, fastest of %d\n%s",
+              model->name.c_str(), model->backend->description().c_str(), config.weights.c_str(),
               config.kv_dtype.c_str(), options.repeats, table.ToString().c_str());
   if (floor) std::printf("%s\n", floor->ToString().c_str());
   TALON_RETURN_IF_ERROR(SaveJson(
