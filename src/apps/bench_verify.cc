@@ -118,7 +118,7 @@ Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
     }
     table.Add(line);
   }
-  std::printf("%s\n%s, weights %s, KV %s\nmilliseconds by length of the prefix, fastest of %d\n%s",
+  std::printf("%s\n%s\nweights %s, KV %s, milliseconds by length of the prefix, fastest of %d\n%s",
               model->name.c_str(), model->backend->description().c_str(), config.weights.c_str(),
               config.kv_dtype.c_str(), options.repeats, table.ToString().c_str());
   if (floor) std::printf("%s\n", floor->ToString().c_str());
