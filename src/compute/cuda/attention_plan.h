@@ -33,9 +33,9 @@ struct AttentionShape {
   ClusterCounts clusters = {};  // of Hopper's kernels (AttentionClusters in attention.h)
 };
 
-// Queries that an item takes at most: 16, 32, 64, 128 or 256, a variant of the prefix kernel.
-// Depends on the pass's shape alone. 0: no variant serves this type, head_dim or device, the
-// generic kernel does.
+// Queries that an item, or the pair of items of two blocks that share keys (256), takes at most:
+// 16, 32, 64, 128 or 256, a variant of the prefix kernel. Depends on the pass's shape alone. 0: no
+// variant serves this type, head_dim or device, the generic kernel does.
 int TileQueries(int rows, int sequences, const AttentionShape& shape);
 
 struct AttentionPlan {

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "compute/cuda/attention_sequence.h"
 
@@ -181,6 +182,19 @@ void AddItems(AttentionItem item, int keys, int runs, int group, AttentionPlan* 
   }
 }
 
+// The two blocks of a pair have an item each: the same keys for half of the queries.
+void SplitPairs(int queries, std::vector<AttentionItem>* items) {
+  std::vector<AttentionItem> halves;
+  for (const AttentionItem& item : *items) {
+    const int middle = std::min(item.query_begin + queries, item.query_end);
+    halves.push_back(item);
+    halves.back().query_end = middle;
+    halves.push_back(item);
+    halves.back().query_begin = middle;
+  }
+  *items = std::move(halves);
+}
+
 // Results where nothing is left to merge, or where items merge; else states for the merge kernel.
 bool MergesInPlace(const AttentionPlan& plan, const PrefixKind& kind, int num_counters) {
   if (kind.MergesPartials()) return num_counters <= kMaxMergeCounters;
@@ -218,6 +232,7 @@ void AddSpans(const std::vector<SequenceWork>& works, const AttentionShape& shap
   std::ranges::stable_sort(plan->items, [](const AttentionItem& a, const AttentionItem& b) {
     return a.partial > b.partial;
   });
+  if (choice.kind.is_pair()) SplitPairs(choice.kind.queries / 2, &plan->items);
 }
 
 }  // namespace talon::cuda

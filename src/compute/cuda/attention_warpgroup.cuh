@@ -98,6 +98,7 @@ class GroupComputer {
 
   // `is_first`: the block's first item, whose preparations need nothing of the kernels before.
   __device__ __forceinline__ void RunItem(const AttentionItem& item, bool is_first) {
+    SyncGroup();  // the slots of the item before have been read
     FillSlots<128>(args_, item, group_ * 64, group_ * 64 + 64, thread_, shared_.queries);
     SyncGroup();
     if (is_first) {
@@ -300,37 +301,22 @@ class GroupComputer {
   GroupState<C> state_;
 };
 
-// By one thread. The blocks of a pair have neighbouring tiles of the item's queries.
-template <typename C>
-__device__ __forceinline__ void SetItem(const AttentionArgs& args, int index,
-                                        WarpgroupShared<C>& shared) {
-  shared.item = args.plan.items[index];
-  if constexpr (C::kPair) shared.item.query_begin += RankInCluster() * C::kQueries;
-}
-
-// Calls run(is_first) for the block's items, each in shared.item when it is its turn.
-template <typename C, typename Run>
-__device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_items,
-                                         WarpgroupShared<C>& shared, const Run& run) {
-  const int stride = C::kPair ? gridDim.x / 2 : gridDim.x;
-  const int first = C::kPair ? blockIdx.x / 2 : blockIdx.x;
-  run(true);
-  for (int i = first + stride; i < num_items; i += stride) {
-    __syncwarp();  // lanes without a box come ahead of the others
-    SyncThreads(C::kAllBarrier, C::kThreads);
-    if (threadIdx.x == 0) SetItem(args, i, shared);
-    SyncThreads(C::kAllBarrier, C::kThreads);
-    run(false);
+// Calls run(item, is_first) for the block's items. Every thread reads them itself: nothing is
+// handed over, and those that fetch are ahead of those that compute.
+template <typename Run>
+__device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_items, const Run& run) {
+  for (int i = blockIdx.x; i < num_items; i += gridDim.x) {
+    run(args.plan.items[i], i == blockIdx.x);
   }
 }
 
 template <typename C>
 __device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C>& operand,
-                                      int warp, int num_items, WarpgroupShared<C>& shared) {
+                                      int warp, int num_items) {
   Fetcher<C> fetcher(args, operand, warp);
-  ForItems(args, num_items, shared, [&](bool) {
-    fetcher.RunItem(shared.item);
-    if (!LeavesStates<C>(shared.item)) FollowMerge(shared.item);
+  ForItems(args, num_items, [&](const AttentionItem& item, bool) {
+    fetcher.RunItem(item);
+    if (!LeavesStates<C>(item)) FollowMerge(item);
   });
 }
 
@@ -343,12 +329,12 @@ __device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const Block
     Fetch<C>(args,
              {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys,
               shared.k, shared.vectors[0]},
-             warp, num_items, shared);
+             warp, num_items);
   } else {
     Fetch<C>(args,
              {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values,
               shared.v, shared.vectors[1]},
-             warp - kFetchWarps, num_items, shared);
+             warp - kFetchWarps, num_items);
   }
 }
 
@@ -363,14 +349,12 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   auto& shared = *reinterpret_cast<WarpgroupShared<C>*>(
       static_cast<uint8_t*>(DynamicShared()) + (kPanelAlignment - misaligned) % kPanelAlignment);
   const int num_items = *args.plan.num_items;
-  const int first = C::kPair ? blockIdx.x / 2 : blockIdx.x;
-  if (first >= num_items) {
+  if (blockIdx.x >= num_items) {
     WaitForInputs();
     LetNextStart();
     return;
   }
   if (threadIdx.x == 0) {
-    SetItem(args, first, shared);
     shared.keys.Init();
     shared.values.Init();
     PublishBarriers();
@@ -387,8 +371,8 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   } else {
     if constexpr (C::kGroups > 1) TakeRegisters<232>();
     GroupComputer<C> computer(args, shared);
-    ForItems(args, num_items, shared,
-             [&](bool is_first) { computer.RunItem(shared.item, is_first); });
+    ForItems(args, num_items,
+             [&](const AttentionItem& item, bool is_first) { computer.RunItem(item, is_first); });
   }
   if constexpr (C::kPair) SyncCluster();  // the other block may still arrive here
 #endif

@@ -30,9 +30,7 @@ struct WarpgroupConfig {
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
   static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage
   static constexpr int kSumStride = Dim + 8;  // rows of 8 neighbours lie in different banks
-  // Named barriers: all threads; all that compute; for each group of queries, its threads, and its
-  // turn.
-  static constexpr int kAllBarrier = 0;
+  // Named barriers: all threads that compute; for each group of queries, its threads, and its turn.
   static constexpr int kComputersBarrier = 1;
   static constexpr int kGroupBarrier = 2;
   static constexpr int kTurnBarrier = kGroupBarrier + Groups;
@@ -79,7 +77,6 @@ struct WarpgroupShared {
   QuerySlot queries[C::kQueries];
   float2 totals[C::kQueries];  // m and l
   int32_t vectors[2][kStepKeys];
-  AttentionItem item;
   int32_t is_last;  // of its queries' clusters
   Ring<C> keys;
   Ring<C> values;
