@@ -38,13 +38,86 @@ Result<GenerateResult> Generate(Engine* engine, int vocabulary, int prompt, int 
   return engine->Generate(std::move(request));
 }
 
-Result<int> BenchDecode(Config config, const DecodeOptions& options) {
-  if (!options.modes.modes.empty() || !options.modes.prompts.empty()) {
-    if (options.modes.prompts.empty() || options.modes.modes.empty()) {
-      return InvalidArgument("--prompts FILE.jsonl and --modes plain,... go together");
+// What the timed runs gave, and the machine's limits, measured beside each of them.
+struct DecodeRuns {
+  std::vector<double> prompt_rate, decode_rate;         // tokens per second
+  std::vector<double> bandwidth, int8_peak, bf16_peak;  // GB/s, G(FL)OP/s
+  int64_t peak_memory = 0;                              // of the process, in bytes
+};
+
+// The medians, against the limits.
+struct DecodeFigures {
+  double prompt_rate = 0, decode_rate = 0;
+  double bandwidth = 0, int8_peak = 0, bf16_peak = 0;
+  double flops = 0;          // of a prompt token
+  double bytes = 0;          // read for a generated token
+  double prompt_gflops = 0;  // GFLOP/s
+  double read = 0;           // GB/s
+};
+
+Result<DecodeRuns> RunDecode(const Config& config, const DecodeOptions& options,
+                             const LoadedModel& model, Engine* engine) {
+  ThreadPool pool(config.threads);
+  const int generated = config.sampling.max_tokens;
+  DecodeRuns runs;
+  for (int i = 0; i <= options.modes.repeats; ++i) {
+    TALON_ASSIGN_OR_RETURN(
+        const GenerateResult result,
+        Generate(engine, model.target->config().vocab_size, options.prompt_tokens, generated));
+    if (i == 0) {  // warm-up; the measurement of the bandwidth needs memory of its own, later
+      runs.peak_memory = PeakMemoryBytes();
+      continue;
     }
-    return BenchModes(config, options.modes);
+    runs.prompt_rate.push_back((options.prompt_tokens - 1) / result.stats.prompt_seconds);
+    runs.decode_rate.push_back(generated / result.stats.decode_seconds);
+    runs.bandwidth.push_back(MeasureReadBandwidth(pool));
+    runs.int8_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kInt8));
+    runs.bf16_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kBF16));
   }
+  return runs;
+}
+
+DecodeFigures FiguresOf(const DecodeRuns& runs, const LoadedModel& model, Engine* engine,
+                        int prompt_tokens, int generated) {
+  DecodeFigures figures{.prompt_rate = Median(runs.prompt_rate),
+                        .decode_rate = Median(runs.decode_rate),
+                        .bandwidth = Median(runs.bandwidth),
+                        .int8_peak = Median(runs.int8_peak),
+                        .bf16_peak = Median(runs.bf16_peak)};
+  figures.flops = PromptFlops(model.target->config(), prompt_tokens - 1) / (prompt_tokens - 1);
+  figures.bytes = BytesPerToken(model, engine, prompt_tokens + generated / 2.0);
+  figures.prompt_gflops = figures.flops * figures.prompt_rate / 1e9;
+  figures.read = figures.bytes * figures.decode_rate / 1e9;
+  return figures;
+}
+
+std::string Share(double part, double whole) { return fmt::format("{:.0f}%", 100 * part / whole); }
+
+Table TableOf(const DecodeFigures& figures, int prompt_tokens, int generated) {
+  Table table({"", "tokens/s", "per token", "rate", "peak", "share"});
+  table.Add({fmt::format("prompt {}", prompt_tokens), fmt::format("{:.1f}", figures.prompt_rate),
+             fmt::format("{:.1f} MFLOP", figures.flops / 1e6),
+             fmt::format("{:.0f} GFLOP/s", figures.prompt_gflops),
+             fmt::format("int8 {:.0f}", figures.int8_peak),
+             Share(figures.prompt_gflops, figures.int8_peak)});
+  table.Add({"", "", "", "", fmt::format("bf16 {:.0f}", figures.bf16_peak),
+             Share(figures.prompt_gflops, figures.bf16_peak)});
+  table.Add({fmt::format("generation {}", generated), fmt::format("{:.1f}", figures.decode_rate),
+             FormatBytes(figures.bytes), fmt::format("{:.1f} GB/s", figures.read),
+             fmt::format("{:.1f} GB/s", figures.bandwidth),
+             Share(figures.read, figures.bandwidth)});
+  return table;
+}
+
+void PrintMemory(const LoadedModel& model, Engine* engine, int64_t peak_memory) {
+  std::printf("memory: weights %s + KV %s + workspace %s; peak of the process %s\n",
+              FormatBytes(static_cast<double>(model.target->weight_bytes())).c_str(),
+              FormatBytes(static_cast<double>(engine->kv().bytes())).c_str(),
+              FormatBytes(static_cast<double>(model.target->workspace_bytes())).c_str(),
+              FormatBytes(static_cast<double>(peak_memory)).c_str());
+}
+
+Result<int> BenchRandomPrompt(Config config, const DecodeOptions& options) {
   config.max_sequences = 1;
   config.enable_prefix_cache = false;  // prompts are run again and again
   if (config.prefill_chunk < options.prompt_tokens) config.prefill_chunk = options.prompt_tokens;
@@ -52,65 +125,37 @@ Result<int> BenchDecode(Config config, const DecodeOptions& options) {
   TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, options.shape));
   model->engine_options.kv_tokens = options.prompt_tokens + generated + 1;
   TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, "NONE"));
-  ThreadPool pool(config.threads);
-  const int vocabulary = model->target->config().vocab_size;
-  int64_t peak_memory = 0;
-  std::vector<double> prompt_rate, decode_rate, bandwidth, int8_peak, bf16_peak;
-  for (int i = 0; i <= options.modes.repeats; ++i) {
-    TALON_ASSIGN_OR_RETURN(const GenerateResult result,
-                           Generate(engine.get(), vocabulary, options.prompt_tokens, generated));
-    if (i == 0) {  // warm-up; the measurement of the bandwidth needs memory of its own, later
-      peak_memory = PeakMemoryBytes();
-      continue;
-    }
-    prompt_rate.push_back((options.prompt_tokens - 1) / result.stats.prompt_seconds);
-    decode_rate.push_back(generated / result.stats.decode_seconds);
-    bandwidth.push_back(MeasureReadBandwidth(pool));
-    int8_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kInt8));
-    bf16_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kBF16));
-  }
-  const double context = options.prompt_tokens + generated / 2.0;
-  const double bytes = BytesPerToken(*model, engine.get(), context);
-  const double flops =
-      PromptFlops(model->target->config(), options.prompt_tokens - 1) / (options.prompt_tokens - 1);
-  const double read = bytes * Median(decode_rate) / 1e9;
-  const double prompt_gflops = flops * Median(prompt_rate) / 1e9;
-  Table table({"", "tokens/s", "per token", "rate", "peak", "share"});
-  table.Add({fmt::format("prompt {}", options.prompt_tokens),
-             fmt::format("{:.1f}", Median(prompt_rate)), fmt::format("{:.1f} MFLOP", flops / 1e6),
-             fmt::format("{:.0f} GFLOP/s", prompt_gflops),
-             fmt::format("int8 {:.0f}", Median(int8_peak)),
-             fmt::format("{:.0f}%", 100 * prompt_gflops / Median(int8_peak))});
-  table.Add({"", "", "", "", fmt::format("bf16 {:.0f}", Median(bf16_peak)),
-             fmt::format("{:.0f}%", 100 * prompt_gflops / Median(bf16_peak))});
-  table.Add({fmt::format("generation {}", generated), fmt::format("{:.1f}", Median(decode_rate)),
-             FormatBytes(bytes), fmt::format("{:.1f} GB/s", read),
-             fmt::format("{:.1f} GB/s", Median(bandwidth)),
-             fmt::format("{:.0f}%", 100 * read / Median(bandwidth))});
-  std::printf("%s\n%s, weights %s, %s\n%s", model->name.c_str(),
-              model->backend->description().c_str(), config.weights.c_str(),
-              fmt::format("median of {} runs", options.modes.repeats).c_str(),
-              table.ToString().c_str());
-  std::printf("memory: weights %s + KV %s + workspace %s; peak of the process %s\n",
-              FormatBytes(static_cast<double>(model->target->weight_bytes())).c_str(),
-              FormatBytes(static_cast<double>(engine->kv().bytes())).c_str(),
-              FormatBytes(static_cast<double>(model->target->workspace_bytes())).c_str(),
-              FormatBytes(static_cast<double>(peak_memory)).c_str());
+  TALON_ASSIGN_OR_RETURN(const DecodeRuns runs, RunDecode(config, options, *model, engine.get()));
+  const DecodeFigures figures =
+      FiguresOf(runs, *model, engine.get(), options.prompt_tokens, generated);
+  std::printf("%s\n%s, weights %s, median of %d runs\n%s", model->name.c_str(),
+              model->backend->description().c_str(), config.weights.c_str(), options.modes.repeats,
+              TableOf(figures, options.prompt_tokens, generated).ToString().c_str());
+  PrintMemory(*model, engine.get(), runs.peak_memory);
   const Json json = {{"model", model->name},
                      {"weights", config.weights},
                      {"device", model->backend->description()},
-                     {"prompt_tokens_per_second", Median(prompt_rate)},
-                     {"prompt_gflops", prompt_gflops},
-                     {"int8_peak_gops", Median(int8_peak)},
-                     {"bf16_peak_gflops", Median(bf16_peak)},
-                     {"generation_tokens_per_second", Median(decode_rate)},
-                     {"bytes_per_token", bytes},
-                     {"read_gb_per_second", read},
-                     {"bandwidth_gb_per_second", Median(bandwidth)},
-                     {"bandwidth_share", read / Median(bandwidth)},
-                     {"peak_memory_bytes", peak_memory}};
+                     {"prompt_tokens_per_second", figures.prompt_rate},
+                     {"prompt_gflops", figures.prompt_gflops},
+                     {"int8_peak_gops", figures.int8_peak},
+                     {"bf16_peak_gflops", figures.bf16_peak},
+                     {"generation_tokens_per_second", figures.decode_rate},
+                     {"bytes_per_token", figures.bytes},
+                     {"read_gb_per_second", figures.read},
+                     {"bandwidth_gb_per_second", figures.bandwidth},
+                     {"bandwidth_share", figures.read / figures.bandwidth},
+                     {"peak_memory_bytes", runs.peak_memory}};
   TALON_RETURN_IF_ERROR(SaveJson(options.modes.json, json));
   return kExitOk;
+}
+
+Result<int> BenchDecode(const Config& config, const DecodeOptions& options) {
+  const ModesOptions& modes = options.modes;
+  if (modes.modes.empty() && modes.prompts.empty()) return BenchRandomPrompt(config, options);
+  if (modes.prompts.empty() || modes.modes.empty()) {
+    return InvalidArgument("--prompts FILE.jsonl and --modes plain,... go together");
+  }
+  return BenchModes(config, modes);
 }
 
 }  // namespace

@@ -64,55 +64,74 @@ class PassFloor {
   double token_bytes_ = 0;
 };
 
-Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
-  const int most_nodes = *std::max_element(options.nodes.begin(), options.nodes.end());
-  const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
-  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, options.shape, most_nodes));
-  const ModelConfig& target = model->target->config();
+// A cache for passes of `most_nodes` rows behind a prefix of at most `deepest` tokens.
+Result<std::unique_ptr<KvCache>> NewCache(const LoadedModel& model, int deepest, int most_nodes,
+                                          Metrics* metrics) {
+  const ModelConfig& target = model.target->config();
   if (deepest + most_nodes > target.max_context) {
     return InvalidArgument("depths: {} + {} nodes, the model's context is {}", deepest, most_nodes,
                            target.max_context);
   }
-  const int block = model->engine_options.block_size;
+  const int block = model.engine_options.block_size;
   const KvShape shape{.num_layers = target.num_layers,
                       .kv_heads = target.num_kv_heads,
                       .head_dim = target.head_dim,
                       .block_size = block,
-                      .dtype = model->engine_options.kv_dtype,
+                      .dtype = model.engine_options.kv_dtype,
                       .num_blocks = deepest / block + 2,
                       .staging_rows = most_nodes};
-  Metrics unused;
-  TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused));
-  std::optional<PassFloor> floor;  // devices have `bench gpu`
-  if (model->backend->name() == "cpu") floor.emplace(config, *model);
+  return KvCache::Create(model.backend.get(), shape, metrics);
+}
+
+struct VerifyPoint {
+  double seconds = 0;
+  double c = 1;  // against the plain pass
+};
+
+// The plain pass is timed again beside each point: the machine's speed drifts.
+Result<VerifyPoint> TimePoint(const LoadedModel& model, KvCache* kv, int nodes, int depth,
+                              int repeats) {
+  const auto time = [&](int count) {
+    return TimeVerifyPass(model.backend.get(), model.target.get(), kv, count, depth, repeats);
+  };
+  TALON_ASSIGN_OR_RETURN(const double one, time(1));
+  TALON_ASSIGN_OR_RETURN(const double seconds, time(nodes));
+  return VerifyPoint{.seconds = seconds, .c = nodes == 1 ? 1.0 : seconds / one};
+}
+
+Table NewVerifyTable(const std::vector<int>& depths, bool has_floor) {
   std::vector<std::string> header = {"nodes"};
-  for (const int depth : options.depths) {
+  for (const int depth : depths) {
     header.push_back(fmt::format("at {}", depth));
     header.push_back("c(T)");
-    if (floor) header.push_back("floor");
+    if (has_floor) header.push_back("floor");
   }
-  Table table(header);
+  return Table(header);
+}
+
+Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
+  const int most_nodes = *std::max_element(options.nodes.begin(), options.nodes.end());
+  const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, options.shape, most_nodes));
+  Metrics unused;
+  TALON_ASSIGN_OR_RETURN(const auto kv, NewCache(*model, deepest, most_nodes, &unused));
+  std::optional<PassFloor> floor;  // devices have `bench gpu`
+  if (model->backend->name() == "cpu") floor.emplace(config, *model);
+  Table table = NewVerifyTable(options.depths, floor.has_value());
   Json rows = Json::array();
-  std::vector<double> plain(options.depths.size(), 0);
   for (const int nodes : options.nodes) {
     std::vector<std::string> line = {std::to_string(nodes)};
-    for (size_t i = 0; i < options.depths.size(); ++i) {
-      // The plain pass is timed again beside each point: the machine's speed drifts.
-      const auto time = [&](int count) {
-        return TimeVerifyPass(model->backend.get(), model->target.get(), kv.get(), count,
-                              options.depths[i], options.repeats);
-      };
-      TALON_ASSIGN_OR_RETURN(const double one, time(1));
-      TALON_ASSIGN_OR_RETURN(const double seconds, time(nodes));
-      plain[i] = one;
-      line.push_back(fmt::format("{:.2f}", seconds * 1e3));
-      line.push_back(fmt::format("{:.2f}", nodes == 1 ? 1.0 : seconds / one));
+    for (const int depth : options.depths) {
+      TALON_ASSIGN_OR_RETURN(const VerifyPoint point,
+                             TimePoint(*model, kv.get(), nodes, depth, options.repeats));
+      line.push_back(fmt::format("{:.2f}", point.seconds * 1e3));
+      line.push_back(fmt::format("{:.2f}", point.c));
       rows.push_back({{"nodes", nodes},
-                      {"depth", options.depths[i]},
-                      {"milliseconds", seconds * 1e3},
-                      {"c", nodes == 1 ? 1.0 : seconds / one}});
+                      {"depth", depth},
+                      {"milliseconds", point.seconds * 1e3},
+                      {"c", point.c}});
       if (!floor) continue;
-      const double share = floor->Seconds(nodes, options.depths[i]) / seconds;
+      const double share = floor->Seconds(nodes, depth) / point.seconds;
       line.push_back(fmt::format("{:.0f}%", 100 * share));
       rows.back()["share_of_floor"] = share;
     }

@@ -154,9 +154,14 @@ struct Config {
   RemoteConfig remote;
 };
 
+// Groups of settings: maps in the file.
+inline constexpr const char* kSpeculativeGroup = "speculative_config";
+inline constexpr const char* kWorkerGroup = "worker_config";
+inline constexpr const char* kRemoteGroup = "remote_config";
+
 // One setting: its name in the file, its flag, what it does, where it lives.
 struct Setting {
-  std::string group;  // "", "speculative_config", "worker_config" or "remote_config"
+  std::string group;  // one of the above, "" = none
   std::string key;    // snake_case
   std::string flag;   // "--kv-dtype"
   std::string help;

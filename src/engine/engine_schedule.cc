@@ -1,0 +1,160 @@
+// Who takes part in a step: admission, preemption, and how prompts share its rows.
+#include <algorithm>
+#include <utility>
+
+#include "engine/engine.h"
+#include "observe/trace.h"
+
+namespace talon {
+namespace {
+
+void TracePhase(const ActiveRequest& run, RequestPhase phase) {
+  if (Tracer* tracer = ActiveTracer()) tracer->EnterPhase(run.result.id, phase);
+}
+
+}  // namespace
+
+void Engine::RunStep() {
+  Admit();
+  MakeRoomForRoots();
+  std::vector<ActiveRequest*> decoding;
+  std::vector<size_t> tokens_before;
+  for (const auto& run : running_) {
+    if (!run->started) AttachKnown(run.get());
+    if (run->prompt_left() > 0) continue;
+    decoding.push_back(run.get());
+    tokens_before.push_back(run->result.tokens.size());
+  }
+  const std::vector<PromptChunk> prompts =
+      NextPromptChunks(static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence());
+  if (decoding.empty() && prompts.empty()) return;
+  for (ActiveRequest* run : decoding) {
+    Start(run);
+    TracePhase(*run, RequestPhase::kDecode);
+  }
+  for (const PromptChunk& prompt : prompts) Start(prompt.run);
+  const Status status = step_->Run(decoding, prompts);
+  if (!status.ok()) {
+    for (const auto& run : running_) {
+      run->result.finish = FinishReason::kError;
+      run->result.error = status;
+    }
+  }
+  for (size_t i = 0; i < decoding.size(); ++i) Deliver(decoding[i], tokens_before[i]);
+  RetireFinished();
+  ReportState();
+}
+
+// Admits in order of arrival while the pool holds the whole prompt of everyone admitted, and a
+// block more for each: who is admitted should not be preempted at once.
+void Engine::Admit() {
+  int promised = 0;
+  for (const auto& run : running_) {
+    promised += kv_->BlocksNeeded(run->sequence, run->prompt_left() + 1) + 1;
+  }
+  while (!waiting_.empty() && num_running() < options_.max_sequences) {
+    ActiveRequest* next = waiting_.front().get();
+    AttachKnown(next);
+    const int needed = kv_->BlocksNeeded(next->sequence, next->prompt_left() + 1) + 1;
+    if (!running_.empty() && promised + needed > kv_->free_blocks()) {
+      kv_->Free(&next->sequence);
+      return;
+    }
+    promised += needed;
+    if (next->scheduled_at < 0) {
+      next->scheduled_at = next->request.age.Seconds();
+      metrics().Observe(Histogram::kRequestQueueSeconds, next->scheduled_at);
+    }
+    TracePhase(*next, RequestPhase::kPrompt);
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+// At least the root is left to compute.
+void Engine::AttachKnown(ActiveRequest* run) {
+  kv_->Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
+}
+
+// Every decoding sequence must be able to commit at least its root.
+void Engine::MakeRoomForRoots() {
+  for (;;) {
+    int needed = 0;
+    for (const auto& run : running_) needed += kv_->BlocksNeeded(run->sequence, 1);
+    if (needed <= kv_->free_blocks() || running_.size() <= 1) return;
+    PreemptYoungest();
+  }
+}
+
+// Its tokens stay; only K/V is given up and computed again later, to the same bits.
+void Engine::PreemptYoungest() {
+  std::unique_ptr<ActiveRequest> run = std::move(running_.back());
+  running_.pop_back();
+  step_->Suspend(run.get());
+  kv_->Free(&run->sequence);
+  run->started = false;
+  TracePhase(*run, RequestPhase::kQueued);
+  metrics().Add(Counter::kRequestPreemptions, 1);
+  waiting_.push_front(std::move(run));
+}
+
+// Who has prompt tokens to compute, in order of admission. One whose next block another one is
+// about to compute waits for that one's.
+std::vector<ActiveRequest*> Engine::PromptsToCompute() const {
+  std::vector<ActiveRequest*> prompts;
+  const auto same_block_next = [&](const ActiveRequest& a, const ActiveRequest& b) {
+    const int end = a.sequence.committed_len + options_.block_size;
+    return a.sequence.committed_len == b.sequence.committed_len && end <= a.prompt_end() &&
+           end <= b.prompt_end() &&
+           std::equal(a.sequence.tokens.begin(), a.sequence.tokens.begin() + end,
+                      b.sequence.tokens.begin());
+  };
+  for (const auto& run : running_) {
+    if (run->prompt_left() <= 0) continue;
+    const bool waits = options_.prefix_cache && !run->started &&
+                       std::any_of(prompts.begin(), prompts.end(), [&](const ActiveRequest* other) {
+                         return same_block_next(*run, *other);
+                       });
+    if (!waits) prompts.push_back(run.get());
+  }
+  return prompts;
+}
+
+// The step's prompt tokens are shared evenly, so that a short prompt does not wait for a long one;
+// what the short ones leave goes to the others.
+std::vector<PromptChunk> Engine::NextPromptChunks(int tree_rows) {
+  std::vector<ActiveRequest*> prompts = PromptsToCompute();
+  std::stable_sort(prompts.begin(), prompts.end(),
+                   [](const ActiveRequest* a, const ActiveRequest* b) {
+                     return a->prompt_left() < b->prompt_left();
+                   });
+  std::vector<PromptChunk> chunks;
+  int budget = std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows);
+  int free_blocks = kv_->free_blocks();
+  auto sharing = static_cast<int>(prompts.size());
+  for (ActiveRequest* run : prompts) {
+    const int tokens = std::min(run->prompt_left(), (budget + sharing - 1) / sharing);
+    --sharing;
+    const int needed = kv_->BlocksNeeded(run->sequence, tokens);
+    if (tokens <= 0 || needed > free_blocks) continue;
+    free_blocks -= needed;
+    budget -= tokens;
+    chunks.push_back({run, tokens});
+  }
+  return chunks;
+}
+
+// From now on the request has rows of its own.
+void Engine::Start(ActiveRequest* run) {
+  if (run->started) return;
+  run->started = true;
+  if (run->counted) return;  // it was preempted
+  run->counted = true;
+  run->result.stats.cached_tokens = run->sequence.committed_len;
+  metrics().Add(Counter::kRequestPromptTokens, run->result.stats.prompt_tokens);
+  if (!options_.prefix_cache) return;
+  metrics().Add(Counter::kKvPrefixQueryTokens, run->result.stats.prompt_tokens);
+  metrics().Add(Counter::kKvPrefixHitTokens, run->sequence.committed_len);
+}
+
+}  // namespace talon
