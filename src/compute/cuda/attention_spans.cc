@@ -10,21 +10,27 @@ namespace talon::cuda {
 namespace {
 
 // Microseconds on an H200: a unit of keys for a tile of queries where these are not the first to
-// read the keys, and what comes with each item.
+// read the keys, and what comes with each item, alone or in a cluster that merges.
 struct KindCost {
   int queries;
   PrefixKernelKind kernel;
   double unit;
   double item;
+  double cluster_item;
 };
-constexpr KindCost kKindCosts[] = {
-    {16, PrefixKernelKind::kTiles, 2.2, 1.5},       {32, PrefixKernelKind::kTiles, 2.3, 1.7},
-    {64, PrefixKernelKind::kTiles, 2.6, 2.0},       {128, PrefixKernelKind::kTiles, 4.8, 3.0},
-    {16, PrefixKernelKind::kFew, 0.20, 4.6},        {32, PrefixKernelKind::kFew, 0.28, 6.0},
-    {64, PrefixKernelKind::kWarpgroups, 1.50, 7.5}, {128, PrefixKernelKind::kWarpgroups, 2.08, 8.5},
-    {256, PrefixKernelKind::kWarpgroups, 2.02, 8.5}};
-// What it takes to merge partials: in the merge kernel, or in place, there for each of them.
-constexpr double kMergeKernelCost = 4.5;
+constexpr KindCost kKindCosts[] = {{16, PrefixKernelKind::kTiles, 2.2, 1.5, 1.5},
+                                   {32, PrefixKernelKind::kTiles, 2.3, 1.7, 1.7},
+                                   {64, PrefixKernelKind::kTiles, 2.6, 2.0, 2.0},
+                                   {128, PrefixKernelKind::kTiles, 4.8, 3.0, 3.0},
+                                   {16, PrefixKernelKind::kFew, 0.20, 4.6, 4.6},
+                                   {32, PrefixKernelKind::kFew, 0.28, 6.0, 6.0},
+                                   {64, PrefixKernelKind::kWarpgroups, 1.50, 5.8, 7.5},
+                                   {128, PrefixKernelKind::kWarpgroups, 2.08, 8.5, 8.5},
+                                   {256, PrefixKernelKind::kWarpgroups, 2.02, 8.5, 8.5}};
+// What it takes to merge partials: in the merge kernel, more with each row, or in place, there for
+// each of them.
+constexpr double kMergeKernelCost = 2.0;
+constexpr double kMergedRowCost = 0.02;
 constexpr double kMergeCost = 1.5;
 constexpr double kPartialCost = 0.1;
 constexpr double kBytesPerMicrosecond = 4.3e6;
@@ -58,6 +64,7 @@ class SpanChooser {
     const double key_bytes = 2.0 * shape.kv_heads * shape.head_dim * DTypeSize(shape.dtype);
     for (const SequenceWork& work : works) {
       longest_ = std::max(longest_, UnitsOf(work, kind));
+      rows_ += work.row_end - work.row_begin;
       read_ += work.num_keys() * key_bytes / kBytesPerMicrosecond;
     }
   }
@@ -100,9 +107,11 @@ class SpanChooser {
     const int partials = CeilDiv(longest_, span * runs);
     double merge = 0;
     if (partials > 1) {
-      merge = kind_.MergesPartials() ? kMergeCost + partials * kPartialCost : kMergeKernelCost;
+      merge = kind_.MergesPartials() ? kMergeCost + partials * kPartialCost
+                                     : kMergeKernelCost + rows_ * kMergedRowCost;
     }
-    return std::max(rounds * span * cost_.unit, read_) + rounds * cost_.item + merge;
+    const double item = runs > 1 ? cost_.cluster_item : cost_.item;
+    return std::max(rounds * span * cost_.unit, read_) + rounds * item + merge;
   }
   // Parts of so many units that the works' keys are cut into.
   int64_t NumParts(int units) const {
@@ -132,6 +141,7 @@ class SpanChooser {
   PrefixKind kind_;
   KindCost cost_;
   int longest_ = 0;  // units
+  int rows_ = 0;
   double read_ = 0;  // what it takes to read all keys and values once
 };
 
