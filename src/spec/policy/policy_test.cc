@@ -23,6 +23,22 @@ TEST(VerifyCurve, InterpolatesAndExtends) {
   EXPECT_NEAR(curve.Seconds({.sequences = 2, .context = 10000}, 1), 1.1e-3 + 2e-3, 1e-12);
 }
 
+// One row seems to take as long as eight, two with the long context as eight: both were disturbed.
+TEST(VerifyCurve, FewerRowsNeverCostMore) {
+  const VerifyCurve curve = FitVerifyCurve(
+      {{1, 2.0e-3, 1.5e-3}, {2, 1.2e-3, 2.4e-3}, {4, 1.4e-3, 1.8e-3}, {8, 2.0e-3, 2.4e-3}}, 100,
+      1100);
+  const auto seconds = [&](int rows, int context) {
+    return curve.Seconds({.sequences = 1, .context = context}, rows);
+  };
+  EXPECT_NEAR(seconds(1, 100), 1.2e-3, 1e-9);
+  EXPECT_NEAR(seconds(1, 1100), 1.5e-3, 1e-9);
+  EXPECT_NEAR(seconds(2, 100), 1.2e-3, 1e-4);
+  EXPECT_NEAR(seconds(2, 1100), 1.8e-3, 1e-4);
+  EXPECT_NEAR(seconds(8, 100), 2.0e-3, 1e-9);
+  EXPECT_NEAR(seconds(8, 1100), 2.4e-3, 1e-9);
+}
+
 TEST(VerifyCurve, SavesAndLoads) {
   const std::string path = testing::TempDir() + "/talon_curve.json";
   ASSERT_TRUE(CheapRows().Save(path).ok());
