@@ -145,9 +145,14 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
     ++now.plain_steps;
     now.draft_steps = 0;
     now.plain_ratios.Add(pass_ratio);
-    now.plain_scale = now.plain_ratios.Minimum();
+    now.plain_scale = now.plain_ratios.Median();
+    now.tree_ratios = {};
   } else {
-    now.plain_scale = std::min(now.plain_scale, pass_ratio);  // more rows never cost less
+    now.tree_ratios.Add(pass_ratio);
+    // More rows never cost less: if they seem to, the plain steps were disturbed.
+    if (static_cast<int>(now.tree_ratios.size()) >= kCalibrationSteps) {
+      now.plain_scale = std::min(now.plain_scale, now.tree_ratios.Median());
+    }
   }
   const double per_token = seconds / std::max(cost.emitted, 1);
   Blend(per_token, now.token_seconds == 0 ? 1.0 : kSlow, &now.token_seconds);
@@ -169,7 +174,8 @@ void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost,
   // Nothing proposed at no cost says nothing about what proposals are worth.
   if (cost.rows > shape.sequences || !IsCheap(shape)) {
     const double weight = std::max(kVerySlow, 1.0 / (++now.gain_steps + kHopefulSteps));
-    Blend(by_curve * now.plain_scale / seconds, weight, &now.gain);
+    const double usual = now.draft_ratios.Median() * CurveSeconds(shape, cost);
+    Blend(by_curve * now.plain_scale / usual, weight, &now.gain);
   }
   if (cost.rows > shape.sequences) ++now.draft_steps;
   now.ledger.seconds += seconds;

@@ -12,10 +12,10 @@
 // A ledger bounds the damage of wrong estimates: the time lost in steps that drafted, against plain
 // decoding of the same tokens, may not exceed 1.5 % of all time spent, at any size of the batch.
 //
-// Times are disturbed by what else the machine does, which only ever adds to them. So a step much
-// slower than those before it counts for no more than twice what they took, and what a plain step
-// takes is the least of the last few, measured again now and then. The ledger is reckoned with what
-// plain steps take now: a machine that became slower for all steps is not held against drafting.
+// Times are disturbed by what else the machine does. So drafting and plain steps are compared by
+// medians of the last few, a step much slower than those before it costs the ledger no more than
+// twice what they took, and plain steps are timed again now and then. The ledger is reckoned with
+// what they take now: a machine that became slower for all steps is not held against drafting.
 #ifndef TALON_SPEC_POLICY_ADAPTIVE_H_
 #define TALON_SPEC_POLICY_ADAPTIVE_H_
 
@@ -74,8 +74,9 @@ class AdaptivePolicy : public Policy {
     bool draft_cost_known = false;
     double gain = kHope;       // speed of drafting steps against plain ones, running mean
     double token_seconds = 0;  // what a token costs, running mean
-    double plain_scale = 1;    // measured plain steps against the curve, the least of the last
+    double plain_scale = 1;    // measured plain steps against the curve
     RecentTimes plain_ratios;  // of the last plain steps, in the curve's seconds for one row
+    RecentTimes tree_ratios;   // of the last passes over trees, the same; none since a plain step
     RecentTimes draft_ratios;  // of the last steps that drafted, in the curve's for their rows
     int plain_steps = 0;       // since drafting paused to measure them
     int draft_steps = 0;       // since plain ones were measured

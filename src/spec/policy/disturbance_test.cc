@@ -71,8 +71,8 @@ TEST(Disturbance, AMachineThatBecomesSlowerOrFaster) {
 TEST(Disturbance, SlowPlainStepsAtFirst) {
   const auto slow = [](int step) { return step < 3 ? 4.0 : 1.0; };
   EXPECT_GT(Speed(With(GoodDrafts(), slow)), 1.45);
-  EXPECT_GT(Speed(With(WrongDrafts(), slow)), 0.98);
-  EXPECT_GT(Speed(With(DearDrafts(), slow)), 0.96);
+  EXPECT_GT(Speed(With(WrongDrafts(), slow)), 0.97);
+  EXPECT_GT(Speed(With(DearDrafts(), slow)), 0.94);
 }
 
 // Other work takes a core for a few steps, four times of ten.
@@ -84,8 +84,8 @@ TEST(Disturbance, ABusyMachine) {
     const double hit = std::uniform_real_distribution<>(1, 6)(now);
     return std::bernoulli_distribution(0.4)(spell) ? hit : 1.0;
   };
-  EXPECT_GT(Speed(With(GoodDrafts(), slow)), 1.3);
-  EXPECT_GT(Speed(With(WrongDrafts(), slow)), 0.97);
+  EXPECT_GT(Speed(With(GoodDrafts(), slow)), 1.45);
+  EXPECT_GT(Speed(With(WrongDrafts(), slow)), 0.96);
 }
 
 }  // namespace
