@@ -135,7 +135,7 @@ class Eagle3Drafter : public Drafter {
   std::vector<int> free_slots_;
   PassBuilder builder_;
   PassBuilder readers_;
-  double level_seconds_ = 0;        // of a tree level, running mean
+  LevelTimes level_times_;
   std::vector<GrowingTree> begun_;  // by BeginTrees
 
   Scratch pending_;  // [rows, A*Ht] features of rows that are not in the draft's KV yet

@@ -56,7 +56,7 @@ Status Eagle3Drafter::Grow(std::span<const DraftRequest> requests, std::span<Sta
   }
   for (GrowingTree& one : growing) one.has_nan = !one.tree.Start(states[one.owner]->first);
   const LevelPrice price{.seconds_per_token = requests[0].budget.seconds_per_token,
-                         .level_seconds = &level_seconds_};
+                         .times = &level_times_};
   TALON_RETURN_IF_ERROR(GrowTrees(
       growing, price, [&](std::span<GrowingTree* const> level, std::vector<TopKEntry>* best) {
         return RunBeams(level, states, best);

@@ -280,7 +280,7 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
     best.insert(best.end(), first.begin(), first.end());
   }
   const LevelPrice price{.seconds_per_token = batch->front().request->budget.seconds_per_token,
-                         .level_seconds = &level_seconds_};
+                         .times = &level_times_};
   for (int depth = 1; !growing.empty(); ++depth) {
     std::vector<Drafting*> next;
     std::vector<Feed> feeds;
@@ -323,7 +323,7 @@ Status StandaloneDrafter::DraftTrees(std::vector<Drafting>* batch) {
     trees.push_back(std::move(growing));
   }
   const LevelPrice price{.seconds_per_token = batch->front().request->budget.seconds_per_token,
-                         .level_seconds = &level_seconds_};
+                         .times = &level_times_};
   TALON_RETURN_IF_ERROR(GrowTrees(
       trees, price, [&](std::span<GrowingTree* const> level, std::vector<TopKEntry>* best) {
         builder_.Reset();

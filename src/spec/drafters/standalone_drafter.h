@@ -100,7 +100,7 @@ class StandaloneDrafter : public Drafter {
   std::unique_ptr<KvCache> kv_;
   std::map<SequenceId, Sequence> sequences_;
   PassBuilder builder_;
-  double level_seconds_ = 0;      // of a tree level, running mean
+  LevelTimes level_times_;
   std::vector<TopKEntry> first_;  // [batch * RankedSuccessors()] successors of the roots
 };
 

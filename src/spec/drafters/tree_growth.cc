@@ -7,16 +7,20 @@ namespace {
 
 // Share of reached beam nodes that get a child accepted: what a level wins at most, about.
 constexpr double kHitShare = 0.7;
-constexpr double kSlow = 0.1;  // weight of a new timing
+constexpr size_t kTrials = 3;     // levels to time before one is refused
+constexpr int kMaxRefusals = 32;  // in a row
 
 }  // namespace
 
 bool LevelPrice::Pays(double mass) const {
-  return seconds_per_token <= 0 || kHitShare * mass * seconds_per_token >= *level_seconds;
+  if (seconds_per_token <= 0 || times->seconds.size() < kTrials) return true;
+  if (kHitShare * mass * seconds_per_token >= times->seconds.Minimum()) return true;
+  return ++times->refused > kMaxRefusals;
 }
 
 void LevelPrice::Observe(double seconds) const {
-  *level_seconds += (*level_seconds == 0 ? 1.0 : kSlow) * (seconds - *level_seconds);
+  times->seconds.Add(seconds);
+  times->refused = 0;
 }
 
 Status GrowTrees(std::span<GrowingTree> trees, const LevelPrice& price, const RunLevel& run_level) {

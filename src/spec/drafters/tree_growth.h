@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "spec/drafters/dynamic_tree.h"
 #include "spec/plan.h"
+#include "spec/recent_times.h"
 
 namespace talon {
 
@@ -33,11 +34,18 @@ struct GrowingTree {
 using RunLevel =
     std::function<Status(std::span<GrowingTree* const> level, std::vector<TopKEntry>* best)>;
 
+// What levels took lately, kept by the drafter between steps.
+struct LevelTimes {
+  RecentTimes seconds;
+  int refused = 0;  // levels not run since one was
+};
+
 // What another level may cost: it is not run if the beams' chance of being reached, in tokens,
-// is worth less than it costs.
+// is worth less than it costs. A few are run before any is refused, and one after many refusals: a
+// price that nobody pays would never be measured again.
 struct LevelPrice {
   double seconds_per_token = 0;  // 0: levels are free
-  double* level_seconds;         // running mean, kept by the caller between steps; 0 at first
+  LevelTimes* times;
 
   // `mass`: expected number of nodes to be expanded that lie on the target's path.
   bool Pays(double mass) const;

@@ -6,7 +6,9 @@
 namespace talon {
 namespace {
 
-constexpr int kCalibrationSteps = 3;  // plain steps before the first draft
+constexpr int kCalibrationSteps = 3;  // plain steps before the first draft, and now and then
+constexpr double kAffordable = 4;     // plain steps
+constexpr double kAccident = 2;       // times slower than usual: more is no fault of the step
 constexpr double kSlow = 0.05;        // weight of a new value in running means
 constexpr double kVerySlow = 0.02;
 constexpr double kFast = 0.2;
@@ -26,9 +28,9 @@ void KeepFirst(const std::vector<int>& order, size_t keep, TokenTree* tree) {
 }  // namespace
 
 bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
-  // One bad step must be affordable too, so a fresh engine may lose a little before it has earned.
+  // Some bad luck must be affordable too, so a fresh engine may lose a little before it has earned.
   const Regime& now = Of(shape);
-  return now.ledger > -kLedgerShare * now.total_seconds - PlainSeconds(shape);
+  return Balance(now) > -kLedgerShare * now.total_seconds - kAffordable * PlainSeconds(shape);
 }
 
 void AdaptivePolicy::BeginStep(const StepShape& shape) { drafts_now_ = DraftsNow(shape); }
@@ -42,6 +44,11 @@ DraftBudget AdaptivePolicy::Budget(const StepShape& shape, const DraftBudget& li
 
 bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
   Regime& now = Of(shape);
+  if (now.draft_steps >= now.recheck_interval) {
+    now.draft_steps = 0;
+    now.plain_steps = 0;
+    now.recheck_interval = std::min(now.recheck_interval * 2, kLastRecheck);
+  }
   if (now.plain_steps < kCalibrationSteps || !LedgerAllows(shape)) return false;
   // Lookups cost next to nothing: let them propose, Trim decides.
   if (IsCheap(shape) || now.gain >= kMinGain) {
@@ -122,32 +129,57 @@ void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t>
   }
 }
 
+double AdaptivePolicy::BelievedSeconds(const StepShape& shape, const StepCost& cost) const {
+  const Regime& now = Of(shape);
+  const RecentTimes& ratios = cost.drafted ? now.draft_ratios : now.plain_ratios;
+  const double usual = ratios.empty() ? now.plain_scale : ratios.Median();
+  return std::min(cost.total_seconds, kAccident * usual * CurveSeconds(shape, cost));
+}
+
 void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   Regime& now = Of(shape);
   now.total_seconds += cost.total_seconds;
-  const double plain = PlainSeconds(shape);
+  const double seconds = BelievedSeconds(shape, cost);
+  const double pass_ratio = (cost.total_seconds - cost.draft_seconds) / curve_.Seconds(shape, 1);
   if (cost.rows == shape.sequences) {
     ++now.plain_steps;
-    const double ratio = (cost.total_seconds - cost.draft_seconds) / curve_.Seconds(shape, 1);
-    Blend(ratio, now.plain_steps <= kCalibrationSteps ? 1.0 / now.plain_steps : kSlow,
-          &now.plain_scale);
+    now.draft_steps = 0;
+    now.plain_ratios.Add(pass_ratio);
+    now.plain_scale = now.plain_ratios.Median();
+    now.tree_ratios = {};
+  } else {
+    now.tree_ratios.Add(pass_ratio);
+    // More rows never cost less: if they seem to, the plain steps were disturbed.
+    if (static_cast<int>(now.tree_ratios.size()) >= kCalibrationSteps) {
+      now.plain_scale = std::min(now.plain_scale, now.tree_ratios.Median());
+    }
   }
-  const double per_token = cost.total_seconds / std::max(cost.emitted, 1);
+  const double per_token = seconds / std::max(cost.emitted, 1);
   Blend(per_token, now.token_seconds == 0 ? 1.0 : kSlow, &now.token_seconds);
-  if (!cost.drafted) return;
+  if (cost.drafted) ObserveDrafts(shape, cost, seconds);
+  if (Balance(now) >= 0) now.ledger = {};
+}
+
+// `seconds`: what is believed of the step's time.
+void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost, double seconds) {
+  Regime& now = Of(shape);
+  now.draft_ratios.Add(cost.total_seconds / CurveSeconds(shape, cost));
   // Rare slow proposals (a hiccup of the machine, a table that grows) are no reason to stop.
   const double draft_seconds = now.draft_cost_known
                                    ? std::min(cost.draft_seconds, 2 * now.draft_seconds)
                                    : cost.draft_seconds;
   Blend(draft_seconds, now.draft_cost_known ? kFast : 1.0, &now.draft_seconds);
   now.draft_cost_known = true;
-  const double plain_equivalent = plain * cost.emitted / shape.sequences;
+  const double by_curve = curve_.Seconds(shape, 1) * cost.emitted / shape.sequences;
   // Nothing proposed at no cost says nothing about what proposals are worth.
   if (cost.rows > shape.sequences || !IsCheap(shape)) {
     const double weight = std::max(kVerySlow, 1.0 / (++now.gain_steps + kHopefulSteps));
-    Blend(plain_equivalent / cost.total_seconds, weight, &now.gain);
+    const double usual = now.draft_ratios.Median() * CurveSeconds(shape, cost);
+    Blend(by_curve * now.plain_scale / usual, weight, &now.gain);
   }
-  now.ledger = std::min(now.ledger + plain_equivalent - cost.total_seconds, 0.0);
+  if (cost.rows > shape.sequences) ++now.draft_steps;
+  now.ledger.seconds += seconds;
+  now.ledger.plain_seconds += by_curve;
 }
 
 }  // namespace talon

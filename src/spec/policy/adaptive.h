@@ -11,6 +11,11 @@
 //
 // A ledger bounds the damage of wrong estimates: the time lost in steps that drafted, against plain
 // decoding of the same tokens, may not exceed 1.5 % of all time spent, at any size of the batch.
+//
+// Times are disturbed by what else the machine does. So drafting and plain steps are compared by
+// medians of the last few, a step much slower than those before it costs the ledger no more than
+// twice what they took, and plain steps are timed again now and then. The ledger is reckoned with
+// what they take now: a machine that became slower for all steps is not held against drafting.
 #ifndef TALON_SPEC_POLICY_ADAPTIVE_H_
 #define TALON_SPEC_POLICY_ADAPTIVE_H_
 
@@ -22,6 +27,7 @@
 #include "spec/policy/calibration.h"
 #include "spec/policy/policy.h"
 #include "spec/policy/verify_curve.h"
+#include "spec/recent_times.h"
 
 namespace talon {
 
@@ -51,10 +57,17 @@ class AdaptivePolicy : public Policy {
   static constexpr int kFirstProbe = 16;
   static constexpr int kProbeSteps = 6;
   static constexpr int kLastProbe = 256;
+  static constexpr int kFirstRecheck = 16;  // drafting steps before plain ones are timed again
+  static constexpr int kLastRecheck = 256;
   static constexpr double kHopeless = 0.85;  // a drafter so slow is asked more rarely still
 
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
 
+  // Steps that drafted, since they had last gained time in all.
+  struct Ledger {
+    double seconds = 0;
+    double plain_seconds = 0;  // for the same tokens, by the curve
+  };
   // What is known of steps with about this many sequences.
   struct Regime {
     double draft_seconds = 0;  // of a proposal, running mean
@@ -62,12 +75,17 @@ class AdaptivePolicy : public Policy {
     double gain = kHope;       // speed of drafting steps against plain ones, running mean
     double token_seconds = 0;  // what a token costs, running mean
     double plain_scale = 1;    // measured plain steps against the curve
-    int plain_steps = 0;
+    RecentTimes plain_ratios;  // of the last plain steps, in the curve's seconds for one row
+    RecentTimes tree_ratios;   // of the last passes over trees, the same; none since a plain step
+    RecentTimes draft_ratios;  // of the last steps that drafted, in the curve's for their rows
+    int plain_steps = 0;       // since drafting paused to measure them
+    int draft_steps = 0;       // since plain ones were measured
+    int recheck_interval = kFirstRecheck;
     int probe_interval = kFirstProbe;
     int until_probe = 0;
     int probes_left = 0;
     int gain_steps = 0;
-    double ledger = 0;  // seconds gained by drafting steps, negative = lost
+    Ledger ledger;
     double total_seconds = 0;
   };
   static size_t IndexOf(const StepShape& shape) {
@@ -87,12 +105,23 @@ class AdaptivePolicy : public Policy {
     std::vector<double> path;  // by node
   };
   Ranking Rank(const TokenTree& tree) const;
+  // Seconds that drafting has gained; negative: lost.
+  static double Balance(const Regime& regime) {
+    return regime.ledger.plain_seconds * regime.plain_scale - regime.ledger.seconds;
+  }
   bool LedgerAllows(const StepShape& shape) const;
   bool IsCheap(const StepShape& shape) const {
     const Regime& regime = Of(shape);
     return regime.draft_cost_known && regime.draft_seconds < 0.02 * PlainSeconds(shape);
   }
   bool DraftsNow(const StepShape& shape);
+  // Of the step's rows, whatever the machine does now.
+  double CurveSeconds(const StepShape& shape, const StepCost& cost) const {
+    return curve_.Seconds(shape, static_cast<double>(cost.rows) / shape.sequences);
+  }
+  // The time of a step, as far as it was not an accident.
+  double BelievedSeconds(const StepShape& shape, const StepCost& cost) const;
+  void ObserveDrafts(const StepShape& shape, const StepCost& cost, double seconds);
 
   VerifyCurve curve_;
   Calibration calibration_;

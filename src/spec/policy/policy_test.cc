@@ -6,15 +6,11 @@
 #include "base/file.h"
 #include "spec/policy/adaptive.h"
 #include "spec/policy/calibration.h"
+#include "spec/policy/test_simulation.h"
 #include "spec/policy/verify_curve.h"
 
 namespace talon {
 namespace {
-
-// 1 ms for one row, and a tenth of it for each more; attention adds with the context.
-VerifyCurve CheapRows() {
-  return VerifyCurve({{1, 1e-3, 1e-7}, {2, 1.1e-3, 1e-7}, {4, 1.3e-3, 1e-7}, {64, 7.3e-3, 1e-7}});
-}
 
 TEST(VerifyCurve, InterpolatesAndExtends) {
   const VerifyCurve curve = CheapRows();
@@ -25,6 +21,22 @@ TEST(VerifyCurve, InterpolatesAndExtends) {
   EXPECT_NEAR(curve.Ratio(one, 4), 1.3, 1e-12);
   EXPECT_NEAR(curve.Seconds({.sequences = 1, .context = 10000}, 1), 2e-3, 1e-12);
   EXPECT_NEAR(curve.Seconds({.sequences = 2, .context = 10000}, 1), 1.1e-3 + 2e-3, 1e-12);
+}
+
+// One row seems to take as long as eight, two with the long context as eight: both were disturbed.
+TEST(VerifyCurve, FewerRowsNeverCostMore) {
+  const VerifyCurve curve = FitVerifyCurve(
+      {{1, 2.0e-3, 1.5e-3}, {2, 1.2e-3, 2.4e-3}, {4, 1.4e-3, 1.8e-3}, {8, 2.0e-3, 2.4e-3}}, 100,
+      1100);
+  const auto seconds = [&](int rows, int context) {
+    return curve.Seconds({.sequences = 1, .context = context}, rows);
+  };
+  EXPECT_NEAR(seconds(1, 100), 1.2e-3, 1e-9);
+  EXPECT_NEAR(seconds(1, 1100), 1.5e-3, 1e-9);
+  EXPECT_NEAR(seconds(2, 100), 1.2e-3, 1e-4);
+  EXPECT_NEAR(seconds(2, 1100), 1.8e-3, 1e-4);
+  EXPECT_NEAR(seconds(8, 100), 2.0e-3, 1e-9);
+  EXPECT_NEAR(seconds(8, 1100), 2.4e-3, 1e-9);
 }
 
 TEST(VerifyCurve, SavesAndLoads) {
@@ -58,56 +70,6 @@ TEST(AdaptivePolicy, TrimsWhereRowsCost) {
   EXPECT_FALSE(flat.TrimsTrees({}, 8));
   EXPECT_TRUE(flat.TrimsTrees({.sequences = 16}, 64));
 }
-
-// Runs the policy against a simulated machine and drafter.
-struct Simulation {
-  double acceptance = 0.5;   // of each draft, given its parent
-  double draft_seconds = 0;  // per level
-  double wrong_curve = 1;    // the machine's extra rows cost this much more than the curve says
-  int steps = 2000;
-
-  // Time against plain decoding of the same tokens, and nodes per step.
-  std::pair<double, double> Run() const {
-    AdaptivePolicy policy(CheapRows());
-    const VerifyCurve curve = CheapRows();
-    const StepShape shape{.sequences = 1, .context = 100};
-    const DraftBudget limit{.max_nodes = 9, .max_depth = 8};
-    std::mt19937 random(1);
-    double seconds = 0, tokens = 0, nodes = 0;
-    for (int step = 0; step < steps; ++step) {
-      policy.BeginStep(shape);
-      const DraftBudget budget = policy.Budget(shape, limit);
-      const bool drafted = budget.max_nodes > 1;
-      TokenTree tree(0);
-      const int longest = drafted ? std::min(budget.max_depth, budget.max_nodes - 1) : 0;
-      int length = 0;
-      // As drafters do: another level while it is worth its cost.
-      for (double reach = 1; length < longest; reach *= acceptance, ++length) {
-        if (length > 0 && reach * budget.seconds_per_token < draft_seconds) break;
-        tree.Add(length, length, static_cast<float>(acceptance));
-      }
-      if (drafted) policy.Trim(shape, &tree);
-      std::vector<int32_t> path = {0};
-      while (static_cast<int>(path.size()) < tree.size() &&
-             std::bernoulli_distribution(acceptance)(random)) {
-        path.push_back(static_cast<int32_t>(path.size()));
-      }
-      const double plain = curve.Seconds(shape, 1);
-      const double verify = plain + (curve.Seconds(shape, tree.size()) - plain) * wrong_curve;
-      const double drafting = draft_seconds * length;
-      if (tree.size() > 1) policy.ObserveTree(tree, path);
-      policy.ObserveStep(shape, {.rows = tree.size(),
-                                 .emitted = static_cast<int>(path.size()),
-                                 .drafted = drafted,
-                                 .draft_seconds = drafting,
-                                 .total_seconds = verify + drafting});
-      seconds += verify + drafting;
-      tokens += static_cast<double>(path.size());
-      nodes += tree.size();
-    }
-    return {seconds / (tokens * curve.Seconds(shape, 1)), nodes / steps};
-  }
-};
 
 TEST(AdaptivePolicy, SpeculatesWhereItPays) {
   const auto [time, nodes] = Simulation{.acceptance = 0.8}.Run();

@@ -86,27 +86,45 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
   return best;
 }
 
+VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer) {
+  for (size_t i = times.size() - 1; i-- > 0;) {
+    times[i].shorter = std::min(times[i].shorter, times[i + 1].shorter);
+    times[i].longer = std::min(times[i].longer, times[i + 1].longer);
+  }
+  std::vector<VerifyCurve::Point> points;
+  for (const PassTimes& pass : times) {
+    const double grown = std::max(0.0, pass.longer - pass.shorter);
+    const double slope = longer > shorter ? grown / (longer - shorter) : 0.0;
+    double base = std::max(pass.shorter - slope * shorter, 1e-9);
+    if (!points.empty()) base = std::max(base, points.back().base);
+    points.push_back({pass.rows, base, slope});
+  }
+  return VerifyCurve(std::move(points));
+}
+
 Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv,
                                        int max_rows) {
+  constexpr int kRounds = 3;
   const int room = std::min(target->config().max_context - max_rows,
                             kv->free_blocks() * kv->shape().block_size) -
                    1;
   const int longer = std::min(2048, room);
   const int shorter = std::min(64, longer / 2);
-  std::vector<VerifyCurve::Point> points;
-  for (int rows = 1;; rows = std::min(rows * 2, max_rows)) {
-    const int repeats = rows <= 8 ? 12 : 4;
-    TALON_ASSIGN_OR_RETURN(const double low,
-                           TimeVerifyPass(backend, target, kv, rows, shorter, repeats));
-    TALON_ASSIGN_OR_RETURN(const double high,
-                           TimeVerifyPass(backend, target, kv, rows, longer, repeats));
-    const double slope = longer > shorter ? std::max(0.0, (high - low) / (longer - shorter)) : 0.0;
-    double base = std::max(low - slope * shorter, 1e-9);
-    if (!points.empty()) base = std::max(base, points.back().base);  // more rows never cost less
-    points.push_back({rows, base, slope});
-    if (rows >= max_rows) break;
+  std::vector<PassTimes> times;
+  for (int rows = 1; rows < max_rows; rows *= 2) times.push_back({.rows = rows});
+  times.push_back({.rows = max_rows});
+  for (int round = 0; round < kRounds; ++round) {
+    for (PassTimes& pass : times) {
+      const int repeats = pass.rows <= 8 ? 4 : 1;
+      TALON_ASSIGN_OR_RETURN(const double low,
+                             TimeVerifyPass(backend, target, kv, pass.rows, shorter, repeats));
+      TALON_ASSIGN_OR_RETURN(const double high,
+                             TimeVerifyPass(backend, target, kv, pass.rows, longer, repeats));
+      pass.shorter = std::min(pass.shorter, low);
+      pass.longer = std::min(pass.longer, high);
+    }
   }
-  return VerifyCurve(std::move(points));
+  return FitVerifyCurve(std::move(times), shorter, longer);
 }
 
 }  // namespace talon

@@ -6,6 +6,7 @@
 #ifndef TALON_SPEC_POLICY_VERIFY_CURVE_H_
 #define TALON_SPEC_POLICY_VERIFY_CURVE_H_
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,20 @@ class VerifyCurve {
   std::vector<Point> points_;
 };
 
+// The fastest passes of a number of rows, over a short and a longer context.
+struct PassTimes {
+  int rows = 0;
+  double shorter = std::numeric_limits<double>::max();  // seconds
+  double longer = std::numeric_limits<double>::max();
+};
+
+// The curve through measured times, by rows, for contexts of so many tokens. Fewer rows never cost
+// more: where they seem to, their passes were disturbed. REQUIRES: `times` is not empty.
+VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer);
+
 // Times passes of 1, 2, 4, ... rows, at most `max_rows`, with a short and a longer context. Uses
-// and frees blocks of `kv`; their content does not matter. About thirty passes of each size.
+// and frees blocks of `kv`; their content does not matter. About thirty passes of each size, in
+// rounds over all sizes, so that what disturbs the machine for a moment spoils none of them.
 Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv,
                                        int max_rows);
 

@@ -1,0 +1,92 @@
+// The adaptive policy against a simulated machine and drafter, for tests.
+#ifndef TALON_SPEC_POLICY_TEST_SIMULATION_H_
+#define TALON_SPEC_POLICY_TEST_SIMULATION_H_
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "spec/drafters/tree_growth.h"
+#include "spec/policy/adaptive.h"
+
+namespace talon {
+
+// 1 ms for one row, and a tenth of it for each more; attention adds with the context.
+inline VerifyCurve CheapRows() {
+  return VerifyCurve({{1, 1e-3, 1e-7}, {2, 1.1e-3, 1e-7}, {4, 1.3e-3, 1e-7}, {64, 7.3e-3, 1e-7}});
+}
+
+struct Simulation {
+  double acceptance = 0.5;   // of each draft, given its parent
+  double draft_seconds = 0;  // per level
+  double wrong_curve = 1;    // the machine's extra rows cost this much more than the curve says
+  int steps = 2000;
+  int seed = 1;
+  // How many times slower than by itself the machine is in a step.
+  std::function<double(int step)> slowdown = [](int) { return 1.0; };
+
+  struct Outcome {
+    double time = 0;   // against plain decoding of the same tokens, both undisturbed
+    double nodes = 0;  // per step
+  };
+
+  Outcome Run() const {
+    AdaptivePolicy policy(CheapRows());
+    const VerifyCurve curve = CheapRows();
+    const StepShape shape{.sequences = 1, .context = 100};
+    std::mt19937 random(seed);
+    LevelTimes level_times;
+    double seconds = 0, tokens = 0, nodes = 0;
+    for (int step = 0; step < steps; ++step) {
+      const double slow = slowdown(step);
+      policy.BeginStep(shape);
+      const DraftBudget budget = policy.Budget(shape, {.max_nodes = 9, .max_depth = 8});
+      const bool drafted = budget.max_nodes > 1;
+      TokenTree tree = drafted ? Draft(budget, slow, &level_times) : TokenTree(0);
+      const double drafting = draft_seconds * (tree.size() - 1);
+      if (drafted) policy.Trim(shape, &tree);
+      const std::vector<int32_t> path = Verify(tree, &random);
+      const double plain = curve.Seconds(shape, 1);
+      const double verify = plain + (curve.Seconds(shape, tree.size()) - plain) * wrong_curve;
+      if (tree.size() > 1) policy.ObserveTree(tree, path);
+      policy.ObserveStep(shape, {.rows = tree.size(),
+                                 .emitted = static_cast<int>(path.size()),
+                                 .drafted = drafted,
+                                 .draft_seconds = slow * drafting,
+                                 .total_seconds = slow * (verify + drafting)});
+      seconds += verify + drafting;
+      tokens += static_cast<double>(path.size());
+      nodes += tree.size();
+    }
+    return {seconds / (tokens * curve.Seconds(shape, 1)), nodes / steps};
+  }
+
+ private:
+  // A chain, as drafters make it: another level while it is worth its cost.
+  TokenTree Draft(const DraftBudget& budget, double slow, LevelTimes* level_times) const {
+    const LevelPrice price{.seconds_per_token = budget.seconds_per_token, .times = level_times};
+    TokenTree tree(0);
+    double reach = 1;
+    for (int n = 0; n < std::min(budget.max_depth, budget.max_nodes - 1); ++n) {
+      if (n > 0 && !price.Pays(reach)) break;
+      if (n > 0) price.Observe(slow * draft_seconds);
+      tree.Add(n, n, static_cast<float>(acceptance));
+      reach *= acceptance;
+    }
+    return tree;
+  }
+
+  std::vector<int32_t> Verify(const TokenTree& chain, std::mt19937* random) const {
+    std::vector<int32_t> path = {0};
+    while (static_cast<int>(path.size()) < chain.size() &&
+           std::bernoulli_distribution(acceptance)(*random)) {
+      path.push_back(static_cast<int32_t>(path.size()));
+    }
+    return path;
+  }
+};
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_POLICY_TEST_SIMULATION_H_
