@@ -108,8 +108,8 @@ class CallRouter {
       if (result.ok()) {
         metrics_->Add(Counter::kRemotePayloadBytes, static_cast<int64_t>(result->size()), "sent");
       }
-      metrics_->Observe(Histogram::kRemoteRpcSeconds, stopwatch.Seconds(),
-                        fmt::format("{} {}", method, StatusCodeName(result.status().code())));
+      metrics_->Observe(Histogram::kRemoteRpcSeconds, stopwatch.Seconds(), method,
+                        StatusCodeName(result.status().code()));
     }
     return Answer(result, response);
   }
