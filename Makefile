@@ -65,7 +65,7 @@ cuda: build-cuda/build.ninja  ## Build the CUDA backend (with nvcc), test what n
 build-cuda/build.ninja: $(CONFIGURATION) | setup
 	@$(call configure,cuda)
 
-tsan: build-tsan/build.ninja  ## Run thread pool and engine tests under ThreadSanitizer
+tsan: build-tsan/build.ninja  ## Run the tests with threads under ThreadSanitizer
 	@$(BUILD) tsan
 	@ctest --preset tsan
 

@@ -407,7 +407,7 @@ class GoodRuns(CliTest):
         self.assertEqual(re.sub(rb"\033\[[0-9;]*m", b"", coloured), plain)
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
-    def test_full_disk_is_a_failure(self):
+    def test_full_disk_is_a_failure_where_dev_full_exists(self):
         with open("/dev/full", "wb") as full:
             result = subprocess.run([program(), "run", "--max-tokens", "4"], stdout=full,
                                     stderr=subprocess.PIPE, timeout=60, check=False)

@@ -53,7 +53,7 @@ class Tokens(CliTest):
         else:
             self.assertRegex(shown, rf"^{' '.join(map(str, self.ids))}( \d+){{4}}\n$")
 
-    def test_ids_of_a_text_give_the_same_as_the_text(self):
+    def test_ids_give_the_same_as_their_text_in_builds_with_a_tokenizer(self):
         if not self.has_tokenizer:
             self.skipTest("this build has no tokenizer")
         text = "The sea was"
@@ -63,7 +63,7 @@ class Tokens(CliTest):
         self.assertEqual(self.run_json("--prompt-tokens", ids, *flags)["text"],
                          self.run_json("--prompt", text, *flags)["text"])
 
-    def test_tokenize_gives_the_bundled_prompts(self):
+    def test_tokenize_gives_the_bundled_prompts_in_builds_with_a_tokenizer(self):
         if not self.has_tokenizer:
             self.skipTest("this build has no tokenizer")
         docs = ROOT / "tests" / "data" / "prompts" / "docs.jsonl"
@@ -113,7 +113,7 @@ class Tokens(CliTest):
         self.assert_refused(talon("bench", "decode", "--modes", "plain", "--prompts", bad),
                             "bad.jsonl:2", "8192")
 
-    def test_text_without_a_tokenizer_is_refused(self):
+    def test_text_is_refused_in_builds_without_a_tokenizer(self):
         if self.has_tokenizer:
             self.skipTest("this build has a tokenizer")
         prompts = self.file("texts.jsonl", '{"prompt": "The sea was"}')

@@ -2,10 +2,8 @@
 
 import json
 import re
-import shutil
 import subprocess
 import time
-import unittest
 import urllib.parse
 import urllib.request
 
@@ -29,8 +27,6 @@ def fetch(url, body=None):
         return answer.read().decode()
 
 
-@unittest.skipUnless(shutil.which("prometheus") and shutil.which("promtool"),
-                     "the package prometheus is not installed")
 class PrometheusTest(CliTest):
     def start(self, name, command, listening):
         """Starts a server; the address in the first line of its output that matches."""

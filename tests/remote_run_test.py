@@ -309,11 +309,11 @@ class LoadBalancers(RemoteTest):
             time.sleep(0.02)
 
     @unittest.skipUnless(has_program("haproxy"), "haproxy is not installed")
-    def test_haproxy(self):
+    def test_haproxy_where_it_is_installed(self):
         self.survives("haproxy")
 
     @unittest.skipUnless(has_program("nginx"), "nginx is not installed")
-    def test_nginx(self):
+    def test_nginx_where_it_is_installed(self):
         self.survives("nginx")
 
 

@@ -429,7 +429,8 @@ class StandardServices(TargetTest):
                 url = re.search(r"metrics at (\S+)", worker.output())[1]
                 with urllib.request.urlopen(url, timeout=60) as answer:
                     text = answer.read().decode()
-                self.assertIn(f'talon_remote_rpc_seconds_count{{call="{method} ok"}} 1', text)
+                labels = f'{{method="{method}",code="ok"}}'
+                self.assertIn(f"talon_remote_rpc_seconds_count{labels} 1\n", text)
                 self.assertIn("\ntalon_remote_sessions ", text)
 
     def test_an_end_in_peace(self):

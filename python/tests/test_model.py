@@ -4,12 +4,11 @@ import json
 import pickle
 import struct
 
+import numpy
 import pytest
 
 import talon
 from conftest import GOLDEN, PROMPT
-
-numpy = pytest.importorskip("numpy")
 
 EXACT = talon.EngineConfig(weights="f32", kv_dtype="f32")
 

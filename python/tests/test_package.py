@@ -74,7 +74,7 @@ def test_an_engine_left_open_does_not_hold_up_the_end(tmp_path):
     assert run_python(script) == "left\n"
 
 
-def test_the_wheel_installs_and_runs(tmp_path, monkeypatch):
+def test_the_wheel_installs_and_runs_where_pip_is(tmp_path, monkeypatch):
     pytest.importorskip("pip")
     monkeypatch.syspath_prepend(ROOT / "python")
     import build_backend

@@ -30,11 +30,22 @@ void ExpectSameBits(const GenerateResult& a, const GenerateResult& b) {
   }
 }
 
+// The error says which format it is and which ones there are.
+void ExpectRefused(WeightFormat format) {
+  const auto backend = NewTestBackend(1);
+  const auto loaded = Decoder::Load(std::string(TALON_SOURCE_DIR) + "/models/tiny", backend.get(),
+                                    {.weights = format, .max_rows = 8, .max_output_rows = 8});
+  ASSERT_EQ(loaded.status().code(), StatusCode::kInvalidArgument);
+  for (const char* name : {WeightFormatName(format), "bf16"}) {
+    EXPECT_NE(loaded.status().message().find(name), std::string::npos) << name;
+  }
+}
+
 class WeightsTest : public testing::TestWithParam<WeightFormat> {};
 
 // The same prompt alone, beside 7 others, and prefilled in chunks of every size.
-TEST_P(WeightsTest, BatchAndChunksDoNotChangeALogit) {
-  if (!TestDeviceHas(GetParam())) GTEST_SKIP() << "not on this device";
+TEST_P(WeightsTest, BatchAndChunksDoNotChangeALogitOrTheDeviceRefusesTheFormat) {
+  if (!TestDeviceHas(GetParam())) return ExpectRefused(GetParam());
   TestModel model("models/tiny", GetParam());
   std::mt19937 random(1);
   std::vector<GenerateRequest> requests(8);

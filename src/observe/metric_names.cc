@@ -98,7 +98,8 @@ constexpr Row<Gauge> kGauges[] = {
 
 constexpr Row<Histogram> kHistograms[] = {
     {Histogram::kRemoteRpcSeconds,
-     {"remote_rpc_seconds", "call", "Time of a remote call, by method and code.", kSecondsBounds}},
+     {"remote_rpc_seconds", "method", "Time of a remote call, by method and code.", kSecondsBounds,
+      "code"}},
     {Histogram::kRequestE2eSeconds,
      {"request_e2e_seconds", "", "From a request's arrival to its last token.", kSecondsBounds}},
     {Histogram::kRequestQueueSeconds,

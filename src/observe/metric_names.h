@@ -56,7 +56,7 @@ enum class Gauge {
 inline constexpr size_t kNumGauges = static_cast<size_t>(Gauge::kSpecPvProvisionalTokens) + 1;
 
 enum class Histogram {
-  kRemoteRpcSeconds,     // call: method and code, "VerifyDrafts OK"
+  kRemoteRpcSeconds,     // method, and code: "VerifyDrafts", "ok"
   kRequestE2eSeconds,    // arrival to last token
   kRequestQueueSeconds,  // arrival to first scheduled
   kRequestTpotSeconds,   // (last - first token time) / (tokens - 1), per request
@@ -77,6 +77,7 @@ struct MetricInfo {
   const char* help = "";
   // Histograms: upper ends of the buckets, ascending; one more bucket takes what is above the last.
   std::span<const double> bounds = {};
+  const char* second_label = "";  // of a histogram; empty: none
 };
 
 const MetricInfo& Describe(Counter counter);

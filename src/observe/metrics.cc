@@ -3,21 +3,24 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 namespace talon {
 namespace {
 
-// The cell of a label value, made where it is new.
+// The cell of label values, made where they are new.
 template <typename Cells>
-auto& CellOf(Cells* cells, std::string_view label) {
-  const auto at = cells->find(label);
-  return at != cells->end() ? at->second : (*cells)[std::string(label)];
+auto& CellOf(Cells* cells, std::string_view label, std::string_view second_label = {}) {
+  const auto at = cells->find(std::tuple(label, second_label));
+  if (at != cells->end()) return at->second;
+  return (*cells)[{std::string(label), std::string(second_label)}];
 }
 
 template <typename Cells>
-typename Cells::mapped_type ValueOf(const Cells& cells, std::string_view label) {
-  const auto at = cells.find(label);
+typename Cells::mapped_type ValueOf(const Cells& cells, std::string_view label,
+                                    std::string_view second_label = {}) {
+  const auto at = cells.find(std::tuple(label, second_label));
   return at == cells.end() ? typename Cells::mapped_type{} : at->second;
 }
 
@@ -26,12 +29,9 @@ size_t BucketOf(std::span<const double> bounds, double value) {
   return std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin();
 }
 
-MetricFamily::Series MakeSeries(std::string label, double value) {
-  return {.label = std::move(label), .value = value};
-}
-
-MetricFamily::Series MakeSeries(std::string label, Distribution seen) {
-  return {.label = std::move(label), .distribution = std::move(seen)};
+void SetValue(MetricFamily::Series* series, double value) { series->value = value; }
+void SetValue(MetricFamily::Series* series, const Distribution& seen) {
+  series->distribution = seen;
 }
 
 // Adds the families of one kind of metric.
@@ -40,11 +40,13 @@ void AddFamilies(const AllCells& metrics, MetricFamily::Type type, std::vector<M
   for (size_t i = 0; i < metrics.size(); ++i) {
     const MetricInfo& info = Describe(static_cast<Kind>(i));
     MetricFamily family{.type = type, .info = &info};
-    for (const auto& [label, value] : metrics[i]) family.series.push_back(MakeSeries(label, value));
-    const bool labelled = info.label[0] != '\0';
-    if (!labelled && family.series.empty()) {
-      family.series.push_back(MakeSeries("", typename AllCells::value_type::mapped_type{}));
+    for (const auto& [labels, value] : metrics[i]) {
+      const auto& [label, second_label] = labels;
+      family.series.push_back({.label = label, .second_label = second_label});
+      SetValue(&family.series.back(), value);
     }
+    const bool labelled = info.label[0] != '\0';
+    if (!labelled && family.series.empty()) family.series.push_back({});
     if (!family.series.empty()) out->push_back(std::move(family));
   }
 }
@@ -64,7 +66,7 @@ int64_t Metrics::Get(Counter counter, std::string_view label) const {
 int64_t Metrics::Total(Counter counter) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   int64_t total = 0;
-  for (const auto& [label, value] : counters_[static_cast<size_t>(counter)]) total += value;
+  for (const auto& [labels, value] : counters_[static_cast<size_t>(counter)]) total += value;
   return total;
 }
 
@@ -78,20 +80,22 @@ double Metrics::Get(Gauge gauge, std::string_view label) const {
   return ValueOf(gauges_[static_cast<size_t>(gauge)], label);
 }
 
-void Metrics::Observe(Histogram histogram, double value, std::string_view label) {
+void Metrics::Observe(Histogram histogram, double value, std::string_view label,
+                      std::string_view second_label) {
   const std::span<const double> bounds = BucketBounds(histogram);
   const size_t bucket = BucketOf(bounds, value);
   const std::lock_guard<std::mutex> lock(mutex_);
-  Distribution& seen = CellOf(&histograms_[static_cast<size_t>(histogram)], label);
+  Distribution& seen = CellOf(&histograms_[static_cast<size_t>(histogram)], label, second_label);
   if (seen.buckets.empty()) seen.buckets.resize(bounds.size() + 1);
   ++seen.buckets[bucket];
   ++seen.count;
   if (!std::isnan(value)) seen.sum += value;
 }
 
-Distribution Metrics::Get(Histogram histogram, std::string_view label) const {
+Distribution Metrics::Get(Histogram histogram, std::string_view label,
+                          std::string_view second_label) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return ValueOf(histograms_[static_cast<size_t>(histogram)], label);
+  return ValueOf(histograms_[static_cast<size_t>(histogram)], label, second_label);
 }
 
 std::map<std::pair<std::string, std::string>, int64_t> Metrics::Snapshot() const {
@@ -99,7 +103,7 @@ std::map<std::pair<std::string, std::string>, int64_t> Metrics::Snapshot() const
   std::map<std::pair<std::string, std::string>, int64_t> out;
   for (size_t i = 0; i < counters_.size(); ++i) {
     const char* name = CounterName(static_cast<Counter>(i));
-    for (const auto& [label, value] : counters_[i]) out[{name, label}] = value;
+    for (const auto& [labels, value] : counters_[i]) out[{name, std::get<0>(labels)}] = value;
   }
   return out;
 }

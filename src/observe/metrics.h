@@ -1,8 +1,8 @@
 // What the engine did, by the names users see ("talon_" is added on export).
 //
-// One sorted list per kind. Labels are values of the metric's single label key; they come from
-// small fixed sets, never from a client. Thread-safe; a count costs a lock and a look-up among the
-// metric's few label values, and allocates only when a label value is new.
+// One sorted list per kind. Labels are values of the metric's label key, of a histogram's second
+// one too; they come from small fixed sets, never from a client. Thread-safe; a count costs a lock
+// and a look-up among the metric's few label values, and allocates only when a label value is new.
 #ifndef TALON_OBSERVE_METRICS_H_
 #define TALON_OBSERVE_METRICS_H_
 
@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,12 +35,13 @@ struct MetricFamily {
   enum class Type { kCounter, kGauge, kHistogram };
   struct Series {
     std::string label;          // empty if the metric has no label key
+    std::string second_label;   // likewise
     double value = 0;           // of a counter or gauge
     Distribution distribution;  // of a histogram
   };
   Type type = Type::kCounter;
   const MetricInfo* info = nullptr;
-  std::vector<Series> series;  // sorted by label
+  std::vector<Series> series;  // sorted by labels
 };
 
 class Metrics {
@@ -50,8 +52,10 @@ class Metrics {
   void Set(Gauge gauge, double value, std::string_view label = {});
   double Get(Gauge gauge, std::string_view label = {}) const;
   // NaN counts in the last bucket and does not enter the sum.
-  void Observe(Histogram histogram, double value, std::string_view label = {});
-  Distribution Get(Histogram histogram, std::string_view label = {}) const;
+  void Observe(Histogram histogram, double value, std::string_view label = {},
+               std::string_view second_label = {});
+  Distribution Get(Histogram histogram, std::string_view label = {},
+                   std::string_view second_label = {}) const;
 
   // All counters that were counted, sorted by name then label.
   std::map<std::pair<std::string, std::string>, int64_t> Snapshot() const;
@@ -61,9 +65,9 @@ class Metrics {
   void Reset();
 
  private:
-  // By label value; the transparent comparison finds a string_view without making a string.
+  // By label values; the transparent comparison finds string_views without making strings.
   template <typename Value>
-  using Cells = std::map<std::string, Value, std::less<>>;
+  using Cells = std::map<std::tuple<std::string, std::string>, Value, std::less<>>;
 
   mutable std::mutex mutex_;
   std::array<Cells<int64_t>, kNumCounters> counters_;

@@ -70,6 +70,15 @@ TEST(MetricsTest, HistogramsKeepLabelsApart) {
   EXPECT_EQ(metrics.Get(Histogram::kSpecPvKlNats, "2").count, 0);
 }
 
+TEST(MetricsTest, HistogramsKeepSecondLabelsApart) {
+  Metrics metrics;
+  metrics.Observe(Histogram::kRemoteRpcSeconds, 1, "VerifyDrafts", "ok");
+  metrics.Observe(Histogram::kRemoteRpcSeconds, 2, "VerifyDrafts", "unavailable");
+  EXPECT_EQ(metrics.Get(Histogram::kRemoteRpcSeconds, "VerifyDrafts", "ok").sum, 1);
+  EXPECT_EQ(metrics.Get(Histogram::kRemoteRpcSeconds, "VerifyDrafts", "unavailable").sum, 2);
+  EXPECT_EQ(metrics.Get(Histogram::kRemoteRpcSeconds, "VerifyDrafts").count, 0);
+}
+
 TEST(MetricsTest, BoundsAscend) {
   for (size_t i = 0; i < kNumHistograms; ++i) {
     const auto bounds = BucketBounds(static_cast<Histogram>(i));

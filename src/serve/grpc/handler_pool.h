@@ -18,17 +18,20 @@ class HandlerPool {
   HandlerPool(int threads, int max_waiting) : max_waiting_(max_waiting) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Loop(); });
   }
-  // Runs what was posted, then ends the threads.
-  ~HandlerPool() {
+  ~HandlerPool() { End(); }
+  HandlerPool(const HandlerPool&) = delete;
+  HandlerPool& operator=(const HandlerPool&) = delete;
+
+  // Runs what was posted, then ends the threads. Nothing may be posted after it.
+  void End() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       ending_ = true;
     }
     changed_.notify_all();
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
-  HandlerPool(const HandlerPool&) = delete;
-  HandlerPool& operator=(const HandlerPool&) = delete;
 
   // False: too many wait.
   bool Post(std::function<void()> work) {

@@ -51,8 +51,8 @@ class TimedCall {
   void Count(const Status& status, const CallReport& report) const {
     if (options_.metrics == nullptr) return;
     const std::string_view method = method_.substr(method_.rfind('/') + 1);
-    options_.metrics->Observe(Histogram::kRemoteRpcSeconds, report.seconds(),
-                              fmt::format("{} {}", method, StatusCodeName(status.code())));
+    options_.metrics->Observe(Histogram::kRemoteRpcSeconds, report.seconds(), method,
+                              StatusCodeName(status.code()));
     options_.metrics->Add(Counter::kRemotePayloadBytes, report.bytes_sent, "sent");
     options_.metrics->Add(Counter::kRemotePayloadBytes, report.bytes_received, "received");
   }

@@ -60,6 +60,7 @@ class CallRouter {
 
   void Drain() { draining_ = true; }
   void WaitUntilIdle(std::chrono::milliseconds patience) { handlers_.WaitUntilIdle(patience); }
+  void End() { handlers_.End(); }
 
   Reactor* Ping(Context* context, grpc::ByteBuffer* response) {
     Reactor* reactor = context->DefaultReactor();
@@ -108,8 +109,8 @@ class CallRouter {
       if (result.ok()) {
         metrics_->Add(Counter::kRemotePayloadBytes, static_cast<int64_t>(result->size()), "sent");
       }
-      metrics_->Observe(Histogram::kRemoteRpcSeconds, stopwatch.Seconds(),
-                        fmt::format("{} {}", method, StatusCodeName(result.status().code())));
+      metrics_->Observe(Histogram::kRemoteRpcSeconds, stopwatch.Seconds(), method,
+                        StatusCodeName(result.status().code()));
     }
     return Answer(result, response);
   }
@@ -253,6 +254,8 @@ class RpcServer::Impl {
     Drain();
     router_.WaitUntilIdle(patience);
     server_->Shutdown(std::chrono::system_clock::now());
+    // A handler may still be on its way out of the server when its call has ended.
+    router_.End();
     server_.reset();
   }
 

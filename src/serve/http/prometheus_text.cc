@@ -43,6 +43,17 @@ prometheus::ClientMetric::Histogram ToPrometheus(const Distribution& seen,
   return histogram;
 }
 
+std::vector<prometheus::ClientMetric::Label> ToPrometheus(const MetricInfo& info,
+                                                          const MetricFamily::Series& series) {
+  std::vector<prometheus::ClientMetric::Label> labels;
+  const auto add = [&](const char* key, const std::string& value) {
+    if (key[0] != '\0') labels.push_back({.name = key, .value = value});
+  };
+  add(info.label, series.label);
+  add(info.second_label, series.second_label);
+  return labels;
+}
+
 prometheus::MetricFamily ToPrometheus(const MetricFamily& ours) {
   const MetricInfo& info = *ours.info;
   prometheus::MetricFamily family;
@@ -51,7 +62,7 @@ prometheus::MetricFamily ToPrometheus(const MetricFamily& ours) {
   family.type = ToPrometheus(ours.type);
   for (const MetricFamily::Series& series : ours.series) {
     prometheus::ClientMetric metric;
-    if (info.label[0] != '\0') metric.label.push_back({.name = info.label, .value = series.label});
+    metric.label = ToPrometheus(info, series);
     metric.counter.value = series.value;
     metric.gauge.value = series.value;
     metric.histogram = ToPrometheus(series.distribution, info.bounds);

@@ -99,6 +99,22 @@ TEST(PrometheusTextTest, HistogramBucketsAreCumulative) {
   EXPECT_EQ(buckets, 18);
 }
 
+TEST(PrometheusTextTest, RemoteCallsCarryMethodAndCode) {
+  Metrics metrics;
+  metrics.Observe(Histogram::kRemoteRpcSeconds, 0.5, "VerifyDrafts", "ok");
+  metrics.Observe(Histogram::kRemoteRpcSeconds, 2, "VerifyDrafts", "ok");
+  metrics.Observe(Histogram::kRemoteRpcSeconds, 4, "VerifyDrafts", "unavailable");
+  metrics.Observe(Histogram::kRemoteRpcSeconds, 8, "Ping", "ok");
+  const Scrape scrape = ParseText(PrometheusText(metrics));
+  const auto sample = [&](const std::string& rest) {
+    return scrape.samples.at("talon_remote_rpc_seconds" + rest);
+  };
+  EXPECT_EQ(sample(R"(_sum{method="VerifyDrafts",code="ok"})"), 2.5);
+  EXPECT_EQ(sample(R"(_bucket{method="VerifyDrafts",code="ok",le="0.5"})"), 1);
+  EXPECT_EQ(sample(R"(_count{method="VerifyDrafts",code="unavailable"})"), 1);
+  EXPECT_EQ(sample(R"(_sum{method="Ping",code="ok"})"), 8);
+}
+
 TEST(PrometheusTextTest, BucketEndsArePrintedShort) {
   Metrics metrics;
   metrics.Observe(Histogram::kRequestTtftSeconds, 0.0002);
