@@ -337,6 +337,26 @@ INSTANTIATE_TEST_SUITE_P(Backends, OpTest,
                                                                    "cpu3"})),
                          [](const auto& info) { return info.param; });
 
+// What a recording holds of a cache follows from its arrays and its shape, its size too.
+TEST(KvIdentity, TellsCachesApart) {
+  std::vector<float> memory(8);
+  KvLayer layer{.k_blocks = memory.data(), .v_blocks = memory.data() + 1};
+  KvView view{.shape = {.num_layers = 1, .kv_heads = 2, .num_blocks = 10, .staging_rows = 4},
+              .layers = {&layer, 1}};
+  const uint64_t identity = IdentityOf(view);
+  EXPECT_EQ(IdentityOf(view), identity);
+  const auto differs = [&](const std::function<void(KvView*)>& change) {
+    KvView other = view;
+    change(&other);
+    return IdentityOf(other) != identity;
+  };
+  EXPECT_TRUE(differs([](KvView* kv) { ++kv->shape.num_blocks; }));
+  EXPECT_TRUE(differs([](KvView* kv) { ++kv->shape.staging_rows; }));
+  EXPECT_TRUE(differs([](KvView* kv) { kv->shape.dtype = DType::kBF16; }));
+  layer.key_norm = memory.data() + 2;
+  EXPECT_NE(IdentityOf(view), identity);
+}
+
 TEST(WeightFormat, NamesRoundTrip) {
   for (const WeightFormat format :
        {WeightFormat::kAsStored, WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16,
