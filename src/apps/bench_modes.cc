@@ -154,6 +154,7 @@ Status AddStages(LoadedModel* model, const Config& config, const Prompt& prompt,
     TALON_ASSIGN_OR_RETURN(
         const StageTimes times,
         MeasureStages(model->backend.get(), mode.engine.get(), std::move(request)));
+    if (times.steps == 0) continue;  // the answer ended before the measurement began
     (*json)["modes"][m]["steps"] = times.ToJson();
     std::printf("\nA step of %s, %.0f us when it is not measured by stages\n%s", mode.mode.c_str(),
                 1e6 * mode.stats.decode_seconds / static_cast<double>(mode.stats.passes),

@@ -74,13 +74,19 @@ Json StageTimes::ToJson() const {
 
 std::string StageTimes::ToString() const {
   const auto per_step = [&](double value) { return fmt::format("{:.1f}", value / steps * 1e6); };
-  Table table({"stage", "host us", "device us"});
-  for (const Stage& stage : stages) {
-    table.Add({stage.name, per_step(stage.host_seconds), per_step(stage.device_seconds)});
-  }
-  table.Add({"whole step", per_step(seconds), per_step(DeviceSeconds())});
+  const bool has_clock = DeviceSeconds() > 0;  // the CPU is its own host
+  std::vector<std::string> heading = {"stage", "host us"};
+  if (has_clock) heading.push_back("device us");
+  Table table(heading);
+  const auto add = [&](const std::string& name, double host, double device) {
+    std::vector<std::string> row = {name, per_step(host)};
+    if (has_clock) row.push_back(per_step(device));
+    table.Add(row);
+  };
+  for (const Stage& stage : stages) add(stage.name, stage.host_seconds, stage.device_seconds);
+  add("whole step", seconds, DeviceSeconds());
   std::string text = table.ToString();
-  if (IdleShare() >= 0) text += fmt::format("device idle {:.1f}%\n", 100 * IdleShare());
+  if (has_clock) text += fmt::format("device idle {:.1f}%\n", 100 * IdleShare());
   return text;
 }
 
