@@ -66,6 +66,10 @@ struct PassPlan {
   std::vector<int32_t> nodes_before;
   std::vector<int32_t> staging_first;
 
+  // Keys at the end of each block list that a pass recorded together with this one writes just
+  // before it. [sequences], or shorter: none for the others.
+  std::vector<int32_t> fresh_keys;
+
   std::vector<int32_t> output_rows;   // rows whose logits are wanted, ascending
   std::vector<int32_t> feature_rows;  // rows whose captured features are wanted, ascending
 
@@ -108,9 +112,9 @@ struct PassPlan {
 
   // Empties everything but keeps the memory for the next pass.
   void Clear() {
-    for (auto* array :
-         {&tokens, &positions, &slots, &prefix_len, &sequence_rows, &block_offsets, &block_ids,
-          &sequence_lists, &nodes_before, &staging_first, &output_rows, &feature_rows}) {
+    for (auto* array : {&tokens, &positions, &slots, &prefix_len, &sequence_rows, &block_offsets,
+                        &block_ids, &sequence_lists, &nodes_before, &staging_first, &fresh_keys,
+                        &output_rows, &feature_rows}) {
       array->clear();
     }
     ancestors.clear();

@@ -108,12 +108,15 @@ int PassBuilder::AddPrompt(const Sequence& sequence, const Reservation& reservat
   return first;
 }
 
-int PassBuilder::AddReader(const PrefixView& prefix, int32_t token, int position, int32_t slot) {
+int PassBuilder::AddReader(const PrefixView& prefix, int32_t token, int position, int32_t slot,
+                           int fresh) {
   const int row = num_rows();
   AddRow(token, position, slot, prefix.tokens);
   plan_.output_rows.push_back(row);
   AddList(prefix.blocks);
   EndSequence(0, row);
+  plan_.fresh_keys.resize(plan_.num_sequences());
+  plan_.fresh_keys.back() = fresh;
   return row;
 }
 

@@ -50,6 +50,17 @@ TEST(Plan, PromptRowsSeeThemselvesInBlocks) {
   EXPECT_TRUE(plan.output_rows.empty());
 }
 
+TEST(Plan, ReadersKnowWhatIsWrittenJustBefore) {
+  PassBuilder builder;
+  const std::vector<int32_t> blocks = {3, 4};
+  builder.AddReader({blocks, 20}, /*token=*/7, /*position=*/19, /*slot=*/67, /*fresh=*/5);
+  builder.AddReader({blocks, 18}, /*token=*/8, /*position=*/17, /*slot=*/65, /*fresh=*/1);
+  EXPECT_EQ(builder.plan().prefix_len, (std::vector<int32_t>{20, 18}));
+  EXPECT_EQ(builder.plan().fresh_keys, (std::vector<int32_t>{5, 1}));
+  builder.Reset();
+  EXPECT_TRUE(builder.plan().fresh_keys.empty());
+}
+
 TEST(Plan, CopiedLastBlockReplacesTheSharedOne) {
   PassBuilder builder;
   const Sequence sequence = MakeSequence(40, 20, {5, 6});

@@ -34,7 +34,9 @@ SequenceWork AddRows(const PassPlan& pass, int sequence, AttentionPlan* plan) {
     // A prompt row's own key is the last it sees.
     if (ancestors == 0) work.old_end = std::min(work.old_end, prefix - 1);
   }
-  work.old_end = std::min(work.old_end, work.prefix_end);
+  const auto known = static_cast<int>(pass.fresh_keys.size());
+  const int fresh = sequence < known ? pass.fresh_keys[sequence] : 0;
+  work.old_end = std::max(0, std::min(work.old_end, work.prefix_end - fresh));
   if (!work.has_nodes) return work;
   work.num_nodes = before + work.row_end - work.row_begin;
   for (int n = 0; n < work.num_nodes; ++n) {

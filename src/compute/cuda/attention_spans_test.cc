@@ -199,5 +199,21 @@ TEST(AttentionPlan, KeysThatPromptRowsWriteAreNotOld) {
   }
 }
 
+// A row that only reads what the rows of another pass of its recording write.
+TEST(AttentionPlan, KeysThatAreWrittenJustBeforeAreNotOld) {
+  PassPlan pass;
+  AddPrompt(700, 1, &pass);
+  AddPrompt(300, 1, &pass);
+  pass.fresh_keys = {5};
+  for (const bool deterministic : {false, true}) {
+    AttentionPlan plan;
+    plan.Build(pass, {.kv_heads = 2, .group = 4, .deterministic = deterministic});
+    ASSERT_GT(plan.num_items, 0);
+    for (const AttentionItem& item : ItemsOf(plan)) {
+      EXPECT_EQ(item.old_end, plan.rows[item.query_begin / 4].sequence == 0 ? 695 : 299);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace talon::cuda

@@ -68,7 +68,7 @@ struct alignas(16) AttentionItem {
   int32_t key_end = 0;     // not after key_begin: no work
   int32_t full_end = 0;    // every row of the item sees all keys before it
   int32_t prefix_end = 0;  // keys from here on are the sequence's nodes
-  int32_t old_end = 0;     // keys before it are not written by this pass
+  int32_t old_end = 0;     // keys before it are written neither by this pass nor just before it
   int32_t blocks = 0;      // where the block list starts, or ~list: one for each layer and kv head
   int32_t nodes = 0;       // where the places of the sequence's nodes start
   int32_t partial = 0;     // which of its rows' partials it makes

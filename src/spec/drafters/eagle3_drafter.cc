@@ -259,7 +259,7 @@ Status Eagle3Drafter::RunPending(std::span<State* const> states, int held_back,
       const int last = state->sequence.committed_len + count - 1;
       std::vector<int32_t> chosen;
       readers_.AddReader(Window(*state, blocks, last + 1, &chosen), state->sequence.tokens[last],
-                         last, reservation->slots.back());
+                         last, reservation->slots.back(), count);
     }
     reservations.push_back(std::move(*reservation));
   }
