@@ -62,11 +62,10 @@ __device__ __forceinline__ void StoreResultAs(void* data, int64_t at, const floa
   *reinterpret_cast<Values*>(static_cast<T*>(data) + at) = values;
 }
 
-// Neighbouring results of a row. `column` is a multiple of their number.
+// Neighbouring results of a row. `at` is a multiple of their number.
 template <int Width>
-__device__ __forceinline__ void StoreResult(const RowsOut& out, int row, int column,
-                                            const float (&x)[Width]) {
-  const int64_t at = row * out.stride + column;
+__device__ __forceinline__ void StoreResultAt(const RowsOut& out, int64_t at,
+                                              const float (&x)[Width]) {
   switch (out.dtype) {
     case DType::kBF16:
       return StoreResultAs<__nv_bfloat16>(out.data, at, x);
@@ -75,6 +74,12 @@ __device__ __forceinline__ void StoreResult(const RowsOut& out, int row, int col
     default:
       return StoreResultAs<float>(out.data, at, x);
   }
+}
+
+template <int Width>
+__device__ __forceinline__ void StoreResult(const RowsOut& out, int row, int column,
+                                            const float (&x)[Width]) {
+  StoreResultAt(out, row * out.stride + column, x);
 }
 
 // Zeros in the columns behind a row's results, by the threads that have its last head.

@@ -19,27 +19,29 @@ __device__ __forceinline__ int ClusterSize() {
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
   return static_cast<int>(size);
 }
-__device__ __forceinline__ float2 LoadPairFromCluster(uint32_t shared, int rank) {
+// Where `shared` of this block lies in block `rank`.
+__device__ __forceinline__ uint32_t AddressInBlock(uint32_t shared, int rank) {
   uint32_t remote;
-  float2 value;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
-  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-               : "=f"(value.x), "=f"(value.y)
-               : "r"(remote)
-               : "memory");
-  return value;
+  return remote;
 }
-__device__ __forceinline__ void StoreToCluster(uint32_t shared, int rank, int32_t value) {
-  uint32_t remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
+__device__ __forceinline__ void StoreInCluster(uint32_t remote, int32_t value) {
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(remote), "r"(value) : "memory");
+}
+__device__ __forceinline__ void StoreInCluster(uint32_t remote, float2 x) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(x.x), "f"(x.y)
+               : "memory");
+}
+__device__ __forceinline__ void StoreInCluster(uint32_t remote, float4 x) {
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(remote), "f"(x.x),
+               "f"(x.y), "f"(x.z), "f"(x.w)
+               : "memory");
 }
 
 // Arrives at the barrier of block `rank`.
 __device__ __forceinline__ void ArriveInCluster(uint32_t barrier, int rank) {
-  uint32_t remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(barrier), "r"(rank));
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(AddressInBlock(barrier, rank))
+               : "memory");
 }
 // A box for both blocks of a pair, at the same place and with the same barrier of their shared
 // memory.
@@ -53,26 +55,44 @@ __device__ __forceinline__ void CopyBoxToPair(const CUtensorMap& map, int col, i
       : "memory");
 }
 
-// What a block has of its queries, at the same place of the shared memory of all blocks.
-struct BlockSums {
-  const float2* totals;  // [queries] m and l of a state
-  const float* sums;     // [queries][stride]
+// Where what the blocks of a cluster have of their queries meets. Each block makes the results of
+// its share of the queries from what all of them have sent to it; at the same place in all blocks.
+struct Meeting {
+  float2* totals;  // [blocks][share] m and l of a state
+  float* sums;     // [blocks][share][stride]
   int stride;
 };
 
-// Four columns of a query's state, as each of the cluster's blocks has it.
+// Where this block sends what it has of a query: addresses in the cluster's shared memory.
+template <int kQueries>
+struct Recipient {
+  uint32_t totals;
+  uint32_t sums;
+
+  __device__ __forceinline__ Recipient(const Meeting& meeting, int query) {
+    const int share = kQueries / ClusterSize();
+    const int at = RankInCluster() * share + query % share;
+    totals = AddressInBlock(SharedAddress(meeting.totals + at), query / share);
+    sums = AddressInBlock(SharedAddress(meeting.sums + at * meeting.stride), query / share);
+  }
+  __device__ __forceinline__ void SendColumns(int column, float4 x) const {
+    StoreInCluster(sums + column * static_cast<uint32_t>(sizeof(float)), x);
+  }
+};
+
+// Four columns of a query's state, as each of the cluster's blocks has sent it.
 template <int kBlocks>
 struct StateParts {
   float2 totals[kBlocks];
   float4 sums[kBlocks];
 
-  __device__ __forceinline__ void Load(const BlockSums& left, int query, int column) {
-    const uint32_t totals_at = SharedAddress(left.totals + query);
-    const uint32_t sums_at = SharedAddress(left.sums + query * left.stride + column);
+  // `query`: of the block's share.
+  __device__ __forceinline__ void Load(const Meeting& meeting, int share, int query, int column) {
 #pragma unroll
     for (int r = 0; r < kBlocks; ++r) {
-      totals[r] = LoadPairFromCluster(totals_at, r);
-      sums[r] = LoadFromCluster(sums_at, r);
+      const int at = r * share + query;
+      totals[r] = meeting.totals[at];
+      sums[r] = *reinterpret_cast<const float4*>(meeting.sums + at * meeting.stride + column);
     }
   }
   // Into the first block's.
@@ -98,15 +118,12 @@ struct StateParts {
 
 // Where the merged columns of a query go: its result, or a state where others go with it.
 __device__ __forceinline__ void StoreColumns(const AttentionArgs& args, const AttentionItem& item,
-                                             const QuerySlot& slot, int query, int column,
-                                             float2 totals, float4 sum) {
+                                             const QuerySlot& slot, int column, float2 totals,
+                                             float4 sum) {
   if (item.arrivals == 1) {
-    const int row = (item.query_begin + query) / args.group;
-    const int head = item.kv_head * args.group + (item.query_begin + query) % args.group;
-    const float factor = totals.y == 0 ? 0.0f : __fdiv_rn(1.0f, totals.y);
-    StoreResult<4>(args.out, row, head * args.head_dim + column,
-                   {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor});
-    if (head == args.heads() - 1 && column == 0) StorePadding(args.out, row, 0, 1);
+    const float factor = totals.y == 0 ? 0.0f : __fdividef(1.0f, totals.y);
+    StoreResultAt<4>(args.out, slot.out + column,
+                     {sum.x * factor, sum.y * factor, sum.z * factor, sum.w * factor});
   } else if (slot.state >= 0) {
     float* to = args.State(slot.state);
     if (column == 0) *reinterpret_cast<float2*>(to) = totals;
@@ -114,46 +131,64 @@ __device__ __forceinline__ void StoreColumns(const AttentionArgs& args, const At
   }
 }
 
-// Each of the cluster's kBlocks blocks stores some of the columns. Several are read at once, as
-// another block's shared memory is far.
-template <int kQueries, int kThreads, int kBlocks>
+// Zeros behind the results of the rows whose last head is among an item's queries.
+template <int kThreads>
+__device__ __forceinline__ void StorePaddings(const AttentionArgs& args,
+                                              const AttentionItem& item) {
+  if (item.arrivals != 1 || item.kv_head != args.kv_heads - 1) return;
+  if (args.out.padded_cols == args.out.cols || RankInCluster() != 0) return;
+  const int last = args.group - 1;  // of a row's queries
+  for (int row = (item.query_begin + last) / args.group; row * args.group + last < item.query_end;
+       ++row) {
+    StorePadding(args.out, row, threadIdx.x, kThreads);
+  }
+}
+
+// Stores this block's share of the cluster's queries: some columns at a time, whose parts are read
+// and merged together, as few warps are there to hide how long each of them takes.
+template <typename C, int kThreads, int kBlocks>
 __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionItem& item,
-                                            const QuerySlot* slots, const BlockSums& left) {
+                                            const QuerySlot* slots, const Meeting& meeting) {
   constexpr int kAtOnce = kMostClusterBlocks / kBlocks < 4 ? kMostClusterBlocks / kBlocks : 4;
-  constexpr int kStride = kBlocks * kThreads;
-  const int quads = args.head_dim / 4;
-  const int count = kQueries * quads;
+  constexpr int kShare = C::kQueries / kBlocks;
+  constexpr int kQuads = C::kDim / 4;
+  constexpr int kCount = kShare * kQuads;
+  slots += RankInCluster() * kShare;
 #pragma unroll 1
-  for (int first = RankInCluster() * kThreads + threadIdx.x; first < count;
-       first += kAtOnce * kStride) {
+  for (int first = threadIdx.x; first < kCount; first += kAtOnce * kThreads) {
     StateParts<kBlocks> parts[kAtOnce];
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
-      const int i = min(first + u * kStride, count - 1);  // no branch around the loads
-      parts[u].Load(left, i / quads, i % quads * 4);
+      const int i = min(first + u * kThreads, kCount - 1);  // no branch around the loads
+      parts[u].Load(meeting, kShare, i / kQuads, i % kQuads * 4);
     }
 #pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) parts[u].Merge();
+#pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
-      const int i = first + u * kStride;
-      if (i >= count || slots[i / quads].offset < 0) continue;
-      parts[u].Merge();
-      StoreColumns(args, item, slots[i / quads], i / quads, i % quads * 4, parts[u].totals[0],
-                   parts[u].sums[0]);
+      const int i = first + u * kThreads;
+      const int column = i % kQuads * 4;
+      if (i >= kCount || slots[i / kQuads].offset < 0 || column >= args.head_dim) continue;
+      StoreColumns(args, item, slots[i / kQuads], column, parts[u].totals[0], parts[u].sums[0]);
     }
   }
+  StorePaddings<kThreads>(args, item);
 }
-template <int kQueries, int kThreads>
-__device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionItem& item,
-                                            const QuerySlot* slots, const BlockSums& left) {
+
+// By threads [0, kThreads) of all blocks of a cluster, when each has sent its sums.
+template <typename C, int kThreads>
+__device__ __forceinline__ void MergeCluster(const AttentionArgs& args, const AttentionItem& item,
+                                             const QuerySlot* slots, const Meeting& meeting) {
+  SyncCluster();
   switch (ClusterSize()) {
     case 1:
-      return StoreMerged<kQueries, kThreads, 1>(args, item, slots, left);
+      return StoreMerged<C, kThreads, 1>(args, item, slots, meeting);
     case 2:
-      return StoreMerged<kQueries, kThreads, 2>(args, item, slots, left);
+      return StoreMerged<C, kThreads, 2>(args, item, slots, meeting);
     case 4:
-      return StoreMerged<kQueries, kThreads, 4>(args, item, slots, left);
+      return StoreMerged<C, kThreads, 4>(args, item, slots, meeting);
     default:
-      return StoreMerged<kQueries, kThreads, kMostClusterBlocks>(args, item, slots, left);
+      return StoreMerged<C, kThreads, kMostClusterBlocks>(args, item, slots, meeting);
   }
 }
 
@@ -166,7 +201,9 @@ __device__ __forceinline__ void MergeIfLastCluster(const AttentionArgs& args,
   if (RankInCluster() == 0 && threadIdx.x == 0) {
     const auto last = static_cast<uint32_t>(item.arrivals) - 1;
     const bool all = atomicInc(args.counters + 1 + item.counter, last) == last;
-    for (int r = 0; r < ClusterSize(); ++r) StoreToCluster(SharedAddress(&is_last), r, all);
+    for (int r = 0; r < ClusterSize(); ++r) {
+      StoreInCluster(AddressInBlock(SharedAddress(&is_last), r), all ? 1 : 0);
+    }
   }
   SyncCluster();
   if (is_last == 0) return;
@@ -178,24 +215,6 @@ __device__ __forceinline__ void MergeIfLastCluster(const AttentionArgs& args,
     MergeQuery(args, args.plan.attention_rows[row], row,
                item.kv_head * args.group + query % args.group);
   }
-}
-
-// By threads [0, kThreads) of all blocks of a cluster, when each has left its sums. When it
-// returns, no block reads another's shared memory any more.
-template <int kQueries, int kThreads>
-__device__ __forceinline__ void MergeCluster(const AttentionArgs& args, const AttentionItem& item,
-                                             const QuerySlot* slots, const BlockSums& left,
-                                             int32_t& is_last) {
-  SyncCluster();
-  StoreMerged<kQueries, kThreads>(args, item, slots, left);
-  if (item.arrivals > 1) MergeIfLastCluster<kThreads>(args, item, is_last);
-  FenceForEngines();  // the copy engine may write where sums were
-  SyncCluster();
-}
-// By the other threads of these blocks, which the cluster's barriers count, too.
-__device__ __forceinline__ void FollowMerge(const AttentionItem& item) {
-  const int barriers = item.arrivals > 1 ? 4 : 2;
-  for (int i = 0; i < barriers; ++i) SyncCluster();
 }
 
 }  // namespace talon::cuda

@@ -87,11 +87,20 @@ class FewComputer {
     state_.Clear();
   }
 
-  // Adds the tile at `first` that lies in `stage`.
+  // What the queries see of the tile at `first`, before it is there.
+  __device__ __forceinline__ void LookAt(int first) {
+    if (!IsPartlyHidden(first)) return;
+    const ItemKeys keys(args_, item_, nullptr);
+#pragma unroll
+    for (int j = 0; j < 2 * C::kTiles; ++j) {
+      masks_[j].Load(keys, shared_.queries[QueryOf(j)], QueryOf(j), first);
+    }
+  }
+  // Adds the tile at `first` that lies in `stage`; after LookAt.
   __device__ __forceinline__ void AddTile(int first, int stage) {
     float s[C::kTiles][2][4] = {};
     Score(shared_.ring[warp_][stage][0], s);
-    if (first + C::kKeys > min(item_.full_end, item_.key_end)) Hide(first, s);
+    if (IsPartlyHidden(first)) Hide(first, s);
     state_.Weigh(s);
     AddValues(shared_.ring[warp_][stage][1], s);
   }
@@ -102,7 +111,7 @@ class FewComputer {
 #pragma unroll
     for (int j = 0; j < 2 * C::kTiles; ++j) {
       const int i = j / 2, half = j % 2;
-      const int query = i * 16 + half * 8 + lane_ / 4;
+      const int query = QueryOf(j);
       float sum = state_.l[i][half];
       sum += ShuffleXor(sum, 1);
       sum += ShuffleXor(sum, 2);
@@ -117,6 +126,12 @@ class FewComputer {
 
  private:
   using T = typename C::T;
+
+  // Half j % 2 of the lane's queries of tile j / 2.
+  __device__ int QueryOf(int j) const { return j * 8 + lane_ / 4; }
+  __device__ bool IsPartlyHidden(int first) const {
+    return first + C::kKeys > min(item_.full_end, item_.key_end);
+  }
 
   __device__ __forceinline__ void Score(const uint8_t* keys, float (&s)[C::kTiles][2][4]) const {
 #pragma unroll
@@ -134,14 +149,11 @@ class FewComputer {
   }
 
   __device__ __forceinline__ void Hide(int first, float (&s)[C::kTiles][2][4]) const {
-    const ItemKeys keys(args_, item_, nullptr);
 #pragma unroll
     for (int j = 0; j < 2 * C::kTiles; ++j) {
       const int i = j / 2, half = j % 2;
-      const int query = i * 16 + half * 8 + lane_ / 4;
-      const uint64_t visible = (keys.VisibleFrom(shared_.queries[query], query, first) &
-                                FirstKeys(item_.key_end - first)) >>
-                               (lane_ % 4 * 2);
+      const uint64_t visible =
+          masks_[j].Visible(item_, shared_.queries[QueryOf(j)], first, 0) >> (lane_ % 4 * 2);
 #pragma unroll
       for (int side = 0; side < 2; ++side) {
         if ((visible >> (8 * side) & 1) == 0) s[i][side][2 * half] = kMinusInfinity;
@@ -177,6 +189,7 @@ class FewComputer {
   FewShared<C>& shared_;
   int warp_;
   int lane_;
+  MaskWindow masks_[2 * C::kTiles];
   FewState<C> state_;
 };
 
@@ -203,9 +216,9 @@ __device__ __forceinline__ void LoadFewQueries(const AttentionArgs& args, FewSha
   }
 }
 
-// Makes one of the sums that all warps have left, in the place of the first warp's.
+// Makes one of the sums that all warps have left, and sends it where the cluster's blocks meet.
 template <typename C>
-__device__ __forceinline__ void CombineWarps(FewShared<C>& shared) {
+__device__ __forceinline__ void CombineWarps(FewShared<C>& shared, const Meeting& meeting) {
   constexpr int kQuads = C::kDim / 4;
 #pragma unroll
   for (int i = threadIdx.x; i < C::kQueries * kQuads; i += C::kThreads) {
@@ -224,8 +237,9 @@ __device__ __forceinline__ void CombineWarps(FewShared<C>& shared) {
       total += part.y * factor;
       sum.x += x.x * factor, sum.y += x.y * factor, sum.z += x.z * factor, sum.w += x.w * factor;
     }
-    *reinterpret_cast<float4*>(shared.SumsOf(0) + at) = sum;
-    if (i % kQuads == 0) shared.combined[query] = {largest, total};
+    const Recipient<C::kQueries> to(meeting, query);
+    to.SendColumns(i % kQuads * 4, sum);
+    if (i % kQuads == 0) StoreInCluster(to.totals, float2{largest, total});
   }
 }
 
@@ -233,6 +247,7 @@ template <typename C>
 __device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const BlockMaps& maps,
                                            bool is_first, FewShared<C>& shared, int& step) {
   const AttentionItem& item = shared.item;
+  ArriveAtCluster();  // runs, and needs nothing more of what was sent before
   FewFetcher<C> fetcher(args, maps, item, shared, step);
   fetcher.StartFirst(item.old_end);
   if (is_first) {
@@ -244,16 +259,19 @@ __device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const Bloc
   __syncthreads();
   FewComputer<C> computer(args, item, shared);
   for (int i = 0; i < fetcher.num_tiles(); ++i) {
+    computer.LookAt(fetcher.FirstKey(i));
     computer.AddTile(fetcher.FirstKey(i), fetcher.WaitFor(i));
     fetcher.StartAfter(i);
   }
   step += fetcher.num_tiles();
   computer.Leave();
   __syncthreads();
-  CombineWarps(shared);
-  MergeCluster<C::kQueries, C::kThreads>(args, item, shared.queries,
-                                         {shared.combined, shared.SumsOf(0), C::kSumStride},
-                                         shared.is_last);
+  const Meeting meeting = {shared.met_totals, shared.met_sums, C::kSumStride};
+  WaitForCluster();
+  CombineWarps(shared, meeting);
+  MergeCluster<C, C::kThreads>(args, item, shared.queries, meeting);
+  if (item.arrivals > 1) MergeIfLastCluster<C::kThreads>(args, item, shared.is_last);
+  FenceForEngines();  // the copy engine writes where the warps left their sums
 }
 
 // What comes next reads what kernels before this one wrote without waiting itself: so no block lets

@@ -34,7 +34,9 @@ struct FewShared {
   alignas(kPanelAlignment) uint8_t q[C::kMatrices * C::kQueries * kPanelRowBytes];
   QuerySlot queries[C::kQueries];
   float2 totals[C::kWarps][C::kQueries];  // m and l
-  float2 combined[C::kQueries];           // of all warps
+  // Where the cluster's blocks meet (Meeting).
+  float2 met_totals[C::kQueries];
+  alignas(16) float met_sums[C::kQueries * C::kSumStride];
   AttentionItem item;
   uint64_t full[C::kWarps][C::kStages];  // the copies are there
   int32_t is_last;                       // of its queries' clusters

@@ -78,7 +78,7 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   const int keys = 2 * TileStages(tile_queries, dim) * kTileKeys * row_bytes;
   const int scores = tile_queries <= 32 ? tile_queries * kTileKeys * 4 : 16;
   const int places = 4 * kTileKeys * 4;
-  return keys + tile_queries * (row_bytes + 16) + scores + places + 96;
+  return keys + tile_queries * (row_bytes + 24) + scores + places + 96;
 }
 
 // The same of FewQueriesKernel: each warp's stages of keys and values, and what goes with them.
@@ -87,13 +87,13 @@ inline constexpr int kFewStages = 3;
 constexpr int FewSharedBytes(int queries, int dim) {
   const int row_bytes = dim <= 64 ? 128 : 256;
   return kFewWarps * kFewStages * 2 * kBoxKeys * row_bytes +
-         queries * (row_bytes + 16 + 8 * kFewWarps) + 3072;
+         queries * (3 * row_bytes + 8 * kFewWarps + 64) + 3072;
 }
 
 // The same of WarpgroupKernel: queries, two stages of keys and values, and what goes with them.
 constexpr int WarpgroupSharedBytes(int groups, int dim) {
   const int row_bytes = dim <= 64 ? 128 : 256;
-  return (64 * groups + 4 * kStepKeys) * row_bytes + 64 * groups * 24 + 8 * kStepKeys + 3072;
+  return (64 * groups + 4 * kStepKeys) * row_bytes + 64 * groups * 32 + 8 * kStepKeys + 3072;
 }
 
 }  // namespace talon::cuda

@@ -10,28 +10,29 @@ namespace talon::cuda {
 namespace {
 
 // Microseconds on an H200: a unit of keys for a tile of queries where these are not the first to
-// read the keys, and what comes with each item, alone or in a cluster that merges.
+// read the keys, what comes with each item, alone or in a cluster that merges, and merging partials
+// in place.
 struct KindCost {
   int queries;
   PrefixKernelKind kernel;
   double unit;
   double item;
   double cluster_item;
+  double merge = 0;
 };
-constexpr KindCost kKindCosts[] = {{16, PrefixKernelKind::kTiles, 2.2, 1.5, 1.5},
+constexpr KindCost kKindCosts[] = {{16, PrefixKernelKind::kTiles, 2.2, 1.5, 1.5, 1.5},
                                    {32, PrefixKernelKind::kTiles, 2.3, 1.7, 1.7},
                                    {64, PrefixKernelKind::kTiles, 2.6, 2.0, 2.0},
                                    {128, PrefixKernelKind::kTiles, 4.8, 3.0, 3.0},
-                                   {16, PrefixKernelKind::kFew, 0.20, 4.6, 4.6},
-                                   {32, PrefixKernelKind::kFew, 0.28, 6.0, 6.0},
-                                   {64, PrefixKernelKind::kWarpgroups, 1.50, 5.8, 7.5},
+                                   {16, PrefixKernelKind::kFew, 0.20, 2.0, 2.0, 3.8},
+                                   {32, PrefixKernelKind::kFew, 0.26, 3.6, 3.6, 3.8},
+                                   {64, PrefixKernelKind::kWarpgroups, 1.50, 5.8, 7.0},
                                    {128, PrefixKernelKind::kWarpgroups, 2.08, 8.5, 8.5},
                                    {256, PrefixKernelKind::kWarpgroups, 2.02, 8.5, 8.5}};
-// What it takes to merge partials: in the merge kernel, more with each row, or in place, there for
+// What it takes to merge partials: in the merge kernel, more with each row, or in place, more with
 // each of them.
 constexpr double kMergeKernelCost = 2.0;
 constexpr double kMergedRowCost = 0.02;
-constexpr double kMergeCost = 1.5;
 constexpr double kPartialCost = 0.1;
 constexpr double kBytesPerMicrosecond = 4.3e6;
 
@@ -107,7 +108,7 @@ class SpanChooser {
     const int partials = CeilDiv(longest_, span * runs);
     double merge = 0;
     if (partials > 1) {
-      merge = kind_.MergesPartials() ? kMergeCost + partials * kPartialCost
+      merge = kind_.MergesPartials() ? cost_.merge + partials * kPartialCost
                                      : kMergeKernelCost + rows_ * kMergedRowCost;
     }
     const double item = runs > 1 ? cost_.cluster_item : cost_.item;

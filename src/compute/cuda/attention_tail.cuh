@@ -42,10 +42,10 @@ __device__ __forceinline__ void FillTailSlots(const AttentionArgs& args, const T
                                               const AttentionRow& row, SharedTile<C>& shared) {
   if (threadIdx.x >= C::kQueries) return;
   const int head = block.head_begin + threadIdx.x;
-  QuerySlot slot = {-1, 0, -1};
+  QuerySlot slot = {-1, 0, -1, 0};
   if (head < block.head_end) {
     slot = {block.row_index * args.q_stride + head * args.head_dim, row.num_keys,
-            row.partial_begin * args.heads() + head};
+            row.partial_begin * args.heads() + head, 0};
   }
   shared.queries[threadIdx.x] = slot;
 }

@@ -16,6 +16,7 @@
 namespace talon::cuda {
 
 inline constexpr int kStepScores = kStepKeys / 2;  // of a thread, two rows of its warp's 16
+static_assert(kStepKeys <= MaskWindow::kMostKeys);
 
 // The running softmax of 64 queries in a warpgroup's registers; rows g (0) and g + 8 (1) of each
 // warp's 16 queries.
@@ -87,6 +88,20 @@ struct GroupState {
   }
 };
 
+// Before an item that is not the block's first: sums of the one before may lie where its keys go.
+template <typename C>
+__device__ __forceinline__ void FollowItem(const AttentionItem& item) {
+  if (!LeavesStates<C>(item)) SyncThreads(C::kBlockBarrier, C::kThreads);
+}
+
+// When all of the block's sums are sent. By C::kMergeThreads threads.
+template <typename C>
+__device__ __forceinline__ void MergeItem(const AttentionArgs& args, const AttentionItem& item,
+                                          WarpgroupShared<C>& shared) {
+  MergeCluster<C, C::kMergeThreads>(args, item, shared.queries, shared.meeting());
+  FenceForEngines();  // the copy engine writes where the sums were
+}
+
 // Computes the items for one group of 64 queries.
 template <typename C>
 class GroupComputer {
@@ -98,6 +113,7 @@ class GroupComputer {
 
   // `is_first`: the block's first item, whose preparations need nothing of the kernels before.
   __device__ __forceinline__ void RunItem(const AttentionItem& item, bool is_first) {
+    if (!is_first) FollowItem<C>(item);
     SyncGroup();  // the slots of the item before have been read
     FillSlots<128>(args_, item, group_ * 64, group_ * 64 + 64, thread_, shared_.queries);
     SyncGroup();
@@ -108,11 +124,9 @@ class GroupComputer {
     LoadQueries();
     AddSteps(item);
     if (LeavesStates<C>(item)) return Store();
-    SyncThreads(C::kComputersBarrier, C::kQueries * 2);  // all have read the keys
-    Leave();
-    MergeCluster<C::kQueries, C::kQueries * 2>(args_, item, shared_.queries,
-                                               {shared_.totals, shared_.sums(), C::kSumStride},
-                                               shared_.is_last);
+    WaitForCluster();
+    Send(shared_.meeting());
+    MergeItem<C>(args_, item, shared_);
   }
 
  private:
@@ -132,7 +146,8 @@ class GroupComputer {
     state_.Clear();
 #pragma unroll
     for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // nothing of the item before is alive
-    if (item.key_end <= item.key_begin) return;
+    if (item.key_end <= item.key_begin) return LeaveKeys(item);
+    if constexpr (C::kLooksAhead) LookAt(item, item.key_begin);
     shared_.keys.WaitFull(step_);
     StartScores();
     WaitForProducts<0>();
@@ -141,6 +156,7 @@ class GroupComputer {
     Pack();
     for (int first = item.key_begin + kStepKeys; first < item.key_end; first += kStepKeys) {
       ++step_;
+      if constexpr (C::kLooksAhead) LookAt(item, first);
       shared_.keys.WaitFull(step_);
       TakeTurn();
       StartScores();
@@ -154,9 +170,15 @@ class GroupComputer {
       if (moves) state_.Rescale(rescale);
       Pack();
     }
+    LeaveKeys(item);
     StartValues(step_);
     FinishValues(step_);
     ++step_;
+  }
+
+  // Where this block's keys lie, others may send their sums.
+  __device__ __forceinline__ void LeaveKeys(const AttentionItem& item) const {
+    if (!LeavesStates<C>(item)) ArriveAtCluster();
   }
 
   // Scaled and rounded to the cache's type.
@@ -201,20 +223,34 @@ class GroupComputer {
   __device__ __forceinline__ void FinishScores(const AttentionItem& item, int first) {
     PinSums(s_);
     shared_.keys.Release(step_);
-    if (first + kStepKeys > min(item.full_end, item.key_end)) Hide(item, first);
+    if (!IsPartlyHidden(item, first)) return;
+    if constexpr (!C::kLooksAhead) LookAt(item, first);
+    Hide(item, first);
   }
 
-  __device__ __forceinline__ void Hide(const AttentionItem& item, int first) {
+  __device__ __forceinline__ static bool IsPartlyHidden(const AttentionItem& item, int first) {
+    return first + kStepKeys > min(item.full_end, item.key_end);
+  }
+  __device__ __forceinline__ int QueryOf(int half) const {
+    return group_ * 64 + SumQuery(thread_, 2 * half);
+  }
+  // What the queries see of the step at `first`, before its keys are there.
+  __device__ __forceinline__ void LookAt(const AttentionItem& item, int first) {
+    if (!IsPartlyHidden(item, first)) return;
     const ItemKeys keys(args_, item, nullptr);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = group_ * 64 + SumQuery(thread_, 2 * half);
-      const QuerySlot& slot = shared_.queries[query];
+      masks_[half].Load(keys, shared_.queries[QueryOf(half)], QueryOf(half), first);
+    }
+  }
+  __device__ __forceinline__ void Hide(const AttentionItem& item, int first) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const QuerySlot& slot = shared_.queries[QueryOf(half)];
 #pragma unroll
       for (int begin = 0; begin < kStepKeys; begin += kTileKeys) {
-        const uint64_t visible = (keys.VisibleFrom(slot, query, first + begin) &
-                                  FirstKeys(item.key_end - first - begin)) >>
-                                 (thread_ % 4 * 2);
+        const uint64_t visible =
+            masks_[half].Visible(item, slot, first, begin / kTileKeys) >> (thread_ % 4 * 2);
 #pragma unroll
         for (int key = 0; key < min(kTileKeys, kStepKeys - begin); key += 8) {
           float* pair = &s_[(begin + key) / 2 + 2 * half];
@@ -257,21 +293,29 @@ class GroupComputer {
       float sum = state_.l[half];
       sum += ShuffleXor(sum, 1);
       sum += ShuffleXor(sum, 2);
-      f(group_ * 64 + SumQuery(thread_, 2 * half), float2{state_.m[half], sum}, half);
+      f(QueryOf(half), float2{state_.m[half], sum}, half);
     }
   }
   __device__ __forceinline__ float2 PairOf(int j, int half) const {
     return {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]};
   }
 
-  // Leaves the sums for the cluster.
-  __device__ __forceinline__ void Leave() {
+  // Two neighbouring threads have two columns each of two times eight: they swap, so that each has
+  // four in a row.
+  __device__ __forceinline__ void Send(const Meeting& meeting) const {
+    const bool odd = thread_ % 2 != 0;
     ForQueries([&](int query, float2 totals, int half) {
-      if (thread_ % 4 == 0) shared_.totals[query] = totals;
-      float* to = shared_.sums() + query * C::kSumStride;
+      const Recipient<C::kQueries> to(meeting, query);
+      if (thread_ % 4 == 0) StoreInCluster(to.totals, totals);
 #pragma unroll
-      for (int j = 0; j < C::kDim / 8; ++j) {
-        *reinterpret_cast<float2*>(to + SumColumn(thread_, 4 * j)) = PairOf(j, half);
+      for (int j = 0; j < C::kDim / 8; j += 2) {
+        const float2 first = PairOf(j, half), second = PairOf(j + 1, half);
+        const float2 kept = odd ? second : first;
+        const float2 given = odd ? first : second;
+        const float2 got = {ShuffleXor(given.x, 1), ShuffleXor(given.y, 1)};
+        const int column = SumColumn(thread_ & ~1, 4 * (odd ? j + 1 : j));
+        to.SendColumns(column, odd ? float4{got.x, got.y, kept.x, kept.y}
+                                   : float4{kept.x, kept.y, got.x, got.y});
       }
     });
   }
@@ -298,6 +342,7 @@ class GroupComputer {
   int step_ = 0;  // counted over all items
   float s_[kStepScores];
   uint32_t weights_[kStepScores / 2];
+  MaskWindow masks_[2];
   GroupState<C> state_;
 };
 
@@ -312,11 +357,18 @@ __device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_item
 
 template <typename C>
 __device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C>& operand,
-                                      int warp, int num_items) {
+                                      int warp, int num_items, WarpgroupShared<C>& shared) {
   Fetcher<C> fetcher(args, operand, warp);
-  ForItems(args, num_items, [&](const AttentionItem& item, bool) {
+  ForItems(args, num_items, [&](const AttentionItem& item, bool is_first) {
+    if (!is_first) FollowItem<C>(item);
     fetcher.RunItem(item);
-    if (!LeavesStates<C>(item)) FollowMerge(item);
+    if (LeavesStates<C>(item)) return;
+    SyncCluster();  // nobody needs keys any more
+    if constexpr (C::kMergeThreads == C::kThreads) {
+      MergeItem<C>(args, item, shared);
+    } else {
+      SyncCluster();  // all sums are sent
+    }
   });
 }
 
@@ -329,12 +381,12 @@ __device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const Block
     Fetch<C>(args,
              {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys,
               shared.k, shared.vectors[0]},
-             warp, num_items);
+             warp, num_items, shared);
   } else {
     Fetch<C>(args,
              {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values,
               shared.v, shared.vectors[1]},
-             warp - kFetchWarps, num_items);
+             warp - kFetchWarps, num_items, shared);
   }
 }
 

@@ -2,8 +2,8 @@
 // values into it: two for each kind, so that neither kind waits for the other's stages.
 //
 // Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns;
-// the blocks of a pair fetch half of the boxes each and give them to both. Steps with nodes in
-// them, or the end of the prefix, are copied vector by vector, by each block for itself.
+// the blocks of a pair fetch half of the boxes each and give them to both. The other keys, nodes or
+// the end of the prefix, are copied vector by vector, and their steps by each block for itself.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 
@@ -22,17 +22,21 @@ struct WarpgroupConfig {
   static constexpr int kDim = Dim;        // head_dim, padded with zeros
   static constexpr int kGroups = Groups;  // of 64 queries
   static constexpr bool kPair = Pair;     // two blocks of a cluster have the same keys
+  // Masks before scores: short items gain by it, long ones lose more in their many steps.
+  static constexpr bool kLooksAhead = !Pair;
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
+  // That merge a cluster's sums: those that fetch, too, where they have registers for it.
+  static constexpr int kMergeThreads = Groups == 1 ? kThreads : 128 * Groups;
   static constexpr int kStages = 2;
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
   static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage
-  static constexpr int kSumStride = Dim + 8;  // rows of 8 neighbours lie in different banks
-  // Named barriers: all threads that compute; for each group of queries, its threads, and its turn.
-  static constexpr int kComputersBarrier = 1;
-  static constexpr int kGroupBarrier = 2;
+  static constexpr int kSumStride = Dim + 16;  // four columns of two rows: different banks
+  // Named barriers: all threads; for each group of queries, its threads, and its turn.
+  static constexpr int kBlockBarrier = 0;
+  static constexpr int kGroupBarrier = 1;
   static constexpr int kTurnBarrier = kGroupBarrier + Groups;
 };
 
@@ -75,16 +79,15 @@ struct WarpgroupShared {
   alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
   alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
   QuerySlot queries[C::kQueries];
-  float2 totals[C::kQueries];  // m and l
+  float2 met_totals[C::kQueries];  // of the cluster (Meeting)
   int32_t vectors[2][kStepKeys];
-  int32_t is_last;  // of its queries' clusters
   Ring<C> keys;
   Ring<C> values;
 
-  // Of an item's queries [kQueries][kSumStride], where its keys were.
-  __device__ float* sums() {
+  // Where the cluster's blocks meet: in the place of keys.
+  __device__ Meeting meeting() {
     static_assert(sizeof(k) >= C::kQueries * C::kSumStride * sizeof(float));
-    return reinterpret_cast<float*>(k);
+    return {met_totals, reinterpret_cast<float*>(k), C::kSumStride};
   }
 };
 
@@ -125,7 +128,8 @@ class Fetcher {
       const int row = next;
       const int end = first + kStepKeys;
       if (end < item.key_end) next = RowOfBox(keys, end);
-      if (end > boxed_end) FindVectors(keys, first);
+      const int boxed = first < boxed_end ? boxed_end - first : 0;
+      if (end > boxed_end) FindVectors(keys, first, boxed);
       // Keys that this pass does not write are fetched before the kernels in front are done.
       if (!has_waited_ && end > item.old_end) {
         WaitForInputs();
@@ -135,7 +139,8 @@ class Fetcher {
       if (end <= boxed_end) {
         CopyBoxes(row);
       } else {
-        CopyVectors();
+        CopyOwnBoxes(keys, first, boxed);
+        CopyVectors(boxed);
       }
     }
   }
@@ -165,28 +170,55 @@ class Fetcher {
     }
   }
 
+  // The boxes of a step's first `boxed` keys, by this block alone.
+  __device__ void CopyOwnBoxes(const ItemKeys& keys, int first, int boxed) const {
+    const int box = warp_ + kFetchWarps * lane_;
+    const bool exists = box < C::kBoxes && BoxKey(box) < boxed;
+    const int stage = step_ % C::kStages;
+    const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
+    const int boxes = __popc(__ballot_sync(0xffffffffu, exists));
+    if (lane_ == 0) ExpectBytes(full, boxes * kBoxBytes);
+    __syncwarp();
+    if (!exists) return;
+    CopyBox(*operand_.map, BoxColumn(box), keys.VectorOf(first + BoxKey(box)),
+            SharedAddress(operand_.stages[stage]) + BoxOffset(box), full);
+  }
+
   // The keys of a step that this warp copies, i of them: every other kKeysAtOnce.
   __device__ int KeyOf(int i) const {
     return (i / kKeysAtOnce * kFetchWarps + warp_) * kKeysAtOnce + i % kKeysAtOnce;
   }
-  __device__ void FindVectors(const ItemKeys& keys, int first) const {
+  static_assert(kBoxKeys % (kFetchWarps * kKeysAtOnce) == 0);
+  // Of the keys behind the first `boxed`.
+  __device__ void FindVectors(const ItemKeys& keys, int first, int boxed) const {
     __syncwarp();  // those of the step before have been read
-    for (int i = lane_; KeyOf(i) < kStepKeys; i += 32) {
+    for (int i = boxed / kFetchWarps + lane_; KeyOf(i) < kStepKeys; i += 32) {
       operand_.vectors[KeyOf(i)] = keys.VectorOf(first + KeyOf(i));
     }
     __syncwarp();
   }
-  __device__ void CopyVectors() const {
+  // Places are read ahead of the copies, whose order with reads the compiler keeps.
+  __device__ void CopyVectors(int boxed) const {
+    constexpr int kMost = kBoxKeys / (kFetchWarps * kKeysAtOnce);
+    constexpr int kBatch = C::kPair ? kMost / 2 : kMost;  // pairs have few registers
     const int stage = step_ % C::kStages;
     const int piece = lane_ % kPieces;
-#pragma unroll 4
-    for (int i = lane_ / kPieces; KeyOf(i) < kStepKeys; i += kKeysAtOnce) {
-      const int vector = operand_.vectors[KeyOf(i)];
-      const bool present = vector != kNoVector && piece * 8 < args_.head_dim;
-      const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
-      const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
-      CopyAsync16(operand_.stages[stage] + PieceOffset(kStepKeys, KeyOf(i), piece),
-                  base + (present ? at + piece * 8 : 0), present);
+    const bool inside = piece * 8 < args_.head_dim;
+    for (int i = boxed / kFetchWarps + lane_ / kPieces; KeyOf(i) < kStepKeys;
+         i += kBatch * kKeysAtOnce) {
+      int vectors[kBatch];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) vectors[b] = operand_.vectors[KeyOf(i + b * kKeysAtOnce)];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int vector = vectors[b];
+        const bool present = vector != kNoVector && inside;
+        const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
+        const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
+        CopyAsync16(
+            operand_.stages[stage] + PieceOffset(kStepKeys, KeyOf(i + b * kKeysAtOnce), piece),
+            base + (present ? at + piece * 8 : 0), present);
+      }
     }
     CommitCopies();
     WaitForCopies<0>();

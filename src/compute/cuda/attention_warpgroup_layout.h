@@ -10,10 +10,11 @@
 
 namespace talon::cuda {
 
-inline constexpr int kStepKeys = 160;         // of a step
-inline constexpr int kBoxKeys = 16;           // that the copy engine brings at once
-inline constexpr int kPanelCols = 64;         // columns of a matrix
-inline constexpr int kPanelRowBytes = 128;    // of 16-bit elements
+inline constexpr int kStepKeys = 160;       // of a step
+inline constexpr int kBoxKeys = 16;         // that the copy engine brings at once
+inline constexpr int kPanelCols = 64;       // columns of a matrix
+inline constexpr int kPanelRowBytes = 128;  // of 16-bit elements
+inline constexpr int kBoxBytes = kBoxKeys * kPanelRowBytes;
 inline constexpr int kPanelAlignment = 1024;  // where its rows start
 
 // Where piece `piece` (8 columns) of a row lies, in bytes. Matrices of `rows` rows follow each
@@ -27,7 +28,7 @@ constexpr int PieceOffset(int rows, int row, int piece) {
 // of a box, and where it goes in bytes.
 constexpr int BoxKey(int box) { return box % (kStepKeys / kBoxKeys) * kBoxKeys; }
 constexpr int BoxColumn(int box) { return box / (kStepKeys / kBoxKeys) * kPanelCols; }
-constexpr int BoxOffset(int box) { return box * kBoxKeys * kPanelRowBytes; }
+constexpr int BoxOffset(int box) { return box * kBoxBytes; }
 
 // Descriptors of matrices at `address`, a multiple of kPanelAlignment. Sums run along a row
 // (queries, keys) or along a column (values, whose matrices are `matrix_bytes` apart).

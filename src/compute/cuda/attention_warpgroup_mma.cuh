@@ -100,14 +100,6 @@ __device__ __forceinline__ void MultiplyValues(float (&sums)[32], const uint32_t
 #undef TALON_NAMES_64
 #undef TALON_NAMES_32
 
-// `count` threads meet at barrier `id`: those that wait, and those that only arrive.
-__device__ __forceinline__ void SyncThreads(int id, int count) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
-}
-__device__ __forceinline__ void ArriveThreads(int id, int count) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
-}
-
 template <int Registers>
 __device__ __forceinline__ void TakeRegisters() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));

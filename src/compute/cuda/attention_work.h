@@ -104,15 +104,20 @@ constexpr uint64_t FirstKeys(int count) {
   if (count <= 0) return 0;
   return count >= kTileKeys ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }
+// Masks are words of 64 nodes. The one that `node` lies in, also of nodes before the first:
+constexpr int MaskWordOf(int node) { return node >> 6; }
+constexpr uint64_t MaskWord(const uint64_t* mask, int mask_words, int word) {
+  return word >= 0 && word < mask_words ? mask[word] : 0;
+}
+// A tile's keys, the first of which is `node`, of its word and the next.
+constexpr uint64_t KeysOfWords(uint64_t word, uint64_t next, int node) {
+  const int shift = node & 63;
+  return shift == 0 ? word : word >> shift | next << (64 - shift);
+}
 // The nodes of a mask, where node `first` is the tile's key 0; negative: node 0 is its key -first.
 constexpr uint64_t NodeKeys(const uint64_t* mask, int mask_words, int first) {
-  if (first <= -kTileKeys) return 0;
-  if (first < 0) return mask[0] << -first;
-  const int word = first / 64;
-  const int shift = first % 64;
-  const uint64_t low = word < mask_words ? mask[word] >> shift : 0;
-  const uint64_t high = shift > 0 && word + 1 < mask_words ? mask[word + 1] << (64 - shift) : 0;
-  return low | high;
+  const int word = MaskWordOf(first);
+  return KeysOfWords(MaskWord(mask, mask_words, word), MaskWord(mask, mask_words, word + 1), first);
 }
 
 }  // namespace talon::cuda

@@ -35,6 +35,11 @@ __device__ __forceinline__ void ArriveExpecting(uint32_t barrier, int bytes) {
                : "memory");
 }
 
+__device__ __forceinline__ void ExpectBytes(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
 // Waits until the phase of that parity is over.
 __device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
   uint32_t over = 0;
@@ -49,6 +54,14 @@ __device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
         : "r"(barrier), "r"(parity)
         : "memory");
   } while (over == 0);
+}
+
+// `count` threads meet at barrier `id`: those that wait, and those that only arrive.
+__device__ __forceinline__ void SyncThreads(int id, int count) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
+}
+__device__ __forceinline__ void ArriveThreads(int id, int count) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
 
 // ---- Copies of boxes of a matrix; what lies outside of it becomes zeros ----
@@ -68,23 +81,19 @@ __device__ __forceinline__ void CopyBox(const CUtensorMap& map, int col, int row
 
 // ---- Clusters ----
 
-// All threads of all blocks; what they wrote before is seen after.
-__device__ __forceinline__ void SyncCluster() {
+// All threads of all blocks arrive and wait in turns; what they wrote before they arrived is seen
+// after the wait.
+__device__ __forceinline__ void ArriveAtCluster() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void WaitForCluster() {
+  __syncwarp();
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-
-// Reads the shared memory of block `rank` of the cluster, at this block's address `shared`.
-__device__ __forceinline__ float4 LoadFromCluster(uint32_t shared, int rank) {
-  uint32_t remote;
-  float4 value;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-               : "r"(remote)
-               : "memory");
-  return value;
+__device__ __forceinline__ void SyncCluster() {
+  ArriveAtCluster();
+  WaitForCluster();
 }
 
 // ---- Tensor cores of a warpgroup ----
