@@ -2,13 +2,16 @@
 //
 // What disturbs a measurement (another process, a page fault, a cold cache) only ever adds time,
 // and seldom to most of a few in a row. So the median stands for what it usually takes here and
-// now, and the minimum for what it takes by itself. Neither remembers an accident for long.
+// now, and the minimum for what it takes by itself. Neither remembers an accident for long. Where
+// times differ by themselves, as waits that are often none, the mean but for the longest stands for
+// what they cost.
 #ifndef TALON_SPEC_RECENT_TIMES_H_
 #define TALON_SPEC_RECENT_TIMES_H_
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <numeric>
 
 namespace talon {
 
@@ -30,8 +33,18 @@ class RecentTimes {
   }
   // REQUIRES: not empty.
   double Minimum() const { return *std::min_element(times_.begin(), times_.begin() + size()); }
+  // REQUIRES: not empty.
+  double Mean() const { return Sum() / static_cast<double>(size()); }
+  // Of one, that one. REQUIRES: not empty.
+  double MeanButLongest() const {
+    if (size() == 1) return times_[0];
+    const double longest = *std::max_element(times_.begin(), times_.begin() + size());
+    return (Sum() - longest) / static_cast<double>(size() - 1);
+  }
 
  private:
+  double Sum() const { return std::accumulate(times_.begin(), times_.begin() + size(), 0.0); }
+
   std::array<double, kWindow> times_ = {};
   size_t next_ = 0;
 };

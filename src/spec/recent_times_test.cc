@@ -22,5 +22,19 @@ TEST(RecentTimes, KnowsOnlyTheLast) {
   EXPECT_EQ(times.Minimum(), 3);
 }
 
+TEST(RecentTimes, MeansWithAndWithoutAnAccident) {
+  RecentTimes times;
+  times.Add(20);
+  EXPECT_EQ(times.MeanButLongest(), 20);
+  times.Add(2);
+  EXPECT_EQ(times.MeanButLongest(), 2);
+  EXPECT_EQ(times.Mean(), 11);
+  for (const double time : {0, 0, 4}) times.Add(time);
+  EXPECT_EQ(times.MeanButLongest(), 1.5);
+  EXPECT_EQ(times.Mean(), 5.2);
+  times.Add(2);  // 2 0 0 4 2
+  EXPECT_EQ(times.MeanButLongest(), 1);
+}
+
 }  // namespace
 }  // namespace talon

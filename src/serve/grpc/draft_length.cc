@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <vector>
 
 namespace talon {
 namespace {
@@ -28,11 +27,8 @@ constexpr int kProbeInterval = 8;
 constexpr int kMaxProbeInterval = 64;
 constexpr int kSettledRounds = 32;  // after which the breaker forgets that it opened
 
-constexpr double kSlow = 0.2;     // weight of a new time
-constexpr double kFading = 0.05;  // of a new count of tokens; and by which a probe makes what was
-                                  // measured before count less
-
-void Follow(double value, double* mean) { *mean += (*mean == 0 ? 1.0 : kSlow) * (value - *mean); }
+constexpr double kFading = 0.05;  // weight of a new count of tokens; and by which a probe makes
+                                  // what was measured before count less
 
 template <typename T>
 void Push(T value, std::deque<T>* window) {
@@ -40,10 +36,11 @@ void Push(T value, std::deque<T>* window) {
   if (window->size() > kWindow) window->pop_front();
 }
 
-double Median(const std::deque<double>& values) {
-  std::vector<double> sorted(values.begin(), values.end());
-  std::ranges::sort(sorted);
-  return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+// Leaves one time, a little nearer to `now` than what the times were before.
+void Fade(double now, RecentTimes* times) {
+  const double before = times->MeanButLongest();
+  *times = {};
+  times->Add(before + kFading * (now - before));
 }
 
 }  // namespace
@@ -52,15 +49,22 @@ DraftLengthControl::DraftLengthControl(const DraftLengthOptions& options)
     : options_(options), length_(options.max_length), open_(options.adaptive) {}
 
 // Verifying drafts is not quicker than decoding plainly, so it bounds a time that was an accident.
+// Its own accidents stay in: so they do in the rounds that are compared with it.
 double DraftLengthControl::PlainSeconds() const {
-  const double plain = Median(plain_seconds_);
-  if (plain == 0 || drafted_seconds_ == 0) return std::max(plain, drafted_seconds_);
-  return std::min(plain, drafted_seconds_);
+  if (plain_times_.empty()) return drafted_times_.empty() ? 0 : drafted_times_.Mean();
+  const double plain = plain_times_.Median();
+  return drafted_times_.empty() ? plain : std::min(plain, drafted_times_.Mean());
 }
 
 // Before drafts were waited for, a probe says how long that might be.
 double DraftLengthControl::WaitSeconds() const {
-  return drafted_seconds_ > 0 ? wait_seconds_ : probe_seconds_;
+  const RecentTimes& times = wait_times_.empty() ? probe_times_ : wait_times_;
+  return times.empty() ? 0 : times.MeanButLongest();
+}
+
+double DraftLengthControl::DraftedSeconds() const {
+  if (drafted_times_.empty()) return PlainSeconds();
+  return std::max(drafted_times_.MeanButLongest(), PlainSeconds());
 }
 
 double DraftLengthControl::threshold() const {
@@ -71,8 +75,8 @@ double DraftLengthControl::threshold() const {
 void DraftLengthControl::ObserveDrafted(const DraftedRound& round) {
   if (round.path_length <= 0 || !options_.adaptive) return;
   Push(std::min(1.0, 1.0 * round.accepted / round.path_length), &acceptances_);
-  Follow(round.wait_seconds, &wait_seconds_);
-  Follow(round.target_seconds, &drafted_seconds_);
+  wait_times_.Add(round.wait_seconds);
+  drafted_times_.Add(round.target_seconds);
   drafted_tokens_ += kFading * (1 + round.accepted - drafted_tokens_);
   if (acceptances_.size() >= kMinRounds) Steer();
   if (!open_) CheckLoss(round);
@@ -127,7 +131,7 @@ void DraftLengthControl::Close() {
 }
 
 void DraftLengthControl::ObservePlain(double target_seconds) {
-  Push(target_seconds, &plain_seconds_);
+  plain_times_.Add(target_seconds);
   if (!open_) return;
   ++plain_since_probe_;
   if (DraftsWouldPay()) Close();
@@ -135,10 +139,10 @@ void DraftLengthControl::ObservePlain(double target_seconds) {
 
 // The first ones follow each other quickly. What drafts were worth need not be so for ever.
 void DraftLengthControl::ObserveProbe(double seconds) {
-  Follow(seconds, &probe_seconds_);
-  if (drafted_seconds_ > 0) {
-    wait_seconds_ -= kFading * std::max(0.0, wait_seconds_ - probe_seconds_);
-    drafted_seconds_ -= kFading * (drafted_seconds_ - PlainSeconds());
+  probe_times_.Add(seconds);
+  if (!drafted_times_.empty()) {
+    Fade(std::min(WaitSeconds(), probe_times_.MeanButLongest()), &wait_times_);
+    Fade(PlainSeconds(), &drafted_times_);
     drafted_tokens_ += kFading * (1 + options_.max_length - drafted_tokens_);
   }
   plain_since_probe_ = 0;
@@ -168,10 +172,9 @@ double DraftLengthControl::PromisedTokens() const {
 
 // What drafts would win, for the time that they cost. Times to compare with must be known.
 bool DraftLengthControl::DraftsWouldPay() const {
-  if (guesses_.empty() || !guesses_.back() || plain_seconds_.empty()) return false;
+  if (guesses_.empty() || !guesses_.back() || plain_times_.empty()) return false;
   if (ProbedAcceptance() <= threshold() + kHysteresis) return false;
-  const double seconds = WaitSeconds() + std::max(drafted_seconds_, PlainSeconds());
-  return PromisedTokens() * PlainSeconds() > kWinning * seconds;
+  return PromisedTokens() * PlainSeconds() > kWinning * (WaitSeconds() + DraftedSeconds());
 }
 
 }  // namespace talon

@@ -4,12 +4,14 @@
 // breaker stops drafting where it does not pay: rounds are then plain (length 0), and now and then
 // one of them has a probe beside it, a short draft that nobody waits for and whose guesses are
 // compared with what the target says. So probes cost no round, and the breaker begins open: drafts
-// have to show that they pay before anybody waits for them. Times are measured, never assumed. One
-// thread.
+// have to show that they pay before anybody waits for them. Times are measured, never assumed, and
+// one that was an accident is not believed for long (spec/recent_times.h). One thread.
 #ifndef TALON_SERVE_GRPC_DRAFT_LENGTH_H_
 #define TALON_SERVE_GRPC_DRAFT_LENGTH_H_
 
 #include <deque>
+
+#include "spec/recent_times.h"
 
 namespace talon {
 
@@ -62,6 +64,7 @@ class DraftLengthControl {
   double PromisedTokens() const;
   double PlainSeconds() const;
   double WaitSeconds() const;
+  double DraftedSeconds() const;
 
   DraftLengthOptions options_;
   int length_;
@@ -69,11 +72,11 @@ class DraftLengthControl {
   double error_ = 0;
   double integral_ = 0;
 
-  std::deque<double> plain_seconds_;  // of the last plain rounds
-  double wait_seconds_ = 0;           // running means of rounds with drafts
-  double drafted_seconds_ = 0;        // 0: none yet
-  double drafted_tokens_ = 0;         // the bonus included
-  double probe_seconds_ = 0;
+  RecentTimes plain_times_;
+  RecentTimes wait_times_;     // of rounds with drafts, as long as probes say nothing else
+  RecentTimes drafted_times_;  // of their verification
+  double drafted_tokens_ = 0;  // of such a round, the bonus included, running mean; 0: none yet
+  RecentTimes probe_times_;
 
   bool open_;
   double loss_ = 0;

@@ -125,6 +125,8 @@ TEST(DraftLengthControl, ThresholdFollowsMeasuredTimes) {
   control.ObserveDrafted(Round(5, 5, /*wait=*/0.004, /*target=*/0.01));
   EXPECT_NEAR(control.threshold(), 0.32, 1e-9) << "by what drafts took";
   control.ObserveDrafted(Round(5, 5, /*wait=*/0.1, /*target=*/0.01));
+  EXPECT_NEAR(control.threshold(), 0.32, 1e-9) << "one long wait may be an accident";
+  control.ObserveDrafted(Round(5, 5, /*wait=*/0.1, /*target=*/0.01));
   EXPECT_EQ(control.threshold(), 0.5);
 }
 
@@ -204,6 +206,43 @@ TEST(DraftLengthControl, OldTimesFade) {
   }
   EXPECT_GT(probes, 10);
   EXPECT_LT(probes, 100);
+}
+
+// Plain rounds until probes, all of them quick and right, close the breaker.
+int RoundsToClose(DraftLengthControl* control) {
+  int rounds = 0;
+  while (control->open() && rounds < 5000) {
+    rounds += RoundsToProbe(control);
+    Probe(control, true);
+  }
+  return rounds;
+}
+
+// The first call sets up the connection. It used to be believed for 150 rounds.
+TEST(DraftLengthControl, ASlowFirstProbeIsForgotten) {
+  DraftLengthControl control({});
+  control.ObservePlain(0.01);
+  Probe(&control, true, /*seconds=*/2);
+  ASSERT_TRUE(control.open());
+  EXPECT_LE(RoundsToClose(&control), 2);
+}
+
+// One round that waited long, or was verified slowly, before drafts were wrong for a while: they
+// used not to be believed again for hundreds of rounds, though they were right by then.
+TEST(DraftLengthControl, ASlowRoundIsForgotten) {
+  const auto rounds_to_close = [](int good_rounds, const DraftedRound& last) {
+    DraftLengthControl control = Closed();
+    for (int i = 0; i < good_rounds; ++i) control.ObserveDrafted(Round(5, 5, 0.002, 0.01));
+    control.ObserveDrafted(last);
+    EXPECT_FALSE(control.open());
+    Open(&control);
+    return RoundsToClose(&control);
+  };
+  for (const int good_rounds : {0, 40}) {
+    const int usual = rounds_to_close(good_rounds, Round(5, 5, 0.002, 0.01));
+    EXPECT_LE(rounds_to_close(good_rounds, Round(5, 5, 2, 0.01)), usual) << good_rounds;
+    EXPECT_LE(rounds_to_close(good_rounds, Round(5, 5, 0.002, 2)), usual) << good_rounds;
+  }
 }
 
 TEST(DraftLengthControl, NotAdaptiveKeepsItsLength) {

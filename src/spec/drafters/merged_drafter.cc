@@ -8,20 +8,6 @@
 #include "base/clock.h"
 
 namespace talon {
-namespace {
-
-constexpr double kSlow = 0.05;        // weight of a new value in running means
-constexpr int kTrials = 6;            // steps of either kind before they are compared
-constexpr int kProbeInterval = 64;    // steps of one kind, then the other is tried again
-constexpr double kCheapShare = 0.05;  // of a token's time: not worth a question
-
-int BucketOf(double expected_tokens) {
-  int bucket = 0;
-  for (double limit = 0.25; expected_tokens > limit && bucket < 5; limit *= 2) ++bucket;
-  return bucket;
-}
-
-}  // namespace
 
 MergedDrafter::MergedDrafter(std::vector<Source> sources) {
   TALON_CHECK(!sources.empty() && sources.size() <= kMaxSources);
@@ -90,24 +76,9 @@ std::vector<size_t> MergedDrafter::ByCost() const {
   std::vector<size_t> order(members_.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return members_[a].worth.seconds < members_[b].worth.seconds;
+    return members_[a].worth.proposal_seconds() < members_[b].worth.proposal_seconds();
   });
   return order;
-}
-
-bool MergedDrafter::IsCheap(const Member& member, const DraftBudget& budget) const {
-  const double seconds = member.worth.seconds;
-  return budget.seconds_per_token <= 0 ||
-         (seconds > 0 && seconds < kCheapShare * budget.seconds_per_token);
-}
-
-// A step with the source must be worth its time at the rate at which tokens come now.
-bool MergedDrafter::Pays(const Member& member, int bucket, const DraftBudget& budget) const {
-  const auto& [without, with] = member.worth.steps[bucket];
-  if (with.count < kTrials || without.count < kTrials) return with.count <= without.count;
-  if (with.since_last >= kProbeInterval) return true;
-  if (without.since_last >= kProbeInterval) return false;
-  return (with.tokens - without.tokens) * budget.seconds_per_token > with.seconds - without.seconds;
 }
 
 // Asks one source for those sequences where it pays.
@@ -119,9 +90,11 @@ void MergedDrafter::Ask(size_t index, std::span<const DraftRequest> requests,
   std::vector<TokenTree> proposals;
   for (size_t i = 0; i < requests.size(); ++i) {
     Union& united = (*unions)[i];
-    if (!IsCheap(member, requests[i].budget)) {
-      united.bucket[index] = static_cast<int8_t>(BucketOf(ExpectedTokens(united)));
-      united.asked[index] = Pays(member, united.bucket[index], requests[i].budget);
+    const double token_seconds = requests[i].budget.seconds_per_token;
+    if (!member.worth.IsCheap(token_seconds)) {
+      const int bucket = SourceWorth::BucketOf(ExpectedTokens(united));
+      united.bucket[index] = static_cast<int8_t>(bucket);
+      united.asked[index] = member.worth.Pays(bucket, token_seconds);
       if (!united.asked[index]) continue;
     }
     asked.push_back(requests[i]);
@@ -135,9 +108,7 @@ void MergedDrafter::Ask(size_t index, std::span<const DraftRequest> requests,
   if (asked.empty()) return;
   const Stopwatch watch;
   member.source.drafter->Propose(asked, proposals);
-  const double seconds = watch.Seconds() / static_cast<double>(asked.size());
-  Worth& worth = member.worth;
-  worth.seconds += (worth.seconds == 0 ? 1.0 : kSlow) * (seconds - worth.seconds);
+  member.worth.ObserveProposal(watch.Seconds() / static_cast<double>(asked.size()));
   for (size_t i = 0; i < asked.size(); ++i) Add(index, proposals[i], &(*unions)[owners[i]]);
 }
 
@@ -147,15 +118,8 @@ void MergedDrafter::Settle(const Union& last) {
   const double seconds = last.watch.Seconds();
   for (size_t source = 0; source < members_.size(); ++source) {
     if (last.bucket[source] < 0) continue;
-    auto& kinds = members_[source].worth.steps[last.bucket[source]];
-    Steps& steps = kinds[last.asked[source] ? 1 : 0];
-    const double weight = std::max(kSlow, 1.0 / ++steps.count);
-    steps.tokens += weight * (last.emitted - steps.tokens);
-    // A hiccup of the machine is not the step's.
-    const double believed = steps.count > 3 ? std::min(seconds, 2 * steps.seconds) : seconds;
-    steps.seconds += weight * (believed - steps.seconds);
-    steps.since_last = 0;
-    ++kinds[last.asked[source] ? 0 : 1].since_last;
+    members_[source].worth.ObserveStep(last.bucket[source], last.asked[source], last.emitted,
+                                       seconds);
   }
 }
 

@@ -5,8 +5,7 @@
 // sources propose has the estimate 1 - prod(1 - p).
 //
 // Sources are asked in order of what they cost. One that costs time is asked only where steps with
-// it have been better than steps without: by the tokens they gave and the time they took, apart for
-// each strength of what the cheaper sources propose. Both ways are tried now and then.
+// it have been better than steps without (source_worth.h).
 #ifndef TALON_SPEC_DRAFTERS_MERGED_DRAFTER_H_
 #define TALON_SPEC_DRAFTERS_MERGED_DRAFTER_H_
 
@@ -17,6 +16,7 @@
 
 #include "base/clock.h"
 #include "spec/drafter.h"
+#include "spec/drafters/source_worth.h"
 #include "spec/policy/calibration.h"
 
 namespace talon {
@@ -43,24 +43,10 @@ class MergedDrafter : public Drafter {
   static constexpr int kMaxSources = 4;
 
  private:
-  static constexpr int kBuckets = 6;
-
-  // Steps of one kind: running means.
-  struct Steps {
-    double tokens = 0;
-    double seconds = 0;
-    int count = 0;
-    int since_last = 0;  // steps of the other kind since
-  };
-  // Steps without and with a source, by the tokens expected without it.
-  struct Worth {
-    double seconds = 0;  // of a proposal, running mean; 0 = never asked
-    std::array<std::array<Steps, 2>, kBuckets> steps;
-  };
   struct Member {
     Source source;
     Calibration calibration;
-    Worth worth;
+    SourceWorth worth;
   };
   // The union of all proposals: a tree whose nodes remember each source's score.
   struct Union {
@@ -77,8 +63,6 @@ class MergedDrafter : public Drafter {
   };
 
   std::vector<size_t> ByCost() const;
-  bool IsCheap(const Member& member, const DraftBudget& budget) const;
-  bool Pays(const Member& member, int bucket, const DraftBudget& budget) const;
   void Settle(const Union& last);
   void Ask(size_t index, std::span<const DraftRequest> requests, std::vector<Union>* unions);
   void Add(size_t source, const TokenTree& proposal, Union* united) const;

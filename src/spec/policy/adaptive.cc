@@ -16,15 +16,6 @@ constexpr int kHopefulSteps = 8;  // imagined steps with the gain a new drafter 
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
-// Keeps the root and the first `keep` nodes of `order`.
-void KeepFirst(const std::vector<int>& order, size_t keep, TokenTree* tree) {
-  if (keep == order.size()) return;
-  std::vector<bool> kept(tree->size(), false);
-  kept[0] = true;
-  for (size_t n = 0; n < keep; ++n) kept[order[n]] = true;
-  *tree = SelectNodes(*tree, kept);
-}
-
 }  // namespace
 
 bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
@@ -69,17 +60,28 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
 }
 
 AdaptivePolicy::Ranking AdaptivePolicy::Rank(const TokenTree& tree) const {
-  const std::vector<int32_t> depth = TreeDepths(tree.parents);
-  Ranking rank{.order = std::vector<int>(tree.size() - 1), .path = {1.0}};
+  Ranking rank{
+      .order = std::vector<int>(tree.size() - 1), .path = {1.0}, .depth = TreeDepths(tree.parents)};
   for (int i = 1; i < tree.size(); ++i) {
     rank.path.push_back(rank.path[tree.parents[i]] *
-                        calibration_.Estimate(depth[i], tree.probs[i]));
+                        calibration_.Estimate(rank.depth[i], tree.probs[i]));
   }
   // A child never comes before its parent, because its estimate is below 1.
   std::iota(rank.order.begin(), rank.order.end(), 1);
   std::stable_sort(rank.order.begin(), rank.order.end(),
                    [&](int a, int b) { return rank.path[a] > rank.path[b]; });
   return rank;
+}
+
+// The best of those that are dropped comes a little nearer to being tried.
+void AdaptivePolicy::KeepFirst(const Ranking& rank, size_t keep, TokenTree* tree) {
+  if (keep == rank.order.size()) return;
+  const int refused = rank.order[keep];
+  calibration_.Forget(rank.depth[refused], tree->probs[refused]);
+  std::vector<bool> kept(tree->size(), false);
+  kept[0] = true;
+  for (size_t n = 0; n < keep; ++n) kept[rank.order[n]] = true;
+  *tree = SelectNodes(*tree, kept);
 }
 
 bool AdaptivePolicy::TrimsTrees(const StepShape& shape, int nodes) const {
@@ -100,7 +102,7 @@ void AdaptivePolicy::Trim(const StepShape& shape, TokenTree* tree) {
       keep = n + 1;
     }
   }
-  KeepFirst(rank.order, keep, tree);
+  KeepFirst(rank, keep, tree);
 }
 
 // The pass takes place anyway, so each draft is weighed by its own row. A token accepted here saves
@@ -117,7 +119,7 @@ void AdaptivePolicy::TrimSettling(const StepShape& shape, int trunk, TokenTree* 
         rank.path[rank.order[keep]] * (Of(shape).token_seconds + kRowsPerToken * row);
     if (saved <= row) break;
   }
-  KeepFirst(rank.order, keep, tree);
+  KeepFirst(rank, keep, tree);
 }
 
 void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t> path) {

@@ -102,9 +102,12 @@ class AdaptivePolicy : public Policy {
   // Drafts of a tree, most likely first, and the probability of the path to each node.
   struct Ranking {
     std::vector<int> order;
-    std::vector<double> path;  // by node
+    std::vector<double> path;    // by node
+    std::vector<int32_t> depth;  // by node
   };
   Ranking Rank(const TokenTree& tree) const;
+  // Keeps the root and the `keep` most likely drafts.
+  void KeepFirst(const Ranking& rank, size_t keep, TokenTree* tree);
   // Seconds that drafting has gained; negative: lost.
   static double Balance(const Regime& regime) {
     return regime.ledger.plain_seconds * regime.plain_scale - regime.ledger.seconds;

@@ -2,7 +2,8 @@
 //
 // Scores of different drafters mean different things; what counts is how often nodes with such a
 // score were accepted when their parent was. Counts per (depth, decile of the score), halved now
-// and then so that the estimate follows the text.
+// and then so that the estimate follows the text. What is known of nodes that nobody tries fades:
+// an estimate that keeps them from being tried would never be corrected.
 #ifndef TALON_SPEC_POLICY_CALIBRATION_H_
 #define TALON_SPEC_POLICY_CALIBRATION_H_
 
@@ -34,8 +35,17 @@ class Calibration {
     }
   }
 
+  // The best node that was not tried is such a one.
+  void Forget(int depth, float score) {
+    Cell& cell = cells_[Index(depth, score)];
+    cell.tried *= 1 - kFading;
+    cell.accepted *= 1 - kFading;
+  }
+
  private:
   static constexpr int64_t kHalvingPeriod = 4096;
+  // What trying hopeless nodes again costs at most, about, as a share of all time.
+  static constexpr double kFading = 1.0 / 128;
   struct Cell {
     double tried = 0;
     double accepted = 0;

@@ -63,6 +63,16 @@ TEST(Calibration, LearnsWhatScoresMean) {
   EXPECT_DOUBLE_EQ(calibration.Estimate(20, 0.5f), calibration.Estimate(8, 0.5f));
 }
 
+TEST(Calibration, WhatNobodyTriesIsForgotten) {
+  Calibration calibration;
+  for (int i = 0; i < 100; ++i) calibration.Record(1, 0.95f, false);
+  for (int i = 0; i < 100; ++i) calibration.Record(2, 0.95f, false);
+  const double known = calibration.Estimate(2, 0.95f);
+  for (int i = 0; i < 1000; ++i) calibration.Forget(1, 0.95f);
+  EXPECT_NEAR(calibration.Estimate(1, 0.95f), 0.5, 0.02);
+  EXPECT_DOUBLE_EQ(calibration.Estimate(2, 0.95f), known);
+}
+
 // Where rows are nearly free there is nothing to drop, so no tree need be seen before its pass.
 TEST(AdaptivePolicy, TrimsWhereRowsCost) {
   EXPECT_TRUE(AdaptivePolicy(CheapRows()).TrimsTrees({}, 8));
@@ -75,6 +85,15 @@ TEST(AdaptivePolicy, SpeculatesWhereItPays) {
   const auto [time, nodes] = Simulation{.acceptance = 0.8}.Run();
   EXPECT_LT(time, 0.55);  // the best fixed chain here reaches about 0.5
   EXPECT_GT(nodes, 4);
+}
+
+// Lookups whose first drafts happened to be wrong (here seven in a row) used to be trimmed away
+// ever after: an estimate that keeps nodes from being tried was never corrected.
+TEST(AdaptivePolicy, BadLuckAtFirstIsNotForEver) {
+  for (int seed = 1; seed <= 100; ++seed) {
+    const Simulation lookups{.acceptance = 0.5, .draft_seconds = 2e-6, .steps = 1000, .seed = seed};
+    EXPECT_LT(lookups.Run().time, 0.8) << "seed " << seed;
+  }
 }
 
 TEST(AdaptivePolicy, StopsWhereItDoesNot) {
