@@ -52,7 +52,7 @@ std::string DepthTable(const RequestStats& stats) {
   table.Add(tried);
   table.Add(accepted);
   table.Add(share);
-  return "\n" + table.ToString();
+  return fmt::format("\n{}", table.ToString());
 }
 
 std::string CurveTable(const ProbeFigures& figures) {
@@ -69,7 +69,7 @@ std::string CurveTable(const ProbeFigures& figures) {
     }
     table.Add(row);
   }
-  return "\n" + table.ToString();
+  return fmt::format("\n{}", table.ToString());
 }
 
 // How far the run's own verify passes are from the verify curve, at worst.

@@ -132,7 +132,7 @@ std::string ContextReport(const Json& context) {
       fmt::format("\n{} tokens of context\n{}", context["context"].get<int>(), SpeedTable(rows));
   const bool any_partial =
       std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row["budget"] > 0; });
-  if (any_partial) out += "\n" + PassTable(rows);
+  if (any_partial) out += fmt::format("\n{}", PassTable(rows));
   for (const Json& row : rows) {
     if (row["fallbacks"] == 0) continue;
     out += fmt::format("{}: {} fallbacks to full verification (see the log)\n",
@@ -219,7 +219,7 @@ std::string RecallReport(const Json& recall) {
     }
     table.Add(line);
   }
-  return "\n" + table.ToString();
+  return fmt::format("\n{}", table.ToString());
 }
 
 std::string RooflineReport(const Json& roofline, const Json& context, const Json& peaks) {

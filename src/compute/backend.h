@@ -200,8 +200,8 @@ struct ColumnChoice {
   int count = 0;
 };
 
-// How the token after an output row of a pass is drawn: steps 4 to 7 of semantics.md 4.5 and the
-// draw of 4.2, at the position after the row's.
+// How the token after an output row of a pass is drawn: temperature, then top-k, top-p and min-p,
+// then the seeded draw (base/random.h) at the position after the row's.
 struct RowDraw {
   uint64_t seed = 0;
   uint32_t choice = 0;

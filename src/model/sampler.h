@@ -1,5 +1,5 @@
-// The target's choice of one sequence: all processors of semantics.md 4.5 but grammar, along a tree
-// node's own path, then the seeded draw of 4.2.
+// The target's choice of one sequence: all processors along a tree node's own path, then the seeded
+// draw (base/random.h).
 //
 // A Sampler knows the sequence's *base*: its prompt and the tokens it has emitted, the root of the
 // current tree included. A row of the tree is judged with base + `path`, where `path` holds the

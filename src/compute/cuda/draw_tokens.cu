@@ -11,7 +11,7 @@ constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
 constexpr uint32_t kAll = 0xffffffffu;
 
-// The uniform draw of semantics.md 4.2: Philox4x32-10, stream 0.
+// The host's uniform draw (base/random.h): Philox4x32-10, stream 0.
 __device__ double UniformOf(const RowDraw& draw, uint64_t position) {
   uint32_t c0 = static_cast<uint32_t>(position), c1 = static_cast<uint32_t>(position >> 32);
   uint32_t c2 = draw.choice << 8, c3 = 0;

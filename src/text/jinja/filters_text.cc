@@ -133,7 +133,7 @@ Result<Value> ToJsonFilter(Runtime& runtime, const Value& self, const CallArgume
     const int64_t indent = args.positional[1].AsInt();
     if (indent < 0 || indent > 64) return InvalidArgument("tojson: indent {}, limit 64", indent);
     style.indent = indent;
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
   }
   const Value& separators = args.positional[2];
   if (!separators.is_undefined() && !separators.is_none()) {
