@@ -2,7 +2,8 @@
 # Everything that one run on a GPU machine should tell: builds with the CUDA backend, runs the op
 # tests, the other unit tests, the golden and identity tests on the GPU, and the benchmarks (passes
 # of a large shape in both modes, where a step of models/tiny with EAGLE-3 spends its time), and
-# prints a table. Meant to take less than 8 minutes on 16 cores. Goes on after a failure; exits with 1 if there was any.
+# prints a table. Meant to take less than 8 minutes on 16 cores. Goes on after a failure; exits with
+# 1 if there was any.
 #   scripts/gpu_check.sh [--sanitize] [--skip-bench] [--arch ARCH] [--json FILE]
 #     --sanitize   also runs the op tests of the CUDA backend under compute-sanitizer
 #     --skip-bench leaves the benchmarks out

@@ -22,17 +22,17 @@ struct ModeResult {
   int64_t tokens = 0;                               // of one repeat
   RequestStats stats;                               // summed over everything
   int64_t bytes_written = 0;
-  // Against the mode that ran first: tokens before the first difference, and all.
+  // Against plain decoding: tokens before the first difference, and all.
   int64_t same_tokens = 0;
   int64_t compared_tokens = 0;
   bool identical() const { return same_tokens == compared_tokens; }
 };
 
-void CompareTokens(const std::vector<int32_t>& tokens, const std::vector<int32_t>& first,
+void CompareTokens(const std::vector<int32_t>& tokens, const std::vector<int32_t>& plain,
                    ModeResult* mode) {
-  const auto differ = std::mismatch(tokens.begin(), tokens.end(), first.begin(), first.end());
+  const auto differ = std::mismatch(tokens.begin(), tokens.end(), plain.begin(), plain.end());
   mode->same_tokens += differ.first - tokens.begin();
-  mode->compared_tokens += static_cast<int64_t>(std::max(tokens.size(), first.size()));
+  mode->compared_tokens += static_cast<int64_t>(std::max(tokens.size(), plain.size()));
 }
 
 Result<GenerateRequest> RequestFor(const Prompt& prompt, const Config& config,
@@ -57,10 +57,11 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
   }
   for (size_t p = 0; p < prompts.size(); ++p) {
     progress.Show(fmt::format("repeat {}, prompt {} of {}", repeat + 1, p + 1, prompts.size()));
-    std::vector<int32_t> first;
-    for (size_t m = 0; m < modes->size(); ++m) {
+    std::vector<std::vector<int32_t>> answers(modes->size());
+    for (size_t i = 0; i < modes->size(); ++i) {
       // Rotated, so that no mode always runs first.
-      ModeResult& mode = (*modes)[(m + repeat) % modes->size()];
+      const size_t m = (i + repeat) % modes->size();
+      ModeResult& mode = (*modes)[m];
       TALON_ASSIGN_OR_RETURN(GenerateRequest request, RequestFor(prompts[p], config, *model));
       auto result = mode.engine->Generate(std::move(request));
       if (!result.ok()) return result.status().WithContext(prompts[p].id);
@@ -70,8 +71,10 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
       mode.prompt_seconds[p].push_back(result->stats.decode_seconds);
       mode.tokens += static_cast<int64_t>(result->tokens.size());
       AddStats(result->stats, &mode.stats);
-      if (m == 0) first = result->TokenIds();
-      CompareTokens(result->TokenIds(), first, &mode);
+      answers[m] = result->TokenIds();
+    }
+    for (size_t m = 0; m < modes->size(); ++m) {
+      CompareTokens(answers[m], answers[0], &(*modes)[m]);
     }
   }
   for (ModeResult& mode : *modes) {
@@ -122,8 +125,8 @@ Json ModeJson(const ModeResult& plain, const ModeResult& mode, int repeats) {
 }
 
 std::string ModeTable(const Json& modes) {
-  Table table({"mode", "tokens/s", "vs plain", "worst", "tau", "drafting", "KV written",
-               "identical", "accepted by depth"});
+  Table table({"mode", "tokens/s", "vs plain", "worst", "tau", "drafting", "KV", "identical",
+               "accepted by depth"});
   for (const Json& mode : modes) {
     std::string depths;
     for (size_t d = 0; d < mode["acceptance_by_depth"].size() && d < 5; ++d) {
