@@ -176,6 +176,13 @@ class Faults(RemoteTest):
                 self.assertRegex(errors, r"\Atalon: [^\n]*: this is not a (target|draft) worker")
                 self.assertEqual((text, run.process.returncode), ("", 2))
 
+    def test_telemetry_that_cannot_be_written(self):
+        for flag in ("--telemetry", "--trace"):
+            run = Run("--target-address", "127.0.0.1:1", flag, self.path / "none" / "t.csv")
+            text, errors = run.finish()
+            self.assertRegex(errors, rf"\Atalon: {flag[2:]}: \S*t.csv: [^\n]*\n\Z")
+            self.assertEqual((text, run.process.returncode), ("", 2))
+
     def test_the_draft_worker_is_killed(self):
         with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
             run = Run(*remote(target, draft), *SLOW)

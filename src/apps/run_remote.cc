@@ -103,8 +103,18 @@ class OrchestratedModel : public RemoteModel {
   std::unique_ptr<Orchestrator> orchestrator_;
 };
 
+// Files that are written at the end are begun at the start, so that a path that cannot be is
+// noticed before anything is computed.
+Status BeginFile(const char* setting, const std::string& path) {
+  return path.empty() ? OkStatus() : WriteFile(path, "").WithContext(setting);
+}
+
 Status OrchestratedModel::Open(const Config& settings, std::function<bool()> cancelled) {
   const RemoteConfig& remote = settings.remote;
+  telemetry_path_ = remote.telemetry;
+  trace_path_ = settings.trace;
+  TALON_RETURN_IF_ERROR(BeginFile("telemetry", telemetry_path_));
+  TALON_RETURN_IF_ERROR(BeginFile("trace", trace_path_));
   name = settings.model;
   if (name.empty()) {
     TALON_ASSIGN_OR_RETURN(name, BundledModelDir("tiny"));
@@ -125,8 +135,6 @@ Status OrchestratedModel::Open(const Config& settings, std::function<bool()> can
     TALON_ASSIGN_OR_RETURN(
         draft_, OpenDraftEnd(settings, tokenizer.get(), config.vocab_size, &metrics, cancelled));
   }
-  telemetry_path_ = remote.telemetry;
-  trace_path_ = settings.trace;
   orchestrator_ =
       std::make_unique<Orchestrator>(Orchestrator::Parts{.target = target_.get(),
                                                          .draft = draft_.link.get(),
