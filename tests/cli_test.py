@@ -269,6 +269,8 @@ class BadFlags(CliTest):
         self.refused(standalone + ["--model", TINY], path)
         self.refused(standalone + [path, self.path / "none"], "none")
         self.refused(standalone + [path, LLAMA3], "512", "8192")
+        both = "EAGLE3,STANDALONE"
+        self.refused(["--speculative-algorithm", both], both, "one draft_model_path")
 
     def test_settings_files(self):
         cases = [
@@ -435,6 +437,7 @@ class SameTokens(CliTest):
         "chain": STANDALONE,
         "tree": STANDALONE + ["--speculative-eagle-topk", 3, "--speculative-num-steps", 3,
                               "--speculative-num-draft-tokens", 12],
+        "bundled drafts in a list": ["--speculative-algorithm", "STANDALONE,SUFFIX"],
         "chunked": STANDALONE + ["--speculative-num-steps", 8, "--scv-chunk-size", 4],
         "written at once": ["--speculative-algorithm", "NGRAM", "--enable-nwor", "false"],
     }

@@ -160,6 +160,29 @@ class Faults(RemoteTest):
         self.assertGreaterEqual(len(text), len(PROMPT) + 40)
         self.assertIn("timeout", errors)
 
+    def test_there_is_no_target(self):
+        with Worker("target") as target:
+            flags = [*remote(target), "--timeout-s", "0.5"]
+        run = Run(*flags)
+        _, errors = run.finish()
+        self.assertRegex(errors, r"\Atalon: target: [^\n]*refused\n\Z")
+        self.assertEqual(run.process.returncode, 1)
+
+    def test_the_addresses_are_swapped(self):
+        with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
+            for flags in [remote(draft), remote(target, target), remote(None, target)]:
+                run = Run(*flags)
+                text, errors = run.finish()
+                self.assertRegex(errors, r"\Atalon: [^\n]*: this is not a (target|draft) worker")
+                self.assertEqual((text, run.process.returncode), ("", 2))
+
+    def test_telemetry_that_cannot_be_written(self):
+        for flag in ("--telemetry", "--trace"):
+            run = Run("--target-address", "127.0.0.1:1", flag, self.path / "none" / "t.csv")
+            text, errors = run.finish()
+            self.assertRegex(errors, rf"\Atalon: {flag[2:]}: \S*t.csv: [^\n]*\n\Z")
+            self.assertEqual((text, run.process.returncode), ("", 2))
+
     def test_the_draft_worker_is_killed(self):
         with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
             run = Run(*remote(target, draft), *SLOW)

@@ -382,6 +382,13 @@ class Lifetimes(CliTest):
             last = json.loads(rest.decode().strip().split("\n\n")[-1][len("data: ") :])
             self.assertEqual(last["error"]["type"], "service_unavailable_error")
 
+    def test_a_small_kv_pool_bounds_the_context(self):
+        with Server("--kv-tokens", "4096") as server:
+            self.assertEqual(server.get("/v1/models/tiny").json["max_model_len"], 4096)
+            self.assertEqual(server.post("/tokenize", {"prompt": "a"}).json["max_model_len"], 4096)
+            self.assertRegex(server.output(), rb"(?m)^context +4096 tokens,")
+            self.assertRegex(server.output(), rb"(?m)^KV pool +4096 tokens, [\d.]+ MB$")
+
     def test_a_second_signal_ends_it_at_once(self):
         with Server("--shutdown-timeout", "600") as server:
             connection, response = server.open_stream(

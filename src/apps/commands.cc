@@ -97,7 +97,9 @@ int ReportError(const Status& status) {
   std::string line = status.message();
   std::replace(line.begin(), line.end(), '\n', ' ');
   std::fprintf(stderr, "talon: %s\n", line.c_str());
-  return status.code() == StatusCode::kInternal ? kExitFailed : kExitBadInput;
+  const bool failed =
+      status.code() == StatusCode::kInternal || status.code() == StatusCode::kDeadlineExceeded;
+  return failed ? kExitFailed : kExitBadInput;
 }
 
 }  // namespace talon

@@ -18,6 +18,10 @@ Status CheckShare(const char* name, float value) {
   return InvalidArgument("{}: {}, must be 0 to 1", name, value);
 }
 
+bool Lists(const std::string& drafters, const char* name) {
+  return drafters.find(name) != std::string::npos;
+}
+
 // A threshold below 1 asks for threshold acceptance by itself.
 Result<AcceptMode> ParseAcceptance(const std::string& name, const AcceptThresholds& thresholds) {
   if (name == "match") return thresholds.lossy() ? AcceptMode::kThreshold : AcceptMode::kMatch;
@@ -32,6 +36,12 @@ Status FillSpeculation(const Config& all, LoadedModel* model) {
   const bool speculates = config.enable_speculative_decoding && config.enable_target_tree;
   const std::string method = speculates ? config.method : "NONE";
   TALON_ASSIGN_OR_RETURN(model->drafter_name, CanonicalDrafterName(method));
+  if (Lists(model->drafter_name, "EAGLE3") && Lists(model->drafter_name, "STANDALONE")) {
+    return InvalidArgument(
+        "speculative_algorithm: {}: EAGLE3 and STANDALONE each need a draft model, and there is "
+        "one draft_model_path; leave one of them out",
+        model->drafter_name);
+  }
   TALON_RETURN_IF_ERROR(CheckRange("num_steps", config.num_steps, 0, 64));
   TALON_RETURN_IF_ERROR(CheckRange("eagle_topk", config.eagle_topk, 0, 64));
   TALON_RETURN_IF_ERROR(CheckRange("num_draft_tokens", config.num_draft_tokens, 0, 256));

@@ -196,9 +196,9 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
     drafter_options.sink = std::max(drafter_options.sink, specpv.SinkTokens());
   }
   if (drafter_options.draft_model_path.empty() && config.model.empty()) {
-    TALON_ASSIGN_OR_RETURN(
-        drafter_options.draft_model_path,
-        BundledModelDir(drafter_name == "STANDALONE" ? "tiny-draft" : "tiny-eagle3"));
+    const bool standalone = drafter_name.find("STANDALONE") != std::string::npos;
+    TALON_ASSIGN_OR_RETURN(drafter_options.draft_model_path,
+                           BundledModelDir(standalone ? "tiny-draft" : "tiny-eagle3"));
   }
   drafter_options.make_remote = [&](const DrafterTarget& target) {
     return MakeRemoteDrafter(config, options.step.budget, model->tokenizer.get(), target);

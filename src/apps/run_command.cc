@@ -155,14 +155,16 @@ Result<PromptInput> TakePrompt(const PromptTaker& taker, const RunOptions& optio
                                        : TokenPrompt(taker, options.prompt_tokens);
 }
 
-// The end of a run: its report and its exit code.
+// The end of a run: its report, which a failure before the first token has none of, and its exit
+// code.
 Result<int> Finish(const GenerateResult& result, const std::string& report, bool json) {
+  const bool nothing = result.finish == FinishReason::kError && result.tokens.empty();
   if (json) {
     std::printf("%s\n", report.c_str());
   } else {
     std::printf("\n");
     std::fflush(stdout);
-    std::fprintf(stderr, "\n%s", report.c_str());
+    if (!nothing) std::fprintf(stderr, "\n%s", report.c_str());
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     return Internal("standard output: cannot write");

@@ -49,13 +49,15 @@ Result<std::unique_ptr<VocabBridge>> MakeBridge(const Config& config, const Toke
   return bridge;
 }
 
-// A worker that cannot be asked now may come later.
+// One of the other kind will never do; one that cannot be reached now may come later.
+Status CheckKind(const Result<PingAnswer>& worker, const std::string& what) {
+  const bool other_kind = worker.status().code() == StatusCode::kUnimplemented;
+  return other_kind ? worker.status().WithContext(what) : OkStatus();
+}
+
 Status CheckVocabulary(const Result<PingAnswer>& worker, const std::string& what, int vocab_size) {
-  if (!worker.ok()) {
-    LogWarning("{}: {}", what, worker.status().message());
+  if (!worker.ok() || worker->vocab_size == 0 || worker->vocab_size == vocab_size)
     return OkStatus();
-  }
-  if (worker->vocab_size == 0 || worker->vocab_size == vocab_size) return OkStatus();
   return InvalidArgument("{}: '{}' has a vocabulary of {}, the model here of {}", what,
                          worker->model_name, worker->vocab_size, vocab_size);
 }
@@ -72,8 +74,11 @@ Result<DraftEnd> OpenDraftEnd(const Config& config, const Tokenizer* tokenizer, 
   const RemoteConfig& remote = config.remote;
   TALON_ASSIGN_OR_RETURN(end.link, RpcDraftLink::Open(LinkOptions(remote, remote.draft_address,
                                                                   metrics, std::move(cancelled))));
+  const std::string worker = "draft worker " + remote.draft_address;
   const auto ping = end.link->Ping(RemoteClock::now() + kPingTime);
-  const Status same = CheckVocabulary(ping, "draft worker " + remote.draft_address, vocab_size);
+  TALON_RETURN_IF_ERROR(CheckKind(ping, worker));
+  if (!ping.ok()) LogWarning("{}: {}", worker, ping.status().message());
+  const Status same = CheckVocabulary(ping, worker, vocab_size);
   if (!same.ok() && end.bridge == nullptr && remote.strict_vocab_check) {
     return same.WithContext("strict_vocab_check");
   }
@@ -98,8 +103,18 @@ class OrchestratedModel : public RemoteModel {
   std::unique_ptr<Orchestrator> orchestrator_;
 };
 
+// Files that are written at the end are begun at the start, so that a path that cannot be is
+// noticed before anything is computed.
+Status BeginFile(const char* setting, const std::string& path) {
+  return path.empty() ? OkStatus() : WriteFile(path, "").WithContext(setting);
+}
+
 Status OrchestratedModel::Open(const Config& settings, std::function<bool()> cancelled) {
   const RemoteConfig& remote = settings.remote;
+  telemetry_path_ = remote.telemetry;
+  trace_path_ = settings.trace;
+  TALON_RETURN_IF_ERROR(BeginFile("telemetry", telemetry_path_));
+  TALON_RETURN_IF_ERROR(BeginFile("trace", trace_path_));
   name = settings.model;
   if (name.empty()) {
     TALON_ASSIGN_OR_RETURN(name, BundledModelDir("tiny"));
@@ -110,16 +125,16 @@ Status OrchestratedModel::Open(const Config& settings, std::function<bool()> can
   address = remote.target_address;
   TALON_ASSIGN_OR_RETURN(target_,
                          RpcTargetLink::Open(LinkOptions(remote, address, &metrics, cancelled)));
-  TALON_RETURN_IF_ERROR(CheckVocabulary(target_->Ping(RemoteClock::now() + kPingTime),
-                                        "target worker " + address, config.vocab_size));
+  const std::string worker = "target worker " + address;
+  const auto ping = target_->Ping(RemoteClock::now() + kPingTime);
+  TALON_RETURN_IF_ERROR(CheckKind(ping, worker));
+  TALON_RETURN_IF_ERROR(CheckVocabulary(ping, worker, config.vocab_size));
   drafter_name = "NONE";
   if (!remote.draft_address.empty()) {
     drafter_name = "REMOTE " + remote.draft_address;
     TALON_ASSIGN_OR_RETURN(
         draft_, OpenDraftEnd(settings, tokenizer.get(), config.vocab_size, &metrics, cancelled));
   }
-  telemetry_path_ = remote.telemetry;
-  trace_path_ = settings.trace;
   orchestrator_ =
       std::make_unique<Orchestrator>(Orchestrator::Parts{.target = target_.get(),
                                                          .draft = draft_.link.get(),

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "engine/engine_thread.h"
 #include "serve/http/http_server.h"
+#include "serve/http/prompt_tokens.h"
 
 namespace talon {
 namespace {
@@ -65,10 +66,11 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
   const EngineOptions& options = parts.engine->engine().options();
   Table table({});
   table.Add({"model", fmt::format("{} on {}", parts.model_name, model.backend->description())});
-  table.Add({"context", fmt::format("{} tokens, {} sequences at once", options.max_length,
+  table.Add({"context", fmt::format("{} tokens, {} sequences at once", ContextTokens(*parts.engine),
                                     options.max_sequences)});
-  table.Add(
-      {"KV pool", fmt::format("{} tokens", parts.engine->snapshot().blocks * options.block_size)});
+  table.Add({"KV pool",
+             fmt::format("{} tokens, {}", parts.engine->snapshot().blocks * options.block_size,
+                         FormatBytes(static_cast<double>(parts.engine->engine().kv().bytes())))});
   table.Add({"drafter", parts.drafter_name});
   table.Add({"access", config.serve.api_key_file.empty() ? "no key needed" : "with an API key"});
   std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),

@@ -1,5 +1,6 @@
 #include "apps/run_target_worker.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,17 +53,19 @@ class Target {
 
   std::string Announcement() const {
     const SessionOptions& options = sessions_->engine().options();
+    const int pool = sessions_->snapshot().blocks * options.engine.block_size;
     Table table({});
     table.Add({"target", fmt::format("{} on {}", ShortModelName(model_->name),
                                      model_->backend->description())});
-    table.Add({"context", fmt::format("{} tokens, prompts of {} at most", options.engine.max_length,
-                                      options.max_prompt_tokens)});
-    table.Add({"sessions",
-               fmt::format("{}, idle for {} s at most, {} calls in a pass", options.max_sessions,
-                           options.session_ttl.count(), options.engine.max_sequences)});
+    table.Add({"context",
+               fmt::format("{} tokens, prompts of {} at most",
+                           std::min(options.engine.max_length, pool), options.max_prompt_tokens)});
+    table.Add({"sessions", fmt::format("{}, idle for {} s at most, {} calls in a pass",
+                                       options.max_sessions, options.session_ttl.count(),
+                                       std::min(options.engine.max_sequences,
+                                                config_.worker.handler_threads))});
     table.Add({"trees", fmt::format("{} nodes at most", options.max_tree_nodes)});
-    table.Add({"KV pool",
-               fmt::format("{} tokens", sessions_->snapshot().blocks * options.engine.block_size)});
+    table.Add({"KV pool", fmt::format("{} tokens", pool)});
     return table.ToString(/*all_left=*/true);
   }
 

@@ -53,7 +53,7 @@ Config MakeConfig(const py::dict& model, const py::dict& speculative, const std:
   config.model = bundled + "/tiny";
   if (config.speculative.draft_model_path.empty()) {
     const auto method = CanonicalDrafterName(config.speculative.method);
-    const bool standalone = method.ok() && *method == "STANDALONE";
+    const bool standalone = method.ok() && method->find("STANDALONE") != std::string::npos;
     config.speculative.draft_model_path = bundled + (standalone ? "/tiny-draft" : "/tiny-eagle3");
   }
   return config;

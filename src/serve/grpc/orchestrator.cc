@@ -285,7 +285,7 @@ void Orchestrator::Run::Close(FinishReason reason) {
 }
 
 void Orchestrator::Run::EndWith(const Status& failure) {
-  if (failure.code() == StatusCode::kDeadlineExceeded) {
+  if (failure.code() == StatusCode::kDeadlineExceeded && !result_.tokens.empty()) {
     LogFallback("remote", failure.message() + "; ended with what is confirmed");
     return Close(FinishReason::kTimeout);
   }

@@ -52,7 +52,7 @@ class Orchestrator {
   // Everything wrong with a request, what cannot be asked of a remote target included.
   Status Check(const GenerateRequest& request) const;
   // REQUIRES: the request passes Check. Failures are in the result; a target that stays away ends
-  // it with what was confirmed and the reason kTimeout.
+  // it with what was confirmed and the reason kTimeout, or with an error if that is nothing.
   GenerateResult Generate(GenerateRequest request);
 
  private:

@@ -183,6 +183,14 @@ TEST_F(OrchestratorTest, ATargetThatStaysAwayEndsItWithWhatIsConfirmed) {
   EXPECT_LT(seconds, 31);
 }
 
+TEST_F(OrchestratorTest, ATargetThatWasNeverThereIsAnError) {
+  for (int i = 0; i < 1000; ++i) target_.faults.push_back({Kind::kRefused});
+  const GenerateResult result = Run();
+  EXPECT_EQ(result.finish, FinishReason::kError);
+  EXPECT_EQ(result.error.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(result.tokens.empty());
+}
+
 TEST_F(OrchestratorTest, DeadlineExceededEndsItAtOnce) {
   target_.faults = {{}, {Kind::kRefused, DeadlineExceeded("too late")}};
   const GenerateResult result = Run();

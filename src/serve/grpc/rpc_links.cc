@@ -34,6 +34,7 @@ class TimedCall {
   // Waits. `report` gets what is known of the call without its content.
   Result<std::string> Take(CallReport* report) {
     Result<std::string> answer = running_->Take();
+    if (answer.status().code() == StatusCode::kUnimplemented) answer = WrongWorker();
     const auto arrival = Arrival();
     std::this_thread::sleep_until(arrival);
     const auto bytes_received = answer.ok() ? static_cast<int64_t>(answer->size()) : 0;
@@ -46,6 +47,12 @@ class TimedCall {
   }
 
  private:
+  Status WrongWorker() const {
+    const bool target = method_.find("TargetService") != std::string_view::npos;
+    return Unimplemented("this is not a {} worker (are the two addresses swapped?)",
+                         target ? "target" : "draft");
+  }
+
   RemoteClock::time_point Arrival() const { return running_->ended() + options_.simulated_rtt; }
 
   void Count(const Status& status, const CallReport& report) const {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "serve/grpc/rpc_channel.h"
+#include "serve/grpc/rpc_links.h"
 #include "serve/grpc/rpc_status.h"
 
 namespace talon {
@@ -128,6 +129,27 @@ TEST_F(RpcServerTest, FailuresKeepCodeAndDetail) {
   const auto other =
       channel_->Call({.method = kGenerateDraftsMethod, .message = "x", .deadline = Soon()});
   EXPECT_EQ(other.status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(other.status().message(), StatusCodeName(StatusCode::kUnimplemented));
+}
+
+TEST_F(RpcServerTest, SwappedWorkersAreTold) {
+  Start({.kind = WorkerKind::kDraft});
+  const auto target = RpcTargetLink::Open({.address = server_->address()});
+  EXPECT_EQ((*target)->Ping(Soon()).status().message(),
+            "this is not a target worker (are the two addresses swapped?)");
+  Start({.kind = WorkerKind::kTarget});
+  const auto draft = RpcDraftLink::Open({.address = server_->address()});
+  EXPECT_EQ((*draft)->Ping(Soon()).status().message(),
+            "this is not a draft worker (are the two addresses swapped?)");
+}
+
+TEST_F(RpcServerTest, RefusedConnectionsAreToldWithoutPreamble) {
+  Start();
+  server_.reset();
+  const Status status = Call("x").status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message().find("last error"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("onnection refused"), std::string::npos) << status.message();
 }
 
 TEST_F(RpcServerTest, DraftWorkersHaveTheirOwnMethods) {

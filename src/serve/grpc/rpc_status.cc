@@ -3,6 +3,7 @@
 #include <grpcpp/support/status.h>
 
 #include <iterator>
+#include <string>
 
 namespace talon {
 namespace {
@@ -26,6 +27,18 @@ constexpr CodePair kCodes[] = {
 };
 static_assert(std::size(kCodes) == static_cast<size_t>(StatusCode::kUnimplemented) + 1);
 
+// gRPC tells of a failed connection as "failed to connect to all addresses; last error: UNKNOWN:
+// ipv4:...: Connection refused"; what matters begins after its code.
+std::string WithoutGrpcPreamble(const std::string& message) {
+  constexpr std::string_view kPreamble = "last error: ";
+  const size_t at = message.find(kPreamble);
+  if (at == std::string::npos) return message;
+  const std::string last = message.substr(at + kPreamble.size());
+  const size_t code = last.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+  return code != std::string::npos && last.compare(code, 2, ": ") == 0 ? last.substr(code + 2)
+                                                                       : last;
+}
+
 }  // namespace
 
 grpc::Status ToRpcStatus(const Status& status) {
@@ -35,7 +48,9 @@ grpc::Status ToRpcStatus(const Status& status) {
 
 Status FromRpcStatus(const grpc::Status& status) {
   for (const CodePair& code : kCodes) {
-    if (code.theirs == status.error_code()) return Status(code.ours, status.error_message());
+    if (code.theirs != status.error_code()) continue;
+    const std::string message = WithoutGrpcPreamble(status.error_message());
+    return Status(code.ours, message.empty() ? StatusCodeName(code.ours) : message);
   }
   return Internal("gRPC status {}: {}", static_cast<int>(status.error_code()),
                   status.error_message());

@@ -16,7 +16,7 @@ Json ModelJson(const ServeParts& parts) {
           {"object", "model"},
           {"created", 0},
           {"owned_by", "talon"},
-          {"max_model_len", parts.engine->engine().options().max_length}};
+          {"max_model_len", ContextTokens(*parts.engine)}};
 }
 
 // Resident, of this process.
@@ -46,7 +46,7 @@ std::optional<ApiError> Tokenize(const ServeParts& parts, std::string_view body,
   if (!tokens.ok()) return ErrorFromStatus(tokens.status());
   *answer = {{"tokens", *tokens},
              {"count", tokens->size()},
-             {"max_model_len", parts.engine->engine().options().max_length}};
+             {"max_model_len", ContextTokens(*parts.engine)}};
   return std::nullopt;
 }
 

@@ -9,13 +9,6 @@
 namespace talon {
 namespace {
 
-// The longest sequence that the model and the KV pool can hold.
-int64_t ContextTokens(const EngineThread& engine) {
-  const EngineOptions& options = engine.engine().options();
-  const int64_t pool = int64_t{engine.snapshot().blocks} * options.block_size;
-  return std::min<int64_t>(options.max_length, pool);
-}
-
 std::optional<ApiError> CheckRoom(const EngineThread& engine, size_t tokens, const char* param) {
   if (tokens == 0) return ApiError{.message = fmt::format("{}: no tokens", param), .param = param};
   if (RoomAfter(engine, tokens) > 0) return std::nullopt;
@@ -32,6 +25,12 @@ std::optional<ApiError> WithParameter(const Status& status, const char* param) {
 }
 
 }  // namespace
+
+int ContextTokens(const EngineThread& engine) {
+  const EngineOptions& options = engine.engine().options();
+  const int64_t pool = int64_t{engine.snapshot().blocks} * options.block_size;
+  return static_cast<int>(std::min<int64_t>(options.max_length, pool));
+}
 
 int RoomAfter(const EngineThread& engine, size_t prompt_tokens) {
   const int64_t context = ContextTokens(engine);

@@ -25,6 +25,8 @@ Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput
 std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,
                                       std::vector<std::vector<int32_t>>* prompts);
 
+// The longest sequence that the model and the KV pool can hold.
+int ContextTokens(const EngineThread& engine);
 // Tokens that may follow so many; at most 0 if there is no room.
 int RoomAfter(const EngineThread& engine, size_t prompt_tokens);
 
