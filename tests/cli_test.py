@@ -373,6 +373,15 @@ class GoodRuns(CliTest):
         self.assertEqual(cut["text"], whole[: whole.index(stop)])
         self.assertEqual(cut["finish_reason"], "stop")
 
+    def test_bad_words_stay_out_of_the_middle_of_a_sentence(self):
+        arguments = ["--prompt", "Once upon a time there was a", "--max-tokens", 60]
+        words = re.findall(r"(?<= )[a-z]{4,}(?=[ .,])", self.run_json(*arguments)["text"])
+        word = max(words, key=words.count)
+        text = self.run_json(*arguments, "--bad-words", word)["text"]
+        self.assertNotRegex(text, rf"\b{word}\b")
+        # With its space it is one spelling, as before.
+        self.assertNotIn(f" {word}", self.run_json(*arguments, "--bad-words", f" {word}")["text"])
+
     def test_stop_token_and_min_tokens(self):
         tokens = self.run_json("--max-tokens", 12)["tokens"]
         stop = tokens[3]

@@ -72,7 +72,9 @@ void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* out) {
   add("presence_penalty", &s->presence_penalty,
       "Taken off once if a token is in the output; 0 = off");
   add("logit_bias", &s->logit_bias, "Added to logits: token=bias, e.g. 17=-2.5,42=1");
-  add("bad_words", &s->bad_words, "Texts that must not appear, one per line");
+  add("bad_words", &s->bad_words,
+      "Texts that must not appear, one per line: the tokens of each are banned, with and without a "
+      "space before it");
   add("min_tokens", &s->min_tokens, "No end of text before this many tokens");
   add("ignore_eos", &s->ignore_eos, "Go on after the end-of-text token");
   add("stop", &s->stop, "Text that ends the output (not part of it); may be repeated");

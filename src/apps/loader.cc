@@ -49,6 +49,24 @@ Result<std::vector<std::vector<int32_t>>> ReadCorpus(const std::string& path,
   });
 }
 
+// A tokenizer spells a word within a sentence with the space before it, so a text is banned with
+// and without one; a text that begins with a space means just that.
+Result<std::vector<std::vector<int32_t>>> EncodeBadWords(const std::string& lines,
+                                                         const Tokenizer* tokenizer) {
+  std::vector<std::vector<int32_t>> banned;
+  std::stringstream words(lines);
+  for (std::string word; std::getline(words, word);) {
+    if (word.empty()) continue;
+    if (tokenizer == nullptr) return NoTokenizer("bad_words");
+    TALON_ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode(word, false));
+    banned.push_back(std::move(tokens));
+    if (word.front() == ' ') continue;
+    TALON_ASSIGN_OR_RETURN(auto after_space, tokenizer->Encode(" " + word, false));
+    banned.push_back(std::move(after_space));
+  }
+  return banned;
+}
+
 // "17=-2.5,42=1"
 Result<std::vector<std::pair<int32_t, float>>> ParseLogitBias(const std::string& text) {
   std::vector<std::pair<int32_t, float>> biases;
@@ -247,13 +265,7 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
   // Short enough to be typed in again.
   params.seed = config.seed >= 0 ? static_cast<uint64_t>(config.seed) : std::random_device()();
   TALON_ASSIGN_OR_RETURN(params.logit_bias, ParseLogitBias(config.logit_bias));
-  std::stringstream words(config.bad_words);
-  for (std::string word; std::getline(words, word);) {
-    if (word.empty()) continue;
-    if (tokenizer == nullptr) return NoTokenizer("bad_words");
-    TALON_ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode(word, false));
-    params.bad_words.push_back(std::move(tokens));
-  }
+  TALON_ASSIGN_OR_RETURN(params.bad_words, EncodeBadWords(config.bad_words, tokenizer));
   return params;
 }
 
