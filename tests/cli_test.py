@@ -272,6 +272,12 @@ class BadFlags(CliTest):
         both = "EAGLE3,STANDALONE"
         self.refused(["--speculative-algorithm", both], both, "one draft_model_path")
 
+    def test_flags_that_would_be_ignored(self):
+        self.refused(["--logprobs", 2], "--logprobs", "--json")
+        self.refused(["--max-output-tokens", 2], "--max-output-tokens", "--target-address")
+        target = ["--target-address", "127.0.0.1:1"]
+        self.refused(target + ["--weights", "int8"], "--weights", "target worker")
+
     def test_settings_files(self):
         cases = [
             ("max_tokens: [1", "1", "YAML"),
