@@ -272,6 +272,19 @@ class BadFlags(CliTest):
         both = "EAGLE3,STANDALONE"
         self.refused(["--speculative-algorithm", both], both, "one draft_model_path")
 
+    def test_flags_that_would_be_ignored(self):
+        self.refused(["--logprobs", 2], "--logprobs", "--json")
+        self.refused(["--max-output-tokens", 2], "--max-output-tokens", "--target-address")
+        target = ["--target-address", "127.0.0.1:1"]
+        self.refused(target + ["--weights", "int8"], "--weights", "target worker")
+
+    def test_bench_gpu_without_a_device(self):
+        self.assert_refused(talon("bench", "gpu"), "--device cuda")
+
+    def test_tokenize_only_what_is_there(self):
+        prompts = self.file("prompts.jsonl", '{"id": "a", "prompt": "one"}\n')
+        self.assert_refused(talon("tokenize", prompts, "--only", "a,nope"), "nope", prompts)
+
     def test_settings_files(self):
         cases = [
             ("max_tokens: [1", "1", "YAML"),
@@ -298,6 +311,7 @@ class BadFlags(CliTest):
     def test_check_without_references(self):
         self.assert_refused(talon("check", "--model", DRAFT), DRAFT, "--golden")
         self.assert_refused(talon("check", "--golden", self.path / "none"), "none")
+        self.assert_refused(talon("check", "--draft", self.path / "none"), "none", "no such dir")
         golden = self.file("golden.safetensors", "short")
         self.assert_refused(talon("check", "--golden", golden), golden)
 

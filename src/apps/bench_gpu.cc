@@ -225,7 +225,12 @@ void AddBenchGpu(CLI::App* bench, Config* config, CommandBody* body) {
       ->check(CLI::IsMember({"nodes", "partial", "batch", "offload"}));
   command->add_option("--json", options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
-  SetBody(command, body, [config, options] { return BenchGpu(*config, *options); });
+  SetBody(command, body, [config, options, command]() -> Result<int> {
+    if (config->device == "cpu" && command->count("--device") == 0) {
+      return InvalidArgument("bench gpu needs --device cuda (or cpu by name, to try it)");
+    }
+    return BenchGpu(*config, *options);
+  });
 }
 
 }  // namespace talon

@@ -76,6 +76,9 @@ Status FillDefaults(Config* config, CheckOptions* options) {
   if (config->model.empty()) {
     TALON_ASSIGN_OR_RETURN(config->model, BundledModelDir("tiny"));
   }
+  if (!options->draft.empty() && !IsDirectory(options->draft)) {
+    return NotFound("--draft: {}: no such directory", options->draft);
+  }
   const std::string& dir = options->draft.empty() ? config->model : options->draft;
   const std::string beside = dir + "/golden.safetensors";
   const std::string tokens_beside = config->model + "/tokenizer_golden.json";

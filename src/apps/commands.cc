@@ -80,6 +80,10 @@ void AddSettings(CLI::App* command, Config* config, unsigned sets) {
   }
 }
 
+std::function<bool(std::string_view flag)> GivenTo(const CLI::App* command) {
+  return [command](std::string_view flag) { return command->count(std::string(flag)) > 0; };
+}
+
 void SetBody(CLI::App* command, CommandBody* body, std::function<Result<int>()> run) {
   command->callback([body, run = std::move(run)] {
     *body = [run] {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "apps/config.h"
 #include "base/status.h"
@@ -32,6 +33,9 @@ void AddTokenizeCommand(CLI::App* app, Config* config, CommandBody* body);
 // Adds the flags of `sets`, and --config, to a command. The file named by --config is applied
 // before the flags are parsed (main.cc), so flags win.
 void AddSettings(CLI::App* command, Config* config, unsigned sets);
+
+// Tells which of its flags a command was given; a settings file does not count.
+std::function<bool(std::string_view flag)> GivenTo(const CLI::App* command);
 
 // Makes `run` what the program does when `command` is chosen; its failures are reported.
 void SetBody(CLI::App* command, CommandBody* body, std::function<Result<int>()> run);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "base/log.h"
 #include "spec/drafters/registry.h"
@@ -11,6 +12,13 @@ namespace {
 
 constexpr double kLongestDraft = 10;        // seconds
 constexpr float kTemperatureMargin = 0.01;  // that draft and target may differ without a warning
+
+// What only a remote target heeds.
+constexpr std::string_view kOfTheTarget[] = {"--max-context-window", "--max-output-tokens",
+                                             "--max-rounds", "--telemetry"};
+// What a remote target was told when it was started.
+constexpr std::string_view kOfTheWorker[] = {"--device", "--enable-specpv", "--kv-dtype",
+                                             "--kv-tokens", "--weights"};
 
 }  // namespace
 
@@ -79,6 +87,28 @@ Status CheckRemoteMethod(const Config& config) {
         "speculative_algorithm: {} runs beside its target; with --target-address it must be REMOTE "
         "or NONE",
         method);
+  }
+  return OkStatus();
+}
+
+Status CheckIgnoredFlags(const Config& config, const FlagGiven& given) {
+  if (!config.remote.target_address.empty()) {
+    for (const std::string_view flag : kOfTheWorker) {
+      if (given(flag)) {
+        return InvalidArgument("{}: is the target worker's to say, not with --target-address",
+                               flag);
+      }
+    }
+    return OkStatus();
+  }
+  for (const std::string_view flag : kOfTheTarget) {
+    if (given(flag)) return InvalidArgument("{}: needs --target-address HOST:PORT", flag);
+  }
+  if (!config.remote.draft_address.empty()) return OkStatus();
+  Config names;
+  for (const Setting& setting : SettingsOf(&names, kRemoteSettings)) {
+    if (!given(setting.flag)) continue;
+    return InvalidArgument("{}: needs --target-address or --draft-address", setting.flag);
   }
   return OkStatus();
 }

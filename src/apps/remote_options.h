@@ -2,6 +2,9 @@
 #ifndef TALON_APPS_REMOTE_OPTIONS_H_
 #define TALON_APPS_REMOTE_OPTIONS_H_
 
+#include <functional>
+#include <string_view>
+
 #include "apps/config.h"
 #include "base/status.h"
 #include "model/config.h"
@@ -21,6 +24,11 @@ Result<OrchestratorOptions> MakeOrchestratorOptions(const Config& config, const 
 
 // Settings that contradict each other where a worker is named.
 Status CheckRemoteMethod(const Config& config);
+
+// Flags that would change nothing: of workers where none is named, and of the model where a worker
+// has it. A file may hold such settings, because workers and their clients can share one.
+using FlagGiven = std::function<bool(std::string_view flag)>;
+Status CheckIgnoredFlags(const Config& config, const FlagGiven& given);
 
 }  // namespace talon
 

@@ -35,6 +35,24 @@ TEST(RemoteOptions, AddressesAndMethodMustFit) {
   EXPECT_FALSE(CheckRemoteMethod(config).ok());
 }
 
+TEST(RemoteOptions, FlagsThatWouldBeIgnoredAreRefused) {
+  Config config;
+  const auto check = [&config](std::string_view flag) {
+    return CheckIgnoredFlags(config, [flag](std::string_view each) { return each == flag; })
+        .message();
+  };
+  EXPECT_EQ(check("--weights"), "");
+  EXPECT_EQ(check("--timeout-s"), "--timeout-s: needs --target-address or --draft-address");
+  EXPECT_EQ(check("--telemetry"), "--telemetry: needs --target-address HOST:PORT");
+  config.remote.draft_address = "127.0.0.1:50051";
+  EXPECT_EQ(check("--timeout-s"), "");
+  EXPECT_EQ(check("--telemetry"), "--telemetry: needs --target-address HOST:PORT");
+  config.remote.target_address = "127.0.0.1:50052";
+  EXPECT_EQ(check("--telemetry"), "");
+  EXPECT_EQ(check("--weights"),
+            "--weights: is the target worker's to say, not with --target-address");
+}
+
 TEST(RemoteOptions, TheShortestLimitCounts) {
   Config config;
   EXPECT_EQ(MakeOrchestratorOptions(config, SmallModel())->max_length, 512);

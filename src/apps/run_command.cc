@@ -223,7 +223,6 @@ Result<int> RunRemotely(const Config& config, const RunOptions& options, const s
 }
 
 Result<int> Run(Config config, const RunOptions& options) {
-  TALON_RETURN_IF_ERROR(CheckRemoteMethod(config));
   TALON_ASSIGN_OR_RETURN(const std::string text, ReadPrompt(options));
   if (text.empty()) return InvalidArgument("prompt: empty");
   if (!config.remote.target_address.empty()) return RunRemotely(config, options, text);
@@ -287,7 +286,14 @@ void AddRunCommand(CLI::App* app, Config* config, CommandBody* body) {
       "  talon run --speculative-algorithm NGRAM --show-drafts\n"
       "  talon run --target-address 127.0.0.1:50052 --speculative-algorithm REMOTE \\\n"
       "      --draft-address 127.0.0.1:50051\n");
-  SetBody(command, body, [config, options] { return Run(*config, *options); });
+  SetBody(command, body, [config, options, command]() -> Result<int> {
+    TALON_RETURN_IF_ERROR(CheckRemoteMethod(*config));
+    TALON_RETURN_IF_ERROR(CheckIgnoredFlags(*config, GivenTo(command)));
+    if (command->count("--logprobs") > 0 && !options->json) {
+      return InvalidArgument("--logprobs: only --json shows them");
+    }
+    return Run(*config, *options);
+  });
 }
 
 }  // namespace talon

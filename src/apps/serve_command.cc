@@ -27,13 +27,14 @@ void AddServeCommand(CLI::App* app, Config* config, CommandBody* body) {
       "true}'\n"
       "  curl -s http://127.0.0.1:8080/metrics\n"
       "\nCtrl-C or SIGTERM ends it after the requests on their way; a second one at once.\n");
-  SetBody(command, body, [config]() -> Result<int> {
+  SetBody(command, body, [config, command]() -> Result<int> {
     TALON_RETURN_IF_ERROR(CheckRemoteMethod(*config));
     if (!config->remote.target_address.empty()) {
       return InvalidArgument(
           "target_address: the server's model runs here; its drafts may come "
           "from elsewhere (--draft-address)");
     }
+    TALON_RETURN_IF_ERROR(CheckIgnoredFlags(*config, GivenTo(command)));
     return RunServer(*config);
   });
 }

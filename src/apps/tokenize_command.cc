@@ -24,6 +24,10 @@ Result<int> Tokenize(const Config& config, const TokenizeOptions& options) {
   TALON_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(dir + "/tokenizer.json"));
   const PromptReader reader{.tokenizer = tokenizer.get(), .vocab_size = tokenizer->vocab_size()};
   TALON_ASSIGN_OR_RETURN(auto prompts, reader.Read(options.file));
+  for (const std::string& id : options.only) {
+    if (std::ranges::find(prompts, id, &Prompt::id) != prompts.end()) continue;
+    return InvalidArgument("--only: no prompt '{}' in {}", id, options.file);
+  }
   for (Prompt& prompt : prompts) {
     const bool wanted =
         std::find(options.only.begin(), options.only.end(), prompt.id) != options.only.end();
