@@ -71,6 +71,17 @@ class ModelFiles(CliTest):
         (self.model / "tokenizer.json").write_text('{"model": {"type": "Magic"}}')
         self.refused("tokenizer.json")
 
+    def test_weights_that_are_no_numbers_give_no_tokens(self):
+        broken = write_broken_model(self.path / "broken")
+        for flags in ([], ["--temperature", 1], ["--speculative-algorithm", "NGRAM"]):
+            with self.subTest(flags=flags):
+                result = talon("run", "--model", broken, "--json", *flags)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(b"the model's logits are not finite", result.stderr)
+                report = json.loads(result.stdout)
+                self.assertEqual(report["finish_reason"], "error")
+                self.assertEqual(report["tokens"], [])
+
     def test_tokens_past_the_vocabulary(self):
         shutil.copy(TINY / "tokenizer.json", self.model)  # 8192 tokens, the model has 512
         self.refused("token", "512")
