@@ -488,6 +488,17 @@ class SameTokens(CliTest):
         self.assertGreater(out["stats"]["tau"], 1.2)
         self.assertIn("draft", out["origins"])
 
+    def test_suffix_corpus(self):
+        flags = ["--max-tokens", 32, "--speculative-adaptive", "false"]
+        suffix = [*flags, "--speculative-algorithm", "SUFFIX"]
+        plain = self.run_json(*flags, "--suffix-corpus", self.path / "none")  # no use for it
+        answer = json.dumps({"prompt": "Once upon a time there was a" + plain["text"]})
+        corpus = self.file("corpus.txt", f"[1] A note.\n{answer}\n")
+        known = self.run_json(*suffix, "--suffix-corpus", corpus)
+        self.assertEqual(known["tokens"], plain["tokens"])
+        self.assertGreater(known["stats"]["tau"], 1.5 * self.run_json(*suffix)["stats"]["tau"])
+        self.assert_refused(talon("run", *suffix, "--suffix-corpus", self.path / "none"), "none")
+
     def test_threshold_acceptance_says_that_it_is_lossy(self):
         flags = ["--temperature", 1, "--max-tokens", 40, "--speculative-adaptive", "false",
                  *self.STANDALONE]
