@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -37,6 +38,16 @@ def read_safetensors(path):
 def write_safetensors(path, header, data, length=None):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+
+
+def write_broken_model(path):
+    """The bundled model with NaN for every weight."""
+    path.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(TINY / name, path)
+    header, data = read_safetensors(TINY / "model.safetensors")
+    write_safetensors(path / "model.safetensors", header, b"\xff" * len(data))
+    return path
 
 
 class CliTest(unittest.TestCase):

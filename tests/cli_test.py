@@ -71,6 +71,17 @@ class ModelFiles(CliTest):
         (self.model / "tokenizer.json").write_text('{"model": {"type": "Magic"}}')
         self.refused("tokenizer.json")
 
+    def test_weights_that_are_no_numbers_give_no_tokens(self):
+        broken = write_broken_model(self.path / "broken")
+        for flags in ([], ["--temperature", 1], ["--speculative-algorithm", "NGRAM"]):
+            with self.subTest(flags=flags):
+                result = talon("run", "--model", broken, "--json", *flags)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(b"the model's logits are not finite", result.stderr)
+                report = json.loads(result.stdout)
+                self.assertEqual(report["finish_reason"], "error")
+                self.assertEqual(report["tokens"], [])
+
     def test_tokens_past_the_vocabulary(self):
         shutil.copy(TINY / "tokenizer.json", self.model)  # 8192 tokens, the model has 512
         self.refused("token", "512")
@@ -493,6 +504,17 @@ class SameTokens(CliTest):
                             "--speculative-adaptive", "false")
         self.assertGreater(out["stats"]["tau"], 1.2)
         self.assertIn("draft", out["origins"])
+
+    def test_suffix_corpus(self):
+        flags = ["--max-tokens", 32, "--speculative-adaptive", "false"]
+        suffix = [*flags, "--speculative-algorithm", "SUFFIX"]
+        plain = self.run_json(*flags, "--suffix-corpus", self.path / "none")  # no use for it
+        answer = json.dumps({"prompt": "Once upon a time there was a" + plain["text"]})
+        corpus = self.file("corpus.txt", f"[1] A note.\n{answer}\n")
+        known = self.run_json(*suffix, "--suffix-corpus", corpus)
+        self.assertEqual(known["tokens"], plain["tokens"])
+        self.assertGreater(known["stats"]["tau"], 1.5 * self.run_json(*suffix)["stats"]["tau"])
+        self.assert_refused(talon("run", *suffix, "--suffix-corpus", self.path / "none"), "none")
 
     def test_threshold_acceptance_says_that_it_is_lossy(self):
         flags = ["--temperature", 1, "--max-tokens", 40, "--speculative-adaptive", "false",

@@ -9,7 +9,7 @@ import sys
 import threading
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
-from cli import CliTest, main, talon  # noqa: E402
+from cli import CliTest, main, talon, write_broken_model  # noqa: E402
 from server import Server  # noqa: E402
 
 PROMPT = "Once upon a time there was a"
@@ -399,6 +399,16 @@ class Lifetimes(CliTest):
             server.wait_for(rb"shutting down")
             self.assertEqual(server.stop(signal.SIGINT), 128 + signal.SIGINT)
             connection.close()
+
+    def test_logits_that_are_no_numbers_are_the_servers_fault(self):
+        with Server("--model", write_broken_model(self.path / "broken")) as server:
+            for temperature in (0, 1):
+                request = {"prompt": PROMPT, "temperature": temperature}
+                answer = server.post("/v1/completions", request)
+                self.assertEqual(answer.status, 500)
+                self.assertEqual(answer.error["message"], "the model's logits are not finite")
+                events = server.stream(**request)
+                self.assertEqual(events[-1]["error"]["type"], "server_error")
 
     def test_bad_settings(self):
         self.assert_refused(talon("serve", "--port", "70000"), "port", "70000")

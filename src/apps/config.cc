@@ -157,7 +157,9 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* out) {
   add("ngram_mode", "--ngram-mode", &s->ngram_mode, "BFS or PROB");
   add("ngram_max_depth", "--ngram-max-depth", &s->ngram_max_depth, "Longest n-gram kept");
   add("suffix_corpus", "--suffix-corpus", &s->suffix_corpus,
-      "Text file whose content the SUFFIX drafter knows from the start", "FILE");
+      "SUFFIX knows this file's documents from the start, one per line: text, or JSON: \"text\", "
+      "{\"prompt\": text}, [token ids] or {\"tokens\": [ids]}",
+      "FILE");
 }
 
 void AddSpecPvSettings(SpecPvSettings* s, std::vector<Setting>* out) {

@@ -40,13 +40,19 @@ Status NoTokenizer(const char* setting) {
   return InvalidArgument("{}: the model has no tokenizer", setting);
 }
 
-Result<std::vector<std::vector<int32_t>>> ReadCorpus(const std::string& path,
-                                                     const Tokenizer* tokenizer, int vocab_size) {
-  if (path.empty()) return std::vector<std::vector<int32_t>>();
+// Nothing for drafters that have no use for it. `drafter_name` may be a list.
+Result<std::vector<std::vector<int32_t>>> CorpusFor(const std::string& drafter_name,
+                                                    const std::string& path,
+                                                    const LoadedModel& model) {
+  if (path.empty() || drafter_name.find("SUFFIX") == std::string::npos) {
+    return std::vector<std::vector<int32_t>>();
+  }
+  const Tokenizer* tokenizer = model.tokenizer.get();
   if (tokenizer == nullptr) return NoTokenizer("suffix_corpus");
-  return ReadSuffixCorpus(path, vocab_size, [tokenizer](std::string_view text) {
-    return tokenizer->Encode(text, /*add_special_tokens=*/false);
-  });
+  return ReadSuffixCorpus(path, model.target->config().vocab_size,
+                          [tokenizer](std::string_view text) {
+                            return tokenizer->Encode(text, /*add_special_tokens=*/false);
+                          });
 }
 
 // A tokenizer spells a word within a sentence with the space before it, so a text is banned with
@@ -157,9 +163,6 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   if (FileExists(tokenizer) && Tokenizer::Supported().ok()) {
     TALON_ASSIGN_OR_RETURN(model->tokenizer, Tokenizer::Load(tokenizer));
   }
-  TALON_ASSIGN_OR_RETURN(model->drafter_options.suffix_corpus,
-                         ReadCorpus(config.speculative.suffix_corpus, model->tokenizer.get(),
-                                    model->target->config().vocab_size));
   return model;
 }
 
@@ -234,6 +237,8 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
       .prefix_index = options.prefix_cache};
   parts.drafter = std::move(custom);
   if (parts.drafter == nullptr) {
+    TALON_ASSIGN_OR_RETURN(drafter_options.suffix_corpus,
+                           CorpusFor(drafter_name, config.speculative.suffix_corpus, *model));
     TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
   }
   if (parts.drafter != nullptr && config.speculative.adaptive) {

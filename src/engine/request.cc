@@ -9,7 +9,7 @@ const char* FinishReasonName(FinishReason reason) {
     case FinishReason::kCancelled:
       return "cancelled";
     case FinishReason::kDeadEnd:
-      return "grammar_dead_end";
+      return "all_tokens_banned";
     case FinishReason::kError:
       return "error";
     case FinishReason::kLength:

@@ -246,6 +246,8 @@ void SessionEngine::Settle(Call* call, TimePoint now) {
     Answer(call, now);
   } else if (run.result.finish == FinishReason::kDeadEnd) {
     Abandon(call, Internal("no token has a probability"));
+  } else if (run.result.finish == FinishReason::kError) {
+    Abandon(call, run.result.error);
   } else if (!run.result.tokens.empty()) {
     Answer(call, now);
   } else if (run.plain_next && call->failed_steps++ > 0) {

@@ -1,6 +1,7 @@
 #include "engine/step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -21,14 +22,33 @@ class LogitRows : public TreeRows {
       : backend_(backend), logits_(logits), choices_(choices), sampler_(sampler) {}
 
   Choice Choose(int node, std::span<const int32_t> path) override {
-    if (choices_.empty()) return sampler_->Choose(Fetch(node), path);
-    return {.token = choices_[node], .dead_end = choices_[node] < 0};
+    Choice choice = choices_.empty()
+                        ? sampler_->Choose(Fetch(node), path)
+                        : Choice{.token = choices_[node], .dead_end = choices_[node] < 0};
+    // Where no logit is a number, the argmax is column 0 and a draw finds nothing: no other row
+    // needs a second look.
+    if (choice.token > 0 || HasFiniteLogit(node)) return choice;
+    broken_ = true;
+    return {.dead_end = true};
   }
   bool Distribution(int node, std::span<const int32_t> path, std::vector<float>* probs) override {
-    return sampler_->Distribution(Fetch(node), path, probs);
+    if (sampler_->Distribution(Fetch(node), path, probs)) return true;
+    broken_ = !HasFiniteLogit(node);
+    return false;
   }
 
+  // Whether the walk ended at a row without any finite logit.
+  bool broken() const { return broken_; }
+
  private:
+  // Of the row as the model left it; most rows show it at once.
+  bool HasFiniteLogit(int node) {
+    float first = 0;
+    backend_->CopyOut(&first, logits_.Rows(node, 1).data, sizeof(first));
+    if (std::isfinite(first)) return true;
+    return std::ranges::any_of(Fetch(node), [](float logit) { return std::isfinite(logit); });
+  }
+
   std::span<float> Fetch(int node) {
     const MatrixView row = logits_.Rows(node, 1);
     host_.resize(row.cols);
@@ -41,6 +61,7 @@ class LogitRows : public TreeRows {
   std::span<const int32_t> choices_;
   const Sampler* sampler_;
   std::vector<float> host_;
+  bool broken_ = false;
 };
 
 }  // namespace
@@ -262,6 +283,7 @@ void Step::Accept() {
     } else {
       entry.acceptance = AcceptMatch(judged, rows);
     }
+    entry.broken = rows.broken();
     if (entry.unseen > 0) {
       std::vector<int32_t>& path = entry.acceptance.path;
       for (int32_t& node : path) node += entry.unseen;
@@ -283,7 +305,7 @@ void Step::Emit(Entry* entry) {
   for (size_t i = 0; i < acceptance.choices.size(); ++i) {
     const Choice& choice = acceptance.choices[i];
     if (choice.dead_end) {
-      entry->finish = FinishReason::kDeadEnd;
+      entry->finish = entry->broken ? FinishReason::kError : FinishReason::kDeadEnd;
       return;
     }
     entry->emitted.push_back({.token = choice.token,

@@ -90,6 +90,7 @@ class Step {
     std::vector<EmittedToken> emitted;
     std::optional<OutputText> text_after;  // the request's text with `emitted`
     FinishReason finish = FinishReason::kNone;
+    bool broken = false;  // the walk ended at a row without any finite logit
     bool committed = false;
     bool provisional = false;  // exact mode, partial: `emitted` stays inside
     int confirmed = 0;         // exact mode: provisional tokens that the walk confirmed

@@ -151,6 +151,7 @@ void Step::Observe() {
     CountEntry(entry);
     if (entry.provisional) continue;
     run.result.finish = entry.finish;
+    if (entry.broken) run.result.error = Internal("the model's logits are not finite");
     std::move(entry.emitted.begin(), entry.emitted.end(), std::back_inserter(run.result.tokens));
   }
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,11 +23,11 @@ namespace talon {
 // A model loaded once, engines made from it at will.
 class TestModel {
  public:
-  // `name` is a directory below the repository's root.
+  // `name` is a directory below the repository's root, or an absolute path.
   explicit TestModel(const std::string& name, WeightFormat weights = WeightFormat::kAsStored,
                      int max_rows = 1100)
       : backend(NewTestBackend(2)) {
-    const std::string dir = std::string(TALON_SOURCE_DIR) + "/" + name;
+    const std::string dir = std::filesystem::path(TALON_SOURCE_DIR) / name;
     auto loaded = Decoder::Load(dir, backend.get(),
                                 {.weights = weights, .max_rows = max_rows, .max_output_rows = 560});
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();

@@ -138,7 +138,7 @@ std::optional<ApiError> ErrorOf(const GenerateResult& result) {
     case FinishReason::kDeadEnd:
       return ApiError{.status = 400,
                       .message = "every token is forbidden, the answer cannot go on",
-                      .code = "grammar_dead_end"};
+                      .code = FinishReasonName(result.finish)};
     case FinishReason::kCancelled:
       return ApiError{.status = 503, .message = "the request was cancelled", .code = "cancelled"};
     default:

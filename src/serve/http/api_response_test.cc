@@ -133,7 +133,7 @@ TEST_F(ApiResponse, Chunks) {
 
 TEST_F(ApiResponse, EndsThatAreErrors) {
   EXPECT_FALSE(ErrorOf({.finish = FinishReason::kStop}));
-  EXPECT_EQ(ErrorOf({.finish = FinishReason::kDeadEnd})->code, "grammar_dead_end");
+  EXPECT_EQ(ErrorOf({.finish = FinishReason::kDeadEnd})->code, "all_tokens_banned");
   EXPECT_EQ(ErrorOf({.finish = FinishReason::kCancelled})->status, 503);
   EXPECT_EQ(ErrorOf({.finish = FinishReason::kError, .error = Internal("x")})->status, 500);
 }

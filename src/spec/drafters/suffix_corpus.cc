@@ -1,5 +1,6 @@
 #include "spec/drafters/suffix_corpus.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/file.h"
@@ -21,6 +22,23 @@ Result<std::vector<int32_t>> ParseTokens(const Json& line, const std::string& wh
   return tokens;
 }
 
+// The text that a line of JSON stands for, or null.
+const std::string* TextOf(const Json& line) {
+  if (line.is_string()) return line.get_ptr<const std::string*>();
+  const auto prompt = line.is_object() ? line.find("prompt") : line.end();
+  return prompt == line.end() ? nullptr : prompt->get_ptr<const std::string*>();
+}
+
+// The token ids that a line of JSON stands for, or null. Whether they are right is another matter.
+const Json* TokensOf(const Json& line) {
+  const Json* tokens = &line;
+  if (line.is_object() && line.contains("tokens")) tokens = &line["tokens"];
+  const bool numbers = tokens->is_array() && std::ranges::all_of(*tokens, [](const Json& token) {
+                         return token.is_number();
+                       });
+  return numbers ? tokens : nullptr;
+}
+
 Result<std::vector<int32_t>> ParseLine(std::string_view line, const std::string& where,
                                        int vocab_size, const TextEncoder& encoder) {
   const auto encode = [&](std::string_view text) -> Result<std::vector<int32_t>> {
@@ -28,13 +46,13 @@ Result<std::vector<int32_t>> ParseLine(std::string_view line, const std::string&
     if (!tokens.ok()) return tokens.status().WithContext(where);
     return tokens;
   };
-  const bool looks_like_tokens = line.front() == '[';
-  if (!looks_like_tokens && line.front() != '"') return encode(line);
-  Result<Json> parsed = ParseJson(line, where);
-  if (!parsed.ok() && looks_like_tokens) return parsed.status();
+  constexpr std::string_view kMayBeginJson = "[\"{";
+  if (kMayBeginJson.find(line.front()) == std::string_view::npos) return encode(line);
+  const Result<Json> parsed = ParseJson(line, where);
   if (!parsed.ok()) return encode(line);
-  if (parsed->is_string()) return encode(parsed->get_ref<const std::string&>());
-  return ParseTokens(*parsed, where, vocab_size);
+  if (const std::string* text = TextOf(*parsed)) return encode(*text);
+  if (const Json* tokens = TokensOf(*parsed)) return ParseTokens(*tokens, where, vocab_size);
+  return encode(line);
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace talon {
 // The tokens of a text, by the target's tokenizer.
 using TextEncoder = std::function<Result<std::vector<int32_t>>(std::string_view)>;
 
-// A line that begins with [ is a JSON array of token ids, a JSON string stands for the text in it,
-// any other line is text as it stands. Empty lines are skipped. Errors name the file, the line and
-// the value.
+// A line of JSON may be a text ("..." or {"prompt": "..."}) or token ids ([...] or
+// {"tokens": [...]}); any other line is text as it stands. Empty lines are skipped. Errors name the
+// file, the line and the value.
 Result<std::vector<std::vector<int32_t>>> ReadSuffixCorpus(const std::string& path, int vocab_size,
                                                            const TextEncoder& encode);
 

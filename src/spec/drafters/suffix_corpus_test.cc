@@ -31,12 +31,28 @@ TEST(SuffixCorpus, TokensStringsAndPlainText) {
   EXPECT_TRUE(ReadCorpus("")->empty());
 }
 
+TEST(SuffixCorpus, LinesOfPromptFiles) {
+  const Result<Documents> documents =
+      ReadCorpus("{\"prompt\": \"a\\nb\", \"id\": 3}\n{\"tokens\": [5, 6]}");
+  ASSERT_TRUE(documents.ok()) << documents.status().message();
+  EXPECT_EQ(*documents, (Documents{{'a', '\n', 'b'}, {5, 6}}));
+}
+
+TEST(SuffixCorpus, WhatOnlyLooksLikeJsonIsText) {
+  for (const std::string line : {"[1, ", "[1] See above.", "[ ] milk", "[\"a\"]", "[[1]]", "{x}",
+                                 "{\"text\": 1}", "{\"prompt\": 5}", "{\"tokens\": \"a\"}"}) {
+    const Result<Documents> documents = ReadCorpus(line);
+    ASSERT_TRUE(documents.ok()) << documents.status().message();
+    EXPECT_EQ(*documents, Documents{EncodeBytes(line)}) << line;
+  }
+}
+
 TEST(SuffixCorpus, ErrorsNameLineAndValue) {
   EXPECT_EQ(ErrorOf("[1]\n[128]"), "line 2: token 128: want 0 .. 127");
   EXPECT_EQ(ErrorOf("[-1]"), "line 1: token -1: want 0 .. 127");
   EXPECT_EQ(ErrorOf("[1.5]"), "line 1: token 1.5: want 0 .. 127");
   EXPECT_EQ(ErrorOf("[18446744073709551615]"), "line 1: token 18446744073709551615: want 0 .. 127");
-  EXPECT_FALSE(ReadCorpus("[1, ").ok());
+  EXPECT_EQ(ErrorOf("{\"tokens\": [128]}"), "line 1: token 128: want 0 .. 127");
   EXPECT_FALSE(ReadSuffixCorpus("/no/such/file", 128, EncodeBytes).ok());
 }
 
