@@ -352,6 +352,8 @@ class Lifetimes(CliTest):
             events = server.stream(**ask)
             self.assertEqual(events[-1]["error"]["code"], "timeout")
             server.wait_until_idle()
+            metrics = server.get("/metrics").body
+            self.assertIn(b'talon_requests_total{finish_reason="timeout"} 2\n', metrics)
             server.complete(prompt=PROMPT, max_tokens=2)
 
     def test_shutdown_lets_requests_finish(self):
