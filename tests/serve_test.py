@@ -352,6 +352,8 @@ class Lifetimes(CliTest):
             events = server.stream(**ask)
             self.assertEqual(events[-1]["error"]["code"], "timeout")
             server.wait_until_idle()
+            metrics = server.get("/metrics").body
+            self.assertIn(b'talon_requests_total{finish_reason="timeout"} 2\n', metrics)
             server.complete(prompt=PROMPT, max_tokens=2)
 
     def test_shutdown_lets_requests_finish(self):
@@ -390,15 +392,24 @@ class Lifetimes(CliTest):
             self.assertRegex(server.output(), rb"(?m)^KV pool +4096 tokens, [\d.]+ MB$")
 
     def test_a_second_signal_ends_it_at_once(self):
-        with Server("--shutdown-timeout", "600") as server:
+        trace = self.path / "trace.json"
+        with Server("--shutdown-timeout", "600", "--trace", trace) as server:
             connection, response = server.open_stream(
                 "/v1/completions", prompt=PROMPT, max_tokens=30000, ignore_eos=True
             )
             response.readline()
             server.process.send_signal(signal.SIGINT)
-            server.wait_for(rb"shutting down")
+            server.wait_for(rb"shutting down: waiting up to 600 s")
             self.assertEqual(server.stop(signal.SIGINT), 128 + signal.SIGINT)
             connection.close()
+        self.assertGreater(len(json.loads(trace.read_text())), 2)
+
+    def test_a_warning_where_others_need_no_key(self):
+        warning = b"other machines can use this server"
+        with Server("--host", "0.0.0.0") as server:
+            server.wait_for(warning)
+        with Server() as server:
+            self.assertNotIn(warning, server.output())
 
     def test_logits_that_are_no_numbers_are_the_servers_fault(self):
         with Server("--model", write_broken_model(self.path / "broken")) as server:

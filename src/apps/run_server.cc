@@ -14,6 +14,7 @@
 #include "apps/stop_signal.h"
 #include "apps/table.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "engine/engine_thread.h"
 #include "serve/http/http_server.h"
 #include "serve/http/prompt_tokens.h"
@@ -78,6 +79,10 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
   std::fflush(stderr);
 }
 
+bool OnlyThisMachine(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 // Serves until a signal; then lets requests finish.
 Status ServeUntilSignal(const Config& config, const HttpOptions& options, const LoadedModel& model,
                         const ServeParts& parts) {
@@ -86,8 +91,10 @@ Status ServeUntilSignal(const Config& config, const HttpOptions& options, const 
   const bool v6 = config.serve.host.find(':') != std::string::npos;
   const std::string host = v6 ? fmt::format("[{}]", config.serve.host) : config.serve.host;
   Announce(parts, model, config, fmt::format("http://{}:{}", host, server->port()));
-  WaitForStopSignal();
-  std::fprintf(stderr, "shutting down\n");
+  if (config.serve.api_key_file.empty() && !OnlyThisMachine(config.serve.host)) {
+    LogWarning("other machines can use this server without a key (--api-key-file)");
+  }
+  WaitForStopSignal(config.serve.shutdown_timeout);
   server->Drain();
   parts.engine->Shutdown(std::chrono::seconds(config.serve.shutdown_timeout));
   server->Stop();

@@ -52,8 +52,7 @@ Result<int> RunWorker(const WorkerProcess& worker) {
   }
   std::fprintf(stderr, "%slistening on %s\n", announcement.c_str(), server->address().c_str());
   std::fflush(stderr);
-  WaitForStopSignal();
-  std::fprintf(stderr, "shutting down\n");
+  WaitForStopSignal(worker.config.shutdown_timeout);
   const std::chrono::seconds patience(worker.config.shutdown_timeout);
   server->Drain();
   worker.finish(patience);

@@ -6,9 +6,11 @@
 
 namespace talon {
 
-// From now on SIGINT and SIGTERM end WaitForStopSignal(), and a second one the process.
+// From now on SIGINT and SIGTERM end WaitForStopSignal().
 Status CatchStopSignals();
-void WaitForStopSignal();
+// Waits for one and says that what runs has `patience_s` seconds to finish. A second one then ends
+// the process at once; only a trace is completed before.
+void WaitForStopSignal(int patience_s);
 
 }  // namespace talon
 

@@ -128,19 +128,19 @@ Result<RequestId> Engine::Submit(GenerateRequest request) {
   return id;
 }
 
-void Engine::Cancel(RequestId id) {
+void Engine::Cancel(RequestId id, FinishReason reason) {
   const auto matches = [id](const std::unique_ptr<ActiveRequest>& run) {
     return run->result.id == id;
   };
   if (const auto at = std::find_if(waiting_.begin(), waiting_.end(), matches);
       at != waiting_.end()) {
-    (*at)->result.finish = FinishReason::kCancelled;
+    (*at)->result.finish = reason;
     std::unique_ptr<ActiveRequest> run = std::move(*at);
     waiting_.erase(at);
     Retire(std::move(run));
   } else if (const auto found = std::find_if(running_.begin(), running_.end(), matches);
              found != running_.end()) {
-    (*found)->result.finish = FinishReason::kCancelled;
+    (*found)->result.finish = reason;
     RetireFinished();
   }
 }
@@ -181,7 +181,8 @@ void Engine::RetireFinished() {
 void Engine::Retire(std::unique_ptr<ActiveRequest> run) {
   if (run->drafter_knows) parts_.drafter->End(run->sequence.id);
   kv_->Free(&run->sequence);
-  if (run->result.finish == FinishReason::kCancelled) {
+  if (run->result.finish == FinishReason::kCancelled ||
+      run->result.finish == FinishReason::kTimeout) {
     run->text.Finish();
     run->result.text += run->text.TakeText();
   }

@@ -66,7 +66,7 @@ class Engine {
   // Queues a request that passes Check.
   Result<RequestId> Submit(GenerateRequest request);
   // Ends a request at once with what it has; unknown ids are ignored.
-  void Cancel(RequestId id);
+  void Cancel(RequestId id, FinishReason reason = FinishReason::kCancelled);
 
   int num_running() const { return static_cast<int>(running_.size()); }
   int num_waiting() const { return static_cast<int>(waiting_.size()); }

@@ -61,8 +61,8 @@ Result<std::shared_ptr<RequestStream>> EngineThread::Submit(GenerateRequest requ
   return stream;
 }
 
-void EngineThread::Cancel(const std::shared_ptr<RequestStream>& stream) {
-  stream->cancelled_ = true;
+void EngineThread::Cancel(const std::shared_ptr<RequestStream>& stream, FinishReason reason) {
+  stream->cancelled_ = reason;
   const std::lock_guard<std::mutex> lock(mutex_);
   any_cancelled_ = true;
   orders_changed_.notify_all();
@@ -152,7 +152,12 @@ void EngineThread::CancelUnwanted() {
     if (!std::exchange(any_cancelled_, false) && !all) return;
   }
   for (const Running& one : running_) {
-    if (all || one.stream->cancelled_) engine_->Cancel(one.id);
+    const FinishReason reason = one.stream->cancelled_;
+    if (reason != FinishReason::kNone) {
+      engine_->Cancel(one.id, reason);
+    } else if (all) {
+      engine_->Cancel(one.id);
+    }
   }
 }
 

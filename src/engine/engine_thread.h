@@ -42,7 +42,7 @@ class RequestStream {
   std::condition_variable changed_;
   std::deque<RequestUpdate> updates_;
   std::optional<GenerateResult> result_;
-  std::atomic<bool> cancelled_{false};
+  std::atomic<FinishReason> cancelled_{FinishReason::kNone};  // why; kNone: it is not
 };
 
 class EngineThread {
@@ -56,7 +56,8 @@ class EngineThread {
   // `on_update` is empty.
   Result<std::shared_ptr<RequestStream>> Submit(GenerateRequest request);
   // Ends the request soon, with what it has. Safe at any time, also after its end.
-  void Cancel(const std::shared_ptr<RequestStream>& stream);
+  void Cancel(const std::shared_ptr<RequestStream>& stream,
+              FinishReason reason = FinishReason::kCancelled);
 
   // No new requests from now on; those there may finish until `patience` is over, then they are
   // cancelled. Returns when the thread has ended. Again: does nothing.

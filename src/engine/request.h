@@ -26,7 +26,7 @@ enum class FinishReason {
   kError,
   kLength,   // max_tokens or the end of the context
   kStop,     // EOS, a stop id or a stop string
-  kTimeout,  // a remote target did not answer in time
+  kTimeout,  // it took too long, or a remote target did
 };
 const char* FinishReasonName(FinishReason reason);
 

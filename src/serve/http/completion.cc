@@ -29,8 +29,9 @@ Completion::Completion(const ServeParts& parts, const ApiRequest& request)
       include_usage_(request.include_usage) {}
 
 Completion::~Completion() {
+  const FinishReason reason = expired_ ? FinishReason::kTimeout : FinishReason::kCancelled;
   for (const Choice& choice : choices_) {
-    if (!choice.stream->done()) parts_.engine->Cancel(choice.stream);
+    if (!choice.stream->done()) parts_.engine->Cancel(choice.stream, reason);
   }
 }
 
@@ -70,9 +71,10 @@ std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const Ap
   return std::nullopt;
 }
 
-std::optional<ApiError> Completion::Expired() const {
+std::optional<ApiError> Completion::Expired() {
   const auto limit = parts_.request_timeout;
   if (limit.count() == 0 || std::chrono::steady_clock::now() - start_ < limit) return std::nullopt;
+  expired_ = true;
   return ApiError{.status = 504,
                   .message = fmt::format("the request took longer than {} s",
                                          static_cast<double>(limit.count()) / 1000),

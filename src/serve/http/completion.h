@@ -51,7 +51,7 @@ class Completion {
   Completion(const ServeParts& parts, const ApiRequest& request);
 
   std::optional<ApiError> Submit(std::vector<int32_t> prompt, const ApiRequest& request);
-  std::optional<ApiError> Expired() const;
+  std::optional<ApiError> Expired();  // what still runs then ends as timed out
   void Begin(Choice* choice, std::string* events);
   // Appends what the choice has; the error that ended it, if one did.
   std::optional<ApiError> Drain(Choice* choice, std::chrono::milliseconds wait,
@@ -70,6 +70,7 @@ class Completion {
   std::vector<Choice> choices_;
   Usage usage_;
   bool ended_ = false;
+  bool expired_ = false;
 };
 
 }  // namespace talon
