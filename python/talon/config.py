@@ -184,4 +184,6 @@ class SamplingParams(_Settings, set_name="sampling"):
             value = "\n".join(value)
         elif key == "seed" and value is None:
             value = -1
+        elif key == "max_tokens" and isinstance(value, int) and value < 1:
+            raise ValueError(f"SamplingParams: max_tokens: {value}, must be 1 or more")
         super()._assign(key, value)

@@ -7,7 +7,7 @@ import warnings
 import weakref
 from pathlib import Path
 from types import TracebackType
-from typing import AsyncIterator, Iterator, Sequence
+from typing import AsyncIterator, Iterable, Iterator, Sequence
 
 from talon import _talon
 from talon.config import EngineConfig, SamplingParams
@@ -253,6 +253,8 @@ def _prompt_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """One prompt is a list of one."""
     if isinstance(prompts, str):
         return [prompts]
+    if not isinstance(prompts, Iterable) or isinstance(prompts, (bytes, bytearray)):
+        raise TypeError(f"prompts: {prompts!r}, must be text, token ids or a list of such")
     prompts = list(prompts)
     if prompts and not any(isinstance(item, str) or hasattr(item, "__len__") for item in prompts):
         return [prompts]

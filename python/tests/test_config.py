@@ -118,6 +118,10 @@ def test_wrong_values():
         talon.SpeculativeConfig(num_steps=1 << 32)
     with pytest.raises(ValueError, match=r"yaml:2: unknown key 'devise', did you mean 'device'"):
         talon.EngineConfig.from_yaml("threads: 2\ndevise: cpu\n")
+    with pytest.raises(ValueError, match="max_tokens: -1, must be 1 or more"):
+        talon.SamplingParams(max_tokens=-1)
+    with pytest.raises(ValueError, match="stop: .*surrogates not allowed"):
+        talon.SamplingParams(stop="\ud800")
     with pytest.raises(ValueError, match="not valid YAML"):
         talon.EngineConfig.from_yaml("a: [")
     with pytest.raises(AttributeError, match="has no key 'nothing'"):

@@ -122,9 +122,7 @@ def test_bad_trees(model):
     root = tokens[-1]
     for tree, message in [
         (talon.TokenTree(root + 1), "must be the last token"),
-        (talon.TokenTree([root, 5], [-1, 1]), "node 1 has parent 1"),
         (talon.TokenTree.from_paths(root, [[10**8]]), "vocabulary"),
-        (talon.TokenTree([], []), "0 nodes"),
     ]:
         with pytest.raises(ValueError, match=message):
             talon.verify(model, tokens, tree)
@@ -158,9 +156,10 @@ def test_token_trees():
     [
         (lambda: talon.TokenTree(1).add(1, 2), "parent 1, it has 1 nodes"),
         (lambda: talon.TokenTree([1, 2], [-1]), "2 tokens but 1 parents"),
-        (lambda: talon.TokenTree([1, 2], [-1, 1]).depths(), "node 1 has parent 1"),
-        (lambda: talon.TokenTree([1, 2], [-1, 5]).canonical(), "node 1 has parent 5"),
-        (lambda: talon.TokenTree([1], [3]).leaf_paths(), "node 0 has parent 3"),
+        (lambda: talon.TokenTree([], []), "0 nodes"),
+        (lambda: talon.TokenTree([1, 2], [0, 5]), "node 0 has parent 0"),
+        (lambda: talon.TokenTree([1, 2], [-1, 1]), "node 1 has parent 1"),
+        (lambda: talon.TokenTree([1, 2], [-1, 5]), "node 1 has parent 5"),
         (lambda: talon.TokenTree([1, 9], [-1, 0]).validate(vocab_size=9), "token 9, vocabulary 9"),
         (lambda: talon.TokenTree([1, 9], [-1, 0]).validate(max_nodes=1), "2 nodes, limit 1"),
     ],

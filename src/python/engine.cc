@@ -171,7 +171,7 @@ std::shared_ptr<PythonStream> PythonEngine::Submit(const Order& order) {
                           .max_draft_nodes = order.max_draft_nodes,
                           .watched = order.trees};
   const auto tokens = PromptTokens(order.prompt);
-  const auto text = tokens ? std::string() : order.prompt.cast<std::string>();
+  const auto text = tokens ? std::string() : FromPythonText(order.prompt, "prompt");
   const auto submit = [&]() -> Result<std::shared_ptr<RequestStream>> {
     const py::gil_scoped_release no_gil;
     const std::shared_lock<std::shared_mutex> lock(mutex_);

@@ -28,6 +28,9 @@ T ValueOrRaise(Result<T> result) {
 // Text for Python: bytes that are not UTF-8 become U+FFFD.
 pybind11::str ToPythonText(const std::string& text);
 
+// Text of Python's. ValueError, which names it `what`, if it is not Unicode: lone surrogates.
+std::string FromPythonText(const pybind11::handle& text, const std::string& what);
+
 }  // namespace talon
 
 #endif  // TALON_PYTHON_RAISE_H_

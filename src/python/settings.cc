@@ -88,7 +88,7 @@ bool FromPython(const py::handle& object, float* value) {
 
 bool FromPython(const py::handle& object, std::string* value) {
   if (!PyUnicode_Check(object.ptr())) return false;
-  *value = object.cast<std::string>();
+  *value = FromPythonText(object, "text");
   return true;
 }
 

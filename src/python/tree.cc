@@ -19,6 +19,21 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
+// Whether node 0 is the one root and every other node has an earlier parent: what functions over
+// trees require.
+Status CheckParents(const TokenTree& tree) {
+  if (tree.size() == 0) return InvalidArgument("tree: 0 nodes");
+  if (tree.parents[0] != -1) return InvalidArgument("tree: node 0 has parent {}", tree.parents[0]);
+  for (int node = 1; node < tree.size(); ++node) {
+    const int parent = tree.parents[node];
+    if (parent < 0 || parent >= node) {
+      return InvalidArgument("tree: node {} has parent {}, must be 0 to {}", node, parent,
+                             node - 1);
+    }
+  }
+  return OkStatus();
+}
+
 TokenTree FromArrays(Tokens tokens, Tokens parents, std::vector<float> probs) {
   if (probs.empty()) probs.assign(tokens.size(), 1.0f);
   if (parents.size() != tokens.size() || probs.size() != tokens.size()) {
@@ -29,6 +44,7 @@ TokenTree FromArrays(Tokens tokens, Tokens parents, std::vector<float> probs) {
   tree.tokens = std::move(tokens);
   tree.parents = std::move(parents);
   tree.probs = std::move(probs);
+  RaiseIfError(CheckParents(tree));
   return tree;
 }
 
@@ -69,29 +85,7 @@ std::string Repr(const TokenTree& tree) {
                      fmt::join(tree.parents, ", "));
 }
 
-// `function` of a tree whose parents were checked.
-template <typename F>
-auto Checked(F function) {
-  return [function](const TokenTree& tree) {
-    RaiseIfError(CheckParents(tree));
-    return function(tree);
-  };
-}
-
 }  // namespace
-
-Status CheckParents(const TokenTree& tree) {
-  if (tree.size() == 0) return InvalidArgument("tree: 0 nodes");
-  if (tree.parents[0] != -1) return InvalidArgument("tree: node 0 has parent {}", tree.parents[0]);
-  for (int node = 1; node < tree.size(); ++node) {
-    const int parent = tree.parents[node];
-    if (parent < 0 || parent >= node) {
-      return InvalidArgument("tree: node {} has parent {}, must be 0 to {}", node, parent,
-                             node - 1);
-    }
-  }
-  return OkStatus();
-}
 
 void BindTree(py::module_* module) {
   py::class_<TokenTree> tree(
@@ -113,12 +107,15 @@ void BindTree(py::module_* module) {
            py::arg("max_depth") = 0,
            "Raises ValueError that names the node if the engine would refuse the tree. 0 is no "
            "limit.")
-      .def("canonical", Checked([](const TokenTree& t) { return CanonicalTree(t); }),
-           "The same tree in breadth-first order, repeated siblings merged.")
-      .def("depths", Checked([](const TokenTree& t) { return TreeDepths(t.parents); }),
-           "The depth of each node, 0 for the root.")
-      .def("leaf_paths", Checked([](const TokenTree& t) { return LeafPaths(t); }),
-           "One row per leaf: node indices from the root, padded with -1.");
+      .def(
+          "canonical", [](const TokenTree& t) { return CanonicalTree(t); },
+          "The same tree in breadth-first order, repeated siblings merged.")
+      .def(
+          "depths", [](const TokenTree& t) { return TreeDepths(t.parents); },
+          "The depth of each node, 0 for the root.")
+      .def(
+          "leaf_paths", [](const TokenTree& t) { return LeafPaths(t); },
+          "One row per leaf: node indices from the root, padded with -1.");
   tree.def_property_readonly("tokens", [](const TokenTree& t) { return t.tokens; })
       .def_property_readonly("parents", [](const TokenTree& t) { return t.parents; })
       .def_property_readonly("probs", [](const TokenTree& t) { return t.probs; })

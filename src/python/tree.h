@@ -4,15 +4,11 @@
 
 #include <pybind11/pybind11.h>
 
-#include "base/status.h"
 #include "spec/token_tree.h"
 
 namespace talon {
 
-// Whether node 0 is the one root and every other node has an earlier parent: what functions over
-// trees require. A tree that a user has made from arrays may be anything.
-Status CheckParents(const TokenTree& tree);
-
+// Every tree that Python holds has one root, and parents before their children.
 void BindTree(pybind11::module_* module);
 
 }  // namespace talon
