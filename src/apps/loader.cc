@@ -241,7 +241,9 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
                            CorpusFor(drafter_name, config.speculative.suffix_corpus, *model));
     TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
   }
-  if (parts.drafter != nullptr && config.speculative.adaptive) {
+  const bool weighs = parts.drafter != nullptr ||  // what passes cost
+                      (specpv.enabled && specpv.mode == SpecPvMode::kExact);
+  if (weighs && config.speculative.adaptive) {
     if (model->curve.empty()) {
       TALON_ASSIGN_OR_RETURN(model->curve, GetVerifyCurve(model, config));
     }

@@ -46,7 +46,12 @@ int PartialVerifier::TreeRoom(const ActiveRequest& run) const {
   return talon::TreeRoom(config_, run.sequence.tail_len, max_depth_);
 }
 
-// By what passes take on this machine; all unknown without a verify curve.
+bool PartialVerifier::CouldBePartial(const ActiveRequest& run) const {
+  const PartialState& state = run.partial;
+  return state.governor &&
+         LongEnoughForPartial(state.config, state.governor->budget(), run.sequence.committed_len);
+}
+
 StepCosts PartialVerifier::CostsOf(const ActiveRequest& run) const {
   constexpr int kFewRows = 16;
   constexpr int kManyRows = 32;
@@ -57,37 +62,39 @@ StepCosts PartialVerifier::CostsOf(const ActiveRequest& run) const {
   const Policy& policy = *parts_.policy;
   const double few = policy.PassSeconds(whole, kFewRows);
   const double row = (policy.PassSeconds(whole, kManyRows) - few) / (kManyRows - kFewRows);
+  // Where nothing else ends a round earlier.
+  const double trunk = std::min(config_.buffer_tokens - mean_rows_,
+                                run.partial.governor->interval() * mean_emitted_);
   return {.full_step = policy.PassSeconds(whole, mean_rows_),
           .partial_step = policy.PassSeconds(part, mean_rows_),
           .tokens_per_step = mean_emitted_,
           .replay_pass = few - kFewRows * row,
-          .replay_row = row};
-}
-
-int PartialVerifier::MaxTrunk(const ActiveRequest& run) const {
-  constexpr double kTreeRows = 3;         // that a full pass keeps of its drafts
-  constexpr double kExpectedOdds = 0.01;  // of disagreement
-  const StepCosts costs = CostsOf(run);
-  if (costs.replay_row <= 0) return trunk_length_.Limit({});
-  return trunk_length_.Limit(
-      {.fixed = kTreeRows + std::max(costs.replay_pass, 0.0) / costs.replay_row,
-       .per_token = 1 + costs.partial_step / costs.tokens_per_step / costs.replay_row,
-       .expected_odds = kExpectedOdds});
+          .replay_row = row,
+          .trunk = std::max(1, static_cast<int>(trunk))};
 }
 
 void PartialVerifier::ObserveStep(int rows, int emitted) {
   constexpr double kWeight = 0.05;
-  mean_rows_ += kWeight * (rows - mean_rows_);
-  mean_emitted_ += kWeight * (emitted - mean_emitted_);
+  constexpr int kImagined = 4;  // steps before the first one
+  const double weight = std::max(kWeight, 1.0 / (++ordinary_steps_ + kImagined));
+  mean_rows_ += weight * (rows - mean_rows_);
+  mean_emitted_ += weight * (emitted - mean_emitted_);
+}
+
+void PartialVerifier::ObservePass(PassKind kind, const StepShape& shape, double rows,
+                                  double seconds) {
+  const double by_curve = parts_.policy->PassSeconds(shape, rows);
+  if (by_curve > 0) payoff_.RecordPass(kind, seconds / by_curve);
 }
 
 GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
   if (!config_.enabled) return {};
   Admit(run);
   PartialState& state = run->partial;
-  if (state.governor && state.exact() && run->sequence.tail_len == 0) {
-    state.pays = PartialPays(CostsOf(*run));
-    state.max_trunk = MaxTrunk(*run);
+  if (CouldBePartial(*run) && state.exact() && run->sequence.tail_len == 0) {
+    const StepCosts costs = CostsOf(*run);
+    state.pays = payoff_.Decide(costs, &state.trying);
+    state.max_trunk = payoff_.MaxTrunk(costs);
     if (!state.pays) state.lists.reset();  // they grow old
   }
   GateState gate{.supported = state.governor.has_value(),
@@ -222,7 +229,8 @@ void PartialVerifier::CountTrunk(ActiveRequest* run, int provisional, int confir
   AgreementByDistance agreement;
   agreement.RecordTrunk(confirmed, disagreed);
   agreement.Publish(parts_.metrics);
-  trunk_length_.RecordTrunk(confirmed, disagreed);
+  payoff_.RecordTrunk(confirmed, disagreed);
+  if (disagreed) run->partial.trying = false;
   if (run->partial.governor) run->partial.governor->RecordTrunk(confirmed, disagreed);
 }
 

@@ -24,6 +24,7 @@
 #include "spec/specpv/config.h"
 #include "spec/specpv/gate.h"
 #include "spec/specpv/governor.h"
+#include "spec/specpv/payoff.h"
 #include "spec/specpv/selection.h"
 #include "spec/token_tree.h"
 
@@ -38,7 +39,8 @@ struct PartialState {
   std::vector<int32_t> copied_blocks;     // of the lists, in KvCache::views(); empty: no copy
   int partial_steps = 0;                  // since then
   // Exact mode, decided when nothing is provisional.
-  bool pays = true;  // partial steps do, at this length
+  bool pays = true;     // partial steps do, at this length
+  bool trying = false;  // they did not so far, and are tried again
   int max_trunk = GateState::kNoInterval;
   bool finish_pending = false;     // exact mode: a provisional token would end the request
   std::optional<OutputText> text;  // exact mode: the request's text with provisional tokens
@@ -89,6 +91,10 @@ class PartialVerifier {
 
   // An ordinary step, which replays and selects nothing, verified `rows` rows of a sequence.
   void ObserveStep(int rows, int emitted);
+  // A pass over sequences of which all are of this kind took so long, `rows` of each.
+  void ObservePass(PassKind kind, const StepShape& shape, double rows, double seconds);
+  // The request's next steps may be partial, as far as its length and its wishes go.
+  bool CouldBePartial(const ActiveRequest& run) const;
   // An exact full pass confirmed the first `confirmed` of `provisional` tokens.
   void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
   // The request is verified in full from now on.
@@ -109,13 +115,14 @@ class PartialVerifier {
   std::vector<int32_t> RankedOf(const Ranking& ranking, int full_blocks) const;
 
   void Admit(ActiveRequest* run) const;
+  // By the verify curve; all unknown without one.
   StepCosts CostsOf(const ActiveRequest& run) const;
-  int MaxTrunk(const ActiveRequest& run) const;
 
   Parts parts_;
   SpecPvConfig config_;
   int max_depth_;
-  TrunkLength trunk_length_;
+  PartialPayoff payoff_;
+  int ordinary_steps_ = 0;
   double mean_rows_ = 4;  // of ordinary steps, running means
   double mean_emitted_ = 2;
   std::vector<Ranking> rankings_;  // of the pass under way

@@ -105,6 +105,8 @@ class Step {
   void Observe();
   void Account(double seconds, std::span<const PromptChunk> prompts);
   bool IsOrdinary();
+  std::optional<PassKind> KindOfPass(bool ordinary) const;
+  void TimePass(double seconds, bool ordinary);
   void Abandon();
 
   // Whether the target's choices for such a request are made on the device, for all rows at once.

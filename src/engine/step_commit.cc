@@ -274,6 +274,28 @@ bool Step::IsOrdinary() {
   return !special && 4 * caught_up <= entries_.size();
 }
 
+// What kind of pass it was for partial verification, if it was of one kind.
+std::optional<PassKind> Step::KindOfPass(bool ordinary) const {
+  const auto all = [this](auto is) { return std::all_of(entries_.begin(), entries_.end(), is); };
+  if (!all([](const Entry& entry) { return entry.run->partial.exact(); })) return std::nullopt;
+  if (all([](const Entry& entry) { return entry.trunk > 0; })) return PassKind::kSettling;
+  if (!ordinary) return std::nullopt;
+  if (all([](const Entry& entry) { return entry.partial; })) return PassKind::kPartial;
+  const bool full = all(
+      [this](const Entry& entry) { return !entry.partial && partial_.CouldBePartial(*entry.run); });
+  return full ? std::optional(PassKind::kFull) : std::nullopt;
+}
+
+void Step::TimePass(double seconds, bool ordinary) {
+  const std::optional<PassKind> kind = KindOfPass(ordinary);
+  if (!kind) return;
+  int64_t context = 0;
+  for (const Entry& entry : entries_) context += entry.prefix_read;
+  const auto count = static_cast<int>(entries_.size());
+  partial_.ObservePass(*kind, {.sequences = count, .context = static_cast<int>(context / count)},
+                       static_cast<double>(builder_.num_tree_rows()) / count, seconds);
+}
+
 void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
   StepCost cost{
       .rows = builder_.num_tree_rows(), .draft_seconds = draft_seconds_, .total_seconds = seconds};
@@ -288,11 +310,13 @@ void Step::Account(double seconds, std::span<const PromptChunk> prompts) {
   }
   CountStep(cost.drafted);
   for (const PromptChunk& prompt : prompts) prompt.run->result.stats.prompt_seconds += seconds;
-  if (IsOrdinary() && prompts.empty() && !entries_.empty()) {
-    parts_.policy->ObserveStep(shape_, cost);
-    for (const Entry& entry : entries_) {
-      partial_.ObserveStep(entry.tree.size(), static_cast<int>(entry.acceptance.choices.size()));
-    }
+  const bool ordinary = IsOrdinary();
+  if (!prompts.empty() || entries_.empty()) return;
+  if (options_.specpv.enabled) TimePass(seconds, ordinary);
+  if (!ordinary) return;
+  parts_.policy->ObserveStep(shape_, cost);
+  for (const Entry& entry : entries_) {
+    partial_.ObserveStep(entry.tree.size(), static_cast<int>(entry.acceptance.choices.size()));
   }
 }
 

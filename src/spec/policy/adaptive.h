@@ -41,7 +41,7 @@ class AdaptivePolicy : public Policy {
   void Trim(const StepShape& shape, TokenTree* tree) override;
   void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) override;
   double PassSeconds(const StepShape& shape, double rows) const override {
-    return VerifySeconds(shape, rows);
+    return curve_.Seconds(shape, rows);
   }
   void ObserveTree(const TokenTree& tree, std::span<const int32_t> path) override;
   void ObserveStep(const StepShape& shape, const StepCost& cost) override;

@@ -45,7 +45,7 @@ class Policy {
   // drops the drafts that are not worth a row of it.
   virtual void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) = 0;
 
-  // What a pass with `rows` rows of each sequence is expected to take; 0: not known.
+  // What a pass with `rows` rows of each sequence takes by the verify curve; 0: not known.
   virtual double PassSeconds(const StepShape& shape, double rows) const = 0;
 
   // A verified tree and its accepted nodes, the root first.

@@ -1,6 +1,7 @@
 #include "spec/specpv/gate.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "spec/specpv/selection.h"
 
@@ -57,14 +58,18 @@ int TreeRoom(const SpecPvConfig& config, int provisional_tokens, int max_depth) 
   return config.buffer_tokens + max_depth + 1 - provisional_tokens;
 }
 
+double ExpectedConfirmed(int tokens, double odds) {
+  return odds > 0 ? (1 - std::pow(1 - odds, tokens)) / odds : tokens;
+}
+
 bool PartialPays(const StepCosts& costs) {
-  constexpr double kMinGain = 1.05;            // below this the estimate is noise
-  constexpr double kTrunk = 24;                // tokens of a typical replay
-  constexpr double kConfirmed = 0.9 * kTrunk;  // that it gives
+  constexpr double kMinGain = 1.05;  // below this the estimate is noise
   if (costs.full_step <= 0) return true;
-  const double replay = (costs.replay_pass + costs.replay_row * (kTrunk + 1)) / kConfirmed;
-  const double partial = costs.partial_step / costs.tokens_per_step + replay;
-  return costs.full_step / costs.tokens_per_step > kMinGain * partial;
+  const double steps = costs.trunk / costs.tokens_per_step;
+  const double round =
+      steps * costs.partial_step + costs.replay_pass + (costs.trunk + 1) * costs.replay_row;
+  const double tokens = ExpectedConfirmed(costs.trunk, costs.odds) + 1;
+  return tokens / costs.tokens_per_step * costs.full_step > kMinGain * round;
 }
 
 GateDecision DecideVerification(const SpecPvConfig& config, const GateState& state) {

@@ -63,10 +63,15 @@ struct StepCosts {
   double tokens_per_step = 1;
   double replay_pass = 0;  // a full pass that replays provisional tokens: fixed part
   double replay_row = 0;   // each of them
+  int trunk = 24;          // provisional tokens before a replay
+  double odds = 0.01;      // that it judges one of them differently
 };
 
-// Whether provisional tokens, each replayed, are cheaper than tokens of full steps. Unknown costs
-// count as yes.
+// Of so many provisional tokens, those before the first that is judged differently.
+double ExpectedConfirmed(int tokens, double odds);
+
+// Whether the tokens of a round (partial steps, their replay and its bonus) are cheaper than those
+// of full steps. Unknown costs count as yes.
 bool PartialPays(const StepCosts& costs);
 
 // Where several triggers hold, the reason is the first of them in the order of RefreshReason.

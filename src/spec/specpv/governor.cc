@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <numeric>
 #include <string>
 
 #include "base/check.h"
+#include "spec/specpv/gate.h"
 
 namespace talon {
 
@@ -86,22 +86,34 @@ void TrunkLength::RecordTrunk(int confirmed, bool disagreed) {
   constexpr double kMemory = 2048;  // tokens
   checked_ += confirmed + (disagreed ? 1 : 0);
   disagreed_ += disagreed ? 1 : 0;
-  if (checked_ <= kMemory) return;
-  disagreed_ *= kMemory / checked_;
-  checked_ = kMemory;
+  KeepAtMost(kMemory);
 }
 
-// With a chance q of disagreement per token, n of them give (1 - (1-q)^n) / q confirmed ones and
-// the bonus.
+void TrunkLength::Fade() {
+  constexpr double kFaded = 32;  // tokens
+  KeepAtMost(kFaded);
+}
+
+void TrunkLength::KeepAtMost(double tokens) {
+  if (checked_ <= tokens) return;
+  disagreed_ *= tokens / checked_;
+  checked_ = tokens;
+}
+
+double TrunkLength::Odds(double expected) const {
+  constexpr double kExpectedTokens = 25;  // what the expectation weighs
+  const double disagreed = disagreed_ + expected * kExpectedTokens;
+  if (disagreed == 0) return 0;
+  return disagreed / (checked_ + (expected > 0 ? kExpectedTokens : 0));
+}
+
 int TrunkLength::Limit(const TrunkCosts& costs) const {
-  constexpr double kExpectedTokens = 100;  // what the expectation weighs
-  const double disagreed = disagreed_ + costs.expected_odds * kExpectedTokens;
-  if (disagreed == 0) return kNoLimit;
-  const double q = disagreed / (checked_ + (costs.expected_odds > 0 ? kExpectedTokens : 0));
+  const double odds = Odds(costs.expected_odds);
+  if (odds == 0) return kNoLimit;
   int best = 1;
   double best_cost = std::numeric_limits<double>::infinity();
   for (const int n : {4, 8, 12, 16, 24, 32, 48, 64, 96, 128}) {
-    const double confirmed = (1 - std::pow(1 - q, n)) / q + 1;
+    const double confirmed = ExpectedConfirmed(n, odds) + 1;
     const double cost = (costs.fixed + costs.per_token * n) / confirmed;
     if (cost >= best_cost) continue;
     best_cost = cost;

@@ -85,9 +85,15 @@ class TrunkLength {
   static constexpr int kNoLimit = std::numeric_limits<int>::max();
 
   void RecordTrunk(int confirmed, bool disagreed);
+  // What was seen weighs little from now on.
+  void Fade();
+  // Of disagreement, for each provisional token; `expected` before anything was seen.
+  double Odds(double expected) const;
   int Limit(const TrunkCosts& costs) const;
 
  private:
+  void KeepAtMost(double tokens);
+
   double checked_ = 0;  // tokens, older ones counting less
   double disagreed_ = 0;
 };

@@ -1,0 +1,81 @@
+#include "spec/specpv/payoff.h"
+
+#include <algorithm>
+
+namespace talon {
+namespace {
+
+constexpr double kExpectedOdds = 0.01;  // of disagreement, before anything was seen
+
+TrunkCosts TrunkCostsOf(const StepCosts& costs) {
+  constexpr double kTreeRows = 3;  // that a full pass keeps of its drafts
+  if (costs.replay_row <= 0) return {};
+  return {.fixed = kTreeRows + std::max(costs.replay_pass, 0.0) / costs.replay_row,
+          .per_token = 1 + costs.partial_step / costs.tokens_per_step / costs.replay_row,
+          .expected_odds = kExpectedOdds};
+}
+
+}  // namespace
+
+void PartialPayoff::RecordPass(PassKind kind, double ratio) {
+  switch (kind) {
+    case PassKind::kFull:
+      return full_.Add(ratio);
+    case PassKind::kPartial:
+      return partial_.Add(ratio);
+    case PassKind::kSettling:
+      return settling_.Add(ratio);
+  }
+}
+
+void PartialPayoff::RecordTrunk(int confirmed, bool disagreed) {
+  seen_.RecordTrunk(confirmed, disagreed);
+  trial_interval_ = std::max(kFirstTrial, trial_interval_ - confirmed);
+}
+
+// Settling passes do more than full ones: if they seem to take less, full ones were disturbed.
+double PartialPayoff::FullRatio() const {
+  if (full_.empty()) return 1;
+  const double ratio = full_.Median();
+  return settling_.size() < kFullPasses ? ratio : std::min(ratio, settling_.Median());
+}
+
+StepCosts PartialPayoff::Believed(const StepCosts& by_curve, const TrunkLength& seen) const {
+  const double full = FullRatio();
+  const double settling = settling_.empty() ? full : settling_.Median();
+  StepCosts costs = by_curve;
+  costs.full_step *= full;
+  costs.partial_step *= partial_.empty() ? full : partial_.Median();
+  costs.replay_pass *= settling;
+  costs.replay_row *= settling;
+  costs.odds = seen.Odds(kExpectedOdds);
+  costs.trunk = std::min(costs.trunk, seen.Limit(TrunkCostsOf(costs)));
+  return costs;
+}
+
+int PartialPayoff::MaxTrunk(const StepCosts& by_curve) const {
+  return seen_.Limit(TrunkCostsOf(Believed(by_curve, seen_)));
+}
+
+bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {
+  if (by_curve.full_step <= 0) return true;
+  if (full_.size() < kFullPasses) return false;
+  if (PartialPays(Believed(by_curve, seen_))) return true;
+  if (!*trying && --until_trial_ <= 0) {
+    *trying = true;
+    Fade();
+    until_trial_ = trial_interval_;
+    trial_interval_ = std::min(2 * trial_interval_, kLastTrial);
+  }
+  // There is hope only where they would pay if the text were an easy one.
+  *trying = *trying && PartialPays(Believed(by_curve, TrunkLength()));
+  return *trying;
+}
+
+void PartialPayoff::Fade() {
+  seen_.Fade();
+  partial_ = {};
+  settling_ = {};
+}
+
+}  // namespace talon

@@ -1,0 +1,59 @@
+// Whether exact partial verification pays here and now, by what was seen of it.
+//
+// Two things decide: how often full passes agree with provisional tokens, and what passes take. The
+// verify curve was measured over shorter contexts, so passes of a kind are believed to take what
+// the last few of it took, in the curve's seconds. Where partial passes do not pay, nothing more is
+// learnt of them: what is known fades now and then and they are tried again, more and more rarely.
+//
+// One for an engine, used by its thread.
+#ifndef TALON_SPEC_SPECPV_PAYOFF_H_
+#define TALON_SPEC_SPECPV_PAYOFF_H_
+
+#include "spec/recent_times.h"
+#include "spec/specpv/gate.h"
+#include "spec/specpv/governor.h"
+
+namespace talon {
+
+enum class PassKind {
+  kFull,      // of a sequence that could be verified partially, and nothing to replay
+  kPartial,   // reads a partial view
+  kSettling,  // full, replays provisional tokens
+};
+
+class PartialPayoff {
+ public:
+  static constexpr size_t kFullPasses = 3;  // timed before the first partial one
+  static constexpr int kFirstTrial = 128;   // steps until partial passes are tried again
+  static constexpr int kLastTrial = 1024;
+
+  // `ratio`: its time, in the seconds that the verify curve gives it.
+  void RecordPass(PassKind kind, double ratio);
+  // A settling pass confirmed so many tokens, all of them or up to one that it judged differently.
+  void RecordTrunk(int confirmed, bool disagreed);
+
+  // Before a step of a sequence that could be verified partially and has no provisional tokens:
+  // whether it should. `by_curve` with the longest trunk there is room for. `trying`, the
+  // sequence's own, is true while partial passes are tried although they did not pay so far; a
+  // disagreement should end that. Costs that are not known count as yes.
+  bool Decide(const StepCosts& by_curve, bool* trying);
+  // Provisional tokens after which a full pass is due.
+  int MaxTrunk(const StepCosts& by_curve) const;
+
+ private:
+  // The costs as passes show them, with the best trunk for the odds of disagreement in `seen`.
+  StepCosts Believed(const StepCosts& by_curve, const TrunkLength& seen) const;
+  double FullRatio() const;
+  void Fade();
+
+  TrunkLength seen_;
+  RecentTimes full_;
+  RecentTimes partial_;
+  RecentTimes settling_;
+  int trial_interval_ = kFirstTrial;
+  int until_trial_ = kFirstTrial;
+};
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_SPECPV_PAYOFF_H_

@@ -1,0 +1,120 @@
+#include "spec/specpv/payoff.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace talon {
+namespace {
+
+// Plain steps over a long prefix: partial ones take half, and a replayed token a seventh.
+constexpr StepCosts kLong = {.full_step = 2,
+                             .partial_step = 1,
+                             .tokens_per_step = 1,
+                             .replay_pass = 2,
+                             .replay_row = 0.3,
+                             .trunk = 32};
+
+class PayoffTest : public testing::Test {
+ protected:
+  void TimeFullPasses() {
+    for (size_t i = 0; i < PartialPayoff::kFullPasses; ++i) payoff_.RecordPass(PassKind::kFull, 1);
+  }
+
+  // A round of partial passes and a settling one, which disagrees after so many tokens.
+  void Round(int agreeing) {
+    const int trunk = std::min(payoff_.MaxTrunk(costs_), costs_.trunk);
+    payoff_.RecordPass(PassKind::kPartial, partial_ratio_);
+    payoff_.RecordPass(PassKind::kSettling, 1);
+    const bool disagreed = agreeing < trunk;
+    payoff_.RecordTrunk(std::min(agreeing, trunk), disagreed);
+    if (disagreed) trying_ = false;
+  }
+
+  // The share of decisions that were for partial passes; all of them agree with so many tokens.
+  double ShareOfRounds(int decisions, int agreeing) {
+    int rounds = 0;
+    for (int i = 0; i < decisions; ++i) {
+      if (payoff_.Decide(costs_, &trying_)) {
+        ++rounds;
+        Round(agreeing);
+      } else {
+        payoff_.RecordPass(PassKind::kFull, 1);
+      }
+    }
+    return static_cast<double>(rounds) / decisions;
+  }
+
+  PartialPayoff payoff_;
+  StepCosts costs_ = kLong;
+  double partial_ratio_ = 1;
+  bool trying_ = false;
+};
+
+TEST_F(PayoffTest, UnknownCostsAreAsConfigured) {
+  for (int i = 0; i < 50; ++i) payoff_.RecordTrunk(0, true);
+  EXPECT_TRUE(payoff_.Decide({}, &trying_));
+  EXPECT_FALSE(trying_);
+}
+
+TEST_F(PayoffTest, FullPassesAreTimedFirst) {
+  for (size_t i = 0; i < PartialPayoff::kFullPasses; ++i) {
+    EXPECT_FALSE(payoff_.Decide(costs_, &trying_));
+    payoff_.RecordPass(PassKind::kFull, 1);
+  }
+  EXPECT_TRUE(payoff_.Decide(costs_, &trying_));
+}
+
+TEST_F(PayoffTest, AgreementKeepsThemOn) {
+  TimeFullPasses();
+  EXPECT_EQ(ShareOfRounds(500, /*agreeing=*/100), 1);
+}
+
+TEST_F(PayoffTest, DisagreementTurnsThemOff) {
+  TimeFullPasses();
+  int rounds = 0;
+  for (; payoff_.Decide(costs_, &trying_); ++rounds) {
+    ASSERT_LT(rounds, 10);
+    Round(/*agreeing=*/1);
+  }
+  EXPECT_GE(rounds, 1);
+  EXPECT_FALSE(trying_);
+}
+
+TEST_F(PayoffTest, TheyAreTriedAgainMoreAndMoreRarely) {
+  TimeFullPasses();
+  ShareOfRounds(100, /*agreeing=*/1);
+  const double at_first = ShareOfRounds(1000, /*agreeing=*/1);
+  EXPECT_GT(at_first, 0);
+  EXPECT_LT(at_first, 0.006);
+  ShareOfRounds(4000, /*agreeing=*/1);
+  const double later = ShareOfRounds(20000, /*agreeing=*/1);
+  EXPECT_GT(later, 0);
+  EXPECT_LT(later, 0.0015);
+}
+
+TEST_F(PayoffTest, AnotherTextTurnsThemOnAgain) {
+  TimeFullPasses();
+  ShareOfRounds(3000, /*agreeing=*/1);
+  ShareOfRounds(PartialPayoff::kLastTrial, /*agreeing=*/100);
+  EXPECT_EQ(ShareOfRounds(100, /*agreeing=*/100), 1);
+}
+
+// The curve flatters partial passes, or something slows them down.
+TEST_F(PayoffTest, PassesSlowerThanTheCurveSaysTurnThemOff) {
+  TimeFullPasses();
+  partial_ratio_ = 3;
+  EXPECT_LT(ShareOfRounds(1000, /*agreeing=*/100), 0.05);
+  partial_ratio_ = 1;
+  ShareOfRounds(PartialPayoff::kLastTrial, /*agreeing=*/100);
+  EXPECT_EQ(ShareOfRounds(100, /*agreeing=*/100), 1);  // not for ever
+}
+
+TEST_F(PayoffTest, AShortPrefixIsNotWorthATrial) {
+  TimeFullPasses();
+  costs_.full_step = 1.2;
+  EXPECT_EQ(ShareOfRounds(3000, /*agreeing=*/100), 0);
+}
+
+}  // namespace
+}  // namespace talon
