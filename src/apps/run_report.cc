@@ -45,8 +45,9 @@ void AddSpeculation(const RequestStats& stats, const LoadedModel& model, int64_t
                                100 * stats.draft_seconds / std::max(stats.decode_seconds, 1e-9))});
   if (model.curve.empty()) return;
   const SpeedUp speed_up = SpeedUpOf(stats, model.curve);
-  table->Add({"speed-up", fmt::format("{:.2f}x predicted, {:.2f}x measured", speed_up.predicted,
-                                      speed_up.measured)});
+  table->Add(
+      {"speed-up", fmt::format("{:.2f}x predicted, {:.2f}x of the verify curve's plain steps",
+                               speed_up.predicted, speed_up.measured)});
 }
 
 }  // namespace
