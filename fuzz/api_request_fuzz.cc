@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "serve/http/api_keys.h"
-#include "serve/http/api_request.h"
+#include "serve/http/api/api_keys.h"
+#include "serve/http/api/api_request.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const uint8_t> file(data, size);

@@ -23,9 +23,11 @@ ALLOWED = {
 }
 ALLOWED["spec"] = {"base", "observe", "compute", "kv", "model"}
 ALLOWED["engine"] = ALLOWED["spec"] | {"text", "spec"}
-ALLOWED["serve"] = ALLOWED["engine"] | {"engine"}
-ALLOWED["apps"] = ALLOWED["serve"] | {"serve"}
-ALLOWED["python"] = ALLOWED["apps"] | {"apps"}
+ALLOWED["remote"] = ALLOWED["engine"] | {"engine"}
+ALLOWED["serve"] = ALLOWED["remote"] | {"remote"}
+ALLOWED["setup"] = ALLOWED["remote"] | {"remote"}
+ALLOWED["apps"] = ALLOWED["serve"] | {"serve", "setup"}
+ALLOWED["python"] = ALLOWED["setup"] | {"setup"}
 
 # (dependency, how its headers begin, path prefixes under src/ that may include them)
 CONFINED = [

@@ -25,9 +25,9 @@ def problems_of(path, *lines):
 class CheckIncludesTest(unittest.TestCase):
     def test_downward_includes_pass(self):
         self.assertEqual(problems_of("kv/pool.cc", '#include "kv/pool.h"', "#include <vector>"), [])
-        self.assertEqual(problems_of("engine/a.h", '#include "text/tokenizer.h"'), [])
+        self.assertEqual(problems_of("engine/a.h", '#include "text/tokenizer/tokenizer.h"'), [])
         self.assertEqual(problems_of("apps/main.cc", '#include "serve/http/server.h"'), [])
-        self.assertEqual(problems_of("python/a.cc", '#include "apps/loader.h"'), [])
+        self.assertEqual(problems_of("python/a.cc", '#include "setup/loader.h"'), [])
 
     def test_upward_include_names_file_and_line(self):
         problems = problems_of("base/log.cc", "#include <string>", '#include "kv/pool.h"')

@@ -12,7 +12,7 @@
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "spec/plan.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace talon {
 namespace {

@@ -3,10 +3,11 @@
 
 #include "apps/commands.h"
 #include "apps/eagle3_check.h"
-#include "apps/loader.h"
+#include "apps/run_remote.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "model/golden.h"
+#include "model/files/golden.h"
+#include "setup/loader.h"
 
 namespace talon {
 namespace {
@@ -101,7 +102,7 @@ Status FillDefaults(Config* config, CheckOptions* options) {
 }
 
 Result<std::vector<GoldenCase>> CheckModel(const Config& config, const CheckOptions& options) {
-  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config, "", kGoldenTreeNodes));
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, "", kGoldenTreeNodes));
   const DType kv_dtype = model->engine_options.kv_dtype;
   if (options.draft.empty()) {
     return CheckGolden(model->target.get(), model->backend.get(), options.golden,

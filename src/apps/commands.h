@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "apps/config.h"
 #include "base/status.h"
+#include "setup/config.h"
 
 namespace talon {
 

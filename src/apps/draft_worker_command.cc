@@ -1,7 +1,7 @@
 // `talon draft-worker`: the flags of the draft worker.
 #include "apps/commands.h"
 #include "apps/run_remote.h"
-#include "serve/grpc/draft_sessions.h"
+#include "remote/draft_sessions.h"
 
 namespace talon {
 namespace {

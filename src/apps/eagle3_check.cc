@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "model/eagle3_head.h"
-#include "model/eagle3_sequence.h"
+#include "model/heads/eagle3_head.h"
+#include "model/heads/eagle3_sequence.h"
 #include "model/scratch.h"
 #include "model/single_sequence.h"
 #include "observe/metrics.h"

@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "model/decoder.h"
-#include "model/golden_file.h"
+#include "model/files/golden_file.h"
 
 namespace talon {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "apps/commands.h"
-#include "apps/device.h"
-#include "apps/usage.h"
+#include "apps/common/usage.h"
+#include "setup/device.h"
 
 namespace {
 

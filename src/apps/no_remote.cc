@@ -1,5 +1,5 @@
 // Stands in for the remote workers in builds without gRPC.
-#include "apps/bench_remote.h"
+#include "apps/bench/remote.h"
 #include "apps/run_remote.h"
 #include "apps/run_target_worker.h"
 
@@ -11,6 +11,11 @@ Status NoGrpc(const char* what) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<LoadedModel>> LoadTarget(const Config& config, const std::string& shape,
+                                                int min_output_rows) {
+  return LoadModel(config, shape, min_output_rows);
+}
 
 Result<std::unique_ptr<RemoteModel>> OpenRemoteModel(const Config&, std::function<bool()>) {
   return NoGrpc("target_address");

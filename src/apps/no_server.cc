@@ -1,5 +1,5 @@
 // Stands in for the server in builds without its libraries.
-#include "apps/bench.h"
+#include "apps/bench/bench.h"
 #include "apps/run_server.h"
 
 namespace talon {

@@ -11,12 +11,12 @@
 #include <optional>
 
 #include "apps/commands.h"
-#include "apps/loader.h"
-#include "apps/prompts.h"
-#include "apps/remote_options.h"
+#include "apps/common/prompts.h"
+#include "apps/common/run_report.h"
 #include "apps/run_remote.h"
-#include "apps/run_report.h"
 #include "base/file.h"
+#include "setup/loader.h"
+#include "setup/remote_options.h"
 
 namespace talon {
 namespace {
@@ -227,7 +227,7 @@ Result<int> Run(Config config, const RunOptions& options) {
   if (text.empty()) return InvalidArgument("prompt: empty");
   if (!config.remote.target_address.empty()) return RunRemotely(config, options, text);
   config.max_sequences = std::min(config.max_sequences, 1);
-  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config));
   const Tokenizer* tokenizer = model->tokenizer.get();
   TALON_ASSIGN_OR_RETURN(
       const PromptInput prompt,

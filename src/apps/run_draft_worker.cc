@@ -4,14 +4,14 @@
 #include <memory>
 #include <utility>
 
-#include "apps/device.h"
-#include "apps/loader.h"
+#include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "apps/run_worker.h"
-#include "apps/table.h"
 #include "base/file.h"
+#include "remote/draft_sessions.h"
 #include "serve/grpc/draft_service.h"
-#include "serve/grpc/draft_sessions.h"
+#include "setup/device.h"
+#include "setup/loader.h"
 #include "spec/drafters/standalone_drafter.h"
 #include "spec/drafters/suffix_corpus.h"
 

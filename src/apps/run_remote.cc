@@ -3,13 +3,13 @@
 #include <chrono>
 #include <utility>
 
-#include "apps/loader.h"
-#include "apps/remote_options.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "serve/grpc/remote_drafter.h"
+#include "remote/remote_drafter.h"
+#include "remote/telemetry.h"
 #include "serve/grpc/rpc_links.h"
-#include "serve/grpc/telemetry.h"
+#include "setup/loader.h"
+#include "setup/remote_options.h"
 
 namespace talon {
 namespace {
@@ -156,8 +156,6 @@ GenerateResult OrchestratedModel::Generate(GenerateRequest request) {
   return result;
 }
 
-}  // namespace
-
 Result<std::unique_ptr<Drafter>> MakeRemoteDrafter(const Config& config, const DraftBudget& budget,
                                                    const Tokenizer* tokenizer,
                                                    const DrafterTarget& target) {
@@ -182,6 +180,15 @@ Result<std::unique_ptr<Drafter>> MakeRemoteDrafter(const Config& config, const D
       RemoteDrafter::Parts{
           .link = std::move(end.link), .bridge = std::move(end.bridge), .metrics = target.metrics},
       options));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> LoadTarget(const Config& config, const std::string& shape,
+                                                int min_output_rows) {
+  TALON_ASSIGN_OR_RETURN(auto model, LoadModel(config, shape, min_output_rows));
+  model->make_remote = MakeRemoteDrafter;
+  return model;
 }
 
 Result<std::unique_ptr<RemoteModel>> OpenRemoteModel(const Config& config,

@@ -6,21 +6,19 @@
 #include <memory>
 #include <string>
 
-#include "apps/config.h"
 #include "base/status.h"
 #include "engine/request.h"
 #include "model/config.h"
 #include "observe/metrics.h"
-#include "spec/drafter.h"
-#include "spec/drafters/registry.h"
-#include "text/tokenizer.h"
+#include "setup/config.h"
+#include "setup/loader.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace talon {
 
-// REMOTE for a local target. `tokenizer` is the target's, null: none; it must outlive the drafter.
-Result<std::unique_ptr<Drafter>> MakeRemoteDrafter(const Config& config, const DraftBudget& budget,
-                                                   const Tokenizer* tokenizer,
-                                                   const DrafterTarget& target);
+// As LoadModel (setup/loader.h), for a model whose engine may draft with a remote worker.
+Result<std::unique_ptr<LoadedModel>> LoadTarget(const Config& config, const std::string& shape = "",
+                                                int min_output_rows = 1);
 
 // A target that runs elsewhere: here are its tokenizer and its configuration.
 class RemoteModel {

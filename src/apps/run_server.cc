@@ -10,14 +10,15 @@
 #include <utility>
 
 #include "apps/commands.h"
-#include "apps/loader.h"
-#include "apps/stop_signal.h"
-#include "apps/table.h"
+#include "apps/common/stop_signal.h"
+#include "apps/common/table.h"
+#include "apps/run_remote.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/engine_thread.h"
 #include "serve/http/http_server.h"
 #include "serve/http/prompt_tokens.h"
+#include "setup/loader.h"
 
 namespace talon {
 namespace {
@@ -108,7 +109,7 @@ Result<int> RunServer(Config config) {
   TALON_RETURN_IF_ERROR(CheckServeConfig(config.serve));
   TALON_ASSIGN_OR_RETURN(const HttpOptions options, MakeHttpOptions(config.serve));
   RaiseFileLimit();
-  TALON_ASSIGN_OR_RETURN(const auto model, LoadModel(config));
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config));
   if (model->engine_options.kv_tokens == 0) {
     model->engine_options.kv_tokens = DefaultKvTokens(*model, model->engine_options.max_sequences);
   }

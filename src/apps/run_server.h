@@ -2,8 +2,8 @@
 #ifndef TALON_APPS_RUN_SERVER_H_
 #define TALON_APPS_RUN_SERVER_H_
 
-#include "apps/config.h"
 #include "base/status.h"
+#include "setup/config.h"
 
 namespace talon {
 

@@ -5,11 +5,12 @@
 #include <string>
 #include <utility>
 
-#include "apps/loader.h"
+#include "apps/common/table.h"
+#include "apps/run_remote.h"
 #include "apps/run_worker.h"
-#include "apps/table.h"
-#include "engine/session_thread.h"
+#include "engine/sessions/session_thread.h"
 #include "serve/grpc/target_service.h"
+#include "setup/loader.h"
 
 namespace talon {
 namespace {
@@ -34,7 +35,7 @@ class Target {
   Status Load() {
     SessionOptions options = SessionLimits(config_);
     TALON_ASSIGN_OR_RETURN(options.engine.step.specpv, MakeSpecPvConfig(config_));
-    TALON_ASSIGN_OR_RETURN(model_, LoadModel(config_, "", options.TreeRows()));
+    TALON_ASSIGN_OR_RETURN(model_, LoadTarget(config_, "", options.TreeRows()));
     if (model_->drafter_name != "NONE") {
       return InvalidArgument("speculative_algorithm: '{}', but a target worker's clients draft",
                              config_.speculative.method);

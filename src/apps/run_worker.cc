@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "apps/commands.h"
-#include "apps/stop_signal.h"
+#include "apps/common/stop_signal.h"
 #include "serve/http/metrics_server.h"
 
 namespace talon {

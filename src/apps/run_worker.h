@@ -6,10 +6,10 @@
 #include <functional>
 #include <string>
 
-#include "apps/config.h"
 #include "base/status.h"
 #include "observe/metrics.h"
 #include "serve/grpc/rpc_server.h"
+#include "setup/config.h"
 
 namespace talon {
 

@@ -1,7 +1,7 @@
 // `talon serve`: the flags of the HTTP server.
 #include "apps/commands.h"
-#include "apps/remote_options.h"
 #include "apps/run_server.h"
+#include "setup/remote_options.h"
 
 namespace talon {
 

@@ -3,9 +3,9 @@
 #include <cstdio>
 
 #include "apps/commands.h"
-#include "apps/loader.h"
-#include "apps/prompts.h"
+#include "apps/common/prompts.h"
 #include "base/json.h"
+#include "setup/loader.h"
 
 namespace talon {
 namespace {

@@ -360,7 +360,7 @@ class Backend {
   // Waits; host result [x.rows].
   virtual void Argmax(MatrixView x, std::span<int32_t> out) = 0;
 
-  // Whether DrawTokens works here: else the host draws (model/sampler.h).
+  // Whether DrawTokens works here: else the host draws (model/sampling/sampler.h).
   virtual bool DrawsTokens() const { return false; }
   // The tokens drawn after the pass's output rows, -1 where no logit is above -inf. Waits; host
   // spans, [logits.rows] both.

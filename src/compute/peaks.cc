@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "compute/cpu/matmul_memory.h"
+#include "compute/cpu/matmul/memory.h"
 #include "compute/cpu/peak_kernels.h"
 
 namespace talon {

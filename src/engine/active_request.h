@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "engine/output_text.h"
-#include "engine/partial_verifier.h"
 #include "engine/request.h"
+#include "engine/step/partial_verifier.h"
 #include "kv/kv_cache.h"
-#include "model/sampler.h"
+#include "model/sampling/sampler.h"
 #include "spec/token_tree.h"
 #include "spec/verify/accept.h"
 

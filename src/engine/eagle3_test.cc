@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 #include "spec/drafters/eagle3_drafter.h"
 #include "spec/drafters/registry.h"
 

@@ -15,13 +15,13 @@
 #include "compute/backend.h"
 #include "engine/active_request.h"
 #include "engine/request.h"
-#include "engine/step.h"
+#include "engine/step/step.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "observe/metrics.h"
 #include "spec/drafter.h"
 #include "spec/policy/policy.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace talon {
 

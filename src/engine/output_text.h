@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "text/detokenizer.h"
 #include "text/stop_strings.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace talon {
 

@@ -22,6 +22,13 @@ struct DraftForest {
   bool empty() const { return tokens.empty(); }
 };
 
+struct PingAnswer {
+  std::string status;       // "SERVING", "LOADING"
+  std::string worker_type;  // "target", "draft"
+  std::string model_name;
+  int vocab_size = 0;
+};
+
 struct VerifyCall {
   std::string request_id;
   std::string session_id;       // empty: nothing is kept

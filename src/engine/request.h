@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "model/sampler.h"
-#include "model/sampling_params.h"
+#include "model/sampling/sampler.h"
+#include "model/sampling/sampling_params.h"
 #include "spec/specpv/config.h"
 
 namespace talon {

@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "model/decoder.h"
 #include "spec/drafter.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace talon {
 

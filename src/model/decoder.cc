@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "model/files/tensor_layout.h"
+#include "model/files/weight_source.h"
 #include "model/rope.h"
-#include "model/tensor_layout.h"
-#include "model/weight_source.h"
 
 namespace talon {
 namespace {

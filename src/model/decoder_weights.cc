@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "model/tensor_layout.h"
-#include "model/weight_loader.h"
+#include "model/files/tensor_layout.h"
+#include "model/files/weight_loader.h"
 
 namespace talon {
 namespace {

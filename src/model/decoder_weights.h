@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "model/config.h"
-#include "model/weight_loader.h"
-#include "model/weight_source.h"
+#include "model/files/weight_loader.h"
+#include "model/files/weight_source.h"
 
 namespace talon {
 

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "model/tensor_layout.h"
+#include "model/files/tensor_layout.h"
 
 namespace talon {
 

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "compute/dtype.h"
 #include "model/config.h"
-#include "model/safetensors.h"
+#include "model/files/safetensors.h"
 
 namespace talon {
 

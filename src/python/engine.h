@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/config.h"
-#include "apps/loader.h"
 #include "engine/engine_thread.h"
 #include "python/drafter.h"
+#include "setup/config.h"
+#include "setup/loader.h"
 
 namespace talon {
 

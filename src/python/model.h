@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/loader.h"
 #include "base/status.h"
 #include "model/single_sequence.h"
+#include "setup/loader.h"
 #include "spec/token_tree.h"
 #include "spec/verify/accept.h"
 

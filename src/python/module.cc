@@ -1,12 +1,12 @@
 // The extension module talon._talon. The package python/talon is what users see.
 #include <pybind11/pybind11.h>
 
-#include "apps/device.h"
 #include "python/drafter.h"
 #include "python/engine.h"
 #include "python/model.h"
 #include "python/settings.h"
 #include "python/tree.h"
+#include "setup/device.h"
 
 PYBIND11_MODULE(_talon, module) {
   module.doc() = "The engine of the package talon.";

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "apps/config.h"
+#include "setup/config.h"
 
 namespace talon {
 

@@ -8,13 +8,13 @@
 
 #include "base/check.h"
 #include "base/threads.h"
-#include "compute/cpu/attention.h"
-#include "compute/cpu/block_scores.h"
+#include "compute/cpu/attention/attention.h"
+#include "compute/cpu/attention/block_scores.h"
 #include "compute/cpu/cpu_features.h"
 #include "compute/cpu/elementwise.h"
-#include "compute/cpu/matmul.h"
-#include "compute/cpu/matmul_memory.h"
-#include "compute/cpu/quantize.h"
+#include "compute/cpu/matmul/matmul.h"
+#include "compute/cpu/matmul/memory.h"
+#include "compute/cpu/matmul/quantize.h"
 #include "compute/host_backend.h"
 #include "compute/host_memory.h"
 

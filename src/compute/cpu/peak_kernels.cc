@@ -1,6 +1,6 @@
 #include "compute/cpu/peak_kernels.h"
 
-#include "compute/cpu/kernels_table.h"
+#include "compute/cpu/matmul/kernels_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/cpu/peak_kernels.cc"

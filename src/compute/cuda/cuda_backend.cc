@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "compute/cuda/attention.h"
+#include "compute/cuda/attention/attention.h"
 #include "compute/cuda/cuda_backend_class.h"
-#include "compute/cuda/read_bandwidth.h"
+#include "compute/cuda/runtime/read_bandwidth.h"
 
 namespace talon {
 

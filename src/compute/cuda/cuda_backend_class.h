@@ -15,17 +15,17 @@
 
 #include "base/status.h"
 #include "compute/backend.h"
-#include "compute/cuda/busy_clock.h"
-#include "compute/cuda/choose_columns.h"
 #include "compute/cuda/cuda_backend.h"
 #include "compute/cuda/cuda_pass.h"
-#include "compute/cuda/device_memory.h"
-#include "compute/cuda/device_plan.h"
 #include "compute/cuda/elementwise.h"
-#include "compute/cuda/gemm.h"
-#include "compute/cuda/open_device.h"
-#include "compute/cuda/tile_copy.h"
-#include "compute/cuda/weight.h"
+#include "compute/cuda/gemm/gemm.h"
+#include "compute/cuda/gemm/weight.h"
+#include "compute/cuda/kv/tile_copy.h"
+#include "compute/cuda/runtime/busy_clock.h"
+#include "compute/cuda/runtime/device_memory.h"
+#include "compute/cuda/runtime/device_plan.h"
+#include "compute/cuda/runtime/open_device.h"
+#include "compute/cuda/tokens/choose_columns.h"
 
 namespace talon {
 

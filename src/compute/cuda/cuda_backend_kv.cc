@@ -1,9 +1,9 @@
 // The KV cache outside of attention: commits, copies, and the choice of blocks that are read.
 #include "base/check.h"
-#include "compute/cuda/block_scores.h"
 #include "compute/cuda/cuda_backend_class.h"
-#include "compute/cuda/few_rows.h"
-#include "compute/cuda/kv_ops.h"
+#include "compute/cuda/kv/block_scores.h"
+#include "compute/cuda/kv/kv_ops.h"
+#include "compute/cuda/runtime/few_rows.h"
 
 namespace talon {
 

@@ -1,10 +1,10 @@
 // The ops of a pass, in the order in which a layer runs them: they are recorded with it and read
 // what changes from pass to pass in device memory. (Some also run alone.)
 #include "base/check.h"
-#include "compute/cuda/attention.h"
+#include "compute/cuda/attention/attention.h"
 #include "compute/cuda/cuda_backend_class.h"
-#include "compute/cuda/few_rows.h"
-#include "compute/cuda/kv_ops.h"
+#include "compute/cuda/kv/kv_ops.h"
+#include "compute/cuda/runtime/few_rows.h"
 
 namespace talon {
 

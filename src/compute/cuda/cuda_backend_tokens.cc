@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "base/check.h"
-#include "compute/cuda/beam_search.h"
 #include "compute/cuda/cuda_backend_class.h"
-#include "compute/cuda/draw_tokens.h"
-#include "compute/cuda/top_k.h"
+#include "compute/cuda/tokens/beam_search.h"
+#include "compute/cuda/tokens/draw_tokens.h"
+#include "compute/cuda/tokens/top_k.h"
 
 namespace talon {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "compute/cuda/attention.h"
-#include "compute/cuda/upload.h"
+#include "compute/cuda/attention/attention.h"
+#include "compute/cuda/runtime/upload.h"
 
 namespace talon::cuda {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "compute/backend.h"
-#include "compute/cuda/attention_plan.h"
-#include "compute/cuda/device_memory.h"
-#include "compute/cuda/device_plan.h"
+#include "compute/cuda/attention/plan.h"
+#include "compute/cuda/runtime/device_memory.h"
+#include "compute/cuda/runtime/device_plan.h"
 
 namespace talon::cuda {
 

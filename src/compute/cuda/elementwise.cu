@@ -1,4 +1,4 @@
-#include "compute/cuda/convert.cuh"
+#include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/elementwise.h"
 
 namespace talon::cuda {

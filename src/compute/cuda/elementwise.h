@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "compute/backend.h"
-#include "compute/cuda/device_plan.h"
-#include "compute/cuda/launch.h"
+#include "compute/cuda/runtime/device_plan.h"
+#include "compute/cuda/runtime/launch.h"
 
 namespace talon::cuda {
 

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "observe/metrics.h"
-#include "serve/grpc/draft_sessions.h"
+#include "remote/draft_sessions.h"
 #include "serve/grpc/rpc_server.h"
 #include "serve/grpc/wire.h"
 

@@ -2,11 +2,11 @@
 // decoding, whoever fails.
 #include <gtest/gtest.h>
 
-#include "engine/session_thread.h"
+#include "engine/sessions/session_thread.h"
 #include "engine/test_engine.h"
+#include "remote/orchestrator.h"
+#include "remote/remote_drafter.h"
 #include "serve/grpc/draft_service.h"
-#include "serve/grpc/orchestrator.h"
-#include "serve/grpc/remote_drafter.h"
 #include "serve/grpc/rpc_links.h"
 #include "serve/grpc/rpc_server.h"
 #include "serve/grpc/target_service.h"

@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "observe/metrics.h"
+#include "remote/links.h"
 #include "serve/grpc/credentials.h"
-#include "serve/grpc/links.h"
 #include "serve/grpc/rpc_channel.h"
 
 namespace talon {

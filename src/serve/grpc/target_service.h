@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "engine/session_thread.h"
+#include "engine/sessions/session_thread.h"
 #include "serve/grpc/rpc_server.h"
 #include "serve/grpc/wire.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "engine/test_sessions.h"
+#include "engine/sessions/test_sessions.h"
 
 namespace talon {
 namespace {

@@ -34,13 +34,6 @@ struct WorkerSpan {
   std::string device;
 };
 
-struct PingAnswer {
-  std::string status;       // "SERVING", "LOADING"
-  std::string worker_type;  // "target", "draft"
-  std::string model_name;
-  int vocab_size = 0;
-};
-
 struct EndSessionAnswer {
   std::string session_id;
   bool was_active = false;

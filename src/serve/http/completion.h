@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "engine/engine_thread.h"
-#include "serve/http/api_error.h"
-#include "serve/http/api_request.h"
-#include "serve/http/api_response.h"
+#include "serve/http/api/api_error.h"
+#include "serve/http/api/api_request.h"
+#include "serve/http/api/api_response.h"
 #include "serve/http/serve_parts.h"
 
 namespace talon {

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "serve/http/api_request.h"
+#include "serve/http/api/api_request.h"
 #include "serve/http/prompt_tokens.h"
 
 namespace talon {

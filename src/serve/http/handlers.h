@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "serve/http/api_error.h"
+#include "serve/http/api/api_error.h"
 #include "serve/http/serve_parts.h"
 
 namespace talon {

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "serve/http/api_keys.h"
+#include "serve/http/api/api_keys.h"
 #include "serve/http/listener.h"
 #include "serve/http/serve_parts.h"
 

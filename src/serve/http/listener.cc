@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "serve/http/api_error.h"
+#include "serve/http/api/api_error.h"
 
 namespace talon {
 namespace {

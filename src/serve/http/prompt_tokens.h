@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "serve/http/api_error.h"
-#include "serve/http/api_request.h"
+#include "serve/http/api/api_error.h"
+#include "serve/http/api/api_request.h"
 #include "serve/http/serve_parts.h"
 
 namespace talon {

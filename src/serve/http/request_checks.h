@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "serve/http/api_error.h"
+#include "serve/http/api/api_error.h"
 
 namespace talon {
 

@@ -7,7 +7,7 @@
 
 #include "engine/engine_thread.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace talon {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "kv/kv_cache.h"
-#include "model/eagle3_head.h"
+#include "model/heads/eagle3_head.h"
 #include "observe/metrics.h"
 #include "spec/drafter.h"
 #include "spec/drafters/tree_growth.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "model/sampling_math.h"
+#include "model/sampling/sampling_math.h"
 
 namespace talon {
 namespace {

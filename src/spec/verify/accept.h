@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "model/sampler.h"
+#include "model/sampling/sampler.h"
 #include "spec/token_tree.h"
 
 namespace talon {

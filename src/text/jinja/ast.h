@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "text/jinja/builtins.h"
+#include "text/jinja/builtins/builtins.h"
 #include "text/jinja/value.h"
 
 namespace talon::jinja {

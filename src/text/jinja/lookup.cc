@@ -1,7 +1,7 @@
 // Attributes, items and slices.
 #include <algorithm>
 
-#include "text/jinja/builtins.h"
+#include "text/jinja/builtins/builtins.h"
 #include "text/jinja/operators.h"
 #include "text/unicode.h"
 

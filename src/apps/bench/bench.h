@@ -1,0 +1,48 @@
+// The measurements of `talon bench`. Timings are medians after a warm-up, and shares of peaks that
+// are measured in the same run.
+#ifndef TALON_APPS_BENCH_BENCH_H_
+#define TALON_APPS_BENCH_BENCH_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "compute/backend.h"
+#include "compute/peaks.h"
+#include "setup/config.h"
+
+namespace talon {
+
+void AddBenchBatch(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchGpu(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchLoad(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchLongContext(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchOps(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchScv(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchVerify(CLI::App* bench, Config* config, CommandBody* body);
+
+// Modes of decoding, compared over the prompts of a file (JSON lines with "prompt").
+struct ModesOptions {
+  std::string prompts;
+  std::vector<std::string> modes;  // "plain" first, then drafter names
+  int repeats = 5;
+  std::string json;
+};
+Result<int> BenchModes(Config config, const ModesOptions& options);
+
+// The matrix instructions that products with such weights use; int4 is multiplied as int8.
+MatrixKind MatrixKindOf(WeightFormat format);
+double Median(std::vector<double> values);
+// Seconds of one call: the median of `repeats` timings, each of as many calls as fill a
+// millisecond.
+double TimeCall(int repeats, const std::function<void()>& call);
+// Writes the JSON where the user asked for it (empty path: nowhere).
+Status SaveJson(const std::string& path, const Json& json);
+
+}  // namespace talon
+
+#endif  // TALON_APPS_BENCH_BENCH_H_

@@ -1,0 +1,237 @@
+// `talon bench gpu`: whole passes of a large shape with random weights against the time that its
+// bytes take at the device's measured read bandwidth, by number of nodes and length of the prefix,
+// over the whole prefix and over partial views.
+#include <algorithm>
+#include <cstdio>
+
+#include "apps/bench/bench.h"
+#include "apps/bench/pass_timer.h"
+#include "apps/common/table.h"
+#include "apps/run_remote.h"
+#include "compute/cuda/cuda_backend.h"
+#include "compute/peaks.h"
+#include "setup/loader.h"
+
+namespace talon {
+namespace {
+
+struct GpuOptions {
+  std::string shape = "llama-8b";
+  std::vector<int> nodes = {1, 2, 4, 8, 16, 32, 64, 128};
+  std::vector<int> contexts = {1024, 65536};
+  std::vector<int> partial_contexts = {65536, 131072};
+  int budget = 4096;  // tokens that a partial step reads
+  int partial_nodes = 16;
+  int batch = 8;
+  int batch_context = 65536;
+  int repeats = 15;
+  int offload_context = 65536;
+  std::vector<std::string> tables = {"nodes", "partial", "batch", "offload"};
+  std::string json;
+
+  bool Wants(const char* table) const {
+    return std::find(tables.begin(), tables.end(), table) != tables.end();
+  }
+};
+
+std::string Milliseconds(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
+std::string Times(double ratio) { return fmt::format("{:.2f}x", ratio); }
+
+class GpuBench {
+ public:
+  GpuBench(LoadedModel* model, PassTimer* timer, const GpuOptions& options, double bandwidth)
+      : model_(model), timer_(timer), options_(options), bandwidth_(bandwidth) {}
+
+  Status ByNodes();
+  Status Partial();
+  Status Batch();
+  // `timer` has its blocks in host memory.
+  Status Offload(PassTimer* timer);
+  const Json& json() const { return json_; }
+
+ private:
+  double Floor(const PassCase& pass) const {
+    return (static_cast<double>(model_->target->weight_bytes_per_pass()) + timer_->KvBytes(pass)) /
+           bandwidth_;
+  }
+  void Note(const char* table, const PassCase& pass, double seconds) {
+    json_[table].push_back({{"sequences", pass.sequences},
+                            {"context", pass.context},
+                            {"nodes", pass.nodes},
+                            {"budget", pass.budget},
+                            {"milliseconds", seconds * 1e3},
+                            {"floor_milliseconds", Floor(pass) * 1e3}});
+  }
+
+  LoadedModel* model_;
+  PassTimer* timer_;
+  const GpuOptions& options_;
+  double bandwidth_;
+  Json json_;
+};
+
+Status GpuBench::ByNodes() {
+  Table table({"context", "nodes", "ms", "floor ms", "of floor", "of one token"});
+  for (const int context : options_.contexts) {
+    double one = 0;
+    for (const int nodes : options_.nodes) {
+      const PassCase pass{.context = context, .nodes = nodes};
+      TALON_ASSIGN_OR_RETURN(const double seconds, timer_->Time(pass, options_.repeats));
+      if (nodes == 1) one = seconds;
+      Note("by_nodes", pass, seconds);
+      table.Add({std::to_string(context), std::to_string(nodes), Milliseconds(seconds),
+                 Milliseconds(Floor(pass)), Times(seconds / Floor(pass)),
+                 one > 0 ? Times(seconds / one) : "-"});
+    }
+  }
+  std::printf("\nOne sequence, whole prefix\n%s", table.ToString().c_str());
+  return OkStatus();
+}
+
+Status GpuBench::Partial() {
+  const PassCase base{.context = options_.budget, .nodes = options_.partial_nodes};
+  TALON_ASSIGN_OR_RETURN(const double at_budget, timer_->Time(base, options_.repeats));
+  Table table({"context", "reads", "ms", "of the step at the budget", "of the whole prefix"});
+  table.Add({std::to_string(base.context), "all", Milliseconds(at_budget), "1.00x", "1.00x"});
+  for (const int context : options_.partial_contexts) {
+    PassCase pass{.context = context, .nodes = options_.partial_nodes};
+    TALON_ASSIGN_OR_RETURN(const double full, timer_->Time(pass, options_.repeats));
+    Note("partial", pass, full);
+    pass.budget = options_.budget;
+    TALON_ASSIGN_OR_RETURN(const double partial, timer_->Time(pass, options_.repeats));
+    Note("partial", pass, partial);
+    table.Add(
+        {std::to_string(context), "all", Milliseconds(full), Times(full / at_budget), "1.00x"});
+    table.Add({std::to_string(context), std::to_string(pass.budget), Milliseconds(partial),
+               Times(partial / at_budget), Times(partial / full)});
+  }
+  std::printf("\nPartial steps of %d nodes\n%s", options_.partial_nodes, table.ToString().c_str());
+  return OkStatus();
+}
+
+Status GpuBench::Batch() {
+  PassCase pass{.sequences = options_.batch,
+                .context = options_.batch_context,
+                .nodes = options_.partial_nodes};
+  TALON_ASSIGN_OR_RETURN(const double full, timer_->Time(pass, options_.repeats));
+  Note("batch", pass, full);
+  pass.budget = options_.budget;
+  TALON_ASSIGN_OR_RETURN(const double partial, timer_->Time(pass, options_.repeats));
+  Note("batch", pass, partial);
+  Table table({"sequences", "context", "whole prefix ms", "partial ms", "whole / partial"});
+  table.Add({std::to_string(pass.sequences), std::to_string(pass.context), Milliseconds(full),
+             Milliseconds(partial), Times(full / partial)});
+  std::printf("\nBatch, %d nodes each\n%s", pass.nodes, table.ToString().c_str());
+  return OkStatus();
+}
+
+Status GpuBench::Offload(PassTimer* timer) {
+  constexpr int kSlowRepeats = 3;  // whatever reads over the bus
+  PassCase pass{.context = options_.offload_context,
+                .nodes = options_.partial_nodes,
+                .budget = options_.budget};
+  TALON_ASSIGN_OR_RETURN(const double here, timer_->Time(pass, options_.repeats));
+  TALON_ASSIGN_OR_RETURN(const double in_place, timer->Time(pass, kSlowRepeats));
+  TALON_ASSIGN_OR_RETURN(const double copy, timer->TimeCopy(pass, kSlowRepeats));
+  const double bytes = timer->KvBytes(pass);
+  pass.copied = true;
+  TALON_ASSIGN_OR_RETURN(const double copied, timer->Time(pass, options_.repeats));
+  Note("offload", pass, copied);
+  json_["offload_in_place_milliseconds"] = in_place * 1e3;
+  json_["offload_copy_milliseconds"] = copy * 1e3;
+  Table table({"K and V", "partial step ms", "of the device's"});
+  table.Add({"on the device", Milliseconds(here), "1.00x"});
+  table.Add({"offloaded, chosen blocks copied", Milliseconds(copied), Times(copied / here)});
+  table.Add({"offloaded, read in place", Milliseconds(in_place), Times(in_place / here)});
+  std::printf("\nOffload, %d tokens, partial steps of %d nodes over %d\n%s", pass.context,
+              pass.nodes, pass.budget, table.ToString().c_str());
+  std::printf("copying the chosen blocks, once for many steps: %.2f ms, %.1f GB/s\n", copy * 1e3,
+              bytes / copy * 1e-9);
+  return OkStatus();
+}
+
+// Bytes per second. The CPU is there so that the command can be tried anywhere.
+Result<double> ReadBandwidth(const Config& config, Backend* backend) {
+  if (backend->name() != "cpu") return MeasureCudaReadBandwidth(backend);
+  ThreadPool pool(config.threads);
+  return MeasureReadBandwidth(pool) * 1e9;
+}
+
+Result<int> BenchGpu(Config config, const GpuOptions& options) {
+  const int rows = std::max(*std::max_element(options.nodes.begin(), options.nodes.end()),
+                            options.batch * options.partial_nodes);
+  int tokens = options.Wants("batch") ? options.batch * options.batch_context : options.budget;
+  for (const int context : options.contexts) tokens = std::max(tokens, context);
+  if (options.Wants("offload")) tokens = std::max(tokens, options.offload_context);
+  for (const int context : options.partial_contexts) {
+    if (options.Wants("partial")) tokens = std::max(tokens, context);
+  }
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, options.shape, rows));
+  TALON_ASSIGN_OR_RETURN(const double bandwidth, ReadBandwidth(config, model->backend.get()));
+  TALON_ASSIGN_OR_RETURN(
+      auto timer,
+      PassTimer::Create(model.get(), {.tokens = tokens, .rows = rows, .sequences = options.batch}));
+  std::printf("%s, weights %s, KV %s\n%s, reads %.2f TB/s; median of %d passes with their argmax\n",
+              model->name.c_str(), config.weights.c_str(), config.kv_dtype.c_str(),
+              model->backend->description().c_str(), bandwidth * 1e-12, options.repeats);
+  GpuBench bench(model.get(), timer.get(), options, bandwidth);
+  if (options.Wants("nodes")) TALON_RETURN_IF_ERROR(bench.ByNodes());
+  if (options.Wants("partial")) TALON_RETURN_IF_ERROR(bench.Partial());
+  if (options.Wants("batch")) TALON_RETURN_IF_ERROR(bench.Batch());
+  if (options.Wants("offload")) {
+    TALON_ASSIGN_OR_RETURN(
+        const auto offloaded,
+        PassTimer::Create(model.get(),
+                          {.tokens = options.offload_context,
+                           .rows = rows,
+                           .sequences = 1,
+                           .offload = true,
+                           .view_blocks = options.budget / model->engine_options.block_size}));
+    TALON_RETURN_IF_ERROR(bench.Offload(offloaded.get()));
+  }
+  Json json = bench.json();
+  json["device"] = model->backend->description();
+  json["read_bandwidth"] = bandwidth;
+  TALON_RETURN_IF_ERROR(SaveJson(options.json, json));
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddBenchGpu(CLI::App* bench, Config* config, CommandBody* body) {
+  auto options = std::make_shared<GpuOptions>();
+  CLI::App* command = bench->add_subcommand(
+      "gpu", "Whole passes of a large shape against the floor of the device's memory");
+  const auto list = [&](const char* name, std::vector<int>* values, const char* help) {
+    command->add_option(name, *values, help)
+        ->delimiter(',')
+        ->check(CLI::Range(1, 1 << 24))
+        ->type_name("N,...");
+  };
+  command->add_option("--shape", options->shape, "Random weights of this shape (llama-8b)");
+  list("--nodes", &options->nodes, "Numbers of nodes");
+  list("--contexts", &options->contexts, "Lengths of the prefix (1024,65536)");
+  list("--partial-contexts", &options->partial_contexts,
+       "Lengths of the prefix for partial steps (65536,131072)");
+  command->add_option("--budget", options->budget, "Tokens that a partial step reads (4096)");
+  command->add_option("--partial-nodes", options->partial_nodes, "Nodes of those steps (16)");
+  command->add_option("--batch", options->batch, "Sequences of the batch (8)");
+  command->add_option("--batch-context", options->batch_context, "Their prefix (65536)");
+  command->add_option("--offload-context", options->offload_context,
+                      "The prefix of the steps with K and V in host memory (65536)");
+  command->add_option("--repeats", options->repeats, "Timed passes; the median counts")
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--tables", options->tables, "Which of nodes,partial,batch,offload (all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"nodes", "partial", "batch", "offload"}));
+  command->add_option("--json", options->json, "Also write the figures to this file");
+  AddSettings(command, config, kModelSettings);
+  SetBody(command, body, [config, options, command]() -> Result<int> {
+    if (config->device == "cpu" && command->count("--device") == 0) {
+      return InvalidArgument("bench gpu needs --device cuda (or cpu by name, to try it)");
+    }
+    return BenchGpu(*config, *options);
+  });
+}
+
+}  // namespace talon

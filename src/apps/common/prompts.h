@@ -1,0 +1,37 @@
+// Prompts of a file: JSON lines with "prompt" or "tokens" and, if it likes, "id" and "answer".
+#ifndef TALON_APPS_COMMON_PROMPTS_H_
+#define TALON_APPS_COMMON_PROMPTS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace talon {
+
+struct Prompt {
+  std::string id;  // the line's number if it has none
+  std::vector<int32_t> tokens;
+  std::string answer;  // the text that should follow, "" = not given
+};
+
+// What turns a file's texts and ids into prompts.
+struct PromptReader {
+  const Tokenizer* tokenizer = nullptr;  // null: ids only
+  int vocab_size = 0;                    // ids are below this
+  bool add_special_tokens = true;        // to texts; ids are taken as they are
+
+  // At least one prompt; errors name the line. Where a line has both, its "tokens" count.
+  Result<std::vector<Prompt>> Read(const std::string& path) const;
+};
+
+// "1,2,3" (blanks will also do), or with "@path" what that file holds: such a list, or JSON lines,
+// the first of which counts.
+Result<std::vector<int32_t>> ReadPromptTokens(const std::string& argument, int vocab_size);
+
+}  // namespace talon
+
+#endif  // TALON_APPS_COMMON_PROMPTS_H_

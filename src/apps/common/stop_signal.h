@@ -1,0 +1,17 @@
+// How a server is asked to end: SIGINT or SIGTERM.
+#ifndef TALON_APPS_COMMON_STOP_SIGNAL_H_
+#define TALON_APPS_COMMON_STOP_SIGNAL_H_
+
+#include "base/status.h"
+
+namespace talon {
+
+// From now on SIGINT and SIGTERM end WaitForStopSignal().
+Status CatchStopSignals();
+// Waits for one and says that what runs has `patience_s` seconds to finish. A second one then ends
+// the process at once; only a trace is completed before.
+void WaitForStopSignal(int patience_s);
+
+}  // namespace talon
+
+#endif  // TALON_APPS_COMMON_STOP_SIGNAL_H_

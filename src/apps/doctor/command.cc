@@ -1,0 +1,170 @@
+// `talon doctor`: does this draft fit this model, what does it gain, and what limits it.
+#include <cstdio>
+
+#include "apps/bench/bench.h"
+#include "apps/commands.h"
+#include "apps/common/table.h"
+#include "apps/doctor/advice.h"
+#include "apps/doctor/checks.h"
+#include "apps/doctor/probe.h"
+#include "apps/doctor/report.h"
+#include "apps/doctor/text.h"
+#include "apps/run_remote.h"
+#include "setup/device.h"
+#include "setup/loader.h"
+
+namespace talon {
+namespace {
+
+constexpr int kMaxTokens = 96;  // unless the user says otherwise
+
+struct DoctorOptions {
+  std::string draft;
+  std::string prompts;
+  ProbeOptions probe;
+  std::string json;
+};
+
+// The draft's directory and its kind, which the algorithm may only repeat.
+Status FillDraft(Config* config, const DoctorOptions& options, std::string* kind) {
+  SpeculativeConfig& speculative = config->speculative;
+  if (!options.draft.empty()) speculative.draft_model_path = options.draft;
+  if (speculative.draft_model_path.empty() && !config->model.empty()) {
+    return InvalidArgument("--draft DIR is missing: an EAGLE-3 head or a small model");
+  }
+  TALON_ASSIGN_OR_RETURN(const std::string method, CanonicalDrafterName(speculative.method));
+  if (speculative.draft_model_path.empty()) {
+    TALON_ASSIGN_OR_RETURN(speculative.draft_model_path,
+                           BundledModelDir(method == "STANDALONE" ? "tiny-draft" : "tiny-eagle3"));
+  }
+  TALON_ASSIGN_OR_RETURN(*kind, DraftKind(speculative.draft_model_path));
+  if (method != "NONE" && method != *kind) {
+    return InvalidArgument("--speculative-algorithm {}: {} is a draft for {}", method,
+                           speculative.draft_model_path, *kind);
+  }
+  return OkStatus();
+}
+
+// The directory's name, shortened so that a heading fits its line.
+std::string ShortName(const std::string& path) {
+  constexpr size_t kWidth = 68;
+  return path.size() <= kWidth ? path : fmt::format("...{}", path.substr(path.size() - kWidth + 3));
+}
+
+void PrintHead(const LoadedModel& model, const DraftFacts& facts) {
+  Table table({});
+  table.Add({"model", ShortName(model.name)});
+  table.Add({"draft", ShortName(facts.dir)});
+  table.Add({"kind", facts.kind == "EAGLE3" ? "EAGLE3, a head on the model's features"
+                                            : "STANDALONE, a model of its own"});
+  table.Add({"device", ShortName(model.backend->description())});
+  table.Add({"build has", ShortName(BuildDevices())});
+  std::printf("%s\n", table.ToString(/*all_left=*/true).c_str());
+}
+
+void PrintProbe(const ProbeFigures& figures, const Config& config) {
+  const std::string about = fmt::format(
+      "Probe: {} tokens after up to {} contexts of each length, {}. Text: {}. The columns up to "
+      "measured are the fixed tree's, adaptive is the policy's speed-up.",
+      config.sampling.max_tokens, figures.texts,
+      config.sampling.temperature > 0
+          ? fmt::format("temperature {:.2g}", config.sampling.temperature)
+          : "greedy",
+      figures.text);
+  std::printf("\n%s\n\n%s\n", WrapText(about, 80).c_str(), ProbeTables(figures).c_str());
+}
+
+Result<int> Doctor(Config config, DoctorOptions options) {
+  std::string kind;
+  TALON_RETURN_IF_ERROR(FillDraft(&config, options, &kind));
+  if (config.sampling.seed < 0) config.sampling.seed = 1;  // all ways must draw alike
+  Config loading = config;
+  loading.enable_prefix_cache = false;  // documents are run again and again
+  loading.max_sequences = std::max(config.max_sequences, kSampledDocuments);
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(loading));
+  TALON_ASSIGN_OR_RETURN(const DraftFacts facts,
+                         ExamineDraft(*model, config, kind, config.speculative.draft_model_path));
+  std::vector<int>& contexts = options.probe.contexts;
+  TALON_ASSIGN_OR_RETURN(contexts,
+                         FitContexts(contexts, facts.max_length, config.sampling.max_tokens));
+  TALON_ASSIGN_OR_RETURN(const ProbeText text,
+                         MakeProbeText(model.get(), config, options.prompts, contexts.back()));
+  TALON_ASSIGN_OR_RETURN(ProbeEngines engines,
+                         MakeProbeEngines(model.get(), config, kind, contexts));
+  const DraftBudget budget = engines.fixed->options().step.budget;
+  std::vector<CheckLine> checks = CheckDraft(facts, config, budget);
+  PrintHead(*model, facts);
+  std::printf("%s", ChecklistText(checks).c_str());
+  std::fflush(stdout);
+
+  TALON_ASSIGN_OR_RETURN(const ProbeFigures figures,
+                         RunProbe(*model, config, options.probe, text, facts.covered, &engines));
+  const std::vector<CheckLine> seen = CheckProbe(figures);
+  const Advice advice = Advise(figures, {.kind = kind,
+                                         .budget = budget,
+                                         .draft_vocab = facts.draft_vocab,
+                                         .window = config.speculative.draft_window_size,
+                                         .draft_weights = config.speculative.draft_weights});
+  PrintProbe(figures, config);
+  std::printf("%s\n%s", ChecklistText(seen).c_str(), AdviceText(advice).c_str());
+  checks.insert(checks.end(), seen.begin(), seen.end());
+  const Json json = {
+      {"model", model->name},
+      {"device", model->backend->description()},
+      {"build_devices", BuildDevices()},
+      {"max_tokens", config.sampling.max_tokens},
+      {"draft", FactsJson(facts, checks)},
+      {"probe", ProbeJson(figures)},
+      {"advice", {{"limit", advice.limit}, {"limits", advice.limits}, {"next", advice.next}}}};
+  TALON_RETURN_IF_ERROR(SaveJson(options.json, json));
+  return figures.identical() || figures.may_differ ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App* app, Config* config, CommandBody* body) {
+  auto options = std::make_shared<DoctorOptions>();
+  CLI::App* command = app->add_subcommand(
+      "doctor", "Check a draft against its model: fit, speed-up, and what limits it");
+  command
+      ->add_option("--draft", options->draft,
+                   "An EAGLE-3 head or a small model; the bundled head with the bundled model")
+      ->type_name("DIR");
+  command
+      ->add_option("--prompts", options->prompts,
+                   "Text of the probe: JSON lines with \"prompt\"; none = the model's own text")
+      ->type_name("FILE");
+  command
+      ->add_option("--contexts", options->probe.contexts,
+                   "Lengths of context to try (default 128,1024,4096)")
+      ->delimiter(',')
+      ->check(CLI::Range(2, 1 << 24))
+      ->type_name("N,...");
+  command->add_option("--texts", options->probe.texts, "Texts at each length")
+      ->default_val(options->probe.texts)
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  command->add_option("--repeats", options->probe.repeats, "Runs of each text")
+      ->default_val(options->probe.repeats)
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
+  command->add_option("--json", options->json, "Also write the figures to this file")
+      ->type_name("FILE");
+  AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
+  CLI::Option* max_tokens = command->get_option("--max-tokens");
+  max_tokens->default_str(std::to_string(kMaxTokens));
+  command->footer(
+      "\nSpeculative decoding runs beside plain decoding, text by text. Exit code 0 if\n"
+      "the draft loads and the text is the same, 2 if it does not load.\n"
+      "  talon doctor\n"
+      "  talon doctor --model DIR --draft DIR --prompts mine.jsonl --json figures.json\n");
+  SetBody(command, body, [config, options, command, max_tokens] {
+    const bool from_file = command->count("--config") > 0;
+    if (max_tokens->count() == 0 && !from_file) config->sampling.max_tokens = kMaxTokens;
+    // The checklist says what the loader would warn of, once.
+    if (command->count("--log-level") == 0 && !from_file) config->log_level = "error";
+    return Doctor(*config, *options);
+  });
+}
+
+}  // namespace talon

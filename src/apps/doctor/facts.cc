@@ -1,0 +1,150 @@
+// The facts of a draft: told apart by its files, loaded once for a look.
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "apps/doctor/checks.h"
+#include "base/file.h"
+#include "model/files/safetensors.h"
+#include "model/heads/eagle3_head.h"
+
+namespace talon {
+namespace {
+
+constexpr const char* kLayerIds = "eagle_aux_hidden_state_layer_ids";
+constexpr int kStandaloneBlock = 16;  // of the STANDALONE drafter's cache, which is bf16
+
+bool NamesEagle3(const Json& json) {
+  for (const char* key :
+       {"draft_vocab_size", "eagle_config", "speculators_model_type", kLayerIds}) {
+    if (json.contains(key)) return true;
+  }
+  const auto list = json.find("architectures");
+  if (list == json.end() || !list->is_array()) return false;
+  return std::ranges::any_of(*list, [](const Json& item) {
+    std::string name = item.is_string() ? item.get<std::string>() : "";
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    return name.find("eagle") != std::string::npos;
+  });
+}
+
+// "bf16", or "bf16 and f32" where the tensors differ.
+Result<std::string> StoredTypes(const std::string& dir) {
+  TALON_ASSIGN_OR_RETURN(const auto file, SafetensorsReader::OpenDirectory(dir));
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : file.tensors()) {
+    const bool index = tensor.dtype == DType::kI64 || tensor.dtype == DType::kBool;
+    if (!index) names.insert(DTypeName(tensor.dtype));
+  }
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
+std::string CaptureSource(const Json& json, bool overridden) {
+  if (overridden) return "--eagle3-capture-layers";
+  if (json.contains(kLayerIds)) return "config.json";
+  const auto eagle = json.find("eagle_config");
+  const bool nested = eagle != json.end() && eagle->is_object() && eagle->contains(kLayerIds);
+  return nested ? "eagle_config, output indices + 1" : "the default";
+}
+
+int LongestSequence(const LoadedModel& model) {
+  const int context = model.target->config().max_context;
+  const int limit = model.engine_options.max_length;
+  return limit > 0 ? std::min(limit, context) : context;
+}
+
+Status ExamineEagle3(const LoadedModel& model, const Config& config, DraftFacts* facts) {
+  const std::vector<int>& override = config.speculative.eagle3_capture_layers;
+  TALON_ASSIGN_OR_RETURN(const auto head,
+                         Eagle3Head::Load(facts->dir, *model.target, model.backend.get(),
+                                          {.weights = model.drafter_options.weights,
+                                           .max_rows = 1,
+                                           .max_output_rows = 1,
+                                           .max_length = facts->max_length,
+                                           .capture_layers = override}));
+  TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(facts->dir + "/config.json"));
+  const Eagle3Config& draft = head->config();
+  facts->draft_vocab = draft.draft_vocab_size;
+  facts->covered.assign(facts->target_vocab, false);
+  for (const int32_t id : head->target_ids()) facts->covered[id] = true;
+  facts->capture_layers = draft.capture_layers;
+  facts->capture_source = CaptureSource(json, !override.empty());
+  facts->draft_hidden = draft.hidden_size;
+  facts->draft_positions = draft.max_position_embeddings;
+  facts->draft_rope = draft.rope.kind;
+  facts->draft_weight_bytes = head->weight_bytes();
+  KvShape kv = head->kv_shape();
+  kv.dtype = model.engine_options.kv_dtype;
+  facts->draft_kv_bytes = kv.BytesPerToken() * facts->max_length * config.max_sequences;
+  return OkStatus();
+}
+
+Status ExamineStandalone(const LoadedModel& model, const Config& config, DraftFacts* facts) {
+  TALON_ASSIGN_OR_RETURN(const ModelConfig draft, LoadModelConfig(facts->dir));
+  if (draft.vocab_size != facts->target_vocab) {
+    return InvalidArgument("{}: the draft model has a vocabulary of {}, the target of {}",
+                           facts->dir, draft.vocab_size, facts->target_vocab);
+  }
+  TALON_ASSIGN_OR_RETURN(const auto loaded, Decoder::Load(facts->dir, model.backend.get(),
+                                                          {.weights = model.drafter_options.weights,
+                                                           .max_rows = 1,
+                                                           .max_output_rows = 1}));
+  facts->draft_vocab = draft.vocab_size;
+  facts->covered.assign(facts->target_vocab, true);
+  facts->draft_layers = draft.num_layers;
+  facts->draft_hidden = draft.hidden_size;
+  facts->draft_positions = draft.max_context;
+  facts->draft_rope = draft.rope.kind;
+  facts->draft_weight_bytes = loaded->weight_bytes();
+  const KvShape kv{.num_layers = draft.num_layers,
+                   .kv_heads = draft.num_kv_heads,
+                   .head_dim = draft.head_dim,
+                   .block_size = kStandaloneBlock,
+                   .dtype = DType::kBF16};
+  const int tokens = std::min(facts->max_length, draft.max_context);
+  facts->draft_kv_bytes = kv.BytesPerToken() * tokens * config.max_sequences;
+  const std::string own = facts->dir + "/tokenizer.json";
+  const std::string target = model.name + "/tokenizer.json";
+  if (FileExists(own) && FileExists(target)) {
+    TALON_ASSIGN_OR_RETURN(const std::string own_text, ReadFile(own));
+    TALON_ASSIGN_OR_RETURN(const std::string target_text, ReadFile(target));
+    facts->same_tokenizer = own_text == target_text;
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<std::string> DraftKind(const std::string& dir) {
+  if (FileExists(dir)) return InvalidArgument("{}: is a file, expected a draft's directory", dir);
+  if (!IsDirectory(dir)) return NotFound("{}: no such directory", dir);
+  if (!FileExists(dir + "/config.json")) return NotFound("{}: has no config.json", dir);
+  TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(dir + "/config.json"));
+  if (!json.is_object()) return InvalidArgument("{}/config.json: is not a JSON object", dir);
+  if (NamesEagle3(json)) return std::string("EAGLE3");
+  TALON_ASSIGN_OR_RETURN(const auto file, SafetensorsReader::OpenDirectory(dir));
+  const bool head = std::ranges::any_of(file.tensors(), [](const auto& entry) {
+    return entry.first.find("midlayer.") != std::string::npos || entry.first == "fc.weight";
+  });
+  return std::string(head ? "EAGLE3" : "STANDALONE");
+}
+
+Result<DraftFacts> ExamineDraft(const LoadedModel& model, const Config& config,
+                                const std::string& kind, const std::string& dir) {
+  const ModelConfig& target = model.target->config();
+  DraftFacts facts{.kind = kind,
+                   .dir = dir,
+                   .target_vocab = target.vocab_size,
+                   .target_layers = target.num_layers,
+                   .target_hidden = target.hidden_size,
+                   .target_positions = target.max_context,
+                   .max_length = LongestSequence(model),
+                   .target_weight_bytes = model.target->weight_bytes()};
+  TALON_RETURN_IF_ERROR(kind == "EAGLE3" ? ExamineEagle3(model, config, &facts)
+                                         : ExamineStandalone(model, config, &facts));
+  TALON_ASSIGN_OR_RETURN(facts.target_types, StoredTypes(model.name));
+  TALON_ASSIGN_OR_RETURN(facts.draft_types, StoredTypes(dir));
+  return facts;
+}
+
+}  // namespace talon

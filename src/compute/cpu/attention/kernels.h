@@ -1,0 +1,127 @@
+// The inner loops of attention on one tile of at most 128 keys, as a table of functions per cache
+// type and instruction set.
+//
+// Both products of attention are one operation, out[rows, cols] = a[rows, depth] * b[depth, cols]:
+// scores (a = queries, b = keys transposed, depth = dim, cols = keys) and the weighted sum of
+// values (a = probabilities, b = values, depth = keys, cols = dim). `b` is packed once per tile,
+// converted from the cache's type, and shared by all queries; or, where queries are few, read as it
+// lies. Each element of `out` is one sum in a fixed order, by units of 8 of depth, whatever the
+// number of rows or columns, so calls may be cut at any row, unit of columns or unit of depth.
+//
+// Arrays by row ([rows, stride]) are row-major or, where a kernel's matrix instructions want it, in
+// pairs of rows that alternate (AttentionKernels::row_pairs).
+//
+// `dim` is head_dim rounded up to 8; the padding is zero in every operand.
+#ifndef TALON_COMPUTE_CPU_ATTENTION_KERNELS_H_
+#define TALON_COMPUTE_CPU_ATTENTION_KERNELS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "compute/cpu/attention/plan.h"
+#include "compute/dtype.h"
+
+namespace talon {
+
+inline int PaddedDim(int head_dim) { return (head_dim + 7) / 8 * 8; }
+
+inline constexpr int kMaxTileRows = 128;  // queries that share a packed tile, even
+
+// K or V of one kv head for a run of keys, in the cache's type.
+struct KvTile {
+  const void* units[kTileUnits] = {};  // each [8, head_dim]
+  const void* ahead[kTileUnits] = {};  // a unit of a later tile to fetch meanwhile, or null
+  int num_units = 0;
+  int head_dim = 0;
+};
+
+// Asks for `bytes` at `data` to be brought to the second-level cache. Kernels do so unit by unit,
+// because a processor drops requests that come in long bursts.
+inline void FetchAhead(const void* data, int64_t bytes) {
+  constexpr int kLine = 64;
+  if (data == nullptr) return;
+  for (int64_t i = 0; i < bytes; i += kLine) {
+    __builtin_prefetch(static_cast<const uint8_t*>(data) + i, 0, 2);
+  }
+}
+
+// Rows [first_row, first_row + rows) of both arrays, `a` from first_depth on, `out` from first_col
+// on, `b` from its start on.
+struct TileProduct {
+  const void* a = nullptr;  // [.., a_stride], the kernel's operand type
+  int64_t a_stride = 0;
+  int first_depth = 0;      // multiple of 8
+  const void* b = nullptr;  // packed
+  int b_depth = 0;          // of the whole packed array: dim for keys, 128 for values
+  int b_cols = 0;           // of the whole packed array: 128 for keys, dim for values
+  int first_row = 0;
+  int rows = 0;
+  int depth = 0;  // multiple of 8
+  int cols = 0;   // multiple of 8
+  float* out = nullptr;
+  int64_t out_stride = 0;
+  int first_col = 0;               // multiple of 8
+  const float* rescale = nullptr;  // factors of what the rows of `out` hold, or null: starts at 0
+};
+
+// Softmax of a tile's scores, base 2, online: see AttentionKernels::softmax. With row_pairs the
+// last pair is whole: a row more than wanted sees no key.
+struct TileSoftmax {
+  float* scores = nullptr;          // [rows, 128], overwritten
+  void* probs = nullptr;            // [rows, 128], the kernel's operand type
+  const int32_t* counts = nullptr;  // [rows] keys seen, 1..128; 0: the row is left alone
+  int rows = 0;
+  float* max = nullptr;      // [rows] running maximum
+  float* sum = nullptr;      // [rows] running sum of weights
+  float* rescale = nullptr;  // [rows] out: factor of earlier sums
+};
+
+struct AttentionKernels {
+  const char* name;
+  size_t operand_size;  // bytes of an element of `a`
+  // Rows 2i and 2i + 1 lie together and alternate: 4 elements each of operands, 2 each of sums.
+  bool row_pairs;
+  // out[0, dim) = q[0, head_dim) * scale, then zeros; `out` is where the row starts (OperandRow).
+  void (*pack_query)(const float* q, int head_dim, float scale, void* out);
+  void (*pack_keys)(const KvTile& tile, void* b);    // to [dim, 128]
+  void (*pack_values)(const KvTile& tile, void* b);  // to [128, dim]
+  void (*multiply)(const TileProduct& product);
+  // For each row: new maximum m, weights 2^(score - m) of the keys seen and exact zeros after them,
+  // sum = sum * rescale + their total.
+  void (*softmax)(const TileSoftmax& tile);
+  // Products straight from a tile, faster up to this many rows (0: never): the same bits as packing
+  // and `multiply`; `b` is not used. REQUIRES: head_dim is a multiple of 8.
+  int direct_rows = 0;
+  void (*multiply_keys)(const KvTile& keys, const TileProduct& product) = nullptr;
+  void (*multiply_values)(const KvTile& values, const TileProduct& product) = nullptr;
+
+  // Where a row of an array of operands starts.
+  void* OperandRow(void* array, int row, int64_t stride) const {
+    const int64_t first = row_pairs ? row / 2 * 2 * stride + row % 2 * 4 : row * stride;
+    return static_cast<uint8_t*>(array) + first * static_cast<int64_t>(operand_size);
+  }
+  // Copies a row of sums, of an even number of columns.
+  void ReadSums(const float* array, int row, int cols, float* out) const {
+    if (!row_pairs) {
+      std::copy_n(array + int64_t{row} * cols, cols, out);
+      return;
+    }
+    const float* from = array + int64_t{row / 2 * 2} * cols + row % 2 * 2;
+    for (int i = 0; i < cols; i += 2) {
+      out[i] = from[2 * i];
+      out[i + 1] = from[2 * i + 1];
+    }
+  }
+};
+
+// The fastest kernels of this machine for a cache of `dtype` (kF32, kF16, kBF16).
+const AttentionKernels& GetAttentionKernels(DType dtype);
+// The portable ones, which compute in float32 for every cache type.
+const AttentionKernels& PortableAttentionKernels(DType dtype);
+// Null where the build is for another architecture or the processor lacks the instructions.
+const AttentionKernels* ArmBf16AttentionKernels();
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_CPU_ATTENTION_KERNELS_H_

@@ -1,0 +1,118 @@
+// int4 with AVX2. vpmaddubsw wants one unsigned factor: |code| times x with the sign of the code. A
+// pair of products is at most 2 * 8 * 127, so the 8 pairs that an output has in a lane add up in 16
+// bits; vpmaddwd then adds the two halves of the lane, times 16 as the scales want it.
+#include <immintrin.h>
+
+#include "compute/cpu/matmul/kernels_table.h"
+#include "compute/int4.h"
+
+namespace talon {
+namespace {
+
+constexpr int kWidth = 16;
+constexpr int kXGroup = 4;
+constexpr int kVectors = 2;  // of 8 outputs
+constexpr int kParts = kInt4Group / kXGroup;
+constexpr int kPartBytes = kWidth * kXGroup;  // holds two parts
+constexpr int kScalesAt = kWidth * kInt4Group / 2;
+constexpr int kGroupBytes = kScalesAt + 2 * kWidth;
+
+// The codes in the low halves of the bytes, with their signs.
+inline __m256i SignedCodes(__m256i bytes) {
+  const __m256i sign = _mm256_set1_epi8(8);
+  const __m256i codes = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+  return _mm256_sub_epi8(_mm256_xor_si256(codes, sign), sign);
+}
+
+inline __m256 LoadScales(const uint8_t* from) {
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+// One group of eight outputs.
+template <int kRows>
+inline __attribute__((always_inline)) void Step(const int32_t* x, const uint8_t* codes,
+                                                __m256 scales, __m256 (&acc)[kRows]) {
+  __m256i sums[kRows];
+  TALON_UNROLL
+  for (int r = 0; r < kRows; ++r) sums[r] = _mm256_setzero_si256();
+  TALON_UNROLL
+  for (int i = 0; i < kParts; i += 2) {
+    const auto* from = reinterpret_cast<const __m256i*>(codes + i / 2 * kPartBytes);
+    const __m256i both = _mm256_loadu_si256(from);
+    const __m256i parts[2] = {SignedCodes(both), SignedCodes(_mm256_srli_epi16(both, 4))};
+    TALON_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const __m256i magnitudes = _mm256_abs_epi8(parts[half]);
+      TALON_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const __m256i row = _mm256_set1_epi32(x[(i + half) * kRows + r]);
+        const __m256i pairs = _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(row, parts[half]));
+        sums[r] = _mm256_add_epi16(sums[r], pairs);
+      }
+    }
+  }
+  TALON_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m256i sum = _mm256_madd_epi16(sums[r], _mm256_set1_epi16(16));
+    acc[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scales, acc[r]);
+  }
+}
+
+template <int kRows>
+void Rows(const TileArgs& args) {
+  auto* out = static_cast<float*>(args.acc);
+  __m256 acc[kVectors][kRows];
+  TALON_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
+    TALON_UNROLL
+    for (int r = 0; r < kRows; ++r) acc[v][r] = _mm256_loadu_ps(out + r * kWidth + 8 * v);
+  }
+  const auto* x = static_cast<const int32_t*>(args.x);  // 4 inputs each
+  const auto* group = static_cast<const uint8_t*>(args.panel);
+  for (int64_t g = 0; g < args.groups; ++g, x += kRows * kParts, group += kGroupBytes) {
+    TALON_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      Step<kRows>(x, group + 32 * v, LoadScales(group + kScalesAt + 16 * v), acc[v]);
+    }
+  }
+  TALON_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
+    TALON_UNROLL
+    for (int r = 0; r < kRows; ++r) _mm256_storeu_ps(out + r * kWidth + 8 * v, acc[v][r]);
+  }
+}
+
+void Tile(const TileArgs& args) {
+  switch (args.rows) {
+    case 1:
+      return Rows<1>(args);
+    case 2:
+      return Rows<2>(args);
+    case 3:
+      return Rows<3>(args);
+    default:
+      return Rows<4>(args);
+  }
+}
+
+}  // namespace
+
+const MatrixKernel& X86Avx2Int4Kernel() {
+  static const MatrixKernel kernel = {.name = "int4 avx2",
+                                      .weight_type = DType::kI4,
+                                      .activation_type = DType::kI8,
+                                      .sum_type = DType::kF32,
+                                      .width = kWidth,
+                                      .group = kInt4Group,
+                                      .x_group = kXGroup,
+                                      .panel_group_bytes = kGroupBytes,
+                                      .max_rows = 4,
+                                      .row_unit = 1,
+                                      .offset_activation = false,
+                                      .tile = Tile,
+                                      .burn = nullptr};
+  return kernel;
+}
+
+}  // namespace talon

@@ -1,0 +1,83 @@
+// The tile loop shared by vpdpbusd (4 int8 a lane) and vdpbf16ps (2 bf16 a lane): both multiply
+// groups of 4 bytes and add to 16 lanes. A tile is 8 rows x 32 outputs: 16 accumulators.
+//
+// `Ops` is a type in the including file's anonymous namespace, so no instance is shared between
+// files compiled with different flags.
+#ifndef TALON_COMPUTE_CPU_MATMUL_KERNELS_X86_AVX512_INL_H_
+#define TALON_COMPUTE_CPU_MATMUL_KERNELS_X86_AVX512_INL_H_
+
+#include <immintrin.h>
+
+#include "compute/cpu/matmul/kernels_table.h"
+
+namespace talon {
+
+constexpr int kAvx512Width = 32;
+constexpr int kAvx512MaxRows = 8;
+constexpr int kAvx512Vectors = 2;
+constexpr int kAvx512Lanes = 16;
+
+// Ops: Acc (a 512-bit vector), Load, Store, Dot(acc, x, w).
+template <class Ops, int kRows>
+void Avx512Rows(const TileArgs& args) {
+  auto* out = static_cast<int32_t*>(args.acc);  // or float: only addresses are formed
+  typename Ops::Acc acc[kRows][kAvx512Vectors];
+  TALON_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TALON_UNROLL
+    for (int v = 0; v < kAvx512Vectors; ++v) {
+      acc[r][v] = Ops::Load(out + r * kAvx512Width + v * kAvx512Lanes);
+    }
+  }
+  const auto* x = static_cast<const int32_t*>(args.x);
+  const auto* w = static_cast<const int32_t*>(args.panel);
+  for (int64_t g = 0; g < args.groups; ++g, x += kRows, w += kAvx512Width) {
+    const __m512i outputs0 = _mm512_loadu_si512(w);
+    const __m512i outputs1 = _mm512_loadu_si512(w + kAvx512Lanes);
+    TALON_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i row = _mm512_set1_epi32(x[r]);
+      acc[r][0] = Ops::Dot(acc[r][0], row, outputs0);
+      acc[r][1] = Ops::Dot(acc[r][1], row, outputs1);
+    }
+  }
+  TALON_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TALON_UNROLL
+    for (int v = 0; v < kAvx512Vectors; ++v) {
+      Ops::Store(out + r * kAvx512Width + v * kAvx512Lanes, acc[r][v]);
+    }
+  }
+}
+
+template <class Ops>
+void Avx512Tile(const TileArgs& args) {
+  static_assert(kAvx512MaxRows == 8);
+  using TileFunction = void (*)(const TileArgs&);
+  static constexpr TileFunction kByRows[kAvx512MaxRows] = {
+      Avx512Rows<Ops, 1>, Avx512Rows<Ops, 2>, Avx512Rows<Ops, 3>, Avx512Rows<Ops, 4>,
+      Avx512Rows<Ops, 5>, Avx512Rows<Ops, 6>, Avx512Rows<Ops, 7>, Avx512Rows<Ops, 8>};
+  kByRows[args.rows - 1](args);
+}
+
+// `kMultiplications`: by one instruction.
+template <class Ops, int kMultiplications>
+int64_t Avx512Burn(int64_t iterations) {
+  constexpr int kChains = 16;
+  static int32_t data[2 * kAvx512Lanes] = {};
+  const int32_t* from = data;
+  typename Ops::Acc acc[kChains] = {};
+  for (int64_t n = 0; n < iterations; ++n) {
+    asm volatile("" : "+r"(from));  // else the loads leave the loop
+    const __m512i x[2] = {_mm512_loadu_si512(from), _mm512_loadu_si512(from + kAvx512Lanes)};
+    TALON_UNROLL
+    for (int i = 0; i < kChains; ++i) acc[i] = Ops::Dot(acc[i], x[i % 2], x[i / 8]);
+  }
+  TALON_UNROLL
+  for (int i = 0; i < kChains; ++i) asm volatile("" : : "v"(acc[i]));
+  return iterations * kChains * kMultiplications * 2;
+}
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_CPU_MATMUL_KERNELS_X86_AVX512_INL_H_

@@ -1,0 +1,118 @@
+// Matrix products on the CPU: out = x * w^T, with w packed once in the order its kernel reads it.
+//
+// Row independence: a row of the result has the same bits whatever the other rows, their number and
+// the number of threads (kernels_table.h says why).
+#ifndef TALON_COMPUTE_CPU_MATMUL_MATMUL_H_
+#define TALON_COMPUTE_CPU_MATMUL_MATMUL_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/threads.h"
+#include "compute/backend.h"
+#include "compute/cpu/matmul/kernels_table.h"
+
+namespace talon {
+
+// A weight matrix [rows = outputs, cols = inputs] cut into panels of kernel().width outputs, padded
+// with zeros: [ceil(rows / width)][ceil(cols / group)][panel_group_bytes]. Immutable.
+class PackedWeight : public Weight {
+ public:
+  int rows() const override { return rows_; }
+  int cols() const override { return cols_; }
+  size_t bytes() const override;
+
+  const MatrixKernel& kernel() const { return *kernel_; }
+  int64_t groups() const { return groups_; }
+  int64_t panels() const { return panels_; }
+  size_t panel_bytes() const { return panel_bytes_; }
+  const uint8_t* panel(int64_t index) const {
+    return static_cast<const uint8_t*>(data_.data()) + index * panel_bytes_;
+  }
+  // int8 only, [panels * width]: the scale of each output, and 128 times the sum of its weights
+  // where the kernel wants activations offset by 128 (else empty).
+  const std::vector<float>& scales() const { return scales_; }
+  const std::vector<int32_t>& offsets() const { return offsets_; }
+
+ private:
+  friend class WeightPacker;
+  PackedWeight() = default;
+  const MatrixKernel* kernel_ = nullptr;
+  int rows_ = 0;
+  int cols_ = 0;
+  int64_t groups_ = 0;
+  int64_t panels_ = 0;
+  size_t panel_bytes_ = 0;
+  Buffer data_;
+  std::vector<float> scales_;
+  std::vector<int32_t> offsets_;
+};
+
+// Stacks the parts' rows. The parts must agree in cols; types may differ (kAsStored then means
+// f32). `kernel`, for tests: one of AttainableKernels() for the resulting type; null takes the
+// best.
+Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
+                                                 std::span<const HostMatrix> parts,
+                                                 WeightFormat format,
+                                                 const MatrixKernel* kernel = nullptr);
+
+// Memory of MatMul that is kept from call to call, so that a steady state allocates nothing. Used
+// by one MatMul at a time.
+class MatMulScratch {
+ public:
+  // At least `bytes`, 64-byte aligned; contents undefined.
+  uint8_t* Activations(size_t bytes);
+  // [rows], the scale of each row.
+  float* RowScales(int rows);
+  // [cols] for each thread, 64-byte aligned.
+  float* ThreadRows(int threads, int cols);
+  size_t bytes() const {
+    return activations_.bytes() + thread_rows_.bytes() + row_scales_.size() * sizeof(float);
+  }
+
+ private:
+  Buffer activations_;
+  Buffer thread_rows_;
+  std::vector<float> row_scales_;
+};
+
+// What becomes of a product's sums: stored in `out`, added to it, or gated. A gated product's
+// weights stack the gate's rows and as many of up; `out` is SwiGlu of both, half as wide.
+enum class Sums { kStore, kAdd, kGate };
+
+// sums = x * w^T (+ bias [w.rows()], may be null). Where `norm` [x.cols] is given, rows of x are
+// normed first, while they are brought into the form that the kernel wants.
+// REQUIRES: x is [rows, w.cols()], out as wide as the sums say, not overlapping.
+struct ProductCall {
+  MatrixView x;
+  const float* norm = nullptr;
+  float epsilon = 0;
+  const PackedWeight* w = nullptr;
+  const float* bias = nullptr;
+  MatrixView out;
+  Sums sums = Sums::kStore;
+};
+void RunProduct(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch);
+// Whether the sums of `w` can be gated: gate and up must begin with a panel each.
+bool CanGate(const PackedWeight& w);
+
+// out = x * w^T (+ bias) or, with `accumulate`, out += that.
+inline void MatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w, const float* bias,
+                   MatrixView out, bool accumulate, MatMulScratch* scratch) {
+  RunProduct(
+      pool,
+      {.x = x, .w = &w, .bias = bias, .out = out, .sums = accumulate ? Sums::kAdd : Sums::kStore},
+      scratch);
+}
+
+// The kernels in use for each weight type, for people: "f32 fma, f16 fmlal, bf16 bfmmla, int8/int4
+// smmla".
+std::string MatMulKernelNames();
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_CPU_MATMUL_MATMUL_H_

@@ -1,0 +1,43 @@
+// What the tests of the matrix kernels share: reproducible problems, and plain loops that say what
+// a kernel's result must be.
+#ifndef TALON_COMPUTE_CPU_MATMUL_TESTING_H_
+#define TALON_COMPUTE_CPU_MATMUL_TESTING_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "compute/cpu/matmul/matmul.h"
+
+namespace talon {
+
+struct MatMulShape {
+  int rows, outputs, inputs;
+};
+
+struct MatMulProblem {
+  MatMulProblem(const MatMulShape& shape, uint32_t seed);
+  MatrixView X() { return {x.data(), rows, inputs, inputs}; }
+  HostMatrix W() const { return {w.data(), DType::kF32, outputs, inputs}; }
+
+  int rows, outputs, inputs;
+  std::vector<float> x, w, bias;  // in (-1, 1), some zero; rows of x are of very different size
+};
+
+// `value` as an element of `type`.
+float RoundedTo(float value, DType type);
+
+std::unique_ptr<PackedWeight> PackWith(ThreadPool& pool, const HostMatrix& matrix,
+                                       const MatrixKernel& kernel);
+
+std::vector<float> RunMatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w,
+                             const float* bias = nullptr);
+
+// That `got`, with the bias, is what a plain loop over the weights and activations as the kernel
+// stores them gives: exactly for integers, else within the rounding of the sum.
+void ExpectPlainLoop(const MatMulProblem& problem, const MatrixKernel& kernel,
+                     const std::vector<float>& got);
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_CPU_MATMUL_TESTING_H_

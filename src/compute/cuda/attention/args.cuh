@@ -1,0 +1,94 @@
+// What attention's kernels take, and how they write their result.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_ARGS_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_ARGS_CUH_
+
+#include <cstdint>
+
+#include "compute/cuda/attention/mma.cuh"
+#include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/elementwise.h"
+#include "compute/cuda/runtime/attention_work.h"
+#include "compute/cuda/runtime/device_plan.h"
+
+namespace talon::cuda {
+
+// AttentionCall as kernels take it.
+struct AttentionArgs {
+  DevicePlan plan;
+  const float* q;
+  int64_t q_stride;
+  RowsOut out;
+  const void* k_blocks;
+  const void* v_blocks;
+  const void* k_staged;
+  const void* v_staged;
+  int64_t block_vectors;  // of head_dim elements, in k_blocks and in v_blocks
+  int layer;
+  int kv_heads;
+  int group;
+  int head_dim;
+  int block_shift;   // log2 of the block size
+  int tail_heads;    // query heads of a block of the tail kernel
+  float scale_log2;  // scores are in base 2
+  float* states;     // kStateHeader + head_dim floats each
+  uint32_t* counters;
+
+  __device__ int heads() const { return kv_heads * group; }
+  __device__ float* State(int index) const {
+    return states + static_cast<int64_t>(index) * (kStateHeader + head_dim);
+  }
+  // Where K and V of a slot or ~(staging row) lie: the index of a vector of head_dim elements in
+  // the blocks, or ~(index in the staging).
+  __device__ int VectorOf(int place, int kv_head) const {
+    if (place < 0) return ~(~place * kv_heads + kv_head);
+    const int block = place >> block_shift;
+    return (((block * kv_heads) + kv_head) << block_shift) + (place & ((1 << block_shift) - 1));
+  }
+  __device__ int VectorOfKey(const int32_t* blocks, int key, int kv_head) const {
+    const int within = key & ((1 << block_shift) - 1);
+    return VectorOf((blocks[key >> block_shift] << block_shift) + within, kv_head);
+  }
+};
+
+inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+
+template <typename T, int Width>
+__device__ __forceinline__ void StoreResultAs(void* data, int64_t at, const float (&x)[Width]) {
+  struct alignas(Width * sizeof(T)) Values {
+    T x[Width];
+  } values;
+#pragma unroll
+  for (int i = 0; i < Width; ++i) values.x[i] = FromFloat<T>(x[i]);
+  *reinterpret_cast<Values*>(static_cast<T*>(data) + at) = values;
+}
+
+// Neighbouring results of a row. `at` is a multiple of their number.
+template <int Width>
+__device__ __forceinline__ void StoreResultAt(const RowsOut& out, int64_t at,
+                                              const float (&x)[Width]) {
+  switch (out.dtype) {
+    case DType::kBF16:
+      return StoreResultAs<__nv_bfloat16>(out.data, at, x);
+    case DType::kF16:
+      return StoreResultAs<__half>(out.data, at, x);
+    default:
+      return StoreResultAs<float>(out.data, at, x);
+  }
+}
+
+template <int Width>
+__device__ __forceinline__ void StoreResult(const RowsOut& out, int row, int column,
+                                            const float (&x)[Width]) {
+  StoreResultAt(out, row * out.stride + column, x);
+}
+
+// Zeros in the columns behind a row's results, by the threads that have its last head.
+__device__ __forceinline__ void StorePadding(const RowsOut& out, int row, int thread, int threads) {
+  for (int i = out.cols + thread; i < out.padded_cols; i += threads) {
+    StoreResult<1>(out, row, i, {0.0f});
+  }
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_ARGS_CUH_

@@ -1,0 +1,75 @@
+#include <bit>
+#include <cstdint>
+
+#include "base/check.h"
+#include "compute/cuda/attention/attention.h"
+#include "compute/cuda/attention/generic.cuh"
+#include "compute/cuda/attention/launch.cuh"
+#include "compute/cuda/attention/merge.cuh"
+
+namespace talon::cuda {
+namespace {
+
+constexpr float kLog2E = 1.4426950408889634f;
+
+bool IsAligned(const void* data, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 4 == 0;
+}
+
+AttentionArgs ArgsOf(const AttentionCall& call) {
+  auto* scratch = static_cast<uint8_t*>(call.scratch);
+  return {
+      .plan = call.plan,
+      .q = call.q.data,
+      .q_stride = call.q.stride,
+      .out = call.out,
+      .k_blocks = call.layer.k_blocks,
+      .v_blocks = call.layer.v_blocks,
+      .k_staged = call.layer.k_staged,
+      .v_staged = call.layer.v_staged,
+      .block_vectors = int64_t{call.shape.num_blocks} * call.shape.kv_heads * call.shape.block_size,
+      .layer = call.layer_index,
+      .kv_heads = call.shape.kv_heads,
+      .group = call.group(),
+      .head_dim = call.shape.head_dim,
+      .block_shift = std::countr_zero(static_cast<unsigned>(call.shape.block_size)),
+      .tail_heads = 1,
+      .scale_log2 = call.scale * kLog2E,
+      .states = reinterpret_cast<float*>(scratch + kScratchHeaderBytes),
+      .counters = reinterpret_cast<uint32_t*>(scratch)};
+}
+
+constexpr int kMergeWarps = 4;
+
+// A block for each row and kMergeWarps query heads.
+__global__ void __launch_bounds__(32 * kMergeWarps)
+    MergeKernel(const __grid_constant__ AttentionArgs args) {
+  LetNextStart();
+  const int head = blockIdx.y * kMergeWarps + threadIdx.x / 32;
+  const AttentionRow row = args.plan.attention_rows[blockIdx.x];
+  WaitForInputs();
+  if (head < args.heads()) MergeQuery(args, row, blockIdx.x, head);
+}
+
+}  // namespace
+
+void LaunchMerge(const Stream& stream, const AttentionArgs& args) {
+  const int heads = args.kv_heads * args.group;
+  const dim3 grid(args.plan.rows, (heads + kMergeWarps - 1) / kMergeWarps);
+  Launch(stream, &MergeKernel, grid, 32 * kMergeWarps, 0, args);
+}
+
+void RunAttention(const Stream& stream, const AttentionCall& call) {
+  TALON_CHECK(call.q.rows == call.plan.rows && call.out.cols == call.q.cols);
+  TALON_CHECK(call.q.cols % (call.shape.head_dim * call.shape.kv_heads) == 0);
+  if (call.plan.rows == 0) return;
+  const AttentionArgs args = ArgsOf(call);
+  if (call.plan.tile_queries == 0) return LaunchGenericAttention(stream, call.shape.dtype, args);
+  TALON_CHECK(call.scratch != nullptr && IsAligned(call.q.data, call.q.stride));
+  TALON_CHECK(IsAligned(call.out.data, call.out.stride));
+  if (call.shape.dtype == DType::kBF16) return LaunchAttentionBF16(stream, args);
+  TALON_CHECK(call.shape.dtype == DType::kF16);
+  LaunchAttentionF16(stream, args);
+}
+
+}  // namespace talon::cuda

@@ -1,0 +1,44 @@
+// Attention over paged and staged keys (Backend::Attention): one or two kernels on tensor cores
+// (attention_work.h), or one plain kernel for float32 caches and odd head sizes.
+//
+// With a plan of chunks, and in the plain kernel, a row's bits depend on its queries and keys
+// alone: not on where its keys lie, nor on the other rows of the pass.
+//
+// The kernels read the pass's attention_rows, items, block lists, masks and places before they wait
+// for the kernels in front of them: these arrays must come from kernels that nothing overlaps, in
+// front of a Fence (upload.h) or a recording, or from copies.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
+#define TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
+
+#include "compute/backend.h"
+#include "compute/cuda/attention/plan.h"
+#include "compute/cuda/elementwise.h"
+#include "compute/cuda/runtime/device_plan.h"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+struct AttentionCall {
+  DevicePlan plan;
+  MatrixView q;  // [rows, heads * head_dim], 16-byte aligned rows
+  RowsOut out;   // the same shape, 16-byte aligned data, a multiple of 4 as stride
+  KvShape shape;
+  KvLayer layer;
+  int layer_index = 0;
+  float scale = 1;
+  void* scratch = nullptr;  // AttentionScratchBytes(), zero before its first use
+
+  int group() const { return q.cols / shape.head_dim / shape.kv_heads; }
+};
+
+// Whether the device and the build have WarpgroupKernel (AttentionShape::has_warpgroups).
+bool HasWarpgroupAttention();
+
+// Of Hopper's kernels (AttentionShape::clusters); zeros where there are none.
+const ClusterCounts& AttentionClusters();
+
+void RunAttention(const Stream& stream, const AttentionCall& call);
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_

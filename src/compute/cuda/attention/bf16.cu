@@ -1,0 +1,35 @@
+#include "compute/cuda/attention/attention.h"
+#include "compute/cuda/attention/launch.cuh"
+
+namespace talon::cuda {
+
+void LaunchAttentionBF16(const Stream& stream, const AttentionArgs& args) {
+  LaunchForType<__nv_bfloat16>(stream, args);
+}
+
+// Builds and devices without sm_90a's instructions have an empty kernel or none. With its body the
+// kernel keeps 64 sums and as many scores in registers.
+bool HasWarpgroupAttention() {
+  static const bool has = [] {
+    const auto kernel = &WarpgroupKernel<WarpgroupConfig<__nv_bfloat16, 128, 2>>;
+    cudaFuncAttributes attributes;
+    const auto error = cudaFuncGetAttributes(&attributes, kernel);
+    if (error != cudaSuccess) cudaGetLastError();  // not for the next call to find
+    return error == cudaSuccess && attributes.numRegs >= 128;
+  }();
+  return has;
+}
+
+const ClusterCounts& AttentionClusters() {
+  static const ClusterCounts counts = [] {
+    ClusterCounts clusters = {};
+    if (!HasWarpgroupAttention()) return clusters;
+    for (int i = 0; i < static_cast<int>(clusters.size()); ++i) {
+      clusters[i] = CountClusters<FewConfig<__nv_bfloat16, 128, 1>>(1 << i);
+    }
+    return clusters;
+  }();
+  return counts;
+}
+
+}  // namespace talon::cuda

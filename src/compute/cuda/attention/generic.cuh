@@ -1,0 +1,16 @@
+// Attention without tensor cores: any float type of the cache and any head_dim, in float32.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_GENERIC_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_GENERIC_CUH_
+
+#include "compute/cuda/attention/tile.cuh"
+#include "compute/cuda/runtime/launch.h"
+#include "compute/dtype.h"
+
+namespace talon::cuda {
+
+// Needs no items, no scratch.
+void LaunchGenericAttention(const Stream& stream, DType dtype, const AttentionArgs& args);
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_GENERIC_CUH_

@@ -1,0 +1,128 @@
+// The prefix kernel (attention_work.h): blocks take items until none is left.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_
+
+#include "compute/cuda/attention/merge.cuh"
+#include "compute/cuda/attention/tile.cuh"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+// Adds a finished chunk to the item's states in scratch, or begins these with it. The largest
+// scores and sums so far stay in registers, the same in all warps along N; of the accumulators each
+// thread reads what it wrote itself.
+template <typename C>
+struct SectionTotal {
+  float m[C::kTilesM][2];
+  float l[C::kTilesM][2];
+
+  __device__ __forceinline__ void Add(const AttentionArgs& args, const SharedTile<C>& shared,
+                                      const FlashState<C>& state, bool first) {
+    const Lane<C> at;
+#pragma unroll
+    for (int i = 0; i < C::kTilesM; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (first) m[i][half] = kMinusInfinity, l[i][half] = 0;
+        const MergeFactors factors(m[i][half], state.m[i][half]);
+        m[i][half] = first ? state.m[i][half] : factors.m;
+        l[i][half] = first ? state.l[i][half] : factors.Merge(l[i][half], state.l[i][half]);
+        const int index = shared.queries[at.Query(i, half)].state;
+        if (index < 0) continue;
+        float* to = args.State(index);
+        if (at.n == 0 && at.lane % 4 == 0) {
+          *reinterpret_cast<float2*>(to) = {m[i][half], l[i][half]};
+        }
+        AddColumns(args, at, state, i, half, first, factors, to + kStateHeader);
+      }
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static void AddColumns(const AttentionArgs& args, const Lane<C>& at,
+                                                    const FlashState<C>& state, int i, int half,
+                                                    bool first, const MergeFactors& factors,
+                                                    float* to) {
+#pragma unroll
+    for (int j = 0; j < C::kOwnDimPairs * 2; ++j) {
+      const int column = at.Column(j / 2, j % 2);
+      if (!at.Owns(j / 2) || column >= args.head_dim) continue;
+      const float(&acc)[4] = state.acc[i][j / 2][j % 2];
+      float2 sum = {acc[2 * half], acc[2 * half + 1]};
+      float2* place = reinterpret_cast<float2*>(to + column);
+      if (!first) {
+        const float2 before = *place;
+        sum = {factors.Merge(before.x, sum.x), factors.Merge(before.y, sum.y)};
+      }
+      *place = sum;
+    }
+  }
+};
+
+// `is_first`: the block's first item, whose preparations need nothing of the kernels before.
+template <typename C>
+__device__ __forceinline__ void RunItem(const AttentionArgs& args, const AttentionItem& next,
+                                        bool is_first, int num_items, SharedTile<C>& shared) {
+  const ItemKeys next_keys(args, next);
+  FillSlots<C::kThreads>(args, next, 0, C::kQueries, threadIdx.x, shared.queries);
+  FindFirstVectors(shared, next.key_begin / kTileKeys, (next.key_end + kTileKeys - 1) / kTileKeys,
+                   [&](int key) { return next_keys.VectorOf(key); });
+  if (threadIdx.x == 0) shared.item = next;
+  __syncthreads();
+  const AttentionItem& item = shared.item;  // leaves the registers to the sums
+  const ItemKeys keys = {args, item, next_keys.blocks};
+  const auto vector_of = [&](int key) { return keys.VectorOf(key); };
+  const TileRun run = {item.key_begin / kTileKeys, (item.key_end + kTileKeys - 1) / kTileKeys,
+                       item.full_end, item.chunk};
+  const int old_tiles = max(run.begin, item.old_end / kTileKeys);
+  StartFirstTiles(args, shared, run, run.begin, old_tiles);
+  if (is_first) {
+    WaitForInputs();
+    LetNextStart();
+  }
+  if (threadIdx.x == 0) {  // every item counts, so that the counter ends where it began
+    shared.next_item = gridDim.x + atomicInc(args.counters, static_cast<uint32_t>(num_items) - 1);
+  }
+  StartFirstTiles(args, shared, run, old_tiles, INT32_MAX);
+  LoadQueries(args, shared);
+  FlashState<C> state;
+  SectionTotal<C> total;
+  state.Clear();
+  RunTiles(
+      args, shared, run, vector_of,
+      [&](int query, int tile) {
+        return keys.VisibleFrom(shared.queries[query], query, tile * kTileKeys);
+      },
+      state,
+      [&](int chunk) {
+        total.Add(args, shared, state, chunk == item.chunk);
+        state.Clear();
+      });
+  if (item.arrivals > 0) MergeIfLast<C::kThreads>(args, item, shared.is_last);
+}
+
+// What comes next reads what kernels before this one wrote without waiting itself: so no block lets
+// it start before its own wait is over.
+template <typename C, int MinBlocks>
+__global__ void __launch_bounds__(C::kThreads, MinBlocks)
+    PrefixKernel(const __grid_constant__ AttentionArgs args) {
+  auto& shared = *static_cast<SharedTile<C>*>(DynamicShared());
+  const int num_items = *args.plan.num_items;
+  AttentionItem item = args.plan.items[blockIdx.x];
+  if (item.key_end <= item.key_begin) {
+    WaitForInputs();
+    LetNextStart();
+    return;
+  }
+  for (bool is_first = true;; is_first = false) {
+    RunItem<C>(args, item, is_first, num_items, shared);
+    const int index = shared.next_item;
+    if (index >= num_items) break;
+    item = args.plan.items[index];
+    __syncthreads();
+  }
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_

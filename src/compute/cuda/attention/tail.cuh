@@ -1,0 +1,248 @@
+// The tail kernel (attention_work.h): a block for each row and some query heads of a kv head.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
+
+#include "compute/cuda/attention/tile.cuh"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+// What a block of the tail kernel works on.
+struct TailBlock {
+  int row_index;
+  int kv_head;
+  int head_begin;  // query heads
+  int head_end;
+
+  __device__ explicit TailBlock(const AttentionArgs& args) : row_index(blockIdx.x) {
+    const int parts = (args.group + args.tail_heads - 1) / args.tail_heads;
+    kv_head = blockIdx.y / parts;
+    const int first = blockIdx.y % parts * args.tail_heads;
+    head_begin = kv_head * args.group + first;
+    head_end = kv_head * args.group + min(first + args.tail_heads, args.group);
+  }
+};
+
+// The vectors of the row's ancestors, in ascending order of nodes.
+__device__ __forceinline__ void ListAncestors(const AttentionArgs& args, const TailBlock& block,
+                                              int sequence, int32_t* vectors) {
+  const int words = args.plan.mask_words;
+  const uint64_t* mask = args.plan.ancestors + static_cast<int64_t>(block.row_index) * words;
+  for (int node = threadIdx.x; node < words * 64; node += blockDim.x) {
+    const uint64_t bits = mask[node / 64];
+    if ((bits >> (node % 64) & 1) == 0) continue;
+    int rank = __popcll(bits & ((uint64_t{1} << (node % 64)) - 1));
+    for (int word = 0; word < node / 64; ++word) rank += __popcll(mask[word]);
+    vectors[rank] = args.VectorOf(args.plan.PlaceOf(sequence, node), block.kv_head);
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void FillTailSlots(const AttentionArgs& args, const TailBlock& block,
+                                              const AttentionRow& row, SharedTile<C>& shared) {
+  if (threadIdx.x >= C::kQueries) return;
+  const int head = block.head_begin + threadIdx.x;
+  QuerySlot slot = {-1, 0, -1, 0};
+  if (head < block.head_end) {
+    slot = {block.row_index * args.q_stride + head * args.head_dim, row.num_keys,
+            row.partial_begin * args.heads() + head, 0};
+  }
+  shared.queries[threadIdx.x] = slot;
+}
+
+// Calls f(j, column) for each pair of columns that a thread holds.
+template <typename C, typename F>
+__device__ __forceinline__ void ForColumns(const AttentionArgs& args, const Lane<C>& at, F&& f) {
+#pragma unroll
+  for (int j = 0; j < C::kOwnDimPairs * 2; ++j) {
+    const int column = at.Column(j / 2, j % 2);
+    if (at.Owns(j / 2) && column < args.head_dim) f(j, column);
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void LoadState(const AttentionArgs& args, const SharedTile<C>& shared,
+                                          int partial, FlashState<C>& state) {
+  const Lane<C> at;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int first = shared.queries[at.Query(0, half)].state;
+    if (first < 0) continue;
+    const float* from = args.State(first + partial * args.heads());
+    state.m[0][half] = from[0];
+    state.l[0][half] = from[1];
+    ForColumns<C>(args, at, [&](int j, int column) {
+      const float2 x = *reinterpret_cast<const float2*>(from + kStateHeader + column);
+      state.acc[0][j / 2][j % 2][2 * half] = x.x;
+      state.acc[0][j / 2][j % 2][2 * half + 1] = x.y;
+    });
+  }
+}
+
+template <typename C>
+__device__ __forceinline__ void StoreState(const AttentionArgs& args, const SharedTile<C>& shared,
+                                           int partial, const FlashState<C>& state) {
+  const Lane<C> at;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int first = shared.queries[at.Query(0, half)].state;
+    if (first < 0) continue;
+    float* to = args.State(first + partial * args.heads());
+    if (at.n == 0 && at.lane % 4 == 0) {
+      *reinterpret_cast<float2*>(to) = {state.m[0][half], state.l[0][half]};
+    }
+    ForColumns<C>(args, at, [&](int j, int column) {
+      const float(&acc)[4] = state.acc[0][j / 2][j % 2];
+      *reinterpret_cast<float2*>(to + kStateHeader + column) = {acc[2 * half], acc[2 * half + 1]};
+    });
+  }
+}
+
+// A sum over keys for `Width` columns.
+template <int Width>
+struct Running {
+  float m = kMinusInfinity;
+  float l = 0;
+  float acc[Width] = {};
+  bool empty = true;
+
+  __device__ __forceinline__ void Add(const Running& x) {
+    if (empty) {
+      *this = x;
+      empty = false;
+      return;
+    }
+    const MergeFactors factors(m, x.m);
+    m = factors.m;
+    l = factors.Merge(l, x.l);
+#pragma unroll
+    for (int i = 0; i < Width; ++i) acc[i] = factors.Merge(acc[i], x.acc[i]);
+  }
+};
+
+template <int Width>
+__device__ __forceinline__ Running<Width> LoadPartial(const float* state, int column) {
+  struct alignas(Width * sizeof(float)) Columns {
+    float x[Width];
+  };
+  const float2 sums = *reinterpret_cast<const float2*>(state);
+  const Columns acc = *reinterpret_cast<const Columns*>(state + kStateHeader + column);
+  Running<Width> partial;
+  partial.m = sums.x;
+  partial.l = sums.y;
+#pragma unroll
+  for (int w = 0; w < Width; ++w) partial.acc[w] = acc.x[w];
+  return partial;
+}
+
+// All partials of a row and query head, section by section.
+template <int Width>
+__device__ __forceinline__ Running<Width> MergedPartials(const AttentionArgs& args,
+                                                         const AttentionRow& row, int head,
+                                                         int column) {
+  constexpr int kBatch = 8;  // loads in flight
+  const int num_partials = row.NumPartials();
+  Running<Width> section, total;
+  for (int begin = 0; begin < num_partials; begin += kBatch) {
+    Running<Width> batch[kBatch];
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      if (begin + j >= num_partials) continue;
+      const int index = (row.partial_begin + begin + j) * args.heads() + head;
+      batch[j] = LoadPartial<Width>(args.State(index), column);
+    }
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int partial = begin + j;
+      if (partial >= num_partials) continue;
+      section.Add(batch[j]);
+      const int chunk = partial + row.sections * (kSectionChunks - 1);
+      const bool section_ends = partial < row.sections ||
+                                chunk % kSectionChunks == kSectionChunks - 1 ||
+                                partial == num_partials - 1;
+      if (!section_ends) continue;
+      total.Add(section);
+      section.empty = true;
+    }
+  }
+  return total;
+}
+
+// Writes the result of the block's heads, `Width` columns a thread.
+template <int Width>
+__device__ __forceinline__ void MergePartials(const AttentionArgs& args, const TailBlock& block,
+                                              const AttentionRow& row) {
+  const int columns = args.head_dim / Width;
+  for (int i = threadIdx.x; i < (block.head_end - block.head_begin) * columns; i += blockDim.x) {
+    const int head = block.head_begin + i / columns;
+    const int column = i % columns * Width;
+    Running<Width> total = MergedPartials<Width>(args, row, head, column);
+    const float factor = total.l == 0 ? 0.0f : __fdiv_rn(1.0f, total.l);
+#pragma unroll
+    for (int w = 0; w < Width; ++w) total.acc[w] = __fmul_rn(total.acc[w], factor);
+    StoreResult(args.out, block.row_index, head * args.head_dim + column, total.acc);
+  }
+  if (block.head_end == args.heads()) {
+    StorePadding(args.out, block.row_index, threadIdx.x, blockDim.x);
+  }
+}
+
+// Everything before the wait reads the plan, and what kernels in front of the prefix kernel wrote.
+template <typename C>
+__device__ __forceinline__ void RunTail(const AttentionArgs& args, const TailBlock& block,
+                                        const AttentionRow& row, SharedTile<C>& shared) {
+  auto* ancestors = reinterpret_cast<int32_t*>(&shared + 1);
+  const int32_t* blocks =
+      args.plan.BlocksOf(row.sequence, args.layer, block.kv_head, args.kv_heads);
+  const auto vector_of = [&](int key) {
+    if (key < row.prefix_len) return args.VectorOfKey(blocks, key, block.kv_head);
+    return key < row.num_keys ? ancestors[key - row.prefix_len] : kNoVector;
+  };
+  const int first = ChunkOf(row.shared_len);
+  const TileRun run = {row.shared_len / kTileKeys, (row.num_keys + kTileKeys - 1) / kTileKeys,
+                       row.num_keys, first};
+  ListAncestors(args, block, row.sequence, ancestors);
+  FillTailSlots(args, block, row, shared);
+  __syncthreads();
+  FindFirstVectors(shared, run.begin, run.end, vector_of);
+  __syncthreads();
+  StartFirstTiles(args, shared, run, run.begin, INT32_MAX);
+  LoadQueries(args, shared);
+  FlashState<C> state;
+  state.Clear();
+  WaitForInputs();
+  if (row.shared_len > ChunkBegin(first)) LoadState(args, shared, row.PartialOf(first), state);
+  RunTiles(
+      args, shared, run, vector_of,
+      [&](int query, int tile) {
+        return FirstKeys(shared.queries[query].limit - tile * kTileKeys);
+      },
+      state,
+      [&](int chunk) {
+        StoreState(args, shared, row.PartialOf(chunk), state);
+        state.Clear();
+      });
+}
+
+template <typename C>
+__global__ void __launch_bounds__(C::kThreads)
+    TailKernel(const __grid_constant__ AttentionArgs args) {
+  static_assert(C::kWarpsM == 1 && C::kTilesM == 1);
+  LetNextStart();
+  const TailBlock block(args);
+  const AttentionRow row = args.plan.attention_rows[block.row_index];
+  if (row.shared_len < row.num_keys) {
+    RunTail(args, block, row, *static_cast<SharedTile<C>*>(DynamicShared()));
+  } else {
+    WaitForInputs();
+  }
+  if ((block.head_end - block.head_begin) * args.head_dim >= 4 * C::kThreads) {
+    MergePartials<4>(args, block, row);
+  } else {
+    MergePartials<1>(args, block, row);
+  }
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_

@@ -1,0 +1,379 @@
+// Attention of a tile of queries over tiles of 64 keys, flash style: what the prefix and the tail
+// kernel share, so that both give a row the same bits. Sums and products are written as intrinsics,
+// because the compiler may contract the same expression in different ways in different kernels.
+//
+// A block's warps are kWarpsM x kWarpsN: along M they split the queries; along N each computes the
+// scores of some keys, shares them through shared memory, repeats the softmax and computes some
+// columns of the output. Neither split changes an element's arithmetic.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_TILE_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_TILE_CUH_
+
+#include <cstdint>
+
+#include "compute/cuda/attention/item.cuh"
+#include "compute/cuda/attention/mma.cuh"
+#include "compute/cuda/device/dynamic_shared.cuh"
+
+namespace talon::cuda {
+
+inline constexpr int kVectorRing = 4;  // tiles whose vectors are known ahead, stages + 1 at least
+
+template <typename Element, int Dim, int WarpsM, int WarpsN, int TilesM, int Stages>
+struct TileConfig {
+  using T = Element;
+  static constexpr int kDim = Dim;  // head_dim, padded with zeros
+  static constexpr int kWarpsM = WarpsM;
+  static constexpr int kWarpsN = WarpsN;
+  static constexpr int kTilesM = TilesM;  // of 16 queries, for each warp
+  static constexpr int kStages = Stages;
+  static constexpr int kThreads = 32 * WarpsM * WarpsN;
+  static constexpr int kQueries = 16 * WarpsM * TilesM;
+  static constexpr int kStride = Dim + 8;  // rows of 8 neighbours lie in different banks
+  static constexpr int kKeyPairs = kTileKeys / 16 / WarpsN;  // of 8 keys, for each warp
+  static constexpr int kDimPairs = Dim / 16;
+  static constexpr int kOwnDimPairs = (kDimPairs + WarpsN - 1) / WarpsN;
+};
+
+template <typename C>
+struct SharedTile {
+  typename C::T k[C::kStages][kTileKeys][C::kStride];
+  typename C::T v[C::kStages][kTileKeys][C::kStride];
+  typename C::T q[C::kQueries][C::kStride];
+  float4 scores[C::kWarpsN > 1 ? C::kQueries / 16 * (kTileKeys / 8) * 32 : 1];
+  QuerySlot queries[C::kQueries];
+  int32_t vectors[kVectorRing][kTileKeys];
+  AttentionItem item;
+  int32_t next_item;
+  bool is_last;  // of its queries' items
+};
+
+// Where a thread stands in its block.
+template <typename C>
+struct Lane {
+  int lane = threadIdx.x % 32;
+  int n = threadIdx.x / 32 % C::kWarpsN;
+  int m = threadIdx.x / 32 / C::kWarpsN;
+
+  // The query of the tile that accumulator rows g (half 0) and g + 8 (half 1) belong to.
+  __device__ int Query(int tile, int half) const {
+    return (m * C::kTilesM + tile) * 16 + half * 8 + lane / 4;
+  }
+  // First of the two columns a lane holds in the left (0) or right (1) 8 of a pair of columns.
+  __device__ int Column(int pair, int side) const {
+    return (pair * C::kWarpsN + n) * 16 + side * 8 + lane % 4 * 2;
+  }
+  __device__ bool Owns(int pair) const {
+    return C::kDimPairs % C::kWarpsN == 0 || pair * C::kWarpsN + n < C::kDimPairs;
+  }
+};
+
+// The running softmax of a chunk: largest score, sum of weights, weighted sum of values.
+template <typename C>
+struct FlashState {
+  float m[C::kTilesM][2];
+  float l[C::kTilesM][2];
+  float acc[C::kTilesM][C::kOwnDimPairs][2][4];
+
+  __device__ __forceinline__ void Clear() {
+#pragma unroll
+    for (int i = 0; i < C::kTilesM; ++i) {
+      m[i][0] = m[i][1] = kMinusInfinity;
+      l[i][0] = l[i][1] = 0;
+#pragma unroll
+      for (int j = 0; j < C::kOwnDimPairs * 8; ++j) acc[i][j / 8][j / 4 % 2][j % 4] = 0;
+    }
+  }
+};
+
+// Factors of two states' sums when they become one.
+struct MergeFactors {
+  float m, a, b;
+  __device__ __forceinline__ MergeFactors(float m_a, float m_b) : m(fmaxf(m_a, m_b)) {
+    const float base = m == kMinusInfinity ? 0.0f : m;
+    a = Exp2(__fsub_rn(m_a, base));
+    b = Exp2(__fsub_rn(m_b, base));
+  }
+  __device__ __forceinline__ float Merge(float x_a, float x_b) const {
+    return __fmaf_rn(x_b, b, __fmul_rn(x_a, a));
+  }
+};
+
+// The tiles of a run: keys [64 * begin, ..), in tiles [begin, end).
+struct TileRun {
+  int begin;
+  int end;
+  int full_end;  // every query sees all keys before it
+  int chunk;     // the first, or -1: the run has one state
+};
+
+// Starts the copies of a tile's keys and values, whose vectors are known.
+template <typename C>
+__device__ __forceinline__ void StartTile(const AttentionArgs& args, SharedTile<C>& shared,
+                                          int tile) {
+  using T = typename C::T;
+  constexpr int kPieces = C::kDim / 8;  // of 16 bytes
+  static_assert(kTileKeys * kPieces % C::kThreads == 0);
+  const int stage = tile % C::kStages;
+#pragma unroll
+  for (int i = 0; i < kTileKeys * kPieces / C::kThreads; ++i) {
+    const int index = i * C::kThreads + threadIdx.x;
+    const int key = index / kPieces;
+    const int column = index % kPieces * 8;
+    const int vector = shared.vectors[tile % kVectorRing][key];
+    const bool present = vector != kNoVector && column < args.head_dim;
+    const bool staged = vector < 0;
+    const int64_t offset =
+        present ? static_cast<int64_t>(staged ? ~vector : vector) * args.head_dim + column : 0;
+    const T* k = static_cast<const T*>(staged ? args.k_staged : args.k_blocks);
+    const T* v = static_cast<const T*>(staged ? args.v_staged : args.v_blocks);
+    CopyAsync16(&shared.k[stage][key][column], k + offset, present);
+    CopyAsync16(&shared.v[stage][key][column], v + offset, present);
+  }
+}
+
+// The vectors of the first tiles of [begin, end). `vector_of` gives a key's.
+template <typename C, typename VectorOf>
+__device__ __forceinline__ void FindFirstVectors(SharedTile<C>& shared, int begin, int end,
+                                                 const VectorOf& vector_of) {
+  for (int i = threadIdx.x; i < C::kStages * kTileKeys; i += C::kThreads) {
+    const int tile = begin + i / kTileKeys;
+    shared.vectors[tile % kVectorRing][i % kTileKeys] =
+        tile < end ? vector_of(begin * kTileKeys + i) : kNoVector;
+  }
+}
+
+// Starts those of the first kStages - 1 tiles of [begin, end) that lie in [from, to).
+template <typename C>
+__device__ __forceinline__ void StartFirstTiles(const AttentionArgs& args, SharedTile<C>& shared,
+                                                const TileRun& run, int from, int to) {
+#pragma unroll
+  for (int i = 0; i < C::kStages - 1; ++i) {
+    const int tile = run.begin + i;
+    if (tile < from || tile >= to) continue;
+    if (tile < run.end) StartTile(args, shared, tile);
+    CommitCopies();
+  }
+}
+
+// Scales the queries of the slots and rounds them to the cache's type. Reads past the first cache,
+// which may be older than what the kernels before have written (TailKernel).
+template <typename C>
+__device__ __forceinline__ void LoadQueries(const AttentionArgs& args, SharedTile<C>& shared) {
+  using T = typename C::T;
+  constexpr int kQuads = C::kDim / 4;
+  for (int i = threadIdx.x; i < C::kQueries * kQuads; i += C::kThreads) {
+    const int column = i % kQuads * 4;
+    const int64_t offset = shared.queries[i / kQuads].offset;
+    float4 x = {0, 0, 0, 0};
+    if (offset >= 0 && column < args.head_dim) {
+      x = __ldcg(reinterpret_cast<const float4*>(args.q + offset + column));
+    }
+    const float scale = args.scale_log2;
+    const uint2 packed = {PackPair<T>(__fmul_rn(x.x, scale), __fmul_rn(x.y, scale)),
+                          PackPair<T>(__fmul_rn(x.z, scale), __fmul_rn(x.w, scale))};
+    *reinterpret_cast<uint2*>(&shared.q[i / kQuads][column]) = packed;
+  }
+}
+
+// Scores of the keys that this warp computes.
+template <typename C>
+__device__ __forceinline__ void OwnScores(const SharedTile<C>& shared, int stage, const Lane<C>& at,
+                                          float (&s)[C::kTilesM][C::kKeyPairs * 2][4]) {
+  using T = typename C::T;
+#pragma unroll
+  for (int i = 0; i < C::kTilesM; ++i) {
+#pragma unroll
+    for (int j = 0; j < C::kKeyPairs * 8; ++j) s[i][j / 4][j % 4] = 0;
+  }
+#pragma unroll
+  for (int d = 0; d < C::kDim; d += 16) {
+    uint32_t a[C::kTilesM][4];
+#pragma unroll
+    for (int i = 0; i < C::kTilesM; ++i) {
+      const int query = (at.m * C::kTilesM + i) * 16 + at.lane % 16;
+      LoadMatrices(&shared.q[query][d + at.lane / 16 * 8], a[i]);
+    }
+#pragma unroll
+    for (int pair = 0; pair < C::kKeyPairs; ++pair) {
+      const int key = (at.n * C::kKeyPairs + pair) * 16 + at.lane % 8 + at.lane / 16 * 8;
+      uint32_t b[4];
+      LoadMatrices(&shared.k[stage][key][d + at.lane / 8 % 2 * 8], b);
+#pragma unroll
+      for (int i = 0; i < C::kTilesM; ++i) {
+        Mma<T>(s[i][2 * pair], a[i], b[0], b[1]);
+        Mma<T>(s[i][2 * pair + 1], a[i], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Scores of all keys of the tile, the same in all warps along N.
+template <typename C>
+__device__ __forceinline__ void AllScores(SharedTile<C>& shared, int stage, const Lane<C>& at,
+                                          float (&s)[C::kTilesM][kTileKeys / 8][4]) {
+  if constexpr (C::kWarpsN == 1) {
+    OwnScores(shared, stage, at, s);
+  } else {
+    static_assert(C::kTilesM == 1);
+    float own[1][C::kKeyPairs * 2][4];
+    OwnScores(shared, stage, at, own);
+    float4* row = shared.scores + at.m * (kTileKeys / 8) * 32 + at.lane;
+#pragma unroll
+    for (int j = 0; j < C::kKeyPairs * 2; ++j) {
+      row[(at.n * C::kKeyPairs * 2 + j) * 32] = {own[0][j][0], own[0][j][1], own[0][j][2],
+                                                 own[0][j][3]};
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kTileKeys / 8; ++j) {
+      const float4 x = row[j * 32];
+      s[0][j][0] = x.x, s[0][j][1] = x.y, s[0][j][2] = x.z, s[0][j][3] = x.w;
+    }
+  }
+}
+
+// Turns the scores of 16 queries into weights and brings the state to their new largest score.
+template <typename C>
+__device__ __forceinline__ void Softmax(float (&s)[kTileKeys / 8][4], int i, FlashState<C>& state) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float largest = state.m[i][half];
+#pragma unroll
+    for (int j = 0; j < kTileKeys / 8; ++j) {
+      largest = fmaxf(largest, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
+    }
+    largest = fmaxf(largest, ShuffleXor(largest, 1));
+    largest = fmaxf(largest, ShuffleXor(largest, 2));
+    const float base = largest == kMinusInfinity ? 0.0f : largest;
+    const float rescale = Exp2(__fsub_rn(state.m[i][half], base));
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < kTileKeys / 8; ++j) {
+      s[j][2 * half] = Exp2(__fsub_rn(s[j][2 * half], base));
+      s[j][2 * half + 1] = Exp2(__fsub_rn(s[j][2 * half + 1], base));
+      sum = __fadd_rn(sum, __fadd_rn(s[j][2 * half], s[j][2 * half + 1]));
+    }
+    sum = __fadd_rn(sum, ShuffleXor(sum, 1));
+    sum = __fadd_rn(sum, ShuffleXor(sum, 2));
+    state.m[i][half] = largest;
+    state.l[i][half] = __fmaf_rn(state.l[i][half], rescale, sum);
+#pragma unroll
+    for (int j = 0; j < C::kOwnDimPairs * 2; ++j) {
+      float(&acc)[4] = state.acc[i][j / 2][j % 2];
+      acc[2 * half] = __fmul_rn(acc[2 * half], rescale);
+      acc[2 * half + 1] = __fmul_rn(acc[2 * half + 1], rescale);
+    }
+  }
+}
+
+// Adds the values of the tile's keys, by weight.
+template <typename C>
+__device__ __forceinline__ void AddValues(const SharedTile<C>& shared, int stage, const Lane<C>& at,
+                                          const float (&p)[C::kTilesM][kTileKeys / 8][4],
+                                          FlashState<C>& state) {
+  using T = typename C::T;
+#pragma unroll
+  for (int k = 0; k < kTileKeys / 16; ++k) {
+    uint32_t a[C::kTilesM][4];
+#pragma unroll
+    for (int i = 0; i < C::kTilesM; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const float(&pair)[4] = p[i][2 * k + r / 2];
+        a[i][r] = PackPair<T>(pair[r % 2 * 2], pair[r % 2 * 2 + 1]);
+      }
+    }
+#pragma unroll
+    for (int pair = 0; pair < C::kOwnDimPairs; ++pair) {
+      if (!at.Owns(pair)) continue;
+      const int column = (pair * C::kWarpsN + at.n) * 16 + at.lane / 16 * 8;
+      uint32_t b[4];
+      LoadMatricesTransposed(&shared.v[stage][k * 16 + at.lane % 16][column], b);
+#pragma unroll
+      for (int i = 0; i < C::kTilesM; ++i) {
+        Mma<T>(state.acc[i][pair][0], a[i], b[0], b[1]);
+        Mma<T>(state.acc[i][pair][1], a[i], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Keys of a tile that the accumulators' queries see, as sets.
+template <typename C>
+struct Visible {
+  uint64_t keys[C::kTilesM][2];
+
+  // `visible_of` gives the set of a query of the block's tile.
+  template <typename VisibleOf>
+  __device__ __forceinline__ void Find(const Lane<C>& at, int tile, const VisibleOf& visible_of) {
+#pragma unroll
+    for (int i = 0; i < C::kTilesM; ++i) {
+      keys[i][0] = visible_of(at.Query(i, 0), tile);
+      keys[i][1] = visible_of(at.Query(i, 1), tile);
+    }
+  }
+  __device__ __forceinline__ void Hide(const Lane<C>& at,
+                                       float (&s)[C::kTilesM][kTileKeys / 8][4]) const {
+#pragma unroll
+    for (int i = 0; i < C::kTilesM; ++i) {
+      const uint64_t own[2] = {keys[i][0] >> (at.lane % 4 * 2), keys[i][1] >> (at.lane % 4 * 2)};
+#pragma unroll
+      for (int j = 0; j < kTileKeys / 2; ++j) {
+        const int key = j / 4 * 8 + j % 2;
+        if ((own[j / 2 % 2] >> key & 1) == 0) s[i][j / 4][j % 4] = kMinusInfinity;
+      }
+    }
+  }
+};
+
+// One step: the tile that has arrived goes into the state.
+template <typename C, typename VisibleOf>
+__device__ __forceinline__ void RunTile(SharedTile<C>& shared, int tile, bool masked,
+                                        const Lane<C>& at, const VisibleOf& visible_of,
+                                        FlashState<C>& state) {
+  const int stage = tile % C::kStages;
+  float s[C::kTilesM][kTileKeys / 8][4];
+  Visible<C> visible;
+  if (masked) visible.Find(at, tile, visible_of);
+  AllScores(shared, stage, at, s);
+  if (masked) visible.Hide(at, s);
+#pragma unroll
+  for (int i = 0; i < C::kTilesM; ++i) Softmax<C>(s[i], i, state);
+  AddValues(shared, stage, at, s, state);
+}
+
+// Runs tiles whose first are already on their way, and calls finish(chunk) after the last tile of
+// each chunk, or of the run. Ends with all threads done with the shared memory.
+template <typename C, typename VectorOf, typename VisibleOf, typename Finish>
+__device__ __forceinline__ void RunTiles(const AttentionArgs& args, SharedTile<C>& shared,
+                                         const TileRun& run, const VectorOf& vector_of,
+                                         const VisibleOf& visible_of, FlashState<C>& state,
+                                         const Finish& finish) {
+  const Lane<C> at;
+  __syncthreads();
+  int chunk = run.chunk;
+  int chunk_end = chunk < 0 ? run.end : ChunkBegin(chunk + 1) / kTileKeys;
+  for (int tile = run.begin; tile < run.end; ++tile) {
+    WaitForCopies<C::kStages - 2>();
+    __syncthreads();
+    if (tile + C::kStages - 1 < run.end) StartTile(args, shared, tile + C::kStages - 1);
+    CommitCopies();
+    const int ahead = tile + C::kStages;
+    int vector = kNoVector;
+    if (threadIdx.x < kTileKeys && ahead < run.end) {
+      vector = vector_of(ahead * kTileKeys + threadIdx.x);
+    }
+    RunTile(shared, tile, (tile + 1) * kTileKeys > run.full_end, at, visible_of, state);
+    if (threadIdx.x < kTileKeys) shared.vectors[ahead % kVectorRing][threadIdx.x] = vector;
+    if (tile + 1 == chunk_end || tile + 1 == run.end) {
+      finish(chunk);
+      ++chunk;
+      chunk_end = ChunkBegin(chunk + 1) / kTileKeys;
+    }
+  }
+  __syncthreads();
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_TILE_CUH_

@@ -1,0 +1,241 @@
+// The shared memory of WarpgroupKernel (attention_warpgroup.cuh), and the warps that fetch keys and
+// values into it: two for each kind, so that neither kind waits for the other's stages.
+//
+// Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns;
+// the blocks of a pair fetch half of the boxes each and give them to both. The other keys, nodes or
+// the end of the prefix, are copied vector by vector, and their steps by each block for itself.
+#ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
+#define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
+
+#include "compute/cuda/attention/cluster.cuh"
+#include "compute/cuda/attention/item.cuh"
+#include "compute/cuda/attention/warpgroup_layout.h"
+#include "compute/cuda/attention/warpgroup_mma.cuh"
+#include "compute/cuda/device/hopper.cuh"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+template <typename Element, int Dim, int Groups, bool Pair = false>
+struct WarpgroupConfig {
+  using T = Element;
+  static constexpr int kDim = Dim;        // head_dim, padded with zeros
+  static constexpr int kGroups = Groups;  // of 64 queries
+  static constexpr bool kPair = Pair;     // two blocks of a cluster have the same keys
+  // Masks before scores: short items gain by it, long ones lose more in their many steps.
+  static constexpr bool kLooksAhead = !Pair;
+  static constexpr int kQueries = 64 * Groups;
+  static constexpr int kThreads = 128 * (Groups + 1);
+  // That merge a cluster's sums: those that fetch, too, where they have registers for it.
+  static constexpr int kMergeThreads = Groups == 1 ? kThreads : 128 * Groups;
+  static constexpr int kStages = 2;
+  static constexpr int kMatrices = Dim / kPanelCols;
+  static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
+  static constexpr int kStageBytes = kMatrices * kMatrixBytes;
+  static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage
+  static constexpr int kSumStride = Dim + 16;  // four columns of two rows: different banks
+  // Named barriers: all threads; for each group of queries, its threads, and its turn.
+  static constexpr int kBlockBarrier = 0;
+  static constexpr int kGroupBarrier = 1;
+  static constexpr int kTurnBarrier = kGroupBarrier + Groups;
+};
+
+inline constexpr int kFetchWarps = 2;  // for each kind of operand
+
+// One kind of operand: its stages, and how far they are.
+template <typename C>
+struct Ring {
+  uint64_t full[C::kStages];
+  uint64_t empty[C::kStages];
+
+  __device__ void Init() {
+    for (int i = 0; i < C::kStages; ++i) {
+      InitBarrier(SharedAddress(&full[i]), kFetchWarps);
+      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups * (C::kPair ? 2 : 1));
+    }
+  }
+  // Steps are counted over all items of the block.
+  __device__ void WaitFull(int step) const {
+    WaitBarrier(SharedAddress(&full[step % C::kStages]), step / C::kStages % 2);
+  }
+  __device__ void WaitEmpty(int step) const {
+    WaitBarrier(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
+  }
+  // By a warp that computes and has read the stage. The other block of a pair writes to it, too.
+  // This block's barrier comes first: when the other one's says that all are done, so does this
+  // one's, and no arrival of a later step can be ahead of it.
+  __device__ void Release(int step) const {
+    const uint32_t barrier = SharedAddress(&empty[step % C::kStages]);
+    __syncwarp();
+    if (threadIdx.x % 32 != 0) return;
+    Arrive(barrier);
+    if constexpr (C::kPair) ArriveInCluster(barrier, RankInCluster() ^ 1);
+  }
+};
+
+template <typename C>
+struct WarpgroupShared {
+  alignas(kPanelAlignment) uint8_t q[C::kMatrices * C::kQueries * kPanelRowBytes];
+  alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
+  alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
+  QuerySlot queries[C::kQueries];
+  float2 met_totals[C::kQueries];  // of the cluster (Meeting)
+  int32_t vectors[2][kStepKeys];
+  Ring<C> keys;
+  Ring<C> values;
+
+  // Where the cluster's blocks meet: in the place of keys.
+  __device__ Meeting meeting() {
+    static_assert(sizeof(k) >= C::kQueries * C::kSumStride * sizeof(float));
+    return {met_totals, reinterpret_cast<float*>(k), C::kSumStride};
+  }
+};
+
+// Whether a block leaves states for the merge kernel, and has nothing to do with its cluster.
+template <typename C>
+__device__ __forceinline__ bool LeavesStates(const AttentionItem& item) {
+  return C::kPair || (item.arrivals == 0 && ClusterSize() == 1);
+}
+
+// Where one kind of operand comes from and goes to.
+template <typename C>
+struct Operand {
+  const CUtensorMap* map;  // of `blocks`, or null
+  const void* blocks;
+  const void* staged;
+  const Ring<C>& ring;
+  uint8_t (&stages)[C::kStages][C::kStageBytes];
+  int32_t (&vectors)[kStepKeys];  // of a step that is copied vector by vector
+};
+
+// Fetches one kind of operand: one of its kFetchWarps warps.
+template <typename C>
+class Fetcher {
+ public:
+  __device__ Fetcher(const AttentionArgs& args, const Operand<C>& operand, int warp)
+      : args_(args), operand_(operand), warp_(warp), lane_(threadIdx.x % 32) {
+    constexpr int kFetchers = kFetchWarps * (C::kPair ? 2 : 1);
+    const int fetcher = C::kPair ? warp * 2 + RankInCluster() : warp;
+    box_ = fetcher + kFetchers * lane_;
+  }
+
+  __device__ void RunItem(const AttentionItem& item) {
+    const ItemKeys keys(args_, item);
+    const int boxed_end =
+        operand_.map != nullptr ? min(item.key_end, item.prefix_end / kBoxKeys * kBoxKeys) : 0;
+    int next = RowOfBox(keys, item.key_begin);
+    for (int first = item.key_begin; first < item.key_end; first += kStepKeys, ++step_) {
+      const int row = next;
+      const int end = first + kStepKeys;
+      if (end < item.key_end) next = RowOfBox(keys, end);
+      const int boxed = first < boxed_end ? boxed_end - first : 0;
+      if (end > boxed_end) FindVectors(keys, first, boxed);
+      // Keys that this pass does not write are fetched before the kernels in front are done.
+      if (!has_waited_ && end > item.old_end) {
+        WaitForInputs();
+        has_waited_ = true;
+      }
+      operand_.ring.WaitEmpty(step_);
+      if (end <= boxed_end) {
+        CopyBoxes(row);
+      } else {
+        CopyOwnBoxes(keys, first, boxed);
+        CopyVectors(boxed);
+      }
+    }
+  }
+
+ private:
+  using T = typename C::T;
+  static constexpr int kPieces = C::kDim / 8;
+  static constexpr int kKeysAtOnce = 32 / kPieces;  // that a warp copies
+
+  // Of the lane's box. Only used where the box is whole.
+  __device__ int RowOfBox(const ItemKeys& keys, int first) const {
+    return box_ < C::kBoxes ? keys.VectorOf(first + BoxKey(box_)) : kNoVector;
+  }
+
+  __device__ void CopyBoxes(int row) const {
+    const int stage = step_ % C::kStages;
+    const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
+    if (lane_ == 0 && warp_ == 0) ArriveExpecting(full, C::kStageBytes);
+    if (lane_ == 0 && warp_ != 0) Arrive(full);
+    __syncwarp();
+    if (box_ >= C::kBoxes) return;
+    const uint32_t to = SharedAddress(operand_.stages[stage]) + BoxOffset(box_);
+    if constexpr (C::kPair) {
+      CopyBoxToPair(*operand_.map, BoxColumn(box_), row, to, full);
+    } else {
+      CopyBox(*operand_.map, BoxColumn(box_), row, to, full);
+    }
+  }
+
+  // The boxes of a step's first `boxed` keys, by this block alone.
+  __device__ void CopyOwnBoxes(const ItemKeys& keys, int first, int boxed) const {
+    const int box = warp_ + kFetchWarps * lane_;
+    const bool exists = box < C::kBoxes && BoxKey(box) < boxed;
+    const int stage = step_ % C::kStages;
+    const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
+    const int boxes = __popc(__ballot_sync(0xffffffffu, exists));
+    if (lane_ == 0) ExpectBytes(full, boxes * kBoxBytes);
+    __syncwarp();
+    if (!exists) return;
+    CopyBox(*operand_.map, BoxColumn(box), keys.VectorOf(first + BoxKey(box)),
+            SharedAddress(operand_.stages[stage]) + BoxOffset(box), full);
+  }
+
+  // The keys of a step that this warp copies, i of them: every other kKeysAtOnce.
+  __device__ int KeyOf(int i) const {
+    return (i / kKeysAtOnce * kFetchWarps + warp_) * kKeysAtOnce + i % kKeysAtOnce;
+  }
+  static_assert(kBoxKeys % (kFetchWarps * kKeysAtOnce) == 0);
+  // Of the keys behind the first `boxed`.
+  __device__ void FindVectors(const ItemKeys& keys, int first, int boxed) const {
+    __syncwarp();  // those of the step before have been read
+    for (int i = boxed / kFetchWarps + lane_; KeyOf(i) < kStepKeys; i += 32) {
+      operand_.vectors[KeyOf(i)] = keys.VectorOf(first + KeyOf(i));
+    }
+    __syncwarp();
+  }
+  // Places are read ahead of the copies, whose order with reads the compiler keeps.
+  __device__ void CopyVectors(int boxed) const {
+    constexpr int kMost = kBoxKeys / (kFetchWarps * kKeysAtOnce);
+    constexpr int kBatch = C::kPair ? kMost / 2 : kMost;  // pairs have few registers
+    const int stage = step_ % C::kStages;
+    const int piece = lane_ % kPieces;
+    const bool inside = piece * 8 < args_.head_dim;
+    for (int i = boxed / kFetchWarps + lane_ / kPieces; KeyOf(i) < kStepKeys;
+         i += kBatch * kKeysAtOnce) {
+      int vectors[kBatch];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) vectors[b] = operand_.vectors[KeyOf(i + b * kKeysAtOnce)];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int vector = vectors[b];
+        const bool present = vector != kNoVector && inside;
+        const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
+        const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
+        CopyAsync16(
+            operand_.stages[stage] + PieceOffset(kStepKeys, KeyOf(i + b * kKeysAtOnce), piece),
+            base + (present ? at + piece * 8 : 0), present);
+      }
+    }
+    CommitCopies();
+    WaitForCopies<0>();
+    FenceForEngines();
+    __syncwarp();
+    if (lane_ == 0) Arrive(SharedAddress(&operand_.ring.full[stage]));
+  }
+
+  const AttentionArgs& args_;
+  Operand<C> operand_;
+  int warp_;
+  int lane_;
+  int box_;  // of each step, if it is one
+  int step_ = 0;
+  bool has_waited_ = false;
+};
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_

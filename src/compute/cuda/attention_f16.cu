@@ -1,9 +1,0 @@
-#include "compute/cuda/attention_launch.cuh"
-
-namespace talon::cuda {
-
-void LaunchAttentionF16(const Stream& stream, const AttentionArgs& args) {
-  LaunchForType<__half>(stream, args);
-}
-
-}  // namespace talon::cuda

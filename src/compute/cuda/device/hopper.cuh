@@ -1,0 +1,125 @@
+// Instructions of sm_90 and sm_90a that CUDA C++ has no functions for: barriers in shared memory,
+// the copy engine for tensors, clusters, and the tensor cores of a warpgroup. Shared memory is
+// addressed by 32-bit addresses (SharedAddress).
+#ifndef TALON_COMPUTE_CUDA_DEVICE_HOPPER_CUH_
+#define TALON_COMPUTE_CUDA_DEVICE_HOPPER_CUH_
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace talon::cuda {
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// ---- Barriers ----
+
+__device__ __forceinline__ void InitBarrier(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers known to the copy engine.
+__device__ __forceinline__ void PublishBarriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void Arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives, and says how many bytes copies will bring before the barrier's phase is over.
+__device__ __forceinline__ void ArriveExpecting(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ void ExpectBytes(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+// Waits until the phase of that parity is over.
+__device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
+  uint32_t over = 0;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred over;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, over;\n"
+        "}\n"
+        : "=r"(over)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+  } while (over == 0);
+}
+
+// `count` threads meet at barrier `id`: those that wait, and those that only arrive.
+__device__ __forceinline__ void SyncThreads(int id, int count) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
+}
+__device__ __forceinline__ void ArriveThreads(int id, int count) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
+}
+
+// ---- Copies of boxes of a matrix; what lies outside of it becomes zeros ----
+
+__device__ __forceinline__ void PrefetchMap(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+__device__ __forceinline__ void CopyBox(const CUtensorMap& map, int col, int row, uint32_t shared,
+                                        uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2, %3}], [%4];" ::"r"(shared),
+      "l"(&map), "r"(col), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+// ---- Clusters ----
+
+// All threads of all blocks arrive and wait in turns; what they wrote before they arrived is seen
+// after the wait.
+__device__ __forceinline__ void ArriveAtCluster() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void WaitForCluster() {
+  __syncwarp();
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void SyncCluster() {
+  ArriveAtCluster();
+  WaitForCluster();
+}
+
+// ---- Tensor cores of a warpgroup ----
+
+// Sums written before are ready for what is multiplied next.
+__device__ __forceinline__ void FenceSums() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void CommitProducts() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Waits until at most kPending of the committed products still run.
+template <int kPending>
+__device__ __forceinline__ void WaitForProducts() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// The compiler moves no use of the sums across this.
+template <int kCount>
+__device__ __forceinline__ void PinSums(float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_DEVICE_HOPPER_CUH_

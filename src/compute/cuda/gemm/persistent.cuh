@@ -1,0 +1,151 @@
+// SwiGLU of a weight-streaming product with many outputs and few rows
+// (StreamTileKind::kPersistent). Included by CUDA sources only.
+//
+// A block takes one tile after the other without letting its ring run empty: the next tile's stages
+// are on their way while the sums of one are written. A tile is 16 rows of the gate and the same 16
+// of up, so that both of a column meet in it.
+#ifndef TALON_COMPUTE_CUDA_GEMM_PERSISTENT_CUH_
+#define TALON_COMPUTE_CUDA_GEMM_PERSISTENT_CUH_
+
+#include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/gemm/layout.h"
+#include "compute/cuda/gemm/stream.h"
+#include "compute/cuda/gemm/stream_load.cuh"
+#include "compute/cuda/gemm/stream_store.cuh"
+#include "compute/cuda/gemm/stream_warp.cuh"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+// Fills the ring with stages of the block's tiles, in order.
+template <typename Tile>
+class TileLoader {
+ public:
+  __device__ TileLoader(const StreamArgs& args, uint8_t* ring)
+      : args_(args),
+        ring_(ring),
+        row_(static_cast<int>(threadIdx.x) / WeightCopies::kRowChunks),
+        chunk_(static_cast<int>(threadIdx.x) % WeightCopies::kRowChunks),
+        next_{static_cast<int>(blockIdx.x), 0} {}
+
+  __device__ bool HasMore() const { return next_.tile < args_.tiles; }
+  // The next stage's weights, and its columns of x, to place `slot` of the ring.
+  __device__ void LoadWeights(int slot) const {
+    const auto* weights = static_cast<const uint8_t*>(args_.weights);
+    const int64_t column = int64_t{next_.stage} * Tile::kWeightRowBytes + chunk_ * kChunkBytes;
+#pragma unroll
+    for (int i = 0; i < WeightCopies::kLoads; ++i) {
+      const int tile_row = row_ + i * WeightCopies::kRowStep;
+      const int gate = next_.tile * kRunRows + tile_row % kRunRows;
+      const int64_t row = gate + int64_t{tile_row / kRunRows} * args_.gates;
+      CopyChunk(ring_ + slot * Tile::kStageBytes + Tile::WeightOffset(tile_row, chunk_),
+                weights + row * args_.weight_row_bytes + column, true);
+    }
+  }
+  __device__ void LoadOperand(int slot) const {
+    const auto* x = static_cast<const uint8_t*>(args_.x);
+    const int64_t column = int64_t{next_.stage} * Tile::kOperandRowBytes + chunk_ * kChunkBytes;
+#pragma unroll
+    for (int i = 0; i < OperandCopies::kLoads; ++i) {
+      const int row = row_ + i * OperandCopies::kRowStep;
+      const bool exists = row < args_.rows;
+      CopyChunk(ring_ + slot * Tile::kStageBytes + Tile::OperandOffset(row, chunk_),
+                exists ? x + row * args_.x_row_bytes + column : x, exists);
+    }
+  }
+  __device__ void Advance() { next_.Advance(args_.stages, gridDim.x); }
+  __device__ void Rewind() { next_ = {static_cast<int>(blockIdx.x), 0}; }
+
+ private:
+  using WeightCopies = CopyShape<Tile::kOutputs, Tile::kWeightRowBytes, Tile::kThreads>;
+  using OperandCopies = CopyShape<Tile::kRows, Tile::kOperandRowBytes, Tile::kThreads>;
+  static_assert(Tile::kOutputs == 2 * kRunRows && Tile::kWeightRowBytes == Tile::kOperandRowBytes);
+  static_assert(OperandCopies::kAllThreads);
+
+  const StreamArgs& args_;
+  uint8_t* ring_;
+  int row_;
+  int chunk_;
+  TileCursor next_;
+};
+
+// Gate and up of four columns of a row, with their biases, to the operand of the next product.
+template <typename Operand>
+__device__ __forceinline__ void StoreGated(const StreamArgs& args, int row, int column, float4 gate,
+                                           float4 up) {
+  gate = WithBias(args, column, gate);
+  up = WithBias(args, args.gates + column, up);
+  const float gates[4] = {gate.x, gate.y, gate.z, gate.w};
+  const float ups[4] = {up.x, up.y, up.z, up.w};
+  struct alignas(8) Four {
+    Operand x[4];
+  } values;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    // The quick functions: few threads have rows, and the result is rounded to 16 bits.
+    values.x[i] = FromFloat<Operand>(__fdividef(gates[i], 1.0f + __expf(-gates[i])) * ups[i]);
+  }
+  auto* to = static_cast<Operand*>(args.operand) + row * args.operand_stride + column;
+  *reinterpret_cast<Four*>(to) = values;
+}
+
+// Writes what a tile's sums, [slices][rows][outputs], come to.
+template <typename Tile, typename Operand>
+__device__ __forceinline__ void StoreTile(const StreamArgs& args, int tile, const float* sums) {
+  constexpr int kQuads = kRunRows / 4;
+  for (int id = static_cast<int>(threadIdx.x); id < args.rows * kQuads; id += Tile::kThreads) {
+    const int row = id / kQuads;
+    const int in_tile = id % kQuads * 4;
+    StoreGated<Operand>(args, row, tile * kRunRows + in_tile, SumOfSlices<Tile>(sums, row, in_tile),
+                        SumOfSlices<Tile>(sums, row, kRunRows + in_tile));
+  }
+}
+
+template <typename Tile, typename Operand>
+__global__ void __launch_bounds__(Tile::kThreads, 1) PersistentProduct(const StreamArgs args) {
+  extern __shared__ __align__(128) uint8_t shared[];
+  constexpr int kAhead = Tile::kStages - 1;
+  LetNextStart();
+  TileLoader<Tile> loader(args, shared);
+  for (int slot = 0; slot < kAhead; ++slot) {
+    if (loader.HasMore()) loader.LoadWeights(slot);
+    loader.Advance();
+    CommitCopies();
+  }
+  WaitForInputs();
+  loader.Rewind();
+  for (int slot = 0; slot < kAhead; ++slot) {
+    if (loader.HasMore()) loader.LoadOperand(slot);
+    loader.Advance();
+    CommitCopies();
+  }
+  auto* sums = reinterpret_cast<float*>(shared + Tile::kStages * Tile::kStageBytes);
+  WarpSums<Tile, Operand> warp;
+  int read_slot = 0;
+  int write_slot = kAhead;
+  for (TileCursor at = {static_cast<int>(blockIdx.x), 0}; at.tile < args.tiles;
+       at.Advance(args.stages, gridDim.x)) {
+    WaitForCopies<kAhead - 1>();  // as in StreamProduct
+    __syncthreads();              // all have read the stage before, whose slot is filled next
+    if (loader.HasMore()) {
+      loader.LoadWeights(write_slot);
+      loader.LoadOperand(write_slot);
+      loader.Advance();
+    }
+    CommitCopies();
+    warp.AddStage(shared + read_slot * Tile::kStageBytes);
+    write_slot = read_slot;
+    read_slot = read_slot + 1 == Tile::kStages ? 0 : read_slot + 1;
+    if (at.stage + 1 < args.stages) continue;
+    // Whoever comes here again has passed a barrier after all had read the sums.
+    warp.Store(sums);
+    warp.Clear();
+    __syncthreads();
+    StoreTile<Tile, Operand>(args, at.tile, sums);
+  }
+  WaitForCopies<0>();
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_GEMM_PERSISTENT_CUH_

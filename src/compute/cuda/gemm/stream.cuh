@@ -1,0 +1,218 @@
+// The kernel of gemm_stream.h; gemm_layout.h explains its tiles. Included by CUDA sources only.
+//
+// A block streams its stages through a ring in shared memory with asynchronous copies. The weights
+// of the first stages are asked for before WaitForInputs: they never change. Sums are taken in a
+// fixed order: a warp's slice of every stage in turn, the slices of a block, the splits of a tile
+// (by the block that arrives last, which reads all of them back).
+#ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
+#define TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
+
+#include <vector>
+
+#include "compute/cuda/gemm/heads.cuh"
+#include "compute/cuda/gemm/layout.h"
+#include "compute/cuda/gemm/persistent.cuh"
+#include "compute/cuda/gemm/stream.h"
+#include "compute/cuda/gemm/stream_load.cuh"
+#include "compute/cuda/gemm/stream_store.cuh"
+#include "compute/cuda/gemm/stream_warp.cuh"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+// Calls f(row, output) for every four outputs, the first of them given, of the tile's existing
+// rows.
+template <typename Tile, typename F>
+__device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const StreamPlace& place,
+                                            F&& f) {
+  constexpr int kQuads = Tile::kOutputs / 4;
+  const int rows = min(Tile::kRows, args.rows - place.first_row);
+#pragma unroll 2
+  for (int id = static_cast<int>(threadIdx.x); id < rows * kQuads; id += Tile::kThreads) {
+    f(id / kQuads, id % kQuads * 4);
+  }
+}
+
+// True in the block that arrives last of a tile's splits; it sees what the others wrote.
+__device__ __forceinline__ bool ArrivesLast(int32_t* arrivals, int splits) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(arrivals, 1) == splits - 1;
+    if (last) *arrivals = 0;
+  }
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
+// Writes all outputs of a tile: sum_of(row, output) gives four of the tile's sums.
+template <typename Tile, typename SumOf>
+__device__ __forceinline__ void FinishTile(const StreamArgs& args, const StreamPlace& place,
+                                           SumOf&& sum_of) {
+  if (args.heads.places == nullptr) {
+    return ForEachQuad<Tile>(args, place, [&](int row, int output) {
+      StoreOutputs(args, place.first_row + row, place.first_output + output, sum_of(row, output));
+    });
+  }
+  constexpr int kPairs = Tile::kOutputs / 8;
+  const int rows = min(Tile::kRows, args.rows - place.first_row);
+  const int head_dim = args.heads.shape.head_dim;
+  for (int id = static_cast<int>(threadIdx.x); id < rows * kPairs; id += Tile::kThreads) {
+    const int row = id / kPairs;
+    const int in_tile = OutputOfPair(id % kPairs, head_dim);
+    const int output = place.first_output + in_tile;
+    if (output >= args.outputs) continue;
+    const int partner = in_tile + head_dim / 2;
+    const float4 a = WithBias(args, output, sum_of(row, in_tile));
+    const float4 b = WithBias(args, place.first_output + partner, sum_of(row, partner));
+    const int out_row = place.first_row + row;
+    StoreHeadPair(args.heads, out_row, output / head_dim, output % head_dim, a, b,
+                  args.out + out_row * args.out_stride);
+  }
+}
+
+// Four sums of all splits of a tile, in their order.
+template <typename Tile>
+__device__ __forceinline__ float4 SumOfSplits(const float* partials, int splits, int row,
+                                              int output) {
+  constexpr int kTileSums = Tile::kRows * Tile::kOutputs;
+  const float* from = partials + row * Tile::kOutputs + output;
+  float4 parts[kMaxSplits];
+#pragma unroll
+  for (int split = 0; split < kMaxSplits; ++split) {
+    if (split >= splits) break;
+    parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * kTileSums));
+  }
+  float4 sum = parts[0];
+#pragma unroll
+  for (int split = 1; split < kMaxSplits; ++split) {
+    if (split >= splits) break;
+    sum = Add(sum, parts[split]);
+  }
+  return sum;
+}
+
+// Sums the splits of a tile through global memory and writes the outputs.
+template <typename Tile>
+__device__ void FinishSplit(const StreamArgs& args, const StreamPlace& place, const float* sums) {
+  constexpr int kTileSums = Tile::kRows * Tile::kOutputs;
+  float* partials = args.partials + int64_t{place.tile} * args.splits * kTileSums;
+  ForEachQuad<Tile>(args, place, [&](int row, int output) {
+    float* to = partials + place.split * kTileSums + row * Tile::kOutputs + output;
+    __stcg(reinterpret_cast<float4*>(to), SumOfSlices<Tile>(sums, row, output));
+  });
+  if (!ArrivesLast(args.arrivals + place.tile, args.splits)) return;
+  FinishTile<Tile>(args, place, [&](int row, int output) {
+    return SumOfSplits<Tile>(partials, args.splits, row, output);
+  });
+}
+
+template <typename Tile, typename Operand, int kBlocksPerMultiprocessor>
+__global__ void __launch_bounds__(Tile::kThreads, kBlocksPerMultiprocessor)
+    StreamProduct(const StreamArgs args) {
+  extern __shared__ __align__(128) uint8_t shared[];
+  constexpr int kAhead = Tile::kStages - 1;
+  LetNextStart();
+  const StreamPlace place = PlaceOfBlock<Tile>(args);
+  const StageLoader<Tile> loader(args, place, shared);
+  for (int stage = 0; stage < kAhead; ++stage) {
+    if (stage < place.stage_count) loader.LoadWeights(stage, stage);
+    CommitCopies();
+  }
+  WaitForInputs();
+  for (int stage = 0; stage < kAhead; ++stage) {
+    if (stage < place.stage_count) loader.LoadOperand(stage, stage);
+    CommitCopies();
+  }
+  WarpSums<Tile, Operand> warp;
+  int read_slot = 0;
+  int write_slot = kAhead;
+  for (int stage = 0; stage < place.stage_count; ++stage) {
+    // 2 * kAhead + stage groups of copies were made; the stage's last is number kAhead + stage.
+    WaitForCopies<kAhead - 1>();
+    __syncthreads();  // all have read the stage before, whose slot is filled next
+    if (stage + kAhead < place.stage_count) {
+      loader.LoadWeights(stage + kAhead, write_slot);
+      loader.LoadOperand(stage + kAhead, write_slot);
+    }
+    CommitCopies();
+    warp.AddStage(shared + read_slot * Tile::kStageBytes);
+    write_slot = read_slot;
+    read_slot = read_slot + 1 == Tile::kStages ? 0 : read_slot + 1;
+  }
+  WaitForCopies<0>();
+  __syncthreads();
+  float* sums = reinterpret_cast<float*>(shared);
+  warp.Store(sums);
+  __syncthreads();
+  if (args.splits > 1) {
+    FinishSplit<Tile>(args, place, sums);
+    return;
+  }
+  FinishTile<Tile>(args, place,
+                   [&](int row, int output) { return SumOfSlices<Tile>(sums, row, output); });
+}
+
+template <StreamTileKind kKind, typename Tile, typename Operand, int kBlocksPerMultiprocessor>
+StreamKernel MakeStreamKernel() {
+  return {kKind,
+          Tile::kRows,
+          Tile::kOutputs,
+          Tile::kStageCols,
+          Tile::kThreads,
+          Tile::kSharedBytes,
+          StreamProduct<Tile, Operand, kBlocksPerMultiprocessor>};
+}
+
+template <StreamTileKind kKind, typename Operand, int kElementBytes, int kPanels, int kSlices,
+          int kRowTiles>
+StreamKernel MakeWholeKernel() {
+  using Tile = StreamTile<kElementBytes, kPanels, kSlices, kRowTiles, kWholeMultiprocessor>;
+  return MakeStreamKernel<kKind, Tile, Operand, 1>();
+}
+
+template <typename Operand, int kRowTiles>
+StreamKernel MakePersistentKernel() {
+  using Tile = StreamTile<2, 1, 8, kRowTiles, kWholeMultiprocessor - kPersistentSumBytes>;
+  static_assert(Tile::kSumBytes <= kPersistentSumBytes);
+  return {StreamTileKind::kPersistent,
+          Tile::kRows,
+          Tile::kOutputs,
+          Tile::kStageCols,
+          Tile::kThreads,
+          Tile::kStages * Tile::kStageBytes + Tile::kSumBytes,
+          PersistentProduct<Tile, Operand>};
+}
+
+template <typename Operand, int kElementBytes, int kRowTiles>
+StreamKernel MakeTallKernel() {
+  using Tile = StreamTile<kElementBytes, 4, 2, kRowTiles, kHalfMultiprocessor>;
+  return MakeStreamKernel<StreamTileKind::kTall, Tile, Operand, 2>();
+}
+
+// The kernels of one type of weights.
+template <int kElementBytes, typename Operand>
+std::span<const StreamKernel> AllStreamKernels() {
+  using enum StreamTileKind;
+  static const std::vector<StreamKernel> kernels = [] {
+    std::vector<StreamKernel> all = {
+        MakeTallKernel<Operand, kElementBytes, 1>(), MakeTallKernel<Operand, kElementBytes, 2>(),
+        MakeTallKernel<Operand, kElementBytes, 4>(), MakeTallKernel<Operand, kElementBytes, 8>()};
+    if constexpr (kElementBytes == 2) {
+      all.insert(all.begin(),
+                 {MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 1>(),
+                  MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 2>(),
+                  MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 1>(),
+                  MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 2>(),
+                  MakePersistentKernel<Operand, 1>(), MakePersistentKernel<Operand, 2>()});
+    }
+    return all;
+  }();
+  return kernels;
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_

@@ -1,0 +1,64 @@
+// Weight matrices in device memory: row-major, each row padded with zeros to padded_cols().
+#ifndef TALON_COMPUTE_CUDA_GEMM_WEIGHT_H_
+#define TALON_COMPUTE_CUDA_GEMM_WEIGHT_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "compute/cuda/runtime/launch.h"
+#include "compute/dtype.h"
+
+namespace talon::cuda {
+
+// As int8: symmetric, one float scale per (output, group of kScaleGroup inputs); activations stay
+// bf16.
+class CudaWeight : public Weight {
+ public:
+  // Zeros, for PackWeight or a test to fill. `dtype`: kF32, kF16, kBF16 or kI8.
+  static Result<std::unique_ptr<CudaWeight>> Allocate(const Stream& stream, int rows, int cols,
+                                                      DType dtype);
+
+  int rows() const override { return rows_; }
+  int cols() const override { return cols_; }
+  size_t bytes() const override { return data_.bytes() + scales_.bytes(); }
+
+  DType dtype() const { return dtype_; }
+  // What the left operand of a product must be: its type, and the columns it must have, those from
+  // cols() on being zero.
+  DType operand_dtype() const { return dtype_ == DType::kI8 ? DType::kBF16 : dtype_; }
+  int padded_cols() const { return padded_cols_; }
+
+  int64_t row_bytes() const { return padded_cols_ * static_cast<int64_t>(DTypeSize(dtype_)); }
+  void* data() const { return data_.data(); }  // [rows, padded_cols]
+  // int8: [padded_cols / kScaleGroup, scale_stride]
+  float* scales() const { return static_cast<float*>(scales_.data()); }
+  int64_t scale_stride() const { return scale_stride_; }
+
+ private:
+  CudaWeight() = default;
+
+  int rows_ = 0;
+  int cols_ = 0;
+  int padded_cols_ = 0;
+  int64_t scale_stride_ = 0;
+  DType dtype_ = DType::kF32;
+  Buffer data_;
+  Buffer scales_;
+};
+
+// Backend::PackWeight: stacks the parts' rows, converting on the device. Waits until the weight is
+// complete, because products read weights ahead of the kernels queued before them.
+Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
+                                               std::span<const HostMatrix> parts,
+                                               WeightFormat format);
+
+// Writes rows [first, first + count) of an int8 weight, in bf16, to `out` [count, padded_cols].
+void LaunchDequantise(const Stream& stream, const CudaWeight& weight, int first, int count,
+                      void* out);
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_GEMM_WEIGHT_H_

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "compute/cuda/gemm/wgmma.h"
+#include "compute/cuda/runtime/device_memory.h"
+
+namespace talon::cuda {
+namespace {
+
+// What a block may ask for beside its barriers.
+constexpr int kMaxSharedBytes = 226 << 10;
+
+int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+
+WgmmaFunction KernelFor(DType dtype, int outputs) {
+  const WgmmaKernels& kernels = dtype == DType::kF16 ? WgmmaKernelsF16() : WgmmaKernelsBF16();
+  const auto found = std::ranges::find(kWgmmaOutputs, outputs);
+  TALON_CHECK(found != kWgmmaOutputs.end(), "no tile of {} outputs", outputs);
+  return kernels[found - kWgmmaOutputs.begin()];
+}
+
+// Builds and devices without sm_90a's instructions have an empty kernel or none. With its body the
+// kernel keeps 128 sums in registers.
+bool IsCompiledIn() {
+  cudaFuncAttributes attributes;
+  const auto error = cudaFuncGetAttributes(&attributes, WgmmaKernelsBF16().back());
+  if (error != cudaSuccess) cudaGetLastError();  // not for the next call to find
+  return error == cudaSuccess && attributes.numRegs >= kWgmmaOutputs.back() / 2;
+}
+
+PFN_cuTensorMapEncodeTiled_v12000 FindEncoder() {
+  constexpr int kVersion = 12000;
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult result;
+  const auto error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kVersion,
+                                                      cudaEnableDefault, &result);
+  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WgmmaProduct>> WgmmaProduct::Create(const Stream& stream) {
+  const auto encode = FindEncoder();
+  if (encode == nullptr || !IsCompiledIn()) return std::unique_ptr<WgmmaProduct>();
+  for (const WgmmaKernels* kernels : {&WgmmaKernelsBF16(), &WgmmaKernelsF16()}) {
+    for (const WgmmaFunction kernel : *kernels) AllowSharedMemory(kernel, kMaxSharedBytes);
+  }
+  std::unique_ptr<WgmmaProduct> product(new WgmmaProduct(stream, encode));
+  constexpr size_t kRows = kMaxGroups * kGroupRows;
+  const size_t sums = kRows * kWgmmaOutputs.back() * stream.multiprocessors;
+  TALON_ASSIGN_OR_RETURN(product->partials_, AllocateDevice(stream, sums * sizeof(float)));
+  const size_t arrivals = stream.multiprocessors * sizeof(int32_t);
+  TALON_ASSIGN_OR_RETURN(product->arrivals_, AllocateDevice(stream, arrivals));
+  return std::move(product);
+}
+
+CUtensorMap WgmmaProduct::MapOf(const void* data, DType dtype, int64_t rows, int64_t cols,
+                                int64_t stride, int box_rows) const {
+  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
+  const cuuint64_t row_bytes = static_cast<cuuint64_t>(stride) * 2;
+  const cuuint32_t box[2] = {kWgmmaStageCols, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t steps[2] = {1, 1};
+  CUtensorMap map;
+  const CUresult result = encode_(
+      &map,
+      dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+      const_cast<void*>(data), sizes, &row_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  TALON_CHECK(result == CUDA_SUCCESS, "cuda: no tensor map of {} x {}, stride {}, box {}: error {}",
+              rows, cols, stride, box_rows, static_cast<int>(result));
+  return map;
+}
+
+WgmmaPlan WgmmaProduct::Plan(const CudaWeight& w, bool swiglu) const {
+  return ChooseWgmmaPlan(w.rows(), w.padded_cols() / kWgmmaStageCols, stream_.multiprocessors,
+                         swiglu);
+}
+
+void WgmmaProduct::Run(const Call& call, const WgmmaPlan& plan) const {
+  // Blocks that split a tile must run at the same time: one tile of rows to a launch.
+  constexpr int kTileRows = kMaxGroups * kGroupRows;
+  const int step = plan.splits > 1 ? kTileRows : call.rows;
+  for (int first = 0; first < call.rows; first += step) {
+    Call part = call;
+    part.rows = std::min(step, call.rows - first);
+    part.x = static_cast<const uint8_t*>(call.x) + first * call.x_stride * 2;
+    if (call.out.data != nullptr) part.out = call.out.Rows(first, part.rows);
+    if (call.swiglu.data != nullptr) {
+      part.swiglu.data = static_cast<uint8_t*>(call.swiglu.data) + first * call.swiglu.stride * 2;
+    }
+    Launch(part, plan);
+  }
+}
+
+void WgmmaProduct::Launch(const Call& call, const WgmmaPlan& plan) const {
+  const CudaWeight& w = *call.w;
+  const bool swiglu = call.swiglu.data != nullptr;
+  WgmmaArgs args;
+  args.bias = call.bias;
+  args.out = call.out.data;
+  args.out_stride = call.out.stride;
+  args.rows = call.rows;
+  args.outputs = swiglu ? call.swiglu.cols : w.rows();
+  args.groups = call.rows > kGroupRows ? 2 : 1;
+  args.stage_rows = StageRows(call.rows, args.groups);
+  args.box_rows = std::min(call.rows, args.groups * kGroupRows);
+  args.row_tiles = CeilDiv(call.rows, args.groups * kGroupRows);
+  args.swiglu = swiglu;
+  args.operand = call.swiglu.data;
+  args.operand_stride = call.swiglu.stride;
+  args.padded_outputs = call.swiglu.padded_cols;
+  const int box_outputs = swiglu ? plan.outputs / 2 : plan.outputs;
+  args.items = args.row_tiles * CeilDiv(swiglu ? args.padded_outputs : args.outputs, box_outputs);
+  args.stages = w.padded_cols() / kWgmmaStageCols;
+  args.splits = plan.splits;
+  args.ring = RingStages(plan, args.stage_rows);
+  args.partials = static_cast<float*>(partials_.data());
+  args.arrivals = static_cast<int32_t*>(arrivals_.data());
+  args.accumulate = call.accumulate;
+  args.aligned = call.out.stride % 4 == 0 && reinterpret_cast<uintptr_t>(call.out.data) % 16 == 0;
+  TALON_CHECK(plan.splits == 1 || args.items * plan.splits <= stream_.multiprocessors);
+  const int blocks = std::min(args.items * plan.splits, stream_.multiprocessors);
+  const CUtensorMap weights =
+      MapOf(w.data(), w.dtype(), w.rows(), w.padded_cols(), w.padded_cols(), box_outputs);
+  const CUtensorMap x =
+      MapOf(call.x, w.dtype(), call.rows, w.padded_cols(), call.x_stride, args.box_rows);
+  cuda::Launch(stream_, KernelFor(w.dtype(), plan.outputs), blocks, args.groups * 128 + 32,
+               WgmmaSharedBytes(plan, args.stage_rows), weights, x, args);
+}
+
+}  // namespace talon::cuda

@@ -1,0 +1,276 @@
+// The kernel of gemm_wgmma.h; gemm_wgmma_layout.h explains its stages. Included by CUDA sources
+// only.
+//
+// One thread of the last warp feeds a ring of stages through the copy engine; one or two
+// warpgroups multiply them, 64 rows each. `full` of a stage says that its copies are there, `empty`
+// that all warps have read it.
+#ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_
+#define TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_
+
+#include <cstdint>
+#include <utility>
+
+#include "compute/cuda/device/dynamic_shared.cuh"
+#include "compute/cuda/device/hopper.cuh"
+#include "compute/cuda/gemm/wgmma.h"
+#include "compute/cuda/gemm/wgmma_layout.h"
+#include "compute/cuda/gemm/wgmma_mma.cuh"
+#include "compute/cuda/gemm/wgmma_store.cuh"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+inline constexpr int kGroupThreads = 128;
+inline constexpr int kWgmmaMaxThreads = kMaxGroups * kGroupThreads + 32;
+
+// A stage of the ring and the parity of the barriers' current phase.
+struct RingPlace {
+  int slot = 0;
+  uint32_t parity = 0;
+  __device__ void Advance(int ring) {
+    if (++slot < ring) return;
+    slot = 0;
+    parity ^= 1;
+  }
+};
+
+struct WgmmaBarriers {
+  uint64_t full[kMaxRing];
+  uint64_t empty[kMaxRing];
+};
+
+// What a block does, and where.
+struct WgmmaBlock {
+  uint32_t ring;   // address of the first stage
+  uint32_t full;   // address of the first barrier
+  uint32_t empty;  // of the first
+  int first_item;
+  int item_step;
+  int rank;  // of the blocks that split a tile
+  int stage_begin;
+  int stage_count;
+
+  __device__ uint32_t Full(int slot) const { return full + slot * 8; }
+  __device__ uint32_t Empty(int slot) const { return empty + slot * 8; }
+};
+
+__device__ __forceinline__ WgmmaBlock DescribeBlock(const WgmmaArgs& args, void* ring,
+                                                    const WgmmaBarriers& barriers) {
+  WgmmaBlock block;
+  block.ring = SharedAddress(ring);
+  block.full = SharedAddress(barriers.full);
+  block.empty = SharedAddress(barriers.empty);
+  block.rank = static_cast<int>(blockIdx.x) % args.splits;
+  block.first_item = static_cast<int>(blockIdx.x) / args.splits;
+  block.item_step = static_cast<int>(gridDim.x) / args.splits;
+  block.stage_begin = SplitBegin(args.stages, args.splits, block.rank);
+  block.stage_count = SplitBegin(args.stages, args.splits, block.rank + 1) - block.stage_begin;
+  return block;
+}
+
+// Feeds the ring; for one thread.
+template <int kOutputs>
+class WgmmaProducer {
+ public:
+  __device__ WgmmaProducer(const CUtensorMap& weights, const CUtensorMap& x, const WgmmaArgs& args,
+                           const WgmmaBlock& block)
+      : weights_(weights), x_(x), args_(args), block_(block), next_{block.first_item, 0} {}
+
+  // Weights never change: the ring is filled with them before the inputs are there.
+  __device__ void StartWeights() {
+    PrefetchMap(weights_);
+    PrefetchMap(x_);
+    for (int slot = 0; slot < args_.ring && next_.item < args_.items; ++slot) {
+      LoadWeights(next_, slot);
+      Advance(&next_);
+    }
+  }
+
+  // After StartWeights.
+  __device__ void Run() {
+    StageCursor waiting = {block_.first_item, 0};
+    for (int slot = 0; slot < args_.ring && waiting.item < args_.items; ++slot) {
+      LoadOperand(waiting, slot);
+      Advance(&waiting);
+    }
+    RingPlace place;
+    while (next_.item < args_.items) {
+      WaitBarrier(block_.Empty(place.slot), place.parity);
+      LoadWeights(next_, place.slot);
+      LoadOperand(next_, place.slot);
+      Advance(&next_);
+      place.Advance(args_.ring);
+    }
+  }
+
+ private:
+  __device__ void Advance(StageCursor* cursor) const {
+    cursor->Advance(block_.stage_count, block_.item_step);
+  }
+  __device__ int Col(const StageCursor& at) const {
+    return (block_.stage_begin + at.stage) * kWgmmaStageCols;
+  }
+  __device__ uint32_t Stage(int slot) const {
+    return block_.ring + slot * StageBytes(kOutputs, args_.stage_rows);
+  }
+
+  // Calls f(first row of weights, first row of the tile) for the box or, SwiGLU, the two.
+  template <typename F>
+  __device__ void ForEachBox(const StageCursor& at, F&& f) const {
+    const int tile = at.item / args_.row_tiles;
+    if (!args_.swiglu) return f(tile * kOutputs, 0);
+    f(tile * (kOutputs / 2), 0);
+    f(args_.outputs + tile * (kOutputs / 2), kOutputs / 2);
+  }
+
+  // Also announces the bytes of x.
+  __device__ void LoadWeights(const StageCursor& at, int slot) const {
+    const uint32_t to = Stage(slot) + args_.stage_rows * kStageRowBytes;
+    ArriveExpecting(block_.Full(slot), StageBytes(kOutputs, args_.box_rows));
+    ForEachBox(at, [&](int row, int tile_row) {
+      CopyBox(weights_, Col(at), row, to + tile_row * kStageRowBytes, block_.Full(slot));
+    });
+  }
+
+  __device__ void LoadOperand(const StageCursor& at, int slot) const {
+    const int row = at.item % args_.row_tiles * args_.groups * kGroupRows;
+    CopyBox(x_, Col(at), row, Stage(slot), block_.Full(slot));
+  }
+
+  const CUtensorMap& weights_;
+  const CUtensorMap& x_;
+  const WgmmaArgs& args_;
+  const WgmmaBlock& block_;
+  StageCursor next_;  // to load
+};
+
+// Adds the stage at `stage` to a warpgroup's sums.
+template <typename Operand, int kOutputs>
+__device__ __forceinline__ void MultiplyStage(uint32_t stage, int stage_rows, int group,
+                                              float (&sums)[kOutputs / 2]) {
+  constexpr int kGroupBytes = kGroupRows * kStageRowBytes;
+  const uint64_t x = MatrixDescriptor(stage + group * kGroupBytes);
+  const uint64_t w = MatrixDescriptor(stage + stage_rows * kStageRowBytes);
+  FenceSums();
+#pragma unroll
+  for (int step = 0; step < kWgmmaStageCols / kWgmmaStepCols; ++step) {
+    MultiplyAddGroup<Operand>(sums, x + step * kDescriptorStep, w + step * kDescriptorStep);
+  }
+  CommitProducts();
+}
+
+// Sums all stages of the block's next item. A stage is given back when the next one is under way.
+template <typename Operand, int kOutputs>
+__device__ __forceinline__ void SumItem(const WgmmaArgs& args, const WgmmaBlock& block, int group,
+                                        RingPlace* place, float (&sums)[kOutputs / 2]) {
+  const bool speaker = threadIdx.x % 32 == 0;
+#pragma unroll
+  for (float& sum : sums) sum = 0;
+  PinSums(sums);
+  int before = 0;
+  for (int stage = 0; stage < block.stage_count; ++stage) {
+    WaitBarrier(block.Full(place->slot), place->parity);
+    __syncwarp();
+    const uint32_t address = block.ring + place->slot * StageBytes(kOutputs, args.stage_rows);
+    MultiplyStage<Operand, kOutputs>(address, args.stage_rows, group, sums);
+    WaitForProducts<1>();
+    if (stage > 0 && speaker) Arrive(block.Empty(before));
+    before = place->slot;
+    place->Advance(args.ring);
+  }
+  __syncwarp();
+  WaitForProducts<0>();
+  PinSums(sums);
+  if (block.stage_count > 0 && speaker) Arrive(block.Empty(before));
+}
+
+__device__ __forceinline__ void SyncGroups(int groups) {
+  __syncwarp();
+  asm volatile("bar.sync 1, %0;" ::"r"(groups * kGroupThreads) : "memory");
+}
+
+// Waits until all blocks that split a tile have written their sums. All of them run, or will when
+// the kernels before this one end; the last to leave prepares `arrivals` for the next.
+__device__ __forceinline__ void WaitForSplits(int32_t* arrivals, int splits, int groups) {
+  __threadfence();
+  SyncGroups(groups);
+  if (threadIdx.x == 0) {
+    atomicAdd(arrivals, 1);
+    int32_t arrived = 0;
+    do {
+      asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                   : "=r"(arrived)
+                   : "l"(arrivals)
+                   : "memory");
+    } while (arrived < splits);
+    if (atomicAdd(arrivals, 1) == 2 * splits - 1) *arrivals = 0;
+  }
+  SyncGroups(groups);
+}
+
+// What the warpgroups do. A block that splits a tile has one item, of one tile of rows.
+template <typename Operand, int kOutputs>
+__device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock& block, int group) {
+  RingPlace place;
+  float* partials = args.partials + int64_t{block.first_item} * args.splits * args.rows * kOutputs;
+  for (int item = block.first_item; item < args.items; item += block.item_step) {
+    float sums[kOutputs / 2];
+    SumItem<Operand, kOutputs>(args, block, group, &place, sums);
+    const int first_row = (item % args.row_tiles * args.groups + group) * kGroupRows;
+    if (args.splits == 1) {
+      StoreSums<Operand, kOutputs>(args, item / args.row_tiles, first_row, sums);
+    } else {
+      StorePartial<kOutputs>(partials + block.rank * args.rows * kOutputs, first_row, args.rows,
+                             sums);
+    }
+  }
+  if (args.splits == 1) return;
+  WaitForSplits(args.arrivals + block.first_item, args.splits, args.groups);
+  StoreSplits<Operand, kOutputs>(args, block.first_item, partials, block.rank,
+                                 args.groups * kGroupThreads);
+}
+
+template <typename Operand, int kOutputs>
+__global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
+    WgmmaKernel(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
+                const __grid_constant__ WgmmaArgs args) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  __shared__ WgmmaBarriers barriers;
+  LetNextStart();
+  const uint32_t unaligned = SharedAddress(DynamicShared());
+  const uint32_t padding = (kRingAlignment - unaligned % kRingAlignment) % kRingAlignment;
+  void* ring = static_cast<uint8_t*>(DynamicShared()) + padding;
+  const WgmmaBlock block = DescribeBlock(args, ring, barriers);
+  const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
+  const int consumers = args.groups * kGroupThreads;
+  WgmmaProducer<kOutputs> producer(weights, x, args, block);
+  if (static_cast<int>(threadIdx.x) == consumers) {
+    for (int slot = 0; slot < args.ring; ++slot) {
+      InitBarrier(block.Full(slot), 1);
+      InitBarrier(block.Empty(slot), consumers / 32);
+    }
+    PublishBarriers();
+    producer.StartWeights();
+  }
+  __syncthreads();
+  WaitForInputs();
+  if (warp == consumers / 32) {
+    if (threadIdx.x % 32 == 0) producer.Run();
+  } else {
+    Consume<Operand, kOutputs>(args, block, warp / 4);
+  }
+#endif
+}
+
+template <typename Operand>
+const WgmmaKernels& AllWgmmaKernels() {
+  static const WgmmaKernels kernels = []<size_t... kIndex>(std::index_sequence<kIndex...>) {
+    return WgmmaKernels{WgmmaKernel<Operand, kWgmmaOutputs[kIndex]>...};
+  }
+  (std::make_index_sequence<kWgmmaOutputs.size()>());
+  return kernels;
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_

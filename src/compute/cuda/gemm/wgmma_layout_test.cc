@@ -1,0 +1,177 @@
+#include "compute/cuda/gemm/wgmma_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace talon::cuda {
+namespace {
+
+constexpr int kH200 = 132;  // multiprocessors
+
+// Shared memory that the copy engine and the tensor cores see, by their documentation.
+class SharedMemory {
+ public:
+  // A box of `rows` rows of 64 elements, element (r, c) being value(r, c), with a 128-byte swizzle.
+  template <typename F>
+  void CopyBox(uint32_t address, int rows, F&& value) {
+    ASSERT_EQ(address % 1024, 0u);
+    for (int r = 0; r < rows; ++r) {
+      for (int c = 0; c < kWgmmaStageCols; ++c) {
+        const int chunk = c / 8 ^ r % 8;
+        const uint16_t element = value(r, c);
+        std::memcpy(bytes_.data() + address + r * 128 + chunk * 16 + c % 8 * 2, &element, 2);
+      }
+    }
+  }
+
+  // Element (row, k) of a K-major matrix that a descriptor names.
+  uint16_t Read(uint64_t descriptor, int row, int k) const {
+    EXPECT_EQ(descriptor >> 62, 1u);      // 128-byte swizzle
+    EXPECT_EQ(descriptor >> 49 & 7, 0u);  // the pattern starts at multiples of 1024 bytes
+    const uint32_t start = (descriptor & 0x3FFF) << 4;
+    const uint32_t stride = (descriptor >> 32 & 0x3FFF) << 4;
+    const uint32_t logical = start + row / 8 * stride + row % 8 * 128 + k * 2;
+    uint16_t element;
+    std::memcpy(&element, bytes_.data() + (logical ^ (logical >> 7 & 7) << 4), 2);
+    return element;
+  }
+
+ private:
+  std::vector<uint8_t> bytes_ = std::vector<uint8_t>(256 << 10, 0xEE);
+};
+
+uint16_t XAt(int row, int k) { return static_cast<uint16_t>(row * 53 + k * 7 + row * k); }
+uint16_t WAt(int output, int k) { return static_cast<uint16_t>(output * 37 + k * 11 + output * k); }
+
+TEST(WgmmaLayoutTest, StepsReadTheStageThatTheCopiesFilled) {
+  constexpr uint32_t kGroupBytes = kGroupRows * kStageRowBytes;
+  for (const int outputs : kWgmmaOutputs) {
+    for (const int rows : {1, 8, 13, 64, 65, 120, 128}) {
+      SharedMemory memory;
+      const int stage_rows = StageRows(rows, rows > kGroupRows ? 2 : 1);
+      const uint32_t stage = 2048 + StageBytes(outputs, stage_rows);  // the second of a ring
+      memory.CopyBox(stage, rows, XAt);
+      memory.CopyBox(stage + stage_rows * kStageRowBytes, outputs, WAt);
+      for (int col = 0; col < kWgmmaStageCols; ++col) {
+        const uint64_t step = col / kWgmmaStepCols * kDescriptorStep;
+        const int k = col % kWgmmaStepCols;
+        for (int row = 0; row < rows; ++row) {
+          const uint64_t x = MatrixDescriptor(stage + row / kGroupRows * kGroupBytes);
+          ASSERT_EQ(memory.Read(x + step, row % kGroupRows, k), XAt(row, col));
+        }
+        const uint64_t w = MatrixDescriptor(stage + stage_rows * kStageRowBytes);
+        for (int o = 0; o < outputs; ++o) ASSERT_EQ(memory.Read(w + step, o, k), WAt(o, col));
+      }
+    }
+  }
+}
+
+// The tensor cores read 64 rows of x for each warpgroup, however few there are.
+TEST(WgmmaLayoutTest, RowsOfAllWarpgroupsLieInTheStage) {
+  for (const int outputs : kWgmmaOutputs) {
+    for (int rows = 1; rows <= 128; ++rows) {
+      const int groups = rows > kGroupRows ? 2 : 1;
+      const int stage_rows = StageRows(rows, groups);
+      EXPECT_GE(stage_rows, rows);
+      EXPECT_LE(stage_rows, groups * kGroupRows);
+      EXPECT_EQ(stage_rows * kStageRowBytes % kRingAlignment, 0);
+      EXPECT_LE(groups * kGroupRows * kStageRowBytes, StageBytes(outputs, stage_rows));
+    }
+  }
+}
+
+TEST(WgmmaLayoutTest, SumsOfAWarpgroupCoverTheTileOnce) {
+  for (const int outputs : kWgmmaOutputs) {
+    std::set<std::pair<int, int>> seen;
+    for (int thread = 0; thread < 128; ++thread) {
+      for (int i = 0; i < outputs / 2; ++i) {
+        const int row = SumRow(thread, i);
+        const int output = SumOutput(thread, i);
+        EXPECT_TRUE(row < kGroupRows && output < outputs);
+        EXPECT_TRUE(seen.insert({row, output}).second);
+      }
+    }
+    EXPECT_EQ(static_cast<int>(seen.size()), kGroupRows * outputs);
+  }
+}
+
+TEST(WgmmaLayoutTest, GateAndUpOfAColumnAreInOneThread) {
+  for (const int outputs : kWgmmaOutputs) {
+    if (outputs % 16 != 0) continue;
+    for (int thread = 0; thread < 128; ++thread) {
+      for (int i = 0; i < outputs / 4; ++i) {
+        EXPECT_EQ(SumRow(thread, i), SumRow(thread, i + outputs / 4));
+        EXPECT_EQ(SumOutput(thread, i) + outputs / 2, SumOutput(thread, i + outputs / 4));
+      }
+    }
+  }
+}
+
+TEST(WgmmaLayoutTest, RingIsAlignedAndFitsSharedMemory) {
+  for (const int outputs : kWgmmaOutputs) {
+    if (outputs % 16 == 0) {
+      EXPECT_EQ(outputs / 2 * kStageRowBytes % kRingAlignment, 0);
+    }
+    for (const int stage_rows : {8, 16, 64, 128}) {
+      EXPECT_EQ(StageBytes(outputs, stage_rows) % kRingAlignment, 0);
+      const WgmmaPlan plan = {.outputs = outputs};
+      EXPECT_GE(RingStages(plan, stage_rows), 4);
+      EXPECT_LE(RingStages(plan, stage_rows), kMaxRing);
+      EXPECT_LE(WgmmaSharedBytes(plan, stage_rows), 202 << 10);
+    }
+  }
+}
+
+TEST(WgmmaLayoutTest, CursorWalksEveryStageOfEveryItem) {
+  StageCursor cursor = {.item = 1, .stage = 0};
+  std::vector<std::pair<int, int>> seen;
+  for (; cursor.item < 6; cursor.Advance(3, 2)) seen.emplace_back(cursor.item, cursor.stage);
+  const std::vector<std::pair<int, int>> expected = {{1, 0}, {1, 1}, {1, 2}, {3, 0}, {3, 1},
+                                                     {3, 2}, {5, 0}, {5, 1}, {5, 2}};
+  EXPECT_EQ(seen, expected);
+}
+
+void ExpectPlan(int outputs, int inputs, bool halves, int tile, int splits) {
+  const WgmmaPlan plan = ChooseWgmmaPlan(outputs, inputs / kWgmmaStageCols, kH200, halves);
+  EXPECT_EQ(plan.outputs, tile) << outputs << " x " << inputs;
+  EXPECT_EQ(plan.splits, splits) << outputs << " x " << inputs;
+}
+
+TEST(WgmmaPlanTest, LoadsAllMultiprocessorsAlike) {
+  ExpectPlan(6144, 4096, false, 192, 4);
+  ExpectPlan(4096, 4096, false, 128, 4);
+  ExpectPlan(28672, 4096, false, 224, 1);
+  ExpectPlan(28672, 4096, true, 224, 1);
+  ExpectPlan(4096, 14336, false, 128, 4);
+  ExpectPlan(128256, 4096, false, 248, 1);
+}
+
+TEST(WgmmaPlanTest, HasAPlanForEveryShape) {
+  for (const int outputs : {1, 7, 64, 500, 2048, 151936}) {
+    for (const int stages : {2, 4, 30, 100, 1000}) {
+      for (const bool halves : {false, true}) {
+        const WgmmaPlan plan = ChooseWgmmaPlan(outputs, stages, kH200, halves);
+        EXPECT_GT(plan.outputs, 0);
+        EXPECT_TRUE(plan.splits == 1 || stages >= 4 * plan.splits);
+        EXPECT_TRUE(!halves || plan.outputs % 16 == 0);
+      }
+    }
+  }
+}
+
+TEST(WgmmaPlanTest, BlocksThatWaitForEachOtherAllRun) {
+  for (const int outputs : {64, 500, 2048, 4096, 6144, 9000}) {
+    for (const int blocks : {8, 68, 108, 132}) {
+      const WgmmaPlan plan = ChooseWgmmaPlan(outputs, 64, blocks, false);
+      const int tiles = (outputs + plan.outputs - 1) / plan.outputs;
+      EXPECT_TRUE(plan.splits == 1 || tiles * plan.splits <= blocks) << outputs << " " << blocks;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace talon::cuda

@@ -1,0 +1,217 @@
+// What happens to the sums of a tile of gemm_wgmma.cuh: bias, accumulation or SwiGLU, and stores;
+// where the inputs of a tile are split, first the sum over its blocks, through global memory.
+#ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_
+#define TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_
+
+#include <cstdint>
+
+#include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/device/hopper.cuh"
+#include "compute/cuda/gemm/wgmma.h"
+#include "compute/cuda/gemm/wgmma_layout.h"
+
+namespace talon::cuda {
+
+// Values of kCount consecutive outputs of a row.
+template <int kCount>
+struct Outputs {
+  float v[kCount];
+};
+
+// From row[output] on; zeros beyond the last output.
+template <int kCount>
+__device__ __forceinline__ Outputs<kCount> LoadOutputs(const float* row, int output, int outputs,
+                                                       bool aligned) {
+  Outputs<kCount> values;
+  if (aligned && output + kCount <= outputs) {
+    if constexpr (kCount == 4) {
+      const float4 four = *reinterpret_cast<const float4*>(row + output);
+      return {{four.x, four.y, four.z, four.w}};
+    } else {
+      const float2 two = *reinterpret_cast<const float2*>(row + output);
+      return {{two.x, two.y}};
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values.v[i] = output + i < outputs ? row[output + i] : 0.0f;
+  return values;
+}
+
+template <int kCount>
+__device__ __forceinline__ void StoreOutputs(float* row, int output, int outputs, bool aligned,
+                                             const Outputs<kCount>& values) {
+  if (aligned && output + kCount <= outputs) {
+    if constexpr (kCount == 4) {
+      *reinterpret_cast<float4*>(row + output) = {values.v[0], values.v[1], values.v[2],
+                                                  values.v[3]};
+    } else {
+      *reinterpret_cast<float2*>(row + output) = {values.v[0], values.v[1]};
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (output + i < outputs) row[output + i] = values.v[i];
+  }
+}
+
+template <int kCount>
+__device__ __forceinline__ void AddTo(Outputs<kCount>* sum, const Outputs<kCount>& other) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) sum->v[i] += other.v[i];
+}
+
+// The bias of outputs from `output` on, of which `outputs` is the end.
+template <int kCount>
+__device__ __forceinline__ void AddBias(const float* bias, int output, int outputs,
+                                        Outputs<kCount>* sum) {
+  if (bias != nullptr) AddTo(sum, LoadOutputs<kCount>(bias, output, outputs, /*aligned=*/false));
+}
+
+// silu(gate) * up of columns from `col` on, to the operand of the next product.
+template <typename Operand, int kCount>
+__device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int col,
+                                            Outputs<kCount> gate, Outputs<kCount> up) {
+  if (col >= args.padded_outputs) return;
+  AddBias(args.bias, col, args.outputs, &gate);
+  AddBias(args.bias == nullptr ? nullptr : args.bias + args.outputs, col, args.outputs, &up);
+  __align__(8) Operand values[kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    // The quick functions: few threads have rows, and the result is rounded to 16 bits.
+    const float silu = __fdividef(gate.v[i], 1.0f + __expf(-gate.v[i]));
+    values[i] = FromFloat<Operand>(col + i < args.outputs ? silu * up.v[i] : 0.0f);
+  }
+  auto* out = static_cast<Operand*>(args.operand) + row * args.operand_stride + col;
+#pragma unroll
+  for (int i = 0; i < kCount; i += 2) {  // padded_outputs is even
+    *reinterpret_cast<uint32_t*>(out + i) = *reinterpret_cast<const uint32_t*>(values + i);
+  }
+}
+
+// The pair of sums of eight outputs `j` and row half `half` that a thread has.
+template <int kSums>
+__device__ __forceinline__ Outputs<2> PairOf(const float (&sums)[kSums], int j, int half) {
+  return {{sums[j * 4 + half * 2], sums[j * 4 + half * 2 + 1]}};
+}
+
+// A thread's sums of one row. What `out` holds is read in batches, ahead of the stores.
+template <int kSums>
+__device__ __forceinline__ void StoreRow(const WgmmaArgs& args, int row, int first, int half,
+                                         const float (&sums)[kSums]) {
+  constexpr int kPairs = kSums / 4;
+  constexpr int kBatch = 8;
+  float* out = args.out + row * args.out_stride;
+#pragma unroll
+  for (int begin = 0; begin < kPairs; begin += kBatch) {
+    Outputs<2> old[kBatch] = {};
+    if (args.accumulate) {
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        if (begin + b >= kPairs) break;
+        old[b] = LoadOutputs<2>(out, first + (begin + b) * 8, args.outputs, args.aligned);
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      if (begin + b >= kPairs) break;
+      const int output = first + (begin + b) * 8;
+      Outputs<2> sum = PairOf(sums, begin + b, half);
+      AddBias(args.bias, output, args.outputs, &sum);
+      if (args.accumulate) AddTo(&sum, old[b]);
+      StoreOutputs(out, output, args.outputs, args.aligned, sum);
+    }
+  }
+}
+
+// The sums of a warpgroup whose rows start at `first_row`.
+template <typename Operand, int kOutputs>
+__device__ __forceinline__ void StoreSums(const WgmmaArgs& args, int tile, int first_row,
+                                          const float (&sums)[kOutputs / 2]) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row + SumRow(thread, half * 2);
+    if (row >= args.rows) continue;
+    if (!args.swiglu) {
+      StoreRow(args, row, tile * kOutputs + SumOutput(thread, 0), half, sums);
+      continue;
+    }
+    if constexpr (kOutputs % 16 == 0) {
+      constexpr int kHalf = kOutputs / 2;
+#pragma unroll
+      for (int j = 0; j < kHalf / 8; ++j) {
+        StoreSwiGlu<Operand>(args, row, tile * kHalf + SumOutput(thread, 0) + j * 8,
+                             PairOf(sums, j, half), PairOf(sums, j + kHalf / 8, half));
+      }
+    }
+  }
+}
+
+// The sums of a warpgroup whose rows start at `first_row`, to [rows][kOutputs].
+template <int kOutputs>
+__device__ __forceinline__ void StorePartial(float* partial, int first_row, int rows,
+                                             const float (&sums)[kOutputs / 2]) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row + SumRow(thread, half * 2);
+    if (row >= rows) continue;
+    float* to = partial + row * kOutputs + SumOutput(thread, 0);
+#pragma unroll
+    for (int j = 0; j < kOutputs / 8; ++j) {
+      const Outputs<2> pair = PairOf(sums, j, half);
+      __stcg(reinterpret_cast<float2*>(to + j * 8), float2{pair.v[0], pair.v[1]});
+    }
+  }
+}
+
+// The sum over the splits, `stride` floats apart, in their order.
+__device__ __forceinline__ Outputs<4> SumOfSplits(const float* from, int splits, int stride) {
+  float4 parts[kMaxSplits];
+#pragma unroll
+  for (int split = 0; split < kMaxSplits; ++split) {
+    if (split < splits)
+      parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * stride));
+  }
+  Outputs<4> sum = {{parts[0].x, parts[0].y, parts[0].z, parts[0].w}};
+#pragma unroll
+  for (int split = 1; split < kMaxSplits; ++split) {
+    if (split < splits) {
+      AddTo(&sum, {{parts[split].x, parts[split].y, parts[split].z, parts[split].w}});
+    }
+  }
+  return sum;
+}
+
+// Sums and stores this block's share of a tile; threads [0, threads) of all its blocks take part.
+template <typename Operand, int kOutputs>
+__device__ __forceinline__ void StoreSplits(const WgmmaArgs& args, int tile, const float* partials,
+                                            int rank, int threads) {
+  const int width = args.swiglu ? kOutputs / 2 : kOutputs;
+  const int quads = width / 4;
+  const int stride = args.rows * kOutputs;
+  for (int id = rank * threads + static_cast<int>(threadIdx.x); id < args.rows * quads;
+       id += args.splits * threads) {
+    const int row = id / quads;
+    const int col = id % quads * 4;
+    const float* from = partials + row * kOutputs + col;
+    const int output = tile * width + col;
+    if (args.swiglu) {
+      const Outputs<4> gate = SumOfSplits(from, args.splits, stride);
+      StoreSwiGlu<Operand>(args, row, output, gate, SumOfSplits(from + width, args.splits, stride));
+      continue;
+    }
+    float* out = args.out + row * args.out_stride;
+    Outputs<4> old = {};
+    if (args.accumulate) old = LoadOutputs<4>(out, output, args.outputs, args.aligned);
+    Outputs<4> sum = SumOfSplits(from, args.splits, stride);
+    AddBias(args.bias, output, args.outputs, &sum);
+    if (args.accumulate) AddTo(&sum, old);
+    StoreOutputs(out, output, args.outputs, args.aligned, sum);
+  }
+}
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_

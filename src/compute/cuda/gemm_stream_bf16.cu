@@ -1,7 +1,0 @@
-#include "compute/cuda/gemm_stream.cuh"
-
-namespace talon::cuda {
-
-std::span<const StreamKernel> StreamKernelsBF16() { return AllStreamKernels<2, __nv_bfloat16>(); }
-
-}  // namespace talon::cuda

@@ -1,7 +1,0 @@
-#include "compute/cuda/gemm_wgmma.cuh"
-
-namespace talon::cuda {
-
-const WgmmaKernels& WgmmaKernelsBF16() { return AllWgmmaKernels<__nv_bfloat16>(); }
-
-}  // namespace talon::cuda

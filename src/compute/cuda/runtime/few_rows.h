@@ -1,0 +1,33 @@
+// Indices that travel with a kernel's launch where they are few, which spares their upload.
+#ifndef TALON_COMPUTE_CUDA_RUNTIME_FEW_ROWS_H_
+#define TALON_COMPUTE_CUDA_RUNTIME_FEW_ROWS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "compute/backend.h"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+inline constexpr size_t kFewRows = 64;
+
+struct FewIndices {
+  int32_t at[kFewRows];
+
+  // REQUIRES: at most kFewRows.
+  static FewIndices Of(std::span<const int32_t> indices) {
+    FewIndices few;
+    std::ranges::copy(indices, few.at);
+    return few;
+  }
+};
+
+// out[i] = x[rows[i]], out.rows of them.
+void GatherFewRows(const Stream& stream, MatrixView x, const FewIndices& rows, MatrixView out);
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_RUNTIME_FEW_ROWS_H_

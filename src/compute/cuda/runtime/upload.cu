@@ -1,0 +1,38 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "compute/cuda/runtime/upload.h"
+
+namespace talon::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kMostBlocks = 32;
+
+__global__ void UploadKernel(const uint4* from, uint4* to, int count) {
+  for (int i = blockIdx.x * kThreads + threadIdx.x; i < count; i += gridDim.x * kThreads) {
+    to[i] = from[i];
+  }
+  __threadfence();  // what comes next may read it before it waits
+}
+
+__global__ void FenceKernel() {}
+
+}  // namespace
+
+void UploadByKernel(const Stream& stream, void* device, const void* pinned, size_t bytes) {
+  Stream in_order = stream;
+  in_order.overlaps = false;
+  const auto count = static_cast<int>((bytes + sizeof(uint4) - 1) / sizeof(uint4));
+  const int blocks = std::clamp((count + kThreads - 1) / kThreads, 1, kMostBlocks);
+  Launch(in_order, UploadKernel, blocks, kThreads, 0, static_cast<const uint4*>(pinned),
+         static_cast<uint4*>(device), count);
+}
+
+void Fence(const Stream& stream) {
+  Stream in_order = stream;
+  in_order.overlaps = false;
+  Launch(in_order, FenceKernel, 1, 32, 0);
+}
+
+}  // namespace talon::cuda

@@ -1,0 +1,22 @@
+// The target's random choices (Backend::DrawTokens), by the arithmetic of
+// model/sampling/sampling_math.h: weights have the same bits as on the host; sums are in double
+// too, but in another order.
+#ifndef TALON_COMPUTE_CUDA_TOKENS_DRAW_TOKENS_H_
+#define TALON_COMPUTE_CUDA_TOKENS_DRAW_TOKENS_H_
+
+#include <cstdint>
+
+#include "compute/backend.h"
+#include "compute/cuda/runtime/device_plan.h"
+#include "compute/cuda/runtime/launch.h"
+
+namespace talon::cuda {
+
+// A block for each row of logits, the pass's output rows. `draws` [rows] in device memory, `out`
+// [rows] wherever the device can write.
+void DrawTokens(const Stream& stream, const DevicePlan& plan, MatrixView logits,
+                const RowDraw* draws, int32_t* out);
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_TOKENS_DRAW_TOKENS_H_

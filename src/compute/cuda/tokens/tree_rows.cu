@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <cmath>
+
+#include "compute/cuda/tokens/top_k.h"
+#include "compute/cuda/tokens/tree_rows.h"
+
+namespace talon::cuda {
+namespace {
+
+constexpr int kMostThreads = 512;  // fewer where there are fewer candidates: barriers are quicker
+constexpr int kFewPlaces = 32;     // of a launch
+
+struct FewPlaces {
+  TreePlace at[kFewPlaces];
+};
+constexpr int kWords = kMostCandidates / 32;
+
+// The drafts that a tree keeps, as a set of candidates: a kept one's node is 1 + how many come
+// before it.
+struct KeptSet {
+  uint32_t bits[kWords];
+  int before[kWords];  // kept candidates of the words before
+
+  __device__ int NodeOf(int candidate) const {
+    const uint32_t lower = bits[candidate / 32] & ((1u << (candidate % 32)) - 1);
+    return 1 + before[candidate / 32] + __popc(lower);
+  }
+  __device__ bool Has(int candidate) const {
+    return (bits[candidate / 32] >> (candidate % 32) & 1) != 0;
+  }
+};
+
+// What a block works on.
+struct TreeBlock {
+  const TreeRowsCall& call;
+  TreePlace place;
+  int count;       // candidates
+  uint64_t* keys;  // of these
+
+  __device__ TreeBlock(const TreeRowsCall& call_in, const TreePlace& place_in)
+      : call(call_in), place(place_in) {
+    count = call.layout.NumCandidates(place.levels);
+    keys = call.keys + static_cast<size_t>(place.tree) * call.layout.NumCandidates(call.levels);
+  }
+  __device__ TopKEntry Entry(int candidate) const {
+    return call.entries[call.layout.EntryOf(place.tree, candidate)];
+  }
+  __device__ float ScoreOf(int candidate) const {
+    const float own = Entry(candidate).log_prob;
+    if (candidate < call.layout.width) return own;
+    return call.beam_scores[call.layout.ParentBeam(place.tree, candidate)] + own;
+  }
+  __device__ int ParentOf(int candidate) const {
+    return call.beam_candidates[call.layout.ParentBeam(place.tree, candidate)];
+  }
+};
+
+// Candidates that can be kept have keys above 0. Returns how many they are.
+__device__ int MakeKeys(const TreeBlock& block) {
+  int possible = 0;
+  for (int first = 0; first < block.count; first += blockDim.x) {
+    const int candidate = first + threadIdx.x;
+    uint64_t key = 0;
+    if (candidate < block.count) {
+      const float score = block.ScoreOf(candidate);
+      const bool kept = score > -INFINITY && score >= block.place.min_score;
+      key = kept ? CandidateKey(OrderedBits(score), candidate) : 0;
+      block.keys[candidate] = key;
+    }
+    possible += __syncthreads_count(key != 0);
+  }
+  return possible;
+}
+
+__device__ int CountFrom(const TreeBlock& block, uint64_t least) {
+  int total = 0;
+  for (int first = 0; first < block.count; first += blockDim.x) {
+    const int candidate = first + threadIdx.x;
+    total += __syncthreads_count(candidate < block.count && block.keys[candidate] >= least);
+  }
+  return total;
+}
+
+// The key that exactly `wanted` candidates reach: keys differ. REQUIRES: 1 <= wanted <= possible.
+__device__ uint64_t LeastKept(const TreeBlock& block, int wanted) {
+  uint64_t least = 0;
+  for (int bit = kCandidateBits - 1; bit >= 0; --bit) {
+    const uint64_t higher = least | uint64_t{1} << bit;
+    if (CountFrom(block, higher) >= wanted) least = higher;
+  }
+  return least;
+}
+
+__device__ void FillSet(const TreeBlock& block, uint64_t least, KeptSet& kept) {
+  const int words = (block.count + 31) / 32;
+  for (int first = 0; first < words * 32; first += blockDim.x) {
+    const int candidate = first + threadIdx.x;
+    const bool is_kept = candidate < block.count && block.keys[candidate] >= least;
+    const uint32_t bits = __ballot_sync(0xffffffffu, is_kept);
+    if (threadIdx.x % 32 == 0 && candidate < words * 32) kept.bits[candidate / 32] = bits;
+  }
+  __syncthreads();
+  for (int word = threadIdx.x; word < words; word += blockDim.x) {
+    int before = 0;
+    for (int i = 0; i < word; ++i) before += __popc(kept.bits[i]);
+    kept.before[word] = before;
+  }
+  __syncthreads();
+}
+
+// The row of a node: what stands in the pass besides its token and its ancestors among the drafts.
+__device__ uint64_t* StartRow(const TreeBlock& block, int node, int depth) {
+  const DevicePlan& plan = block.call.plan;
+  const TreePlace& place = block.place;
+  const int row = place.root_row + node;
+  const_cast<int32_t*>(plan.positions)[row] = place.position + depth;
+  AttentionRow* attention = const_cast<AttentionRow*>(plan.attention_rows) + row;
+  attention->num_keys = attention->prefix_len + place.above + 1 + depth;
+  uint64_t* mask =
+      const_cast<uint64_t*>(plan.ancestors) + static_cast<int64_t>(row) * plan.mask_words;
+  for (int word = 0; word < plan.mask_words; ++word) {
+    mask[word] = FirstKeys(place.above + 1 - 64 * word);  // all above, and the root
+  }
+  return mask;
+}
+
+__device__ void AddNode(const TreeBlock& block, int node, uint64_t* mask) {
+  const int bit = block.place.above + node;
+  mask[bit / 64] |= uint64_t{1} << (bit % 64);
+}
+
+__device__ void WriteNode(const TreeBlock& block, const KeptSet& kept, int candidate) {
+  const BeamLayout& layout = block.call.layout;
+  const int node = kept.NodeOf(candidate);
+  const int row = block.place.root_row + node;
+  const_cast<int32_t*>(block.call.plan.tokens)[row] =
+      block.call.token_ids[block.Entry(candidate).id];
+  uint64_t* mask = StartRow(block, node, layout.DepthOf(candidate));
+  for (int at = candidate;;) {
+    AddNode(block, kept.NodeOf(at), mask);
+    if (at < layout.width) break;
+    at = block.ParentOf(at);
+  }
+}
+
+__global__ void __launch_bounds__(kMostThreads)
+    TreeRowsKernel(const __grid_constant__ TreeRowsCall call,
+                   const __grid_constant__ FewPlaces places) {
+  __shared__ KeptSet kept;
+  WaitForInputs();
+  const TreeBlock block(call, places.at[blockIdx.x]);
+  const TreePlace& place = block.place;
+  const int wanted = min(place.nodes - 1, MakeKeys(block));
+  FillSet(block, wanted > 0 ? LeastKept(block, wanted) : ~uint64_t{0}, kept);
+  for (int candidate = threadIdx.x; candidate < block.count; candidate += blockDim.x) {
+    if (kept.Has(candidate)) WriteNode(block, kept, candidate);
+  }
+  const int32_t root = call.plan.tokens[place.root_row];
+  for (int node = 1 + wanted + threadIdx.x; node < place.nodes; node += blockDim.x) {
+    const_cast<int32_t*>(call.plan.tokens)[place.root_row + node] = root;
+    AddNode(block, node, StartRow(block, node, 1));
+  }
+  __threadfence();  // what comes next may read the pass before it waits
+  const size_t entries = call.layout.NumEntries(call.levels);
+  for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < entries; i += gridDim.x * blockDim.x) {
+    call.rankings[i] = call.entries[i];
+  }
+}
+
+}  // namespace
+
+void WriteTreeRows(const Stream& stream, std::span<const TreePlace> places,
+                   const TreeRowsCall& call) {
+  // Kernels may read a pass's arrays before those in front of them are done (attention.h), so
+  // nothing may start early here.
+  Stream in_order = stream;
+  in_order.overlaps = false;
+  const int candidates = call.layout.NumCandidates(call.levels);
+  const int threads = std::min((candidates + 31) / 32 * 32, kMostThreads);
+  for (size_t first = 0; first < places.size(); first += kFewPlaces) {
+    const auto some = places.subspan(first, std::min<size_t>(kFewPlaces, places.size() - first));
+    FewPlaces few;
+    std::ranges::copy(some, few.at);
+    Launch(in_order, TreeRowsKernel, static_cast<int>(some.size()), threads, 0, call, few);
+  }
+}
+
+}  // namespace talon::cuda

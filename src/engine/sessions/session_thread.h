@@ -1,0 +1,100 @@
+// Runs a session engine on a thread of its own, for many callers at once.
+//
+// The engine is touched by that thread only. A caller waits until its call is answered or its
+// deadline passes; nothing of a caller that gave up is kept but what its session is meant to keep.
+// Thread-safe.
+#ifndef TALON_ENGINE_SESSIONS_SESSION_THREAD_H_
+#define TALON_ENGINE_SESSIONS_SESSION_THREAD_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/remote_calls.h"
+#include "engine/sessions/session_engine.h"
+
+namespace talon {
+
+class SessionThread {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Idle sessions are collected every `collect_every`.
+  explicit SessionThread(std::unique_ptr<SessionEngine> engine,
+                         std::chrono::seconds collect_every = std::chrono::seconds(60));
+  ~SessionThread();  // as Shutdown without patience
+
+  // Waits for the answer. DeadlineExceeded: a call that had not begun never will; one that had is
+  // finished, and its session keeps the answer for a retry by request id. Unavailable, "STOPPING",
+  // after Shutdown began.
+  Result<VerifyAnswer> Verify(VerifyCall call,
+                              Clock::time_point deadline = Clock::time_point::max());
+  // Whether there was such a session.
+  Result<bool> EndSession(const std::string& id);
+
+  // No new calls from now on; those there may finish until `patience` is over, then they are
+  // answered with Unavailable. Returns when the thread has ended. Again: does nothing.
+  void Shutdown(std::chrono::milliseconds patience);
+
+  // Between passes, refreshed after each.
+  struct Snapshot {
+    int sessions = 0;
+    int calls = 0;  // waiting and running
+    int blocks = 0;
+    int free_blocks = 0;
+    int cached_blocks = 0;
+  };
+  Snapshot snapshot() const;
+
+  const SessionEngine& engine() const { return *engine_; }
+  Metrics& metrics() { return engine_->metrics(); }
+
+ private:
+  // A caller's place: filled by the engine's thread, given up by the caller.
+  struct Place {
+    std::optional<VerifyCall> call;  // until it is submitted, or
+    std::string ending;              // the session to end
+    SessionEngine::CallId id = 0;
+    bool abandoned = false;
+    std::optional<Result<VerifyAnswer>> answer;
+    std::optional<bool> was_active;
+    Status refused;  // instead of either
+    bool done() const { return answer.has_value() || was_active.has_value() || !refused.ok(); }
+  };
+
+  Status Wait(const std::shared_ptr<Place>& place, Clock::time_point deadline);
+  void Loop();
+  bool TakeOrders();
+  void DropAbandoned();
+  void HandOver();
+  void RefuseAll();
+  void PublishSnapshot();
+
+  std::unique_ptr<SessionEngine> engine_;
+  const std::chrono::seconds collect_every_;
+  Clock::time_point collect_at_;
+  std::vector<std::shared_ptr<Place>> in_engine_;  // submitted; the thread's own
+
+  mutable std::mutex mutex_;
+  std::condition_variable orders_changed_;
+  std::condition_variable answered_;
+  std::vector<std::shared_ptr<Place>> inbox_;
+  bool any_abandoned_ = false;
+  bool closed_ = false;
+  bool stop_now_ = false;
+  bool loop_ended_ = false;
+  Snapshot snapshot_;
+
+  std::mutex join_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_SESSIONS_SESSION_THREAD_H_

@@ -1,0 +1,255 @@
+#include "engine/step/partial_verifier.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/active_request.h"
+
+namespace talon {
+namespace {
+
+BlockScorer ScorerOf(SpecPvSelector selector) {
+  switch (selector) {
+    case SpecPvSelector::kQuestBound:
+      return BlockScorer::kQuestBound;
+    case SpecPvSelector::kH2o:
+      return BlockScorer::kH2o;
+    default:
+      return BlockScorer::kQuest;
+  }
+}
+
+}  // namespace
+
+// What the request may see partially, decided once.
+void PartialVerifier::Admit(ActiveRequest* run) const {
+  PartialState& state = run->partial;
+  if (state.admitted) return;
+  state.admitted = true;
+  state.config = config_;
+  const SpecPvWishes& wishes = run->request.specpv;
+  if (wishes.off) return;
+  if (wishes.mode) state.config.mode = *wishes.mode;
+  if (wishes.retrieval_blocks >= 0) state.config.retrieval_blocks = wishes.retrieval_blocks;
+  const SpecPvRequest request{.prompt_tokens = static_cast<int>(run->request.prompt.size()),
+                              .max_tokens = run->request.sampling.max_tokens,
+                              .max_depth = max_depth_,
+                              .wants_logprobs = run->request.sampling.logprobs >= 0};
+  const auto budget = SpecPvBudgetOf(state.config, request);
+  if (budget) state.governor.emplace(state.config, *budget);
+}
+
+int PartialVerifier::TreeRoom(const ActiveRequest& run) const {
+  if (!config_.enabled) return std::numeric_limits<int>::max();
+  return talon::TreeRoom(config_, run.sequence.tail_len, max_depth_);
+}
+
+bool PartialVerifier::CouldBePartial(const ActiveRequest& run) const {
+  const PartialState& state = run.partial;
+  return state.governor &&
+         LongEnoughForPartial(state.config, state.governor->budget(), run.sequence.committed_len);
+}
+
+StepCosts PartialVerifier::CostsOf(const ActiveRequest& run) const {
+  constexpr int kFewRows = 16;
+  constexpr int kManyRows = 32;
+  const int committed = run.sequence.committed_len;
+  const int visible = run.partial.governor->budget().Total() * config_.block_size;
+  const StepShape whole{.sequences = 1, .context = committed};
+  const StepShape part{.sequences = 1, .context = std::min(visible, committed)};
+  const Policy& policy = *parts_.policy;
+  const double few = policy.PassSeconds(whole, kFewRows);
+  const double row = (policy.PassSeconds(whole, kManyRows) - few) / (kManyRows - kFewRows);
+  // Where nothing else ends a round earlier.
+  const double trunk = std::min(config_.buffer_tokens - mean_rows_,
+                                run.partial.governor->interval() * mean_emitted_);
+  return {.full_step = policy.PassSeconds(whole, mean_rows_),
+          .partial_step = policy.PassSeconds(part, mean_rows_),
+          .tokens_per_step = mean_emitted_,
+          .replay_pass = few - kFewRows * row,
+          .replay_row = row,
+          .trunk = std::max(1, static_cast<int>(trunk))};
+}
+
+void PartialVerifier::ObserveStep(int rows, int emitted) {
+  constexpr double kWeight = 0.05;
+  constexpr int kImagined = 4;  // steps before the first one
+  const double weight = std::max(kWeight, 1.0 / (++ordinary_steps_ + kImagined));
+  mean_rows_ += weight * (rows - mean_rows_);
+  mean_emitted_ += weight * (emitted - mean_emitted_);
+}
+
+void PartialVerifier::ObservePass(PassKind kind, const StepShape& shape, double rows,
+                                  double seconds) {
+  const double by_curve = parts_.policy->PassSeconds(shape, rows);
+  if (by_curve > 0) payoff_.RecordPass(kind, seconds / by_curve);
+}
+
+GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
+  if (!config_.enabled) return {};
+  Admit(run);
+  PartialState& state = run->partial;
+  if (CouldBePartial(*run) && state.exact() && run->sequence.tail_len == 0) {
+    const StepCosts costs = CostsOf(*run);
+    state.pays = payoff_.Decide(costs, &state.trying);
+    state.max_trunk = payoff_.MaxTrunk(costs);
+    if (!state.pays) state.lists.reset();  // they grow old
+  }
+  GateState gate{.supported = state.governor.has_value(),
+                 .pays = state.pays,
+                 .selected = state.lists.has_value(),
+                 .committed_len = run->sequence.committed_len,
+                 .provisional_tokens = run->sequence.tail_len,
+                 .partial_steps = state.partial_steps,
+                 .max_trunk = state.max_trunk,
+                 .tree_nodes = nodes,
+                 .finish_pending = state.finish_pending};
+  if (state.governor) {
+    gate.budget = state.governor->budget();
+    gate.interval = state.governor->interval();
+  }
+  GateDecision decision = DecideVerification(state.config, gate);
+  if (decision.partial && run->sequence.tail_first < 0) {
+    const Status status = parts_.kv->OpenTail(&run->sequence);
+    if (!status.ok()) {
+      GiveUp(run, SpecPvFallbackReason::kNoBlocks, status.message());
+      decision = {};
+    }
+  }
+  if (decision.reason) {
+    parts_.metrics->Add(Counter::kSpecPvRefresh, 1, RefreshReasonName(*decision.reason));
+  }
+  return decision;
+}
+
+PartialView PartialVerifier::ViewOf(const ActiveRequest& run) const {
+  const PartialLists& lists = *run.partial.lists;
+  return {.block_ids = lists.block_ids,
+          .num_lists = lists.layers * lists.kv_heads,
+          .tokens = lists.visible_tokens};
+}
+
+bool PartialVerifier::HasCopy(const ActiveRequest& run) {
+  return run.partial.lists && !run.partial.copied_blocks.empty();
+}
+
+PartialView PartialVerifier::CopyOf(const ActiveRequest& run) const {
+  return {.block_ids = run.partial.copied_blocks,
+          .num_lists = 1,
+          .tokens = run.partial.lists->visible_tokens};
+}
+
+void PartialVerifier::Unwind(ActiveRequest* run) const {
+  Sequence& sequence = run->sequence;
+  run->sampler.Rewind(sequence.tail_len);
+  sequence.tokens.resize(sequence.tokens.size() - sequence.tail_len);
+  parts_.kv->DropTail(&sequence);
+  run->partial.text.reset();
+  run->partial.finish_pending = false;
+}
+
+void PartialVerifier::RequestScores(const ActiveRequest& run, int row_begin, int row_end,
+                                    int max_committed, PassBuilder* builder) {
+  const int committed = run.sequence.committed_len;
+  Ranking ranking{.run = &run,
+                  .budget = run.partial.governor->budget(),
+                  .min_full_blocks = (committed + 1) / config_.block_size,
+                  .max_full_blocks = (committed + max_committed) / config_.block_size};
+  if (config_.NeedsSummaries()) {
+    const bool root_only = config_.reduce == SpecPvReduce::kRoot;
+    ranking.scored_blocks = committed / config_.block_size;
+    ranking.first_column = builder->RequestScores(
+        row_begin, root_only ? row_begin + 1 : row_end, ranking.scored_blocks,
+        {.scorer = ScorerOf(config_.selector),
+         .reduce = config_.reduce == SpecPvReduce::kMax ? ScoreReduce::kMax : ScoreReduce::kMean});
+  }
+  rankings_.push_back(std::move(ranking));
+}
+
+void PartialVerifier::RankBlocks(const MatrixView& scores) {
+  std::vector<ColumnChoice> choices;
+  size_t chosen = 0;
+  for (Ranking& ranking : rankings_) {
+    for (int full = ranking.min_full_blocks; full <= ranking.max_full_blocks; ++full) {
+      const RankedBlocks blocks = RankedBlocksOf(ranking.budget, full, ranking.scored_blocks);
+      ranking.first_chosen.push_back(chosen);
+      choices.push_back({.begin = ranking.first_column + blocks.first,
+                         .end = ranking.first_column + blocks.end,
+                         .count = blocks.ranked});
+      chosen += static_cast<size_t>(scores.rows) * blocks.ranked;
+    }
+  }
+  if (chosen > 0) parts_.backend->ChooseColumns(scores, choices);
+}
+
+std::vector<int32_t> PartialVerifier::RankedOf(const Ranking& ranking, int full_blocks) const {
+  const int index = full_blocks - ranking.min_full_blocks;
+  TALON_CHECK(0 <= index && full_blocks <= ranking.max_full_blocks);
+  const KvShape& shape = parts_.kv->shape();
+  const RankedBlocks blocks = RankedBlocksOf(ranking.budget, full_blocks, ranking.scored_blocks);
+  if (blocks.ranked == 0) return {};
+  const auto chosen = parts_.backend->ChosenColumns().subspan(
+      ranking.first_chosen[index],
+      static_cast<size_t>(shape.num_layers) * shape.kv_heads * blocks.ranked);
+  std::vector<int32_t> ranked(chosen.begin(), chosen.end());
+  for (int32_t& column : ranked) column = column < 0 ? -1 : column - ranking.first_column;
+  return ranked;
+}
+
+void PartialVerifier::Select(ActiveRequest* run) {
+  const auto ranking = std::ranges::find(rankings_, run, &Ranking::run);
+  TALON_CHECK(ranking != rankings_.end(), "no scores were asked for");
+  const KvShape& shape = parts_.kv->shape();
+  const Sequence& sequence = run->sequence;
+  const int full_blocks = sequence.committed_len / config_.block_size;
+  const auto selection =
+      MakeSelection(RankedOf(*ranking, full_blocks), {shape.num_layers, shape.kv_heads},
+                    ranking->budget, full_blocks, ranking->scored_blocks);
+  if (!selection.ok()) {
+    GiveUp(run, SpecPvFallbackReason::kNanScores, selection.status().message());
+    return;
+  }
+  PartialState& state = run->partial;
+  state.lists =
+      MakePartialLists(*selection, sequence.blocks, sequence.committed_len, config_.block_size);
+  state.partial_steps = 0;
+  state.copied_blocks.clear();
+  if (parts_.kv->views().shape.num_blocks == 0) return;
+  // What does not fit is read in place.
+  auto copied = parts_.kv->CopyToView(&run->sequence, state.lists->block_ids);
+  if (copied.ok()) state.copied_blocks = std::move(*copied);
+}
+
+void PartialVerifier::CountTrunk(ActiveRequest* run, int provisional, int confirmed) {
+  const bool disagreed = confirmed < provisional;
+  parts_.metrics->Add(Counter::kSpecPvConfirmedTokens, confirmed);
+  parts_.metrics->Add(Counter::kSpecPvRolledBackTokens, provisional - confirmed);
+  AgreementByDistance agreement;
+  agreement.RecordTrunk(confirmed, disagreed);
+  agreement.Publish(parts_.metrics);
+  payoff_.RecordTrunk(confirmed, disagreed);
+  if (disagreed) run->partial.trying = false;
+  if (run->partial.governor) run->partial.governor->RecordTrunk(confirmed, disagreed);
+}
+
+void PartialVerifier::GiveUp(ActiveRequest* run, SpecPvFallbackReason reason,
+                             const std::string& detail) {
+  ReportSpecPvFallback({reason, fmt::format("{} (sequence {})", detail, run->sequence.id)},
+                       parts_.metrics);
+  run->partial.governor.reset();
+  run->partial.lists.reset();
+}
+
+TokenTree WithTrunk(std::span<const int32_t> trunk, const TokenTree& tree) {
+  TokenTree all(trunk.empty() ? tree.tokens[0] : trunk[0]);
+  for (size_t i = 1; i < trunk.size(); ++i) all.Add(static_cast<int>(i) - 1, trunk[i], 1);
+  const auto base = static_cast<int>(trunk.size());
+  for (int i = base == 0 ? 1 : 0; i < tree.size(); ++i) {
+    all.Add(i == 0 ? base - 1 : base + tree.parents[i], tree.tokens[i], i == 0 ? 1 : tree.probs[i]);
+  }
+  return all;
+}
+
+}  // namespace talon

@@ -1,0 +1,64 @@
+#include "model/files/weight_loader.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace talon {
+
+Result<Buffer> WeightLoader::Vector(const TensorParts& parts, float scale) {
+  std::vector<float> values;
+  for (const TensorSpec& part : parts) {
+    TALON_ASSIGN_OR_RETURN(const HostMatrix vector, source_->Load(part));
+    for (int64_t i = 0; i < vector.cols; ++i) {
+      values.push_back(scale * LoadElement(vector.data, vector.dtype, i));
+    }
+  }
+  source_->Release();
+  if (values.empty()) return Buffer();
+  return Upload(values.data(), values.size() * sizeof(float));
+}
+
+Result<std::unique_ptr<Weight>> WeightLoader::Matrix(const TensorParts& parts) {
+  std::vector<HostMatrix> matrices;
+  for (const TensorSpec& part : parts) {
+    TALON_ASSIGN_OR_RETURN(const HostMatrix matrix, source_->Load(part));
+    matrices.push_back(matrix);
+  }
+  auto packed = Pack(matrices);
+  source_->Release();
+  return packed;
+}
+
+Result<WeightTable> WeightLoader::Table(const TensorParts& parts, std::unique_ptr<Weight>* tied) {
+  TALON_ASSIGN_OR_RETURN(const HostMatrix table, source_->Load(parts[0]));
+  const auto elements = static_cast<size_t>(table.rows) * static_cast<size_t>(table.cols);
+  WeightTable result;
+  TALON_ASSIGN_OR_RETURN(result.data, Upload(table.data, elements * DTypeSize(table.dtype)));
+  result.dtype = table.dtype;
+  if (tied != nullptr) {
+    TALON_ASSIGN_OR_RETURN(*tied, Pack({&table, 1}));
+  }
+  source_->Release();
+  return result;
+}
+
+Result<Buffer> WeightLoader::Upload(const void* data, size_t bytes) {
+  TALON_ASSIGN_OR_RETURN(Buffer buffer, backend_->Allocate(bytes));
+  backend_->CopyIn(buffer.data(), data, bytes);
+  other_bytes_ += bytes;
+  return buffer;
+}
+
+Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> parts) {
+  // Files may mix types; a stack of them is kept exactly.
+  const bool mixed = std::ranges::any_of(
+      parts, [&](const HostMatrix& part) { return part.dtype != parts[0].dtype; });
+  const bool widen = mixed && format_ == WeightFormat::kAsStored;
+  TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight,
+                         backend_->PackWeight(parts, widen ? WeightFormat::kF32 : format_));
+  matrix_bytes_ += weight->bytes();
+  return weight;
+}
+
+}  // namespace talon

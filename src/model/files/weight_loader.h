@@ -1,0 +1,51 @@
+// Tensors of a source to device memory: vectors as float32, matrices in the backend's layout.
+#ifndef TALON_MODEL_FILES_WEIGHT_LOADER_H_
+#define TALON_MODEL_FILES_WEIGHT_LOADER_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "model/files/tensor_layout.h"
+#include "model/files/weight_source.h"
+
+namespace talon {
+
+// A row look-up table [rows, cols] in the source's type. A copy in device memory, not the file's
+// mapping: it must work on every device, and the mapping's pages are given back once packed.
+struct WeightTable {
+  Buffer data;
+  DType dtype = DType::kF32;
+};
+
+// Releases the source's memory after each call, so at most one group of tensors exists twice.
+class WeightLoader {
+ public:
+  WeightLoader(WeightSource* source, Backend* backend, WeightFormat format)
+      : source_(source), backend_(backend), format_(format) {}
+
+  size_t matrix_bytes() const { return matrix_bytes_; }
+  size_t other_bytes() const { return other_bytes_; }
+
+  // The parts stacked into one float32 buffer, times `scale`; empty if there are none.
+  Result<Buffer> Vector(const TensorParts& parts, float scale = 1);
+  Result<std::unique_ptr<Weight>> Matrix(const TensorParts& parts);
+  // The table and, unless `tied` is null, the matrix made from the same tensor.
+  Result<WeightTable> Table(const TensorParts& parts, std::unique_ptr<Weight>* tied = nullptr);
+
+ private:
+  Result<Buffer> Upload(const void* data, size_t bytes);
+  Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts);
+
+  WeightSource* source_;
+  Backend* backend_;
+  WeightFormat format_;
+  size_t matrix_bytes_ = 0;
+  size_t other_bytes_ = 0;
+};
+
+}  // namespace talon
+
+#endif  // TALON_MODEL_FILES_WEIGHT_LOADER_H_

@@ -1,0 +1,63 @@
+// What an EAGLE-3 head is: the sizes and options of its config.json, checked against the target.
+//
+// Files come from several trainers. The layer's keys may stand at the top level or, in speculators
+// files, in `transformer_layer_config`; those of the head at the top level or in `eagle_config`.
+#ifndef TALON_MODEL_HEADS_EAGLE3_CONFIG_H_
+#define TALON_MODEL_HEADS_EAGLE3_CONFIG_H_
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "model/config.h"
+#include "model/rope.h"
+
+namespace talon {
+
+struct Eagle3Config {
+  int hidden_size = 0;         // H, of the draft layer
+  int target_hidden_size = 0;  // Ht
+  int intermediate_size = 0;
+  int num_heads = 0;
+  int num_kv_heads = 0;  // divides num_heads
+  int head_dim = 0;
+  int vocab_size = 0;        // V, the target's
+  int draft_vocab_size = 0;  // Vd, at most V
+  float rms_norm_eps = 1e-6f;
+  RopeConfig rope;
+  int max_position_embeddings = 0;  // what the head was trained for, no limit
+
+  bool fc_bias = false;
+  bool attention_bias = false;  // of q, k and v; that of the output projection is optional
+  bool mlp_bias = false;
+  bool norm_before_residual = false;  // the residual is the normed feature
+  bool norm_before_fc = false;        // one norm over the concatenated features
+  bool fc_norm = false;               // a norm for each captured layer's features
+  bool norm_output = false;           // the next step's feature is the output after the last norm
+  float logit_scale = 1;
+
+  // The target's layers whose *input* is captured, whatever convention the file uses; index
+  // num_layers stands for the last layer's output, before the final norm.
+  std::vector<int> capture_layers;
+
+  int q_size() const { return num_heads * head_dim; }
+  int kv_size() const { return num_kv_heads * head_dim; }
+  int features_size() const {  // A * Ht
+    return static_cast<int>(capture_layers.size()) * target_hidden_size;
+  }
+};
+
+// `what` names the source in messages, usually the file's path. `capture_override` (layers whose
+// input is captured) replaces the file's list unless it is empty.
+Result<Eagle3Config> ParseEagle3Config(const Json& json, const std::string& what,
+                                       const ModelConfig& target,
+                                       const std::vector<int>& capture_override);
+
+// config.json of a head's directory.
+Result<Eagle3Config> LoadEagle3Config(const std::string& dir, const ModelConfig& target,
+                                      const std::vector<int>& capture_override);
+
+}  // namespace talon
+
+#endif  // TALON_MODEL_HEADS_EAGLE3_CONFIG_H_

@@ -1,0 +1,51 @@
+// The weights of an EAGLE-3 head in device memory, and its vocabulary map.
+#ifndef TALON_MODEL_HEADS_EAGLE3_WEIGHTS_H_
+#define TALON_MODEL_HEADS_EAGLE3_WEIGHTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "model/files/weight_loader.h"
+#include "model/heads/eagle3_config.h"
+
+namespace talon {
+
+// Norm weights and biases are float32 buffers; an absent one is empty, its data() null.
+struct Eagle3Weights {
+  WeightTable embedding;           // [V, H]; empty: the target's
+  Buffer concat_norm;              // [A * Ht]
+  std::vector<Buffer> fc_norms;    // A of [Ht], or none
+  std::unique_ptr<Weight> fc;      // [H, A * Ht]
+  Buffer fc_bias;                  // [H]
+  Buffer embed_norm, hidden_norm;  // [H]
+  std::unique_ptr<Weight> q;       // [q, 2 * H]
+  Buffer q_bias;
+  std::unique_ptr<Weight> kv;  // [2 * kv, 2 * H]
+  Buffer kv_bias;
+  std::unique_ptr<Weight> output;  // [H, q]
+  Buffer output_bias;
+  Buffer post_norm;                 // [H]
+  std::unique_ptr<Weight> gate_up;  // [2 * ffn, H]
+  Buffer gate_up_bias;
+  std::unique_ptr<Weight> down;  // [H, ffn]
+  Buffer down_bias;
+  Buffer norm;                      // [H]
+  Buffer head_norm;                 // [H], norm * logit_scale: the scale costs nothing this way
+  std::unique_ptr<Weight> head;     // [Vd, H]; null: the target's
+  std::vector<int32_t> target_ids;  // [Vd]
+
+  size_t bytes = 0;  // everything here
+};
+
+// The safetensors of a checkpoint directory. Everything is checked before anything is loaded.
+Result<Eagle3Weights> LoadEagle3Weights(const std::string& dir, const Eagle3Config& config,
+                                        Backend* backend, WeightFormat format);
+
+}  // namespace talon
+
+#endif  // TALON_MODEL_HEADS_EAGLE3_WEIGHTS_H_

@@ -1,0 +1,108 @@
+// The target's choice of one sequence: all processors along a tree node's own path, then the seeded
+// draw (base/random.h).
+//
+// A Sampler knows the sequence's *base*: its prompt and the tokens it has emitted, the root of the
+// current tree included. A row of the tree is judged with base + `path`, where `path` holds the
+// tokens after the root down to the row's own node, in order (empty for the root's row). Choosing
+// never changes the base, so any number of rows may be judged before Observe() tells what was
+// kept. Because the draw depends on (seed, absolute position, choice) alone, the outcome is the
+// same whether a token was reached along a path or one at a time.
+//
+// One thread at a time, but const functions may run concurrently. Copyable: a copy is a fork.
+#ifndef TALON_MODEL_SAMPLING_SAMPLER_H_
+#define TALON_MODEL_SAMPLING_SAMPLER_H_
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/random.h"
+#include "compute/backend.h"
+#include "model/sampling/sampling_params.h"
+
+namespace talon {
+
+struct TopLogProb {
+  int32_t token = 0;
+  float log_prob = 0;
+};
+
+struct Choice {
+  int32_t token = -1;
+  // Log-softmax of the processed logits without temperature (fp32 exponentials, double sum). Only
+  // filled if the request asks for log-probs.
+  float log_prob = 0;
+  std::vector<TopLogProb> top;  // most likely first, ties to the lower id
+  bool dead_end = false;        // everything is masked: finish the request, there is no token
+};
+
+class Sampler {
+ public:
+  // REQUIRES: params.Validate(vocabulary) is OK; the tokens are in the vocabulary.
+  Sampler(SamplingParams params, std::vector<int32_t> eos_ids, std::span<const int32_t> prompt);
+
+  // Steps 1 to 7 and the draw for one row. On return `logits` holds the row after step 3, so a row
+  // can be used once. Tokens that a grammar forbids may already be -inf in `logits`: no step
+  // raises them again.
+  Choice Choose(std::span<float> logits, std::span<const int32_t> path) const;
+
+  // The distribution Choose() draws from (one-hot where greedy), for acceptance rules that need p.
+  // False if everything is masked. Uses the row up like Choose().
+  bool Distribution(std::span<float> logits, std::span<const int32_t> path,
+                    std::vector<float>* probs) const;
+
+  // The generator's key for the token after `path`, for acceptance rules with draws of their own.
+  RandomKey Key(size_t path_length, RandomStream stream, uint32_t draw = 0) const;
+
+  // True if the choice is the plain argmax of the raw logits, now and for every later token, and no
+  // log-probs are wanted: the backend's argmax can replace Choose().
+  bool IsPlainGreedy() const { return params_.temperature == 0 && IsPlain(); }
+  // The same but for how the token is drawn of the raw logits: temperature, top-k, top-p, min-p.
+  bool IsPlain() const;
+  RowDraw DrawOf() const;  // what a device is told of it
+
+  // True for EOS (unless ignored) and the stop ids.
+  bool EndsRequest(int32_t token) const;
+
+  // Appends emitted tokens to the base; takes the last `count` of them back.
+  // REQUIRES: count <= num_outputs().
+  void Observe(std::span<const int32_t> tokens);
+  void Rewind(int count);
+
+  const SamplingParams& params() const { return params_; }
+  uint64_t seed() const { return seed_; }  // the request's, or the random one it was given
+  int num_outputs() const { return static_cast<int>(tokens_.size() - prompt_length_); }
+
+ private:
+  struct Seen {
+    int32_t token = 0;
+    int prompt = 0;  // occurrences
+    int output = 0;
+  };
+
+  bool HasPenalties() const;
+  void Process(std::span<float> logits, std::span<const int32_t> path) const;
+  void ApplyPenalties(std::span<float> logits, std::span<const int32_t> path) const;
+  void MaskStops(std::span<float> logits) const;
+  void MaskBadWords(std::span<float> logits, std::span<const int32_t> path) const;
+  float Penalize(float logit, int output_count) const;
+  Seen& SeenEntry(int32_t token);
+  bool TakesBest(float best_logit) const;  // greedy, or an infinite logit that leaves no choice
+  int32_t Draw(std::span<const float> logits, size_t path_length) const;
+  void ReportLogProbs(std::span<const float> logits, Choice* choice) const;
+
+  SamplingParams params_;
+  std::vector<int32_t> eos_ids_;
+  uint64_t seed_;
+  size_t prompt_length_;
+  std::vector<int32_t> tokens_;  // prompt, then output
+  // Counts of the distinct tokens of tokens_, kept only if there are penalties. Entries stay when
+  // Rewind() brings their counts to 0.
+  std::vector<Seen> seen_;
+  std::unordered_map<int32_t, int> seen_index_;  // token -> index in seen_
+};
+
+}  // namespace talon
+
+#endif  // TALON_MODEL_SAMPLING_SAMPLER_H_

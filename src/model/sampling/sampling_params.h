@@ -1,0 +1,43 @@
+// What a request asks of the sampler. Plain data; the defaults are greedy decoding with nothing
+// else switched on.
+#ifndef TALON_MODEL_SAMPLING_SAMPLING_PARAMS_H_
+#define TALON_MODEL_SAMPLING_SAMPLING_PARAMS_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace talon {
+
+struct SamplingParams {
+  static constexpr int kMaxLogProbs = 128;
+
+  float temperature = 0;         // 0 = greedy
+  int top_k = 0;                 // 0 = off
+  float top_p = 1;               // 1 = off
+  float min_p = 0;               // 0 = off
+  float repetition_penalty = 1;  // 1 = off; prompt and output tokens
+  float frequency_penalty = 0;   // per occurrence in the output
+  float presence_penalty = 0;    // once per token in the output
+
+  std::vector<std::pair<int32_t, float>> logit_bias;  // ascending tokens, none twice
+  std::vector<std::vector<int32_t>> bad_words;        // token sequences that must not appear
+  std::vector<int32_t> stop_token_ids;                // end the request, besides EOS
+
+  int min_tokens = 0;  // EOS and stop ids are masked before this many output tokens
+  int max_tokens = 128;
+  bool ignore_eos = false;       // EOS does not end the request
+  std::optional<uint64_t> seed;  // none = random, see Sampler::seed()
+  int logprobs = -1;             // -1 = none; 0 = the drawn token; n = and the n most likely
+  uint32_t choice = 0;           // completion index for n > 1
+
+  // InvalidArgument names the parameter, its value and the valid range.
+  Status Validate(int vocab_size) const;
+};
+
+}  // namespace talon
+
+#endif  // TALON_MODEL_SAMPLING_SAMPLING_PARAMS_H_

@@ -1,0 +1,255 @@
+#include "remote/draft_length.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace talon {
+namespace {
+
+DraftedRound Round(int length, int accepted, double wait = 0, double target = 0.01) {
+  return {
+      .path_length = length, .accepted = accepted, .wait_seconds = wait, .target_seconds = target};
+}
+
+// A plain round, then a guess of a quick probe that was right: the breaker closes.
+DraftLengthControl Closed(int max_length = 5) {
+  DraftLengthControl control({.max_length = max_length});
+  control.ObservePlain(0.01);
+  control.ObserveProbe(0.002);
+  control.ObserveGuess(true);
+  EXPECT_FALSE(control.open());
+  return control;
+}
+
+void Open(DraftLengthControl* control) {
+  while (!control->open()) control->ObserveDrafted(Round(5, 0, 0.01, 0.01));
+}
+
+// Plain rounds until a probe is wanted, that one included.
+int RoundsToProbe(DraftLengthControl* control) {
+  int rounds = 1;
+  for (; !control->wants_probe(); ++rounds) control->ObservePlain(0.01);
+  control->ObservePlain(0.01);
+  return rounds;
+}
+
+void Probe(DraftLengthControl* control, bool right, double seconds = 0.002) {
+  control->ObserveProbe(seconds);
+  control->ObserveGuess(right);
+}
+
+TEST(DraftLengthControl, BeginsWithProbesOnly) {
+  DraftLengthControl control({.max_length = 5});
+  EXPECT_TRUE(control.open());
+  EXPECT_EQ(control.length(), 0);
+  EXPECT_TRUE(control.wants_probe());
+  control.ObserveProbe(0.002);
+  control.ObserveGuess(true);
+  EXPECT_TRUE(control.open()) << "what a plain round takes is not known yet";
+  control.ObservePlain(0.01);
+  EXPECT_FALSE(control.open());
+  EXPECT_EQ(control.length(), 5);
+}
+
+TEST(DraftLengthControl, DraftsThatAreNeverRightAreNeverWaitedFor) {
+  DraftLengthControl control({});
+  std::vector<int> intervals;
+  for (int i = 0; i < 6; ++i) {
+    intervals.push_back(RoundsToProbe(&control));
+    Probe(&control, false);
+    EXPECT_TRUE(control.open());
+  }
+  EXPECT_EQ(intervals, (std::vector<int>{1, 2, 4, 8, 8, 8}));
+}
+
+// Six tokens in the best case, for a wait of ten plain rounds.
+TEST(DraftLengthControl, DraftsThatTakeTooLongAreNeverWaitedFor) {
+  DraftLengthControl control({});
+  for (int i = 0; i < 20; ++i) {
+    RoundsToProbe(&control);
+    Probe(&control, true, /*seconds=*/0.1);
+    EXPECT_TRUE(control.open());
+  }
+}
+
+// The dearer drafts are, the more right guesses are asked for.
+TEST(DraftLengthControl, OneGuessIsEnoughWhereDraftsAreCheap) {
+  DraftLengthControl control({});
+  control.ObservePlain(0.01);
+  control.ObserveProbe(0.015);
+  control.ObserveGuess(true);
+  EXPECT_TRUE(control.open());
+  for (int i = 0; i < 4; ++i) control.ObserveGuess(true);
+  EXPECT_FALSE(control.open());
+}
+
+TEST(DraftLengthControl, StartsAtTheMostAndWaitsForThreeRounds) {
+  DraftLengthControl control = Closed();
+  EXPECT_EQ(control.length(), 5);
+  control.ObserveDrafted(Round(5, 1));
+  control.ObserveDrafted(Round(5, 1));
+  EXPECT_EQ(control.length(), 5);
+  control.ObserveDrafted(Round(5, 1));
+  EXPECT_LT(control.length(), 5);
+}
+
+// m = 0.4: e = -0.3, integral -0.3: 5 - 0.6 - 0.15 - 0.03 = 4.22.
+TEST(DraftLengthControl, FollowsTheFormula) {
+  DraftLengthControl control = Closed();
+  for (int i = 0; i < 3; ++i) control.ObserveDrafted(Round(5, 2));
+  EXPECT_NEAR(control.error(), -0.3, 1e-12);
+  EXPECT_NEAR(control.integral(), -0.3, 1e-12);
+  EXPECT_EQ(control.length(), 4);
+  // 4 - 0.6 - 0.3 + 0 = 3.1
+  control.ObserveDrafted(Round(5, 2));
+  EXPECT_NEAR(control.integral(), -0.6, 1e-12);
+  EXPECT_EQ(control.length(), 3);
+}
+
+TEST(DraftLengthControl, FullAcceptanceBringsTheLengthBack) {
+  DraftLengthControl control = Closed();
+  for (int i = 0; i < 6; ++i) control.ObserveDrafted(Round(5, 1));
+  EXPECT_EQ(control.length(), 1);
+  for (int i = 0; i < 40; ++i) control.ObserveDrafted(Round(1, 1));
+  EXPECT_EQ(control.length(), 5);
+  EXPECT_LE(control.integral(), 10);
+}
+
+TEST(DraftLengthControl, ThresholdFollowsMeasuredTimes) {
+  DraftLengthControl control({});
+  EXPECT_EQ(control.threshold(), 0);
+  control.ObservePlain(0.01);
+  control.ObserveProbe(0.002);
+  EXPECT_NEAR(control.threshold(), 0.16, 1e-9) << "by what a probe took";
+  control.ObserveDrafted(Round(5, 5, /*wait=*/0.004, /*target=*/0.01));
+  EXPECT_NEAR(control.threshold(), 0.32, 1e-9) << "by what drafts took";
+  control.ObserveDrafted(Round(5, 5, /*wait=*/0.1, /*target=*/0.01));
+  EXPECT_NEAR(control.threshold(), 0.32, 1e-9) << "one long wait may be an accident";
+  control.ObserveDrafted(Round(5, 5, /*wait=*/0.1, /*target=*/0.01));
+  EXPECT_EQ(control.threshold(), 0.5);
+}
+
+// Five plain rounds, whatever they are lost with.
+TEST(DraftLengthControl, OpensWhenDraftingHasLostFiveRounds) {
+  DraftLengthControl useless = Closed();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_NEAR(useless.loss(), i, 1e-9);
+    EXPECT_FALSE(useless.open());
+    useless.ObserveDrafted(Round(5, 0, 0.01, 0.01));
+  }
+  EXPECT_TRUE(useless.open());
+  EXPECT_EQ(useless.length(), 0);
+  DraftLengthControl slow = Closed();  // three tokens for three and a half plain rounds
+  int rounds = 0;
+  for (; !slow.open(); ++rounds) slow.ObserveDrafted(Round(5, 2, 0.015, 0.02));
+  EXPECT_EQ(rounds, 10);
+}
+
+// Less than half of the path is accepted, but each round still gives twice as much.
+TEST(DraftLengthControl, StaysClosedWhereDraftingPays) {
+  DraftLengthControl control = Closed();
+  for (int i = 0; i < 50; ++i) control.ObserveDrafted(Round(5, 2, 0.005, 0.01));
+  EXPECT_FALSE(control.open());
+  EXPECT_EQ(control.loss(), 0);
+}
+
+TEST(DraftLengthControl, ARoundThatTookLongIsAnAccident) {
+  DraftLengthControl control = Closed();
+  for (int i = 0; i < 50; ++i) {
+    control.ObserveDrafted(Round(5, 2, 0, i % 5 == 0 ? 0.25 : 0.01));
+    ASSERT_FALSE(control.open());
+  }
+  DraftLengthControl begun({});  // with an accident
+  begun.ObservePlain(0.25);
+  Probe(&begun, true);
+  ASSERT_FALSE(begun.open());
+  for (int i = 0; i < 5; ++i) begun.ObserveDrafted(Round(5, 0, 0.01, 0.01));
+  EXPECT_TRUE(begun.open());
+}
+
+// The plain rounds that follow a success do not count as failures of the drafter.
+TEST(DraftLengthControl, ComesBackWhenProbesAreRightAgain) {
+  DraftLengthControl control = Closed();
+  for (int i = 0; i < 40; ++i) control.ObserveDrafted(Round(5, 5, 0, 0.01));
+  Open(&control);
+  EXPECT_EQ(RoundsToProbe(&control), 8);
+  Probe(&control, false);
+  EXPECT_TRUE(control.open());
+  for (int i = 0; i < 5 && control.open(); ++i) {
+    EXPECT_EQ(RoundsToProbe(&control), 8);
+    Probe(&control, true);
+  }
+  EXPECT_FALSE(control.open());
+  EXPECT_EQ(control.length(), 5);
+}
+
+TEST(DraftLengthControl, ComingBackInVainMakesItWaitLongerAndOpenSooner) {
+  DraftLengthControl control = Closed();
+  Open(&control);
+  EXPECT_EQ(RoundsToProbe(&control), 16);
+  for (int i = 0; i < 8; ++i) Probe(&control, true);
+  ASSERT_FALSE(control.open());
+  for (int i = 0; i < 3; ++i) control.ObserveDrafted(Round(5, 0, 0.01, 0.01));
+  ASSERT_TRUE(control.open());
+  EXPECT_EQ(RoundsToProbe(&control), 32);
+}
+
+// A worker that was slow once is believed again after a while.
+TEST(DraftLengthControl, OldTimesFade) {
+  DraftLengthControl control = Closed();
+  while (!control.open()) control.ObserveDrafted(Round(5, 0, 0.1, 0.01));
+  int probes = 0;
+  for (; control.open() && probes < 1000; ++probes) {
+    RoundsToProbe(&control);
+    Probe(&control, true);
+  }
+  EXPECT_GT(probes, 10);
+  EXPECT_LT(probes, 100);
+}
+
+// Plain rounds until probes, all of them quick and right, close the breaker.
+int RoundsToClose(DraftLengthControl* control) {
+  int rounds = 0;
+  while (control->open() && rounds < 5000) {
+    rounds += RoundsToProbe(control);
+    Probe(control, true);
+  }
+  return rounds;
+}
+
+// The first call sets up the connection. It used to be believed for 150 rounds.
+TEST(DraftLengthControl, ASlowFirstProbeIsForgotten) {
+  DraftLengthControl control({});
+  control.ObservePlain(0.01);
+  Probe(&control, true, /*seconds=*/2);
+  ASSERT_TRUE(control.open());
+  EXPECT_LE(RoundsToClose(&control), 2);
+}
+
+// One round that waited long, or was verified slowly, before drafts were wrong for a while: they
+// used not to be believed again for hundreds of rounds, though they were right by then.
+TEST(DraftLengthControl, ASlowRoundIsForgotten) {
+  const auto rounds_to_close = [](int good_rounds, const DraftedRound& last) {
+    DraftLengthControl control = Closed();
+    for (int i = 0; i < good_rounds; ++i) control.ObserveDrafted(Round(5, 5, 0.002, 0.01));
+    control.ObserveDrafted(last);
+    EXPECT_FALSE(control.open());
+    Open(&control);
+    return RoundsToClose(&control);
+  };
+  for (const int good_rounds : {0, 40}) {
+    const int usual = rounds_to_close(good_rounds, Round(5, 5, 0.002, 0.01));
+    EXPECT_LE(rounds_to_close(good_rounds, Round(5, 5, 2, 0.01)), usual) << good_rounds;
+    EXPECT_LE(rounds_to_close(good_rounds, Round(5, 5, 0.002, 2)), usual) << good_rounds;
+  }
+}
+
+TEST(DraftLengthControl, NotAdaptiveKeepsItsLength) {
+  DraftLengthControl control({.max_length = 7, .adaptive = false});
+  for (int i = 0; i < 20; ++i) control.ObserveDrafted(Round(7, 0, 1, 0.01));
+  EXPECT_EQ(control.length(), 7);
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,78 @@
+// The ways to a target and to a draft worker, in plain data: what the orchestrator and the remote
+// drafter speak, whatever carries it (rpc_links.h: gRPC; in tests: a script).
+//
+// A link does one thing per call and reports failures as they are; who retries what is decided
+// above (retry.h, orchestrator.h).
+#ifndef TALON_REMOTE_LINKS_H_
+#define TALON_REMOTE_LINKS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "engine/remote_calls.h"
+
+namespace talon {
+
+using RemoteClock = std::chrono::steady_clock;
+
+// How an answered call went.
+struct CallReport {
+  RemoteClock::time_point sent;
+  RemoteClock::time_point received;
+  double worker_seconds = 0;  // that the worker had it; 0: it did not say
+  double decode_seconds = 0;  // of the answer's bytes
+  int64_t bytes_sent = 0;
+  int64_t bytes_received = 0;
+
+  double seconds() const { return std::chrono::duration<double>(received - sent).count(); }
+  // Of the network alone.
+  double rtt_seconds() const {
+    return worker_seconds > 0 && worker_seconds < seconds() ? seconds() - worker_seconds : 0;
+  }
+};
+
+struct VerifyReply {
+  VerifyAnswer answer;
+  CallReport report;
+};
+
+struct DraftReply {
+  DraftAnswer answer;
+  CallReport report;
+};
+
+class TargetLink {
+ public:
+  virtual ~TargetLink() = default;
+  // Blocks until the answer, a failure or the deadline.
+  virtual Result<VerifyReply> Verify(const VerifyCall& call, RemoteClock::time_point deadline) = 0;
+  // Frees what the worker keeps for the session; best effort.
+  virtual Status EndSession(const std::string& session_id, RemoteClock::time_point deadline) = 0;
+  virtual Result<PingAnswer> Ping(RemoteClock::time_point deadline) = 0;
+};
+
+// A draft call on its way. Dropping it cancels it.
+class RunningDraft {
+ public:
+  virtual ~RunningDraft() = default;
+  // Whether Take would not wait.
+  virtual bool Ready() = 0;
+  // Blocks until the answer or a failure; once.
+  virtual Result<DraftReply> Take() = 0;
+};
+
+class DraftLink {
+ public:
+  virtual ~DraftLink() = default;
+  // Never blocks; failures come out of the running call.
+  virtual std::unique_ptr<RunningDraft> Begin(const DraftCall& call,
+                                              RemoteClock::time_point deadline) = 0;
+  virtual Result<PingAnswer> Ping(RemoteClock::time_point deadline) = 0;
+};
+
+}  // namespace talon
+
+#endif  // TALON_REMOTE_LINKS_H_

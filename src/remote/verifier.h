@@ -1,0 +1,102 @@
+// The client's side of a target session: sends trees, and sees to it that each is verified once,
+// whatever happens on the way.
+//
+// A lost answer is asked for again under the same request id, so that nothing is verified twice. A
+// target that has forgotten the session, or lost its faith in it, gets the whole context once more.
+// One that is away is waited for until the round's time is over. One thread.
+#ifndef TALON_REMOTE_VERIFIER_H_
+#define TALON_REMOTE_VERIFIER_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/remote_calls.h"
+#include "model/sampling/sampling_params.h"
+#include "observe/metrics.h"
+#include "remote/links.h"
+#include "remote/remote_timer.h"
+#include "remote/telemetry.h"
+
+namespace talon {
+
+// What a failed call asks of the client.
+enum class Remedy {
+  kGiveUp,     // the call itself is wrong
+  kResendAll,  // the session is gone: the whole context again, once
+  kTimeOut,    // there is no time left
+  kTryAgain,   // there is no room now: a few tries
+  kWait,       // the worker is away or not ready: as long as there is time
+};
+Remedy RemedyFor(const Status& status);
+
+struct VerifierOptions {
+  double timeout_seconds = 30;  // of a round, retries included
+  bool rejection = false;
+  std::vector<int32_t> stop_token_ids;
+  int vocab_size = 0;  // 0: not known
+};
+
+class Verifier {
+ public:
+  struct Parts {  // not owned; null: none
+    TargetLink* target = nullptr;
+    RemoteTimer* timer = nullptr;
+    Telemetry* telemetry = nullptr;
+    Metrics* metrics = nullptr;
+    std::function<bool()> cancelled;  // empty: never
+  };
+  Verifier(Parts parts, VerifierOptions options, std::string session_id,
+           const SamplingParams& sampling);
+
+  // The target's judgement of `drafts` after `context`, the last one's plus what was confirmed
+  // since. DeadlineExceeded: the target did not answer in time. Cancelled: `cancelled` said so.
+  // The answer fits the call: it accepts drafts only, and says at least one token or that it ended.
+  Result<VerifyReply> Verify(std::span<const int32_t> context, const DraftForest& drafts);
+
+  // Best effort.
+  void End();
+
+  int sent_tokens() const { return sent_tokens_; }          // of the context, in the last call
+  int expected_prefix() const { return expected_prefix_; }  // in the last call
+  int full_resends() const { return full_resends_; }
+
+ private:
+  // Of one round.
+  struct Attempts {
+    RemoteClock::time_point deadline;
+    Backoff backoff;
+    int tries = 0;  // that found no room
+    bool resent = false;
+  };
+
+  VerifyCall MakeCall(std::span<const int32_t> context, const DraftForest& drafts);
+  void SendWhole(std::span<const int32_t> context, VerifyCall* call);
+  std::string NextRequestId();
+  Result<VerifyReply> Try(const VerifyCall& call, RemoteClock::time_point deadline);
+  Status Mend(const Status& failure, std::span<const int32_t> context, VerifyCall* call,
+              Attempts* attempts);
+  Status CheckAnswer(const VerifyCall& call, const VerifyAnswer& answer) const;
+  bool Pause(RemoteClock::duration pause, RemoteClock::time_point deadline);
+  void ReportSent(const VerifyCall& call);
+  void ReportReceived(const VerifyReply& reply);
+  void ReportResend(const Status& failure);
+  void ReportFailed(const Status& status);
+
+  Parts parts_;
+  VerifierOptions options_;
+  const std::string session_id_;
+  const SamplingParams sampling_;
+  int64_t next_call_ = 1;
+  int held_ = 0;  // tokens of the context that the target holds; 0: send all
+  int sent_tokens_ = 0;
+  int expected_prefix_ = 0;
+  int full_resends_ = 0;
+};
+
+}  // namespace talon
+
+#endif  // TALON_REMOTE_VERIFIER_H_

@@ -1,0 +1,32 @@
+// The keys that clients may show.
+#ifndef TALON_SERVE_HTTP_API_API_KEYS_H_
+#define TALON_SERVE_HTTP_API_API_KEYS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace talon {
+
+// Immutable after loading; thread-safe.
+class ApiKeys {
+ public:
+  // Everyone is let in.
+  ApiKeys() = default;
+  // One key per line; blank lines and those that begin with # are skipped. At least one key.
+  static Result<ApiKeys> Parse(std::string_view text, const std::string& what);
+
+  bool required() const { return !keys_.empty(); }
+  // Whether the value of an Authorization header is "Bearer KEY". Takes as long for a wrong key as
+  // for a right one.
+  bool Admits(std::string_view authorization) const;
+
+ private:
+  std::vector<std::string> keys_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_API_API_KEYS_H_

@@ -1,0 +1,244 @@
+#include "serve/http/api/api_request.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace talon {
+namespace {
+
+const ApiNames kNames{.drafter = "SUFFIX"};
+
+std::optional<ApiError> Parse(const std::string& body, ApiRequest* request,
+                              Endpoint endpoint = Endpoint::kCompletions) {
+  return ParseApiRequest(body, endpoint, kNames, request);
+}
+
+// The error of a completion request with this in it.
+ApiError ErrorOfMember(const std::string& member) {
+  ApiRequest request;
+  const auto error = Parse("{\"prompt\": \"x\", " + member + "}", &request);
+  EXPECT_TRUE(error.has_value()) << member;
+  return error.value_or(ApiError{});
+}
+
+TEST(ApiRequest, DefaultsAreOpenAis) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"prompt": "Hi"})", &request));
+  EXPECT_EQ(request.sampling.temperature, 1.0f);
+  EXPECT_EQ(request.sampling.max_tokens, 16);
+  EXPECT_FALSE(request.max_tokens_given);
+  EXPECT_FALSE(request.sampling.seed.has_value());
+  EXPECT_EQ(request.sampling.logprobs, -1);
+  EXPECT_TRUE(request.speculate);
+  EXPECT_EQ(request.n, 1);
+}
+
+TEST(ApiRequest, ReadsEveryParameter) {
+  ApiRequest request;
+  const auto error = Parse(R"({"model": "m", "prompt": "a", "max_tokens": 7, "temperature": 0.5,
+      "top_p": 0.9, "top_k": 40, "min_p": 0.1, "seed": 9, "stop": ["x", "y"], "n": 3, "logprobs": 2,
+      "frequency_penalty": 0.25, "presence_penalty": -0.5, "repetition_penalty": 1.25,
+      "logit_bias": {"20": -1, "3": 2.5}, "stream": true, "stream_options": {"include_usage": true},
+      "ignore_eos": true, "min_tokens": 2, "stop_token_ids": [5], "user": "u", "echo": false,
+      "speculative": {"algorithm": "suffix", "nodes": 6, "trace": true}})",
+                           &request);
+  ASSERT_FALSE(error) << error->message;
+  const SamplingParams& sampling = request.sampling;
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(sampling.max_tokens, 7);
+  EXPECT_TRUE(request.max_tokens_given);
+  EXPECT_EQ(sampling.temperature, 0.5f);
+  EXPECT_EQ(sampling.top_p, 0.9f);
+  EXPECT_EQ(sampling.top_k, 40);
+  EXPECT_EQ(sampling.min_p, 0.1f);
+  EXPECT_EQ(sampling.seed, 9u);
+  EXPECT_EQ(request.stop, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(request.n, 3);
+  EXPECT_EQ(sampling.logprobs, 2);
+  EXPECT_EQ(sampling.frequency_penalty, 0.25f);
+  EXPECT_EQ(sampling.presence_penalty, -0.5f);
+  EXPECT_EQ(sampling.repetition_penalty, 1.25f);
+  const std::vector<std::pair<int32_t, float>> biases = {{3, 2.5f}, {20, -1.0f}};
+  EXPECT_EQ(sampling.logit_bias, biases);  // ascending, as the sampler wants them
+  EXPECT_TRUE(request.stream && request.include_usage && sampling.ignore_eos && request.trace);
+  EXPECT_EQ(sampling.min_tokens, 2);
+  EXPECT_EQ(sampling.stop_token_ids, (std::vector<int32_t>{5}));
+  EXPECT_EQ(request.max_draft_nodes, 6);
+  EXPECT_TRUE(request.speculate);
+}
+
+TEST(ApiRequest, PromptsOfEveryKind) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"prompt": [1, 2]})", &request));
+  ASSERT_EQ(request.prompts.size(), 1u);
+  EXPECT_EQ(std::get<std::vector<int32_t>>(request.prompts[0]), (std::vector<int32_t>{1, 2}));
+  ASSERT_FALSE(Parse(R"({"prompt": ["a", "b"]})", &request));
+  ASSERT_EQ(request.prompts.size(), 2u);
+  EXPECT_EQ(std::get<std::string>(request.prompts[1]), "b");
+  ASSERT_FALSE(Parse(R"({"prompt": [[1], [2, 3]]})", &request));
+  ASSERT_EQ(request.prompts.size(), 2u);
+  EXPECT_EQ(std::get<std::vector<int32_t>>(request.prompts[1]), (std::vector<int32_t>{2, 3}));
+  for (const char* bad : {"{}", R"({"prompt": 5})", R"({"prompt": []})", R"({"prompt": [[]]})",
+                          R"({"prompt": [1, "a"]})", R"({"prompt": [1, -1]})",
+                          R"({"prompt": [1.5]})", R"({"prompt": [99999999999]})"}) {
+    const auto error = Parse(bad, &request);
+    ASSERT_TRUE(error) << bad;
+    EXPECT_EQ(error->param, "prompt") << bad;
+    EXPECT_EQ(error->status, 400) << bad;
+  }
+}
+
+TEST(ApiRequest, SpeculationOff) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"off": true}})", &request));
+  EXPECT_FALSE(request.speculate);
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"algorithm": "NONE"}})", &request));
+  EXPECT_FALSE(request.speculate);
+  const ApiError error = ErrorOfMember(R"("speculative": {"algorithm": "EAGLE3"})");
+  EXPECT_EQ(error.param, "speculative.algorithm");
+  EXPECT_NE(error.message.find("SUFFIX"), std::string::npos);
+}
+
+TEST(ApiRequest, WrongValuesNameTheirParameter) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("temperature": -1)", "temperature"},
+      {R"("temperature": "hot")", "temperature"},
+      {R"("temperature": 1e300)", "temperature"},
+      {R"("top_p": 1.5)", "top_p"},
+      {R"("top_k": -2)", "top_k"},
+      {R"("min_p": true)", "min_p"},
+      {R"("max_tokens": 0)", "max_tokens"},
+      {R"("max_tokens": 1.5)", "max_tokens"},
+      {R"("max_tokens": 99999999999999999999)", "max_tokens"},
+      {R"("max_tokens": 18446744073709551615)", "max_tokens"},
+      {R"("max_tokens": 4, "min_tokens": 5)", "min_tokens"},
+      {R"("n": 0)", "n"},
+      {R"("n": 17)", "n"},
+      {R"("seed": 1.5)", "seed"},
+      {R"("stop": 5)", "stop"},
+      {R"("stop": "")", "stop"},
+      {R"("stop": ["a", null])", "stop"},
+      {R"("logprobs": true)", "logprobs"},
+      {R"("logprobs": 21)", "logprobs"},
+      {R"("logit_bias": [])", "logit_bias"},
+      {R"("logit_bias": {"a": 1})", "logit_bias"},
+      {R"("logit_bias": {"1": 101})", "logit_bias.1"},
+      {R"("frequency_penalty": 2.5)", "frequency_penalty"},
+      {R"("presence_penalty": -2.5)", "presence_penalty"},
+      {R"("repetition_penalty": 0)", "repetition_penalty"},
+      {R"("stream": 1)", "stream"},
+      {R"("stream_options": {"include_usage": true})", "stream_options"},
+      {R"("stream": true, "stream_options": {"usage": true})", "stream_options.usage"},
+      {R"("speculative": true)", "speculative"},
+      {R"("speculative": {"nodes": 0})", "speculative.nodes"},
+      {R"("speculative": {"node": 1})", "speculative.node"},
+      {R"("ignore_eos": "yes")", "ignore_eos"},
+      {R"("model": 5)", "model"},
+      {R"("best_of": 3)", "best_of"},
+      {R"("echo": true)", "echo"},
+      {R"("suffix": "x")", "suffix"},
+      {R"("tools": [{}])", "tools"},
+      {R"("response_format": {"type": "json_object"})", "response_format"},
+      {R"("temprature": 1)", "temprature"},
+  };
+  for (const auto& [member, param] : cases) {
+    const ApiError error = ErrorOfMember(member);
+    EXPECT_EQ(error.param, param) << member << ": " << error.message;
+    EXPECT_EQ(error.status, 400) << member;
+    EXPECT_EQ(error.message.rfind(param, 0), 0u) << error.message;
+  }
+}
+
+TEST(ApiRequest, UnknownParametersSuggestTheNearest) {
+  const ApiError error = ErrorOfMember(R"("temprature": 1)");
+  EXPECT_EQ(error.code, "unknown_parameter");
+  EXPECT_NE(error.message.find("did you mean 'temperature'?"), std::string::npos) << error.message;
+  EXPECT_EQ(ErrorOfMember(R"("zzzzzzzz": 1)").message.find("did you mean"), std::string::npos);
+}
+
+TEST(ApiRequest, ManyPromptsTimesManyChoicesAreRefused) {
+  std::string prompts = "\"x\"";
+  for (int i = 1; i < 20; ++i) prompts += ", \"x\"";
+  ApiRequest request;
+  ASSERT_FALSE(Parse("{\"prompt\": [" + prompts + "], \"n\": 12}", &request));
+  const auto error = Parse("{\"prompt\": [" + prompts + "], \"n\": 13}", &request);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->param, "n");
+}
+
+TEST(ApiRequest, BodiesThatAreNoObject) {
+  ApiRequest request;
+  for (const std::string& body :
+       {std::string(), std::string("{"), std::string("[]"), std::string("\"x\""),
+        std::string("{\"prompt\": \"\xff\"}"), std::string("{\"prompt\": \"x\"} x"),
+        std::string("{\"prompt\": 1e999}"), std::string(100000, '['), std::string("\0{}", 3)}) {
+    const auto error = Parse(body, &request);
+    ASSERT_TRUE(error) << body.substr(0, 20);
+    EXPECT_EQ(error->status, 400);
+    EXPECT_NE(error->message.find("the body"), std::string::npos) << error->message;
+  }
+}
+
+TEST(ApiRequest, ChatMessages) {
+  ApiRequest request;
+  const auto error = Parse(R"({"messages": [{"role": "system", "content": "s"},
+      {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+      "max_completion_tokens": 5, "logprobs": true, "top_logprobs": 3})",
+                           &request, Endpoint::kChat);
+  ASSERT_FALSE(error) << error->message;
+  EXPECT_EQ(request.chat.messages[1]["content"][1]["text"], "b");
+  EXPECT_EQ(request.sampling.max_tokens, 5);
+  EXPECT_EQ(request.sampling.logprobs, 3);
+  EXPECT_TRUE(request.chat.add_generation_prompt);
+}
+
+TEST(ApiRequest, BadMessagesNameTheirPlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{}", "messages"},
+      {R"({"messages": "hi"})", "messages"},
+      {R"({"messages": []})", "messages"},
+      {R"({"messages": ["hi"]})", "messages[0]"},
+      {R"({"messages": [{"content": "x"}]})", "messages[0]"},
+      {R"({"messages": [{"role": "user", "content": "x"}, {"role": "user"}]})", "messages[1]"},
+      {R"({"messages": [{"role": 1, "content": "x"}]})", "messages[0]"},
+      {R"({"messages": [{"role": "user", "content": 5}]})", "messages[0]"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "messages[0]"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2})", "top_logprobs"},
+      {R"({"messages": [{"role": "user", "content": "x"}], "prompt": "x"})", "prompt"},
+  };
+  for (const auto& [body, param] : cases) {
+    ApiRequest request;
+    const auto error = Parse(body, &request, Endpoint::kChat);
+    ASSERT_TRUE(error) << body;
+    EXPECT_EQ(error->param, param) << body;
+  }
+}
+
+TEST(ApiRequest, TokenizeAndDetokenize) {
+  TokenizeRequest tokenize;
+  ASSERT_FALSE(ParseTokenizeRequest(R"({"prompt": "a", "add_special_tokens": false})", &tokenize));
+  EXPECT_EQ(tokenize.prompt, "a");
+  EXPECT_FALSE(tokenize.add_special_tokens);
+  EXPECT_TRUE(ParseTokenizeRequest("{}", &tokenize));
+  DetokenizeRequest detokenize;
+  ASSERT_FALSE(ParseDetokenizeRequest(R"({"tokens": [1, 2]})", &detokenize));
+  EXPECT_EQ(detokenize.tokens, (std::vector<int32_t>{1, 2}));
+  for (const char* bad : {"{}", R"({"tokens": "a"})", R"({"tokens": [-1]})"}) {
+    EXPECT_TRUE(ParseDetokenizeRequest(bad, &detokenize)) << bad;
+  }
+}
+
+TEST(ApiError, HasOpenAisShape) {
+  const Json json = ErrorJson({.status = 404, .message = "m", .param = "model", .code = "c"});
+  EXPECT_EQ(json["error"]["message"], "m");
+  EXPECT_EQ(json["error"]["type"], "invalid_request_error");
+  EXPECT_EQ(json["error"]["param"], "model");
+  EXPECT_EQ(json["error"]["code"], "c");
+  EXPECT_TRUE(ErrorJson({.status = 500})["error"]["param"].is_null());
+  EXPECT_EQ(ErrorFromStatus(ResourceExhausted("full")).status, 429);
+  EXPECT_EQ(ErrorFromStatus(InvalidArgument("prompt: token 9 at 0")).param, "prompt");
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,64 @@
+// Typed reads of the members of a JSON object that a client sent. The first thing that is wrong is
+// kept, with the parameter's name; reads after it do nothing, so that a caller asks once, at the
+// end.
+#ifndef TALON_SERVE_HTTP_API_JSON_READER_H_
+#define TALON_SERVE_HTTP_API_JSON_READER_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "serve/http/api/api_error.h"
+
+namespace talon {
+
+class JsonReader {
+ public:
+  // Refers to `value`, which must outlive it. `name` is the object's own, "" = the whole body.
+  explicit JsonReader(const Json& value, std::string name = "");
+
+  // Null if the member is missing or JSON null.
+  const Json* Find(const std::string& key);
+  bool Has(const std::string& key) { return Find(key) != nullptr; }
+
+  // A missing or null member leaves *out as it is.
+  void Read(const std::string& key, bool* out);
+  void Read(const std::string& key, std::string* out);
+  void Read(const std::string& key, int64_t low, int64_t high, int* out);
+  void Read(const std::string& key, int64_t low, int64_t high, int64_t* out);
+  void Read(const std::string& key, double low, double high, float* out);
+
+  // Members without a meaning here.
+  void Ignore(std::initializer_list<const char*> keys);
+  // A member that may only have the value that changes nothing.
+  void Refuse(const std::string& key, const Json& harmless);
+  // Members that nobody asked for are an error.
+  void RefuseUnknown();
+
+  // `problem` follows the parameter's name: "-1, must be 0 to 2".
+  void Fail(const std::string& key, const std::string& problem, const std::string& code = "");
+  // An error of a member's own reader.
+  void Fail(const ApiError& error);
+  bool failed() const { return error_.has_value(); }
+  const std::optional<ApiError>& error() const { return error_; }
+
+ private:
+  std::string Name(const std::string& key) const { return prefix_ + key; }
+  bool ReadInteger(const std::string& key, int64_t low, int64_t high, int64_t* out);
+
+  const Json* object_;
+  std::string prefix_;  // "speculative." within that object
+  std::set<std::string, std::less<>> known_;
+  std::optional<ApiError> error_;
+};
+
+// A value as messages show it: short, cut where it is long.
+std::string Shown(const Json& value);
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_API_JSON_READER_H_

@@ -1,0 +1,208 @@
+// Everything a user can set, once: the same names in the YAML file, as flags and in this struct.
+#ifndef TALON_SETUP_CONFIG_H_
+#define TALON_SETUP_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/specpv/config.h"
+
+namespace talon {
+
+// Partial verification. What is chosen by name is kept as the user wrote it.
+struct SpecPvSettings {
+  SpecPvConfig values;
+  std::string mode = "exact";
+  std::string selector = "quest";
+  std::string reduce = "mean";
+};
+
+// Speculation, under `speculative_config:` in the file.
+struct SpeculativeConfig {
+  bool enable_speculative_decoding = true;
+  bool enable_target_tree = true;
+  std::string method = "NONE";
+  std::string draft_model_path;
+  std::string draft_weights = "int8";
+  int draft_window_size = -1;  // -1 = all rows, or what partial verification reads
+  int draft_sink_size = 0;
+  std::vector<int> eagle3_capture_layers;
+  int num_steps = 0;  // 0 = the method's default, like the next two
+  int eagle_topk = 0;
+  int num_draft_tokens = 0;  // nodes of a tree, root included
+  std::string acceptance = "match";
+  float accept_threshold_single = 1.0f;
+  float accept_threshold_acc = 1.0f;
+  bool adaptive = true;
+  std::string verify_curve;
+  float draft_min_prob = 0.0f;
+  bool enable_nwor = true;
+  int scv_chunk_size = 0;
+  std::string ngram_mode = "BFS";
+  int ngram_max_depth = 18;
+  std::string suffix_corpus;
+  SpecPvSettings specpv;
+};
+
+struct SamplingConfig {
+  int max_tokens = 128;
+  float temperature = 0;
+  int top_k = 0;
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;
+  float presence_penalty = 0;
+  std::string logit_bias;  // "17=-2.5,42=1"
+  std::string bad_words;   // texts separated by newlines
+  int min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<std::string> stop;
+  std::vector<int> stop_token_ids;
+  int64_t seed = -1;  // -1 = random, reported back
+  int logprobs = -1;
+};
+
+// The HTTP server. Times are in seconds.
+struct ServeConfig {
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  std::string api_key_file;
+  std::string cors_origin;
+  int max_connections = 1024;
+  int max_request_bytes = 4 << 20;
+  int max_waiting = 1024;
+  int read_timeout = 30;
+  int request_timeout = 600;
+  std::string served_model_name;  // empty = the model directory's name
+  int shutdown_timeout = 30;
+};
+
+// How a worker or its client proves who it is; PEM files.
+struct TlsConfig {
+  std::string cert_file;
+  std::string key_file;
+  std::string ca_file;
+  bool insecure = false;
+};
+
+// A draft or target worker, under `worker_config:` in the file. Times are in seconds.
+struct WorkerConfig {
+  std::string host = "127.0.0.1";
+  int port = -1;  // -1 = the kind's own
+  int handler_threads = 4;
+  int max_sessions = 16;
+  int session_ttl_seconds = 300;
+  int max_tree_nodes = 2048;
+  int max_prompt_tokens = 8192;
+  int shutdown_timeout = 30;
+  std::string metrics_host = "127.0.0.1";
+  int metrics_port = -1;  // -1 = none
+  TlsConfig tls;
+  // Draft workers only: what calls that do not say get.
+  int max_draft_tokens = 5;
+  int num_beams = 1;
+  float draft_temperature = 1;
+};
+
+// A generation with workers, under `remote_config:` in the file. Limits of 0 are none.
+struct RemoteConfig {
+  std::string draft_address;
+  std::string target_address;
+  int max_rounds = 0;
+  float timeout_s = 30;
+  int max_output_tokens = 0;
+  int max_context_window = 0;
+  int max_draft_tokens = 5;
+  int num_beams = 4;
+  int draft_nodes = 0;
+  float draft_temperature = -1;  // -1 = as the verification's
+  bool overlap = true;
+  bool adaptive_length = true;
+  bool strict_vocab_check = true;
+  float simulated_rtt_ms = 0;
+  std::string telemetry;
+  TlsConfig tls;
+};
+
+struct Config {
+  std::string model;  // empty = the bundled one
+  std::string device = "cpu";
+  int threads = 0;
+  std::string weights = "auto";
+  std::string kv_dtype = "bf16";
+  int block_size = 16;
+  int max_length = 0;
+  int kv_tokens = 0;
+  int max_sequences = 32;
+  int prefill_chunk = 512;
+  bool kv_offload = false;
+  bool kv_audit = false;
+  bool enable_prefix_cache = true;
+  bool deterministic = false;
+  std::string log_level = "warning";
+  std::string log_format = "text";
+  std::string trace;
+  bool touch_memory = false;  // no setting: a server takes its memory at the start
+  SamplingConfig sampling;
+  SpeculativeConfig speculative;
+  ServeConfig serve;
+  WorkerConfig worker;
+  RemoteConfig remote;
+};
+
+// Groups of settings: maps in the file.
+inline constexpr const char* kSpeculativeGroup = "speculative_config";
+inline constexpr const char* kWorkerGroup = "worker_config";
+inline constexpr const char* kRemoteGroup = "remote_config";
+
+// One setting: its name in the file, its flag, what it does, where it lives.
+struct Setting {
+  std::string group;  // one of the above, "" = none
+  std::string key;    // snake_case
+  std::string flag;   // "--kv-dtype"
+  std::string help;
+  std::string kind;  // what a value is: "N", "FILE"
+  std::variant<bool*, int*, int64_t*, float*, std::string*, std::vector<std::string>*,
+               std::vector<int>*>
+      value;
+  std::string alias;  // another name the file may use, "" = none
+};
+
+// Which settings a command takes.
+enum SettingSet : unsigned {
+  kModelSettings = 1,
+  kSamplingSettings = 2,
+  kSpeculativeSettings = 4,
+  kServeSettings = 8,
+  kWorkerSettings = 16,
+  kDraftWorkerSettings = 32,
+  kRemoteSettings = 64,
+};
+
+std::vector<Setting> SettingsOf(Config* config, unsigned sets);
+
+// What a value of the setting must be: "a whole number".
+const char* MeaningOf(const Setting& setting);
+
+// Applies a YAML file. Unknown keys are errors that name the nearest valid key; a value of the
+// wrong type names the key, the value and the line.
+Status LoadConfigFile(const std::string& path, Config* config);
+// The same from the file's text; `name` stands for the file in messages.
+Status LoadConfigText(const std::string& text, const std::string& name, Config* config);
+
+// The settings of a worker and of a remote generation, checked: an error names the key, its value
+// and what is valid.
+Status CheckWorkerConfig(const WorkerConfig& worker);
+Status CheckRemoteConfig(const RemoteConfig& remote);
+
+// The settings of partial verification, checked: an error names the key, its value and what is
+// valid. They are checked whether or not SpecPV is enabled.
+Result<SpecPvConfig> MakeSpecPvConfig(const Config& config);
+
+}  // namespace talon
+
+#endif  // TALON_SETUP_CONFIG_H_

@@ -1,0 +1,311 @@
+#include "setup/loader.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "setup/device.h"
+#include "setup/engine_settings.h"
+#include "setup/progress.h"
+#include "spec/drafters/suffix_corpus.h"
+#include "spec/policy/adaptive.h"
+
+namespace talon {
+namespace {
+
+constexpr const char* kBundledModel = "tiny";
+
+// Of the verify curve that is measured at start.
+constexpr int kCurveRows = 128;
+constexpr int kCurveContext = 2048;
+
+// Shows how much of a model is loaded.
+std::function<void(double)> ShowLoading(const StatusLine& line, const std::string& name) {
+  return [&line, name](double fraction) {
+    line.Show(fmt::format("loading {} {:3.0f}%", name, fraction * 100));
+  };
+}
+
+// What a setting that is a text says where there is no tokenizer.
+Status NoTokenizer(const char* setting) {
+  TALON_RETURN_IF_ERROR(Tokenizer::Supported().WithContext(setting));
+  return InvalidArgument("{}: the model has no tokenizer", setting);
+}
+
+// Nothing for drafters that have no use for it. `drafter_name` may be a list.
+Result<std::vector<std::vector<int32_t>>> CorpusFor(const std::string& drafter_name,
+                                                    const std::string& path,
+                                                    const LoadedModel& model) {
+  if (path.empty() || drafter_name.find("SUFFIX") == std::string::npos) {
+    return std::vector<std::vector<int32_t>>();
+  }
+  const Tokenizer* tokenizer = model.tokenizer.get();
+  if (tokenizer == nullptr) return NoTokenizer("suffix_corpus");
+  return ReadSuffixCorpus(path, model.target->config().vocab_size,
+                          [tokenizer](std::string_view text) {
+                            return tokenizer->Encode(text, /*add_special_tokens=*/false);
+                          });
+}
+
+// A tokenizer spells a word within a sentence with the space before it, so a text is banned with
+// and without one; a text that begins with a space means just that.
+Result<std::vector<std::vector<int32_t>>> EncodeBadWords(const std::string& lines,
+                                                         const Tokenizer* tokenizer) {
+  std::vector<std::vector<int32_t>> banned;
+  std::stringstream words(lines);
+  for (std::string word; std::getline(words, word);) {
+    if (word.empty()) continue;
+    if (tokenizer == nullptr) return NoTokenizer("bad_words");
+    TALON_ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode(word, false));
+    banned.push_back(std::move(tokens));
+    if (word.front() == ' ') continue;
+    TALON_ASSIGN_OR_RETURN(auto after_space, tokenizer->Encode(" " + word, false));
+    banned.push_back(std::move(after_space));
+  }
+  return banned;
+}
+
+// "17=-2.5,42=1"
+Result<std::vector<std::pair<int32_t, float>>> ParseLogitBias(const std::string& text) {
+  std::vector<std::pair<int32_t, float>> biases;
+  std::stringstream items(text);
+  for (std::string item; std::getline(items, item, ',');) {
+    int token = 0;
+    float bias = 0;
+    int length = 0;
+    const int read = std::sscanf(item.c_str(), "%d=%f %n", &token, &bias, &length);
+    if (read != 2 || length != static_cast<int>(item.size())) {
+      return InvalidArgument("logit_bias: '{}', must be token=bias", item);
+    }
+    biases.emplace_back(token, bias);
+  }
+  std::sort(biases.begin(), biases.end());
+  return biases;
+}
+
+}  // namespace
+
+Status ApplyLogSettings(const Config& config) {
+  LogLevel level = LogLevel::kWarning;
+  if (!ParseLogLevel(config.log_level, &level)) {
+    return InvalidArgument("log_level: '{}', must be debug, info, warning, error or off",
+                           config.log_level);
+  }
+  SetLogLevel(level);
+  LogFormat format = LogFormat::kText;
+  if (!ParseLogFormat(config.log_format, &format)) {
+    return InvalidArgument("log_format: '{}', must be text or json", config.log_format);
+  }
+  SetLogFormat(format);
+  return OkStatus();
+}
+
+Result<std::string> BundledFile(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  for (const fs::path& base : {fs::current_path(error), program.parent_path().parent_path()}) {
+    if (fs::exists(base / path, error)) return (base / path).string();
+  }
+  return NotFound("no bundled file '{}' found", path);
+}
+
+Result<std::string> BundledModelDir(const std::string& name) {
+  const auto config = BundledFile("models/" + name + "/config.json");
+  if (config.ok()) return std::filesystem::path(*config).parent_path().string();
+  return NotFound("no bundled model '{}' found; give one with --model DIR", name);
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
+                                               int min_output_rows) {
+  auto model = std::make_unique<LoadedModel>();
+  TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
+  TALON_RETURN_IF_ERROR(FillEngineOptions(config, model.get()));
+  WeightFormat weights = WeightFormat::kAsStored;
+  if (!ParseWeightFormat(config.weights, &weights)) {
+    return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
+  }
+  if (!config.trace.empty()) {
+    TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
+  }
+  TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
+  LoadOptions load{
+      .weights = weights,
+      .max_rows = std::max(model->engine_options.MaxRows(),
+                           model->engine_options.prefill_chunk + min_output_rows),
+      .max_output_rows = std::max(model->engine_options.MaxTreeRows(), min_output_rows)};
+  if (!shape.empty()) {
+    TALON_ASSIGN_OR_RETURN(const ModelConfig random, ShapeByName(shape));
+    model->name = shape + " (random weights)";
+    const StatusLine line;
+    load.progress = ShowLoading(line, model->name);
+    TALON_ASSIGN_OR_RETURN(model->target, Decoder::Random(random, model->backend.get(), load, 1));
+    return model;
+  }
+  model->name = config.model;
+  if (model->name.empty()) {
+    TALON_ASSIGN_OR_RETURN(model->name, BundledModelDir(kBundledModel));
+  }
+  {
+    const StatusLine line;
+    load.progress = ShowLoading(line, model->name);
+    TALON_ASSIGN_OR_RETURN(model->target, Decoder::Load(model->name, model->backend.get(), load));
+  }
+  const std::string tokenizer = model->name + "/tokenizer.json";
+  if (FileExists(tokenizer) && Tokenizer::Supported().ok()) {
+    TALON_ASSIGN_OR_RETURN(model->tokenizer, Tokenizer::Load(tokenizer));
+  }
+  return model;
+}
+
+Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model) {
+  if (model.tokenizer != nullptr) return model.tokenizer.get();
+  TALON_RETURN_IF_ERROR(Tokenizer::Supported());
+  return InvalidArgument("{}: no tokenizer.json", model.name);
+}
+
+// The verify curve of this machine and model: from its file, or measured (and saved there).
+Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
+  const std::string& path = config.speculative.verify_curve;
+  if (!path.empty() && FileExists(path)) return VerifyCurve::Load(path);
+  const EngineOptions& options = model->engine_options;
+  const ModelConfig& target = model->target->config();
+  const int rows = std::min(options.MaxTreeRows(), kCurveRows);
+  const int tokens = std::min(kCurveContext + rows, target.max_context) + options.block_size;
+  const KvShape shape{.num_layers = target.num_layers,
+                      .kv_heads = target.num_kv_heads,
+                      .head_dim = target.head_dim,
+                      .block_size = options.block_size,
+                      .dtype = options.kv_dtype,
+                      .num_blocks = tokens / options.block_size,
+                      .staging_rows = rows};
+  Metrics unused;
+  TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused));
+  TALON_ASSIGN_OR_RETURN(
+      VerifyCurve curve,
+      MeasureVerifyCurve(model->backend.get(), model->target.get(), kv.get(), rows));
+  if (!path.empty()) TALON_RETURN_IF_ERROR(curve.Save(path));
+  return curve;
+}
+
+Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
+                                           const std::string& drafter_name,
+                                           std::unique_ptr<Drafter> custom) {
+  EngineOptions options = model->engine_options;
+  options.step.budget = DraftBudgetOf(config, drafter_name);
+  DrafterOptions drafter_options = model->drafter_options;
+  drafter_options.budget = options.step.budget;
+  drafter_options.steps = config.speculative.num_steps;
+  drafter_options.top_k = config.speculative.eagle_topk;
+  const int context = model->target->config().max_context;
+  Engine::Parts parts{.backend = model->backend.get(),
+                      .target = model->target.get(),
+                      .tokenizer = model->tokenizer.get(),
+                      .metrics = std::make_unique<Metrics>()};
+  const SpecPvConfig& specpv = options.step.specpv;
+  if (specpv.enabled && config.speculative.draft_window_size < 0) {
+    // Steps that read little of the prefix should not wait for a draft that reads all of it.
+    drafter_options.window = specpv.RetrievalTokens() + specpv.WindowTokens();
+    drafter_options.sink = std::max(drafter_options.sink, specpv.SinkTokens());
+  }
+  if (drafter_options.draft_model_path.empty() && config.model.empty()) {
+    const bool standalone = drafter_name.find("STANDALONE") != std::string::npos;
+    TALON_ASSIGN_OR_RETURN(drafter_options.draft_model_path,
+                           BundledModelDir(standalone ? "tiny-draft" : "tiny-eagle3"));
+  }
+  drafter_options.make_remote =
+      [&](const DrafterTarget& target) -> Result<std::unique_ptr<Drafter>> {
+    if (!model->make_remote) {
+      return Unimplemented("method REMOTE: not here, this is built without gRPC");
+    }
+    return model->make_remote(config, options.step.budget, model->tokenizer.get(), target);
+  };
+  const DrafterTarget target{
+      .backend = model->backend.get(),
+      .decoder = model->target.get(),
+      .metrics = parts.metrics.get(),
+      .vocab_size = model->target->config().vocab_size,
+      .max_length = options.max_length > 0 ? std::min(options.max_length, context) : context,
+      .max_sequences = options.max_sequences,
+      .block_size = options.block_size,
+      .kv_dtype = options.kv_dtype,
+      .kv_tokens = options.kv_tokens,
+      .prefix_index = options.prefix_cache};
+  parts.drafter = std::move(custom);
+  if (parts.drafter == nullptr) {
+    TALON_ASSIGN_OR_RETURN(drafter_options.suffix_corpus,
+                           CorpusFor(drafter_name, config.speculative.suffix_corpus, *model));
+    TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
+  }
+  const bool weighs = parts.drafter != nullptr ||  // what passes cost
+                      (specpv.enabled && specpv.mode == SpecPvMode::kExact);
+  if (weighs && config.speculative.adaptive) {
+    if (model->curve.empty()) {
+      TALON_ASSIGN_OR_RETURN(model->curve, GetVerifyCurve(model, config));
+    }
+    parts.policy = std::make_unique<AdaptivePolicy>(model->curve);
+  }
+  return Engine::Create(std::move(parts), options);
+}
+
+Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
+                                          const Tokenizer* tokenizer) {
+  SamplingParams params;
+  params.max_tokens = config.max_tokens;
+  params.temperature = config.temperature;
+  params.top_k = config.top_k;
+  params.top_p = config.top_p;
+  params.min_p = config.min_p;
+  params.repetition_penalty = config.repetition_penalty;
+  params.frequency_penalty = config.frequency_penalty;
+  params.presence_penalty = config.presence_penalty;
+  params.min_tokens = config.min_tokens;
+  params.ignore_eos = config.ignore_eos;
+  params.stop_token_ids.assign(config.stop_token_ids.begin(), config.stop_token_ids.end());
+  params.logprobs = config.logprobs;
+  if (!config.stop.empty() && tokenizer == nullptr) return NoTokenizer("stop");
+  if (config.seed < -1) return InvalidArgument("seed: {}, must be -1 or more", config.seed);
+  // Short enough to be typed in again.
+  params.seed = config.seed >= 0 ? static_cast<uint64_t>(config.seed) : std::random_device()();
+  TALON_ASSIGN_OR_RETURN(params.logit_bias, ParseLogitBias(config.logit_bias));
+  TALON_ASSIGN_OR_RETURN(params.bad_words, EncodeBadWords(config.bad_words, tokenizer));
+  return params;
+}
+
+int DefaultKvTokens(const LoadedModel& model, int sequences) {
+  constexpr int64_t kPoolBytes = int64_t{1} << 30;
+  const ModelConfig& target = model.target->config();
+  const EngineOptions& options = model.engine_options;
+  const int64_t context = options.max_length > 0
+                              ? std::min<int64_t>(options.max_length, target.max_context)
+                              : target.max_context;
+  const KvShape shape{.num_layers = target.num_layers,
+                      .kv_heads = target.num_kv_heads,
+                      .head_dim = target.head_dim,
+                      .block_size = options.block_size,
+                      .dtype = options.kv_dtype};
+  const int64_t affordable = kPoolBytes / static_cast<int64_t>(shape.BytesPerToken());
+  const int64_t useful = context * sequences;
+  return static_cast<int>(
+      std::min<int64_t>({std::max(affordable, context), useful, int64_t{1} << 30}));
+}
+
+std::string ShortModelName(const std::string& dir) {
+  const auto path = std::filesystem::path(dir.empty() ? kBundledModel : dir).lexically_normal();
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+int64_t PeakMemoryBytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace talon
