@@ -121,8 +121,10 @@ class Fetcher {
 
   __device__ void RunItem(const AttentionItem& item) {
     const ItemKeys keys(args_, item);
-    const int boxed_end =
-        operand_.map != nullptr ? min(item.key_end, item.prefix_end / kBoxKeys * kBoxKeys) : 0;
+    // Whole boxes only. The last key of a prompt's tile lies anywhere in a box.
+    const int boxed_end = operand_.map != nullptr
+                              ? min(item.key_end, item.prefix_end) / kBoxKeys * kBoxKeys
+                              : 0;
     int next = RowOfBox(keys, item.key_begin);
     for (int first = item.key_begin; first < item.key_end; first += kStepKeys, ++step_) {
       const int row = next;

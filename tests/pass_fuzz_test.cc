@@ -1,0 +1,387 @@
+// Random batches as the engine builds them, on a GPU: attention of every row against a plain
+// kernel.
+//
+// Trees, partial views with tails, prompt chunks, forks that share blocks, in random numbers and
+// lengths, in a pool larger than 2^31 elements, all memory that no row may read poisoned with NaN.
+// Cases: TALON_FUZZ_CASES (default 100 a shape and mode), the first seed: TALON_FUZZ_SEED.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compute/cuda/cuda_backend.h"
+#include "compute/cuda/testing/naive_attention.h"
+#include "kv/kv_cache.h"
+#include "spec/plan.h"
+
+namespace talon {
+namespace {
+
+int64_t FromEnvironment(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoll(text);
+}
+
+struct FuzzShape {
+  int kv_heads = 8;
+  int group = 4;
+  int head_dim = 128;
+  int block_size = 16;
+  DType dtype = DType::kBF16;
+  int64_t pool_elements = int64_t{1} << 27;  // of K
+  bool deterministic = false;
+
+  int heads() const { return kv_heads * group; }
+  int cols() const { return heads() * head_dim; }
+  std::string Name() const {
+    return fmt::format("{}x{}x{}_block{}_{}{}", kv_heads, group, head_dim, block_size,
+                       DTypeName(dtype), deterministic ? "_deterministic" : "");
+  }
+};
+
+constexpr int kLayers = 2;  // lists of partial views are by layer; only the last one is read
+constexpr int kLayer = 1;
+constexpr int kMaxRows = 2048;
+constexpr int kTailRegions = 16;
+constexpr int kTailRows = 128;
+constexpr int kPromptRows = 512;
+
+class PassFuzz {
+ public:
+  explicit PassFuzz(const FuzzShape& shape) : shape_(shape) {
+    backend_ = NewCudaBackend({.deterministic = shape.deterministic}).value();
+    const int64_t block = int64_t{shape.kv_heads} * shape.head_dim * shape.block_size;
+    const KvShape kv{.num_layers = kLayers,
+                     .kv_heads = shape.kv_heads,
+                     .head_dim = shape.head_dim,
+                     .block_size = shape.block_size,
+                     .dtype = shape.dtype,
+                     .num_blocks = static_cast<int>(shape.pool_elements / block),
+                     .staging_rows = kMaxRows};
+    kv_ = KvCache::Create(backend_.get(), kv, &metrics_,
+                          {.tail_regions = kTailRegions, .tail_rows = kTailRows})
+              .value();
+    pass_ = backend_->NewPass(shape.heads());
+    matrices_ =
+        backend_->Allocate(sizeof(float) * kMaxRows * (2 * shape.cols() + 2 * kv_cols())).value();
+    MakeIdentity();
+    ScatterBlocks();
+  }
+
+  // One batch of this seed. Returns what differs, or nothing.
+  std::string Run(uint64_t seed) {
+    random_.seed(seed);
+    Compose();
+    FillCache(seed);
+    const PassPlan& plan = builder_.plan();
+    const MatrixView q = Matrix(0, shape_.cols()), out = Matrix(shape_.cols(), shape_.cols());
+    const MatrixView k = Matrix(2 * shape_.cols(), kv_cols());
+    const MatrixView v = Matrix(2 * shape_.cols() + kv_cols(), kv_cols());
+    cuda::FillRandom(q, seed * 4 + 1, kQueryDeviation);
+    cuda::FillRandom(k, seed * 4 + 2, 1);
+    cuda::FillRandom(v, seed * 4 + 3, 1);
+    backend_->LoadPass(plan, kv_->shape(), pass_.get());
+    const auto ops = [&] {
+      backend_->StoreKv(*pass_, k, v, kv_->view(), kLayer);
+      backend_->AttentionMatMul(*pass_, q, kv_->view(), kLayer, scale(), *identity_, nullptr, out);
+    };
+    // The first run of a shape is direct, the second records it, the third replays the graph.
+    const int runs = random_() % 2 == 0 ? 1 : 3;
+    for (int i = 0; i < runs; ++i) {
+      cuda::FillRandom(out, 0, 0);
+      backend_->Record(pass_.get(), nullptr, /*key=*/1, ops);
+      backend_->Synchronize();
+    }
+    std::string difference = Compare(q, out);
+    FreeAll();
+    return difference.empty() ? "" : fmt::format("seed {}: {}; {}", seed, difference, batch_);
+  }
+
+ private:
+  static constexpr float kQueryDeviation = 2;  // softmax weights that differ by magnitudes
+
+  int kv_cols() const { return shape_.kv_heads * shape_.head_dim; }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(shape_.head_dim)); }
+  MatrixView Matrix(int first_col, int cols) const {
+    return {static_cast<float*>(matrices_.data()) + int64_t{first_col} * kMaxRows,
+            builder_.num_rows(), cols, cols};
+  }
+
+  void MakeIdentity() {
+    std::vector<float> values(static_cast<size_t>(shape_.cols()) * shape_.cols());
+    for (int i = 0; i < shape_.cols(); ++i) values[int64_t{i} * shape_.cols() + i] = 1;
+    const HostMatrix matrix{values.data(), DType::kF32, shape_.cols(), shape_.cols()};
+    identity_ = backend_->PackWeight({&matrix, 1}, WeightFormat::kBF16).value();
+  }
+
+  // Frees the whole pool in random order, so that later sequences get blocks of all places.
+  void ScatterBlocks() {
+    std::vector<Sequence> all(kv_->free_blocks());
+    for (Sequence& sequence : all) Extend(&sequence, shape_.block_size);
+    std::shuffle(all.begin(), all.end(), random_);
+    for (Sequence& sequence : all) kv_->Free(&sequence);
+  }
+
+  void Extend(Sequence* sequence, int tokens) {
+    sequence->tokens.assign(sequence->committed_len + tokens + 1, 0);
+    Reservation reservation = kv_->Reserve(*sequence, tokens).value();
+    kv_->Advance(sequence, std::move(reservation), tokens, "prefill");
+  }
+
+  int Uniform(int low, int high) { return low + static_cast<int>(random_() % (high - low + 1)); }
+  int LogUniform(int low, int high) {
+    const double share = static_cast<double>(random_()) / static_cast<double>(random_.max());
+    return static_cast<int>(low * std::pow(static_cast<double>(high) / low, share) + 0.5);
+  }
+
+  // ---- The batch ----
+
+  void Compose() {
+    builder_.Reset();
+    sequences_.clear();
+    const int count = LogUniform(1, 128);
+    sequences_.reserve(count);
+    const int longest = random_() % 64 == 0 ? 131072 : LogUniform(16, 8192);
+    const int most_nodes = LogUniform(1, 64);
+    const bool in_slots = random_() % 8 == 0;
+    const bool partial = random_() % 3 == 0;
+    const int prompts = random_() % 2 == 0 ? 0 : Uniform(0, std::min(count, 48));
+    for (int i = 0; i < count - prompts; ++i) AddTree(longest, most_nodes, in_slots, partial);
+    AddPrompts(prompts, longest);
+    batch_ = fmt::format("{}, {} sequences ({} prompts) to {} tokens, {} rows, nodes to {}{}{}",
+                         shape_.Name(), sequences_.size(), prompts, longest, builder_.num_rows(),
+                         most_nodes, in_slots ? ", in slots" : "", partial ? ", partial" : "");
+  }
+
+  // A new sequence, or one that shares an earlier one's blocks. Null: the pool is full.
+  Sequence* NewSequence(int longest) {
+    const int length = LogUniform(1, longest);
+    const SequenceId id = sequences_.size() + 1;
+    if (!sequences_.empty() && random_() % 4 == 0) {
+      const Sequence& other = sequences_[random_() % sequences_.size()];
+      if (kv_->free_blocks() < length / shape_.block_size + kSpareBlocks) return nullptr;
+      sequences_.push_back(kv_->Fork(other, id));
+    } else {
+      if (kv_->free_blocks() < length / shape_.block_size + kSpareBlocks) return nullptr;
+      sequences_.push_back({.id = id});
+    }
+    Sequence* sequence = &sequences_.back();
+    const int more = std::max(1, length - sequence->committed_len);
+    Extend(sequence, more);
+    return sequence;
+  }
+
+  TokenTree RandomTree(int nodes) {
+    TokenTree tree(0);
+    std::vector<int> parents;
+    for (int i = 1; i < nodes; ++i) parents.push_back(Uniform(std::max(0, i - 8), i - 1));
+    std::ranges::sort(parents);  // then depths do not decrease
+    for (const int parent : parents) tree.Add(parent, tree.size(), 1);
+    return tree;
+  }
+
+  void AddTree(int longest, int most_nodes, bool in_slots, bool partial) {
+    const int nodes = random_() % 3 == 0 ? 1 : LogUniform(1, most_nodes);
+    if (builder_.num_rows() + nodes > kMaxRows - kPromptRows) return;
+    Sequence* sequence = NewSequence(longest);
+    if (sequence == nullptr) return;
+    const TokenTree tree = RandomTree(nodes);
+    if (partial && random_() % 2 == 0 && kv_->OpenTail(sequence).ok()) {
+      AddPartialTree(sequence, tree);
+    } else if (in_slots) {
+      reservations_.push_back(kv_->Reserve(*sequence, nodes).value());
+      builder_.AddTree(*sequence, tree, reservations_.back().slots);
+    } else {
+      builder_.AddTree(*sequence, tree);
+    }
+  }
+
+  void AddPartialTree(Sequence* sequence, const TokenTree& tree) {
+    sequence->tail_len = Uniform(0, kTailRows - tree.size());
+    sequence->tokens.resize(sequence->tokens.size() + sequence->tail_len);
+    const int blocks = static_cast<int>(sequence->blocks.size());
+    const int kept = LogUniform(1, blocks);
+    std::vector<int32_t> ids;
+    for (int list = 0; list < kLayers * shape_.kv_heads; ++list) {
+      std::vector<int32_t> chosen(sequence->blocks.begin(), sequence->blocks.end() - 1);
+      std::shuffle(chosen.begin(), chosen.end(), random_);
+      chosen.resize(kept - 1);
+      chosen.push_back(sequence->blocks.back());
+      ids.insert(ids.end(), chosen.begin(), chosen.end());
+    }
+    const int left_out = (blocks - kept) * shape_.block_size;
+    builder_.AddPartialTree(*sequence, tree,
+                            {.block_ids = ids,
+                             .num_lists = kLayers * shape_.kv_heads,
+                             .tokens = sequence->committed_len - left_out});
+  }
+
+  // They share the rows of a chunk, as the scheduler divides them, and begin anywhere.
+  void AddPrompts(int count, int longest) {
+    int budget = kPromptRows;
+    for (int left = count; left > 0; --left) {
+      const int rows =
+          std::min(budget, random_() % 2 == 0 ? budget / left + 1 : LogUniform(1, 256));
+      if (rows == 0) return;
+      Sequence* sequence = NewSequence(longest);
+      if (sequence == nullptr) return;
+      sequence->tokens.resize(sequence->tokens.size() + rows);
+      auto reservation = kv_->Reserve(*sequence, rows);
+      if (!reservation.ok()) return;
+      reservations_.push_back(std::move(*reservation));
+      builder_.AddPrompt(*sequence, reservations_.back());
+      budget -= rows;
+    }
+  }
+
+  void FreeAll() {
+    for (Reservation& reservation : reservations_) kv_->Cancel(std::move(reservation));
+    reservations_.clear();
+    for (Sequence& sequence : sequences_) kv_->Free(&sequence);
+  }
+
+  // ---- The cache ----
+
+  // Committed tokens and tails hold values, everything else NaN; the pass writes its own rows.
+  void FillCache(uint64_t seed) {
+    const KvShape& shape = kv_->shape();
+    const KvLayer& layer = kv_->view().layers[kLayer];
+    const size_t blocks = shape.BlockBytes() * shape.num_blocks;
+    const size_t staged = shape.RowBytes() * shape.staging_rows;
+    for (void* array : {layer.k_blocks, layer.v_blocks}) cuda::Poison(array, blocks);
+    for (void* array : {layer.k_staged, layer.v_staged}) cuda::Poison(array, staged);
+    std::vector<int32_t> places;
+    for (const Sequence& sequence : sequences_) {
+      for (int t = 0; t < sequence.committed_len; ++t) {
+        places.push_back(sequence.blocks[t / shape.block_size] * shape.block_size +
+                         t % shape.block_size);
+      }
+      for (int t = 0; t < sequence.tail_len; ++t) places.push_back(~(sequence.tail_first + t));
+    }
+    std::ranges::sort(places);
+    places.erase(std::unique(places.begin(), places.end()), places.end());
+    cuda::FillPlaces(shape, layer, places, seed);
+  }
+
+  // ---- The check ----
+
+  // The places of all keys, from the PassPlan alone.
+  cuda::NaiveAttention Expected(MatrixView q) const {
+    const PassPlan& plan = builder_.plan();
+    cuda::NaiveAttention naive{
+        .shape = kv_->shape(), .layer = kv_->view().layers[kLayer], .q = q, .scale = scale()};
+    naive.keys.resize(static_cast<size_t>(plan.num_rows()) * shape_.kv_heads);
+    for (int s = 0; s < plan.num_sequences(); ++s) {
+      for (int head = 0; head < shape_.kv_heads; ++head) {
+        const auto list_begin = static_cast<int64_t>(naive.places.size());
+        for (const int32_t block : plan.BlocksOf(s, kLayer, head, shape_.kv_heads)) {
+          for (int i = 0; i < shape_.block_size; ++i) {
+            naive.places.push_back(block * shape_.block_size + i);
+          }
+        }
+        for (int row = plan.sequence_rows[s]; row < plan.sequence_rows[s + 1]; ++row) {
+          cuda::NaiveKeys& keys = naive.keys[row * shape_.kv_heads + head];
+          keys = {.list_begin = list_begin,
+                  .prefix_len = plan.prefix_len[row],
+                  .nodes_begin = static_cast<int64_t>(naive.places.size())};
+          for (int node = 0; node < 64 * plan.mask_words; ++node) {
+            const uint64_t word = plan.ancestors[row * plan.mask_words + node / 64];
+            if ((word >> (node % 64) & 1) == 0) continue;
+            naive.places.push_back(plan.PlaceOf(s, node));
+            ++keys.num_nodes;
+          }
+        }
+      }
+    }
+    return naive;
+  }
+
+  std::vector<float> Read(MatrixView matrix) const {
+    std::vector<float> values(static_cast<size_t>(matrix.rows) * matrix.cols);
+    backend_->CopyOut(values.data(), matrix.data, values.size() * sizeof(float));
+    return values;
+  }
+
+  // Weights are rounded to 16 bits and so are queries, so an element differs by a small share of
+  // what weighted random values deviate by; results are rounded to 16 bits on their way out.
+  std::string Compare(MatrixView q, MatrixView out) {
+    const cuda::NaiveResult expected = cuda::RunNaiveAttention(Expected(q));
+    const std::vector<float> actual = Read(out);
+    for (size_t i = 0; i < actual.size(); ++i) {
+      const float spread = expected.spread[i / shape_.head_dim];
+      const float bound = 0.06f * spread + std::abs(expected.out[i]) / 128 + 1e-5f;
+      const float difference = std::abs(actual[i] - expected.out[i]);
+      largest_ = std::max(largest_, difference / bound);
+      if (difference <= bound) continue;  // false for NaN
+      const auto row = static_cast<int>(i / shape_.cols());
+      return fmt::format("row {} (prefix {}) column {}: {} instead of {}, bound {}", row,
+                         builder_.plan().prefix_len[row], i % shape_.cols(), actual[i],
+                         expected.out[i], bound);
+    }
+    return "";
+  }
+
+ public:
+  float largest() const { return largest_; }  // difference seen, as a share of its bound
+
+ private:
+  static constexpr int kSpareBlocks = 64;
+
+  FuzzShape shape_;
+  std::unique_ptr<Backend> backend_;
+  Metrics metrics_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<Pass> pass_;
+  Buffer matrices_;
+  std::unique_ptr<Weight> identity_;
+  std::mt19937_64 random_;
+  std::vector<Sequence> sequences_;
+  std::vector<Reservation> reservations_;
+  PassBuilder builder_;
+  std::string batch_;
+  float largest_ = 0;
+};
+
+std::vector<FuzzShape> Shapes() {
+  std::vector<FuzzShape> shapes = {
+      {.pool_elements = (int64_t{1} << 31) + (int64_t{1} << 28)},  // an 8B model's
+      {.kv_heads = 4, .group = 7},
+      {.kv_heads = 2, .group = 8, .block_size = 32},
+      {.kv_heads = 2, .group = 5, .head_dim = 64},
+      {.kv_heads = 8, .group = 1, .head_dim = 64, .block_size = 64},
+      {.kv_heads = 4, .group = 2, .dtype = DType::kF16},
+      {.kv_heads = 1, .group = 3, .head_dim = 96, .block_size = 8},
+  };
+  for (size_t i = 0, count = shapes.size(); i < count; ++i) {
+    shapes.push_back(shapes[i]);
+    shapes.back().deterministic = true;
+  }
+  return shapes;
+}
+
+class PassFuzzTest : public ::testing::TestWithParam<FuzzShape> {};
+
+TEST_P(PassFuzzTest, EveryRowOfRandomBatchesMatchesPlainAttention) {
+  const int64_t cases = FromEnvironment("TALON_FUZZ_CASES", 100);
+  const auto first = static_cast<uint64_t>(FromEnvironment("TALON_FUZZ_SEED", 1));
+  PassFuzz fuzz(GetParam());
+  for (int64_t i = 0; i < cases; ++i) {
+    const std::string difference = fuzz.Run(first + i);
+    ASSERT_EQ(difference, "");
+  }
+  RecordProperty("largest_share_of_bound", fmt::format("{:.2f}", fuzz.largest()));
+  fmt::print("{}: {} batches, largest difference {:.2f} of its bound\n", GetParam().Name(), cases,
+             fuzz.largest());
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, PassFuzzTest, ::testing::ValuesIn(Shapes()),
+                         [](const auto& info) { return info.param.Name(); });
+
+}  // namespace
+}  // namespace talon
