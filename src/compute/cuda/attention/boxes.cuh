@@ -8,7 +8,7 @@
 namespace talon::cuda {
 
 // How the copy engine finds the blocks of keys and values, where it can.
-struct BlockMaps {
+struct KvTensorMaps {
   CUtensorMap keys;
   CUtensorMap values;
   bool exist;
@@ -20,12 +20,12 @@ inline constexpr float kScoreSlack = 8;
 
 // What this thread did with shared memory before comes before what the tensor cores and the copy
 // engine do with it after.
-__device__ __forceinline__ void FenceForEngines() {
+__device__ __forceinline__ void FenceProxyAsync() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // The barrier's phase does not end before all copies that this thread has started are there.
-__device__ __forceinline__ void HoldForCopies(uint32_t barrier) {
+__device__ __forceinline__ void CpAsyncMbarrierArrive(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 

@@ -9,7 +9,7 @@
 
 namespace talon::cuda {
 
-__device__ __forceinline__ int RankInCluster() {
+__device__ __forceinline__ int ClusterRank() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return static_cast<int>(rank);
@@ -20,33 +20,33 @@ __device__ __forceinline__ int ClusterSize() {
   return static_cast<int>(size);
 }
 // Where `shared` of this block lies in block `rank`.
-__device__ __forceinline__ uint32_t AddressInBlock(uint32_t shared, int rank) {
+__device__ __forceinline__ uint32_t DsmemAddress(uint32_t shared, int rank) {
   uint32_t remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
   return remote;
 }
-__device__ __forceinline__ void StoreInCluster(uint32_t remote, int32_t value) {
+__device__ __forceinline__ void StoreDsmem(uint32_t remote, int32_t value) {
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(remote), "r"(value) : "memory");
 }
-__device__ __forceinline__ void StoreInCluster(uint32_t remote, float2 x) {
+__device__ __forceinline__ void StoreDsmem(uint32_t remote, float2 x) {
   asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(x.x), "f"(x.y)
                : "memory");
 }
-__device__ __forceinline__ void StoreInCluster(uint32_t remote, float4 x) {
+__device__ __forceinline__ void StoreDsmem(uint32_t remote, float4 x) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(remote), "f"(x.x),
                "f"(x.y), "f"(x.z), "f"(x.w)
                : "memory");
 }
 
 // Arrives at the barrier of block `rank`.
-__device__ __forceinline__ void ArriveInCluster(uint32_t barrier, int rank) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(AddressInBlock(barrier, rank))
+__device__ __forceinline__ void MbarrierArriveRemote(uint32_t barrier, int rank) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(DsmemAddress(barrier, rank))
                : "memory");
 }
 // A box for both blocks of a pair, at the same place and with the same barrier of their shared
 // memory.
-__device__ __forceinline__ void CopyBoxToPair(const CUtensorMap& map, int col, int row,
-                                              uint32_t shared, uint32_t barrier) {
+__device__ __forceinline__ void TmaLoadBoxMulticast(const CUtensorMap& map, int col, int row,
+                                                    uint32_t shared, uint32_t barrier) {
   constexpr uint16_t kBoth = 3;
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
@@ -57,26 +57,26 @@ __device__ __forceinline__ void CopyBoxToPair(const CUtensorMap& map, int col, i
 
 // Where what the blocks of a cluster have of their queries meets. Each block makes the results of
 // its share of the queries from what all of them have sent to it; at the same place in all blocks.
-struct Meeting {
+struct ClusterExchange {
   float2* totals;  // [blocks][share] m and l of a state
-  float* sums;     // [blocks][share][stride]
+  float* acc;      // [blocks][share][stride]
   int stride;
 };
 
 // Where this block sends what it has of a query: addresses in the cluster's shared memory.
 template <int kQueries>
-struct Recipient {
+struct ExchangeTarget {
   uint32_t totals;
-  uint32_t sums;
+  uint32_t acc;
 
-  __device__ __forceinline__ Recipient(const Meeting& meeting, int query) {
+  __device__ __forceinline__ ExchangeTarget(const ClusterExchange& exchange, int query) {
     const int share = kQueries / ClusterSize();
-    const int at = RankInCluster() * share + query % share;
-    totals = AddressInBlock(SharedAddress(meeting.totals + at), query / share);
-    sums = AddressInBlock(SharedAddress(meeting.sums + at * meeting.stride), query / share);
+    const int at = ClusterRank() * share + query % share;
+    totals = DsmemAddress(SharedAddress(exchange.totals + at), query / share);
+    acc = DsmemAddress(SharedAddress(exchange.acc + at * exchange.stride), query / share);
   }
   __device__ __forceinline__ void SendColumns(int column, float4 x) const {
-    StoreInCluster(sums + column * static_cast<uint32_t>(sizeof(float)), x);
+    StoreDsmem(acc + column * static_cast<uint32_t>(sizeof(float)), x);
   }
 };
 
@@ -84,15 +84,16 @@ struct Recipient {
 template <int kBlocks>
 struct StateParts {
   float2 totals[kBlocks];
-  float4 sums[kBlocks];
+  float4 acc[kBlocks];
 
   // `query`: of the block's share.
-  __device__ __forceinline__ void Load(const Meeting& meeting, int share, int query, int column) {
+  __device__ __forceinline__ void Load(const ClusterExchange& exchange, int share, int query,
+                                       int column) {
 #pragma unroll
     for (int r = 0; r < kBlocks; ++r) {
       const int at = r * share + query;
-      totals[r] = meeting.totals[at];
-      sums[r] = *reinterpret_cast<const float4*>(meeting.sums + at * meeting.stride + column);
+      totals[r] = exchange.totals[at];
+      acc[r] = *reinterpret_cast<const float4*>(exchange.acc + at * exchange.stride + column);
     }
   }
   // Into the first block's.
@@ -106,13 +107,13 @@ struct StateParts {
     for (int r = 0; r < kBlocks; ++r) {
       const float factor = Exp2(totals[r].x - base);
       total += totals[r].y * factor;
-      sum.x += sums[r].x * factor;
-      sum.y += sums[r].y * factor;
-      sum.z += sums[r].z * factor;
-      sum.w += sums[r].w * factor;
+      sum.x += acc[r].x * factor;
+      sum.y += acc[r].y * factor;
+      sum.z += acc[r].z * factor;
+      sum.w += acc[r].w * factor;
     }
     totals[0] = {largest, total};
-    sums[0] = sum;
+    acc[0] = sum;
   }
 };
 
@@ -136,7 +137,7 @@ template <int kThreads>
 __device__ __forceinline__ void StorePaddings(const AttentionArgs& args,
                                               const AttentionItem& item) {
   if (item.arrivals != 1 || item.kv_head != args.kv_heads - 1) return;
-  if (args.out.padded_cols == args.out.cols || RankInCluster() != 0) return;
+  if (args.out.padded_cols == args.out.cols || ClusterRank() != 0) return;
   const int last = args.group - 1;  // of a row's queries
   for (int row = (item.query_begin + last) / args.group; row * args.group + last < item.query_end;
        ++row) {
@@ -148,19 +149,20 @@ __device__ __forceinline__ void StorePaddings(const AttentionArgs& args,
 // and merged together, as few warps are there to hide how long each of them takes.
 template <typename C, int kThreads, int kBlocks>
 __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionItem& item,
-                                            const QuerySlot* slots, const Meeting& meeting) {
+                                            const QuerySlot* slots,
+                                            const ClusterExchange& exchange) {
   constexpr int kAtOnce = kMostClusterBlocks / kBlocks < 4 ? kMostClusterBlocks / kBlocks : 4;
   constexpr int kShare = C::kQueries / kBlocks;
   constexpr int kQuads = C::kDim / 4;
   constexpr int kCount = kShare * kQuads;
-  slots += RankInCluster() * kShare;
+  slots += ClusterRank() * kShare;
 #pragma unroll 1
   for (int first = threadIdx.x; first < kCount; first += kAtOnce * kThreads) {
     StateParts<kBlocks> parts[kAtOnce];
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       const int i = min(first + u * kThreads, kCount - 1);  // no branch around the loads
-      parts[u].Load(meeting, kShare, i / kQuads, i % kQuads * 4);
+      parts[u].Load(exchange, kShare, i / kQuads, i % kQuads * 4);
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) parts[u].Merge();
@@ -169,7 +171,7 @@ __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const Att
       const int i = first + u * kThreads;
       const int column = i % kQuads * 4;
       if (i >= kCount || slots[i / kQuads].offset < 0 || column >= args.head_dim) continue;
-      StoreColumns(args, item, slots[i / kQuads], column, parts[u].totals[0], parts[u].sums[0]);
+      StoreColumns(args, item, slots[i / kQuads], column, parts[u].totals[0], parts[u].acc[0]);
     }
   }
   StorePaddings<kThreads>(args, item);
@@ -178,17 +180,18 @@ __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const Att
 // By threads [0, kThreads) of all blocks of a cluster, when each has sent its sums.
 template <typename C, int kThreads>
 __device__ __forceinline__ void MergeCluster(const AttentionArgs& args, const AttentionItem& item,
-                                             const QuerySlot* slots, const Meeting& meeting) {
-  SyncCluster();
+                                             const QuerySlot* slots,
+                                             const ClusterExchange& exchange) {
+  ClusterSync();
   switch (ClusterSize()) {
     case 1:
-      return StoreMerged<C, kThreads, 1>(args, item, slots, meeting);
+      return StoreMerged<C, kThreads, 1>(args, item, slots, exchange);
     case 2:
-      return StoreMerged<C, kThreads, 2>(args, item, slots, meeting);
+      return StoreMerged<C, kThreads, 2>(args, item, slots, exchange);
     case 4:
-      return StoreMerged<C, kThreads, 4>(args, item, slots, meeting);
+      return StoreMerged<C, kThreads, 4>(args, item, slots, exchange);
     default:
-      return StoreMerged<C, kThreads, kMostClusterBlocks>(args, item, slots, meeting);
+      return StoreMerged<C, kThreads, kMostClusterBlocks>(args, item, slots, exchange);
   }
 }
 
@@ -197,19 +200,19 @@ template <int kThreads>
 __device__ __forceinline__ void MergeIfLastCluster(const AttentionArgs& args,
                                                    const AttentionItem& item, int32_t& is_last) {
   __threadfence();
-  SyncCluster();
-  if (RankInCluster() == 0 && threadIdx.x == 0) {
+  ClusterSync();
+  if (ClusterRank() == 0 && threadIdx.x == 0) {
     const auto last = static_cast<uint32_t>(item.arrivals) - 1;
     const bool all = atomicInc(args.counters + 1 + item.counter, last) == last;
     for (int r = 0; r < ClusterSize(); ++r) {
-      StoreInCluster(AddressInBlock(SharedAddress(&is_last), r), all ? 1 : 0);
+      StoreDsmem(DsmemAddress(SharedAddress(&is_last), r), all ? 1 : 0);
     }
   }
-  SyncCluster();
+  ClusterSync();
   if (is_last == 0) return;
   __threadfence();
   constexpr int kWarps = kThreads / 32;
-  for (int query = item.query_begin + RankInCluster() * kWarps + threadIdx.x / 32;
+  for (int query = item.query_begin + ClusterRank() * kWarps + threadIdx.x / 32;
        query < item.query_end; query += ClusterSize() * kWarps) {
     const int row = query / args.group;
     MergeQuery(args, args.plan.attention_rows[row], row,

@@ -34,7 +34,7 @@ struct FewState {
   }
 
   // Turns scores into weights. The sums follow a score that rises by more than kScoreSlack.
-  __device__ __forceinline__ void Weigh(float (&s)[C::kTiles][2][4]) {
+  __device__ __forceinline__ void OnlineSoftmax(float (&s)[C::kTiles][2][4]) {
     float largest[C::kTiles][2];
     bool rises = false;
 #pragma unroll
@@ -88,8 +88,8 @@ class FewComputer {
   }
 
   // What the queries see of the tile at `first`, before it is there.
-  __device__ __forceinline__ void LookAt(int first) {
-    if (!IsPartlyHidden(first)) return;
+  __device__ __forceinline__ void LoadMasks(int first) {
+    if (!NeedsMask(first)) return;
     const ItemKeys keys(args_, item_, nullptr);
 #pragma unroll
     for (int j = 0; j < 2 * C::kTiles; ++j) {
@@ -100,14 +100,14 @@ class FewComputer {
   __device__ __forceinline__ void AddTile(int first, int stage) {
     float s[C::kTiles][2][4] = {};
     Score(shared_.ring[warp_][stage][0], s);
-    if (IsPartlyHidden(first)) Hide(first, s);
-    state_.Weigh(s);
+    if (NeedsMask(first)) ApplyMask(first, s);
+    state_.OnlineSoftmax(s);
     AddValues(shared_.ring[warp_][stage][1], s);
   }
 
   // Leaves the warp's sums in its part of the ring.
-  __device__ __forceinline__ void Leave() {
-    float* to = shared_.SumsOf(warp_);
+  __device__ __forceinline__ void StoreAccumulators() {
+    float* to = shared_.AccumulatorsOf(warp_);
 #pragma unroll
     for (int j = 0; j < 2 * C::kTiles; ++j) {
       const int i = j / 2, half = j % 2;
@@ -118,7 +118,7 @@ class FewComputer {
       if (lane_ % 4 == 0) shared_.totals[warp_][query] = {state_.m[i][half], sum};
 #pragma unroll
       for (int k = 0; k < C::kDim / 8; ++k) {
-        *reinterpret_cast<float2*>(to + query * C::kSumStride + k * 8 + lane_ % 4 * 2) = {
+        *reinterpret_cast<float2*>(to + query * C::kAccStride + k * 8 + lane_ % 4 * 2) = {
             state_.acc[i][k][2 * half], state_.acc[i][k][2 * half + 1]};
       }
     }
@@ -129,7 +129,7 @@ class FewComputer {
 
   // Half j % 2 of the lane's queries of tile j / 2.
   __device__ int QueryOf(int j) const { return j * 8 + lane_ / 4; }
-  __device__ bool IsPartlyHidden(int first) const {
+  __device__ bool NeedsMask(int first) const {
     return first + C::kKeys > min(item_.full_end, item_.key_end);
   }
 
@@ -137,18 +137,18 @@ class FewComputer {
 #pragma unroll
     for (int d = 0; d < C::kDim / 8; d += 2) {
       uint32_t b[4];
-      LoadMatrices(keys + PieceOffset(C::kKeys, lane_ % 8 + lane_ / 16 * 8, d + lane_ / 8 % 2), b);
+      LdMatrix(keys + PieceOffset(C::kKeys, lane_ % 8 + lane_ / 16 * 8, d + lane_ / 8 % 2), b);
 #pragma unroll
       for (int i = 0; i < C::kTiles; ++i) {
         uint32_t a[4];
-        LoadMatrices(shared_.q + PieceOffset(C::kQueries, i * 16 + lane_ % 16, d + lane_ / 16), a);
+        LdMatrix(shared_.q + PieceOffset(C::kQueries, i * 16 + lane_ % 16, d + lane_ / 16), a);
         Mma<T>(s[i][0], a, b[0], b[1]);
         Mma<T>(s[i][1], a, b[2], b[3]);
       }
     }
   }
 
-  __device__ __forceinline__ void Hide(int first, float (&s)[C::kTiles][2][4]) const {
+  __device__ __forceinline__ void ApplyMask(int first, float (&s)[C::kTiles][2][4]) const {
 #pragma unroll
     for (int j = 0; j < 2 * C::kTiles; ++j) {
       const int i = j / 2, half = j % 2;
@@ -175,7 +175,7 @@ class FewComputer {
 #pragma unroll
     for (int d = 0; d < C::kDim / 8; d += 2) {
       uint32_t b[4];
-      LoadMatricesTransposed(values + PieceOffset(C::kKeys, lane_ % 16, d + lane_ / 16), b);
+      LdMatrixTransposed(values + PieceOffset(C::kKeys, lane_ % 16, d + lane_ / 16), b);
 #pragma unroll
       for (int i = 0; i < C::kTiles; ++i) {
         Mma<T>(state_.acc[i][d], a[i], b[0], b[1]);
@@ -218,12 +218,13 @@ __device__ __forceinline__ void LoadFewQueries(const AttentionArgs& args, FewSha
 
 // Makes one of the sums that all warps have left, and sends it where the cluster's blocks meet.
 template <typename C>
-__device__ __forceinline__ void CombineWarps(FewShared<C>& shared, const Meeting& meeting) {
+__device__ __forceinline__ void CombineWarps(FewShared<C>& shared,
+                                             const ClusterExchange& exchange) {
   constexpr int kQuads = C::kDim / 4;
 #pragma unroll
   for (int i = threadIdx.x; i < C::kQueries * kQuads; i += C::kThreads) {
     const int query = i / kQuads;
-    const int at = query * C::kSumStride + i % kQuads * 4;
+    const int at = query * C::kAccStride + i % kQuads * 4;
     float largest = kMinusInfinity, total = 0;
 #pragma unroll
     for (int w = 0; w < C::kWarps; ++w) largest = fmaxf(largest, shared.totals[w][query].x);
@@ -233,45 +234,45 @@ __device__ __forceinline__ void CombineWarps(FewShared<C>& shared, const Meeting
     for (int w = 0; w < C::kWarps; ++w) {
       const float2 part = shared.totals[w][query];
       const float factor = Exp2(part.x - base);
-      const auto x = *reinterpret_cast<const float4*>(shared.SumsOf(w) + at);
+      const auto x = *reinterpret_cast<const float4*>(shared.AccumulatorsOf(w) + at);
       total += part.y * factor;
       sum.x += x.x * factor, sum.y += x.y * factor, sum.z += x.z * factor, sum.w += x.w * factor;
     }
-    const Recipient<C::kQueries> to(meeting, query);
+    const ExchangeTarget<C::kQueries> to(exchange, query);
     to.SendColumns(i % kQuads * 4, sum);
-    if (i % kQuads == 0) StoreInCluster(to.totals, float2{largest, total});
+    if (i % kQuads == 0) StoreDsmem(to.totals, float2{largest, total});
   }
 }
 
 template <typename C>
-__device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const BlockMaps& maps,
+__device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const KvTensorMaps& maps,
                                            bool is_first, FewShared<C>& shared, int& step) {
   const AttentionItem& item = shared.item;
-  ArriveAtCluster();  // runs, and needs nothing more of what was sent before
+  ClusterArrive();  // runs, and needs nothing more of what was sent before
   FewFetcher<C> fetcher(args, maps, item, shared, step);
   fetcher.StartFirst(item.old_end);
   if (is_first) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
   }
   fetcher.StartFirst(INT32_MAX);
   LoadFewQueries(args, shared);
   __syncthreads();
   FewComputer<C> computer(args, item, shared);
   for (int i = 0; i < fetcher.num_tiles(); ++i) {
-    computer.LookAt(fetcher.FirstKey(i));
+    computer.LoadMasks(fetcher.FirstKey(i));
     computer.AddTile(fetcher.FirstKey(i), fetcher.WaitFor(i));
     fetcher.StartAfter(i);
   }
   step += fetcher.num_tiles();
-  computer.Leave();
+  computer.StoreAccumulators();
   __syncthreads();
-  const Meeting meeting = {shared.met_totals, shared.met_sums, C::kSumStride};
-  WaitForCluster();
-  CombineWarps(shared, meeting);
-  MergeCluster<C, C::kThreads>(args, item, shared.queries, meeting);
+  const ClusterExchange exchange = {shared.exchange_totals, shared.exchange_acc, C::kAccStride};
+  ClusterWait();
+  CombineWarps(shared, exchange);
+  MergeCluster<C, C::kThreads>(args, item, shared.queries, exchange);
   if (item.arrivals > 1) MergeIfLastCluster<C::kThreads>(args, item, shared.is_last);
-  FenceForEngines();  // the copy engine writes where the warps left their sums
+  FenceProxyAsync();  // the copy engine writes where the warps left their sums
 }
 
 // What comes next reads what kernels before this one wrote without waiting itself: so no block lets
@@ -279,7 +280,7 @@ __device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const Bloc
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     FewQueriesKernel(const __grid_constant__ AttentionArgs args,
-                     const __grid_constant__ BlockMaps maps) {
+                     const __grid_constant__ KvTensorMaps maps) {
 #if __CUDA_ARCH__ >= 900
   const uint32_t misaligned = SharedAddress(DynamicShared()) % kPanelAlignment;
   auto& shared = *reinterpret_cast<FewShared<C>*>(static_cast<uint8_t*>(DynamicShared()) +
@@ -287,8 +288,8 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   const int num_items = *args.plan.num_items;
   AttentionItem item = args.plan.items[blockIdx.x];
   if (static_cast<int>(blockIdx.x) >= num_items) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
     return;
   }
   if (threadIdx.x == 0) shared.InitBarriers();

@@ -25,7 +25,7 @@ struct FewConfig {
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kKeys * kPanelRowBytes;
   static constexpr int kTileBytes = kMatrices * kMatrixBytes;
-  static constexpr int kSumStride = Dim + 8;  // rows of 8 neighbours lie in different banks
+  static constexpr int kAccStride = Dim + 8;  // rows of 8 neighbours lie in different banks
 };
 
 template <typename C>
@@ -35,22 +35,23 @@ struct FewShared {
   QuerySlot queries[C::kQueries];
   float2 totals[C::kWarps][C::kQueries];  // m and l
   // Where the cluster's blocks meet (Meeting).
-  float2 met_totals[C::kQueries];
-  alignas(16) float met_sums[C::kQueries * C::kSumStride];
+  float2 exchange_totals[C::kQueries];
+  alignas(16) float exchange_acc[C::kQueries * C::kAccStride];
   AttentionItem item;
   uint64_t full[C::kWarps][C::kStages];  // the copies are there
   int32_t is_last;                       // of its queries' clusters
 
   __device__ void InitBarriers() {
-    for (int i = 0; i < C::kWarps * C::kStages; ++i) InitBarrier(SharedAddress(&full[0][0] + i), 1);
-    PublishBarriers();
+    for (int i = 0; i < C::kWarps * C::kStages; ++i)
+      MbarrierInit(SharedAddress(&full[0][0] + i), 1);
+    FenceMbarrierInit();
   }
   // Sums of a warp [kQueries][kSumStride], where its tiles were.
-  __device__ float* SumsOf(int warp) {
-    static_assert(sizeof(ring[0]) >= C::kQueries * C::kSumStride * sizeof(float));
+  __device__ float* AccumulatorsOf(int warp) {
+    static_assert(sizeof(ring[0]) >= C::kQueries * C::kAccStride * sizeof(float));
     return reinterpret_cast<float*>(ring[warp]);
   }
-  __device__ const float* SumsOf(int warp) const {
+  __device__ const float* AccumulatorsOf(int warp) const {
     return reinterpret_cast<const float*>(ring[warp]);
   }
 };
@@ -60,8 +61,8 @@ template <typename C>
 class FewFetcher {
  public:
   // `step`: tiles that the warp has had of items before.
-  __device__ FewFetcher(const AttentionArgs& args, const BlockMaps& maps, const AttentionItem& item,
-                        FewShared<C>& shared, int step)
+  __device__ FewFetcher(const AttentionArgs& args, const KvTensorMaps& maps,
+                        const AttentionItem& item, FewShared<C>& shared, int step)
       : args_(args),
         maps_(maps),
         keys_(args, item),
@@ -86,7 +87,7 @@ class FewFetcher {
   // The stage where tile i lies, once it is there.
   __device__ int WaitFor(int i) const {
     const int stage = (step_ + i) % C::kStages;
-    WaitBarrier(SharedAddress(&shared_.full[warp_][stage]), (step_ + i) / C::kStages % 2);
+    MbarrierWait(SharedAddress(&shared_.full[warp_][stage]), (step_ + i) / C::kStages % 2);
     return stage;
   }
   // When the warp has read tile i: starts another in its place.
@@ -106,22 +107,22 @@ class FewFetcher {
     const int stage = (step_ + started_) % C::kStages;
     const int first = FirstKey(started_);
     if (first + C::kKeys <= boxed_end_) {
-      CopyBoxes(stage, row);
+      LoadBoxes(stage, row);
     } else {
       CopyVectors(stage, first);
     }
     ++started_;
   }
 
-  __device__ void CopyBoxes(int stage, int row) const {
+  __device__ void LoadBoxes(int stage, int row) const {
     const uint32_t full = SharedAddress(&shared_.full[warp_][stage]);
-    if (lane_ == 0) ArriveExpecting(full, 2 * C::kTileBytes);
+    if (lane_ == 0) MbarrierArriveExpectTx(full, 2 * C::kTileBytes);
     __syncwarp();
     if (lane_ >= 2 * C::kMatrices) return;
     const int kind = lane_ / C::kMatrices;
     const int matrix = lane_ % C::kMatrices;
-    CopyBox(kind == 0 ? maps_.keys : maps_.values, matrix * kPanelCols, row,
-            SharedAddress(shared_.ring[warp_][stage][kind]) + matrix * C::kMatrixBytes, full);
+    TmaLoadBox(kind == 0 ? maps_.keys : maps_.values, matrix * kPanelCols, row,
+               SharedAddress(shared_.ring[warp_][stage][kind]) + matrix * C::kMatrixBytes, full);
   }
 
   __device__ void CopyVectors(int stage, int first) const {
@@ -141,18 +142,18 @@ class FewFetcher {
       const T* k = static_cast<const T*>(staged ? args_.k_staged : args_.k_blocks);
       const T* v = static_cast<const T*>(staged ? args_.v_staged : args_.v_blocks);
       const int to = PieceOffset(C::kKeys, key, piece);
-      CopyAsync16(shared_.ring[warp_][stage][0] + to, k + offset, present);
-      CopyAsync16(shared_.ring[warp_][stage][1] + to, v + offset, present);
+      CpAsync16(shared_.ring[warp_][stage][0] + to, k + offset, present);
+      CpAsync16(shared_.ring[warp_][stage][1] + to, v + offset, present);
     }
     // The copies hold the phase back until they are done, lane 0 ends it.
     const uint32_t full = SharedAddress(&shared_.full[warp_][stage]);
-    HoldForCopies(full);
+    CpAsyncMbarrierArrive(full);
     __syncwarp();
-    if (lane_ == 0) Arrive(full);
+    if (lane_ == 0) MbarrierArrive(full);
   }
 
   const AttentionArgs& args_;
-  const BlockMaps& maps_;
+  const KvTensorMaps& maps_;
   ItemKeys keys_;
   FewShared<C>& shared_;
   int step_;

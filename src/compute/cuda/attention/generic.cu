@@ -72,13 +72,13 @@ __global__ void __launch_bounds__(kThreads)
   float* query = reinterpret_cast<float*>(&shared + 1);
   float* acc = query + args.head_dim;
   auto* ancestors = reinterpret_cast<int32_t*>(acc + args.head_dim);
-  LetNextStart();
+  PdlTrigger();
   const TailBlock block(args);
   const AttentionRow row = args.plan.attention_rows[block.row_index];
   const int32_t* blocks =
       args.plan.BlocksOf(row.sequence, args.layer, block.kv_head, args.kv_heads);
   ListAncestors(args, block, row.sequence, ancestors);
-  WaitForInputs();
+  PdlWait();
   const float* q = args.q + block.row_index * args.q_stride + block.head_begin * args.head_dim;
   for (int d = threadIdx.x; d < args.head_dim; d += kThreads) {
     query[d] = q[d] * args.scale_log2;

@@ -64,8 +64,8 @@ void LaunchPrefix(const Stream& stream, const AttentionArgs& args) {
 
 // The copy engine knows device memory only; a box must not reach over the end of a block.
 template <typename T>
-BlockMaps MapsOf(const AttentionArgs& args) {
-  BlockMaps maps = {};
+KvTensorMaps MakeKvTensorMaps(const AttentionArgs& args) {
+  KvTensorMaps maps = {};
   cudaPointerAttributes attributes;
   TALON_CUDA_CHECK(cudaPointerGetAttributes(&attributes, args.k_blocks));
   if (attributes.type != cudaMemoryTypeDevice || (1 << args.block_shift) < kBoxKeys) return maps;
@@ -105,12 +105,12 @@ int CountClusters(int blocks) {
 
 // Starts a kernel of which a multiprocessor has one block, in the plan's clusters.
 template <typename T>
-void LaunchHopper(const Stream& stream, void (*kernel)(AttentionArgs, BlockMaps), int threads,
+void LaunchHopper(const Stream& stream, void (*kernel)(AttentionArgs, KvTensorMaps), int threads,
                   size_t shared, const AttentionArgs& args) {
   const int cluster = args.plan.cluster;
   const int clusters = AttentionClusters()[std::countr_zero(static_cast<unsigned>(cluster))];
   const int blocks = max(1, clusters) * cluster;
-  LaunchClusters(stream, kernel, cluster, blocks, threads, shared, args, MapsOf<T>(args));
+  LaunchClusters(stream, kernel, cluster, blocks, threads, shared, args, MakeKvTensorMaps<T>(args));
 }
 
 template <typename T, int Dim, int Queries>

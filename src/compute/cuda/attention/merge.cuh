@@ -18,7 +18,7 @@ struct Partials {
         count(row.NumPartials()) {}
   // Largest score and sum of weights. Past the first cache: other blocks may have written them
   // while this one ran.
-  __device__ float2 Sums(int i) const {
+  __device__ float2 Totals(int i) const {
     if (i >= count) return {kMinusInfinity, 0};
     return __ldcg(reinterpret_cast<const float2*>(first + i * stride));
   }
@@ -50,21 +50,21 @@ __device__ __forceinline__ void MergeColumns(const AttentionArgs& args, const Pa
   float4 x[kBatch];
 #pragma unroll
   for (int j = 0; j < kBatch; ++j) x[j] = partials.Values(j, from);
-  float2 sums = partials.Sums(lane);
-  float largest = sums.x;
+  float2 totals = partials.Totals(lane);
+  float largest = totals.x;
   for (int i = 32 + lane; i < partials.count; i += 32) {
-    largest = fmaxf(largest, partials.Sums(i).x);
+    largest = fmaxf(largest, partials.Totals(i).x);
   }
   largest = WarpMax(largest);
   const float base = largest == kMinusInfinity ? 0.0f : largest;
-  float weight = Exp2(__fsub_rn(sums.x, base));
-  float total = __fmul_rn(sums.y, weight);
+  float weight = Exp2(__fsub_rn(totals.x, base));
+  float total = __fmul_rn(totals.y, weight);
   float4 acc = {0, 0, 0, 0};
   for (int first = 0; first < partials.count; first += kBatch) {
     if (first % 32 == 0 && first > 0) {
-      sums = partials.Sums(first + lane);
-      weight = Exp2(__fsub_rn(sums.x, base));
-      total = __fmaf_rn(sums.y, weight, total);
+      totals = partials.Totals(first + lane);
+      weight = Exp2(__fsub_rn(totals.x, base));
+      total = __fmaf_rn(totals.y, weight, total);
     }
     float4 next[kBatch];
 #pragma unroll

@@ -77,8 +77,8 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   const int row_bytes = 2 * (dim + 8);
   const int keys = 2 * TileStages(tile_queries, dim) * kTileKeys * row_bytes;
   const int scores = tile_queries <= 32 ? tile_queries * kTileKeys * 4 : 16;
-  const int places = 4 * kTileKeys * 4;
-  return keys + tile_queries * (row_bytes + 24) + scores + places + 96;
+  const int vectors = 4 * kTileKeys * 4;
+  return keys + tile_queries * (row_bytes + 24) + scores + vectors + 96;
 }
 
 // The same of FewQueriesKernel: each warp's stages of keys and values, and what goes with them.

@@ -49,12 +49,12 @@ struct SectionTotal {
       if (!at.Owns(j / 2) || column >= args.head_dim) continue;
       const float(&acc)[4] = state.acc[i][j / 2][j % 2];
       float2 sum = {acc[2 * half], acc[2 * half + 1]};
-      float2* place = reinterpret_cast<float2*>(to + column);
+      float2* target = reinterpret_cast<float2*>(to + column);
       if (!first) {
-        const float2 before = *place;
+        const float2 before = *target;
         sum = {factors.Merge(before.x, sum.x), factors.Merge(before.y, sum.y)};
       }
-      *place = sum;
+      *target = sum;
     }
   }
 };
@@ -77,8 +77,8 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
   const int old_tiles = max(run.begin, item.old_end / kTileKeys);
   StartFirstTiles(args, shared, run, run.begin, old_tiles);
   if (is_first) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
   }
   if (threadIdx.x == 0) {  // every item counts, so that the counter ends where it began
     shared.next_item = gridDim.x + atomicInc(args.counters, static_cast<uint32_t>(num_items) - 1);
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(C::kThreads, MinBlocks)
   const int num_items = *args.plan.num_items;
   AttentionItem item = args.plan.items[blockIdx.x];
   if (item.key_end <= item.key_begin) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
     return;
   }
   for (bool is_first = true;; is_first = false) {

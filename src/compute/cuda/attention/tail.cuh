@@ -125,11 +125,11 @@ __device__ __forceinline__ Running<Width> LoadPartial(const float* state, int co
   struct alignas(Width * sizeof(float)) Columns {
     float x[Width];
   };
-  const float2 sums = *reinterpret_cast<const float2*>(state);
+  const float2 totals = *reinterpret_cast<const float2*>(state);
   const Columns acc = *reinterpret_cast<const Columns*>(state + kStateHeader + column);
   Running<Width> partial;
-  partial.m = sums.x;
-  partial.l = sums.y;
+  partial.m = totals.x;
+  partial.l = totals.y;
 #pragma unroll
   for (int w = 0; w < Width; ++w) partial.acc[w] = acc.x[w];
   return partial;
@@ -210,7 +210,7 @@ __device__ __forceinline__ void RunTail(const AttentionArgs& args, const TailBlo
   LoadQueries(args, shared);
   FlashState<C> state;
   state.Clear();
-  WaitForInputs();
+  PdlWait();
   if (row.shared_len > ChunkBegin(first)) LoadState(args, shared, row.PartialOf(first), state);
   RunTiles(
       args, shared, run, vector_of,
@@ -228,13 +228,13 @@ template <typename C>
 __global__ void __launch_bounds__(C::kThreads)
     TailKernel(const __grid_constant__ AttentionArgs args) {
   static_assert(C::kWarpsM == 1 && C::kTilesM == 1);
-  LetNextStart();
+  PdlTrigger();
   const TailBlock block(args);
   const AttentionRow row = args.plan.attention_rows[block.row_index];
   if (row.shared_len < row.num_keys) {
     RunTail(args, block, row, *static_cast<SharedTile<C>*>(DynamicShared()));
   } else {
-    WaitForInputs();
+    PdlWait();
   }
   if ((block.head_end - block.head_begin) * args.head_dim >= 4 * C::kThreads) {
     MergePartials<4>(args, block, row);

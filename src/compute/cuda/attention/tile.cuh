@@ -126,8 +126,8 @@ __device__ __forceinline__ void StartTile(const AttentionArgs& args, SharedTile<
         present ? static_cast<int64_t>(staged ? ~vector : vector) * args.head_dim + column : 0;
     const T* k = static_cast<const T*>(staged ? args.k_staged : args.k_blocks);
     const T* v = static_cast<const T*>(staged ? args.v_staged : args.v_blocks);
-    CopyAsync16(&shared.k[stage][key][column], k + offset, present);
-    CopyAsync16(&shared.v[stage][key][column], v + offset, present);
+    CpAsync16(&shared.k[stage][key][column], k + offset, present);
+    CpAsync16(&shared.v[stage][key][column], v + offset, present);
   }
 }
 
@@ -151,7 +151,7 @@ __device__ __forceinline__ void StartFirstTiles(const AttentionArgs& args, Share
     const int tile = run.begin + i;
     if (tile < from || tile >= to) continue;
     if (tile < run.end) StartTile(args, shared, tile);
-    CommitCopies();
+    CpAsyncCommitGroup();
   }
 }
 
@@ -191,13 +191,13 @@ __device__ __forceinline__ void OwnScores(const SharedTile<C>& shared, int stage
 #pragma unroll
     for (int i = 0; i < C::kTilesM; ++i) {
       const int query = (at.m * C::kTilesM + i) * 16 + at.lane % 16;
-      LoadMatrices(&shared.q[query][d + at.lane / 16 * 8], a[i]);
+      LdMatrix(&shared.q[query][d + at.lane / 16 * 8], a[i]);
     }
 #pragma unroll
     for (int pair = 0; pair < C::kKeyPairs; ++pair) {
       const int key = (at.n * C::kKeyPairs + pair) * 16 + at.lane % 8 + at.lane / 16 * 8;
       uint32_t b[4];
-      LoadMatrices(&shared.k[stage][key][d + at.lane / 8 % 2 * 8], b);
+      LdMatrix(&shared.k[stage][key][d + at.lane / 8 % 2 * 8], b);
 #pragma unroll
       for (int i = 0; i < C::kTilesM; ++i) {
         Mma<T>(s[i][2 * pair], a[i], b[0], b[1]);
@@ -288,7 +288,7 @@ __device__ __forceinline__ void AddValues(const SharedTile<C>& shared, int stage
       if (!at.Owns(pair)) continue;
       const int column = (pair * C::kWarpsN + at.n) * 16 + at.lane / 16 * 8;
       uint32_t b[4];
-      LoadMatricesTransposed(&shared.v[stage][k * 16 + at.lane % 16][column], b);
+      LdMatrixTransposed(&shared.v[stage][k * 16 + at.lane % 16][column], b);
 #pragma unroll
       for (int i = 0; i < C::kTilesM; ++i) {
         Mma<T>(state.acc[i][pair][0], a[i], b[0], b[1]);
@@ -312,8 +312,8 @@ struct Visible {
       keys[i][1] = visible_of(at.Query(i, 1), tile);
     }
   }
-  __device__ __forceinline__ void Hide(const Lane<C>& at,
-                                       float (&s)[C::kTilesM][kTileKeys / 8][4]) const {
+  __device__ __forceinline__ void ApplyMask(const Lane<C>& at,
+                                            float (&s)[C::kTilesM][kTileKeys / 8][4]) const {
 #pragma unroll
     for (int i = 0; i < C::kTilesM; ++i) {
       const uint64_t own[2] = {keys[i][0] >> (at.lane % 4 * 2), keys[i][1] >> (at.lane % 4 * 2)};
@@ -336,7 +336,7 @@ __device__ __forceinline__ void RunTile(SharedTile<C>& shared, int tile, bool ma
   Visible<C> visible;
   if (masked) visible.Find(at, tile, visible_of);
   AllScores(shared, stage, at, s);
-  if (masked) visible.Hide(at, s);
+  if (masked) visible.ApplyMask(at, s);
 #pragma unroll
   for (int i = 0; i < C::kTilesM; ++i) Softmax<C>(s[i], i, state);
   AddValues(shared, stage, at, s, state);
@@ -354,10 +354,10 @@ __device__ __forceinline__ void RunTiles(const AttentionArgs& args, SharedTile<C
   int chunk = run.chunk;
   int chunk_end = chunk < 0 ? run.end : ChunkBegin(chunk + 1) / kTileKeys;
   for (int tile = run.begin; tile < run.end; ++tile) {
-    WaitForCopies<C::kStages - 2>();
+    CpAsyncWaitGroup<C::kStages - 2>();
     __syncthreads();
     if (tile + C::kStages - 1 < run.end) StartTile(args, shared, tile + C::kStages - 1);
-    CommitCopies();
+    CpAsyncCommitGroup();
     const int ahead = tile + C::kStages;
     int vector = kNoVector;
     if (threadIdx.x < kTileKeys && ahead < run.end) {

@@ -23,7 +23,7 @@ struct WarpgroupConfig {
   static constexpr int kGroups = Groups;  // of 64 queries
   static constexpr bool kPair = Pair;     // two blocks of a cluster have the same keys
   // Masks before scores: short items gain by it, long ones lose more in their many steps.
-  static constexpr bool kLooksAhead = !Pair;
+  static constexpr bool kPrefetchesMasks = !Pair;
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
   // That merge a cluster's sums: those that fetch, too, where they have registers for it.
@@ -33,11 +33,11 @@ struct WarpgroupConfig {
   static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
   static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage
-  static constexpr int kSumStride = Dim + 16;  // four columns of two rows: different banks
+  static constexpr int kAccStride = Dim + 16;  // four columns of two rows: different banks
   // Named barriers: all threads; for each group of queries, its threads, and its turn.
   static constexpr int kBlockBarrier = 0;
   static constexpr int kGroupBarrier = 1;
-  static constexpr int kTurnBarrier = kGroupBarrier + Groups;
+  static constexpr int kPingPongBarrier = kGroupBarrier + Groups;
 };
 
 inline constexpr int kFetchWarps = 2;  // for each kind of operand
@@ -50,16 +50,16 @@ struct Ring {
 
   __device__ void Init() {
     for (int i = 0; i < C::kStages; ++i) {
-      InitBarrier(SharedAddress(&full[i]), kFetchWarps);
-      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups * (C::kPair ? 2 : 1));
+      MbarrierInit(SharedAddress(&full[i]), kFetchWarps);
+      MbarrierInit(SharedAddress(&empty[i]), 4 * C::kGroups * (C::kPair ? 2 : 1));
     }
   }
   // Steps are counted over all items of the block.
   __device__ void WaitFull(int step) const {
-    WaitBarrier(SharedAddress(&full[step % C::kStages]), step / C::kStages % 2);
+    MbarrierWait(SharedAddress(&full[step % C::kStages]), step / C::kStages % 2);
   }
   __device__ void WaitEmpty(int step) const {
-    WaitBarrier(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
+    MbarrierWait(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
   }
   // By a warp that computes and has read the stage. The other block of a pair writes to it, too.
   // This block's barrier comes first: when the other one's says that all are done, so does this
@@ -68,8 +68,8 @@ struct Ring {
     const uint32_t barrier = SharedAddress(&empty[step % C::kStages]);
     __syncwarp();
     if (threadIdx.x % 32 != 0) return;
-    Arrive(barrier);
-    if constexpr (C::kPair) ArriveInCluster(barrier, RankInCluster() ^ 1);
+    MbarrierArrive(barrier);
+    if constexpr (C::kPair) MbarrierArriveRemote(barrier, ClusterRank() ^ 1);
   }
 };
 
@@ -79,21 +79,21 @@ struct WarpgroupShared {
   alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
   alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
   QuerySlot queries[C::kQueries];
-  float2 met_totals[C::kQueries];  // of the cluster (Meeting)
+  float2 exchange_totals[C::kQueries];  // of the cluster (Meeting)
   int32_t vectors[2][kStepKeys];
   Ring<C> keys;
   Ring<C> values;
 
   // Where the cluster's blocks meet: in the place of keys.
-  __device__ Meeting meeting() {
-    static_assert(sizeof(k) >= C::kQueries * C::kSumStride * sizeof(float));
-    return {met_totals, reinterpret_cast<float*>(k), C::kSumStride};
+  __device__ ClusterExchange exchange() {
+    static_assert(sizeof(k) >= C::kQueries * C::kAccStride * sizeof(float));
+    return {exchange_totals, reinterpret_cast<float*>(k), C::kAccStride};
   }
 };
 
 // Whether a block leaves states for the merge kernel, and has nothing to do with its cluster.
 template <typename C>
-__device__ __forceinline__ bool LeavesStates(const AttentionItem& item) {
+__device__ __forceinline__ bool StoresPartials(const AttentionItem& item) {
   return C::kPair || (item.arrivals == 0 && ClusterSize() == 1);
 }
 
@@ -115,7 +115,7 @@ class Fetcher {
   __device__ Fetcher(const AttentionArgs& args, const Operand<C>& operand, int warp)
       : args_(args), operand_(operand), warp_(warp), lane_(threadIdx.x % 32) {
     constexpr int kFetchers = kFetchWarps * (C::kPair ? 2 : 1);
-    const int fetcher = C::kPair ? warp * 2 + RankInCluster() : warp;
+    const int fetcher = C::kPair ? warp * 2 + ClusterRank() : warp;
     box_ = fetcher + kFetchers * lane_;
   }
 
@@ -132,14 +132,14 @@ class Fetcher {
       if (end > boxed_end) FindVectors(keys, first, boxed);
       // Keys that this pass does not write are fetched before the kernels in front are done.
       if (!has_waited_ && end > item.old_end) {
-        WaitForInputs();
+        PdlWait();
         has_waited_ = true;
       }
       operand_.ring.WaitEmpty(step_);
       if (end <= boxed_end) {
-        CopyBoxes(row);
+        LoadBoxes(row);
       } else {
-        CopyOwnBoxes(keys, first, boxed);
+        LoadOwnBoxes(keys, first, boxed);
         CopyVectors(boxed);
       }
     }
@@ -155,33 +155,33 @@ class Fetcher {
     return box_ < C::kBoxes ? keys.VectorOf(first + BoxKey(box_)) : kNoVector;
   }
 
-  __device__ void CopyBoxes(int row) const {
+  __device__ void LoadBoxes(int row) const {
     const int stage = step_ % C::kStages;
     const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
-    if (lane_ == 0 && warp_ == 0) ArriveExpecting(full, C::kStageBytes);
-    if (lane_ == 0 && warp_ != 0) Arrive(full);
+    if (lane_ == 0 && warp_ == 0) MbarrierArriveExpectTx(full, C::kStageBytes);
+    if (lane_ == 0 && warp_ != 0) MbarrierArrive(full);
     __syncwarp();
     if (box_ >= C::kBoxes) return;
     const uint32_t to = SharedAddress(operand_.stages[stage]) + BoxOffset(box_);
     if constexpr (C::kPair) {
-      CopyBoxToPair(*operand_.map, BoxColumn(box_), row, to, full);
+      TmaLoadBoxMulticast(*operand_.map, BoxColumn(box_), row, to, full);
     } else {
-      CopyBox(*operand_.map, BoxColumn(box_), row, to, full);
+      TmaLoadBox(*operand_.map, BoxColumn(box_), row, to, full);
     }
   }
 
   // The boxes of a step's first `boxed` keys, by this block alone.
-  __device__ void CopyOwnBoxes(const ItemKeys& keys, int first, int boxed) const {
+  __device__ void LoadOwnBoxes(const ItemKeys& keys, int first, int boxed) const {
     const int box = warp_ + kFetchWarps * lane_;
     const bool exists = box < C::kBoxes && BoxKey(box) < boxed;
     const int stage = step_ % C::kStages;
     const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
     const int boxes = __popc(__ballot_sync(0xffffffffu, exists));
-    if (lane_ == 0) ExpectBytes(full, boxes * kBoxBytes);
+    if (lane_ == 0) MbarrierExpectTx(full, boxes * kBoxBytes);
     __syncwarp();
     if (!exists) return;
-    CopyBox(*operand_.map, BoxColumn(box), keys.VectorOf(first + BoxKey(box)),
-            SharedAddress(operand_.stages[stage]) + BoxOffset(box), full);
+    TmaLoadBox(*operand_.map, BoxColumn(box), keys.VectorOf(first + BoxKey(box)),
+               SharedAddress(operand_.stages[stage]) + BoxOffset(box), full);
   }
 
   // The keys of a step that this warp copies, i of them: every other kKeysAtOnce.
@@ -215,16 +215,16 @@ class Fetcher {
         const bool present = vector != kNoVector && inside;
         const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
         const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
-        CopyAsync16(
+        CpAsync16(
             operand_.stages[stage] + PieceOffset(kStepKeys, KeyOf(i + b * kKeysAtOnce), piece),
             base + (present ? at + piece * 8 : 0), present);
       }
     }
-    CommitCopies();
-    WaitForCopies<0>();
-    FenceForEngines();
+    CpAsyncCommitGroup();
+    CpAsyncWaitGroup<0>();
+    FenceProxyAsync();
     __syncwarp();
-    if (lane_ == 0) Arrive(SharedAddress(&operand_.ring.full[stage]));
+    if (lane_ == 0) MbarrierArrive(SharedAddress(&operand_.ring.full[stage]));
   }
 
   const AttentionArgs& args_;

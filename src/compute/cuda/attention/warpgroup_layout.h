@@ -45,10 +45,10 @@ constexpr uint64_t ColumnDescriptor(uint32_t address, int matrix_bytes) {
 }
 
 // Sum i of a thread belongs to this query and column of its warpgroup's tile.
-constexpr int SumQuery(int thread, int i) {
+constexpr int AccumulatorQuery(int thread, int i) {
   return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
 }
-constexpr int SumColumn(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
+constexpr int AccumulatorColumn(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
 
 }  // namespace talon::cuda
 

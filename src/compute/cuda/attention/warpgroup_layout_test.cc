@@ -70,15 +70,15 @@ TEST(AttentionWarpgroupLayout, BoxesLandWhereTheirPiecesBelong) {
   EXPECT_EQ(pieces.size(), static_cast<size_t>(kStepKeys) * 16);
 }
 
-TEST(AttentionWarpgroupLayout, ThreadsHoldEverySumOnce) {
-  std::set<std::pair<int, int>> sums;
+TEST(AttentionWarpgroupLayout, ThreadsHoldEveryAccumulatorOnce) {
+  std::set<std::pair<int, int>> accumulators;
   for (int thread = 0; thread < 128; ++thread) {
     for (int i = 0; i < kStepKeys / 2; ++i) {
-      sums.insert({SumQuery(thread, i), SumColumn(thread, i)});
+      accumulators.insert({AccumulatorQuery(thread, i), AccumulatorColumn(thread, i)});
     }
   }
-  EXPECT_EQ(sums.size(), 64u * kStepKeys);
-  EXPECT_EQ(*sums.rbegin(), std::make_pair(63, kStepKeys - 1));
+  EXPECT_EQ(accumulators.size(), 64u * kStepKeys);
+  EXPECT_EQ(*accumulators.rbegin(), std::make_pair(63, kStepKeys - 1));
 }
 
 }  // namespace

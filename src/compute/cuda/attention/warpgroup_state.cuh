@@ -27,7 +27,7 @@ struct GroupState {
 
   // Turns scores into weights. Whether the accumulators must be multiplied with `rescale` is the
   // same for all threads of a warp.
-  __device__ __forceinline__ bool Weigh(float (&s)[kStepScores], float (&rescale)[2]) {
+  __device__ __forceinline__ bool OnlineSoftmax(float (&s)[kStepScores], float (&rescale)[2]) {
     const float largest[2] = {Largest<0>(s), Largest<1>(s)};
     const bool rises = largest[0] > m[0] + kScoreSlack || largest[1] > m[1] + kScoreSlack;
     const bool moves = __any_sync(0xffffffffu, rises);

@@ -16,32 +16,32 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
 
 // ---- Barriers ----
 
-__device__ __forceinline__ void InitBarrier(uint32_t barrier, int arrivals) {
+__device__ __forceinline__ void MbarrierInit(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
 // Makes initialised barriers known to the copy engine.
-__device__ __forceinline__ void PublishBarriers() {
+__device__ __forceinline__ void FenceMbarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void Arrive(uint32_t barrier) {
+__device__ __forceinline__ void MbarrierArrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Arrives, and says how many bytes copies will bring before the barrier's phase is over.
-__device__ __forceinline__ void ArriveExpecting(uint32_t barrier, int bytes) {
+__device__ __forceinline__ void MbarrierArriveExpectTx(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-__device__ __forceinline__ void ExpectBytes(uint32_t barrier, int bytes) {
+__device__ __forceinline__ void MbarrierExpectTx(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
 // Waits until the phase of that parity is over.
-__device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
+__device__ __forceinline__ void MbarrierWait(uint32_t barrier, uint32_t parity) {
   uint32_t over = 0;
   do {
     asm volatile(
@@ -57,21 +57,21 @@ __device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
 }
 
 // `count` threads meet at barrier `id`: those that wait, and those that only arrive.
-__device__ __forceinline__ void SyncThreads(int id, int count) {
+__device__ __forceinline__ void NamedBarrierSync(int id, int count) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
-__device__ __forceinline__ void ArriveThreads(int id, int count) {
+__device__ __forceinline__ void NamedBarrierArrive(int id, int count) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
 
 // ---- Copies of boxes of a matrix; what lies outside of it becomes zeros ----
 
-__device__ __forceinline__ void PrefetchMap(const CUtensorMap& map) {
+__device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-__device__ __forceinline__ void CopyBox(const CUtensorMap& map, int col, int row, uint32_t shared,
-                                        uint32_t barrier) {
+__device__ __forceinline__ void TmaLoadBox(const CUtensorMap& map, int col, int row,
+                                           uint32_t shared, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
       "{%2, %3}], [%4];" ::"r"(shared),
@@ -83,39 +83,39 @@ __device__ __forceinline__ void CopyBox(const CUtensorMap& map, int col, int row
 
 // All threads of all blocks arrive and wait in turns; what they wrote before they arrived is seen
 // after the wait.
-__device__ __forceinline__ void ArriveAtCluster() {
+__device__ __forceinline__ void ClusterArrive() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void WaitForCluster() {
+__device__ __forceinline__ void ClusterWait() {
   __syncwarp();
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void SyncCluster() {
-  ArriveAtCluster();
-  WaitForCluster();
+__device__ __forceinline__ void ClusterSync() {
+  ClusterArrive();
+  ClusterWait();
 }
 
 // ---- Tensor cores of a warpgroup ----
 
 // Sums written before are ready for what is multiplied next.
-__device__ __forceinline__ void FenceSums() {
+__device__ __forceinline__ void WgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-__device__ __forceinline__ void CommitProducts() {
+__device__ __forceinline__ void WgmmaCommitGroup() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 // Waits until at most kPending of the committed products still run.
 template <int kPending>
-__device__ __forceinline__ void WaitForProducts() {
+__device__ __forceinline__ void WgmmaWaitGroup() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
 // The compiler moves no use of the sums across this.
 template <int kCount>
-__device__ __forceinline__ void PinSums(float (&sums)[kCount]) {
+__device__ __forceinline__ void PinAccumulators(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }

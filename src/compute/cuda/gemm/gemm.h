@@ -27,7 +27,7 @@ struct Operand {
 };
 
 // out = x * w^T (+ bias), or out += that.
-struct Product {
+struct GemmCall {
   Operand x;
   const CudaWeight* w = nullptr;
   const float* bias = nullptr;  // [w->rows()] or null
@@ -47,7 +47,7 @@ class Gemm {
   Status Reserve(const CudaWeight& w);
 
   // Queues the product; allocates nothing and waits for nothing.
-  void Run(const Product& product);
+  void Run(const GemmCall& call);
 
   // Queues out = SwiGlu(x * gate_up^T + bias), of which gate_up's first half of rows is the gate.
   // False, and nothing is queued, where no kernel does both at once.
@@ -60,30 +60,30 @@ class Gemm {
 
  private:
   // What does a product.
-  enum class Route { kF32, kStream, kWgmma, kLibrary };
+  enum class Route { kF32, kStream, kWgmma, kCublasLt };
   Route RouteOf(const CudaWeight& w, int rows, bool swiglu) const;
   struct StreamChoice {
     StreamTileKind tile;
     int blocks;
   };
-  StreamChoice ChooseStream(const Product& product) const;
+  StreamChoice ChooseStream(const GemmCall& call) const;
   bool IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const;
-  void RunF32(const Product& product);
-  void RunStream(const Product& product);
+  void RunF32(const GemmCall& call);
+  void RunStream(const GemmCall& call);
   bool IsForPersistent(const CudaWeight& gate_up, int rows) const;
   void RunPersistent(const Operand& x, const CudaWeight& gate_up, const float* bias,
                      const RowsOut& out);
-  bool RunLt(const Product& product);
-  bool RunDequantised(const Product& product);
+  bool RunLt(const GemmCall& call);
+  bool RunDequantised(const GemmCall& call);
 
   const Stream* stream_;
   bool deterministic_;
   Buffer partials_;
   Buffer arrivals_;
   Buffer dequantised_;
-  std::unique_ptr<LtProduct> lt_;
-  bool asked_for_wgmma_ = false;
-  std::unique_ptr<WgmmaProduct> wgmma_;  // null where there is none
+  std::unique_ptr<LtGemm> lt_;
+  bool wgmma_probed_ = false;
+  std::unique_ptr<WgmmaGemm> wgmma_;  // null where there is none
 };
 
 // The arguments of the streaming kernel, but for `partials` and `arrivals`. `blocks` bounds the

@@ -28,7 +28,7 @@ inline constexpr int kChunkBytes = 16;    // of one load
 inline constexpr int kMaxTileOutputs = 128;
 inline constexpr int kWideOutputs = 32;  // of StreamTileKind::kWide, one panel in eight slices
 inline constexpr int kWideStageCols = 256;
-inline constexpr int kPersistentSumBytes = 20 * 1024;
+inline constexpr int kPersistentAccBytes = 20 * 1024;
 inline constexpr int kMaxSplits = 8;
 // Blocks of a product whose inputs are split over blocks, at most.
 inline constexpr int kMaxSplitBlocks = 264;
@@ -84,24 +84,24 @@ struct StreamTile {
   static constexpr int kStages = Budget / kStageBytes < 8 ? Budget / kStageBytes : 8;
   static_assert(kStages >= 3);
   // The sums of the slices, [slices][rows][outputs], in the memory of the stages.
-  static constexpr int kSumStride = kOutputs + 4;  // rows 2t of four lanes in different banks
-  static constexpr int kSumBytes = kSlices * kRows * kSumStride * 4;
+  static constexpr int kAccStride = kOutputs + 4;  // rows 2t of four lanes in different banks
+  static constexpr int kAccBytes = kSlices * kRows * kAccStride * 4;
   static constexpr int kSharedBytes =
-      kStages * kStageBytes > kSumBytes ? kStages* kStageBytes : kSumBytes;
+      kStages * kStageBytes > kAccBytes ? kStages* kStageBytes : kAccBytes;
 
   static constexpr int WeightOffset(int row, int chunk) {
     return row * kWeightRowBytes + SwizzledChunk(row, chunk) * kChunkBytes;
   }
   static constexpr int OperandOffset(int row, int chunk) {
-    const int place = kInt8 ? SwizzledPairChunk(row, chunk) : SwizzledChunk(row, chunk);
-    return kWeightBytes + row * kOperandRowBytes + place * kChunkBytes;
+    const int swizzled = kInt8 ? SwizzledPairChunk(row, chunk) : SwizzledChunk(row, chunk);
+    return kWeightBytes + row * kOperandRowBytes + swizzled * kChunkBytes;
   }
   // Of the scale of output `output` of the tile in group `group` of the stage.
   static constexpr int ScaleOffset(int group, int output) {
     return kWeightBytes + kOperandBytes + (group * kOutputs + output) * 4;
   }
-  static constexpr int SumIndex(int slice, int row, int output) {
-    return (slice * kRows + row) * kSumStride + output;
+  static constexpr int AccumulatorIndex(int slice, int row, int output) {
+    return (slice * kRows + row) * kAccStride + output;
   }
 };
 

@@ -20,8 +20,8 @@ struct Stage {
 };
 
 // What the threads of a block do in StageLoader.
-template <int Rows, int RowBytes, int Threads, typename Place>
-void CopyRows(const void* from, Place&& place, std::vector<uint8_t>* shared) {
+template <int Rows, int RowBytes, int Threads, typename Offset>
+void CopyRows(const void* from, Offset&& offset, std::vector<uint8_t>* shared) {
   using Shape = CopyShape<Rows, RowBytes, Threads>;
   std::set<int> written;
   for (int thread = 0; thread < Threads; ++thread) {
@@ -29,8 +29,8 @@ void CopyRows(const void* from, Place&& place, std::vector<uint8_t>* shared) {
     const int chunk = thread % Shape::kRowChunks;
     if (!Shape::kAllThreads && row >= Rows) continue;
     for (int i = 0; i < Shape::kLoads; ++i) {
-      const int to = place(row, chunk) + i * Shape::kRowStep * RowBytes;
-      EXPECT_EQ(to, place(row + i * Shape::kRowStep, chunk));
+      const int to = offset(row, chunk) + i * Shape::kRowStep * RowBytes;
+      EXPECT_EQ(to, offset(row + i * Shape::kRowStep, chunk));
       EXPECT_TRUE(written.insert(to).second);
       const int source = (row + i * Shape::kRowStep) * RowBytes + chunk * kChunkBytes;
       std::memcpy(shared->data() + to, static_cast<const uint8_t*>(from) + source, kChunkBytes);
@@ -93,14 +93,14 @@ Fragments LoadFragments(const Stage<Tile>& stage, int slice, int output, int row
     const int t = lane % 4;
     for (int half = 0; half < 2; ++half) {
       typename Stage<Tile>::Element w[kChunkBytes / sizeof(typename Stage<Tile>::Element)];
-      const int place = Tile::WeightOffset(output + g, slice * 4 + t);
-      std::memcpy(w, stage.shared.data() + place + half * 8 * Tile::kWeightRowBytes, sizeof(w));
+      const int offset = Tile::WeightOffset(output + g, slice * 4 + t);
+      std::memcpy(w, stage.shared.data() + offset + half * 8 * Tile::kWeightRowBytes, sizeof(w));
       for (int i = 0; i < 4; ++i) f.a[lane][i / 2 * 4 + half * 2 + i % 2] = w[step * 4 + i];
     }
     const int chunk = Tile::kInt8 ? slice * 8 + t * 2 : slice * 4 + t;
-    int place = Tile::OperandOffset(g, chunk) + row * Tile::kOperandRowBytes;
-    if (step >= 2) place ^= kChunkBytes;
-    std::memcpy(f.b[lane], stage.shared.data() + place + step % 2 * 8, 8);
+    int offset = Tile::OperandOffset(g, chunk) + row * Tile::kOperandRowBytes;
+    if (step >= 2) offset ^= kChunkBytes;
+    std::memcpy(f.b[lane], stage.shared.data() + offset + step % 2 * 8, 8);
   }
   return f;
 }
@@ -163,16 +163,17 @@ TYPED_TEST(GemmLayoutTest, LanesReadDifferentBanks) {
   }
   std::set<int> banks;  // of the sums, four bytes a lane
   for (int lane = 0; lane < 32; ++lane) {
-    banks.insert(Tile::SumIndex(0, lane % 4 * 2, lane / 4) % 32);
+    banks.insert(Tile::AccumulatorIndex(0, lane % 4 * 2, lane / 4) % 32);
   }
   EXPECT_EQ(banks.size(), 32u);
 }
 
-TYPED_TEST(GemmLayoutTest, StageAndSumsFitSharedMemory) {
+TYPED_TEST(GemmLayoutTest, StageAndAccumulatorsFitSharedMemory) {
   using Tile = TypeParam;
   EXPECT_LE(Tile::kSharedBytes, kBudget);
-  EXPECT_LE((Tile::SumIndex(Tile::kSlices - 1, Tile::kRows - 1, Tile::kOutputs - 1) + 1) * 4,
-            Tile::kSharedBytes);
+  EXPECT_LE(
+      (Tile::AccumulatorIndex(Tile::kSlices - 1, Tile::kRows - 1, Tile::kOutputs - 1) + 1) * 4,
+      Tile::kSharedBytes);
   EXPECT_EQ(Tile::kStageBytes % 128, 0);
   EXPECT_EQ(PaddedCols(1, Tile::kInt8 ? 1 : 2) % (Tile::kSlices == 8 ? 1 : Tile::kStageCols), 0);
   if (Tile::kInt8) {

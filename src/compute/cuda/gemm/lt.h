@@ -27,19 +27,19 @@ struct LtArgs {
   bool accumulate = false;
 };
 
-class LtProduct {
+class LtGemm {
  public:
-  static Result<std::unique_ptr<LtProduct>> Create(const Stream& stream);
-  ~LtProduct();
-  LtProduct(const LtProduct&) = delete;
-  LtProduct& operator=(const LtProduct&) = delete;
+  static Result<std::unique_ptr<LtGemm>> Create(const Stream& stream);
+  ~LtGemm();
+  LtGemm(const LtGemm&) = delete;
+  LtGemm& operator=(const LtGemm&) = delete;
 
   // False if the library has no algorithm for the shape; nothing is queued then.
   bool Run(const LtArgs& args);
 
  private:
   struct Plan {  // algo is void where there is none
-    cublasLtMatmulDesc_t product = nullptr;
+    cublasLtMatmulDesc_t matmul = nullptr;
     cublasLtMatrixLayout_t weights = nullptr;
     cublasLtMatrixLayout_t x = nullptr;
     cublasLtMatrixLayout_t out = nullptr;
@@ -48,7 +48,7 @@ class LtProduct {
   };
   using Key = std::array<int64_t, 9>;
 
-  explicit LtProduct(const Stream& stream) : stream_(stream) {}
+  explicit LtGemm(const Stream& stream) : stream_(stream) {}
   Plan MakePlan(const LtArgs& args);
   void ChooseAlgorithm(const LtArgs& args, Plan* plan);
 

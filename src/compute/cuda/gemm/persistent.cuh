@@ -38,8 +38,8 @@ class TileLoader {
       const int tile_row = row_ + i * WeightCopies::kRowStep;
       const int gate = next_.tile * kRunRows + tile_row % kRunRows;
       const int64_t row = gate + int64_t{tile_row / kRunRows} * args_.gates;
-      CopyChunk(ring_ + slot * Tile::kStageBytes + Tile::WeightOffset(tile_row, chunk_),
-                weights + row * args_.weight_row_bytes + column, true);
+      CpAsyncChunk(ring_ + slot * Tile::kStageBytes + Tile::WeightOffset(tile_row, chunk_),
+                   weights + row * args_.weight_row_bytes + column, true);
     }
   }
   __device__ void LoadOperand(int slot) const {
@@ -49,8 +49,8 @@ class TileLoader {
     for (int i = 0; i < OperandCopies::kLoads; ++i) {
       const int row = row_ + i * OperandCopies::kRowStep;
       const bool exists = row < args_.rows;
-      CopyChunk(ring_ + slot * Tile::kStageBytes + Tile::OperandOffset(row, chunk_),
-                exists ? x + row * args_.x_row_bytes + column : x, exists);
+      CpAsyncChunk(ring_ + slot * Tile::kStageBytes + Tile::OperandOffset(row, chunk_),
+                   exists ? x + row * args_.x_row_bytes + column : x, exists);
     }
   }
   __device__ void Advance() { next_.Advance(args_.stages, gridDim.x); }
@@ -91,59 +91,60 @@ __device__ __forceinline__ void StoreGated(const StreamArgs& args, int row, int 
 
 // Writes what a tile's sums, [slices][rows][outputs], come to.
 template <typename Tile, typename Operand>
-__device__ __forceinline__ void StoreTile(const StreamArgs& args, int tile, const float* sums) {
+__device__ __forceinline__ void RunSwiGluEpilogue(const StreamArgs& args, int tile,
+                                                  const float* acc) {
   constexpr int kQuads = kRunRows / 4;
   for (int id = static_cast<int>(threadIdx.x); id < args.rows * kQuads; id += Tile::kThreads) {
     const int row = id / kQuads;
     const int in_tile = id % kQuads * 4;
-    StoreGated<Operand>(args, row, tile * kRunRows + in_tile, SumOfSlices<Tile>(sums, row, in_tile),
-                        SumOfSlices<Tile>(sums, row, kRunRows + in_tile));
+    StoreGated<Operand>(args, row, tile * kRunRows + in_tile, ReduceSlices<Tile>(acc, row, in_tile),
+                        ReduceSlices<Tile>(acc, row, kRunRows + in_tile));
   }
 }
 
 template <typename Tile, typename Operand>
-__global__ void __launch_bounds__(Tile::kThreads, 1) PersistentProduct(const StreamArgs args) {
+__global__ void __launch_bounds__(Tile::kThreads, 1) PersistentGemmKernel(const StreamArgs args) {
   extern __shared__ __align__(128) uint8_t shared[];
   constexpr int kAhead = Tile::kStages - 1;
-  LetNextStart();
+  PdlTrigger();
   TileLoader<Tile> loader(args, shared);
   for (int slot = 0; slot < kAhead; ++slot) {
     if (loader.HasMore()) loader.LoadWeights(slot);
     loader.Advance();
-    CommitCopies();
+    CpAsyncCommitGroup();
   }
-  WaitForInputs();
+  PdlWait();
   loader.Rewind();
   for (int slot = 0; slot < kAhead; ++slot) {
     if (loader.HasMore()) loader.LoadOperand(slot);
     loader.Advance();
-    CommitCopies();
+    CpAsyncCommitGroup();
   }
-  auto* sums = reinterpret_cast<float*>(shared + Tile::kStages * Tile::kStageBytes);
-  WarpSums<Tile, Operand> warp;
+  auto* acc = reinterpret_cast<float*>(shared + Tile::kStages * Tile::kStageBytes);
+  WarpAccumulator<Tile, Operand> warp;
   int read_slot = 0;
   int write_slot = kAhead;
   for (TileCursor at = {static_cast<int>(blockIdx.x), 0}; at.tile < args.tiles;
        at.Advance(args.stages, gridDim.x)) {
-    WaitForCopies<kAhead - 1>();  // as in StreamProduct
-    __syncthreads();              // all have read the stage before, whose slot is filled next
+    CpAsyncWaitGroup<kAhead - 1>();  // as in StreamProduct
+    __syncthreads();                 // all have read the stage before, whose slot is filled next
     if (loader.HasMore()) {
       loader.LoadWeights(write_slot);
       loader.LoadOperand(write_slot);
       loader.Advance();
     }
-    CommitCopies();
+    CpAsyncCommitGroup();
     warp.AddStage(shared + read_slot * Tile::kStageBytes);
     write_slot = read_slot;
     read_slot = read_slot + 1 == Tile::kStages ? 0 : read_slot + 1;
     if (at.stage + 1 < args.stages) continue;
     // Whoever comes here again has passed a barrier after all had read the sums.
-    warp.Store(sums);
+    warp.Store(acc);
     warp.Clear();
     __syncthreads();
-    StoreTile<Tile, Operand>(args, at.tile, sums);
+    RunSwiGluEpilogue<Tile, Operand>(args, at.tile, acc);
   }
-  WaitForCopies<0>();
+  CpAsyncWaitGroup<0>();
 }
 
 }  // namespace talon::cuda

@@ -23,10 +23,9 @@ namespace talon::cuda {
 // Calls f(row, output) for every four outputs, the first of them given, of the tile's existing
 // rows.
 template <typename Tile, typename F>
-__device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const StreamPlace& place,
-                                            F&& f) {
+__device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const StreamWork& work, F&& f) {
   constexpr int kQuads = Tile::kOutputs / 4;
-  const int rows = min(Tile::kRows, args.rows - place.first_row);
+  const int rows = min(Tile::kRows, args.rows - work.first_row);
 #pragma unroll 2
   for (int id = static_cast<int>(threadIdx.x); id < rows * kQuads; id += Tile::kThreads) {
     f(id / kQuads, id % kQuads * 4);
@@ -48,26 +47,26 @@ __device__ __forceinline__ bool ArrivesLast(int32_t* arrivals, int splits) {
 }
 
 // Writes all outputs of a tile: sum_of(row, output) gives four of the tile's sums.
-template <typename Tile, typename SumOf>
-__device__ __forceinline__ void FinishTile(const StreamArgs& args, const StreamPlace& place,
-                                           SumOf&& sum_of) {
+template <typename Tile, typename OutputsOf>
+__device__ __forceinline__ void RunEpilogue(const StreamArgs& args, const StreamWork& work,
+                                            OutputsOf&& outputs_of) {
   if (args.heads.places == nullptr) {
-    return ForEachQuad<Tile>(args, place, [&](int row, int output) {
-      StoreOutputs(args, place.first_row + row, place.first_output + output, sum_of(row, output));
+    return ForEachQuad<Tile>(args, work, [&](int row, int output) {
+      StoreOutputs(args, work.first_row + row, work.first_output + output, outputs_of(row, output));
     });
   }
   constexpr int kPairs = Tile::kOutputs / 8;
-  const int rows = min(Tile::kRows, args.rows - place.first_row);
+  const int rows = min(Tile::kRows, args.rows - work.first_row);
   const int head_dim = args.heads.shape.head_dim;
   for (int id = static_cast<int>(threadIdx.x); id < rows * kPairs; id += Tile::kThreads) {
     const int row = id / kPairs;
     const int in_tile = OutputOfPair(id % kPairs, head_dim);
-    const int output = place.first_output + in_tile;
+    const int output = work.first_output + in_tile;
     if (output >= args.outputs) continue;
     const int partner = in_tile + head_dim / 2;
-    const float4 a = WithBias(args, output, sum_of(row, in_tile));
-    const float4 b = WithBias(args, place.first_output + partner, sum_of(row, partner));
-    const int out_row = place.first_row + row;
+    const float4 a = WithBias(args, output, outputs_of(row, in_tile));
+    const float4 b = WithBias(args, work.first_output + partner, outputs_of(row, partner));
+    const int out_row = work.first_row + row;
     StoreHeadPair(args.heads, out_row, output / head_dim, output % head_dim, a, b,
                   args.out + out_row * args.out_stride);
   }
@@ -75,15 +74,15 @@ __device__ __forceinline__ void FinishTile(const StreamArgs& args, const StreamP
 
 // Four sums of all splits of a tile, in their order.
 template <typename Tile>
-__device__ __forceinline__ float4 SumOfSplits(const float* partials, int splits, int row,
-                                              int output) {
-  constexpr int kTileSums = Tile::kRows * Tile::kOutputs;
+__device__ __forceinline__ float4 ReduceSplits(const float* partials, int splits, int row,
+                                               int output) {
+  constexpr int kTileAccumulators = Tile::kRows * Tile::kOutputs;
   const float* from = partials + row * Tile::kOutputs + output;
   float4 parts[kMaxSplits];
 #pragma unroll
   for (int split = 0; split < kMaxSplits; ++split) {
     if (split >= splits) break;
-    parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * kTileSums));
+    parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * kTileAccumulators));
   }
   float4 sum = parts[0];
 #pragma unroll
@@ -96,63 +95,64 @@ __device__ __forceinline__ float4 SumOfSplits(const float* partials, int splits,
 
 // Sums the splits of a tile through global memory and writes the outputs.
 template <typename Tile>
-__device__ void FinishSplit(const StreamArgs& args, const StreamPlace& place, const float* sums) {
-  constexpr int kTileSums = Tile::kRows * Tile::kOutputs;
-  float* partials = args.partials + int64_t{place.tile} * args.splits * kTileSums;
-  ForEachQuad<Tile>(args, place, [&](int row, int output) {
-    float* to = partials + place.split * kTileSums + row * Tile::kOutputs + output;
-    __stcg(reinterpret_cast<float4*>(to), SumOfSlices<Tile>(sums, row, output));
+__device__ void RunSplitKEpilogue(const StreamArgs& args, const StreamWork& work,
+                                  const float* acc) {
+  constexpr int kTileAccumulators = Tile::kRows * Tile::kOutputs;
+  float* partials = args.partials + int64_t{work.tile} * args.splits * kTileAccumulators;
+  ForEachQuad<Tile>(args, work, [&](int row, int output) {
+    float* to = partials + work.split * kTileAccumulators + row * Tile::kOutputs + output;
+    __stcg(reinterpret_cast<float4*>(to), ReduceSlices<Tile>(acc, row, output));
   });
-  if (!ArrivesLast(args.arrivals + place.tile, args.splits)) return;
-  FinishTile<Tile>(args, place, [&](int row, int output) {
-    return SumOfSplits<Tile>(partials, args.splits, row, output);
+  if (!ArrivesLast(args.arrivals + work.tile, args.splits)) return;
+  RunEpilogue<Tile>(args, work, [&](int row, int output) {
+    return ReduceSplits<Tile>(partials, args.splits, row, output);
   });
 }
 
 template <typename Tile, typename Operand, int kBlocksPerMultiprocessor>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerMultiprocessor)
-    StreamProduct(const StreamArgs args) {
+    StreamGemmKernel(const StreamArgs args) {
   extern __shared__ __align__(128) uint8_t shared[];
   constexpr int kAhead = Tile::kStages - 1;
-  LetNextStart();
-  const StreamPlace place = PlaceOfBlock<Tile>(args);
-  const StageLoader<Tile> loader(args, place, shared);
+  PdlTrigger();
+  const StreamWork work = WorkOfBlock<Tile>(args);
+  const StageLoader<Tile> loader(args, work, shared);
   for (int stage = 0; stage < kAhead; ++stage) {
-    if (stage < place.stage_count) loader.LoadWeights(stage, stage);
-    CommitCopies();
+    if (stage < work.stage_count) loader.LoadWeights(stage, stage);
+    CpAsyncCommitGroup();
   }
-  WaitForInputs();
+  PdlWait();
   for (int stage = 0; stage < kAhead; ++stage) {
-    if (stage < place.stage_count) loader.LoadOperand(stage, stage);
-    CommitCopies();
+    if (stage < work.stage_count) loader.LoadOperand(stage, stage);
+    CpAsyncCommitGroup();
   }
-  WarpSums<Tile, Operand> warp;
+  WarpAccumulator<Tile, Operand> warp;
   int read_slot = 0;
   int write_slot = kAhead;
-  for (int stage = 0; stage < place.stage_count; ++stage) {
+  for (int stage = 0; stage < work.stage_count; ++stage) {
     // 2 * kAhead + stage groups of copies were made; the stage's last is number kAhead + stage.
-    WaitForCopies<kAhead - 1>();
+    CpAsyncWaitGroup<kAhead - 1>();
     __syncthreads();  // all have read the stage before, whose slot is filled next
-    if (stage + kAhead < place.stage_count) {
+    if (stage + kAhead < work.stage_count) {
       loader.LoadWeights(stage + kAhead, write_slot);
       loader.LoadOperand(stage + kAhead, write_slot);
     }
-    CommitCopies();
+    CpAsyncCommitGroup();
     warp.AddStage(shared + read_slot * Tile::kStageBytes);
     write_slot = read_slot;
     read_slot = read_slot + 1 == Tile::kStages ? 0 : read_slot + 1;
   }
-  WaitForCopies<0>();
+  CpAsyncWaitGroup<0>();
   __syncthreads();
-  float* sums = reinterpret_cast<float*>(shared);
-  warp.Store(sums);
+  float* acc = reinterpret_cast<float*>(shared);
+  warp.Store(acc);
   __syncthreads();
   if (args.splits > 1) {
-    FinishSplit<Tile>(args, place, sums);
+    RunSplitKEpilogue<Tile>(args, work, acc);
     return;
   }
-  FinishTile<Tile>(args, place,
-                   [&](int row, int output) { return SumOfSlices<Tile>(sums, row, output); });
+  RunEpilogue<Tile>(args, work,
+                    [&](int row, int output) { return ReduceSlices<Tile>(acc, row, output); });
 }
 
 template <StreamTileKind kKind, typename Tile, typename Operand, int kBlocksPerMultiprocessor>
@@ -163,7 +163,7 @@ StreamKernel MakeStreamKernel() {
           Tile::kStageCols,
           Tile::kThreads,
           Tile::kSharedBytes,
-          StreamProduct<Tile, Operand, kBlocksPerMultiprocessor>};
+          StreamGemmKernel<Tile, Operand, kBlocksPerMultiprocessor>};
 }
 
 template <StreamTileKind kKind, typename Operand, int kElementBytes, int kPanels, int kSlices,
@@ -175,15 +175,15 @@ StreamKernel MakeWholeKernel() {
 
 template <typename Operand, int kRowTiles>
 StreamKernel MakePersistentKernel() {
-  using Tile = StreamTile<2, 1, 8, kRowTiles, kWholeMultiprocessor - kPersistentSumBytes>;
-  static_assert(Tile::kSumBytes <= kPersistentSumBytes);
+  using Tile = StreamTile<2, 1, 8, kRowTiles, kWholeMultiprocessor - kPersistentAccBytes>;
+  static_assert(Tile::kAccBytes <= kPersistentAccBytes);
   return {StreamTileKind::kPersistent,
           Tile::kRows,
           Tile::kOutputs,
           Tile::kStageCols,
           Tile::kThreads,
-          Tile::kStages * Tile::kStageBytes + Tile::kSumBytes,
-          PersistentProduct<Tile, Operand>};
+          Tile::kStages * Tile::kStageBytes + Tile::kAccBytes,
+          PersistentGemmKernel<Tile, Operand>};
 }
 
 template <typename Operand, int kElementBytes, int kRowTiles>

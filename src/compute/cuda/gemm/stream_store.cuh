@@ -40,11 +40,12 @@ __device__ __forceinline__ void StoreOutputs(const StreamArgs& args, int row, in
 
 // Of a tile's sums in shared memory, [slices][rows][outputs].
 template <typename Tile>
-__device__ __forceinline__ float4 SumOfSlices(const float* sums, int row, int output) {
-  float4 sum = *reinterpret_cast<const float4*>(sums + Tile::SumIndex(0, row, output));
+__device__ __forceinline__ float4 ReduceSlices(const float* acc, int row, int output) {
+  float4 sum = *reinterpret_cast<const float4*>(acc + Tile::AccumulatorIndex(0, row, output));
 #pragma unroll
   for (int slice = 1; slice < Tile::kSlices; ++slice) {
-    sum = Add(sum, *reinterpret_cast<const float4*>(sums + Tile::SumIndex(slice, row, output)));
+    sum = Add(sum,
+              *reinterpret_cast<const float4*>(acc + Tile::AccumulatorIndex(slice, row, output)));
   }
   return sum;
 }

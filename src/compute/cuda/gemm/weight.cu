@@ -17,7 +17,7 @@ constexpr int64_t kPieceBytes = 4 << 20;
 // One block per row: to[row][col] = from[row][col].
 template <typename To, typename From>
 __global__ void ConvertRows(const From* from, int cols, To* to, int64_t to_stride) {
-  WaitForInputs();
+  PdlWait();
   const int64_t row = blockIdx.x;
   for (int col = static_cast<int>(threadIdx.x); col < cols; col += static_cast<int>(blockDim.x)) {
     to[row * to_stride + col] = FromFloat<To>(ToFloat(from[row * cols + col]));
@@ -35,7 +35,7 @@ struct QuantisedRows {
 template <typename From>
 __global__ void QuantiseRows(const From* from, int cols, const QuantisedRows to) {
   constexpr int kPerLane = kScaleGroup / 32;
-  WaitForInputs();
+  PdlWait();
   const int64_t row = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int groups = (cols + kScaleGroup - 1) / kScaleGroup;
@@ -64,8 +64,8 @@ __global__ void QuantiseRows(const From* from, int cols, const QuantisedRows to)
 }
 
 __global__ void DequantiseRows(const QuantisedRows from, __nv_bfloat16* out) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int64_t row = blockIdx.x;
   const int8_t* data = from.data + row * from.stride;
   for (int col = static_cast<int>(threadIdx.x) * 8; col < from.stride;

@@ -56,7 +56,7 @@ using WgmmaKernels = std::array<WgmmaFunction, kWgmmaOutputs.size()>;
 const WgmmaKernels& WgmmaKernelsBF16();
 const WgmmaKernels& WgmmaKernelsF16();
 
-class WgmmaProduct {
+class WgmmaGemm {
  public:
   struct Call {
     const void* x = nullptr;  // [rows, x_stride], of the weight's type
@@ -70,7 +70,7 @@ class WgmmaProduct {
   };
 
   // Null where the device, its driver or this build lacks what the kernels need.
-  static Result<std::unique_ptr<WgmmaProduct>> Create(const Stream& stream);
+  static Result<std::unique_ptr<WgmmaGemm>> Create(const Stream& stream);
 
   // How a product is divided, whatever its rows.
   WgmmaPlan Plan(const CudaWeight& w, bool swiglu) const;
@@ -82,7 +82,7 @@ class WgmmaProduct {
  private:
   using Encoder = PFN_cuTensorMapEncodeTiled_v12000;
 
-  WgmmaProduct(const Stream& stream, Encoder encode) : stream_(stream), encode_(encode) {}
+  WgmmaGemm(const Stream& stream, Encoder encode) : stream_(stream), encode_(encode) {}
   // A map of [rows, cols] for boxes of `box_rows` rows and one stage's columns.
   CUtensorMap MapOf(const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride,
                     int box_rows) const;

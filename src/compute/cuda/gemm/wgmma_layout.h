@@ -45,10 +45,10 @@ TALON_HOST_DEVICE constexpr uint64_t MatrixDescriptor(uint32_t address) {
 inline constexpr uint64_t kDescriptorStep = 2 * kWgmmaStepCols / 16;
 
 // Sum i of thread `thread` of a warpgroup belongs to this row and output of the tile.
-TALON_HOST_DEVICE constexpr int SumRow(int thread, int i) {
+TALON_HOST_DEVICE constexpr int AccumulatorRow(int thread, int i) {
   return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
 }
-TALON_HOST_DEVICE constexpr int SumOutput(int thread, int i) {
+TALON_HOST_DEVICE constexpr int AccumulatorOutput(int thread, int i) {
   return i / 4 * 8 + thread % 4 * 2 + i % 2;
 }
 

@@ -27,19 +27,19 @@ namespace talon::cuda {
 // The stream that work goes to, and whether its kernels may overlap (sm_90 and newer).
 struct Stream {
   cudaStream_t handle = nullptr;
-  bool overlaps = false;
+  bool uses_pdl = false;
   int multiprocessors = 1;
   int shared_memory = 48 * 1024;  // bytes that a block may have
 };
 
 #ifdef __CUDACC__
-__device__ __forceinline__ void WaitForInputs() {
+__device__ __forceinline__ void PdlWait() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-__device__ __forceinline__ void LetNextStart() {
+__device__ __forceinline__ void PdlTrigger() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
@@ -56,7 +56,7 @@ void LaunchClusters(const Stream& stream, void (*kernel)(Params...), unsigned cl
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream.handle;
   config.attrs = attributes;
-  if (stream.overlaps) {
+  if (stream.uses_pdl) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -58,7 +58,7 @@ Result<Device> OpenDevice(int index) {
   Device device;
   device.name = fmt::format("{} (sm_{}, {:.1f} GiB)", properties.name, capability,
                             static_cast<double>(properties.totalGlobalMem) / (1 << 30));
-  device.stream.overlaps = capability >= 90;
+  device.stream.uses_pdl = capability >= 90;
   device.stream.multiprocessors = properties.multiProcessorCount;
   device.stream.shared_memory = static_cast<int>(properties.sharedMemPerBlockOptin);
   error = cudaStreamCreateWithFlags(&device.stream.handle, cudaStreamNonBlocking);

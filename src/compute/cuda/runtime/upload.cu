@@ -22,7 +22,7 @@ __global__ void FenceKernel() {}
 
 void UploadByKernel(const Stream& stream, void* device, const void* pinned, size_t bytes) {
   Stream in_order = stream;
-  in_order.overlaps = false;
+  in_order.uses_pdl = false;
   const auto count = static_cast<int>((bytes + sizeof(uint4) - 1) / sizeof(uint4));
   const int blocks = std::clamp((count + kThreads - 1) / kThreads, 1, kMostBlocks);
   Launch(in_order, UploadKernel, blocks, kThreads, 0, static_cast<const uint4*>(pinned),
@@ -31,7 +31,7 @@ void UploadByKernel(const Stream& stream, void* device, const void* pinned, size
 
 void Fence(const Stream& stream) {
   Stream in_order = stream;
-  in_order.overlaps = false;
+  in_order.uses_pdl = false;
   Launch(in_order, FenceKernel, 1, 32, 0);
 }
 
