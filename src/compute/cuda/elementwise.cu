@@ -18,7 +18,7 @@ __global__ void EmbedKernel(const int32_t* tokens, const T* table, int cols, flo
   if (i < cols) out[row * stride + i] = ToFloat(table[int64_t{tokens[row]} * cols + i]);
 }
 
-// The sum over a block, the same in every thread, in an order that depends on the block size alone.
+// Sum over a block, returned to every thread; the order depends on the block size alone.
 __device__ float BlockSum(float value) {
   __shared__ float partial[kWarps];
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -42,7 +42,7 @@ __device__ __forceinline__ void Store4(T* out, float4 x) {
   }
 }
 
-// One row a block. `Fast`: rows of whole, aligned float4 that fit the threads' registers.
+// One block per row. `Fast`: rows of aligned float4 that fit the threads' registers.
 template <typename T, bool Fast>
 __global__ void __launch_bounds__(kNormThreads)
     RmsNormKernel(const float* x, int64_t x_stride, const float* weight, float epsilon, int cols,
@@ -116,7 +116,7 @@ __global__ void ConvertKernel(const float* x, int64_t x_stride, int cols, int pa
   out[blockIdx.y * out_stride + i] = FromFloat<T>(value);
 }
 
-// The angle is rounded to float32, its functions are not.
+// The angle is rounded to float32; sine and cosine are computed in float64.
 __global__ void RopeAnglesKernel(const int32_t* positions, const float* inv_freq, int half,
                                  float scale, float* angles, int64_t stride) {
   PdlTrigger();

@@ -1,6 +1,5 @@
-// Instructions of sm_90 and sm_90a that CUDA C++ has no functions for: barriers in shared memory,
-// the copy engine for tensors, clusters, and the tensor cores of a warpgroup. Shared memory is
-// addressed by 32-bit addresses (SharedAddress).
+// PTX instructions of sm_90 and sm_90a that CUDA C++ does not wrap: mbarriers, TMA loads, cluster
+// barriers and wgmma. Shared memory is passed as 32-bit shared-window addresses (SharedAddress).
 #ifndef TALON_COMPUTE_CUDA_DEVICE_HOPPER_CUH_
 #define TALON_COMPUTE_CUDA_DEVICE_HOPPER_CUH_
 
@@ -14,13 +13,13 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// ---- Barriers ----
+// ---- mbarriers and named barriers ----
 
 __device__ __forceinline__ void MbarrierInit(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers known to the copy engine.
+// Makes initialised mbarriers visible to the async proxy (TMA) and to the cluster.
 __device__ __forceinline__ void FenceMbarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -29,7 +28,8 @@ __device__ __forceinline__ void MbarrierArrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives, and says how many bytes copies will bring before the barrier's phase is over.
+// Arrives and adds `bytes` to the phase's transaction count: the phase completes when the copies
+// have delivered them.
 __device__ __forceinline__ void MbarrierArriveExpectTx(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -40,7 +40,7 @@ __device__ __forceinline__ void MbarrierExpectTx(uint32_t barrier, int bytes) {
                : "memory");
 }
 
-// Waits until the phase of that parity is over.
+// Spins until the mbarrier's phase with this parity has completed.
 __device__ __forceinline__ void MbarrierWait(uint32_t barrier, uint32_t parity) {
   uint32_t over = 0;
   do {
@@ -56,7 +56,8 @@ __device__ __forceinline__ void MbarrierWait(uint32_t barrier, uint32_t parity) 
   } while (over == 0);
 }
 
-// `count` threads meet at barrier `id`: those that wait, and those that only arrive.
+// Named barrier `id` of `count` threads in all: those that wait (bar.sync) and those that only
+// arrive (bar.arrive).
 __device__ __forceinline__ void NamedBarrierSync(int id, int count) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
@@ -64,7 +65,7 @@ __device__ __forceinline__ void NamedBarrierArrive(int id, int count) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
 
-// ---- Copies of boxes of a matrix; what lies outside of it becomes zeros ----
+// ---- TMA: asynchronous box loads of a 2D tensor map; elements out of bounds become zeros ----
 
 __device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -79,10 +80,10 @@ __device__ __forceinline__ void TmaLoadBox(const CUtensorMap& map, int col, int 
       : "memory");
 }
 
-// ---- Clusters ----
+// ---- Cluster barrier ----
 
-// All threads of all blocks arrive and wait in turns; what they wrote before they arrived is seen
-// after the wait.
+// Split cluster barrier: every thread of every block arrives, then waits, alternately. Writes
+// before the arrive (release) are visible after the wait (acquire).
 __device__ __forceinline__ void ClusterArrive() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -96,9 +97,9 @@ __device__ __forceinline__ void ClusterSync() {
   ClusterWait();
 }
 
-// ---- Tensor cores of a warpgroup ----
+// ---- wgmma: asynchronous matrix multiply-accumulate of a warpgroup ----
 
-// Sums written before are ready for what is multiplied next.
+// Orders register accesses to accumulators before the wgmma instructions that follow.
 __device__ __forceinline__ void WgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -107,13 +108,13 @@ __device__ __forceinline__ void WgmmaCommitGroup() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most kPending of the committed products still run.
+// Waits until at most kPending committed wgmma groups are pending.
 template <int kPending>
 __device__ __forceinline__ void WgmmaWaitGroup() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// The compiler moves no use of the sums across this.
+// Compiler barrier on the accumulators: no access to them moves across it.
 template <int kCount>
 __device__ __forceinline__ void PinAccumulators(float (&sums)[kCount]) {
 #pragma unroll

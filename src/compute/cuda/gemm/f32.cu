@@ -22,7 +22,7 @@ __device__ __forceinline__ float WarpSum(float value) {
   return value;
 }
 
-// Rows and outputs past the end read the last one and are not stored.
+// Rows and outputs past the end load the last one and are not stored.
 __global__ void __launch_bounds__(32 * kWarps) F32GemmKernel(const F32Args args) {
   PdlTrigger();
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -11,19 +11,18 @@
 namespace talon::cuda {
 namespace {
 
-// Rows up to which the streaming kernel of mma.sync beats cuBLASLt. It reads int8 weights in place,
-// where cuBLASLt needs them widened first.
+// Largest number of rows for which the weight-streaming kernel (mma.sync) beats cuBLASLt. It reads
+// int8 weights in place, where cuBLASLt needs them dequantised first.
 constexpr int kStreamRows = 16;
 constexpr int kStreamRowsInt8 = 256;
 constexpr int kSmallF32Rows = 8;
-// Rows up to which the kernel for Hopper's tensor cores beats cuBLASLt, where the inputs need not
-// be split: one tile.
+// Largest number of rows for which the wgmma kernel without split-K beats cuBLASLt: one tile.
 constexpr int kWgmmaRows = 128;
-// Rows of one launch where the inputs are split: bounds the memory for their sums.
+// Rows per launch with split-K: bounds the memory for the partial accumulators.
 constexpr int kSplitRows = 256;
-// Blocks that a split product comes close to: the fastest of those tried on an H200.
+// Number of blocks that split-K aims at: the fastest of those tried on an H200.
 constexpr int kTallBlocks = 200;
-constexpr int kHeadBlocks = 264;  // QKV products of few rows
+constexpr int kHeadBlocks = 264;  // QKV GEMMs of few rows
 constexpr int kDeepBlocks = 132;
 static_assert(kHeadBlocks <= kMaxSplitBlocks);
 constexpr size_t kDequantisedBytes = 64 << 20;
@@ -93,7 +92,8 @@ Gemm::Route Gemm::RouteOf(const CudaWeight& w, int rows, bool swiglu) const {
   }
 }
 
-// Several tiles for each block, without padding here or in the next operand.
+// The persistent kernel needs several tiles per block, and no padding in the weight or the next
+// operand.
 bool Gemm::IsForPersistent(const CudaWeight& gate_up, int rows) const {
   const bool half = gate_up.dtype() == DType::kBF16 || gate_up.dtype() == DType::kF16;
   const int gates = gate_up.rows() / 2;
@@ -103,7 +103,7 @@ bool Gemm::IsForPersistent(const CudaWeight& gate_up, int rows) const {
          gate_up.padded_cols() % kWideStageCols == 0;
 }
 
-// Sums over several blocks cost more than the kernel wins.
+// With split-K the reduction over blocks costs more than the wgmma kernel gains.
 bool Gemm::IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const {
   return rows <= kWgmmaRows && wgmma_->Plan(w, swiglu).splits == 1;
 }
@@ -174,8 +174,8 @@ void Gemm::RunF32(const GemmCall& call) {
                        .accumulate = call.accumulate});
 }
 
-// Deterministic: one tile and one split for any number of rows. int8 weights are faster with that
-// tile, too, and so are QKV products, with more blocks.
+// Deterministic: the same tile and split-K factor for any number of rows. int8 weights are faster
+// with that tile, too, and so are QKV GEMMs, with more blocks.
 Gemm::StreamChoice Gemm::ChooseStream(const GemmCall& call) const {
   const CudaWeight& w = *call.w;
   if (deterministic_ || w.dtype() == DType::kI8 || call.x.rows > kStreamRows) {
@@ -229,7 +229,7 @@ bool Gemm::RunLt(const GemmCall& call) {
                    .accumulate = call.accumulate});
 }
 
-// In slices of outputs that fit the memory for widened weights.
+// Runs in slices of outputs that fit the buffer of dequantised weights.
 bool Gemm::RunDequantised(const GemmCall& call) {
   const CudaWeight& w = *call.w;
   const size_t row_bytes = 2 * static_cast<size_t>(w.padded_cols());

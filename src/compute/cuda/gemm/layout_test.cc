@@ -10,7 +10,8 @@
 namespace talon::cuda {
 namespace {
 
-// Stands in for a 16-bit or 8-bit element: the input's number, so that a test sees what meets what.
+// A stage whose elements are the numbers of their inputs, so that a test sees which weights and
+// inputs are multiplied.
 template <typename Tile>
 struct Stage {
   using Element = std::conditional_t<Tile::kInt8, uint8_t, uint16_t>;
@@ -19,7 +20,7 @@ struct Stage {
   std::vector<uint16_t> x = std::vector<uint16_t>(Tile::kRows * Tile::kStageCols);
 };
 
-// What the threads of a block do in StageLoader.
+// Copies rows as the threads of a block do in StageLoader.
 template <int Rows, int RowBytes, int Threads, typename Offset>
 void CopyRows(const void* from, Offset&& offset, std::vector<uint8_t>* shared) {
   using Shape = CopyShape<Rows, RowBytes, Threads>;
@@ -84,7 +85,7 @@ void MultiplyAdd(const Fragments& f, int64_t (*sum)[8]) {
   }
 }
 
-// What WarpSums takes from the stage for step `step` of its slice.
+// Fragments that WarpAccumulator loads from the stage for step `step` of its slice.
 template <typename Tile>
 Fragments LoadFragments(const Stage<Tile>& stage, int slice, int output, int row, int step) {
   Fragments f;
@@ -141,7 +142,7 @@ TYPED_TEST(GemmLayoutTest, WarpsOfABlockMultiplyTheStage) {
   }
 }
 
-// Sixteen bytes a lane go in four parts of eight lanes, each over all 32 banks.
+// Loads of 16 bytes per lane run in four phases of eight lanes, each over all 32 banks.
 template <typename Offset>
 void ExpectNoBankConflicts(Offset&& offset) {
   for (int first = 0; first < 32; first += 8) {
@@ -161,7 +162,7 @@ TYPED_TEST(GemmLayoutTest, LanesReadDifferentBanks) {
       return Tile::OperandOffset(lane / 4, chunk);
     });
   }
-  std::set<int> banks;  // of the sums, four bytes a lane
+  std::set<int> banks;  // of the accumulators, four bytes per lane
   for (int lane = 0; lane < 32; ++lane) {
     banks.insert(Tile::AccumulatorIndex(0, lane % 4 * 2, lane / 4) % 32);
   }
@@ -195,8 +196,9 @@ TEST(ChooseSplitsTest, FillsTheDeviceAndCoversEveryStage) {
   }
 }
 
-// What PersistentProduct's blocks do: every tile once, nobody two more than another.
-TEST(PersistentTilesTest, BlocksShareTilesAlike) {
+// The schedule of PersistentGemmKernel: every tile once, and tile counts of blocks differ by at
+// most one.
+TEST(PersistentTilesTest, TilesPerBlockDifferByAtMostOne) {
   for (const int tiles : {1, 131, 132, 133, 896, 4008}) {
     const int blocks = PersistentBlocks(tiles, 132);
     ASSERT_LE(blocks, 132);

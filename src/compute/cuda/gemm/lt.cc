@@ -8,7 +8,7 @@
 namespace talon::cuda {
 namespace {
 
-constexpr size_t kWorkspaceBytes = 32 << 20;  // what NVIDIA advises for Hopper
+constexpr size_t kWorkspaceBytes = 32 << 20;  // NVIDIA's recommendation for Hopper
 
 #define TALON_LT_CHECK(call)                                                         \
   do {                                                                               \
@@ -29,7 +29,7 @@ cudaDataType_t TypeOf(DType dtype) {
   }
 }
 
-// The largest power of two, up to what the library asks about, that divides the address.
+// Largest power of two, up to 256 (the most that cuBLASLt considers), that divides the address.
 uint32_t AlignmentOf(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   return static_cast<uint32_t>(std::min<uintptr_t>(256, address & (~address + 1)));
@@ -68,7 +68,7 @@ LtGemm::~LtGemm() {
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
-// The library counts by columns: what is row-major here is its transpose there, so it is asked for
+// cuBLASLt is column-major: a row-major matrix here is its transpose there, so the call computes
 // out^T [outputs, rows] = weights * x^T.
 LtGemm::Plan LtGemm::MakePlan(const LtArgs& args) {
   Plan plan;

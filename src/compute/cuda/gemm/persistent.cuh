@@ -1,9 +1,9 @@
-// SwiGLU of a weight-streaming product with many outputs and few rows
+// Persistent weight-streaming GEMM with a SwiGLU epilogue, for many outputs and few rows
 // (StreamTileKind::kPersistent). Included by CUDA sources only.
 //
-// A block takes one tile after the other without letting its ring run empty: the next tile's stages
-// are on their way while the sums of one are written. A tile is 16 rows of the gate and the same 16
-// of up, so that both of a column meet in it.
+// A block processes one tile after the other and keeps its ring of stages full: the next tile's
+// stages are in flight while the epilogue of a tile runs. A tile is 16 rows of the gate and the
+// same 16 of up, so that it holds both values of a column.
 #ifndef TALON_COMPUTE_CUDA_GEMM_PERSISTENT_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_PERSISTENT_CUH_
 
@@ -17,7 +17,7 @@
 
 namespace talon::cuda {
 
-// Fills the ring with stages of the block's tiles, in order.
+// Loads the stages of the block's tiles into the ring, in order.
 template <typename Tile>
 class TileLoader {
  public:
@@ -29,7 +29,8 @@ class TileLoader {
         next_{static_cast<int>(blockIdx.x), 0} {}
 
   __device__ bool HasMore() const { return next_.tile < args_.tiles; }
-  // The next stage's weights, and its columns of x, to place `slot` of the ring.
+  // Loads the next stage's weights (LoadWeights) or its columns of x (LoadOperand) into slot `slot`
+  // of the ring.
   __device__ void LoadWeights(int slot) const {
     const auto* weights = static_cast<const uint8_t*>(args_.weights);
     const int64_t column = int64_t{next_.stage} * Tile::kWeightRowBytes + chunk_ * kChunkBytes;
@@ -69,7 +70,8 @@ class TileLoader {
   TileCursor next_;
 };
 
-// Gate and up of four columns of a row, with their biases, to the operand of the next product.
+// Stores silu(gate) * up of four columns of a row, with their biases, to the operand of the next
+// GEMM.
 template <typename Operand>
 __device__ __forceinline__ void StoreGated(const StreamArgs& args, int row, int column, float4 gate,
                                            float4 up) {
@@ -82,14 +84,14 @@ __device__ __forceinline__ void StoreGated(const StreamArgs& args, int row, int 
   } values;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    // The quick functions: few threads have rows, and the result is rounded to 16 bits.
+    // Fast-math functions suffice: the result is rounded to 16 bits.
     values.x[i] = FromFloat<Operand>(__fdividef(gates[i], 1.0f + __expf(-gates[i])) * ups[i]);
   }
   auto* to = static_cast<Operand*>(args.operand) + row * args.operand_stride + column;
   *reinterpret_cast<Four*>(to) = values;
 }
 
-// Writes what a tile's sums, [slices][rows][outputs], come to.
+// Epilogue of a tile whose accumulators [slices][rows][outputs] are in shared memory.
 template <typename Tile, typename Operand>
 __device__ __forceinline__ void RunSwiGluEpilogue(const StreamArgs& args, int tile,
                                                   const float* acc) {
@@ -126,8 +128,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) PersistentGemmKernel(const 
   int write_slot = kAhead;
   for (TileCursor at = {static_cast<int>(blockIdx.x), 0}; at.tile < args.tiles;
        at.Advance(args.stages, gridDim.x)) {
-    CpAsyncWaitGroup<kAhead - 1>();  // as in StreamProduct
-    __syncthreads();                 // all have read the stage before, whose slot is filled next
+    CpAsyncWaitGroup<kAhead - 1>();  // as in StreamGemmKernel
+    __syncthreads();  // all warps have read the previous stage, whose slot is refilled next
     if (loader.HasMore()) {
       loader.LoadWeights(write_slot);
       loader.LoadOperand(write_slot);
@@ -138,7 +140,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) PersistentGemmKernel(const 
     write_slot = read_slot;
     read_slot = read_slot + 1 == Tile::kStages ? 0 : read_slot + 1;
     if (at.stage + 1 < args.stages) continue;
-    // Whoever comes here again has passed a barrier after all had read the sums.
+    // A thread gets here again only after a barrier that follows all reads of the accumulators.
     warp.Store(acc);
     warp.Clear();
     __syncthreads();

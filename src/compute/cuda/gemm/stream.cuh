@@ -1,9 +1,9 @@
-// The kernel of gemm_stream.h; gemm_layout.h explains its tiles. Included by CUDA sources only.
+// The kernel of gemm/stream.h; gemm/layout.h explains its tiles. Included by CUDA sources only.
 //
-// A block streams its stages through a ring in shared memory with asynchronous copies. The weights
-// of the first stages are asked for before WaitForInputs: they never change. Sums are taken in a
-// fixed order: a warp's slice of every stage in turn, the slices of a block, the splits of a tile
-// (by the block that arrives last, which reads all of them back).
+// A block streams its stages through a ring in shared memory with cp.async. Weights are constant,
+// so the first stages' weights are prefetched before PdlWait. Accumulation has a fixed order: each
+// warp its slice of every stage in turn, then the slices of a block, then the splits of a tile
+// (split-K: by the last block to arrive, which reads all partials back).
 #ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
 
@@ -20,8 +20,8 @@
 
 namespace talon::cuda {
 
-// Calls f(row, output) for every four outputs, the first of them given, of the tile's existing
-// rows.
+// Calls f(row, output) for every group of four outputs, `output` being the first, of the tile's
+// existing rows.
 template <typename Tile, typename F>
 __device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const StreamWork& work, F&& f) {
   constexpr int kQuads = Tile::kOutputs / 4;
@@ -32,7 +32,7 @@ __device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const Stream
   }
 }
 
-// True in the block that arrives last of a tile's splits; it sees what the others wrote.
+// Returns true in the last block of a tile's splits to arrive, which then sees the others' writes.
 __device__ __forceinline__ bool ArrivesLast(int32_t* arrivals, int splits) {
   __shared__ bool last;
   __threadfence();
@@ -46,7 +46,8 @@ __device__ __forceinline__ bool ArrivesLast(int32_t* arrivals, int splits) {
   return last;
 }
 
-// Writes all outputs of a tile: sum_of(row, output) gives four of the tile's sums.
+// Epilogue: stores all outputs of a tile. outputs_of(row, output) returns four reduced
+// accumulators.
 template <typename Tile, typename OutputsOf>
 __device__ __forceinline__ void RunEpilogue(const StreamArgs& args, const StreamWork& work,
                                             OutputsOf&& outputs_of) {
@@ -72,7 +73,7 @@ __device__ __forceinline__ void RunEpilogue(const StreamArgs& args, const Stream
   }
 }
 
-// Four sums of all splits of a tile, in their order.
+// Reduces four accumulators over the splits of a tile, in order.
 template <typename Tile>
 __device__ __forceinline__ float4 ReduceSplits(const float* partials, int splits, int row,
                                                int output) {
@@ -93,7 +94,7 @@ __device__ __forceinline__ float4 ReduceSplits(const float* partials, int splits
   return sum;
 }
 
-// Sums the splits of a tile through global memory and writes the outputs.
+// Split-K epilogue: reduces the splits of a tile through global memory and stores the outputs.
 template <typename Tile>
 __device__ void RunSplitKEpilogue(const StreamArgs& args, const StreamWork& work,
                                   const float* acc) {
@@ -130,9 +131,9 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerMultiprocessor)
   int read_slot = 0;
   int write_slot = kAhead;
   for (int stage = 0; stage < work.stage_count; ++stage) {
-    // 2 * kAhead + stage groups of copies were made; the stage's last is number kAhead + stage.
+    // 2 * kAhead + stage cp.async groups were committed; the stage's last is number kAhead + stage.
     CpAsyncWaitGroup<kAhead - 1>();
-    __syncthreads();  // all have read the stage before, whose slot is filled next
+    __syncthreads();  // all warps have read the previous stage, whose slot is refilled next
     if (stage + kAhead < work.stage_count) {
       loader.LoadWeights(stage + kAhead, write_slot);
       loader.LoadOperand(stage + kAhead, write_slot);

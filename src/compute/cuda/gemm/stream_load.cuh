@@ -1,4 +1,4 @@
-// How a block of the weight-streaming product fills its ring of stages.
+// Loads of the weight-streaming GEMM: how a block fills its ring of stages with cp.async.
 #ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_LOAD_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_STREAM_LOAD_CUH_
 
@@ -9,7 +9,7 @@
 
 namespace talon::cuda {
 
-// Copies 16 bytes, or writes zeros where there is nothing to copy.
+// Copies 16 bytes asynchronously, or writes zeros if the source does not exist.
 __device__ __forceinline__ void CpAsyncChunk(uint8_t* shared, const uint8_t* global, bool exists) {
   const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(global),
@@ -24,10 +24,10 @@ __device__ __forceinline__ void CpAsyncWaitGroup() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// What a block computes.
+// The part of the GEMM that a block computes.
 struct StreamWork {
   int tile;       // tile * row_blocks + row block
-  int split;      // of the tile
+  int split;      // split-K index within the tile
   int first_row;  // of x
   int first_output;
   int stage_begin;
@@ -51,7 +51,7 @@ __device__ StreamWork WorkOfBlock(const StreamArgs& args) {
           SplitBegin(args.stages, args.splits, split + 1) - begin};
 }
 
-// Fills the ring.
+// Loads stages of the block's tile into the ring.
 template <typename Tile>
 class StageLoader {
  public:
@@ -71,7 +71,7 @@ class StageLoader {
          int64_t{work.stage_begin} * Tile::kOperandRowBytes + x_chunk * kChunkBytes;
   }
 
-  // `slot` is the stage's place in the ring.
+  // `slot` is the ring slot that receives the stage.
   __device__ void LoadWeights(int stage, int slot) const {
     uint8_t* to = ring_ + slot * Tile::kStageBytes + weight_offset_;
     const uint8_t* from = weights_ + int64_t{stage} * Tile::kWeightRowBytes;

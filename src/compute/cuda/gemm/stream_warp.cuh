@@ -1,4 +1,4 @@
-// What a warp of the weight-streaming product does with a stage.
+// The work of one warp on a stage of the weight-streaming GEMM.
 #ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_WARP_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_STREAM_WARP_CUH_
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ uint4 LoadShared(const uint8_t* shared) {
   return *reinterpret_cast<const uint4*>(shared);
 }
 
-// sum[16 outputs, 8 rows] += a[16, 16] * b[8, 16]^T
+// acc[16 outputs, 8 rows] += a[16, 16] * b[8, 16]^T
 template <typename Operand>
 __device__ __forceinline__ void MmaSync(float (&acc)[4], uint32_t a0, uint32_t a1, uint32_t a2,
                                         uint32_t a3, uint32_t b0, uint32_t b1) {
@@ -33,8 +33,9 @@ __device__ __forceinline__ void MmaSync(float (&acc)[4], uint32_t a0, uint32_t a
   }
 }
 
-// Four int8 as two pairs of bf16, exactly. With 0x43 above it a byte's low 7 bits read as bf16 are
-// 128 + those bits, and its sign bit alone is 128 or 256: their difference is the signed value.
+// Converts four int8 to two pairs of bf16, exactly. With 0x43 above it, a byte's low 7 bits read as
+// bf16 are 128 + those bits, and its sign bit alone is 128 or 256: their difference is the signed
+// value.
 __device__ __forceinline__ uint2 WidenInt8(uint32_t four) {
   const uint32_t pairs[2] = {__byte_perm(four, 0x43434343, 0x4140),
                              __byte_perm(four, 0x43434343, 0x4342)};
@@ -50,7 +51,7 @@ __device__ __forceinline__ uint2 WidenInt8(uint32_t four) {
   return {wide[0], wide[1]};
 }
 
-// A warp's part of the tile: one panel of outputs, one slice of every stage, all rows.
+// A warp's accumulators: one panel of outputs, one slice of every stage, all rows.
 template <typename Tile, typename Operand>
 class WarpAccumulator {
  public:
@@ -80,7 +81,7 @@ class WarpAccumulator {
     }
   }
 
-  // To shared memory, [slices][rows][outputs].
+  // Writes the accumulators to shared memory, [slices][rows][outputs].
   __device__ void Store(float* acc) const {
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
@@ -98,7 +99,7 @@ class WarpAccumulator {
  private:
   static constexpr int kInt8Steps = kSliceBytes / 16;
 
-  // Rows 8 apart are swizzled alike.
+  // Rows 8 apart have the same swizzle.
   __device__ uint4 Weights(const uint8_t* stage, int m, int half) const {
     return LoadShared(stage + weight_offset_ + (m * 16 + half * 8) * Tile::kWeightRowBytes);
   }
@@ -124,7 +125,7 @@ class WarpAccumulator {
     }
   }
 
-  // What a lane holds of its slice: the weights of four steps, and their scales.
+  // A lane's part of its slice: the weights of four mma steps, and their scales.
   struct Int8Weights {
     uint32_t words[2][kInt8Steps][4];
     float scale[2][2];
@@ -152,7 +153,7 @@ class WarpAccumulator {
     return w;
   }
 
-  // The slice lies in one group of scales: its sum is scaled as a whole.
+  // The slice is within one group of scales, so its accumulator is scaled as a whole.
   __device__ void AddInt8(const uint8_t* stage) {
     const Int8Weights w = LoadInt8(stage);
 #pragma unroll
@@ -180,7 +181,7 @@ class WarpAccumulator {
 
   int slice_;
   int lane_;    // lane % 4
-  int output_;  // of the tile, the first of this lane's four
+  int output_;  // within the tile, the first of this lane's four
   int weight_offset_;
   int x_offset_;
   float acc_[2][Tile::kRowTiles][4] = {};

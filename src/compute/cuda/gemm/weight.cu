@@ -31,7 +31,7 @@ struct QuantisedRows {
   int64_t scale_stride;
 };
 
-// One block per row, one warp per group in turn.
+// One block per row; each warp takes every n-th group.
 template <typename From>
 __global__ void QuantiseRows(const From* from, int cols, const QuantisedRows to) {
   constexpr int kPerLane = kScaleGroup / 32;
@@ -86,8 +86,8 @@ QuantisedRows RowsOf(const CudaWeight& weight, int64_t first) {
           weight.scales() + first, weight.scale_stride()};
 }
 
-// Brings host rows to the device piece by piece, through two buffers of pinned memory: one is
-// filled while the other is on its way.
+// Uploads host rows piece by piece through two pinned buffers: one is filled while the other is in
+// flight.
 class WeightUpload {
  public:
   static Result<std::unique_ptr<WeightUpload>> Create(const Stream& stream, size_t piece_bytes) {
@@ -108,7 +108,7 @@ class WeightUpload {
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
 
-  // Rows [first, first + count) of `part` become rows of `weight` from `to` on.
+  // Uploads rows [first, first + count) of `part` to rows of `weight` from `to` on.
   void Send(const HostMatrix& part, int64_t first, int64_t count, int64_t to,
             const CudaWeight& weight) {
     current_ ^= 1;

@@ -8,7 +8,7 @@
 namespace talon::cuda {
 namespace {
 
-// What a block may ask for beside its barriers.
+// Dynamic shared memory that a block may use besides its static mbarriers.
 constexpr int kMaxSharedBytes = 226 << 10;
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
@@ -20,12 +20,12 @@ WgmmaFunction KernelFor(DType dtype, int outputs) {
   return kernels[found - kWgmmaOutputs.begin()];
 }
 
-// Builds and devices without sm_90a's instructions have an empty kernel or none. With its body the
-// kernel keeps 128 sums in registers.
+// Without sm_90a in the build or the device the kernel is empty or missing; the real kernel has 128
+// accumulators in registers.
 bool IsCompiledIn() {
   cudaFuncAttributes attributes;
   const auto error = cudaFuncGetAttributes(&attributes, WgmmaKernelsBF16().back());
-  if (error != cudaSuccess) cudaGetLastError();  // not for the next call to find
+  if (error != cudaSuccess) cudaGetLastError();  // clears the error for the next call
   return error == cudaSuccess && attributes.numRegs >= kWgmmaOutputs.back() / 2;
 }
 
@@ -83,7 +83,8 @@ WgmmaPlan WgmmaGemm::Plan(const CudaWeight& w, bool swiglu) const {
 }
 
 void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
-  // Blocks that split a tile must run at the same time: one tile of rows to a launch.
+  // The blocks of a split-K tile wait for each other and must be co-resident: one row tile per
+  // launch.
   constexpr int kTileRows = kMaxGroups * kGroupRows;
   const int step = plan.splits > 1 ? kTileRows : call.rows;
   for (int first = 0; first < call.rows; first += step) {

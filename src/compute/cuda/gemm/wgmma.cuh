@@ -1,9 +1,9 @@
-// The kernel of gemm_wgmma.h; gemm_wgmma_layout.h explains its stages. Included by CUDA sources
+// The kernel of gemm/wgmma.h; gemm/wgmma_layout.h explains its stages. Included by CUDA sources
 // only.
 //
-// One thread of the last warp feeds a ring of stages through the copy engine; one or two
-// warpgroups multiply them, 64 rows each. `full` of a stage says that its copies are there, `empty`
-// that all warps have read it.
+// Warp-specialised: one producer thread in the last warp fills a ring of stages by TMA; one or two
+// consumer warpgroups multiply them with wgmma, 64 rows each. The mbarrier `full` of a stage
+// completes when its TMA loads have arrived, `empty` when all consumer warps have read it.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_
 
@@ -23,7 +23,7 @@ namespace talon::cuda {
 inline constexpr int kGroupThreads = 128;
 inline constexpr int kWgmmaMaxThreads = kMaxGroups * kGroupThreads + 32;
 
-// A stage of the ring and the parity of the barriers' current phase.
+// A slot of the ring and the phase parity of its mbarriers.
 struct PipelineState {
   int slot = 0;
   uint32_t parity = 0;
@@ -39,14 +39,14 @@ struct WgmmaBarriers {
   uint64_t empty[kMaxRing];
 };
 
-// What a block does, and where.
+// The work of a block and its shared memory.
 struct WgmmaBlock {
   uint32_t ring;   // address of the first stage
-  uint32_t full;   // address of the first barrier
-  uint32_t empty;  // of the first
+  uint32_t full;   // address of the first mbarrier
+  uint32_t empty;  // address of the first mbarrier
   int first_item;
   int item_step;
-  int rank;  // of the blocks that split a tile
+  int rank;  // split-K index within the tile
   int stage_begin;
   int stage_count;
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ WgmmaBlock DescribeBlock(const WgmmaArgs& args, void*
   return block;
 }
 
-// Feeds the ring; for one thread.
+// The producer: fills the ring by TMA, run by one thread.
 template <int kOutputs>
 class WgmmaProducer {
  public:
@@ -76,7 +76,7 @@ class WgmmaProducer {
                            const WgmmaBlock& block)
       : weights_(weights), x_(x), args_(args), block_(block), next_{block.first_item, 0} {}
 
-  // Weights never change: the ring is filled with them before the inputs are there.
+  // Weights are constant: the ring is filled with them before PdlWait.
   __device__ void StartWeights() {
     PrefetchTensorMap(weights_);
     PrefetchTensorMap(x_);
@@ -86,7 +86,7 @@ class WgmmaProducer {
     }
   }
 
-  // After StartWeights.
+  // Loads x of the stages that StartWeights has begun, then all other stages.
   __device__ void Run() {
     StageCursor cursor = {block_.first_item, 0};
     for (int slot = 0; slot < args_.ring && cursor.item < args_.items; ++slot) {
@@ -114,7 +114,7 @@ class WgmmaProducer {
     return block_.ring + slot * StageBytes(kOutputs, args_.stage_rows);
   }
 
-  // Calls f(first row of weights, first row of the tile) for the box or, SwiGLU, the two.
+  // Calls f(first row of weights, first row of the tile) for the box, or both boxes of SwiGLU.
   template <typename F>
   __device__ void ForEachBox(const StageCursor& at, F&& f) const {
     const int tile = at.item / args_.row_tiles;
@@ -123,7 +123,7 @@ class WgmmaProducer {
     f(args_.outputs + tile * (kOutputs / 2), kOutputs / 2);
   }
 
-  // Also announces the bytes of x.
+  // Also adds the bytes of x to the mbarrier's transaction count.
   __device__ void LoadWeights(const StageCursor& at, int slot) const {
     const uint32_t to = Stage(slot) + args_.stage_rows * kStageRowBytes;
     MbarrierArriveExpectTx(block_.Full(slot), StageBytes(kOutputs, args_.box_rows));
@@ -144,7 +144,7 @@ class WgmmaProducer {
   StageCursor next_;  // to load
 };
 
-// Adds the stage at `stage` to a warpgroup's sums.
+// Starts the wgmma group that adds the stage at `stage` to a warpgroup's accumulators.
 template <typename Operand, int kOutputs>
 __device__ __forceinline__ void MultiplyStage(uint32_t stage, int stage_rows, int group,
                                               float (&acc)[kOutputs / 2]) {
@@ -159,7 +159,8 @@ __device__ __forceinline__ void MultiplyStage(uint32_t stage, int stage_rows, in
   WgmmaCommitGroup();
 }
 
-// Sums all stages of the block's next item. A stage is given back when the next one is under way.
+// Accumulates all stages of the block's next item. A stage is released once the next one's wgmma
+// group is issued.
 template <typename Operand, int kOutputs>
 __device__ __forceinline__ void AccumulateItem(const WgmmaArgs& args, const WgmmaBlock& block,
                                                int group, PipelineState* state,
@@ -190,8 +191,9 @@ __device__ __forceinline__ void SyncGroups(int groups) {
   asm volatile("bar.sync 1, %0;" ::"r"(groups * kGroupThreads) : "memory");
 }
 
-// Waits until all blocks that split a tile have written their sums. All of them run, or will when
-// the kernels before this one end; the last to leave prepares `arrivals` for the next.
+// Waits until all blocks of a split-K tile have written their accumulators. All of them are
+// resident, or will be when the preceding kernels end; the last to leave resets `arrivals` for the
+// next launch.
 __device__ __forceinline__ void WaitForSplits(int32_t* arrivals, int splits, int groups) {
   __threadfence();
   SyncGroups(groups);
@@ -209,7 +211,8 @@ __device__ __forceinline__ void WaitForSplits(int32_t* arrivals, int splits, int
   SyncGroups(groups);
 }
 
-// What the warpgroups do. A block that splits a tile has one item, of one tile of rows.
+// The consumers: accumulate each item and run its epilogue. With split-K a block has a single item
+// of one row tile.
 template <typename Operand, int kOutputs>
 __device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock& block, int group) {
   PipelineState state;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kH200 = 132;  // multiprocessors
 
-// Shared memory that the copy engine and the tensor cores see, by their documentation.
+// Model of shared memory as TMA writes and wgmma reads it, by their documentation.
 class SharedMemory {
  public:
   // A box of `rows` rows of 64 elements, element (r, c) being value(r, c), with a 128-byte swizzle.
@@ -70,7 +70,7 @@ TEST(WgmmaLayoutTest, StepsReadTheStageThatTheCopiesFilled) {
   }
 }
 
-// The tensor cores read 64 rows of x for each warpgroup, however few there are.
+// wgmma reads 64 rows of x for each warpgroup, however few exist.
 TEST(WgmmaLayoutTest, RowsOfAllWarpgroupsLieInTheStage) {
   for (const int outputs : kWgmmaOutputs) {
     for (int rows = 1; rows <= 128; ++rows) {
@@ -142,7 +142,7 @@ void ExpectPlan(int outputs, int inputs, bool halves, int tile, int splits) {
   EXPECT_EQ(plan.splits, splits) << outputs << " x " << inputs;
 }
 
-TEST(WgmmaPlanTest, LoadsAllMultiprocessorsAlike) {
+TEST(WgmmaPlanTest, BalancesTheMultiprocessors) {
   ExpectPlan(6144, 4096, false, 192, 4);
   ExpectPlan(4096, 4096, false, 128, 4);
   ExpectPlan(28672, 4096, false, 224, 1);

@@ -1,7 +1,7 @@
-// The instruction wgmma for each number of outputs that gemm_wgmma.cuh uses:
-//   sums[64 rows, outputs] += x[64, 16] * w[outputs, 16]^T
-// with x and w in shared memory (MatrixDescriptor). The registers of an instruction must be named
-// one by one, hence the macros.
+// The wgmma instruction for each tile of gemm/wgmma.cuh:
+//   acc[64 rows, outputs] += x[64, 16] * w[outputs, 16]^T
+// with x and w in shared memory (MatrixDescriptor). Inline assembly must name each accumulator
+// register, hence the macros.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
 

@@ -1,5 +1,5 @@
-// What happens to the sums of a tile of gemm_wgmma.cuh: bias, accumulation or SwiGLU, and stores;
-// where the inputs of a tile are split, first the sum over its blocks, through global memory.
+// Epilogue of gemm/wgmma.cuh: bias, accumulation or SwiGLU, and stores; with split-K it is preceded
+// by the reduction over the tile's blocks through global memory.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_
 
@@ -12,13 +12,13 @@
 
 namespace talon::cuda {
 
-// Values of kCount consecutive outputs of a row.
+// kCount consecutive outputs of a row.
 template <int kCount>
 struct Outputs {
   float v[kCount];
 };
 
-// From row[output] on; zeros beyond the last output.
+// Loads outputs from row[output] on; zeros beyond the last output.
 template <int kCount>
 __device__ __forceinline__ Outputs<kCount> LoadOutputs(const float* row, int output, int outputs,
                                                        bool aligned) {
@@ -61,14 +61,14 @@ __device__ __forceinline__ void AddTo(Outputs<kCount>* sum, const Outputs<kCount
   for (int i = 0; i < kCount; ++i) sum->v[i] += other.v[i];
 }
 
-// The bias of outputs from `output` on, of which `outputs` is the end.
+// Adds the bias to outputs from `output` on; `outputs` is their end.
 template <int kCount>
 __device__ __forceinline__ void AddBias(const float* bias, int output, int outputs,
                                         Outputs<kCount>* sum) {
   if (bias != nullptr) AddTo(sum, LoadOutputs<kCount>(bias, output, outputs, /*aligned=*/false));
 }
 
-// silu(gate) * up of columns from `col` on, to the operand of the next product.
+// Stores silu(gate) * up of columns from `col` on to the operand of the next GEMM.
 template <typename Operand, int kCount>
 __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int col,
                                             Outputs<kCount> gate, Outputs<kCount> up) {
@@ -78,7 +78,7 @@ __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int 
   __align__(8) Operand values[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    // The quick functions: few threads have rows, and the result is rounded to 16 bits.
+    // Fast-math functions suffice: the result is rounded to 16 bits.
     const float silu = __fdividef(gate.v[i], 1.0f + __expf(-gate.v[i]));
     values[i] = FromFloat<Operand>(col + i < args.outputs ? silu * up.v[i] : 0.0f);
   }
@@ -89,13 +89,15 @@ __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int 
   }
 }
 
-// The pair of sums of eight outputs `j` and row half `half` that a thread has.
+// The pair of accumulators that a thread has in the j-th group of eight outputs and row half
+// `half`.
 template <int kAccumulators>
 __device__ __forceinline__ Outputs<2> PairOf(const float (&acc)[kAccumulators], int j, int half) {
   return {{acc[j * 4 + half * 2], acc[j * 4 + half * 2 + 1]}};
 }
 
-// A thread's sums of one row. What `out` holds is read in batches, ahead of the stores.
+// Stores a thread's accumulators of one row. Old values of `out` are loaded in batches, ahead of
+// the stores.
 template <int kAccumulators>
 __device__ __forceinline__ void StoreRow(const WgmmaArgs& args, int row, int first, int half,
                                          const float (&acc)[kAccumulators]) {
@@ -124,7 +126,7 @@ __device__ __forceinline__ void StoreRow(const WgmmaArgs& args, int row, int fir
   }
 }
 
-// The sums of a warpgroup whose rows start at `first_row`.
+// Epilogue of a warpgroup's accumulators, whose rows start at `first_row`.
 template <typename Operand, int kOutputs>
 __device__ __forceinline__ void RunEpilogue(const WgmmaArgs& args, int tile, int first_row,
                                             const float (&acc)[kOutputs / 2]) {
@@ -148,7 +150,7 @@ __device__ __forceinline__ void RunEpilogue(const WgmmaArgs& args, int tile, int
   }
 }
 
-// The sums of a warpgroup whose rows start at `first_row`, to [rows][kOutputs].
+// Split-K: stores a warpgroup's accumulators, whose rows start at `first_row`, to [rows][kOutputs].
 template <int kOutputs>
 __device__ __forceinline__ void StorePartial(float* partial, int first_row, int rows,
                                              const float (&acc)[kOutputs / 2]) {
@@ -166,7 +168,7 @@ __device__ __forceinline__ void StorePartial(float* partial, int first_row, int 
   }
 }
 
-// The sum over the splits, `stride` floats apart, in their order.
+// Reduces the splits, `stride` floats apart, in order.
 __device__ __forceinline__ Outputs<4> ReduceSplits(const float* from, int splits, int stride) {
   float4 parts[kMaxSplits];
 #pragma unroll
@@ -184,7 +186,8 @@ __device__ __forceinline__ Outputs<4> ReduceSplits(const float* from, int splits
   return sum;
 }
 
-// Sums and stores this block's share of a tile; threads [0, threads) of all its blocks take part.
+// Split-K epilogue: reduces and stores this block's share of a tile; threads [0, threads) of all
+// its blocks take part.
 template <typename Operand, int kOutputs>
 __device__ __forceinline__ void RunSplitKEpilogue(const WgmmaArgs& args, int tile,
                                                   const float* partials, int rank, int threads) {

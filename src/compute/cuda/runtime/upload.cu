@@ -13,7 +13,7 @@ __global__ void UploadKernel(const uint4* from, uint4* to, int count) {
   for (int i = blockIdx.x * kThreads + threadIdx.x; i < count; i += gridDim.x * kThreads) {
     to[i] = from[i];
   }
-  __threadfence();  // what comes next may read it before it waits
+  __threadfence();  // the next kernel may read it before its PdlWait
 }
 
 __global__ void FenceKernel() {}
