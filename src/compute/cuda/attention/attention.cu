@@ -41,7 +41,7 @@ AttentionArgs ArgsOf(const AttentionCall& call) {
 
 constexpr int kMergeWarps = 4;
 
-// A block for each row and kMergeWarps query heads.
+// One block for each row and kMergeWarps query heads.
 __global__ void __launch_bounds__(32 * kMergeWarps)
     MergeKernel(const __grid_constant__ AttentionArgs args) {
   PdlTrigger();

@@ -1,5 +1,5 @@
-// How the blocks of a cluster, which work on runs of keys for the same queries, make one result of
-// what each of them has in its shared memory (attention_work.h).
+// Reduction over a cluster: its blocks process runs of keys for the same queries and exchange their
+// softmax states through distributed shared memory (DSMEM) (attention_work.h).
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_CLUSTER_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_CLUSTER_CUH_
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ int ClusterSize() {
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
   return static_cast<int>(size);
 }
-// Where `shared` of this block lies in block `rank`.
+// DSMEM address, in block `rank`, of what is at `shared` in this block.
 __device__ __forceinline__ uint32_t DsmemAddress(uint32_t shared, int rank) {
   uint32_t remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
@@ -38,13 +38,13 @@ __device__ __forceinline__ void StoreDsmem(uint32_t remote, float4 x) {
                : "memory");
 }
 
-// Arrives at the barrier of block `rank`.
+// Arrives at the mbarrier of block `rank`.
 __device__ __forceinline__ void MbarrierArriveRemote(uint32_t barrier, int rank) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(DsmemAddress(barrier, rank))
                : "memory");
 }
-// A box for both blocks of a pair, at the same place and with the same barrier of their shared
-// memory.
+// TMA multicast: loads a box into both blocks of a pair, at the same offset and with the same
+// mbarrier of their shared memory.
 __device__ __forceinline__ void TmaLoadBoxMulticast(const CUtensorMap& map, int col, int row,
                                                     uint32_t shared, uint32_t barrier) {
   constexpr uint16_t kBoth = 3;
@@ -55,15 +55,15 @@ __device__ __forceinline__ void TmaLoadBoxMulticast(const CUtensorMap& map, int 
       : "memory");
 }
 
-// Where what the blocks of a cluster have of their queries meets. Each block makes the results of
-// its share of the queries from what all of them have sent to it; at the same place in all blocks.
+// Exchange buffer in DSMEM, at the same address in all blocks of a cluster: each block receives all
+// blocks' states of its share of the queries and reduces them.
 struct ClusterExchange {
-  float2* totals;  // [blocks][share] m and l of a state
-  float* acc;      // [blocks][share][stride]
+  float2* totals;  // [blocks][share], m and l of a state
+  float* acc;      // [blocks][share][stride], accumulators
   int stride;
 };
 
-// Where this block sends what it has of a query: addresses in the cluster's shared memory.
+// DSMEM addresses in the block that reduces `query`, to which this block sends its state of it.
 template <int kQueries>
 struct ExchangeTarget {
   uint32_t totals;
@@ -80,13 +80,13 @@ struct ExchangeTarget {
   }
 };
 
-// Four columns of a query's state, as each of the cluster's blocks has sent it.
+// Four columns of a query's state from each block of the cluster.
 template <int kBlocks>
 struct StateParts {
   float2 totals[kBlocks];
   float4 acc[kBlocks];
 
-  // `query`: of the block's share.
+  // `query` is an index within the block's share.
   __device__ __forceinline__ void Load(const ClusterExchange& exchange, int share, int query,
                                        int column) {
 #pragma unroll
@@ -96,7 +96,7 @@ struct StateParts {
       acc[r] = *reinterpret_cast<const float4*>(exchange.acc + at * exchange.stride + column);
     }
   }
-  // Into the first block's.
+  // Merges all states into element 0.
   __device__ __forceinline__ void Merge() {
     float largest = kMinusInfinity, total = 0;
 #pragma unroll
@@ -117,7 +117,8 @@ struct StateParts {
   }
 };
 
-// Where the merged columns of a query go: its result, or a state where others go with it.
+// Stores the merged columns of a query: the result, or a partial if other clusters have partials of
+// it.
 __device__ __forceinline__ void StoreColumns(const AttentionArgs& args, const AttentionItem& item,
                                              const QuerySlot& slot, int column, float2 totals,
                                              float4 sum) {
@@ -132,21 +133,21 @@ __device__ __forceinline__ void StoreColumns(const AttentionArgs& args, const At
   }
 }
 
-// Zeros behind the results of the rows whose last head is among an item's queries.
+// Stores zeros after the results of the rows whose last head is among an item's queries.
 template <int kThreads>
 __device__ __forceinline__ void StorePaddings(const AttentionArgs& args,
                                               const AttentionItem& item) {
   if (item.arrivals != 1 || item.kv_head != args.kv_heads - 1) return;
   if (args.out.padded_cols == args.out.cols || ClusterRank() != 0) return;
-  const int last = args.group - 1;  // of a row's queries
+  const int last = args.group - 1;  // last query of a row
   for (int row = (item.query_begin + last) / args.group; row * args.group + last < item.query_end;
        ++row) {
     StorePadding(args.out, row, threadIdx.x, kThreads);
   }
 }
 
-// Stores this block's share of the cluster's queries: some columns at a time, whose parts are read
-// and merged together, as few warps are there to hide how long each of them takes.
+// Reduces and stores this block's share of the cluster's queries. Each thread loads and merges
+// several columns at a time, because too few warps are resident to hide the latency.
 template <typename C, int kThreads, int kBlocks>
 __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionItem& item,
                                             const QuerySlot* slots,
@@ -177,7 +178,7 @@ __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const Att
   StorePaddings<kThreads>(args, item);
 }
 
-// By threads [0, kThreads) of all blocks of a cluster, when each has sent its sums.
+// Runs in threads [0, kThreads) of all blocks of a cluster, after each has sent its states.
 template <typename C, int kThreads>
 __device__ __forceinline__ void MergeCluster(const AttentionArgs& args, const AttentionItem& item,
                                              const QuerySlot* slots,
@@ -195,7 +196,7 @@ __device__ __forceinline__ void MergeCluster(const AttentionArgs& args, const At
   }
 }
 
-// The last of the clusters with the same queries merges what all of them left.
+// The last cluster to finish among those with the same queries merges their partials.
 template <int kThreads>
 __device__ __forceinline__ void MergeIfLastCluster(const AttentionArgs& args,
                                                    const AttentionItem& item, int32_t& is_last) {

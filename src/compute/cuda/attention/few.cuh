@@ -1,9 +1,9 @@
 // The prefix kernel for few queries on Hopper (attention_work.h): spans only, the same items and
 // states as PrefixKernel. Bound by reading keys and values once.
 //
-// Each warp of a block has tiles of 16 keys of its own, a ring of shared memory that the copy
-// engine fills for it, and its own softmax, so that warps never wait for each other before the
-// item's end. There their sums become one, then those of the cluster's blocks.
+// Each warp of a block has its own tiles of 16 keys, a ring in shared memory that it fills by TMA,
+// and its own softmax state, so that warps synchronise only at the item's end. There the warps'
+// states are merged, then those of the cluster's blocks.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_FEW_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_FEW_CUH_
 
@@ -13,11 +13,11 @@
 
 namespace talon::cuda {
 
-// The running softmax of a warp's keys. Rows g (0) and g + 8 (1) of each 16 queries.
+// The online softmax of a warp's keys. Rows g (0) and g + 8 (1) of each 16 queries.
 template <typename C>
 struct FewState {
-  float m[C::kTiles][2];  // the score that weights are relative to
-  float l[C::kTiles][2];  // of the thread's own columns
+  float m[C::kTiles][2];  // the maximum that weights are relative to
+  float l[C::kTiles][2];  // sum over the thread's own columns
   float acc[C::kTiles][C::kDim / 8][4];
 
   __device__ __forceinline__ void Clear() {
@@ -33,7 +33,8 @@ struct FewState {
     return m[i][half] == kMinusInfinity ? 0.0f : m[i][half];
   }
 
-  // Turns scores into weights. The sums follow a score that rises by more than kScoreSlack.
+  // Turns scores into weights. Rescales the accumulators if a score exceeds m by more than
+  // kScoreSlack.
   __device__ __forceinline__ void OnlineSoftmax(float (&s)[C::kTiles][2][4]) {
     float largest[C::kTiles][2];
     bool rises = false;
@@ -87,7 +88,7 @@ class FewComputer {
     state_.Clear();
   }
 
-  // What the queries see of the tile at `first`, before it is there.
+  // Prefetches the masks of the tile at `first` while its copies are in flight.
   __device__ __forceinline__ void LoadMasks(int first) {
     if (!NeedsMask(first)) return;
     const ItemKeys keys(args_, item_, nullptr);
@@ -96,7 +97,7 @@ class FewComputer {
       masks_[j].Load(keys, shared_.queries[QueryOf(j)], QueryOf(j), first);
     }
   }
-  // Adds the tile at `first` that lies in `stage`; after LookAt.
+  // Accumulates the tile at `first`, which is in `stage`; after LoadMasks.
   __device__ __forceinline__ void AddTile(int first, int stage) {
     float s[C::kTiles][2][4] = {};
     Score(shared_.ring[warp_][stage][0], s);
@@ -105,7 +106,7 @@ class FewComputer {
     AddValues(shared_.ring[warp_][stage][1], s);
   }
 
-  // Leaves the warp's sums in its part of the ring.
+  // Stores the warp's state in its part of the ring.
   __device__ __forceinline__ void StoreAccumulators() {
     float* to = shared_.AccumulatorsOf(warp_);
 #pragma unroll
@@ -127,7 +128,7 @@ class FewComputer {
  private:
   using T = typename C::T;
 
-  // Half j % 2 of the lane's queries of tile j / 2.
+  // Query of half j % 2 of tile j / 2 of this lane.
   __device__ int QueryOf(int j) const { return j * 8 + lane_ / 4; }
   __device__ bool NeedsMask(int first) const {
     return first + C::kKeys > min(item_.full_end, item_.key_end);
@@ -193,7 +194,7 @@ class FewComputer {
   FewState<C> state_;
 };
 
-// Scaled and rounded to the cache's type.
+// Loads the queries, scaled and rounded to the cache's type.
 template <typename C>
 __device__ __forceinline__ void LoadFewQueries(const AttentionArgs& args, FewShared<C>& shared) {
   using T = typename C::T;
@@ -216,7 +217,7 @@ __device__ __forceinline__ void LoadFewQueries(const AttentionArgs& args, FewSha
   }
 }
 
-// Makes one of the sums that all warps have left, and sends it where the cluster's blocks meet.
+// Merges the warps' states and sends the result to the cluster exchange.
 template <typename C>
 __device__ __forceinline__ void CombineWarps(FewShared<C>& shared,
                                              const ClusterExchange& exchange) {
@@ -248,7 +249,7 @@ template <typename C>
 __device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const KvTensorMaps& maps,
                                            bool is_first, FewShared<C>& shared, int& step) {
   const AttentionItem& item = shared.item;
-  ClusterArrive();  // runs, and needs nothing more of what was sent before
+  ClusterArrive();  // this block is running and has read the previous exchange
   FewFetcher<C> fetcher(args, maps, item, shared, step);
   fetcher.StartFirst(item.old_end);
   if (is_first) {
@@ -272,11 +273,11 @@ __device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const KvTe
   CombineWarps(shared, exchange);
   MergeCluster<C, C::kThreads>(args, item, shared.queries, exchange);
   if (item.arrivals > 1) MergeIfLastCluster<C::kThreads>(args, item, shared.is_last);
-  FenceProxyAsync();  // the copy engine writes where the warps left their sums
+  FenceProxyAsync();  // TMA overwrites the memory of the warps' accumulators
 }
 
-// What comes next reads what kernels before this one wrote without waiting itself: so no block lets
-// it start before its own wait is over.
+// The next kernel reads data of kernels before this one ahead of its own PdlWait, so no block calls
+// PdlTrigger before its PdlWait has returned.
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     FewQueriesKernel(const __grid_constant__ AttentionArgs args,
@@ -293,7 +294,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     return;
   }
   if (threadIdx.x == 0) shared.InitBarriers();
-  int step = 0;  // of this warp
+  int step = 0;  // tiles that this warp has processed
   for (int index = blockIdx.x; index < num_items; index += gridDim.x) {
     if (index >= static_cast<int>(gridDim.x)) item = args.plan.items[index];
     FillSlots<C::kThreads>(args, item, 0, C::kQueries, threadIdx.x, shared.queries);

@@ -8,7 +8,7 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
 
-// Shared memory of a block, behind it: query and accumulator [head_dim], ancestors.
+// Shared memory of a block, followed by query and accumulator [head_dim] and the ancestors.
 struct GenericShared {
   int32_t vectors[kTileKeys];
   float weights[kTileKeys];
@@ -21,7 +21,7 @@ __device__ const T* VectorAt(const AttentionArgs& args, int vector, const void* 
   return base + static_cast<int64_t>(vector < 0 ? ~vector : vector) * args.head_dim;
 }
 
-// The scores of a tile's keys, a warp for each key.
+// Computes the scores of a tile's keys, one warp per key.
 template <typename T>
 __device__ void ScoreTile(const AttentionArgs& args, const float* query, int count,
                           GenericShared& shared) {
@@ -37,7 +37,7 @@ __device__ void ScoreTile(const AttentionArgs& args, const float* query, int cou
   }
 }
 
-// The tile's weights and values go into the running sums; every thread keeps m and l.
+// Adds the tile's weights and values to the accumulator; every thread keeps m and l.
 template <typename T>
 __device__ void AddTile(const AttentionArgs& args, int count, GenericShared& shared, float* acc,
                         float& m, float& l) {
@@ -64,7 +64,7 @@ __device__ void AddTile(const AttentionArgs& args, int count, GenericShared& sha
   }
 }
 
-// A block for each row and query head.
+// One block for each row and query head.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     GenericAttentionKernel(const __grid_constant__ AttentionArgs args) {

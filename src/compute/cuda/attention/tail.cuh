@@ -1,4 +1,4 @@
-// The tail kernel (attention_work.h): a block for each row and some query heads of a kv head.
+// The tail kernel (attention_work.h): one block for each row and some query heads of a kv head.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 
@@ -7,7 +7,7 @@
 
 namespace talon::cuda {
 
-// What a block of the tail kernel works on.
+// The work of a block of the tail kernel.
 struct TailBlock {
   int row_index;
   int kv_head;
@@ -23,7 +23,7 @@ struct TailBlock {
   }
 };
 
-// The vectors of the row's ancestors, in ascending order of nodes.
+// Lists the vectors of the row's ancestors, in ascending order of nodes.
 __device__ __forceinline__ void ListAncestors(const AttentionArgs& args, const TailBlock& block,
                                               int sequence, int32_t* vectors) {
   const int words = args.plan.mask_words;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void StoreState(const AttentionArgs& args, const Shar
   }
 }
 
-// A sum over keys for `Width` columns.
+// The softmax state of `Width` columns.
 template <int Width>
 struct Running {
   float m = kMinusInfinity;
@@ -135,7 +135,7 @@ __device__ __forceinline__ Running<Width> LoadPartial(const float* state, int co
   return partial;
 }
 
-// All partials of a row and query head, section by section.
+// Merges all partials of a row and query head, section by section.
 template <int Width>
 __device__ __forceinline__ Running<Width> MergedPartials(const AttentionArgs& args,
                                                          const AttentionRow& row, int head,
@@ -187,7 +187,7 @@ __device__ __forceinline__ void MergePartials(const AttentionArgs& args, const T
   }
 }
 
-// Everything before the wait reads the plan, and what kernels in front of the prefix kernel wrote.
+// Everything before PdlWait reads the plan, and data of kernels in front of the prefix kernel.
 template <typename C>
 __device__ __forceinline__ void RunTail(const AttentionArgs& args, const TailBlock& block,
                                         const AttentionRow& row, SharedTile<C>& shared) {

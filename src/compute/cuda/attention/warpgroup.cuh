@@ -1,11 +1,12 @@
-// The prefix kernel for many queries on Hopper's tensor cores (attention_work.h): spans only, the
-// same items and states as PrefixKernel.
+// The prefix kernel for many queries with Hopper's wgmma (attention_work.h): spans only, the same
+// items and states as PrefixKernel.
 //
-// The last warpgroup of a block fetches keys and values, kStepKeys keys a step; each of the others
-// computes 64 queries: scores from shared memory, weights in registers, then the sum of values by
-// weight, which runs while the next step's scores become weights. Two groups take turns: one's
-// products run while the other makes weights. `full` of a stage says that its copies are there,
-// `empty` that all warps have read it.
+// Warp-specialised: the last warpgroup of a block is the producer and loads keys and values,
+// kStepKeys keys per step; each consumer warpgroup computes 64 queries: scores from shared memory,
+// weights in registers, then the accumulation of weighted values, which overlaps the softmax of the
+// next step. Two consumer warpgroups run in ping-pong: one's wgmmas overlap the other's softmax.
+// The mbarrier `full` of a stage completes when its copies have arrived, `empty` when all consumer
+// warps have read it.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 
@@ -18,21 +19,23 @@ namespace talon::cuda {
 
 static_assert(kStepKeys <= MaskWindow::kMostKeys);
 
-// Before an item that is not the block's first: sums of the one before may lie where its keys go.
+// Called before every item but the block's first: the exchange of the previous item may use the
+// memory of the keys.
 template <typename C>
 __device__ __forceinline__ void SyncBeforeItem(const AttentionItem& item) {
   if (!StoresPartials<C>(item)) NamedBarrierSync(C::kBlockBarrier, C::kThreads);
 }
 
-// When all of the block's sums are sent. By C::kMergeThreads threads.
+// Merges an item over the cluster after the block has sent its states. Called by C::kMergeThreads
+// threads.
 template <typename C>
 __device__ __forceinline__ void MergeItem(const AttentionArgs& args, const AttentionItem& item,
                                           WarpgroupShared<C>& shared) {
   MergeCluster<C, C::kMergeThreads>(args, item, shared.queries, shared.exchange());
-  FenceProxyAsync();  // the copy engine writes where the sums were
+  FenceProxyAsync();  // TMA overwrites the memory of the exchange
 }
 
-// Computes the items for one group of 64 queries.
+// The consumer: computes the items for one group of 64 queries.
 template <typename C>
 class GroupComputer {
  public:
@@ -41,10 +44,10 @@ class GroupComputer {
     if (C::kGroups > 1 && group_ == 1) PingPongSignal();
   }
 
-  // `is_first`: the block's first item, whose preparations need nothing of the kernels before.
+  // `is_first`: the block's first item, which is prepared before PdlWait.
   __device__ __forceinline__ void RunItem(const AttentionItem& item, bool is_first) {
     if (!is_first) SyncBeforeItem<C>(item);
-    SyncGroup();  // the slots of the item before have been read
+    SyncGroup();  // the slots of the previous item have been read
     FillSlots<128>(args_, item, group_ * 64, group_ * 64 + 64, thread_, shared_.queries);
     SyncGroup();
     if (is_first) {
@@ -75,7 +78,7 @@ class GroupComputer {
     float rescale[2];
     state_.Clear();
 #pragma unroll
-    for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // nothing of the item before is alive
+    for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // ends the old scores' live range
     if (item.key_end <= item.key_begin) return ArriveKeysRead(item);
     if constexpr (C::kPrefetchesMasks) LoadMasks(item, item.key_begin);
     shared_.keys.WaitFull(step_);
@@ -95,7 +98,7 @@ class GroupComputer {
       WgmmaWaitGroup<1>();
       FinishScores(item, first);
       const bool moves = state_.OnlineSoftmax(s_, rescale);
-      PinAccumulators(s_);  // weights are made while the values are summed
+      PinAccumulators(s_);  // keeps the softmax ahead of the wait for the values' wgmmas
       FinishValues(step_ - 1);
       if (moves) state_.Rescale(rescale);
       Pack();
@@ -106,12 +109,12 @@ class GroupComputer {
     ++step_;
   }
 
-  // Where this block's keys lie, others may send their sums.
+  // Signals that this block has read its keys, so that others may send states to their memory.
   __device__ __forceinline__ void ArriveKeysRead(const AttentionItem& item) const {
     if (!StoresPartials<C>(item)) ClusterArrive();
   }
 
-  // Scaled and rounded to the cache's type.
+  // Loads the queries, scaled and rounded to the cache's type.
   __device__ __forceinline__ void LoadQueries() {
     constexpr int kPieces = C::kDim / 8;
 #pragma unroll 8
@@ -149,7 +152,7 @@ class GroupComputer {
     WgmmaCommitGroup();
   }
 
-  // `first`: the step's first key.
+  // `first` is the step's first key.
   __device__ __forceinline__ void FinishScores(const AttentionItem& item, int first) {
     PinAccumulators(s_);
     shared_.keys.Release(step_);
@@ -164,7 +167,7 @@ class GroupComputer {
   __device__ __forceinline__ int QueryOf(int half) const {
     return group_ * 64 + AccumulatorQuery(thread_, 2 * half);
   }
-  // What the queries see of the step at `first`, before its keys are there.
+  // Loads the masks of the step at `first`, if possible before its keys have arrived.
   __device__ __forceinline__ void LoadMasks(const AttentionItem& item, int first) {
     if (!NeedsMask(item, first)) return;
     const ItemKeys keys(args_, item, nullptr);
@@ -230,8 +233,8 @@ class GroupComputer {
     return {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]};
   }
 
-  // Two neighbouring threads have two columns each of two times eight: they swap, so that each has
-  // four in a row.
+  // Sends the states to the cluster exchange. Two neighbouring threads hold two columns each of two
+  // groups of eight: they swap, so that each has four consecutive ones.
   __device__ __forceinline__ void Send(const ClusterExchange& exchange) const {
     const bool odd = thread_ % 2 != 0;
     ForQueries([&](int query, float2 totals, int half) {
@@ -249,7 +252,7 @@ class GroupComputer {
       }
     });
   }
-  // The same as states.
+  // Stores the states as partials.
   __device__ __forceinline__ void Store() const {
     ForQueries([&](int query, float2 totals, int half) {
       const int index = shared_.queries[query].state;
@@ -268,7 +271,7 @@ class GroupComputer {
   const AttentionArgs& args_;
   WarpgroupShared<C>& shared_;
   int group_;
-  int thread_;    // of the group
+  int thread_;    // within the group
   int step_ = 0;  // counted over all items
   float s_[kStepScores];
   uint32_t weights_[kStepScores / 2];
@@ -276,8 +279,8 @@ class GroupComputer {
   GroupState<C> state_;
 };
 
-// Calls run(item, is_first) for the block's items. Every thread reads them itself: nothing is
-// handed over, and those that fetch are ahead of those that compute.
+// Calls run(item, is_first) for the block's items. Every thread reads them itself, without
+// communication, so that the producer runs ahead of the consumers.
 template <typename Run>
 __device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_items, const Run& run) {
   for (int i = blockIdx.x; i < num_items; i += gridDim.x) {
@@ -293,16 +296,16 @@ __device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C
     if (!is_first) SyncBeforeItem<C>(item);
     fetcher.RunItem(item);
     if (StoresPartials<C>(item)) return;
-    ClusterSync();  // nobody needs keys any more
+    ClusterSync();  // all blocks have read their keys
     if constexpr (C::kMergeThreads == C::kThreads) {
       MergeItem<C>(args, item, shared);
     } else {
-      ClusterSync();  // all sums are sent
+      ClusterSync();  // all states are sent
     }
   });
 }
 
-// The warps that fetch: two for keys, two for values.
+// The producer warps: two for keys, two for values.
 template <typename C>
 __device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const KvTensorMaps& maps,
                                           int num_items, WarpgroupShared<C>& shared) {
@@ -320,8 +323,8 @@ __device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const KvTen
   }
 }
 
-// What comes next reads what kernels before this one wrote without waiting itself: so no block lets
-// it start before its own wait is over.
+// The next kernel reads data of kernels before this one ahead of its own PdlWait, so no block calls
+// PdlTrigger before its PdlWait has returned.
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     WarpgroupKernel(const __grid_constant__ AttentionArgs args,

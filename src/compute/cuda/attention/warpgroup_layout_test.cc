@@ -18,7 +18,7 @@ struct Fields {
   }
 };
 
-// The tensor cores exchange address bits [4, 7) by their sum with bits [7, 10).
+// The 128-byte swizzle: address bits [4, 7) are XORed with bits [7, 10).
 uint32_t Swizzled(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
 
 TEST(AttentionWarpgroupLayout, RowsAreFoundWherePiecesWereWritten) {
@@ -52,7 +52,7 @@ TEST(AttentionWarpgroupLayout, ColumnsAreFoundWherePiecesWereWritten) {
   }
 }
 
-// The copy engine permutes the 16-byte pieces of a box's rows by the same address bits.
+// TMA swizzles the 16-byte pieces of a box's rows by the same address bits.
 TEST(AttentionWarpgroupLayout, BoxesLandWhereTheirPiecesBelong) {
   std::set<std::pair<int, int>> pieces;
   for (int box = 0; box < kStepKeys / kBoxKeys * 2; ++box) {

@@ -1,5 +1,5 @@
-// The instruction wgmma as attention uses it. The registers of an instruction must be named one by
-// one, hence the macros.
+// The wgmma instructions of attention. Inline assembly must name each accumulator register, hence
+// the macros.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_MMA_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_MMA_CUH_
 
@@ -33,7 +33,7 @@ namespace talon::cuda {
 #define TALON_ACC_80 TALON_ACC_64, TALON_ACC_8(64), TALON_ACC_8(72)
 #define TALON_ACC_88 TALON_ACC_80, TALON_ACC_8(80)
 
-// sums[64 queries, keys] = or += queries[64, 16] * keys[keys, 16]^T, both in shared memory.
+// acc[64 queries, keys] = or += queries[64, 16] * keys[keys, 16]^T, both in shared memory.
 #define TALON_SCORES(count, keys_count, type, q, k, add)                      \
   asm volatile(                                                               \
       "{\n"                                                                   \
@@ -67,7 +67,7 @@ TALON_DEFINE_SCORES(88, "176", "%88", "%89", "%90")
                : TALON_ACC_##count                                                  \
                : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "l"(values))
 
-// sums[64 queries, columns] += weights[64, 16] * values[16, columns], the weights in registers.
+// acc[64 queries, columns] += weights[64, 16] * values[16, columns], the weights in registers.
 template <typename T>
 __device__ __forceinline__ void MultiplyValues(float (&acc)[64], const uint32_t* weights,
                                                uint64_t values) {
@@ -100,6 +100,8 @@ __device__ __forceinline__ void MultiplyValues(float (&acc)[32], const uint32_t*
 #undef TALON_NAMES_64
 #undef TALON_NAMES_32
 
+// setmaxnreg: raises or lowers the registers per thread of a warpgroup. The producer releases
+// registers that the consumers allocate.
 template <int Registers>
 __device__ __forceinline__ void SetMaxNRegInc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
