@@ -11,14 +11,14 @@ constexpr int kWarps = kNormThreads / 32;
 template <typename T>
 __global__ void EmbedKernel(const int32_t* tokens, const T* table, int cols, float* out,
                             int64_t stride) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int row = blockIdx.y;
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < cols) out[row * stride + i] = ToFloat(table[int64_t{tokens[row]} * cols + i]);
 }
 
-// The sum over a block, the same in every thread, in an order that depends on the block size alone.
+// Sum over a block, returned to every thread; the order depends on the block size alone.
 __device__ float BlockSum(float value) {
   __shared__ float partial[kWarps];
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -42,13 +42,13 @@ __device__ __forceinline__ void Store4(T* out, float4 x) {
   }
 }
 
-// One row a block. `Fast`: rows of whole, aligned float4 that fit the threads' registers.
+// One block per row. `Fast`: rows of aligned float4 that fit the threads' registers.
 template <typename T, bool Fast>
 __global__ void __launch_bounds__(kNormThreads)
     RmsNormKernel(const float* x, int64_t x_stride, const float* weight, float epsilon, int cols,
                   int padded_cols, T* out, int64_t out_stride) {
   constexpr int kVectors = 4;
-  LetNextStart();
+  PdlTrigger();
   const float* row = x + blockIdx.x * x_stride;
   T* out_row = out + blockIdx.x * out_stride;
   if constexpr (Fast) {
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kNormThreads)
       const int i = 4 * (v * kNormThreads + threadIdx.x);
       if (i < cols) gain[v] = *reinterpret_cast<const float4*>(weight + i);
     }
-    WaitForInputs();
+    PdlWait();
     float squares = 0;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kNormThreads)
                            value[v].z * factor * gain[v].z, value[v].w * factor * gain[v].w});
     }
   } else {
-    WaitForInputs();
+    PdlWait();
     float squares = 0;
     for (int i = threadIdx.x; i < cols; i += kNormThreads) squares += row[i] * row[i];
     const float factor = rsqrtf(BlockSum(squares) / cols + epsilon);
@@ -96,8 +96,8 @@ __device__ __forceinline__ float Silu(float x) { return x / (1.0f + expf(-x)); }
 template <typename T>
 __global__ void SwiGluKernel(const float* gate_up, int64_t x_stride, int cols, int padded_cols,
                              T* out, int64_t out_stride) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   const float* gate = gate_up + blockIdx.y * x_stride;
   if (i >= padded_cols) return;
@@ -108,19 +108,19 @@ __global__ void SwiGluKernel(const float* gate_up, int64_t x_stride, int cols, i
 template <typename T>
 __global__ void ConvertKernel(const float* x, int64_t x_stride, int cols, int padded_cols, T* out,
                               int64_t out_stride) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= padded_cols) return;
   const float value = i < cols ? x[blockIdx.y * x_stride + i] : 0.0f;
   out[blockIdx.y * out_stride + i] = FromFloat<T>(value);
 }
 
-// The angle is rounded to float32, its functions are not.
+// The angle is rounded to float32; sine and cosine are computed in float64.
 __global__ void RopeAnglesKernel(const int32_t* positions, const float* inv_freq, int half,
                                  float scale, float* angles, int64_t stride) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int i = threadIdx.x;
   const float angle = __fmul_rn(static_cast<float>(positions[blockIdx.x]), inv_freq[i]);
   double sine, cosine;
@@ -132,8 +132,8 @@ __global__ void RopeAnglesKernel(const int32_t* positions, const float* inv_freq
 
 __global__ void GatherRowsKernel(const float* x, int64_t x_stride, const int32_t* rows, int cols,
                                  float* out, int64_t out_stride) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < cols) out[blockIdx.y * out_stride + i] = x[rows[blockIdx.y] * x_stride + i];
 }

@@ -1,5 +1,5 @@
-// Kernels that work on rows one by one. The left operand of a product is written in the type and
-// with the padding that its kernel wants (Operand).
+// Row-wise kernels. The left operand of a GEMM is written in the type and with the padding that its
+// kernel requires (Operand).
 #ifndef TALON_COMPUTE_CUDA_ELEMENTWISE_H_
 #define TALON_COMPUTE_CUDA_ELEMENTWISE_H_
 
@@ -11,8 +11,8 @@
 
 namespace talon::cuda {
 
-// Rows that a kernel writes: float32 of a MatrixView, or 16-bit with zeros in columns
-// [cols, padded_cols).
+// Output rows of a kernel: float32 of a MatrixView, or 16-bit with zeros in columns [cols,
+// padded_cols).
 struct RowsOut {
   void* data = nullptr;
   DType dtype = DType::kF32;

@@ -1,4 +1,4 @@
-// What attention's kernels take, and how they write their result.
+// Arguments of the attention kernels, and how the kernels store their results.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_ARGS_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_ARGS_CUH_
 
@@ -12,7 +12,7 @@
 
 namespace talon::cuda {
 
-// AttentionCall as kernels take it.
+// AttentionCall as kernel arguments.
 struct AttentionArgs {
   DevicePlan plan;
   const float* q;
@@ -22,13 +22,13 @@ struct AttentionArgs {
   const void* v_blocks;
   const void* k_staged;
   const void* v_staged;
-  int64_t block_vectors;  // of head_dim elements, in k_blocks and in v_blocks
+  int64_t block_vectors;  // vectors of head_dim elements in each of k_blocks and v_blocks
   int layer;
   int kv_heads;
   int group;
   int head_dim;
   int block_shift;   // log2 of the block size
-  int tail_heads;    // query heads of a block of the tail kernel
+  int tail_heads;    // query heads per block of the tail kernel
   float scale_log2;  // scores are in base 2
   float* states;     // kStateHeader + head_dim floats each
   uint32_t* counters;
@@ -37,7 +37,7 @@ struct AttentionArgs {
   __device__ float* State(int index) const {
     return states + static_cast<int64_t>(index) * (kStateHeader + head_dim);
   }
-  // Where K and V of a slot or ~(staging row) lie: the index of a vector of head_dim elements in
+  // Location of K and V of a slot or ~(staging row): the index of a vector of head_dim elements in
   // the blocks, or ~(index in the staging).
   __device__ int VectorOf(int place, int kv_head) const {
     if (place < 0) return ~(~place * kv_heads + kv_head);
@@ -62,7 +62,7 @@ __device__ __forceinline__ void StoreResultAs(void* data, int64_t at, const floa
   *reinterpret_cast<Values*>(static_cast<T*>(data) + at) = values;
 }
 
-// Neighbouring results of a row. `at` is a multiple of their number.
+// Stores neighbouring results of a row. `at` is a multiple of their number.
 template <int Width>
 __device__ __forceinline__ void StoreResultAt(const RowsOut& out, int64_t at,
                                               const float (&x)[Width]) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void StoreResult(const RowsOut& out, int row, int col
   StoreResultAt(out, row * out.stride + column, x);
 }
 
-// Zeros in the columns behind a row's results, by the threads that have its last head.
+// Stores zeros in the columns after a row's results, by the threads that have its last head.
 __device__ __forceinline__ void StorePadding(const RowsOut& out, int row, int thread, int threads) {
   for (int i = out.cols + thread; i < out.padded_cols; i += threads) {
     StoreResult<1>(out, row, i, {0.0f});

@@ -41,13 +41,13 @@ AttentionArgs ArgsOf(const AttentionCall& call) {
 
 constexpr int kMergeWarps = 4;
 
-// A block for each row and kMergeWarps query heads.
+// One block for each row and kMergeWarps query heads.
 __global__ void __launch_bounds__(32 * kMergeWarps)
     MergeKernel(const __grid_constant__ AttentionArgs args) {
-  LetNextStart();
+  PdlTrigger();
   const int head = blockIdx.y * kMergeWarps + threadIdx.x / 32;
   const AttentionRow row = args.plan.attention_rows[blockIdx.x];
-  WaitForInputs();
+  PdlWait();
   if (head < args.heads()) MergeQuery(args, row, blockIdx.x, head);
 }
 

@@ -1,12 +1,12 @@
 // Attention over paged and staged keys (Backend::Attention): one or two kernels on tensor cores
-// (attention_work.h), or one plain kernel for float32 caches and odd head sizes.
+// (attention_work.h), or a generic kernel for float32 caches and other head sizes.
 //
-// With a plan of chunks, and in the plain kernel, a row's bits depend on its queries and keys
-// alone: not on where its keys lie, nor on the other rows of the pass.
+// With a plan of chunks, and in the generic kernel, a row's bits depend on its queries and keys
+// alone: neither on where its keys are stored nor on the other rows of the pass.
 //
-// The kernels read the pass's attention_rows, items, block lists, masks and places before they wait
-// for the kernels in front of them: these arrays must come from kernels that nothing overlaps, in
-// front of a Fence (upload.h) or a recording, or from copies.
+// The kernels read the pass's attention_rows, items, block lists, masks and places before PdlWait:
+// these arrays must be written by copies, or by kernels without PDL overlap in front of a Fence
+// (upload.h) or of a CUDA graph.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
 
@@ -31,10 +31,11 @@ struct AttentionCall {
   int group() const { return q.cols / shape.head_dim / shape.kv_heads; }
 };
 
-// Whether the device and the build have WarpgroupKernel (AttentionShape::has_warpgroups).
+// Whether the device and the build support WarpgroupKernel (AttentionShape::has_warpgroups).
 bool HasWarpgroupAttention();
 
-// Of Hopper's kernels (AttentionShape::clusters); zeros where there are none.
+// Resident clusters of the Hopper kernels (AttentionShape::clusters); zeros where they are not
+// supported.
 const ClusterCounts& AttentionClusters();
 
 void RunAttention(const Stream& stream, const AttentionCall& call);

@@ -7,14 +7,14 @@ void LaunchAttentionBF16(const Stream& stream, const AttentionArgs& args) {
   LaunchForType<__nv_bfloat16>(stream, args);
 }
 
-// Builds and devices without sm_90a's instructions have an empty kernel or none. With its body the
-// kernel keeps 64 sums and as many scores in registers.
+// Without sm_90a in the build or the device the kernel is empty or missing; the real kernel has 64
+// accumulators and as many scores in registers.
 bool HasWarpgroupAttention() {
   static const bool has = [] {
     const auto kernel = &WarpgroupKernel<WarpgroupConfig<__nv_bfloat16, 128, 2>>;
     cudaFuncAttributes attributes;
     const auto error = cudaFuncGetAttributes(&attributes, kernel);
-    if (error != cudaSuccess) cudaGetLastError();  // not for the next call to find
+    if (error != cudaSuccess) cudaGetLastError();  // clears the error for the next call
     return error == cudaSuccess && attributes.numRegs >= 128;
   }();
   return has;

@@ -1,5 +1,5 @@
-// What attention's kernels on Hopper share: how the copy engine finds keys and values, and what
-// orders its work and the tensor cores' with that of threads.
+// Shared by the attention kernels on Hopper: tensor maps of keys and values for TMA, and the fences
+// that order the async proxy (TMA, wgmma) with the threads' own accesses.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_BOXES_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_BOXES_CUH_
 
@@ -7,25 +7,25 @@
 
 namespace talon::cuda {
 
-// How the copy engine finds the blocks of keys and values, where it can.
-struct BlockMaps {
+// Tensor maps of the KV blocks, if TMA can load them.
+struct KvTensorMaps {
   CUtensorMap keys;
   CUtensorMap values;
   bool exist;
 };
 
-// How far scores may rise above the one that weights are relative to before the sums are brought
-// to a new one: weights stay below 2^8, and most steps rescale nothing.
+// Lazy rescaling: how far (in log2) scores may exceed the running maximum before the accumulators
+// are rescaled to a new one. Weights stay below 2^8, and most steps do not rescale.
 inline constexpr float kScoreSlack = 8;
 
-// What this thread did with shared memory before comes before what the tensor cores and the copy
-// engine do with it after.
-__device__ __forceinline__ void FenceForEngines() {
+// Orders this thread's earlier accesses to shared memory before later ones by the async proxy
+// (wgmma and TMA).
+__device__ __forceinline__ void FenceProxyAsync() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// The barrier's phase does not end before all copies that this thread has started are there.
-__device__ __forceinline__ void HoldForCopies(uint32_t barrier) {
+// Makes the mbarrier's current phase wait for all earlier cp.async copies of this thread.
+__device__ __forceinline__ void CpAsyncMbarrierArrive(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 

@@ -5,7 +5,7 @@
 namespace talon::cuda {
 namespace {
 
-// Sections that lie wholly in the first `keys` keys.
+// Number of sections that lie entirely within the first `keys` keys.
 int CompleteSections(int keys) {
   const int sections = NumSections(keys);
   return sections > 0 && ChunkBegin(sections * kSectionChunks) > keys ? sections - 1 : sections;
@@ -27,7 +27,8 @@ void FindSharedParts(SequenceWork* work, std::vector<AttentionRow>* rows) {
   }
 }
 
-// Whole sections as items where these are enough to keep the device busy: fewer partials.
+// Uses whole sections as items where these are enough to keep the device busy, which makes fewer
+// partials.
 void ChooseSections(const AttentionShape& shape, int tile_queries,
                     std::vector<SequenceWork>* works) {
   int64_t items = 0;
@@ -37,7 +38,7 @@ void ChooseSections(const AttentionShape& shape, int tile_queries,
   }
   if (2 * items < 3 * shape.multiprocessors) return;
   for (SequenceWork& work : *works) {
-    // The chunk that a tail goes on from must be left apart.
+    // The chunk that the tail kernel continues must be a partial of its own.
     work.sections =
         work.has_nodes ? CompleteSections(work.min_shared) : NumSections(work.max_shared);
   }
@@ -54,8 +55,8 @@ void PlacePartials(const std::vector<SequenceWork>& works, AttentionPlan* plan) 
   }
 }
 
-// The item numbered `index` of a sequence, for each kv head and tile of queries that sees it. The
-// tiles that read the same keys stand together, so that the second finds them in the cache.
+// Adds item `index` of a sequence, for each kv head and tile of queries that sees it. Tiles that
+// read the same keys are adjacent, so that the second one hits the cache.
 void AddItems(const SequenceWork& work, int index, const AttentionShape& shape,
               AttentionPlan* plan) {
   const bool whole = index < work.sections;
@@ -69,7 +70,7 @@ void AddItems(const SequenceWork& work, int index, const AttentionShape& shape,
       item.full_end = INT32_MAX;
       item.partial = index;
       item.chunk = chunk;
-      // What the tile's rows see.
+      // The keys that the tile's rows see.
       for (int r = query / shape.group; r <= (item.query_end - 1) / shape.group; ++r) {
         item.key_end = std::max(item.key_end, plan->rows[r].shared_len);
         item.full_end = std::min(item.full_end, plan->rows[r].shared_len);

@@ -1,5 +1,5 @@
-// How the blocks of a cluster, which work on runs of keys for the same queries, make one result of
-// what each of them has in its shared memory (attention_work.h).
+// Reduction over a cluster: its blocks process runs of keys for the same queries and exchange their
+// softmax states through distributed shared memory (DSMEM) (attention_work.h).
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_CLUSTER_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_CLUSTER_CUH_
 
@@ -9,7 +9,7 @@
 
 namespace talon::cuda {
 
-__device__ __forceinline__ int RankInCluster() {
+__device__ __forceinline__ int ClusterRank() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return static_cast<int>(rank);
@@ -19,34 +19,34 @@ __device__ __forceinline__ int ClusterSize() {
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
   return static_cast<int>(size);
 }
-// Where `shared` of this block lies in block `rank`.
-__device__ __forceinline__ uint32_t AddressInBlock(uint32_t shared, int rank) {
+// DSMEM address, in block `rank`, of what is at `shared` in this block.
+__device__ __forceinline__ uint32_t DsmemAddress(uint32_t shared, int rank) {
   uint32_t remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared), "r"(rank));
   return remote;
 }
-__device__ __forceinline__ void StoreInCluster(uint32_t remote, int32_t value) {
+__device__ __forceinline__ void StoreDsmem(uint32_t remote, int32_t value) {
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(remote), "r"(value) : "memory");
 }
-__device__ __forceinline__ void StoreInCluster(uint32_t remote, float2 x) {
+__device__ __forceinline__ void StoreDsmem(uint32_t remote, float2 x) {
   asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote), "f"(x.x), "f"(x.y)
                : "memory");
 }
-__device__ __forceinline__ void StoreInCluster(uint32_t remote, float4 x) {
+__device__ __forceinline__ void StoreDsmem(uint32_t remote, float4 x) {
   asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(remote), "f"(x.x),
                "f"(x.y), "f"(x.z), "f"(x.w)
                : "memory");
 }
 
-// Arrives at the barrier of block `rank`.
-__device__ __forceinline__ void ArriveInCluster(uint32_t barrier, int rank) {
-  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(AddressInBlock(barrier, rank))
+// Arrives at the mbarrier of block `rank`.
+__device__ __forceinline__ void MbarrierArriveRemote(uint32_t barrier, int rank) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(DsmemAddress(barrier, rank))
                : "memory");
 }
-// A box for both blocks of a pair, at the same place and with the same barrier of their shared
-// memory.
-__device__ __forceinline__ void CopyBoxToPair(const CUtensorMap& map, int col, int row,
-                                              uint32_t shared, uint32_t barrier) {
+// TMA multicast: loads a box into both blocks of a pair, at the same offset and with the same
+// mbarrier of their shared memory.
+__device__ __forceinline__ void TmaLoadBoxMulticast(const CUtensorMap& map, int col, int row,
+                                                    uint32_t shared, uint32_t barrier) {
   constexpr uint16_t kBoth = 3;
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
@@ -55,47 +55,48 @@ __device__ __forceinline__ void CopyBoxToPair(const CUtensorMap& map, int col, i
       : "memory");
 }
 
-// Where what the blocks of a cluster have of their queries meets. Each block makes the results of
-// its share of the queries from what all of them have sent to it; at the same place in all blocks.
-struct Meeting {
-  float2* totals;  // [blocks][share] m and l of a state
-  float* sums;     // [blocks][share][stride]
+// Exchange buffer in DSMEM, at the same address in all blocks of a cluster: each block receives all
+// blocks' states of its share of the queries and reduces them.
+struct ClusterExchange {
+  float2* totals;  // [blocks][share], m and l of a state
+  float* acc;      // [blocks][share][stride], accumulators
   int stride;
 };
 
-// Where this block sends what it has of a query: addresses in the cluster's shared memory.
+// DSMEM addresses in the block that reduces `query`, to which this block sends its state of it.
 template <int kQueries>
-struct Recipient {
+struct ExchangeTarget {
   uint32_t totals;
-  uint32_t sums;
+  uint32_t acc;
 
-  __device__ __forceinline__ Recipient(const Meeting& meeting, int query) {
+  __device__ __forceinline__ ExchangeTarget(const ClusterExchange& exchange, int query) {
     const int share = kQueries / ClusterSize();
-    const int at = RankInCluster() * share + query % share;
-    totals = AddressInBlock(SharedAddress(meeting.totals + at), query / share);
-    sums = AddressInBlock(SharedAddress(meeting.sums + at * meeting.stride), query / share);
+    const int at = ClusterRank() * share + query % share;
+    totals = DsmemAddress(SharedAddress(exchange.totals + at), query / share);
+    acc = DsmemAddress(SharedAddress(exchange.acc + at * exchange.stride), query / share);
   }
   __device__ __forceinline__ void SendColumns(int column, float4 x) const {
-    StoreInCluster(sums + column * static_cast<uint32_t>(sizeof(float)), x);
+    StoreDsmem(acc + column * static_cast<uint32_t>(sizeof(float)), x);
   }
 };
 
-// Four columns of a query's state, as each of the cluster's blocks has sent it.
+// Four columns of a query's state from each block of the cluster.
 template <int kBlocks>
 struct StateParts {
   float2 totals[kBlocks];
-  float4 sums[kBlocks];
+  float4 acc[kBlocks];
 
-  // `query`: of the block's share.
-  __device__ __forceinline__ void Load(const Meeting& meeting, int share, int query, int column) {
+  // `query` is an index within the block's share.
+  __device__ __forceinline__ void Load(const ClusterExchange& exchange, int share, int query,
+                                       int column) {
 #pragma unroll
     for (int r = 0; r < kBlocks; ++r) {
       const int at = r * share + query;
-      totals[r] = meeting.totals[at];
-      sums[r] = *reinterpret_cast<const float4*>(meeting.sums + at * meeting.stride + column);
+      totals[r] = exchange.totals[at];
+      acc[r] = *reinterpret_cast<const float4*>(exchange.acc + at * exchange.stride + column);
     }
   }
-  // Into the first block's.
+  // Merges all states into element 0.
   __device__ __forceinline__ void Merge() {
     float largest = kMinusInfinity, total = 0;
 #pragma unroll
@@ -106,17 +107,18 @@ struct StateParts {
     for (int r = 0; r < kBlocks; ++r) {
       const float factor = Exp2(totals[r].x - base);
       total += totals[r].y * factor;
-      sum.x += sums[r].x * factor;
-      sum.y += sums[r].y * factor;
-      sum.z += sums[r].z * factor;
-      sum.w += sums[r].w * factor;
+      sum.x += acc[r].x * factor;
+      sum.y += acc[r].y * factor;
+      sum.z += acc[r].z * factor;
+      sum.w += acc[r].w * factor;
     }
     totals[0] = {largest, total};
-    sums[0] = sum;
+    acc[0] = sum;
   }
 };
 
-// Where the merged columns of a query go: its result, or a state where others go with it.
+// Stores the merged columns of a query: the result, or a partial if other clusters have partials of
+// it.
 __device__ __forceinline__ void StoreColumns(const AttentionArgs& args, const AttentionItem& item,
                                              const QuerySlot& slot, int column, float2 totals,
                                              float4 sum) {
@@ -131,36 +133,37 @@ __device__ __forceinline__ void StoreColumns(const AttentionArgs& args, const At
   }
 }
 
-// Zeros behind the results of the rows whose last head is among an item's queries.
+// Stores zeros after the results of the rows whose last head is among an item's queries.
 template <int kThreads>
 __device__ __forceinline__ void StorePaddings(const AttentionArgs& args,
                                               const AttentionItem& item) {
   if (item.arrivals != 1 || item.kv_head != args.kv_heads - 1) return;
-  if (args.out.padded_cols == args.out.cols || RankInCluster() != 0) return;
-  const int last = args.group - 1;  // of a row's queries
+  if (args.out.padded_cols == args.out.cols || ClusterRank() != 0) return;
+  const int last = args.group - 1;  // last query of a row
   for (int row = (item.query_begin + last) / args.group; row * args.group + last < item.query_end;
        ++row) {
     StorePadding(args.out, row, threadIdx.x, kThreads);
   }
 }
 
-// Stores this block's share of the cluster's queries: some columns at a time, whose parts are read
-// and merged together, as few warps are there to hide how long each of them takes.
+// Reduces and stores this block's share of the cluster's queries. Each thread loads and merges
+// several columns at a time, because too few warps are resident to hide the latency.
 template <typename C, int kThreads, int kBlocks>
 __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionItem& item,
-                                            const QuerySlot* slots, const Meeting& meeting) {
+                                            const QuerySlot* slots,
+                                            const ClusterExchange& exchange) {
   constexpr int kAtOnce = kMostClusterBlocks / kBlocks < 4 ? kMostClusterBlocks / kBlocks : 4;
   constexpr int kShare = C::kQueries / kBlocks;
   constexpr int kQuads = C::kDim / 4;
   constexpr int kCount = kShare * kQuads;
-  slots += RankInCluster() * kShare;
+  slots += ClusterRank() * kShare;
 #pragma unroll 1
   for (int first = threadIdx.x; first < kCount; first += kAtOnce * kThreads) {
     StateParts<kBlocks> parts[kAtOnce];
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       const int i = min(first + u * kThreads, kCount - 1);  // no branch around the loads
-      parts[u].Load(meeting, kShare, i / kQuads, i % kQuads * 4);
+      parts[u].Load(exchange, kShare, i / kQuads, i % kQuads * 4);
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) parts[u].Merge();
@@ -169,47 +172,48 @@ __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const Att
       const int i = first + u * kThreads;
       const int column = i % kQuads * 4;
       if (i >= kCount || slots[i / kQuads].offset < 0 || column >= args.head_dim) continue;
-      StoreColumns(args, item, slots[i / kQuads], column, parts[u].totals[0], parts[u].sums[0]);
+      StoreColumns(args, item, slots[i / kQuads], column, parts[u].totals[0], parts[u].acc[0]);
     }
   }
   StorePaddings<kThreads>(args, item);
 }
 
-// By threads [0, kThreads) of all blocks of a cluster, when each has sent its sums.
+// Runs in threads [0, kThreads) of all blocks of a cluster, after each has sent its states.
 template <typename C, int kThreads>
 __device__ __forceinline__ void MergeCluster(const AttentionArgs& args, const AttentionItem& item,
-                                             const QuerySlot* slots, const Meeting& meeting) {
-  SyncCluster();
+                                             const QuerySlot* slots,
+                                             const ClusterExchange& exchange) {
+  ClusterSync();
   switch (ClusterSize()) {
     case 1:
-      return StoreMerged<C, kThreads, 1>(args, item, slots, meeting);
+      return StoreMerged<C, kThreads, 1>(args, item, slots, exchange);
     case 2:
-      return StoreMerged<C, kThreads, 2>(args, item, slots, meeting);
+      return StoreMerged<C, kThreads, 2>(args, item, slots, exchange);
     case 4:
-      return StoreMerged<C, kThreads, 4>(args, item, slots, meeting);
+      return StoreMerged<C, kThreads, 4>(args, item, slots, exchange);
     default:
-      return StoreMerged<C, kThreads, kMostClusterBlocks>(args, item, slots, meeting);
+      return StoreMerged<C, kThreads, kMostClusterBlocks>(args, item, slots, exchange);
   }
 }
 
-// The last of the clusters with the same queries merges what all of them left.
+// The last cluster to finish among those with the same queries merges their partials.
 template <int kThreads>
 __device__ __forceinline__ void MergeIfLastCluster(const AttentionArgs& args,
                                                    const AttentionItem& item, int32_t& is_last) {
   __threadfence();
-  SyncCluster();
-  if (RankInCluster() == 0 && threadIdx.x == 0) {
+  ClusterSync();
+  if (ClusterRank() == 0 && threadIdx.x == 0) {
     const auto last = static_cast<uint32_t>(item.arrivals) - 1;
     const bool all = atomicInc(args.counters + 1 + item.counter, last) == last;
     for (int r = 0; r < ClusterSize(); ++r) {
-      StoreInCluster(AddressInBlock(SharedAddress(&is_last), r), all ? 1 : 0);
+      StoreDsmem(DsmemAddress(SharedAddress(&is_last), r), all ? 1 : 0);
     }
   }
-  SyncCluster();
+  ClusterSync();
   if (is_last == 0) return;
   __threadfence();
   constexpr int kWarps = kThreads / 32;
-  for (int query = item.query_begin + RankInCluster() * kWarps + threadIdx.x / 32;
+  for (int query = item.query_begin + ClusterRank() * kWarps + threadIdx.x / 32;
        query < item.query_end; query += ClusterSize() * kWarps) {
     const int row = query / args.group;
     MergeQuery(args, args.plan.attention_rows[row], row,

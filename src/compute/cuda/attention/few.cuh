@@ -1,9 +1,9 @@
 // The prefix kernel for few queries on Hopper (attention_work.h): spans only, the same items and
 // states as PrefixKernel. Bound by reading keys and values once.
 //
-// Each warp of a block has tiles of 16 keys of its own, a ring of shared memory that the copy
-// engine fills for it, and its own softmax, so that warps never wait for each other before the
-// item's end. There their sums become one, then those of the cluster's blocks.
+// Each warp of a block has its own tiles of 16 keys, a ring in shared memory that it fills by TMA,
+// and its own softmax state, so that warps synchronise only at the item's end. There the warps'
+// states are merged, then those of the cluster's blocks.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_FEW_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_FEW_CUH_
 
@@ -13,11 +13,11 @@
 
 namespace talon::cuda {
 
-// The running softmax of a warp's keys. Rows g (0) and g + 8 (1) of each 16 queries.
+// The online softmax of a warp's keys. Rows g (0) and g + 8 (1) of each 16 queries.
 template <typename C>
 struct FewState {
-  float m[C::kTiles][2];  // the score that weights are relative to
-  float l[C::kTiles][2];  // of the thread's own columns
+  float m[C::kTiles][2];  // the maximum that weights are relative to
+  float l[C::kTiles][2];  // sum over the thread's own columns
   float acc[C::kTiles][C::kDim / 8][4];
 
   __device__ __forceinline__ void Clear() {
@@ -33,8 +33,9 @@ struct FewState {
     return m[i][half] == kMinusInfinity ? 0.0f : m[i][half];
   }
 
-  // Turns scores into weights. The sums follow a score that rises by more than kScoreSlack.
-  __device__ __forceinline__ void Weigh(float (&s)[C::kTiles][2][4]) {
+  // Turns scores into weights. Rescales the accumulators if a score exceeds m by more than
+  // kScoreSlack.
+  __device__ __forceinline__ void OnlineSoftmax(float (&s)[C::kTiles][2][4]) {
     float largest[C::kTiles][2];
     bool rises = false;
 #pragma unroll
@@ -87,27 +88,27 @@ class FewComputer {
     state_.Clear();
   }
 
-  // What the queries see of the tile at `first`, before it is there.
-  __device__ __forceinline__ void LookAt(int first) {
-    if (!IsPartlyHidden(first)) return;
+  // Prefetches the masks of the tile at `first` while its copies are in flight.
+  __device__ __forceinline__ void LoadMasks(int first) {
+    if (!NeedsMask(first)) return;
     const ItemKeys keys(args_, item_, nullptr);
 #pragma unroll
     for (int j = 0; j < 2 * C::kTiles; ++j) {
       masks_[j].Load(keys, shared_.queries[QueryOf(j)], QueryOf(j), first);
     }
   }
-  // Adds the tile at `first` that lies in `stage`; after LookAt.
+  // Accumulates the tile at `first`, which is in `stage`; after LoadMasks.
   __device__ __forceinline__ void AddTile(int first, int stage) {
     float s[C::kTiles][2][4] = {};
     Score(shared_.ring[warp_][stage][0], s);
-    if (IsPartlyHidden(first)) Hide(first, s);
-    state_.Weigh(s);
+    if (NeedsMask(first)) ApplyMask(first, s);
+    state_.OnlineSoftmax(s);
     AddValues(shared_.ring[warp_][stage][1], s);
   }
 
-  // Leaves the warp's sums in its part of the ring.
-  __device__ __forceinline__ void Leave() {
-    float* to = shared_.SumsOf(warp_);
+  // Stores the warp's state in its part of the ring.
+  __device__ __forceinline__ void StoreAccumulators() {
+    float* to = shared_.AccumulatorsOf(warp_);
 #pragma unroll
     for (int j = 0; j < 2 * C::kTiles; ++j) {
       const int i = j / 2, half = j % 2;
@@ -118,7 +119,7 @@ class FewComputer {
       if (lane_ % 4 == 0) shared_.totals[warp_][query] = {state_.m[i][half], sum};
 #pragma unroll
       for (int k = 0; k < C::kDim / 8; ++k) {
-        *reinterpret_cast<float2*>(to + query * C::kSumStride + k * 8 + lane_ % 4 * 2) = {
+        *reinterpret_cast<float2*>(to + query * C::kAccStride + k * 8 + lane_ % 4 * 2) = {
             state_.acc[i][k][2 * half], state_.acc[i][k][2 * half + 1]};
       }
     }
@@ -127,9 +128,9 @@ class FewComputer {
  private:
   using T = typename C::T;
 
-  // Half j % 2 of the lane's queries of tile j / 2.
+  // Query of half j % 2 of tile j / 2 of this lane.
   __device__ int QueryOf(int j) const { return j * 8 + lane_ / 4; }
-  __device__ bool IsPartlyHidden(int first) const {
+  __device__ bool NeedsMask(int first) const {
     return first + C::kKeys > min(item_.full_end, item_.key_end);
   }
 
@@ -137,18 +138,18 @@ class FewComputer {
 #pragma unroll
     for (int d = 0; d < C::kDim / 8; d += 2) {
       uint32_t b[4];
-      LoadMatrices(keys + PieceOffset(C::kKeys, lane_ % 8 + lane_ / 16 * 8, d + lane_ / 8 % 2), b);
+      LdMatrix(keys + PieceOffset(C::kKeys, lane_ % 8 + lane_ / 16 * 8, d + lane_ / 8 % 2), b);
 #pragma unroll
       for (int i = 0; i < C::kTiles; ++i) {
         uint32_t a[4];
-        LoadMatrices(shared_.q + PieceOffset(C::kQueries, i * 16 + lane_ % 16, d + lane_ / 16), a);
+        LdMatrix(shared_.q + PieceOffset(C::kQueries, i * 16 + lane_ % 16, d + lane_ / 16), a);
         Mma<T>(s[i][0], a, b[0], b[1]);
         Mma<T>(s[i][1], a, b[2], b[3]);
       }
     }
   }
 
-  __device__ __forceinline__ void Hide(int first, float (&s)[C::kTiles][2][4]) const {
+  __device__ __forceinline__ void ApplyMask(int first, float (&s)[C::kTiles][2][4]) const {
 #pragma unroll
     for (int j = 0; j < 2 * C::kTiles; ++j) {
       const int i = j / 2, half = j % 2;
@@ -175,7 +176,7 @@ class FewComputer {
 #pragma unroll
     for (int d = 0; d < C::kDim / 8; d += 2) {
       uint32_t b[4];
-      LoadMatricesTransposed(values + PieceOffset(C::kKeys, lane_ % 16, d + lane_ / 16), b);
+      LdMatrixTransposed(values + PieceOffset(C::kKeys, lane_ % 16, d + lane_ / 16), b);
 #pragma unroll
       for (int i = 0; i < C::kTiles; ++i) {
         Mma<T>(state_.acc[i][d], a[i], b[0], b[1]);
@@ -193,7 +194,7 @@ class FewComputer {
   FewState<C> state_;
 };
 
-// Scaled and rounded to the cache's type.
+// Loads the queries, scaled and rounded to the cache's type.
 template <typename C>
 __device__ __forceinline__ void LoadFewQueries(const AttentionArgs& args, FewShared<C>& shared) {
   using T = typename C::T;
@@ -216,14 +217,15 @@ __device__ __forceinline__ void LoadFewQueries(const AttentionArgs& args, FewSha
   }
 }
 
-// Makes one of the sums that all warps have left, and sends it where the cluster's blocks meet.
+// Merges the warps' states and sends the result to the cluster exchange.
 template <typename C>
-__device__ __forceinline__ void CombineWarps(FewShared<C>& shared, const Meeting& meeting) {
+__device__ __forceinline__ void CombineWarps(FewShared<C>& shared,
+                                             const ClusterExchange& exchange) {
   constexpr int kQuads = C::kDim / 4;
 #pragma unroll
   for (int i = threadIdx.x; i < C::kQueries * kQuads; i += C::kThreads) {
     const int query = i / kQuads;
-    const int at = query * C::kSumStride + i % kQuads * 4;
+    const int at = query * C::kAccStride + i % kQuads * 4;
     float largest = kMinusInfinity, total = 0;
 #pragma unroll
     for (int w = 0; w < C::kWarps; ++w) largest = fmaxf(largest, shared.totals[w][query].x);
@@ -233,53 +235,53 @@ __device__ __forceinline__ void CombineWarps(FewShared<C>& shared, const Meeting
     for (int w = 0; w < C::kWarps; ++w) {
       const float2 part = shared.totals[w][query];
       const float factor = Exp2(part.x - base);
-      const auto x = *reinterpret_cast<const float4*>(shared.SumsOf(w) + at);
+      const auto x = *reinterpret_cast<const float4*>(shared.AccumulatorsOf(w) + at);
       total += part.y * factor;
       sum.x += x.x * factor, sum.y += x.y * factor, sum.z += x.z * factor, sum.w += x.w * factor;
     }
-    const Recipient<C::kQueries> to(meeting, query);
+    const ExchangeTarget<C::kQueries> to(exchange, query);
     to.SendColumns(i % kQuads * 4, sum);
-    if (i % kQuads == 0) StoreInCluster(to.totals, float2{largest, total});
+    if (i % kQuads == 0) StoreDsmem(to.totals, float2{largest, total});
   }
 }
 
 template <typename C>
-__device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const BlockMaps& maps,
+__device__ __forceinline__ void RunFewItem(const AttentionArgs& args, const KvTensorMaps& maps,
                                            bool is_first, FewShared<C>& shared, int& step) {
   const AttentionItem& item = shared.item;
-  ArriveAtCluster();  // runs, and needs nothing more of what was sent before
+  ClusterArrive();  // this block is running and has read the previous exchange
   FewFetcher<C> fetcher(args, maps, item, shared, step);
   fetcher.StartFirst(item.old_end);
   if (is_first) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
   }
   fetcher.StartFirst(INT32_MAX);
   LoadFewQueries(args, shared);
   __syncthreads();
   FewComputer<C> computer(args, item, shared);
   for (int i = 0; i < fetcher.num_tiles(); ++i) {
-    computer.LookAt(fetcher.FirstKey(i));
+    computer.LoadMasks(fetcher.FirstKey(i));
     computer.AddTile(fetcher.FirstKey(i), fetcher.WaitFor(i));
     fetcher.StartAfter(i);
   }
   step += fetcher.num_tiles();
-  computer.Leave();
+  computer.StoreAccumulators();
   __syncthreads();
-  const Meeting meeting = {shared.met_totals, shared.met_sums, C::kSumStride};
-  WaitForCluster();
-  CombineWarps(shared, meeting);
-  MergeCluster<C, C::kThreads>(args, item, shared.queries, meeting);
+  const ClusterExchange exchange = {shared.exchange_totals, shared.exchange_acc, C::kAccStride};
+  ClusterWait();
+  CombineWarps(shared, exchange);
+  MergeCluster<C, C::kThreads>(args, item, shared.queries, exchange);
   if (item.arrivals > 1) MergeIfLastCluster<C::kThreads>(args, item, shared.is_last);
-  FenceForEngines();  // the copy engine writes where the warps left their sums
+  FenceProxyAsync();  // TMA overwrites the memory of the warps' accumulators
 }
 
-// What comes next reads what kernels before this one wrote without waiting itself: so no block lets
-// it start before its own wait is over.
+// The next kernel reads data of kernels before this one ahead of its own PdlWait, so no block calls
+// PdlTrigger before its PdlWait has returned.
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     FewQueriesKernel(const __grid_constant__ AttentionArgs args,
-                     const __grid_constant__ BlockMaps maps) {
+                     const __grid_constant__ KvTensorMaps maps) {
 #if __CUDA_ARCH__ >= 900
   const uint32_t misaligned = SharedAddress(DynamicShared()) % kPanelAlignment;
   auto& shared = *reinterpret_cast<FewShared<C>*>(static_cast<uint8_t*>(DynamicShared()) +
@@ -287,12 +289,12 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   const int num_items = *args.plan.num_items;
   AttentionItem item = args.plan.items[blockIdx.x];
   if (static_cast<int>(blockIdx.x) >= num_items) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
     return;
   }
   if (threadIdx.x == 0) shared.InitBarriers();
-  int step = 0;  // of this warp
+  int step = 0;  // tiles that this warp has processed
   for (int index = blockIdx.x; index < num_items; index += gridDim.x) {
     if (index >= static_cast<int>(gridDim.x)) item = args.plan.items[index];
     FillSlots<C::kThreads>(args, item, 0, C::kQueries, threadIdx.x, shared.queries);

@@ -1,5 +1,5 @@
-// The shared memory of FewQueriesKernel (attention_few.cuh), and how a warp fetches its tiles of
-// keys and values into it.
+// The shared memory of FewQueriesKernel (attention/few.cuh), and how a warp loads its tiles of keys
+// and values into it.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_FEW_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_FEW_FETCH_CUH_
 
@@ -16,16 +16,16 @@ template <typename Element, int Dim, int Tiles>
 struct FewConfig {
   using T = Element;
   static constexpr int kDim = Dim;      // head_dim, padded with zeros
-  static constexpr int kTiles = Tiles;  // of 16 queries
+  static constexpr int kTiles = Tiles;  // tiles of 16 queries
   static constexpr int kQueries = 16 * Tiles;
-  static constexpr int kKeys = kBoxKeys;  // of a warp's tile
+  static constexpr int kKeys = kBoxKeys;  // keys of a warp's tile
   static constexpr int kWarps = kFewWarps;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kStages = kFewStages;
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kKeys * kPanelRowBytes;
   static constexpr int kTileBytes = kMatrices * kMatrixBytes;
-  static constexpr int kSumStride = Dim + 8;  // rows of 8 neighbours lie in different banks
+  static constexpr int kAccStride = Dim + 8;  // eight consecutive rows are in different banks
 };
 
 template <typename C>
@@ -34,34 +34,35 @@ struct FewShared {
   alignas(kPanelAlignment) uint8_t q[C::kMatrices * C::kQueries * kPanelRowBytes];
   QuerySlot queries[C::kQueries];
   float2 totals[C::kWarps][C::kQueries];  // m and l
-  // Where the cluster's blocks meet (Meeting).
-  float2 met_totals[C::kQueries];
-  alignas(16) float met_sums[C::kQueries * C::kSumStride];
+  // Buffer of the cluster exchange (ClusterExchange).
+  float2 exchange_totals[C::kQueries];
+  alignas(16) float exchange_acc[C::kQueries * C::kAccStride];
   AttentionItem item;
-  uint64_t full[C::kWarps][C::kStages];  // the copies are there
-  int32_t is_last;                       // of its queries' clusters
+  uint64_t full[C::kWarps][C::kStages];  // mbarriers: the copies have arrived
+  int32_t is_last;                       // this cluster is the last of its queries
 
   __device__ void InitBarriers() {
-    for (int i = 0; i < C::kWarps * C::kStages; ++i) InitBarrier(SharedAddress(&full[0][0] + i), 1);
-    PublishBarriers();
+    for (int i = 0; i < C::kWarps * C::kStages; ++i)
+      MbarrierInit(SharedAddress(&full[0][0] + i), 1);
+    FenceMbarrierInit();
   }
-  // Sums of a warp [kQueries][kSumStride], where its tiles were.
-  __device__ float* SumsOf(int warp) {
-    static_assert(sizeof(ring[0]) >= C::kQueries * C::kSumStride * sizeof(float));
+  // Accumulators of a warp [kQueries][kAccStride], in the memory of its tiles.
+  __device__ float* AccumulatorsOf(int warp) {
+    static_assert(sizeof(ring[0]) >= C::kQueries * C::kAccStride * sizeof(float));
     return reinterpret_cast<float*>(ring[warp]);
   }
-  __device__ const float* SumsOf(int warp) const {
+  __device__ const float* AccumulatorsOf(int warp) const {
     return reinterpret_cast<const float*>(ring[warp]);
   }
 };
 
-// Fetches a warp's tiles of an item: tile i of warp w is the item's tile i * kWarps + w.
+// Loads a warp's tiles of an item: tile i of warp w is the item's tile i * kWarps + w.
 template <typename C>
 class FewFetcher {
  public:
-  // `step`: tiles that the warp has had of items before.
-  __device__ FewFetcher(const AttentionArgs& args, const BlockMaps& maps, const AttentionItem& item,
-                        FewShared<C>& shared, int step)
+  // `step`: tiles that the warp has processed in earlier items.
+  __device__ FewFetcher(const AttentionArgs& args, const KvTensorMaps& maps,
+                        const AttentionItem& item, FewShared<C>& shared, int step)
       : args_(args),
         maps_(maps),
         keys_(args, item),
@@ -79,17 +80,17 @@ class FewFetcher {
     return keys_.item.key_begin + (i * C::kWarps + warp_) * C::kKeys;
   }
 
-  // Starts those of the first tiles that end before `end`.
+  // Starts loading those of the first kStages tiles that end at or before key `end`.
   __device__ void StartFirst(int end) {
     while (started_ < min(C::kStages, num_tiles_) && FirstKey(started_) + C::kKeys <= end) Start();
   }
-  // The stage where tile i lies, once it is there.
+  // Waits for tile i and returns its stage.
   __device__ int WaitFor(int i) const {
     const int stage = (step_ + i) % C::kStages;
-    WaitBarrier(SharedAddress(&shared_.full[warp_][stage]), (step_ + i) / C::kStages % 2);
+    MbarrierWait(SharedAddress(&shared_.full[warp_][stage]), (step_ + i) / C::kStages % 2);
     return stage;
   }
-  // When the warp has read tile i: starts another in its place.
+  // Reuses the stage of tile i, which the warp has read, for the next tile.
   __device__ void StartAfter(int i) {
     __syncwarp();
     if (i + C::kStages < num_tiles_) Start();
@@ -99,29 +100,29 @@ class FewFetcher {
   using T = typename C::T;
 
   __device__ void Start() {
-    if (started_ % 32 == 0) {  // where this and the next 31 tiles lie
+    if (started_ % 32 == 0) {  // vectors of this and the next 31 tiles
       rows_ = started_ + lane_ < num_tiles_ ? keys_.VectorOf(FirstKey(started_ + lane_)) : 0;
     }
     const int row = __shfl_sync(0xffffffffu, rows_, started_ % 32);
     const int stage = (step_ + started_) % C::kStages;
     const int first = FirstKey(started_);
     if (first + C::kKeys <= boxed_end_) {
-      CopyBoxes(stage, row);
+      LoadBoxes(stage, row);
     } else {
       CopyVectors(stage, first);
     }
     ++started_;
   }
 
-  __device__ void CopyBoxes(int stage, int row) const {
+  __device__ void LoadBoxes(int stage, int row) const {
     const uint32_t full = SharedAddress(&shared_.full[warp_][stage]);
-    if (lane_ == 0) ArriveExpecting(full, 2 * C::kTileBytes);
+    if (lane_ == 0) MbarrierArriveExpectTx(full, 2 * C::kTileBytes);
     __syncwarp();
     if (lane_ >= 2 * C::kMatrices) return;
     const int kind = lane_ / C::kMatrices;
     const int matrix = lane_ % C::kMatrices;
-    CopyBox(kind == 0 ? maps_.keys : maps_.values, matrix * kPanelCols, row,
-            SharedAddress(shared_.ring[warp_][stage][kind]) + matrix * C::kMatrixBytes, full);
+    TmaLoadBox(kind == 0 ? maps_.keys : maps_.values, matrix * kPanelCols, row,
+               SharedAddress(shared_.ring[warp_][stage][kind]) + matrix * C::kMatrixBytes, full);
   }
 
   __device__ void CopyVectors(int stage, int first) const {
@@ -141,18 +142,19 @@ class FewFetcher {
       const T* k = static_cast<const T*>(staged ? args_.k_staged : args_.k_blocks);
       const T* v = static_cast<const T*>(staged ? args_.v_staged : args_.v_blocks);
       const int to = PieceOffset(C::kKeys, key, piece);
-      CopyAsync16(shared_.ring[warp_][stage][0] + to, k + offset, present);
-      CopyAsync16(shared_.ring[warp_][stage][1] + to, v + offset, present);
+      CpAsync16(shared_.ring[warp_][stage][0] + to, k + offset, present);
+      CpAsync16(shared_.ring[warp_][stage][1] + to, v + offset, present);
     }
-    // The copies hold the phase back until they are done, lane 0 ends it.
+    // The mbarrier's phase completes when the cp.async copies of all lanes are done and lane 0 has
+    // arrived.
     const uint32_t full = SharedAddress(&shared_.full[warp_][stage]);
-    HoldForCopies(full);
+    CpAsyncMbarrierArrive(full);
     __syncwarp();
-    if (lane_ == 0) Arrive(full);
+    if (lane_ == 0) MbarrierArrive(full);
   }
 
   const AttentionArgs& args_;
-  const BlockMaps& maps_;
+  const KvTensorMaps& maps_;
   ItemKeys keys_;
   FewShared<C>& shared_;
   int step_;

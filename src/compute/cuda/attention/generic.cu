@@ -8,7 +8,7 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = 32 * kWarps;
 
-// Shared memory of a block, behind it: query and accumulator [head_dim], ancestors.
+// Shared memory of a block, followed by query and accumulator [head_dim] and the ancestors.
 struct GenericShared {
   int32_t vectors[kTileKeys];
   float weights[kTileKeys];
@@ -21,7 +21,7 @@ __device__ const T* VectorAt(const AttentionArgs& args, int vector, const void* 
   return base + static_cast<int64_t>(vector < 0 ? ~vector : vector) * args.head_dim;
 }
 
-// The scores of a tile's keys, a warp for each key.
+// Computes the scores of a tile's keys, one warp per key.
 template <typename T>
 __device__ void ScoreTile(const AttentionArgs& args, const float* query, int count,
                           GenericShared& shared) {
@@ -37,7 +37,7 @@ __device__ void ScoreTile(const AttentionArgs& args, const float* query, int cou
   }
 }
 
-// The tile's weights and values go into the running sums; every thread keeps m and l.
+// Adds the tile's weights and values to the accumulator; every thread keeps m and l.
 template <typename T>
 __device__ void AddTile(const AttentionArgs& args, int count, GenericShared& shared, float* acc,
                         float& m, float& l) {
@@ -64,7 +64,7 @@ __device__ void AddTile(const AttentionArgs& args, int count, GenericShared& sha
   }
 }
 
-// A block for each row and query head.
+// One block for each row and query head.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     GenericAttentionKernel(const __grid_constant__ AttentionArgs args) {
@@ -72,13 +72,13 @@ __global__ void __launch_bounds__(kThreads)
   float* query = reinterpret_cast<float*>(&shared + 1);
   float* acc = query + args.head_dim;
   auto* ancestors = reinterpret_cast<int32_t*>(acc + args.head_dim);
-  LetNextStart();
+  PdlTrigger();
   const TailBlock block(args);
   const AttentionRow row = args.plan.attention_rows[block.row_index];
   const int32_t* blocks =
       args.plan.BlocksOf(row.sequence, args.layer, block.kv_head, args.kv_heads);
   ListAncestors(args, block, row.sequence, ancestors);
-  WaitForInputs();
+  PdlWait();
   const float* q = args.q + block.row_index * args.q_stride + block.head_begin * args.head_dim;
   for (int d = threadIdx.x; d < args.head_dim; d += kThreads) {
     query[d] = q[d] * args.scale_log2;

@@ -1,4 +1,4 @@
-// Attention without tensor cores: any float type of the cache and any head_dim, in float32.
+// Attention without tensor cores, in float32: any float type of the cache and any head_dim.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_GENERIC_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_GENERIC_CUH_
 
@@ -8,7 +8,7 @@
 
 namespace talon::cuda {
 
-// Needs no items, no scratch.
+// Needs neither items nor scratch.
 void LaunchGenericAttention(const Stream& stream, DType dtype, const AttentionArgs& args);
 
 }  // namespace talon::cuda

@@ -1,4 +1,4 @@
-// An item (attention_work.h) as the kernels see it: its queries, and where its keys lie.
+// An item (attention_work.h) in the kernels: its queries, and where its keys are stored.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_ITEM_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_ITEM_CUH_
 
@@ -12,13 +12,13 @@ inline constexpr int kNoVector = INT32_MIN;
 
 // A query of the block's tile.
 struct QuerySlot {
-  int64_t offset;  // of its vector in q, or -1: no query
+  int64_t offset;  // offset of its vector in q, or -1: no query
   int32_t limit;   // it sees the keys before this one
   int32_t state;   // its state's index, or -1: none to write
   int64_t out;     // its result's offset
 };
 
-// The slots of an item's queries [begin, end); kThreads threads share the work.
+// Fills the slots of an item's queries [begin, end) by kThreads threads.
 template <int kThreads>
 __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const AttentionItem& item,
                                           int begin, int end, int thread, QuerySlot* slots) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const Atten
   }
 }
 
-// The keys of an item: where they lie and who sees them.
+// The keys of an item: where they are stored and which queries see them.
 struct ItemKeys {
   const AttentionArgs& args;
   const AttentionItem& item;
@@ -68,7 +68,7 @@ struct ItemKeys {
     const int64_t row = (item.query_begin + query) / args.group;
     return args.plan.ancestors + row * args.plan.mask_words;
   }
-  // Of the kTileKeys keys from `first` on.
+  // The visible keys among the kTileKeys keys from `first` on.
   __device__ uint64_t VisibleFrom(const QuerySlot& slot, int query, int first) const {
     const uint64_t keys = FirstKeys(slot.limit - first);
     if (slot.offset < 0 || first + kTileKeys <= item.prefix_end) return keys;
@@ -76,10 +76,10 @@ struct ItemKeys {
   }
 };
 
-// The part of a query's mask that covers some keys from `first` on, loaded before it is needed. The
-// four neighbouring lanes that have a query in common have a word each.
+// The part of a query's mask that covers the keys from `first` on, prefetched. The four
+// neighbouring lanes that share a query hold a word each.
 struct MaskWindow {
-  static constexpr int kMostKeys = 3 * kTileKeys;  // wherever the first lies in a word
+  static constexpr int kMostKeys = 3 * kTileKeys;  // for any offset of the first key in a word
   uint64_t word;
 
   __device__ __forceinline__ void Load(const ItemKeys& keys, const QuerySlot& slot, int query,
@@ -88,7 +88,7 @@ struct MaskWindow {
     const int begin = MaskWordOf(first - keys.item.prefix_end);
     word = MaskWord(keys.MaskOf(query), count, begin + static_cast<int>(threadIdx.x) % 4);
   }
-  // What the query sees of tile `tile` of these keys. By all lanes.
+  // The keys of tile `tile` that the query sees. Called by all lanes.
   __device__ __forceinline__ uint64_t Visible(const AttentionItem& item, const QuerySlot& slot,
                                               int first, int tile) const {
     const int begin = first + tile * kTileKeys;

@@ -1,5 +1,5 @@
-// Starts attention's kernels for one element type. Each type has its own source file, as they take
-// long to compile.
+// Launches of the attention kernels for one element type. Each type has its own source file,
+// because they take long to compile.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 
@@ -23,8 +23,8 @@ void LaunchAttentionF16(const Stream& stream, const AttentionArgs& args);
 // Merges the partials of spans.
 void LaunchMerge(const Stream& stream, const AttentionArgs& args);
 
-// The variants of the prefix kernel by tile of queries. A warp takes 32 queries where there are
-// many, which halves its reads of shared memory.
+// The variants of the prefix kernel by tile of queries. A warp takes 32 queries in the largest
+// tile, which halves its reads of shared memory.
 template <typename T, int Dim, int Queries>
 struct PrefixVariant;
 template <typename T, int Dim>
@@ -62,10 +62,10 @@ void LaunchPrefix(const Stream& stream, const AttentionArgs& args) {
   Launch(stream, kernel, resident * stream.multiprocessors, Config::kThreads, kShared, args);
 }
 
-// The copy engine knows device memory only; a box must not reach over the end of a block.
+// TMA is used for device memory only, and a box must not cross the end of a block.
 template <typename T>
-BlockMaps MapsOf(const AttentionArgs& args) {
-  BlockMaps maps = {};
+KvTensorMaps MakeKvTensorMaps(const AttentionArgs& args) {
+  KvTensorMaps maps = {};
   cudaPointerAttributes attributes;
   TALON_CUDA_CHECK(cudaPointerGetAttributes(&attributes, args.k_blocks));
   if (attributes.type != cudaMemoryTypeDevice || (1 << args.block_shift) < kBoxKeys) return maps;
@@ -83,7 +83,7 @@ BlockMaps MapsOf(const AttentionArgs& args) {
   return maps;
 }
 
-// Clusters of so many blocks that run at once, if a multiprocessor has one block.
+// Number of clusters of `blocks` blocks that are resident at one block per SM.
 template <typename Config>
 int CountClusters(int blocks) {
   const auto kernel = &FewQueriesKernel<Config>;
@@ -103,14 +103,14 @@ int CountClusters(int blocks) {
   return clusters;
 }
 
-// Starts a kernel of which a multiprocessor has one block, in the plan's clusters.
+// Launches a kernel with one block per SM, in the plan's clusters.
 template <typename T>
-void LaunchHopper(const Stream& stream, void (*kernel)(AttentionArgs, BlockMaps), int threads,
+void LaunchHopper(const Stream& stream, void (*kernel)(AttentionArgs, KvTensorMaps), int threads,
                   size_t shared, const AttentionArgs& args) {
   const int cluster = args.plan.cluster;
   const int clusters = AttentionClusters()[std::countr_zero(static_cast<unsigned>(cluster))];
   const int blocks = max(1, clusters) * cluster;
-  LaunchClusters(stream, kernel, cluster, blocks, threads, shared, args, MapsOf<T>(args));
+  LaunchClusters(stream, kernel, cluster, blocks, threads, shared, args, MakeKvTensorMaps<T>(args));
 }
 
 template <typename T, int Dim, int Queries>
@@ -153,7 +153,7 @@ void LaunchTail(const Stream& stream, AttentionArgs args) {
     AllowSharedMemory(kernel, shared);
     allowed = shared;
   }
-  // With few rows a block for each query head, so that many merge at once.
+  // With few rows, one block per query head, so that many merge in parallel.
   const bool few = args.plan.rows * args.kv_heads < stream.multiprocessors;
   args.tail_heads = few ? 1 : min(args.group, kMaxTailHeads);
   const int parts = (args.group + args.tail_heads - 1) / args.tail_heads;

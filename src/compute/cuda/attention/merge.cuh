@@ -1,4 +1,4 @@
-// Merges the partials of spans (attention_work.h) into results: a warp for each query.
+// Merges the partials of spans (attention_work.h) into results, one warp per query.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_MERGE_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_MERGE_CUH_
 
@@ -6,7 +6,7 @@
 
 namespace talon::cuda {
 
-// A query's partials: one after the other, `stride` floats apart.
+// The partials of a query, `stride` floats apart.
 struct Partials {
   const float* first;
   int64_t stride;
@@ -16,9 +16,9 @@ struct Partials {
       : first(args.State(row.partial_begin * args.heads() + head)),
         stride(static_cast<int64_t>(args.heads()) * (kStateHeader + args.head_dim)),
         count(row.NumPartials()) {}
-  // Largest score and sum of weights. Past the first cache: other blocks may have written them
-  // while this one ran.
-  __device__ float2 Sums(int i) const {
+  // Maximum score and sum of weights (m, l). Bypasses L1 (__ldcg): other blocks may have written
+  // them while this one ran.
+  __device__ float2 Totals(int i) const {
     if (i >= count) return {kMinusInfinity, 0};
     return __ldcg(reinterpret_cast<const float2*>(first + i * stride));
   }
@@ -39,8 +39,8 @@ __device__ __forceinline__ float WarpTotal(float x) {
   return x;
 }
 
-// Columns [4 * lane, 4 * lane + 4) of each 128 from `column` on, of one query. The first values are
-// asked for together with the sums.
+// Merges columns [4 * lane, 4 * lane + 4) of each 128 from `column` on of one query. The first
+// values are loaded together with the totals.
 __device__ __forceinline__ void MergeColumns(const AttentionArgs& args, const Partials& partials,
                                              int row, int head, int column) {
   constexpr int kBatch = 8;
@@ -50,21 +50,21 @@ __device__ __forceinline__ void MergeColumns(const AttentionArgs& args, const Pa
   float4 x[kBatch];
 #pragma unroll
   for (int j = 0; j < kBatch; ++j) x[j] = partials.Values(j, from);
-  float2 sums = partials.Sums(lane);
-  float largest = sums.x;
+  float2 totals = partials.Totals(lane);
+  float largest = totals.x;
   for (int i = 32 + lane; i < partials.count; i += 32) {
-    largest = fmaxf(largest, partials.Sums(i).x);
+    largest = fmaxf(largest, partials.Totals(i).x);
   }
   largest = WarpMax(largest);
   const float base = largest == kMinusInfinity ? 0.0f : largest;
-  float weight = Exp2(__fsub_rn(sums.x, base));
-  float total = __fmul_rn(sums.y, weight);
+  float weight = Exp2(__fsub_rn(totals.x, base));
+  float total = __fmul_rn(totals.y, weight);
   float4 acc = {0, 0, 0, 0};
   for (int first = 0; first < partials.count; first += kBatch) {
     if (first % 32 == 0 && first > 0) {
-      sums = partials.Sums(first + lane);
-      weight = Exp2(__fsub_rn(sums.x, base));
-      total = __fmaf_rn(sums.y, weight, total);
+      totals = partials.Totals(first + lane);
+      weight = Exp2(__fsub_rn(totals.x, base));
+      total = __fmaf_rn(totals.y, weight, total);
     }
     float4 next[kBatch];
 #pragma unroll
@@ -87,7 +87,7 @@ __device__ __forceinline__ void MergeColumns(const AttentionArgs& args, const Pa
                   __fmul_rn(acc.w, factor)});
 }
 
-// One query, by a warp.
+// Merges one query, by a warp.
 __device__ __forceinline__ void MergeQuery(const AttentionArgs& args, const AttentionRow& row,
                                            int row_index, int head) {
   const int lane = threadIdx.x % 32;
@@ -98,8 +98,8 @@ __device__ __forceinline__ void MergeQuery(const AttentionArgs& args, const Atte
   if (head == args.heads() - 1) StorePadding(args.out, row_index, lane, 32);
 }
 
-// The last of the items with the same queries merges what all of them left. By a whole block;
-// `is_last` lies in shared memory.
+// The last item to finish among those with the same queries merges their partials. Called by a
+// whole block; `is_last` is in shared memory.
 template <int kThreads>
 __device__ __forceinline__ void MergeIfLast(const AttentionArgs& args, const AttentionItem& item,
                                             bool& is_last) {

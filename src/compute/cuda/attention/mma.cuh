@@ -1,6 +1,6 @@
-// The instructions that attention's kernels are made of. Fragments are those of mma.m16n8k16: with
-// lane = 4 * g + t, a lane holds of the 16x8 accumulator (g, 2t), (g, 2t+1), (g+8, 2t), (g+8,
-// 2t+1).
+// PTX instructions of the attention kernels: cp.async, ldmatrix and mma.sync. Fragments are those
+// of mma.m16n8k16: with lane = 4 * g + t, a lane holds of the 16x8 accumulator (g, 2t), (g, 2t+1),
+// (g+8, 2t), (g+8, 2t+1).
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_MMA_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_MMA_CUH_
 
@@ -13,28 +13,29 @@
 
 namespace talon::cuda {
 
-// 16 bytes from global to shared memory, or zeros.
-__device__ __forceinline__ void CopyAsync16(void* to, const void* from, bool present) {
+// Copies 16 bytes from global to shared memory asynchronously, or writes zeros.
+__device__ __forceinline__ void CpAsync16(void* to, const void* from, bool present) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(SharedAddress(to)),
                "l"(from), "r"(present ? 16 : 0)
                : "memory");
 }
-__device__ __forceinline__ void CommitCopies() {
+__device__ __forceinline__ void CpAsyncCommitGroup() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 template <int Pending>
-__device__ __forceinline__ void WaitForCopies() {
+__device__ __forceinline__ void CpAsyncWaitGroup() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ void LoadMatrices(const void* row, uint32_t (&out)[4]) {
+// Loads four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i /
+// 8.
+__device__ __forceinline__ void LdMatrix(const void* row, uint32_t (&out)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                : "r"(SharedAddress(row))
                : "memory");
 }
-__device__ __forceinline__ void LoadMatricesTransposed(const void* row, uint32_t (&out)[4]) {
+__device__ __forceinline__ void LdMatrixTransposed(const void* row, uint32_t (&out)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                : "r"(SharedAddress(row))

@@ -63,7 +63,7 @@ std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
     return kinds;
   }
   for (const int tile : {16, 32, 64, 128}) {
-    if (dim > 128 && tile > 64) continue;  // what the accumulators' registers allow
+    if (dim > 128 && tile > 64) continue;  // limited by the accumulators' registers
     add(tile, PrefixKernelKind::kTiles, TileSharedBytes(tile, dim));
   }
   return kinds;

@@ -43,7 +43,7 @@ TEST(AttentionPlan, SharedPartIsWholeTilesOfTreesAndAllOfPrompts) {
   EXPECT_EQ(plan.rows[139].sequence, 2);
 }
 
-TEST(AttentionPlan, EveryQueryMeetsEverySharedTileOnce) {
+TEST(AttentionPlan, EveryQuerySeesEverySharedTileOnce) {
   const PassPlan pass = MixedPass();
   for (const AttentionShape& shape : Shapes(/*deterministic=*/true)) {
     AttentionPlan plan;

@@ -1,4 +1,4 @@
-// What the tests of the attention's plans share.
+// Helpers for tests of attention plans.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_PLAN_TESTING_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_PLAN_TESTING_H_
 
@@ -49,7 +49,7 @@ inline PassPlan MixedPass() {
   PassPlan pass;
   AddChain(20000, 9, &pass);
   AddPrompt(700, 130, &pass);
-  AddChain(30, 2, &pass);  // no whole tile
+  AddChain(30, 2, &pass);  // less than one tile
   AddChain(1024, 1, &pass);
   AddPrompt(5000, 40, &pass);
   AddPrompt(3, 3, &pass);
@@ -57,7 +57,7 @@ inline PassPlan MixedPass() {
   return pass;
 }
 
-// Those with work.
+// The items with work.
 inline std::vector<AttentionItem> ItemsOf(const AttentionPlan& plan) {
   return {plan.items.begin(), plan.items.begin() + plan.num_items};
 }

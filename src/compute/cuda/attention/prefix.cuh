@@ -1,4 +1,4 @@
-// The prefix kernel (attention_work.h): blocks take items until none is left.
+// The prefix kernel (attention_work.h): blocks take items from a global counter until none is left.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_
 
@@ -8,9 +8,9 @@
 
 namespace talon::cuda {
 
-// Adds a finished chunk to the item's states in scratch, or begins these with it. The largest
-// scores and sums so far stay in registers, the same in all warps along N; of the accumulators each
-// thread reads what it wrote itself.
+// Merges a finished chunk into the item's states in scratch, or stores it as the first. The running
+// m and l stay in registers, the same in all warps along N; each thread reads back only the
+// accumulator columns that it wrote itself.
 template <typename C>
 struct SectionTotal {
   float m[C::kTilesM][2];
@@ -49,17 +49,17 @@ struct SectionTotal {
       if (!at.Owns(j / 2) || column >= args.head_dim) continue;
       const float(&acc)[4] = state.acc[i][j / 2][j % 2];
       float2 sum = {acc[2 * half], acc[2 * half + 1]};
-      float2* place = reinterpret_cast<float2*>(to + column);
+      float2* target = reinterpret_cast<float2*>(to + column);
       if (!first) {
-        const float2 before = *place;
+        const float2 before = *target;
         sum = {factors.Merge(before.x, sum.x), factors.Merge(before.y, sum.y)};
       }
-      *place = sum;
+      *target = sum;
     }
   }
 };
 
-// `is_first`: the block's first item, whose preparations need nothing of the kernels before.
+// `is_first`: the block's first item, which is prepared before PdlWait.
 template <typename C>
 __device__ __forceinline__ void RunItem(const AttentionArgs& args, const AttentionItem& next,
                                         bool is_first, int num_items, SharedTile<C>& shared) {
@@ -69,7 +69,7 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
                    [&](int key) { return next_keys.VectorOf(key); });
   if (threadIdx.x == 0) shared.item = next;
   __syncthreads();
-  const AttentionItem& item = shared.item;  // leaves the registers to the sums
+  const AttentionItem& item = shared.item;  // leaves the registers to accumulators
   const ItemKeys keys = {args, item, next_keys.blocks};
   const auto vector_of = [&](int key) { return keys.VectorOf(key); };
   const TileRun run = {item.key_begin / kTileKeys, (item.key_end + kTileKeys - 1) / kTileKeys,
@@ -77,10 +77,10 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
   const int old_tiles = max(run.begin, item.old_end / kTileKeys);
   StartFirstTiles(args, shared, run, run.begin, old_tiles);
   if (is_first) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
   }
-  if (threadIdx.x == 0) {  // every item counts, so that the counter ends where it began
+  if (threadIdx.x == 0) {  // every item counts, so that the counter wraps around to zero
     shared.next_item = gridDim.x + atomicInc(args.counters, static_cast<uint32_t>(num_items) - 1);
   }
   StartFirstTiles(args, shared, run, old_tiles, INT32_MAX);
@@ -101,8 +101,8 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
   if (item.arrivals > 0) MergeIfLast<C::kThreads>(args, item, shared.is_last);
 }
 
-// What comes next reads what kernels before this one wrote without waiting itself: so no block lets
-// it start before its own wait is over.
+// The next kernel reads data of kernels before this one ahead of its own PdlWait, so no block calls
+// PdlTrigger before its PdlWait has returned.
 template <typename C, int MinBlocks>
 __global__ void __launch_bounds__(C::kThreads, MinBlocks)
     PrefixKernel(const __grid_constant__ AttentionArgs args) {
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(C::kThreads, MinBlocks)
   const int num_items = *args.plan.num_items;
   AttentionItem item = args.plan.items[blockIdx.x];
   if (item.key_end <= item.key_begin) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
     return;
   }
   for (bool is_first = true;; is_first = false) {

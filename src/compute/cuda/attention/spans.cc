@@ -9,9 +9,8 @@
 namespace talon::cuda {
 namespace {
 
-// Microseconds on an H200: a unit of keys for a tile of queries where these are not the first to
-// read the keys, what comes with each item, alone or in a cluster that merges, and merging partials
-// in place.
+// Measured microseconds on an H200: a unit of keys for a tile of queries when the keys are cached,
+// the overhead of an item, alone or in a cluster that merges, and merging partials in place.
 struct KindCost {
   int queries;
   PrefixKernelKind kernel;
@@ -29,8 +28,7 @@ constexpr KindCost kKindCosts[] = {{16, PrefixKernelKind::kTiles, 2.2, 1.5, 1.5,
                                    {64, PrefixKernelKind::kWarpgroups, 1.50, 5.8, 7.0},
                                    {128, PrefixKernelKind::kWarpgroups, 2.08, 8.5, 8.5},
                                    {256, PrefixKernelKind::kWarpgroups, 2.02, 8.5, 8.5}};
-// What it takes to merge partials: in the merge kernel, more with each row, or in place, more with
-// each of them.
+// Cost of merging partials: in the merge kernel it grows with the rows, in place with the partials.
 constexpr double kMergeKernelCost = 2.0;
 constexpr double kMergedRowCost = 0.02;
 constexpr double kPartialCost = 0.1;
@@ -47,8 +45,7 @@ int UnitsOf(const SequenceWork& work, const PrefixKind& kind) {
   return CeilDiv(work.num_keys(), kind.unit());
 }
 
-// Items of `span` units, `runs` of them one after the other for the blocks of a cluster, which make
-// one partial.
+// Items of `span` units; `runs` consecutive items, one per block of a cluster, make one partial.
 struct SpanChoice {
   PrefixKind kind;
   int span = 1;
@@ -56,7 +53,7 @@ struct SpanChoice {
   double cost = std::numeric_limits<double>::infinity();
 };
 
-// How the works' keys are best cut for one variant of the kernel.
+// Chooses the cheapest spans for one variant of the kernel.
 class SpanChooser {
  public:
   SpanChooser(const std::vector<SequenceWork>& works, const AttentionShape& shape,
@@ -80,8 +77,8 @@ class SpanChooser {
   }
 
  private:
-  // One round of long items, or several of shorter ones that waste less of the last round; or
-  // nothing to merge.
+  // Compares one wave of long items, several waves of shorter ones that waste less of the last
+  // wave, and a single part without a merge.
   SpanChoice BestFor(int runs) const {
     constexpr int kMostRounds = 4;
     const int clusters = NumClusters(kind_.is_pair() ? 2 : runs);
@@ -94,7 +91,7 @@ class SpanChooser {
     }
     return best;
   }
-  // Clusters of so many blocks that run at once.
+  // Number of clusters of `blocks` blocks that are resident.
   int NumClusters(int blocks) const {
     if (kind_.kernel == PrefixKernelKind::kTiles) {
       return shape_.multiprocessors * kind_.ResidentBlocks(shape_.head_dim);
@@ -114,7 +111,7 @@ class SpanChooser {
     const double item = runs > 1 ? cost_.cluster_item : cost_.item;
     return std::max(rounds * span * cost_.unit, read_) + rounds * item + merge;
   }
-  // Parts of so many units that the works' keys are cut into.
+  // Number of parts when all keys are cut into parts of `units` units.
   int64_t NumParts(int units) const {
     int64_t parts = 0;
     for (const SequenceWork& work : works_) {
@@ -123,7 +120,7 @@ class SpanChooser {
     }
     return parts;
   }
-  // Whose clusters' parts are at most this many, or the longest.
+  // Shortest span that yields at most `most_parts` parts, or the longest span if none does.
   int ShortestSpan(int64_t most_parts, int runs) const {
     int low = 1, high = std::max(CeilDiv(longest_, runs), 1);
     while (low < high) {
@@ -143,7 +140,7 @@ class SpanChooser {
   KindCost cost_;
   int longest_ = 0;  // units
   int rows_ = 0;
-  double read_ = 0;  // what it takes to read all keys and values once
+  double read_ = 0;  // time to read all keys and values once
 };
 
 SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionShape& shape) {
@@ -156,7 +153,7 @@ SpanChoice ChooseSpans(const std::vector<SequenceWork>& works, const AttentionSh
   return best;
 }
 
-// Keys of an item. Those of a sequence are of about the same length.
+// Keys per item, such that the items of a sequence have about the same length.
 int KeysOfItem(const SequenceWork& work, const SpanChoice& choice) {
   const int units = std::max(UnitsOf(work, choice.kind), 1);
   const int parts = CeilDiv(units, choice.span * choice.runs);
@@ -174,8 +171,8 @@ void PlacePartials(const SequenceWork& work, int span, AttentionPlan* plan) {
   }
 }
 
-// The items of one kv head and tile of queries: `runs` of `keys` keys for each partial. Blocks of a
-// cluster that have no keys still take part in its work.
+// Adds the items of one kv head and tile of queries: `runs` items of `keys` keys for each partial.
+// Blocks of a cluster without keys still take part in its reduction.
 void AddItems(AttentionItem item, int keys, int runs, int group, AttentionPlan* plan) {
   int end = 0;
   item.full_end = INT32_MAX;
@@ -193,7 +190,7 @@ void AddItems(AttentionItem item, int keys, int runs, int group, AttentionPlan* 
   }
 }
 
-// The two blocks of a pair have an item each: the same keys for half of the queries.
+// Gives each of the two blocks of a pair an item: the same keys for half of the queries.
 void SplitPairs(int queries, std::vector<AttentionItem>* items) {
   std::vector<AttentionItem> halves;
   for (const AttentionItem& item : *items) {
@@ -206,7 +203,8 @@ void SplitPairs(int queries, std::vector<AttentionItem>* items) {
   *items = std::move(halves);
 }
 
-// Results where nothing is left to merge, or where items merge; else states for the merge kernel.
+// Whether items store results, because one partial is complete or the items merge; otherwise they
+// store states for the merge kernel.
 bool MergesInPlace(const AttentionPlan& plan, const PrefixKind& kind, int num_counters) {
   if (kind.MergesPartials()) return num_counters <= kMaxMergeCounters;
   if (kind.kernel == PrefixKernelKind::kTiles || kind.is_pair()) return false;
@@ -238,8 +236,8 @@ void AddSpans(const std::vector<SequenceWork>& works, const AttentionShape& shap
   if (!plan->merges_in_place) {
     for (AttentionItem& item : plan->items) item.counter = item.arrivals = 0;
   }
-  // Nodes come with the pass and take longest to arrive; the tiles that read the same keys stand
-  // together, so that the second finds them in the cache. The items of a cluster stay together.
+  // Later partials first: nodes come with the pass and arrive last. Tiles that read the same keys
+  // are adjacent, so that the second one hits the cache. The items of a cluster stay together.
   std::ranges::stable_sort(plan->items, [](const AttentionItem& a, const AttentionItem& b) {
     return a.partial > b.partial;
   });

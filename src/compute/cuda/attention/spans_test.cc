@@ -1,4 +1,4 @@
-// The way to cut attention that fills the device (attention_spans.cc).
+// Tests of the partitioning into spans (attention/spans.cc).
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -19,13 +19,13 @@ using testing::MixedPass;
 using testing::Seen;
 using testing::Shapes;
 
-// Keys that the kernel which a plan is for takes at once.
+// Keys per step of the plan's kernel.
 int UnitOf(const AttentionPlan& plan) {
   if (plan.kernel == PrefixKernelKind::kFew) return kBoxKeys;
   return plan.kernel == PrefixKernelKind::kWarpgroups ? kStepKeys : kTileKeys;
 }
 
-// What the prefix kernel lets a query see of an item's tile.
+// The keys of an item's tile that the prefix kernel shows to a query.
 uint64_t SeenOf(const PassPlan& pass, const AttentionPlan& plan, const AttentionItem& item,
                 int row_index, int tile) {
   const AttentionRow& row = plan.rows[row_index];
@@ -76,7 +76,7 @@ TEST(AttentionPlan, SpansMakeThePartialsThatAreMerged) {
     std::map<int, std::set<int>> partials_of;  // by counter
     std::map<int, int> expected;
     for (const AttentionItem& item : ItemsOf(plan)) {
-      if (item.query_begin == item.query_end) continue;  // of a pair's second block
+      if (item.query_begin == item.query_end) continue;  // second block of a pair
       const AttentionRow& row = plan.rows[item.query_begin / shape.group];
       EXPECT_GE(item.key_begin, item.partial * row.span);
       EXPECT_LE(item.key_end, (item.partial + 1) * row.span);
@@ -99,8 +99,8 @@ TEST(AttentionPlan, SpansMakeThePartialsThatAreMerged) {
   }
 }
 
-// The blocks of a cluster take neighbouring items: the same queries, keys one after the other; a
-// pair's the same keys, queries one after the other.
+// The blocks of a cluster take neighbouring items: the same queries, consecutive keys; those of a
+// pair the same keys, consecutive queries.
 TEST(AttentionPlan, ClustersHaveNeighbouringItems) {
   std::set<int> clusters;
   for (AttentionShape shape : Shapes(/*deterministic=*/false)) {
@@ -199,7 +199,7 @@ TEST(AttentionPlan, KeysThatPromptRowsWriteAreNotOld) {
   }
 }
 
-// A row that only reads what the rows of another pass of its recording write.
+// A row that reads keys which rows of another pass of the same CUDA graph write.
 TEST(AttentionPlan, KeysThatAreWrittenJustBeforeAreNotOld) {
   PassPlan pass;
   AddPrompt(700, 1, &pass);

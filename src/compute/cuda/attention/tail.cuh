@@ -1,4 +1,4 @@
-// The tail kernel (attention_work.h): a block for each row and some query heads of a kv head.
+// The tail kernel (attention_work.h): one block for each row and some query heads of a kv head.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 
@@ -7,7 +7,7 @@
 
 namespace talon::cuda {
 
-// What a block of the tail kernel works on.
+// The work of a block of the tail kernel.
 struct TailBlock {
   int row_index;
   int kv_head;
@@ -23,7 +23,7 @@ struct TailBlock {
   }
 };
 
-// The vectors of the row's ancestors, in ascending order of nodes.
+// Lists the vectors of the row's ancestors, in ascending order of nodes.
 __device__ __forceinline__ void ListAncestors(const AttentionArgs& args, const TailBlock& block,
                                               int sequence, int32_t* vectors) {
   const int words = args.plan.mask_words;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void StoreState(const AttentionArgs& args, const Shar
   }
 }
 
-// A sum over keys for `Width` columns.
+// The softmax state of `Width` columns.
 template <int Width>
 struct Running {
   float m = kMinusInfinity;
@@ -125,17 +125,17 @@ __device__ __forceinline__ Running<Width> LoadPartial(const float* state, int co
   struct alignas(Width * sizeof(float)) Columns {
     float x[Width];
   };
-  const float2 sums = *reinterpret_cast<const float2*>(state);
+  const float2 totals = *reinterpret_cast<const float2*>(state);
   const Columns acc = *reinterpret_cast<const Columns*>(state + kStateHeader + column);
   Running<Width> partial;
-  partial.m = sums.x;
-  partial.l = sums.y;
+  partial.m = totals.x;
+  partial.l = totals.y;
 #pragma unroll
   for (int w = 0; w < Width; ++w) partial.acc[w] = acc.x[w];
   return partial;
 }
 
-// All partials of a row and query head, section by section.
+// Merges all partials of a row and query head, section by section.
 template <int Width>
 __device__ __forceinline__ Running<Width> MergedPartials(const AttentionArgs& args,
                                                          const AttentionRow& row, int head,
@@ -187,7 +187,7 @@ __device__ __forceinline__ void MergePartials(const AttentionArgs& args, const T
   }
 }
 
-// Everything before the wait reads the plan, and what kernels in front of the prefix kernel wrote.
+// Everything before PdlWait reads the plan, and data of kernels in front of the prefix kernel.
 template <typename C>
 __device__ __forceinline__ void RunTail(const AttentionArgs& args, const TailBlock& block,
                                         const AttentionRow& row, SharedTile<C>& shared) {
@@ -210,7 +210,7 @@ __device__ __forceinline__ void RunTail(const AttentionArgs& args, const TailBlo
   LoadQueries(args, shared);
   FlashState<C> state;
   state.Clear();
-  WaitForInputs();
+  PdlWait();
   if (row.shared_len > ChunkBegin(first)) LoadState(args, shared, row.PartialOf(first), state);
   RunTiles(
       args, shared, run, vector_of,
@@ -228,13 +228,13 @@ template <typename C>
 __global__ void __launch_bounds__(C::kThreads)
     TailKernel(const __grid_constant__ AttentionArgs args) {
   static_assert(C::kWarpsM == 1 && C::kTilesM == 1);
-  LetNextStart();
+  PdlTrigger();
   const TailBlock block(args);
   const AttentionRow row = args.plan.attention_rows[block.row_index];
   if (row.shared_len < row.num_keys) {
     RunTail(args, block, row, *static_cast<SharedTile<C>*>(DynamicShared()));
   } else {
-    WaitForInputs();
+    PdlWait();
   }
   if ((block.head_end - block.head_begin) * args.head_dim >= 4 * C::kThreads) {
     MergePartials<4>(args, block, row);

@@ -1,6 +1,6 @@
-// Attention of a tile of queries over tiles of 64 keys, flash style: what the prefix and the tail
-// kernel share, so that both give a row the same bits. Sums and products are written as intrinsics,
-// because the compiler may contract the same expression in different ways in different kernels.
+// Flash attention of a tile of queries over tiles of 64 keys: shared by the prefix and the tail
+// kernel, so that both give a row the same bits. Arithmetic is written with intrinsics, because the
+// compiler may contract the same expression differently in different kernels.
 //
 // A block's warps are kWarpsM x kWarpsN: along M they split the queries; along N each computes the
 // scores of some keys, shares them through shared memory, repeats the softmax and computes some
@@ -24,12 +24,12 @@ struct TileConfig {
   static constexpr int kDim = Dim;  // head_dim, padded with zeros
   static constexpr int kWarpsM = WarpsM;
   static constexpr int kWarpsN = WarpsN;
-  static constexpr int kTilesM = TilesM;  // of 16 queries, for each warp
+  static constexpr int kTilesM = TilesM;  // tiles of 16 queries per warp
   static constexpr int kStages = Stages;
   static constexpr int kThreads = 32 * WarpsM * WarpsN;
   static constexpr int kQueries = 16 * WarpsM * TilesM;
-  static constexpr int kStride = Dim + 8;  // rows of 8 neighbours lie in different banks
-  static constexpr int kKeyPairs = kTileKeys / 16 / WarpsN;  // of 8 keys, for each warp
+  static constexpr int kStride = Dim + 8;  // eight consecutive rows are in different banks
+  static constexpr int kKeyPairs = kTileKeys / 16 / WarpsN;  // pairs of 8 keys per warp
   static constexpr int kDimPairs = Dim / 16;
   static constexpr int kOwnDimPairs = (kDimPairs + WarpsN - 1) / WarpsN;
 };
@@ -44,10 +44,10 @@ struct SharedTile {
   int32_t vectors[kVectorRing][kTileKeys];
   AttentionItem item;
   int32_t next_item;
-  bool is_last;  // of its queries' items
+  bool is_last;  // this item is the last of its queries
 };
 
-// Where a thread stands in its block.
+// Position of a thread in its block.
 template <typename C>
 struct Lane {
   int lane = threadIdx.x % 32;
@@ -67,7 +67,7 @@ struct Lane {
   }
 };
 
-// The running softmax of a chunk: largest score, sum of weights, weighted sum of values.
+// The online softmax of a chunk: maximum score, sum of weights, accumulator of weighted values.
 template <typename C>
 struct FlashState {
   float m[C::kTilesM][2];
@@ -85,7 +85,7 @@ struct FlashState {
   }
 };
 
-// Factors of two states' sums when they become one.
+// Rescaling factors of two states that are merged.
 struct MergeFactors {
   float m, a, b;
   __device__ __forceinline__ MergeFactors(float m_a, float m_b) : m(fmaxf(m_a, m_b)) {
@@ -98,12 +98,12 @@ struct MergeFactors {
   }
 };
 
-// The tiles of a run: keys [64 * begin, ..), in tiles [begin, end).
+// A run of tiles [begin, end), whose keys start at 64 * begin.
 struct TileRun {
   int begin;
   int end;
-  int full_end;  // every query sees all keys before it
-  int chunk;     // the first, or -1: the run has one state
+  int full_end;  // every query sees all keys before this one
+  int chunk;     // first chunk, or -1: the run has one state
 };
 
 // Starts the copies of a tile's keys and values, whose vectors are known.
@@ -126,12 +126,13 @@ __device__ __forceinline__ void StartTile(const AttentionArgs& args, SharedTile<
         present ? static_cast<int64_t>(staged ? ~vector : vector) * args.head_dim + column : 0;
     const T* k = static_cast<const T*>(staged ? args.k_staged : args.k_blocks);
     const T* v = static_cast<const T*>(staged ? args.v_staged : args.v_blocks);
-    CopyAsync16(&shared.k[stage][key][column], k + offset, present);
-    CopyAsync16(&shared.v[stage][key][column], v + offset, present);
+    CpAsync16(&shared.k[stage][key][column], k + offset, present);
+    CpAsync16(&shared.v[stage][key][column], v + offset, present);
   }
 }
 
-// The vectors of the first tiles of [begin, end). `vector_of` gives a key's.
+// Looks up the vectors of the first kStages tiles of [begin, end). `vector_of` returns a key's
+// vector.
 template <typename C, typename VectorOf>
 __device__ __forceinline__ void FindFirstVectors(SharedTile<C>& shared, int begin, int end,
                                                  const VectorOf& vector_of) {
@@ -142,7 +143,7 @@ __device__ __forceinline__ void FindFirstVectors(SharedTile<C>& shared, int begi
   }
 }
 
-// Starts those of the first kStages - 1 tiles of [begin, end) that lie in [from, to).
+// Starts copying those of the first kStages - 1 tiles of the run that lie in [from, to).
 template <typename C>
 __device__ __forceinline__ void StartFirstTiles(const AttentionArgs& args, SharedTile<C>& shared,
                                                 const TileRun& run, int from, int to) {
@@ -151,12 +152,12 @@ __device__ __forceinline__ void StartFirstTiles(const AttentionArgs& args, Share
     const int tile = run.begin + i;
     if (tile < from || tile >= to) continue;
     if (tile < run.end) StartTile(args, shared, tile);
-    CommitCopies();
+    CpAsyncCommitGroup();
   }
 }
 
-// Scales the queries of the slots and rounds them to the cache's type. Reads past the first cache,
-// which may be older than what the kernels before have written (TailKernel).
+// Loads the queries of the slots, scaled and rounded to the cache's type. Bypasses L1 (__ldcg),
+// which may hold data older than the writes of the preceding kernels (TailKernel).
 template <typename C>
 __device__ __forceinline__ void LoadQueries(const AttentionArgs& args, SharedTile<C>& shared) {
   using T = typename C::T;
@@ -175,7 +176,7 @@ __device__ __forceinline__ void LoadQueries(const AttentionArgs& args, SharedTil
   }
 }
 
-// Scores of the keys that this warp computes.
+// Computes the scores of this warp's keys.
 template <typename C>
 __device__ __forceinline__ void OwnScores(const SharedTile<C>& shared, int stage, const Lane<C>& at,
                                           float (&s)[C::kTilesM][C::kKeyPairs * 2][4]) {
@@ -191,13 +192,13 @@ __device__ __forceinline__ void OwnScores(const SharedTile<C>& shared, int stage
 #pragma unroll
     for (int i = 0; i < C::kTilesM; ++i) {
       const int query = (at.m * C::kTilesM + i) * 16 + at.lane % 16;
-      LoadMatrices(&shared.q[query][d + at.lane / 16 * 8], a[i]);
+      LdMatrix(&shared.q[query][d + at.lane / 16 * 8], a[i]);
     }
 #pragma unroll
     for (int pair = 0; pair < C::kKeyPairs; ++pair) {
       const int key = (at.n * C::kKeyPairs + pair) * 16 + at.lane % 8 + at.lane / 16 * 8;
       uint32_t b[4];
-      LoadMatrices(&shared.k[stage][key][d + at.lane / 8 % 2 * 8], b);
+      LdMatrix(&shared.k[stage][key][d + at.lane / 8 % 2 * 8], b);
 #pragma unroll
       for (int i = 0; i < C::kTilesM; ++i) {
         Mma<T>(s[i][2 * pair], a[i], b[0], b[1]);
@@ -207,7 +208,7 @@ __device__ __forceinline__ void OwnScores(const SharedTile<C>& shared, int stage
   }
 }
 
-// Scores of all keys of the tile, the same in all warps along N.
+// Computes the scores of all keys of the tile, the same in all warps along N.
 template <typename C>
 __device__ __forceinline__ void AllScores(SharedTile<C>& shared, int stage, const Lane<C>& at,
                                           float (&s)[C::kTilesM][kTileKeys / 8][4]) {
@@ -232,7 +233,7 @@ __device__ __forceinline__ void AllScores(SharedTile<C>& shared, int stage, cons
   }
 }
 
-// Turns the scores of 16 queries into weights and brings the state to their new largest score.
+// Turns the scores of 16 queries into weights and rescales the state to their new maximum.
 template <typename C>
 __device__ __forceinline__ void Softmax(float (&s)[kTileKeys / 8][4], int i, FlashState<C>& state) {
 #pragma unroll
@@ -266,7 +267,7 @@ __device__ __forceinline__ void Softmax(float (&s)[kTileKeys / 8][4], int i, Fla
   }
 }
 
-// Adds the values of the tile's keys, by weight.
+// Accumulates the weighted values of the tile's keys.
 template <typename C>
 __device__ __forceinline__ void AddValues(const SharedTile<C>& shared, int stage, const Lane<C>& at,
                                           const float (&p)[C::kTilesM][kTileKeys / 8][4],
@@ -288,7 +289,7 @@ __device__ __forceinline__ void AddValues(const SharedTile<C>& shared, int stage
       if (!at.Owns(pair)) continue;
       const int column = (pair * C::kWarpsN + at.n) * 16 + at.lane / 16 * 8;
       uint32_t b[4];
-      LoadMatricesTransposed(&shared.v[stage][k * 16 + at.lane % 16][column], b);
+      LdMatrixTransposed(&shared.v[stage][k * 16 + at.lane % 16][column], b);
 #pragma unroll
       for (int i = 0; i < C::kTilesM; ++i) {
         Mma<T>(state.acc[i][pair][0], a[i], b[0], b[1]);
@@ -298,12 +299,12 @@ __device__ __forceinline__ void AddValues(const SharedTile<C>& shared, int stage
   }
 }
 
-// Keys of a tile that the accumulators' queries see, as sets.
+// The sets of keys of a tile that are visible to the accumulators' queries.
 template <typename C>
 struct Visible {
   uint64_t keys[C::kTilesM][2];
 
-  // `visible_of` gives the set of a query of the block's tile.
+  // `visible_of` returns the set of a query of the block's tile.
   template <typename VisibleOf>
   __device__ __forceinline__ void Find(const Lane<C>& at, int tile, const VisibleOf& visible_of) {
 #pragma unroll
@@ -312,8 +313,8 @@ struct Visible {
       keys[i][1] = visible_of(at.Query(i, 1), tile);
     }
   }
-  __device__ __forceinline__ void Hide(const Lane<C>& at,
-                                       float (&s)[C::kTilesM][kTileKeys / 8][4]) const {
+  __device__ __forceinline__ void ApplyMask(const Lane<C>& at,
+                                            float (&s)[C::kTilesM][kTileKeys / 8][4]) const {
 #pragma unroll
     for (int i = 0; i < C::kTilesM; ++i) {
       const uint64_t own[2] = {keys[i][0] >> (at.lane % 4 * 2), keys[i][1] >> (at.lane % 4 * 2)};
@@ -326,7 +327,7 @@ struct Visible {
   }
 };
 
-// One step: the tile that has arrived goes into the state.
+// One step: accumulates a tile that has arrived.
 template <typename C, typename VisibleOf>
 __device__ __forceinline__ void RunTile(SharedTile<C>& shared, int tile, bool masked,
                                         const Lane<C>& at, const VisibleOf& visible_of,
@@ -336,14 +337,14 @@ __device__ __forceinline__ void RunTile(SharedTile<C>& shared, int tile, bool ma
   Visible<C> visible;
   if (masked) visible.Find(at, tile, visible_of);
   AllScores(shared, stage, at, s);
-  if (masked) visible.Hide(at, s);
+  if (masked) visible.ApplyMask(at, s);
 #pragma unroll
   for (int i = 0; i < C::kTilesM; ++i) Softmax<C>(s[i], i, state);
   AddValues(shared, stage, at, s, state);
 }
 
-// Runs tiles whose first are already on their way, and calls finish(chunk) after the last tile of
-// each chunk, or of the run. Ends with all threads done with the shared memory.
+// Processes tiles, of which the first are in flight, and calls finish(chunk) after the last tile of
+// each chunk, or of the run. At the end no thread uses the shared memory any more.
 template <typename C, typename VectorOf, typename VisibleOf, typename Finish>
 __device__ __forceinline__ void RunTiles(const AttentionArgs& args, SharedTile<C>& shared,
                                          const TileRun& run, const VectorOf& vector_of,
@@ -354,10 +355,10 @@ __device__ __forceinline__ void RunTiles(const AttentionArgs& args, SharedTile<C
   int chunk = run.chunk;
   int chunk_end = chunk < 0 ? run.end : ChunkBegin(chunk + 1) / kTileKeys;
   for (int tile = run.begin; tile < run.end; ++tile) {
-    WaitForCopies<C::kStages - 2>();
+    CpAsyncWaitGroup<C::kStages - 2>();
     __syncthreads();
     if (tile + C::kStages - 1 < run.end) StartTile(args, shared, tile + C::kStages - 1);
-    CommitCopies();
+    CpAsyncCommitGroup();
     const int ahead = tile + C::kStages;
     int vector = kNoVector;
     if (threadIdx.x < kTileKeys && ahead < run.end) {

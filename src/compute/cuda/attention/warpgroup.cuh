@@ -1,11 +1,12 @@
-// The prefix kernel for many queries on Hopper's tensor cores (attention_work.h): spans only, the
-// same items and states as PrefixKernel.
+// The prefix kernel for many queries with Hopper's wgmma (attention_work.h): spans only, the same
+// items and states as PrefixKernel.
 //
-// The last warpgroup of a block fetches keys and values, kStepKeys keys a step; each of the others
-// computes 64 queries: scores from shared memory, weights in registers, then the sum of values by
-// weight, which runs while the next step's scores become weights. Two groups take turns: one's
-// products run while the other makes weights. `full` of a stage says that its copies are there,
-// `empty` that all warps have read it.
+// Warp-specialised: the last warpgroup of a block is the producer and loads keys and values,
+// kStepKeys keys per step; each consumer warpgroup computes 64 queries: scores from shared memory,
+// weights in registers, then the accumulation of weighted values, which overlaps the softmax of the
+// next step. Two consumer warpgroups run in ping-pong: one's wgmmas overlap the other's softmax.
+// The mbarrier `full` of a stage completes when its copies have arrived, `empty` when all consumer
+// warps have read it.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 
@@ -18,100 +19,102 @@ namespace talon::cuda {
 
 static_assert(kStepKeys <= MaskWindow::kMostKeys);
 
-// Before an item that is not the block's first: sums of the one before may lie where its keys go.
+// Called before every item but the block's first: the exchange of the previous item may use the
+// memory of the keys.
 template <typename C>
-__device__ __forceinline__ void FollowItem(const AttentionItem& item) {
-  if (!LeavesStates<C>(item)) SyncThreads(C::kBlockBarrier, C::kThreads);
+__device__ __forceinline__ void SyncBeforeItem(const AttentionItem& item) {
+  if (!StoresPartials<C>(item)) NamedBarrierSync(C::kBlockBarrier, C::kThreads);
 }
 
-// When all of the block's sums are sent. By C::kMergeThreads threads.
+// Merges an item over the cluster after the block has sent its states. Called by C::kMergeThreads
+// threads.
 template <typename C>
 __device__ __forceinline__ void MergeItem(const AttentionArgs& args, const AttentionItem& item,
                                           WarpgroupShared<C>& shared) {
-  MergeCluster<C, C::kMergeThreads>(args, item, shared.queries, shared.meeting());
-  FenceForEngines();  // the copy engine writes where the sums were
+  MergeCluster<C, C::kMergeThreads>(args, item, shared.queries, shared.exchange());
+  FenceProxyAsync();  // TMA overwrites the memory of the exchange
 }
 
-// Computes the items for one group of 64 queries.
+// The consumer: computes the items for one group of 64 queries.
 template <typename C>
 class GroupComputer {
  public:
   __device__ GroupComputer(const AttentionArgs& args, WarpgroupShared<C>& shared)
       : args_(args), shared_(shared), group_(threadIdx.x / 128), thread_(threadIdx.x % 128) {
-    if (C::kGroups > 1 && group_ == 1) PassTurn();
+    if (C::kGroups > 1 && group_ == 1) PingPongSignal();
   }
 
-  // `is_first`: the block's first item, whose preparations need nothing of the kernels before.
+  // `is_first`: the block's first item, which is prepared before PdlWait.
   __device__ __forceinline__ void RunItem(const AttentionItem& item, bool is_first) {
-    if (!is_first) FollowItem<C>(item);
-    SyncGroup();  // the slots of the item before have been read
+    if (!is_first) SyncBeforeItem<C>(item);
+    SyncGroup();  // the slots of the previous item have been read
     FillSlots<128>(args_, item, group_ * 64, group_ * 64 + 64, thread_, shared_.queries);
     SyncGroup();
     if (is_first) {
-      WaitForInputs();
-      LetNextStart();
+      PdlWait();
+      PdlTrigger();
     }
     LoadQueries();
     AddSteps(item);
-    if (LeavesStates<C>(item)) return Store();
-    WaitForCluster();
-    Send(shared_.meeting());
+    if (StoresPartials<C>(item)) return Store();
+    ClusterWait();
+    Send(shared_.exchange());
     MergeItem<C>(args_, item, shared_);
   }
 
  private:
   using T = typename C::T;
 
-  __device__ __forceinline__ void SyncGroup() { SyncThreads(C::kGroupBarrier + group_, 128); }
-  __device__ __forceinline__ void TakeTurn() {
-    if constexpr (C::kGroups > 1) SyncThreads(C::kTurnBarrier + group_, 256);
+  __device__ __forceinline__ void SyncGroup() { NamedBarrierSync(C::kGroupBarrier + group_, 128); }
+  __device__ __forceinline__ void PingPongWait() {
+    if constexpr (C::kGroups > 1) NamedBarrierSync(C::kPingPongBarrier + group_, 256);
   }
-  __device__ __forceinline__ void PassTurn() {
+  __device__ __forceinline__ void PingPongSignal() {
     static_assert(C::kGroups <= 2);
-    if constexpr (C::kGroups > 1) ArriveThreads(C::kTurnBarrier + (group_ ^ 1), 256);
+    if constexpr (C::kGroups > 1) NamedBarrierArrive(C::kPingPongBarrier + (group_ ^ 1), 256);
   }
 
   __device__ __forceinline__ void AddSteps(const AttentionItem& item) {
     float rescale[2];
     state_.Clear();
 #pragma unroll
-    for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // nothing of the item before is alive
-    if (item.key_end <= item.key_begin) return LeaveKeys(item);
-    if constexpr (C::kLooksAhead) LookAt(item, item.key_begin);
+    for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // ends the old scores' live range
+    if (item.key_end <= item.key_begin) return ArriveKeysRead(item);
+    if constexpr (C::kPrefetchesMasks) LoadMasks(item, item.key_begin);
     shared_.keys.WaitFull(step_);
     StartScores();
-    WaitForProducts<0>();
+    WgmmaWaitGroup<0>();
     FinishScores(item, item.key_begin);
-    state_.Weigh(s_, rescale);
+    state_.OnlineSoftmax(s_, rescale);
     Pack();
     for (int first = item.key_begin + kStepKeys; first < item.key_end; first += kStepKeys) {
       ++step_;
-      if constexpr (C::kLooksAhead) LookAt(item, first);
+      if constexpr (C::kPrefetchesMasks) LoadMasks(item, first);
       shared_.keys.WaitFull(step_);
-      TakeTurn();
+      PingPongWait();
       StartScores();
       StartValues(step_ - 1);
-      PassTurn();
-      WaitForProducts<1>();
+      PingPongSignal();
+      WgmmaWaitGroup<1>();
       FinishScores(item, first);
-      const bool moves = state_.Weigh(s_, rescale);
-      PinSums(s_);  // weights are made while the values are summed
+      const bool moves = state_.OnlineSoftmax(s_, rescale);
+      PinAccumulators(s_);  // keeps the softmax ahead of the wait for the values' wgmmas
       FinishValues(step_ - 1);
       if (moves) state_.Rescale(rescale);
       Pack();
     }
-    LeaveKeys(item);
+    ArriveKeysRead(item);
     StartValues(step_);
     FinishValues(step_);
     ++step_;
   }
 
-  // Where this block's keys lie, others may send their sums.
-  __device__ __forceinline__ void LeaveKeys(const AttentionItem& item) const {
-    if (!LeavesStates<C>(item)) ArriveAtCluster();
+  // Signals that this block has read its keys, so that others may send states to their memory.
+  __device__ __forceinline__ void ArriveKeysRead(const AttentionItem& item) const {
+    if (!StoresPartials<C>(item)) ClusterArrive();
   }
 
-  // Scaled and rounded to the cache's type.
+  // Loads the queries, scaled and rounded to the cache's type.
   __device__ __forceinline__ void LoadQueries() {
     constexpr int kPieces = C::kDim / 8;
 #pragma unroll 8
@@ -131,12 +134,12 @@ class GroupComputer {
           PackPair<T>(b.x * scale, b.y * scale), PackPair<T>(b.z * scale, b.w * scale)};
       *reinterpret_cast<uint4*>(shared_.q + PieceOffset(C::kQueries, query, piece)) = packed;
     }
-    FenceForEngines();
+    FenceProxyAsync();
     SyncGroup();
   }
 
   __device__ __forceinline__ void StartScores() {
-    FenceSums();
+    WgmmaFence();
     const uint32_t q = SharedAddress(shared_.q) + group_ * 64 * kPanelRowBytes;
     const uint32_t k = SharedAddress(shared_.k[step_ % C::kStages]);
 #pragma unroll
@@ -146,34 +149,34 @@ class GroupComputer {
       MultiplyKeys<T>(s_, RowDescriptor(q + matrix * C::kQueries * kPanelRowBytes + within),
                       RowDescriptor(k + matrix * C::kMatrixBytes + within), d > 0);
     }
-    CommitProducts();
+    WgmmaCommitGroup();
   }
 
-  // `first`: the step's first key.
+  // `first` is the step's first key.
   __device__ __forceinline__ void FinishScores(const AttentionItem& item, int first) {
-    PinSums(s_);
+    PinAccumulators(s_);
     shared_.keys.Release(step_);
-    if (!IsPartlyHidden(item, first)) return;
-    if constexpr (!C::kLooksAhead) LookAt(item, first);
-    Hide(item, first);
+    if (!NeedsMask(item, first)) return;
+    if constexpr (!C::kPrefetchesMasks) LoadMasks(item, first);
+    ApplyMask(item, first);
   }
 
-  __device__ __forceinline__ static bool IsPartlyHidden(const AttentionItem& item, int first) {
+  __device__ __forceinline__ static bool NeedsMask(const AttentionItem& item, int first) {
     return first + kStepKeys > min(item.full_end, item.key_end);
   }
   __device__ __forceinline__ int QueryOf(int half) const {
-    return group_ * 64 + SumQuery(thread_, 2 * half);
+    return group_ * 64 + AccumulatorQuery(thread_, 2 * half);
   }
-  // What the queries see of the step at `first`, before its keys are there.
-  __device__ __forceinline__ void LookAt(const AttentionItem& item, int first) {
-    if (!IsPartlyHidden(item, first)) return;
+  // Loads the masks of the step at `first`, if possible before its keys have arrived.
+  __device__ __forceinline__ void LoadMasks(const AttentionItem& item, int first) {
+    if (!NeedsMask(item, first)) return;
     const ItemKeys keys(args_, item, nullptr);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       masks_[half].Load(keys, shared_.queries[QueryOf(half)], QueryOf(half), first);
     }
   }
-  __device__ __forceinline__ void Hide(const AttentionItem& item, int first) {
+  __device__ __forceinline__ void ApplyMask(const AttentionItem& item, int first) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const QuerySlot& slot = shared_.queries[QueryOf(half)];
@@ -200,18 +203,18 @@ class GroupComputer {
 
   __device__ __forceinline__ void StartValues(int step) {
     shared_.values.WaitFull(step);
-    FenceSums();
+    WgmmaFence();
     const uint32_t v = SharedAddress(shared_.v[step % C::kStages]);
 #pragma unroll
     for (int k = 0; k < kStepKeys / 16; ++k) {
       MultiplyValues<T>(state_.acc, weights_ + 4 * k,
                         ColumnDescriptor(v + k * 16 * kPanelRowBytes, C::kMatrixBytes));
     }
-    CommitProducts();
+    WgmmaCommitGroup();
   }
   __device__ __forceinline__ void FinishValues(int step) {
-    WaitForProducts<0>();
-    PinSums(state_.acc);
+    WgmmaWaitGroup<0>();
+    PinAccumulators(state_.acc);
     shared_.values.Release(step);
   }
 
@@ -230,26 +233,26 @@ class GroupComputer {
     return {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]};
   }
 
-  // Two neighbouring threads have two columns each of two times eight: they swap, so that each has
-  // four in a row.
-  __device__ __forceinline__ void Send(const Meeting& meeting) const {
+  // Sends the states to the cluster exchange. Two neighbouring threads hold two columns each of two
+  // groups of eight: they swap, so that each has four consecutive ones.
+  __device__ __forceinline__ void Send(const ClusterExchange& exchange) const {
     const bool odd = thread_ % 2 != 0;
     ForQueries([&](int query, float2 totals, int half) {
-      const Recipient<C::kQueries> to(meeting, query);
-      if (thread_ % 4 == 0) StoreInCluster(to.totals, totals);
+      const ExchangeTarget<C::kQueries> to(exchange, query);
+      if (thread_ % 4 == 0) StoreDsmem(to.totals, totals);
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; j += 2) {
         const float2 first = PairOf(j, half), second = PairOf(j + 1, half);
         const float2 kept = odd ? second : first;
         const float2 given = odd ? first : second;
         const float2 got = {ShuffleXor(given.x, 1), ShuffleXor(given.y, 1)};
-        const int column = SumColumn(thread_ & ~1, 4 * (odd ? j + 1 : j));
+        const int column = AccumulatorColumn(thread_ & ~1, 4 * (odd ? j + 1 : j));
         to.SendColumns(column, odd ? float4{got.x, got.y, kept.x, kept.y}
                                    : float4{kept.x, kept.y, got.x, got.y});
       }
     });
   }
-  // The same as states.
+  // Stores the states as partials.
   __device__ __forceinline__ void Store() const {
     ForQueries([&](int query, float2 totals, int half) {
       const int index = shared_.queries[query].state;
@@ -258,7 +261,7 @@ class GroupComputer {
       if (thread_ % 4 == 0) *reinterpret_cast<float2*>(to) = totals;
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; ++j) {
-        const int column = SumColumn(thread_, 4 * j);
+        const int column = AccumulatorColumn(thread_, 4 * j);
         if (column >= args_.head_dim) continue;
         *reinterpret_cast<float2*>(to + kStateHeader + column) = PairOf(j, half);
       }
@@ -268,7 +271,7 @@ class GroupComputer {
   const AttentionArgs& args_;
   WarpgroupShared<C>& shared_;
   int group_;
-  int thread_;    // of the group
+  int thread_;    // within the group
   int step_ = 0;  // counted over all items
   float s_[kStepScores];
   uint32_t weights_[kStepScores / 2];
@@ -276,8 +279,8 @@ class GroupComputer {
   GroupState<C> state_;
 };
 
-// Calls run(item, is_first) for the block's items. Every thread reads them itself: nothing is
-// handed over, and those that fetch are ahead of those that compute.
+// Calls run(item, is_first) for the block's items. Every thread reads them itself, without
+// communication, so that the producer runs ahead of the consumers.
 template <typename Run>
 __device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_items, const Run& run) {
   for (int i = blockIdx.x; i < num_items; i += gridDim.x) {
@@ -290,21 +293,21 @@ __device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C
                                       int warp, int num_items, WarpgroupShared<C>& shared) {
   Fetcher<C> fetcher(args, operand, warp);
   ForItems(args, num_items, [&](const AttentionItem& item, bool is_first) {
-    if (!is_first) FollowItem<C>(item);
+    if (!is_first) SyncBeforeItem<C>(item);
     fetcher.RunItem(item);
-    if (LeavesStates<C>(item)) return;
-    SyncCluster();  // nobody needs keys any more
+    if (StoresPartials<C>(item)) return;
+    ClusterSync();  // all blocks have read their keys
     if constexpr (C::kMergeThreads == C::kThreads) {
       MergeItem<C>(args, item, shared);
     } else {
-      SyncCluster();  // all sums are sent
+      ClusterSync();  // all states are sent
     }
   });
 }
 
-// The warps that fetch: two for keys, two for values.
+// The producer warps: two for keys, two for values.
 template <typename C>
-__device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const BlockMaps& maps,
+__device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const KvTensorMaps& maps,
                                           int num_items, WarpgroupShared<C>& shared) {
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   if (warp < kFetchWarps) {
@@ -320,43 +323,43 @@ __device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const Block
   }
 }
 
-// What comes next reads what kernels before this one wrote without waiting itself: so no block lets
-// it start before its own wait is over.
+// The next kernel reads data of kernels before this one ahead of its own PdlWait, so no block calls
+// PdlTrigger before its PdlWait has returned.
 template <typename C>
 __global__ void __launch_bounds__(C::kThreads, 1)
     WarpgroupKernel(const __grid_constant__ AttentionArgs args,
-                    const __grid_constant__ BlockMaps maps) {
+                    const __grid_constant__ KvTensorMaps maps) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   const uint32_t misaligned = SharedAddress(DynamicShared()) % kPanelAlignment;
   auto& shared = *reinterpret_cast<WarpgroupShared<C>*>(
       static_cast<uint8_t*>(DynamicShared()) + (kPanelAlignment - misaligned) % kPanelAlignment);
   const int num_items = *args.plan.num_items;
   if (blockIdx.x >= num_items) {
-    WaitForInputs();
-    LetNextStart();
+    PdlWait();
+    PdlTrigger();
     return;
   }
   if (threadIdx.x == 0) {
     shared.keys.Init();
     shared.values.Init();
-    PublishBarriers();
+    FenceMbarrierInit();
   }
   if constexpr (C::kPair) {
-    SyncCluster();
+    ClusterSync();
   } else {
     __syncthreads();
   }
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (group == C::kGroups) {
-    if constexpr (C::kGroups > 1) GiveRegisters<40>();
+    if constexpr (C::kGroups > 1) SetMaxNRegDec<40>();
     FetchBoth<C>(args, maps, num_items, shared);
   } else {
-    if constexpr (C::kGroups > 1) TakeRegisters<232>();
+    if constexpr (C::kGroups > 1) SetMaxNRegInc<232>();
     GroupComputer<C> computer(args, shared);
     ForItems(args, num_items,
              [&](const AttentionItem& item, bool is_first) { computer.RunItem(item, is_first); });
   }
-  if constexpr (C::kPair) SyncCluster();  // the other block may still arrive here
+  if constexpr (C::kPair) ClusterSync();  // the other block may still arrive here
 #endif
 }
 

@@ -1,9 +1,9 @@
-// The shared memory of WarpgroupKernel (attention_warpgroup.cuh), and the warps that fetch keys and
-// values into it: two for each kind, so that neither kind waits for the other's stages.
+// The shared memory of WarpgroupKernel (attention/warpgroup.cuh), and its producer warps: two each
+// for keys and values, so that neither waits for the other's stages.
 //
-// Whole runs of a block's keys come through the copy engine, in boxes of 16 keys and 64 columns;
-// the blocks of a pair fetch half of the boxes each and give them to both. The other keys, nodes or
-// the end of the prefix, are copied vector by vector, and their steps by each block for itself.
+// Whole runs of a block's keys are loaded by TMA, in boxes of 16 keys and 64 columns; the blocks of
+// a pair load half of the boxes each and multicast them to both. The other keys, nodes or the end
+// of the prefix, are copied vector by vector with cp.async, by each block for itself.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 
@@ -20,29 +20,30 @@ template <typename Element, int Dim, int Groups, bool Pair = false>
 struct WarpgroupConfig {
   using T = Element;
   static constexpr int kDim = Dim;        // head_dim, padded with zeros
-  static constexpr int kGroups = Groups;  // of 64 queries
+  static constexpr int kGroups = Groups;  // consumer warpgroups, of 64 queries each
   static constexpr bool kPair = Pair;     // two blocks of a cluster have the same keys
-  // Masks before scores: short items gain by it, long ones lose more in their many steps.
-  static constexpr bool kLooksAhead = !Pair;
+  // Loads masks before scores: faster for short items, slower for long ones with many steps.
+  static constexpr bool kPrefetchesMasks = !Pair;
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
-  // That merge a cluster's sums: those that fetch, too, where they have registers for it.
+  // Threads that merge a cluster's states: the producer's too, where they have enough registers.
   static constexpr int kMergeThreads = Groups == 1 ? kThreads : 128 * Groups;
   static constexpr int kStages = 2;
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
-  static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // of a stage
-  static constexpr int kSumStride = Dim + 16;  // four columns of two rows: different banks
-  // Named barriers: all threads; for each group of queries, its threads, and its turn.
+  static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // per stage
+  static constexpr int kAccStride = Dim + 16;  // four columns of two rows are in different banks
+  // Named barriers: one for all threads, and for each consumer group one for its threads and one
+  // for its ping-pong turn.
   static constexpr int kBlockBarrier = 0;
   static constexpr int kGroupBarrier = 1;
-  static constexpr int kTurnBarrier = kGroupBarrier + Groups;
+  static constexpr int kPingPongBarrier = kGroupBarrier + Groups;
 };
 
-inline constexpr int kFetchWarps = 2;  // for each kind of operand
+inline constexpr int kFetchWarps = 2;  // producer warps per operand
 
-// One kind of operand: its stages, and how far they are.
+// The mbarriers of the stages of one operand (keys or values).
 template <typename C>
 struct Ring {
   uint64_t full[C::kStages];
@@ -50,26 +51,26 @@ struct Ring {
 
   __device__ void Init() {
     for (int i = 0; i < C::kStages; ++i) {
-      InitBarrier(SharedAddress(&full[i]), kFetchWarps);
-      InitBarrier(SharedAddress(&empty[i]), 4 * C::kGroups * (C::kPair ? 2 : 1));
+      MbarrierInit(SharedAddress(&full[i]), kFetchWarps);
+      MbarrierInit(SharedAddress(&empty[i]), 4 * C::kGroups * (C::kPair ? 2 : 1));
     }
   }
   // Steps are counted over all items of the block.
   __device__ void WaitFull(int step) const {
-    WaitBarrier(SharedAddress(&full[step % C::kStages]), step / C::kStages % 2);
+    MbarrierWait(SharedAddress(&full[step % C::kStages]), step / C::kStages % 2);
   }
   __device__ void WaitEmpty(int step) const {
-    WaitBarrier(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
+    MbarrierWait(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
   }
-  // By a warp that computes and has read the stage. The other block of a pair writes to it, too.
-  // This block's barrier comes first: when the other one's says that all are done, so does this
-  // one's, and no arrival of a later step can be ahead of it.
+  // Called by a consumer warp that has read the stage. In a pair the other block writes to it, too.
+  // This block's mbarrier comes first: when the other block's has completed, so has this one's, and
+  // no arrival of a later step can precede it.
   __device__ void Release(int step) const {
     const uint32_t barrier = SharedAddress(&empty[step % C::kStages]);
     __syncwarp();
     if (threadIdx.x % 32 != 0) return;
-    Arrive(barrier);
-    if constexpr (C::kPair) ArriveInCluster(barrier, RankInCluster() ^ 1);
+    MbarrierArrive(barrier);
+    if constexpr (C::kPair) MbarrierArriveRemote(barrier, ClusterRank() ^ 1);
   }
 };
 
@@ -79,43 +80,43 @@ struct WarpgroupShared {
   alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
   alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
   QuerySlot queries[C::kQueries];
-  float2 met_totals[C::kQueries];  // of the cluster (Meeting)
+  float2 exchange_totals[C::kQueries];  // ClusterExchange
   int32_t vectors[2][kStepKeys];
   Ring<C> keys;
   Ring<C> values;
 
-  // Where the cluster's blocks meet: in the place of keys.
-  __device__ Meeting meeting() {
-    static_assert(sizeof(k) >= C::kQueries * C::kSumStride * sizeof(float));
-    return {met_totals, reinterpret_cast<float*>(k), C::kSumStride};
+  // The cluster exchange reuses the memory of the keys.
+  __device__ ClusterExchange exchange() {
+    static_assert(sizeof(k) >= C::kQueries * C::kAccStride * sizeof(float));
+    return {exchange_totals, reinterpret_cast<float*>(k), C::kAccStride};
   }
 };
 
-// Whether a block leaves states for the merge kernel, and has nothing to do with its cluster.
+// Whether a block stores partials for the merge kernel, without a reduction over its cluster.
 template <typename C>
-__device__ __forceinline__ bool LeavesStates(const AttentionItem& item) {
+__device__ __forceinline__ bool StoresPartials(const AttentionItem& item) {
   return C::kPair || (item.arrivals == 0 && ClusterSize() == 1);
 }
 
-// Where one kind of operand comes from and goes to.
+// Source and destination of one operand (keys or values).
 template <typename C>
 struct Operand {
-  const CUtensorMap* map;  // of `blocks`, or null
+  const CUtensorMap* map;  // tensor map of `blocks`, or null
   const void* blocks;
   const void* staged;
   const Ring<C>& ring;
   uint8_t (&stages)[C::kStages][C::kStageBytes];
-  int32_t (&vectors)[kStepKeys];  // of a step that is copied vector by vector
+  int32_t (&vectors)[kStepKeys];  // vectors of a step that is copied with cp.async
 };
 
-// Fetches one kind of operand: one of its kFetchWarps warps.
+// One of the kFetchWarps producer warps of an operand.
 template <typename C>
 class Fetcher {
  public:
   __device__ Fetcher(const AttentionArgs& args, const Operand<C>& operand, int warp)
       : args_(args), operand_(operand), warp_(warp), lane_(threadIdx.x % 32) {
     constexpr int kFetchers = kFetchWarps * (C::kPair ? 2 : 1);
-    const int fetcher = C::kPair ? warp * 2 + RankInCluster() : warp;
+    const int fetcher = C::kPair ? warp * 2 + ClusterRank() : warp;
     box_ = fetcher + kFetchers * lane_;
   }
 
@@ -132,16 +133,16 @@ class Fetcher {
       if (end < item.key_end) next = RowOfBox(keys, end);
       const int boxed = first < boxed_end ? boxed_end - first : 0;
       if (end > boxed_end) FindVectors(keys, first, boxed);
-      // Keys that this pass does not write are fetched before the kernels in front are done.
+      // Keys that no overlapped kernel writes are loaded before PdlWait.
       if (!has_waited_ && end > item.old_end) {
-        WaitForInputs();
+        PdlWait();
         has_waited_ = true;
       }
       operand_.ring.WaitEmpty(step_);
       if (end <= boxed_end) {
-        CopyBoxes(row);
+        LoadBoxes(row);
       } else {
-        CopyOwnBoxes(keys, first, boxed);
+        LoadOwnBoxes(keys, first, boxed);
         CopyVectors(boxed);
       }
     }
@@ -150,59 +151,59 @@ class Fetcher {
  private:
   using T = typename C::T;
   static constexpr int kPieces = C::kDim / 8;
-  static constexpr int kKeysAtOnce = 32 / kPieces;  // that a warp copies
+  static constexpr int kKeysAtOnce = 32 / kPieces;  // keys that a warp copies at once
 
-  // Of the lane's box. Only used where the box is whole.
+  // Row of the lane's box in the tensor map; only used where the box is complete.
   __device__ int RowOfBox(const ItemKeys& keys, int first) const {
     return box_ < C::kBoxes ? keys.VectorOf(first + BoxKey(box_)) : kNoVector;
   }
 
-  __device__ void CopyBoxes(int row) const {
+  __device__ void LoadBoxes(int row) const {
     const int stage = step_ % C::kStages;
     const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
-    if (lane_ == 0 && warp_ == 0) ArriveExpecting(full, C::kStageBytes);
-    if (lane_ == 0 && warp_ != 0) Arrive(full);
+    if (lane_ == 0 && warp_ == 0) MbarrierArriveExpectTx(full, C::kStageBytes);
+    if (lane_ == 0 && warp_ != 0) MbarrierArrive(full);
     __syncwarp();
     if (box_ >= C::kBoxes) return;
     const uint32_t to = SharedAddress(operand_.stages[stage]) + BoxOffset(box_);
     if constexpr (C::kPair) {
-      CopyBoxToPair(*operand_.map, BoxColumn(box_), row, to, full);
+      TmaLoadBoxMulticast(*operand_.map, BoxColumn(box_), row, to, full);
     } else {
-      CopyBox(*operand_.map, BoxColumn(box_), row, to, full);
+      TmaLoadBox(*operand_.map, BoxColumn(box_), row, to, full);
     }
   }
 
-  // The boxes of a step's first `boxed` keys, by this block alone.
-  __device__ void CopyOwnBoxes(const ItemKeys& keys, int first, int boxed) const {
+  // Loads the boxes of a step's first `boxed` keys, into this block alone.
+  __device__ void LoadOwnBoxes(const ItemKeys& keys, int first, int boxed) const {
     const int box = warp_ + kFetchWarps * lane_;
     const bool exists = box < C::kBoxes && BoxKey(box) < boxed;
     const int stage = step_ % C::kStages;
     const uint32_t full = SharedAddress(&operand_.ring.full[stage]);
     const int boxes = __popc(__ballot_sync(0xffffffffu, exists));
-    if (lane_ == 0) ExpectBytes(full, boxes * kBoxBytes);
+    if (lane_ == 0) MbarrierExpectTx(full, boxes * kBoxBytes);
     __syncwarp();
     if (!exists) return;
-    CopyBox(*operand_.map, BoxColumn(box), keys.VectorOf(first + BoxKey(box)),
-            SharedAddress(operand_.stages[stage]) + BoxOffset(box), full);
+    TmaLoadBox(*operand_.map, BoxColumn(box), keys.VectorOf(first + BoxKey(box)),
+               SharedAddress(operand_.stages[stage]) + BoxOffset(box), full);
   }
 
-  // The keys of a step that this warp copies, i of them: every other kKeysAtOnce.
+  // Key of a step that this warp copies as its i-th: every other group of kKeysAtOnce.
   __device__ int KeyOf(int i) const {
     return (i / kKeysAtOnce * kFetchWarps + warp_) * kKeysAtOnce + i % kKeysAtOnce;
   }
   static_assert(kBoxKeys % (kFetchWarps * kKeysAtOnce) == 0);
-  // Of the keys behind the first `boxed`.
+  // Looks up the vectors of the keys after the first `boxed`.
   __device__ void FindVectors(const ItemKeys& keys, int first, int boxed) const {
-    __syncwarp();  // those of the step before have been read
+    __syncwarp();  // the vectors of the previous step have been read
     for (int i = boxed / kFetchWarps + lane_; KeyOf(i) < kStepKeys; i += 32) {
       operand_.vectors[KeyOf(i)] = keys.VectorOf(first + KeyOf(i));
     }
     __syncwarp();
   }
-  // Places are read ahead of the copies, whose order with reads the compiler keeps.
+  // Vectors are read ahead of the copies, because the compiler does not reorder loads across them.
   __device__ void CopyVectors(int boxed) const {
     constexpr int kMost = kBoxKeys / (kFetchWarps * kKeysAtOnce);
-    constexpr int kBatch = C::kPair ? kMost / 2 : kMost;  // pairs have few registers
+    constexpr int kBatch = C::kPair ? kMost / 2 : kMost;  // fewer registers in pairs
     const int stage = step_ % C::kStages;
     const int piece = lane_ % kPieces;
     const bool inside = piece * 8 < args_.head_dim;
@@ -217,23 +218,23 @@ class Fetcher {
         const bool present = vector != kNoVector && inside;
         const T* base = static_cast<const T*>(vector < 0 ? operand_.staged : operand_.blocks);
         const int64_t at = static_cast<int64_t>(vector < 0 ? ~vector : vector) * args_.head_dim;
-        CopyAsync16(
+        CpAsync16(
             operand_.stages[stage] + PieceOffset(kStepKeys, KeyOf(i + b * kKeysAtOnce), piece),
             base + (present ? at + piece * 8 : 0), present);
       }
     }
-    CommitCopies();
-    WaitForCopies<0>();
-    FenceForEngines();
+    CpAsyncCommitGroup();
+    CpAsyncWaitGroup<0>();
+    FenceProxyAsync();
     __syncwarp();
-    if (lane_ == 0) Arrive(SharedAddress(&operand_.ring.full[stage]));
+    if (lane_ == 0) MbarrierArrive(SharedAddress(&operand_.ring.full[stage]));
   }
 
   const AttentionArgs& args_;
   Operand<C> operand_;
   int warp_;
   int lane_;
-  int box_;  // of each step, if it is one
+  int box_;  // the lane's box of each step, if < kBoxes
   int step_ = 0;
   bool has_waited_ = false;
 };

@@ -1,8 +1,9 @@
-// Index arithmetic of attention on Hopper's tensor cores (attention_warpgroup.cuh): plain integers,
-// so that a test without a GPU can prove them.
+// Index arithmetic of attention with wgmma (attention/warpgroup.cuh): plain integers, so that a
+// test without a GPU can verify them.
 //
-// Queries, keys and values lie in shared memory as matrices of 64 columns: rows of 128 bytes, whose
-// 16-byte pieces are permuted within each eight rows, as the tensor cores want them.
+// Queries, keys and values lie in shared memory as matrices of 64 columns: rows of 128 bytes with
+// the 128-byte swizzle (16-byte pieces permuted within each eight rows) that TMA writes and wgmma
+// reads.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_LAYOUT_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_LAYOUT_H_
 
@@ -10,14 +11,14 @@
 
 namespace talon::cuda {
 
-inline constexpr int kStepKeys = 160;       // of a step
-inline constexpr int kBoxKeys = 16;         // that the copy engine brings at once
+inline constexpr int kStepKeys = 160;       // keys per step
+inline constexpr int kBoxKeys = 16;         // keys per TMA box
 inline constexpr int kPanelCols = 64;       // columns of a matrix
-inline constexpr int kPanelRowBytes = 128;  // of 16-bit elements
+inline constexpr int kPanelRowBytes = 128;  // 64 16-bit elements
 inline constexpr int kBoxBytes = kBoxKeys * kPanelRowBytes;
-inline constexpr int kPanelAlignment = 1024;  // where its rows start
+inline constexpr int kPanelAlignment = 1024;  // of a matrix, for the swizzle
 
-// Where piece `piece` (8 columns) of a row lies, in bytes. Matrices of `rows` rows follow each
+// Byte offset of piece `piece` (8 columns) of a row, swizzled. Matrices of `rows` rows follow each
 // other.
 constexpr int PieceOffset(int rows, int row, int piece) {
   const int matrix = piece / 8;
@@ -25,13 +26,14 @@ constexpr int PieceOffset(int rows, int row, int piece) {
 }
 
 // The boxes of a step: those of the first 64 columns, then those of the next. First key and column
-// of a box, and where it goes in bytes.
+// of a box, and its byte offset.
 constexpr int BoxKey(int box) { return box % (kStepKeys / kBoxKeys) * kBoxKeys; }
 constexpr int BoxColumn(int box) { return box / (kStepKeys / kBoxKeys) * kPanelCols; }
 constexpr int BoxOffset(int box) { return box * kBoxBytes; }
 
-// Descriptors of matrices at `address`, a multiple of kPanelAlignment. Sums run along a row
-// (queries, keys) or along a column (values, whose matrices are `matrix_bytes` apart).
+// wgmma matrix descriptors at `address`, a multiple of kPanelAlignment. The reduction runs along a
+// row (K-major: queries, keys) or along a column (MN-major: values, whose matrices are
+// `matrix_bytes` apart).
 constexpr uint64_t SwizzledAt(uint32_t address) {
   constexpr uint64_t kSwizzle128 = 1;
   constexpr uint64_t kEightRows = 8 * kPanelRowBytes / 16;
@@ -44,11 +46,11 @@ constexpr uint64_t ColumnDescriptor(uint32_t address, int matrix_bytes) {
   return SwizzledAt(address) | uint64_t{static_cast<uint32_t>(matrix_bytes) >> 4} << 16;
 }
 
-// Sum i of a thread belongs to this query and column of its warpgroup's tile.
-constexpr int SumQuery(int thread, int i) {
+// Query and column of the warpgroup's tile that accumulator i of a thread holds.
+constexpr int AccumulatorQuery(int thread, int i) {
   return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
 }
-constexpr int SumColumn(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
+constexpr int AccumulatorColumn(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
 
 }  // namespace talon::cuda
 

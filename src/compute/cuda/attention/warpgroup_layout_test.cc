@@ -18,7 +18,7 @@ struct Fields {
   }
 };
 
-// The tensor cores exchange address bits [4, 7) by their sum with bits [7, 10).
+// The 128-byte swizzle: address bits [4, 7) are XORed with bits [7, 10).
 uint32_t Swizzled(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
 
 TEST(AttentionWarpgroupLayout, RowsAreFoundWherePiecesWereWritten) {
@@ -52,7 +52,7 @@ TEST(AttentionWarpgroupLayout, ColumnsAreFoundWherePiecesWereWritten) {
   }
 }
 
-// The copy engine permutes the 16-byte pieces of a box's rows by the same address bits.
+// TMA swizzles the 16-byte pieces of a box's rows by the same address bits.
 TEST(AttentionWarpgroupLayout, BoxesLandWhereTheirPiecesBelong) {
   std::set<std::pair<int, int>> pieces;
   for (int box = 0; box < kStepKeys / kBoxKeys * 2; ++box) {
@@ -70,15 +70,15 @@ TEST(AttentionWarpgroupLayout, BoxesLandWhereTheirPiecesBelong) {
   EXPECT_EQ(pieces.size(), static_cast<size_t>(kStepKeys) * 16);
 }
 
-TEST(AttentionWarpgroupLayout, ThreadsHoldEverySumOnce) {
-  std::set<std::pair<int, int>> sums;
+TEST(AttentionWarpgroupLayout, ThreadsHoldEveryAccumulatorOnce) {
+  std::set<std::pair<int, int>> accumulators;
   for (int thread = 0; thread < 128; ++thread) {
     for (int i = 0; i < kStepKeys / 2; ++i) {
-      sums.insert({SumQuery(thread, i), SumColumn(thread, i)});
+      accumulators.insert({AccumulatorQuery(thread, i), AccumulatorColumn(thread, i)});
     }
   }
-  EXPECT_EQ(sums.size(), 64u * kStepKeys);
-  EXPECT_EQ(*sums.rbegin(), std::make_pair(63, kStepKeys - 1));
+  EXPECT_EQ(accumulators.size(), 64u * kStepKeys);
+  EXPECT_EQ(*accumulators.rbegin(), std::make_pair(63, kStepKeys - 1));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The instruction wgmma as attention uses it. The registers of an instruction must be named one by
-// one, hence the macros.
+// The wgmma instructions of attention. Inline assembly must name each accumulator register, hence
+// the macros.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_MMA_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_MMA_CUH_
 
@@ -24,16 +24,16 @@ namespace talon::cuda {
   TALON_NAMES_64       \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define TALON_NAMES_88 TALON_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
-#define TALON_SUMS_8(i)                                                                      \
-  "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), \
-      "+f"(sums[i + 5]), "+f"(sums[i + 6]), "+f"(sums[i + 7])
-#define TALON_SUMS_32 TALON_SUMS_8(0), TALON_SUMS_8(8), TALON_SUMS_8(16), TALON_SUMS_8(24)
-#define TALON_SUMS_64 \
-  TALON_SUMS_32, TALON_SUMS_8(32), TALON_SUMS_8(40), TALON_SUMS_8(48), TALON_SUMS_8(56)
-#define TALON_SUMS_80 TALON_SUMS_64, TALON_SUMS_8(64), TALON_SUMS_8(72)
-#define TALON_SUMS_88 TALON_SUMS_80, TALON_SUMS_8(80)
+#define TALON_ACC_8(i)                                                                  \
+  "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3]), "+f"(acc[i + 4]), \
+      "+f"(acc[i + 5]), "+f"(acc[i + 6]), "+f"(acc[i + 7])
+#define TALON_ACC_32 TALON_ACC_8(0), TALON_ACC_8(8), TALON_ACC_8(16), TALON_ACC_8(24)
+#define TALON_ACC_64 \
+  TALON_ACC_32, TALON_ACC_8(32), TALON_ACC_8(40), TALON_ACC_8(48), TALON_ACC_8(56)
+#define TALON_ACC_80 TALON_ACC_64, TALON_ACC_8(64), TALON_ACC_8(72)
+#define TALON_ACC_88 TALON_ACC_80, TALON_ACC_8(80)
 
-// sums[64 queries, keys] = or += queries[64, 16] * keys[keys, 16]^T, both in shared memory.
+// acc[64 queries, keys] = or += queries[64, 16] * keys[keys, 16]^T, both in shared memory.
 #define TALON_SCORES(count, keys_count, type, q, k, add)                      \
   asm volatile(                                                               \
       "{\n"                                                                   \
@@ -44,32 +44,32 @@ namespace talon::cuda {
       " {" TALON_NAMES_##count "}, " q ", " k                                 \
                                ", adds, 1, 1, 0, 0;\n"                        \
                                "}\n"                                          \
-      : TALON_SUMS_##count                                                    \
+      : TALON_ACC_##count                                                     \
       : "l"(queries), "l"(keys), "r"(adds ? 1 : 0))
-#define TALON_DEFINE_SCORES(count, keys_count, q, k, add)                             \
-  template <typename T>                                                               \
-  __device__ __forceinline__ void MultiplyKeys(float(&sums)[count], uint64_t queries, \
-                                               uint64_t keys, bool adds) {            \
-    if constexpr (std::is_same_v<T, __half>) {                                        \
-      TALON_SCORES(count, keys_count, "f16", q, k, add);                              \
-    } else {                                                                          \
-      TALON_SCORES(count, keys_count, "bf16", q, k, add);                             \
-    }                                                                                 \
+#define TALON_DEFINE_SCORES(count, keys_count, q, k, add)                            \
+  template <typename T>                                                              \
+  __device__ __forceinline__ void MultiplyKeys(float(&acc)[count], uint64_t queries, \
+                                               uint64_t keys, bool adds) {           \
+    if constexpr (std::is_same_v<T, __half>) {                                       \
+      TALON_SCORES(count, keys_count, "f16", q, k, add);                             \
+    } else {                                                                         \
+      TALON_SCORES(count, keys_count, "bf16", q, k, add);                            \
+    }                                                                                \
   }
 TALON_DEFINE_SCORES(64, "128", "%64", "%65", "%66")
 TALON_DEFINE_SCORES(80, "160", "%80", "%81", "%82")
 TALON_DEFINE_SCORES(88, "176", "%88", "%89", "%90")
 
-#define TALON_VALUES(columns, count, type, w0, w1, w2, w3, place)                     \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type   \
-               " {" TALON_NAMES_##count "}, {" w0 ", " w1 ", " w2 ", " w3 "}, " place \
-                                        ", 1, 1, 1, 1;\n"                             \
-               : TALON_SUMS_##count                                                   \
+#define TALON_VALUES(columns, count, type, w0, w1, w2, w3, v)                       \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type \
+               " {" TALON_NAMES_##count "}, {" w0 ", " w1 ", " w2 ", " w3 "}, " v   \
+                                        ", 1, 1, 1, 1;\n"                           \
+               : TALON_ACC_##count                                                  \
                : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "l"(values))
 
-// sums[64 queries, columns] += weights[64, 16] * values[16, columns], the weights in registers.
+// acc[64 queries, columns] += weights[64, 16] * values[16, columns], the weights in registers.
 template <typename T>
-__device__ __forceinline__ void MultiplyValues(float (&sums)[64], const uint32_t* weights,
+__device__ __forceinline__ void MultiplyValues(float (&acc)[64], const uint32_t* weights,
                                                uint64_t values) {
   if constexpr (std::is_same_v<T, __half>) {
     TALON_VALUES("128", 64, "f16", "%64", "%65", "%66", "%67", "%68");
@@ -78,7 +78,7 @@ __device__ __forceinline__ void MultiplyValues(float (&sums)[64], const uint32_t
   }
 }
 template <typename T>
-__device__ __forceinline__ void MultiplyValues(float (&sums)[32], const uint32_t* weights,
+__device__ __forceinline__ void MultiplyValues(float (&acc)[32], const uint32_t* weights,
                                                uint64_t values) {
   if constexpr (std::is_same_v<T, __half>) {
     TALON_VALUES("64", 32, "f16", "%32", "%33", "%34", "%35", "%36");
@@ -90,22 +90,24 @@ __device__ __forceinline__ void MultiplyValues(float (&sums)[32], const uint32_t
 #undef TALON_VALUES
 #undef TALON_DEFINE_SCORES
 #undef TALON_SCORES
-#undef TALON_SUMS_88
-#undef TALON_SUMS_80
-#undef TALON_SUMS_64
-#undef TALON_SUMS_32
-#undef TALON_SUMS_8
+#undef TALON_ACC_88
+#undef TALON_ACC_80
+#undef TALON_ACC_64
+#undef TALON_ACC_32
+#undef TALON_ACC_8
 #undef TALON_NAMES_88
 #undef TALON_NAMES_80
 #undef TALON_NAMES_64
 #undef TALON_NAMES_32
 
+// setmaxnreg: raises or lowers the registers per thread of a warpgroup. The producer releases
+// registers that the consumers allocate.
 template <int Registers>
-__device__ __forceinline__ void TakeRegisters() {
+__device__ __forceinline__ void SetMaxNRegInc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 template <int Registers>
-__device__ __forceinline__ void GiveRegisters() {
+__device__ __forceinline__ void SetMaxNRegDec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 

@@ -1,4 +1,4 @@
-// The running softmax of WarpgroupKernel (attention_warpgroup.cuh).
+// The online softmax of WarpgroupKernel (attention/warpgroup.cuh).
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_STATE_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_STATE_CUH_
 
@@ -8,14 +8,14 @@
 
 namespace talon::cuda {
 
-inline constexpr int kStepScores = kStepKeys / 2;  // of a thread, two rows of its warp's 16
+inline constexpr int kStepScores = kStepKeys / 2;  // per thread, in two rows of its warp's 16
 
-// The running softmax of 64 queries in a warpgroup's registers; rows g (0) and g + 8 (1) of each
+// The online softmax of 64 queries in a warpgroup's registers; rows g (0) and g + 8 (1) of each
 // warp's 16 queries.
 template <typename C>
 struct GroupState {
-  float m[2];  // the score that weights are relative to
-  float l[2];  // of the thread's own columns
+  float m[2];  // the maximum that weights are relative to
+  float l[2];  // sum over the thread's own columns
   float acc[C::kDim / 2];
 
   __device__ __forceinline__ void Clear() {
@@ -25,9 +25,9 @@ struct GroupState {
     for (int i = 0; i < C::kDim / 2; ++i) acc[i] = 0;
   }
 
-  // Turns scores into weights. Whether the accumulators must be multiplied with `rescale` is the
-  // same for all threads of a warp.
-  __device__ __forceinline__ bool Weigh(float (&s)[kStepScores], float (&rescale)[2]) {
+  // Turns scores into weights. Returns whether the accumulators must be multiplied by `rescale`,
+  // which is uniform in a warp.
+  __device__ __forceinline__ bool OnlineSoftmax(float (&s)[kStepScores], float (&rescale)[2]) {
     const float largest[2] = {Largest<0>(s), Largest<1>(s)};
     const bool rises = largest[0] > m[0] + kScoreSlack || largest[1] > m[1] + kScoreSlack;
     const bool moves = __any_sync(0xffffffffu, rises);

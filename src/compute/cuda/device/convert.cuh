@@ -1,4 +1,4 @@
-// Conversions between float32 and the types that weights, operands and caches have.
+// Conversions between float32 and the element types of weights, activations and KV caches.
 #ifndef TALON_COMPUTE_CUDA_DEVICE_CONVERT_CUH_
 #define TALON_COMPUTE_CUDA_DEVICE_CONVERT_CUH_
 
@@ -31,7 +31,7 @@ __device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// Calls f with a value of the C++ type that stands for `dtype`.
+// Calls f with a value of the C++ type of `dtype`.
 template <typename F>
 void DispatchFloatType(DType dtype, F&& f) {
   switch (dtype) {

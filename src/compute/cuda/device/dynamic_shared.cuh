@@ -1,4 +1,5 @@
-// A block's dynamic shared memory. One declaration for all kernels, since all name the same memory.
+// The dynamic shared memory of a block: one declaration for all kernels of a translation unit,
+// because `extern __shared__` arrays alias each other.
 #ifndef TALON_COMPUTE_CUDA_DEVICE_DYNAMIC_SHARED_CUH_
 #define TALON_COMPUTE_CUDA_DEVICE_DYNAMIC_SHARED_CUH_
 

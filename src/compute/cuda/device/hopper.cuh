@@ -1,6 +1,5 @@
-// Instructions of sm_90 and sm_90a that CUDA C++ has no functions for: barriers in shared memory,
-// the copy engine for tensors, clusters, and the tensor cores of a warpgroup. Shared memory is
-// addressed by 32-bit addresses (SharedAddress).
+// PTX instructions of sm_90 and sm_90a that CUDA C++ does not wrap: mbarriers, TMA loads, cluster
+// barriers and wgmma. Shared memory is passed as 32-bit shared-window addresses (SharedAddress).
 #ifndef TALON_COMPUTE_CUDA_DEVICE_HOPPER_CUH_
 #define TALON_COMPUTE_CUDA_DEVICE_HOPPER_CUH_
 
@@ -14,34 +13,35 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// ---- Barriers ----
+// ---- mbarriers and named barriers ----
 
-__device__ __forceinline__ void InitBarrier(uint32_t barrier, int arrivals) {
+__device__ __forceinline__ void MbarrierInit(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Makes initialised barriers known to the copy engine.
-__device__ __forceinline__ void PublishBarriers() {
+// Makes initialised mbarriers visible to the async proxy (TMA) and to the cluster.
+__device__ __forceinline__ void FenceMbarrierInit() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void Arrive(uint32_t barrier) {
+__device__ __forceinline__ void MbarrierArrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Arrives, and says how many bytes copies will bring before the barrier's phase is over.
-__device__ __forceinline__ void ArriveExpecting(uint32_t barrier, int bytes) {
+// Arrives and adds `bytes` to the phase's transaction count: the phase completes when the copies
+// have delivered them.
+__device__ __forceinline__ void MbarrierArriveExpectTx(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-__device__ __forceinline__ void ExpectBytes(uint32_t barrier, int bytes) {
+__device__ __forceinline__ void MbarrierExpectTx(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
 
-// Waits until the phase of that parity is over.
-__device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
+// Spins until the mbarrier's phase with this parity has completed.
+__device__ __forceinline__ void MbarrierWait(uint32_t barrier, uint32_t parity) {
   uint32_t over = 0;
   do {
     asm volatile(
@@ -56,22 +56,23 @@ __device__ __forceinline__ void WaitBarrier(uint32_t barrier, uint32_t parity) {
   } while (over == 0);
 }
 
-// `count` threads meet at barrier `id`: those that wait, and those that only arrive.
-__device__ __forceinline__ void SyncThreads(int id, int count) {
+// Named barrier `id` of `count` threads in all: those that wait (bar.sync) and those that only
+// arrive (bar.arrive).
+__device__ __forceinline__ void NamedBarrierSync(int id, int count) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
-__device__ __forceinline__ void ArriveThreads(int id, int count) {
+__device__ __forceinline__ void NamedBarrierArrive(int id, int count) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
 
-// ---- Copies of boxes of a matrix; what lies outside of it becomes zeros ----
+// ---- TMA: asynchronous box loads of a 2D tensor map; elements out of bounds become zeros ----
 
-__device__ __forceinline__ void PrefetchMap(const CUtensorMap& map) {
+__device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-__device__ __forceinline__ void CopyBox(const CUtensorMap& map, int col, int row, uint32_t shared,
-                                        uint32_t barrier) {
+__device__ __forceinline__ void TmaLoadBox(const CUtensorMap& map, int col, int row,
+                                           uint32_t shared, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
       "{%2, %3}], [%4];" ::"r"(shared),
@@ -79,43 +80,43 @@ __device__ __forceinline__ void CopyBox(const CUtensorMap& map, int col, int row
       : "memory");
 }
 
-// ---- Clusters ----
+// ---- Cluster barrier ----
 
-// All threads of all blocks arrive and wait in turns; what they wrote before they arrived is seen
-// after the wait.
-__device__ __forceinline__ void ArriveAtCluster() {
+// Split cluster barrier: every thread of every block arrives, then waits, alternately. Writes
+// before the arrive (release) are visible after the wait (acquire).
+__device__ __forceinline__ void ClusterArrive() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void WaitForCluster() {
+__device__ __forceinline__ void ClusterWait() {
   __syncwarp();
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void SyncCluster() {
-  ArriveAtCluster();
-  WaitForCluster();
+__device__ __forceinline__ void ClusterSync() {
+  ClusterArrive();
+  ClusterWait();
 }
 
-// ---- Tensor cores of a warpgroup ----
+// ---- wgmma: asynchronous matrix multiply-accumulate of a warpgroup ----
 
-// Sums written before are ready for what is multiplied next.
-__device__ __forceinline__ void FenceSums() {
+// Orders register accesses to accumulators before the wgmma instructions that follow.
+__device__ __forceinline__ void WgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-__device__ __forceinline__ void CommitProducts() {
+__device__ __forceinline__ void WgmmaCommitGroup() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most kPending of the committed products still run.
+// Waits until at most kPending committed wgmma groups are pending.
 template <int kPending>
-__device__ __forceinline__ void WaitForProducts() {
+__device__ __forceinline__ void WgmmaWaitGroup() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// The compiler moves no use of the sums across this.
+// Compiler barrier on the accumulators: no access to them moves across it.
 template <int kCount>
-__device__ __forceinline__ void PinSums(float (&sums)[kCount]) {
+__device__ __forceinline__ void PinAccumulators(float (&sums)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }

@@ -1,4 +1,4 @@
-// Functions that both the host, where tests are, and kernels call.
+// Qualifier of functions that are compiled for both the host (unit tests) and the device.
 #ifndef TALON_COMPUTE_CUDA_DEVICE_HOST_DEVICE_H_
 #define TALON_COMPUTE_CUDA_DEVICE_HOST_DEVICE_H_
 

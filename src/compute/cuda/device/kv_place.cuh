@@ -1,4 +1,4 @@
-// Where a token's K or V of one head lies. Included by CUDA sources only.
+// Address of a token's K or V vector of one head. Included by CUDA sources only.
 #ifndef TALON_COMPUTE_CUDA_DEVICE_KV_PLACE_CUH_
 #define TALON_COMPUTE_CUDA_DEVICE_KV_PLACE_CUH_
 
@@ -8,7 +8,7 @@
 
 namespace talon::cuda {
 
-// The vector of a slot or ~(staging row), in `blocks` or `staged` of K or V.
+// Returns the vector of `place`, a cache slot or ~(staging row), in `blocks` or `staged` of K or V.
 template <typename T>
 __device__ __forceinline__ T* VectorAt(const KvShape& shape, void* blocks, void* staged, int place,
                                        int head) {

@@ -22,15 +22,15 @@ __device__ __forceinline__ float WarpSum(float value) {
   return value;
 }
 
-// Rows and outputs past the end read the last one and are not stored.
-__global__ void __launch_bounds__(32 * kWarps) F32Product(const F32Args args) {
-  LetNextStart();
+// Rows and outputs past the end load the last one and are not stored.
+__global__ void __launch_bounds__(32 * kWarps) F32GemmKernel(const F32Args args) {
+  PdlTrigger();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first_output =
       (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32) * kWarpOutputs;
   const int first_row = static_cast<int>(blockIdx.y) * kBlockRows;
-  WaitForInputs();
-  float sums[kWarpOutputs][kBlockRows] = {};
+  PdlWait();
+  float acc[kWarpOutputs][kBlockRows] = {};
   for (int col = lane * 4; col < args.cols; col += 128) {
     float4 w[kWarpOutputs];
 #pragma unroll
@@ -43,14 +43,14 @@ __global__ void __launch_bounds__(32 * kWarps) F32Product(const F32Args args) {
       const int64_t row = min(first_row + r, args.out.rows - 1);
       const float4 x = *reinterpret_cast<const float4*>(args.x + row * args.x_stride + col);
 #pragma unroll
-      for (int o = 0; o < kWarpOutputs; ++o) sums[o][r] = Dot(w[o], x, sums[o][r]);
+      for (int o = 0; o < kWarpOutputs; ++o) acc[o][r] = Dot(w[o], x, acc[o][r]);
     }
   }
 #pragma unroll
   for (int o = 0; o < kWarpOutputs; ++o) {
 #pragma unroll
     for (int r = 0; r < kBlockRows; ++r) {
-      const float sum = WarpSum(sums[o][r]);
+      const float sum = WarpSum(acc[o][r]);
       const int output = first_output + o;
       const int row = first_row + r;
       if (lane != r || output >= args.out.cols || row >= args.out.rows) continue;
@@ -67,7 +67,7 @@ void LaunchF32(const Stream& stream, const F32Args& args) {
   constexpr int kBlockOutputs = kWarps * kWarpOutputs;
   const dim3 grid((args.out.cols + kBlockOutputs - 1) / kBlockOutputs,
                   (args.out.rows + kBlockRows - 1) / kBlockRows);
-  Launch(stream, F32Product, grid, 32 * kWarps, 0, args);
+  Launch(stream, F32GemmKernel, grid, 32 * kWarps, 0, args);
 }
 
 }  // namespace talon::cuda

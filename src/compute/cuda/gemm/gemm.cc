@@ -11,19 +11,18 @@
 namespace talon::cuda {
 namespace {
 
-// Rows up to which the streaming kernel of mma.sync beats cuBLASLt. It reads int8 weights in place,
-// where cuBLASLt needs them widened first.
+// Largest number of rows for which the weight-streaming kernel (mma.sync) beats cuBLASLt. It reads
+// int8 weights in place, where cuBLASLt needs them dequantised first.
 constexpr int kStreamRows = 16;
 constexpr int kStreamRowsInt8 = 256;
 constexpr int kSmallF32Rows = 8;
-// Rows up to which the kernel for Hopper's tensor cores beats cuBLASLt, where the inputs need not
-// be split: one tile.
+// Largest number of rows for which the wgmma kernel without split-K beats cuBLASLt: one tile.
 constexpr int kWgmmaRows = 128;
-// Rows of one launch where the inputs are split: bounds the memory for their sums.
+// Rows per launch with split-K: bounds the memory for the partial accumulators.
 constexpr int kSplitRows = 256;
-// Blocks that a split product comes close to: the fastest of those tried on an H200.
+// Number of blocks that split-K aims at: the fastest of those tried on an H200.
 constexpr int kTallBlocks = 200;
-constexpr int kHeadBlocks = 264;  // QKV products of few rows
+constexpr int kHeadBlocks = 264;  // QKV GEMMs of few rows
 constexpr int kDeepBlocks = 132;
 static_assert(kHeadBlocks <= kMaxSplitBlocks);
 constexpr size_t kDequantisedBytes = 64 << 20;
@@ -54,18 +53,18 @@ StreamArgs MakeStreamArgs(const StreamKernel& kernel, const Operand& x, const Cu
 
 Status Gemm::Reserve(const CudaWeight& w) {
   if (lt_ == nullptr && !deterministic_) {
-    TALON_ASSIGN_OR_RETURN(lt_, LtProduct::Create(*stream_));
+    TALON_ASSIGN_OR_RETURN(lt_, LtGemm::Create(*stream_));
   }
   if (w.dtype() == DType::kF32) return OkStatus();
-  if (!asked_for_wgmma_) {
-    TALON_ASSIGN_OR_RETURN(wgmma_, WgmmaProduct::Create(*stream_));
-    asked_for_wgmma_ = true;
+  if (!wgmma_probed_) {
+    TALON_ASSIGN_OR_RETURN(wgmma_, WgmmaGemm::Create(*stream_));
+    wgmma_probed_ = true;
   }
   const bool streams = wgmma_ == nullptr || !deterministic_ || w.dtype() == DType::kI8;
   if (partials_.data() == nullptr && streams) {
     PrepareStreamKernels(stream_->shared_memory);
-    constexpr size_t kSums = size_t{kMaxSplitBlocks} * kMaxTileOutputs * kSplitRows;
-    TALON_ASSIGN_OR_RETURN(partials_, AllocateDevice(*stream_, kSums * sizeof(float)));
+    constexpr size_t kAccumulators = size_t{kMaxSplitBlocks} * kMaxTileOutputs * kSplitRows;
+    TALON_ASSIGN_OR_RETURN(partials_, AllocateDevice(*stream_, kAccumulators * sizeof(float)));
     constexpr size_t kArrivals = size_t{kMaxSplitBlocks} * (kSplitRows / 8);
     TALON_ASSIGN_OR_RETURN(arrivals_, AllocateDevice(*stream_, kArrivals * sizeof(int32_t)));
   }
@@ -84,16 +83,17 @@ Gemm::Route Gemm::RouteOf(const CudaWeight& w, int rows, bool swiglu) const {
     case DType::kF32:
       return Route::kF32;
     case DType::kI8:
-      return !deterministic_ && rows > kStreamRowsInt8 ? Route::kLibrary : Route::kStream;
+      return !deterministic_ && rows > kStreamRowsInt8 ? Route::kCublasLt : Route::kStream;
     default:
       if (wgmma_ != nullptr && (deterministic_ || IsForWgmma(w, rows, swiglu))) {
         return Route::kWgmma;
       }
-      return !deterministic_ && rows > kStreamRows ? Route::kLibrary : Route::kStream;
+      return !deterministic_ && rows > kStreamRows ? Route::kCublasLt : Route::kStream;
   }
 }
 
-// Several tiles for each block, without padding here or in the next operand.
+// The persistent kernel needs several tiles per block, and no padding in the weight or the next
+// operand.
 bool Gemm::IsForPersistent(const CudaWeight& gate_up, int rows) const {
   const bool half = gate_up.dtype() == DType::kBF16 || gate_up.dtype() == DType::kF16;
   const int gates = gate_up.rows() / 2;
@@ -103,7 +103,7 @@ bool Gemm::IsForPersistent(const CudaWeight& gate_up, int rows) const {
          gate_up.padded_cols() % kWideStageCols == 0;
 }
 
-// Sums over several blocks cost more than the kernel wins.
+// With split-K the reduction over blocks costs more than the wgmma kernel gains.
 bool Gemm::IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const {
   return rows <= kWgmmaRows && wgmma_->Plan(w, swiglu).splits == 1;
 }
@@ -113,33 +113,33 @@ bool Gemm::StoresHeads(const CudaWeight& w, int rows, int head_dim, int rotated)
          HoldsHeads(kMaxTileOutputs, head_dim, rotated);
 }
 
-void Gemm::Run(const Product& product) {
-  const Operand& x = product.x;
-  const CudaWeight& w = *product.w;
-  const MatrixView& out = product.out;
+void Gemm::Run(const GemmCall& call) {
+  const Operand& x = call.x;
+  const CudaWeight& w = *call.w;
+  const MatrixView& out = call.out;
   TALON_CHECK(x.rows == out.rows && out.cols == w.rows() && x.stride >= w.padded_cols(),
               "{} x {} by {} x {} into {} x {}", x.rows, x.stride, w.rows(), w.cols(), out.rows,
               out.cols);
   if (x.rows == 0) return;
   switch (RouteOf(w, x.rows, /*swiglu=*/false)) {
     case Route::kF32:
-      return RunF32(product);
+      return RunF32(call);
     case Route::kWgmma:
       return wgmma_->Run({.x = x.data,
                           .rows = x.rows,
                           .x_stride = x.stride,
                           .w = &w,
-                          .bias = product.bias,
+                          .bias = call.bias,
                           .out = out,
-                          .accumulate = product.accumulate});
-    case Route::kLibrary:
-      TALON_CHECK(product.heads.places == nullptr);
-      if (w.dtype() == DType::kI8 ? RunDequantised(product) : RunLt(product)) return;
+                          .accumulate = call.accumulate});
+    case Route::kCublasLt:
+      TALON_CHECK(call.heads.places == nullptr);
+      if (w.dtype() == DType::kI8 ? RunDequantised(call) : RunLt(call)) return;
       break;
     case Route::kStream:
       break;
   }
-  RunStream(product);
+  RunStream(call);
 }
 
 bool Gemm::RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,
@@ -163,45 +163,45 @@ bool Gemm::RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* b
   return true;
 }
 
-void Gemm::RunF32(const Product& product) {
-  if (!deterministic_ && product.x.rows > kSmallF32Rows && RunLt(product)) return;
-  LaunchF32(*stream_, {.x = static_cast<const float*>(product.x.data),
-                       .x_stride = product.x.stride,
-                       .weights = static_cast<const float*>(product.w->data()),
-                       .cols = product.w->padded_cols(),
-                       .bias = product.bias,
-                       .out = product.out,
-                       .accumulate = product.accumulate});
+void Gemm::RunF32(const GemmCall& call) {
+  if (!deterministic_ && call.x.rows > kSmallF32Rows && RunLt(call)) return;
+  LaunchF32(*stream_, {.x = static_cast<const float*>(call.x.data),
+                       .x_stride = call.x.stride,
+                       .weights = static_cast<const float*>(call.w->data()),
+                       .cols = call.w->padded_cols(),
+                       .bias = call.bias,
+                       .out = call.out,
+                       .accumulate = call.accumulate});
 }
 
-// Deterministic: one tile and one split for any number of rows. int8 weights are faster with that
-// tile, too, and so are QKV products, with more blocks.
-Gemm::StreamChoice Gemm::ChooseStream(const Product& product) const {
-  const CudaWeight& w = *product.w;
-  if (deterministic_ || w.dtype() == DType::kI8 || product.x.rows > kStreamRows) {
+// Deterministic: the same tile and split-K factor for any number of rows. int8 weights are faster
+// with that tile, too, and so are QKV GEMMs, with more blocks.
+Gemm::StreamChoice Gemm::ChooseStream(const GemmCall& call) const {
+  const CudaWeight& w = *call.w;
+  if (deterministic_ || w.dtype() == DType::kI8 || call.x.rows > kStreamRows) {
     return {StreamTileKind::kTall, kTallBlocks};
   }
-  if (product.heads.places != nullptr) return {StreamTileKind::kTall, kHeadBlocks};
+  if (call.heads.places != nullptr) return {StreamTileKind::kTall, kHeadBlocks};
   if (stream_->shared_memory < kWholeMultiprocessor) return {StreamTileKind::kTall, kTallBlocks};
   const bool wide = w.rows() <= kDeepBlocks * kWideOutputs && w.padded_cols() % kWideStageCols == 0;
   return {wide ? StreamTileKind::kWide : StreamTileKind::kDeep, kDeepBlocks};
 }
 
-void Gemm::RunStream(const Product& product) {
-  const Operand& x = product.x;
-  const CudaWeight& w = *product.w;
-  const auto [tile, blocks] = ChooseStream(product);
+void Gemm::RunStream(const GemmCall& call) {
+  const Operand& x = call.x;
+  const CudaWeight& w = *call.w;
+  const auto [tile, blocks] = ChooseStream(call);
   const StreamKernel& kernel = ChooseStreamKernel(w.dtype(), tile, x.rows);
-  StreamArgs args = MakeStreamArgs(kernel, x, w, product.bias, product.out, blocks);
+  StreamArgs args = MakeStreamArgs(kernel, x, w, call.bias, call.out, blocks);
   args.partials = static_cast<float*>(partials_.data());
   args.arrivals = static_cast<int32_t*>(arrivals_.data());
-  args.accumulate = product.accumulate;
-  args.heads = product.heads;
+  args.accumulate = call.accumulate;
+  args.heads = call.heads;
   const int step = args.splits > 1 ? kSplitRows : x.rows;
   for (int first = 0; first < x.rows; first += step) {
     args.rows = std::min(step, x.rows - first);
     args.x = static_cast<const uint8_t*>(x.data) + first * args.x_row_bytes;
-    args.out = product.out.data + first * product.out.stride;
+    args.out = call.out.data + first * call.out.stride;
     LaunchStream(*stream_, kernel, args);
   }
 }
@@ -218,33 +218,33 @@ void Gemm::RunPersistent(const Operand& x, const CudaWeight& gate_up, const floa
   LaunchStream(*stream_, kernel, args);
 }
 
-bool Gemm::RunLt(const Product& product) {
-  return lt_->Run({.x = product.x.data,
-                   .x_stride = product.x.stride,
-                   .weights = product.w->data(),
-                   .cols = product.w->padded_cols(),
-                   .dtype = product.w->dtype(),
-                   .bias = product.bias,
-                   .out = product.out,
-                   .accumulate = product.accumulate});
+bool Gemm::RunLt(const GemmCall& call) {
+  return lt_->Run({.x = call.x.data,
+                   .x_stride = call.x.stride,
+                   .weights = call.w->data(),
+                   .cols = call.w->padded_cols(),
+                   .dtype = call.w->dtype(),
+                   .bias = call.bias,
+                   .out = call.out,
+                   .accumulate = call.accumulate});
 }
 
-// In slices of outputs that fit the memory for widened weights.
-bool Gemm::RunDequantised(const Product& product) {
-  const CudaWeight& w = *product.w;
+// Runs in slices of outputs that fit the buffer of dequantised weights.
+bool Gemm::RunDequantised(const GemmCall& call) {
+  const CudaWeight& w = *call.w;
   const size_t row_bytes = 2 * static_cast<size_t>(w.padded_cols());
   const int step = static_cast<int>(dequantised_.bytes() / row_bytes);
   for (int first = 0; first < w.rows(); first += step) {
     const int count = std::min(step, w.rows() - first);
     LaunchDequantise(*stream_, w, first, count, dequantised_.data());
-    const bool ran = lt_->Run({.x = product.x.data,
-                               .x_stride = product.x.stride,
+    const bool ran = lt_->Run({.x = call.x.data,
+                               .x_stride = call.x.stride,
                                .weights = dequantised_.data(),
                                .cols = w.padded_cols(),
                                .dtype = DType::kBF16,
-                               .bias = product.bias == nullptr ? nullptr : product.bias + first,
-                               .out = product.out.Cols(first, count),
-                               .accumulate = product.accumulate});
+                               .bias = call.bias == nullptr ? nullptr : call.bias + first,
+                               .out = call.out.Cols(first, count),
+                               .accumulate = call.accumulate});
     if (!ran) {
       TALON_CHECK(first == 0, "cublasLt does the first {} outputs but not the next", first);
       return false;

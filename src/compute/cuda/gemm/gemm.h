@@ -1,5 +1,5 @@
-// Matrix products with weights: out = x * w^T (+ bias), or out += that. Picks the kernel by the
-// number of rows and the weight's format.
+// GEMM with weights: out = x * w^T (+ bias), or out += that. Chooses the kernel by the number of
+// rows and the weight's format.
 #ifndef TALON_COMPUTE_CUDA_GEMM_GEMM_H_
 #define TALON_COMPUTE_CUDA_GEMM_GEMM_H_
 
@@ -26,68 +26,68 @@ struct Operand {
   int64_t stride = 0;  // elements
 };
 
-// out = x * w^T (+ bias), or out += that.
-struct Product {
+// One GEMM: out = x * w^T (+ bias), or out += that.
+struct GemmCall {
   Operand x;
   const CudaWeight* w = nullptr;
   const float* bias = nullptr;  // [w->rows()] or null
   MatrixView out;
   bool accumulate = false;
-  HeadsOut heads;  // in `out` and the cache, where StoresHeads
+  HeadsOut heads;  // QKV epilogue into `out` and the cache, where StoresHeads
 };
 
 class Gemm {
  public:
-  // Deterministic: the bits of an output row depend on that row of x and the weight alone.
-  // `stream` must outlive this.
+  // Deterministic: the bits of an output row depend on that row of x and the weight alone. `stream`
+  // must outlive this.
   Gemm(const Stream& stream, bool deterministic)
       : stream_(&stream), deterministic_(deterministic) {}
 
-  // Gets the memory that products with `w` need. Once for each weight, before Run.
+  // Allocates the memory that GEMMs with `w` need. Called once for each weight, before Run.
   Status Reserve(const CudaWeight& w);
 
-  // Queues the product; allocates nothing and waits for nothing.
-  void Run(const Product& product);
+  // Queues the GEMM; neither allocates nor synchronises.
+  void Run(const GemmCall& call);
 
-  // Queues out = SwiGlu(x * gate_up^T + bias), of which gate_up's first half of rows is the gate.
-  // False, and nothing is queued, where no kernel does both at once.
+  // Queues out = SwiGlu(x * gate_up^T + bias) with SwiGLU fused into the epilogue; the first half
+  // of gate_up's rows is the gate. Returns false and queues nothing where no kernel supports it.
   bool RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,
                  const RowsOut& out);
 
-  // Whether a QKV product with `w` can rotate heads of this size, `rotated` elements of each, and
-  // store K and V.
+  // Whether a QKV GEMM with `w` can rotate heads of this size, `rotated` elements of each, and
+  // store K and V in its epilogue.
   bool StoresHeads(const CudaWeight& w, int rows, int head_dim, int rotated) const;
 
  private:
-  // What does a product.
-  enum class Route { kF32, kStream, kWgmma, kLibrary };
+  // Kernel that runs a GEMM.
+  enum class Route { kF32, kStream, kWgmma, kCublasLt };
   Route RouteOf(const CudaWeight& w, int rows, bool swiglu) const;
   struct StreamChoice {
     StreamTileKind tile;
     int blocks;
   };
-  StreamChoice ChooseStream(const Product& product) const;
+  StreamChoice ChooseStream(const GemmCall& call) const;
   bool IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const;
-  void RunF32(const Product& product);
-  void RunStream(const Product& product);
+  void RunF32(const GemmCall& call);
+  void RunStream(const GemmCall& call);
   bool IsForPersistent(const CudaWeight& gate_up, int rows) const;
   void RunPersistent(const Operand& x, const CudaWeight& gate_up, const float* bias,
                      const RowsOut& out);
-  bool RunLt(const Product& product);
-  bool RunDequantised(const Product& product);
+  bool RunLt(const GemmCall& call);
+  bool RunDequantised(const GemmCall& call);
 
   const Stream* stream_;
   bool deterministic_;
   Buffer partials_;
   Buffer arrivals_;
   Buffer dequantised_;
-  std::unique_ptr<LtProduct> lt_;
-  bool asked_for_wgmma_ = false;
-  std::unique_ptr<WgmmaProduct> wgmma_;  // null where there is none
+  std::unique_ptr<LtGemm> lt_;
+  bool wgmma_probed_ = false;
+  std::unique_ptr<WgmmaGemm> wgmma_;  // null where the device or build does not support it
 };
 
-// The arguments of the streaming kernel, but for `partials` and `arrivals`. `blocks` bounds the
-// splits (ChooseSplits).
+// The arguments of the weight-streaming kernel, except `partials` and `arrivals`. `blocks` bounds
+// the split-K factor (ChooseSplits).
 StreamArgs MakeStreamArgs(const StreamKernel& kernel, const Operand& x, const CudaWeight& w,
                           const float* bias, MatrixView out, int blocks);
 

@@ -1,4 +1,4 @@
-// The end of a QKV product (gemm_heads.h). Included by CUDA sources only.
+// Epilogue of a QKV GEMM (gemm/heads.h). Included by CUDA sources only.
 #ifndef TALON_COMPUTE_CUDA_GEMM_HEADS_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_HEADS_CUH_
 
@@ -41,7 +41,8 @@ __device__ __forceinline__ void RotatePair(float cosine, float sine, float* a, f
   *a = low;
 }
 
-// Elements [d, d + 4) of a head's first half, and their partners. `out` is the row of q, k and v.
+// Rotates and stores elements [d, d + 4) of a head's first half (`a`) and their partners in the
+// second (`b`). `out` is the row of q, k and v.
 __device__ __forceinline__ void StoreHeadPair(const HeadsOut& heads, int row, int head, int d,
                                               float4 a, float4 b, float* out) {
   const KvShape& shape = heads.shape;

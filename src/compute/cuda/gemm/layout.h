@@ -1,16 +1,16 @@
-// Shape and index arithmetic of the weight-streaming product (gemm_stream.cuh): host integers, so
-// that a test without a GPU can prove them.
+// Shape and index arithmetic of the weight-streaming GEMM (gemm/stream.cuh): host integers, so that
+// a test without a GPU can verify them.
 //
 // Weights are row-major [outputs, padded inputs], x is row-major too. A block takes a tile of
-// outputs and walks along the inputs in stages; a stage holds, for each output of the tile and each
-// row of x, one piece of consecutive inputs. Warps divide the tile into panels of 32 outputs and
-// the stage into slices of 64 weight bytes per output.
+// outputs and walks along the inputs (K) in stages; a stage holds, for each output of the tile and
+// each row of x, one piece of consecutive inputs. Warps divide the tile into panels of 32 outputs
+// and the stage into slices of 64 weight bytes per output (split-K within the block).
 //
-// mma.sync m16n8k16 wants of lane (g = lane / 4, t = lane % 4) the inputs 2t, 2t+1, 2t+8 and 2t+9
-// of rows g and g + 8 of the weights and of row g of x. Sums do not care which inputs these names
-// stand for as long as weights and x agree, so lane t takes consecutive inputs: 16 bytes of a
-// weight row and the same inputs of x, each one load from shared memory, good for two (16-bit) or
-// four (int8) steps.
+// mma.sync m16n8k16 takes from lane (g = lane / 4, t = lane % 4) the inputs 2t, 2t+1, 2t+8 and 2t+9
+// of rows g and g + 8 of the weights and of row g of x. The accumulators do not depend on which
+// inputs these indices stand for as long as weights and x agree, so lane t takes consecutive
+// inputs: 16 bytes of a weight row and the same inputs of x, each one load from shared memory that
+// feeds two (16-bit) or four (int8) mma steps.
 #ifndef TALON_COMPUTE_CUDA_GEMM_LAYOUT_H_
 #define TALON_COMPUTE_CUDA_GEMM_LAYOUT_H_
 
@@ -22,36 +22,37 @@
 namespace talon::cuda {
 
 inline constexpr int kScaleGroup = 128;   // inputs that share a scale in int8 weights
-inline constexpr int kPanelOutputs = 32;  // of a warp: two mma tiles of 16
-inline constexpr int kSliceBytes = 64;    // of each weight row that a warp takes from a stage
-inline constexpr int kChunkBytes = 16;    // of one load
+inline constexpr int kPanelOutputs = 32;  // per warp: two mma tiles of 16
+inline constexpr int kSliceBytes = 64;    // bytes of each weight row that a warp takes from a stage
+inline constexpr int kChunkBytes = 16;    // bytes of one load
 inline constexpr int kMaxTileOutputs = 128;
-inline constexpr int kWideOutputs = 32;  // of StreamTileKind::kWide, one panel in eight slices
+inline constexpr int kWideOutputs = 32;  // per kWide tile, one panel in eight slices
 inline constexpr int kWideStageCols = 256;
-inline constexpr int kPersistentSumBytes = 20 * 1024;
+inline constexpr int kPersistentAccBytes = 20 * 1024;
 inline constexpr int kMaxSplits = 8;
-// Blocks of a product whose inputs are split over blocks, at most.
+// Maximum blocks of a GEMM with split-K.
 inline constexpr int kMaxSplitBlocks = 264;
 
-// Columns that rows of weights are padded to, for elements of `element_bytes`: whole stages of
+// Columns to which rows of weights are padded, for elements of `element_bytes`: whole stages of
 // every tile but the wide one, and whole groups of scales.
 constexpr int PaddedCols(int cols, int element_bytes) {
   const int multiple = element_bytes == 1 ? 256 : element_bytes == 2 ? 128 : 4;
   return (cols + multiple - 1) / multiple * multiple;
 }
 
-// Where chunk `chunk` of row `row` lies in the row's shared memory. Lanes read rows in pairs, four
-// chunks of each at a time; the shift of every second row puts the eight in different banks.
+// Swizzle: position of 16-byte chunk `chunk` within row `row` in shared memory. Lanes read rows in
+// pairs, four chunks of each at a time; shifting every second row puts the eight chunks in
+// different banks.
 constexpr int SwizzledChunk(int row, int chunk) { return chunk ^ ((row & 1) << 2); }
-// The same for x beside int8 weights, of which a lane takes two neighbouring chunks.
+// The swizzle of x for int8 weights, where a lane takes two neighbouring chunks.
 constexpr int SwizzledPairChunk(int row, int chunk) { return chunk ^ (row & 1); }
 
-// Stages [SplitBegin(s), SplitBegin(s + 1)) are split s of `splits`.
+// Split-K: split s of `splits` takes stages [SplitBegin(s), SplitBegin(s + 1)).
 constexpr int SplitBegin(int stages, int splits, int split) { return stages * split / splits; }
 
-// Over how many blocks the inputs of a tile are split: so that tiles * splits comes close to
-// `blocks` without passing it, and a split is worth starting a block for. Depends on the shape of
-// the weights alone.
+// Split-K factor: the number of blocks over which the inputs (K) of a tile are split, such that
+// tiles * splits approaches `blocks` without exceeding it and each split has enough stages. Depends
+// on the shape of the weights alone.
 constexpr int ChooseSplits(int tiles, int stages, int blocks) {
   constexpr int kMinStages = 4;
   int splits = blocks / tiles;
@@ -60,7 +61,7 @@ constexpr int ChooseSplits(int tiles, int stages, int blocks) {
   return splits < 1 ? 1 : splits;
 }
 
-// Sizes of a tile. `ElementBytes` 2 or 1 (int8), `Panels` x `Slices` warps, 8 * `RowTiles` rows of
+// Sizes of a tile: `ElementBytes` 2 or 1 (int8), `Panels` x `Slices` warps, 8 * `RowTiles` rows of
 // x, as many stages as `Budget` bytes of shared memory hold.
 template <int ElementBytes, int Panels, int Slices, int RowTiles, int Budget>
 struct StreamTile {
@@ -83,32 +84,32 @@ struct StreamTile {
   static constexpr int kStageBytes = kWeightBytes + kOperandBytes + kScaleBytes;
   static constexpr int kStages = Budget / kStageBytes < 8 ? Budget / kStageBytes : 8;
   static_assert(kStages >= 3);
-  // The sums of the slices, [slices][rows][outputs], in the memory of the stages.
-  static constexpr int kSumStride = kOutputs + 4;  // rows 2t of four lanes in different banks
-  static constexpr int kSumBytes = kSlices * kRows * kSumStride * 4;
+  // Accumulators of the slices, [slices][rows][outputs], reuse the memory of the stages.
+  static constexpr int kAccStride = kOutputs + 4;  // rows 2t of four lanes in different banks
+  static constexpr int kAccBytes = kSlices * kRows * kAccStride * 4;
   static constexpr int kSharedBytes =
-      kStages * kStageBytes > kSumBytes ? kStages* kStageBytes : kSumBytes;
+      kStages * kStageBytes > kAccBytes ? kStages* kStageBytes : kAccBytes;
 
   static constexpr int WeightOffset(int row, int chunk) {
     return row * kWeightRowBytes + SwizzledChunk(row, chunk) * kChunkBytes;
   }
   static constexpr int OperandOffset(int row, int chunk) {
-    const int place = kInt8 ? SwizzledPairChunk(row, chunk) : SwizzledChunk(row, chunk);
-    return kWeightBytes + row * kOperandRowBytes + place * kChunkBytes;
+    const int swizzled = kInt8 ? SwizzledPairChunk(row, chunk) : SwizzledChunk(row, chunk);
+    return kWeightBytes + row * kOperandRowBytes + swizzled * kChunkBytes;
   }
-  // Of the scale of output `output` of the tile in group `group` of the stage.
+  // Offset of the scale of output `output` of the tile in group `group` of the stage.
   static constexpr int ScaleOffset(int group, int output) {
     return kWeightBytes + kOperandBytes + (group * kOutputs + output) * 4;
   }
-  static constexpr int SumIndex(int slice, int row, int output) {
-    return (slice * kRows + row) * kSumStride + output;
+  static constexpr int AccumulatorIndex(int slice, int row, int output) {
+    return (slice * kRows + row) * kAccStride + output;
   }
 };
 
-// Tiles of StreamTileKind::kPersistent: two runs of so many weight rows.
+// A tile of StreamTileKind::kPersistent has two runs (gate, up) of this many weight rows.
 inline constexpr int kRunRows = 16;
 
-// Walks over the stages of all tiles of a block, which has every `step`th tile.
+// Iterates over the stages of a block's tiles, every `step`th tile.
 struct TileCursor {
   int tile;
   int stage;
@@ -119,14 +120,14 @@ struct TileCursor {
   }
 };
 
-// Blocks for `tiles` tiles, of which each block takes as many as any, or one less.
+// Number of blocks such that the tiles per block differ by at most one.
 constexpr int PersistentBlocks(int tiles, int multiprocessors) {
   const int rounds = (tiles + multiprocessors - 1) / multiprocessors;
   return (tiles + rounds - 1) / rounds;
 }
 
-// How the threads of a block copy [Rows, RowBytes] of a stage: each the same chunks of every stage,
-// in one column of chunks, of every kRowStep-th row.
+// How the threads of a block copy [Rows, RowBytes] of a stage: each thread copies the same column
+// of 16-byte chunks in every stage, from every kRowStep-th row.
 template <int Rows, int RowBytes, int Threads>
 struct CopyShape {
   static constexpr int kRowChunks = RowBytes / kChunkBytes;
@@ -137,10 +138,10 @@ struct CopyShape {
   static_assert(!kAllThreads || Rows % kRowStep == 0);
 };
 
-// Shared memory of a block of which two fit a multiprocessor of sm_90 (1 KiB of each is reserved),
-// so that the next product's weights are already on their way while this one ends.
+// Shared memory per block such that two blocks fit an SM of sm_90 (1 KiB of each is reserved): with
+// PDL the next GEMM prefetches its weights while this one ends.
 inline constexpr int kHalfMultiprocessor = 112 * 1024;
-// And of one that has it for itself.
+// Shared memory of a block that has an SM to itself.
 inline constexpr int kWholeMultiprocessor = 220 * 1024;
 
 }  // namespace talon::cuda

@@ -10,7 +10,8 @@
 namespace talon::cuda {
 namespace {
 
-// Stands in for a 16-bit or 8-bit element: the input's number, so that a test sees what meets what.
+// A stage whose elements are the numbers of their inputs, so that a test sees which weights and
+// inputs are multiplied.
 template <typename Tile>
 struct Stage {
   using Element = std::conditional_t<Tile::kInt8, uint8_t, uint16_t>;
@@ -19,9 +20,9 @@ struct Stage {
   std::vector<uint16_t> x = std::vector<uint16_t>(Tile::kRows * Tile::kStageCols);
 };
 
-// What the threads of a block do in StageLoader.
-template <int Rows, int RowBytes, int Threads, typename Place>
-void CopyRows(const void* from, Place&& place, std::vector<uint8_t>* shared) {
+// Copies rows as the threads of a block do in StageLoader.
+template <int Rows, int RowBytes, int Threads, typename Offset>
+void CopyRows(const void* from, Offset&& offset, std::vector<uint8_t>* shared) {
   using Shape = CopyShape<Rows, RowBytes, Threads>;
   std::set<int> written;
   for (int thread = 0; thread < Threads; ++thread) {
@@ -29,8 +30,8 @@ void CopyRows(const void* from, Place&& place, std::vector<uint8_t>* shared) {
     const int chunk = thread % Shape::kRowChunks;
     if (!Shape::kAllThreads && row >= Rows) continue;
     for (int i = 0; i < Shape::kLoads; ++i) {
-      const int to = place(row, chunk) + i * Shape::kRowStep * RowBytes;
-      EXPECT_EQ(to, place(row + i * Shape::kRowStep, chunk));
+      const int to = offset(row, chunk) + i * Shape::kRowStep * RowBytes;
+      EXPECT_EQ(to, offset(row + i * Shape::kRowStep, chunk));
       EXPECT_TRUE(written.insert(to).second);
       const int source = (row + i * Shape::kRowStep) * RowBytes + chunk * kChunkBytes;
       std::memcpy(shared->data() + to, static_cast<const uint8_t*>(from) + source, kChunkBytes);
@@ -84,7 +85,7 @@ void MultiplyAdd(const Fragments& f, int64_t (*sum)[8]) {
   }
 }
 
-// What WarpSums takes from the stage for step `step` of its slice.
+// Fragments that WarpAccumulator loads from the stage for step `step` of its slice.
 template <typename Tile>
 Fragments LoadFragments(const Stage<Tile>& stage, int slice, int output, int row, int step) {
   Fragments f;
@@ -93,14 +94,14 @@ Fragments LoadFragments(const Stage<Tile>& stage, int slice, int output, int row
     const int t = lane % 4;
     for (int half = 0; half < 2; ++half) {
       typename Stage<Tile>::Element w[kChunkBytes / sizeof(typename Stage<Tile>::Element)];
-      const int place = Tile::WeightOffset(output + g, slice * 4 + t);
-      std::memcpy(w, stage.shared.data() + place + half * 8 * Tile::kWeightRowBytes, sizeof(w));
+      const int offset = Tile::WeightOffset(output + g, slice * 4 + t);
+      std::memcpy(w, stage.shared.data() + offset + half * 8 * Tile::kWeightRowBytes, sizeof(w));
       for (int i = 0; i < 4; ++i) f.a[lane][i / 2 * 4 + half * 2 + i % 2] = w[step * 4 + i];
     }
     const int chunk = Tile::kInt8 ? slice * 8 + t * 2 : slice * 4 + t;
-    int place = Tile::OperandOffset(g, chunk) + row * Tile::kOperandRowBytes;
-    if (step >= 2) place ^= kChunkBytes;
-    std::memcpy(f.b[lane], stage.shared.data() + place + step % 2 * 8, 8);
+    int offset = Tile::OperandOffset(g, chunk) + row * Tile::kOperandRowBytes;
+    if (step >= 2) offset ^= kChunkBytes;
+    std::memcpy(f.b[lane], stage.shared.data() + offset + step % 2 * 8, 8);
   }
   return f;
 }
@@ -141,7 +142,7 @@ TYPED_TEST(GemmLayoutTest, WarpsOfABlockMultiplyTheStage) {
   }
 }
 
-// Sixteen bytes a lane go in four parts of eight lanes, each over all 32 banks.
+// Loads of 16 bytes per lane run in four phases of eight lanes, each over all 32 banks.
 template <typename Offset>
 void ExpectNoBankConflicts(Offset&& offset) {
   for (int first = 0; first < 32; first += 8) {
@@ -161,18 +162,19 @@ TYPED_TEST(GemmLayoutTest, LanesReadDifferentBanks) {
       return Tile::OperandOffset(lane / 4, chunk);
     });
   }
-  std::set<int> banks;  // of the sums, four bytes a lane
+  std::set<int> banks;  // of the accumulators, four bytes per lane
   for (int lane = 0; lane < 32; ++lane) {
-    banks.insert(Tile::SumIndex(0, lane % 4 * 2, lane / 4) % 32);
+    banks.insert(Tile::AccumulatorIndex(0, lane % 4 * 2, lane / 4) % 32);
   }
   EXPECT_EQ(banks.size(), 32u);
 }
 
-TYPED_TEST(GemmLayoutTest, StageAndSumsFitSharedMemory) {
+TYPED_TEST(GemmLayoutTest, StageAndAccumulatorsFitSharedMemory) {
   using Tile = TypeParam;
   EXPECT_LE(Tile::kSharedBytes, kBudget);
-  EXPECT_LE((Tile::SumIndex(Tile::kSlices - 1, Tile::kRows - 1, Tile::kOutputs - 1) + 1) * 4,
-            Tile::kSharedBytes);
+  EXPECT_LE(
+      (Tile::AccumulatorIndex(Tile::kSlices - 1, Tile::kRows - 1, Tile::kOutputs - 1) + 1) * 4,
+      Tile::kSharedBytes);
   EXPECT_EQ(Tile::kStageBytes % 128, 0);
   EXPECT_EQ(PaddedCols(1, Tile::kInt8 ? 1 : 2) % (Tile::kSlices == 8 ? 1 : Tile::kStageCols), 0);
   if (Tile::kInt8) {
@@ -194,8 +196,9 @@ TEST(ChooseSplitsTest, FillsTheDeviceAndCoversEveryStage) {
   }
 }
 
-// What PersistentProduct's blocks do: every tile once, nobody two more than another.
-TEST(PersistentTilesTest, BlocksShareTilesAlike) {
+// The schedule of PersistentGemmKernel: every tile once, and tile counts of blocks differ by at
+// most one.
+TEST(PersistentTilesTest, TilesPerBlockDifferByAtMostOne) {
   for (const int tiles : {1, 131, 132, 133, 896, 4008}) {
     const int blocks = PersistentBlocks(tiles, 132);
     ASSERT_LE(blocks, 132);

@@ -8,7 +8,7 @@
 namespace talon::cuda {
 namespace {
 
-constexpr size_t kWorkspaceBytes = 32 << 20;  // what NVIDIA advises for Hopper
+constexpr size_t kWorkspaceBytes = 32 << 20;  // NVIDIA's recommendation for Hopper
 
 #define TALON_LT_CHECK(call)                                                         \
   do {                                                                               \
@@ -29,7 +29,7 @@ cudaDataType_t TypeOf(DType dtype) {
   }
 }
 
-// The largest power of two, up to what the library asks about, that divides the address.
+// Largest power of two, up to 256 (the most that cuBLASLt considers), that divides the address.
 uint32_t AlignmentOf(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   return static_cast<uint32_t>(std::min<uintptr_t>(256, address & (~address + 1)));
@@ -48,8 +48,8 @@ void SetPreference(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferen
 
 }  // namespace
 
-Result<std::unique_ptr<LtProduct>> LtProduct::Create(const Stream& stream) {
-  std::unique_ptr<LtProduct> lt(new LtProduct(stream));
+Result<std::unique_ptr<LtGemm>> LtGemm::Create(const Stream& stream) {
+  std::unique_ptr<LtGemm> lt(new LtGemm(stream));
   const cublasStatus_t status = cublasLtCreate(&lt->handle_);
   if (status != CUBLAS_STATUS_SUCCESS) {
     return Internal("cublasLt does not start: {}", cublasLtGetStatusString(status));
@@ -58,27 +58,27 @@ Result<std::unique_ptr<LtProduct>> LtProduct::Create(const Stream& stream) {
   return lt;
 }
 
-LtProduct::~LtProduct() {
+LtGemm::~LtGemm() {
   for (auto& [key, plan] : plans_) {
     cublasLtMatrixLayoutDestroy(plan.weights);
     cublasLtMatrixLayoutDestroy(plan.x);
     cublasLtMatrixLayoutDestroy(plan.out);
-    cublasLtMatmulDescDestroy(plan.product);
+    cublasLtMatmulDescDestroy(plan.matmul);
   }
   if (handle_ != nullptr) cublasLtDestroy(handle_);
 }
 
-// The library counts by columns: what is row-major here is its transpose there, so it is asked for
+// cuBLASLt is column-major: a row-major matrix here is its transpose there, so the call computes
 // out^T [outputs, rows] = weights * x^T.
-LtProduct::Plan LtProduct::MakePlan(const LtArgs& args) {
+LtGemm::Plan LtGemm::MakePlan(const LtArgs& args) {
   Plan plan;
   const cudaDataType_t type = TypeOf(args.dtype);
-  TALON_LT_CHECK(cublasLtMatmulDescCreate(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
-  SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+  TALON_LT_CHECK(cublasLtMatmulDescCreate(&plan.matmul, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  SetAttribute(plan.matmul, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  SetAttribute(plan.matmul, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
   if (args.bias != nullptr) {
-    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias);
+    SetAttribute(plan.matmul, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    SetAttribute(plan.matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias);
   }
   TALON_LT_CHECK(
       cublasLtMatrixLayoutCreate(&plan.weights, type, args.cols, args.out.cols, args.cols));
@@ -90,7 +90,7 @@ LtProduct::Plan LtProduct::MakePlan(const LtArgs& args) {
   return plan;
 }
 
-void LtProduct::ChooseAlgorithm(const LtArgs& args, Plan* plan) {
+void LtGemm::ChooseAlgorithm(const LtArgs& args, Plan* plan) {
   cublasLtMatmulPreference_t preference = nullptr;
   TALON_LT_CHECK(cublasLtMatmulPreferenceCreate(&preference));
   SetPreference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
@@ -101,14 +101,14 @@ void LtProduct::ChooseAlgorithm(const LtArgs& args, Plan* plan) {
   cublasLtMatmulHeuristicResult_t result = {};
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, plan->product, plan->weights, plan->x, plan->out,
+      cublasLtMatmulAlgoGetHeuristic(handle_, plan->matmul, plan->weights, plan->x, plan->out,
                                      plan->out, preference, 1, &result, &count);
   plan->found = status == CUBLAS_STATUS_SUCCESS && count > 0;
   plan->algo = result.algo;
   cublasLtMatmulPreferenceDestroy(preference);
 }
 
-bool LtProduct::Run(const LtArgs& args) {
+bool LtGemm::Run(const LtArgs& args) {
   const Key key = {args.out.rows,
                    args.out.cols,
                    args.out.stride,
@@ -123,11 +123,11 @@ bool LtProduct::Run(const LtArgs& args) {
   if (is_new) plan = MakePlan(args);
   if (!plan.found) return false;
   if (args.bias != nullptr) {
-    SetAttribute(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias);
+    SetAttribute(plan.matmul, CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias);
   }
   const float alpha = 1;
   const float beta = args.accumulate ? 1 : 0;
-  TALON_LT_CHECK(cublasLtMatmul(handle_, plan.product, &alpha, args.weights, plan.weights, args.x,
+  TALON_LT_CHECK(cublasLtMatmul(handle_, plan.matmul, &alpha, args.weights, plan.weights, args.x,
                                 plan.x, &beta, args.out.data, plan.out, args.out.data, plan.out,
                                 &plan.algo, workspace_.data(), kWorkspaceBytes, stream_.handle));
   return true;

@@ -1,4 +1,4 @@
-// Products by cuBLASLt, for many rows. Which algorithm does a shape is asked once and remembered.
+// GEMM by cuBLASLt, for many rows. The algorithm of a shape is queried once and cached.
 #ifndef TALON_COMPUTE_CUDA_GEMM_LT_H_
 #define TALON_COMPUTE_CUDA_GEMM_LT_H_
 
@@ -19,27 +19,27 @@ namespace talon::cuda {
 struct LtArgs {
   const void* x = nullptr;  // [out.rows, x_stride]
   int64_t x_stride = 0;
-  const void* weights = nullptr;  // [out.cols, cols], rows follow each other
+  const void* weights = nullptr;  // [out.cols, cols], contiguous rows
   int cols = 0;
-  DType dtype = DType::kBF16;   // of x and weights: kBF16, kF16, kF32
+  DType dtype = DType::kBF16;   // type of x and weights: kBF16, kF16, kF32
   const float* bias = nullptr;  // [out.cols] or null
   MatrixView out;
   bool accumulate = false;
 };
 
-class LtProduct {
+class LtGemm {
  public:
-  static Result<std::unique_ptr<LtProduct>> Create(const Stream& stream);
-  ~LtProduct();
-  LtProduct(const LtProduct&) = delete;
-  LtProduct& operator=(const LtProduct&) = delete;
+  static Result<std::unique_ptr<LtGemm>> Create(const Stream& stream);
+  ~LtGemm();
+  LtGemm(const LtGemm&) = delete;
+  LtGemm& operator=(const LtGemm&) = delete;
 
-  // False if the library has no algorithm for the shape; nothing is queued then.
+  // Returns false and queues nothing if cuBLASLt has no algorithm for the shape.
   bool Run(const LtArgs& args);
 
  private:
-  struct Plan {  // algo is void where there is none
-    cublasLtMatmulDesc_t product = nullptr;
+  struct Plan {  // algo is valid only if found
+    cublasLtMatmulDesc_t matmul = nullptr;
     cublasLtMatrixLayout_t weights = nullptr;
     cublasLtMatrixLayout_t x = nullptr;
     cublasLtMatrixLayout_t out = nullptr;
@@ -48,7 +48,7 @@ class LtProduct {
   };
   using Key = std::array<int64_t, 9>;
 
-  explicit LtProduct(const Stream& stream) : stream_(stream) {}
+  explicit LtGemm(const Stream& stream) : stream_(stream) {}
   Plan MakePlan(const LtArgs& args);
   void ChooseAlgorithm(const LtArgs& args, Plan* plan);
 

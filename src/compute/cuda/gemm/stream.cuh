@@ -1,9 +1,9 @@
-// The kernel of gemm_stream.h; gemm_layout.h explains its tiles. Included by CUDA sources only.
+// The kernel of gemm/stream.h; gemm/layout.h explains its tiles. Included by CUDA sources only.
 //
-// A block streams its stages through a ring in shared memory with asynchronous copies. The weights
-// of the first stages are asked for before WaitForInputs: they never change. Sums are taken in a
-// fixed order: a warp's slice of every stage in turn, the slices of a block, the splits of a tile
-// (by the block that arrives last, which reads all of them back).
+// A block streams its stages through a ring in shared memory with cp.async. Weights are constant,
+// so the first stages' weights are prefetched before PdlWait. Accumulation has a fixed order: each
+// warp its slice of every stage in turn, then the slices of a block, then the splits of a tile
+// (split-K: by the last block to arrive, which reads all partials back).
 #ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
 
@@ -20,20 +20,19 @@
 
 namespace talon::cuda {
 
-// Calls f(row, output) for every four outputs, the first of them given, of the tile's existing
-// rows.
+// Calls f(row, output) for every group of four outputs, `output` being the first, of the tile's
+// existing rows.
 template <typename Tile, typename F>
-__device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const StreamPlace& place,
-                                            F&& f) {
+__device__ __forceinline__ void ForEachQuad(const StreamArgs& args, const StreamWork& work, F&& f) {
   constexpr int kQuads = Tile::kOutputs / 4;
-  const int rows = min(Tile::kRows, args.rows - place.first_row);
+  const int rows = min(Tile::kRows, args.rows - work.first_row);
 #pragma unroll 2
   for (int id = static_cast<int>(threadIdx.x); id < rows * kQuads; id += Tile::kThreads) {
     f(id / kQuads, id % kQuads * 4);
   }
 }
 
-// True in the block that arrives last of a tile's splits; it sees what the others wrote.
+// Returns true in the last block of a tile's splits to arrive, which then sees the others' writes.
 __device__ __forceinline__ bool ArrivesLast(int32_t* arrivals, int splits) {
   __shared__ bool last;
   __threadfence();
@@ -47,43 +46,44 @@ __device__ __forceinline__ bool ArrivesLast(int32_t* arrivals, int splits) {
   return last;
 }
 
-// Writes all outputs of a tile: sum_of(row, output) gives four of the tile's sums.
-template <typename Tile, typename SumOf>
-__device__ __forceinline__ void FinishTile(const StreamArgs& args, const StreamPlace& place,
-                                           SumOf&& sum_of) {
+// Epilogue: stores all outputs of a tile. outputs_of(row, output) returns four reduced
+// accumulators.
+template <typename Tile, typename OutputsOf>
+__device__ __forceinline__ void RunEpilogue(const StreamArgs& args, const StreamWork& work,
+                                            OutputsOf&& outputs_of) {
   if (args.heads.places == nullptr) {
-    return ForEachQuad<Tile>(args, place, [&](int row, int output) {
-      StoreOutputs(args, place.first_row + row, place.first_output + output, sum_of(row, output));
+    return ForEachQuad<Tile>(args, work, [&](int row, int output) {
+      StoreOutputs(args, work.first_row + row, work.first_output + output, outputs_of(row, output));
     });
   }
   constexpr int kPairs = Tile::kOutputs / 8;
-  const int rows = min(Tile::kRows, args.rows - place.first_row);
+  const int rows = min(Tile::kRows, args.rows - work.first_row);
   const int head_dim = args.heads.shape.head_dim;
   for (int id = static_cast<int>(threadIdx.x); id < rows * kPairs; id += Tile::kThreads) {
     const int row = id / kPairs;
     const int in_tile = OutputOfPair(id % kPairs, head_dim);
-    const int output = place.first_output + in_tile;
+    const int output = work.first_output + in_tile;
     if (output >= args.outputs) continue;
     const int partner = in_tile + head_dim / 2;
-    const float4 a = WithBias(args, output, sum_of(row, in_tile));
-    const float4 b = WithBias(args, place.first_output + partner, sum_of(row, partner));
-    const int out_row = place.first_row + row;
+    const float4 a = WithBias(args, output, outputs_of(row, in_tile));
+    const float4 b = WithBias(args, work.first_output + partner, outputs_of(row, partner));
+    const int out_row = work.first_row + row;
     StoreHeadPair(args.heads, out_row, output / head_dim, output % head_dim, a, b,
                   args.out + out_row * args.out_stride);
   }
 }
 
-// Four sums of all splits of a tile, in their order.
+// Reduces four accumulators over the splits of a tile, in order.
 template <typename Tile>
-__device__ __forceinline__ float4 SumOfSplits(const float* partials, int splits, int row,
-                                              int output) {
-  constexpr int kTileSums = Tile::kRows * Tile::kOutputs;
+__device__ __forceinline__ float4 ReduceSplits(const float* partials, int splits, int row,
+                                               int output) {
+  constexpr int kTileAccumulators = Tile::kRows * Tile::kOutputs;
   const float* from = partials + row * Tile::kOutputs + output;
   float4 parts[kMaxSplits];
 #pragma unroll
   for (int split = 0; split < kMaxSplits; ++split) {
     if (split >= splits) break;
-    parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * kTileSums));
+    parts[split] = __ldcg(reinterpret_cast<const float4*>(from + split * kTileAccumulators));
   }
   float4 sum = parts[0];
 #pragma unroll
@@ -94,65 +94,66 @@ __device__ __forceinline__ float4 SumOfSplits(const float* partials, int splits,
   return sum;
 }
 
-// Sums the splits of a tile through global memory and writes the outputs.
+// Split-K epilogue: reduces the splits of a tile through global memory and stores the outputs.
 template <typename Tile>
-__device__ void FinishSplit(const StreamArgs& args, const StreamPlace& place, const float* sums) {
-  constexpr int kTileSums = Tile::kRows * Tile::kOutputs;
-  float* partials = args.partials + int64_t{place.tile} * args.splits * kTileSums;
-  ForEachQuad<Tile>(args, place, [&](int row, int output) {
-    float* to = partials + place.split * kTileSums + row * Tile::kOutputs + output;
-    __stcg(reinterpret_cast<float4*>(to), SumOfSlices<Tile>(sums, row, output));
+__device__ void RunSplitKEpilogue(const StreamArgs& args, const StreamWork& work,
+                                  const float* acc) {
+  constexpr int kTileAccumulators = Tile::kRows * Tile::kOutputs;
+  float* partials = args.partials + int64_t{work.tile} * args.splits * kTileAccumulators;
+  ForEachQuad<Tile>(args, work, [&](int row, int output) {
+    float* to = partials + work.split * kTileAccumulators + row * Tile::kOutputs + output;
+    __stcg(reinterpret_cast<float4*>(to), ReduceSlices<Tile>(acc, row, output));
   });
-  if (!ArrivesLast(args.arrivals + place.tile, args.splits)) return;
-  FinishTile<Tile>(args, place, [&](int row, int output) {
-    return SumOfSplits<Tile>(partials, args.splits, row, output);
+  if (!ArrivesLast(args.arrivals + work.tile, args.splits)) return;
+  RunEpilogue<Tile>(args, work, [&](int row, int output) {
+    return ReduceSplits<Tile>(partials, args.splits, row, output);
   });
 }
 
 template <typename Tile, typename Operand, int kBlocksPerMultiprocessor>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerMultiprocessor)
-    StreamProduct(const StreamArgs args) {
+    StreamGemmKernel(const StreamArgs args) {
   extern __shared__ __align__(128) uint8_t shared[];
   constexpr int kAhead = Tile::kStages - 1;
-  LetNextStart();
-  const StreamPlace place = PlaceOfBlock<Tile>(args);
-  const StageLoader<Tile> loader(args, place, shared);
+  PdlTrigger();
+  const StreamWork work = WorkOfBlock<Tile>(args);
+  const StageLoader<Tile> loader(args, work, shared);
   for (int stage = 0; stage < kAhead; ++stage) {
-    if (stage < place.stage_count) loader.LoadWeights(stage, stage);
-    CommitCopies();
+    if (stage < work.stage_count) loader.LoadWeights(stage, stage);
+    CpAsyncCommitGroup();
   }
-  WaitForInputs();
+  PdlWait();
   for (int stage = 0; stage < kAhead; ++stage) {
-    if (stage < place.stage_count) loader.LoadOperand(stage, stage);
-    CommitCopies();
+    if (stage < work.stage_count) loader.LoadOperand(stage, stage);
+    CpAsyncCommitGroup();
   }
-  WarpSums<Tile, Operand> warp;
+  WarpAccumulator<Tile, Operand> warp;
   int read_slot = 0;
   int write_slot = kAhead;
-  for (int stage = 0; stage < place.stage_count; ++stage) {
-    // 2 * kAhead + stage groups of copies were made; the stage's last is number kAhead + stage.
-    WaitForCopies<kAhead - 1>();
-    __syncthreads();  // all have read the stage before, whose slot is filled next
-    if (stage + kAhead < place.stage_count) {
+  for (int stage = 0; stage < work.stage_count; ++stage) {
+    // 2 * kAhead + stage cp.async groups were committed; the stage's last is number kAhead + stage.
+    CpAsyncWaitGroup<kAhead - 1>();
+    __syncthreads();  // all warps have read the previous stage, whose slot is refilled next
+    if (stage + kAhead < work.stage_count) {
       loader.LoadWeights(stage + kAhead, write_slot);
       loader.LoadOperand(stage + kAhead, write_slot);
     }
-    CommitCopies();
+    CpAsyncCommitGroup();
     warp.AddStage(shared + read_slot * Tile::kStageBytes);
     write_slot = read_slot;
     read_slot = read_slot + 1 == Tile::kStages ? 0 : read_slot + 1;
   }
-  WaitForCopies<0>();
+  CpAsyncWaitGroup<0>();
   __syncthreads();
-  float* sums = reinterpret_cast<float*>(shared);
-  warp.Store(sums);
+  float* acc = reinterpret_cast<float*>(shared);
+  warp.Store(acc);
   __syncthreads();
   if (args.splits > 1) {
-    FinishSplit<Tile>(args, place, sums);
+    RunSplitKEpilogue<Tile>(args, work, acc);
     return;
   }
-  FinishTile<Tile>(args, place,
-                   [&](int row, int output) { return SumOfSlices<Tile>(sums, row, output); });
+  RunEpilogue<Tile>(args, work,
+                    [&](int row, int output) { return ReduceSlices<Tile>(acc, row, output); });
 }
 
 template <StreamTileKind kKind, typename Tile, typename Operand, int kBlocksPerMultiprocessor>
@@ -163,7 +164,7 @@ StreamKernel MakeStreamKernel() {
           Tile::kStageCols,
           Tile::kThreads,
           Tile::kSharedBytes,
-          StreamProduct<Tile, Operand, kBlocksPerMultiprocessor>};
+          StreamGemmKernel<Tile, Operand, kBlocksPerMultiprocessor>};
 }
 
 template <StreamTileKind kKind, typename Operand, int kElementBytes, int kPanels, int kSlices,
@@ -175,15 +176,15 @@ StreamKernel MakeWholeKernel() {
 
 template <typename Operand, int kRowTiles>
 StreamKernel MakePersistentKernel() {
-  using Tile = StreamTile<2, 1, 8, kRowTiles, kWholeMultiprocessor - kPersistentSumBytes>;
-  static_assert(Tile::kSumBytes <= kPersistentSumBytes);
+  using Tile = StreamTile<2, 1, 8, kRowTiles, kWholeMultiprocessor - kPersistentAccBytes>;
+  static_assert(Tile::kAccBytes <= kPersistentAccBytes);
   return {StreamTileKind::kPersistent,
           Tile::kRows,
           Tile::kOutputs,
           Tile::kStageCols,
           Tile::kThreads,
-          Tile::kStages * Tile::kStageBytes + Tile::kSumBytes,
-          PersistentProduct<Tile, Operand>};
+          Tile::kStages * Tile::kStageBytes + Tile::kAccBytes,
+          PersistentGemmKernel<Tile, Operand>};
 }
 
 template <typename Operand, int kElementBytes, int kRowTiles>

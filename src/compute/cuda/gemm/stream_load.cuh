@@ -1,4 +1,4 @@
-// How a block of the weight-streaming product fills its ring of stages.
+// Loads of the weight-streaming GEMM: how a block fills its ring of stages with cp.async.
 #ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_LOAD_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_STREAM_LOAD_CUH_
 
@@ -9,25 +9,25 @@
 
 namespace talon::cuda {
 
-// Copies 16 bytes, or writes zeros where there is nothing to copy.
-__device__ __forceinline__ void CopyChunk(uint8_t* shared, const uint8_t* global, bool exists) {
+// Copies 16 bytes asynchronously, or writes zeros if the source does not exist.
+__device__ __forceinline__ void CpAsyncChunk(uint8_t* shared, const uint8_t* global, bool exists) {
   const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(global),
                "r"(exists ? 16 : 0)
                : "memory");
 }
 
-__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;"); }
+__device__ __forceinline__ void CpAsyncCommitGroup() { asm volatile("cp.async.commit_group;"); }
 
 template <int kPending>
-__device__ __forceinline__ void WaitForCopies() {
+__device__ __forceinline__ void CpAsyncWaitGroup() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// What a block computes.
-struct StreamPlace {
+// The part of the GEMM that a block computes.
+struct StreamWork {
   int tile;       // tile * row_blocks + row block
-  int split;      // of the tile
+  int split;      // split-K index within the tile
   int first_row;  // of x
   int first_output;
   int stage_begin;
@@ -35,7 +35,7 @@ struct StreamPlace {
 };
 
 template <typename Tile>
-__device__ StreamPlace PlaceOfBlock(const StreamArgs& args) {
+__device__ StreamWork WorkOfBlock(const StreamArgs& args) {
   // Blocks that read the same weights are neighbours, then the splits of a tile.
   const int row_blocks = (args.rows + Tile::kRows - 1) / Tile::kRows;
   const int block = static_cast<int>(blockIdx.x);
@@ -51,51 +51,51 @@ __device__ StreamPlace PlaceOfBlock(const StreamArgs& args) {
           SplitBegin(args.stages, args.splits, split + 1) - begin};
 }
 
-// Fills the ring.
+// Loads stages of the block's tile into the ring.
 template <typename Tile>
 class StageLoader {
  public:
-  __device__ StageLoader(const StreamArgs& args, const StreamPlace& place, uint8_t* ring)
-      : args_(args), place_(place), ring_(ring) {
+  __device__ StageLoader(const StreamArgs& args, const StreamWork& work, uint8_t* ring)
+      : args_(args), work_(work), ring_(ring) {
     const int thread = static_cast<int>(threadIdx.x);
     weight_row_ = thread / WeightCopies::kRowChunks;
     const int weight_chunk = thread % WeightCopies::kRowChunks;
-    weight_place_ = Tile::WeightOffset(weight_row_, weight_chunk);
+    weight_offset_ = Tile::WeightOffset(weight_row_, weight_chunk);
     weights_ = static_cast<const uint8_t*>(args.weights) +
-               (place.first_output + weight_row_) * args.weight_row_bytes +
-               int64_t{place.stage_begin} * Tile::kWeightRowBytes + weight_chunk * kChunkBytes;
+               (work.first_output + weight_row_) * args.weight_row_bytes +
+               int64_t{work.stage_begin} * Tile::kWeightRowBytes + weight_chunk * kChunkBytes;
     x_row_ = thread / OperandCopies::kRowChunks;
     const int x_chunk = thread % OperandCopies::kRowChunks;
-    x_place_ = Tile::OperandOffset(x_row_, x_chunk);
-    x_ = static_cast<const uint8_t*>(args.x) + (place.first_row + x_row_) * args.x_row_bytes +
-         int64_t{place.stage_begin} * Tile::kOperandRowBytes + x_chunk * kChunkBytes;
+    x_offset_ = Tile::OperandOffset(x_row_, x_chunk);
+    x_ = static_cast<const uint8_t*>(args.x) + (work.first_row + x_row_) * args.x_row_bytes +
+         int64_t{work.stage_begin} * Tile::kOperandRowBytes + x_chunk * kChunkBytes;
   }
 
-  // `slot` is the stage's place in the ring.
+  // `slot` is the ring slot that receives the stage.
   __device__ void LoadWeights(int stage, int slot) const {
-    uint8_t* to = ring_ + slot * Tile::kStageBytes + weight_place_;
+    uint8_t* to = ring_ + slot * Tile::kStageBytes + weight_offset_;
     const uint8_t* from = weights_ + int64_t{stage} * Tile::kWeightRowBytes;
 #pragma unroll
     for (int i = 0; i < WeightCopies::kLoads; ++i) {
       constexpr int kStep = WeightCopies::kRowStep;
-      const bool exists = place_.first_output + weight_row_ + i * kStep < args_.outputs;
-      CopyChunk(to + i * kStep * Tile::kWeightRowBytes,
-                exists ? from + i * kStep * args_.weight_row_bytes
-                       : static_cast<const uint8_t*>(args_.weights),
-                exists);
+      const bool exists = work_.first_output + weight_row_ + i * kStep < args_.outputs;
+      CpAsyncChunk(to + i * kStep * Tile::kWeightRowBytes,
+                   exists ? from + i * kStep * args_.weight_row_bytes
+                          : static_cast<const uint8_t*>(args_.weights),
+                   exists);
     }
     if constexpr (Tile::kInt8) LoadScales(stage, slot);
   }
 
   __device__ void LoadOperand(int stage, int slot) const {
     if (!OperandCopies::kAllThreads && x_row_ >= Tile::kRows) return;
-    uint8_t* to = ring_ + slot * Tile::kStageBytes + x_place_;
+    uint8_t* to = ring_ + slot * Tile::kStageBytes + x_offset_;
     const uint8_t* from = x_ + int64_t{stage} * Tile::kOperandRowBytes;
 #pragma unroll
     for (int i = 0; i < OperandCopies::kLoads; ++i) {
       constexpr int kStep = OperandCopies::kRowStep;
-      const bool exists = place_.first_row + x_row_ + i * kStep < args_.rows;
-      CopyChunk(
+      const bool exists = work_.first_row + x_row_ + i * kStep < args_.rows;
+      CpAsyncChunk(
           to + i * kStep * Tile::kOperandRowBytes,
           exists ? from + i * kStep * args_.x_row_bytes : static_cast<const uint8_t*>(args_.x),
           exists);
@@ -113,21 +113,21 @@ class StageLoader {
     if (id >= kChunks) return;
     const int group = id / (Tile::kOutputs / kChunkScales);
     const int output = id % (Tile::kOutputs / kChunkScales) * kChunkScales;
-    const int64_t row = int64_t{place_.stage_begin + stage} * Tile::kStageGroups + group;
-    const float* from = args_.scales + row * args_.scale_stride + place_.first_output + output;
-    CopyChunk(ring_ + slot * Tile::kStageBytes + Tile::ScaleOffset(group, output),
-              reinterpret_cast<const uint8_t*>(from), true);
+    const int64_t row = int64_t{work_.stage_begin + stage} * Tile::kStageGroups + group;
+    const float* from = args_.scales + row * args_.scale_stride + work_.first_output + output;
+    CpAsyncChunk(ring_ + slot * Tile::kStageBytes + Tile::ScaleOffset(group, output),
+                 reinterpret_cast<const uint8_t*>(from), true);
   }
 
   const StreamArgs& args_;
-  const StreamPlace& place_;
+  const StreamWork& work_;
   uint8_t* ring_;
   const uint8_t* weights_;  // this thread's first chunk of the first stage
   const uint8_t* x_;
   int weight_row_;
-  int weight_place_;
+  int weight_offset_;
   int x_row_;
-  int x_place_;
+  int x_offset_;
 };
 
 }  // namespace talon::cuda

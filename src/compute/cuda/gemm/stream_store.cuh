@@ -1,5 +1,5 @@
-// The end of a weight-streaming product: sums over slices, bias, accumulation. Included by CUDA
-// sources only.
+// Epilogue of the weight-streaming GEMM: reduction over slices, bias, accumulation into `out`.
+// Included by CUDA sources only.
 #ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_STORE_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_STREAM_STORE_CUH_
 
@@ -17,7 +17,8 @@ __device__ __forceinline__ float4 WithBias(const StreamArgs& args, int output, f
   return Add(sum, {bias[0], bias[1], bias[2], bias[3]});
 }
 
-// Adds bias and what `out` holds, where asked for, and writes up to four outputs of a row.
+// Adds the bias and, if accumulating, the old value of `out`, and stores up to four outputs of a
+// row.
 __device__ __forceinline__ void StoreOutputs(const StreamArgs& args, int row, int output,
                                              float4 sum) {
   float* out = args.out + row * args.out_stride + output;
@@ -38,13 +39,14 @@ __device__ __forceinline__ void StoreOutputs(const StreamArgs& args, int row, in
   }
 }
 
-// Of a tile's sums in shared memory, [slices][rows][outputs].
+// Reduces a tile's accumulators in shared memory, [slices][rows][outputs], over the slices.
 template <typename Tile>
-__device__ __forceinline__ float4 SumOfSlices(const float* sums, int row, int output) {
-  float4 sum = *reinterpret_cast<const float4*>(sums + Tile::SumIndex(0, row, output));
+__device__ __forceinline__ float4 ReduceSlices(const float* acc, int row, int output) {
+  float4 sum = *reinterpret_cast<const float4*>(acc + Tile::AccumulatorIndex(0, row, output));
 #pragma unroll
   for (int slice = 1; slice < Tile::kSlices; ++slice) {
-    sum = Add(sum, *reinterpret_cast<const float4*>(sums + Tile::SumIndex(slice, row, output)));
+    sum = Add(sum,
+              *reinterpret_cast<const float4*>(acc + Tile::AccumulatorIndex(slice, row, output)));
   }
   return sum;
 }

@@ -17,7 +17,7 @@ constexpr int64_t kPieceBytes = 4 << 20;
 // One block per row: to[row][col] = from[row][col].
 template <typename To, typename From>
 __global__ void ConvertRows(const From* from, int cols, To* to, int64_t to_stride) {
-  WaitForInputs();
+  PdlWait();
   const int64_t row = blockIdx.x;
   for (int col = static_cast<int>(threadIdx.x); col < cols; col += static_cast<int>(blockDim.x)) {
     to[row * to_stride + col] = FromFloat<To>(ToFloat(from[row * cols + col]));
@@ -31,11 +31,11 @@ struct QuantisedRows {
   int64_t scale_stride;
 };
 
-// One block per row, one warp per group in turn.
+// One block per row; each warp takes every n-th group.
 template <typename From>
 __global__ void QuantiseRows(const From* from, int cols, const QuantisedRows to) {
   constexpr int kPerLane = kScaleGroup / 32;
-  WaitForInputs();
+  PdlWait();
   const int64_t row = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int groups = (cols + kScaleGroup - 1) / kScaleGroup;
@@ -64,8 +64,8 @@ __global__ void QuantiseRows(const From* from, int cols, const QuantisedRows to)
 }
 
 __global__ void DequantiseRows(const QuantisedRows from, __nv_bfloat16* out) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int64_t row = blockIdx.x;
   const int8_t* data = from.data + row * from.stride;
   for (int col = static_cast<int>(threadIdx.x) * 8; col < from.stride;
@@ -86,8 +86,8 @@ QuantisedRows RowsOf(const CudaWeight& weight, int64_t first) {
           weight.scales() + first, weight.scale_stride()};
 }
 
-// Brings host rows to the device piece by piece, through two buffers of pinned memory: one is
-// filled while the other is on its way.
+// Uploads host rows piece by piece through two pinned buffers: one is filled while the other is in
+// flight.
 class WeightUpload {
  public:
   static Result<std::unique_ptr<WeightUpload>> Create(const Stream& stream, size_t piece_bytes) {
@@ -108,7 +108,7 @@ class WeightUpload {
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
 
-  // Rows [first, first + count) of `part` become rows of `weight` from `to` on.
+  // Uploads rows [first, first + count) of `part` to rows of `weight` from `to` on.
   void Send(const HostMatrix& part, int64_t first, int64_t count, int64_t to,
             const CudaWeight& weight) {
     current_ ^= 1;

@@ -13,11 +13,11 @@
 
 namespace talon::cuda {
 
-// As int8: symmetric, one float scale per (output, group of kScaleGroup inputs); activations stay
-// bf16.
+// int8 weights are symmetric, with one float scale per (output, group of kScaleGroup inputs);
+// activations stay bf16.
 class CudaWeight : public Weight {
  public:
-  // Zeros, for PackWeight or a test to fill. `dtype`: kF32, kF16, kBF16 or kI8.
+  // Allocates zeros, to be filled by PackWeight or a test. `dtype`: kF32, kF16, kBF16 or kI8.
   static Result<std::unique_ptr<CudaWeight>> Allocate(const Stream& stream, int rows, int cols,
                                                       DType dtype);
 
@@ -26,8 +26,7 @@ class CudaWeight : public Weight {
   size_t bytes() const override { return data_.bytes() + scales_.bytes(); }
 
   DType dtype() const { return dtype_; }
-  // What the left operand of a product must be: its type, and the columns it must have, those from
-  // cols() on being zero.
+  // Requirements on the left operand of a GEMM: its type, and its columns, zero from cols() on.
   DType operand_dtype() const { return dtype_ == DType::kI8 ? DType::kBF16 : dtype_; }
   int padded_cols() const { return padded_cols_; }
 
@@ -49,8 +48,8 @@ class CudaWeight : public Weight {
   Buffer scales_;
 };
 
-// Backend::PackWeight: stacks the parts' rows, converting on the device. Waits until the weight is
-// complete, because products read weights ahead of the kernels queued before them.
+// Backend::PackWeight: stacks the parts' rows, converting on the device. Synchronises, because
+// GEMMs read weights before their PdlWait.
 Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
                                                std::span<const HostMatrix> parts,
                                                WeightFormat format);

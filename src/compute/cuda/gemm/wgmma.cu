@@ -8,7 +8,7 @@
 namespace talon::cuda {
 namespace {
 
-// What a block may ask for beside its barriers.
+// Dynamic shared memory that a block may use besides its static mbarriers.
 constexpr int kMaxSharedBytes = 226 << 10;
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
@@ -20,12 +20,12 @@ WgmmaFunction KernelFor(DType dtype, int outputs) {
   return kernels[found - kWgmmaOutputs.begin()];
 }
 
-// Builds and devices without sm_90a's instructions have an empty kernel or none. With its body the
-// kernel keeps 128 sums in registers.
+// Without sm_90a in the build or the device the kernel is empty or missing; the real kernel has 128
+// accumulators in registers.
 bool IsCompiledIn() {
   cudaFuncAttributes attributes;
   const auto error = cudaFuncGetAttributes(&attributes, WgmmaKernelsBF16().back());
-  if (error != cudaSuccess) cudaGetLastError();  // not for the next call to find
+  if (error != cudaSuccess) cudaGetLastError();  // clears the error for the next call
   return error == cudaSuccess && attributes.numRegs >= kWgmmaOutputs.back() / 2;
 }
 
@@ -44,23 +44,23 @@ PFN_cuTensorMapEncodeTiled_v12000 FindEncoder() {
 
 }  // namespace
 
-Result<std::unique_ptr<WgmmaProduct>> WgmmaProduct::Create(const Stream& stream) {
+Result<std::unique_ptr<WgmmaGemm>> WgmmaGemm::Create(const Stream& stream) {
   const auto encode = FindEncoder();
-  if (encode == nullptr || !IsCompiledIn()) return std::unique_ptr<WgmmaProduct>();
+  if (encode == nullptr || !IsCompiledIn()) return std::unique_ptr<WgmmaGemm>();
   for (const WgmmaKernels* kernels : {&WgmmaKernelsBF16(), &WgmmaKernelsF16()}) {
     for (const WgmmaFunction kernel : *kernels) AllowSharedMemory(kernel, kMaxSharedBytes);
   }
-  std::unique_ptr<WgmmaProduct> product(new WgmmaProduct(stream, encode));
+  std::unique_ptr<WgmmaGemm> gemm(new WgmmaGemm(stream, encode));
   constexpr size_t kRows = kMaxGroups * kGroupRows;
-  const size_t sums = kRows * kWgmmaOutputs.back() * stream.multiprocessors;
-  TALON_ASSIGN_OR_RETURN(product->partials_, AllocateDevice(stream, sums * sizeof(float)));
+  const size_t accumulators = kRows * kWgmmaOutputs.back() * stream.multiprocessors;
+  TALON_ASSIGN_OR_RETURN(gemm->partials_, AllocateDevice(stream, accumulators * sizeof(float)));
   const size_t arrivals = stream.multiprocessors * sizeof(int32_t);
-  TALON_ASSIGN_OR_RETURN(product->arrivals_, AllocateDevice(stream, arrivals));
-  return std::move(product);
+  TALON_ASSIGN_OR_RETURN(gemm->arrivals_, AllocateDevice(stream, arrivals));
+  return std::move(gemm);
 }
 
-CUtensorMap WgmmaProduct::MapOf(const void* data, DType dtype, int64_t rows, int64_t cols,
-                                int64_t stride, int box_rows) const {
+CUtensorMap WgmmaGemm::MapOf(const void* data, DType dtype, int64_t rows, int64_t cols,
+                             int64_t stride, int box_rows) const {
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
   const cuuint64_t row_bytes = static_cast<cuuint64_t>(stride) * 2;
   const cuuint32_t box[2] = {kWgmmaStageCols, static_cast<cuuint32_t>(box_rows)};
@@ -77,13 +77,14 @@ CUtensorMap WgmmaProduct::MapOf(const void* data, DType dtype, int64_t rows, int
   return map;
 }
 
-WgmmaPlan WgmmaProduct::Plan(const CudaWeight& w, bool swiglu) const {
+WgmmaPlan WgmmaGemm::Plan(const CudaWeight& w, bool swiglu) const {
   return ChooseWgmmaPlan(w.rows(), w.padded_cols() / kWgmmaStageCols, stream_.multiprocessors,
                          swiglu);
 }
 
-void WgmmaProduct::Run(const Call& call, const WgmmaPlan& plan) const {
-  // Blocks that split a tile must run at the same time: one tile of rows to a launch.
+void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
+  // The blocks of a split-K tile wait for each other and must be co-resident: one row tile per
+  // launch.
   constexpr int kTileRows = kMaxGroups * kGroupRows;
   const int step = plan.splits > 1 ? kTileRows : call.rows;
   for (int first = 0; first < call.rows; first += step) {
@@ -98,7 +99,7 @@ void WgmmaProduct::Run(const Call& call, const WgmmaPlan& plan) const {
   }
 }
 
-void WgmmaProduct::Launch(const Call& call, const WgmmaPlan& plan) const {
+void WgmmaGemm::Launch(const Call& call, const WgmmaPlan& plan) const {
   const CudaWeight& w = *call.w;
   const bool swiglu = call.swiglu.data != nullptr;
   WgmmaArgs args;

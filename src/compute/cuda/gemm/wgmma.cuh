@@ -1,9 +1,9 @@
-// The kernel of gemm_wgmma.h; gemm_wgmma_layout.h explains its stages. Included by CUDA sources
+// The kernel of gemm/wgmma.h; gemm/wgmma_layout.h explains its stages. Included by CUDA sources
 // only.
 //
-// One thread of the last warp feeds a ring of stages through the copy engine; one or two
-// warpgroups multiply them, 64 rows each. `full` of a stage says that its copies are there, `empty`
-// that all warps have read it.
+// Warp-specialised: one producer thread in the last warp fills a ring of stages by TMA; one or two
+// consumer warpgroups multiply them with wgmma, 64 rows each. The mbarrier `full` of a stage
+// completes when its TMA loads have arrived, `empty` when all consumer warps have read it.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_
 
@@ -23,8 +23,8 @@ namespace talon::cuda {
 inline constexpr int kGroupThreads = 128;
 inline constexpr int kWgmmaMaxThreads = kMaxGroups * kGroupThreads + 32;
 
-// A stage of the ring and the parity of the barriers' current phase.
-struct RingPlace {
+// A slot of the ring and the phase parity of its mbarriers.
+struct PipelineState {
   int slot = 0;
   uint32_t parity = 0;
   __device__ void Advance(int ring) {
@@ -39,14 +39,14 @@ struct WgmmaBarriers {
   uint64_t empty[kMaxRing];
 };
 
-// What a block does, and where.
+// The work of a block and its shared memory.
 struct WgmmaBlock {
   uint32_t ring;   // address of the first stage
-  uint32_t full;   // address of the first barrier
-  uint32_t empty;  // of the first
+  uint32_t full;   // address of the first mbarrier
+  uint32_t empty;  // address of the first mbarrier
   int first_item;
   int item_step;
-  int rank;  // of the blocks that split a tile
+  int rank;  // split-K index within the tile
   int stage_begin;
   int stage_count;
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ WgmmaBlock DescribeBlock(const WgmmaArgs& args, void*
   return block;
 }
 
-// Feeds the ring; for one thread.
+// The producer: fills the ring by TMA, run by one thread.
 template <int kOutputs>
 class WgmmaProducer {
  public:
@@ -76,30 +76,30 @@ class WgmmaProducer {
                            const WgmmaBlock& block)
       : weights_(weights), x_(x), args_(args), block_(block), next_{block.first_item, 0} {}
 
-  // Weights never change: the ring is filled with them before the inputs are there.
+  // Weights are constant: the ring is filled with them before PdlWait.
   __device__ void StartWeights() {
-    PrefetchMap(weights_);
-    PrefetchMap(x_);
+    PrefetchTensorMap(weights_);
+    PrefetchTensorMap(x_);
     for (int slot = 0; slot < args_.ring && next_.item < args_.items; ++slot) {
       LoadWeights(next_, slot);
       Advance(&next_);
     }
   }
 
-  // After StartWeights.
+  // Loads x of the stages that StartWeights has begun, then all other stages.
   __device__ void Run() {
-    StageCursor waiting = {block_.first_item, 0};
-    for (int slot = 0; slot < args_.ring && waiting.item < args_.items; ++slot) {
-      LoadOperand(waiting, slot);
-      Advance(&waiting);
+    StageCursor cursor = {block_.first_item, 0};
+    for (int slot = 0; slot < args_.ring && cursor.item < args_.items; ++slot) {
+      LoadOperand(cursor, slot);
+      Advance(&cursor);
     }
-    RingPlace place;
+    PipelineState state;
     while (next_.item < args_.items) {
-      WaitBarrier(block_.Empty(place.slot), place.parity);
-      LoadWeights(next_, place.slot);
-      LoadOperand(next_, place.slot);
+      MbarrierWait(block_.Empty(state.slot), state.parity);
+      LoadWeights(next_, state.slot);
+      LoadOperand(next_, state.slot);
       Advance(&next_);
-      place.Advance(args_.ring);
+      state.Advance(args_.ring);
     }
   }
 
@@ -114,7 +114,7 @@ class WgmmaProducer {
     return block_.ring + slot * StageBytes(kOutputs, args_.stage_rows);
   }
 
-  // Calls f(first row of weights, first row of the tile) for the box or, SwiGLU, the two.
+  // Calls f(first row of weights, first row of the tile) for the box, or both boxes of SwiGLU.
   template <typename F>
   __device__ void ForEachBox(const StageCursor& at, F&& f) const {
     const int tile = at.item / args_.row_tiles;
@@ -123,18 +123,18 @@ class WgmmaProducer {
     f(args_.outputs + tile * (kOutputs / 2), kOutputs / 2);
   }
 
-  // Also announces the bytes of x.
+  // Also adds the bytes of x to the mbarrier's transaction count.
   __device__ void LoadWeights(const StageCursor& at, int slot) const {
     const uint32_t to = Stage(slot) + args_.stage_rows * kStageRowBytes;
-    ArriveExpecting(block_.Full(slot), StageBytes(kOutputs, args_.box_rows));
+    MbarrierArriveExpectTx(block_.Full(slot), StageBytes(kOutputs, args_.box_rows));
     ForEachBox(at, [&](int row, int tile_row) {
-      CopyBox(weights_, Col(at), row, to + tile_row * kStageRowBytes, block_.Full(slot));
+      TmaLoadBox(weights_, Col(at), row, to + tile_row * kStageRowBytes, block_.Full(slot));
     });
   }
 
   __device__ void LoadOperand(const StageCursor& at, int slot) const {
     const int row = at.item % args_.row_tiles * args_.groups * kGroupRows;
-    CopyBox(x_, Col(at), row, Stage(slot), block_.Full(slot));
+    TmaLoadBox(x_, Col(at), row, Stage(slot), block_.Full(slot));
   }
 
   const CUtensorMap& weights_;
@@ -144,44 +144,46 @@ class WgmmaProducer {
   StageCursor next_;  // to load
 };
 
-// Adds the stage at `stage` to a warpgroup's sums.
+// Starts the wgmma group that adds the stage at `stage` to a warpgroup's accumulators.
 template <typename Operand, int kOutputs>
 __device__ __forceinline__ void MultiplyStage(uint32_t stage, int stage_rows, int group,
-                                              float (&sums)[kOutputs / 2]) {
+                                              float (&acc)[kOutputs / 2]) {
   constexpr int kGroupBytes = kGroupRows * kStageRowBytes;
   const uint64_t x = MatrixDescriptor(stage + group * kGroupBytes);
   const uint64_t w = MatrixDescriptor(stage + stage_rows * kStageRowBytes);
-  FenceSums();
+  WgmmaFence();
 #pragma unroll
   for (int step = 0; step < kWgmmaStageCols / kWgmmaStepCols; ++step) {
-    MultiplyAddGroup<Operand>(sums, x + step * kDescriptorStep, w + step * kDescriptorStep);
+    Wgmma<Operand>(acc, x + step * kDescriptorStep, w + step * kDescriptorStep);
   }
-  CommitProducts();
+  WgmmaCommitGroup();
 }
 
-// Sums all stages of the block's next item. A stage is given back when the next one is under way.
+// Accumulates all stages of the block's next item. A stage is released once the next one's wgmma
+// group is issued.
 template <typename Operand, int kOutputs>
-__device__ __forceinline__ void SumItem(const WgmmaArgs& args, const WgmmaBlock& block, int group,
-                                        RingPlace* place, float (&sums)[kOutputs / 2]) {
-  const bool speaker = threadIdx.x % 32 == 0;
+__device__ __forceinline__ void AccumulateItem(const WgmmaArgs& args, const WgmmaBlock& block,
+                                               int group, PipelineState* state,
+                                               float (&acc)[kOutputs / 2]) {
+  const bool leader = threadIdx.x % 32 == 0;
 #pragma unroll
-  for (float& sum : sums) sum = 0;
-  PinSums(sums);
+  for (float& value : acc) value = 0;
+  PinAccumulators(acc);
   int before = 0;
   for (int stage = 0; stage < block.stage_count; ++stage) {
-    WaitBarrier(block.Full(place->slot), place->parity);
+    MbarrierWait(block.Full(state->slot), state->parity);
     __syncwarp();
-    const uint32_t address = block.ring + place->slot * StageBytes(kOutputs, args.stage_rows);
-    MultiplyStage<Operand, kOutputs>(address, args.stage_rows, group, sums);
-    WaitForProducts<1>();
-    if (stage > 0 && speaker) Arrive(block.Empty(before));
-    before = place->slot;
-    place->Advance(args.ring);
+    const uint32_t address = block.ring + state->slot * StageBytes(kOutputs, args.stage_rows);
+    MultiplyStage<Operand, kOutputs>(address, args.stage_rows, group, acc);
+    WgmmaWaitGroup<1>();
+    if (stage > 0 && leader) MbarrierArrive(block.Empty(before));
+    before = state->slot;
+    state->Advance(args.ring);
   }
   __syncwarp();
-  WaitForProducts<0>();
-  PinSums(sums);
-  if (block.stage_count > 0 && speaker) Arrive(block.Empty(before));
+  WgmmaWaitGroup<0>();
+  PinAccumulators(acc);
+  if (block.stage_count > 0 && leader) MbarrierArrive(block.Empty(before));
 }
 
 __device__ __forceinline__ void SyncGroups(int groups) {
@@ -189,8 +191,9 @@ __device__ __forceinline__ void SyncGroups(int groups) {
   asm volatile("bar.sync 1, %0;" ::"r"(groups * kGroupThreads) : "memory");
 }
 
-// Waits until all blocks that split a tile have written their sums. All of them run, or will when
-// the kernels before this one end; the last to leave prepares `arrivals` for the next.
+// Waits until all blocks of a split-K tile have written their accumulators. All of them are
+// resident, or will be when the preceding kernels end; the last to leave resets `arrivals` for the
+// next launch.
 __device__ __forceinline__ void WaitForSplits(int32_t* arrivals, int splits, int groups) {
   __threadfence();
   SyncGroups(groups);
@@ -208,26 +211,27 @@ __device__ __forceinline__ void WaitForSplits(int32_t* arrivals, int splits, int
   SyncGroups(groups);
 }
 
-// What the warpgroups do. A block that splits a tile has one item, of one tile of rows.
+// The consumers: accumulate each item and run its epilogue. With split-K a block has a single item
+// of one row tile.
 template <typename Operand, int kOutputs>
 __device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock& block, int group) {
-  RingPlace place;
+  PipelineState state;
   float* partials = args.partials + int64_t{block.first_item} * args.splits * args.rows * kOutputs;
   for (int item = block.first_item; item < args.items; item += block.item_step) {
-    float sums[kOutputs / 2];
-    SumItem<Operand, kOutputs>(args, block, group, &place, sums);
+    float acc[kOutputs / 2];
+    AccumulateItem<Operand, kOutputs>(args, block, group, &state, acc);
     const int first_row = (item % args.row_tiles * args.groups + group) * kGroupRows;
     if (args.splits == 1) {
-      StoreSums<Operand, kOutputs>(args, item / args.row_tiles, first_row, sums);
+      RunEpilogue<Operand, kOutputs>(args, item / args.row_tiles, first_row, acc);
     } else {
       StorePartial<kOutputs>(partials + block.rank * args.rows * kOutputs, first_row, args.rows,
-                             sums);
+                             acc);
     }
   }
   if (args.splits == 1) return;
   WaitForSplits(args.arrivals + block.first_item, args.splits, args.groups);
-  StoreSplits<Operand, kOutputs>(args, block.first_item, partials, block.rank,
-                                 args.groups * kGroupThreads);
+  RunSplitKEpilogue<Operand, kOutputs>(args, block.first_item, partials, block.rank,
+                                       args.groups * kGroupThreads);
 }
 
 template <typename Operand, int kOutputs>
@@ -236,7 +240,7 @@ __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
                 const __grid_constant__ WgmmaArgs args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ WgmmaBarriers barriers;
-  LetNextStart();
+  PdlTrigger();
   const uint32_t unaligned = SharedAddress(DynamicShared());
   const uint32_t padding = (kRingAlignment - unaligned % kRingAlignment) % kRingAlignment;
   void* ring = static_cast<uint8_t*>(DynamicShared()) + padding;
@@ -246,14 +250,14 @@ __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
   WgmmaProducer<kOutputs> producer(weights, x, args, block);
   if (static_cast<int>(threadIdx.x) == consumers) {
     for (int slot = 0; slot < args.ring; ++slot) {
-      InitBarrier(block.Full(slot), 1);
-      InitBarrier(block.Empty(slot), consumers / 32);
+      MbarrierInit(block.Full(slot), 1);
+      MbarrierInit(block.Empty(slot), consumers / 32);
     }
-    PublishBarriers();
+    FenceMbarrierInit();
     producer.StartWeights();
   }
   __syncthreads();
-  WaitForInputs();
+  PdlWait();
   if (warp == consumers / 32) {
     if (threadIdx.x % 32 == 0) producer.Run();
   } else {

@@ -1,8 +1,8 @@
-// The product on Hopper's tensor cores: out = x * w^T bound by reading w once, for 1 to 128 rows,
-// and for any number of rows where the bits of a row must not depend on it. 16-bit weights.
+// GEMM with Hopper's wgmma: out = x * w^T, bound by reading w once, for 1 to 128 rows, and for any
+// number of rows where the bits of a row must not depend on it. 16-bit weights.
 //
-// The copy engine streams weights and x through shared memory, the weights of the first stages
-// before the inputs are there. Sums are taken in an order that the shape of the weights fixes.
+// TMA streams weights and x through shared memory, the weights of the first stages before PdlWait.
+// The order of accumulation depends on the shape of the weights alone.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_H_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_H_
 
@@ -21,27 +21,27 @@
 
 namespace talon::cuda {
 
-// What a kernel gets besides the tensor maps of weights and x.
+// Kernel arguments besides the tensor maps of weights and x.
 struct WgmmaArgs {
   const float* bias = nullptr;  // [outputs] or null
   float* out = nullptr;         // [rows, out_stride]
   int64_t out_stride = 0;
   int rows = 0;
-  int outputs = 0;     // SwiGLU: of each half
-  int stage_rows = 0;  // of x, StageRows
-  int box_rows = 0;    // of x that a copy brings
+  int outputs = 0;     // SwiGLU: outputs of each half
+  int stage_rows = 0;  // rows of x per stage (StageRows)
+  int box_rows = 0;    // rows of x per TMA box
   int row_tiles = 0;
-  int items = 0;   // row tiles times tiles of outputs
-  int stages = 0;  // of all inputs
+  int items = 0;   // row tiles times output tiles
+  int stages = 0;  // over all inputs (K)
   int splits = 1;
-  int groups = 1;               // warpgroups of a block, of 64 rows each
+  int groups = 1;               // consumer warpgroups per block, of 64 rows each
   int ring = 0;                 // stages in shared memory
-  float* partials = nullptr;    // sums of splits, [items][splits][rows][outputs of a tile]
-  int32_t* arrivals = nullptr;  // [items], zero before and after
+  float* partials = nullptr;    // split-K accumulators, [items][splits][rows][outputs of a tile]
+  int32_t* arrivals = nullptr;  // [items], zero before and after a launch
   bool accumulate = false;
   bool aligned = false;  // out's rows start at multiples of 16 bytes
-  // SwiGLU: a tile is half gate rows, half the up rows `outputs` further down; silu(gate) * up goes
-  // to operand[rows, operand_stride] in the weights' type, zeros to columns [outputs,
+  // SwiGLU epilogue: a tile is half gate rows, half the up rows `outputs` further down; silu(gate)
+  // * up goes to operand[rows, operand_stride] in the weights' type, zeros to columns [outputs,
   // padded_outputs).
   bool swiglu = false;
   void* operand = nullptr;
@@ -56,23 +56,23 @@ using WgmmaKernels = std::array<WgmmaFunction, kWgmmaOutputs.size()>;
 const WgmmaKernels& WgmmaKernelsBF16();
 const WgmmaKernels& WgmmaKernelsF16();
 
-class WgmmaProduct {
+class WgmmaGemm {
  public:
   struct Call {
-    const void* x = nullptr;  // [rows, x_stride], of the weight's type
+    const void* x = nullptr;  // [rows, x_stride], in the weight's type
     int rows = 0;
     int64_t x_stride = 0;  // elements
     const CudaWeight* w = nullptr;
     const float* bias = nullptr;  // [w->rows()] or null
     MatrixView out;
     bool accumulate = false;
-    RowsOut swiglu;  // where its data is not null, in place of `out`
+    RowsOut swiglu;  // SwiGLU epilogue instead of `out`, if its data is not null
   };
 
-  // Null where the device, its driver or this build lacks what the kernels need.
-  static Result<std::unique_ptr<WgmmaProduct>> Create(const Stream& stream);
+  // Returns null where the device, its driver or this build lacks support for the kernels.
+  static Result<std::unique_ptr<WgmmaGemm>> Create(const Stream& stream);
 
-  // How a product is divided, whatever its rows.
+  // Tile and split-K factor of a GEMM, for any number of rows.
   WgmmaPlan Plan(const CudaWeight& w, bool swiglu) const;
   // REQUIRES: w's type is kBF16 or kF16; out.cols (SwiGLU: twice swiglu.cols) is w->rows(); swiglu
   // has w's type and rows aligned to 4 bytes.
@@ -82,8 +82,8 @@ class WgmmaProduct {
  private:
   using Encoder = PFN_cuTensorMapEncodeTiled_v12000;
 
-  WgmmaProduct(const Stream& stream, Encoder encode) : stream_(stream), encode_(encode) {}
-  // A map of [rows, cols] for boxes of `box_rows` rows and one stage's columns.
+  WgmmaGemm(const Stream& stream, Encoder encode) : stream_(stream), encode_(encode) {}
+  // Tensor map of [rows, cols] for boxes of `box_rows` rows and one stage's columns.
   CUtensorMap MapOf(const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride,
                     int box_rows) const;
   void Launch(const Call& call, const WgmmaPlan& plan) const;

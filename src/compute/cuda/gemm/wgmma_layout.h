@@ -1,13 +1,13 @@
-// Shape and index arithmetic of the product on Hopper's tensor cores (gemm_wgmma.cuh): host
-// integers, so that a test without a GPU can prove them.
+// Shape and index arithmetic of the wgmma GEMM (gemm/wgmma.cuh): host integers, so that a test
+// without a GPU can verify them.
 //
-// A block takes a tile of outputs for 64 or 128 rows of x and walks along the inputs in stages of
-// 64: one row of weights or of x is 128 bytes of a stage. The copy engine stores those rows
-// swizzled, as the tensor cores want them. Where a product has too few outputs for all
-// multiprocessors, several blocks share a tile and split its inputs.
+// A block takes a tile of outputs for 64 or 128 rows of x and walks along the inputs (K) in stages
+// of 64: one row of weights or of x is 128 bytes of a stage. TMA stores those rows with the
+// 128-byte swizzle that wgmma reads. Where a GEMM has too few outputs for all SMs, several blocks
+// share a tile and split its inputs (split-K).
 //
-// A stage holds the rows of x that there are, in groups of eight, and then the weights. The tensor
-// cores take 64 rows all the same: behind the last they find weights, and sums nobody asks for.
+// A stage holds the existing rows of x, in groups of eight, followed by the weights. wgmma always
+// reads 64 rows: after the last row of x it reads weights, into accumulators that are not stored.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_LAYOUT_H_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_LAYOUT_H_
 
@@ -19,24 +19,24 @@
 
 namespace talon::cuda {
 
-inline constexpr int kGroupRows = 64;       // of x that a warpgroup multiplies
+inline constexpr int kGroupRows = 64;       // rows of x per warpgroup
 inline constexpr int kWgmmaStageCols = 64;  // inputs
 inline constexpr int kStageRowBytes = 2 * kWgmmaStageCols;
-inline constexpr int kWgmmaStepCols = 16;  // inputs of one instruction
+inline constexpr int kWgmmaStepCols = 16;  // inputs (K) of one instruction
 inline constexpr int kMaxGroups = 2;
 inline constexpr int kMaxRing = 16;  // stages in shared memory
 inline constexpr int kRingAlignment = 1024;
 
-// The tiles there are kernels for.
+// Outputs per tile for which kernels are compiled.
 inline constexpr std::array kWgmmaOutputs = {64, 96, 128, 192, 224, 248, 256};
 inline constexpr std::array kWgmmaSplits = {1, 2, 4, 8};
 static_assert(kWgmmaSplits.back() <= kMaxSplits);
 
-// Tells the tensor cores where rows of a stage start: `address` in shared memory, a multiple of
-// kRingAlignment. Eight rows, whose 16-byte chunks the copy engine permutes, lie 1024 bytes apart
-// from the next eight. Each step adds kDescriptorStep.
+// wgmma matrix descriptor of rows of a stage: `address` in shared memory is a multiple of
+// kRingAlignment. Groups of eight rows, whose 16-byte chunks are swizzled, lie 1024 bytes apart.
+// Each step adds kDescriptorStep.
 TALON_HOST_DEVICE constexpr uint64_t MatrixDescriptor(uint32_t address) {
-  constexpr uint64_t kLeadingOffset = 1;  // has no meaning for rows of one swizzled piece
+  constexpr uint64_t kLeadingOffset = 1;  // ignored for K-major swizzled layouts
   constexpr uint64_t kEightRows = 8 * kStageRowBytes / 16;
   constexpr uint64_t kSwizzle128 = 1;
   return uint64_t{(address & 0x3FFFF) >> 4} | kLeadingOffset << 16 | kEightRows << 32 |
@@ -44,15 +44,15 @@ TALON_HOST_DEVICE constexpr uint64_t MatrixDescriptor(uint32_t address) {
 }
 inline constexpr uint64_t kDescriptorStep = 2 * kWgmmaStepCols / 16;
 
-// Sum i of thread `thread` of a warpgroup belongs to this row and output of the tile.
-TALON_HOST_DEVICE constexpr int SumRow(int thread, int i) {
+// Row and output of the tile that accumulator i of thread `thread` of a warpgroup holds.
+TALON_HOST_DEVICE constexpr int AccumulatorRow(int thread, int i) {
   return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
 }
-TALON_HOST_DEVICE constexpr int SumOutput(int thread, int i) {
+TALON_HOST_DEVICE constexpr int AccumulatorOutput(int thread, int i) {
   return i / 4 * 8 + thread % 4 * 2 + i % 2;
 }
 
-// Rows of x in a stage, for products of `rows` rows by `groups` warpgroups.
+// Rows of x in a stage, for GEMMs of `rows` rows by `groups` warpgroups.
 TALON_HOST_DEVICE constexpr int StageRows(int rows, int groups) {
   const int most = groups * kGroupRows;
   return rows < most ? (rows + 7) / 8 * 8 : most;
@@ -61,10 +61,10 @@ TALON_HOST_DEVICE constexpr int StageBytes(int outputs, int stage_rows) {
   return (outputs + stage_rows) * kStageRowBytes;
 }
 
-// Walks over the stages of all tiles of a block, which has every `step`th of `items`.
+// Iterates over the stages of a block's items, every `step`th of all.
 struct StageCursor {
   int item;
-  int stage;  // of the block's `count`
+  int stage;  // in [0, count)
   TALON_HOST_DEVICE constexpr void Advance(int count, int step) {
     if (++stage < count) return;
     stage = 0;
@@ -72,26 +72,26 @@ struct StageCursor {
   }
 };
 
-// How a product is divided. Depends on the shape of the weights and the device alone.
+// Tile and split-K factor of a GEMM. Depends on the shape of the weights and the device alone.
 struct WgmmaPlan {
-  int outputs = 0;  // of a tile
+  int outputs = 0;  // per tile
   int splits = 1;
   int ring_bytes = 200 << 10;  // leaves room for a small kernel beside a block
 };
 
-// Stages that fit the ring.
+// Number of stages that fit the ring.
 constexpr int RingStages(const WgmmaPlan& plan, int stage_rows) {
   const int stages = plan.ring_bytes / StageBytes(plan.outputs, stage_rows);
   return stages < kMaxRing ? stages : kMaxRing;
 }
 
-// Dynamic shared memory: the ring and what aligning it takes.
+// Dynamic shared memory: the ring, and padding to align it.
 constexpr int WgmmaSharedBytes(const WgmmaPlan& plan, int stage_rows) {
   return RingStages(plan, stage_rows) * StageBytes(plan.outputs, stage_rows) + kRingAlignment;
 }
 
-// In rows of weights that the busiest block reads a stage of. Reading x along counts too, and so
-// does summing splits; 24 and 16 fit what an H200 does.
+// Cost estimate, in weight rows that the busiest block reads per stage. Reading x (24) and the
+// split-K reduction (16) are included; both constants are fitted to an H200.
 constexpr int64_t WgmmaCost(int outputs, int stages, int tile, int splits, int blocks) {
   const int tiles = (outputs + tile - 1) / tile;
   const int64_t rounds = (tiles * splits + blocks - 1) / blocks;
@@ -99,8 +99,9 @@ constexpr int64_t WgmmaCost(int outputs, int stages, int tile, int splits, int b
   return rounds * block_stages * (tile + 24) + (splits > 1 ? 16 * splits * splits : 0);
 }
 
-// For a device where `blocks` blocks run at the same time. Those that split a tile wait for each
-// other, so they all do. `halves`: the tile is two equal parts, each of whole groups of eight rows.
+// Chooses the plan for a device where `blocks` blocks are resident; the blocks of a split-K tile
+// wait for each other, so all of them must be. `halves`: the tile is two equal parts, each of whole
+// groups of eight rows.
 constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int blocks, bool halves) {
   constexpr int kMinStages = 4;
   WgmmaPlan best;

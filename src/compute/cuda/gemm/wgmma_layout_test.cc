@@ -12,12 +12,12 @@ namespace {
 
 constexpr int kH200 = 132;  // multiprocessors
 
-// Shared memory that the copy engine and the tensor cores see, by their documentation.
+// Model of shared memory as TMA writes and wgmma reads it, by their documentation.
 class SharedMemory {
  public:
   // A box of `rows` rows of 64 elements, element (r, c) being value(r, c), with a 128-byte swizzle.
   template <typename F>
-  void CopyBox(uint32_t address, int rows, F&& value) {
+  void TmaLoadBox(uint32_t address, int rows, F&& value) {
     ASSERT_EQ(address % 1024, 0u);
     for (int r = 0; r < rows; ++r) {
       for (int c = 0; c < kWgmmaStageCols; ++c) {
@@ -54,8 +54,8 @@ TEST(WgmmaLayoutTest, StepsReadTheStageThatTheCopiesFilled) {
       SharedMemory memory;
       const int stage_rows = StageRows(rows, rows > kGroupRows ? 2 : 1);
       const uint32_t stage = 2048 + StageBytes(outputs, stage_rows);  // the second of a ring
-      memory.CopyBox(stage, rows, XAt);
-      memory.CopyBox(stage + stage_rows * kStageRowBytes, outputs, WAt);
+      memory.TmaLoadBox(stage, rows, XAt);
+      memory.TmaLoadBox(stage + stage_rows * kStageRowBytes, outputs, WAt);
       for (int col = 0; col < kWgmmaStageCols; ++col) {
         const uint64_t step = col / kWgmmaStepCols * kDescriptorStep;
         const int k = col % kWgmmaStepCols;
@@ -70,7 +70,7 @@ TEST(WgmmaLayoutTest, StepsReadTheStageThatTheCopiesFilled) {
   }
 }
 
-// The tensor cores read 64 rows of x for each warpgroup, however few there are.
+// wgmma reads 64 rows of x for each warpgroup, however few exist.
 TEST(WgmmaLayoutTest, RowsOfAllWarpgroupsLieInTheStage) {
   for (const int outputs : kWgmmaOutputs) {
     for (int rows = 1; rows <= 128; ++rows) {
@@ -84,13 +84,13 @@ TEST(WgmmaLayoutTest, RowsOfAllWarpgroupsLieInTheStage) {
   }
 }
 
-TEST(WgmmaLayoutTest, SumsOfAWarpgroupCoverTheTileOnce) {
+TEST(WgmmaLayoutTest, AccumulatorsOfAWarpgroupCoverTheTileOnce) {
   for (const int outputs : kWgmmaOutputs) {
     std::set<std::pair<int, int>> seen;
     for (int thread = 0; thread < 128; ++thread) {
       for (int i = 0; i < outputs / 2; ++i) {
-        const int row = SumRow(thread, i);
-        const int output = SumOutput(thread, i);
+        const int row = AccumulatorRow(thread, i);
+        const int output = AccumulatorOutput(thread, i);
         EXPECT_TRUE(row < kGroupRows && output < outputs);
         EXPECT_TRUE(seen.insert({row, output}).second);
       }
@@ -104,8 +104,9 @@ TEST(WgmmaLayoutTest, GateAndUpOfAColumnAreInOneThread) {
     if (outputs % 16 != 0) continue;
     for (int thread = 0; thread < 128; ++thread) {
       for (int i = 0; i < outputs / 4; ++i) {
-        EXPECT_EQ(SumRow(thread, i), SumRow(thread, i + outputs / 4));
-        EXPECT_EQ(SumOutput(thread, i) + outputs / 2, SumOutput(thread, i + outputs / 4));
+        EXPECT_EQ(AccumulatorRow(thread, i), AccumulatorRow(thread, i + outputs / 4));
+        EXPECT_EQ(AccumulatorOutput(thread, i) + outputs / 2,
+                  AccumulatorOutput(thread, i + outputs / 4));
       }
     }
   }
@@ -141,7 +142,7 @@ void ExpectPlan(int outputs, int inputs, bool halves, int tile, int splits) {
   EXPECT_EQ(plan.splits, splits) << outputs << " x " << inputs;
 }
 
-TEST(WgmmaPlanTest, LoadsAllMultiprocessorsAlike) {
+TEST(WgmmaPlanTest, BalancesTheMultiprocessors) {
   ExpectPlan(6144, 4096, false, 192, 4);
   ExpectPlan(4096, 4096, false, 128, 4);
   ExpectPlan(28672, 4096, false, 224, 1);

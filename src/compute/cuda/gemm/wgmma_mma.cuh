@@ -1,7 +1,7 @@
-// The instruction wgmma for each number of outputs that gemm_wgmma.cuh uses:
-//   sums[64 rows, outputs] += x[64, 16] * w[outputs, 16]^T
-// with x and w in shared memory (MatrixDescriptor). The registers of an instruction must be named
-// one by one, hence the macros.
+// The wgmma instruction for each tile of gemm/wgmma.cuh:
+//   acc[64 rows, outputs] += x[64, 16] * w[outputs, 16]^T
+// with x and w in shared memory (MatrixDescriptor). Inline assembly must name each accumulator
+// register, hence the macros.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
 
@@ -46,31 +46,30 @@ namespace talon::cuda {
 #define TALON_NAMES_124 \
   TALON_NAMES_112 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123"
 
-#define TALON_SUMS_4(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
-#define TALON_SUMS_AT(i) \
-  TALON_SUMS_4(i), TALON_SUMS_4(i + 4), TALON_SUMS_4(i + 8), TALON_SUMS_4(i + 12)
-#define TALON_SUMS_32 TALON_SUMS_AT(0), TALON_SUMS_AT(16)
-#define TALON_SUMS_48 TALON_SUMS_32, TALON_SUMS_AT(32)
-#define TALON_SUMS_64 TALON_SUMS_48, TALON_SUMS_AT(48)
-#define TALON_SUMS_96 TALON_SUMS_64, TALON_SUMS_AT(64), TALON_SUMS_AT(80)
-#define TALON_SUMS_112 TALON_SUMS_96, TALON_SUMS_AT(96)
-#define TALON_SUMS_124 TALON_SUMS_112, TALON_SUMS_4(112), TALON_SUMS_4(116), TALON_SUMS_4(120)
-#define TALON_SUMS_128 TALON_SUMS_112, TALON_SUMS_AT(112)
+#define TALON_ACC_4(i) "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3])
+#define TALON_ACC_AT(i) TALON_ACC_4(i), TALON_ACC_4(i + 4), TALON_ACC_4(i + 8), TALON_ACC_4(i + 12)
+#define TALON_ACC_32 TALON_ACC_AT(0), TALON_ACC_AT(16)
+#define TALON_ACC_48 TALON_ACC_32, TALON_ACC_AT(32)
+#define TALON_ACC_64 TALON_ACC_48, TALON_ACC_AT(48)
+#define TALON_ACC_96 TALON_ACC_64, TALON_ACC_AT(64), TALON_ACC_AT(80)
+#define TALON_ACC_112 TALON_ACC_96, TALON_ACC_AT(96)
+#define TALON_ACC_124 TALON_ACC_112, TALON_ACC_4(112), TALON_ACC_4(116), TALON_ACC_4(120)
+#define TALON_ACC_128 TALON_ACC_112, TALON_ACC_AT(112)
 
-#define TALON_WGMMA(outputs, type, count, x_place, w_place)                               \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" #outputs "k16.f32." type "." type      \
-               " {" TALON_NAMES_##count "}, %" #x_place ", %" #w_place ", 1, 1, 1, 0, 0;" \
-               : TALON_SUMS_##count                                                       \
+#define TALON_WGMMA(outputs, type, count, x_operand, w_operand)                               \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #outputs "k16.f32." type "." type          \
+               " {" TALON_NAMES_##count "}, %" #x_operand ", %" #w_operand ", 1, 1, 1, 0, 0;" \
+               : TALON_ACC_##count                                                            \
                : "l"(x), "l"(w))
 
-#define TALON_DEFINE_WGMMA(outputs, count, x_place, w_place)                                      \
-  template <typename Operand>                                                                     \
-  __device__ __forceinline__ void MultiplyAddGroup(float(&sums)[count], uint64_t x, uint64_t w) { \
-    if constexpr (std::is_same_v<Operand, __half>) {                                              \
-      TALON_WGMMA(outputs, "f16", count, x_place, w_place);                                       \
-    } else {                                                                                      \
-      TALON_WGMMA(outputs, "bf16", count, x_place, w_place);                                      \
-    }                                                                                             \
+#define TALON_DEFINE_WGMMA(outputs, count, x_operand, w_operand)                      \
+  template <typename Operand>                                                         \
+  __device__ __forceinline__ void Wgmma(float(&acc)[count], uint64_t x, uint64_t w) { \
+    if constexpr (std::is_same_v<Operand, __half>) {                                  \
+      TALON_WGMMA(outputs, "f16", count, x_operand, w_operand);                       \
+    } else {                                                                          \
+      TALON_WGMMA(outputs, "bf16", count, x_operand, w_operand);                      \
+    }                                                                                 \
   }
 
 TALON_DEFINE_WGMMA(64, 32, 32, 33)
@@ -83,15 +82,15 @@ TALON_DEFINE_WGMMA(256, 128, 128, 129)
 
 #undef TALON_DEFINE_WGMMA
 #undef TALON_WGMMA
-#undef TALON_SUMS_4
-#undef TALON_SUMS_AT
-#undef TALON_SUMS_32
-#undef TALON_SUMS_48
-#undef TALON_SUMS_64
-#undef TALON_SUMS_96
-#undef TALON_SUMS_112
-#undef TALON_SUMS_124
-#undef TALON_SUMS_128
+#undef TALON_ACC_4
+#undef TALON_ACC_AT
+#undef TALON_ACC_32
+#undef TALON_ACC_48
+#undef TALON_ACC_64
+#undef TALON_ACC_96
+#undef TALON_ACC_112
+#undef TALON_ACC_124
+#undef TALON_ACC_128
 #undef TALON_NAMES_16
 #undef TALON_NAMES_32
 #undef TALON_NAMES_48

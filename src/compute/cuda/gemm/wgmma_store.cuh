@@ -1,5 +1,5 @@
-// What happens to the sums of a tile of gemm_wgmma.cuh: bias, accumulation or SwiGLU, and stores;
-// where the inputs of a tile are split, first the sum over its blocks, through global memory.
+// Epilogue of gemm/wgmma.cuh: bias, accumulation or SwiGLU, and stores; with split-K it is preceded
+// by the reduction over the tile's blocks through global memory.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_STORE_CUH_
 
@@ -12,13 +12,13 @@
 
 namespace talon::cuda {
 
-// Values of kCount consecutive outputs of a row.
+// kCount consecutive outputs of a row.
 template <int kCount>
 struct Outputs {
   float v[kCount];
 };
 
-// From row[output] on; zeros beyond the last output.
+// Loads outputs from row[output] on; zeros beyond the last output.
 template <int kCount>
 __device__ __forceinline__ Outputs<kCount> LoadOutputs(const float* row, int output, int outputs,
                                                        bool aligned) {
@@ -61,14 +61,14 @@ __device__ __forceinline__ void AddTo(Outputs<kCount>* sum, const Outputs<kCount
   for (int i = 0; i < kCount; ++i) sum->v[i] += other.v[i];
 }
 
-// The bias of outputs from `output` on, of which `outputs` is the end.
+// Adds the bias to outputs from `output` on; `outputs` is their end.
 template <int kCount>
 __device__ __forceinline__ void AddBias(const float* bias, int output, int outputs,
                                         Outputs<kCount>* sum) {
   if (bias != nullptr) AddTo(sum, LoadOutputs<kCount>(bias, output, outputs, /*aligned=*/false));
 }
 
-// silu(gate) * up of columns from `col` on, to the operand of the next product.
+// Stores silu(gate) * up of columns from `col` on to the operand of the next GEMM.
 template <typename Operand, int kCount>
 __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int col,
                                             Outputs<kCount> gate, Outputs<kCount> up) {
@@ -78,7 +78,7 @@ __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int 
   __align__(8) Operand values[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    // The quick functions: few threads have rows, and the result is rounded to 16 bits.
+    // Fast-math functions suffice: the result is rounded to 16 bits.
     const float silu = __fdividef(gate.v[i], 1.0f + __expf(-gate.v[i]));
     values[i] = FromFloat<Operand>(col + i < args.outputs ? silu * up.v[i] : 0.0f);
   }
@@ -89,17 +89,19 @@ __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int 
   }
 }
 
-// The pair of sums of eight outputs `j` and row half `half` that a thread has.
-template <int kSums>
-__device__ __forceinline__ Outputs<2> PairOf(const float (&sums)[kSums], int j, int half) {
-  return {{sums[j * 4 + half * 2], sums[j * 4 + half * 2 + 1]}};
+// The pair of accumulators that a thread has in the j-th group of eight outputs and row half
+// `half`.
+template <int kAccumulators>
+__device__ __forceinline__ Outputs<2> PairOf(const float (&acc)[kAccumulators], int j, int half) {
+  return {{acc[j * 4 + half * 2], acc[j * 4 + half * 2 + 1]}};
 }
 
-// A thread's sums of one row. What `out` holds is read in batches, ahead of the stores.
-template <int kSums>
+// Stores a thread's accumulators of one row. Old values of `out` are loaded in batches, ahead of
+// the stores.
+template <int kAccumulators>
 __device__ __forceinline__ void StoreRow(const WgmmaArgs& args, int row, int first, int half,
-                                         const float (&sums)[kSums]) {
-  constexpr int kPairs = kSums / 4;
+                                         const float (&acc)[kAccumulators]) {
+  constexpr int kPairs = kAccumulators / 4;
   constexpr int kBatch = 8;
   float* out = args.out + row * args.out_stride;
 #pragma unroll
@@ -116,7 +118,7 @@ __device__ __forceinline__ void StoreRow(const WgmmaArgs& args, int row, int fir
     for (int b = 0; b < kBatch; ++b) {
       if (begin + b >= kPairs) break;
       const int output = first + (begin + b) * 8;
-      Outputs<2> sum = PairOf(sums, begin + b, half);
+      Outputs<2> sum = PairOf(acc, begin + b, half);
       AddBias(args.bias, output, args.outputs, &sum);
       if (args.accumulate) AddTo(&sum, old[b]);
       StoreOutputs(out, output, args.outputs, args.aligned, sum);
@@ -124,50 +126,50 @@ __device__ __forceinline__ void StoreRow(const WgmmaArgs& args, int row, int fir
   }
 }
 
-// The sums of a warpgroup whose rows start at `first_row`.
+// Epilogue of a warpgroup's accumulators, whose rows start at `first_row`.
 template <typename Operand, int kOutputs>
-__device__ __forceinline__ void StoreSums(const WgmmaArgs& args, int tile, int first_row,
-                                          const float (&sums)[kOutputs / 2]) {
+__device__ __forceinline__ void RunEpilogue(const WgmmaArgs& args, int tile, int first_row,
+                                            const float (&acc)[kOutputs / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = first_row + SumRow(thread, half * 2);
+    const int row = first_row + AccumulatorRow(thread, half * 2);
     if (row >= args.rows) continue;
     if (!args.swiglu) {
-      StoreRow(args, row, tile * kOutputs + SumOutput(thread, 0), half, sums);
+      StoreRow(args, row, tile * kOutputs + AccumulatorOutput(thread, 0), half, acc);
       continue;
     }
     if constexpr (kOutputs % 16 == 0) {
       constexpr int kHalf = kOutputs / 2;
 #pragma unroll
       for (int j = 0; j < kHalf / 8; ++j) {
-        StoreSwiGlu<Operand>(args, row, tile * kHalf + SumOutput(thread, 0) + j * 8,
-                             PairOf(sums, j, half), PairOf(sums, j + kHalf / 8, half));
+        StoreSwiGlu<Operand>(args, row, tile * kHalf + AccumulatorOutput(thread, 0) + j * 8,
+                             PairOf(acc, j, half), PairOf(acc, j + kHalf / 8, half));
       }
     }
   }
 }
 
-// The sums of a warpgroup whose rows start at `first_row`, to [rows][kOutputs].
+// Split-K: stores a warpgroup's accumulators, whose rows start at `first_row`, to [rows][kOutputs].
 template <int kOutputs>
 __device__ __forceinline__ void StorePartial(float* partial, int first_row, int rows,
-                                             const float (&sums)[kOutputs / 2]) {
+                                             const float (&acc)[kOutputs / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = first_row + SumRow(thread, half * 2);
+    const int row = first_row + AccumulatorRow(thread, half * 2);
     if (row >= rows) continue;
-    float* to = partial + row * kOutputs + SumOutput(thread, 0);
+    float* to = partial + row * kOutputs + AccumulatorOutput(thread, 0);
 #pragma unroll
     for (int j = 0; j < kOutputs / 8; ++j) {
-      const Outputs<2> pair = PairOf(sums, j, half);
+      const Outputs<2> pair = PairOf(acc, j, half);
       __stcg(reinterpret_cast<float2*>(to + j * 8), float2{pair.v[0], pair.v[1]});
     }
   }
 }
 
-// The sum over the splits, `stride` floats apart, in their order.
-__device__ __forceinline__ Outputs<4> SumOfSplits(const float* from, int splits, int stride) {
+// Reduces the splits, `stride` floats apart, in order.
+__device__ __forceinline__ Outputs<4> ReduceSplits(const float* from, int splits, int stride) {
   float4 parts[kMaxSplits];
 #pragma unroll
   for (int split = 0; split < kMaxSplits; ++split) {
@@ -184,10 +186,11 @@ __device__ __forceinline__ Outputs<4> SumOfSplits(const float* from, int splits,
   return sum;
 }
 
-// Sums and stores this block's share of a tile; threads [0, threads) of all its blocks take part.
+// Split-K epilogue: reduces and stores this block's share of a tile; threads [0, threads) of all
+// its blocks take part.
 template <typename Operand, int kOutputs>
-__device__ __forceinline__ void StoreSplits(const WgmmaArgs& args, int tile, const float* partials,
-                                            int rank, int threads) {
+__device__ __forceinline__ void RunSplitKEpilogue(const WgmmaArgs& args, int tile,
+                                                  const float* partials, int rank, int threads) {
   const int width = args.swiglu ? kOutputs / 2 : kOutputs;
   const int quads = width / 4;
   const int stride = args.rows * kOutputs;
@@ -198,14 +201,15 @@ __device__ __forceinline__ void StoreSplits(const WgmmaArgs& args, int tile, con
     const float* from = partials + row * kOutputs + col;
     const int output = tile * width + col;
     if (args.swiglu) {
-      const Outputs<4> gate = SumOfSplits(from, args.splits, stride);
-      StoreSwiGlu<Operand>(args, row, output, gate, SumOfSplits(from + width, args.splits, stride));
+      const Outputs<4> gate = ReduceSplits(from, args.splits, stride);
+      StoreSwiGlu<Operand>(args, row, output, gate,
+                           ReduceSplits(from + width, args.splits, stride));
       continue;
     }
     float* out = args.out + row * args.out_stride;
     Outputs<4> old = {};
     if (args.accumulate) old = LoadOutputs<4>(out, output, args.outputs, args.aligned);
-    Outputs<4> sum = SumOfSplits(from, args.splits, stride);
+    Outputs<4> sum = ReduceSplits(from, args.splits, stride);
     AddBias(args.bias, output, args.outputs, &sum);
     if (args.accumulate) AddTo(&sum, old);
     StoreOutputs(out, output, args.outputs, args.aligned, sum);

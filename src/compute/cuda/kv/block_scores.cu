@@ -205,8 +205,8 @@ __device__ void CopyNorms(const ScoreArgs& args, const ScoreTile& tile) {
 template <typename T>
 __global__ void __launch_bounds__(kThreads) ScoreKernel(const __grid_constant__ ScoreArgs args) {
   auto& shared = *static_cast<ScoreShared*>(DynamicShared());
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   ScoreTile tile;
   for (int index = blockIdx.x; FindTile(args, index, &tile); index += gridDim.x) {
     if (tile.request.scorer == BlockScorer::kH2o) {
@@ -229,14 +229,14 @@ struct SummaryArgs {
 template <typename T>
 __global__ void __launch_bounds__(kThreads) SummaryKernel(const SummaryArgs args) {
   __shared__ float norms[64];
-  LetNextStart();
+  PdlTrigger();
   const KvLayer layer = args.layers[blockIdx.z];
   const int64_t index =
       static_cast<int64_t>(args.blocks[blockIdx.x]) * args.shape.kv_heads + blockIdx.y;
   const int head_dim = args.shape.head_dim;
   const int tokens = args.shape.block_size;
   const T* keys = static_cast<const T*>(layer.k_blocks) + index * tokens * head_dim;
-  WaitForInputs();
+  PdlWait();
   for (int d = threadIdx.x; d < head_dim; d += kThreads) {
     float largest = ToFloat(keys[d]), smallest = largest;
     for (int token = 1; token < tokens; ++token) {

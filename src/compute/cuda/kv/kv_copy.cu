@@ -44,20 +44,20 @@ __device__ __forceinline__ void CommitRow(const CopyArgs& args, const KvLayer& l
 // A block for each (row, layer).
 template <typename Piece>
 __global__ void CommitKernel(const CopyArgs args) {
-  LetNextStart();
+  PdlTrigger();
   const KvLayer layer = args.layers[blockIdx.y];
   const int row = args.from[blockIdx.x];
   const int slot = args.to[blockIdx.x];
-  WaitForInputs();
+  PdlWait();
   CommitRow<Piece>(args, layer, row, slot);
 }
 
 template <typename Piece>
 __global__ void CommitFewKernel(const CopyArgs args, const __grid_constant__ FewIndices rows,
                                 const __grid_constant__ FewIndices slots) {
-  LetNextStart();
+  PdlTrigger();
   const KvLayer layer = args.layers[blockIdx.y];
-  WaitForInputs();
+  PdlWait();
   CommitRow<Piece>(args, layer, rows.at[blockIdx.x], slots.at[blockIdx.x]);
 }
 
@@ -65,14 +65,14 @@ __global__ void CommitFewKernel(const CopyArgs args, const __grid_constant__ Few
 // vector after the other, so that a copy sees what the copies before it wrote.
 template <typename Piece, bool Staged>
 __global__ void CopyKernel(const CopyArgs args) {
-  LetNextStart();
+  PdlTrigger();
   const KvLayer layer = args.layers[blockIdx.y];
   const int head = blockIdx.x;
   const bool is_value = blockIdx.z == 1;
   void* array = Staged ? (is_value ? layer.v_staged : layer.k_staged)
                        : (is_value ? layer.v_blocks : layer.k_blocks);
   auto* data = static_cast<Piece*>(array);
-  WaitForInputs();
+  PdlWait();
   for (int piece = threadIdx.x; piece < args.pieces; piece += kThreads) {
     for (int i = 0; i < args.count; ++i) {
       const int64_t from =
@@ -87,13 +87,13 @@ __global__ void CopyKernel(const CopyArgs args) {
 // A block for each (kv head, layer, K or V).
 template <typename Piece>
 __global__ void CopyBlockKernel(const CopyArgs args, int from_block, int to_block) {
-  LetNextStart();
+  PdlTrigger();
   const KvLayer layer = args.layers[blockIdx.y];
   const int head = blockIdx.x;
   auto* data = static_cast<Piece*>(blockIdx.z == 1 ? layer.v_blocks : layer.k_blocks);
   const Piece* from = data + SlotVector(args, from_block * args.block_size, head) * args.pieces;
   Piece* to = data + SlotVector(args, to_block * args.block_size, head) * args.pieces;
-  WaitForInputs();
+  PdlWait();
   for (int i = threadIdx.x; i < args.count * args.pieces; i += kThreads) to[i] = from[i];
 }
 

@@ -90,8 +90,8 @@ __device__ void StoreVector(const float* x, int head_dim, T* cache) {
 
 // The transform in place, a warp for each head of each row.
 __global__ void HeadsKernel(MatrixView x, HeadWork work, MatrixView angles) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int heads = x.cols / work.head_dim;
   const int head = blockIdx.y * kWarps + threadIdx.x / 32;
   if (head >= heads) return;
@@ -111,7 +111,7 @@ struct StoreArgs {
 // A warp for each head of q, then of k, then of v, of each row. The places come from a copy.
 template <typename T>
 __global__ void StoreKernel(const __grid_constant__ StoreArgs args) {
-  LetNextStart();
+  PdlTrigger();
   const KvShape& shape = args.shape;
   const int row = blockIdx.x;
   const int query_heads = args.rows.q.data == nullptr ? 0 : args.rows.q.cols / shape.head_dim;
@@ -120,7 +120,7 @@ __global__ void StoreKernel(const __grid_constant__ StoreArgs args) {
       .half = args.angles.cols / 2, .head_dim = shape.head_dim, .epsilon = args.rows.epsilon};
   if (args.angles.data != nullptr) work.angles = args.angles.data + row * args.angles.stride;
   const int place = args.places[row];
-  WaitForInputs();
+  PdlWait();
   if (head < query_heads) {
     work.x = args.rows.q.data + row * args.rows.q.stride + head * shape.head_dim;
     work.norm = args.rows.q_norm;

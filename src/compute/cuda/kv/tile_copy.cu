@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) CopyTilesKernel(const CopyArgs args)
 }  // namespace
 
 TileCopier::TileCopier(const Stream* stream) : stream_(stream), own_(*stream) {
-  own_.overlaps = false;
+  own_.uses_pdl = false;
   TALON_CUDA_CHECK(cudaStreamCreateWithFlags(&own_.handle, cudaStreamNonBlocking));
   TALON_CUDA_CHECK(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming));
   TALON_CUDA_CHECK(cudaEventCreateWithFlags(&copied_, cudaEventDisableTiming));

@@ -13,7 +13,7 @@ namespace {
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 Status OutOfMemory(size_t bytes, cudaError_t error) {
-  cudaGetLastError();  // not for the next call to find
+  cudaGetLastError();  // clears the error for the next call
   if (error != cudaErrorMemoryAllocation) {
     return Internal("cuda: allocating {} bytes: {}", bytes, cudaGetErrorString(error));
   }

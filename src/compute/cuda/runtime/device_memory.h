@@ -1,4 +1,4 @@
-// Device memory: buffers, scratch that grows, and a ring of pinned host memory for small uploads.
+// Device memory: buffers, growing scratch, and a ring of pinned host memory for small uploads.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_DEVICE_MEMORY_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_DEVICE_MEMORY_H_
 
@@ -12,17 +12,18 @@
 
 namespace talon::cuda {
 
-// Zero-filled. Says how much there is where it does not suffice.
+// Allocates zero-filled device memory. The error of a failure reports how much is free.
 Result<Buffer> AllocateDevice(const Stream& stream, size_t bytes);
-// Pinned host memory that kernels can read and write in place, zero-filled.
+// Allocates zero-filled pinned host memory, mapped so that kernels can access it.
 Result<Buffer> AllocatePinned(size_t bytes);
 
-// Device memory that is as large as the largest request so far. Its address changes when it grows,
-// so recordings that hold it must be dropped: see `generation`.
+// Device memory as large as the largest request so far. Its address changes when it grows, so CUDA
+// graphs that captured it must be dropped: see `generation`.
 class Scratch {
  public:
   Scratch(const Stream* stream, uint64_t* generation) : stream_(stream), generation_(generation) {}
-  // Aborts if the device has no memory left. REQUIRES: nothing is being recorded if it must grow.
+  // Aborts if the device is out of memory. REQUIRES: no CUDA graph capture is active if it must
+  // grow.
   void* Get(size_t bytes);
   template <typename T>
   T* GetAs(size_t count) {
@@ -35,7 +36,7 @@ class Scratch {
   Buffer buffer_;
 };
 
-// Copies from host memory that may be changed as soon as the call returns.
+// Uploads from host memory that the caller may overwrite as soon as the call returns.
 class UploadRing {
  public:
   explicit UploadRing(const Stream* stream);
@@ -43,8 +44,8 @@ class UploadRing {
   UploadRing(const UploadRing&) = delete;
   UploadRing& operator=(const UploadRing&) = delete;
 
-  // Pinned memory to fill; Send copies the first `bytes` of it to the device, in whole units of 16.
-  // At most one at a time.
+  // Begin returns pinned memory to fill; Send copies its first `bytes` to the device, in whole
+  // units of 16. At most one upload is open at a time.
   void* Begin(size_t bytes);
   void Send(void* device, size_t bytes);
 

@@ -7,8 +7,8 @@ constexpr int kThreads = 256;
 
 __global__ void GatherFewKernel(MatrixView x, const __grid_constant__ FewIndices rows,
                                 MatrixView out) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= out.cols) return;
   out.data[blockIdx.y * out.stride + i] = x.data[rows.at[blockIdx.y] * x.stride + i];

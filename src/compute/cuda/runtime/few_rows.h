@@ -1,4 +1,4 @@
-// Indices that travel with a kernel's launch where they are few, which spares their upload.
+// Indices passed as kernel parameters where they are few, which saves an upload.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_FEW_ROWS_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_FEW_ROWS_H_
 
@@ -25,7 +25,7 @@ struct FewIndices {
   }
 };
 
-// out[i] = x[rows[i]], out.rows of them.
+// out[i] = x[rows[i]] for out.rows rows.
 void GatherFewRows(const Stream& stream, MatrixView x, const FewIndices& rows, MatrixView out);
 
 }  // namespace talon::cuda

@@ -1,9 +1,9 @@
-// How kernels are started and errors are met. Included by CUDA sources only.
+// Kernel launches and error checks. Included by CUDA sources only.
 //
-// Every kernel of the backend runs on one stream and is launched as a *dependent* of the one before
-// it: it may start while that one still runs, do what needs none of its results (read weights, for
-// example), and waits in WaitForInputs. Each kernel lets the next one start early with
-// LetNextStart. Both do nothing before sm_90.
+// All kernels of the backend run on one stream with programmatic dependent launch (PDL): a kernel
+// may start while its predecessor still runs, does what needs none of its results (read weights,
+// for example), and then waits in PdlWait. Each kernel allows its successor to start early with
+// PdlTrigger. Both are empty before sm_90.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_LAUNCH_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_LAUNCH_H_
 
@@ -24,28 +24,33 @@ namespace talon::cuda {
                 cudaGetErrorString(talon_cuda_error), cudaGetErrorName(talon_cuda_error)); \
   } while (false)
 
-// The stream that work goes to, and whether its kernels may overlap (sm_90 and newer).
+// The stream that work is queued on, and limits of its device.
 struct Stream {
   cudaStream_t handle = nullptr;
-  bool overlaps = false;
+  bool uses_pdl = false;  // kernels overlap by programmatic dependent launch (sm_90 and newer)
   int multiprocessors = 1;
   int shared_memory = 48 * 1024;  // bytes that a block may have
 };
 
 #ifdef __CUDACC__
-__device__ __forceinline__ void WaitForInputs() {
+// PDL: waits until the preceding kernels have completed and their writes are visible
+// (griddepcontrol.wait).
+__device__ __forceinline__ void PdlWait() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-__device__ __forceinline__ void LetNextStart() {
+// PDL: lets the next kernel start once all blocks have called this or exited
+// (griddepcontrol.launch_dependents).
+__device__ __forceinline__ void PdlTrigger() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
 
-// Blocks run in clusters of `cluster`, which divides their number.
+// Launches with PDL, if the stream uses it, in thread block clusters of `cluster` blocks, which
+// must divide the grid.
 template <typename... Params, typename... Args>
 void LaunchClusters(const Stream& stream, void (*kernel)(Params...), unsigned cluster, dim3 grid,
                     dim3 block, size_t shared_bytes, Args&&... args) {
@@ -56,7 +61,7 @@ void LaunchClusters(const Stream& stream, void (*kernel)(Params...), unsigned cl
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream.handle;
   config.attrs = attributes;
-  if (stream.overlaps) {
+  if (stream.uses_pdl) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
   }
@@ -73,7 +78,7 @@ void Launch(const Stream& stream, void (*kernel)(Params...), dim3 grid, dim3 blo
   LaunchClusters(stream, kernel, 1, grid, block, shared_bytes, std::forward<Args>(args)...);
 }
 
-// For kernels that use more shared memory than every device gives without asking.
+// Opts a kernel in to more than 48 KiB of dynamic shared memory.
 template <typename Kernel>
 void AllowSharedMemory(Kernel* kernel, size_t bytes) {
   TALON_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -10,7 +10,7 @@ std::string VersionName(int version) {
 }
 
 Status Explain(cudaError_t error, const std::string& doing) {
-  cudaGetLastError();  // not for the next call to find
+  cudaGetLastError();  // clears the error for the next call
   int driver = 0;
   cudaDriverGetVersion(&driver);
   switch (error) {
@@ -53,12 +53,12 @@ Result<Device> OpenDevice(int index) {
                            properties.name, properties.major, properties.minor);
   }
   error = cudaSetDevice(index);
-  if (error == cudaSuccess) error = cudaFree(nullptr);  // makes the context now
+  if (error == cudaSuccess) error = cudaFree(nullptr);  // creates the context
   if (error != cudaSuccess) return Explain(error, "opening the device");
   Device device;
   device.name = fmt::format("{} (sm_{}, {:.1f} GiB)", properties.name, capability,
                             static_cast<double>(properties.totalGlobalMem) / (1 << 30));
-  device.stream.overlaps = capability >= 90;
+  device.stream.uses_pdl = capability >= 90;
   device.stream.multiprocessors = properties.multiProcessorCount;
   device.stream.shared_memory = static_cast<int>(properties.sharedMemPerBlockOptin);
   error = cudaStreamCreateWithFlags(&device.stream.handle, cudaStreamNonBlocking);

@@ -1,4 +1,4 @@
-// Chooses a CUDA device and opens it, with errors that say what is wrong and what to do.
+// Opens a CUDA device, with errors that say what is wrong and what to do.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_OPEN_DEVICE_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_OPEN_DEVICE_H_
 

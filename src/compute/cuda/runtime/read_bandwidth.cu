@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kUnroll = 8;
 
-// Sums what it reads, so that the compiler cannot leave the reads out.
+// Combines what it reads, so that the compiler cannot drop the loads.
 __global__ void ReadKernel(const uint4* data, int64_t count, uint32_t* sink) {
   uint32_t sum = 0;
   const int64_t step = int64_t{gridDim.x} * kThreads;

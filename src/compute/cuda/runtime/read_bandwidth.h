@@ -6,8 +6,8 @@
 
 namespace talon::cuda {
 
-// Bytes per second of a kernel that only reads, from a buffer much larger than the caches: the best
-// of several.
+// Measured read bandwidth in bytes per second: the best of several runs of a kernel that only
+// reads, over a buffer much larger than the caches.
 Result<double> ReadBandwidth(const Stream& stream);
 
 }  // namespace talon::cuda

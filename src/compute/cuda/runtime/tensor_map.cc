@@ -15,7 +15,7 @@ Encoder FindEncoder() {
   const auto error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kVersion,
                                                       cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
-    cudaGetLastError();  // not for the next call to find
+    cudaGetLastError();  // clears the error for the next call
     return nullptr;
   }
   return reinterpret_cast<Encoder>(function);

@@ -1,4 +1,4 @@
-// Tensor maps: what the copy engine of sm_90 must know of a matrix to fetch boxes of it.
+// TMA descriptors (CUtensorMap) of matrices in device memory.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_TENSOR_MAP_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_TENSOR_MAP_H_
 
@@ -10,7 +10,8 @@
 
 namespace talon::cuda {
 
-// A row-major matrix of 16-bit elements in device memory, not owned, and the boxes wanted of it.
+// A row-major matrix of 16-bit elements in device memory, not owned, and the box that a TMA load
+// fetches from it.
 struct BoxedMatrix {
   const void* data = nullptr;
   DType dtype = DType::kBF16;  // or kF16
@@ -18,10 +19,10 @@ struct BoxedMatrix {
   int64_t cols = 0;
   int64_t stride = 0;  // elements, a multiple of 8
   int box_rows = 0;
-  int box_cols = 64;  // rows of 128 bytes, permuted as the tensor cores want them
+  int box_cols = 64;  // rows of 128 bytes, stored with the 128-byte swizzle that wgmma reads
 };
 
-// False where the driver knows no tensor maps, or not of such a matrix.
+// Returns false where the driver does not support tensor maps, or not for such a matrix.
 bool MakeTensorMap(const BoxedMatrix& matrix, CUtensorMap* map);
 
 }  // namespace talon::cuda

@@ -13,7 +13,7 @@ __global__ void UploadKernel(const uint4* from, uint4* to, int count) {
   for (int i = blockIdx.x * kThreads + threadIdx.x; i < count; i += gridDim.x * kThreads) {
     to[i] = from[i];
   }
-  __threadfence();  // what comes next may read it before it waits
+  __threadfence();  // the next kernel may read it before its PdlWait
 }
 
 __global__ void FenceKernel() {}
@@ -22,7 +22,7 @@ __global__ void FenceKernel() {}
 
 void UploadByKernel(const Stream& stream, void* device, const void* pinned, size_t bytes) {
   Stream in_order = stream;
-  in_order.overlaps = false;
+  in_order.uses_pdl = false;
   const auto count = static_cast<int>((bytes + sizeof(uint4) - 1) / sizeof(uint4));
   const int blocks = std::clamp((count + kThreads - 1) / kThreads, 1, kMostBlocks);
   Launch(in_order, UploadKernel, blocks, kThreads, 0, static_cast<const uint4*>(pinned),
@@ -31,7 +31,7 @@ void UploadByKernel(const Stream& stream, void* device, const void* pinned, size
 
 void Fence(const Stream& stream) {
   Stream in_order = stream;
-  in_order.overlaps = false;
+  in_order.uses_pdl = false;
   Launch(in_order, FenceKernel, 1, 32, 0);
 }
 

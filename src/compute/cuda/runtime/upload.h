@@ -1,5 +1,5 @@
-// Copies of small records from pinned host memory, by a kernel: a copy engine would have to be
-// waited for on both sides.
+// Uploads of small records from pinned host memory by a kernel: a DMA copy engine would add a
+// synchronisation with the kernels before and after it.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_UPLOAD_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_UPLOAD_H_
 
@@ -9,12 +9,11 @@
 
 namespace talon::cuda {
 
-// Nothing before it still runs when it starts, and nothing after it starts before it is done.
-// REQUIRES: 16-byte aligned, memory for whole units of 16 bytes on both sides.
+// Runs without PDL overlap: it starts after everything before it and ends before anything after it
+// starts. REQUIRES: 16-byte aligned pointers and memory for whole units of 16 bytes on both sides.
 void UploadByKernel(const Stream& stream, void* device, const void* pinned, size_t bytes);
 
-// Kernels launched after it find all that was written before it, even what they read before they
-// wait for their inputs.
+// Kernels launched after it see all writes before it, even with loads that precede their PdlWait.
 void Fence(const Stream& stream);
 
 }  // namespace talon::cuda

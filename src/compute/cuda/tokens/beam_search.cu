@@ -41,8 +41,8 @@ __global__ void RankRootsKernel(const RankedChunks ranked,
                                 const __grid_constant__ Few<int32_t> slots, int first, int width,
                                 TopKEntry* entries, MatrixView outputs, MatrixView kept) {
   __shared__ uint64_t best[kMostWidth];
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int row = first + blockIdx.x;
   const int64_t slot = slots.at[blockIdx.x];
   if (threadIdx.x < 32) RankRow(ranked, row, width, best, entries + slot * width);
@@ -53,8 +53,8 @@ __global__ void RankRootsKernel(const RankedChunks ranked,
 __global__ void StartBeamKernel(BeamLayout layout, const __grid_constant__ Few<BeamRoot> few,
                                 int first, const TopKEntry* ranked, const int32_t* token_ids,
                                 TopKEntry* entries, BeamRoot* roots, Beams beams) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int tree = first + blockIdx.x;
   const BeamRoot root = few.at[blockIdx.x];
   if (threadIdx.x == 0) roots[tree] = root;
@@ -85,7 +85,7 @@ struct LoadArgs {
 
 // A block for each row.
 __global__ void LoadBeamKernel(LoadArgs args) {
-  WaitForInputs();
+  PdlWait();
   const int row = blockIdx.x;
   if (threadIdx.x == 0) args.pass_tokens[row] = args.tokens[row];
   for (int w = threadIdx.x; w < args.pass_words; w += blockDim.x) {
@@ -159,8 +159,8 @@ __device__ void ExpandTree(const ExpandArgs& args, int tree) {
 __global__ void __launch_bounds__(kExpandThreads)
     ExpandBeamKernel(const __grid_constant__ ExpandArgs args) {
   __shared__ uint64_t best[kExpandThreads / 32][kMostWidth];
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const int tree = blockIdx.x;
   const int width = args.layout.width;
   if (blockIdx.y > 0) {
@@ -264,7 +264,7 @@ void CudaBeamSearch::Load(const DevicePlan& plan, MatrixView kept, MatrixView in
   // Kernels may read a pass's arrays before those in front of them are done (attention.h), so
   // nothing may start early here.
   Stream in_order = stream_;
-  in_order.overlaps = false;
+  in_order.uses_pdl = false;
   Launch(in_order, LoadBeamKernel, rows, kRowThreads, 0,
          LoadArgs{.tokens = beams.tokens + first,
                   .parents = beams.parents + first,

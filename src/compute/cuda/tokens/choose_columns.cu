@@ -92,8 +92,8 @@ __device__ void WriteChosen(const float* values, const ColumnChoice& choice, uin
 __global__ void __launch_bounds__(kThreads)
     ChooseKernel(MatrixView x, const PlacedChoice* choices, int32_t* out) {
   __shared__ Shared shared;
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const PlacedChoice placed = choices[blockIdx.x];
   const ColumnChoice choice = placed.choice;
   const int count = choice.end - choice.begin;

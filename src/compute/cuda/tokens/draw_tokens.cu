@@ -270,8 +270,8 @@ __global__ void __launch_bounds__(kThreads)
     DrawKernel(const __grid_constant__ DevicePlan plan, MatrixView logits, const RowDraw* draws,
                int32_t* out) {
   __shared__ Shared shared;
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const RowDraw draw = draws[blockIdx.x];
   Row row{logits.data + blockIdx.x * logits.stride, logits.cols};
   const uint64_t best = BestOf(row, shared);

@@ -10,8 +10,8 @@ constexpr int kArgmaxThreads = 256;
 
 __global__ void ArgmaxKernel(const float* x, int64_t stride, int cols, uint64_t* keys) {
   __shared__ uint64_t best_of_warp[kArgmaxThreads / 32];
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const float* row = x + blockIdx.y * stride;
   uint64_t best = 0;
   for (int i = blockIdx.x * kArgmaxThreads + threadIdx.x; i < cols;
@@ -51,8 +51,8 @@ __device__ ChunkSum SumOf(const float (&values)[kLaneValues], int first, int col
 // One warp a chunk: grid (chunks, rows).
 __global__ void ChunkTopKKernel(const float* x, int64_t stride, int cols, int k, uint64_t* keys_out,
                                 ChunkSum* sums) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const float* row = x + blockIdx.y * stride;
   const int first = blockIdx.x * kChunk + threadIdx.x;
   float values[kLaneValues];
@@ -70,8 +70,8 @@ __global__ void ChunkTopKKernel(const float* x, int64_t stride, int cols, int k,
 }
 
 __global__ void MergeTopKKernel(const uint64_t* keys_in, int count, int k, uint64_t* keys_out) {
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   const uint64_t* row = keys_in + static_cast<int64_t>(blockIdx.y) * count;
   uint64_t keys[kLaneValues];
 #pragma unroll
@@ -86,8 +86,8 @@ __global__ void MergeTopKKernel(const uint64_t* keys_in, int count, int k, uint6
 // One warp a row.
 __global__ void EntriesKernel(const RankedChunks ranked, int k, TopKEntry* out) {
   __shared__ uint64_t best[kTopKLimit];
-  LetNextStart();
-  WaitForInputs();
+  PdlTrigger();
+  PdlWait();
   RankRow(ranked, blockIdx.x, k, best, out + static_cast<int64_t>(blockIdx.x) * k);
 }
 

@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kMostThreads)
     TreeRowsKernel(const __grid_constant__ TreeRowsCall call,
                    const __grid_constant__ FewPlaces places) {
   __shared__ KeptSet kept;
-  WaitForInputs();
+  PdlWait();
   const TreeBlock block(call, places.at[blockIdx.x]);
   const TreePlace& place = block.place;
   const int wanted = min(place.nodes - 1, MakeKeys(block));
@@ -174,7 +174,7 @@ void WriteTreeRows(const Stream& stream, std::span<const TreePlace> places,
   // Kernels may read a pass's arrays before those in front of them are done (attention.h), so
   // nothing may start early here.
   Stream in_order = stream;
-  in_order.overlaps = false;
+  in_order.uses_pdl = false;
   const int candidates = call.layout.NumCandidates(call.levels);
   const int threads = std::min((candidates + 31) / 32 * 32, kMostThreads);
   for (size_t first = 0; first < places.size(); first += kFewPlaces) {
