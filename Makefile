@@ -80,7 +80,7 @@ build-fuzz/build.ninja: $(CONFIGURATION) | setup
 	@bash scripts/setup.sh --fuzz
 	@$(call configure,fuzz)
 
-lint: build/build.ninja  ## Check format, clang-tidy, include directions, file contents
+lint: build/build.ninja  ## Check format, clang-tidy, include directions, file contents, words
 	@bash scripts/setup.sh --lint
 	@bash scripts/lint.sh
 
