@@ -29,12 +29,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 # Problems in these folders are errors; elsewhere they are counted.
-CLEAN = {"deploy", "examples", "fuzz", "src/observe", "tools"}
+CLEAN = {
+    ".",
+    "bench",
+    "deploy",
+    "docs",
+    "examples",
+    "fuzz",
+    "scripts",
+    "src/model",
+    "src/observe",
+    "src/remote",
+    "src/serve",
+    "src/text",
+    "tests",
+    "tools",
+}
 BASE_COMMIT = "1750acf0f3c38bd36fee1d9d9fd5683d7ed45984"
 MAX_FILES = 40
 MAX_SUBJECT = 72
 DATA = ("models/", "tests/data/", "fuzz/seeds/")  # not written here
-THIS = ("scripts/check_words.py", "scripts/check_words_test.py")  # they name the words
+THIS = ("CONTRIBUTING.md", "scripts/check_words.py", "scripts/check_words_test.py")  # name the words
 
 HEADLESS = re.compile(r"(Of|Whose|That) ")
 IS_NO = re.compile(
