@@ -5,7 +5,8 @@ ARGS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := build
-.PHONY: asan bench build clean cuda debug format fuzz help lint python run setup test tsan
+.PHONY: asan bench build clean cuda debug figures format fuzz gpu-figures help lint python run setup \
+	test tsan
 
 # $(call configure,PRESET): quiet unless it fails.
 configure = mkdir -p $(@D) && cmake --preset $(1) > $(@D)/configure.log 2>&1 \
@@ -14,7 +15,7 @@ CONFIGURATION := CMakePresets.json CMakeLists.txt $(wildcard cmake/*.cmake)
 BUILD = cmake --build --parallel $(JOBS) --preset
 
 help:  ## List these commands
-	@sed -n 's/^\([a-z]*\):[^#]*## */  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):[^#]*## */  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup:  ## Install the missing Debian packages
 	@bash scripts/setup.sh
@@ -43,6 +44,13 @@ python: build/build.ninja  ## Build the Python package; PYTHONPATH=build/python 
 bench: build  ## Measure the ops, then decoding (ARGS="--shape llama-1b ..." for decoding)
 	@build/talon bench ops
 	@build/talon bench decode $(ARGS)
+
+figures: build  ## Run all CPU benchmarks of the docs and write their tables (quiet machine)
+	@python3 scripts/figures.py $(ARGS)
+
+gpu-figures: build-cuda/build.ninja  ## The same for docs/gpu.md, on a machine with a GPU
+	@$(BUILD) cuda --target talon
+	@python3 scripts/figures.py --gpu $(ARGS)
 
 debug: build-debug/build.ninja  ## Build with all checks and run all tests
 	@$(BUILD) debug
@@ -80,7 +88,7 @@ build-fuzz/build.ninja: $(CONFIGURATION) | setup
 	@bash scripts/setup.sh --fuzz
 	@$(call configure,fuzz)
 
-lint: build/build.ninja  ## Check format, clang-tidy, include directions, file contents
+lint: build/build.ninja  ## Check format, clang-tidy, include directions, file contents, words
 	@bash scripts/setup.sh --lint
 	@bash scripts/lint.sh
 

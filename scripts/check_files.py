@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every text file of the repository: no path or host of somebody's machine, no trailing
+"""Checks every text file of the repository: no path or host of one machine, no trailing
 blanks, no source file over 700 lines; and that a clone stays small. Prints `file:line: problem`
 and exits 1 on any."""
 

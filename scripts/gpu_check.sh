@@ -78,7 +78,7 @@ sanitizer() {
   program=$(PATH="$PATH:/usr/local/cuda/bin" command -v compute-sanitizer) ||
     { echo "compute-sanitizer was not found" && return 1; }
   for ((shard = 0; shard < shards; ++shard)); do
-    # A test asks for more memory than there is; that error of the API is no finding.
+    # A test asks for more memory than there is; that error of the API is not a finding.
     GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard "$program" --tool "$tool" \
       --report-api-errors no --error-exitcode 9 "$test" "$filter" >"$logs/$tool.$shard.log" 2>&1 &
     pids+=($!)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-format, include directions, file contents and clang-tidy, all of them errors.
+# clang-format, include directions, file contents, words and clang-tidy, all of them errors.
 #   scripts/lint.sh [FILE.cc ...]    clang-tidy only these files; default: all that are built
 # Needs a configured build/ (for compile_commands.json).
 set -uo pipefail
@@ -42,6 +42,7 @@ tidy() {
 check "clang-format" format
 check "include directions" python3 scripts/check_includes.py
 check "file contents" python3 scripts/check_files.py
+check "words" python3 scripts/check_words.py --commits
 check "clang-tidy" tidy "$@"
 
 if ((${#failed[@]})); then

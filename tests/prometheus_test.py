@@ -9,8 +9,8 @@ import urllib.request
 
 from cli import TINY, CliTest, main, program
 
-PATIENCE_S = 60
-SCRAPE_PATIENCE_S = 15
+TIMEOUT_S = 60
+SCRAPE_TIMEOUT_S = 15
 SCRAPE_CONFIG = """
 global: {{scrape_interval: 1s}}
 scrape_configs:
@@ -23,7 +23,7 @@ def fetch(url, body=None):
     request = urllib.request.Request(url, data=body and json.dumps(body).encode())
     if body:
         request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
         return answer.read().decode()
 
 
@@ -35,7 +35,7 @@ class PrometheusTest(CliTest):
             server = subprocess.Popen([str(part) for part in command], stdout=output,
                                       stderr=subprocess.STDOUT, cwd=self.path)
         self.addCleanup(self.stop, server)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and server.poll() is None:
             found = re.search(listening, log.read_text(errors="replace"))
             if found:
@@ -47,7 +47,7 @@ class PrometheusTest(CliTest):
     def stop(server):
         server.terminate()
         try:
-            server.wait(timeout=PATIENCE_S)
+            server.wait(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
@@ -65,7 +65,7 @@ class PrometheusTest(CliTest):
             ["prometheus", f"--config.file={config}", "--web.listen-address=127.0.0.1:0",
              f"--storage.tsdb.path={self.path / 'data'}"],
             r'(?s)msg="Listening on" address=(127\.0\.0\.1:\d+).*Server is ready')
-        self.assert_scraped('up{job="talon"}', 1, PATIENCE_S)
+        self.assert_scraped('up{job="talon"}', 1, TIMEOUT_S)
 
     def complete(self, **options):
         """The usage of one finished completion of 24 tokens."""
@@ -82,7 +82,7 @@ class PrometheusTest(CliTest):
         self.assertLessEqual(len(result), 1, text)
         return float(result[0]["value"][1]) if result else None
 
-    def assert_scraped(self, expression, expected, patience=SCRAPE_PATIENCE_S):
+    def assert_scraped(self, expression, expected, patience=SCRAPE_TIMEOUT_S):
         """Scrapes come once a second, so the value may take a while to appear."""
         deadline = time.monotonic() + patience
         value = self.query(expression)
@@ -137,7 +137,7 @@ class PrometheusTest(CliTest):
         self.complete()
         text = fetch(f"{self.talon}/metrics")
         check = subprocess.run(["promtool", "check", "metrics"], input=text.encode(),
-                               capture_output=True, timeout=PATIENCE_S, check=False)
+                               capture_output=True, timeout=TIMEOUT_S, check=False)
         self.assertEqual((check.returncode, check.stdout, check.stderr), (0, b"", b""))
 
 

@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from cli import ROOT, program
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 SPECSPLIT_PROTO = ROOT / "tests" / "specsplit.proto"
 TALON_PROTO = ROOT / "src" / "serve" / "grpc" / "spec_decoding.proto"
 CHANNEL_OPTIONS = [
@@ -61,7 +61,7 @@ class Worker:
         return self.log.read().decode(errors="replace")
 
     def wait_for(self, pattern):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             found = re.search(pattern, self.output())
             if found:
@@ -82,7 +82,7 @@ class Worker:
     def stop(self):
         """Asks it to end; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=PATIENCE_S)
+        return self.process.wait(timeout=TIMEOUT_S)
 
 
 class Messages:
@@ -124,11 +124,11 @@ class Client:
     def __exit__(self, *_):
         self.channel.close()
 
-    def raw(self, method, data, timeout=PATIENCE_S):
+    def raw(self, method, data, timeout=TIMEOUT_S):
         """The bytes that answer these bytes."""
         return self.channel.unary_unary(f"/specsplit.{method}")(data, timeout=timeout)
 
-    def call(self, service, method, answer, request, timeout=PATIENCE_S, wait=False):
+    def call(self, service, method, answer, request, timeout=TIMEOUT_S, wait=False):
         stub = self.channel.unary_unary(
             f"/specsplit.{service}/{method}",
             request_serializer=lambda message: message.SerializeToString(),
@@ -136,12 +136,12 @@ class Client:
         )
         return stub(request, timeout=timeout, wait_for_ready=wait)
 
-    def verify(self, timeout=PATIENCE_S, **fields):
+    def verify(self, timeout=TIMEOUT_S, **fields):
         fields.setdefault("request_id", f"request-{next(_request_numbers)}")
         request = self.messages.VerifyRequest(**fields)
         return self.call("TargetService", "VerifyDrafts", "VerifyResponse", request, timeout)
 
-    def draft(self, timeout=PATIENCE_S, **fields):
+    def draft(self, timeout=TIMEOUT_S, **fields):
         request = self.messages.DraftRequest(**fields)
         return self.call("DraftService", "GenerateDrafts", "DraftResponse", request, timeout)
 

@@ -16,7 +16,7 @@ import unittest
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
 from cli import DRAFT, ROOT, CliTest, main, program  # noqa: E402
-from remote import PATIENCE_S, Worker  # noqa: E402
+from remote import TIMEOUT_S, Worker  # noqa: E402
 
 PROMPT = "Once upon a time there was a"
 LENGTH = 160
@@ -217,7 +217,7 @@ class Faults(RemoteTest):
         """The worker is stopped, so that only the client can end the call."""
         with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
             for stopped in (target, draft):
-                flags = ["--timeout-s", 10 * PATIENCE_S, "--adaptive-length", "false"]
+                flags = ["--timeout-s", 10 * TIMEOUT_S, "--adaptive-length", "false"]
                 run = Run(*remote(target, draft), *SLOW, *flags)
                 run.wait_for_text(20)
                 stopped.process.send_signal(signal.SIGSTOP)
@@ -262,7 +262,7 @@ class Balancer:
         }[name]
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -276,7 +276,7 @@ class Balancer:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(timeout=PATIENCE_S)
+        self.process.wait(timeout=TIMEOUT_S)
         self.log.close()
         self.folder.cleanup()
 

@@ -485,7 +485,7 @@ class Security(CliTest):
         )
 
     def tls(self, name="server", authority=None):
-        """The flags of a side's own certificate and of whom it believes."""
+        """The flags of a side's own certificate and of the authority that it trusts."""
         flags = []
         if name:
             flags += ["--tls-cert-file", self.files / f"{name}.pem"]

@@ -142,7 +142,7 @@ class Hostile(CliTest):
             clients[-1].sendall(b"POST /v1/comp" if i % 2 else half)
         return clients
 
-    def test_slow_clients_hold_nobody_up(self):
+    def test_slow_clients_do_not_delay_others(self):
         with Server("--read-timeout", "3600", "--max-connections", "256") as server:
             clients = self.slow_clients(server, 100)
             server.complete(prompt="x", max_tokens=1)

@@ -11,7 +11,7 @@ import time
 
 from cli import program
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 class Answer:
@@ -57,7 +57,7 @@ class Server:
         return self.log.read()
 
     def wait_for(self, pattern):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             found = re.search(pattern, self.output())
             if found:
@@ -74,12 +74,12 @@ class Server:
     def stop(self, number=signal.SIGTERM):
         """Asks it to end; the exit code."""
         self.process.send_signal(number)
-        return self.process.wait(timeout=PATIENCE_S)
+        return self.process.wait(timeout=TIMEOUT_S)
 
     # ---- Requests ----
 
     def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
 
     def request(self, method, path, body=None, headers=None):
         connection = self.connect()
@@ -129,7 +129,7 @@ class Server:
         connection.close()
         return events
 
-    def raw(self, data, timeout=PATIENCE_S):
+    def raw(self, data, timeout=TIMEOUT_S):
         """Everything the server answers to these bytes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as client:
             try:
@@ -150,7 +150,7 @@ class Server:
 
     def wait_until_idle(self):
         """The status once nothing runs."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             status = self.status()
             if status["requests"] == {"running": 0, "waiting": 0}:

@@ -230,7 +230,7 @@ TEST(ModelConfig, NotAnObjectIsRefused) {
   EXPECT_FALSE(Parse(Json()).ok());
 }
 
-TEST(ModelConfig, DirectoriesThatAreNoneAreRefused) {
+TEST(ModelConfig, PathsThatAreNotDirectoriesAreRefused) {
   const TempDirectory dir;
   const std::string file = dir.path() + "/file";
   ASSERT_TRUE(WriteFile(file, "x").ok());

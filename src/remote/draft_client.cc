@@ -12,9 +12,9 @@ namespace {
 constexpr int kMaxCallLength = 64;  // that a worker takes
 constexpr auto kFirstPause = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::milliseconds(2000);
-// A call may take this many times the usual, but at least so long. Most of it may be waited for in
-// vain, so it is not much.
-constexpr double kPatience = 10;
+// Timeout of a call as a multiple of the mean time, and its lower bound. Short, because a round may
+// wait for all of it without a result.
+constexpr double kTimeoutFactor = 10;
 constexpr double kMinTimeout = 0.1;
 constexpr double kSlow = 0.2;  // weight of a new time
 
@@ -56,7 +56,7 @@ bool DraftClient::wants_probe() const {
 
 double DraftClient::Timeout() const {
   if (mean_seconds_ == 0 || down_) return options_.timeout_seconds;
-  return std::min(std::max(kPatience * mean_seconds_, kMinTimeout), options_.timeout_seconds);
+  return std::min(std::max(kTimeoutFactor * mean_seconds_, kMinTimeout), options_.timeout_seconds);
 }
 
 std::unique_ptr<RunningDraft> DraftClient::Begin(DraftCall call) {
@@ -173,7 +173,7 @@ void DraftStream::Prepare(std::span<const int32_t> context, int max_depth) {
   ready_ = {};
   fresh_.reset();
   speculation_ = SpeculationResult::kSkipped;
-  if (max_depth < 1) return ahead_.reset();  // no drafts are wanted any more
+  if (max_depth < 1) return ahead_.reset();  // no more drafts are needed
   if (ahead_ && !ahead_->probe) {
     SettleAhead(context);
   } else {
@@ -185,7 +185,7 @@ void DraftStream::Prepare(std::span<const int32_t> context, int max_depth) {
   fresh_ = Begin({context.begin(), context.end()}, length, client_->options().Nodes(length));
 }
 
-// The guess was right if the target accepted its path whole and added one of its first tokens.
+// A hit if the target accepted the whole path and its bonus is one of the first drafted tokens.
 void DraftStream::SettleAhead(std::span<const int32_t> context) {
   Call call = std::move(*ahead_);
   ahead_.reset();
@@ -197,16 +197,16 @@ void DraftStream::SettleAhead(std::span<const int32_t> context) {
   if (!ready_.empty()) speculation_ = SpeculationResult::kHit;
 }
 
-// Its guesses are judged one by one, as the target says what is right. If they turn out to pay
-// while some are still to come, these are used at once.
+// Compares the probe's guesses one by one with the target's tokens. If drafting turns out to pay
+// while guesses are left, these are the next drafts.
 void DraftStream::SettleProbe(std::span<const int32_t> context) {
   if (ahead_ && ahead_->running->Ready()) TakeProbe();
-  if (!StartsWith(context, judged_for_)) guesses_ = {};
-  while (!guesses_.empty() && judged_for_.size() < context.size()) {
-    const int32_t next = context[judged_for_.size()];
+  if (!StartsWith(context, compared_)) guesses_ = {};
+  while (!guesses_.empty() && compared_.size() < context.size()) {
+    const int32_t next = context[compared_.size()];
     client_->control().ObserveGuess(MatchedLength(guesses_, {&next, 1}) == 1);
     guesses_ = Below(guesses_, next);
-    judged_for_.push_back(next);
+    compared_.push_back(next);
   }
   if (client_->length() == 0 || guesses_.empty()) return;
   ready_ = std::exchange(guesses_, {});
@@ -222,7 +222,7 @@ void DraftStream::TakeProbe() {
   if (!drafts) return;
   client_->control().ObserveProbe(seconds);
   guesses_ = std::move(*drafts);
-  judged_for_ = std::move(call.context);
+  compared_ = std::move(call.context);
 }
 
 DraftForest DraftStream::Take() {
@@ -241,14 +241,14 @@ DraftForest DraftStream::Take() {
 void DraftStream::Ahead(std::span<const int32_t> context, std::span<const int32_t> path,
                         int max_depth) {
   const DraftClientOptions& options = client_->options();
-  if (ahead_) return;  // a probe that takes its time
+  if (ahead_) return;  // a slow probe
   const bool probe = client_->length() == 0;
-  if (probe && !guesses_.empty()) return;                  // the last one's are still good
-  const bool first = next_call_ == 1 && !client_->down();  // a new text may be an easier one
+  if (probe && !guesses_.empty()) return;  // those of the last probe are still valid
+  const bool first = next_call_ == 1 && !client_->down();  // a new text may be easier to draft
   if (probe ? !first && !client_->wants_probe() : !options.overlap) return;
   const bool ends = !path.empty() &&
                     std::ranges::find(options.end_tokens, path.back()) != options.end_tokens.end();
-  // One token more than a path, for the bonus.
+  // One more token than a path, for the bonus.
   const int wanted = probe ? client_->control().probe_length() : client_->length();
   const int length = std::min(wanted, max_depth - static_cast<int>(path.size()));
   if (ends || length < 1) return;

@@ -1,9 +1,9 @@
 // The client's side of a draft worker: drafts for sequences, one round ahead where it can.
 //
-// DraftClient knows the worker: whether it answers, how long it takes, whether its drafts pay.
-// DraftStream has one sequence's drafts. A round is: Prepare(context), Take(), Ahead(path), then
-// the target's verification, then Observe(). A worker that fails means no drafts, never an error:
-// it is asked again after a while, beside rounds that go on without it. One thread.
+// DraftClient keeps the state of the worker: whether it answers, how long it takes, whether its
+// drafts pay. DraftStream has one sequence's drafts. A round is: Prepare(context), Take(),
+// Ahead(path), then the target's verification, then Observe(). A failing worker means no drafts and
+// is never an error: it is retried after a pause, beside rounds that go on without it. One thread.
 #ifndef TALON_REMOTE_DRAFT_CLIENT_H_
 #define TALON_REMOTE_DRAFT_CLIENT_H_
 
@@ -60,14 +60,14 @@ class DraftClient {
   DraftLengthControl& control() { return *parts_.control; }
   // Tokens to draft and wait for now; 0: none.
   int length() const { return down_ ? 0 : parts_.control->length(); }
-  // REQUIRES: length() is 0. Whether to ask without waiting, to see how the worker does.
+  // REQUIRES: length() is 0. Whether to send a probe, a call that no round waits for.
   bool wants_probe() const;
   bool down() const { return down_; }
 
  private:
   friend class DraftStream;
   std::unique_ptr<RunningDraft> Begin(DraftCall call);
-  // The answer as a forest of the target's tokens; none: the worker failed.
+  // The answer as a forest of the target's tokens; nullopt: the worker failed.
   std::optional<DraftForest> Receive(Result<DraftReply> reply, const std::string& request_id);
   void Fail(const Status& status);
   void Recover();
@@ -85,7 +85,7 @@ class DraftClient {
 
 class DraftStream {
  public:
-  // What a call says about its sequence.
+  // Sampling parameters that a call carries.
   struct Sampling {
     float temperature = 0;
     uint64_t seed = 0;
@@ -95,12 +95,12 @@ class DraftStream {
   // The target confirmed `context`: uses what was drafted ahead, or asks anew, for paths of at most
   // `max_depth`.
   void Prepare(std::span<const int32_t> context, int max_depth);
-  // The drafts, after a wait where they are not there yet; empty: none.
+  // The drafts, after a wait if they are not ready; empty: none.
   DraftForest Take();
-  // Asks for what follows `context` and `path`, while the target verifies. `max_depth` is of the
+  // Requests drafts after `context` and `path` while the target verifies. `max_depth` covers the
   // path and the next tree together.
   void Ahead(std::span<const int32_t> context, std::span<const int32_t> path, int max_depth);
-  // What became of the drafts taken last; a path of length 0: there were none.
+  // The outcome of the drafts taken last; a path of length 0: there were none.
   void Observe(const DraftedRound& round);
 
   double waited_seconds() const { return waited_; }           // in the round
@@ -128,8 +128,8 @@ class DraftStream {
   std::optional<Call> fresh_;
   std::optional<Call> ahead_;
   DraftForest ready_;
-  DraftForest guesses_;              // of an answered probe: those not judged yet
-  std::vector<int32_t> judged_for_;  // the context that they follow
+  DraftForest guesses_;            // of an answered probe: those not compared yet
+  std::vector<int32_t> compared_;  // the context that they follow
   int max_depth_ = 0;
   double waited_ = 0;
   double draft_seconds_ = 0;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kWindow = 5;     // rounds, and guesses, that a mean is taken over
 constexpr size_t kMinRounds = 3;  // for a mean of acceptance
-constexpr double kWantedAcceptance = 0.7;
+constexpr double kTargetAcceptance = 0.7;
 constexpr double kProportional = 2;
 constexpr double kIntegral = 0.5;
 constexpr double kDerivative = 0.1;
@@ -18,17 +18,17 @@ constexpr double kMaxIntegral = 10;
 constexpr double kMaxThreshold = 0.5;
 constexpr double kThresholdShare = 0.8;
 constexpr double kHysteresis = 0.1;
-constexpr double kWinning = 1.25;  // gain that drafts must promise
-// In plain rounds: what drafting may lose before it stops, and what a single round counts for at
-// most, since one that took long was perhaps an accident of the network.
+constexpr double kMinGain = 1.25;  // that drafts must be expected to bring
+// Loss, in plain rounds, at which drafting stops, and the most that a single round counts for: a
+// slow round may be an outlier of the network.
 constexpr double kMaxLoss = 5;
 constexpr double kMaxLossOfRound = 3;
 constexpr int kProbeInterval = 8;
 constexpr int kMaxProbeInterval = 64;
-constexpr int kSettledRounds = 32;  // after which the breaker forgets that it opened
+constexpr int kSettledRounds = 32;  // after which the probe interval is reset
 
-constexpr double kFading = 0.05;  // weight of a new count of tokens; and by which a probe makes
-                                  // what was measured before count less
+// Weight of a new count of tokens, and of a probe against the times measured before it.
+constexpr double kFading = 0.05;
 
 template <typename T>
 void Push(T value, std::deque<T>* window) {
@@ -36,7 +36,7 @@ void Push(T value, std::deque<T>* window) {
   if (window->size() > kWindow) window->pop_front();
 }
 
-// Leaves one time, a little nearer to `now` than what the times were before.
+// Replaces the times by one, their mean moved towards `now`.
 void Fade(double now, RecentTimes* times) {
   const double before = times->MeanButLongest();
   *times = {};
@@ -48,15 +48,15 @@ void Fade(double now, RecentTimes* times) {
 DraftLengthControl::DraftLengthControl(const DraftLengthOptions& options)
     : options_(options), length_(options.max_length), open_(options.adaptive) {}
 
-// Verifying drafts is not quicker than decoding plainly, so it bounds a time that was an accident.
-// Its own accidents stay in: so they do in the rounds that are compared with it.
+// Verifying drafts is not faster than plain decoding, so its mean bounds an outlier of the plain
+// times. Its own outliers stay in the mean, as they do in the rounds that are compared with it.
 double DraftLengthControl::PlainSeconds() const {
   if (plain_times_.empty()) return drafted_times_.empty() ? 0 : drafted_times_.Mean();
   const double plain = plain_times_.Median();
   return drafted_times_.empty() ? plain : std::min(plain, drafted_times_.Mean());
 }
 
-// Before drafts were waited for, a probe says how long that might be.
+// Before any round has waited for drafts, probes give the estimate.
 double DraftLengthControl::WaitSeconds() const {
   const RecentTimes& times = wait_times_.empty() ? probe_times_ : wait_times_;
   return times.empty() ? 0 : times.MeanButLongest();
@@ -82,23 +82,23 @@ void DraftLengthControl::ObserveDrafted(const DraftedRound& round) {
   if (!open_) CheckLoss(round);
 }
 
-// A round that waits long for its drafts must bring more home: the longer the wait, the longer the
-// paths, at the price of less acceptance.
+// The longer a round waits for its drafts, the more tokens it must yield: the target acceptance
+// falls with the wait, so paths grow longer.
 void DraftLengthControl::Steer() {
   const double acceptance = std::accumulate(acceptances_.begin(), acceptances_.end(), 0.0) /
                             static_cast<double>(acceptances_.size());
   const double previous = error_;
-  const double wanted_acceptance =
-      kWantedAcceptance * PlainSeconds() / (PlainSeconds() + WaitSeconds());
-  error_ = acceptance - wanted_acceptance;
+  const double target_acceptance =
+      kTargetAcceptance * PlainSeconds() / (PlainSeconds() + WaitSeconds());
+  error_ = acceptance - target_acceptance;
   integral_ = std::clamp(integral_ + error_, -kMaxIntegral, kMaxIntegral);
   const double wanted =
       length_ + kProportional * error_ + kIntegral * integral_ + kDerivative * (error_ - previous);
   length_ = std::clamp(static_cast<int>(std::lround(wanted)), 1, options_.max_length);
 }
 
-// A sum that gains bring down to 0 at the lowest: it crosses the bound soon where drafting loses,
-// and hardly ever by bad luck where it wins.
+// A cumulative sum bounded below by 0: it crosses the limit soon where drafting loses, and hardly
+// ever by chance where it wins.
 void DraftLengthControl::CheckLoss(const DraftedRound& round) {
   const double plain_rounds = (round.wait_seconds + round.target_seconds) / PlainSeconds();
   const double lost = std::min(plain_rounds - (1 + round.accepted), kMaxLossOfRound);
@@ -107,7 +107,7 @@ void DraftLengthControl::CheckLoss(const DraftedRound& round) {
   if (loss_ >= kMaxLoss) Open();
 }
 
-// A breaker that has just closed in vain waits twice as long for its next probe.
+// A breaker that opens soon after it closed doubles the probe interval.
 void DraftLengthControl::Open() {
   open_ = true;
   probe_interval_ = std::max(probe_interval_, kProbeInterval);
@@ -118,14 +118,14 @@ void DraftLengthControl::Open() {
   guesses_.clear();
 }
 
-// After having closed in vain it opens at less.
+// After an unsuccessful close a smaller loss opens it again.
 void DraftLengthControl::Close() {
   open_ = false;
   length_ = options_.max_length;
   acceptances_.clear();
   error_ = 0;
   integral_ = 0;
-  drafted_tokens_ = PromisedTokens();
+  drafted_tokens_ = ExpectedTokens();
   loss_ = probe_interval_ > kProbeInterval ? kMaxLoss / 2 : 0;
   rounds_since_close_ = 0;
 }
@@ -137,7 +137,7 @@ void DraftLengthControl::ObservePlain(double target_seconds) {
   if (DraftsWouldPay()) Close();
 }
 
-// The first ones follow each other quickly. What drafts were worth need not be so for ever.
+// The first probes follow each other quickly. Older measurements lose weight with each probe.
 void DraftLengthControl::ObserveProbe(double seconds) {
   probe_times_.Add(seconds);
   if (!drafted_times_.empty()) {
@@ -155,14 +155,14 @@ void DraftLengthControl::ObserveGuess(bool right) {
   if (DraftsWouldPay()) Close();
 }
 
-// Few guesses say little: one right and one wrong are added.
+// With one correct and one wrong guess added, since few guesses are weak evidence.
 double DraftLengthControl::ProbedAcceptance() const {
   const auto right = static_cast<double>(std::ranges::count(guesses_, true));
   return (right + 1) / static_cast<double>(guesses_.size() + 2);
 }
 
-// Of a round with drafts: not more than such rounds have brought.
-double DraftLengthControl::PromisedTokens() const {
+// Expected tokens of a round with drafts, at most the mean of such rounds so far.
+double DraftLengthControl::ExpectedTokens() const {
   double tokens = 1;
   for (int depth = 1; depth <= options_.max_length; ++depth) {
     tokens += std::pow(ProbedAcceptance(), depth);
@@ -170,11 +170,11 @@ double DraftLengthControl::PromisedTokens() const {
   return drafted_tokens_ > 0 ? std::min(tokens, drafted_tokens_) : tokens;
 }
 
-// What drafts would win, for the time that they cost. Times to compare with must be known.
+// Whether the expected gain exceeds the time. False while there are no plain times to compare with.
 bool DraftLengthControl::DraftsWouldPay() const {
   if (guesses_.empty() || !guesses_.back() || plain_times_.empty()) return false;
   if (ProbedAcceptance() <= threshold() + kHysteresis) return false;
-  return PromisedTokens() * PlainSeconds() > kWinning * (WaitSeconds() + DraftedSeconds());
+  return ExpectedTokens() * PlainSeconds() > kMinGain * (WaitSeconds() + DraftedSeconds());
 }
 
 }  // namespace talon

@@ -1,11 +1,11 @@
 // How many tokens to draft for the next round, and whether to draft at all.
 //
 // A controller steers the length so that about 0.7 of the longest path is accepted. A circuit
-// breaker stops drafting where it does not pay: rounds are then plain (length 0), and now and then
-// one of them has a probe beside it, a short draft that nobody waits for and whose guesses are
-// compared with what the target says. So probes cost no round, and the breaker begins open: drafts
-// have to show that they pay before anybody waits for them. Times are measured, never assumed, and
-// one that was an accident is not believed for long (spec/recent_times.h). One thread.
+// breaker stops drafting where it does not pay: rounds are then plain (length 0), and some of them
+// have a probe beside them, a short draft that does not delay the round and whose guesses are
+// compared with the target's tokens. So probes cost no round, and the breaker begins open: drafts
+// must be shown to pay before a round waits for them. Times are measured, and an outlier counts for
+// few rounds only (spec/recent_times.h). One thread.
 #ifndef TALON_REMOTE_DRAFT_LENGTH_H_
 #define TALON_REMOTE_DRAFT_LENGTH_H_
 
@@ -34,22 +34,22 @@ class DraftLengthControl {
 
   // Tokens to draft now; 0: decode plainly.
   int length() const { return open_ ? 0 : length_; }
-  // REQUIRES: length() is 0. Whether this round should ask for drafts all the same, to compare.
+  // REQUIRES: length() is 0. Whether this round should request drafts anyway, to compare them.
   bool wants_probe() const { return plain_since_probe_ + 1 >= probe_interval_; }
-  // Tokens to ask a probe for. The very first may be used whole if it turns out to be right.
+  // Tokens of a probe. The very first probe may be used whole if its guesses are correct.
   int probe_length() const { return probe_interval_ == 1 ? options_.max_length : 1; }
 
   void ObserveDrafted(const DraftedRound& round);
   void ObservePlain(double target_seconds);
   // A probe was answered after `seconds`.
   void ObserveProbe(double seconds);
-  // The next of the probe's guesses was what the target said, or it was not.
+  // Whether the next of the probe's guesses was the target's token.
   void ObserveGuess(bool right);
 
   bool open() const { return open_; }
   // Acceptance below which drafting does not pay, by the times measured so far.
   double threshold() const;
-  // What drafting has lost lately against plain decoding, in plain rounds; never below 0.
+  // Recent loss of drafting against plain decoding, in plain rounds; never below 0.
   double loss() const { return loss_; }
   double error() const { return error_; }  // of the controller
   double integral() const { return integral_; }
@@ -61,7 +61,7 @@ class DraftLengthControl {
   void Close();
   bool DraftsWouldPay() const;
   double ProbedAcceptance() const;
-  double PromisedTokens() const;
+  double ExpectedTokens() const;
   double PlainSeconds() const;
   double WaitSeconds() const;
   double DraftedSeconds() const;
@@ -73,7 +73,7 @@ class DraftLengthControl {
   double integral_ = 0;
 
   RecentTimes plain_times_;
-  RecentTimes wait_times_;     // of rounds with drafts, as long as probes say nothing else
+  RecentTimes wait_times_;     // of rounds with drafts, corrected by probes
   RecentTimes drafted_times_;  // of their verification
   double drafted_tokens_ = 0;  // of such a round, the bonus included, running mean; 0: none yet
   RecentTimes probe_times_;

@@ -12,7 +12,7 @@ DraftedRound Round(int length, int accepted, double wait = 0, double target = 0.
       .path_length = length, .accepted = accepted, .wait_seconds = wait, .target_seconds = target};
 }
 
-// A plain round, then a guess of a quick probe that was right: the breaker closes.
+// A plain round, then a correct guess of a fast probe: the breaker closes.
 DraftLengthControl Closed(int max_length = 5) {
   DraftLengthControl control({.max_length = max_length});
   control.ObservePlain(0.01);
@@ -26,7 +26,7 @@ void Open(DraftLengthControl* control) {
   while (!control->open()) control->ObserveDrafted(Round(5, 0, 0.01, 0.01));
 }
 
-// Plain rounds until a probe is wanted, that one included.
+// The number of plain rounds up to the next probe, including its own.
 int RoundsToProbe(DraftLengthControl* control) {
   int rounds = 1;
   for (; !control->wants_probe(); ++rounds) control->ObservePlain(0.01);
@@ -52,7 +52,7 @@ TEST(DraftLengthControl, BeginsWithProbesOnly) {
   EXPECT_EQ(control.length(), 5);
 }
 
-TEST(DraftLengthControl, DraftsThatAreNeverRightAreNeverWaitedFor) {
+TEST(DraftLengthControl, RoundsNeverWaitForDraftsThatAreAlwaysWrong) {
   DraftLengthControl control({});
   std::vector<int> intervals;
   for (int i = 0; i < 6; ++i) {
@@ -63,8 +63,8 @@ TEST(DraftLengthControl, DraftsThatAreNeverRightAreNeverWaitedFor) {
   EXPECT_EQ(intervals, (std::vector<int>{1, 2, 4, 8, 8, 8}));
 }
 
-// Six tokens in the best case, for a wait of ten plain rounds.
-TEST(DraftLengthControl, DraftsThatTakeTooLongAreNeverWaitedFor) {
+// At best six tokens for a wait of ten plain rounds.
+TEST(DraftLengthControl, RoundsNeverWaitForDraftsThatTakeTooLong) {
   DraftLengthControl control({});
   for (int i = 0; i < 20; ++i) {
     RoundsToProbe(&control);
@@ -73,7 +73,7 @@ TEST(DraftLengthControl, DraftsThatTakeTooLongAreNeverWaitedFor) {
   }
 }
 
-// The dearer drafts are, the more right guesses are asked for.
+// The more expensive the drafts, the more correct guesses are required.
 TEST(DraftLengthControl, OneGuessIsEnoughWhereDraftsAreCheap) {
   DraftLengthControl control({});
   control.ObservePlain(0.01);
@@ -84,7 +84,7 @@ TEST(DraftLengthControl, OneGuessIsEnoughWhereDraftsAreCheap) {
   EXPECT_FALSE(control.open());
 }
 
-TEST(DraftLengthControl, StartsAtTheMostAndWaitsForThreeRounds) {
+TEST(DraftLengthControl, StartsAtMaxLengthAndAdaptsAfterThreeRounds) {
   DraftLengthControl control = Closed();
   EXPECT_EQ(control.length(), 5);
   control.ObserveDrafted(Round(5, 1));
@@ -125,13 +125,13 @@ TEST(DraftLengthControl, ThresholdFollowsMeasuredTimes) {
   control.ObserveDrafted(Round(5, 5, /*wait=*/0.004, /*target=*/0.01));
   EXPECT_NEAR(control.threshold(), 0.32, 1e-9) << "by what drafts took";
   control.ObserveDrafted(Round(5, 5, /*wait=*/0.1, /*target=*/0.01));
-  EXPECT_NEAR(control.threshold(), 0.32, 1e-9) << "one long wait may be an accident";
+  EXPECT_NEAR(control.threshold(), 0.32, 1e-9) << "one long wait may be an outlier";
   control.ObserveDrafted(Round(5, 5, /*wait=*/0.1, /*target=*/0.01));
   EXPECT_EQ(control.threshold(), 0.5);
 }
 
-// Five plain rounds, whatever they are lost with.
-TEST(DraftLengthControl, OpensWhenDraftingHasLostFiveRounds) {
+// Five plain rounds, whether by wrong drafts or by slow ones.
+TEST(DraftLengthControl, OpensAfterALossOfFivePlainRounds) {
   DraftLengthControl useless = Closed();
   for (int i = 0; i < 5; ++i) {
     EXPECT_NEAR(useless.loss(), i, 1e-9);
@@ -154,13 +154,13 @@ TEST(DraftLengthControl, StaysClosedWhereDraftingPays) {
   EXPECT_EQ(control.loss(), 0);
 }
 
-TEST(DraftLengthControl, ARoundThatTookLongIsAnAccident) {
+TEST(DraftLengthControl, OneSlowRoundDoesNotOpenTheBreaker) {
   DraftLengthControl control = Closed();
   for (int i = 0; i < 50; ++i) {
     control.ObserveDrafted(Round(5, 2, 0, i % 5 == 0 ? 0.25 : 0.01));
     ASSERT_FALSE(control.open());
   }
-  DraftLengthControl begun({});  // with an accident
+  DraftLengthControl begun({});  // its first round is slow
   begun.ObservePlain(0.25);
   Probe(&begun, true);
   ASSERT_FALSE(begun.open());
@@ -169,7 +169,7 @@ TEST(DraftLengthControl, ARoundThatTookLongIsAnAccident) {
 }
 
 // The plain rounds that follow a success do not count as failures of the drafter.
-TEST(DraftLengthControl, ComesBackWhenProbesAreRightAgain) {
+TEST(DraftLengthControl, ClosesWhenProbesAreCorrectAgain) {
   DraftLengthControl control = Closed();
   for (int i = 0; i < 40; ++i) control.ObserveDrafted(Round(5, 5, 0, 0.01));
   Open(&control);
@@ -184,7 +184,7 @@ TEST(DraftLengthControl, ComesBackWhenProbesAreRightAgain) {
   EXPECT_EQ(control.length(), 5);
 }
 
-TEST(DraftLengthControl, ComingBackInVainMakesItWaitLongerAndOpenSooner) {
+TEST(DraftLengthControl, AnUnsuccessfulCloseMakesProbesRarerAndOpensSooner) {
   DraftLengthControl control = Closed();
   Open(&control);
   EXPECT_EQ(RoundsToProbe(&control), 16);
@@ -195,7 +195,7 @@ TEST(DraftLengthControl, ComingBackInVainMakesItWaitLongerAndOpenSooner) {
   EXPECT_EQ(RoundsToProbe(&control), 32);
 }
 
-// A worker that was slow once is believed again after a while.
+// A worker that was slow once is tried again after a while.
 TEST(DraftLengthControl, OldTimesFade) {
   DraftLengthControl control = Closed();
   while (!control.open()) control.ObserveDrafted(Round(5, 0, 0.1, 0.01));
@@ -218,8 +218,8 @@ int RoundsToClose(DraftLengthControl* control) {
   return rounds;
 }
 
-// The first call sets up the connection. It used to be believed for 150 rounds.
-TEST(DraftLengthControl, ASlowFirstProbeIsForgotten) {
+// The first call sets up the connection. Its time used to count for 150 rounds.
+TEST(DraftLengthControl, ASlowFirstProbeLosesItsWeight) {
   DraftLengthControl control({});
   control.ObservePlain(0.01);
   Probe(&control, true, /*seconds=*/2);
@@ -227,9 +227,9 @@ TEST(DraftLengthControl, ASlowFirstProbeIsForgotten) {
   EXPECT_LE(RoundsToClose(&control), 2);
 }
 
-// One round that waited long, or was verified slowly, before drafts were wrong for a while: they
-// used not to be believed again for hundreds of rounds, though they were right by then.
-TEST(DraftLengthControl, ASlowRoundIsForgotten) {
+// One round with a long wait or a slow verification, then a run of wrong drafts: drafting used to
+// stay off for hundreds of rounds, although drafts were correct again.
+TEST(DraftLengthControl, ASlowRoundLosesItsWeight) {
   const auto rounds_to_close = [](int good_rounds, const DraftedRound& last) {
     DraftLengthControl control = Closed();
     for (int i = 0; i < good_rounds; ++i) control.ObserveDrafted(Round(5, 5, 0.002, 0.01));
@@ -245,7 +245,7 @@ TEST(DraftLengthControl, ASlowRoundIsForgotten) {
   }
 }
 
-TEST(DraftLengthControl, NotAdaptiveKeepsItsLength) {
+TEST(DraftLengthControl, WithoutAdaptationTheLengthIsFixed) {
   DraftLengthControl control({.max_length = 7, .adaptive = false});
   for (int i = 0; i < 20; ++i) control.ObserveDrafted(Round(7, 0, 1, 0.01));
   EXPECT_EQ(control.length(), 7);

@@ -35,7 +35,7 @@ DraftSessions::DraftSessions(std::unique_ptr<Drafter> drafter, DraftSessionsOpti
 
 DraftSessions::~DraftSessions() = default;
 
-Result<DraftSessions::Wish> DraftSessions::WishOf(const DraftCall& call) const {
+Result<DraftSessions::DraftParams> DraftSessions::ParamsOf(const DraftCall& call) const {
   if (call.context.empty()) return InvalidArgument("draft: no context");
   const int length = call.max_length == 0 ? options_.max_draft_tokens : call.max_length;
   const int beams = call.num_beams == 0 ? options_.num_beams : call.num_beams;
@@ -54,21 +54,22 @@ Result<DraftSessions::Wish> DraftSessions::WishOf(const DraftCall& call) const {
   }
   constexpr int kMost = DraftSessionsOptions::kMaxNodes;
   if (call.max_nodes > 0) {
-    return Wish{.budget = {.max_nodes = std::min(call.max_nodes, kMost) + 1,
-                           .max_depth = length,
-                           .top_k = beams}};
+    return DraftParams{.budget = {.max_nodes = std::min(call.max_nodes, kMost) + 1,
+                                  .max_depth = length,
+                                  .top_k = beams}};
   }
   const int branches = temperature > 0 ? beams : 1;
-  return Wish{.budget = {.max_nodes = kMost + 1, .max_depth = length, .top_k = branches},
-              .temperature = temperature,
-              .beams = branches};
+  return DraftParams{.budget = {.max_nodes = kMost + 1, .max_depth = length, .top_k = branches},
+                     .temperature = temperature,
+                     .beams = branches};
 }
 
-// Whoever finds nobody serving serves those who wait, whether or not they are among them.
+// A caller that finds no batch being served serves the next one, whether or not its own call is in
+// it.
 Result<DraftAnswer> DraftSessions::Draft(const DraftCall& call,
                                          const std::function<bool()>& cancelled) {
-  TALON_ASSIGN_OR_RETURN(const Wish wish, WishOf(call));
-  Caller caller{.call = call, .wish = wish, .cancelled = cancelled};
+  TALON_ASSIGN_OR_RETURN(const DraftParams params, ParamsOf(call));
+  Caller caller{.call = call, .params = params, .cancelled = cancelled};
   std::unique_lock lock(mutex_);
   waiting_.push_back(&caller);
   while (!caller.served) {
@@ -88,7 +89,7 @@ Result<DraftAnswer> DraftSessions::Draft(const DraftCall& call,
   return std::move(*caller.answer);
 }
 
-// The first who wait, one for each session, as far as their contexts fit together.
+// The first waiting calls, at most one of each session, as far as their contexts fit together.
 std::vector<DraftSessions::Caller*> DraftSessions::TakeBatch() {
   std::vector<Caller*> batch;
   int64_t tokens = 0;
@@ -120,7 +121,7 @@ void DraftSessions::Serve(const std::vector<Caller*>& batch) {
       caller->answer = Cancelled("draft: the client has given up");
       continue;
     }
-    Result<Session*> session = Catch(caller->call, &caller->rows);
+    Result<Session*> session = CatchUp(caller->call, &caller->rows);
     if (!session.ok()) {
       caller->answer = session.status();
       continue;
@@ -146,25 +147,25 @@ void DraftSessions::Propose(const std::vector<Caller*>& batch) {
     const Session& session = *caller->session;
     requests.push_back({.sequence = session.sequence,
                         .tokens = session.tokens,
-                        .budget = caller->wish.budget,
-                        .temperature = caller->wish.temperature,
+                        .budget = caller->params.budget,
+                        .temperature = caller->params.temperature,
                         .seed = caller->call.seed != 0 ? caller->call.seed : RandomSeed()});
     trees.emplace_back(session.tokens.back());
   }
   drafter_->Propose(requests, trees);
   for (size_t i = 0; i < batch.size(); ++i) {
-    const Wish& wish = batch[i]->wish;
+    const DraftParams& params = batch[i]->params;
     DraftAnswer answer{.request_id = batch[i]->call.request_id};
-    answer.drafts = Prune(ForestOfTree(trees[i]), {.beams = wish.beams,
-                                                   .max_depth = wish.budget.max_depth,
-                                                   .max_nodes = wish.budget.max_nodes - 1,
+    answer.drafts = Prune(ForestOfTree(trees[i]), {.beams = params.beams,
+                                                   .max_depth = params.budget.max_depth,
+                                                   .max_nodes = params.budget.max_nodes - 1,
                                                    .end_tokens = options_.eos_ids});
     answer.rows = batch[i]->rows + answer.drafts.size();
     batch[i]->answer = std::move(answer);
   }
 }
 
-Result<DraftSessions::Session*> DraftSessions::Catch(const DraftCall& call, int* computed) {
+Result<DraftSessions::Session*> DraftSessions::CatchUp(const DraftCall& call, int* computed) {
   auto at = sessions_.end();
   if (!call.session_id.empty()) at = std::ranges::find(sessions_, call.session_id, &Session::id);
   if (at != sessions_.end() && call.reset_cache) {
@@ -174,7 +175,7 @@ Result<DraftSessions::Session*> DraftSessions::Catch(const DraftCall& call, int*
   const int common = at == sessions_.end() ? 0 : CommonPrefix(at->tokens, call.context);
   *computed = static_cast<int>(call.context.size()) - common;
   MakeRoom(at == sessions_.end() ? "" : at->id, call.context.size());
-  if (common == 0) {  // nothing of it is worth keeping
+  if (common == 0) {  // no common prefix
     if (at != sessions_.end()) EndSession(at);
     sessions_.push_front({.id = call.session_id, .sequence = next_sequence_++});
     const Status status = BeginSession(&sessions_.front(), call.context);
@@ -199,7 +200,7 @@ Status DraftSessions::BeginSession(Session* session, const std::vector<int32_t>&
   return status;
 }
 
-// Sessions leave from the back until one more, or one with more tokens, fits.
+// Evicts sessions from the back until one more, or one with more tokens, fits.
 void DraftSessions::MakeRoom(const std::string& kept_id, size_t new_tokens) {
   const auto is_kept = [&](const Session& session) {
     return !kept_id.empty() && session.id == kept_id;

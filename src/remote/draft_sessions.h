@@ -1,8 +1,9 @@
 // What a draft worker does: answers draft calls of many clients with one local drafter.
 //
-// A session is a sequence of the drafter, kept between calls: of a new context only what differs is
-// computed again. The least recently used one leaves where there is no room. Thread-safe; calls
-// that come while others are served are drafted together, those of one session in turn.
+// A session is a sequence of the drafter, kept between calls: only the part of a new context that
+// differs is computed again. The least recently used session is evicted where there is no room.
+// Thread-safe; calls that arrive while others are served form the next batch, calls of one session
+// are served one after the other.
 #ifndef TALON_REMOTE_DRAFT_SESSIONS_H_
 #define TALON_REMOTE_DRAFT_SESSIONS_H_
 
@@ -31,7 +32,7 @@ struct DraftSessionsOptions {
   static constexpr int kMaxNodes = 128;  // of an answer
   static constexpr int kMaxBatch = 8;    // calls drafted together
 
-  // What a call gets that does not say.
+  // Defaults of a call that does not say.
   int max_draft_tokens = 5;
   int num_beams = 1;
   float temperature = 1;
@@ -50,7 +51,7 @@ class DraftSessions {
 
   // Calls with `max_nodes` get the most likely tree of that size. Others get SpecSplit's: a path,
   // or with a temperature drafts drawn at random, of which a node of depth d has num_beams - d.
-  // Whoever gave up while waiting for others, as `cancelled` says, gets none.
+  // A call that was cancelled while it waited (`cancelled`) gets the error Cancelled.
   Result<DraftAnswer> Draft(const DraftCall& call, const std::function<bool()>& cancelled = {});
 
   int num_sessions() const { return num_sessions_; }
@@ -62,30 +63,32 @@ class DraftSessions {
     std::vector<int32_t> tokens;  // that the drafter knows
     bool busy = false;            // in the batch that is served now
   };
-  struct Wish {
+  // What a call asks for, with defaults filled in.
+  struct DraftParams {
     DraftBudget budget;
     float temperature = 0;
-    int beams = 0;  // that a drafter which draws nothing must keep to; 0: any
+    int beams = 0;  // limit for a drafter that does not sample; 0: any
   };
 
   // A caller and its place for the answer.
   struct Caller {
     const DraftCall& call;
-    const Wish wish;
+    const DraftParams params;
     const std::function<bool()>& cancelled;
-    // Of whoever serves it, until it is served:
+    // Owned by the serving thread until `served`:
     std::optional<Result<DraftAnswer>> answer;
     Session* session = nullptr;
     int rows = 0;
     bool served = false;  // guarded by mutex_
   };
 
-  Result<Wish> WishOf(const DraftCall& call) const;
+  Result<DraftParams> ParamsOf(const DraftCall& call) const;
   std::vector<Caller*> TakeBatch();
   void Serve(const std::vector<Caller*>& batch);
   void Propose(const std::vector<Caller*>& batch);
-  // The call's session with its context, most recently used.
-  Result<Session*> Catch(const DraftCall& call, int* computed);
+  // The call's session, brought up to its context and moved to the front. `computed`: tokens that
+  // the session did not have.
+  Result<Session*> CatchUp(const DraftCall& call, int* computed);
   Status BeginSession(Session* session, const std::vector<int32_t>& context);
   void MakeRoom(const std::string& kept_id, size_t new_tokens);
   void EndSession(std::list<Session>::iterator at);
@@ -97,13 +100,12 @@ class DraftSessions {
   std::condition_variable changed_;
   std::deque<Caller*> waiting_;
   bool serving_ = false;  // a caller serves a batch
-  // Of whoever serves:
+  // Owned by the serving thread:
   std::list<Session> sessions_;  // most recently used first
   SequenceId next_sequence_ = 1;
 };
 
-// Whether a drafter (registry name) can work without being beside its target; an error says why
-// not.
+// OK if a drafter (registry name) works without its target on the same machine; else the reason.
 Status CheckRemoteDrafter(std::string_view name);
 
 }  // namespace talon

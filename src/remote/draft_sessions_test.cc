@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-// Proposes a fixed tree and keeps what it was told.
+// Proposes a fixed tree and records its calls.
 class ToldDrafter : public Drafter {
  public:
   struct Log {
@@ -88,7 +88,7 @@ TEST_F(DraftSessionsTest, ResetAndStatelessCalls) {
   EXPECT_EQ(log_.sequences.size(), 1u);
 }
 
-TEST_F(DraftSessionsTest, TheLeastRecentlyUsedLeaves) {
+TEST_F(DraftSessionsTest, TheLeastRecentlyUsedSessionIsEvicted) {
   DraftSessions sessions = Make({.max_sessions = 2});
   for (const char* id : {"a", "b", "a", "c", "a"}) {
     EXPECT_TRUE(sessions.Draft({.session_id = id, .context = {1, 2}}).ok());
@@ -98,7 +98,7 @@ TEST_F(DraftSessionsTest, TheLeastRecentlyUsedLeaves) {
   EXPECT_EQ(log_.sequences.size(), 2u);
 }
 
-TEST_F(DraftSessionsTest, TokensAreLimitedInAll) {
+TEST_F(DraftSessionsTest, TheTotalOfTokensIsLimited) {
   DraftSessions sessions = Make({.max_tokens = 10});
   EXPECT_TRUE(sessions.Draft({.session_id = "a", .context = Tokens(4, 1)}).ok());
   EXPECT_TRUE(sessions.Draft({.session_id = "b", .context = Tokens(4, 1)}).ok());
@@ -146,7 +146,7 @@ TEST_F(DraftSessionsTest, BadCallsSayWhatIsWrong) {
   EXPECT_EQ(sessions.num_sessions(), 0);
 }
 
-TEST_F(DraftSessionsTest, ARefusedSessionLeavesNothing) {
+TEST_F(DraftSessionsTest, ARefusedSessionLeavesNoState) {
   DraftSessions sessions = Make();
   log_.begin = ResourceExhausted("no room");
   EXPECT_EQ(sessions.Draft({.session_id = "s", .context = {1}}).status().code(),
@@ -156,7 +156,7 @@ TEST_F(DraftSessionsTest, ARefusedSessionLeavesNothing) {
   EXPECT_TRUE(sessions.Draft({.session_id = "s", .context = {1}}).ok());
 }
 
-TEST_F(DraftSessionsTest, NobodyDraftsForThoseWhoGaveUp) {
+TEST_F(DraftSessionsTest, CancelledCallsAreNotDrafted) {
   DraftSessions sessions = Make();
   const auto answer = sessions.Draft({.session_id = "s", .context = {1}}, [] { return true; });
   EXPECT_EQ(answer.status().code(), StatusCode::kCancelled);
@@ -172,8 +172,8 @@ TEST_F(DraftSessionsTest, EosNodesAreLeaves) {
             (Tokens{7, 8}));
 }
 
-// SpecSplit's clients get as many branches as they ask for from drafters that draw nothing.
-TEST(DraftSessions, LookupsKeepToTheBranches) {
+// Drafters that do not sample give SpecSplit's clients the number of branches they request.
+TEST(DraftSessions, LookupDraftersKeepTheBranchLimit) {
   DraftSessions sessions(std::make_unique<NgramDrafter>(), {});
   const Tokens context = {1, 2, 3, 1, 2, 4, 1, 2, 5, 1, 2};
   const auto wide = sessions.Draft({.session_id = "s", .context = context, .num_beams = 3});
@@ -185,14 +185,14 @@ TEST(DraftSessions, LookupsKeepToTheBranches) {
   EXPECT_GE(greedy->drafts.size(), 1);
 }
 
-TEST(DraftSessions, EagleSaysWhyItIsRefused) {
+TEST(DraftSessions, Eagle3IsRefusedWithAReason) {
   EXPECT_NE(CheckRemoteDrafter("EAGLE3").message().find("hidden states"), std::string::npos);
   EXPECT_FALSE(CheckRemoteDrafter("NONE").ok());
   EXPECT_TRUE(CheckRemoteDrafter("SUFFIX").ok());
 }
 
 // The drafts of a context do not depend on what the session saw before.
-TEST(DraftSessions, ModelDraftsAreThoseOfAFreshSession) {
+TEST(DraftSessions, DraftsDoNotDependOnTheHistoryOfTheSession) {
   TestModel tiny("models/tiny");
   Metrics metrics;
   const auto make = [&] {
@@ -233,15 +233,15 @@ TEST(DraftSessions, ModelDraftsAreThoseOfAFreshSession) {
     const TokenTree tree = TreeOfForest(context.back(), one->drafts);
     const TreeLimits limits{.max_nodes = 200, .vocab_size = 1 << 20, .max_length = 512};
     EXPECT_TRUE(ValidateTree(tree, limits).ok()) << ValidateTree(tree, limits).message();
-    // Sometimes back, sometimes on along the drafts.
+    // Sometimes a rewind, sometimes a continuation along the drafts.
     if (random() % 2 == 0) context.resize(context.size() - random() % 4);
     context.push_back(static_cast<int32_t>(random() % 200));
     context.push_back(one->drafts.tokens[0]);
   }
 }
 
-// Calls that come together get what they would get alone.
-TEST(DraftSessions, CallsOfManyThreadsAreThoseOfOne) {
+// Calls of one batch get what they would get alone.
+TEST(DraftSessions, ConcurrentCallsGetTheDraftsOfSingleCalls) {
   TestModel tiny("models/tiny");
   Metrics metrics;
   const auto make = [&] {

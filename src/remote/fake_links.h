@@ -1,5 +1,5 @@
-// Workers for tests, in this process and by script: a target and a drafter that speak a language of
-// their own, links that fail when told to, and a clock that moves when somebody sleeps.
+// Scripted workers for tests, in this process: a target and a drafter over a made-up vocabulary,
+// links that fail on demand, and a clock that advances in Sleep only.
 #ifndef TALON_REMOTE_FAKE_LINKS_H_
 #define TALON_REMOTE_FAKE_LINKS_H_
 
@@ -46,14 +46,14 @@ class FakeTimer : public RemoteTimer {
   RemoteClock::time_point now_ = RemoteClock::time_point() + std::chrono::hours(1);
 };
 
-// What happens to a call.
+// How a call fails.
 struct FakeFault {
   enum class Kind {
     kNone,
     kRefused,    // fails before the worker sees it
-    kLost,       // the worker works, its answer is lost
-    kForgotten,  // the worker has dropped the session before
-    kMistaken,   // the answer of an earlier call comes instead
+    kLost,       // the worker computes it, but its answer is lost
+    kForgotten,  // the worker has evicted the session before
+    kMistaken,   // the answer of another call is returned
   };
   Kind kind = Kind::kNone;
   Status status = Unavailable("connection lost");
@@ -123,7 +123,7 @@ class FakeTarget : public TargetLink {
     }
     ++verified;
     whole += call.prompt.empty() ? 0 : 1;
-    VerifyAnswer answer = Judge(call, context);
+    VerifyAnswer answer = Walk(call, context);
     session.tokens = context;
     session.tokens.insert(session.tokens.end(), answer.accepted.begin(), answer.accepted.end());
     answer.prefix_length = static_cast<int>(session.tokens.size());
@@ -131,7 +131,7 @@ class FakeTarget : public TargetLink {
     return answer;
   }
 
-  VerifyAnswer Judge(const VerifyCall& call, std::vector<int32_t> context) const {
+  VerifyAnswer Walk(const VerifyCall& call, std::vector<int32_t> context) const {
     VerifyAnswer answer{.request_id = call.request_id, .session_id = call.session_id};
     for (;;) {
       const int32_t next = FakeNext(context, call.seed);
@@ -151,7 +151,7 @@ class FakeTarget : public TargetLink {
   std::map<std::string, Session> sessions_;
 };
 
-// Drafts what the target will say, with a mistake every now and then.
+// Drafts the target's tokens, some of them wrong.
 class FakeDrafter : public DraftLink {
  public:
   // Every `wrong_every`-th context is drafted wrongly; 0: none.

@@ -1,8 +1,8 @@
-// The ways to a target and to a draft worker, in plain data: what the orchestrator and the remote
-// drafter speak, whatever carries it (rpc_links.h: gRPC; in tests: a script).
+// The interfaces to a target and to a draft worker, in plain data, independent of the transport
+// (serve/grpc/rpc_links.h: gRPC; fake_links.h: scripts for tests).
 //
-// A link does one thing per call and reports failures as they are; who retries what is decided
-// above (retry.h, orchestrator.h).
+// A link makes one attempt per call and returns its failure unchanged; retries are decided above
+// (verifier.h, draft_client.h).
 #ifndef TALON_REMOTE_LINKS_H_
 #define TALON_REMOTE_LINKS_H_
 
@@ -18,17 +18,17 @@ namespace talon {
 
 using RemoteClock = std::chrono::steady_clock;
 
-// How an answered call went.
+// Times and sizes of an answered call.
 struct CallReport {
   RemoteClock::time_point sent;
   RemoteClock::time_point received;
-  double worker_seconds = 0;  // that the worker had it; 0: it did not say
+  double worker_seconds = 0;  // between request and answer at the worker; 0: not reported
   double decode_seconds = 0;  // of the answer's bytes
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
 
   double seconds() const { return std::chrono::duration<double>(received - sent).count(); }
-  // Of the network alone.
+  // The share of the network.
   double rtt_seconds() const {
     return worker_seconds > 0 && worker_seconds < seconds() ? seconds() - worker_seconds : 0;
   }
@@ -54,7 +54,7 @@ class TargetLink {
   virtual Result<PingAnswer> Ping(RemoteClock::time_point deadline) = 0;
 };
 
-// A draft call on its way. Dropping it cancels it.
+// A draft call in flight. Destroying it cancels it.
 class RunningDraft {
  public:
   virtual ~RunningDraft() = default;

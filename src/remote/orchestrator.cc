@@ -37,7 +37,7 @@ Status NotRemote(const char* parameter) {
 
 }  // namespace
 
-// One request on its way.
+// A running request.
 class Orchestrator::Run {
  public:
   Run(Orchestrator* owner, GenerateRequest request, StopMatcher stops);
@@ -190,7 +190,7 @@ void Orchestrator::Run::RunRound() {
   ++rounds_;
 }
 
-// Tokens in emission order up to the first that ends the request; later ones never happened.
+// Tokens in emission order up to the first that ends the request; later ones are dropped.
 void Orchestrator::Run::Emit(Round* round) {
   const VerifyAnswer& answer = round->reply.answer;
   std::vector<int32_t> tokens = answer.accepted;
@@ -275,7 +275,7 @@ void Orchestrator::Run::Report(const Round& round) {
          {"k_pid_integral", drafter_ ? drafter_->control().integral() : 0}});
 }
 
-// Ends between rounds, with the text that was held back.
+// Ends the request between rounds and flushes the text that was held back.
 void Orchestrator::Run::Close(FinishReason reason) {
   result_.finish = reason;
   text_.Finish();

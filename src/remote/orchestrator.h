@@ -3,7 +3,7 @@
 //
 // A round drafts, verifies, and takes what the target confirmed; while the target works, the
 // drafter continues the longest path (overlap.h). The text is the target's own plain decoding,
-// whatever the drafter does and whatever fails on the way; each token is emitted once. One thread.
+// whatever the drafter does and whatever fails; each token is emitted once. One thread.
 #ifndef TALON_REMOTE_ORCHESTRATOR_H_
 #define TALON_REMOTE_ORCHESTRATOR_H_
 
@@ -45,14 +45,14 @@ class Orchestrator {
     RemoteTimer* timer = nullptr;          // null: the clock
     Telemetry* telemetry = nullptr;
     Metrics* metrics = nullptr;
-    std::function<bool()> cancelled;  // asked between calls (links ask in them); empty: never
+    std::function<bool()> cancelled;  // polled between calls (links poll inside them); empty: never
   };
   Orchestrator(Parts parts, OrchestratorOptions options);
 
-  // Everything wrong with a request, what cannot be asked of a remote target included.
+  // Validates a request, including parameters that a remote target does not support.
   Status Check(const GenerateRequest& request) const;
-  // REQUIRES: the request passes Check. Failures are in the result; a target that stays away ends
-  // it with what was confirmed and the reason kTimeout, or with an error if that is nothing.
+  // REQUIRES: the request passes Check. Failures are in the result; if the target stays unavailable
+  // the result has the confirmed tokens and the reason kTimeout, or an error if there are none.
   GenerateResult Generate(GenerateRequest request);
 
  private:
@@ -60,7 +60,7 @@ class Orchestrator {
   Parts parts_;
   OrchestratorOptions options_;
   RemoteTimer clock_;
-  DraftLengthControl draft_length_;  // what was learnt of the workers stays for the next request
+  DraftLengthControl draft_length_;  // its state is kept for the next request
 };
 
 }  // namespace talon

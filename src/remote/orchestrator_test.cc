@@ -99,7 +99,7 @@ TEST_F(OrchestratorTest, OverlapHidesDrafting) {
   EXPECT_GT(in_turn.stats.draft_seconds, 0);
 }
 
-TEST_F(OrchestratorTest, StopTokensAndLimitsEndItInTheMiddleOfAPath) {
+TEST_F(OrchestratorTest, StopTokensAndLimitsEndTheRequestInsideAPath) {
   const Tokens text = FakeText(kPrompt, kSeed, 60);
   GenerateRequest request = Request();
   request.sampling.stop_token_ids = {text[20]};
@@ -132,7 +132,7 @@ TEST_F(OrchestratorTest, AnswersToOtherCallsAreIgnored) {
   ExpectPlainText(Run());
 }
 
-TEST_F(OrchestratorTest, AnEvictedSessionIsSentAgainWhole) {
+TEST_F(OrchestratorTest, AnEvictedSessionGetsTheWholeContext) {
   target_.faults = {{}, {}, {Kind::kForgotten}, {}, {}, {Kind::kForgotten}};
   const GenerateResult result = Run();
   ExpectPlainText(result);
@@ -140,7 +140,7 @@ TEST_F(OrchestratorTest, AnEvictedSessionIsSentAgainWhole) {
   EXPECT_EQ(metrics_.Total(Counter::kRemoteDesyncs), 2);
 }
 
-TEST_F(OrchestratorTest, ABrokenInvariantIsSentAgainWholeOnce) {
+TEST_F(OrchestratorTest, AnInternalErrorGetsTheWholeContextOnce) {
   target_.faults = {{}, {Kind::kRefused, Internal("INVARIANT: lengths differ")}};
   ExpectPlainText(Run());
   target_.faults = {{},
@@ -161,8 +161,8 @@ TEST_F(OrchestratorTest, AFullTargetIsTriedFiveTimes) {
   EXPECT_EQ(result.error.code(), StatusCode::kResourceExhausted);
 }
 
-// A worker that restarts: away for seconds, then without the session.
-TEST_F(OrchestratorTest, ATargetThatComesBackIsWaitedFor) {
+// A worker that restarts: unavailable for seconds, then without the session.
+TEST_F(OrchestratorTest, AnUnavailableTargetIsRetriedUntilItAnswers) {
   target_.faults = {{}, {}};
   for (int i = 0; i < 20; ++i) target_.faults.push_back({Kind::kRefused});
   target_.faults.push_back({Kind::kForgotten});
@@ -170,7 +170,7 @@ TEST_F(OrchestratorTest, ATargetThatComesBackIsWaitedFor) {
   EXPECT_EQ(target_.whole, 2);
 }
 
-TEST_F(OrchestratorTest, ATargetThatStaysAwayEndsItWithWhatIsConfirmed) {
+TEST_F(OrchestratorTest, AnUnavailableTargetEndsTheRequestWithItsConfirmedTokens) {
   target_.faults = {{}, {}};
   for (int i = 0; i < 1000; ++i) target_.faults.push_back({Kind::kRefused});
   const auto begin = timer_.Now();
@@ -183,7 +183,7 @@ TEST_F(OrchestratorTest, ATargetThatStaysAwayEndsItWithWhatIsConfirmed) {
   EXPECT_LT(seconds, 31);
 }
 
-TEST_F(OrchestratorTest, ATargetThatWasNeverThereIsAnError) {
+TEST_F(OrchestratorTest, ATargetThatNeverAnsweredIsAnError) {
   for (int i = 0; i < 1000; ++i) target_.faults.push_back({Kind::kRefused});
   const GenerateResult result = Run();
   EXPECT_EQ(result.finish, FinishReason::kError);
@@ -191,14 +191,14 @@ TEST_F(OrchestratorTest, ATargetThatWasNeverThereIsAnError) {
   EXPECT_TRUE(result.tokens.empty());
 }
 
-TEST_F(OrchestratorTest, DeadlineExceededEndsItAtOnce) {
+TEST_F(OrchestratorTest, DeadlineExceededEndsTheRequestAtOnce) {
   target_.faults = {{}, {Kind::kRefused, DeadlineExceeded("too late")}};
   const GenerateResult result = Run();
   EXPECT_EQ(result.finish, FinishReason::kTimeout);
   EXPECT_EQ(result.tokens.size(), 1u);
 }
 
-TEST_F(OrchestratorTest, ADeadDrafterMeansPlainDecodingUntilItIsBack) {
+TEST_F(OrchestratorTest, WithoutItsDrafterDecodingIsPlainUntilItAnswersAgain) {
   for (int i = 0; i < 3; ++i) drafter_.faults.push_back({Kind::kRefused});
   const GenerateResult result = Make().Generate(Request(200));
   ExpectPlainText(result, 200);
@@ -208,15 +208,15 @@ TEST_F(OrchestratorTest, ADeadDrafterMeansPlainDecodingUntilItIsBack) {
   EXPECT_EQ(drafter_.calls[1].session_id, drafter_.calls[0].session_id) << "as if nothing had been";
 }
 
-TEST_F(OrchestratorTest, ADrafterThatNeverAnswersCostsNoRounds) {
+TEST_F(OrchestratorTest, ADrafterThatNeverAnswersDelaysNoRound) {
   for (int i = 0; i < 1000; ++i) drafter_.faults.push_back({Kind::kRefused});
   const GenerateResult result = Run();
   ExpectPlainText(result);
   EXPECT_EQ(result.stats.passes, 60);
 }
 
-// Drafts that are never right and slow: nobody ever waits for them, nor verifies them.
-TEST_F(OrchestratorTest, UselessDraftsCostNothing) {
+// Slow drafts that are always wrong: no round waits for them or verifies them.
+TEST_F(OrchestratorTest, WrongDraftsDelayNoRound) {
   FakeDrafter useless(&timer_, kSeed + 1, /*wrong_every=*/0);
   useless.milliseconds = 30;
   const auto begin = timer_.Now();
@@ -237,15 +237,15 @@ TEST_F(OrchestratorTest, GoodDraftsAreUsedAfterOnePlainRound) {
   EXPECT_LE(careful, Run().stats.passes + 1);
 }
 
-// The second request knows from the first what the drafter is worth.
-TEST_F(OrchestratorTest, WhatWasLearntStaysForTheNextRequest) {
+// The second request starts with the first one's state of the drafter.
+TEST_F(OrchestratorTest, TheStateOfTheDrafterIsKeptForTheNextRequest) {
   drafter_ = FakeDrafter(&timer_, kSeed, /*wrong_every=*/0);
   Orchestrator orchestrator = Make();
   const int64_t first = orchestrator.Generate(Request()).stats.passes;
   EXPECT_LT(orchestrator.Generate(Request()).stats.passes, first);
 }
 
-TEST_F(OrchestratorTest, CancellingEndsItBetweenRounds) {
+TEST_F(OrchestratorTest, CancelEndsTheRequestBetweenRounds) {
   int asked = 0;
   Orchestrator orchestrator(
       {.target = &target_, .timer = &timer_, .cancelled = [&] { return ++asked > 5; }}, options_);
@@ -279,7 +279,7 @@ TEST_F(OrchestratorTest, RandomFaultsDoNotChangeTheText) {
   }
 }
 
-TEST_F(OrchestratorTest, ChecksNameWhatATargetCannotDoRemotely) {
+TEST_F(OrchestratorTest, ChecksNameTheUnsupportedParameter) {
   const Orchestrator orchestrator = Make();
   EXPECT_TRUE(orchestrator.Check(Request()).ok());
   GenerateRequest request = Request();
@@ -299,7 +299,7 @@ TEST_F(OrchestratorTest, ChecksNameWhatATargetCannotDoRemotely) {
   EXPECT_FALSE(orchestrator.Check(request).ok()) << "no tokenizer";
 }
 
-TEST_F(OrchestratorTest, TelemetryTellsTheRounds) {
+TEST_F(OrchestratorTest, TelemetryHasOneEventPerRound) {
   target_.faults = {{}, {Kind::kForgotten}};
   Run();
   const std::string json = telemetry_.ToJson();
@@ -312,7 +312,7 @@ TEST_F(OrchestratorTest, TelemetryTellsTheRounds) {
 }
 
 // A target of another kind, or a broken one.
-TEST_F(OrchestratorTest, AnswersThatCannotBeTrueEndIt) {
+TEST_F(OrchestratorTest, InconsistentAnswersEndTheRequest) {
   class Liar : public TargetLink {
    public:
     explicit Liar(VerifyAnswer answer) : answer_(std::move(answer)) {}

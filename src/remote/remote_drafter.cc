@@ -38,7 +38,7 @@ DraftStream& RemoteDrafter::StreamOf(const DraftRequest& request) {
   return *stream;
 }
 
-// Within the budget and the vocabulary.
+// The drafts as a tree, cut to the budget and the vocabulary.
 TokenTree RemoteDrafter::TreeFrom(DraftForest drafts, const DraftRequest& request) const {
   drafts = Prune(drafts, {.max_depth = request.budget.max_depth,
                           .max_nodes = request.budget.max_nodes - 1,
@@ -46,7 +46,7 @@ TokenTree RemoteDrafter::TreeFrom(DraftForest drafts, const DraftRequest& reques
   return CanonicalTree(TreeOfForest(request.tokens.back(), drafts));
 }
 
-// All calls are on their way before the first is waited for.
+// Sends all calls before it waits for the first.
 void RemoteDrafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
   const auto depth_of = [](const DraftRequest& request) {
     return std::min(request.budget.max_depth, request.budget.max_nodes - 1);
@@ -61,7 +61,7 @@ void RemoteDrafter::Propose(std::span<const DraftRequest> requests, std::span<To
   for (size_t i = 0; i < requests.size(); ++i) {
     const DraftRequest& request = requests[i];
     const auto path = LongestPath(ForestOfTree(trees[i]), options_.client.end_tokens);
-    // The next round's depth is its own business: as deep as ever.
+    // The next round has its own limit of depth, so this request uses the largest.
     StreamOf(request).Ahead(request.tokens, path,
                             static_cast<int>(path.size()) + options_.client.max_length);
     Drafted& drafted = sequences_[request.sequence];

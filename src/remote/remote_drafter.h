@@ -1,7 +1,7 @@
 // REMOTE: drafts for the local engine from a draft worker, any number of sequences at once.
 //
-// After Propose the worker is asked at once for what follows each tree's longest path, so it drafts
-// while the engine verifies. A worker that fails, or whose drafts do not pay, means plain decoding.
+// Propose also requests drafts after each tree's longest path, so that the worker drafts while the
+// engine verifies. If the worker fails, or its drafts do not pay, decoding is plain.
 #ifndef TALON_REMOTE_REMOTE_DRAFTER_H_
 #define TALON_REMOTE_REMOTE_DRAFTER_H_
 
@@ -39,7 +39,7 @@ class RemoteDrafter : public Drafter {
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
   void Observe(SequenceId sequence, std::span<const int32_t> emitted) override;
-  void Rewind(SequenceId, int) override {}  // the next context says it all
+  void Rewind(SequenceId, int) override {}  // the next call carries the whole context
   void End(SequenceId sequence) override { sequences_.erase(sequence); }
 
  private:

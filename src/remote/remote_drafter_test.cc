@@ -12,7 +12,7 @@ using Tokens = std::vector<int32_t>;
 
 constexpr uint64_t kSeed = 7;
 
-// A few sequences, as the engine would run them: propose, verify, observe.
+// Runs a few sequences as the engine does: propose, verify, observe.
 class RemoteDrafterTest : public testing::Test {
  protected:
   void Make(int wrong_every, DraftClientOptions client = {}) {
@@ -74,7 +74,7 @@ TEST_F(RemoteDrafterTest, DraftsForAllSequencesAtOnce) {
   EXPECT_NEAR(SecondsBetween(begin, timer_.Now()), 0.015, 1e-9);
 }
 
-TEST_F(RemoteDrafterTest, RightGuessesHideTheDrafting) {
+TEST_F(RemoteDrafterTest, CorrectGuessesHideTheDrafting) {
   Make(/*wrong_every=*/0, {.adaptive = false});
   Step();
   const auto begin = timer_.Now();
@@ -84,7 +84,7 @@ TEST_F(RemoteDrafterTest, RightGuessesHideTheDrafting) {
   EXPECT_EQ(metrics_.Get(Counter::kRemoteSpeculation, "hit"), 30);
 }
 
-TEST_F(RemoteDrafterTest, SessionsAreTheirOwn) {
+TEST_F(RemoteDrafterTest, EachSequenceHasItsOwnSession) {
   Make(/*wrong_every=*/3);
   for (int i = 0; i < 10; ++i) Step();
   std::set<std::string> sessions;
@@ -104,7 +104,7 @@ TEST_F(RemoteDrafterTest, KeepsToTheBudget) {
   EXPECT_GT(Step(), 3);
 }
 
-TEST_F(RemoteDrafterTest, ADeadWorkerMeansPlainDecodingAndComesBack) {
+TEST_F(RemoteDrafterTest, DecodingIsPlainWhileTheWorkerFails) {
   Make(/*wrong_every=*/0);
   Step();
   for (int i = 0; i < 8; ++i) link_->faults.push_back({Kind::kRefused});
@@ -132,7 +132,7 @@ TEST_F(RemoteDrafterTest, TokensOutsideOfTheVocabularyAreCut) {
   for (const int32_t token : std::span(tree.tokens).subspan(1)) EXPECT_LT(token, 2);
 }
 
-TEST_F(RemoteDrafterTest, RewindAndEndLeaveNothingBehind) {
+TEST_F(RemoteDrafterTest, RewindAndEndLeaveNoState) {
   Make(/*wrong_every=*/0, {.adaptive = false});
   Step();
   sequences_[1].resize(3);

@@ -1,4 +1,4 @@
-// Time as remote generation sees it, so that tests need not wait for it.
+// The clock of remote generation, replaced in tests.
 #ifndef TALON_REMOTE_REMOTE_TIMER_H_
 #define TALON_REMOTE_REMOTE_TIMER_H_
 

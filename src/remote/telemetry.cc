@@ -23,7 +23,7 @@ constexpr const char* kOrchestrator = "orchestrator";
 // The time line's units.
 double Microseconds(double seconds) { return seconds * 1e6; }
 
-// A field of a CSV line; text that would break it is quoted.
+// A field of a CSV line, quoted where necessary.
 std::string CsvCell(const std::string& text) {
   if (text.find_first_of("\",\n\r") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -40,7 +40,7 @@ std::string WithObject(std::string object, const char* key, const std::string& i
   return object + fmt::format(",\"{}\":{}}}", key, inner);
 }
 
-// The numbers by which a trace knows its tracks, in order of first use.
+// Track numbers of a trace, in order of first use.
 class Tracks {
  public:
   int Of(const std::string& name) {

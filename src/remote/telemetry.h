@@ -1,7 +1,7 @@
-// What happened in the rounds of a remote generation: spans of both sides and events, bounded, for
+// The rounds of a remote generation: a bounded number of events and of spans of both sides, for
 // export as JSON, CSV or a Perfetto trace.
 //
-// The oldest are dropped when there are too many, and counted. Thread-safe.
+// The oldest are dropped at the limit, and counted. Thread-safe.
 #ifndef TALON_REMOTE_TELEMETRY_H_
 #define TALON_REMOTE_TELEMETRY_H_
 
@@ -21,7 +21,7 @@
 
 namespace talon {
 
-// The events there are; their names on export are these in snake_case.
+// The kinds of events; exported with these names in snake_case.
 enum class RemoteEvent {
   kPipelineStarted,
   kRoundStarted,
@@ -36,7 +36,7 @@ enum class RemoteEvent {
 };
 const char* RemoteEventName(RemoteEvent event);
 
-// A remote call as the client saw it, with what the worker says of its own time.
+// A remote call as the client measured it, with the times that the worker reported.
 struct RemoteCallSpan {
   std::string_view name;    // "verify", "draft"
   std::string_view worker;  // "target", "draft"
@@ -56,11 +56,11 @@ class Telemetry {
 
   // Fields have the names of FieldNames(), or others of the caller's (JSON and trace only).
   void AddEvent(RemoteEvent event, std::initializer_list<LogField> fields);
-  // Something that `track` ("orchestrator") did.
+  // A span on the time line of `track` ("orchestrator").
   void AddSpan(std::string_view track, std::string_view name, Clock::time_point begin,
                Clock::time_point end, std::initializer_list<LogField> fields = {});
-  // The call on the orchestrator's time line and, where the worker told its times, the work inside
-  // it on the worker's: clocks differ, so it is placed in the middle.
+  // A span on the orchestrator's time line and, if the worker reported its times, one on the
+  // worker's, centred in the call because the clocks differ.
   void AddCall(const RemoteCallSpan& call, std::initializer_list<LogField> fields = {});
 
   size_t spans() const;

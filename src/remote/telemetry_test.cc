@@ -63,7 +63,7 @@ TEST(TelemetryTest, CsvHasOneColumnPerField) {
 double BeginOf(const json& event) { return event["ts"].get<double>() / 1e3; }
 double LengthOf(const json& event) { return event["dur"].get<double>() / 1e3; }
 
-TEST(TelemetryTest, WorkersWorkLiesInsideTheCall) {
+TEST(TelemetryTest, TheWorkerSpanLiesInsideTheCall) {
   Telemetry telemetry;
   const auto now = Telemetry::Clock::now();
   telemetry.AddCall({.name = "verify",
@@ -86,8 +86,8 @@ TEST(TelemetryTest, WorkersWorkLiesInsideTheCall) {
   EXPECT_EQ(work["tid"], model["tid"]);
 }
 
-// A worker's clock may run fast: its work never sticks out of the call.
-TEST(TelemetryTest, WorkersTimesAreNotBelievedBeyondTheCall) {
+// A worker's clock may run fast: its span is cut to the call.
+TEST(TelemetryTest, WorkerTimesAreCutToTheCall) {
   Telemetry telemetry;
   const auto now = Telemetry::Clock::now();
   telemetry.AddCall({.name = "draft",
@@ -100,7 +100,7 @@ TEST(TelemetryTest, WorkersTimesAreNotBelievedBeyondTheCall) {
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(LengthOf(trace[i]), 10, 1e-6);
 }
 
-TEST(TelemetryTest, TheFilesNameSaysTheForm) {
+TEST(TelemetryTest, TheFileNameSelectsTheFormat) {
   Telemetry telemetry;
   telemetry.AddEvent(RemoteEvent::kPipelineStarted, {});
   const std::string base = testing::TempDir() + "/talon_telemetry_test";

@@ -17,19 +17,19 @@ constexpr double kEndSessionTime = 2;  // seconds
 
 }  // namespace
 
-Remedy RemedyFor(const Status& status) {
+RecoveryAction RecoveryFor(const Status& status) {
   switch (status.code()) {
     case StatusCode::kFailedPrecondition:
     case StatusCode::kInternal:
-      return Remedy::kResendAll;
+      return RecoveryAction::kResendAll;
     case StatusCode::kDeadlineExceeded:
-      return Remedy::kTimeOut;
+      return RecoveryAction::kTimeOut;
     case StatusCode::kResourceExhausted:
-      return Remedy::kTryAgain;
+      return RecoveryAction::kTryAgain;
     case StatusCode::kUnavailable:
-      return Remedy::kWait;
+      return RecoveryAction::kWait;
     default:
-      return Remedy::kGiveUp;
+      return RecoveryAction::kGiveUp;
   }
 }
 
@@ -82,16 +82,16 @@ Result<VerifyReply> Verifier::Verify(std::span<const int32_t> context, const Dra
       TALON_RETURN_IF_ERROR(CheckAnswer(call, reply->answer));
       ReportReceived(*reply);
       held_ = static_cast<int>(context.size() + reply->answer.accepted.size());
-      // A worker that says nothing of its length is SpecSplit's; one that says otherwise gets all.
+      // SpecSplit's workers report no length. A different length: the next call sends everything.
       if (reply->answer.prefix_length != 0 && reply->answer.prefix_length != held_) held_ = 0;
       return reply;
     }
     ReportFailed(reply.status());
-    TALON_RETURN_IF_ERROR(Mend(reply.status(), context, &call, &attempts));
+    TALON_RETURN_IF_ERROR(Recover(reply.status(), context, &call, &attempts));
   }
 }
 
-// An answer to another call is as good as none.
+// An answer to another call counts as a failure.
 Result<VerifyReply> Verifier::Try(const VerifyCall& call, RemoteClock::time_point deadline) {
   Result<VerifyReply> reply = parts_.target->Verify(call, deadline);
   if (!reply.ok() || reply->answer.request_id == call.request_id) return reply;
@@ -100,18 +100,18 @@ Result<VerifyReply> Verifier::Try(const VerifyCall& call, RemoteClock::time_poin
 }
 
 // OK: the call may be tried again.
-Status Verifier::Mend(const Status& failure, std::span<const int32_t> context, VerifyCall* call,
-                      Attempts* attempts) {
-  const Remedy remedy = RemedyFor(failure);
-  if (remedy == Remedy::kResendAll && !attempts->resent) {
+Status Verifier::Recover(const Status& failure, std::span<const int32_t> context, VerifyCall* call,
+                         Attempts* attempts) {
+  const RecoveryAction action = RecoveryFor(failure);
+  if (action == RecoveryAction::kResendAll && !attempts->resent) {
     attempts->resent = true;
     SendWhole(context, call);
     call->request_id = NextRequestId();
     ReportResend(failure);
     return OkStatus();
   }
-  const bool again =
-      remedy == Remedy::kWait || (remedy == Remedy::kTryAgain && ++attempts->tries < kMaxTries);
+  const bool again = action == RecoveryAction::kWait ||
+                     (action == RecoveryAction::kTryAgain && ++attempts->tries < kMaxTries);
   if (!again) return failure.WithContext("target");
   if (Pause(attempts->backoff.Next(), attempts->deadline)) return OkStatus();
   const bool stopped = parts_.cancelled && parts_.cancelled();
@@ -119,7 +119,7 @@ Status Verifier::Mend(const Status& failure, std::span<const int32_t> context, V
                 "target: " + failure.message());
 }
 
-// False: cancelled, or there is no time for it.
+// False: cancelled, or the pause would pass the deadline.
 bool Verifier::Pause(RemoteClock::duration pause, RemoteClock::time_point deadline) {
   if (parts_.cancelled && parts_.cancelled()) return false;
   if (parts_.timer->Now() + pause >= deadline) return false;

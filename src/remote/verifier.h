@@ -1,9 +1,9 @@
-// The client's side of a target session: sends trees, and sees to it that each is verified once,
-// whatever happens on the way.
+// The client's side of a target session: sends trees and makes sure that each is verified exactly
+// once, whatever fails.
 //
-// A lost answer is asked for again under the same request id, so that nothing is verified twice. A
-// target that has forgotten the session, or lost its faith in it, gets the whole context once more.
-// One that is away is waited for until the round's time is over. One thread.
+// A call whose answer is lost is repeated with the same request id, so that nothing is verified
+// twice. A target that has evicted the session, or disagrees on its length or hash, gets the whole
+// context once. An unavailable target is retried until the round's deadline. One thread.
 #ifndef TALON_REMOTE_VERIFIER_H_
 #define TALON_REMOTE_VERIFIER_H_
 
@@ -23,15 +23,15 @@
 
 namespace talon {
 
-// What a failed call asks of the client.
-enum class Remedy {
+// What the client does after a failed call.
+enum class RecoveryAction {
   kGiveUp,     // the call itself is wrong
   kResendAll,  // the session is gone: the whole context again, once
   kTimeOut,    // there is no time left
   kTryAgain,   // there is no room now: a few tries
-  kWait,       // the worker is away or not ready: as long as there is time
+  kWait,       // the worker is unavailable or not ready: until the deadline
 };
-Remedy RemedyFor(const Status& status);
+RecoveryAction RecoveryFor(const Status& status);
 
 struct VerifierOptions {
   double timeout_seconds = 30;  // of a round, retries included
@@ -52,9 +52,9 @@ class Verifier {
   Verifier(Parts parts, VerifierOptions options, std::string session_id,
            const SamplingParams& sampling);
 
-  // The target's judgement of `drafts` after `context`, the last one's plus what was confirmed
-  // since. DeadlineExceeded: the target did not answer in time. Cancelled: `cancelled` said so.
-  // The answer fits the call: it accepts drafts only, and says at least one token or that it ended.
+  // Verifies `drafts` after `context`, which extends the last call's by what was confirmed since.
+  // DeadlineExceeded: the target did not answer in time. Cancelled: `cancelled` returned true. The
+  // answer is consistent with the call: it accepts drafts only, and has a token or has ended.
   Result<VerifyReply> Verify(std::span<const int32_t> context, const DraftForest& drafts);
 
   // Best effort.
@@ -65,11 +65,11 @@ class Verifier {
   int full_resends() const { return full_resends_; }
 
  private:
-  // Of one round.
+  // The retries of one round.
   struct Attempts {
     RemoteClock::time_point deadline;
     Backoff backoff;
-    int tries = 0;  // that found no room
+    int tries = 0;  // that failed for lack of room
     bool resent = false;
   };
 
@@ -77,8 +77,8 @@ class Verifier {
   void SendWhole(std::span<const int32_t> context, VerifyCall* call);
   std::string NextRequestId();
   Result<VerifyReply> Try(const VerifyCall& call, RemoteClock::time_point deadline);
-  Status Mend(const Status& failure, std::span<const int32_t> context, VerifyCall* call,
-              Attempts* attempts);
+  Status Recover(const Status& failure, std::span<const int32_t> context, VerifyCall* call,
+                 Attempts* attempts);
   Status CheckAnswer(const VerifyCall& call, const VerifyAnswer& answer) const;
   bool Pause(RemoteClock::duration pause, RemoteClock::time_point deadline);
   void ReportSent(const VerifyCall& call);

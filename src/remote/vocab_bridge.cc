@@ -9,8 +9,8 @@
 namespace talon {
 namespace {
 
-// What a token is known by on both sides: special ones by their name, others by their bytes.
-// Empty: no such token.
+// The key that identifies a token in both vocabularies: the name of a special token, the bytes of
+// others. Empty: no such token.
 std::string KeyOf(const Tokenizer& tokenizer, int32_t id) {
   const auto spelled = tokenizer.Token(id);
   if (!spelled) return {};
@@ -93,7 +93,7 @@ Result<std::vector<int32_t>> VocabBridge::ContextForDraft(
   return tokens;
 }
 
-// Empty if a part of it has no counterpart, or two parts have one.
+// Empty if an entry has no counterpart, or two entries have the same one.
 DraftProbs VocabBridge::DrawForTarget(const DraftProbs& draw) const {
   DraftProbs out;
   for (const auto& [token, probability] : draw.entries) {

@@ -1,5 +1,5 @@
-// Between a draft model and a target whose vocabularies differ: tokens of equal bytes stand for
-// each other. Special tokens correspond to special tokens only.
+// Maps tokens between a draft model and a target with different vocabularies, by their bytes.
+// Special tokens map to special tokens only.
 //
 // Drafts are translated before the target sees them; a wrong guess costs speed, never the text.
 // Immutable; thread-safe.

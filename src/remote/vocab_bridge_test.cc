@@ -22,7 +22,7 @@ std::unique_ptr<Tokenizer> WithSpecial(const MergeList& merges, const std::strin
   return ParseTokenizer(json);
 }
 
-TEST(VocabBridge, EqualVocabulariesAreTheIdentity) {
+TEST(VocabBridge, EqualVocabulariesGiveTheIdentity) {
   const auto a = ByteLevel({{"a", "b"}});
   const auto bridge = VocabBridge::Build(a.get(), ByteLevel({{"a", "b"}}), /*strict=*/true);
   ASSERT_TRUE(bridge.ok()) << bridge.status().message();
@@ -95,7 +95,7 @@ TEST_F(VocabBridgeTest, DrawsAreKeptWhereAllOfThemHaveCounterparts) {
   EXPECT_TRUE(out.draws[1].empty());
 }
 
-TEST(VocabBridge, SiblingsThatBecomeOneTokenMerge) {
+TEST(VocabBridge, SiblingsWithOneCounterpartMerge) {
   // The draft spells "a" in two ways: as a byte and as a character.
   const auto target = ByteLevel({});
   const auto built = VocabBridge::Build(
@@ -172,7 +172,7 @@ TEST(VocabBridge, GenerationWithADrafterOfAnotherVocabulary) {
         {.target = &target, .draft = &shifted, .bridge = used, .timer = &timer}, {});
     const GenerateResult result = orchestrator.Generate(request);
     EXPECT_EQ(result.TokenIds(), FakeText(prompt, 7, 60));
-    // Without the bridge the drafts are in a foreign language, and the text is still right.
+    // Without the bridge the drafts are wrong, and the text is the same.
     if (used != nullptr) EXPECT_GT(result.stats.accepted, 20);
   }
 }

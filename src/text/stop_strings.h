@@ -12,7 +12,7 @@
 
 namespace talon {
 
-// Passes text on, but keeps back what may be the beginning of a stop string. The match is the stop
+// Passes text on, but holds back what may be the beginning of a stop string. The match is the stop
 // string that is complete first, the longest if several end together; so the result does not depend
 // on how the text is cut into pieces.
 //
@@ -35,7 +35,7 @@ class StopMatcher {
 
   // Text after a match is dropped.
   Output Push(std::string_view text);
-  // The text that was kept back and is no stop string after all. Call it when no more text comes.
+  // The text that was held back and did not become a stop string. Call it after the last text.
   std::string Flush();
 
   bool stopped() const { return match_ >= 0; }

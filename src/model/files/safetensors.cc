@@ -37,7 +37,7 @@ Result<std::string_view> HeaderText(std::span<const uint8_t> file, const std::st
   return std::string_view(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
 }
 
-// The JSON parser keeps the last of two equal keys, silently; a header that has two is a lie.
+// The JSON parser silently keeps the last of two equal keys; a header with two is invalid.
 // REQUIRES: valid JSON.
 std::optional<std::string> FindDuplicateKey(std::string_view text) {
   std::set<std::string> seen;

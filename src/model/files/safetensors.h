@@ -1,8 +1,8 @@
 // Safetensors files: a memory-mapped reader for one file or a sharded set, and a small writer.
 //
-// Nothing in a header is believed before it is checked: lengths, types, shapes and offsets are
-// validated against each other and the file's size when it is opened, so a TensorView always covers
-// exactly its elements. Errors name the file, the tensor and the number.
+// Headers are untrusted: lengths, types, shapes and offsets are validated against each other and
+// the file's size when it is opened, so a TensorView always covers exactly its elements. Errors
+// name the file, the tensor and the number.
 #ifndef TALON_MODEL_FILES_SAFETENSORS_H_
 #define TALON_MODEL_FILES_SAFETENSORS_H_
 

@@ -26,7 +26,7 @@ struct Eagle3Config {
   int draft_vocab_size = 0;  // Vd, at most V
   float rms_norm_eps = 1e-6f;
   RopeConfig rope;
-  int max_position_embeddings = 0;  // what the head was trained for, no limit
+  int max_position_embeddings = 0;  // as the head was trained; not a limit
 
   bool fc_bias = false;
   bool attention_bias = false;  // of q, k and v; that of the output projection is optional

@@ -52,7 +52,7 @@ class Eagle3Head {
   const Eagle3Config& config() const { return config_; }
   int max_rows() const { return max_rows_; }
   int max_output_rows() const { return max_output_rows_; }
-  // Of a cache for the draft layer, without its sizes: num_blocks, staging_rows, block_size, dtype.
+  // The shape of a cache for the draft layer, without num_blocks, staging_rows, block_size, dtype.
   KvShape kv_shape() const;
   // [Vd] draft id -> target id.
   const std::vector<int32_t>& target_ids() const { return weights_.target_ids; }
@@ -74,7 +74,7 @@ class Eagle3Head {
   size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
-  // What the output rows bring to the attention.
+  // The inputs of the output rows to the attention.
   struct OutputRows {
     MatrixView pairs;   // [outputs, 2 * H]
     MatrixView angles;  // [outputs, rotary_dim]

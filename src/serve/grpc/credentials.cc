@@ -123,7 +123,7 @@ Result<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     return grpc::InsecureChannelCredentials();
   }
   if (security.ca_file.empty()) {
-    return InvalidArgument("tls_ca_file: needed, it says which workers to believe");
+    return InvalidArgument("tls_ca_file: needed to verify the worker's certificate");
   }
   TALON_ASSIGN_OR_RETURN(PemTexts texts, ReadAll(security));
   grpc::SslCredentialsOptions options;

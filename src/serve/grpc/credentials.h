@@ -1,7 +1,8 @@
-// Who may talk to whom: TLS from certificate files, or plaintext where nobody else listens.
+// Transport security of a server or client: TLS from certificate files, or plaintext on this
+// machine.
 //
 // Plaintext is refused for addresses beyond this machine unless `insecure` asks for it. With
-// certificates of both sides (mutual TLS) a server also knows its clients.
+// certificates of both sides (mutual TLS) a server also authenticates its clients.
 #ifndef TALON_SERVE_GRPC_CREDENTIALS_H_
 #define TALON_SERVE_GRPC_CREDENTIALS_H_
 
@@ -19,8 +20,8 @@ class ServerCredentials;
 namespace talon {
 
 // PEM files. A server needs certificate and key; with `ca_file` it takes only clients whose
-// certificate that authority signed. A client needs `ca_file` (whom to believe), and certificate
-// and key where the server asks for them.
+// certificate that authority signed. A client needs `ca_file` to verify the server, and
+// certificate and key if the server requires them.
 struct RpcSecurity {
   std::string cert_file;
   std::string key_file;

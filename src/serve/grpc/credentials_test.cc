@@ -58,7 +58,7 @@ class FilesTest : public testing::Test {
   const std::string other_ = File("other", "nothing of the sort");
 };
 
-TEST_F(FilesTest, WhatIsWrongIsNamed) {
+TEST_F(FilesTest, ErrorsNameTheFileOrFlag) {
   const auto server_error = [](const RpcSecurity& security) {
     return MakeServerCredentials(security, "0.0.0.0").status().message();
   };
@@ -79,7 +79,7 @@ TEST_F(FilesTest, WhatIsWrongIsNamed) {
             std::string::npos);
 }
 
-TEST_F(FilesTest, AClientMustKnowWhomToBelieve) {
+TEST_F(FilesTest, AClientNeedsACertificateAuthority) {
   EXPECT_TRUE(MakeChannelCredentials({.ca_file = cert_}, "example.org:1").ok());
   EXPECT_FALSE(
       MakeChannelCredentials({.cert_file = cert_, .key_file = key_}, "example.org:1").ok());

@@ -1,9 +1,9 @@
-// A TCP relay that makes a worker look far away: what enters either end leaves the other half a
-// round trip later, and lost segments later still.
+// A TCP relay that simulates a distant worker: bytes leave the other end half a round trip later,
+// and lost segments later still.
 //
 // For measurements where the system cannot delay packets itself. A lost segment (1460 bytes) is
-// held back by what TCP takes to send it again, 200 ms and a round trip, and everything behind it
-// waits, as in a real connection. Bandwidth is not limited. Losses are drawn from a seed.
+// delayed by TCP's retransmission, 200 ms and a round trip, and everything behind it waits, as in a
+// real connection. Bandwidth is not limited. Losses are drawn from a seed.
 #ifndef TALON_SERVE_GRPC_DELAYED_LINK_H_
 #define TALON_SERVE_GRPC_DELAYED_LINK_H_
 

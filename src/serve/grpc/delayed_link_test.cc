@@ -51,21 +51,21 @@ TEST_F(DelayedLinkTest, BytesStayInOrderThroughLosses) {
   EXPECT_EQ(Echo(large), large);
 }
 
-TEST_F(DelayedLinkTest, ALossCostsWhatSendingAgainTakes) {
+TEST_F(DelayedLinkTest, ALossCostsTheRetransmissionTime) {
   Open({.loss = 1});
   const Stopwatch stopwatch;
   EXPECT_EQ(Echo("x"), "x");
   EXPECT_GE(stopwatch.Seconds(), 0.4);  // once each way
 }
 
-TEST_F(DelayedLinkTest, AWorkerThatEndsEndsItsConnections) {
+TEST_F(DelayedLinkTest, ConnectionsCloseWithTheWorker) {
   Open({});
   EXPECT_EQ(Echo("x"), "x");
   server_.reset();
   EXPECT_NE(Echo("y"), "y");
 }
 
-TEST(DelayedLinkAddressTest, BadOnesAreNamed) {
+TEST(DelayedLinkAddressTest, BadAddressesAreNamed) {
   EXPECT_FALSE(DelayedLink::Open("nowhere", {}).ok());
   EXPECT_NE(DelayedLink::Open("name.example:1", {}).status().message().find("name.example"),
             std::string::npos);

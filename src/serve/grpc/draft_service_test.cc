@@ -35,7 +35,7 @@ class DraftServiceTest : public testing::Test {
   WorkerSpan span_;
 };
 
-TEST_F(DraftServiceTest, SaysLoadingUntilItServes) {
+TEST_F(DraftServiceTest, AnswersLoadingUntilItHasSessions) {
   DraftService loading({.model_name = "lookup"});
   EXPECT_EQ(DecodePingAnswer(loading.Ping().value())->status, "LOADING");
   const std::string message = EncodeDraftCall({.context = {1}});
@@ -67,7 +67,7 @@ TEST_F(DraftServiceTest, AnswersOursAndSpecSplitsCalls) {
   EXPECT_EQ(theirs->drafts.tokens, (Tokens{3, 4}));
 }
 
-TEST_F(DraftServiceTest, HostileCallsAreRefusedAndTheWorkerLivesOn) {
+TEST_F(DraftServiceTest, HostileCallsAreRefusedAndTheNextCallWorks) {
   const auto refused = [&](const DraftCall& call, const char* detail) {
     const Status status = Draft(call).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << detail;

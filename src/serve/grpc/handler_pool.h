@@ -1,4 +1,4 @@
-// A few threads that run what is posted, in order, with a bounded queue. Thread-safe.
+// A few threads that run posted tasks in order, with a bounded queue. Thread-safe.
 #ifndef TALON_SERVE_GRPC_HANDLER_POOL_H_
 #define TALON_SERVE_GRPC_HANDLER_POOL_H_
 
@@ -22,7 +22,7 @@ class HandlerPool {
   HandlerPool(const HandlerPool&) = delete;
   HandlerPool& operator=(const HandlerPool&) = delete;
 
-  // Runs what was posted, then ends the threads. Nothing may be posted after it.
+  // Runs the posted tasks, then ends the threads. No task may be posted afterwards.
   void End() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -33,7 +33,7 @@ class HandlerPool {
     threads_.clear();
   }
 
-  // False: too many wait.
+  // False: the queue is full.
   bool Post(std::function<void()> work) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -44,10 +44,10 @@ class HandlerPool {
     return true;
   }
 
-  // Until nothing runs or waits, or `patience` is over.
-  void WaitUntilIdle(std::chrono::milliseconds patience) {
+  // Waits until no task runs or waits, or until `grace` is over.
+  void WaitUntilIdle(std::chrono::milliseconds grace) {
     std::unique_lock<std::mutex> lock(mutex_);
-    idle_.wait_for(lock, patience, [this] { return running_ == 0 && waiting_.empty(); });
+    idle_.wait_for(lock, grace, [this] { return running_ == 0 && waiting_.empty(); });
   }
 
  private:

@@ -1,5 +1,5 @@
 // Workers and clients over real gRPC, on ports of this machine: the text is that of local plain
-// decoding, whoever fails.
+// decoding, whichever side fails.
 #include <gtest/gtest.h>
 
 #include "engine/sessions/session_thread.h"
@@ -173,7 +173,7 @@ TEST_P(RemoteLoop, WithDraftsAheadOrInTurn) {
   EXPECT_GT(metrics.Get(Counter::kRemotePayloadBytes, "received"), 0);
 }
 
-TEST_P(RemoteLoop, BothWorkersAreLostAndComeBack) {
+TEST_P(RemoteLoop, BothWorkersRestart) {
   auto target = std::make_unique<TargetWorker>();
   auto draft = std::make_unique<DraftWorker>(std::make_unique<NgramDrafter>());
   const int target_port = target->port();

@@ -18,7 +18,7 @@ constexpr const char* kTargetPingMethod = "/specsplit.TargetService/Ping";
 constexpr const char* kGenerateDraftsMethod = "/specsplit.DraftService/GenerateDrafts";
 constexpr const char* kDraftPingMethod = "/specsplit.DraftService/Ping";
 
-// The metadata by which a load balancer keeps a session on one worker.
+// The metadata that a load balancer hashes to keep a session on one worker.
 constexpr const char* kSessionIdHeader = "x-session-id";
 
 struct RpcRequest {
@@ -28,7 +28,7 @@ struct RpcRequest {
   std::chrono::steady_clock::time_point deadline;
 };
 
-// A call on its way. Dropping it cancels it and does not wait.
+// A call in flight. Destroying it cancels it without waiting.
 class RunningRpc {
  public:
   ~RunningRpc();
@@ -37,7 +37,7 @@ class RunningRpc {
 
   // Whether Take would not wait.
   bool Ready() const;
-  // Waits at most so long for Take to be possible without waiting; whether it is.
+  // Waits at most this long for the answer; true if Take would not wait.
   bool WaitFor(std::chrono::milliseconds time) const;
   // Waits for the encoded answer or a failure. REQUIRES: not taken before.
   Result<std::string> Take();

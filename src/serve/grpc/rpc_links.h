@@ -20,11 +20,10 @@ struct RpcLinkOptions {
   std::string address;  // HOST:PORT
   RpcSecurity security;
   WireLimits limits;  // of answers
-  // Added to every answer's way, to see how a far worker would do.
+  // Added to every answer, to simulate a distant worker.
   std::chrono::microseconds simulated_rtt{0};
   Metrics* metrics = nullptr;  // null: nothing is counted
-  // Asked while drafts or a verification are waited for; true ends the call, which is then
-  // Cancelled. Empty: never.
+  // Polled while a call waits for its answer; true ends the call as Cancelled. Empty: never.
   std::function<bool()> cancelled;
 };
 

@@ -27,12 +27,12 @@ using specsplit::TargetService;
 using Context = grpc::CallbackServerContext;
 using Reactor = grpc::ServerUnaryReactor;
 
-// A client that is gone is noticed by the pings it does not answer, and one that pings more often
-// than this is disconnected.
+// Keepalive: a client that does not answer pings is disconnected, and so is one that pings more
+// often than this.
 constexpr int kKeepaliveMs = 30000;
 constexpr int kKeepaliveTimeoutMs = 10000;
 constexpr int kMinPingIntervalMs = 5000;
-// What a hostile client can make gRPC hold before a call reaches us.
+// Limits of what gRPC buffers for a hostile client before a call reaches the service.
 constexpr int kMaxCallsPerConnection = 256;
 constexpr size_t kMaxConnectionBytes = size_t{1} << 30;
 
@@ -49,7 +49,7 @@ const char* ServiceName(WorkerKind kind) {
                                      : DraftService::service_full_name();
 }
 
-// Takes calls from gRPC's threads, which must not wait, to the handlers.
+// Passes calls from gRPC's threads, which must not block, to the handlers.
 class CallRouter {
  public:
   CallRouter(const RpcServerOptions& options, RpcService* service)
@@ -59,7 +59,7 @@ class CallRouter {
         handlers_(options.handler_threads, options.max_waiting) {}
 
   void Drain() { draining_ = true; }
-  void WaitUntilIdle(std::chrono::milliseconds patience) { handlers_.WaitUntilIdle(patience); }
+  void WaitUntilIdle(std::chrono::milliseconds grace) { handlers_.WaitUntilIdle(grace); }
   void End() { handlers_.End(); }
 
   Reactor* Ping(Context* context, grpc::ByteBuffer* response) {
@@ -117,7 +117,7 @@ class CallRouter {
 
   Result<std::string> Handle(const char* method, Context* context,
                              const grpc::ByteBuffer& request) {
-    // The client may have given up while the call waited.
+    // The client may have cancelled while the call waited.
     if (context->IsCancelled()) return Cancelled("the client gave up");
     std::string message;
     if (!CopyBytes(request, &message)) return InvalidArgument("{}: not readable", method);
@@ -249,12 +249,12 @@ class RpcServer::Impl {
     SetServing(false);
   }
 
-  void Stop(std::chrono::milliseconds patience) {
+  void Stop(std::chrono::milliseconds grace) {
     if (server_ == nullptr) return;
     Drain();
-    router_.WaitUntilIdle(patience);
+    router_.WaitUntilIdle(grace);
     server_->Shutdown(std::chrono::system_clock::now());
-    // A handler may still be on its way out of the server when its call has ended.
+    // A handler may still be returning when its call has ended.
     router_.End();
     server_.reset();
   }
@@ -289,6 +289,6 @@ int RpcServer::port() const { return impl_->port(); }
 std::string RpcServer::address() const { return impl_->address(); }
 void RpcServer::SetServing(bool serving) { impl_->SetServing(serving); }
 void RpcServer::Drain() { impl_->Drain(); }
-void RpcServer::Stop(std::chrono::milliseconds patience) { impl_->Stop(patience); }
+void RpcServer::Stop(std::chrono::milliseconds grace) { impl_->Stop(grace); }
 
 }  // namespace talon

@@ -1,8 +1,8 @@
 // A worker's server: one service, its calls run by a few handler threads, with health checking and
 // reflection beside it.
 //
-// A service sees bytes only (wire.h makes sense of them), so it is tested without a network, and
-// messages that no parser should see are refused by us. Answers that wait for nothing (Ping) do not
+// A service handles encoded messages (wire.h decodes them), so it is tested without a network, and
+// hostile messages are refused before protobuf parses them. Calls that do not wait (Ping) do not
 // queue behind those that do. Thread-safe.
 #ifndef TALON_SERVE_GRPC_RPC_SERVER_H_
 #define TALON_SERVE_GRPC_RPC_SERVER_H_
@@ -25,9 +25,10 @@ enum class WorkerKind { kTarget, kDraft };
 struct RpcCall {
   std::string_view method;   // "VerifyDrafts"
   std::string_view message;  // encoded request, alive during the call
-  // Of the client; time_point::max() if it set none.
+  // The client's deadline; time_point::max() if it set none.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  std::function<bool()> cancelled;  // the client gave up or is gone; from any thread
+  std::function<bool()>
+      cancelled;  // the client cancelled or disconnected; callable from any thread
 };
 
 class RpcService {
@@ -56,7 +57,7 @@ class RpcServer {
   // Listens; `service` must outlive the server. Health is NOT_SERVING until SetServing(true).
   static Result<std::unique_ptr<RpcServer>> Start(const RpcServerOptions& options,
                                                   RpcService* service);
-  ~RpcServer();  // as Stop with no patience
+  ~RpcServer();  // as Stop without a grace period
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
@@ -66,10 +67,10 @@ class RpcServer {
   // What grpc.health.v1 answers for the whole server and for the service.
   void SetServing(bool serving);
 
-  // New calls are answered UNAVAILABLE STOPPING and health NOT_SERVING; those on their way go on.
+  // New calls are answered UNAVAILABLE STOPPING and health NOT_SERVING; calls in flight continue.
   void Drain();
-  // Drain, waits `patience` for calls on their way, then ends them and the server.
-  void Stop(std::chrono::milliseconds patience);
+  // Drain, waits at most `grace` for calls in flight, then ends them and the server.
+  void Stop(std::chrono::milliseconds grace);
 
  private:
   class Impl;

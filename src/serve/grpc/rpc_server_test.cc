@@ -18,7 +18,7 @@ namespace {
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// Answers with what it was sent; calls that begin with "wait" stay until they are let go.
+// An echo service; calls that begin with "wait" block until they are released.
 class EchoService : public RpcService {
  public:
   Result<std::string> Handle(const RpcCall& call) override {
@@ -94,7 +94,7 @@ class RpcServerTest : public testing::Test {
   std::unique_ptr<RpcChannel> channel_;
 };
 
-TEST_F(RpcServerTest, BytesThereAndBack) {
+TEST_F(RpcServerTest, EchoesBytes) {
   Start();
   EXPECT_GT(server_->port(), 0);
   const auto answer = Call("hello");
@@ -132,7 +132,7 @@ TEST_F(RpcServerTest, FailuresKeepCodeAndDetail) {
   EXPECT_EQ(other.status().message(), StatusCodeName(StatusCode::kUnimplemented));
 }
 
-TEST_F(RpcServerTest, SwappedWorkersAreTold) {
+TEST_F(RpcServerTest, SwappedWorkersAreNamedInTheError) {
   Start({.kind = WorkerKind::kDraft});
   const auto target = RpcTargetLink::Open({.address = server_->address()});
   EXPECT_EQ((*target)->Ping(Soon()).status().message(),
@@ -143,7 +143,7 @@ TEST_F(RpcServerTest, SwappedWorkersAreTold) {
             "this is not a draft worker (are the two addresses swapped?)");
 }
 
-TEST_F(RpcServerTest, RefusedConnectionsAreToldWithoutPreamble) {
+TEST_F(RpcServerTest, ConnectionErrorsOmitGrpcsPreamble) {
   Start();
   server_.reset();
   const Status status = Call("x").status();
@@ -188,7 +188,7 @@ TEST_F(RpcServerTest, TooManyBytesAreRefusedUntilTheyAreServed) {
   EXPECT_TRUE(Call(std::string(600, 'y')).ok());
 }
 
-TEST_F(RpcServerTest, AClientThatGivesUpIsSeen) {
+TEST_F(RpcServerTest, ACancelledCallIsSeenByTheHandler) {
   Start();
   const auto running = Begin("until cancelled");
   service_.AwaitWaiting(1);
@@ -220,7 +220,7 @@ TEST_F(RpcServerTest, DrainRefusesNewCallsAndFinishesOldOnes) {
   EXPECT_TRUE(running->Take().ok());
 }
 
-TEST_F(RpcServerTest, AWorkerThatIsNotThereIsUnavailableAndComesBack) {
+TEST_F(RpcServerTest, AStoppedWorkerIsUnavailableUntilItRestarts) {
   Start();
   const int port = server_->port();
   server_->Stop(seconds(0));

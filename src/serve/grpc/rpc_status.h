@@ -13,8 +13,8 @@ class Status;
 namespace talon {
 
 grpc::Status ToRpcStatus(const Status& status);
-// Codes that Talon has no word for become Internal, and the message says which it was. A failure
-// without a message gets its code's name.
+// Codes without a counterpart become Internal with the code in the message. A failure without a
+// message gets its code's name.
 Status FromRpcStatus(const grpc::Status& status);
 
 // The detail that a message begins with, "KV_FULL" of "KV_FULL: need 3 blocks, 0 free": capitals

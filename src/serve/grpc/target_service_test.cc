@@ -14,7 +14,7 @@ namespace {
 
 const WireLimits kLimits{.max_tree_nodes = 100, .max_tree_depth = 64, .max_prompt_tokens = 120};
 
-// A call whose nested drafts are this deep. Written by hand: no encoder should be asked for it.
+// An encoded call with nested drafts of this depth, written by hand: encoders recurse.
 std::string DeepMessage(int depth) {
   constexpr char kChildren = (3 << 3) | 2;  // field 3 of request and node alike, with a length
   std::string message;
@@ -55,7 +55,7 @@ class TargetServiceTest : public testing::Test {
   WorkerSpan span_;
 };
 
-TEST_F(TargetServiceTest, SaysLoadingUntilItServes) {
+TEST_F(TargetServiceTest, AnswersLoadingUntilItHasSessions) {
   auto ping = DecodePingAnswer(service_.Ping().value());
   ASSERT_TRUE(ping.ok());
   EXPECT_EQ(ping->status, "LOADING");
@@ -92,7 +92,7 @@ TEST_F(TargetServiceTest, AnswersInBothTreeForms) {
   EXPECT_EQ(sessions_.snapshot().free_blocks, sessions_.snapshot().blocks);
 }
 
-TEST_F(TargetServiceTest, HostileMessagesAreRefusedAndTheWorkerLivesOn) {
+TEST_F(TargetServiceTest, HostileMessagesAreRefusedAndTheNextCallWorks) {
   service_.Serve(&sessions_);
   constexpr auto kInvalid = StatusCode::kInvalidArgument;
   DraftForest huge = Chain(std::vector<int32_t>(1'000'000, 1));

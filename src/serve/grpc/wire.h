@@ -1,10 +1,9 @@
 // Remote calls as bytes of spec_decoding.proto, and back.
 //
-// The only place that knows the messages. Whatever is read is checked against limits, a message of
-// any size or depth in time linear in its bytes and without recursion; what is too large is refused
-// before it is parsed. Errors are InvalidArgument and begin with the detail that clients of the
-// protocol look for: PROMPT_TOO_LONG, TREE_TOO_LARGE, TREE_INVALID, TOKEN_OUT_OF_RANGE or
-// BAD_TEMPERATURE. Thread-safe.
+// The only place that knows the messages. Every message is checked against limits before it is
+// parsed, in time linear in its bytes and without recursion. Errors are InvalidArgument and begin
+// with the detail that clients of the protocol look for: PROMPT_TOO_LONG, TREE_TOO_LARGE,
+// TREE_INVALID, TOKEN_OUT_OF_RANGE or BAD_TEMPERATURE. Thread-safe.
 #ifndef TALON_SERVE_GRPC_WIRE_H_
 #define TALON_SERVE_GRPC_WIRE_H_
 
@@ -27,7 +26,7 @@ struct WireLimits {
 // was drawn from, so forests with draws are always sent nested.
 enum class TreeForm { kFlat, kNested };
 
-// What a worker says about a call beside its answer.
+// The times that a worker reports with its answer.
 struct WorkerSpan {
   std::string id;
   double wall_seconds = 0;

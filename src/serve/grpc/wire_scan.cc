@@ -30,7 +30,7 @@ class FieldReader {
 
   bool done() const { return rest_.empty(); }
 
-  // False: these bytes are no message.
+  // False: the bytes are not a message.
   bool Next(Field* field) {
     uint64_t tag = 0;
     if (!Varint(&tag) || tag >> 3 == 0 || tag >> 3 > 0x1fffffff) return false;
@@ -136,7 +136,7 @@ class Scanner {
     return InvalidArgument("{}: more than {} fields", shape_.name, kMaxScalarFields);
   }
 
-  // Depth first, so that a deep tree is found deep before it is found large.
+  // Depth first, so that the depth limit is hit before the size limit.
   Status ScanForest(std::string_view root) {
     struct Pending {
       std::string_view bytes;

@@ -1,7 +1,7 @@
-// A look at an encoded message before it is parsed: how many tokens and nodes, how deep.
+// Checks an encoded message before it is parsed: number of tokens and nodes, depth.
 //
 // Takes time linear in the bytes, constant memory and no recursion, so that a message made to
-// exhaust a parser (10^6 nodes, 10^5 levels, endless unknown fields) is refused for what it is.
+// exhaust a parser (10^6 nodes, 10^5 levels, endless unknown fields) is refused early.
 #ifndef TALON_SERVE_GRPC_WIRE_SCAN_H_
 #define TALON_SERVE_GRPC_WIRE_SCAN_H_
 
@@ -23,7 +23,7 @@ struct MessageShape {
   int accepted = 0;  // repeated int32, at most max_tree_nodes
 };
 
-// OK: the parser may have it.
+// OK: the message may be parsed.
 Status ScanMessage(std::string_view bytes, const MessageShape& shape, const WireLimits& limits);
 
 }  // namespace talon

@@ -1,5 +1,5 @@
-// The wire: every call survives both ways, and nothing that is wrong, too large or too deep gets
-// in.
+// The wire: every call survives encoding and decoding, and malformed, too large or too deep
+// messages are refused.
 #include "serve/grpc/wire.h"
 
 #include <gtest/gtest.h>
@@ -278,7 +278,7 @@ TEST(WireTest, DepthLimit) {
   EXPECT_FALSE(DecodeVerifyCall(DeepChain(65), WireLimits{}).ok());
 }
 
-TEST(WireTest, AMillionNodesAreRefusedUnparsed) {
+TEST(WireTest, AMillionNodesAreRefusedBeforeParsing) {
   std::string wide;
   for (int i = 0; i < 1000000; ++i) wide += std::string{0x1a, 0x02, 0x08, 0x01};
   EXPECT_EQ(StatusDetail(DecodeVerifyCall(wide, WireLimits{}).status()), "TREE_TOO_LARGE");
@@ -421,7 +421,7 @@ TEST(WireTest, GarbageIsAnError) {
   }
 }
 
-// A few unknown fields are a newer client; many are an attack on memory.
+// A few unknown fields mean a newer client; many are an attack on memory.
 TEST(WireTest, UnknownFields) {
   std::string unknown;
   for (int i = 0; i < 10; ++i) unknown += std::string{'\xf8', 0x07, 0x01};

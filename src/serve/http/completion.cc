@@ -12,7 +12,7 @@
 namespace talon {
 namespace {
 
-constexpr std::chrono::milliseconds kWait(50);  // how long a hang-up may go unnoticed
+constexpr std::chrono::milliseconds kWait(50);  // the longest time until a disconnect is noticed
 constexpr std::chrono::milliseconds kNoWait(0);
 
 }  // namespace
@@ -66,7 +66,7 @@ std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const Ap
     choices_.push_back({.index = static_cast<int>(choices_.size()),
                         .first_of_prompt = i == 0,
                         .stream = std::move(*stream),
-                        .narrator = TokenNarrator(parts_.tokenizer)});
+                        .writer = TokenJsonWriter(parts_.tokenizer)});
   }
   return std::nullopt;
 }
@@ -100,7 +100,7 @@ std::optional<ApiError> Completion::Collect(const std::function<bool()>& client_
     if (auto error = ErrorOf(result)) return error;
     Count(choice);
     parts.push_back({.index = choice.index, .text = result.text, .finish = result.finish});
-    if (logprobs_) parts.back().logprobs = choice.narrator.Logprobs(head_.endpoint, result.tokens);
+    if (logprobs_) parts.back().logprobs = choice.writer.Logprobs(head_.endpoint, result.tokens);
   }
   *answer = WholeAnswer(head_, parts, usage_);
   return std::nullopt;
@@ -118,11 +118,11 @@ std::string Completion::EndWithError(const ApiError& error) {
 
 std::string Completion::UpdateEvent(Choice* choice, const RequestUpdate& update) {
   ChoiceJson part{.index = choice->index, .text = update.text};
-  if (logprobs_) part.logprobs = choice->narrator.Logprobs(head_.endpoint, update.tokens);
+  if (logprobs_) part.logprobs = choice->writer.Logprobs(head_.endpoint, update.tokens);
   const bool watched = update.stats.has_value();
   if (update.text.empty() && !logprobs_ && !watched) return "";
   Json chunk = TextChunk(head_, part);
-  if (watched) chunk["talon"] = choice->narrator.Trace(update);
+  if (watched) chunk["talon"] = choice->writer.Trace(update);
   return Event(std::move(chunk));
 }
 

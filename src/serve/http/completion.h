@@ -1,4 +1,4 @@
-// One request to /v1/completions or /v1/chat/completions on its way: n choices for each prompt,
+// A running request to /v1/completions or /v1/chat/completions: n choices for each prompt,
 // each a stream of the engine's, read as a whole or as server-sent events.
 //
 // Used by one thread.
@@ -29,12 +29,12 @@ class Completion {
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
 
-  // Waits for all choices. `client_gone` is asked many times a second; once it says yes the answer
-  // has no reader and is an error. The error, or none and *answer is set.
+  // Waits for all choices. `client_gone` is polled many times a second; once it returns true the
+  // result is an error. The error, or none and *answer is set.
   std::optional<ApiError> Collect(const std::function<bool()>& client_gone, Json* answer);
 
-  // The server-sent events that have come since, after a short wait if there are none; "" if there
-  // still are none. After the last one `ended()`.
+  // The new server-sent events, after a short wait if there are none; "" if there still are none.
+  // After the last one `ended()`.
   std::string NextEvents();
   bool ended() const { return ended_; }
 
@@ -45,7 +45,7 @@ class Completion {
     bool begun = false;
     bool ended = false;
     std::shared_ptr<RequestStream> stream;
-    TokenNarrator narrator;
+    TokenJsonWriter writer;
   };
 
   Completion(const ServeParts& parts, const ApiRequest& request);

@@ -1,5 +1,4 @@
-// One accepted socket: the bytes that came ahead of the reader, and reads and writes that end in
-// time.
+// One accepted socket: buffered bytes, and reads and writes with deadlines.
 //
 // Used by one thread at a time. All times are limits for the client, not for the work in between.
 #ifndef TALON_SERVE_HTTP_CONNECTION_H_
@@ -50,10 +49,10 @@ class Connection {
   size_t Read(char* out, size_t size);
   // Everything, or false.
   bool Write(std::string_view bytes);
-  // The client has closed its end: nobody reads the answer.
+  // The client has closed its end and will not read the answer.
   bool HungUp() const;
 
-  // Says that no more is coming and lets the client read what was sent: closing with bytes unread
+  // Shuts down the write side and drains what the client still sends: closing with unread bytes
   // would reset the connection. Bounded in time and bytes.
   void LingerAndClose();
 

@@ -109,7 +109,7 @@ class HttpServer::Impl : private httplib::Server {
 
 HttpServer::Impl::Impl(const ServeParts& parts, const HttpOptions& options)
     : parts_(parts), options_(options) {
-  svr_sock_ = 0;  // the library writes streams only while it believes to listen
+  svr_sock_ = 0;  // the library writes streams only while this socket is valid
   set_keep_alive_timeout(options.listen.limits.idle.count() / 1000);
   set_keep_alive_max_count(1000);
   AddHooks();

@@ -35,7 +35,7 @@ class HttpServer {
   int port() const;
   // No new connections from now on, new requests on old ones are refused (503). Returns at once.
   void Drain();
-  // Drain, and waits for the requests on their way. They end with the engine's.
+  // Drain, and waits for the running requests, which end with the engine's.
   void Stop();
 
  private:

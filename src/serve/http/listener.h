@@ -1,9 +1,9 @@
 // Accepts connections and hands those whose request header has arrived to threads.
 //
-// One thread accepts and gathers headers, so that an idle or slow client costs a socket and no
-// thread. A connection with a whole header gets a thread while its request is served, and comes
-// back after it. When all connections are taken, the one without a whole header that was silent
-// longest is given up for a new one; if all are being served, the new one is told so (503).
+// One thread accepts and reads headers, so that an idle or slow client costs a socket and no
+// thread. A connection with a whole header gets a thread while its request is served, and returns
+// to the loop afterwards. At the limit of connections the one that was idle longest is closed for a
+// new one; if all are being served, the new one gets 503.
 #ifndef TALON_SERVE_HTTP_LISTENER_H_
 #define TALON_SERVE_HTTP_LISTENER_H_
 
@@ -40,9 +40,9 @@ class Listener {
   int socket() const { return socket_; }
   int port() const { return port_; }
 
-  // Accepts no more and drops the connections that wait. Requests on their way go on.
+  // Accepts no more and closes idle connections. Running requests continue.
   void StopAccepting();
-  // StopAccepting, and waits for the requests on their way.
+  // StopAccepting, and waits for the running requests.
   void Stop();
 
  private:
@@ -68,7 +68,7 @@ class Listener {
   const int port_;
   const int wake_;  // an eventfd that ends the loop's poll
 
-  std::vector<ConnectionPtr> waiting_;  // the loop's own; the silent longest first
+  std::vector<ConnectionPtr> waiting_;  // owned by the loop; the longest idle first
 
   std::mutex mutex_;
   std::condition_variable request_ended_;

@@ -68,14 +68,14 @@ class ListenerTest : public ::testing::Test {
   std::unique_ptr<Listener> listener_;
 };
 
-TEST_F(ListenerTest, ServesAHeaderThatComesInParts) {
+TEST_F(ListenerTest, ServesAHeaderSentInParts) {
   Open({});
   const Client client(listener_->port());
   for (const char* part : {"GET / HT", "TP/1.1\r", "\n\r", "\n"}) client.Send(part);
   EXPECT_EQ(client.ReadAll(), "got 18\n");
 }
 
-TEST_F(ListenerTest, KeepsAConnectionForRequestsThatCameTogether) {
+TEST_F(ListenerTest, ServesPipelinedRequests) {
   Open({});
   const Client client(listener_->port());
   client.Send("keep\r\n\r\nkeep\r\n\r\nlast\r\n\r\n");
@@ -83,7 +83,7 @@ TEST_F(ListenerTest, KeepsAConnectionForRequestsThatCameTogether) {
   EXPECT_EQ(served_, 3);
 }
 
-TEST_F(ListenerTest, IdleConnectionsGiveWayToNewOnes) {
+TEST_F(ListenerTest, IdleConnectionsAreClosedForNewOnes) {
   Open({.max_connections = 4});
   std::vector<std::unique_ptr<Client>> idle;
   for (int i = 0; i < 50; ++i) {
@@ -105,7 +105,7 @@ TEST_F(ListenerTest, EndlessHeadersAreRefused) {
   EXPECT_EQ(served_, 0);
 }
 
-TEST_F(ListenerTest, SlowHeadersAreGivenUp) {
+TEST_F(ListenerTest, SlowHeadersTimeOut) {
   Open({.limits = {.read = milliseconds(50)}});
   const Client client(listener_->port());
   client.Send("GET / HTTP/1.1\r\n");
@@ -113,7 +113,7 @@ TEST_F(ListenerTest, SlowHeadersAreGivenUp) {
   EXPECT_EQ(served_, 0);
 }
 
-TEST_F(ListenerTest, ClientsThatLeaveAreForgotten) {
+TEST_F(ListenerTest, DisconnectedClientsAreRemoved) {
   Open({.max_connections = 2});
   for (int i = 0; i < 10; ++i) Client(listener_->port()).Send("x");
   const Client client(listener_->port());

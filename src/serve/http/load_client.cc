@@ -13,13 +13,13 @@
 namespace talon {
 namespace {
 
-constexpr int kPatienceSeconds = 300;  // for the next byte of an answer
+constexpr int kReadTimeoutSeconds = 300;  // for the next byte of an answer
 
 httplib::Client Connect(const LoadPlan& plan) {
   httplib::Client client(plan.url);
   client.set_keep_alive(true);
   client.set_tcp_nodelay(true);
-  client.set_read_timeout(kPatienceSeconds);
+  client.set_read_timeout(kReadTimeoutSeconds);
   if (!plan.api_key.empty()) client.set_bearer_token_auth(plan.api_key);
   return client;
 }

@@ -1,4 +1,4 @@
-// Streaming clients that put a server under load, and what they see of it.
+// Streaming clients that put a server under load, and what they measure.
 #ifndef TALON_SERVE_HTTP_LOAD_CLIENT_H_
 #define TALON_SERVE_HTTP_LOAD_CLIENT_H_
 
@@ -20,17 +20,17 @@ struct LoadPlan {
   double seconds = 10;  // no request is begun after this
   int min_tokens = 16;  // of an answer, drawn between the two
   int max_tokens = 96;
-  double disconnects = 0;  // share of requests that the client leaves in the middle
+  double disconnects = 0;  // share of requests that the client cancels
   uint64_t seed = 1;
 };
 
 struct LoadReport {
   int64_t finished = 0;
-  int64_t left = 0;                         // by the client, as planned
+  int64_t left = 0;                         // cancelled by the client, as planned
   std::map<std::string, int64_t> errors;    // by message
   std::vector<double> first_token_seconds;  // ascending
   std::vector<double> answer_seconds;       // of finished requests, ascending
-  double seconds = 0;                       // until the last client was done
+  double seconds = 0;                       // until the last client finished
   double tokens = 0;                        // that the server has generated meanwhile
 
   int64_t num_errors() const;

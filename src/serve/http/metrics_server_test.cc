@@ -28,7 +28,7 @@ TEST(MetricsServer, AnswersScrapesAndNothingElse) {
   EXPECT_EQ(posted->status, 404);
 }
 
-TEST(MetricsServer, SaysThatItsPortIsTaken) {
+TEST(MetricsServer, APortInUseIsAnError) {
   const Metrics metrics;
   const auto first = StartMetricsServer("127.0.0.1", 0, &metrics);
   ASSERT_TRUE(first.ok());

@@ -26,7 +26,7 @@ std::map<std::string, PageFile> ByPath() {
   return files;
 }
 
-TEST(PageFiles, AreTheFolderByteForByte) {
+TEST(PageFiles, AreEqualToTheFolderByteForByte) {
   const std::map<std::string, PageFile> files = ByPath();
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {

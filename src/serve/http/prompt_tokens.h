@@ -1,4 +1,4 @@
-// From what a client sent to the tokens that the engine continues.
+// Turns the prompts of a request into tokens.
 #ifndef TALON_SERVE_HTTP_PROMPT_TOKENS_H_
 #define TALON_SERVE_HTTP_PROMPT_TOKENS_H_
 
@@ -18,7 +18,7 @@ namespace talon {
 // A text as `talon run` encodes it.
 Result<std::vector<int32_t>> EncodeText(const ServeParts& parts, const std::string& text,
                                         bool add_special_tokens);
-// Messages through the chat template. A model's own writes the tokens that begin a text itself.
+// Messages through the chat template. A model's own template writes the begin token itself.
 Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat);
 
 // All prompts of a request. The error, or none; also an error if one leaves no room in the context.
@@ -27,7 +27,7 @@ std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest&
 
 // The longest sequence that the model and the KV pool can hold.
 int ContextTokens(const EngineThread& engine);
-// Tokens that may follow so many; at most 0 if there is no room.
+// Tokens that may follow a prompt of this length; 0 or less if there is no room.
 int RoomAfter(const EngineThread& engine, size_t prompt_tokens);
 
 }  // namespace talon

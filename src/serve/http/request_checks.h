@@ -1,5 +1,5 @@
-// What is wrong with a request before its body is read: its route, its method, how its body is
-// framed and encoded.
+// Checks of a request before its body is read: its route, its method, the framing and encoding of
+// its body.
 #ifndef TALON_SERVE_HTTP_REQUEST_CHECKS_H_
 #define TALON_SERVE_HTTP_REQUEST_CHECKS_H_
 
@@ -19,11 +19,11 @@ std::string MethodsOf(const std::string& path);
 // 404 or 405.
 std::optional<ApiError> CheckRoute(const httplib::Request& request);
 
-// Of a POST: JSON, not compressed, of a length that is said once and not too large. A compressed
-// body could grow without bound, and one of any other type may be sent by any web page.
+// Checks the headers of a POST: JSON, not compressed, with one Content-Length that is not too
+// large. A compressed body could grow without bound, and any web page may send other types.
 std::optional<ApiError> CheckBodyHeaders(const httplib::Request& request, size_t max_bytes);
 
-// Reads a body of at most `max_bytes`, also where its length was not said before.
+// Reads a body of at most `max_bytes`, also without a Content-Length.
 std::optional<ApiError> ReadBody(const httplib::ContentReader& reader, size_t max_bytes,
                                  std::string* body);
 

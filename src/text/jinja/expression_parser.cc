@@ -39,8 +39,8 @@ std::optional<CompareOp> TakeComparison(TokenStream& tokens) {
   return std::nullopt;
 }
 
-// In Jinja `safe` makes a string that escapes HTML in whatever is added to it. Nobody wants that in
-// a prompt, and without it the prompt would be another one than the model was trained on.
+// In Jinja `safe` makes a string that escapes HTML in whatever is added to it. That would spoil a
+// prompt, and ignoring `safe` would make another prompt than the model was trained on.
 bool IsSafeString(const Expr& expr) {
   const auto* filter = std::get_if<Filter>(&expr.node);
   return filter != nullptr && filter->filter->name == "safe";

@@ -11,8 +11,8 @@
 
 namespace talon::jinja {
 
-// What {{ value }} prints. Undefined is "". Namespaces and callables have no text: an error, as
-// Python's <function ...> is never meant to reach a prompt.
+// The text of {{ value }}. Undefined is "". Namespaces and callables are an error: Python's
+// <function ...> does not belong in a prompt.
 Result<std::string> ToText(const Value& value);
 // As inside a printed list: strings have quotes.
 Result<std::string> Repr(const Value& value);

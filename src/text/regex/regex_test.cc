@@ -29,7 +29,7 @@ TEST(Regex, UsesUnicodeProperties) {
   EXPECT_EQ(Matches(R"(\d+)", "1²٣"), (Strings{"1", "٣"}));
 }
 
-TEST(Regex, MongolianVowelSeparatorIsNoSpace) {
+TEST(Regex, MongolianVowelSeparatorIsNotASpace) {
   EXPECT_EQ(Matches(R"(\s)", "\u00A0\u2028\u3000\u0085\u180E\u200B"),
             (Strings{"\u00A0", "\u2028", "\u3000", "\u0085"}));
   EXPECT_EQ(Matches(R"(\S)", "\u00A0\u180E"), Strings{"\u180E"});

@@ -9,8 +9,8 @@
 
 namespace talon {
 
-// Reading is thread-safe while nobody writes. `Value` is default-constructible and cheap to copy.
-// REQUIRES: the key ~0 is never used.
+// Thread-safe for concurrent readers without a writer. `Value` is default-constructible and cheap
+// to copy. REQUIRES: the key ~0 is never used.
 template <typename Value>
 class FlatMap {
  public:

@@ -1,5 +1,5 @@
-// Stands in for the tokenizer in builds without PCRE2 or utf8proc. None can be loaded, so what the
-// others do is never seen.
+// The stub for builds without PCRE2 or utf8proc: no tokenizer can be loaded, so the other functions
+// are never called.
 #include "text/tokenizer/detokenizer.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -161,7 +161,7 @@ std::string TextDecoder::TokenText(std::string_view token, bool first_token) con
   std::string text(token);
   for (const auto& step : token_steps_) step->Apply(first_token, &text);
   if (bytes_ != Bytes::kByteLevel) return text;
-  // A token with a character that is no byte's stands for itself.
+  // A token with a character that does not encode a byte is kept as it is.
   return BytesFromByteLevel(text).value_or(text);
 }
 

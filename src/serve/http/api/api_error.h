@@ -13,16 +13,16 @@ struct ApiError {
   int status = 400;
   std::string message;
   std::string param;  // the parameter at fault, "" = none
-  std::string code;   // a word for programs, "" = none
+  std::string code;   // machine-readable, "" = none
 };
 
 // {"error": {"message", "type", "param", "code"}}; the type follows from the status.
 Json ErrorJson(const ApiError& error);
 
-// What the engine said about a request. Its messages begin with the parameter at fault.
+// The API's error for a status of the engine, whose messages begin with the parameter at fault.
 ApiError ErrorFromStatus(const Status& status);
 
-// One line of JSON; bytes that are no UTF-8 become U+FFFD.
+// One line of JSON; bytes that are not valid UTF-8 become U+FFFD.
 std::string JsonText(const Json& value);
 
 }  // namespace talon

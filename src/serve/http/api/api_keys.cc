@@ -14,7 +14,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
-// Looks at every byte of `shown` whatever it holds, so that time tells nothing about `key`.
+// Constant time: compares every byte of `shown`, so that timing reveals nothing about `key`.
 bool SameText(std::string_view key, std::string_view shown) {
   unsigned difference = key.size() == shown.size() ? 0 : 1;
   for (size_t i = 0; i < shown.size(); ++i) {

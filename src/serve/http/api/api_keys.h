@@ -1,4 +1,4 @@
-// The keys that clients may show.
+// The API keys that are accepted.
 #ifndef TALON_SERVE_HTTP_API_API_KEYS_H_
 #define TALON_SERVE_HTTP_API_API_KEYS_H_
 
@@ -13,14 +13,14 @@ namespace talon {
 // Immutable after loading; thread-safe.
 class ApiKeys {
  public:
-  // Everyone is let in.
+  // No keys: every request is accepted.
   ApiKeys() = default;
   // One key per line; blank lines and those that begin with # are skipped. At least one key.
   static Result<ApiKeys> Parse(std::string_view text, const std::string& what);
 
   bool required() const { return !keys_.empty(); }
-  // Whether the value of an Authorization header is "Bearer KEY". Takes as long for a wrong key as
-  // for a right one.
+  // Whether the value of an Authorization header is "Bearer KEY". Takes the same time for a wrong
+  // key as for a valid one.
   bool Admits(std::string_view authorization) const;
 
  private:

@@ -5,7 +5,7 @@
 namespace talon {
 namespace {
 
-TEST(ApiKeys, NoneAdmitEveryone) {
+TEST(ApiKeys, WithoutKeysEveryRequestIsAccepted) {
   const ApiKeys keys;
   EXPECT_FALSE(keys.required());
   EXPECT_TRUE(keys.Admits(""));

@@ -192,7 +192,8 @@ void ReadSpeculative(const ApiNames& names, JsonReader* body, ApiRequest* reques
   request->speculate = !off && algorithm != "NONE";
 }
 
-// What OpenAI's API has and this server has not. What cannot change the text is ignored.
+// Parameters of OpenAI's API that this server does not support. Those that cannot change the text
+// are ignored.
 void ReadForeign(JsonReader* body, const ApiRequest& request) {
   body->Ignore({"metadata", "parallel_tool_calls", "prediction", "prompt_cache_key",
                 "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"});

@@ -1,5 +1,5 @@
-// What clients ask of the API, read from JSON into plain structs. Everything wrong with it that can
-// be seen without the model is said here, naming the parameter.
+// Requests of the API, read from JSON into plain structs. Everything that can be checked without
+// the model is checked here; errors name the parameter.
 #ifndef TALON_SERVE_HTTP_API_API_REQUEST_H_
 #define TALON_SERVE_HTTP_API_API_REQUEST_H_
 
@@ -50,10 +50,10 @@ struct ApiRequest {
   bool include_usage = false;
   bool speculate = true;
   int max_draft_nodes = 0;  // 0 = as the engine has it
-  bool trace = false;       // chunks also say what speculation did
+  bool trace = false;       // chunks also carry the trees and statistics of speculation
 };
 
-// What a request may name.
+// Names that a request may use.
 struct ApiNames {
   std::string drafter = "NONE";
 };
@@ -62,7 +62,7 @@ struct ApiNames {
 std::optional<ApiError> ParseApiRequest(std::string_view body, Endpoint endpoint,
                                         const ApiNames& names, ApiRequest* request);
 
-// Of /tokenize: a prompt or messages.
+// The body of /tokenize: a prompt or messages.
 struct TokenizeRequest {
   std::string prompt;
   std::optional<ChatInput> chat;
@@ -70,7 +70,7 @@ struct TokenizeRequest {
 };
 std::optional<ApiError> ParseTokenizeRequest(std::string_view body, TokenizeRequest* request);
 
-// Of /detokenize.
+// The body of /detokenize.
 struct DetokenizeRequest {
   std::vector<int32_t> tokens;
   bool skip_special_tokens = false;

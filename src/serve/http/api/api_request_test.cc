@@ -167,7 +167,7 @@ TEST(ApiRequest, ManyPromptsTimesManyChoicesAreRefused) {
   EXPECT_EQ(error->param, "n");
 }
 
-TEST(ApiRequest, BodiesThatAreNoObject) {
+TEST(ApiRequest, BodiesThatAreNotAnObject) {
   ApiRequest request;
   for (const std::string& body :
        {std::string(), std::string("{"), std::string("[]"), std::string("\"x\""),

@@ -157,21 +157,21 @@ std::string TokenText(const Tokenizer* tokenizer, int32_t token) {
   return spelled;
 }
 
-TokenNarrator::TokenNarrator(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {
+TokenJsonWriter::TokenJsonWriter(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {
   if (tokenizer == nullptr) return;
   offset_decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
   trace_decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
 }
 
-std::string TokenNarrator::Piece(std::optional<StreamDecoder>* decoder, int32_t token) const {
+std::string TokenJsonWriter::Piece(std::optional<StreamDecoder>* decoder, int32_t token) const {
   return *decoder ? (*decoder)->Push(token) : TokenText(tokenizer_, token);
 }
 
-Json TokenNarrator::Logprobs(Endpoint endpoint, std::span<const EmittedToken> tokens) {
+Json TokenJsonWriter::Logprobs(Endpoint endpoint, std::span<const EmittedToken> tokens) {
   return endpoint == Endpoint::kChat ? ChatLogprobs(tokens) : CompletionLogprobs(tokens);
 }
 
-Json TokenNarrator::CompletionLogprobs(std::span<const EmittedToken> tokens) {
+Json TokenJsonWriter::CompletionLogprobs(std::span<const EmittedToken> tokens) {
   Json out = {{"tokens", Json::array()},
               {"token_logprobs", Json::array()},
               {"top_logprobs", Json::array()},
@@ -190,7 +190,7 @@ Json TokenNarrator::CompletionLogprobs(std::span<const EmittedToken> tokens) {
   return out;
 }
 
-Json TokenNarrator::ChatLogprobs(std::span<const EmittedToken> tokens) const {
+Json TokenJsonWriter::ChatLogprobs(std::span<const EmittedToken> tokens) const {
   const auto entry = [this](int32_t token, float log_prob) {
     const std::string bytes = tokenizer_ == nullptr ? "" : tokenizer_->TokenBytes(token);
     return Json{{"token", TokenText(tokenizer_, token)},
@@ -209,7 +209,7 @@ Json TokenNarrator::ChatLogprobs(std::span<const EmittedToken> tokens) const {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-Json TokenNarrator::Trace(const RequestUpdate& update) {
+Json TokenJsonWriter::Trace(const RequestUpdate& update) {
   Json tokens = Json::array();
   for (const EmittedToken& token : update.tokens) {
     tokens.push_back({{"id", token.token},

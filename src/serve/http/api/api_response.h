@@ -49,7 +49,7 @@ struct ChoiceJson {
 };
 
 Json WholeAnswer(const AnswerHead& head, std::span<const ChoiceJson> choices, const Usage& usage);
-// The first chunk of a chat's choice says who speaks.
+// The first chunk of a chat's choice, with the role.
 Json RoleChunk(const AnswerHead& head, int index);
 Json TextChunk(const AnswerHead& head, const ChoiceJson& choice);
 Json UsageChunk(const AnswerHead& head, const Usage& usage);
@@ -57,14 +57,14 @@ Json UsageChunk(const AnswerHead& head, const Usage& usage);
 // The error that ended a choice, if one did.
 std::optional<ApiError> ErrorOf(const GenerateResult& result);
 
-// A token as a text of its own; bytes that are no UTF-8 are spelled out: "bytes:\xe2\x80".
+// The text of a single token; bytes that are not valid UTF-8 are escaped: "bytes:\xe2\x80".
 std::string TokenText(const Tokenizer* tokenizer, int32_t token);
 
-// Follows the tokens of one choice, for what has to be said about each. Without a tokenizer the
-// texts are the ids.
-class TokenNarrator {
+// Writes the tokens of one choice as JSON: log-probs and the trace of a watched request. Without a
+// tokenizer the texts are the ids.
+class TokenJsonWriter {
  public:
-  explicit TokenNarrator(const Tokenizer* tokenizer);
+  explicit TokenJsonWriter(const Tokenizer* tokenizer);
 
   // The endpoint's "logprobs" of these tokens, which follow those seen before.
   Json Logprobs(Endpoint endpoint, std::span<const EmittedToken> tokens);

@@ -37,10 +37,10 @@ TEST_F(ApiResponse, CompletionLogprobsHaveOffsetsInCharacters) {
   const std::string text = "caf\u00e9 au lait";
   const auto tokens = Tokens(text);
   ASSERT_GT(tokens.size(), 2u);
-  TokenNarrator narrator(tokenizer_.get());
+  TokenJsonWriter writer(tokenizer_.get());
   const std::span<const EmittedToken> all(tokens);
-  const Json first = narrator.Logprobs(Endpoint::kCompletions, all.first(2));
-  const Json rest = narrator.Logprobs(Endpoint::kCompletions, all.subspan(2));
+  const Json first = writer.Logprobs(Endpoint::kCompletions, all.first(2));
+  const Json rest = writer.Logprobs(Endpoint::kCompletions, all.subspan(2));
   EXPECT_EQ(first["text_offset"][0], 0);
   EXPECT_GT(rest["text_offset"][0], first["text_offset"][1]);
   EXPECT_EQ(first["tokens"].size(), 2u);
@@ -51,14 +51,14 @@ TEST_F(ApiResponse, CompletionLogprobsHaveOffsetsInCharacters) {
 
 TEST_F(ApiResponse, ChatLogprobsSpellBytes) {
   const auto tokens = Tokens("Hi");
-  TokenNarrator narrator(tokenizer_.get());
-  const Json content = narrator.Logprobs(Endpoint::kChat, tokens)["content"];
+  TokenJsonWriter writer(tokenizer_.get());
+  const Json content = writer.Logprobs(Endpoint::kChat, tokens)["content"];
   ASSERT_EQ(content.size(), tokens.size());
   EXPECT_EQ(content[0]["bytes"][0], 'H');
   EXPECT_EQ(content[0]["top_logprobs"][0]["token"], content[0]["token"]);
 }
 
-TEST_F(ApiResponse, TokensThatAreNoUtf8AreSpelledOut) {
+TEST_F(ApiResponse, TokensThatAreNotUtf8AreEscaped) {
   bool found = false;
   for (int32_t id = 0; id < tokenizer_->vocab_size() && !found; ++id) {
     if (tokenizer_->TokenBytes(id) != "\xe2") continue;
@@ -69,14 +69,14 @@ TEST_F(ApiResponse, TokensThatAreNoUtf8AreSpelledOut) {
   EXPECT_EQ(TokenText(nullptr, 5), "token_id:5");
 }
 
-TEST_F(ApiResponse, TraceTellsTokensTreeAndStats) {
+TEST_F(ApiResponse, TraceHasTokensTreeAndStats) {
   RequestUpdate update{.tokens = Tokens("The sea")};
   update.tree = VerifiedTree{.tokens = {5, 6, 7}, .parents = {-1, 0, 0}, .path = {0, 2}};
   update.stats = RequestStats{.passes = 2, .emitted = 5, .drafted = 9, .accepted = 3};
   update.stats->tried_at_depth[0] = 2;
   update.stats->accepted_at_depth[0] = 1;
-  TokenNarrator narrator(tokenizer_.get());
-  const Json trace = narrator.Trace(update);
+  TokenJsonWriter writer(tokenizer_.get());
+  const Json trace = writer.Trace(update);
   std::string text;
   for (const Json& token : trace["tokens"]) text += token["text"].get<std::string>();
   EXPECT_EQ(text, "The sea");
@@ -87,7 +87,7 @@ TEST_F(ApiResponse, TraceTellsTokensTreeAndStats) {
   EXPECT_EQ(trace["stats"]["tau"], 2.5);
   EXPECT_EQ(trace["stats"]["tried_at_depth"], Json::array({2}));
   update.tree.reset();
-  EXPECT_FALSE(narrator.Trace(update).contains("tree"));
+  EXPECT_FALSE(writer.Trace(update).contains("tree"));
 }
 
 TEST_F(ApiResponse, WholeAnswers) {
@@ -131,7 +131,7 @@ TEST_F(ApiResponse, Chunks) {
   EXPECT_TRUE(UsageChunk(kHead, {})["choices"].empty());
 }
 
-TEST_F(ApiResponse, EndsThatAreErrors) {
+TEST_F(ApiResponse, ErrorsEndAnAnswer) {
   EXPECT_FALSE(ErrorOf({.finish = FinishReason::kStop}));
   EXPECT_EQ(ErrorOf({.finish = FinishReason::kDeadEnd})->code, "all_tokens_banned");
   EXPECT_EQ(ErrorOf({.finish = FinishReason::kCancelled})->status, 503);

@@ -7,7 +7,7 @@
 namespace talon {
 namespace {
 
-// What is wrong with one part of a message's content, if anything is.
+// The error of one part of a message's content, if there is one.
 std::optional<std::string> CheckPart(const Json& part) {
   if (!part.is_object()) return Shown(part) + ", must be an object";
   const auto type = part.find("type");
@@ -29,7 +29,7 @@ std::optional<std::string> CheckContent(const Json& content) {
   return std::nullopt;
 }
 
-// What else a message has is the template's to judge.
+// The template checks everything else of a message.
 std::optional<std::string> CheckMessage(const Json& message) {
   if (!message.is_object()) return Shown(message) + ", must be an object";
   const auto role = message.find("role");

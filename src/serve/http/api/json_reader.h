@@ -1,6 +1,5 @@
-// Typed reads of the members of a JSON object that a client sent. The first thing that is wrong is
-// kept, with the parameter's name; reads after it do nothing, so that a caller asks once, at the
-// end.
+// Typed reads of the members of a JSON object that a client sent. The first error is kept, with the
+// parameter's name; reads after it do nothing, so that a caller checks once, at the end.
 #ifndef TALON_SERVE_HTTP_API_JSON_READER_H_
 #define TALON_SERVE_HTTP_API_JSON_READER_H_
 
@@ -32,11 +31,11 @@ class JsonReader {
   void Read(const std::string& key, int64_t low, int64_t high, int64_t* out);
   void Read(const std::string& key, double low, double high, float* out);
 
-  // Members without a meaning here.
+  // Members that are ignored.
   void Ignore(std::initializer_list<const char*> keys);
-  // A member that may only have the value that changes nothing.
+  // A member that may only have its neutral value.
   void Refuse(const std::string& key, const Json& harmless);
-  // Members that nobody asked for are an error.
+  // Members that were not read are an error.
   void RefuseUnknown();
 
   // `problem` follows the parameter's name: "-1, must be 0 to 2".

@@ -23,7 +23,7 @@ export class Answer {
     this.element.setAttribute('aria-busy', 'false');
   }
 
-  // Whoever scrolled up wants to read there.
+  // False once the reader has scrolled up: the view then stays where it is.
   atEnd() {
     const {scrollTop, scrollHeight, clientHeight} = this.element;
     return scrollHeight - scrollTop - clientHeight < 24;

@@ -1,0 +1,319 @@
+"""The tables of docs/benchmarks.md, docs/gpu.md and README.md, from the JSON of `talon bench`."""
+
+
+def table(header, rows):
+    """A Markdown table; the first column is text, the others are numbers."""
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def times(value, digits=2):
+    return f"{value:.{digits}f}x"
+
+
+def percent(value):
+    return f"{100 * value:.0f}%"
+
+
+def number(value):
+    """Three digits or all before the point: 4.05, 13.4, 175, 1046."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def size(count):
+    """Bytes in decimal units: 2.3 GB."""
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def prompts_name(result):
+    return result["prompts"].split("/")[-1].removesuffix(".jsonl")
+
+
+# ---- CPU ----
+
+
+def speculation(results):
+    rows = []
+    for result in results:
+        for mode in result["modes"]:
+            is_plain = mode["mode"] == "plain"
+            rows.append(
+                [
+                    f"{prompts_name(result)} ({result['num_prompts']})" if is_plain else "",
+                    mode["mode"],
+                    number(mode["tokens_per_second"]),
+                    times(mode["ratio_to_plain"]),
+                    "" if is_plain else times(mode["worst_prompt_ratio"]),
+                    f"{mode['tau']:.2f}",
+                    "" if is_plain else percent(mode["draft_share"]),
+                    "yes" if mode["identical"] else percent(mode["same_tokens"]),
+                ]
+            )
+    return table(
+        ["prompts", "mode", "tokens/s", "vs plain", "worst", "tau", "drafting", "same text"], rows
+    )
+
+
+def front(results):
+    """The front page's: tokens/s, speed against plain decoding and tau, by kind of prompts."""
+    header = ["mode"]
+    for result in results:
+        name = prompts_name(result)
+        header += [f"{name}: tokens/s", "vs plain", "tau"]
+    rows = []
+    for modes in zip(*(result["modes"] for result in results)):
+        row = [modes[0]["mode"]]
+        for mode in modes:
+            row += [
+                number(mode["tokens_per_second"]),
+                times(mode["ratio_to_plain"]),
+                f"{mode['tau']:.2f}",
+            ]
+        rows.append(row)
+    return table(header, rows)
+
+
+def eagle3(results):
+    rows = []
+    for result in results:
+        head = next(mode for mode in result["modes"] if mode["mode"] != "plain")
+        depths = " ".join(f"{share:.2f}" for share in head["acceptance_by_depth"])
+        rows.append(
+            [
+                prompts_name(result),
+                f"{head['tau']:.2f}",
+                depths,
+                times(head["ratio_to_plain"]),
+                percent(head["draft_share"]),
+            ]
+        )
+    return table(["prompts", "tau", "accepted by depth", "vs plain", "drafting"], rows)
+
+
+def longcontext(results):
+    rows = []
+    for context in results[0]["contexts"]:
+        for i, row in enumerate(context["rows"]):
+            is_partial = row["budget"] > 0
+            has_steps = row["partial"]["steps"] > 0
+            rows.append(
+                [
+                    context["context"] if i == 0 else "",
+                    row["mode"],
+                    number(row["tokens_per_second"]),
+                    times(row["ratio_to_plain"]),
+                    times(row["ratio_to_full"]) if is_partial else "",
+                    f"{row['tau']:.2f}",
+                    number(row["kv_bytes_read_per_step"] / 1e6),
+                    number(row["partial"]["ms"]) if has_steps else "",
+                    row["rolled_back_tokens"] if is_partial else "",
+                    "yes" if row["identical"] else "no",
+                ]
+            )
+    header = ["context", "mode", "tokens/s", "vs plain", "vs full KV", "tau", "K/V MB per step"]
+    return table(header + ["ms per partial step", "rolled back", "same text"], rows)
+
+
+def batch(results):
+    header = ["batch", "off", "on", "adaptive", "on / off", "adaptive / off"]
+    rows = [
+        [
+            row["batch"],
+            number(row["off"]),
+            number(row["on"]),
+            number(row["adaptive"]),
+            times(row["on_to_off"]),
+            times(row["adaptive_to_off"]),
+        ]
+        for row in results[0]["batches"]
+    ]
+    return table(header, rows)
+
+
+def load(results):
+    result = results[0]
+    alone = result["alone"]["tokens_per_second"]
+    rows = []
+    for clients, report in ((1, result["alone"]), (result["clients"], result["load"])):
+        rows.append(
+            [
+                clients,
+                number(report["tokens_per_second"]),
+                times(report["tokens_per_second"] / alone),
+                f"{1e3 * report['ttft_p50_seconds']:.0f}",
+                f"{1e3 * report['ttft_p99_seconds']:.0f}",
+                report["finished"],
+                report["left"],
+                report["errors"],
+            ]
+        )
+    header = ["clients", "tokens/s", "of one", "first token p50 ms", "p99 ms", "answers", "cut"]
+    return table(header + ["errors"], rows)
+
+
+def remote(results):
+    rows = []
+    for link in results[0]["links"]:
+        rates = link["tokens_per_second"]
+        plain = rates["plain"]
+        rows.append(
+            [link["link"], number(plain)]
+            + [times(rate / plain) for name, rate in rates.items() if name != "plain"]
+            + [percent(link["draft_time_hidden"]), f"{link['hit_rate']:.2f}"]
+            + ["yes" if link["identical"] else "no"]
+        )
+    names = [name for name in results[0]["links"][0]["tokens_per_second"] if name != "plain"]
+    header = ["round trip", "plain, tokens/s", *names, "hidden", "hit rate", "same text"]
+    return table(header, rows)
+
+
+def verify(results):
+    points = results[0]["points"]
+    depths = sorted({point["depth"] for point in points})
+    header = ["T"]
+    for depth in depths:
+        header += [f"at {depth} tokens", "c(T)", "of the floor"]
+    rows = []
+    for nodes in sorted({point["nodes"] for point in points}):
+        row = [nodes]
+        for depth in depths:
+            point = next(p for p in points if (p["nodes"], p["depth"]) == (nodes, depth))
+            share = percent(point["share_of_floor"]) if "share_of_floor" in point else ""
+            row += [number(point["milliseconds"]), f"{point['c']:.2f}", share]
+        rows.append(row)
+    return table(header, rows)
+
+
+def scv(results):
+    points = results[0]["points"]
+    chains = sorted({point["chain"] for point in points})
+    rows = []
+    for acceptance in sorted({point["acceptance"] for point in points}):
+        row = [f"{acceptance:.1f}"]
+        for chain in chains:
+            of = [p for p in points if (p["chain"], p["acceptance"]) == (chain, acceptance)]
+            whole = next(p for p in of if p["chunk"] == 0)
+            best = min(of, key=lambda p: p["ms_per_token"])
+            gain = times(whole["ms_per_token"] / best["ms_per_token"])
+            row.append(f"{best['chunk']}: {gain}" if best["chunk"] else "one pass")
+        rows.append(row)
+    return table(["acceptance"] + [f"chain of {chain}" for chain in chains], rows)
+
+
+def limits(results):
+    rows = []
+    for result in results:
+        is_int = result["weights"].startswith("int")
+        peak = result["int8_peak_gops"] if is_int else result["bf16_peak_gflops"]
+        share = percent(result["prompt_gflops"] / peak)
+        rows.append(
+            [
+                result["weights"],
+                number(result["generation_tokens_per_second"]),
+                percent(result["bandwidth_share"]),
+                number(result["prompt_tokens_per_second"]),
+                f"{share} of {'int8' if is_int else 'bf16'}",
+                size(result["peak_memory_bytes"]),
+            ]
+        )
+    last = results[-1]
+    note = (
+        f"\nMeasured peaks: {last['bandwidth_gb_per_second']:.0f} GB/s read, "
+        f"{last['int8_peak_gops']:.0f} GOP/s int8, {last['bf16_peak_gflops']:.0f} GFLOP/s bf16.\n"
+    )
+    header = ["weights", "generation, tokens/s", "of the bandwidth", "prompt, tokens/s"]
+    return table(header + ["of the matrix peak", "peak memory"], rows) + note
+
+
+def ops(results):
+    result = results[0]
+    rows = [
+        [
+            op["op"],
+            op["rows"],
+            number(op["microseconds"]),
+            number(op["gb_per_second"]),
+            number(op["gflops"]),
+            percent(op["share"]),
+        ]
+        for op in result["ops"]
+        if op["gflops"] > 0
+    ]
+    return table(["op", "rows", "us", "GB/s", "GFLOP/s", "of the nearer peak"], rows)
+
+
+# ---- GPU ----
+
+
+def gpu_nodes(results):
+    rows = []
+    one = {p["context"]: p["milliseconds"] for p in results[0]["by_nodes"] if p["nodes"] == 1}
+    for point in results[0]["by_nodes"]:
+        ms = point["milliseconds"]
+        rows.append(
+            [
+                point["context"],
+                point["nodes"],
+                number(ms),
+                times(ms / point["floor_milliseconds"]),
+                times(ms / one[point["context"]]) if point["context"] in one else "",
+            ]
+        )
+    return table(["context", "nodes", "ms", "of floor", "of one token"], rows)
+
+
+def gpu_partial(results):
+    """Steps over a partial view beside the same steps over the whole prefix."""
+    result = results[0]
+    rows = []
+    for key in ("partial", "batch"):
+        points = result.get(key, [])
+        for whole, partial in zip(points[0::2], points[1::2]):
+            rows.append(
+                [
+                    whole["sequences"],
+                    whole["context"],
+                    whole["nodes"],
+                    number(whole["milliseconds"]),
+                    number(partial["milliseconds"]),
+                    times(whole["milliseconds"] / partial["milliseconds"], 1),
+                ]
+            )
+    header = ["sequences", "context", "nodes", "whole prefix, ms", "partial, ms", "whole / partial"]
+    return table(header, rows)
+
+
+def gpu_offload(results):
+    result = results[0]
+    rows = [
+        ["chosen blocks copied to the GPU", number(result["offload"][0]["milliseconds"])],
+        ["read in place", number(result["offload_in_place_milliseconds"])],
+        ["the copy, once per full pass", number(result["offload_copy_milliseconds"])],
+    ]
+    return table(["K and V in host memory", "ms"], rows)
+
+
+def gpu_decode(results):
+    rows = []
+    for name, result in zip(("default", "`--deterministic`"), results):
+        for mode in result["modes"]:
+            steps = mode.get("steps", {})
+            idle = steps.get("idle_share", -1)
+            rows.append(
+                [
+                    name,
+                    mode["mode"],
+                    number(mode["tokens_per_second"]),
+                    times(mode["ratio_to_plain"]),
+                    f"{mode['tau']:.2f}",
+                    "all" if mode["identical"] else percent(mode["same_tokens"]),
+                    percent(idle) if idle >= 0 else "",
+                ]
+            )
+    header = ["", "mode", "tokens/s", "vs plain", "tau", "same tokens", "device idle"]
+    return table(header, rows)

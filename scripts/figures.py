@@ -1,0 +1,413 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks of the documentation and writes their tables.
+
+    scripts/figures.py [--gpu] [--only NAME,...] [--quick] [--out FOLDER] [--commit HASH]
+        --gpu      the GPU's figures (docs/gpu.md, with build-cuda/talon) instead of the CPU's
+                   (docs/benchmarks.md and README.md, with build/talon)
+        --only     only these benchmarks; tables of other commits are emptied
+        --quick    few repeats and small sizes, to try the script; needs --out
+        --out      writes the pages into this folder instead of over those of the repository
+        --commit   the commit that was built, where git is not there to ask
+        --list     prints the benchmarks and their commands
+
+Each table stands between two marker comments, with its commands; all of them are of one commit. The
+raw results are kept in build/figures/ (build-cuda/figures/). Nothing else should run meanwhile.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import figure_tables as tables  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH = 118  # of a command's line
+EMPTY = {"cpu": "Run `make figures`.\n", "gpu": "Run `make gpu-figures`.\n"}
+
+
+class Figure(NamedTuple):
+    name: str  # of its markers
+    commands: list  # as they are shown, one JSON each
+    table: Callable  # of the list of JSON
+    quick: dict = {}  # values of flags with --quick
+    server: str = ""  # runs beside the commands; they get its --url
+
+
+MODES = "plain,ngram,suffix,standalone,eagle3,merged"
+DOCS = "tests/data/prompts/docs.jsonl"
+BOOKS = "tests/data/prompts/books.jsonl"
+FEW = {"--repeats": "1", "--max-tokens": "16"}
+
+
+def decode(prompts, modes, more=""):
+    return f"build/talon bench decode --prompts {prompts} --modes {modes} {more}".strip()
+
+
+CPU = [
+    Figure(
+        "speculation",
+        [decode(file, MODES, "--max-tokens 256 --repeats 3") for file in (DOCS, BOOKS)],
+        tables.speculation,
+        FEW,
+    ),
+    Figure(
+        "int8",
+        [
+            decode(DOCS, "plain,suffix,eagle3", "--max-tokens 160 --repeats 3 --weights int8")
+            + " --speculative-draft-weights int8"
+        ],
+        tables.speculation,
+        FEW,
+    ),
+    Figure(
+        "eagle3",
+        [
+            decode(file, "plain,eagle3", "--max-tokens 256 --repeats 3 --speculative-adaptive false")
+            for file in (DOCS, BOOKS)
+        ],
+        tables.eagle3,
+        FEW,
+    ),
+    Figure(
+        "longcontext",
+        [
+            "build/talon bench longcontext --contexts 4096,30000 --budgets 2048 --max-tokens 256"
+            " --prompts-per-context 1"
+        ],
+        tables.longcontext,
+        {"--contexts": "1024,4096", "--max-tokens": "16"},
+    ),
+    Figure(
+        "batch",
+        ["build/talon bench batch --max-tokens 192 --repeats 5 --batches 1,2,4,8,16,32"],
+        tables.batch,
+        {"--repeats": "1", "--max-tokens": "32", "--batches": "1,2"},
+    ),
+    Figure(
+        "load",
+        ["build/talon bench load --clients 32 --seconds 30 --alone-seconds 10 --disconnects 0.05"],
+        tables.load,
+        {"--clients": "4", "--seconds": "2", "--alone-seconds": "1"},
+        server="build/talon serve --speculative-algorithm EAGLE3",
+    ),
+    Figure(
+        "remote",
+        [
+            "build/talon bench remote --num-prompts 1 --repeats 2 --max-tokens 96"
+            " --rtts-ms 0,5,20,100 --loss 0.01 --loss-rtt-ms 20"
+        ],
+        tables.remote,
+        {"--repeats": "1", "--max-tokens": "16", "--rtts-ms": "5", "--loss": "0"},
+    ),
+    Figure(
+        "verify",
+        ["build/talon bench verify --nodes 1,4,8,16,64 --depths 0,4096,16384 --repeats 25"],
+        tables.verify,
+        {"--nodes": "1,8", "--depths": "0,1024", "--repeats": "2"},
+    ),
+    Figure(
+        "scv",
+        ["build/talon bench scv --lengths 16,48 --chunks 0,4,8,16"],
+        tables.scv,
+        {"--lengths": "16", "--chunks": "0,4"},
+    ),
+    Figure(
+        "limits",
+        [
+            f"build/talon bench decode --shape llama-1b --weights {weights} --max-tokens 32"
+            " --repeats 3"
+            for weights in ("int4", "int8", "bf16", "f16")
+        ],
+        tables.limits,
+        {"--shape": "tiny", "--max-tokens": "8", "--repeats": "1"},
+    ),
+    Figure(
+        "ops",
+        ["build/talon bench ops --weights int8 --rows 1,8,64,512"],
+        tables.ops,
+        {"--rows": "1,8"},
+    ),
+]
+
+GPU_EAGLE3 = (
+    "build-cuda/talon bench decode --device cuda --model models/tiny"
+    " --prompts models/tiny/prompts_tokens.jsonl --speculative-draft-model-path models/tiny-eagle3"
+    " --speculative-adaptive=false --modes plain,eagle3 --max-tokens 128 --repeats 3"
+)
+GPU_PASSES = "build-cuda/talon bench gpu --device cuda --nodes 1,8,16,64,128"
+GPU = [
+    Figure("nodes", [GPU_PASSES + " --tables nodes"], tables.gpu_nodes),
+    Figure("partial", [GPU_PASSES + " --tables partial,batch"], tables.gpu_partial),
+    Figure("offload", [GPU_PASSES + " --tables offload"], tables.gpu_offload),
+    Figure(
+        "deterministic",
+        [GPU_PASSES + " --tables nodes --deterministic --repeats 7"],
+        tables.gpu_nodes,
+    ),
+    Figure("decode", [GPU_EAGLE3, GPU_EAGLE3 + " --deterministic"], tables.gpu_decode),
+]
+
+
+# ---- Running ----
+
+
+def with_values(command, values):
+    """The command with other values of its flags."""
+    words = shlex.split(command)
+    for flag, value in values.items():
+        if flag in words:
+            words[words.index(flag) + 1] = value
+    return words
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A `talon serve` that runs while the benchmark asks it."""
+
+    def __init__(self, command):
+        self.url = f"http://127.0.0.1:{free_port()}"
+        words = shlex.split(command) + ["--port", self.url.rsplit(":", 1)[1]]
+        self.process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+    def __enter__(self):
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(self.url + "/health", timeout=1):
+                    return self
+            except OSError:
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.1)
+        self.process.kill()
+        raise RuntimeError("the server did not start")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+def run_command(words, file):
+    """Runs one benchmark; its JSON."""
+    done = subprocess.run(words + ["--json", str(file)], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()[-10:]
+        raise RuntimeError("\n".join([f"exit code {done.returncode}: {shlex.join(words)}", *lines]))
+    return json.loads(file.read_text())
+
+
+def run_figure(figure, folder, quick):
+    values = figure.quick if quick else {}
+    words = [with_values(command, values) for command in figure.commands]
+    results = []
+    for i, command in enumerate(words):
+        file = folder / f"{figure.name}.{i}.raw.json"
+        if figure.server:
+            with Server(figure.server) as server:
+                results.append(run_command(command + ["--url", server.url], file))
+        else:
+            results.append(run_command(command, file))
+        file.unlink()
+    return results
+
+
+# ---- Writing ----
+
+
+def shown_commands(figure):
+    """The commands as a code block, broken at flags where they are long."""
+    lines = []
+    for command in ([figure.server + " &"] if figure.server else []) + figure.commands:
+        line = ""
+        for word in re.split(r" (?=--)", command):
+            if line and len(line) + len(word) + 3 > WIDTH:
+                lines.append(line + " \\")
+                line = "    " + word
+            else:
+                line = f"{line} {word}" if line else word
+        lines.append(line)
+    return "```\n" + "\n".join(lines) + "\n```\n"
+
+
+def replace_between(page, name, text):
+    """The page with `text` between the markers of `name`."""
+    begin, end = f"<!-- figures {name} begin -->\n", f"<!-- figures {name} end -->"
+    if begin not in page or end not in page:
+        raise ValueError(f"no markers of {name}")
+    head, rest = page.split(begin, 1)
+    return head + begin + text + end + rest.split(end, 1)[1]
+
+
+def cpu_name():
+    """The processor's name, as lscpu says it."""
+    listing = subprocess.run(["lscpu"], capture_output=True, text=True).stdout
+    names = dict(line.split(":", 1) for line in listing.splitlines() if ":" in line)
+    return names.get("Model name", "an unknown CPU").strip()
+
+
+def gpu_name():
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        line = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        line = ""
+    return line.replace(", ", ", driver ") or "an unknown GPU"
+
+
+def commit_name():
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout
+
+    name = git("rev-parse", "--short", "HEAD").strip() or "unknown"
+    changed = git("status", "--porcelain", "--", "src", "cmake", "CMakeLists.txt")
+    return name + (" with local changes" if changed.strip() else "")
+
+
+def describe_build(commit, machine):
+    return f"Commit {commit}, {datetime.date.today().isoformat()}, {machine}.\n"
+
+
+def saved_results(folder, commit):
+    """{figure: results} of this commit that earlier runs have left."""
+    found = {}
+    for file in folder.glob("*.json"):
+        if file.name.endswith(".raw.json"):
+            continue
+        saved = json.loads(file.read_text())
+        if saved["commit"] == commit:
+            found[file.stem] = saved["results"]
+    return found
+
+
+def figure_text(figure, results):
+    return shown_commands(figure) + "\n" + figure.table(results)
+
+
+def cpu_pages(results, build):
+    """{page: text} of the pages with the CPU's figures."""
+    benchmarks = (ROOT / "docs/benchmarks.md").read_text()
+    benchmarks = replace_between(benchmarks, "build", build)
+    for figure in CPU:
+        done = results.get(figure.name)
+        text = figure_text(figure, done) if done else EMPTY["cpu"]
+        benchmarks = replace_between(benchmarks, figure.name, text)
+    readme = (ROOT / "README.md").read_text()
+    front = EMPTY["cpu"]
+    if "speculation" in results:
+        front = build + "\n" + tables.front(results["speculation"])
+    return {
+        "docs/benchmarks.md": benchmarks,
+        "README.md": replace_between(readme, "front", front),
+    }
+
+
+GPU_TITLES = {
+    "nodes": "One sequence, whole prefix:",
+    "partial": "SpecPV, partial steps that read 4096 tokens:",
+    "offload": "`--kv-offload`, 65536 tokens, partial steps of 16 nodes over 4096:",
+    "deterministic": "With `--deterministic`:",
+    "decode": "`models/tiny` with EAGLE-3, the whole tree:",
+}
+
+
+def gpu_pages(results, build):
+    """{page: text} of the page with the GPU's figures."""
+    parts = [build]
+    for figure in GPU:
+        if figure.name in results:
+            parts.append(f"{GPU_TITLES[figure.name]}\n\n{figure_text(figure, results[figure.name])}")
+    text = "\n".join(parts) if len(parts) > 1 else EMPTY["gpu"]
+    return {"docs/gpu.md": replace_between((ROOT / "docs/gpu.md").read_text(), "gpu", text)}
+
+
+# ---- The command ----
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--gpu", action="store_true", help="the GPU's figures")
+    parser.add_argument("--only", default="", help="only these benchmarks, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="to try the script; needs --out")
+    parser.add_argument("--out", type=Path, help="write the pages into this folder")
+    parser.add_argument("--commit", default="", help="the commit that was built")
+    parser.add_argument("--list", action="store_true", help="print the benchmarks")
+    options = parser.parse_args()
+    if options.quick and not options.out:
+        parser.error("--quick needs --out: its figures do not belong in the documentation")
+    names = [figure.name for figure in (GPU if options.gpu else CPU)]
+    options.only = [name for name in options.only.split(",") if name] or names
+    unknown = [name for name in options.only if name not in names]
+    if unknown:
+        parser.error(f"--only: {unknown[0]} is not one of {', '.join(names)}")
+    return options
+
+
+def measure(options, figures, folder, commit):
+    """Runs the figures asked for and saves their results; False if one failed."""
+    failed = False
+    for figure in figures:
+        if figure.name not in options.only:
+            continue
+        start = time.monotonic()
+        print(f"{figure.name} ... ", end="", flush=True)
+        try:
+            results = run_figure(figure, folder, options.quick)
+        except (RuntimeError, OSError, ValueError) as error:
+            print(f"failed\n{error}")
+            failed = True
+            continue
+        text = json.dumps({"commit": commit, "results": results})
+        (folder / f"{figure.name}.json").write_text(text)
+        print(f"{time.monotonic() - start:.0f} s")
+    return not failed
+
+
+def main():
+    options = read_options()
+    figures = GPU if options.gpu else CPU
+    if options.list:
+        for figure in figures:
+            print(f"{figure.name}\n{shown_commands(figure)}")
+        return 0
+    build = ROOT / ("build-cuda" if options.gpu else "build")
+    if not (build / "talon").exists():
+        print(f"{build}/talon is not there: build it first (make {'cuda' if options.gpu else 'build'})")
+        return 1
+    if os.getloadavg()[0] > 0.5:
+        print(f"warning: the load average is {os.getloadavg()[0]:.1f}, figures want a quiet machine")
+    folder = build / ("figures-quick" if options.quick else "figures")
+    folder.mkdir(exist_ok=True)
+    commit = options.commit or commit_name()
+    fine = measure(options, figures, folder, commit)
+    results = saved_results(folder, commit)
+    if options.gpu:
+        pages = gpu_pages(results, describe_build(commit, gpu_name()))
+    else:
+        machine = f"{os.cpu_count()} threads on {cpu_name()}"
+        pages = cpu_pages(results, describe_build(commit, machine))
+    for name, text in pages.items():
+        page = (options.out or ROOT) / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text)
+        print(f"wrote {page}")
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

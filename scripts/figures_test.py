@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Tests of figures.py: commands, markers and tables, on made-up results."""
+
+import re
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import figure_tables as tables  # noqa: E402
+import figures  # noqa: E402
+
+
+def mode(name, rate, ratio, tau=1.0):
+    return {
+        "mode": name,
+        "tokens_per_second": rate,
+        "ratio_to_plain": ratio,
+        "worst_prompt_ratio": ratio / 2,
+        "tau": tau,
+        "acceptance_by_depth": [0.9, 0.5],
+        "draft_share": 0.25,
+        "identical": True,
+        "same_tokens": 1.0,
+    }
+
+
+def decode_result(prompts):
+    modes = [mode("plain", 1000.4, 1.0), mode("eagle3", 2000, 2.0, 3.25)]
+    return {"prompts": f"tests/{prompts}.jsonl", "num_prompts": 13, "modes": modes}
+
+
+class CommandTest(unittest.TestCase):
+    def test_every_table_has_a_command(self):
+        for figure in figures.CPU + figures.GPU:
+            self.assertTrue(figure.commands, figure.name)
+            self.assertTrue(all(c.startswith("build") for c in figure.commands), figure.name)
+
+    def test_quick_replaces_values(self):
+        words = figures.with_values("talon --repeats 25 --nodes 1,4", {"--repeats": "2", "--x": "1"})
+        self.assertEqual(words, ["talon", "--repeats", "2", "--nodes", "1,4"])
+
+    def test_quick_flags_are_flags_of_the_commands(self):
+        for figure in figures.CPU:
+            for flag in figure.quick:
+                self.assertTrue(all(flag in c.split() for c in figure.commands), figure.name)
+
+    def test_long_commands_are_broken_at_flags(self):
+        figure = figures.Figure("x", ["talon bench" + " --flag value" * 20], None)
+        lines = figures.shown_commands(figure).splitlines()
+        self.assertTrue(all(len(line) <= figures.WIDTH + 2 for line in lines))
+        self.assertEqual(" ".join(lines[1:-1]).count("--flag value"), 20)
+
+
+class PageTest(unittest.TestCase):
+    def test_replaces_what_is_between_the_markers(self):
+        page = "a\n<!-- figures x begin -->\nold\n<!-- figures x end -->\nb\n"
+        self.assertEqual(
+            figures.replace_between(page, "x", "new\n"),
+            "a\n<!-- figures x begin -->\nnew\n<!-- figures x end -->\nb\n",
+        )
+        self.assertRaises(ValueError, figures.replace_between, page, "y", "new\n")
+
+    def test_pages_have_the_markers_of_all_figures(self):
+        pages = figures.cpu_pages({}, "Commit x.\n")
+        for figure in figures.CPU:
+            self.assertIn(f"<!-- figures {figure.name} begin -->", pages["docs/benchmarks.md"])
+        self.assertIn("docs/gpu.md", figures.gpu_pages({}, "Commit x.\n"))
+
+    def test_figures_of_one_commit_only(self):
+        pages = figures.cpu_pages({}, "Commit x.\n")
+        self.assertNotIn("tokens/s |", pages["docs/benchmarks.md"])
+        results = {"speculation": [decode_result("docs"), decode_result("books")]}
+        pages = figures.cpu_pages(results, "Commit x.\n")
+        self.assertIn("| eagle3 | 2000 | 2.00x | 3.25 |", pages["README.md"])
+        self.assertIn("Commit x.", pages["README.md"])
+
+
+class TableTest(unittest.TestCase):
+    def check(self, text, row):
+        self.assertIn(row, text.splitlines())
+        widths = {len(re.findall(r"\|", line)) for line in text.splitlines() if line[:1] == "|"}
+        self.assertEqual(len(widths), 1, text)
+
+    def test_numbers_have_three_digits(self):
+        for value, text in ((4.049, "4.05"), (13.44, "13.4"), (99.96, "100"), (1046.3, "1046")):
+            self.assertEqual(tables.number(value), text)
+
+    def test_speculation(self):
+        text = tables.speculation([decode_result("docs")])
+        self.check(text, "|  | eagle3 | 2000 | 2.00x | 1.00x | 3.25 | 25% | yes |")
+
+    def test_eagle3(self):
+        text = tables.eagle3([decode_result("docs")])
+        self.check(text, "| docs | 3.25 | 0.90 0.50 | 2.00x | 25% |")
+
+    def test_verify(self):
+        points = [
+            {"nodes": n, "depth": d, "milliseconds": n + d, "c": n, "share_of_floor": 0.5}
+            for n in (1, 8)
+            for d in (0, 4)
+        ]
+        text = tables.verify([{"points": points}])
+        self.check(text, "| 8 | 8.00 | 8.00 | 50% | 12.0 | 8.00 | 50% |")
+
+    def test_scv(self):
+        points = [
+            {"chain": 16, "acceptance": a, "chunk": c, "ms_per_token": t}
+            for a, c, t in ((0.1, 0, 4.0), (0.1, 4, 2.0), (0.9, 0, 1.0), (0.9, 4, 2.0))
+        ]
+        text = tables.scv([{"points": points}])
+        self.check(text, "| 0.1 | 4: 2.00x |")
+        self.check(text, "| 0.9 | one pass |")
+
+    def test_remote(self):
+        rates = {"plain": 50.0, "chain": 60.0, "tree": 75.0}
+        link = {"link": "20 ms", "tokens_per_second": rates, "draft_time_hidden": 0.3}
+        link |= {"hit_rate": 0.5, "identical": True}
+        text = tables.remote([{"links": [link]}])
+        self.check(text, "| 20 ms | 50.0 | 1.20x | 1.50x | 30% | 0.50 | yes |")
+
+    def test_gpu(self):
+        def point(context, nodes, ms):
+            return {
+                "sequences": 1,
+                "context": context,
+                "nodes": nodes,
+                "milliseconds": ms,
+                "floor_milliseconds": 2.0,
+            }
+
+        result = {
+            "by_nodes": [point(1024, 1, 4.0), point(1024, 8, 5.0)],
+            "partial": [point(65536, 16, 6.0), point(65536, 16, 3.0)],
+        }
+        self.check(tables.gpu_nodes([result]), "| 1024 | 8 | 5.00 | 2.50x | 1.25x |")
+        self.check(tables.gpu_partial([result]), "| 1 | 65536 | 16 | 6.00 | 3.00 | 2.0x |")
+
+
+if __name__ == "__main__":
+    unittest.main()
