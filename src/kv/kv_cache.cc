@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 
 namespace talon {
 namespace {
 
 size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 // K and V of a layer's blocks.
 size_t BlocksBytes(const KvShape& shape) {

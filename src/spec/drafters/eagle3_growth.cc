@@ -4,14 +4,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "spec/drafters/eagle3_drafter.h"
 
 namespace talon {
-namespace {
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 void Eagle3Drafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
   std::vector<State*> states;

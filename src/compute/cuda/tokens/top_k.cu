@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/math.h"
 #include "compute/cuda/tokens/top_k_row.cuh"
 
 namespace talon::cuda {
@@ -91,7 +92,7 @@ __global__ void EntriesKernel(const RankedChunks ranked, int k, TopKEntry* out) 
   RankRow(ranked, blockIdx.x, k, best, out + static_cast<int64_t>(blockIdx.x) * k);
 }
 
-int ChunksOf(int count) { return (count + kChunk - 1) / kChunk; }
+int ChunksOf(int count) { return CeilDiv(count, kChunk); }
 
 }  // namespace
 
