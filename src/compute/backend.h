@@ -23,107 +23,11 @@
 
 #include "base/status.h"
 #include "compute/dtype.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 #include "compute/pass_plan.h"
 
 namespace talon {
-
-// Device memory, freed on destruction. Move-only.
-class Buffer {
- public:
-  using Deleter = std::function<void(void*)>;
-  Buffer() = default;
-  Buffer(void* data, size_t bytes, Deleter deleter)
-      : data_(data, std::move(deleter)), bytes_(bytes) {}
-  void* data() const { return data_.get(); }
-  size_t bytes() const { return bytes_; }
-
- private:
-  std::unique_ptr<void, Deleter> data_{nullptr, [](void*) {}};
-  size_t bytes_ = 0;
-};
-
-// A float32 matrix in device memory, not owned. Row r starts at data + r * stride.
-struct MatrixView {
-  float* data = nullptr;
-  int rows = 0;
-  int cols = 0;
-  int64_t stride = 0;  // elements
-
-  MatrixView Rows(int first, int count) const {
-    return {data + first * stride, count, cols, stride};
-  }
-  MatrixView Cols(int first, int count) const { return {data + first, rows, count, stride}; }
-};
-
-// A row-major matrix in host memory (usually a mapped file), not owned.
-struct HostMatrix {
-  const void* data = nullptr;
-  DType dtype = DType::kF32;  // kF32, kF16, kBF16
-  int64_t rows = 0;
-  int64_t cols = 0;
-};
-
-// How a weight matrix is kept. kAsStored keeps the file's type. int8: symmetric, one scale per
-// output row; activations are quantised per row. (CUDA: one scale per 128 inputs of a row,
-// activations in bf16.) int4: as int4.h says, activations quantised as for int8; not on CUDA.
-enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kInt8, kInt4 };
-const char* WeightFormatName(WeightFormat format);
-bool ParseWeightFormat(std::string_view name, WeightFormat* format);
-std::string WeightFormatNames();  // for error texts: "auto, f32, ... or int4"
-
-// A weight matrix [rows = outputs, cols = inputs] in the backend's own layout.
-class Weight {
- public:
-  virtual ~Weight() = default;
-  virtual int rows() const = 0;
-  virtual int cols() const = 0;
-  virtual size_t bytes() const = 0;  // as kept, what one full read of it moves
-};
-
-// Shape of a KV cache: K and V are each [num_blocks, kv_heads, block_size, head_dim] per layer, so
-// one (block, head) is a contiguous tile; staging is [rows, kv_heads, head_dim] per layer.
-struct KvShape {
-  int num_layers = 0;
-  int kv_heads = 0;
-  int head_dim = 0;
-  int block_size = 16;  // a power of two, 8..64
-  DType dtype = DType::kF32;
-  int num_blocks = 0;
-  int staging_rows = 0;
-  bool key_summaries = false;  // each full block carries its keys' summary
-
-  size_t TileElements() const { return static_cast<size_t>(block_size) * head_dim; }
-  size_t BlockBytes() const {  // one block of K or V in one layer
-    return TileElements() * kv_heads * DTypeSize(dtype);
-  }
-  size_t RowBytes() const {  // one token of K or V in one layer
-    return static_cast<size_t>(kv_heads) * head_dim * DTypeSize(dtype);
-  }
-  size_t NormBytes() const { return static_cast<size_t>(kv_heads) * sizeof(float); }
-  size_t BytesPerToken() const { return 2 * RowBytes() * num_layers; }
-};
-
-// One layer's device arrays, not owned.
-struct KvLayer {
-  void* k_blocks = nullptr;  // [num_blocks, kv_heads, block_size, head_dim]
-  void* v_blocks = nullptr;
-  void* k_staged = nullptr;  // [staging_rows, kv_heads, head_dim]
-  void* v_staged = nullptr;
-  // Summaries of full blocks, null without KvShape::key_summaries: per kv head the element-wise
-  // largest and smallest of the block's keys, and the mean of their L2 norms.
-  void* key_max = nullptr;  // [num_blocks, kv_heads, head_dim]
-  void* key_min = nullptr;
-  float* key_norm = nullptr;  // [num_blocks, kv_heads]
-};
-
-struct KvView {
-  KvShape shape;
-  std::span<const KvLayer> layers;  // [num_layers]
-};
-
-// The same for views of the same device arrays in the same shape: part of a recording's key
-// (Backend::Record).
-uint64_t IdentityOf(const KvView& kv);
 
 // A PassPlan as the backend wants it: uploaded, work split. Reused from pass to pass.
 class Pass {

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "base/status.h"
-#include "compute/backend.h"
 #include "compute/dtype.h"
+#include "compute/matrix.h"
 
 namespace talon {
 

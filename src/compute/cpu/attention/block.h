@@ -7,9 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "compute/backend.h"
 #include "compute/cpu/attention/kernels.h"
 #include "compute/cpu/attention/plan.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 #include "compute/pass_plan.h"
 
 namespace talon {

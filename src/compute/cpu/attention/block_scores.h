@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "compute/backend.h"
 #include "compute/cpu/attention/block.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 #include "compute/pass_plan.h"
 
 namespace talon {

@@ -13,8 +13,8 @@
 
 #include "base/status.h"
 #include "base/threads.h"
-#include "compute/backend.h"
 #include "compute/cpu/matmul/kernels_table.h"
+#include "compute/matrix.h"
 
 namespace talon {
 

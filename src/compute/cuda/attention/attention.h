@@ -10,11 +10,12 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
 
-#include "compute/backend.h"
 #include "compute/cuda/attention/plan.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "compute/backend.h"
 #include "compute/cuda/device/host_device.h"
+#include "compute/kv_view.h"
 
 namespace talon::cuda {
 

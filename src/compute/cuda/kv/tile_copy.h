@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <span>
 
-#include "compute/backend.h"
 #include "compute/cuda/runtime/device_memory.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/kv_view.h"
 
 namespace talon::cuda {
 
