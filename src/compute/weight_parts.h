@@ -1,4 +1,4 @@
-// What Backend::PackWeight asks of the parts of a weight, whatever the device.
+// Checks of the parts given to Backend::PackWeight, the same for every device.
 #ifndef TALON_COMPUTE_WEIGHT_PARTS_H_
 #define TALON_COMPUTE_WEIGHT_PARTS_H_
 

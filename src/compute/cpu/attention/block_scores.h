@@ -1,5 +1,5 @@
-// Key summaries of full blocks, and scores of blocks by their summaries (Backend::SummariseBlocks,
-// Backend::ScoreBlocks).
+// Key summaries of full blocks, and scores of blocks by their summaries (KvOps::SummariseBlocks,
+// KvOps::ScoreBlocks).
 #ifndef TALON_COMPUTE_CPU_ATTENTION_BLOCK_SCORES_H_
 #define TALON_COMPUTE_CPU_ATTENTION_BLOCK_SCORES_H_
 
