@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/math.h"
+#include "compute/backend.h"
 #include "kv/kv_cache.h"
 
 namespace talon {

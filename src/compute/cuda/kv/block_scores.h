@@ -1,4 +1,4 @@
-// Scores of blocks by their key summaries (Backend::ScoreBlocks).
+// Scores of blocks by their key summaries (KvOps::ScoreBlocks).
 #ifndef TALON_COMPUTE_CUDA_KV_BLOCK_SCORES_H_
 #define TALON_COMPUTE_CUDA_KV_BLOCK_SCORES_H_
 
