@@ -1,4 +1,4 @@
-// Attention over paged and staged keys (Backend::Attention): one or two kernels on tensor cores
+// Attention over paged and staged keys (LayerOps::Attention): one or two kernels on tensor cores
 // (attention_work.h), or one plain kernel for float32 caches and odd head sizes.
 //
 // With a plan of chunks, and in the plain kernel, a row's bits depend on its queries and keys

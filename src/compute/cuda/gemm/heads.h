@@ -1,5 +1,5 @@
 // What a QKV product does with its outputs in place of writing them as they are: rotates the heads
-// of q and k, writes q to the output and K and V to the cache (Backend::RotateAndStore).
+// of q and k, writes q to the output and K and V to the cache (Backend::ProjectQkv).
 #ifndef TALON_COMPUTE_CUDA_GEMM_HEADS_H_
 #define TALON_COMPUTE_CUDA_GEMM_HEADS_H_
 
