@@ -80,16 +80,23 @@ class PassFuzz {
     Compose();
     FillCache(seed);
     const PassPlan& plan = builder_.plan();
-    const MatrixView q = Matrix(0, shape_.cols()), out = Matrix(shape_.cols(), shape_.cols());
-    const MatrixView k = Matrix(2 * shape_.cols(), kv_cols());
-    const MatrixView v = Matrix(2 * shape_.cols() + kv_cols(), kv_cols());
-    cuda::FillRandom(q, seed * 4 + 1, kQueryDeviation);
-    cuda::FillRandom(k, seed * 4 + 2, 1);
-    cuda::FillRandom(v, seed * 4 + 3, 1);
+    const MatrixView x = Matrix(0, qkv_cols()), qkv = Matrix(qkv_cols(), qkv_cols());
+    const MatrixView out = Matrix(2 * qkv_cols(), shape_.cols());
+    const MatrixView angles = Matrix(2 * qkv_cols() + shape_.cols(), shape_.head_dim);
+    const QkvRows rows{.q = qkv.Cols(0, shape_.cols()),
+                       .k = qkv.Cols(shape_.cols(), kv_cols()),
+                       .v = qkv.Cols(shape_.cols() + kv_cols(), kv_cols())};
+    cuda::FillRandom(x.Cols(0, shape_.cols()), seed * 2 + 1, kQueryDeviation);
+    cuda::FillRandom(x.Cols(shape_.cols(), 2 * kv_cols()), seed * 2 + 2, 1);
     backend_->LoadPass(plan, kv_->shape(), pass_.get());
     const auto ops = [&] {
-      backend_->StoreKv(*pass_, k, v, kv_->view(), kLayer);
-      backend_->AttentionMatMul(*pass_, q, kv_->view(), kLayer, scale(), *identity_, nullptr, out);
+      backend_->RopeAngles(*pass_, static_cast<const float*>(no_rotation_.data()),
+                           shape_.head_dim / 2, 1, angles);
+      backend_->ProjectQkv(*pass_, {.x = x, .w = qkv_identity_.get(), .out = qkv}, rows, angles,
+                           kv_->view(), kLayer);
+      backend_->AttentionMatMul(*pass_,
+                                {.q = rows.q, .kv = kv_->view(), .layer = kLayer, .scale = scale()},
+                                *out_identity_, nullptr, out);
     };
     // The first run of a shape is direct, the second records it, the third replays the graph.
     const int runs = random_() % 2 == 0 ? 1 : 3;
@@ -98,7 +105,7 @@ class PassFuzz {
       backend_->Record(pass_.get(), nullptr, /*key=*/1, ops);
       backend_->Synchronize();
     }
-    std::string difference = Compare(q, out);
+    std::string difference = Compare(rows.q, out);
     FreeAll();
     return difference.empty() ? "" : fmt::format("seed {}: {}; {}", seed, difference, batch_);
   }
@@ -107,17 +114,18 @@ class PassFuzz {
   static constexpr float kQueryDeviation = 2;  // softmax weights that differ by magnitudes
 
   int kv_cols() const { return shape_.kv_heads * shape_.head_dim; }
+  int qkv_cols() const { return shape_.cols() + 2 * kv_cols(); }
   float scale() const { return 1 / std::sqrt(static_cast<float>(shape_.head_dim)); }
   MatrixView Matrix(int first_col, int cols) const {
     return {static_cast<float*>(matrices_.data()) + int64_t{first_col} * kMaxRows,
             builder_.num_rows(), cols, cols};
   }
 
-  void MakeIdentity() {
-    std::vector<float> values(static_cast<size_t>(shape_.cols()) * shape_.cols());
-    for (int i = 0; i < shape_.cols(); ++i) values[int64_t{i} * shape_.cols() + i] = 1;
-    const HostMatrix matrix{values.data(), DType::kF32, shape_.cols(), shape_.cols()};
-    identity_ = backend_->PackWeight({&matrix, 1}, WeightFormat::kBF16).value();
+  std::unique_ptr<Weight> Identity(int size) {
+    std::vector<float> values(static_cast<size_t>(size) * size);
+    for (int i = 0; i < size; ++i) values[int64_t{i} * size + i] = 1;
+    const HostMatrix matrix{values.data(), DType::kF32, size, size};
+    return backend_->PackWeight({&matrix, 1}, WeightFormat::kBF16).value();
   }
 
   // Frees the whole pool in random order, so that later sequences get blocks of all places.
@@ -339,7 +347,8 @@ class PassFuzz {
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Pass> pass_;
   Buffer matrices_;
-  std::unique_ptr<Weight> identity_;
+  Buffer no_rotation_;
+  std::unique_ptr<Weight> qkv_identity_, out_identity_;
   std::mt19937_64 random_;
   std::vector<Sequence> sequences_;
   std::vector<Reservation> reservations_;

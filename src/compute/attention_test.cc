@@ -9,6 +9,7 @@
 #include "compute/backend.h"
 #include "compute/backend_testing.h"
 #include "compute/kv_testing.h"
+#include "compute/layer_ops.h"
 
 namespace talon {
 namespace {
@@ -81,7 +82,8 @@ Outputs RunAttention(Backend& backend, const Layout& layout, std::vector<Sequenc
   const auto pass = backend.NewPass(layout.kv_heads * layout.group);
   backend.LoadPass(plan, shape, pass.get());
   const float scale = 1.0f / std::sqrt(static_cast<float>(layout.head_dim));
-  backend.Attention(*pass, q.view(), kv.view(), kLayer, scale, out.view());
+  LayerOpsOf(backend).Attention(
+      *pass, {.q = q.view(), .kv = kv.view(), .layer = kLayer, .scale = scale}, out.view());
   Outputs outputs;
   const std::vector<float> values = out.Read();
   for (int r = 0; r < plan.num_rows(); ++r) {
@@ -333,7 +335,8 @@ TEST_P(AttentionTest, ExtremeScoresStayFinite) {
     const DeviceMatrix out(backend, 3, 16);
     const auto pass = backend.NewPass(layout.kv_heads * layout.group);
     backend.LoadPass(plan, shape, pass.get());
-    backend.Attention(*pass, q.view(), kv.view(), kLayer, 1.0f, out.view());
+    LayerOpsOf(backend).Attention(
+        *pass, {.q = q.view(), .kv = kv.view(), .layer = kLayer, .scale = 1.0f}, out.view());
     return out.Read();
   };
   EXPECT_LE(MaxDifference(run(*reference), run(*backend_)), 0.02);

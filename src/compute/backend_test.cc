@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "compute/backend_testing.h"
+#include "compute/layer_ops.h"
 
 namespace talon {
 namespace {
@@ -76,7 +77,7 @@ OpCase RmsNormHeadsCase(int heads, int head_dim) {
           [=](Backend& backend, const std::vector<float>& input, int, int count) {
             const DeviceMatrix x(backend, count, cols, input);
             const DeviceArray weight(backend, RandomValues(head_dim, 12));
-            backend.RmsNormHeads(x.view(), head_dim, weight.floats(), 1e-6f);
+            LayerOpsOf(backend).RmsNormHeads(x.view(), head_dim, weight.floats(), 1e-6f);
             return x.Read();
           }};
 }
@@ -104,7 +105,7 @@ OpCase SwiGluCase(int cols) {
           [cols](Backend& backend, const std::vector<float>& input, int, int count) {
             const DeviceMatrix x(backend, count, 2 * cols, input);
             const DeviceMatrix out(backend, count, cols);
-            backend.SwiGlu(x.view(), out.view());
+            LayerOpsOf(backend).SwiGlu(x.view(), out.view());
             return out.Read();
           }};
 }
@@ -129,8 +130,11 @@ OpCase MatMulCase(WeightFormat format, DType stored, double tolerance, bool accu
             const DeviceArray bias(backend, RandomValues(kOut, 14));
             const DeviceMatrix x(backend, count, kIn, input);
             const DeviceMatrix out(backend, count, kOut, std::vector<float>(count * kOut, 0.5f));
-            backend.MatMul(x.view(), **weight, accumulate ? nullptr : bias.floats(), out.view(),
-                           accumulate);
+            backend.MatMul({.x = x.view(),
+                            .w = weight->get(),
+                            .bias = accumulate ? nullptr : bias.floats(),
+                            .out = out.view(),
+                            .accumulate = accumulate});
             return out.Read();
           }};
 }
@@ -244,7 +248,7 @@ TEST_P(OpTest, RmsNormWorksInPlace) {
 TEST_P(OpTest, SwiGluStaysFiniteAtExtremes) {
   const DeviceMatrix x(*backend_, 1, 10, std::vector<float>{-200, -90, 0, 90, 200, 1, 1, 1, 1, 1});
   const DeviceMatrix out(*backend_, 1, 5);
-  backend_->SwiGlu(x.view(), out.view());
+  LayerOpsOf(*backend_).SwiGlu(x.view(), out.view());
   const std::vector<float> y = out.Read();
   EXPECT_NEAR(y[0], 0, 1e-30);
   EXPECT_NEAR(y[1], 0, 1e-30);
@@ -278,7 +282,7 @@ TEST_P(OpTest, ArgmaxTakesTheLowestOfEqualsAndNeverNan) {
   row(4)[0] = kNan;
   const DeviceMatrix x(*backend_, 5, kCols, values);
   std::vector<int32_t> best(5, -1);
-  backend_->Argmax(x.view(), best);
+  backend_->token_ops()->Argmax(x.view(), best);
   EXPECT_EQ(best, (std::vector<int32_t>{1002, 77, 300, 0, 1}));
 }
 
@@ -290,8 +294,8 @@ TEST_P(OpTest, TopKMatchesReference) {
       std::vector<TopKEntry> actual(6 * k);
       const DeviceMatrix x(*reference_, 6, cols, values);
       const DeviceMatrix y(*backend_, 6, cols, values);
-      reference_->TopK(x.view(), k, expected);
-      backend_->TopK(y.view(), k, actual);
+      reference_->token_ops()->TopK(x.view(), k, expected);
+      backend_->token_ops()->TopK(y.view(), k, actual);
       for (int i = 0; i < 6 * k; ++i) {
         EXPECT_EQ(actual[i].id, expected[i].id) << cols << " " << k << " " << i;
         EXPECT_NEAR(actual[i].log_prob, expected[i].log_prob, 1e-5) << cols << " " << k;
@@ -309,7 +313,7 @@ TEST_P(OpTest, TopKBreaksTiesByIdAndReportsNan) {
   values[150 + 3] = 1;  // row 3: one possible token
   const DeviceMatrix x(*backend_, 4, 50, values);
   std::vector<TopKEntry> out(4 * 4);
-  backend_->TopK(x.view(), 4, out);
+  backend_->token_ops()->TopK(x.view(), 4, out);
   const int ids[] = {10, 30, 0, 1};
   for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i].id, ids[i]);
   EXPECT_EQ(out[0].log_prob, out[1].log_prob);
@@ -337,7 +341,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, OpTest,
                                                                    "cpu3"})),
                          [](const auto& info) { return info.param; });
 
-// What a recording holds of a cache follows from its arrays and its shape, its size too.
+// A captured graph depends on a cache's arrays and shape, its size included.
 TEST(KvIdentity, TellsCachesApart) {
   std::vector<float> memory(8);
   KvLayer layer{.k_blocks = memory.data(), .v_blocks = memory.data() + 1};

@@ -8,6 +8,7 @@
 #include "compute/backend_testing.h"
 #include "compute/host_backend.h"
 #include "compute/host_beams.h"
+#include "compute/layer_ops.h"
 
 namespace talon {
 namespace {
@@ -45,7 +46,7 @@ PassPlan OutlinePlan(int trees, int rows, int above) {
       plan.positions.push_back(100 * t + std::min(r, 9));
       plan.slots.push_back(-1);
       plan.prefix_len.push_back(0);
-      // As many ancestors as there may be.
+      // The largest possible number of ancestors.
       uint64_t mask[2] = {};
       for (int bit = 0; bit <= above + r; ++bit) mask[bit / 64] |= uint64_t{1} << (bit % 64);
       plan.ancestors.insert(plan.ancestors.end(), mask, mask + 2);
@@ -73,13 +74,13 @@ PassPlan BeamPlan(int trees, int width, int level) {
 }
 
 // Tokens, positions and masks of a loaded pass, as its ops see them.
-struct PassRows {
+struct RowContents {
   std::vector<float> tokens;
   std::vector<float> positions;  // sines
   std::vector<float> attended;   // [rows][kHeadDim] weight of each of the pass's nodes
 };
 
-PassRows ReadRows(Backend& backend, const Pass& pass, int rows, int rows_per_tree) {
+RowContents ReadRows(Backend& backend, const Pass& pass, int rows, int rows_per_tree) {
   std::vector<float> ids(kVocabulary);
   for (int i = 0; i < kVocabulary; ++i) ids[i] = static_cast<float>(i);
   const DeviceArray table(backend, ids);
@@ -90,7 +91,7 @@ PassRows ReadRows(Backend& backend, const Pass& pass, int rows, int rows_per_tre
   backend.RopeAngles(pass, frequency.floats(), 1, 1.0f, angles.view());
   Buffer k = std::move(backend.Allocate(kShape.RowBytes() * kShape.staging_rows)).value();
   Buffer v = std::move(backend.Allocate(kShape.RowBytes() * kShape.staging_rows)).value();
-  Buffer block = std::move(backend.Allocate(kShape.BlockBytes())).value();  // of which nobody reads
+  Buffer block = std::move(backend.Allocate(kShape.BlockBytes())).value();  // never read
   const KvLayer layer{.k_blocks = block.data(),
                       .v_blocks = block.data(),
                       .k_staged = k.data(),
@@ -100,9 +101,9 @@ PassRows ReadRows(Backend& backend, const Pass& pass, int rows, int rows_per_tre
   for (int r = 0; r < rows; ++r) one_hot[r * kHeadDim + r % rows_per_tree] = 1;
   const DeviceMatrix zeros(backend, rows, kHeadDim);
   const DeviceMatrix values(backend, rows, kHeadDim, one_hot);
-  backend.StoreKv(pass, zeros.view(), values.view(), kv, 0);
+  backend.kv_ops()->StoreKv(pass, zeros.view(), values.view(), kv, 0);
   const DeviceMatrix out(backend, rows, kHeadDim);
-  backend.Attention(pass, zeros.view(), kv, 0, 1.0f, out.view());
+  LayerOpsOf(backend).Attention(pass, {.q = zeros.view(), .kv = kv}, out.view());
   return {tokens.Read(), angles.Read(), out.Read()};
 }
 
@@ -115,16 +116,16 @@ class BeamSearchTest : public ::testing::TestWithParam<std::string> {
       if (auto* own = dynamic_cast<HostBackend*>(backend.get())) own->GrowTreesAhead(true);
       for (int i = 0; i < kVocabulary / 3; ++i) ids.push_back(3 * i + 1);
       search = std::move(backend->NewBeamSearch(limits, ids)).value();
-      twin = std::make_unique<HostBeamSearch>(limits, ids,
-                                              [this](MatrixView, int k, std::span<TopKEntry> out) {
-                                                backend->TopK(logits->view(), k, out);
-                                              });
+      twin = std::make_unique<HostBeams>(limits, ids,
+                                         [this](MatrixView, int k, std::span<TopKEntry> out) {
+                                           backend->token_ops()->TopK(logits->view(), k, out);
+                                         });
     }
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Backend> host;
     std::vector<int32_t> ids;
     std::unique_ptr<BeamSearch> search;
-    std::unique_ptr<HostBeamSearch> twin;
+    std::unique_ptr<HostBeams> twin;
     std::unique_ptr<DeviceMatrix> logits;  // that both rank now
   };
 
@@ -157,7 +158,7 @@ void BeamSearchTest::RunLevel(const SearchCase& test, int level, Pair& pair, Dev
   pair.backend->LoadPass(plan, kShape, pass.get());
   const DeviceMatrix inputs(*pair.backend, rows, kHidden);
   const DeviceMatrix host_inputs(*pair.host, rows, kHidden);
-  pair.backend->LoadBeams(pair.search.get(), pass.get(), kept.view(), inputs.view());
+  pair.search->Load(pass.get(), kept.view(), inputs.view());
   pair.twin->LoadBeam(host_kept.view(), host_inputs.view(), &plan);
   EXPECT_EQ(inputs.Read(), host_inputs.Read()) << "level " << level;
   ExpectSameRows(pair, *pass, plan, test.limits.width);
@@ -166,17 +167,17 @@ void BeamSearchTest::RunLevel(const SearchCase& test, int level, Pair& pair, Dev
   const std::vector<float> values = Values(rows * kHidden);
   const DeviceMatrix outputs(*pair.backend, rows, kHidden, values);
   const DeviceMatrix host_outputs(*pair.host, rows, kHidden, values);
-  pair.backend->ExpandBeams(pair.search.get(), pair.logits->view(), outputs.view(), kept.view());
+  pair.search->Expand(pair.logits->view(), outputs.view(), kept.view());
   pair.twin->Expand({.rows = rows}, host_outputs.view(), host_kept.view());
 }
 
 void BeamSearchTest::ExpectSameRows(Pair& pair, const Pass& pass, const PassPlan& plan,
                                     int rows_per_tree) {
   const int rows = plan.num_rows();
-  const PassRows got = ReadRows(*pair.backend, pass, rows, rows_per_tree);
+  const RowContents got = ReadRows(*pair.backend, pass, rows, rows_per_tree);
   const auto wanted_pass = pair.host->NewPass(1);
   pair.host->LoadPass(plan, kShape, wanted_pass.get());
-  const PassRows want = ReadRows(*pair.host, *wanted_pass, rows, rows_per_tree);
+  const RowContents want = ReadRows(*pair.host, *wanted_pass, rows, rows_per_tree);
   EXPECT_EQ(got.tokens, want.tokens);
   EXPECT_LT(testing::MaxDifference(got.positions, want.positions), 1e-5);
   EXPECT_LT(testing::MaxDifference(got.attended, want.attended), 4e-3);
@@ -197,7 +198,7 @@ void BeamSearchTest::CheckTrees(const SearchCase& test, int above, Pair& pair) {
                       .min_score = test.min_score});
     pair.twin->LoadTree(places.back(), &plan);
   }
-  pair.backend->LoadTrees(pair.search.get(), pass.get(), places);
+  pair.search->LoadTrees(pass.get(), places);
   ExpectSameRows(pair, *pass, plan, test.nodes);
 }
 
@@ -219,17 +220,16 @@ void BeamSearchTest::Run(const SearchCase& test) {
   const std::vector<float> values = Values(trees * kHidden);
   const DeviceMatrix outputs(*pair.backend, trees, kHidden, values);
   const DeviceMatrix host_outputs(*pair.host, trees, kHidden, values);
-  pair.backend->RankRoots(pair.search.get(), slots, pair.logits->view(), outputs.view(),
-                          kept.view());
+  pair.search->RankRoots(slots, pair.logits->view(), outputs.view(), kept.view());
   pair.twin->RankRoots(slots, {.rows = trees}, host_outputs.view(), host_kept.view());
-  pair.backend->StartBeams(pair.search.get(), roots);
+  pair.search->Start(roots);
   pair.twin->Start(roots);
   for (int level = 1; level < test.limits.levels; ++level) {
     RunLevel(test, level, pair, kept, host_kept);
   }
   EXPECT_EQ(kept.Read(), host_kept.Read());
   for (const int above : {0, 5}) CheckTrees(test, above, pair);
-  const std::span<const TopKEntry> got = pair.backend->ReadBeams(pair.search.get());
+  const std::span<const TopKEntry> got = pair.search->Read();
   const std::span<const TopKEntry> want = pair.twin->rankings();
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {

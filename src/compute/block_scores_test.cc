@@ -97,7 +97,7 @@ TEST_P(BlockScoresTest, SummariesAreTheExtremesAndTheMeanNorm) {
     const KvShape shape = layout.Shape();
     const KvImage image = FilledImage(shape);
     const DeviceKv kv(*backend_, image);
-    backend_->SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
+    backend_->kv_ops()->SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
     const Summaries read = ReadSummaries(*backend_, kv);
     for (int block = 0; block < shape.num_blocks; ++block) {
       for (int head = 0; head < shape.kv_heads; ++head) {
@@ -126,7 +126,7 @@ TEST_P(BlockScoresTest, SummariesAreTheExtremesAndTheMeanNorm) {
 TEST_P(BlockScoresTest, OnlyTheBlocksAskedForAreSummarised) {
   const KvShape shape = Layout{}.Shape();
   const DeviceKv kv(*backend_, FilledImage(shape));
-  backend_->SummariseBlocks(kv.view(), std::vector<int32_t>{2, 5});
+  backend_->kv_ops()->SummariseBlocks(kv.view(), std::vector<int32_t>{2, 5});
   const Summaries read = ReadSummaries(*backend_, kv);
   for (int block = 0; block < shape.num_blocks; ++block) {
     EXPECT_EQ(std::isnan(read.norms[block * shape.kv_heads]), block != 2 && block != 5) << block;
@@ -152,12 +152,12 @@ std::vector<float> RunScores(Backend& backend, const Layout& layout, const PassP
                              const std::vector<float>& queries) {
   const KvShape shape = layout.Shape();
   const DeviceKv kv(backend, FilledImage(shape));
-  backend.SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
+  backend.kv_ops()->SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
   const DeviceMatrix q(backend, plan.num_rows(), layout.cols(), queries);
   const DeviceMatrix out(backend, shape.kv_heads, plan.num_scored_blocks());
   const auto pass = backend.NewPass(layout.cols() / layout.head_dim);
   backend.LoadPass(plan, shape, pass.get());
-  backend.ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
+  backend.kv_ops()->ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
   return out.Read();
 }
 
@@ -258,7 +258,7 @@ TEST_P(BlockScoresTest, NaNKeysRankLast) {
     const DeviceKv kv(*backend_, FilledImage(shape));
     auto* keys = static_cast<float*>(kv.view().layers[kLayer].k_blocks);
     backend_->CopyIn(keys + SlotOffset(shape, shape.block_size + bad, 0) + 5, &kNaN, sizeof(kNaN));
-    backend_->SummariseBlocks(kv.view(), Reversed(3));
+    backend_->kv_ops()->SummariseBlocks(kv.view(), Reversed(3));
     for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kQuestBound, BlockScorer::kH2o}) {
       const PassPlan plan =
           PlanOf(1, {0, 1, 2}, {{.row_end = 1, .num_blocks = 3, .scorer = scorer}});
@@ -266,7 +266,7 @@ TEST_P(BlockScoresTest, NaNKeysRankLast) {
       const DeviceMatrix out(*backend_, 1, 3);
       const auto pass = backend_->NewPass(layout.cols() / layout.head_dim);
       backend_->LoadPass(plan, shape, pass.get());
-      backend_->ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
+      backend_->kv_ops()->ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
       EXPECT_TRUE(std::isfinite(out.Read()[0]));
       EXPECT_EQ(out.Read()[1], -kInfinity);
       EXPECT_TRUE(std::isfinite(out.Read()[2]));
@@ -274,7 +274,7 @@ TEST_P(BlockScoresTest, NaNKeysRankLast) {
   }
 }
 
-// Few values, so that many tie, and some that are no numbers.
+// Few distinct values, so that many tie, and some NaN.
 TEST_P(BlockScoresTest, ChosenColumnsMatchReference) {
   const auto backend = MakeBackend(GetParam());
   const auto reference = MakeBackend("reference");
@@ -290,10 +290,10 @@ TEST_P(BlockScoresTest, ChosenColumnsMatchReference) {
                                              {40, 60, 5},    {10, 10, 0},     {1, 2048, 1}};
   const testing::DeviceMatrix x(*backend, kRows, kCols, values);
   const testing::DeviceMatrix host_x(*reference, kRows, kCols, values);
-  backend->ChooseColumns(x.view(), choices);
-  reference->ChooseColumns(host_x.view(), choices);
-  const auto got = backend->ChosenColumns();
-  const auto want = reference->ChosenColumns();
+  backend->kv_ops()->ChooseColumns(x.view(), choices);
+  reference->kv_ops()->ChooseColumns(host_x.view(), choices);
+  const auto got = backend->kv_ops()->ChosenColumns();
+  const auto want = reference->kv_ops()->ChosenColumns();
   ASSERT_EQ(std::vector(got.begin(), got.end()), std::vector(want.begin(), want.end()));
   const auto nan_row = kRows * (256 + 3000 + 1) + 2 * 5;  // of the fourth choice, row 2
   EXPECT_EQ(got[nan_row], -1);

@@ -60,7 +60,11 @@ std::vector<float> RunMlps(Backend& backend, const MlpShape& shape) {
                       {gate_up.get(), nullptr, down.get(), bias.floats()});
   backend.FeedForward(x.view(), norm2.floats(), 1e-5f,
                       {gate_up2.get(), nullptr, down2.get(), nullptr});
-  backend.NormMatMul(x.view(), norm3.floats(), 1e-5f, *last, nullptr, out.view());
+  backend.MatMul({.x = x.view(),
+                  .norm = norm3.floats(),
+                  .epsilon = 1e-5f,
+                  .w = last.get(),
+                  .out = out.view()});
   std::vector<float> all = out.Read();
   const std::vector<float> stream = x.Read();
   all.insert(all.end(), stream.begin(), stream.end());

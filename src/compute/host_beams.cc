@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "compute/host_pass.h"
 
 namespace talon {
 namespace {
@@ -17,8 +18,8 @@ void SetBit(int bit, uint64_t* mask) { mask[bit / 64] |= uint64_t{1} << (bit % 6
 
 }  // namespace
 
-void HostBeamSearch::RankRoots(std::span<const int32_t> slots, MatrixView logits,
-                               MatrixView outputs, MatrixView kept) {
+void HostBeams::RankRoots(std::span<const int32_t> slots, MatrixView logits, MatrixView outputs,
+                          MatrixView kept) {
   std::vector<TopKEntry> best(slots.size() * limits_.width);
   rank_rows_(logits, limits_.width, best);
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -28,7 +29,7 @@ void HostBeamSearch::RankRoots(std::span<const int32_t> slots, MatrixView logits
   }
 }
 
-void HostBeamSearch::Start(std::span<const BeamRoot> roots) {
+void HostBeams::Start(std::span<const BeamRoot> roots) {
   TALON_CHECK(static_cast<int>(roots.size()) <= limits_.trees);
   trees_.clear();
   rankings_.clear();
@@ -42,7 +43,7 @@ void HostBeamSearch::Start(std::span<const BeamRoot> roots) {
 }
 
 // The entries follow the last beam, node by node; the best of them are the next one.
-void HostBeamSearch::AddLevel(std::span<const TopKEntry> entries, Tree* tree) const {
+void HostBeams::AddLevel(std::span<const TopKEntry> entries, Tree* tree) const {
   const int width = limits_.width;
   const auto first = static_cast<int>(tree->candidates.size());
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -67,7 +68,7 @@ void HostBeamSearch::AddLevel(std::span<const TopKEntry> entries, Tree* tree) co
   tree->parents.push_back(std::move(parents));
 }
 
-void HostBeamSearch::LoadBeam(MatrixView kept, MatrixView inputs, PassPlan* plan) const {
+void HostBeams::LoadBeam(MatrixView kept, MatrixView inputs, PassPlan* plan) const {
   const int width = limits_.width;
   for (size_t t = 0; t < trees_.size(); ++t) {
     const Tree& tree = trees_[t];
@@ -89,7 +90,7 @@ void HostBeamSearch::LoadBeam(MatrixView kept, MatrixView inputs, PassPlan* plan
   }
 }
 
-void HostBeamSearch::Expand(MatrixView logits, MatrixView outputs, MatrixView kept) {
+void HostBeams::Expand(MatrixView logits, MatrixView outputs, MatrixView kept) {
   const int width = limits_.width;
   std::vector<TopKEntry> best(static_cast<size_t>(logits.rows) * width);
   rank_rows_(logits, width, best);
@@ -105,7 +106,7 @@ void HostBeamSearch::Expand(MatrixView logits, MatrixView outputs, MatrixView ke
   }
 }
 
-void HostBeamSearch::LoadTree(const TreePlace& place, PassPlan* plan) const {
+void HostBeams::LoadTree(const TreePlace& place, PassPlan* plan) const {
   const Tree& tree = trees_[place.tree];
   std::vector<int> kept;
   for (int i = 0; i < static_cast<int>(tree.candidates.size()); ++i) {
@@ -136,6 +137,27 @@ void HostBeamSearch::LoadTree(const TreePlace& place, PassPlan* plan) const {
       SetBit(place.above + node_of(at), mask);
     }
   }
+}
+
+HostBeamSearch::HostBeamSearch(Backend* backend, const BeamLimits& limits,
+                               std::span<const int32_t> token_ids)
+    : backend_(backend),
+      beams_(limits, token_ids, [backend](MatrixView x, int k, std::span<TopKEntry> out) {
+        backend->token_ops()->TopK(x, k, out);
+      }) {}
+
+void HostBeamSearch::Load(Pass* pass, MatrixView kept, MatrixView inputs) {
+  const auto& loaded = static_cast<const HostPass&>(*pass);
+  PassPlan plan = loaded.plan;
+  beams_.LoadBeam(kept, inputs, &plan);
+  backend_->LoadPass(plan, KvShape(loaded.shape), pass);
+}
+
+void HostBeamSearch::LoadTrees(Pass* pass, std::span<const TreePlace> places) {
+  const auto& loaded = static_cast<const HostPass&>(*pass);
+  PassPlan plan = loaded.plan;
+  for (const TreePlace& place : places) beams_.LoadTree(place, &plan);
+  backend_->LoadPass(plan, KvShape(loaded.shape), pass);
 }
 
 }  // namespace talon

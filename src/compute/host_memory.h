@@ -7,7 +7,8 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "compute/backend.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 
 namespace talon {
 

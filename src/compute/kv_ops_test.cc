@@ -89,7 +89,7 @@ TEST_P(KvOpsTest, StoreKvRoundsAndWritesNothingElse) {
     const std::vector<float> v = RandomValues(3 * cols, 32);
     const DeviceMatrix device_k(*backend_, 3, cols, k);
     const DeviceMatrix device_v(*backend_, 3, cols, v);
-    backend_->StoreKv(*pass, device_k.view(), device_v.view(), kv.view(), kLayer);
+    backend_->kv_ops()->StoreKv(*pass, device_k.view(), device_v.view(), kv.view(), kLayer);
 
     const KvLayer& arrays = kv.view().layers[kLayer];
     for (int r = 0; r < 3; ++r) {
@@ -119,9 +119,9 @@ TEST_P(KvOpsTest, CommitRowsCopiesStagedRowsOfTheLayersAsked) {
   const DeviceKv kv(*backend_, image);
   const std::vector<int32_t> rows = {0, 2, 5};
   const std::vector<int32_t> slots = {39, 0, 17};
-  backend_->CommitRows(kv.view(), rows, slots, 1);  // layer 0 only
+  backend_->kv_ops()->CommitRows(kv.view(), rows, slots, 1);  // layer 0 only
   EXPECT_EQ(CountNumbers(kv, kv.view().layers[kLayer].k_blocks), 0);
-  backend_->CommitRows(kv.view(), rows, slots, 2);
+  backend_->kv_ops()->CommitRows(kv.view(), rows, slots, 2);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(SlotHolds(kv, image, slots[i], 100 + rows[i])) << i;
   EXPECT_EQ(CountNumbers(kv, kv.view().layers[kLayer].v_blocks),
             3 * shape.kv_heads * shape.head_dim);
@@ -135,8 +135,8 @@ TEST_P(KvOpsTest, CopySlotsRunsInOrder) {
   }
   const DeviceKv kv(*backend_, image);
   // A compaction to the left: each source is overwritten only by later copies.
-  backend_->CopySlots(kv.view(), std::vector<int32_t>{3, 5, 5, 9},
-                      std::vector<int32_t>{1, 3, 5, 4});
+  backend_->kv_ops()->CopySlots(kv.view(), std::vector<int32_t>{3, 5, 5, 9},
+                                std::vector<int32_t>{1, 3, 5, 4});
   const int64_t expected[] = {0, 3, 2, 5, 9, 5, 6, 7, 8, 9};
   for (int slot = 0; slot < 10; ++slot) {
     EXPECT_TRUE(SlotHolds(kv, image, slot, expected[slot])) << slot;
@@ -150,7 +150,8 @@ TEST_P(KvOpsTest, CopyStagedRunsInOrder) {
     for (int row = 0; row < shape.staging_rows; ++row) image.WriteStaged(row, head, row);
   }
   const DeviceKv kv(*backend_, image);
-  backend_->CopyStaged(kv.view(), std::vector<int32_t>{1, 3, 5}, std::vector<int32_t>{1, 2, 3});
+  backend_->kv_ops()->CopyStaged(kv.view(), std::vector<int32_t>{1, 3, 5},
+                                 std::vector<int32_t>{1, 2, 3});
   const int64_t expected[] = {0, 1, 3, 5, 4, 5};
   const KvLayer& arrays = kv.view().layers[kLayer];
   for (int row = 0; row < shape.staging_rows; ++row) {
@@ -171,7 +172,7 @@ TEST_P(KvOpsTest, CopyBlockCopiesTheFirstTokensOnly) {
     for (int slot = 0; slot < shape.block_size; ++slot) image.WriteSlot(8 + slot, head, slot);
   }
   const DeviceKv kv(*backend_, image);
-  backend_->CopyBlock(kv.view(), 1, 4, 5);
+  backend_->kv_ops()->CopyBlock(kv.view(), 1, 4, 5);
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(SlotHolds(kv, image, 32 + i, i)) << i;
   EXPECT_EQ(CountNumbers(kv, kv.view().layers[kLayer].k_blocks),
             (8 + 5) * shape.kv_heads * shape.head_dim);
@@ -191,8 +192,8 @@ TEST_P(KvOpsTest, CopyTilesTakesOtherBlocksForEveryHead) {
   for (int list = 0; list < shape.num_layers * shape.kv_heads; ++list) {
     for (int i = 0; i < kCount; ++i) blocks.push_back(block_of(list, i));
   }
-  backend_->CopyTiles(from.view(), blocks, to.view(), kFirst);
-  backend_->JoinCopies();
+  backend_->kv_ops()->CopyTiles(from.view(), blocks, to.view(), kFirst);
+  backend_->kv_ops()->JoinCopies();
   const KvLayer& arrays = to.view().layers[kLayer];
   for (int head = 0; head < shape.kv_heads; ++head) {
     for (int i = 0; i < kCount * shape.block_size; ++i) {

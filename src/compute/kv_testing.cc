@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/host_memory.h"
 
 namespace talon::testing {
@@ -64,8 +65,8 @@ void AddCommitted(const SequenceSpec& spec, BlockPicker& picker, PassPlan* plan,
   if (!spec.partial) {
     AddList(spec, -1, picker, plan, image);
   } else {
-    const int blocks = (spec.committed + shape.block_size - 1) / shape.block_size;
-    const int poison = picker.Take();  // whoever reads another layer's list gets NaN
+    const int blocks = CeilDiv(spec.committed, shape.block_size);
+    const int poison = picker.Take();  // a read of another layer's list gives NaN
     for (int layer = 0; layer < shape.num_layers; ++layer) {
       for (int head = 0; head < shape.kv_heads; ++head) {
         if (layer == image->layer()) {

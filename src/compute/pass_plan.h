@@ -1,5 +1,5 @@
-// What one forward pass computes and where each row's keys are: plain host integers, made by
-// spec/plan, testable without a model, made once for all layers.
+// What one forward pass computes and where each row's keys are: plain host integers, testable
+// without a model, made once for all layers.
 //
 // A pass has `rows` tokens of one or more sequences, the rows of a sequence being consecutive. A
 // row attends to the first `prefix_len` tokens of its sequence's block list, then to the rows of
@@ -18,7 +18,7 @@
 
 namespace talon {
 
-// How a block's key summary is compared with queries (Backend::ScoreBlocks).
+// How a block's key summary is compared with queries (KvOps::ScoreBlocks).
 enum class BlockScorer {
   kQuest,       // the larger of the query's products with the summary's max and min
   kQuestBound,  // per element the larger of the two, summed: a bound of every key's product
@@ -26,14 +26,14 @@ enum class BlockScorer {
 };
 enum class ScoreReduce { kMean, kMax };  // over query rows
 
-// Scores wanted of a sequence that reads its whole prefix: blocks [0, num_blocks) of its list, all
-// full, under the queries of rows [row_begin, row_end).
+// Scores to compute for a sequence that reads its whole prefix: blocks [0, num_blocks) of its list,
+// all full, under the queries of rows [row_begin, row_end).
 struct ScoreRequest {
   int32_t sequence = 0;
   int32_t row_begin = 0;
   int32_t row_end = 0;
   int32_t num_blocks = 0;
-  int32_t first_column = 0;  // of its scores, after those of the requests before
+  int32_t first_column = 0;  // its scores begin here, after those of earlier requests
   BlockScorer scorer = BlockScorer::kQuest;
   ScoreReduce reduce = ScoreReduce::kMean;
 };
@@ -66,12 +66,12 @@ struct PassPlan {
   std::vector<int32_t> nodes_before;
   std::vector<int32_t> staging_first;
 
-  // Keys at the end of each block list that a pass recorded together with this one writes just
-  // before it. [sequences], or shorter: none for the others.
+  // Keys at the end of each block list that are written just before this pass, by another one that
+  // is captured in the same graph (Backend::Record). [sequences], or shorter: none for the others.
   std::vector<int32_t> fresh_keys;
 
-  std::vector<int32_t> output_rows;   // rows whose logits are wanted, ascending
-  std::vector<int32_t> feature_rows;  // rows whose captured features are wanted, ascending
+  std::vector<int32_t> output_rows;   // rows to compute logits for, ascending
+  std::vector<int32_t> feature_rows;  // rows to keep captured features of, ascending
 
   // Blocks to score for the choice of a partial view, by ascending first_column.
   std::vector<ScoreRequest> scores;
@@ -92,7 +92,7 @@ struct PassPlan {
     return std::span(block_ids).subspan(block_offsets[list],
                                         block_offsets[list + 1] - block_offsets[list]);
   }
-  // Columns that the scores of this pass take.
+  // Number of columns that the scores of this pass take.
   int num_scored_blocks() const {
     return scores.empty() ? 0 : scores.back().first_column + scores.back().num_blocks;
   }

@@ -1,4 +1,4 @@
-// What this machine can do at best, measured: the denominators of "share of peak" figures.
+// Measured peaks of this machine: the denominators of "share of peak" figures.
 #ifndef TALON_COMPUTE_PEAKS_H_
 #define TALON_COMPUTE_PEAKS_H_
 

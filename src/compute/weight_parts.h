@@ -1,12 +1,12 @@
-// What Backend::PackWeight asks of the parts of a weight, whatever the device.
+// Checks of the parts given to Backend::PackWeight, the same for every device.
 #ifndef TALON_COMPUTE_WEIGHT_PARTS_H_
 #define TALON_COMPUTE_WEIGHT_PARTS_H_
 
 #include <span>
 
 #include "base/status.h"
-#include "compute/backend.h"
 #include "compute/dtype.h"
+#include "compute/matrix.h"
 
 namespace talon {
 

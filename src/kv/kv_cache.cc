@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
+#include "compute/backend.h"
 
 namespace talon {
 namespace {
 
 size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 // K and V of a layer's blocks.
 size_t BlocksBytes(const KvShape& shape) {
@@ -56,6 +56,7 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(Backend* backend, const KvShape
 
 KvCache::KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const KvOptions& options)
     : backend_(backend),
+      ops_(backend->kv_ops()),
       shape_(shape),
       metrics_(metrics),
       options_(options),
@@ -118,7 +119,7 @@ Result<Reservation> KvCache::Reserve(const Sequence& sequence, int count) {
   auto fresh = reservation.new_blocks.begin();
   if (count > 0 && WritesToShared(sequence)) {
     reservation.replaces_last_block = true;
-    backend_->CopyBlock(view(), table.back(), *fresh, used_in_last);
+    ops_->CopyBlock(view(), table.back(), *fresh, used_in_last);
     metrics_->Add(Counter::kKvBytesWritten,
                   static_cast<int64_t>(shape_.BytesPerToken()) * used_in_last, "copy");
     table.back() = *fresh++;
@@ -167,7 +168,7 @@ void KvCache::SummariseFilled(const Sequence& sequence, int from) const {
   const int first = from / shape_.block_size;
   const int end = sequence.committed_len / shape_.block_size;
   if (first >= end) return;
-  backend_->SummariseBlocks(view(), std::span(sequence.blocks).subspan(first, end - first));
+  ops_->SummariseBlocks(view(), std::span(sequence.blocks).subspan(first, end - first));
 }
 
 Status KvCache::CheckFits(const StagedRows& rows) const {
@@ -240,7 +241,7 @@ Status KvCache::Commit(Sequence* sequence, std::span<const int32_t> rows) {
   if (!reservation.ok()) return reservation.status().WithContext("no_blocks");
   const int fault = std::exchange(fault_after_layers_, -1);
   const int layers = fault >= 0 ? fault : shape_.num_layers;
-  backend_->CommitRows(view(), rows, reservation->slots, layers);
+  ops_->CommitRows(view(), rows, reservation->slots, layers);
   if (fault >= 0) {
     Cancel(std::move(*reservation));
     return Internal("commit_failed: fault injected at layer {}", fault);
@@ -258,7 +259,7 @@ Status KvCache::CommitReserved(Sequence* sequence, Reservation&& reservation,
     from.push_back(reservation.slots[path[i]]);
     to.push_back(reservation.slots[i]);
   }
-  backend_->CopySlots(view(), from, to);
+  ops_->CopySlots(view(), from, to);
   metrics_->Add(Counter::kKvBytesWritten,
                 static_cast<int64_t>(shape_.BytesPerToken() * from.size()), "copy");
   Advance(sequence, std::move(reservation), static_cast<int>(path.size()), "commit");
@@ -287,7 +288,7 @@ Status KvCache::AppendTail(Sequence* sequence, std::span<const int32_t> path) {
     to.push_back(base + static_cast<int32_t>(i));
   }
   TALON_RETURN_IF_ERROR(CheckStaged(from));
-  backend_->CopyStaged(view(), from, to);
+  ops_->CopyStaged(view(), from, to);
   sequence->tail_len += static_cast<int>(path.size());
   return OkStatus();
 }

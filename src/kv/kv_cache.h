@@ -27,12 +27,16 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "compute/backend.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_index.h"
 #include "observe/metrics.h"
 
 namespace talon {
+
+class Backend;
+class KvOps;
 
 // One sequence's tokens and where their K/V is. While it runs, tokens.size() == committed_len +
 // tail_len + 1: the last token is the root. Changed by KvCache only, but for tokens appended by the
@@ -125,7 +129,7 @@ class KvCache {
   void CloseTail(Sequence* sequence);
 
   // Copies of partial views, where blocks are offloaded. CopyToView copies the blocks of each
-  // (layer, kv head), layer by layer, beside other work (Backend::CopyTiles) and opens the
+  // (layer, kv head), layer by layer, beside other work (KvOps::CopyTiles) and opens the
   // sequence's tail. Returns their blocks in views(), the same for all, until the tail is closed or
   // the next copy. Fails without effect if there are too many, or no views.
   Result<std::vector<int32_t>> CopyToView(Sequence* sequence, std::span<const int32_t> block_ids);
@@ -183,6 +187,7 @@ class KvCache {
   void RecordAudit(const Sequence& sequence, int from);
 
   Backend* backend_;
+  KvOps* ops_;
   KvShape shape_;
   Metrics* metrics_;
   KvOptions options_;

@@ -4,12 +4,12 @@
 #include <set>
 #include <vector>
 
+#include "base/math.h"
+#include "compute/backend.h"
 #include "kv/kv_cache.h"
 
 namespace talon {
 namespace {
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 uint64_t Fnv1a(uint64_t hash, std::span<const uint8_t> bytes) {
   for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3ull;

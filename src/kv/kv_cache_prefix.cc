@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "compute/kv_ops.h"
 #include "kv/kv_cache.h"
 
 namespace talon {
@@ -65,7 +66,7 @@ Status KvCache::AttachCopy(Sequence* sequence, int32_t block, int count) {
   pool_.AddReference(block);  // so that the allocation does not take it back
   auto fresh = pool_.Allocate(1);
   if (fresh.ok()) {
-    backend_->CopyBlock(view(), block, fresh->front(), count);
+    ops_->CopyBlock(view(), block, fresh->front(), count);
     if (options_.audit) CopyAudit(block, fresh->front(), count);
     sequence->blocks.push_back(fresh->front());
     sequence->committed_len += count;

@@ -2,6 +2,7 @@
 #include <numeric>
 #include <utility>
 
+#include "compute/backend.h"
 #include "kv/kv_cache.h"
 
 namespace talon {
@@ -36,7 +37,7 @@ Result<std::vector<int32_t>> KvCache::CopyToView(Sequence* sequence,
   const int region = (sequence->tail_first - shared_rows_) / options_.tail_rows;
   std::vector<int32_t> blocks(count);
   std::iota(blocks.begin(), blocks.end(), region * options_.view_blocks);
-  backend_->CopyTiles(view(), block_ids, views(), region * options_.view_blocks);
+  ops_->CopyTiles(view(), block_ids, views(), region * options_.view_blocks);
   return blocks;
 }
 

@@ -180,9 +180,9 @@ void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
       *pass_, {x, Floats(layer.input_norm), eps, layer.qkv.get(), Floats(layer.qkv_bias), qkv},
       {q, k, v, Floats(layer.q_norm), Floats(layer.k_norm), eps}, angles_.Rows(rows), kv, index);
   if (!plan.scores.empty()) {
-    backend_->ScoreBlocks(*pass_, q, kv, index, LayerScores(plan, index, 1));
+    backend_->kv_ops()->ScoreBlocks(*pass_, q, kv, index, LayerScores(plan, index, 1));
   }
-  backend_->AttentionMatMul(*pass_, q, kv, index, scale, *layer.output, Floats(layer.output_bias),
+  backend_->AttentionMatMul(*pass_, {q, kv, index, scale}, *layer.output, Floats(layer.output_bias),
                             x);
   backend_->FeedForward(
       x, Floats(layer.post_norm), eps,
@@ -195,7 +195,7 @@ void Decoder::CaptureInput(int index, const PassPlan& plan) {
   const int hidden = config_.hidden_size;
   for (size_t i = 0; i < capture_layers_.size(); ++i) {
     if (capture_layers_[i] != index) continue;
-    backend_->GatherFeatures(*pass_, stream_.Rows(plan.num_rows()),
+    backend_->GatherPassRows(*pass_, PassRows::kFeatures, stream_.Rows(plan.num_rows()),
                              features_.Rows(rows).Cols(static_cast<int>(i) * hidden, hidden));
   }
 }
@@ -204,10 +204,9 @@ void Decoder::RunHead(const PassPlan& plan) {
   const auto outputs = static_cast<int>(plan.output_rows.size());
   if (outputs == 0) return;
   const MatrixView hidden = hidden_.Rows(outputs);
-  backend_->GatherOutputs(*pass_, stream_.Rows(plan.num_rows()), hidden);
+  backend_->GatherPassRows(*pass_, PassRows::kOutputs, stream_.Rows(plan.num_rows()), hidden);
   backend_->RmsNorm(hidden, Floats(weights_.final_norm), config_.rms_norm_eps, hidden);
-  backend_->MatMul(hidden, *weights_.head, /*bias=*/nullptr, logits_.Rows(outputs),
-                   /*accumulate=*/false);
+  backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = logits_.Rows(outputs)});
 }
 
 }  // namespace talon

@@ -69,10 +69,10 @@ class Decoder {
                  const Prepare& prepare = {});
 
   // The tokens that the device draws after the output rows of the last pass. Waits.
-  // REQUIRES: Backend::DrawsTokens().
+  // REQUIRES: TokenOps::DrawsTokens().
   void DrawTokens(const ForwardOutput& output, std::span<const RowDraw> draws,
                   std::span<int32_t> tokens) {
-    backend_->DrawTokens(*pass_, output.logits, draws, tokens);
+    backend_->token_ops()->DrawTokens(*pass_, output.logits, draws, tokens);
   }
 
   // For models that share them; valid as long as the decoder.

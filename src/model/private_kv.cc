@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/math.h"
+
 namespace talon {
 
 Result<PrivateKv> PrivateKv::Create(Backend* backend, KvShape shape, const Limits& limits) {
@@ -10,7 +12,7 @@ Result<PrivateKv> PrivateKv::Create(Backend* backend, KvShape shape, const Limit
   kv.max_tokens_ = limits.max_tokens;
   shape.dtype = limits.kv_dtype;
   shape.staging_rows = limits.max_tree;
-  shape.num_blocks = (limits.max_tokens + shape.block_size - 1) / shape.block_size;
+  shape.num_blocks = CeilDiv(limits.max_tokens, shape.block_size);
   const size_t block_bytes = shape.BlockBytes() * static_cast<size_t>(shape.num_blocks);
   const size_t staged_bytes = shape.RowBytes() * static_cast<size_t>(shape.staging_rows);
   for (int i = 0; i < shape.num_layers; ++i) {
@@ -33,7 +35,7 @@ Status PrivateKv::CheckRoom(size_t tokens) const {
 }
 
 void PrivateKv::AddBlocks(int tokens, PassPlan* plan) const {
-  const int blocks = (tokens + shape_.block_size - 1) / shape_.block_size;
+  const int blocks = CeilDiv(tokens, shape_.block_size);
   for (int block = 0; block < blocks; ++block) plan->block_ids.push_back(block);
   plan->block_offsets = {0, blocks};
 }

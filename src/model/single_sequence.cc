@@ -44,7 +44,7 @@ Result<int32_t> SingleSequence::AppendGreedy(std::span<const int32_t> tokens) {
     ForwardOutput output;
     TALON_RETURN_IF_ERROR(decoder_->Forward(kv_.PromptPlan(part, last_row), kv_.View(), &output));
     kv_.Advance(part.size());
-    backend_->Argmax(output.logits, {&next, 1});
+    backend_->token_ops()->Argmax(output.logits, {&next, 1});
   }
   return next;
 }

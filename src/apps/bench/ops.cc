@@ -6,6 +6,7 @@
 #include "apps/common/table.h"
 #include "base/threads.h"
 #include "compute/cpu/cpu_backend.h"
+#include "compute/layer_ops.h"
 #include "compute/peaks.h"
 #include "setup/loader.h"
 #include "spec/plan.h"
@@ -105,7 +106,7 @@ class OpBench {
       TALON_ASSIGN_OR_RETURN(const MatrixView out, Matrix(rows, outputs));
       size_t next = 0;
       const double seconds = TimeCall(options_.repeats, [&] {
-        backend_->MatMul(x, *weights[next++ % weights.size()], nullptr, out, false);
+        backend_->MatMul({.x = x, .w = weights[next++ % weights.size()].get(), .out = out});
         backend_->Synchronize();
       });
       Add(name, rows, seconds,
@@ -134,11 +135,13 @@ class OpBench {
     };
     Add("rms_norm", rows, time([&] { backend_->RmsNorm(x, weight.data, 1e-5f, normed); }),
         8.0 * rows * hidden);
-    Add("swiglu", rows, time([&] { backend_->SwiGlu(gate_up, gated); }), 12.0 * rows * ffn);
+    Add("swiglu", rows, time([&] { LayerOpsOf(*backend_).SwiGlu(gate_up, gated); }),
+        12.0 * rows * ffn);
     if (rows <= 64) {
       const double bytes = 4.0 * logits.rows * logits.cols;
-      Add("argmax", logits.rows, time([&] { backend_->Argmax(logits, ids); }), bytes);
-      Add("top_k 8", logits.rows, time([&] { backend_->TopK(logits, 8, best); }), bytes);
+      Add("argmax", logits.rows, time([&] { backend_->token_ops()->Argmax(logits, ids); }), bytes);
+      Add("top_k 8", logits.rows, time([&] { backend_->token_ops()->TopK(logits, 8, best); }),
+          bytes);
     }
     buffers_.clear();
     return OkStatus();
@@ -158,7 +161,8 @@ class OpBench {
     TALON_ASSIGN_OR_RETURN(Reservation reservation, kv->Reserve(sequence, options_.context));
     kv->Advance(&sequence, std::move(reservation), options_.context, "prefill");
     for (size_t i = 1; i < sequence.blocks.size(); ++i) {  // else they may be one page of zeros
-      backend_->CopyBlock(kv->view(), sequence.blocks[0], sequence.blocks[i], shape.block_size);
+      backend_->kv_ops()->CopyBlock(kv->view(), sequence.blocks[0], sequence.blocks[i],
+                                    shape.block_size);
     }
     TokenTree chain(0);
     for (int i = 1; i < rows; ++i) chain.Add(i - 1, 0, 1);
@@ -173,12 +177,13 @@ class OpBench {
     Add("store_kv", rows,
         TimeCall(options_.repeats,
                  [&] {
-                   backend_->StoreKv(*pass, k, k, kv->view(), 0);
+                   backend_->kv_ops()->StoreKv(*pass, k, k, kv->view(), 0);
                    backend_->Synchronize();
                  }),
         8.0 * rows * k.cols + row_bytes * rows);
     const double seconds = TimeCall(options_.repeats, [&] {
-      backend_->Attention(*pass, q, kv->view(), 0, 0.125f, out);
+      LayerOpsOf(*backend_).Attention(*pass,
+                                      {.q = q, .kv = kv->view(), .layer = 0, .scale = 0.125f}, out);
       backend_->Synchronize();
     });
     const double keys = options_.context + rows / 2.0;
@@ -189,7 +194,7 @@ class OpBench {
     Add("commit_rows", rows,
         TimeCall(options_.repeats,
                  [&] {
-                   backend_->CommitRows(kv->view(), staged, slots, 1);
+                   backend_->kv_ops()->CommitRows(kv->view(), staged, slots, 1);
                    backend_->Synchronize();
                  }),
         2 * row_bytes * rows);

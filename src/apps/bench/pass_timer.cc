@@ -54,7 +54,7 @@ Status PassTimer::FillBlocks() {
     model_->backend->CopyIn(layer.v_blocks, bytes.data(), bytes.size());
   }
   for (int block = 1; block < view.shape.num_blocks; ++block) {
-    model_->backend->CopyBlock(view, 0, block, view.shape.block_size);
+    model_->backend->kv_ops()->CopyBlock(view, 0, block, view.shape.block_size);
   }
   return OkStatus();
 }
@@ -109,7 +109,7 @@ Result<double> PassTimer::TimeCopy(const PassCase& pass, int repeats) {
   for (int i = 0; i <= repeats && status.ok(); ++i) {
     const Stopwatch watch;
     status = kv_->CopyToView(sequence, ids).status();
-    model_->backend->JoinCopies();
+    model_->backend->kv_ops()->JoinCopies();
     model_->backend->Synchronize();
     if (i > 0) seconds.push_back(watch.Seconds());
   }
@@ -129,12 +129,12 @@ Result<double> PassTimer::Time(const PassCase& pass, int repeats) {
   std::vector<double> seconds;
   constexpr int kWarmUps = 3;  // the device records the pass in them
   const KvView kv = pass.copied ? kv_->views() : kv_->view();
-  model_->backend->JoinCopies();
+  model_->backend->kv_ops()->JoinCopies();
   for (int i = 0; i < kWarmUps + repeats && status.ok(); ++i) {
     const StageRange range(i == 0 ? "first pass" : "pass");  // the first is not a recording
     const Stopwatch watch;
     status = model_->target->Forward(builder_.plan(), kv, &output);
-    if (status.ok()) model_->backend->Argmax(output.logits, argmax);
+    if (status.ok()) model_->backend->token_ops()->Argmax(output.logits, argmax);
     if (i >= kWarmUps) seconds.push_back(watch.Seconds());
   }
   for (Sequence& sequence : sequences_) kv_->Free(&sequence);

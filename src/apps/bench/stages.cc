@@ -19,12 +19,12 @@ class StageSums : public StageListener {
   void Begin(const char* name) override {
     Spend();
     open_.push_back(name);
-    backend_->ClockStage(name);
+    backend_->clock()->SetStage(name);
   }
   void End(const char*) override {
     Spend();
     open_.pop_back();
-    backend_->ClockStage(open_.empty() ? "" : open_.back());
+    backend_->clock()->SetStage(open_.empty() ? "" : open_.back());
   }
   void Clear() { stages_.clear(); }
   std::vector<StageTimes::Stage>& stages() { return stages_; }
@@ -98,7 +98,7 @@ Result<StageTimes> MeasureStages(Backend* backend, Engine* engine, GenerateReque
   for (int i = 0; i < kWarmUpSteps && engine->HasWork(); ++i) engine->RunStep();
   backend->Synchronize();
   sums.Clear();
-  backend->StartClock();
+  backend->clock()->Start();
   const Stopwatch watch;
   while (engine->HasWork()) {
     engine->RunStep();
@@ -106,7 +106,7 @@ Result<StageTimes> MeasureStages(Backend* backend, Engine* engine, GenerateReque
   }
   backend->Synchronize();
   times.seconds = watch.Seconds();
-  for (const DeviceTime& time : backend->ReadClock()) {
+  for (const DeviceTime& time : backend->clock()->Read()) {
     sums.Of(time.stage).device_seconds += time.seconds;
   }
   times.stages = sums.stages();

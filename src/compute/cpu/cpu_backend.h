@@ -9,9 +9,9 @@
 
 namespace talon {
 
-// Starts num_threads - 1 threads; 0 = as many as the process may use. With `touch_memory` what is
-// allocated is the process's at once, not page by page as it is used: a server finds out at its
-// start whether there is enough.
+// Starts num_threads - 1 threads; 0 = as many as the process may use. With `touch_memory` every
+// page is touched when it is allocated, so that a server finds out at its start whether there is
+// enough memory.
 std::unique_ptr<Backend> NewCpuBackend(int num_threads = 0, bool touch_memory = false);
 
 }  // namespace talon

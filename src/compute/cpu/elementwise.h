@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "compute/backend.h"
+#include "compute/token_ops.h"
 
 namespace talon {
 
@@ -22,7 +22,7 @@ void SwiGluRow(const float* gate, const float* up, int cols, float* out);
 // Index of the largest value, the lowest of equals; NaN never wins; 0 if all are NaN.
 int32_t ArgmaxRow(const float* x, int cols);
 
-// The out.size() best log-probabilities (Backend::TopK). REQUIRES: out.size() <= cols.
+// The out.size() best log-probabilities (TokenOps::TopK). REQUIRES: out.size() <= cols.
 void TopKRow(const float* x, int cols, std::span<TopKEntry> out);
 
 }  // namespace talon

@@ -1,74 +1,125 @@
 #include "compute/cuda/cuda_backend.h"
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 #include "compute/cuda/attention/attention.h"
-#include "compute/cuda/cuda_backend_class.h"
+#include "compute/cuda/cuda_pass.h"
+#include "compute/cuda/elementwise.h"
+#include "compute/cuda/gemm/gemm.h"
+#include "compute/cuda/gemm/weight.h"
+#include "compute/cuda/kv/cuda_kv_ops.h"
+#include "compute/cuda/kv/kv_ops.h"
+#include "compute/cuda/runtime/context.h"
+#include "compute/cuda/runtime/few_rows.h"
+#include "compute/cuda/runtime/open_device.h"
 #include "compute/cuda/runtime/read_bandwidth.h"
+#include "compute/cuda/tokens/beam_search.h"
+#include "compute/cuda/tokens/cuda_token_ops.h"
+#include "compute/layer_ops.h"
 
 namespace talon {
+namespace {
 
-using cuda::BusyClock;
+using cuda::CudaClock;
 using cuda::CudaPass;
+using cuda::CudaWeight;
+using cuda::FewIndices;
+using cuda::PlanOf;
 
-// ---- Memory ----
+class CudaBackend : public Backend, public LayerOps {
+ public:
+  CudaBackend(const cuda::Device& device, const CudaOptions& options)
+      : device_(device),
+        options_(options),
+        context_(device.stream),
+        gemm_(context_.stream(), options.deterministic) {}
+  ~CudaBackend() override { cuda::CloseDevice(device_); }
 
-void CudaBackend::CopyIn(void* device, const void* host, size_t bytes) {
-  TALON_CUDA_CHECK(cudaMemcpyAsync(device, host, bytes, cudaMemcpyDefault, stream_.handle));
-  Synchronize();
-}
-
-void CudaBackend::CopyOut(void* host, const void* device, size_t bytes) {
-  TALON_CUDA_CHECK(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDefault, stream_.handle));
-  Synchronize();
-}
-
-const int32_t* CudaBackend::Upload(std::span<const int32_t> first,
-                                   std::span<const int32_t> second) {
-  const size_t bytes = (first.size() + second.size()) * sizeof(int32_t);
-  auto* host = static_cast<int32_t*>(uploads_.Begin(bytes));
-  std::copy(first.begin(), first.end(), host);
-  std::copy(second.begin(), second.end(), host + first.size());
-  auto* device = indices_.GetAs<int32_t>(first.size() + second.size());
-  uploads_.Send(device, bytes);
-  return device;
-}
-
-const KvLayer* CudaBackend::Layers(const KvView& kv) {
-  DeviceLayers& known = layers_[kv.layers.data()];
-  const size_t bytes = kv.layers.size_bytes();
-  if (known.host.size() != kv.layers.size() ||
-      std::memcmp(known.host.data(), kv.layers.data(), bytes) != 0) {
-    auto device = Allocate(bytes);
-    TALON_CHECK(device.ok(), "{}", device.status().message());
-    known.host.assign(kv.layers.begin(), kv.layers.end());
-    known.device = std::move(device).value();
-    CopyIn(known.device.data(), known.host.data(), bytes);
+  std::string name() const override { return "cuda"; }
+  std::string description() const override {
+    return fmt::format("cuda, {}{}", device_.name, options_.deterministic ? ", deterministic" : "");
   }
-  return static_cast<const KvLayer*>(known.device.data());
-}
+  KvOps* kv_ops() override { return &kv_ops_; }
+  TokenOps* token_ops() override { return &token_ops_; }
+  DeviceClock* clock() override { return context_.clock(); }
+  const cuda::Stream& stream() const { return context_.stream(); }
+
+  Result<Buffer> Allocate(size_t bytes) override { return cuda::AllocateDevice(stream(), bytes); }
+  Result<Buffer> AllocateOffloaded(size_t bytes) override { return cuda::AllocatePinned(bytes); }
+  void CopyIn(void* device, const void* host, size_t bytes) override {
+    context_.Copy(device, host, bytes);
+  }
+  void CopyOut(void* host, const void* device, size_t bytes) override {
+    context_.Copy(host, device, bytes);
+  }
+  void Synchronize() override { context_.Synchronize(); }
+
+  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
+                                             WeightFormat format) override;
+
+  std::unique_ptr<Pass> NewPass(int query_heads) override;
+  void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override;
+  void Record(Pass* pass, const Pass* second, uint64_t key,
+              const std::function<void()>& ops) override;
+
+  void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) override;
+  void RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) override;
+  void RmsNormHeads(MatrixView x, int head_dim, const float* weight, float epsilon) override;
+  void MatMul(const MatMulArgs& args) override;
+  void FeedForward(MatrixView x, const float* norm, float epsilon,
+                   const FeedForwardWeights& weights) override;
+  void RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
+                  MatrixView angles) override;
+  void Rope(MatrixView x, int head_dim, MatrixView angles) override;
+  void SwiGlu(MatrixView gate_up, MatrixView out) override;
+  void ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
+                  MatrixView angles, const KvView& kv, int layer) override;
+  void Attention(const Pass& pass, const AttentionInput& input, MatrixView out) override;
+  void AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
+                       const float* bias, MatrixView out) override;
+  void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override;
+  void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override;
+  Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
+                                                    std::span<const int32_t> token_ids) override;
+
+ private:
+  // Room for the left operand of a product with `w`, in w's type and padded as w needs it.
+  cuda::RowsOut Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch);
+  // RmsNorm(x) as the left operand of a product with `w`; x itself if `norm` is null.
+  cuda::Operand NormedOperand(MatrixView x, const float* norm, float epsilon, const CudaWeight& w);
+  void RunAttention(const Pass& pass, const AttentionInput& input, const cuda::RowsOut& out);
+
+  cuda::Device device_;
+  CudaOptions options_;
+  cuda::Context context_;
+  cuda::CudaKvOps kv_ops_{&context_};
+  cuda::CudaTokenOps token_ops_{&context_};
+  cuda::Gemm gemm_;
+  cuda::Scratch operand_{&context_.stream(), context_.generation()};
+  cuda::Scratch gated_{&context_.stream(), context_.generation()};
+  cuda::Scratch gate_up_{&context_.stream(), context_.generation()};
+  cuda::Scratch attention_{&context_.stream(), context_.generation()};
+};
 
 Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatrix> parts,
                                                         WeightFormat format) {
-  TALON_ASSIGN_OR_RETURN(auto weight, cuda::PackWeight(stream_, parts, format));
+  TALON_ASSIGN_OR_RETURN(auto weight, cuda::PackWeight(stream(), parts, format));
   TALON_RETURN_IF_ERROR(gemm_.Reserve(*weight));
-  ++generation_;  // what was reserved may have moved
+  ++*context_.generation();  // reserved memory may have moved
   return std::unique_ptr<Weight>(std::move(weight));
 }
 
-// ---- Passes and their recordings ----
+// ---- Passes and their CUDA graphs ----
 
 std::unique_ptr<Pass> CudaBackend::NewPass(int query_heads) {
-  return std::make_unique<CudaPass>(stream_, query_heads, options_.deterministic);
+  return std::make_unique<CudaPass>(stream(), query_heads, options_.deterministic);
 }
 
 void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) {
-  const BusyClock::Batch batch(&clock_);
+  const CudaClock::Batch batch(context_.clock());
   auto* cuda_pass = static_cast<CudaPass*>(pass);
-  cuda_pass->Load(plan, shape, &uploads_);
+  cuda_pass->Load(plan, shape, context_.uploads());
   // Here and not in Attention, which a replayed pass does not call.
   attention_.Get(cuda::AttentionScratchBytes(cuda_pass->num_partials(), cuda_pass->query_heads(),
                                              shape.head_dim));
@@ -76,12 +127,184 @@ void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pas
 
 void CudaBackend::Record(Pass* pass, const Pass* second, uint64_t key,
                          const std::function<void()>& ops) {
-  const BusyClock::Batch batch(&clock_);
-  static_cast<CudaPass*>(pass)->RunRecorded(static_cast<const CudaPass*>(second), key, generation_,
-                                            ops);
+  const CudaClock::Batch batch(context_.clock());
+  static_cast<CudaPass*>(pass)->RunAsGraph(static_cast<const CudaPass*>(second), key,
+                                           *context_.generation(), ops);
 }
 
-// ---- Opening a device ----
+// ---- Inputs ----
+
+void CudaBackend::Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) {
+  TALON_CHECK(out.rows == PlanOf(pass).rows);
+  cuda::Embed(stream(), PlanOf(pass), table, dtype, out);
+}
+
+void CudaBackend::RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
+                             MatrixView angles) {
+  TALON_CHECK(angles.rows == PlanOf(pass).rows && angles.cols == 2 * half);
+  cuda::RopeAngles(stream(), PlanOf(pass), inv_freq, half, scale, angles);
+}
+
+// ---- Products ----
+
+cuda::RowsOut CudaBackend::Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch) {
+  const DType dtype = w.operand_dtype();
+  const int padded = w.padded_cols();
+  void* data = scratch->Get(static_cast<size_t>(rows) * padded * DTypeSize(dtype));
+  return {data, dtype, padded, w.cols(), padded};
+}
+
+cuda::Operand CudaBackend::NormedOperand(MatrixView x, const float* norm, float epsilon,
+                                         const CudaWeight& w) {
+  TALON_CHECK(x.cols == w.cols());
+  const cuda::RowsOut operand = Operand(w, x.rows, &operand_);
+  if (norm != nullptr) {
+    cuda::RmsNorm(stream(), x, norm, epsilon, operand);
+  } else {
+    cuda::Convert(stream(), x, operand);
+  }
+  return {operand.data, x.rows, operand.stride};
+}
+
+void CudaBackend::MatMul(const MatMulArgs& args) {
+  const CudaClock::Batch batch(context_.clock());
+  const auto& weight = static_cast<const CudaWeight&>(*args.w);
+  gemm_.Run({.x = NormedOperand(args.x, args.norm, args.epsilon, weight),
+             .w = &weight,
+             .bias = args.bias,
+             .out = args.out,
+             .accumulate = args.accumulate});
+}
+
+// ---- Q, K and V ----
+
+void CudaBackend::ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
+                             MatrixView angles, const KvView& kv, int layer) {
+  const auto& weight = static_cast<const CudaWeight&>(*product.w);
+  TALON_CHECK(rows.k.rows == PlanOf(pass).rows && angles.rows == rows.k.rows);
+  const bool aligned = product.out.stride % 4 == 0 && angles.stride % 4 == 0;
+  if (rows.q_norm != nullptr || rows.k_norm != nullptr || !aligned || product.accumulate ||
+      !gemm_.StoresHeads(weight, product.x.rows, kv.shape.head_dim, angles.cols)) {
+    MatMul(product);
+    return cuda::RotateAndStore(stream(), PlanOf(pass), rows, angles, kv.shape, kv.layers[layer]);
+  }
+  gemm_.Run({.x = NormedOperand(product.x, product.norm, product.epsilon, weight),
+             .w = &weight,
+             .bias = product.bias,
+             .out = product.out,
+             .heads = {.places = PlanOf(pass).places,
+                       .angles = angles.data,
+                       .angle_stride = angles.stride,
+                       .query_heads = rows.q.cols / kv.shape.head_dim,
+                       .shape = kv.shape,
+                       .layer = kv.layers[layer]}});
+}
+
+void CudaBackend::RmsNormHeads(MatrixView x, int head_dim, const float* weight, float epsilon) {
+  TALON_CHECK(x.cols % head_dim == 0);
+  cuda::RmsNormHeads(stream(), x, head_dim, weight, epsilon);
+}
+
+void CudaBackend::Rope(MatrixView x, int head_dim, MatrixView angles) {
+  TALON_CHECK(x.rows == angles.rows && x.cols % head_dim == 0 && angles.cols <= head_dim);
+  cuda::Rope(stream(), x, head_dim, angles);
+}
+
+// ---- Attention ----
+
+void CudaBackend::Attention(const Pass& pass, const AttentionInput& input, MatrixView out) {
+  TALON_CHECK(out.rows == input.q.rows);
+  RunAttention(pass, input, cuda::OutOf(out));
+}
+
+void CudaBackend::AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
+                                  const float* bias, MatrixView out) {
+  const auto& weight = static_cast<const CudaWeight&>(w);
+  const cuda::RowsOut operand = Operand(weight, input.q.rows, &operand_);
+  RunAttention(pass, input, operand);
+  gemm_.Run({.x = {operand.data, input.q.rows, operand.stride},
+             .w = &weight,
+             .bias = bias,
+             .out = out,
+             .accumulate = true});
+}
+
+void CudaBackend::RunAttention(const Pass& pass, const AttentionInput& input,
+                               const cuda::RowsOut& out) {
+  const KvShape& shape = input.kv.shape;
+  TALON_CHECK(input.q.rows == PlanOf(pass).rows && out.cols == input.q.cols);
+  TALON_CHECK(input.q.cols % (shape.head_dim * shape.kv_heads) == 0);
+  const cuda::AttentionCall call{.plan = PlanOf(pass),
+                                 .q = input.q,
+                                 .out = out,
+                                 .shape = shape,
+                                 .layer = input.kv.layers[input.layer],
+                                 .layer_index = input.layer,
+                                 .scale = input.scale,
+                                 .scratch = attention_.Get(0)};
+  cuda::RunAttention(stream(), call);
+}
+
+// ---- Feed-forward and norms ----
+
+void CudaBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
+                              const FeedForwardWeights& weights) {
+  const auto& gate_up = static_cast<const CudaWeight&>(*weights.gate_up);
+  const auto& down = static_cast<const CudaWeight&>(*weights.down);
+  const cuda::Operand normed = NormedOperand(x, norm, epsilon, gate_up);
+  const cuda::RowsOut gated = Operand(down, x.rows, &gated_);
+  if (!gemm_.RunSwiGlu(normed, gate_up, weights.gate_up_bias, gated)) {
+    const int wide = gate_up.rows();
+    const MatrixView both{gate_up_.GetAs<float>(static_cast<size_t>(x.rows) * wide), x.rows, wide,
+                          wide};
+    gemm_.Run({.x = normed, .w = &gate_up, .bias = weights.gate_up_bias, .out = both});
+    cuda::SwiGlu(stream(), both, gated);
+  }
+  gemm_.Run({.x = {gated.data, x.rows, gated.stride},
+             .w = &down,
+             .bias = weights.down_bias,
+             .out = x,
+             .accumulate = true});
+}
+
+void CudaBackend::SwiGlu(MatrixView gate_up, MatrixView out) {
+  TALON_CHECK(gate_up.rows == out.rows && gate_up.cols == 2 * out.cols);
+  cuda::SwiGlu(stream(), gate_up, cuda::OutOf(out));
+}
+
+void CudaBackend::RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) {
+  const CudaClock::Batch batch(context_.clock());
+  TALON_CHECK(x.rows == out.rows && x.cols == out.cols);
+  cuda::RmsNorm(stream(), x, weight, epsilon, cuda::OutOf(out));
+}
+
+// ---- Rows that leave the pass ----
+
+void CudaBackend::GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) {
+  const cuda::DevicePlan& plan = PlanOf(pass);
+  const bool outputs = rows == PassRows::kOutputs;
+  TALON_CHECK(out.rows == (outputs ? plan.outputs : plan.features) && out.cols == x.cols);
+  cuda::GatherRows(stream(), x, outputs ? plan.output_rows : plan.feature_rows, out);
+}
+
+void CudaBackend::GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) {
+  const CudaClock::Batch batch(context_.clock());
+  TALON_CHECK(out.rows == static_cast<int>(rows.size()) && out.cols == x.cols);
+  if (rows.empty()) return;
+  if (rows.size() <= cuda::kFewRows) {
+    cuda::GatherFewRows(stream(), x, FewIndices::Of(rows), out);
+  } else {
+    cuda::GatherRows(stream(), x, context_.UploadIndices(rows), out);
+  }
+}
+
+Result<std::unique_ptr<BeamSearch>> CudaBackend::NewBeamSearch(const BeamLimits& limits,
+                                                               std::span<const int32_t> token_ids) {
+  TALON_ASSIGN_OR_RETURN(auto search, cuda::CudaBeamSearch::Create(&context_, limits, token_ids));
+  return std::unique_ptr<BeamSearch>(std::move(search));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options) {
   TALON_ASSIGN_OR_RETURN(const cuda::Device device, cuda::OpenDevice(options.device));

@@ -1,5 +1,5 @@
 // The CUDA backend: NVIDIA GPUs of compute capability 8.0 and newer. Ops are queued on one stream.
-// A build without nvcc has a stub in its place, whose NewCudaBackend says so.
+// A build without nvcc has a stub in its place, whose NewCudaBackend returns an error.
 #ifndef TALON_COMPUTE_CUDA_CUDA_BACKEND_H_
 #define TALON_COMPUTE_CUDA_CUDA_BACKEND_H_
 
@@ -15,11 +15,11 @@ struct CudaOptions {
   bool deterministic = false;  // rows have the same bits whatever the batch
 };
 
-// Fails if there is no such device, or its driver, capability or memory does not do.
+// Fails if there is no such device, or if its driver, capability or memory does not suffice.
 Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options);
 
-// Bytes per second that a kernel reads of device memory that no cache holds. `backend` must be
-// the one of this header, else InvalidArgument.
+// Bytes per second at which a kernel reads device memory that is not in the L2 cache.
+// InvalidArgument if `backend` is not a CUDA backend.
 Result<double> MeasureCudaReadBandwidth(Backend* backend);
 
 }  // namespace talon

@@ -12,8 +12,8 @@ namespace talon::cuda {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr int kMostRecordedRows = 256;  // prompts: launches are a small part of their time
-constexpr size_t kMostRecordings = 256;
+constexpr int kMostGraphRows = 256;  // in prompts, launches are a small part of the time
+constexpr size_t kMostGraphs = 256;
 
 template <typename T>
 std::pair<const void*, size_t> ArrayOf(const std::vector<T>& values) {
@@ -129,7 +129,7 @@ std::array<std::pair<const void*, size_t>, CudaPass::kSections> CudaPass::Arrays
 }
 
 void CudaPass::Grow(std::span<const std::pair<const void*, size_t>> arrays) {
-  ForgetRecordings();
+  DropGraphs();
   size_t offset = 0;
   for (int i = 0; i < kSections; ++i) {
     Section& section = sections_[i];
@@ -184,25 +184,25 @@ CudaPass::Shape CudaPass::shape() const {
           .merges_in_place = plan_.merges_in_place};
 }
 
-void CudaPass::RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,
-                           const std::function<void()>& ops) {
+void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generation,
+                          const std::function<void()>& ops) {
   const auto run_directly = [&] {
     Fence(stream_);  // the pass's arrays are read early
     ops();
   };
-  if (plan_.rows > kMostRecordedRows) return run_directly();
-  if (generation != generation_ || recordings_.size() > kMostRecordings) ForgetRecordings();
+  if (plan_.rows > kMostGraphRows) return run_directly();
+  if (generation != generation_ || graphs_.size() > kMostGraphs) DropGraphs();
   generation_ = generation;
-  const auto [entry, is_new] = recordings_.try_emplace(
-      RecordingKey{key, shape(), second != nullptr ? second->shape() : Shape{}});
-  // The first run also grows scratch and sets up libraries, which a recording could not.
+  const auto [entry, is_new] =
+      graphs_.try_emplace(GraphKey{key, shape(), second != nullptr ? second->shape() : Shape{}});
+  // The first run also grows scratch and sets up libraries, which cannot be done during capture.
   if (is_new) return run_directly();
-  Recording& recording = entry->second;
-  if (recording.graph == nullptr) recording.graph = RecordGraph(ops);
-  TALON_CUDA_CHECK(cudaGraphLaunch(recording.graph, stream_.handle));
+  cudaGraphExec_t& graph = entry->second;
+  if (graph == nullptr) graph = CaptureGraph(ops);
+  TALON_CUDA_CHECK(cudaGraphLaunch(graph, stream_.handle));
 }
 
-cudaGraphExec_t CudaPass::RecordGraph(const std::function<void()>& ops) {
+cudaGraphExec_t CudaPass::CaptureGraph(const std::function<void()>& ops) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   TALON_CUDA_CHECK(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
@@ -213,14 +213,14 @@ cudaGraphExec_t CudaPass::RecordGraph(const std::function<void()>& ops) {
   return executable;
 }
 
-void CudaPass::ForgetRecordings() {
-  if (recordings_.empty()) return;
-  // Of the whole device: the backend, and the stream with it, may be gone when a pass ends.
+void CudaPass::DropGraphs() {
+  if (graphs_.empty()) return;
+  // Not the stream: the backend may be destroyed before its passes, and the stream with it.
   cudaDeviceSynchronize();
-  for (const auto& [shape, recording] : recordings_) {
-    if (recording.graph != nullptr) cudaGraphExecDestroy(recording.graph);
+  for (const auto& [key, graph] : graphs_) {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
   }
-  recordings_.clear();
+  graphs_.clear();
 }
 
 }  // namespace talon::cuda

@@ -1,4 +1,4 @@
-// A pass in device memory, and what was recorded for it.
+// A pass in device memory, and the CUDA graphs captured for it.
 #ifndef TALON_COMPUTE_CUDA_CUDA_PASS_H_
 #define TALON_COMPUTE_CUDA_CUDA_PASS_H_
 
@@ -10,34 +10,32 @@
 #include <map>
 #include <vector>
 
-#include "compute/backend.h"
 #include "compute/cuda/attention/plan.h"
 #include "compute/cuda/runtime/device_memory.h"
+#include "compute/cuda/runtime/device_pass.h"
 #include "compute/cuda/runtime/device_plan.h"
 
 namespace talon::cuda {
 
-class CudaPass : public Pass {
+class CudaPass : public DevicePass {
  public:
   CudaPass(const Stream& stream, int query_heads, bool deterministic)
       : stream_(stream), query_heads_(query_heads), deterministic_(deterministic) {}
-  ~CudaPass() override { ForgetRecordings(); }
+  ~CudaPass() override { DropGraphs(); }
 
-  // Uploads the plan. Addresses change, and recordings are dropped, only when an array outgrows
-  // its place.
+  // Uploads the plan. Addresses change, and graphs are dropped, only when an array outgrows its
+  // place.
   void Load(const PassPlan& plan, const KvShape& shape, UploadRing* uploads);
-  const DevicePlan& plan() const { return plan_; }
-  int scored_blocks() const { return scored_blocks_; }
   int num_partials() const { return attention_.num_partials; }
   int query_heads() const { return query_heads_; }
 
-  // Runs `ops`: directly at first, recorded when the same shape comes again, replayed from then on.
-  // `generation` counts the changes of addresses outside of the pass.
-  void RunRecorded(const CudaPass* second, uint64_t key, uint64_t generation,
-                   const std::function<void()>& ops);
+  // Runs `ops`: directly at first, captured in a graph when the same shape comes again, replayed
+  // from then on. `generation` counts the changes of addresses outside of the pass.
+  void RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generation,
+                  const std::function<void()>& ops);
 
  private:
-  // All that launches depend on besides the contents of device memory.
+  // Everything that launches depend on besides the contents of device memory.
   struct Shape {
     uint64_t address_version = 0;
     int rows = 0;
@@ -53,14 +51,11 @@ class CudaPass : public Pass {
     bool merges_in_place = false;
     auto operator<=>(const Shape&) const = default;
   };
-  struct RecordingKey {
+  struct GraphKey {
     uint64_t key = 0;
     Shape shape;
     Shape second;  // empty without a second pass
-    auto operator<=>(const RecordingKey&) const = default;
-  };
-  struct Recording {
-    cudaGraphExec_t graph = nullptr;  // null: seen once, not recorded yet
+    auto operator<=>(const GraphKey&) const = default;
   };
   struct Section {
     size_t capacity = 0;
@@ -68,7 +63,7 @@ class CudaPass : public Pass {
   };
   static constexpr int kSections = 20;
 
-  // The arrays in the order in which they lie in memory; what varies most is last.
+  // The arrays in the order in which they lie in memory; the one that varies most is last.
   std::array<std::pair<const void*, size_t>, kSections> Arrays(const PassPlan& plan);
   void Grow(std::span<const std::pair<const void*, size_t>> arrays);
   void SetPointers();
@@ -79,25 +74,23 @@ class CudaPass : public Pass {
   }
   void CompileRows(const PassPlan& plan);
   Shape shape() const;
-  cudaGraphExec_t RecordGraph(const std::function<void()>& ops);
-  void ForgetRecordings();
+  cudaGraphExec_t CaptureGraph(const std::function<void()>& ops);
+  void DropGraphs();
 
   Stream stream_;
   int query_heads_;
   bool deterministic_;
   Buffer arena_;
-  uint64_t address_version_ = 0;  // counts its changes
+  uint64_t address_version_ = 0;  // counts the changes of its address
   std::array<Section, kSections> sections_;
-  DevicePlan plan_;
-  int scored_blocks_ = 0;
 
-  // Host arrays that a PassPlan has not in this form.
+  // Host arrays that a PassPlan does not have in this form.
   std::vector<int32_t> places_, row_sequence_, nodes_before_, staging_first_, first_list_,
       many_lists_;
   AttentionPlan attention_;
 
   uint64_t generation_ = 0;
-  std::map<RecordingKey, Recording> recordings_;
+  std::map<GraphKey, cudaGraphExec_t> graphs_;  // null: seen once, not captured yet
 };
 
 }  // namespace talon::cuda

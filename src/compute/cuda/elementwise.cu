@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/elementwise.h"
 
@@ -138,7 +139,7 @@ __global__ void GatherRowsKernel(const float* x, int64_t x_stride, const int32_t
   if (i < cols) out[blockIdx.y * out_stride + i] = x[rows[blockIdx.y] * x_stride + i];
 }
 
-dim3 GridFor(int cols, int rows) { return dim3((cols + kThreads - 1) / kThreads, rows); }
+dim3 GridFor(int cols, int rows) { return dim3(CeilDiv(cols, kThreads), rows); }
 
 bool IsAligned(const void* data, size_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % bytes == 0;

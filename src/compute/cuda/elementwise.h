@@ -5,9 +5,10 @@
 
 #include <cstdint>
 
-#include "compute/backend.h"
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/dtype.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -11,7 +9,9 @@
 #include "base/check.h"
 #include "compute/host_backend.h"
 #include "compute/host_memory.h"
-#include "compute/reference/reference_scores.h"
+#include "compute/host_pass.h"
+#include "compute/reference/reference_kv_ops.h"
+#include "compute/reference/reference_token_ops.h"
 #include "compute/reference/reference_weight.h"
 
 namespace talon {
@@ -57,19 +57,6 @@ std::vector<double> Softmax(std::vector<double> scores) {
   return scores;
 }
 
-// log-softmax of a row; NaN throughout if the row holds NaN or +inf.
-std::vector<float> LogSoftmax(const float* x, int cols) {
-  double largest = -std::numeric_limits<double>::infinity();
-  for (int i = 0; i < cols; ++i) largest = std::max(largest, double{x[i]});
-  double sum = 0;
-  for (int i = 0; i < cols; ++i) sum += std::exp(x[i] - largest);
-  std::vector<float> out(cols);
-  for (int i = 0; i < cols; ++i) {
-    out[i] = static_cast<float>(std::isnan(sum) ? sum : x[i] - largest - std::log(sum));
-  }
-  return out;
-}
-
 class ReferenceBackend : public HostBackend {
  public:
   ReferenceBackend(std::string name, std::string description)
@@ -78,15 +65,10 @@ class ReferenceBackend : public HostBackend {
   std::string name() const override { return name_; }
   std::string description() const override { return description_; }
 
-  Result<Buffer> Allocate(size_t bytes) override { return AllocateHostMemory(bytes); }
-  void CopyIn(void* device, const void* host, size_t bytes) override {
-    std::memcpy(device, host, bytes);
-  }
-  void CopyOut(void* host, const void* device, size_t bytes) override {
-    std::memcpy(host, device, bytes);
-  }
-  void Synchronize() override {}
+  KvOps* kv_ops() override { return &kv_ops_; }
+  TokenOps* token_ops() override { return &token_ops_; }
 
+  Result<Buffer> Allocate(size_t bytes) override { return AllocateHostMemory(bytes); }
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) override {
     return ReferenceWeight::Pack(parts, format);
@@ -101,7 +83,7 @@ class ReferenceBackend : public HostBackend {
   }
 
   void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) override {
-    const PassPlan& plan = PlanOf(pass);
+    const PassPlan& plan = HostPlanOf(pass);
     TALON_CHECK(out.rows == plan.num_rows());
     for (int r = 0; r < out.rows; ++r) {
       for (int i = 0; i < out.cols; ++i) {
@@ -126,27 +108,18 @@ class ReferenceBackend : public HostBackend {
     }
   }
 
-  void MatMul(MatrixView x, const Weight& w, const float* bias, MatrixView out,
-              bool accumulate) override {
-    const auto& weight = static_cast<const ReferenceWeight&>(w);
-    TALON_CHECK(x.cols == w.cols() && out.cols == w.rows() && x.rows == out.rows);
-    for (int r = 0; r < x.rows; ++r) {
-      std::vector<float> input(RowOf(x, r), RowOf(x, r) + x.cols);
-      if (weight.quantises_activations()) QuantiseInPlace(input);
-      for (int o = 0; o < out.cols; ++o) {
-        const float* row = weight.Row(o);
-        double sum = std::inner_product(input.begin(), input.end(), row, 0.0, std::plus<>(),
-                                        [](double a, double b) { return a * b; });
-        if (bias != nullptr) sum += bias[o];
-        if (accumulate) sum += RowOf(out, r)[o];
-        RowOf(out, r)[o] = static_cast<float>(sum);
-      }
+  void MatMul(const MatMulArgs& args) override {
+    if (args.norm != nullptr) {
+      const MatrixView normed = TakeOperand(args.x.rows, args.x.cols);
+      RmsNorm(args.x, args.norm, args.epsilon, normed);
+      return Multiply(normed, args);
     }
+    Multiply(args.x, args);
   }
 
   void RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
                   MatrixView angles) override {
-    const PassPlan& plan = PlanOf(pass);
+    const PassPlan& plan = HostPlanOf(pass);
     TALON_CHECK(angles.rows == plan.num_rows() && angles.cols == 2 * half);
     for (int r = 0; r < angles.rows; ++r) {
       for (int i = 0; i < half; ++i) {
@@ -186,32 +159,10 @@ class ReferenceBackend : public HostBackend {
     }
   }
 
-  void StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvView& kv, int layer) override {
-    const PassPlan& plan = PlanOf(pass);
-    const KvShape& shape = kv.shape;
-    TALON_CHECK(k.rows == plan.num_rows() && v.rows == plan.num_rows());
-    TALON_CHECK(k.cols == shape.kv_heads * shape.head_dim && v.cols == k.cols);
-    const KvLayer& arrays = kv.layers[layer];
-    for (int r = 0, s = 0; r < k.rows; ++r) {
-      while (r >= plan.sequence_rows[s + 1]) ++s;
-      const int place = plan.PlaceOfRow(s, r);
-      for (int i = 0; i < k.cols; ++i) {
-        const int head = i / shape.head_dim;
-        const int64_t offset =
-            (place < 0 ? StagedOffset(shape, ~place, head) : SlotOffset(shape, place, head)) +
-            i % shape.head_dim;
-        StoreElement(place < 0 ? arrays.k_staged : arrays.k_blocks, shape.dtype, offset,
-                     RowOf(k, r)[i]);
-        StoreElement(place < 0 ? arrays.v_staged : arrays.v_blocks, shape.dtype, offset,
-                     RowOf(v, r)[i]);
-      }
-    }
-  }
-
-  void Attention(const Pass& pass, MatrixView q, const KvView& kv, int layer, float scale,
-                 MatrixView out) override {
-    const PassPlan& plan = PlanOf(pass);
-    const KvShape& shape = kv.shape;
+  void Attention(const Pass& pass, const AttentionInput& input, MatrixView out) override {
+    const PassPlan& plan = HostPlanOf(pass);
+    const MatrixView q = input.q;
+    const KvShape& shape = input.kv.shape;
     TALON_CHECK(q.rows == plan.num_rows() && out.rows == q.rows && out.cols == q.cols);
     TALON_CHECK(q.cols % (shape.head_dim * shape.kv_heads) == 0);
     const int group = q.cols / shape.head_dim / shape.kv_heads;
@@ -219,91 +170,10 @@ class ReferenceBackend : public HostBackend {
       for (int r = plan.sequence_rows[s]; r < plan.sequence_rows[s + 1]; ++r) {
         for (int h = 0; h < shape.kv_heads * group; ++h) {
           const int kv_head = h / group;
-          const auto blocks = plan.BlocksOf(s, layer, kv_head, shape.kv_heads);
+          const auto blocks = plan.BlocksOf(s, input.layer, kv_head, shape.kv_heads);
           const auto keys = VisibleKeys(plan, shape.block_size, blocks, s, r);
           const int start = h * shape.head_dim;
-          AttendHead(kv, layer, kv_head, keys, RowOf(q, r) + start, scale, RowOf(out, r) + start);
-        }
-      }
-    }
-  }
-
-  void CommitRows(const KvView& kv, std::span<const int32_t> rows, std::span<const int32_t> slots,
-                  int num_layers) override {
-    TALON_CHECK(rows.size() == slots.size());
-    for (int layer = 0; layer < num_layers; ++layer) {
-      const KvLayer& arrays = kv.layers[layer];
-      for (size_t i = 0; i < rows.size(); ++i) {
-        for (int head = 0; head < kv.shape.kv_heads; ++head) {
-          const int64_t from = StagedOffset(kv.shape, rows[i], head);
-          const int64_t to = SlotOffset(kv.shape, slots[i], head);
-          CopyVector(kv.shape, arrays.k_staged, from, arrays.k_blocks, to);
-          CopyVector(kv.shape, arrays.v_staged, from, arrays.v_blocks, to);
-        }
-      }
-    }
-  }
-
-  void CopySlots(const KvView& kv, std::span<const int32_t> from,
-                 std::span<const int32_t> to) override {
-    TALON_CHECK(from.size() == to.size());
-    for (const KvLayer& arrays : kv.layers) {
-      for (size_t i = 0; i < from.size(); ++i) {
-        for (int head = 0; head < kv.shape.kv_heads; ++head) {
-          const int64_t source = SlotOffset(kv.shape, from[i], head);
-          const int64_t target = SlotOffset(kv.shape, to[i], head);
-          CopyVector(kv.shape, arrays.k_blocks, source, arrays.k_blocks, target);
-          CopyVector(kv.shape, arrays.v_blocks, source, arrays.v_blocks, target);
-        }
-      }
-    }
-  }
-
-  void CopyBlock(const KvView& kv, int from, int to, int tokens) override {
-    std::vector<int32_t> sources(tokens);
-    std::vector<int32_t> targets(tokens);
-    std::iota(sources.begin(), sources.end(), from * kv.shape.block_size);
-    std::iota(targets.begin(), targets.end(), to * kv.shape.block_size);
-    CopySlots(kv, sources, targets);
-  }
-
-  void CopyStaged(const KvView& kv, std::span<const int32_t> from,
-                  std::span<const int32_t> to) override {
-    TALON_CHECK(from.size() == to.size());
-    for (const KvLayer& arrays : kv.layers) {
-      for (size_t i = 0; i < from.size(); ++i) {
-        for (int head = 0; head < kv.shape.kv_heads; ++head) {
-          const int64_t source = StagedOffset(kv.shape, from[i], head);
-          const int64_t target = StagedOffset(kv.shape, to[i], head);
-          CopyVector(kv.shape, arrays.k_staged, source, arrays.k_staged, target);
-          CopyVector(kv.shape, arrays.v_staged, source, arrays.v_staged, target);
-        }
-      }
-    }
-  }
-
-  void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) override {
-    TALON_CHECK(kv.shape.key_summaries);
-    for (const KvLayer& arrays : kv.layers) {
-      for (const int32_t block : blocks) {
-        for (int head = 0; head < kv.shape.kv_heads; ++head) {
-          ReferenceSummary(kv.shape, arrays, block, head);
-        }
-      }
-    }
-  }
-
-  void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
-                   MatrixView out) override {
-    const PassPlan& plan = PlanOf(pass);
-    TALON_CHECK(kv.shape.key_summaries && q.rows == plan.num_rows());
-    TALON_CHECK(out.rows == kv.shape.kv_heads && out.cols >= plan.num_scored_blocks());
-    for (const ScoreRequest& request : plan.scores) {
-      for (int head = 0; head < kv.shape.kv_heads; ++head) {
-        const auto blocks = plan.BlocksOf(request.sequence, layer, head, kv.shape.kv_heads);
-        for (int i = 0; i < request.num_blocks; ++i) {
-          RowOf(out, head)[request.first_column + i] = static_cast<float>(
-              ReferenceScore(request, q, kv.shape, kv.layers[layer], blocks[i], head));
+          AttendHead(input, kv_head, keys, RowOf(q, r) + start, RowOf(out, r) + start);
         }
       }
     }
@@ -316,33 +186,26 @@ class ReferenceBackend : public HostBackend {
     }
   }
 
-  void Argmax(MatrixView x, std::span<int32_t> out) override {
-    TALON_CHECK(static_cast<int>(out.size()) == x.rows);
-    for (int r = 0; r < x.rows; ++r) {
-      int best = -1;
-      for (int i = 0; i < x.cols; ++i) {
-        if (std::isnan(RowOf(x, r)[i])) continue;
-        if (best < 0 || RowOf(x, r)[i] > RowOf(x, r)[best]) best = i;
-      }
-      out[r] = std::max(best, 0);
-    }
-  }
-
-  void TopK(MatrixView x, int k, std::span<TopKEntry> out) override {
-    TALON_CHECK(k <= x.cols && static_cast<int>(out.size()) == x.rows * k);
-    for (int r = 0; r < x.rows; ++r) {
-      const float* row = RowOf(x, r);
-      const std::vector<float> log_probs = LogSoftmax(row, x.cols);
-      std::vector<int32_t> order(x.cols);
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [row](int32_t a, int32_t b) {
-        return row[a] > row[b] || (std::isnan(row[b]) && !std::isnan(row[a]));
-      });
-      for (int i = 0; i < k; ++i) out[r * k + i] = {order[i], log_probs[order[i]]};
-    }
-  }
-
  private:
+  // args with x in place of args.x, and no norm.
+  static void Multiply(MatrixView x, const MatMulArgs& args) {
+    const auto& weight = static_cast<const ReferenceWeight&>(*args.w);
+    const MatrixView out = args.out;
+    TALON_CHECK(x.cols == weight.cols() && out.cols == weight.rows() && x.rows == out.rows);
+    for (int r = 0; r < x.rows; ++r) {
+      std::vector<float> input(RowOf(x, r), RowOf(x, r) + x.cols);
+      if (weight.quantises_activations()) QuantiseInPlace(input);
+      for (int o = 0; o < out.cols; ++o) {
+        const float* row = weight.Row(o);
+        double sum = std::inner_product(input.begin(), input.end(), row, 0.0, std::plus<>(),
+                                        [](double a, double b) { return a * b; });
+        if (args.bias != nullptr) sum += args.bias[o];
+        if (args.accumulate) sum += RowOf(out, r)[o];
+        RowOf(out, r)[o] = static_cast<float>(sum);
+      }
+    }
+  }
+
   static void NormaliseRow(const float* x, int cols, const float* weight, float epsilon,
                            float* out) {
     double squares = 0;
@@ -351,23 +214,17 @@ class ReferenceBackend : public HostBackend {
     for (int i = 0; i < cols; ++i) out[i] = static_cast<float>(x[i] * factor * weight[i]);
   }
 
-  static void CopyVector(const KvShape& shape, const void* from, int64_t source, void* to,
-                         int64_t target) {
-    const size_t size = DTypeSize(shape.dtype);
-    std::memmove(static_cast<uint8_t*>(to) + target * size,
-                 static_cast<const uint8_t*>(from) + source * size, shape.head_dim * size);
-  }
-
-  static void AttendHead(const KvView& kv, int layer, int kv_head,
-                         const std::vector<KeyPlace>& keys, const float* q, float scale,
-                         float* out) {
+  static void AttendHead(const AttentionInput& input, int kv_head,
+                         const std::vector<KeyPlace>& keys, const float* q, float* out) {
     TALON_CHECK(!keys.empty());
+    const KvView& kv = input.kv;
+    const int layer = input.layer;
     const int head_dim = kv.shape.head_dim;
     std::vector<double> scores;
     for (const KeyPlace& key : keys) {
       double dot = 0;
       for (int d = 0; d < head_dim; ++d) dot += q[d] * LoadKv(kv, layer, false, key, kv_head, d);
-      scores.push_back(dot * scale);
+      scores.push_back(dot * input.scale);
     }
     const std::vector<double> weights = Softmax(std::move(scores));
     for (int d = 0; d < head_dim; ++d) {
@@ -379,6 +236,8 @@ class ReferenceBackend : public HostBackend {
     }
   }
 
+  ReferenceKvOps kv_ops_;
+  ReferenceTokenOps token_ops_;
   std::string name_;
   std::string description_;
 };

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#include "compute/backend.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 #include "compute/pass_plan.h"
 
 namespace talon {

@@ -7,7 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "compute/backend.h"
+#include "base/status.h"
+#include "compute/matrix.h"
 
 namespace talon {
 

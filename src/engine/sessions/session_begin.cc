@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/math.h"
 #include "engine/prefix_hash.h"
 #include "engine/sessions/session_engine.h"
 
@@ -14,8 +15,6 @@ namespace {
 int CommonPrefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   return static_cast<int>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 int Covered(const Sequence& sequence) { return sequence.committed_len + sequence.tail_len; }
 

@@ -5,13 +5,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/math.h"
 
 namespace talon {
-namespace {
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 int SessionOptions::TreeRows() const {
   constexpr int kSharedRows = 1024;  // worth having for several calls, if one alone needs less

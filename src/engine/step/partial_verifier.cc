@@ -181,7 +181,7 @@ void PartialVerifier::RankBlocks(const MatrixView& scores) {
       chosen += static_cast<size_t>(scores.rows) * blocks.ranked;
     }
   }
-  if (chosen > 0) parts_.backend->ChooseColumns(scores, choices);
+  if (chosen > 0) parts_.backend->kv_ops()->ChooseColumns(scores, choices);
 }
 
 std::vector<int32_t> PartialVerifier::RankedOf(const Ranking& ranking, int full_blocks) const {
@@ -190,7 +190,7 @@ std::vector<int32_t> PartialVerifier::RankedOf(const Ranking& ranking, int full_
   const KvShape& shape = parts_.kv->shape();
   const RankedBlocks blocks = RankedBlocksOf(ranking.budget, full_blocks, ranking.scored_blocks);
   if (blocks.ranked == 0) return {};
-  const auto chosen = parts_.backend->ChosenColumns().subspan(
+  const auto chosen = parts_.backend->kv_ops()->ChosenColumns().subspan(
       ranking.first_chosen[index],
       static_cast<size_t>(shape.num_layers) * shape.kv_heads * blocks.ranked);
   std::vector<int32_t> ranked(chosen.begin(), chosen.end());

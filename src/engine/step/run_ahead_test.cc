@@ -193,7 +193,7 @@ TEST(RunAhead, OffloadedBlocksChangeNothing) {
 // Where the device does not draw, the host does, after the tree is known.
 TEST(RunAhead, RandomChoicesDoNotDependOnDrafts) {
   const Outcome random = Generate({.temperature = 0.8f});
-  EXPECT_EQ(random.calls.finished > 0, Tiny().backend->DrawsTokens());
+  EXPECT_EQ(random.calls.finished > 0, Tiny().backend->token_ops()->DrawsTokens());
   EXPECT_GT(random.accepted, 0);
   EXPECT_EQ(random.tokens, Generate({.temperature = 0.8f, .plain = true}).tokens);
 }

@@ -110,7 +110,7 @@ class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
     }
     ForwardOutput output;
     ASSERT_TRUE(model_->Forward(builder.plan(), kv_->view(), &output).ok());
-    backend_->Argmax(output.logits, drafter_.next);
+    backend_->token_ops()->Argmax(output.logits, drafter_.next);
   }
 
   // Runs a step and returns how many tokens left the engine.

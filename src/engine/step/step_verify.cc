@@ -92,7 +92,7 @@ Status Step::Verify() {
     TALON_RETURN_IF_ERROR(parts_.target->SetCaptureLayers(capture_layers_));
   }
   TALON_RETURN_IF_ERROR(RunShadows());
-  if (reads_views_) parts_.backend->JoinCopies();
+  if (reads_views_) parts_.backend->kv_ops()->JoinCopies();
   TALON_RETURN_IF_ERROR(parts_.target->Forward(builder_.plan(), PassKv(), &output_,
                                                [&](Pass* pass) { PlaceDrafts(pass); }));
   if (options_.nwor) parts_.kv->MarkAllStaged();
@@ -110,7 +110,7 @@ Status Step::Verify() {
 bool Step::DeviceChooses(const Sampler& sampler) const {
   if (sampler.IsPlainGreedy()) return true;
   return sampler.IsPlain() && options_.accept == AcceptMode::kMatch &&
-         parts_.backend->DrawsTokens();
+         parts_.backend->token_ops()->DrawsTokens();
 }
 
 void Step::ChooseTokens() {
@@ -129,7 +129,7 @@ void Step::ChooseTokens() {
   if (any_random) {
     parts_.target->DrawTokens(output_, draws, choices_);
   } else if (any) {
-    parts_.backend->Argmax(output_.logits, choices_);
+    parts_.backend->token_ops()->Argmax(output_.logits, choices_);
   }
 }
 

@@ -100,14 +100,17 @@ void Eagle3Head::Fuse(MatrixView features, MatrixView fused) {
   TALON_CHECK(features.rows == fused.rows && features.cols == config_.features_size() &&
               fused.cols == config_.hidden_size);
   if (!HasFeatureNorms()) {
-    backend_->MatMul(features, *weights_.fc, Floats(weights_.fc_bias), fused, /*accumulate=*/false);
+    backend_->MatMul(
+        {.x = features, .w = weights_.fc.get(), .bias = Floats(weights_.fc_bias), .out = fused});
     return;
   }
   for (int first = 0; first < features.rows; first += max_rows_) {
     const int count = std::min(max_rows_, features.rows - first);
     NormFeatures(features.Rows(first, count));
-    backend_->MatMul(features_.Rows(count), *weights_.fc, Floats(weights_.fc_bias),
-                     fused.Rows(first, count), /*accumulate=*/false);
+    backend_->MatMul({.x = features_.Rows(count),
+                      .w = weights_.fc.get(),
+                      .bias = Floats(weights_.fc_bias),
+                      .out = fused.Rows(first, count)});
   }
 }
 
@@ -210,10 +213,12 @@ void Eagle3Head::StoreKeys(int rows, const KvView& kv) {
   const MatrixView v = keys_values.Cols(k.cols, config_.kv_size());
   const MatrixView angles = angles_.Rows(rows);
   backend_->RopeAngles(*pass_, Floats(inv_freq_), angles.cols / 2, rope_scale_, angles);
-  backend_->MatMul(pairs_.Rows(rows), *weights_.kv, Floats(weights_.kv_bias), keys_values,
-                   /*accumulate=*/false);
+  backend_->MatMul({.x = pairs_.Rows(rows),
+                    .w = weights_.kv.get(),
+                    .bias = Floats(weights_.kv_bias),
+                    .out = keys_values});
   backend_->Rope(k, config_.head_dim, angles);
-  backend_->StoreKv(*pass_, k, v, kv, /*layer=*/0);
+  backend_->kv_ops()->StoreKv(*pass_, k, v, kv, /*layer=*/0);
 }
 
 Eagle3Head::OutputRows Eagle3Head::SelectOutputs(const PassPlan& plan, MatrixView inputs) {
@@ -221,11 +226,11 @@ Eagle3Head::OutputRows Eagle3Head::SelectOutputs(const PassPlan& plan, MatrixVie
   const MatrixView pairs = pairs_.Rows(inputs.rows);
   const MatrixView features = pairs.Cols(config_.hidden_size, config_.hidden_size);
   const MatrixView& residual = config_.norm_before_residual ? features : inputs;
-  backend_->GatherOutputs(*pass_, residual, stream_.Rows(outputs));
+  backend_->GatherPassRows(*pass_, PassRows::kOutputs, residual, stream_.Rows(outputs));
   if (AllAreOutputs(plan)) return {pairs, angles_.Rows(outputs)};
   const OutputRows chosen{out_pairs_.Rows(outputs), out_angles_.Rows(outputs)};
-  backend_->GatherOutputs(*pass_, pairs, chosen.pairs);
-  backend_->GatherOutputs(*pass_, angles_.Rows(inputs.rows), chosen.angles);
+  backend_->GatherPassRows(*pass_, PassRows::kOutputs, pairs, chosen.pairs);
+  backend_->GatherPassRows(*pass_, PassRows::kOutputs, angles_.Rows(inputs.rows), chosen.angles);
   return chosen;
 }
 
@@ -233,9 +238,10 @@ void Eagle3Head::RunAttention(const Pass& pass, const OutputRows& rows, const Kv
   const int outputs = rows.pairs.rows;
   const MatrixView q = q_.Rows(outputs);
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
-  backend_->MatMul(rows.pairs, *weights_.q, Floats(weights_.q_bias), q, /*accumulate=*/false);
+  backend_->MatMul(
+      {.x = rows.pairs, .w = weights_.q.get(), .bias = Floats(weights_.q_bias), .out = q});
   backend_->Rope(q, config_.head_dim, rows.angles);
-  backend_->AttentionMatMul(pass, q, kv, /*layer=*/0, scale, *weights_.output,
+  backend_->AttentionMatMul(pass, {.q = q, .kv = kv, .layer = 0, .scale = scale}, *weights_.output,
                             Floats(weights_.output_bias), stream_.Rows(outputs));
 }
 
@@ -246,8 +252,11 @@ void Eagle3Head::RunHead(int outputs) {
     backend_->RmsNorm(hidden, Floats(weights_.norm), eps, next_.Rows(outputs));
   }
   const Weight& head = weights_.head != nullptr ? *weights_.head : *target_.weights().head;
-  backend_->NormMatMul(hidden, Floats(weights_.head_norm), eps, head, /*bias=*/nullptr,
-                       logits_.Rows(outputs));
+  backend_->MatMul({.x = hidden,
+                    .norm = Floats(weights_.head_norm),
+                    .epsilon = eps,
+                    .w = &head,
+                    .out = logits_.Rows(outputs)});
 }
 
 }  // namespace talon

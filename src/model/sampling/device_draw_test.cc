@@ -75,7 +75,8 @@ const RowDraw kDraws[] = {
 
 TEST(DeviceDraw, MatchesTheHostOnDevicesThatDraw) {
   const auto backend = NewTestBackend(1);
-  if (!backend->DrawsTokens()) GTEST_SKIP() << backend->name() << " leaves draws to the host";
+  if (!backend->token_ops()->DrawsTokens())
+    GTEST_SKIP() << backend->name() << " leaves draws to the host";
   PassPlan plan;
   const auto pass = LoadRows(backend.get(), &plan);
   std::mt19937 random(11);
@@ -94,7 +95,7 @@ TEST(DeviceDraw, MatchesTheHostOnDevicesThatDraw) {
         draws.back().choice = random() % 3;
       }
       std::vector<int32_t> got(kRows);
-      backend->DrawTokens(*pass, device.all, draws, got);
+      backend->token_ops()->DrawTokens(*pass, device.all, draws, got);
       for (int r = 0; r < kRows; ++r) {
         const auto row =
             std::span<const float>(logits).subspan(static_cast<size_t>(r) * vocabulary, vocabulary);

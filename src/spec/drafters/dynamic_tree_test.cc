@@ -114,7 +114,7 @@ TEST(DynamicTree, DevicesBuildTheSameTrees) {
     };
     std::vector<int32_t> numbered(64);
     for (size_t i = 0; i < numbered.size(); ++i) numbered[i] = static_cast<int32_t>(i);
-    HostBeamSearch device({.trees = 1, .width = k, .levels = steps}, numbered, rank);
+    HostBeams device({.trees = 1, .width = k, .levels = steps}, numbered, rank);
     DynamicTree tree(k, steps, nodes, min_prob);
     std::vector<float> row(1);
     std::vector<float> kept(static_cast<size_t>(1 + k * steps));

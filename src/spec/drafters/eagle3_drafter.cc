@@ -220,7 +220,7 @@ Status Eagle3Drafter::Rank(std::span<State* const> ranked) {
   if (beams_ != nullptr) {
     std::vector<int32_t> slots;
     for (const State* state : states) slots.push_back(state->slot);
-    backend_->RankRoots(beams_.get(), slots, output.logits, output.next, next_.all);
+    beams_->RankRoots(slots, output.logits, output.next, next_.all);
     return OkStatus();
   }
   std::vector<TopKEntry> best;

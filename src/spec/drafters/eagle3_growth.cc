@@ -4,14 +4,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "spec/drafters/eagle3_drafter.h"
 
 namespace talon {
-namespace {
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 void Eagle3Drafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
   std::vector<State*> states;
@@ -110,7 +106,7 @@ void Eagle3Drafter::PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass
                       .position = outline.position,
                       .min_score = one->tree.min_score()});
   }
-  backend_->LoadTrees(beams_.get(), pass, places);
+  beams_->LoadTrees(pass, places);
 }
 
 void Eagle3Drafter::FinishTrees(std::span<TokenTree> trees) {
@@ -163,7 +159,7 @@ Status Eagle3Drafter::GrowAhead(std::span<const GrowingTree> growing,
     roots.push_back({.slot = states[one.owner]->slot, .first_row = OutputRow(one, 0)});
     levels = std::max(levels, one.tree.steps());
   }
-  backend_->StartBeams(beams_.get(), roots);
+  beams_->Start(roots);
   for (int level = 1; level < levels; ++level) {
     TALON_RETURN_IF_ERROR(RunAhead(growing, level));
   }
@@ -184,16 +180,16 @@ Status Eagle3Drafter::RunAhead(std::span<const GrowingTree> growing, int level) 
   }
   const MatrixView inputs = inputs_.Rows(static_cast<int>(growing.size()) * k);
   Eagle3Output output;
-  TALON_RETURN_IF_ERROR(head_->Forward(
-      builder_.plan(), builder_.plan(), kv_->view(), inputs, &output,
-      [&](Pass* pass) { backend_->LoadBeams(beams_.get(), pass, next_.all, inputs); }));
-  backend_->ExpandBeams(beams_.get(), output.logits, output.next, next_.all);
+  TALON_RETURN_IF_ERROR(head_->Forward(builder_.plan(), builder_.plan(), kv_->view(), inputs,
+                                       &output,
+                                       [&](Pass* pass) { beams_->Load(pass, next_.all, inputs); }));
+  beams_->Expand(output.logits, output.next, next_.all);
   return OkStatus();
 }
 
 // The rankings are those of the roots, then level by level those of all beams.
 void Eagle3Drafter::FollowDevice(std::span<GrowingTree> growing) {
-  const std::span<const TopKEntry> rankings = backend_->ReadBeams(beams_.get());
+  const std::span<const TopKEntry> rankings = beams_->Read();
   std::vector<TopKEntry> best(rankings.begin(), rankings.end());
   for (TopKEntry& entry : best) entry.id = head_->target_ids()[entry.id];
   const auto k = static_cast<size_t>(options_.budget.top_k);
@@ -209,7 +205,7 @@ void Eagle3Drafter::FollowDevice(std::span<GrowingTree> growing) {
 
 void Eagle3Drafter::TopK(const MatrixView& logits, std::vector<TopKEntry>* best) {
   best->resize(static_cast<size_t>(logits.rows) * options_.budget.top_k);
-  backend_->TopK(logits, options_.budget.top_k, *best);
+  backend_->token_ops()->TopK(logits, options_.budget.top_k, *best);
   for (TopKEntry& entry : *best) entry.id = head_->target_ids()[entry.id];
 }
 

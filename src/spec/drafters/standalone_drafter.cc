@@ -229,7 +229,7 @@ Status StandaloneDrafter::RunPass(int top_k, std::vector<TopKEntry>* best) {
   ForwardOutput output;
   TALON_RETURN_IF_ERROR(model_->Forward(builder_.plan(), kv_->view(), &output));
   best->resize(static_cast<size_t>(output.logits.rows) * top_k);
-  if (!best->empty()) backend_->TopK(output.logits, top_k, *best);
+  if (!best->empty()) backend_->token_ops()->TopK(output.logits, top_k, *best);
   return OkStatus();
 }
 

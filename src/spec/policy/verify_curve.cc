@@ -65,7 +65,8 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
   sequence.blocks = reservation.new_blocks;
   sequence.committed_len = context;
   for (size_t i = 1; i < sequence.blocks.size(); ++i) {
-    backend->CopyBlock(kv->view(), sequence.blocks[0], sequence.blocks[i], kv->shape().block_size);
+    backend->kv_ops()->CopyBlock(kv->view(), sequence.blocks[0], sequence.blocks[i],
+                                 kv->shape().block_size);
   }
   TokenTree chain(0);
   for (int i = 1; i < rows; ++i) chain.Add(i - 1, 0, 1);
@@ -78,7 +79,7 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
   for (int i = 0; i <= repeats && status.ok(); ++i) {
     const Stopwatch watch;
     status = target->Forward(builder.plan(), kv->view(), &output);
-    if (status.ok()) backend->Argmax(output.logits, argmax);
+    if (status.ok()) backend->token_ops()->Argmax(output.logits, argmax);
     if (i > 0) best = std::min(best, watch.Seconds());  // the first is a warm-up
   }
   kv->Cancel(std::move(reservation));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compute/backend.h"
+#include "compute/layer_ops.h"
 #include "compute/reference/reference_backend.h"
 #include "compute/test_device.h"
 #include "spec/specpv/selection.h"
@@ -156,7 +157,8 @@ class PartialAttentionTest : public testing::Test {
     backend.LoadPass(RootPlan(), shape, pass.get());
     const float scale = 0.25f;
     for (int layer = 0; layer < kLayers; ++layer) {
-      backend.Attention(*pass, query, {shape, layers}, layer, scale, out);
+      LayerOpsOf(backend).Attention(
+          *pass, {.q = query, .kv = {shape, layers}, .layer = layer, .scale = scale}, out);
       std::vector<float> result(width);
       backend.CopyOut(result.data(), out.data, width * sizeof(float));
       for (int head = 0; head < kKvHeads * kGroup; ++head) {

@@ -5,7 +5,7 @@
 namespace talon::arm_bf16 {
 namespace {
 
-// What eight dimensions of a unit take of its memory: the share of the unit ahead to fetch
+// Bytes of eight dimensions of a unit: the share of the next unit that is prefetched
 // meanwhile.
 constexpr int64_t kEightBytes = kUnitKeys * 8 * sizeof(uint16_t);
 

@@ -7,9 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "compute/backend.h"
 #include "compute/cpu/attention/kernels.h"
 #include "compute/cpu/attention/plan.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 #include "compute/pass_plan.h"
 
 namespace talon {
@@ -59,7 +60,7 @@ class FloatArena {
   void Clear() { used_ = 0; }
   // 64-byte aligned, uninitialised. REQUIRES: reserved.
   float* Take(size_t floats);
-  // What Take(floats) uses up.
+  // Floats that Take(floats) uses up.
   static size_t Rounded(size_t floats) { return (floats + 15) / 16 * 16; }
 
  private:

@@ -18,7 +18,7 @@ auto* At(T* array, int64_t element, DType dtype) {
   return static_cast<Byte*>(array) + element * static_cast<int64_t>(DTypeSize(dtype));
 }
 
-// Where one (block, kv head) of a summary lies.
+// Index of one (block, kv head) in a summary array.
 int64_t SummaryIndex(const KvShape& shape, int32_t block, int head) {
   return int64_t{block} * shape.kv_heads + head;
 }

@@ -1,5 +1,5 @@
-// Key summaries of full blocks, and scores of blocks by their summaries (Backend::SummariseBlocks,
-// Backend::ScoreBlocks).
+// Key summaries of full blocks, and scores of blocks by their summaries (KvOps::SummariseBlocks,
+// KvOps::ScoreBlocks).
 #ifndef TALON_COMPUTE_CPU_ATTENTION_BLOCK_SCORES_H_
 #define TALON_COMPUTE_CPU_ATTENTION_BLOCK_SCORES_H_
 
@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "base/threads.h"
-#include "compute/backend.h"
 #include "compute/cpu/attention/block.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 #include "compute/pass_plan.h"
 
 namespace talon {

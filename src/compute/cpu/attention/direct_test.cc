@@ -49,7 +49,7 @@ struct Tile {
 
 constexpr int kMaxRows = 18;
 
-// Which rows and units a product takes.
+// The rows and units of one product.
 struct Cut {
   int first_row;
   int end_row;

@@ -96,7 +96,7 @@ struct AttentionKernels {
   void (*multiply_keys)(const KvTile& keys, const TileProduct& product) = nullptr;
   void (*multiply_values)(const KvTile& values, const TileProduct& product) = nullptr;
 
-  // Where a row of an array of operands starts.
+  // First element of a row in an array of operands.
   void* OperandRow(void* array, int row, int64_t stride) const {
     const int64_t first = row_pairs ? row / 2 * 2 * stride + row % 2 * 4 : row * stride;
     return static_cast<uint8_t*>(array) + first * static_cast<int64_t>(operand_size);

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "compute/backend.h"
+#include "compute/kv_view.h"
 #include "compute/pass_plan.h"
 
 namespace talon {

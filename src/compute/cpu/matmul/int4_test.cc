@@ -1,4 +1,4 @@
-// What is special about int4; matmul_test.cc runs every kernel through everything else.
+// Cases that only int4 has; test.cc runs every kernel through everything else.
 #include "compute/int4.h"
 
 #include <gtest/gtest.h>

@@ -1,57 +1,44 @@
 // int8 with sdot (FEAT_DotProd): 4 outputs x 4 inputs an instruction, one row at a time.
 #include <arm_neon.h>
 
-#include "compute/cpu/matmul/kernels_table.h"
+#include "compute/cpu/matmul/kernels_rows-inl.h"
 
 namespace talon {
 namespace {
 
-constexpr int kWidth = 16;
-constexpr int kGroup = 4;
 constexpr int kVectors = kWidth / 4;
 
-template <int kRows>
-void Rows(const TileArgs& args) {
-  auto* out = static_cast<int32_t*>(args.acc);
-  int32x4_t acc[kRows][kVectors];
-  TALON_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TALON_UNROLL
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = vld1q_s32(out + r * kWidth + 4 * v);
-  }
-  const auto* x = static_cast<const int8_t*>(args.x);
-  const auto* w = static_cast<const int8_t*>(args.panel);
-  for (int64_t g = 0; g < args.groups; ++g, x += kRows * kGroup, w += kWidth * kGroup) {
-    int8x16_t outputs[kVectors];
-    TALON_UNROLL
-    for (int v = 0; v < kVectors; ++v) outputs[v] = vld1q_s8(w + 16 * v);
+struct Rows {
+  template <int kRows>
+  static void Run(const TileArgs& args) {
+    auto* out = static_cast<int32_t*>(args.acc);
+    int32x4_t acc[kRows][kVectors];
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const auto* four = reinterpret_cast<const int32_t*>(x + r * kGroup);
-      const int8x16_t row = vreinterpretq_s8_s32(vld1q_dup_s32(four));
       TALON_UNROLL
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = vdotq_s32(acc[r][v], outputs[v], row);
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = vld1q_s32(out + r * kWidth + 4 * v);
+    }
+    const auto* x = static_cast<const int8_t*>(args.x);
+    const auto* w = static_cast<const int8_t*>(args.panel);
+    for (int64_t g = 0; g < args.groups; ++g, x += kRows * kXGroup, w += kWidth * kXGroup) {
+      int8x16_t outputs[kVectors];
+      TALON_UNROLL
+      for (int v = 0; v < kVectors; ++v) outputs[v] = vld1q_s8(w + 16 * v);
+      TALON_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto* four = reinterpret_cast<const int32_t*>(x + r * kXGroup);
+        const int8x16_t row = vreinterpretq_s8_s32(vld1q_dup_s32(four));
+        TALON_UNROLL
+        for (int v = 0; v < kVectors; ++v) acc[r][v] = vdotq_s32(acc[r][v], outputs[v], row);
+      }
+    }
+    TALON_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      TALON_UNROLL
+      for (int v = 0; v < kVectors; ++v) vst1q_s32(out + r * kWidth + 4 * v, acc[r][v]);
     }
   }
-  TALON_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TALON_UNROLL
-    for (int v = 0; v < kVectors; ++v) vst1q_s32(out + r * kWidth + 4 * v, acc[r][v]);
-  }
-}
-
-void Tile(const TileArgs& args) {
-  switch (args.rows) {
-    case 1:
-      return Rows<1>(args);
-    case 2:
-      return Rows<2>(args);
-    case 3:
-      return Rows<3>(args);
-    default:
-      return Rows<4>(args);
-  }
-}
+};
 
 int64_t Burn(int64_t iterations) {
   constexpr int kChains = 16;
@@ -74,20 +61,8 @@ int64_t Burn(int64_t iterations) {
 }  // namespace
 
 const MatrixKernel& ArmDotprodKernel() {
-  static const MatrixKernel kernel = {.name = "int8 sdot",
-                                      .weight_type = DType::kI8,
-                                      .activation_type = DType::kI8,
-                                      .sum_type = DType::kI32,
-                                      .width = kWidth,
-                                      .group = kGroup,
-                                      .x_group = kGroup,
-                                      .panel_group_bytes = kWidth * kGroup,
-                                      .max_rows = 4,
-                                      .row_unit = 1,
-                                      .offset_activation = false,
-                                      .tile = Tile,
-                                      .burn = Burn};
-  return kernel;
+  static constexpr MatrixKernel kKernel = RowsInt8Kernel("int8 sdot", RowsTile<Rows>, Burn);
+  return kKernel;
 }
 
 }  // namespace talon

@@ -22,7 +22,7 @@ constexpr int kScalesAt = 2 * kHalfCodes;
 constexpr int kGroupBytes = kScalesAt + 2 * kWidth;
 constexpr int kCacheLine = 64;
 
-// Where the bytes of a pair's scales go: the upper halves of four floats.
+// Table for vqtbl1q that moves a pair's scales to the upper halves of four floats.
 constexpr uint8_t kNone = 0xFF;
 constexpr uint8_t kScaleBytes[kPairs][16] = {
     {kNone, kNone, 0, 1, kNone, kNone, 2, 3, kNone, kNone, 0, 1, kNone, kNone, 2, 3},

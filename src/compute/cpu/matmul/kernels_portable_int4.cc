@@ -2,16 +2,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "compute/cpu/matmul/kernels_table.h"
+#include "compute/cpu/matmul/kernels_rows-inl.h"
 #include "compute/dtype.h"
-#include "compute/int4.h"
 
 namespace talon {
 namespace {
-
-constexpr int kWidth = 16;
-constexpr int kXGroup = 4;
-constexpr int kCodeBytes = kWidth * kInt4Group / 2;
 
 // 16 times the sum of codes times activations over one group. `x` and `codes`: the row's and the
 // output's first; `x_stride`: from one x_group of the row to the next.
@@ -31,8 +26,8 @@ void Tile(const TileArgs& args) {
   const auto* x = static_cast<const int8_t*>(args.x);
   const auto* panel = static_cast<const uint8_t*>(args.panel);
   auto* acc = static_cast<float*>(args.acc);
-  for (int64_t g = 0; g < args.groups; ++g, panel += kCodeBytes + kWidth * sizeof(uint16_t)) {
-    const auto* scales = reinterpret_cast<const uint16_t*>(panel + kCodeBytes);
+  for (int64_t g = 0; g < args.groups; ++g, panel += kInt4GroupBytes) {
+    const auto* scales = reinterpret_cast<const uint16_t*>(panel + kInt4ScalesAt);
     for (int r = 0; r < args.rows; ++r) {
       for (int j = 0; j < kWidth; ++j) {
         const int32_t sum = GroupSum(x + r * kXGroup, args.rows * kXGroup, panel + j * kXGroup);
@@ -47,20 +42,8 @@ void Tile(const TileArgs& args) {
 }  // namespace
 
 const MatrixKernel& PortableInt4Kernel() {
-  static const MatrixKernel kernel = {.name = "int4 portable",
-                                      .weight_type = DType::kI4,
-                                      .activation_type = DType::kI8,
-                                      .sum_type = DType::kF32,
-                                      .width = kWidth,
-                                      .group = kInt4Group,
-                                      .x_group = kXGroup,
-                                      .panel_group_bytes = kCodeBytes + kWidth * 2,
-                                      .max_rows = 4,
-                                      .row_unit = 1,
-                                      .offset_activation = false,
-                                      .tile = Tile,
-                                      .burn = nullptr};
-  return kernel;
+  static constexpr MatrixKernel kKernel = RowsInt4Kernel("int4 portable", Tile);
+  return kKernel;
 }
 
 }  // namespace talon

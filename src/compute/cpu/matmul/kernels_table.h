@@ -43,20 +43,20 @@ struct TileArgs {
   const void* panel;  // [groups][panel_group_bytes]: [width][group] weights, or as above for int4
   int64_t groups;     // >= 1
   int rows;           // a multiple of row_unit, 1..max_rows
-  const void* next;   // what to fetch into the second-level cache meanwhile: `next_step` bytes for
+  const void* next;   // prefetched into the second-level cache meanwhile: `next_step` bytes for
   int64_t next_step;  // each group. A hint, which a kernel may ignore.
-  void* acc;          // of sum_type; added to
+  void* acc;          // accumulators of sum_type
 };
 
 struct MatrixKernel {
   const char* name;        // "int8 smmla"
   DType weight_type;       // kF32, kF16, kBF16, kI8, kI4
   DType activation_type;   // activations are rounded (kF32, kF16, kBF16) or quantised (kI8) to this
-  DType sum_type;          // of the accumulators: kF32, or kI32 to be scaled at the end
+  DType sum_type;          // the accumulators' type: kF32, or kI32 to be scaled at the end
   int width;               // outputs per panel
   int group;               // inputs that a step of the tile takes
   int x_group;             // inputs of a row of activations that lie together; divides `group`
-  int panel_group_bytes;   // of a panel, for each group
+  int panel_group_bytes;   // bytes of a panel per group
   int max_rows;            // rows per tile
   int row_unit;            // a tile's rows are padded with zeros to a multiple of this: 1 or 2
                            // Accumulators are [rows / unit][width / unit][unit][unit].
@@ -71,7 +71,7 @@ struct MatrixKernel {
 // Kernels for weights of `weight_type` that this processor can run, best first, ended by a null.
 const MatrixKernel* const* AttainableKernels(DType weight_type);
 
-// What the table is made of. The float kernels are for any processor (Highway picks the target).
+// The entries of the table. The float kernels are for any processor (Highway picks the target).
 const MatrixKernel& FloatKernel(DType weight_type);
 const MatrixKernel& PortableInt8Kernel();
 const MatrixKernel& PortableInt4Kernel();

@@ -2,14 +2,12 @@
 // and pairs of such products (at most 2 * 127 * 127) cannot saturate 16 bits.
 #include <immintrin.h>
 
-#include "compute/cpu/matmul/kernels_table.h"
+#include "compute/cpu/matmul/kernels_rows-inl.h"
 
 namespace talon {
 namespace {
 
-constexpr int kWidth = 16;
-constexpr int kGroup = 4;
-constexpr int kVectors = 2;  // of 8 outputs
+constexpr int kVectors = kWidth / 8;
 
 inline __m256i LoadVector(const void* from) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
@@ -20,50 +18,39 @@ inline __m256i AddDots(__m256i acc, __m256i w, __m256i abs_w, __m256i x) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-template <int kRows>
-void Rows(const TileArgs& args) {
-  auto* out = static_cast<int32_t*>(args.acc);
-  __m256i acc[kRows][kVectors];
-  TALON_UNROLL
-  for (int r = 0; r < kRows; ++r) {
+struct Rows {
+  template <int kRows>
+  static void Run(const TileArgs& args) {
+    auto* out = static_cast<int32_t*>(args.acc);
+    __m256i acc[kRows][kVectors];
     TALON_UNROLL
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = LoadVector(out + r * kWidth + 8 * v);
-  }
-  const auto* x = static_cast<const int32_t*>(args.x);  // a group is 4 bytes
-  const auto* w = static_cast<const int8_t*>(args.panel);
-  for (int64_t g = 0; g < args.groups; ++g, x += kRows, w += kWidth * kGroup) {
-    TALON_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const __m256i outputs = LoadVector(w + 32 * v);
-      const __m256i magnitudes = _mm256_abs_epi8(outputs);
+    for (int r = 0; r < kRows; ++r) {
       TALON_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        acc[r][v] = AddDots(acc[r][v], outputs, magnitudes, _mm256_set1_epi32(x[r]));
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = LoadVector(out + r * kWidth + 8 * v);
+    }
+    const auto* x = static_cast<const int32_t*>(args.x);  // a group is 4 bytes
+    const auto* w = static_cast<const int8_t*>(args.panel);
+    for (int64_t g = 0; g < args.groups; ++g, x += kRows, w += kWidth * kXGroup) {
+      TALON_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        const __m256i outputs = LoadVector(w + 32 * v);
+        const __m256i magnitudes = _mm256_abs_epi8(outputs);
+        TALON_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          acc[r][v] = AddDots(acc[r][v], outputs, magnitudes, _mm256_set1_epi32(x[r]));
+        }
+      }
+    }
+    TALON_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      TALON_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        auto* to = reinterpret_cast<__m256i*>(out + r * kWidth + 8 * v);
+        _mm256_storeu_si256(to, acc[r][v]);
       }
     }
   }
-  TALON_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TALON_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      auto* to = reinterpret_cast<__m256i*>(out + r * kWidth + 8 * v);
-      _mm256_storeu_si256(to, acc[r][v]);
-    }
-  }
-}
-
-void Tile(const TileArgs& args) {
-  switch (args.rows) {
-    case 1:
-      return Rows<1>(args);
-    case 2:
-      return Rows<2>(args);
-    case 3:
-      return Rows<3>(args);
-    default:
-      return Rows<4>(args);
-  }
-}
+};
 
 int64_t Burn(int64_t iterations) {
   constexpr int kChains = 8;
@@ -86,20 +73,8 @@ int64_t Burn(int64_t iterations) {
 }  // namespace
 
 const MatrixKernel& X86Avx2Kernel() {
-  static const MatrixKernel kernel = {.name = "int8 avx2",
-                                      .weight_type = DType::kI8,
-                                      .activation_type = DType::kI8,
-                                      .sum_type = DType::kI32,
-                                      .width = kWidth,
-                                      .group = kGroup,
-                                      .x_group = kGroup,
-                                      .panel_group_bytes = kWidth * kGroup,
-                                      .max_rows = 4,
-                                      .row_unit = 1,
-                                      .offset_activation = false,
-                                      .tile = Tile,
-                                      .burn = Burn};
-  return kernel;
+  static constexpr MatrixKernel kKernel = RowsInt8Kernel("int8 avx2", RowsTile<Rows>, Burn);
+  return kKernel;
 }
 
 }  // namespace talon

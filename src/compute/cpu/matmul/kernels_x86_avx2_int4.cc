@@ -3,19 +3,12 @@
 // bits; vpmaddwd then adds the two halves of the lane, times 16 as the scales want it.
 #include <immintrin.h>
 
-#include "compute/cpu/matmul/kernels_table.h"
-#include "compute/int4.h"
+#include "compute/cpu/matmul/kernels_rows-inl.h"
 
 namespace talon {
 namespace {
 
-constexpr int kWidth = 16;
-constexpr int kXGroup = 4;
-constexpr int kVectors = 2;  // of 8 outputs
-constexpr int kParts = kInt4Group / kXGroup;
-constexpr int kPartBytes = kWidth * kXGroup;  // holds two parts
-constexpr int kScalesAt = kWidth * kInt4Group / 2;
-constexpr int kGroupBytes = kScalesAt + 2 * kWidth;
+constexpr int kVectors = kWidth / 8;
 
 // The codes in the low halves of the bytes, with their signs.
 inline __m256i SignedCodes(__m256i bytes) {
@@ -37,8 +30,8 @@ inline __attribute__((always_inline)) void Step(const int32_t* x, const uint8_t*
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) sums[r] = _mm256_setzero_si256();
   TALON_UNROLL
-  for (int i = 0; i < kParts; i += 2) {
-    const auto* from = reinterpret_cast<const __m256i*>(codes + i / 2 * kPartBytes);
+  for (int i = 0; i < kInt4Parts; i += 2) {
+    const auto* from = reinterpret_cast<const __m256i*>(codes + i / 2 * kInt4PartBytes);
     const __m256i both = _mm256_loadu_si256(from);
     const __m256i parts[2] = {SignedCodes(both), SignedCodes(_mm256_srli_epi16(both, 4))};
     TALON_UNROLL
@@ -59,60 +52,37 @@ inline __attribute__((always_inline)) void Step(const int32_t* x, const uint8_t*
   }
 }
 
-template <int kRows>
-void Rows(const TileArgs& args) {
-  auto* out = static_cast<float*>(args.acc);
-  __m256 acc[kVectors][kRows];
-  TALON_UNROLL
-  for (int v = 0; v < kVectors; ++v) {
-    TALON_UNROLL
-    for (int r = 0; r < kRows; ++r) acc[v][r] = _mm256_loadu_ps(out + r * kWidth + 8 * v);
-  }
-  const auto* x = static_cast<const int32_t*>(args.x);  // 4 inputs each
-  const auto* group = static_cast<const uint8_t*>(args.panel);
-  for (int64_t g = 0; g < args.groups; ++g, x += kRows * kParts, group += kGroupBytes) {
+struct Rows {
+  template <int kRows>
+  static void Run(const TileArgs& args) {
+    auto* out = static_cast<float*>(args.acc);
+    __m256 acc[kVectors][kRows];
     TALON_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      Step<kRows>(x, group + 32 * v, LoadScales(group + kScalesAt + 16 * v), acc[v]);
+      TALON_UNROLL
+      for (int r = 0; r < kRows; ++r) acc[v][r] = _mm256_loadu_ps(out + r * kWidth + 8 * v);
+    }
+    const auto* x = static_cast<const int32_t*>(args.x);  // 4 inputs each
+    const auto* group = static_cast<const uint8_t*>(args.panel);
+    for (int64_t g = 0; g < args.groups; ++g, x += kRows * kInt4Parts, group += kInt4GroupBytes) {
+      TALON_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        Step<kRows>(x, group + 32 * v, LoadScales(group + kInt4ScalesAt + 16 * v), acc[v]);
+      }
+    }
+    TALON_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      TALON_UNROLL
+      for (int r = 0; r < kRows; ++r) _mm256_storeu_ps(out + r * kWidth + 8 * v, acc[v][r]);
     }
   }
-  TALON_UNROLL
-  for (int v = 0; v < kVectors; ++v) {
-    TALON_UNROLL
-    for (int r = 0; r < kRows; ++r) _mm256_storeu_ps(out + r * kWidth + 8 * v, acc[v][r]);
-  }
-}
-
-void Tile(const TileArgs& args) {
-  switch (args.rows) {
-    case 1:
-      return Rows<1>(args);
-    case 2:
-      return Rows<2>(args);
-    case 3:
-      return Rows<3>(args);
-    default:
-      return Rows<4>(args);
-  }
-}
+};
 
 }  // namespace
 
 const MatrixKernel& X86Avx2Int4Kernel() {
-  static const MatrixKernel kernel = {.name = "int4 avx2",
-                                      .weight_type = DType::kI4,
-                                      .activation_type = DType::kI8,
-                                      .sum_type = DType::kF32,
-                                      .width = kWidth,
-                                      .group = kInt4Group,
-                                      .x_group = kXGroup,
-                                      .panel_group_bytes = kGroupBytes,
-                                      .max_rows = 4,
-                                      .row_unit = 1,
-                                      .offset_activation = false,
-                                      .tile = Tile,
-                                      .burn = nullptr};
-  return kernel;
+  static constexpr MatrixKernel kKernel = RowsInt4Kernel("int4 avx2", RowsTile<Rows>);
+  return kKernel;
 }
 
 }  // namespace talon

@@ -24,7 +24,7 @@ constexpr int64_t kInlineWork = 1 << 16;        // multiplications not worth wak
 // Floats from a thread's row to the next one's: whole cache lines.
 int64_t ThreadRowSize(int cols) { return (int64_t{cols} + 15) / 16 * 16; }
 
-// What one task computes: `outputs` from `first_output` on, of gated products also as many of up.
+// The part of one task: `outputs` from `first_output` on and, in gated products, as many of up.
 struct Block {
   int first_row, rows;
   int first_output, outputs;  // outputs: valid ones, the last panel may hold fewer than its width
@@ -70,13 +70,13 @@ struct Product {
     const int unit = kernel().row_unit;
     return (rows + unit - 1) / unit * unit;
   }
-  int halves() const { return call.sums == Sums::kGate ? 2 : 1; }
-  // From an output of gate to the one of up.
+  int halves() const { return call.epilogue == Epilogue::kSwiGlu ? 2 : 1; }
+  // Distance from an output of gate to the same one of up.
   int half_outputs() const { return w.rows() / halves(); }
   int64_t SliceGroups() const {
     return std::max<int64_t>(1, kPanelSliceBytes / kernel().panel_group_bytes);
   }
-  // A row of the left side, normed if it should be.
+  // A row of the left operand, after the norm if there is one.
   const float* RowOf(int row, int thread) const {
     const float* x = call.x.data + row * call.x.stride;
     if (call.norm == nullptr) return x;
@@ -126,13 +126,13 @@ void PackTile(const Product& product, int first_row, int thread) {
   }
 }
 
-// Where the weights of `panel` start, from `group` on.
+// The weights of `panel` from `group` on.
 const uint8_t* PanelAt(const Product& product, int64_t panel, int64_t group) {
   return product.w.panel(panel) + group * product.kernel().panel_group_bytes;
 }
 
 // All tiles of the block by one slice of a panel, fetching the slice `next` meanwhile (its length
-// divided among the tiles). `acc`: the first tile's sums; `acc_step`: from tile to tile.
+// divided among the tiles). `acc`: the first tile's accumulators; `acc_step`: from tile to tile.
 void MultiplySlice(const Product& product, const Block& block, const Slice& slice, uint32_t* acc,
                    int64_t acc_step) {
   const MatrixKernel& kernel = product.kernel();
@@ -151,7 +151,7 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
   }
 }
 
-// `acc`: int32 or float sums of the block, [tiles][panels][max_rows * width].
+// `acc`: int32 or float accumulators of the block, [tiles][panels][max_rows * width].
 void Multiply(const Product& product, const Block& block, uint32_t* acc) {
   const MatrixKernel& kernel = product.kernel();
   const int64_t groups = product.w.groups();
@@ -178,9 +178,9 @@ void Multiply(const Product& product, const Block& block, uint32_t* acc) {
   }
 }
 
-// One row's sums, in the order of outputs.
-void ReadSums(const Product& product, const Block& block, int row, const uint32_t* acc,
-              uint32_t* __restrict sums) {
+// Copies one row's accumulators, in the order of outputs.
+void ReadAccumulators(const Product& product, const Block& block, int row, const uint32_t* acc,
+                      uint32_t* __restrict sums) {
   const MatrixKernel& kernel = product.kernel();
   const int width = kernel.width;
   const int64_t panels = block.panels;
@@ -208,7 +208,7 @@ struct OutputRun {
   const uint32_t* sums = nullptr;
 };
 
-// int32 sums to floats.
+// Scales int32 accumulators to floats.
 void Dequantize(const Product& product, const OutputRun& run, float* values) {
   const float row_scale = product.row_scales[run.row];
   const float* scales = product.w.scales().data() + run.first;
@@ -244,7 +244,7 @@ void ToValues(const Product& product, const OutputRun& run, float* values) {
 void StoreRow(const Product& product, const Block& block, int row, const uint32_t* acc) {
   uint32_t sums[kMaxOutputsPerTask];
   float values[kMaxOutputsPerTask];
-  ReadSums(product, block, row, acc, sums);
+  ReadAccumulators(product, block, row, acc, sums);
   const int n = block.outputs;
   for (int half = 0; half < product.halves(); ++half) {
     const OutputRun run = {.row = block.first_row + row,
@@ -255,9 +255,9 @@ void StoreRow(const Product& product, const Block& block, int row, const uint32_
   }
   const MatrixView& to = product.call.out;
   float* out = to.data + (block.first_row + row) * to.stride + block.first_output;
-  if (product.call.sums == Sums::kGate) {
+  if (product.call.epilogue == Epilogue::kSwiGlu) {
     SwiGluRow(values, values + n, n, out);
-  } else if (product.call.sums == Sums::kAdd) {
+  } else if (product.call.epilogue == Epilogue::kAdd) {
     for (int j = 0; j < n; ++j) out[j] += values[j];
   } else {
     std::memcpy(out, values, n * sizeof(float));
@@ -292,8 +292,8 @@ void RunTask(const Product& product, int64_t task) {
   for (int row = 0; row < block.rows; ++row) StoreRow(product, block, row, acc);
 }
 
-// As many tasks as there are threads to take them, none too small, none with more outputs than its
-// sums have room for.
+// Makes enough tasks to keep all threads busy, none too small, none with more outputs than its
+// accumulators have room for.
 void PlanTasks(int threads, Product* product) {
   const int width = product->kernel().width;
   product->threads = threads;
@@ -369,7 +369,7 @@ bool CanGate(const PackedWeight& w) { return w.rows() % (2 * w.kernel().width) =
 void RunProduct(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) {
   const MatrixView& x = call.x;
   const PackedWeight& w = *call.w;
-  const bool gated = call.sums == Sums::kGate;
+  const bool gated = call.epilogue == Epilogue::kSwiGlu;
   TALON_CHECK(x.cols == w.cols() && call.out.cols == w.rows() / (gated ? 2 : 1) &&
                   call.out.rows == x.rows && (!gated || CanGate(w)),
               "matmul: [{}, {}] by [{}, {}] into [{}, {}]", x.rows, x.cols, w.rows(), w.cols(),

@@ -13,8 +13,8 @@
 
 #include "base/status.h"
 #include "base/threads.h"
-#include "compute/backend.h"
 #include "compute/cpu/matmul/kernels_table.h"
+#include "compute/matrix.h"
 
 namespace talon {
 
@@ -80,13 +80,13 @@ class MatMulScratch {
   std::vector<float> row_scales_;
 };
 
-// What becomes of a product's sums: stored in `out`, added to it, or gated. A gated product's
+// How a product's accumulators reach `out`: stored, added, or gated by SwiGLU. The latter's
 // weights stack the gate's rows and as many of up; `out` is SwiGlu of both, half as wide.
-enum class Sums { kStore, kAdd, kGate };
+enum class Epilogue { kStore, kAdd, kSwiGlu };
 
-// sums = x * w^T (+ bias [w.rows()], may be null). Where `norm` [x.cols] is given, rows of x are
+// x * w^T (+ bias [w.rows()], may be null). Where `norm` [x.cols] is given, rows of x are
 // normed first, while they are brought into the form that the kernel wants.
-// REQUIRES: x is [rows, w.cols()], out as wide as the sums say, not overlapping.
+// REQUIRES: x is [rows, w.cols()], out as wide as the epilogue says, not overlapping.
 struct ProductCall {
   MatrixView x;
   const float* norm = nullptr;
@@ -94,22 +94,20 @@ struct ProductCall {
   const PackedWeight* w = nullptr;
   const float* bias = nullptr;
   MatrixView out;
-  Sums sums = Sums::kStore;
+  Epilogue epilogue = Epilogue::kStore;
 };
 void RunProduct(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch);
-// Whether the sums of `w` can be gated: gate and up must begin with a panel each.
+// Whether `w` supports Epilogue::kSwiGlu: gate and up must begin with a panel each.
 bool CanGate(const PackedWeight& w);
 
 // out = x * w^T (+ bias) or, with `accumulate`, out += that.
 inline void MatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w, const float* bias,
                    MatrixView out, bool accumulate, MatMulScratch* scratch) {
-  RunProduct(
-      pool,
-      {.x = x, .w = &w, .bias = bias, .out = out, .sums = accumulate ? Sums::kAdd : Sums::kStore},
-      scratch);
+  const Epilogue epilogue = accumulate ? Epilogue::kAdd : Epilogue::kStore;
+  RunProduct(pool, {.x = x, .w = &w, .bias = bias, .out = out, .epilogue = epilogue}, scratch);
 }
 
-// The kernels in use for each weight type, for people: "f32 fma, f16 fmlal, bf16 bfmmla, int8/int4
+// The kernels in use for each weight type, readable: "f32 fma, f16 fmlal, bf16 bfmmla, int8/int4
 // smmla".
 std::string MatMulKernelNames();
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "base/status.h"
-#include "compute/backend.h"
+#include "compute/matrix.h"
 
 namespace talon {
 

@@ -78,7 +78,7 @@ class WeightPacker {
     if (kernel_.offset_activation) w.offsets_[row] = 128 * SumOfRow(target, w.groups_);
   }
 
-  // As kernels_table.h has it.
+  // The layout is described in kernels_table.h.
   void PackInt4Output(const uint8_t* source, const HostMatrix& part, uint8_t* panel, int output) {
     for (int64_t k = 0; k < part.cols; k += kInt4Group, panel += kernel_.panel_group_bytes) {
       const int count = static_cast<int>(std::min<int64_t>(kInt4Group, part.cols - k));

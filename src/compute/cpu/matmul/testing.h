@@ -1,5 +1,5 @@
-// What the tests of the matrix kernels share: reproducible problems, and plain loops that say what
-// a kernel's result must be.
+// Helpers of the matrix kernels' tests: reproducible problems, and plain loops that compute the
+// expected results.
 #ifndef TALON_COMPUTE_CPU_MATMUL_TESTING_H_
 #define TALON_COMPUTE_CPU_MATMUL_TESTING_H_
 
@@ -33,8 +33,8 @@ std::unique_ptr<PackedWeight> PackWith(ThreadPool& pool, const HostMatrix& matri
 std::vector<float> RunMatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w,
                              const float* bias = nullptr);
 
-// That `got`, with the bias, is what a plain loop over the weights and activations as the kernel
-// stores them gives: exactly for integers, else within the rounding of the sum.
+// Expects `got`, with the bias, to equal a plain loop over the weights and activations as the
+// kernel stores them: exactly for integers, else within the rounding of the sum.
 void ExpectPlainLoop(const MatMulProblem& problem, const MatrixKernel& kernel,
                      const std::vector<float>& got);
 

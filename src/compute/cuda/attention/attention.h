@@ -1,4 +1,4 @@
-// Attention over paged and staged keys (Backend::Attention): one or two kernels on tensor cores
+// Attention over paged and staged keys (LayerOps::Attention): one or two kernels on tensor cores
 // (attention_work.h), or a generic kernel for float32 caches and other head sizes.
 //
 // With a plan of chunks, and in the generic kernel, a row's bits depend on its queries and keys
@@ -10,11 +10,12 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
 
-#include "compute/backend.h"
 #include "compute/cuda/attention/plan.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

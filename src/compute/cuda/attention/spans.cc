@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/math.h"
 #include "compute/cuda/attention/sequence.h"
 
 namespace talon::cuda {
@@ -40,7 +41,6 @@ KindCost CostOf(const PrefixKind& kind) {
   });
 }
 
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 int UnitsOf(const SequenceWork& work, const PrefixKind& kind) {
   return CeilDiv(work.num_keys(), kind.unit());
 }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "compute/backend.h"
+#include "compute/kv_view.h"
 
 namespace talon::cuda {
 

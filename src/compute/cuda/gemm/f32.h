@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "compute/backend.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cuda/gemm/f32.h"
 #include "compute/cuda/gemm/layout.h"
 #include "compute/cuda/runtime/device_memory.h"
@@ -26,8 +27,6 @@ constexpr int kHeadBlocks = 264;  // QKV GEMMs of few rows
 constexpr int kDeepBlocks = 132;
 static_assert(kHeadBlocks <= kMaxSplitBlocks);
 constexpr size_t kDequantisedBytes = 64 << 20;
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
 

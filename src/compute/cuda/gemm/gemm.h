@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "base/status.h"
-#include "compute/backend.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/gemm/heads.h"
 #include "compute/cuda/gemm/lt.h"
@@ -15,6 +14,7 @@
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

@@ -1,12 +1,12 @@
 // Parameters of the fused QKV epilogue: it rotates the heads of q and k, writes q to the output and
-// K and V to the cache (Backend::RotateAndStore).
+// K and V to the cache (Backend::ProjectQkv).
 #ifndef TALON_COMPUTE_CUDA_GEMM_HEADS_H_
 #define TALON_COMPUTE_CUDA_GEMM_HEADS_H_
 
 #include <cstdint>
 
-#include "compute/backend.h"
 #include "compute/cuda/device/host_device.h"
+#include "compute/kv_view.h"
 
 namespace talon::cuda {
 

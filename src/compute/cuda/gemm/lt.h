@@ -10,9 +10,9 @@
 #include <memory>
 
 #include "base/status.h"
-#include "compute/backend.h"
 #include "compute/cuda/runtime/launch.h"
 #include "compute/dtype.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cuda/gemm/wgmma.h"
 #include "compute/cuda/runtime/device_memory.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 // Dynamic shared memory that a block may use besides its static mbarriers.
 constexpr int kMaxSharedBytes = 226 << 10;
-
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 WgmmaFunction KernelFor(DType dtype, int outputs) {
   const WgmmaKernels& kernels = dtype == DType::kF16 ? WgmmaKernelsF16() : WgmmaKernelsBF16();

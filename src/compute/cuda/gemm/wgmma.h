@@ -13,11 +13,11 @@
 #include <memory>
 
 #include "base/status.h"
-#include "compute/backend.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

@@ -1,10 +1,11 @@
-// Scores of blocks by their key summaries (Backend::ScoreBlocks).
+// Scores of blocks by their key summaries (KvOps::ScoreBlocks).
 #ifndef TALON_COMPUTE_CUDA_KV_BLOCK_SCORES_H_
 #define TALON_COMPUTE_CUDA_KV_BLOCK_SCORES_H_
 
-#include "compute/backend.h"
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

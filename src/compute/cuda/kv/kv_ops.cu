@@ -19,7 +19,7 @@ __device__ __forceinline__ float WarpSum(float value) {
   return value;
 }
 
-// What a warp does to one head of one row.
+// The work of a warp: one head of one row.
 struct HeadWork {
   float* x = nullptr;
   const float* norm = nullptr;    // [head_dim], or null

@@ -1,5 +1,5 @@
-// Kernels that write and move keys and values, and what comes before: head norms and rotations.
-// Everything is in device memory, index arrays and `layers` too.
+// Kernels that norm and rotate heads, and that write and move keys and values. Everything is in
+// device memory, index arrays and `layers` too.
 #ifndef TALON_COMPUTE_CUDA_KV_KV_OPS_H_
 #define TALON_COMPUTE_CUDA_KV_KV_OPS_H_
 
@@ -12,7 +12,8 @@
 
 namespace talon::cuda {
 
-// Backend::RmsNormHeads, Rope, StoreKv and, all in one kernel with the same bits, RotateAndStore.
+// LayerOps::RmsNormHeads, Backend::Rope, KvOps::StoreKv; RotateAndStore does all three in one
+// kernel with the same bits.
 void RmsNormHeads(const Stream& stream, MatrixView x, int head_dim, const float* weight,
                   float epsilon);
 void Rope(const Stream& stream, MatrixView x, int head_dim, MatrixView angles);
@@ -35,7 +36,7 @@ void CopyStaged(const Stream& stream, const KvShape& shape, const KvLayer* layer
 void CopyBlock(const Stream& stream, const KvShape& shape, const KvLayer* layers, int from, int to,
                int tokens);
 
-// Summaries of full blocks in all layers (Backend::SummariseBlocks).
+// Summaries of full blocks in all layers (KvOps::SummariseBlocks).
 void SummariseBlocks(const Stream& stream, const KvShape& shape, const KvLayer* layers,
                      const int32_t* blocks, int count);
 

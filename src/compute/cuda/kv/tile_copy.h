@@ -1,18 +1,18 @@
-// Blocks of partial views copied beside other work (Backend::CopyTiles): on a stream of its own, by
-// few multiprocessors, because the bus is slow and the others have work.
+// Copies blocks of partial views beside other work (KvOps::CopyTiles): on a stream of its own, by
+// few multiprocessors, because the bus is slow and the others are busy.
 #ifndef TALON_COMPUTE_CUDA_KV_TILE_COPY_H_
 #define TALON_COMPUTE_CUDA_KV_TILE_COPY_H_
 
 #include <cstdint>
 #include <span>
 
-#include "compute/backend.h"
 #include "compute/cuda/runtime/device_memory.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/kv_view.h"
 
 namespace talon::cuda {
 
-// Where the copy is made from or to; the layers are in device memory.
+// Source or target of a copy; the layers are in device memory.
 struct TileArrays {
   const KvLayer* layers = nullptr;
   KvShape shape;
@@ -36,7 +36,7 @@ class TileCopier {
   cudaEvent_t ready_ = nullptr;  // the main stream has written what is copied
   cudaEvent_t copied_ = nullptr;
   bool copying_ = false;
-  uint64_t generation_ = 0;  // nothing that was recorded holds the address
+  uint64_t generation_ = 0;  // no CUDA graph holds the address
   Scratch blocks_{stream_, &generation_};
 };
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "compute/backend.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "compute/backend.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 
 namespace talon::cuda {
 

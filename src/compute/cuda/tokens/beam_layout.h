@@ -1,4 +1,4 @@
-// Candidates of a draft tree by number (spec/drafters/dynamic_tree.h): level 1 has 0 .. width - 1,
+// Candidates of a draft tree by number: level 1 has 0 .. width - 1,
 // level j >= 2 has width + (j - 2) * width^2 + the parent's place in its beam * width + rank.
 #ifndef TALON_COMPUTE_CUDA_TOKENS_BEAM_LAYOUT_H_
 #define TALON_COMPUTE_CUDA_TOKENS_BEAM_LAYOUT_H_
@@ -8,7 +8,7 @@
 
 namespace talon::cuda {
 
-inline constexpr int kMostCandidates = 1 << 14;  // of a tree
+inline constexpr int kMostCandidates = 1 << 14;  // per tree
 
 // The rankings of `trees` trees: [trees][width] of the roots, then [levels][trees][width][width].
 struct BeamLayout {
@@ -16,7 +16,7 @@ struct BeamLayout {
   int trees = 0;
 
   constexpr int NumCandidates(int levels) const { return width + (levels - 1) * width * width; }
-  // Of rankings after `levels` levels.
+  // Number of rankings after `levels` levels.
   constexpr size_t NumEntries(int levels) const {
     return static_cast<size_t>(trees) * NumCandidates(levels);
   }
@@ -30,13 +30,13 @@ struct BeamLayout {
   constexpr int DepthOf(int candidate) const {
     return candidate < width ? 1 : 2 + (candidate - width) / (width * width);
   }
-  // Where the parent of a candidate of level 2 or more stands among the beams of all levels:
+  // Index of the parent of a candidate of level 2 or more among the beams of all levels:
   // [levels][trees][width].
   constexpr size_t ParentBeam(int tree, int candidate) const {
     const int slot = (candidate - width) / width;
     return BeamOf(1 + slot / width, tree, slot % width);
   }
-  // Of the level's beam, levels counted from 1.
+  // Index of a slot of the level's beam, levels counted from 1.
   constexpr size_t BeamOf(int level, int tree, int slot) const {
     return (static_cast<size_t>(level - 1) * trees + tree) * width + slot;
   }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "compute/cuda/runtime/device_pass.h"
 #include "compute/cuda/tokens/beam_search.h"
 #include "compute/cuda/tokens/top_k_row.cuh"
 #include "compute/cuda/tokens/tree_rows.h"
@@ -18,7 +19,7 @@ __device__ __forceinline__ void CopyRow(const float* from, float* to, int cols) 
   for (int i = threadIdx.x; i < cols; i += blockDim.x) to[i] = from[i];
 }
 
-// Records that travel with a launch, which spares their upload: more take several launches.
+// Records passed as a kernel parameter, which saves their upload; more take several launches.
 constexpr int kFew = 64;
 template <typename T>
 struct Few {
@@ -72,7 +73,7 @@ __global__ void StartBeamKernel(BeamLayout layout, const __grid_constant__ Few<B
 }
 
 struct LoadArgs {
-  const int32_t* tokens;  // of the beam
+  const int32_t* tokens;  // [rows], as the other arrays of the beam
   const int32_t* parents;
   const uint64_t* masks;
   int words;
@@ -100,10 +101,10 @@ __global__ void LoadBeamKernel(LoadArgs args) {
 struct ExpandArgs {
   BeamLayout layout;
   RankedChunks ranked;
-  TopKEntry* entries;  // of the level: [trees][width][width]
+  TopKEntry* entries;  // the level's: [trees][width][width]
   const int32_t* token_ids;
   const BeamRoot* roots;
-  int level;  // of the present beam
+  int level;  // the present beam's
   Beams beams;
   MatrixView outputs;
   MatrixView kept;
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(kExpandThreads)
 
 }  // namespace
 
-Result<std::unique_ptr<CudaBeamSearch>> CudaBeamSearch::Create(const Stream& stream,
+Result<std::unique_ptr<CudaBeamSearch>> CudaBeamSearch::Create(Context* context,
                                                                const BeamLimits& limits,
                                                                std::span<const int32_t> token_ids) {
   std::unique_ptr<CudaBeamSearch> search;
@@ -190,7 +191,7 @@ Result<std::unique_ptr<CudaBeamSearch>> CudaBeamSearch::Create(const Stream& str
   if (limits.width > kMostWidth || layout.NumCandidates(limits.levels) > kMostCandidates) {
     return Result<std::unique_ptr<CudaBeamSearch>>(std::move(search));
   }
-  search.reset(new CudaBeamSearch(stream, limits));
+  search.reset(new CudaBeamSearch(context, limits));
   TALON_RETURN_IF_ERROR(search->Allocate(token_ids));
   return Result<std::unique_ptr<CudaBeamSearch>>(std::move(search));
 }
@@ -211,12 +212,10 @@ Status CudaBeamSearch::Allocate(std::span<const int32_t> token_ids) {
                  {&entries_, entries * sizeof(TopKEntry)},
                  {&keys_, entries * sizeof(uint64_t)}};
   for (const auto& [buffer, bytes] : buffers) {
-    TALON_ASSIGN_OR_RETURN(*buffer, AllocateDevice(stream_, bytes));
+    TALON_ASSIGN_OR_RETURN(*buffer, AllocateDevice(stream(), bytes));
   }
   TALON_ASSIGN_OR_RETURN(rankings_, AllocatePinned(entries * sizeof(TopKEntry)));
-  TALON_CUDA_CHECK(cudaMemcpyAsync(token_ids_.data(), token_ids.data(), token_ids.size_bytes(),
-                                   cudaMemcpyHostToDevice, stream_.handle));
-  TALON_CUDA_CHECK(cudaStreamSynchronize(stream_.handle));
+  context_->Copy(token_ids_.data(), token_ids.data(), token_ids.size_bytes());
   return OkStatus();
 }
 
@@ -232,38 +231,47 @@ Beams CudaBeamSearch::AllBeams() const {
           .words = words_};
 }
 
+RankedChunks CudaBeamSearch::Rank(MatrixView logits) {
+  void* scratch = top_k_scratch_.Get(TopKScratchBytes(logits.rows, logits.cols, limits_.width));
+  return RankChunks(stream(), logits, limits_.width, scratch);
+}
+
 void CudaBeamSearch::RankRoots(std::span<const int32_t> slots, MatrixView logits,
-                               MatrixView outputs, MatrixView kept, void* top_k_scratch) {
+                               MatrixView outputs, MatrixView kept) {
+  const CudaClock::Batch batch(context_->clock());
   const auto rows = static_cast<int>(slots.size());
   TALON_CHECK(rows <= limits_.trees && logits.rows == rows && outputs.rows == rows);
   TALON_CHECK(outputs.cols == kept.cols);
-  const RankedChunks ranked = RankChunks(stream_, logits, limits_.width, top_k_scratch);
+  const RankedChunks ranked = Rank(logits);
   ForFew(slots, [&](const Few<int32_t>& few, int first, int count) {
-    Launch(stream_, RankRootsKernel, count, kRowThreads, 0, ranked, few, first, limits_.width,
+    Launch(stream(), RankRootsKernel, count, kRowThreads, 0, ranked, few, first, limits_.width,
            As<TopKEntry>(root_entries_), outputs, kept);
   });
 }
 
 void CudaBeamSearch::Start(std::span<const BeamRoot> roots) {
+  const CudaClock::Batch batch(context_->clock());
   TALON_CHECK(static_cast<int>(roots.size()) <= limits_.trees);
   trees_ = static_cast<int>(roots.size());
   level_ = 1;
   sent_ = false;
   ForFew(roots, [&](const Few<BeamRoot>& few, int first, int count) {
-    Launch(stream_, StartBeamKernel, count, 32, 0, layout(), few, first,
+    Launch(stream(), StartBeamKernel, count, 32, 0, layout(), few, first,
            As<const TopKEntry>(root_entries_), As<const int32_t>(token_ids_),
            As<TopKEntry>(entries_), As<BeamRoot>(roots_), AllBeams());
   });
 }
 
-void CudaBeamSearch::Load(const DevicePlan& plan, MatrixView kept, MatrixView inputs) {
+void CudaBeamSearch::Load(Pass* pass, MatrixView kept, MatrixView inputs) {
+  const CudaClock::Batch batch(context_->clock());
+  const DevicePlan& plan = PlanOf(*pass);
   const int rows = trees_ * limits_.width;
   TALON_CHECK(plan.rows == rows && inputs.rows == rows && inputs.cols == kept.cols);
   const Beams beams = AllBeams();
   const size_t first = layout().BeamOf(level_, 0, 0);
   // Kernels may read a pass's arrays before those in front of them are done (attention.h), so
   // nothing may start early here.
-  Stream in_order = stream_;
+  Stream in_order = stream();
   in_order.uses_pdl = false;
   Launch(in_order, LoadBeamKernel, rows, kRowThreads, 0,
          LoadArgs{.tokens = beams.tokens + first,
@@ -277,13 +285,13 @@ void CudaBeamSearch::Load(const DevicePlan& plan, MatrixView kept, MatrixView in
                   .inputs = inputs});
 }
 
-void CudaBeamSearch::Expand(MatrixView logits, MatrixView outputs, MatrixView kept,
-                            void* top_k_scratch) {
+void CudaBeamSearch::Expand(MatrixView logits, MatrixView outputs, MatrixView kept) {
+  const CudaClock::Batch batch(context_->clock());
   TALON_CHECK(level_ < limits_.levels && logits.rows == trees_ * limits_.width);
   TALON_CHECK(outputs.rows == logits.rows && outputs.cols == kept.cols);
   TopKEntry* entries = As<TopKEntry>(entries_) + layout().NumEntries(level_);
-  const RankedChunks ranked = RankChunks(stream_, logits, limits_.width, top_k_scratch);
-  Launch(stream_, ExpandBeamKernel, dim3(trees_, 1 + limits_.width), kExpandThreads, 0,
+  const RankedChunks ranked = Rank(logits);
+  Launch(stream(), ExpandBeamKernel, dim3(trees_, 1 + limits_.width), kExpandThreads, 0,
          ExpandArgs{.layout = layout(),
                     .ranked = ranked,
                     .entries = entries,
@@ -296,13 +304,15 @@ void CudaBeamSearch::Expand(MatrixView logits, MatrixView outputs, MatrixView ke
   ++level_;
 }
 
-void CudaBeamSearch::LoadTrees(const DevicePlan& plan, std::span<const TreePlace> places) {
+void CudaBeamSearch::LoadTrees(Pass* pass, std::span<const TreePlace> places) {
+  const CudaClock::Batch batch(context_->clock());
+  const DevicePlan& plan = PlanOf(*pass);
   for (const TreePlace& place : places) {
     TALON_CHECK(place.tree < trees_ && place.levels <= level_);
     TALON_CHECK(place.root_row + place.nodes <= plan.rows);
     TALON_CHECK(place.above + place.nodes <= 64 * plan.mask_words);
   }
-  WriteTreeRows(stream_, places,
+  WriteTreeRows(stream(), places,
                 {.layout = layout(),
                  .levels = level_,
                  .entries = As<const TopKEntry>(entries_),
@@ -313,14 +323,19 @@ void CudaBeamSearch::LoadTrees(const DevicePlan& plan, std::span<const TreePlace
                  .plan = plan,
                  .rankings = As<TopKEntry>(rankings_)});
   sent_ = !places.empty();
+  context_->ExpectResults();
 }
 
-bool CudaBeamSearch::SendRankings() {
-  if (sent_) return false;
-  TALON_CUDA_CHECK(cudaMemcpyAsync(rankings_.data(), entries_.data(),
-                                   layout().NumEntries(level_) * sizeof(TopKEntry),
-                                   cudaMemcpyDeviceToHost, stream_.handle));
-  return sent_ = true;
+std::span<const TopKEntry> CudaBeamSearch::Read() {
+  const size_t count = layout().NumEntries(level_);
+  if (!sent_) {
+    TALON_CUDA_CHECK(cudaMemcpyAsync(rankings_.data(), entries_.data(), count * sizeof(TopKEntry),
+                                     cudaMemcpyDeviceToHost, stream().handle));
+    sent_ = true;
+    context_->ExpectResults();
+  }
+  if (!context_->arrived()) context_->Synchronize();
+  return {As<const TopKEntry>(rankings_), count};
 }
 
 }  // namespace talon::cuda

@@ -1,4 +1,4 @@
-// Draft trees that grow on the device (Backend::NewBeamSearch).
+// Draft trees that grow on the device (beam_search.h of compute).
 #ifndef TALON_COMPUTE_CUDA_TOKENS_BEAM_SEARCH_H_
 #define TALON_COMPUTE_CUDA_TOKENS_BEAM_SEARCH_H_
 
@@ -6,12 +6,13 @@
 #include <memory>
 #include <span>
 
+#include "base/math.h"
 #include "base/status.h"
-#include "compute/backend.h"
+#include "compute/beam_search.h"
+#include "compute/cuda/runtime/context.h"
 #include "compute/cuda/runtime/device_memory.h"
-#include "compute/cuda/runtime/device_plan.h"
-#include "compute/cuda/runtime/launch.h"
 #include "compute/cuda/tokens/beam_layout.h"
+#include "compute/cuda/tokens/top_k.h"
 
 namespace talon::cuda {
 
@@ -19,7 +20,7 @@ namespace talon::cuda {
 struct Beams {
   int32_t* tokens;
   int32_t* parents;     // rows of the kept outputs
-  int32_t* candidates;  // what they are numbered
+  int32_t* candidates;  // their numbers (BeamLayout)
   float* scores;
   uint64_t* masks;  // [levels][trees][width][words]
   int words;
@@ -28,31 +29,27 @@ struct Beams {
 class CudaBeamSearch : public BeamSearch {
  public:
   // Null where trees may have more candidates than the kernels handle.
-  static Result<std::unique_ptr<CudaBeamSearch>> Create(const Stream& stream,
-                                                        const BeamLimits& limits,
+  static Result<std::unique_ptr<CudaBeamSearch>> Create(Context* context, const BeamLimits& limits,
                                                         std::span<const int32_t> token_ids);
 
-  // `top_k_scratch`: TopKScratchBytes() of the logits.
   void RankRoots(std::span<const int32_t> slots, MatrixView logits, MatrixView outputs,
-                 MatrixView kept, void* top_k_scratch);
-  void Start(std::span<const BeamRoot> roots);
-  void Load(const DevicePlan& plan, MatrixView kept, MatrixView inputs);
-  void Expand(MatrixView logits, MatrixView outputs, MatrixView kept, void* top_k_scratch);
-  // Also sends the rankings to the host: there when the stream has been waited for.
-  void LoadTrees(const DevicePlan& plan, std::span<const TreePlace> places);
-
-  int width() const { return limits_.width; }
-  // Sends the rankings of the levels so far to the host. False: LoadTrees did.
-  bool SendRankings();
-  // What was sent. REQUIRES: the stream has been waited for since.
-  std::span<const TopKEntry> rankings() const {
-    return {As<const TopKEntry>(rankings_), layout().NumEntries(level_)};
-  }
+                 MatrixView kept) override;
+  void Start(std::span<const BeamRoot> roots) override;
+  void Load(Pass* pass, MatrixView kept, MatrixView inputs) override;
+  void Expand(MatrixView logits, MatrixView outputs, MatrixView kept) override;
+  // Also sends the rankings to the host: they have arrived when the stream has been waited for.
+  void LoadTrees(Pass* pass, std::span<const TreePlace> places) override;
+  std::span<const TopKEntry> Read() override;
 
  private:
-  explicit CudaBeamSearch(const Stream& stream, const BeamLimits& limits)
-      : stream_(stream), limits_(limits), words_((limits.levels * limits.width + 63) / 64) {}
+  CudaBeamSearch(Context* context, const BeamLimits& limits)
+      : context_(context),
+        limits_(limits),
+        words_(CeilDiv(limits.levels * limits.width, 64)),
+        top_k_scratch_(&context->stream(), &generation_) {}
+  const Stream& stream() const { return context_->stream(); }
   Status Allocate(std::span<const int32_t> token_ids);
+  RankedChunks Rank(MatrixView logits);
   Beams AllBeams() const;
   template <typename T>
   T* As(const Buffer& buffer) const {
@@ -60,18 +57,20 @@ class CudaBeamSearch : public BeamSearch {
   }
   BeamLayout layout() const { return {limits_.width, trees_}; }
 
-  Stream stream_;
+  Context* context_;
   BeamLimits limits_;
   int words_;
+  uint64_t generation_ = 0;  // no CUDA graph holds the scratch's address
+  Scratch top_k_scratch_;
   int trees_ = 0;
-  int level_ = 1;        // of the present beam
-  bool sent_ = false;    // the rankings of the levels so far
+  int level_ = 1;        // the present beam's
+  bool sent_ = false;    // whether the rankings of the levels so far were sent to the host
   Buffer token_ids_;     // [draft vocabulary]
   Buffer root_entries_;  // [slots][width]
   Buffer roots_;         // [trees] BeamRoot
   Buffer beams_;
   Buffer entries_;   // BeamLayout
-  Buffer keys_;      // [trees][candidates] of LoadTrees
+  Buffer keys_;      // [trees][candidates], scratch of LoadTrees
   Buffer rankings_;  // the entries in pinned host memory
 };
 

@@ -1,6 +1,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "base/math.h"
 #include "compute/cuda/tokens/draw_tokens.h"
 #include "compute/cuda/tokens/top_k.h"
 
@@ -187,7 +188,7 @@ __device__ Cut CutOf(const Row& row, const RowDraw& draw, Shared& shared) {
 struct WarpRun {
   int begin, end;
   __device__ explicit WarpRun(int cols) {
-    const int length = (cols + kThreads - 1) / kThreads * 32;
+    const int length = CeilDiv(cols, kThreads) * 32;
     begin = threadIdx.x / 32 * length;
     end = min(cols, begin + length);
   }

@@ -1,14 +1,13 @@
-// The target's random choices (Backend::DrawTokens), by the arithmetic of
-// model/sampling/sampling_math.h: weights have the same bits as on the host; sums are in double
-// too, but in another order.
+// Seeded draws from logits (TokenOps::DrawTokens). The weights of tokens are computed as a host
+// sampler does it and have the same bits; sums are in double, but in another order.
 #ifndef TALON_COMPUTE_CUDA_TOKENS_DRAW_TOKENS_H_
 #define TALON_COMPUTE_CUDA_TOKENS_DRAW_TOKENS_H_
 
 #include <cstdint>
 
-#include "compute/backend.h"
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/token_ops.h"
 
 namespace talon::cuda {
 

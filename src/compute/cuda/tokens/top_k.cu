@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/math.h"
 #include "compute/cuda/tokens/top_k_row.cuh"
 
 namespace talon::cuda {
@@ -39,7 +40,7 @@ __device__ ChunkSum SumOf(const float (&values)[kLaneValues], int first, int col
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kLaneValues; ++i) {
-    // -inf less -inf is no number, but such a value has no weight; NaN and +inf must show.
+    // -inf minus -inf is NaN, but such a value has weight 0; NaN and +inf must propagate.
     if (first + 32 * i < cols && values[i] != -INFINITY) sum += expf(values[i] - largest);
   }
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -91,7 +92,7 @@ __global__ void EntriesKernel(const RankedChunks ranked, int k, TopKEntry* out) 
   RankRow(ranked, blockIdx.x, k, best, out + static_cast<int64_t>(blockIdx.x) * k);
 }
 
-int ChunksOf(int count) { return (count + kChunk - 1) / kChunk; }
+int ChunksOf(int count) { return CeilDiv(count, kChunk); }
 
 }  // namespace
 

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compute/backend.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/token_ops.h"
 
 namespace talon::cuda {
 

@@ -30,7 +30,7 @@ struct KeptSet {
   }
 };
 
-// What a block works on.
+// The work of one thread block.
 struct TreeBlock {
   const TreeRowsCall& call;
   TreePlace place;

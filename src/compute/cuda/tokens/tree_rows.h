@@ -1,11 +1,11 @@
-// Draft trees become rows of the pass that verifies them (Backend::LoadTrees).
+// Draft trees become rows of the pass that verifies them (BeamSearch::LoadTrees).
 #ifndef TALON_COMPUTE_CUDA_TOKENS_TREE_ROWS_H_
 #define TALON_COMPUTE_CUDA_TOKENS_TREE_ROWS_H_
 
 #include <cstdint>
 #include <span>
 
-#include "compute/backend.h"
+#include "compute/beam_search.h"
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
 #include "compute/cuda/tokens/beam_layout.h"

@@ -1,18 +1,18 @@
-#include "compute/cuda/runtime/busy_clock.h"
+#include "compute/cuda/runtime/cuda_clock.h"
 
 #include <algorithm>
 #include <string_view>
 
 namespace talon::cuda {
 
-BusyClock::~BusyClock() {
+CudaClock::~CudaClock() {
   for (const Span& span : spans_) {
     cudaEventDestroy(span.begin);
     cudaEventDestroy(span.end);
   }
 }
 
-void BusyClock::AddSpans(size_t count) {
+void CudaClock::AddSpans(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     Span& span = spans_.emplace_back();
     TALON_CUDA_CHECK(cudaEventCreate(&span.begin));
@@ -20,14 +20,14 @@ void BusyClock::AddSpans(size_t count) {
   }
 }
 
-void BusyClock::Start() {
+void CudaClock::Start() {
   constexpr size_t kFirstSpans = 1 << 14;
   if (spans_.size() < kFirstSpans) AddSpans(kFirstSpans - spans_.size());
   used_ = 0;
   running_ = true;
 }
 
-void BusyClock::Begin() {
+void CudaClock::Begin() {
   if (!running_ || depth_++ > 0) return;
   if (used_ == spans_.size()) AddSpans(spans_.size());
   Span& span = spans_[used_];
@@ -35,12 +35,12 @@ void BusyClock::Begin() {
   TALON_CUDA_CHECK(cudaEventRecord(span.begin, stream_->handle));
 }
 
-void BusyClock::End() {
+void CudaClock::End() {
   if (!running_ || --depth_ > 0) return;
   TALON_CUDA_CHECK(cudaEventRecord(spans_[used_++].end, stream_->handle));
 }
 
-std::vector<DeviceTime> BusyClock::Read() {
+std::vector<DeviceTime> CudaClock::Read() {
   running_ = false;
   TALON_CUDA_CHECK(cudaStreamSynchronize(stream_->handle));
   std::vector<DeviceTime> times;

@@ -1,4 +1,4 @@
-#include "compute/backend.h"
+#include "compute/matrix.h"
 
 #include <array>
 #include <utility>
@@ -41,23 +41,6 @@ std::string WeightFormatNames() {
     names += kFormatNames[i].second;
   }
   return names;
-}
-
-uint64_t IdentityOf(const KvView& kv) {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, by words
-  const auto mix = [&hash](uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
-  const KvShape& shape = kv.shape;
-  for (const int part : {shape.num_layers, shape.kv_heads, shape.head_dim, shape.block_size,
-                         static_cast<int>(shape.dtype), shape.num_blocks, shape.staging_rows}) {
-    mix(static_cast<uint64_t>(part));
-  }
-  for (const KvLayer& layer : kv.layers) {
-    for (const void* array : {layer.k_blocks, layer.v_blocks, layer.k_staged, layer.v_staged,
-                              layer.key_max, layer.key_min, static_cast<void*>(layer.key_norm)}) {
-      mix(reinterpret_cast<uintptr_t>(array));
-    }
-  }
-  return hash;
 }
 
 }  // namespace talon

@@ -1,0 +1,17 @@
+// Integer arithmetic that every module uses.
+#ifndef TALON_BASE_MATH_H_
+#define TALON_BASE_MATH_H_
+
+#include <concepts>
+
+namespace talon {
+
+// ceil(a / b). REQUIRES: a >= 0, b > 0.
+template <std::integral A, std::integral B>
+constexpr auto CeilDiv(A a, B b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace talon
+
+#endif  // TALON_BASE_MATH_H_

@@ -1,0 +1,64 @@
+#include "compute/cuda/tokens/cuda_token_ops.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "compute/cuda/runtime/device_pass.h"
+#include "compute/cuda/tokens/draw_tokens.h"
+#include "compute/cuda/tokens/top_k.h"
+
+namespace talon::cuda {
+
+template <typename T>
+T* CudaTokenOps::Pinned(size_t count) {
+  if (pinned_.bytes() < count * sizeof(T)) {
+    auto memory = AllocatePinned(2 * count * sizeof(T));
+    TALON_CHECK(memory.ok(), "{}", memory.status().message());
+    pinned_ = std::move(memory).value();
+  }
+  return static_cast<T*>(pinned_.data());
+}
+
+void CudaTokenOps::Argmax(MatrixView x, std::span<int32_t> out) {
+  const CudaClock::Batch batch(context_->clock());
+  TALON_CHECK(static_cast<int>(out.size()) == x.rows);
+  if (x.rows == 0) return;
+  const size_t count = static_cast<size_t>(x.rows) * kArgmaxParts;
+  const std::span<uint64_t> found(Pinned<uint64_t>(count), count);
+  ArgmaxKeys(stream(), x, found.data());  // to host memory
+  context_->Synchronize();
+  for (int r = 0; r < x.rows; ++r) {
+    const auto parts = found.subspan(static_cast<size_t>(r) * kArgmaxParts, kArgmaxParts);
+    out[r] = IndexOfKey(*std::max_element(parts.begin(), parts.end()));
+  }
+}
+
+void CudaTokenOps::TopK(MatrixView x, int k, std::span<TopKEntry> out) {
+  const CudaClock::Batch batch(context_->clock());
+  TALON_CHECK(k <= x.cols && static_cast<int>(out.size()) == x.rows * k);
+  if (out.empty()) return;
+  void* scratch = top_k_scratch_.Get(TopKScratchBytes(x.rows, x.cols, k));
+  auto* entries = best_.GetAs<TopKEntry>(out.size());
+  cuda::TopK(stream(), x, k, scratch, entries);
+  auto* found = Pinned<TopKEntry>(out.size());
+  context_->Copy(found, entries, out.size_bytes());
+  std::copy_n(found, out.size(), out.begin());
+}
+
+void CudaTokenOps::DrawTokens(const Pass& pass, MatrixView logits, std::span<const RowDraw> draws,
+                              std::span<int32_t> out) {
+  const CudaClock::Batch batch(context_->clock());
+  const auto rows = static_cast<size_t>(logits.rows);
+  TALON_CHECK(PlanOf(pass).outputs == logits.rows && draws.size() == rows && out.size() == rows);
+  auto* device = draws_.GetAs<RowDraw>(rows);
+  std::copy(draws.begin(), draws.end(),
+            static_cast<RowDraw*>(context_->uploads()->Begin(draws.size_bytes())));
+  context_->uploads()->Send(device, draws.size_bytes());
+  auto* tokens = Pinned<int32_t>(rows);
+  cuda::DrawTokens(stream(), PlanOf(pass), logits, device, tokens);
+  context_->Synchronize();
+  std::copy_n(tokens, rows, out.begin());
+}
+
+}  // namespace talon::cuda

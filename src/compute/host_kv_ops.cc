@@ -1,0 +1,70 @@
+#include "compute/host_kv_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace talon {
+namespace {
+
+void ChooseInRow(const float* row, const ColumnChoice& choice, std::vector<int32_t>* out) {
+  const auto value_of = [row](int32_t column) {
+    return std::isnan(row[column]) ? -INFINITY : row[column];
+  };
+  const bool all_nan = std::all_of(row + choice.begin, row + choice.end,
+                                   [](float value) { return std::isnan(value); });
+  std::vector<int32_t> columns(choice.end - choice.begin);
+  std::iota(columns.begin(), columns.end(), choice.begin);
+  std::nth_element(columns.begin(), columns.begin() + choice.count - 1, columns.end(),
+                   [&](int32_t a, int32_t b) {
+                     const float value_a = value_of(a), value_b = value_of(b);
+                     return value_a != value_b ? value_a > value_b : a < b;
+                   });
+  std::sort(columns.begin(), columns.begin() + choice.count);
+  if (all_nan) columns[0] = -1;
+  out->insert(out->end(), columns.begin(), columns.begin() + choice.count);
+}
+
+}  // namespace
+
+void HostKvOps::CopyTiles(const KvView& from, std::span<const int32_t> blocks, const KvView& to,
+                          int first) {
+  const KvShape& shape = from.shape;
+  const int lists = shape.num_layers * shape.kv_heads;
+  const int count = static_cast<int>(blocks.size()) / lists;
+  TALON_CHECK(blocks.size() == static_cast<size_t>(lists) * count);
+  TALON_CHECK(first + count <= to.shape.num_blocks);
+  const size_t bytes = shape.TileElements() * DTypeSize(shape.dtype);
+  const auto tile = [&](void* array, int block, int head) {
+    return static_cast<uint8_t*>(array) +
+           (static_cast<size_t>(block) * shape.kv_heads + head) * bytes;
+  };
+  for (int list = 0; list < lists; ++list) {
+    const int head = list % shape.kv_heads;
+    const KvLayer& source = from.layers[list / shape.kv_heads];
+    const KvLayer& target = to.layers[list / shape.kv_heads];
+    for (int i = 0; i < count; ++i) {
+      const int32_t block = blocks[static_cast<size_t>(list) * count + i];
+      std::memcpy(tile(target.k_blocks, first + i, head), tile(source.k_blocks, block, head),
+                  bytes);
+      std::memcpy(tile(target.v_blocks, first + i, head), tile(source.v_blocks, block, head),
+                  bytes);
+    }
+  }
+}
+
+void HostKvOps::ChooseColumns(MatrixView x, std::span<const ColumnChoice> choices) {
+  chosen_.clear();
+  for (const ColumnChoice& choice : choices) {
+    TALON_CHECK(0 <= choice.begin && choice.end <= x.cols && 0 <= choice.count &&
+                choice.count <= choice.end - choice.begin);
+    if (choice.count == 0) continue;
+    for (int r = 0; r < x.rows; ++r) ChooseInRow(x.data + r * x.stride, choice, &chosen_);
+  }
+}
+
+}  // namespace talon

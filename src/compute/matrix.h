@@ -1,0 +1,72 @@
+// Device memory and the matrices in it: buffers, views of activations, and packed weights.
+#ifndef TALON_COMPUTE_MATRIX_H_
+#define TALON_COMPUTE_MATRIX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "compute/dtype.h"
+
+namespace talon {
+
+// Device memory, freed on destruction. Move-only.
+class Buffer {
+ public:
+  using Deleter = std::function<void(void*)>;
+  Buffer() = default;
+  Buffer(void* data, size_t bytes, Deleter deleter)
+      : data_(data, std::move(deleter)), bytes_(bytes) {}
+  void* data() const { return data_.get(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<void, Deleter> data_{nullptr, [](void*) {}};
+  size_t bytes_ = 0;
+};
+
+// A float32 matrix in device memory, not owned. Row r starts at data + r * stride.
+struct MatrixView {
+  float* data = nullptr;
+  int rows = 0;
+  int cols = 0;
+  int64_t stride = 0;  // elements
+
+  MatrixView Rows(int first, int count) const {
+    return {data + first * stride, count, cols, stride};
+  }
+  MatrixView Cols(int first, int count) const { return {data + first, rows, count, stride}; }
+};
+
+// A row-major matrix in host memory (usually a mapped file), not owned.
+struct HostMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;  // kF32, kF16, kBF16
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// How a weight matrix is kept. kAsStored keeps the file's type. int8: symmetric, one scale per
+// output row; activations are quantised per row. (CUDA: one scale per 128 inputs of a row,
+// activations in bf16.) int4: as int4.h says, activations quantised as for int8; not on CUDA.
+enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kInt8, kInt4 };
+const char* WeightFormatName(WeightFormat format);
+bool ParseWeightFormat(std::string_view name, WeightFormat* format);
+std::string WeightFormatNames();  // for error texts: "auto, f32, ... or int4"
+
+// A weight matrix [rows = outputs, cols = inputs] in the backend's own layout.
+class Weight {
+ public:
+  virtual ~Weight() = default;
+  virtual int rows() const = 0;
+  virtual int cols() const = 0;
+  virtual size_t bytes() const = 0;  // as kept, what one full read of it moves
+};
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_MATRIX_H_

@@ -1,0 +1,129 @@
+#include "compute/reference/reference_kv_ops.h"
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "base/check.h"
+#include "compute/host_memory.h"
+#include "compute/host_pass.h"
+#include "compute/reference/reference_scores.h"
+
+namespace talon {
+namespace {
+
+float* RowOf(const MatrixView& x, int row) { return x.data + row * x.stride; }
+
+void CopyVector(const KvShape& shape, const void* from, int64_t source, void* to, int64_t target) {
+  const size_t size = DTypeSize(shape.dtype);
+  std::memmove(static_cast<uint8_t*>(to) + target * size,
+               static_cast<const uint8_t*>(from) + source * size, shape.head_dim * size);
+}
+
+}  // namespace
+
+void ReferenceKvOps::StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvView& kv,
+                             int layer) {
+  const PassPlan& plan = HostPlanOf(pass);
+  const KvShape& shape = kv.shape;
+  TALON_CHECK(k.rows == plan.num_rows() && v.rows == plan.num_rows());
+  TALON_CHECK(k.cols == shape.kv_heads * shape.head_dim && v.cols == k.cols);
+  const KvLayer& arrays = kv.layers[layer];
+  for (int r = 0, s = 0; r < k.rows; ++r) {
+    while (r >= plan.sequence_rows[s + 1]) ++s;
+    const int place = plan.PlaceOfRow(s, r);
+    for (int i = 0; i < k.cols; ++i) {
+      const int head = i / shape.head_dim;
+      const int64_t offset =
+          (place < 0 ? StagedOffset(shape, ~place, head) : SlotOffset(shape, place, head)) +
+          i % shape.head_dim;
+      StoreElement(place < 0 ? arrays.k_staged : arrays.k_blocks, shape.dtype, offset,
+                   RowOf(k, r)[i]);
+      StoreElement(place < 0 ? arrays.v_staged : arrays.v_blocks, shape.dtype, offset,
+                   RowOf(v, r)[i]);
+    }
+  }
+}
+
+void ReferenceKvOps::CommitRows(const KvView& kv, std::span<const int32_t> rows,
+                                std::span<const int32_t> slots, int num_layers) {
+  TALON_CHECK(rows.size() == slots.size());
+  for (int layer = 0; layer < num_layers; ++layer) {
+    const KvLayer& arrays = kv.layers[layer];
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (int head = 0; head < kv.shape.kv_heads; ++head) {
+        const int64_t from = StagedOffset(kv.shape, rows[i], head);
+        const int64_t to = SlotOffset(kv.shape, slots[i], head);
+        CopyVector(kv.shape, arrays.k_staged, from, arrays.k_blocks, to);
+        CopyVector(kv.shape, arrays.v_staged, from, arrays.v_blocks, to);
+      }
+    }
+  }
+}
+
+void ReferenceKvOps::CopySlots(const KvView& kv, std::span<const int32_t> from,
+                               std::span<const int32_t> to) {
+  TALON_CHECK(from.size() == to.size());
+  for (const KvLayer& arrays : kv.layers) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      for (int head = 0; head < kv.shape.kv_heads; ++head) {
+        const int64_t source = SlotOffset(kv.shape, from[i], head);
+        const int64_t target = SlotOffset(kv.shape, to[i], head);
+        CopyVector(kv.shape, arrays.k_blocks, source, arrays.k_blocks, target);
+        CopyVector(kv.shape, arrays.v_blocks, source, arrays.v_blocks, target);
+      }
+    }
+  }
+}
+
+void ReferenceKvOps::CopyBlock(const KvView& kv, int from, int to, int tokens) {
+  std::vector<int32_t> sources(tokens);
+  std::vector<int32_t> targets(tokens);
+  std::iota(sources.begin(), sources.end(), from * kv.shape.block_size);
+  std::iota(targets.begin(), targets.end(), to * kv.shape.block_size);
+  CopySlots(kv, sources, targets);
+}
+
+void ReferenceKvOps::CopyStaged(const KvView& kv, std::span<const int32_t> from,
+                                std::span<const int32_t> to) {
+  TALON_CHECK(from.size() == to.size());
+  for (const KvLayer& arrays : kv.layers) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      for (int head = 0; head < kv.shape.kv_heads; ++head) {
+        const int64_t source = StagedOffset(kv.shape, from[i], head);
+        const int64_t target = StagedOffset(kv.shape, to[i], head);
+        CopyVector(kv.shape, arrays.k_staged, source, arrays.k_staged, target);
+        CopyVector(kv.shape, arrays.v_staged, source, arrays.v_staged, target);
+      }
+    }
+  }
+}
+
+void ReferenceKvOps::SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) {
+  TALON_CHECK(kv.shape.key_summaries);
+  for (const KvLayer& arrays : kv.layers) {
+    for (const int32_t block : blocks) {
+      for (int head = 0; head < kv.shape.kv_heads; ++head) {
+        ReferenceSummary(kv.shape, arrays, block, head);
+      }
+    }
+  }
+}
+
+void ReferenceKvOps::ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
+                                 MatrixView out) {
+  const PassPlan& plan = HostPlanOf(pass);
+  TALON_CHECK(kv.shape.key_summaries && q.rows == plan.num_rows());
+  TALON_CHECK(out.rows == kv.shape.kv_heads && out.cols >= plan.num_scored_blocks());
+  for (const ScoreRequest& request : plan.scores) {
+    for (int head = 0; head < kv.shape.kv_heads; ++head) {
+      const auto blocks = plan.BlocksOf(request.sequence, layer, head, kv.shape.kv_heads);
+      for (int i = 0; i < request.num_blocks; ++i) {
+        RowOf(out, head)[request.first_column + i] = static_cast<float>(
+            ReferenceScore(request, q, kv.shape, kv.layers[layer], blocks[i], head));
+      }
+    }
+  }
+}
+
+}  // namespace talon

@@ -1,0 +1,53 @@
+// Ops that turn logits into tokens: argmax, top-k, and sampling on the device.
+#ifndef TALON_COMPUTE_TOKEN_OPS_H_
+#define TALON_COMPUTE_TOKEN_OPS_H_
+
+#include <cstdint>
+#include <span>
+
+#include "compute/matrix.h"
+
+namespace talon {
+
+class Pass;
+
+struct TopKEntry {
+  int32_t id = 0;
+  float log_prob = 0;
+};
+
+// How the token after an output row of a pass is drawn: temperature, then top-k, top-p and min-p,
+// then the seeded draw (base/random.h) at the position after the row's.
+struct RowDraw {
+  uint64_t seed = 0;
+  uint32_t choice = 0;
+  float temperature = 0;  // 0: the token with the largest logit
+  int32_t top_k = 0;      // 0 = off
+  float top_p = 1;
+  float min_p = 0;
+};
+
+// Results are in host memory: every op waits for the device.
+class TokenOps {
+ public:
+  virtual ~TokenOps() = default;
+
+  // Index of each row's largest value, ties to the lowest index, NaN never wins (all NaN: 0).
+  // out: [x.rows].
+  virtual void Argmax(MatrixView x, std::span<int32_t> out) = 0;
+
+  // Each row's k best log-probabilities (float32 log-softmax), best first, ties to the lower id.
+  // out: [x.rows * k]. A row that holds NaN or +inf gives NaN log-probs throughout.
+  virtual void TopK(MatrixView x, int k, std::span<TopKEntry> out) = 0;
+
+  // Whether this backend implements DrawTokens; if not, the caller samples on the host.
+  virtual bool DrawsTokens() const { return false; }
+  // The tokens drawn after the pass's output rows, -1 where no logit is above -inf. draws and out:
+  // [logits.rows].
+  virtual void DrawTokens(const Pass& /*pass*/, MatrixView /*logits*/,
+                          std::span<const RowDraw> /*draws*/, std::span<int32_t> /*out*/) {}
+};
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_TOKEN_OPS_H_
