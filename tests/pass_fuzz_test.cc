@@ -69,8 +69,12 @@ class PassFuzz {
               .value();
     pass_ = backend_->NewPass(shape.heads());
     matrices_ =
-        backend_->Allocate(sizeof(float) * kMaxRows * (2 * shape.cols() + 2 * kv_cols())).value();
-    MakeIdentity();
+        backend_
+            ->Allocate(sizeof(float) * kMaxRows * (2 * qkv_cols() + shape.cols() + shape.head_dim))
+            .value();
+    no_rotation_ = backend_->Allocate(sizeof(float) * shape.head_dim).value();  // zeros
+    qkv_identity_ = Identity(qkv_cols());
+    out_identity_ = Identity(shape.cols());
     ScatterBlocks();
   }
 
