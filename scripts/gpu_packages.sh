@@ -22,12 +22,14 @@ fetch() {
     dpkg --add-architecture amd64
     apt-get -qq update
   fi
-  # apt downloads as a user that cannot write here; that is a warning only.
-  (cd "$work" && apt-get -qq download "${packages[@]/%/:amd64}" 2>/dev/null)
+  cd "$work"
+  for package in "${packages[@]}"; do  # some are of no architecture
+    apt-get -qq download "$package:amd64" 2>/dev/null || apt-get -qq download "$package"
+  done
   mkdir "$work/root"
   for package in "$work"/*.deb; do dpkg -x "$package" "$work/root"; done
-  # Static libraries are large, and all of them come as shared ones too.
-  find "$work/root" -name '*.a' -delete
+  # Static libraries are large, and all but one come as shared ones too.
+  find "$work/root" -name '*.a' ! -name libupb.a -delete
   rm -rf "$work"/root/usr/share/{doc,lintian,man}
   tar cJf "$1" -C "$work/root" .
 }

@@ -314,6 +314,15 @@ class PassFuzz {
     return naive;
   }
 
+  std::string NodesOf(int row) const {
+    const PassPlan& plan = builder_.plan();
+    int s = 0;
+    while (plan.sequence_rows[s + 1] <= row) ++s;
+    return fmt::format("sequence {} of {} rows after {} nodes, {} lists", s,
+                       plan.sequence_rows[s + 1] - plan.sequence_rows[s], plan.nodes_before[s],
+                       plan.NumLists(s));
+  }
+
   std::vector<float> Read(MatrixView matrix) const {
     std::vector<float> values(static_cast<size_t>(matrix.rows) * matrix.cols);
     backend_->CopyOut(values.data(), matrix.data, values.size() * sizeof(float));
@@ -332,9 +341,9 @@ class PassFuzz {
       largest_ = std::max(largest_, difference / bound);
       if (difference <= bound) continue;  // false for NaN
       const auto row = static_cast<int>(i / shape_.cols());
-      return fmt::format("row {} (prefix {}) column {}: {} instead of {}, bound {}", row,
-                         builder_.plan().prefix_len[row], i % shape_.cols(), actual[i],
-                         expected.out[i], bound);
+      return fmt::format("row {} (prefix {}, {}) column {}: {} instead of {}, bound {}", row,
+                         builder_.plan().prefix_len[row], NodesOf(row), i % shape_.cols(),
+                         actual[i], expected.out[i], bound);
     }
     return "";
   }

@@ -296,7 +296,10 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   if (threadIdx.x == 0) shared.InitBarriers();
   int step = 0;  // tiles that this warp has processed
   for (int index = blockIdx.x; index < num_items; index += gridDim.x) {
-    if (index >= static_cast<int>(gridDim.x)) item = args.plan.items[index];
+    if (index >= static_cast<int>(gridDim.x)) {
+      item = args.plan.items[index];
+      __syncthreads();  // all threads have read the slots of the previous item
+    }
     FillSlots<C::kThreads>(args, item, 0, C::kQueries, threadIdx.x, shared.queries);
     if (threadIdx.x == C::kThreads - 1) shared.item = item;
     __syncthreads();
