@@ -18,7 +18,8 @@ def percent(value):
 
 def number(value):
     """Three digits or all before the point: 4.05, 13.4, 175, 1046."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}"
 
 
 def size(count):
@@ -107,7 +108,7 @@ def longcontext(results):
                     row["mode"],
                     number(row["tokens_per_second"]),
                     times(row["ratio_to_plain"]),
-                    times(row["ratio_to_full"]) if is_partial else "",
+                    times(row["ratio_to_full"]) if is_partial and row["ratio_to_full"] else "",
                     f"{row['tau']:.2f}",
                     number(row["kv_bytes_read_per_step"] / 1e6),
                     number(row["partial"]["ms"]) if has_steps else "",

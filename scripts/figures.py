@@ -74,7 +74,8 @@ CPU = [
     Figure(
         "eagle3",
         [
-            decode(file, "plain,eagle3", "--max-tokens 256 --repeats 3 --speculative-adaptive false")
+            decode(file, "plain,eagle3", "--max-tokens 256 --repeats 3")
+            + " --speculative-adaptive false"
             for file in (DOCS, BOOKS)
         ],
         tables.eagle3,
@@ -331,7 +332,8 @@ def gpu_pages(results, build):
     parts = [build]
     for figure in GPU:
         if figure.name in results:
-            parts.append(f"{GPU_TITLES[figure.name]}\n\n{figure_text(figure, results[figure.name])}")
+            text = figure_text(figure, results[figure.name])
+            parts.append(f"{GPU_TITLES[figure.name]}\n\n{text}")
     text = "\n".join(parts) if len(parts) > 1 else EMPTY["gpu"]
     return {"docs/gpu.md": replace_between((ROOT / "docs/gpu.md").read_text(), "gpu", text)}
 
@@ -387,10 +389,12 @@ def main():
         return 0
     build = ROOT / ("build-cuda" if options.gpu else "build")
     if not (build / "talon").exists():
-        print(f"{build}/talon is not there: build it first (make {'cuda' if options.gpu else 'build'})")
+        target = "cuda" if options.gpu else "build"
+        print(f"{build}/talon is not there: build it first (make {target})")
         return 1
-    if os.getloadavg()[0] > 0.5:
-        print(f"warning: the load average is {os.getloadavg()[0]:.1f}, figures want a quiet machine")
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"warning: the load average is {load:.1f}; figures need a quiet machine")
     folder = build / ("figures-quick" if options.quick else "figures")
     folder.mkdir(exist_ok=True)
     commit = options.commit or commit_name()

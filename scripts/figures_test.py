@@ -38,7 +38,8 @@ class CommandTest(unittest.TestCase):
             self.assertTrue(all(c.startswith("build") for c in figure.commands), figure.name)
 
     def test_quick_replaces_values(self):
-        words = figures.with_values("talon --repeats 25 --nodes 1,4", {"--repeats": "2", "--x": "1"})
+        values = {"--repeats": "2", "--x": "1"}
+        words = figures.with_values("talon --repeats 25 --nodes 1,4", values)
         self.assertEqual(words, ["talon", "--repeats", "2", "--nodes", "1,4"])
 
     def test_quick_flags_are_flags_of_the_commands(self):
