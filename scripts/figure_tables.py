@@ -1,5 +1,7 @@
 """The tables of docs/benchmarks.md, docs/gpu.md and README.md, from the JSON of `talon bench`."""
 
+import textwrap
+
 
 def table(header, rows):
     """A Markdown table; the first column is text, the others are numbers."""
@@ -33,6 +35,14 @@ def size(count):
 
 def prompts_name(result):
     return result["prompts"].split("/")[-1].removesuffix(".jsonl")
+
+
+def printed(results):
+    """What a command prints, as a code block of 100 columns."""
+    lines = []
+    for line in "".join(results).strip().splitlines():
+        lines += [line] if len(line) <= 100 else textwrap.wrap(line, 100)
+    return "\n".join(["```", *lines, "```"]) + "\n"
 
 
 # ---- CPU ----
