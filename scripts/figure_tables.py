@@ -3,9 +3,13 @@
 import textwrap
 
 
+TEXT_COLUMNS = {"mode", "accepted by depth", "of the matrix peak"}
+
+
 def table(header, rows):
-    """A Markdown table; the first column is text, the others are numbers."""
-    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    """A Markdown table; the first column and TEXT_COLUMNS are text, the others are numbers."""
+    marks = ["---" if i == 0 or name in TEXT_COLUMNS else "---:" for i, name in enumerate(header)]
+    lines = ["| " + " | ".join(header) + " |", "|" + "|".join(marks) + "|"]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
