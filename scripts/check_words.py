@@ -49,7 +49,8 @@ BASE_COMMIT = "1750acf0f3c38bd36fee1d9d9fd5683d7ed45984"
 MAX_FILES = 40
 MAX_SUBJECT = 72
 DATA = ("models/", "tests/data/", "fuzz/seeds/")  # not written here
-THIS = ("CONTRIBUTING.md", "scripts/check_words.py", "scripts/check_words_test.py")  # name the words
+# These name the words.
+THIS = ("CONTRIBUTING.md", "scripts/check_words.py", "scripts/check_words_test.py")
 
 HEADLESS = re.compile(r"(Of|Whose|That) ")
 IS_NO = re.compile(

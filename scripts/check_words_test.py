@@ -43,12 +43,13 @@ class CommentTest(unittest.TestCase):
 
 class IsNoTest(unittest.TestCase):
     def test_is_no_for_is_not_a(self):
-        self.assertEqual(problems_of("a.cc", "// It is no number."), ['1: "is no": write "is not a"'])
+        expected = ['1: "is no": write "is not a"']
+        self.assertEqual(problems_of("a.cc", "// It is no number."), expected)
         self.assertEqual(len(problems_of("a.cc", "// Logits that are no numbers.")), 1)
         self.assertEqual(len(problems_of("a.md", "A line that is no prose.")), 1)
 
     def test_good_english_passes(self):
-        for text in ("There is no tokenizer.", "It is no longer needed.", "They are no more than 3."):
+        for text in ("There is no tokenizer.", "It is no longer so.", "They are no more than 3."):
             self.assertEqual(problems_of("a.cc", f"// {text}"), [], text)
 
 

@@ -1,9 +1,15 @@
 """The tables of docs/benchmarks.md, docs/gpu.md and README.md, from the JSON of `talon bench`."""
 
+import textwrap
+
+
+TEXT_COLUMNS = {"mode", "accepted by depth", "of the matrix peak"}
+
 
 def table(header, rows):
-    """A Markdown table; the first column is text, the others are numbers."""
-    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    """A Markdown table; the first column and TEXT_COLUMNS are text, the others are numbers."""
+    marks = ["---" if i == 0 or name in TEXT_COLUMNS else "---:" for i, name in enumerate(header)]
+    lines = ["| " + " | ".join(header) + " |", "|" + "|".join(marks) + "|"]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
@@ -18,7 +24,8 @@ def percent(value):
 
 def number(value):
     """Three digits or all before the point: 4.05, 13.4, 175, 1046."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}"
 
 
 def size(count):
@@ -32,6 +39,14 @@ def size(count):
 
 def prompts_name(result):
     return result["prompts"].split("/")[-1].removesuffix(".jsonl")
+
+
+def printed(results):
+    """What a command prints, as a code block of 100 columns."""
+    lines = []
+    for line in "".join(results).strip().splitlines():
+        lines += [line] if len(line) <= 100 else textwrap.wrap(line, 100)
+    return "\n".join(["```", *lines, "```"]) + "\n"
 
 
 # ---- CPU ----
@@ -107,7 +122,7 @@ def longcontext(results):
                     row["mode"],
                     number(row["tokens_per_second"]),
                     times(row["ratio_to_plain"]),
-                    times(row["ratio_to_full"]) if is_partial else "",
+                    times(row["ratio_to_full"]) if is_partial and row["ratio_to_full"] else "",
                     f"{row['tau']:.2f}",
                     number(row["kv_bytes_read_per_step"] / 1e6),
                     number(row["partial"]["ms"]) if has_steps else "",

@@ -43,6 +43,7 @@ class Figure(NamedTuple):
     table: Callable  # of the list of JSON
     quick: dict = {}  # values of flags with --quick
     server: str = ""  # runs beside the commands; they get its --url
+    is_text: bool = False  # the result is what the command prints, not its JSON
 
 
 MODES = "plain,ngram,suffix,standalone,eagle3,merged"
@@ -56,6 +57,7 @@ def decode(prompts, modes, more=""):
 
 
 CPU = [
+    Figure("run", ["build/talon run"], tables.printed, is_text=True),
     Figure(
         "speculation",
         [decode(file, MODES, "--max-tokens 256 --repeats 3") for file in (DOCS, BOOKS)],
@@ -74,7 +76,8 @@ CPU = [
     Figure(
         "eagle3",
         [
-            decode(file, "plain,eagle3", "--max-tokens 256 --repeats 3 --speculative-adaptive false")
+            decode(file, "plain,eagle3", "--max-tokens 256 --repeats 3")
+            + " --speculative-adaptive false"
             for file in (DOCS, BOOKS)
         ],
         tables.eagle3,
@@ -203,13 +206,21 @@ class Server:
         self.process.wait(timeout=60)
 
 
-def run_command(words, file):
-    """Runs one benchmark; its JSON."""
-    done = subprocess.run(words + ["--json", str(file)], cwd=ROOT, capture_output=True, text=True)
+def run_command(words):
+    """Runs one command; what it prints, without the path of this repository."""
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()[-10:]
         raise RuntimeError("\n".join([f"exit code {done.returncode}: {shlex.join(words)}", *lines]))
-    return json.loads(file.read_text())
+    return done.stdout.replace(f"{ROOT}/", "")
+
+
+def run_benchmark(words, file):
+    """Runs one benchmark; its JSON."""
+    run_command(words + ["--json", str(file)])
+    result = json.loads(file.read_text())
+    file.unlink()
+    return result
 
 
 def run_figure(figure, folder, quick):
@@ -218,12 +229,13 @@ def run_figure(figure, folder, quick):
     results = []
     for i, command in enumerate(words):
         file = folder / f"{figure.name}.{i}.raw.json"
-        if figure.server:
+        if figure.is_text:
+            results.append(run_command(command))
+        elif figure.server:
             with Server(figure.server) as server:
-                results.append(run_command(command + ["--url", server.url], file))
+                results.append(run_benchmark(command + ["--url", server.url], file))
         else:
-            results.append(run_command(command, file))
-        file.unlink()
+            results.append(run_benchmark(command, file))
     return results
 
 
@@ -304,10 +316,14 @@ def cpu_pages(results, build):
     benchmarks = (ROOT / "docs/benchmarks.md").read_text()
     benchmarks = replace_between(benchmarks, "build", build)
     for figure in CPU:
+        if figure.is_text:
+            continue
         done = results.get(figure.name)
         text = figure_text(figure, done) if done else EMPTY["cpu"]
         benchmarks = replace_between(benchmarks, figure.name, text)
     readme = (ROOT / "README.md").read_text()
+    printed = tables.printed(results["run"]) if "run" in results else EMPTY["cpu"]
+    readme = replace_between(readme, "run", printed)
     front = EMPTY["cpu"]
     if "speculation" in results:
         front = build + "\n" + tables.front(results["speculation"])
@@ -331,7 +347,8 @@ def gpu_pages(results, build):
     parts = [build]
     for figure in GPU:
         if figure.name in results:
-            parts.append(f"{GPU_TITLES[figure.name]}\n\n{figure_text(figure, results[figure.name])}")
+            text = figure_text(figure, results[figure.name])
+            parts.append(f"{GPU_TITLES[figure.name]}\n\n{text}")
     text = "\n".join(parts) if len(parts) > 1 else EMPTY["gpu"]
     return {"docs/gpu.md": replace_between((ROOT / "docs/gpu.md").read_text(), "gpu", text)}
 
@@ -387,10 +404,12 @@ def main():
         return 0
     build = ROOT / ("build-cuda" if options.gpu else "build")
     if not (build / "talon").exists():
-        print(f"{build}/talon is not there: build it first (make {'cuda' if options.gpu else 'build'})")
+        target = "cuda" if options.gpu else "build"
+        print(f"{build}/talon is not there: build it first (make {target})")
         return 1
-    if os.getloadavg()[0] > 0.5:
-        print(f"warning: the load average is {os.getloadavg()[0]:.1f}, figures want a quiet machine")
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"warning: the load average is {load:.1f}; figures need a quiet machine")
     folder = build / ("figures-quick" if options.quick else "figures")
     folder.mkdir(exist_ok=True)
     commit = options.commit or commit_name()

@@ -38,7 +38,8 @@ class CommandTest(unittest.TestCase):
             self.assertTrue(all(c.startswith("build") for c in figure.commands), figure.name)
 
     def test_quick_replaces_values(self):
-        words = figures.with_values("talon --repeats 25 --nodes 1,4", {"--repeats": "2", "--x": "1"})
+        values = {"--repeats": "2", "--x": "1"}
+        words = figures.with_values("talon --repeats 25 --nodes 1,4", values)
         self.assertEqual(words, ["talon", "--repeats", "2", "--nodes", "1,4"])
 
     def test_quick_flags_are_flags_of_the_commands(self):
@@ -65,7 +66,8 @@ class PageTest(unittest.TestCase):
     def test_pages_have_the_markers_of_all_figures(self):
         pages = figures.cpu_pages({}, "Commit x.\n")
         for figure in figures.CPU:
-            self.assertIn(f"<!-- figures {figure.name} begin -->", pages["docs/benchmarks.md"])
+            page = "README.md" if figure.is_text else "docs/benchmarks.md"
+            self.assertIn(f"<!-- figures {figure.name} begin -->", pages[page])
         self.assertIn("docs/gpu.md", figures.gpu_pages({}, "Commit x.\n"))
 
     def test_figures_of_one_commit_only(self):
@@ -86,6 +88,11 @@ class TableTest(unittest.TestCase):
     def test_numbers_have_three_digits(self):
         for value, text in ((4.049, "4.05"), (13.44, "13.4"), (99.96, "100"), (1046.3, "1046")):
             self.assertEqual(tables.number(value), text)
+
+    def test_printed_text_is_wrapped(self):
+        text = tables.printed(["a " * 80 + "\n\nmodel  tiny\n"])
+        self.assertEqual(text.splitlines()[-3:], ["", "model  tiny", "```"])
+        self.assertTrue(all(len(line) <= 100 for line in text.splitlines()))
 
     def test_speculation(self):
         text = tables.speculation([decode_result("docs")])

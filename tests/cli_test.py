@@ -71,7 +71,7 @@ class ModelFiles(CliTest):
         (self.model / "tokenizer.json").write_text('{"model": {"type": "Magic"}}')
         self.refused("tokenizer.json")
 
-    def test_weights_that_are_no_numbers_give_no_tokens(self):
+    def test_nan_weights_give_no_tokens(self):
         broken = write_broken_model(self.path / "broken")
         for flags in ([], ["--temperature", 1], ["--speculative-algorithm", "NGRAM"]):
             with self.subTest(flags=flags):

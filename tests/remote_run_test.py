@@ -104,7 +104,7 @@ class Plain(RemoteTest):
                     text, _ = Run(*remote(target, draft)).finish()
                     self.assert_same_text(text)
 
-    def test_what_happened_is_told(self):
+    def test_telemetry_in_every_format(self):
         with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
             for name in ("t.json", "t.csv", "t.trace.json"):
                 Run(*remote(target, draft), "--telemetry", self.path / name).finish()
@@ -149,7 +149,7 @@ class Faults(RemoteTest):
                 self.assert_rebuilt()
                 self.assertEqual(run.process.returncode, 0)
 
-    def test_the_target_stays_away(self):
+    def test_the_target_stays_unavailable(self):
         with Worker("target") as target:
             run = Run(*remote(target), *SLOW, "--timeout-s", "2")
             run.wait_for_text(40)
@@ -192,7 +192,7 @@ class Faults(RemoteTest):
             self.assert_same_text(text)
             self.assertEqual(run.process.returncode, 0)
 
-    def test_the_draft_worker_comes_back(self):
+    def test_the_draft_worker_restarts(self):
         with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
             run = Run(*remote(target, draft), "--simulated-rtt-ms", "50", *self.telemetry)
             run.wait_for_text(40)
@@ -213,7 +213,7 @@ class Faults(RemoteTest):
         ]
         self.assertTrue(later, "no draft was accepted after the worker came back")
 
-    def test_ctrl_c_ends_it_in_the_middle_of_a_call(self):
+    def test_ctrl_c_cancels_the_call(self):
         """The worker is stopped, so that only the client can end the call."""
         with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
             for stopped in (target, draft):
@@ -230,7 +230,7 @@ class Faults(RemoteTest):
                 self.assertTrue(self.truth[()].startswith(text.rstrip("\n")))
                 self.assertLess(len(text), len(self.truth[()]))
 
-    def test_a_session_ends_under_the_client(self):
+    def test_evicted_sessions_do_not_change_the_text(self):
         """More clients than sessions: each evicts another, and no text suffers."""
         with Worker("target", "--max-sessions", "1") as target:
             with Worker("draft", *DRAFTER) as draft:

@@ -169,7 +169,7 @@ class SpecSplitDrafts(CliTest):
         for root in answer.draft_tree:
             self.assertLessEqual(len(root.children), 2)
 
-    def test_what_is_wrong_is_refused(self):
+    def test_bad_calls_are_refused(self):
         for fields, detail in [
             ({"prompt_token_ids": [-1]}, "TOKEN_OUT_OF_RANGE"),
             ({"prompt_token_ids": [1] * 8193}, "PROMPT_TOO_LONG"),
@@ -276,7 +276,7 @@ class VanishingClients(TargetTest):
     # Room for little more than one generation, so that any block that is lost shows.
     FLAGS = ("--kv-tokens", "512", "--max-length", "256", "--enable-prefix-cache", "false")
 
-    def test_nothing_of_a_client_that_is_gone_stays(self):
+    def test_killed_clients_leave_no_state(self):
         long_prompt = [1 + i % 90 for i in range(200)]
         for i in range(24):
             # A process of its own, killed while the worker computes.
@@ -358,7 +358,7 @@ class HostileMessages(TargetTest):
                 self.refused(self.request(prompt_token_ids=[1, token])), "TOKEN_OUT_OF_RANGE"
             )
 
-    def test_numbers_that_are_none(self):
+    def test_nan_negative_and_infinite_values(self):
         nan = float("nan")
         for tree in (
             [{"token_id": 1, "log_prob": nan}],
@@ -433,7 +433,7 @@ class StandardServices(TargetTest):
                 self.assertIn(f"talon_remote_rpc_seconds_count{labels} 1\n", text)
                 self.assertIn("\ntalon_remote_sessions ", text)
 
-    def test_an_end_in_peace(self):
+    def test_graceful_shutdown(self):
         with Worker("target") as worker:
             with Client(worker.address, self.messages) as client:
                 session = Session(client, PROMPT, "s")

@@ -102,7 +102,7 @@ class Hostile(CliTest):
         big = json.dumps({"prompt": "x", "user": "y" * 4_000_000, "max_tokens": 1})
         self.assertEqual(self.server.post("/v1/completions", big).status, 200)
 
-    def test_bodies_of_another_kind(self):
+    def test_bodies_of_other_content_types(self):
         for kind in ("text/plain", "multipart/form-data; boundary=x", ""):
             answer = self.server.post("/v1/completions", {"prompt": "x"}, {"Content-Type": kind})
             self.refused(answer, 415, "application/json")
@@ -149,7 +149,7 @@ class Hostile(CliTest):
             for client in clients:
                 client.close()
 
-    def test_slow_clients_are_given_up(self):
+    def test_slow_clients_time_out(self):
         for i, client in enumerate(self.slow_clients(self.server, 20)):
             answer = client.recv(4096)
             self.assertEqual(answer[:12], b"HTTP/1.1 408" if i % 2 else b"HTTP/1.1 400")

@@ -371,7 +371,7 @@ class Lifetimes(CliTest):
             self.assertIn(b'"finish_reason":"length"', results[0])
             self.assertTrue(results[0].endswith(b"data: [DONE]\n\n"))
 
-    def test_shutdown_gives_up_after_its_time(self):
+    def test_shutdown_ends_after_its_timeout(self):
         with Server("--shutdown-timeout", "0") as server:
             connection, response = server.open_stream(
                 "/v1/completions", prompt=PROMPT, max_tokens=30000, ignore_eos=True
@@ -404,14 +404,14 @@ class Lifetimes(CliTest):
             connection.close()
         self.assertGreater(len(json.loads(trace.read_text())), 2)
 
-    def test_a_warning_where_others_need_no_key(self):
+    def test_warning_where_other_machines_need_no_key(self):
         warning = b"other machines can use this server"
         with Server("--host", "0.0.0.0") as server:
             server.wait_for(warning)
         with Server() as server:
             self.assertNotIn(warning, server.output())
 
-    def test_logits_that_are_no_numbers_are_the_servers_fault(self):
+    def test_nan_logits_are_a_server_error(self):
         with Server("--model", write_broken_model(self.path / "broken")) as server:
             for temperature in (0, 1):
                 request = {"prompt": PROMPT, "temperature": temperature}
