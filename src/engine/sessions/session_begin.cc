@@ -133,7 +133,7 @@ void SessionEngine::StartRun(Call* call) {
       std::vector<int32_t>(), OutputText(nullptr, StopMatcher()));
   call->run->sequence = std::exchange(call->session->sequence, {});
   call->run->partial = std::exchange(call->session->partial, {});
-  call->run->given = std::move(tree);
+  call->run->next_drafts = std::move(tree);
   call->run->accept = asked.rejection ? AcceptMode::kRejection : AcceptMode::kMatch;
 }
 
