@@ -98,7 +98,6 @@ class Engine {
   void MakeRoomForRoots();
   void PreemptYoungest();
   std::vector<ActiveRequest*> PromptsToCompute() const;
-  std::vector<PromptChunk> NextPromptChunks(int tree_rows);
   void Start(ActiveRequest* run);
   void Deliver(ActiveRequest* run, size_t tokens_before);
   void Retire(std::unique_ptr<ActiveRequest> run);
