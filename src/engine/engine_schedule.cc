@@ -76,7 +76,7 @@ void Engine::Admit() {
 
 // At least the root is left to compute.
 void Engine::AttachKnown(ActiveRequest* run) {
-  kv_->Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
+  kv_->prefix().Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
 }
 
 // Every decoding sequence must be able to commit at least its root.

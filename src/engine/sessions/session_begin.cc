@@ -162,7 +162,7 @@ void SessionEngine::Prepare(Call* call) {
     TALON_CHECK(status.ok(), "{}", status.message());
   }
   sequence.tokens = call->context;
-  if (attaches) kv_->Attach(&sequence, call->context_end());
+  if (attaches) kv_->prefix().Attach(&sequence, call->context_end());
 }
 
 // Blocks that the call may still take from the pool.

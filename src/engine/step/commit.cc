@@ -22,7 +22,7 @@ std::string ReasonOf(const Status& status) {
 void Committer::Commit(StepBatch* batch, PlannedPass* pass) {
   const StageRange range(options_.nwor ? "NWOR_commit" : "Commit");
   for (StepEntry& entry : batch->entries) CommitEntry(&entry);
-  if (options_.nwor) parts_.kv->ClearStaging();
+  if (options_.nwor) parts_.kv->staging().Clear();
   CommitPrompts(*batch, pass);
 }
 

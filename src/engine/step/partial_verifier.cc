@@ -118,7 +118,7 @@ void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) {
   Sequence& sequence = run.sequence;
   GateDecision decision = Decide(&run, entry->proposal.drafts().size());
   if (decision.partial && sequence.tail_first < 0) {
-    const Status status = parts_.kv->OpenTail(&sequence);
+    const Status status = parts_.kv->staging().OpenTail(&sequence);
     entry->view.opened_tail = status.ok();
     if (!status.ok()) {
       GiveUp(&run, SpecPvFallbackReason::kNoBlocks, status.message());
@@ -143,7 +143,7 @@ void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) {
 }
 
 void PartialVerifier::Abandon(StepEntry* entry) const {
-  if (entry->view.opened_tail) parts_.kv->CloseTail(&entry->run->sequence);
+  if (entry->view.opened_tail) parts_.kv->staging().CloseTail(&entry->run->sequence);
 }
 
 PartialView PartialVerifier::ViewOf(const ActiveRequest& run) const {

@@ -18,7 +18,7 @@ Status Planner::PlanAndStage(StepBatch* batch, PlannedPass* pass) {
 Status Planner::Stage(const PlannedPass& pass) {
   if (!options_.nwor) return OkStatus();
   const StageRange range("NWOR_staging");
-  return parts_.kv->BeginStaging(pass.builder.staged());
+  return parts_.kv->staging().Begin(pass.builder.staged());
 }
 
 Status Planner::Plan(StepBatch* batch, PlannedPass* pass) {

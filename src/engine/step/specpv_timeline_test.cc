@@ -182,10 +182,10 @@ TEST_P(SpecPvTimeline, FailedFullPassChangesNothing) {
     EXPECT_FALSE(run_->finished());
     const Sequence* sequence = &run_->sequence;
     EXPECT_TRUE(kv_->CheckIntegrity({&sequence, 1}).ok());
-    EXPECT_TRUE(kv_->staging_clear());
+    EXPECT_TRUE(kv_->staging().is_clear());
   };
 
-  ASSERT_TRUE(kv_->BeginStaging(1).ok());  // another pass would be under way
+  ASSERT_TRUE(kv_->staging().Begin(1).ok());  // another pass would be under way
   EXPECT_FALSE(step_->Run({&run, 1}, {}).ok());
   expect_unchanged();
 

@@ -59,7 +59,7 @@ void Step::Begin(std::span<ActiveRequest* const> decoding, std::span<const Promp
 
 void Step::Abandon() {
   planner_.Cancel(&batch_, &pass_);
-  parts_.kv->ClearStaging();
+  parts_.kv->staging().Clear();
 }
 
 void Step::Suspend(ActiveRequest* run) {

@@ -24,7 +24,7 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   const KvView kv = pass.reads_views ? parts_.kv->views() : parts_.kv->view();
   TALON_RETURN_IF_ERROR(parts_.target->Forward(
       plan, kv, &verified->output, [&](Pass* loaded) { PlaceDrafts(*batch, plan, loaded); }));
-  if (options_.nwor) parts_.kv->MarkAllStaged();
+  if (options_.nwor) parts_.kv->staging().MarkAll();
   partial_->RankBlocks(verified->output.scores);
   partial_->CompareShadows(batch->entries, verified->output);
   ChooseTokens(*batch, verified);

@@ -94,17 +94,17 @@ void Eagle3Drafter::Recall(SequenceId sequence, std::span<const int32_t> tokens,
   State& state = at->second;
   Sequence& draft = state.sequence;
   draft.tokens.assign(tokens.begin() + 1, tokens.begin() + 1 + computed);
-  if (kv_->Attach(&draft, computed) == computed) return;
+  if (kv_->prefix().Attach(&draft, computed) == computed) return;
   if (draft.committed_len + options_.cache.block_size == computed && RecallLastRow(&state)) return;
   state.missing_first = draft.committed_len / options_.cache.block_size;
   state.missing_end = computed / options_.cache.block_size;
-  if (kv_->Skip(&draft, computed).ok()) return;
+  if (kv_->prefix().Skip(&draft, computed).ok()) return;
   draft.tokens.resize(draft.committed_len);  // no room: nothing is drafted for the sequence
 }
 
 // The last block pairs its last row with another token than the known one does.
 bool Eagle3Drafter::RecallLastRow(State* state) {
-  const int32_t sibling = kv_->FindSibling(state->sequence);
+  const int32_t sibling = kv_->prefix().FindSibling(state->sequence);
   if (sibling == PrefixIndex::kNone) return false;
   if (!kv_->AttachCopy(&state->sequence, sibling, options_.cache.block_size - 1).ok()) return false;
   AddPending(state, std::array{sibling}, edges_.all);

@@ -85,7 +85,7 @@ Status StandaloneDrafter::Begin(SequenceId sequence, std::span<const int32_t> pr
   state.tokens.assign(prompt.begin(), prompt.end());
   // All but the root, which Propose feeds for its logits.
   const auto to_feed = static_cast<int>(prompt.size()) - 1;
-  for (int left = to_feed - kv_->Attach(&state, to_feed); left > 0;) {
+  for (int left = to_feed - kv_->prefix().Attach(&state, to_feed); left > 0;) {
     const int count = std::min(left, model_->max_rows());
     std::vector<TopKEntry> none;
     TALON_RETURN_IF_ERROR(RunFeeds({{&state, count, /*logits=*/false}}, 1, &none));
