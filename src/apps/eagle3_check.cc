@@ -122,14 +122,15 @@ class Eagle3Checker {
 
   Result<TokenTree> Draft(const DraftBudget& budget) {
     Metrics metrics;
-    TALON_ASSIGN_OR_RETURN(const auto drafter,
-                           Eagle3Drafter::Load({.model_path = options_.head,
-                                                .budget = budget,
-                                                .capture_layers = options_.capture_layers,
-                                                .max_length = target_->config().max_context,
-                                                .kv_dtype = options_.kv_dtype,
-                                                .weights = options_.weights},
-                                               *target_, backend_, &metrics));
+    TALON_ASSIGN_OR_RETURN(
+        const auto drafter,
+        Eagle3Drafter::Load(
+            {.model_path = options_.head,
+             .budget = budget,
+             .capture_layers = options_.capture_layers,
+             .cache = {.max_length = target_->config().max_context, .kv_dtype = options_.kv_dtype},
+             .weights = options_.weights},
+            *target_, backend_, &metrics));
     constexpr SequenceId kSequence = 1;
     TALON_RETURN_IF_ERROR(drafter->Begin(kSequence, std::span(tokens_).first(tokens_.size() - 1)));
     TALON_ASSIGN_OR_RETURN(const Scratch features, UploadFeatures());

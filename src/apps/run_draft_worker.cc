@@ -64,18 +64,19 @@ Status LoadDraftModel(const Config& config, LoadedDrafter* loaded) {
   }
   const int kv_tokens =
       config.kv_tokens > 0 ? config.kv_tokens : DraftKvTokens(model, context, sessions);
-  const StandaloneOptions options{.model_path = dir,
-                                  .budget = {.max_nodes = DraftSessionsOptions::kMaxNodes + 1,
-                                             .max_depth = DraftSessionsOptions::kMaxLength,
-                                             .top_k = DraftSessionsOptions::kMaxBeams},
-                                  .sample = true,
-                                  .drawn_trees = true,
-                                  .vocab_size = model.vocab_size,
-                                  .max_length = context,
-                                  .max_sequences = sessions + DraftSessionsOptions::kMaxBatch,
-                                  .kv_tokens = kv_tokens,
-                                  .prefix_index = config.enable_prefix_cache,
-                                  .weights = weights};
+  const StandaloneOptions options{
+      .model_path = dir,
+      .budget = {.max_nodes = DraftSessionsOptions::kMaxNodes + 1,
+                 .max_depth = DraftSessionsOptions::kMaxLength,
+                 .top_k = DraftSessionsOptions::kMaxBeams},
+      .sample = true,
+      .drawn_trees = true,
+      .vocab_size = model.vocab_size,
+      .cache = {.max_length = context,
+                .max_sequences = sessions + DraftSessionsOptions::kMaxBatch,
+                .kv_tokens = kv_tokens,
+                .prefix_index = config.enable_prefix_cache},
+      .weights = weights};
   TALON_ASSIGN_OR_RETURN(loaded->backend, NewBackend(config));
   TALON_ASSIGN_OR_RETURN(auto drafter,
                          StandaloneDrafter::Load(options, loaded->backend.get(), &loaded->metrics));

@@ -36,8 +36,7 @@ class DraftersTest : public testing::TestWithParam<Method> {
                                 .decoder = Tiny().target.get(),
                                 .metrics = metrics,
                                 .vocab_size = 8192,
-                                .max_length = 512,
-                                .max_sequences = 8});
+                                .cache = {.max_length = 512, .max_sequences = 8}});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     return std::move(drafter).value();
   }
@@ -119,7 +118,7 @@ TEST(Standalone, AnotherVocabularyIsRefused) {
       {.model_path = std::string(TALON_SOURCE_DIR) + "/tests/data/goldens/llama3",
        .budget = {.max_nodes = 4, .max_depth = 3},
        .vocab_size = 8192,
-       .max_length = 512},
+       .cache = {.max_length = 512}},
       Tiny().backend.get(), nullptr);
   ASSERT_FALSE(loaded.ok());
   EXPECT_NE(loaded.status().message().find("vocabulary of 512, the target of 8192"),
@@ -137,7 +136,7 @@ TEST(Standalone, SampledChainsAndRejection) {
                                  .budget = {.max_nodes = 4, .max_depth = 3},
                                  .sample = true,
                                  .vocab_size = 8192,
-                                 .max_length = 512},
+                                 .cache = {.max_length = 512}},
                                 Tiny().backend.get(), &metrics);
     EngineOptions options{.max_sequences = 1};
     options.step.budget = {.max_nodes = 4, .max_depth = 3};
@@ -161,7 +160,7 @@ TEST(Standalone, TheTargetItselfIsAlwaysAccepted) {
       StandaloneDrafter::Load({.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny",
                                .budget = {.max_nodes = 4, .max_depth = 3},
                                .vocab_size = 8192,
-                               .max_length = 512},
+                               .cache = {.max_length = 512}},
                               Tiny().backend.get(), &metrics);
   ASSERT_TRUE(drafter.ok()) << drafter.status().message();
   EngineOptions options{.max_sequences = 1};

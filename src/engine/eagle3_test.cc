@@ -25,7 +25,9 @@ TestModel& Tiny() {
 std::string HeadDir() { return std::string(TALON_SOURCE_DIR) + "/models/tiny-eagle3"; }
 
 Eagle3Options HeadOptions() {
-  return {.model_path = HeadDir(), .budget = kBudget, .max_length = 2048, .max_sequences = 4};
+  return {.model_path = HeadDir(),
+          .budget = kBudget,
+          .cache = {.max_length = 2048, .max_sequences = 4}};
 }
 
 std::unique_ptr<Eagle3Drafter> LoadHead(const Eagle3Options& options, Metrics* metrics) {
@@ -287,8 +289,8 @@ TEST_F(Eagle3Alone, TooManySequencesAreRefused) {
 TEST_F(Eagle3Alone, MoreSequencesThanPendingRows) {
   Eagle3Options options = HeadOptions();
   options.budget = {.max_nodes = 2, .max_depth = 1, .top_k = 1};
-  options.max_sequences = 600;
-  options.max_length = 64;
+  options.cache.max_sequences = 600;
+  options.cache.max_length = 64;
   drafter_ = LoadHead(options, &metrics_);
   for (SequenceId id = 1; id <= 600; ++id) {
     ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
@@ -336,8 +338,7 @@ TEST(Merged, TauAtLeastBestPart) {
                                 .decoder = Tiny().target.get(),
                                 .metrics = &metrics,
                                 .vocab_size = 8192,
-                                .max_length = 2048,
-                                .max_sequences = 1});
+                                .cache = {.max_length = 2048, .max_sequences = 1}});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     EngineOptions options = OneSequence();
     options.step.budget.max_depth = 11;

@@ -19,6 +19,7 @@
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "observe/metrics.h"
+#include "spec/draft_cache.h"
 #include "spec/drafter.h"
 #include "spec/policy/policy.h"
 #include "text/tokenizer/tokenizer.h"
@@ -30,13 +31,22 @@ struct EngineOptions {
   int block_size = 16;
   int kv_tokens = 0;        // size of the block pool in tokens; 0 = max_sequences * max_length
   int max_length = 0;       // tokens of a sequence; 0 = the model's
-  int max_sequences = 8;    // that run at once
+  int max_sequences = 8;    // sequences that run at once
   int prefill_chunk = 512;  // prompt tokens of one step
   bool kv_offload = false;  // K and V in host memory, partial views also on the device (CUDA)
   bool kv_audit = false;
   bool prefix_cache = false;  // keep full blocks for prompts to come, as long as there is room
   StepOptions step;           // max_length is filled in
 
+  // A drafter's cache for the same sequences; `model_context` limits their length.
+  DraftCacheShape DraftCache(int model_context) const {
+    return {.max_length = max_length > 0 ? std::min(max_length, model_context) : model_context,
+            .max_sequences = max_sequences,
+            .kv_tokens = kv_tokens,
+            .block_size = block_size,
+            .kv_dtype = kv_dtype,
+            .prefix_index = prefix_cache};
+  }
   // What the target must be loaded with (LoadOptions).
   // A full pass after partial ones also has the provisional tokens.
   int TreeRowsPerSequence() const {
@@ -98,7 +108,6 @@ class Engine {
   void MakeRoomForRoots();
   void PreemptYoungest();
   std::vector<ActiveRequest*> PromptsToCompute() const;
-  std::vector<PromptChunk> NextPromptChunks(int tree_rows);
   void Start(ActiveRequest* run);
   void Deliver(ActiveRequest* run, size_t tokens_before);
   void Retire(std::unique_ptr<ActiveRequest> run);

@@ -1,8 +1,9 @@
-// Who takes part in a step: admission, preemption, and how prompts share its rows.
+// The requests of a step: admission, preemption, and the prompts that it computes.
 #include <algorithm>
 #include <utility>
 
 #include "engine/engine.h"
+#include "engine/prompt_shares.h"
 #include "observe/trace.h"
 
 namespace talon {
@@ -25,8 +26,10 @@ void Engine::RunStep() {
     decoding.push_back(run.get());
     tokens_before.push_back(run->result.tokens.size());
   }
-  const std::vector<PromptChunk> prompts =
-      NextPromptChunks(static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence());
+  const int tree_rows = static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence();
+  const std::vector<PromptChunk> prompts = SharePromptRows(
+      PromptsToCompute(), std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows),
+      *kv_);
   if (decoding.empty() && prompts.empty()) return;
   for (ActiveRequest* run : decoding) {
     Start(run);
@@ -45,8 +48,8 @@ void Engine::RunStep() {
   ReportState();
 }
 
-// Admits in order of arrival while the pool holds the whole prompt of everyone admitted, and a
-// block more for each: who is admitted should not be preempted at once.
+// Admits in order of arrival while the pool holds the whole prompts of all admitted requests and a
+// block more for each, so that none of them is preempted at once.
 void Engine::Admit() {
   int promised = 0;
   for (const auto& run : running_) {
@@ -73,7 +76,7 @@ void Engine::Admit() {
 
 // At least the root is left to compute.
 void Engine::AttachKnown(ActiveRequest* run) {
-  kv_->Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
+  kv_->prefix().Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
 }
 
 // Every decoding sequence must be able to commit at least its root.
@@ -98,8 +101,8 @@ void Engine::PreemptYoungest() {
   waiting_.push_front(std::move(run));
 }
 
-// Who has prompt tokens to compute, in order of admission. One whose next block another one is
-// about to compute waits for that one's.
+// Requests with prompt tokens to compute, in order of admission. A request waits if another one is
+// about to compute the block that it needs next.
 std::vector<ActiveRequest*> Engine::PromptsToCompute() const {
   std::vector<ActiveRequest*> prompts;
   const auto same_block_next = [&](const ActiveRequest& a, const ActiveRequest& b) {
@@ -118,30 +121,6 @@ std::vector<ActiveRequest*> Engine::PromptsToCompute() const {
     if (!waits) prompts.push_back(run.get());
   }
   return prompts;
-}
-
-// The step's prompt tokens are shared evenly, so that a short prompt does not wait for a long one;
-// what the short ones leave goes to the others.
-std::vector<PromptChunk> Engine::NextPromptChunks(int tree_rows) {
-  std::vector<ActiveRequest*> prompts = PromptsToCompute();
-  std::stable_sort(prompts.begin(), prompts.end(),
-                   [](const ActiveRequest* a, const ActiveRequest* b) {
-                     return a->prompt_left() < b->prompt_left();
-                   });
-  std::vector<PromptChunk> chunks;
-  int budget = std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows);
-  int free_blocks = kv_->free_blocks();
-  auto sharing = static_cast<int>(prompts.size());
-  for (ActiveRequest* run : prompts) {
-    const int tokens = std::min(run->prompt_left(), (budget + sharing - 1) / sharing);
-    --sharing;
-    const int needed = kv_->BlocksNeeded(run->sequence, tokens);
-    if (tokens <= 0 || needed > free_blocks) continue;
-    free_blocks -= needed;
-    budget -= tokens;
-    chunks.push_back({run, tokens});
-  }
-  return chunks;
 }
 
 // From now on the request has rows of its own.

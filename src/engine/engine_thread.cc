@@ -41,7 +41,7 @@ void RequestStream::Finish(GenerateResult result) {
 EngineThread::EngineThread(std::unique_ptr<Engine> engine, int max_waiting)
     : engine_(std::move(engine)), max_waiting_(max_waiting) {
   PublishSnapshot();
-  thread_ = std::thread([this] { Loop(); });
+  mailbox_.Start([this] { Loop(); });
 }
 
 EngineThread::~EngineThread() { Shutdown(std::chrono::milliseconds(0)); }
@@ -50,52 +50,40 @@ Result<std::shared_ptr<RequestStream>> EngineThread::Submit(GenerateRequest requ
   TALON_CHECK(!request.on_update, "a stream has the updates");
   TALON_RETURN_IF_ERROR(engine_->Check(request));
   auto stream = std::make_shared<RequestStream>();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (closed_) return Unavailable("the engine is shutting down");
-  if (waiting_ >= max_waiting_) {
-    return ResourceExhausted("{} requests wait already", waiting_);
-  }
-  ++waiting_;
-  inbox_.push_back({std::move(request), stream});
-  orders_changed_.notify_all();
+  TALON_RETURN_IF_ERROR(
+      mailbox_.Post(Submission{std::move(request), stream}, [this](const auto& state) -> Status {
+        if (state.closed) return Unavailable("the engine is shutting down");
+        if (waiting_ >= max_waiting_) {
+          return ResourceExhausted("{} requests wait already", waiting_);
+        }
+        ++waiting_;
+        return OkStatus();
+      }));
   return stream;
 }
 
 void EngineThread::Cancel(const std::shared_ptr<RequestStream>& stream, FinishReason reason) {
   stream->cancelled_ = reason;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  any_cancelled_ = true;
-  orders_changed_.notify_all();
+  mailbox_.Alert();
 }
 
-void EngineThread::Shutdown(std::chrono::milliseconds patience) {
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    closed_ = true;
-    orders_changed_.notify_all();
-    ended_.wait_for(lock, patience, [this] { return loop_ended_; });
-    stop_now_ = true;
-    orders_changed_.notify_all();
-  }
-  const std::lock_guard<std::mutex> joining(join_mutex_);
-  if (thread_.joinable()) thread_.join();
-}
+void EngineThread::Shutdown(std::chrono::milliseconds patience) { mailbox_.Shutdown(patience); }
 
 EngineThread::Snapshot EngineThread::snapshot() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  Snapshot now = snapshot_;
-  now.waiting = waiting_;
-  return now;
+  return mailbox_.Locked([this] {
+    Snapshot now = snapshot_;
+    now.waiting = waiting_;
+    return now;
+  });
 }
 
-Status EngineThread::Inspect(const std::function<void(const Engine&)>& look) {
-  Look mine{.call = &look};
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (!loop_ended_) {
-    looks_.push_back(&mine);
-    orders_changed_.notify_all();
-    ended_.wait(lock, [&] { return mine.done || loop_ended_; });
-  }
+Status EngineThread::Inspect(const std::function<void(const Engine&)>& inspect) {
+  Inspection mine{.call = &inspect};
+  const Status posted = mailbox_.Post(&mine, [](const auto& state) -> Status {
+    return state.ended ? Unavailable("the engine has shut down") : OkStatus();
+  });
+  TALON_RETURN_IF_ERROR(posted);
+  mailbox_.WaitUntil(Mailbox<Letter>::Clock::time_point::max(), [&] { return mine.done; });
   return mine.done ? OkStatus() : Unavailable("the engine has shut down");
 }
 
@@ -103,30 +91,25 @@ Status EngineThread::Inspect(const std::function<void(const Engine&)>& look) {
 
 void EngineThread::Loop() {
   if (Tracer* tracer = ActiveTracer()) tracer->NameThread("engine");
-  while (TakeOrders()) {
-    CancelUnwanted();
+  while (TakeLetters()) {
     engine_->RunStep();
-    HandOver();
+    DeliverResults();
     PublishSnapshot();
-    AnswerLooks();
+    RunInspections();
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  loop_ended_ = true;
-  ended_.notify_all();
 }
 
-// Waits until there is something to do. False: nothing more will come.
-bool EngineThread::TakeOrders() {
-  std::vector<Submission> submissions;
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    orders_changed_.wait(lock, [this] {
-      return !inbox_.empty() || !running_.empty() || !looks_.empty() || closed_ || any_cancelled_;
-    });
-    submissions.swap(inbox_);
-    if (submissions.empty() && running_.empty() && closed_) return false;
+bool EngineThread::TakeLetters() {
+  auto orders = mailbox_.Take(!running_.empty());
+  if (!orders) return false;
+  for (Letter& letter : orders->letters) {
+    if (auto* submission = std::get_if<Submission>(&letter)) {
+      Start(std::move(*submission));
+    } else {
+      inspections_.push_back(std::get<Inspection*>(letter));
+    }
   }
-  for (Submission& submission : submissions) Start(std::move(submission));
+  if (orders->alerted || orders->stop) CancelRequests(/*all=*/orders->stop);
   return true;
 }
 
@@ -144,13 +127,7 @@ void EngineThread::Start(Submission submission) {
   }
 }
 
-void EngineThread::CancelUnwanted() {
-  bool all = false;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    all = stop_now_;
-    if (!std::exchange(any_cancelled_, false) && !all) return;
-  }
+void EngineThread::CancelRequests(bool all) {
   for (const Running& one : running_) {
     const FinishReason reason = one.stream->cancelled_;
     if (reason != FinishReason::kNone) {
@@ -161,7 +138,7 @@ void EngineThread::CancelUnwanted() {
   }
 }
 
-void EngineThread::HandOver() {
+void EngineThread::DeliverResults() {
   std::erase_if(running_, [this](const Running& one) {
     auto result = engine_->Take(one.id);
     if (!result.ok()) return false;
@@ -170,17 +147,13 @@ void EngineThread::HandOver() {
   });
 }
 
-void EngineThread::AnswerLooks() {
-  std::vector<Look*> looks;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    looks.swap(looks_);
-  }
-  if (looks.empty()) return;
-  for (const Look* look : looks) (*look->call)(*engine_);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (Look* look : looks) look->done = true;
-  ended_.notify_all();
+void EngineThread::RunInspections() {
+  if (inspections_.empty()) return;
+  for (const Inspection* one : inspections_) (*one->call)(*engine_);
+  mailbox_.Answer([this] {
+    for (Inspection* one : inspections_) one->done = true;
+  });
+  inspections_.clear();
 }
 
 void EngineThread::PublishSnapshot() {
@@ -189,9 +162,13 @@ void EngineThread::PublishSnapshot() {
                      .blocks = kv.shape().num_blocks,
                      .free_blocks = kv.free_blocks(),
                      .cached_blocks = kv.cached_blocks()};
-  const std::lock_guard<std::mutex> lock(mutex_);
-  snapshot_ = now;
-  waiting_ = engine_->num_waiting() + static_cast<int>(inbox_.size());
+  mailbox_.Locked([&] {
+    snapshot_ = now;
+    waiting_ = engine_->num_waiting() +
+               static_cast<int>(std::ranges::count_if(mailbox_.letters(), [](const Letter& letter) {
+                 return std::holds_alternative<Submission>(letter);
+               }));
+  });
 }
 
 }  // namespace talon

@@ -13,11 +13,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
+#include <variant>
 #include <vector>
 
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/mailbox.h"
 #include "engine/request.h"
 
 namespace talon {
@@ -73,9 +74,9 @@ class EngineThread {
   };
   Snapshot snapshot() const;
 
-  // Calls `look` on the engine's thread between two steps and waits for it. Unavailable after the
-  // thread has ended; then `look` was not called.
-  Status Inspect(const std::function<void(const Engine&)>& look);
+  // Calls `inspect` on the engine's thread between two steps and waits for it. Unavailable after
+  // the thread has ended; then `inspect` was not called.
+  Status Inspect(const std::function<void(const Engine&)>& inspect);
 
   const Engine& engine() const { return *engine_; }
   Metrics& metrics() { return engine_->metrics(); }
@@ -90,37 +91,30 @@ class EngineThread {
     std::shared_ptr<RequestStream> stream;
   };
 
-  struct Look {
+  struct Inspection {
     const std::function<void(const Engine&)>* call = nullptr;
     bool done = false;
   };
+  using Letter = std::variant<Submission, Inspection*>;
 
   void Loop();
-  bool TakeOrders();
+  // Carries out what was posted. False: nothing more will come.
+  bool TakeLetters();
   void Start(Submission submission);
-  void CancelUnwanted();
-  void HandOver();
+  void CancelRequests(bool all);
+  void DeliverResults();
   void PublishSnapshot();
-  void AnswerLooks();
+  void RunInspections();
 
   std::unique_ptr<Engine> engine_;
   const int max_waiting_;
-  std::vector<Running> running_;  // in the engine; the thread's own
-
-  mutable std::mutex mutex_;
-  std::condition_variable orders_changed_;
-  std::vector<Submission> inbox_;
-  int waiting_ = 0;           // submitted and not running
-  std::vector<Look*> looks_;  // of callers who wait in Inspect
-  bool any_cancelled_ = false;
-  bool closed_ = false;
-  bool stop_now_ = false;
-  bool loop_ended_ = false;
-  std::condition_variable ended_;  // the loop, or a look
+  // The thread's own.
+  std::vector<Running> running_;          // in the engine
+  std::vector<Inspection*> inspections_;  // to be done after the step
+  // Under the mailbox's lock.
+  int waiting_ = 0;  // requests that were submitted and do not run
   Snapshot snapshot_;
-
-  std::mutex join_mutex_;
-  std::thread thread_;
+  Mailbox<Letter> mailbox_;
 };
 
 }  // namespace talon

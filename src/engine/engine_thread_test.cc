@@ -51,8 +51,7 @@ std::unique_ptr<Engine> SmallEngine(int kv_tokens, Metrics* drafter_metrics) {
   auto drafter = MakeDrafter("SUFFIX", {.budget = options.step.budget},
                              {.metrics = drafter_metrics,
                               .vocab_size = Random().target->config().vocab_size,
-                              .max_length = 128,
-                              .max_sequences = 6});
+                              .cache = {.max_length = 128, .max_sequences = 6}});
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return Random().MakeEngine(options, std::move(drafter).value());
 }

@@ -37,10 +37,10 @@ class KvContractTest : public testing::Test {
   std::vector<float> Verify(const Sequence& sequence, const TokenTree& tree) {
     PassBuilder builder;
     builder.AddTree(sequence, tree);
-    EXPECT_TRUE(kv_->BeginStaging(tree.size()).ok());
+    EXPECT_TRUE(kv_->staging().Begin(tree.size()).ok());
     ForwardOutput output;
     EXPECT_TRUE(model_->target->Forward(builder.plan(), kv_->view(), &output).ok());
-    kv_->MarkAllStaged();
+    kv_->staging().MarkAll();
     std::vector<float> logits(static_cast<size_t>(output.logits.rows) * output.logits.cols);
     model_->backend->CopyOut(logits.data(), output.logits.data, logits.size() * sizeof(float));
     return logits;
@@ -48,7 +48,7 @@ class KvContractTest : public testing::Test {
 
   std::vector<float> VerifyRoot(const Sequence& sequence) {
     std::vector<float> logits = Verify(sequence, TokenTree(sequence.tokens.back()));
-    kv_->ClearStaging();
+    kv_->staging().Clear();
     return logits;
   }
 
@@ -92,7 +92,7 @@ TEST_F(KvContractTest, PostStepMatchesPath) {
   Sequence sequence = Prompt(21);
   Verify(sequence, SomeTree(sequence.tokens.back()));
   ASSERT_TRUE(kv_->Commit(&sequence, std::vector<int32_t>{0, 2, 4, 6}).ok());
-  kv_->ClearStaging();
+  kv_->staging().Clear();
   for (const int32_t token : {11, 13, 15, 99}) sequence.tokens.push_back(token);
   EXPECT_EQ(sequence.committed_len, 24);
   EXPECT_EQ(sequence.tokens.size(), 25u);
@@ -107,14 +107,14 @@ TEST_F(KvContractTest, NextStepIndistinguishable) {
   Sequence by_tree = Prompt(21);
   Verify(by_tree, SomeTree(by_tree.tokens.back()));
   ASSERT_TRUE(kv_->Commit(&by_tree, std::vector<int32_t>{0, 2, 4, 6}).ok());
-  kv_->ClearStaging();
+  kv_->staging().Clear();
   for (const int32_t token : {11, 13, 15, 99}) by_tree.tokens.push_back(token);
 
   Sequence plain = Prompt(21);
   for (const int32_t token : {11, 13, 15, 99}) {
     Verify(plain, TokenTree(plain.tokens.back()));
     ASSERT_TRUE(kv_->Commit(&plain, std::vector<int32_t>{0}).ok());
-    kv_->ClearStaging();
+    kv_->staging().Clear();
     plain.tokens.push_back(token);
   }
   EXPECT_EQ(kv_->ContentHash(by_tree), kv_->ContentHash(plain));

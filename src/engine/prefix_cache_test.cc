@@ -42,9 +42,7 @@ std::unique_ptr<Drafter> NewDrafter(const std::string& name, bool cache, Metrics
        .decoder = Tiny().target.get(),
        .metrics = metrics,
        .vocab_size = 8192,
-       .max_length = kMaxLength,
-       .max_sequences = kSequences,
-       .prefix_index = cache});
+       .cache = {.max_length = kMaxLength, .max_sequences = kSequences, .prefix_index = cache}});
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(drafter).value();
 }

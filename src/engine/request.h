@@ -81,8 +81,8 @@ struct RequestUpdate {
   std::optional<RequestStats> stats;  // so far
 };
 
-// What a request wants of partial verification, where the engine has it.
-struct SpecPvWishes {
+// A request's own settings of partial verification, where the engine has it.
+struct SpecPvOverrides {
   bool off = false;                // verify in full
   std::optional<SpecPvMode> mode;  // none: the engine's
   int retrieval_blocks = -1;       // -1: the engine's
@@ -94,7 +94,7 @@ struct GenerateRequest {
   std::vector<std::string> stop;  // stop strings: they cut the text, not the tokens
   bool speculate = true;          // false: this request decodes plainly
   int max_draft_nodes = 0;        // of its trees, root included; 0: as the engine has it
-  SpecPvWishes specpv;
+  SpecPvOverrides specpv;
   bool watched = false;  // updates carry the verified trees and the stats so far
   Stopwatch age;         // since its arrival
   // Called on the engine's thread after each step that added something. May be empty.

@@ -1,6 +1,7 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -25,6 +26,26 @@ size_t SideBytes(const KvShape& shape) {
   return 2 * AlignUp(shape.RowBytes() * shape.staging_rows) + (shape.key_summaries ? summaries : 0);
 }
 
+// Takes the arrays of one layer from the two regions of memory.
+KvLayer TakeArrays(const KvShape& shape, uint8_t** blocks, uint8_t** side) {
+  const auto take = [](uint8_t** memory, size_t bytes) {
+    uint8_t* taken = *memory;
+    *memory += AlignUp(bytes);
+    return taken;
+  };
+  KvLayer arrays;
+  arrays.k_blocks = take(blocks, shape.BlockBytes() * shape.num_blocks);
+  arrays.v_blocks = take(blocks, shape.BlockBytes() * shape.num_blocks);
+  arrays.k_staged = take(side, shape.RowBytes() * shape.staging_rows);
+  arrays.v_staged = take(side, shape.RowBytes() * shape.staging_rows);
+  if (shape.key_summaries) {
+    arrays.key_max = take(side, shape.RowBytes() * shape.num_blocks);
+    arrays.key_min = take(side, shape.RowBytes() * shape.num_blocks);
+    arrays.key_norm = reinterpret_cast<float*>(take(side, shape.NormBytes() * shape.num_blocks));
+  }
+  return arrays;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<KvCache>> KvCache::Create(Backend* backend, const KvShape& shape,
@@ -46,10 +67,12 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(Backend* backend, const KvShape
   auto* blocks = static_cast<uint8_t*>(cache->blocks_.data());
   auto* side = static_cast<uint8_t*>(cache->side_.data());
   for (int layer = 0; layer < shape.num_layers; ++layer) {
-    cache->layers_.push_back(cache->TakeArrays(&blocks, &side));
+    cache->layers_.push_back(TakeArrays(cache->shape_, &blocks, &side));
   }
+  cache->audit_.Attach(cache->view());
   if (options.offload && options.view_blocks > 0) {
-    TALON_RETURN_IF_ERROR(cache->AllocateViews());
+    TALON_RETURN_IF_ERROR(
+        cache->copies_.Allocate(backend, cache->view(), options.tail_regions, options.view_blocks));
   }
   return cache;
 }
@@ -59,45 +82,25 @@ KvCache::KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const
       ops_(backend->kv_ops()),
       shape_(shape),
       metrics_(metrics),
-      options_(options),
-      pool_(shape.num_blocks,
-            [this](int32_t block) {
-              index_.Remove(block);
-              metrics_->Add(Counter::kKvEvictions, 1);
-            }),
-      shared_rows_(shape.staging_rows) {
+      staging_({.layers = shape.num_layers,
+                .shared_rows = shape.staging_rows,
+                .tail_regions = options.tail_regions,
+                .tail_rows = options.tail_rows},
+               metrics),
+      audit_(backend, options.audit),
+      prefix_(options.prefix_index, shape.block_size, &pool_),
+      pool_(shape.num_blocks, [this](int32_t block) {
+        prefix_.Forget(block);
+        metrics_->Add(Counter::kKvEvictions, 1);
+      }) {
   shape_.staging_rows += options.tail_regions * options.tail_rows;
-  for (int i = options.tail_regions - 1; i >= 0; --i) {
-    free_tails_.push_back(shared_rows_ + i * options.tail_rows);
-  }
-  staged_.assign(shape.num_layers, std::vector<uint8_t>(shape_.staging_rows, 0));
-  if (options.audit) audit_.resize(static_cast<size_t>(shape.num_blocks) * shape.block_size, 0);
-}
-
-KvLayer KvCache::TakeArrays(uint8_t** blocks, uint8_t** side) const {
-  const auto take = [](uint8_t** memory, size_t bytes) {
-    uint8_t* taken = *memory;
-    *memory += AlignUp(bytes);
-    return taken;
-  };
-  KvLayer arrays;
-  arrays.k_blocks = take(blocks, shape_.BlockBytes() * shape_.num_blocks);
-  arrays.v_blocks = take(blocks, shape_.BlockBytes() * shape_.num_blocks);
-  arrays.k_staged = take(side, shape_.RowBytes() * shape_.staging_rows);
-  arrays.v_staged = take(side, shape_.RowBytes() * shape_.staging_rows);
-  if (shape_.key_summaries) {
-    arrays.key_max = take(side, shape_.RowBytes() * shape_.num_blocks);
-    arrays.key_min = take(side, shape_.RowBytes() * shape_.num_blocks);
-    arrays.key_norm = reinterpret_cast<float*>(take(side, shape_.NormBytes() * shape_.num_blocks));
-  }
-  return arrays;
 }
 
 // The next token goes into a block that others use, or may.
 bool KvCache::WritesToShared(const Sequence& sequence) const {
   if (sequence.committed_len % shape_.block_size == 0) return false;
   const int32_t last = sequence.blocks.back();
-  return pool_.references(last) > 1 || index_.Knows(last);
+  return pool_.references(last) > 1 || prefix_.Knows(last);
 }
 
 int KvCache::BlocksNeeded(const Sequence& sequence, int count) const {
@@ -139,7 +142,7 @@ void KvCache::Advance(Sequence* sequence, Reservation&& reservation, int count, 
   const int from = sequence->committed_len;
   auto fresh = reservation.new_blocks.begin();
   if (reservation.replaces_last_block && count > 0) {
-    if (options_.audit) CopyAudit(sequence->blocks.back(), *fresh, from % shape_.block_size);
+    audit_.Copy(sequence->blocks.back(), *fresh, from % shape_.block_size);
     pool_.Release(sequence->blocks.back());
     sequence->blocks.back() = *fresh++;
   }
@@ -154,8 +157,8 @@ void KvCache::Advance(Sequence* sequence, Reservation&& reservation, int count, 
   if (shape_.key_summaries) SummariseFilled(*sequence, from);
   metrics_->Add(Counter::kKvBytesWritten, static_cast<int64_t>(shape_.BytesPerToken()) * count,
                 kind);
-  if (options_.audit) RecordAudit(*sequence, from);
-  IndexFull(sequence);
+  audit_.Record(*sequence, from);
+  prefix_.Learn(sequence);
 }
 
 void KvCache::Cancel(Reservation&& reservation) {
@@ -171,71 +174,8 @@ void KvCache::SummariseFilled(const Sequence& sequence, int from) const {
   ops_->SummariseBlocks(view(), std::span(sequence.blocks).subspan(first, end - first));
 }
 
-Status KvCache::CheckFits(const StagedRows& rows) const {
-  if (rows.first < shared_rows_) {
-    if (rows.end() <= shared_rows_) return OkStatus();
-    return ResourceExhausted("overflow: {} rows, staging holds {}", rows.end(), shared_rows_);
-  }
-  const int within = options_.tail_rows > 0 ? (rows.first - shared_rows_) % options_.tail_rows : 0;
-  if (rows.end() <= shape_.staging_rows && within + rows.count <= options_.tail_rows) {
-    return OkStatus();
-  }
-  return ResourceExhausted("overflow: {} rows after {}, a tail holds {}", rows.count, within,
-                           options_.tail_rows);
-}
-
-Status KvCache::BeginStaging(std::span<const StagedRows> rows) {
-  if (!staging_clear()) return FailedPrecondition("busy: staging still holds {} rows", num_staged_);
-  int count = 0;
-  for (const StagedRows& range : rows) {
-    TALON_RETURN_IF_ERROR(CheckFits(range));
-    count += range.count;
-  }
-  staging_.assign(rows.begin(), rows.end());
-  num_staged_ = count;
-  metrics_->Add(Counter::kNworStagedTokens, count);
-  return OkStatus();
-}
-
-Status KvCache::BeginStaging(int rows) {
-  const StagedRows first{0, rows};
-  return BeginStaging(std::span(&first, 1));
-}
-
-void KvCache::MarkStaged(int layer, std::span<const int32_t> rows) {
-  for (const int32_t row : rows) staged_[layer][row] = 1;
-  metrics_->Add(Counter::kNworStageOperations, static_cast<int64_t>(rows.size()));
-}
-
-void KvCache::MarkAllStaged() {
-  for (auto& layer : staged_) {
-    for (const StagedRows& rows : staging_) std::fill_n(layer.begin() + rows.first, rows.count, 1);
-  }
-  metrics_->Add(Counter::kNworStageOperations,
-                static_cast<int64_t>(num_staged_) * shape_.num_layers);
-}
-
-void KvCache::ClearStaging() {
-  for (auto& layer : staged_) {
-    for (const StagedRows& rows : staging_) std::fill_n(layer.begin() + rows.first, rows.count, 0);
-  }
-  staging_.clear();
-  num_staged_ = 0;
-}
-
-Status KvCache::CheckStaged(std::span<const int32_t> rows) const {
-  for (int layer = 0; layer < shape_.num_layers; ++layer) {
-    for (const int32_t row : rows) {
-      if (row < 0 || row >= shape_.staging_rows || staged_[layer][row] == 0) {
-        return FailedPrecondition("incomplete: row {} not staged in layer {}", row, layer);
-      }
-    }
-  }
-  return OkStatus();
-}
-
 Status KvCache::Commit(Sequence* sequence, std::span<const int32_t> rows) {
-  TALON_RETURN_IF_ERROR(CheckStaged(rows));
+  TALON_RETURN_IF_ERROR(staging_.CheckStaged(rows));
   const int count = static_cast<int>(rows.size());
   auto reservation = Reserve(*sequence, count);
   if (!reservation.ok()) return reservation.status().WithContext("no_blocks");
@@ -266,18 +206,6 @@ Status KvCache::CommitReserved(Sequence* sequence, Reservation&& reservation,
   return OkStatus();
 }
 
-Status KvCache::OpenTail(Sequence* sequence) {
-  if (sequence->tail_first >= 0) return OkStatus();
-  if (free_tails_.empty()) {
-    return ResourceExhausted("kv: all {} tails are taken (sequence {})", options_.tail_regions,
-                             sequence->id);
-  }
-  sequence->tail_first = free_tails_.back();
-  sequence->tail_len = 0;
-  free_tails_.pop_back();
-  return OkStatus();
-}
-
 Status KvCache::AppendTail(Sequence* sequence, std::span<const int32_t> path) {
   TALON_CHECK(sequence->tail_first >= 0, "sequence {} has no tail", sequence->id);
   const int32_t base = sequence->tail_first + sequence->tail_len;
@@ -287,16 +215,33 @@ Status KvCache::AppendTail(Sequence* sequence, std::span<const int32_t> path) {
     from.push_back(base + path[i]);
     to.push_back(base + static_cast<int32_t>(i));
   }
-  TALON_RETURN_IF_ERROR(CheckStaged(from));
+  TALON_RETURN_IF_ERROR(staging_.CheckStaged(from));
   ops_->CopyStaged(view(), from, to);
   sequence->tail_len += static_cast<int>(path.size());
   return OkStatus();
 }
 
-void KvCache::CloseTail(Sequence* sequence) {
-  if (sequence->tail_first >= 0) free_tails_.push_back(sequence->tail_first);
-  sequence->tail_first = -1;
-  sequence->tail_len = 0;
+Result<std::vector<int32_t>> KvCache::CopyToView(Sequence* sequence,
+                                                 std::span<const int32_t> block_ids) {
+  TALON_RETURN_IF_ERROR(copies_.CheckFits(block_ids));
+  TALON_RETURN_IF_ERROR(staging_.OpenTail(sequence));
+  return copies_.Copy(view(), block_ids, staging_.RegionOf(*sequence));
+}
+
+Status KvCache::AttachCopy(Sequence* sequence, int32_t block, int count) {
+  TALON_CHECK(sequence->committed_len % shape_.block_size == 0 && count < shape_.block_size);
+  pool_.AddReference(block);  // so that the allocation does not take it back
+  auto fresh = pool_.Allocate(1);
+  if (fresh.ok()) {
+    ops_->CopyBlock(view(), block, fresh->front(), count);
+    audit_.Copy(block, fresh->front(), count);
+    sequence->blocks.push_back(fresh->front());
+    sequence->committed_len += count;
+    metrics_->Add(Counter::kKvBytesWritten, static_cast<int64_t>(shape_.BytesPerToken()) * count,
+                  "copy");
+  }
+  pool_.Release(block);
+  return fresh.status();
 }
 
 Status KvCache::Rewind(Sequence* sequence, int length) {
@@ -328,7 +273,7 @@ Sequence KvCache::Fork(const Sequence& sequence, SequenceId id) {
 }
 
 void KvCache::Free(Sequence* sequence) {
-  IndexFull(sequence);
+  prefix_.Learn(sequence);
   // Cached blocks are taken back in the order of their release: the last of a sequence first.
   for (auto at = sequence->blocks.rbegin(); at != sequence->blocks.rend(); ++at) {
     pool_.Release(*at);
@@ -336,7 +281,36 @@ void KvCache::Free(Sequence* sequence) {
   sequence->blocks.clear();
   sequence->committed_len = 0;
   sequence->indexed_blocks = 0;
-  CloseTail(sequence);
+  staging_.CloseTail(sequence);
+}
+
+Status KvCache::CheckIntegrity(std::span<const Sequence* const> sequences) const {
+  TALON_RETURN_IF_ERROR(pool_.CheckIntegrity());
+  std::map<int32_t, int> uses;
+  for (const Sequence* sequence : sequences) {
+    const int expected = CeilDiv(sequence->committed_len, shape_.block_size);
+    if (static_cast<int>(sequence->blocks.size()) != expected) {
+      return Internal("kv: sequence {} has {} blocks for {} tokens", sequence->id,
+                      sequence->blocks.size(), sequence->committed_len);
+    }
+    if (static_cast<int>(sequence->tokens.size()) < sequence->committed_len) {
+      return Internal("kv: sequence {} has {} tokens, {} committed", sequence->id,
+                      sequence->tokens.size(), sequence->committed_len);
+    }
+    for (const int32_t block : sequence->blocks) ++uses[block];
+  }
+  int used = 0;
+  for (int32_t block = 0; block < pool_.num_blocks(); ++block) {
+    const auto at = uses.find(block);
+    const int expected = at == uses.end() ? 0 : at->second;
+    if (pool_.references(block) != expected) {
+      return Internal("kv: block {} has {} references, {} users", block, pool_.references(block),
+                      expected);
+    }
+    used += expected > 0 ? 1 : 0;
+  }
+  if (used != used_blocks()) return Internal("kv: {} blocks used, {} counted", used_blocks(), used);
+  return staging_.CheckTails(sequences);
 }
 
 }  // namespace talon

@@ -31,7 +31,7 @@ class KvCacheTest : public testing::Test {
 
   // Stages rows with values that identify (layer, row, stamp).
   void Stage(int rows, float stamp) {
-    ASSERT_TRUE(cache_->BeginStaging(rows).ok());
+    ASSERT_TRUE(cache_->staging().Begin(rows).ok());
     const int width = shape_.kv_heads * kHeadDim;
     for (int layer = 0; layer < shape_.num_layers; ++layer) {
       for (int row = 0; row < rows; ++row) {
@@ -43,7 +43,7 @@ class KvCacheTest : public testing::Test {
         }
       }
     }
-    cache_->MarkAllStaged();
+    cache_->staging().MarkAll();
   }
 
   Status StageAndCommit(Sequence* sequence, int count, float stamp) {
@@ -53,7 +53,7 @@ class KvCacheTest : public testing::Test {
     for (int i = 0; i < count; ++i) sequence->tokens.push_back(i);
     const Status status = cache_->Commit(sequence, rows);
     if (!status.ok()) sequence->tokens.resize(sequence->tokens.size() - count);
-    cache_->ClearStaging();
+    cache_->staging().Clear();
     return status;
   }
 
@@ -96,7 +96,7 @@ TEST_F(KvCacheTest, CommitWritesAPathInOrder) {
   Stage(6, 100);
   sequence.tokens = {1, 2, 3};
   ASSERT_TRUE(cache_->Commit(&sequence, std::vector<int32_t>{0, 2, 5}).ok());
-  cache_->ClearStaging();
+  cache_->staging().Clear();
   EXPECT_EQ(sequence.committed_len, 3);
   EXPECT_FLOAT_EQ(KeyAt(sequence, 0), 100);
   EXPECT_FLOAT_EQ(KeyAt(sequence, 1), 102);
@@ -122,7 +122,7 @@ TEST_F(KvCacheTest, BytesWrittenEqualsAccepted) {
   std::vector<int32_t> rows(30);
   std::iota(rows.begin(), rows.end(), 5);
   ASSERT_TRUE(cache_->Commit(&sequence, rows).ok());
-  cache_->ClearStaging();
+  cache_->staging().Clear();
   EXPECT_EQ(metrics_.Total(Counter::kKvBytesWritten),
             static_cast<int64_t>(30 * shape_.BytesPerToken()));
 }
@@ -163,22 +163,22 @@ TEST_F(KvCacheTest, OutOfBlocksChangesNothing) {
 
 TEST_F(KvCacheTest, StagingReasons) {
   Make(2, 4, 8);
-  EXPECT_EQ(cache_->BeginStaging(9).message(), "overflow: 9 rows, staging holds 8");
-  ASSERT_TRUE(cache_->BeginStaging(4).ok());
-  EXPECT_EQ(cache_->BeginStaging(1).message(), "busy: staging still holds 4 rows");
+  EXPECT_EQ(cache_->staging().Begin(9).message(), "overflow: 9 rows, staging holds 8");
+  ASSERT_TRUE(cache_->staging().Begin(4).ok());
+  EXPECT_EQ(cache_->staging().Begin(1).message(), "busy: staging still holds 4 rows");
   Sequence sequence{.id = 1};
-  cache_->MarkStaged(0, std::vector<int32_t>{0, 1});
-  cache_->MarkStaged(1, std::vector<int32_t>{0});
+  cache_->staging().Mark(0, std::vector<int32_t>{0, 1});
+  cache_->staging().Mark(1, std::vector<int32_t>{0});
   EXPECT_EQ(cache_->Commit(&sequence, std::vector<int32_t>{0, 1}).message(),
             "incomplete: row 1 not staged in layer 1");
-  cache_->ClearStaging();
-  EXPECT_TRUE(cache_->BeginStaging(8).ok());
+  cache_->staging().Clear();
+  EXPECT_TRUE(cache_->staging().Begin(8).ok());
 }
 
 TEST_F(KvCacheTest, StagingOutOfOrder) {
   Make(1, 4);
-  ASSERT_TRUE(cache_->BeginStaging(4).ok());
-  for (const int32_t row : {3, 1, 0, 2}) cache_->MarkStaged(0, std::vector<int32_t>{row});
+  ASSERT_TRUE(cache_->staging().Begin(4).ok());
+  for (const int32_t row : {3, 1, 0, 2}) cache_->staging().Mark(0, std::vector<int32_t>{row});
   Sequence sequence{.id = 1, .tokens = {0, 0, 0, 0}};
   EXPECT_TRUE(cache_->Commit(&sequence, std::vector<int32_t>{0, 1, 2, 3}).ok());
 }

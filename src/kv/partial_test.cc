@@ -44,7 +44,7 @@ class PartialKvTest : public testing::TestWithParam<bool> {
 
   // Begins a pass over these rows and fills them: row i of the pass holds stamp + i.
   Status Stage(std::vector<StagedRows> ranges, float stamp) {
-    TALON_RETURN_IF_ERROR(cache_->BeginStaging(ranges));
+    TALON_RETURN_IF_ERROR(cache_->staging().Begin(ranges));
     for (const StagedRows& range : ranges) {
       for (int row = range.first; row < range.end(); ++row, ++stamp) {
         for (int layer = 0; layer < 3; ++layer) {
@@ -54,7 +54,7 @@ class PartialKvTest : public testing::TestWithParam<bool> {
         }
       }
     }
-    cache_->MarkAllStaged();
+    cache_->staging().MarkAll();
     return OkStatus();
   }
 
@@ -64,7 +64,7 @@ class PartialKvTest : public testing::TestWithParam<bool> {
     std::iota(rows.begin(), rows.end(), 0);
     sequence->tokens.resize(sequence->committed_len + count);
     ASSERT_TRUE(cache_->Commit(sequence, rows).ok());
-    cache_->ClearStaging();
+    cache_->staging().Clear();
   }
 
   std::vector<float> TailKeys(const Sequence& sequence, int layer) {
@@ -111,14 +111,14 @@ TEST_P(PartialKvTest, TailGrowsByAcceptedPaths) {
   Sequence sequence{.id = 1};
   Commit(&sequence, 10, 0);
   const uint64_t hash = cache_->ContentHash(sequence);
-  ASSERT_TRUE(cache_->OpenTail(&sequence).ok());
+  ASSERT_TRUE(cache_->staging().OpenTail(&sequence).ok());
   EXPECT_EQ(sequence.tail_first, kSharedRows);
   ASSERT_TRUE(Stage({{sequence.tail_first, 6}}, 100).ok());
   ASSERT_TRUE(cache_->AppendTail(&sequence, std::vector<int32_t>{0, 2, 5}).ok());
-  cache_->ClearStaging();
+  cache_->staging().Clear();
   ASSERT_TRUE(Stage({{sequence.tail_first + 3, 4}}, 200).ok());
   ASSERT_TRUE(cache_->AppendTail(&sequence, std::vector<int32_t>{0, 3}).ok());
-  cache_->ClearStaging();
+  cache_->staging().Clear();
   EXPECT_EQ(TailKeys(sequence, 0), (std::vector<float>{100, 102, 105, 200, 203}));
   EXPECT_EQ(TailKeys(sequence, 2), (std::vector<float>{2100, 2102, 2105, 2200, 2203}));
   EXPECT_EQ(sequence.committed_len, 10);
@@ -130,10 +130,10 @@ TEST_P(PartialKvTest, MixedPassesStageBothPlaces) {
   Sequence full{.id = 1}, partial{.id = 2};
   Commit(&full, 8, 0);
   Commit(&partial, 8, 50);
-  ASSERT_TRUE(cache_->OpenTail(&partial).ok());
+  ASSERT_TRUE(cache_->staging().OpenTail(&partial).ok());
   ASSERT_TRUE(Stage({{partial.tail_first, 2}}, 300).ok());
   ASSERT_TRUE(cache_->AppendTail(&partial, std::vector<int32_t>{0, 1}).ok());
-  cache_->ClearStaging();
+  cache_->staging().Clear();
   // Rows 0..2 belong to the partial tree and stay free in the shared area.
   ASSERT_TRUE(Stage({{partial.tail_first + 2, 3}, {3, 4}}, 400).ok());
   full.tokens.resize(12);
@@ -144,8 +144,8 @@ TEST_P(PartialKvTest, MixedPassesStageBothPlaces) {
             "incomplete: row 25 not staged in layer 0");
   EXPECT_EQ(partial.tail_len, 2);
   EXPECT_TRUE(cache_->AppendTail(&partial, std::vector<int32_t>{0, 2}).ok());
-  cache_->ClearStaging();
-  EXPECT_TRUE(cache_->staging_clear());
+  cache_->staging().Clear();
+  EXPECT_TRUE(cache_->staging().is_clear());
   EXPECT_EQ(TailKeys(partial, 1), (std::vector<float>{1300, 1301, 1400, 1402}));
   EXPECT_EQ(full.committed_len, 10);
   ExpectIntact({&full, &partial});
@@ -153,20 +153,20 @@ TEST_P(PartialKvTest, MixedPassesStageBothPlaces) {
 
 TEST_P(PartialKvTest, StagingPastATailOverflows) {
   Sequence sequence{.id = 1};
-  ASSERT_TRUE(cache_->OpenTail(&sequence).ok());
+  ASSERT_TRUE(cache_->staging().OpenTail(&sequence).ok());
   EXPECT_EQ(Stage({{sequence.tail_first + 5, 8}}, 0).message(),
             "overflow: 8 rows after 5, a tail holds 12");
   EXPECT_EQ(Stage({{18, 3}}, 0).message(), "overflow: 21 rows, staging holds 20");
-  EXPECT_TRUE(cache_->staging_clear());
+  EXPECT_TRUE(cache_->staging().is_clear());
   EXPECT_TRUE(Stage({{sequence.tail_first, 12}}, 0).ok());
 }
 
 TEST_P(PartialKvTest, MissingLayerKeepsTheTailAsItWas) {
   Sequence sequence{.id = 1};
-  ASSERT_TRUE(cache_->OpenTail(&sequence).ok());
+  ASSERT_TRUE(cache_->staging().OpenTail(&sequence).ok());
   const StagedRows rows{sequence.tail_first, 2};
-  ASSERT_TRUE(cache_->BeginStaging(std::span(&rows, 1)).ok());
-  for (const int layer : {0, 2}) cache_->MarkStaged(layer, std::vector<int32_t>{20, 21});
+  ASSERT_TRUE(cache_->staging().Begin(std::span(&rows, 1)).ok());
+  for (const int layer : {0, 2}) cache_->staging().Mark(layer, std::vector<int32_t>{20, 21});
   EXPECT_EQ(cache_->AppendTail(&sequence, std::vector<int32_t>{0}).message(),
             "incomplete: row 20 not staged in layer 1");
   EXPECT_EQ(sequence.tail_len, 0);
@@ -175,11 +175,11 @@ TEST_P(PartialKvTest, MissingLayerKeepsTheTailAsItWas) {
 TEST_P(PartialKvTest, WhatMovesThePrefixEndsTheTail) {
   Sequence sequence{.id = 1};
   Commit(&sequence, 10, 0);
-  ASSERT_TRUE(cache_->OpenTail(&sequence).ok());
+  ASSERT_TRUE(cache_->staging().OpenTail(&sequence).ok());
   const auto append = [&] {
     ASSERT_TRUE(Stage({{sequence.tail_first, 3}}, 100).ok());
     ASSERT_TRUE(cache_->AppendTail(&sequence, std::vector<int32_t>{0, 1, 2}).ok());
-    cache_->ClearStaging();
+    cache_->staging().Clear();
     sequence.tokens.resize(14);
     ASSERT_EQ(sequence.tail_len, 3);
   };
@@ -204,15 +204,15 @@ TEST_P(PartialKvTest, WhatMovesThePrefixEndsTheTail) {
 
 TEST_P(PartialKvTest, TailsAreHandedBack) {
   Sequence first{.id = 1}, second{.id = 2}, third{.id = 3};
-  ASSERT_TRUE(cache_->OpenTail(&first).ok());
-  ASSERT_TRUE(cache_->OpenTail(&second).ok());
-  EXPECT_EQ(cache_->OpenTail(&third).message(), "kv: all 2 tails are taken (sequence 3)");
+  ASSERT_TRUE(cache_->staging().OpenTail(&first).ok());
+  ASSERT_TRUE(cache_->staging().OpenTail(&second).ok());
+  EXPECT_EQ(cache_->staging().OpenTail(&third).message(), "kv: all 2 tails are taken (sequence 3)");
   EXPECT_NE(first.tail_first, second.tail_first);
   cache_->Free(&first);
   EXPECT_EQ(first.tail_first, -1);
-  EXPECT_TRUE(cache_->OpenTail(&third).ok());
+  EXPECT_TRUE(cache_->staging().OpenTail(&third).ok());
   ExpectIntact({&second, &third});
-  cache_->CloseTail(&second);
+  cache_->staging().CloseTail(&second);
   ExpectIntact({&second, &third});
   third.tail_first = -1;  // lost
   EXPECT_FALSE(cache_->CheckIntegrity(std::vector<const Sequence*>{&second, &third}).ok());

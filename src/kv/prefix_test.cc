@@ -65,7 +65,7 @@ class PrefixCacheTest : public testing::Test {
     cache_->Advance(sequence, std::move(*reservation), count, "prefill");
   }
   int Attach(Sequence* sequence) {
-    return cache_->Attach(sequence, static_cast<int>(sequence->tokens.size()) - 1);
+    return cache_->prefix().Attach(sequence, static_cast<int>(sequence->tokens.size()) - 1);
   }
   void ExpectIntact(std::vector<const Sequence*> sequences) {
     const Status status = cache_->CheckIntegrity(sequences);
@@ -153,11 +153,11 @@ TEST_F(PrefixCacheTest, CommittedTokensAreKnownOnceAppended) {
   Make(8);
   Sequence a = NewSequence({1, 2, 3});
   Compute(&a);
-  ASSERT_TRUE(cache_->BeginStaging(4).ok());
-  cache_->MarkAllStaged();
+  ASSERT_TRUE(cache_->staging().Begin(4).ok());
+  cache_->staging().MarkAll();
   const std::array<int32_t, 4> rows = {0, 1, 2, 3};
   ASSERT_TRUE(cache_->Commit(&a, rows).ok());  // the root and three accepted tokens
-  cache_->ClearStaging();
+  cache_->staging().Clear();
   EXPECT_EQ(a.indexed_blocks, 0);
   a.tokens.insert(a.tokens.end(), {3, 4, 4, 5});
   cache_->Free(&a);
@@ -191,7 +191,7 @@ TEST_F(PrefixCacheTest, SiblingIsCopiedUpToItsLastToken) {
   Sequence b = NewSequence({1, 2, 3, 4, 5, 6, 7, 8, 9}, 2);
   b.tokens[15] = 0;
   EXPECT_EQ(Attach(&b), kBlock);
-  EXPECT_EQ(cache_->FindSibling(b), a.blocks[1]);
+  EXPECT_EQ(cache_->prefix().FindSibling(b), a.blocks[1]);
   ASSERT_TRUE(cache_->AttachCopy(&b, a.blocks[1], kBlock - 1).ok());
   EXPECT_EQ(b.committed_len, 2 * kBlock - 1);
   EXPECT_NE(b.blocks[1], a.blocks[1]);
@@ -200,13 +200,13 @@ TEST_F(PrefixCacheTest, SiblingIsCopiedUpToItsLastToken) {
   Sequence c = NewSequence({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3);
   c.tokens[14] = 0;
   Attach(&c);
-  EXPECT_EQ(cache_->FindSibling(c), PrefixIndex::kNone);
+  EXPECT_EQ(cache_->prefix().FindSibling(c), PrefixIndex::kNone);
 }
 
 TEST_F(PrefixCacheTest, SkippedTokensAreNeverIndexed) {
   Make(8);
   Sequence a = NewSequence({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
-  ASSERT_TRUE(cache_->Skip(&a, 2 * kBlock).ok());
+  ASSERT_TRUE(cache_->prefix().Skip(&a, 2 * kBlock).ok());
   EXPECT_EQ(cache_->used_blocks(), 1);
   Compute(&a);
   ExpectIntact({&a});

@@ -25,16 +25,16 @@ constexpr int kOutputRows = 512;
 // The target's rows of a tree in host memory.
 class HostRows : public TreeRows {
  public:
-  HostRows(std::span<const float> logits, int vocab_size, const Sampler* sampler)
+  HostRows(std::span<const float> logits, int vocab_size, const BoundSampler& sampler)
       : logits_(logits), vocab_size_(vocab_size), sampler_(sampler) {}
 
   Choice Choose(int node, std::span<const int32_t> path) override {
     std::vector<float> row = Row(node);
-    return sampler_->Choose(row, path);
+    return sampler_.Choose(row, path);
   }
   bool Distribution(int node, std::span<const int32_t> path, std::vector<float>* probs) override {
     std::vector<float> row = Row(node);
-    return sampler_->Distribution(row, path, probs);
+    return sampler_.Distribution(row, path, probs);
   }
 
  private:
@@ -45,7 +45,7 @@ class HostRows : public TreeRows {
 
   std::span<const float> logits_;
   size_t vocab_size_;
-  const Sampler* sampler_;
+  BoundSampler sampler_;
 };
 
 // The array owns the values: nothing is copied.
@@ -145,7 +145,7 @@ py::dict PythonModel::Verify(const std::vector<int32_t>& tokens, const TokenTree
   Sampler sampler(params, {model.eos_token_ids.begin(), model.eos_token_ids.end()},
                   all.first(prompt));
   sampler.Observe(all.subspan(prompt));
-  HostRows host(rows.logits, model.vocab_size, &sampler);
+  HostRows host(rows.logits, model.vocab_size, sampler.At(all));
   const Acceptance acceptance = AcceptMatch(tree, host);
   std::vector<int32_t> accepted;
   for (size_t i = 1; i < acceptance.path.size(); ++i) {

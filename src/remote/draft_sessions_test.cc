@@ -196,17 +196,16 @@ TEST(DraftSessions, DraftsDoNotDependOnTheHistoryOfTheSession) {
   TestModel tiny("models/tiny");
   Metrics metrics;
   const auto make = [&] {
-    auto drafter =
-        StandaloneDrafter::Load({.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny-draft",
-                                 .budget = {.max_nodes = DraftSessionsOptions::kMaxNodes + 1,
-                                            .max_depth = 8,
-                                            .top_k = DraftSessionsOptions::kMaxBeams},
-                                 .sample = true,
-                                 .drawn_trees = true,
-                                 .vocab_size = tiny.target->config().vocab_size,
-                                 .max_length = 512,
-                                 .max_sequences = 4 + DraftSessionsOptions::kMaxBatch},
-                                tiny.backend.get(), &metrics);
+    auto drafter = StandaloneDrafter::Load(
+        {.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny-draft",
+         .budget = {.max_nodes = DraftSessionsOptions::kMaxNodes + 1,
+                    .max_depth = 8,
+                    .top_k = DraftSessionsOptions::kMaxBeams},
+         .sample = true,
+         .drawn_trees = true,
+         .vocab_size = tiny.target->config().vocab_size,
+         .cache = {.max_length = 512, .max_sequences = 4 + DraftSessionsOptions::kMaxBatch}},
+        tiny.backend.get(), &metrics);
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     return std::make_unique<DraftSessions>(std::move(*drafter), DraftSessionsOptions{});
   };
@@ -251,8 +250,7 @@ TEST(DraftSessions, ConcurrentCallsGetTheDraftsOfSingleCalls) {
          .sample = true,
          .drawn_trees = true,
          .vocab_size = tiny.target->config().vocab_size,
-         .max_length = 512,
-         .max_sequences = 3 + DraftSessionsOptions::kMaxBatch},
+         .cache = {.max_length = 512, .max_sequences = 3 + DraftSessionsOptions::kMaxBatch}},
         tiny.backend.get(), &metrics);
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     return std::make_unique<DraftSessions>(std::move(*drafter),

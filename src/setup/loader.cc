@@ -227,17 +227,11 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
     }
     return model->make_remote(config, options.step.budget, model->tokenizer.get(), target);
   };
-  const DrafterTarget target{
-      .backend = model->backend.get(),
-      .decoder = model->target.get(),
-      .metrics = parts.metrics.get(),
-      .vocab_size = model->target->config().vocab_size,
-      .max_length = options.max_length > 0 ? std::min(options.max_length, context) : context,
-      .max_sequences = options.max_sequences,
-      .block_size = options.block_size,
-      .kv_dtype = options.kv_dtype,
-      .kv_tokens = options.kv_tokens,
-      .prefix_index = options.prefix_cache};
+  const DrafterTarget target{.backend = model->backend.get(),
+                             .decoder = model->target.get(),
+                             .metrics = parts.metrics.get(),
+                             .vocab_size = model->target->config().vocab_size,
+                             .cache = options.DraftCache(context)};
   parts.drafter = std::move(custom);
   if (parts.drafter == nullptr) {
     TALON_ASSIGN_OR_RETURN(drafter_options.suffix_corpus,

@@ -46,7 +46,7 @@ struct Bench {
     ForwardOutput output;
     EXPECT_TRUE(decoder->Forward(builder.plan(), kv->view(), &output).ok());
     kv->Advance(&sequence, std::move(reservation), prompt - 1, "prefill");
-    EXPECT_TRUE(kv->OpenTail(&sequence).ok());
+    EXPECT_TRUE(kv->staging().OpenTail(&sequence).ok());
   }
 
   // Every (layer, kv head) sees all blocks.
@@ -61,10 +61,10 @@ struct Bench {
 
   ForwardOutput Run(const PassBuilder& builder) {
     ForwardOutput output;
-    EXPECT_TRUE(kv->BeginStaging(builder.staged()).ok());
+    EXPECT_TRUE(kv->staging().Begin(builder.staged()).ok());
     const Status status = decoder->Forward(builder.plan(), kv->view(), &output);
     EXPECT_TRUE(status.ok()) << status.message();
-    kv->MarkAllStaged();
+    kv->staging().MarkAll();
     return output;
   }
 
@@ -120,14 +120,14 @@ TEST(PartialPass, TailsGiveTheBitsOfTheFullPass) {
     const std::vector<float> partial = bench.Read(bench.Run(builder).logits);
     // Nodes 0, 2 and 4 are accepted; the next root is made up.
     ASSERT_TRUE(bench.kv->AppendTail(&sequence, std::vector<int32_t>{0, 2, 4}).ok());
-    bench.kv->ClearStaging();
+    bench.kv->staging().Clear();
     if (sequence.tail_len > 3) {  // the trunk needs a first node
       Sequence before = sequence;
       before.tail_len -= 3;
       builder.Reset();
       builder.AddTree(sequence, TrunkAndTree(before, tree), {}, before.tail_len);
       EXPECT_EQ(bench.Read(bench.Run(builder).logits), partial) << "step " << step;
-      bench.kv->ClearStaging();
+      bench.kv->staging().Clear();
     }
     for (const int32_t token : {11, 13, 20 + step}) sequence.tokens.push_back(token);
   }
@@ -146,7 +146,7 @@ TEST(PartialPass, LeavingBlocksOutChangesLogits) {
     builder.AddPartialTree(bench.sequence, TokenTree(5),
                            {.block_ids = lists, .num_lists = num_lists, .tokens = tokens});
     const std::vector<float> read = bench.Read(bench.Run(builder).logits);
-    bench.kv->ClearStaging();
+    bench.kv->staging().Clear();
     return read;
   };
   const std::vector<float> all = logits(60);
@@ -163,7 +163,7 @@ TEST(PartialPass, ScoresOfBothBackendsAgreeAndChangeNoLogits) {
     PassBuilder builder;
     builder.AddTree(bench.sequence, tree);
     const std::vector<float> plain = bench.Read(bench.Run(builder).logits);
-    bench.kv->ClearStaging();
+    bench.kv->staging().Clear();
     const int blocks = bench.sequence.committed_len / kBlock;
     builder.RequestScores(0, tree.size(), blocks, {});
     const ForwardOutput output = bench.Run(builder);

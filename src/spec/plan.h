@@ -79,7 +79,7 @@ class PassBuilder {
   const PassPlan& plan() const { return plan_; }
   int num_rows() const { return plan_.num_rows(); }
   int num_tree_rows() const { return tree_rows_; }
-  // The staging rows this pass writes (KvCache::BeginStaging).
+  // The staging rows this pass writes (StagingArea::Begin).
   std::span<const StagedRows> staged() const { return staged_; }
 
  private:

@@ -86,7 +86,7 @@ Status PassTimer::AddSequence(const PassCase& pass, int index) {
     builder_.AddTree(*sequence, tree);
     return OkStatus();
   }
-  TALON_RETURN_IF_ERROR(kv_->OpenTail(sequence));
+  TALON_RETURN_IF_ERROR(kv_->staging().OpenTail(sequence));
   const KvShape& shape = kv_->shape();
   std::vector<int32_t> ids = RandomLists(*sequence, pass.budget / shape.block_size);
   int lists = shape.num_layers * shape.kv_heads;

@@ -132,7 +132,7 @@ void SessionEngine::StartRun(Call* call) {
       std::vector<int32_t>(), OutputText(nullptr, StopMatcher()));
   call->run->sequence = std::exchange(call->session->sequence, {});
   call->run->partial = std::exchange(call->session->partial, {});
-  call->run->given = std::move(tree);
+  call->run->next_drafts = std::move(tree);
   call->run->accept = asked.rejection ? AcceptMode::kRejection : AcceptMode::kMatch;
 }
 
@@ -161,7 +161,7 @@ void SessionEngine::Prepare(Call* call) {
     TALON_CHECK(status.ok(), "{}", status.message());
   }
   sequence.tokens = call->context;
-  if (attaches) kv_->Attach(&sequence, call->context_end());
+  if (attaches) kv_->prefix().Attach(&sequence, call->context_end());
 }
 
 // Blocks that the call may still take from the pool.

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/math.h"
+#include "engine/prompt_shares.h"
 
 namespace talon {
 
@@ -213,25 +214,14 @@ std::vector<ActiveRequest*> SessionEngine::NextTrees(int* tree_rows) const {
   return trees;
 }
 
-// Shared evenly, so that a short context does not wait for a long one; what the short ones leave
-// goes to the others. Every call that runs has its blocks promised.
+// Every call that runs has its blocks promised, so no prompt lacks them.
 std::vector<PromptChunk> SessionEngine::NextPromptChunks(int tree_rows) const {
   std::vector<ActiveRequest*> prompts;
   for (const auto& call : running_) {
     if (call->run->prompt_left() > 0) prompts.push_back(call->run.get());
   }
-  std::ranges::stable_sort(prompts, {},
-                           [](const ActiveRequest* run) { return run->prompt_left(); });
-  int budget = std::min(options_.engine.prefill_chunk, parts_.target->max_rows() - tree_rows);
-  auto sharing = static_cast<int>(prompts.size());
-  std::vector<PromptChunk> chunks;
-  for (ActiveRequest* run : prompts) {
-    const int tokens = std::min(run->prompt_left(), CeilDiv(budget, sharing--));
-    if (tokens <= 0) break;
-    budget -= tokens;
-    chunks.push_back({run, tokens});
-  }
-  return chunks;
+  const int rows = std::min(options_.engine.prefill_chunk, parts_.target->max_rows() - tree_rows);
+  return SharePromptRows(std::move(prompts), rows, *kv_);
 }
 
 // After a pass: answers the call if it is done.
@@ -279,7 +269,7 @@ void SessionEngine::Answer(Call* call, TimePoint now) {
   End(call, answer);
 }
 
-// A broken invariant: nobody knows what the session is worth.
+// A broken invariant: the session's state cannot be trusted any more.
 void SessionEngine::Abandon(Call* call, const Status& why) {
   call->session->sequence = std::move(call->run->sequence);
   if (call->own == nullptr) Remove(std::exchange(call->session, nullptr), "end");

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/remote_calls.h"
-#include "engine/step/partial_verifier.h"
+#include "engine/step/partial_state.h"
 #include "kv/kv_cache.h"
 
 namespace talon {

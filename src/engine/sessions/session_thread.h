@@ -7,15 +7,13 @@
 #define TALON_ENGINE_SESSIONS_SESSION_THREAD_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/status.h"
+#include "engine/mailbox.h"
 #include "engine/remote_calls.h"
 #include "engine/sessions/session_engine.h"
 
@@ -56,8 +54,8 @@ class SessionThread {
   Metrics& metrics() { return engine_->metrics(); }
 
  private:
-  // A caller's place: filled by the engine's thread, given up by the caller.
-  struct Place {
+  // What a caller waits for: filled by the engine's thread, abandoned by the caller.
+  struct Ticket {
     std::optional<VerifyCall> call;  // until it is submitted, or
     std::string ending;              // the session to end
     SessionEngine::CallId id = 0;
@@ -68,31 +66,22 @@ class SessionThread {
     bool done() const { return answer.has_value() || was_active.has_value() || !refused.ok(); }
   };
 
-  Status Wait(const std::shared_ptr<Place>& place, Clock::time_point deadline);
+  // Posts the ticket and waits until it is answered, or abandons it at the deadline.
+  Status Wait(const std::shared_ptr<Ticket>& ticket, Clock::time_point deadline);
   void Loop();
-  bool TakeOrders();
+  // Carries out what was posted. False: nothing more is to be done.
+  bool TakeTickets();
   void DropAbandoned();
-  void HandOver();
+  void DeliverAnswers();
   void RefuseAll();
   void PublishSnapshot();
 
   std::unique_ptr<SessionEngine> engine_;
   const std::chrono::seconds collect_every_;
   Clock::time_point collect_at_;
-  std::vector<std::shared_ptr<Place>> in_engine_;  // submitted; the thread's own
-
-  mutable std::mutex mutex_;
-  std::condition_variable orders_changed_;
-  std::condition_variable answered_;
-  std::vector<std::shared_ptr<Place>> inbox_;
-  bool any_abandoned_ = false;
-  bool closed_ = false;
-  bool stop_now_ = false;
-  bool loop_ended_ = false;
-  Snapshot snapshot_;
-
-  std::mutex join_mutex_;
-  std::thread thread_;
+  std::vector<std::shared_ptr<Ticket>> in_engine_;  // submitted; the thread's own
+  Snapshot snapshot_;                               // under the mailbox's lock
+  Mailbox<std::shared_ptr<Ticket>> mailbox_;
 };
 
 }  // namespace talon

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/active_request.h"
+#include "spec/specpv/shadow.h"
 
 namespace talon {
 namespace {
@@ -23,17 +23,17 @@ BlockScorer ScorerOf(SpecPvSelector selector) {
 
 }  // namespace
 
-// What the request may see partially, decided once.
+// Decides once whether and with which settings the request is verified partially.
 void PartialVerifier::Admit(ActiveRequest* run) const {
   PartialState& state = run->partial;
   if (state.admitted) return;
   state.admitted = true;
   state.config = config_;
-  const SpecPvWishes& wishes = run->request.specpv;
-  if (wishes.off) return;
-  if (wishes.mode) state.config.mode = *wishes.mode;
-  if (wishes.retrieval_blocks >= 0) state.config.retrieval_blocks = wishes.retrieval_blocks;
-  const SpecPvRequest request{.prompt_tokens = static_cast<int>(run->request.prompt.size()),
+  const SpecPvOverrides& overrides = run->request.specpv;
+  if (overrides.off) return;
+  if (overrides.mode) state.config.mode = *overrides.mode;
+  if (overrides.retrieval_blocks >= 0) state.config.retrieval_blocks = overrides.retrieval_blocks;
+  const SpecPvRequest request{.prompt_tokens = run->prompt_tokens,
                               .max_tokens = run->request.sampling.max_tokens,
                               .max_depth = max_depth_,
                               .wants_logprobs = run->request.sampling.logprobs >= 0};
@@ -110,18 +110,40 @@ GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
     gate.budget = state.governor->budget();
     gate.interval = state.governor->interval();
   }
-  GateDecision decision = DecideVerification(state.config, gate);
-  if (decision.partial && run->sequence.tail_first < 0) {
-    const Status status = parts_.kv->OpenTail(&run->sequence);
+  return DecideVerification(state.config, gate);
+}
+
+void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) {
+  ActiveRequest& run = *entry->run;
+  Sequence& sequence = run.sequence;
+  GateDecision decision = Decide(&run, entry->proposal.drafts().size());
+  if (decision.partial && sequence.tail_first < 0) {
+    const Status status = parts_.kv->staging().OpenTail(&sequence);
+    entry->view.opened_tail = status.ok();
     if (!status.ok()) {
-      GiveUp(run, SpecPvFallbackReason::kNoBlocks, status.message());
+      GiveUp(&run, SpecPvFallbackReason::kNoBlocks, status.message());
       decision = {};
     }
   }
   if (decision.reason) {
     parts_.metrics->Add(Counter::kSpecPvRefresh, 1, RefreshReasonName(*decision.reason));
   }
-  return decision;
+  entry->view.partial = decision.partial;
+  entry->view.select = decision.select;
+  if (decision.partial || sequence.tail_len == 0) return;
+  if (entry->origin.drafter_asked) {
+    const StepShape whole{.sequences = shape.sequences, .context = sequence.committed_len};
+    TokenTree drafts = entry->proposal.drafts();
+    parts_.policy->TrimSettling(whole, sequence.tail_len, &drafts);
+    entry->proposal.SetDrafts(std::move(drafts));
+  }
+  entry->proposal.AddTrunk(
+      std::span(sequence.tokens).subspan(sequence.committed_len, sequence.tail_len),
+      /*judged=*/run.partial.exact());
+}
+
+void PartialVerifier::Abandon(StepEntry* entry) const {
+  if (entry->view.opened_tail) parts_.kv->staging().CloseTail(&entry->run->sequence);
 }
 
 PartialView PartialVerifier::ViewOf(const ActiveRequest& run) const {
@@ -141,13 +163,53 @@ PartialView PartialVerifier::CopyOf(const ActiveRequest& run) const {
           .tokens = run.partial.lists->visible_tokens};
 }
 
-void PartialVerifier::Unwind(ActiveRequest* run) const {
+void PartialVerifier::DropTail(ActiveRequest* run) const {
   Sequence& sequence = run->sequence;
-  run->sampler.Rewind(sequence.tail_len);
-  sequence.tokens.resize(sequence.tokens.size() - sequence.tail_len);
+  if (run->partial.exact()) {
+    sequence.tokens.resize(sequence.tokens.size() - sequence.tail_len);
+    run->partial.text.reset();
+    run->partial.finish_pending = false;
+  }
   parts_.kv->DropTail(&sequence);
-  run->partial.text.reset();
-  run->partial.finish_pending = false;
+}
+
+void PartialVerifier::Settle(StepEntry* entry) {
+  ActiveRequest& run = *entry->run;
+  PartialState& state = run.partial;
+  if (entry->view.partial) {
+    ++state.partial_steps;
+    parts_.metrics->Observe(
+        Histogram::kSpecPvVisibleRatio,
+        static_cast<double>(state.lists->visible_tokens) / run.sequence.committed_len);
+    entry->commit.provisional = state.exact();
+    if (!state.exact()) run.result.stats.lossy = true;
+    state.finish_pending =
+        entry->commit.provisional && entry->verdict.finish != FinishReason::kNone;
+    return;
+  }
+  if (const int rejudged = entry->proposal.num_rejudged(); rejudged > 0) {
+    entry->commit.confirmed = entry->proposal.NumConfirmed(entry->verdict.path);
+    CountTrunk(&run, rejudged, entry->commit.confirmed);
+  }
+  if (entry->view.select) Select(&run);
+}
+
+Status PartialVerifier::RunShadows(std::span<StepEntry> entries) {
+  for (StepEntry& entry : entries) {
+    const ActiveRequest& run = *entry.run;
+    const auto position = static_cast<int64_t>(run.sequence.tokens.size());
+    if (!entry.view.partial || !DrawShadow(config_, run.sampler.seed(), position)) continue;
+    TALON_ASSIGN_OR_RETURN(entry.shadow, shadow_.Run(run, entry.proposal.drafts()));
+  }
+  return OkStatus();
+}
+
+void PartialVerifier::CompareShadows(std::span<StepEntry> entries, const ForwardOutput& output) {
+  for (StepEntry& entry : entries) {
+    if (entry.shadow.empty()) continue;
+    shadow_.Compare(entry.shadow, entry.proposal.drafts(), output, entry.rows.first_output,
+                    entry.run);
+  }
 }
 
 void PartialVerifier::RequestScores(const ActiveRequest& run, int row_begin, int row_end,
@@ -240,16 +302,6 @@ void PartialVerifier::GiveUp(ActiveRequest* run, SpecPvFallbackReason reason,
                        parts_.metrics);
   run->partial.governor.reset();
   run->partial.lists.reset();
-}
-
-TokenTree WithTrunk(std::span<const int32_t> trunk, const TokenTree& tree) {
-  TokenTree all(trunk.empty() ? tree.tokens[0] : trunk[0]);
-  for (size_t i = 1; i < trunk.size(); ++i) all.Add(static_cast<int>(i) - 1, trunk[i], 1);
-  const auto base = static_cast<int>(trunk.size());
-  for (int i = base == 0 ? 1 : 0; i < tree.size(); ++i) {
-    all.Add(i == 0 ? base - 1 : base + tree.parents[i], tree.tokens[i], i == 0 ? 1 : tree.probs[i]);
-  }
-  return all;
 }
 
 }  // namespace talon

@@ -1,104 +1,93 @@
 // Partial verification (SpecPV) of the requests of an engine: when a step reads a partial view of
 // the prefix, what is provisional in between, and how a full pass settles it.
 //
-// Between full passes a sequence's accepted tokens are provisional: they are in sequence.tokens,
-// its tail and the sampler, but not in blocks. In exact mode they have not left the engine: a full
-// pass takes them back (Unwind) and judges them again as the trunk of its tree, an ordinary step
-// otherwise. In fast mode they have left, and the full pass only makes their K/V right.
+// Between full passes a sequence's accepted tokens are provisional: they are in sequence.tokens and
+// its tail, but not in blocks. In exact mode they have not left the engine: a full pass judges them
+// again as the trunk of its tree, an ordinary step otherwise. In fast mode they have left, and the
+// full pass only makes their K/V right. Either way the tail stays until that pass has succeeded
+// (DropTail).
 //
 // Owned by the step, used by the engine's thread.
 #ifndef TALON_ENGINE_STEP_PARTIAL_VERIFIER_H_
 #define TALON_ENGINE_STEP_PARTIAL_VERIFIER_H_
 
-#include <optional>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "compute/backend.h"
-#include "engine/output_text.h"
-#include "kv/kv_cache.h"
-#include "model/sampling/sampler.h"
-#include "observe/metrics.h"
+#include "engine/active_request.h"
+#include "engine/step/entry.h"
+#include "engine/step/options.h"
+#include "engine/step/shadow_verifier.h"
+#include "model/decoder.h"
 #include "spec/plan.h"
 #include "spec/policy/policy.h"
 #include "spec/specpv/config.h"
 #include "spec/specpv/gate.h"
-#include "spec/specpv/governor.h"
 #include "spec/specpv/payoff.h"
-#include "spec/specpv/selection.h"
-#include "spec/token_tree.h"
 
 namespace talon {
 
-// Of one request, between steps.
-struct PartialState {
-  bool admitted = false;                  // the fields below are filled
-  SpecPvConfig config;                    // the engine's, as the request wants it
-  std::optional<DriftGovernor> governor;  // none: the request is verified in full
-  std::optional<PartialLists> lists;      // chosen by the last full pass
-  std::vector<int32_t> copied_blocks;     // of the lists, in KvCache::views(); empty: no copy
-  int partial_steps = 0;                  // since then
-  // Exact mode, decided when nothing is provisional.
-  bool pays = true;     // partial steps do, at this length
-  bool trying = false;  // they did not so far, and are tried again
-  int max_trunk = GateState::kNoInterval;
-  bool finish_pending = false;     // exact mode: a provisional token would end the request
-  std::optional<OutputText> text;  // exact mode: the request's text with provisional tokens
-
-  bool exact() const { return config.mode == SpecPvMode::kExact; }
-};
-
-struct ActiveRequest;
-
 class PartialVerifier {
  public:
-  struct Parts {  // not owned
-    Backend* backend = nullptr;
-    KvCache* kv = nullptr;
-    Metrics* metrics = nullptr;
-    const Policy* policy = nullptr;  // knows what passes cost
-  };
   // `max_depth`: of draft trees. A disabled config makes every decision "full".
-  PartialVerifier(const Parts& parts, const SpecPvConfig& config, int max_depth)
-      : parts_(parts), config_(config), max_depth_(max_depth) {}
+  PartialVerifier(const StepParts& parts, const SpecPvConfig& config, int max_depth)
+      : parts_(parts),
+        config_(config),
+        max_depth_(max_depth),
+        shadow_(parts.backend, parts.target, parts.kv, parts.metrics) {}
 
-  const SpecPvConfig& config() const { return config_; }
+  // ---- Propose ----
 
   // Nodes that the request's next tree may have.
   int TreeRoom(const ActiveRequest& run) const;
-  // How the coming step verifies the request, whose tree has `nodes` nodes. Counts refreshes.
-  GateDecision Decide(ActiveRequest* run, int nodes);
+  // Decides whether the entry's pass reads a partial view of the prefix. If not, provisional tokens
+  // become the trunk of its tree. Counts refreshes; the sequence gets a tail region, nothing more.
+  void ChooseView(const StepShape& shape, StepEntry* entry);
+  // The pass failed: gives the tail region back that ChooseView took.
+  void Abandon(StepEntry* entry) const;
+
+  // ---- Plan ----
+
   PartialView ViewOf(const ActiveRequest& run) const;
-  // The same in KvCache::views(). REQUIRES: HasCopy.
+  // The same blocks in KvCache::views(). REQUIRES: HasCopy.
   PartialView CopyOf(const ActiveRequest& run) const;
   static bool HasCopy(const ActiveRequest& run);
 
-  // Exact mode, before a full pass: takes everything back to the last full pass.
-  void Unwind(ActiveRequest* run) const;
-
-  // A pass is planned: nobody has asked for scores.
+  // A pass is planned: no scores are requested yet.
   void BeginPass() { rankings_.clear(); }
-  // Asks the pass, whose sequence added last this is, for the scores that a choice of blocks needs
-  // when the pass has committed 1 to `max_committed` tokens, its root among the rows
-  // [row_begin, row_end).
+  // Requests the scores that a choice of blocks needs when the pass has committed 1 to
+  // `max_committed` tokens. The request's sequence is the pass's last one so far; its drafts have
+  // the rows [row_begin, row_end).
   void RequestScores(const ActiveRequest& run, int row_begin, int row_end, int max_committed,
                      PassBuilder* builder);
-  // Ranks the blocks of all who asked in this pass; nothing is waited for.
-  void RankBlocks(const MatrixView& scores);
-  // After the commit of a full pass that was asked for scores and has been waited for: chooses the
-  // blocks of the partial steps to come.
-  void Select(ActiveRequest* run);
 
-  // An ordinary step, which replays and selects nothing, verified `rows` rows of a sequence.
+  // ---- Verify ----
+
+  // Runs full passes over the trees of partial steps that were drawn for it, before the step's own
+  // pass, and compares them after it.
+  Status RunShadows(std::span<StepEntry> entries);
+  void CompareShadows(std::span<StepEntry> entries, const ForwardOutput& output);
+  // Ranks the blocks of all requests with scores in this pass; nothing is waited for.
+  void RankBlocks(const MatrixView& scores);
+
+  // ---- Commit ----
+
+  // Empties the tail. In exact mode the provisional tokens leave the sequence as well.
+  void DropTail(ActiveRequest* run) const;
+  // After the entry's rows were committed: counts what a trunk came to, notes what is provisional
+  // and chooses the blocks of the partial steps to come.
+  void Settle(StepEntry* entry);
+
+  // ---- Observe ----
+
+  // Records an ordinary step of a sequence, one without trunk or choice of blocks.
   void ObserveStep(int rows, int emitted);
-  // A pass over sequences of which all are of this kind took so long, `rows` of each.
+  // Records a pass whose sequences are all of `kind`, with `rows` rows of each.
   void ObservePass(PassKind kind, const StepShape& shape, double rows, double seconds);
-  // The request's next steps may be partial, as far as its length and its wishes go.
+  // Whether length and settings of the request allow partial steps.
   bool CouldBePartial(const ActiveRequest& run) const;
-  // An exact full pass confirmed the first `confirmed` of `provisional` tokens.
-  void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
-  // The request is verified in full from now on.
-  void GiveUp(ActiveRequest* run, SpecPvFallbackReason reason, const std::string& detail);
 
  private:
   // Blocks ranked for a request, for each number of full blocks that its sequence may then have.
@@ -106,30 +95,35 @@ class PartialVerifier {
     const ActiveRequest* run = nullptr;
     BlockBudget budget;
     int scored_blocks = 0;
-    int first_column = 0;  // of its scores
+    int first_column = 0;  // first column of its scores
     int min_full_blocks = 0;
     int max_full_blocks = 0;
-    std::vector<size_t> first_chosen;  // of the ranked blocks, by number of full ones
+    std::vector<size_t> first_chosen;  // first ranked block, by number of full blocks
   };
   // The blocks ranked for a request whose sequence now has this many full ones.
   std::vector<int32_t> RankedOf(const Ranking& ranking, int full_blocks) const;
 
   void Admit(ActiveRequest* run) const;
-  // By the verify curve; all unknown without one.
+  GateDecision Decide(ActiveRequest* run, int nodes);
+  // Costs by the verify curve; all unknown without one.
   StepCosts CostsOf(const ActiveRequest& run) const;
+  // Counts an exact full pass that confirmed the first `confirmed` of `provisional` tokens.
+  void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
+  // Chooses the blocks of the partial steps to come. REQUIRES: the pass has their scores.
+  void Select(ActiveRequest* run);
+  // The request is verified in full from now on.
+  void GiveUp(ActiveRequest* run, SpecPvFallbackReason reason, const std::string& detail);
 
-  Parts parts_;
+  StepParts parts_;
   SpecPvConfig config_;
   int max_depth_;
   PartialPayoff payoff_;
   int ordinary_steps_ = 0;
-  double mean_rows_ = 4;  // of ordinary steps, running means
+  double mean_rows_ = 4;  // running means over ordinary steps
   double mean_emitted_ = 2;
-  std::vector<Ranking> rankings_;  // of the pass under way
+  std::vector<Ranking> rankings_;  // the pass under way
+  ShadowVerifier shadow_;
 };
-
-// A chain of `trunk` tokens with `tree` at its end: the tree's root is node trunk.size().
-TokenTree WithTrunk(std::span<const int32_t> trunk, const TokenTree& tree);
 
 }  // namespace talon
 

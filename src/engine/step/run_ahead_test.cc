@@ -107,8 +107,7 @@ Outcome Generate(const RunOptions& run) {
         Eagle3Drafter::Load({.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny-eagle3",
                              .budget = kBudget,
                              .min_prob = run.min_prob,
-                             .max_length = 1024,
-                             .max_sequences = 3},
+                             .cache = {.max_length = 1024, .max_sequences = 3}},
                             *Tiny().target, Tiny().backend.get(), &metrics);
     EXPECT_TRUE(head.ok()) << head.status().message();
     drafter = std::make_unique<CountingDrafter>(std::move(*head), &outcome.calls);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "engine/step/proposal.h"
 #include "spec/specpv/shadow.h"
 
 namespace talon {
@@ -18,9 +19,14 @@ std::vector<float> ShadowVerifier::Fetch(const MatrixView& matrix, int first, in
 
 Result<ShadowRows> ShadowVerifier::Run(const ActiveRequest& run, const TokenTree& tree) {
   const Sequence& sequence = run.sequence;
-  const auto trunk = std::span(sequence.tokens).subspan(sequence.committed_len, sequence.tail_len);
+  Proposal proposal(sequence.tokens.back());
+  proposal.SetDrafts(tree);
+  if (sequence.tail_len > 0) {
+    proposal.AddTrunk(std::span(sequence.tokens).subspan(sequence.committed_len, sequence.tail_len),
+                      /*judged=*/false);
+  }
   builder_.Reset();
-  builder_.AddTree(sequence, WithTrunk(trunk, tree), {}, sequence.tail_len);
+  builder_.AddTree(sequence, proposal.tree(), {}, proposal.first_judged());
   ForwardOutput output;
   TALON_RETURN_IF_ERROR(target_->Forward(builder_.plan(), kv_->view(), &output));
   return ShadowRows{.logits = Fetch(output.logits, 0, tree.size()),
@@ -31,6 +37,7 @@ void ShadowVerifier::Compare(const ShadowRows& full, const TokenTree& tree,
                              const ForwardOutput& partial, int first_output, ActiveRequest* run) {
   const auto vocabulary = static_cast<size_t>(partial.logits.cols);
   const auto hidden = static_cast<size_t>(partial.hidden.cols);
+  const BoundSampler sampler = run->sampler.At(run->sequence.tokens);
   AgreementByDistance agreement;
   for (int node = 0; node < tree.size(); ++node) {
     std::vector<int32_t> path;  // from below the root down to the node
@@ -41,8 +48,8 @@ void ShadowVerifier::Compare(const ShadowRows& full, const TokenTree& tree,
                                    full.logits.begin() + (row + 1) * vocabulary);
     std::vector<float> partial_logits = Fetch(partial.logits, first_output + node, 1);
     // Choosing leaves the processed logits behind.
-    if (run->sampler.Choose(full_logits, path).dead_end ||
-        run->sampler.Choose(partial_logits, path).dead_end) {
+    if (sampler.Choose(full_logits, path).dead_end ||
+        sampler.Choose(partial_logits, path).dead_end) {
       continue;
     }
     const RowDifference difference = CompareRows(

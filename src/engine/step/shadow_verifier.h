@@ -16,7 +16,7 @@
 
 namespace talon {
 
-// What a full pass says of a tree's rows.
+// The results of a full pass for a tree's rows.
 struct ShadowRows {
   std::vector<float> logits;  // [nodes, vocab]
   std::vector<float> hidden;  // [nodes, hidden]
@@ -28,10 +28,10 @@ class ShadowVerifier {
   ShadowVerifier(Backend* backend, Decoder* target, KvCache* kv, Metrics* metrics)
       : backend_(backend), target_(target), kv_(kv), metrics_(metrics) {}
 
-  // The tree under the whole prefix and the provisional tokens. Call before the step's own pass:
-  // both use the shared staging rows.
+  // Runs the tree under the whole prefix and the provisional tokens. Call before the step's own
+  // pass: both use the shared staging rows.
   Result<ShadowRows> Run(const ActiveRequest& run, const TokenTree& tree);
-  // The same rows of the partial pass: logits and hidden from `first_output` on.
+  // Compares them with the same rows of the partial pass: logits and hidden from `first_output` on.
   void Compare(const ShadowRows& full, const TokenTree& tree, const ForwardOutput& partial,
                int first_output, ActiveRequest* run);
 

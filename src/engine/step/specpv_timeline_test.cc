@@ -157,10 +157,51 @@ TEST_P(SpecPvTimeline, CapacityRefresh) {
   EXPECT_EQ(metrics_.Total(Counter::kSpecPvRolledBackTokens), 0);
   EXPECT_EQ(metrics_.Total(Counter::kSpecPvConfirmedTokens),
             GetParam() == SpecPvMode::kExact ? 70 : 0);
-  int32_t token = run_->request.prompt.back();
+  int32_t token = run_->sequence.tokens[run_->prompt_tokens - 1];
   for (const EmittedToken& emitted : run_->result.tokens) {
     token = drafter_.next[token];
     EXPECT_EQ(emitted.token, token);
+  }
+}
+
+// The full pass that settles the provisional tokens fails, before it is staged or in the model:
+// everything is as it was, and the next attempt settles them.
+TEST_P(SpecPvTimeline, FailedFullPassChangesNothing) {
+  RunToStep15();
+  const Sequence before = run_->sequence;
+  const size_t emitted = run_->result.tokens.size();
+  ActiveRequest* run = run_.get();
+  const auto expect_unchanged = [&] {
+    EXPECT_EQ(run_->sequence.tokens, before.tokens);
+    EXPECT_EQ(run_->sequence.blocks, before.blocks);
+    EXPECT_EQ(run_->sequence.committed_len, before.committed_len);
+    EXPECT_EQ(run_->sequence.tail_first, before.tail_first);
+    EXPECT_EQ(run_->sequence.tail_len, before.tail_len);
+    EXPECT_EQ(run_->num_generated(), 75);
+    EXPECT_EQ(run_->result.tokens.size(), emitted);
+    EXPECT_FALSE(run_->finished());
+    const Sequence* sequence = &run_->sequence;
+    EXPECT_TRUE(kv_->CheckIntegrity({&sequence, 1}).ok());
+    EXPECT_TRUE(kv_->staging().is_clear());
+  };
+
+  ASSERT_TRUE(kv_->staging().Begin(1).ok());  // another pass would be under way
+  EXPECT_FALSE(step_->Run({&run, 1}, {}).ok());
+  expect_unchanged();
+
+  int32_t& provisional = run_->sequence.tokens[5005 + 37];
+  provisional = kVocabulary;  // which the model refuses
+  EXPECT_FALSE(step_->Run({&run, 1}, {}).ok());
+  provisional = before.tokens[5005 + 37];
+  expect_unchanged();
+
+  EXPECT_EQ(RunStep(), GetParam() == SpecPvMode::kExact ? 75 : 5);
+  EXPECT_EQ(run_->sequence.committed_len, 5080);
+  EXPECT_EQ(run_->sequence.tail_len, 0);
+  int32_t token = run_->sequence.tokens[run_->prompt_tokens - 1];
+  for (const EmittedToken& emitted_token : run_->result.tokens) {
+    token = drafter_.next[token];
+    EXPECT_EQ(emitted_token.token, token);
   }
 }
 
@@ -180,7 +221,7 @@ TEST_P(SpecPvExactTimeline, RollbackInTheTrunk) {
   EXPECT_EQ(metrics_.Total(Counter::kSpecPvConfirmedTokens), 36);
   EXPECT_EQ(metrics_.Get(Counter::kSpecPvArgmaxDisagreements, "32"), 1);
   EXPECT_EQ(drafter_.rewinds, std::vector<int>{5005 + 1 + 36});
-  int32_t token = run_->request.prompt.back();
+  int32_t token = run_->sequence.tokens[run_->prompt_tokens - 1];
   for (const EmittedToken& emitted : run_->result.tokens) {
     token = drafter_.next[token];
     EXPECT_EQ(emitted.token, token);

@@ -32,24 +32,23 @@ bool EndsWith(std::span<const int32_t> base, std::span<const int32_t> path,
          std::ranges::equal(base.last(from_base), tail.first(from_base));
 }
 
-// A token of the path: its raw logit and how often the path has it.
-struct PathToken {
+// A token that is not in the sampler's counts: its raw logit and its number of occurrences.
+struct UncountedToken {
   int32_t token = 0;
   float raw_logit = 0;
   int count = 0;
 };
 
-std::vector<PathToken> CountPath(std::span<const float> logits, std::span<const int32_t> path) {
-  std::vector<PathToken> counts;
-  for (const int32_t token : path) {
-    auto entry = std::ranges::find(counts, token, &PathToken::token);
-    if (entry == counts.end()) {
-      counts.push_back({.token = token, .raw_logit = logits[token]});
-      entry = counts.end() - 1;
+void CountTokens(std::span<const float> logits, std::span<const int32_t> tokens,
+                 std::vector<UncountedToken>* counts) {
+  for (const int32_t token : tokens) {
+    auto entry = std::ranges::find(*counts, token, &UncountedToken::token);
+    if (entry == counts->end()) {
+      counts->push_back({.token = token, .raw_logit = logits[token]});
+      entry = counts->end() - 1;
     }
     ++entry->count;
   }
-  return counts;
 }
 
 Truncation TruncationOf(const SamplingParams& params) {
@@ -67,12 +66,20 @@ Sampler::Sampler(SamplingParams params, std::vector<int32_t> eos_ids,
       eos_ids_(std::move(eos_ids)),
       seed_(params_.seed.has_value() ? *params_.seed : RandomSeed()),
       prompt_length_(prompt.size()),
-      tokens_(prompt.begin(), prompt.end()) {
+      counted_(prompt.size()) {
   if (!HasPenalties()) return;
   for (const int32_t token : prompt) ++SeenEntry(token).prompt;
 }
 
-Choice Sampler::Choose(std::span<float> logits, std::span<const int32_t> path) const {
+BoundSampler Sampler::At(std::span<const int32_t> tokens) const { return {this, tokens}; }
+
+BoundSampler::BoundSampler(const Sampler* sampler, std::span<const int32_t> tokens)
+    : sampler_(sampler), params_(sampler->params_), tokens_(tokens) {
+  TALON_CHECK(tokens.size() >= sampler->counted_, "{} tokens, {} were observed", tokens.size(),
+              sampler->counted_);
+}
+
+Choice BoundSampler::Choose(std::span<float> logits, std::span<const int32_t> path) const {
   Process(logits, path);
   Choice choice;
   choice.token = Draw(logits, path.size());
@@ -81,8 +88,8 @@ Choice Sampler::Choose(std::span<float> logits, std::span<const int32_t> path) c
   return choice;
 }
 
-bool Sampler::Distribution(std::span<float> logits, std::span<const int32_t> path,
-                           std::vector<float>* probs) const {
+bool BoundSampler::Distribution(std::span<float> logits, std::span<const int32_t> path,
+                                std::vector<float>* probs) const {
   Process(logits, path);
   const int32_t best = ArgMax(logits);
   if (best < 0) return false;
@@ -95,16 +102,16 @@ bool Sampler::Distribution(std::span<float> logits, std::span<const int32_t> pat
   return true;
 }
 
-RandomKey Sampler::Key(size_t path_length, RandomStream stream, uint32_t draw) const {
-  return {.seed = seed_,
+RandomKey BoundSampler::Key(size_t path_length, RandomStream stream, uint32_t draw) const {
+  return {.seed = sampler_->seed_,
           .position = tokens_.size() + path_length,
           .stream = stream,
           .choice = params_.choice,
           .draw = draw};
 }
 
-bool Sampler::IsPlain() const {
-  return !HasPenalties() && params_.logit_bias.empty() && params_.bad_words.empty() &&
+bool BoundSampler::IsPlain() const {
+  return !sampler_->HasPenalties() && params_.logit_bias.empty() && params_.bad_words.empty() &&
          params_.logprobs < 0 && num_outputs() >= params_.min_tokens;
 }
 
@@ -123,17 +130,9 @@ bool Sampler::EndsRequest(int32_t token) const {
 }
 
 void Sampler::Observe(std::span<const int32_t> tokens) {
-  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  counted_ += tokens.size();
   if (!HasPenalties()) return;
   for (const int32_t token : tokens) ++SeenEntry(token).output;
-}
-
-void Sampler::Rewind(int count) {
-  TALON_CHECK(count >= 0 && count <= num_outputs(), "rewind {} of {} tokens", count, num_outputs());
-  for (int i = 0; i < count; ++i) {
-    if (HasPenalties()) --SeenEntry(tokens_.back()).output;
-    tokens_.pop_back();
-  }
 }
 
 bool Sampler::HasPenalties() const {
@@ -141,35 +140,37 @@ bool Sampler::HasPenalties() const {
          params_.presence_penalty != 0;
 }
 
-void Sampler::Process(std::span<float> logits, std::span<const int32_t> path) const {
-  if (HasPenalties()) ApplyPenalties(logits, path);
+void BoundSampler::Process(std::span<float> logits, std::span<const int32_t> path) const {
+  if (sampler_->HasPenalties()) ApplyPenalties(logits, path);
   for (const auto& [token, bias] : params_.logit_bias) logits[token] += bias;
   const size_t outputs = num_outputs() + path.size();
   if (outputs < static_cast<size_t>(params_.min_tokens)) MaskStops(logits);
   MaskBadWords(logits, path);
 }
 
-// The path's tokens are penalised again from their raw logits with both counts, which costs the
-// path's length and leaves the base alone.
-void Sampler::ApplyPenalties(std::span<float> logits, std::span<const int32_t> path) const {
-  const std::vector<PathToken> path_tokens = CountPath(logits, path);
-  for (const Seen& seen : seen_) {
-    if (seen.prompt + seen.output == 0) continue;
-    logits[seen.token] = Penalize(logits[seen.token], seen.output);
+// Tokens of the path, and those of the base that are not counted yet, are penalised again from
+// their raw logits with both counts. That costs their number and leaves the counts alone.
+void BoundSampler::ApplyPenalties(std::span<float> logits, std::span<const int32_t> path) const {
+  std::vector<UncountedToken> uncounted;
+  CountTokens(logits, tokens_.subspan(sampler_->counted_), &uncounted);
+  CountTokens(logits, path, &uncounted);
+  for (const Sampler::Seen& seen : sampler_->seen_) {
+    logits[seen.token] = sampler_->Penalize(logits[seen.token], seen.output);
   }
-  for (const PathToken& entry : path_tokens) {
-    const auto found = seen_index_.find(entry.token);
-    const int base_count = found == seen_index_.end() ? 0 : seen_[found->second].output;
-    logits[entry.token] = Penalize(entry.raw_logit, base_count + entry.count);
+  for (const UncountedToken& entry : uncounted) {
+    const auto found = sampler_->seen_index_.find(entry.token);
+    const int counted =
+        found == sampler_->seen_index_.end() ? 0 : sampler_->seen_[found->second].output;
+    logits[entry.token] = sampler_->Penalize(entry.raw_logit, counted + entry.count);
   }
 }
 
-void Sampler::MaskStops(std::span<float> logits) const {
-  Mask(eos_ids_, logits);
+void BoundSampler::MaskStops(std::span<float> logits) const {
+  Mask(sampler_->eos_ids_, logits);
   Mask(params_.stop_token_ids, logits);
 }
 
-void Sampler::MaskBadWords(std::span<float> logits, std::span<const int32_t> path) const {
+void BoundSampler::MaskBadWords(std::span<float> logits, std::span<const int32_t> path) const {
   for (const std::vector<int32_t>& word : params_.bad_words) {
     const std::span<const int32_t> head(word.data(), word.size() - 1);
     if (EndsWith(tokens_, path, head)) logits[word.back()] = kMasked;
@@ -190,18 +191,18 @@ Sampler::Seen& Sampler::SeenEntry(int32_t token) {
   return seen_[entry->second];
 }
 
-bool Sampler::TakesBest(float best_logit) const {
+bool BoundSampler::TakesBest(float best_logit) const {
   return params_.temperature == 0 || best_logit > std::numeric_limits<float>::max();
 }
 
-int32_t Sampler::Draw(std::span<const float> logits, size_t path_length) const {
+int32_t BoundSampler::Draw(std::span<const float> logits, size_t path_length) const {
   const int32_t best = ArgMax(logits);
   if (best < 0 || TakesBest(logits[best])) return best;
   const double u = UniformDraw(Key(path_length, RandomStream::kTarget));
   return DrawToken(logits, TruncationOf(params_), u);
 }
 
-void Sampler::ReportLogProbs(std::span<const float> logits, Choice* choice) const {
+void BoundSampler::ReportLogProbs(std::span<const float> logits, Choice* choice) const {
   const double normalizer = LogSumExp(logits);
   const auto log_prob = [&](float logit) { return static_cast<float>(logit - normalizer); };
   choice->log_prob = log_prob(logits[choice->token]);

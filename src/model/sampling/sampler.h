@@ -1,12 +1,13 @@
 // The target's choice of one sequence: all processors along a tree node's own path, then the seeded
 // draw (base/random.h).
 //
-// A Sampler knows the sequence's *base*: its prompt and the tokens it has emitted, the root of the
+// A Sampler has a request's parameters and the counts that penalties need; the tokens belong to the
+// sequence. Sampler::At binds it to a *base*: the prompt and the tokens after it, the root of the
 // current tree included. A row of the tree is judged with base + `path`, where `path` holds the
 // tokens after the root down to the row's own node, in order (empty for the root's row). Choosing
-// never changes the base, so any number of rows may be judged before Observe() tells what was
-// kept. Because the draw depends on (seed, absolute position, choice) alone, the outcome is the
-// same whether a token was reached along a path or one at a time.
+// changes nothing, so any number of rows may be judged before Observe() counts what was kept.
+// Because the draw depends on (seed, absolute position, choice) alone, the outcome is the same
+// whether a token was reached along a path or one at a time.
 //
 // One thread at a time, but const functions may run concurrently. Copyable: a copy is a fork.
 #ifndef TALON_MODEL_SAMPLING_SAMPLER_H_
@@ -37,10 +38,54 @@ struct Choice {
   bool dead_end = false;        // everything is masked: finish the request, there is no token
 };
 
+class BoundSampler;
+
 class Sampler {
  public:
   // REQUIRES: params.Validate(vocabulary) is OK; the tokens are in the vocabulary.
   Sampler(SamplingParams params, std::vector<int32_t> eos_ids, std::span<const int32_t> prompt);
+
+  // The sampler for rows whose tree hangs below `tokens`, which the caller owns and keeps. They
+  // begin with the prompt and the observed tokens; those after them are counted in each row.
+  BoundSampler At(std::span<const int32_t> tokens) const;
+
+  // Counts tokens that were emitted for good.
+  void Observe(std::span<const int32_t> tokens);
+
+  RowDraw DrawOf()
+      const;  // the draw's parameters, for a device that chooses (BoundSampler::IsPlain)
+  // True for EOS (unless ignored) and the stop ids.
+  bool EndsRequest(int32_t token) const;
+
+  const SamplingParams& params() const { return params_; }
+  uint64_t seed() const { return seed_; }  // the request's, or the random one it was given
+
+ private:
+  friend class BoundSampler;
+  struct Seen {
+    int32_t token = 0;
+    int prompt = 0;  // occurrences
+    int output = 0;
+  };
+
+  bool HasPenalties() const;
+  float Penalize(float logit, int output_count) const;
+  Seen& SeenEntry(int32_t token);
+
+  SamplingParams params_;
+  std::vector<int32_t> eos_ids_;
+  uint64_t seed_;
+  size_t prompt_length_;
+  size_t counted_;  // leading tokens of the sequence: the prompt and what was observed
+  // Counts of their distinct tokens, kept only if there are penalties.
+  std::vector<Seen> seen_;
+  std::unordered_map<int32_t, int> seen_index_;  // token -> index in seen_
+};
+
+// A sampler and the base that it chooses after. A view: both must outlive it.
+class BoundSampler {
+ public:
+  BoundSampler(const Sampler* sampler, std::span<const int32_t> tokens);
 
   // Steps 1 to 7 and the draw for one row. On return `logits` holds the row after step 3, so a row
   // can be used once. Tokens that a grammar forbids may already be -inf in `logits`: no step
@@ -58,49 +103,25 @@ class Sampler {
   // True if the choice is the plain argmax of the raw logits, now and for every later token, and no
   // log-probs are wanted: the backend's argmax can replace Choose().
   bool IsPlainGreedy() const { return params_.temperature == 0 && IsPlain(); }
-  // The same but for how the token is drawn of the raw logits: temperature, top-k, top-p, min-p.
+  // The same for tokens drawn from the raw logits: temperature, top-k, top-p, min-p.
   bool IsPlain() const;
-  RowDraw DrawOf() const;  // what a device is told of it
 
-  // True for EOS (unless ignored) and the stop ids.
-  bool EndsRequest(int32_t token) const;
-
-  // Appends emitted tokens to the base; takes the last `count` of them back.
-  // REQUIRES: count <= num_outputs().
-  void Observe(std::span<const int32_t> tokens);
-  void Rewind(int count);
-
+  int num_outputs() const { return static_cast<int>(tokens_.size() - sampler_->prompt_length_); }
+  const Sampler& sampler() const { return *sampler_; }
   const SamplingParams& params() const { return params_; }
-  uint64_t seed() const { return seed_; }  // the request's, or the random one it was given
-  int num_outputs() const { return static_cast<int>(tokens_.size() - prompt_length_); }
 
  private:
-  struct Seen {
-    int32_t token = 0;
-    int prompt = 0;  // occurrences
-    int output = 0;
-  };
-
-  bool HasPenalties() const;
   void Process(std::span<float> logits, std::span<const int32_t> path) const;
   void ApplyPenalties(std::span<float> logits, std::span<const int32_t> path) const;
   void MaskStops(std::span<float> logits) const;
   void MaskBadWords(std::span<float> logits, std::span<const int32_t> path) const;
-  float Penalize(float logit, int output_count) const;
-  Seen& SeenEntry(int32_t token);
   bool TakesBest(float best_logit) const;  // greedy, or an infinite logit that leaves no choice
   int32_t Draw(std::span<const float> logits, size_t path_length) const;
   void ReportLogProbs(std::span<const float> logits, Choice* choice) const;
 
-  SamplingParams params_;
-  std::vector<int32_t> eos_ids_;
-  uint64_t seed_;
-  size_t prompt_length_;
-  std::vector<int32_t> tokens_;  // prompt, then output
-  // Counts of the distinct tokens of tokens_, kept only if there are penalties. Entries stay when
-  // Rewind() brings their counts to 0.
-  std::vector<Seen> seen_;
-  std::unordered_map<int32_t, int> seen_index_;  // token -> index in seen_
+  const Sampler* sampler_;
+  const SamplingParams& params_;
+  std::span<const int32_t> tokens_;
 };
 
 }  // namespace talon

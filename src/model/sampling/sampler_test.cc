@@ -58,8 +58,36 @@ std::vector<float> ReferenceProcess(std::vector<float> logits, const SamplingPar
   return logits;
 }
 
+// A sampler with the tokens it chooses after.
+struct OwnedSampler {
+  OwnedSampler(SamplingParams params, Tokens eos_ids, Tokens prompt)
+      : sampler(std::move(params), std::move(eos_ids), prompt), tokens(std::move(prompt)) {}
+
+  Choice Choose(std::span<float> logits, std::span<const int32_t> path) const {
+    return sampler.At(tokens).Choose(logits, path);
+  }
+  bool Distribution(std::span<float> logits, std::span<const int32_t> path,
+                    std::vector<float>* probs) const {
+    return sampler.At(tokens).Distribution(logits, path, probs);
+  }
+  RandomKey Key(size_t path_length, RandomStream stream) const {
+    return sampler.At(tokens).Key(path_length, stream);
+  }
+  bool IsPlainGreedy() const { return sampler.At(tokens).IsPlainGreedy(); }
+  void Append(std::span<const int32_t> more) {
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  }
+  void Observe(std::span<const int32_t> more) {
+    Append(more);
+    sampler.Observe(more);
+  }
+
+  Sampler sampler;
+  Tokens tokens;
+};
+
 // The row after step 3, as Choose() leaves it.
-std::vector<float> Processed(const Sampler& sampler, std::vector<float> logits,
+std::vector<float> Processed(const OwnedSampler& sampler, std::vector<float> logits,
                              const Tokens& path) {
   sampler.Choose(logits, path);
   return logits;
@@ -84,13 +112,13 @@ std::vector<SamplingParams> EachProcessorAndAll() {
 
 TEST(Sampler, KnownDrawOfSeed42Position100) {
   const Tokens prompt(100, 1);
-  const Sampler sampler({.temperature = 1, .seed = 42}, {}, prompt);
+  const OwnedSampler sampler({.temperature = 1, .seed = 42}, {}, prompt);
   EXPECT_EQ(UniformDraw(sampler.Key(0, RandomStream::kTarget)), 0.5107133354460417);
   // 1000 equal tokens: the running sum first exceeds 510.71.. at the 511th.
   std::vector<float> logits(1000, 0.25f);
   EXPECT_EQ(sampler.Choose(logits, {}).token, 510);
 
-  const Sampler shorter({.temperature = 1, .seed = 42}, {}, Tokens(97, 1));
+  const OwnedSampler shorter({.temperature = 1, .seed = 42}, {}, Tokens(97, 1));
   EXPECT_EQ(shorter.Choose(logits, Tokens{1, 2, 3}).token, 510) << "path counts as position";
 }
 
@@ -103,7 +131,7 @@ TEST(Sampler, EachProcessorMatchesReference) {
       const Tokens prompt = RandomTokens(seed % 9 + 1, kVocab, seed);
       const Tokens output = RandomTokens(seed % 14, kVocab, seed + 1000);
       const std::vector<float> logits = RandomLogits(kVocab, seed);
-      Sampler sampler(params, eos, prompt);
+      OwnedSampler sampler(params, eos, prompt);
       sampler.Observe(output);
       ASSERT_EQ(Processed(sampler, logits, {}),
                 ReferenceProcess(logits, params, eos, prompt, output));
@@ -119,8 +147,8 @@ TEST(Processors, PathEqualsSequential) {
     for (uint32_t seed = 0; seed < 200; ++seed) {
       params.temperature = seed % 2 == 0 ? 0.0f : 1.5f;
       const Tokens output = RandomTokens(10, kVocab, seed);
-      Sampler base(params, {10}, RandomTokens(7, kVocab, seed + 1));
-      Sampler sequential = base;
+      OwnedSampler base(params, {10}, RandomTokens(7, kVocab, seed + 1));
+      OwnedSampler sequential = base;
       base.Observe(std::span(output).first(4));
       sequential.Observe(output);
       std::vector<float> row = RandomLogits(kVocab, seed), same_row = row;
@@ -133,35 +161,40 @@ TEST(Processors, PathEqualsSequential) {
   }
 }
 
-TEST(Sampler, RewindUndoesObserve) {
+// Tokens that are in the base but were not observed can be taken back without a trace.
+TEST(Sampler, UnobservedTokensCountAndCanBeTakenBack) {
   constexpr int kVocab = 11;
   for (const SamplingParams& params : EachProcessorAndAll()) {
     const Tokens output = RandomTokens(20, kVocab, 3);
-    Sampler rewound(params, {10}, RandomTokens(5, kVocab, 4));
-    Sampler fresh = rewound;
-    rewound.Observe(output);
-    rewound.Rewind(13);
-    fresh.Observe(std::span(output).first(7));
-    EXPECT_EQ(rewound.num_outputs(), 7);
+    OwnedSampler rewound(params, {10}, RandomTokens(5, kVocab, 4));
+    OwnedSampler fresh = rewound;
+    OwnedSampler all = rewound;
+    rewound.Observe(std::span(output).first(4));
+    rewound.Append(std::span(output).subspan(4));
+    all.Observe(output);
     const std::vector<float> logits = RandomLogits(kVocab, 5);
+    EXPECT_EQ(Processed(rewound, logits, {1, 1}), Processed(all, logits, {1, 1}));
+    rewound.tokens.resize(rewound.tokens.size() - 13);
+    fresh.Observe(std::span(output).first(7));
+    EXPECT_EQ(rewound.sampler.At(rewound.tokens).num_outputs(), 7);
     EXPECT_EQ(Processed(rewound, logits, {1, 1}), Processed(fresh, logits, {1, 1}));
   }
 }
 
 TEST(Sampler, PenaltiesComeBeforeBias) {
-  const Sampler sampler({.repetition_penalty = 2, .logit_bias = {{0, 3.0f}}}, {}, Tokens{0});
+  const OwnedSampler sampler({.repetition_penalty = 2, .logit_bias = {{0, 3.0f}}}, {}, Tokens{0});
   EXPECT_EQ(Processed(sampler, {-1, 0}, {})[0], 1.0f);  // -1 * 2 + 3, not (-1 + 3) / 2
 }
 
 TEST(Sampler, MaskBeatsBias) {
-  const Sampler sampler(
+  const OwnedSampler sampler(
       {.logit_bias = {{1, 100.0f}, {2, 100.0f}}, .bad_words = {{2}}, .min_tokens = 1}, {1},
       Tokens{0});
   EXPECT_EQ(Processed(sampler, {0, 0, 0}, {}), (std::vector<float>{0, -kInf, -kInf}));
 }
 
 TEST(Sampler, MinTokensMasksEosAndStopIdsAlongThePath) {
-  Sampler sampler({.stop_token_ids = {2}, .min_tokens = 3}, {1, 500}, Tokens{0});
+  OwnedSampler sampler({.stop_token_ids = {2}, .min_tokens = 3}, {1, 500}, Tokens{0});
   const std::vector<float> row = {0, 9, 8, 1};
   EXPECT_EQ(Processed(sampler, row, {3, 3}), (std::vector<float>{0, -kInf, -kInf, 1}));
   EXPECT_EQ(Processed(sampler, row, {3, 3, 3}), row);
@@ -172,7 +205,7 @@ TEST(Sampler, MinTokensMasksEosAndStopIdsAlongThePath) {
 }
 
 TEST(Sampler, BadWordSpansBaseAndPath) {
-  Sampler sampler({.bad_words = {{5, 6, 7}}}, {}, Tokens{1, 5});
+  OwnedSampler sampler({.bad_words = {{5, 6, 7}}}, {}, Tokens{1, 5});
   const std::vector<float> row(8, 1.0f);
   EXPECT_EQ(Processed(sampler, row, {6})[7], -kInf);
   EXPECT_EQ(Processed(sampler, row, {5, 6})[7], -kInf);
@@ -182,8 +215,8 @@ TEST(Sampler, BadWordSpansBaseAndPath) {
 
 TEST(Sampler, EverythingMaskedIsADeadEnd) {
   for (const float temperature : {0.0f, 1.0f}) {
-    const Sampler sampler({.temperature = temperature, .bad_words = {{0}}, .logprobs = 2}, {},
-                          Tokens{0});
+    const OwnedSampler sampler({.temperature = temperature, .bad_words = {{0}}, .logprobs = 2}, {},
+                               Tokens{0});
     std::vector<float> row = {1, -kInf};  // a grammar left only token 0
     const Choice choice = sampler.Choose(row, {});
     EXPECT_TRUE(choice.dead_end);
@@ -194,7 +227,7 @@ TEST(Sampler, EverythingMaskedIsADeadEnd) {
 }
 
 TEST(Sampler, GreedyTiesToLowestId) {
-  const Sampler sampler({}, {}, Tokens{0});
+  const OwnedSampler sampler({}, {}, Tokens{0});
   EXPECT_TRUE(sampler.IsPlainGreedy());
   std::vector<float> row = {0, 3, 1, 3};
   EXPECT_EQ(sampler.Choose(row, {}).token, 1);
@@ -204,7 +237,7 @@ TEST(Sampler, GreedyTiesToLowestId) {
 }
 
 TEST(Sampler, InfiniteLogitIsTaken) {
-  const Sampler sampler({.temperature = 1, .seed = 3}, {}, Tokens{0});
+  const OwnedSampler sampler({.temperature = 1, .seed = 3}, {}, Tokens{0});
   std::vector<float> row = {0, kInf, 5}, probs;
   EXPECT_EQ(sampler.Choose(row, {}).token, 1);
   ASSERT_TRUE(sampler.Distribution(row, {}, &probs));
@@ -217,7 +250,7 @@ TEST(Sampler, AnyProcessorEndsPlainGreedy) {
         SamplingParams{.frequency_penalty = 0.1f}, SamplingParams{.presence_penalty = 0.1f},
         SamplingParams{.logit_bias = {{0, 1.0f}}}, SamplingParams{.bad_words = {{0}}},
         SamplingParams{.min_tokens = 1}, SamplingParams{.logprobs = 0}}) {
-    EXPECT_FALSE(Sampler(params, {}, Tokens{0}).IsPlainGreedy());
+    EXPECT_FALSE(OwnedSampler(params, {}, Tokens{0}).IsPlainGreedy());
   }
 }
 
@@ -225,7 +258,8 @@ TEST(Sampler, LogProbsIgnoreTemperatureAndTruncation) {
   const std::vector<float> logits = RandomLogits(500, 8);
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
-  const Sampler sampler({.temperature = 0.5f, .top_k = 1, .seed = 1, .logprobs = 4}, {}, Tokens{0});
+  const OwnedSampler sampler({.temperature = 0.5f, .top_k = 1, .seed = 1, .logprobs = 4}, {},
+                             Tokens{0});
   std::vector<float> row = logits;
   const Choice choice = sampler.Choose(row, {});
   ASSERT_EQ(choice.top.size(), 4u);
@@ -260,7 +294,7 @@ TEST(Sampler, DrawsFollowTheDistribution) {
        {SamplingParams{.temperature = 2}, SamplingParams{.temperature = 1, .top_k = 12},
         SamplingParams{.temperature = 1.5f, .top_p = 0.9f, .min_p = 0.02f}}) {
     params.seed = 1234;
-    Sampler sampler(params, {}, Tokens{0});
+    OwnedSampler sampler(params, {}, Tokens{0});
     std::vector<float> row = logits, probs;
     ASSERT_TRUE(sampler.Distribution(row, {}, &probs));
     std::vector<int> counts(logits.size(), 0);
@@ -280,7 +314,7 @@ TEST(Sampler, DrawsFollowTheDistribution) {
 
 TEST(Sampler, SeedAndChoiceDecideTheText) {
   const auto draw_text = [](uint64_t seed, uint32_t choice) {
-    Sampler sampler({.temperature = 1, .seed = seed, .choice = choice}, {}, Tokens{0});
+    OwnedSampler sampler({.temperature = 1, .seed = seed, .choice = choice}, {}, Tokens{0});
     Tokens text;
     for (int i = 0; i < 16; ++i) {
       std::vector<float> row(1000, 0.0f);

@@ -94,8 +94,7 @@ std::unique_ptr<Drafter> ModelDrafter() {
                                .sample = true,
                                .drawn_trees = true,
                                .vocab_size = Tiny().target->config().vocab_size,
-                               .max_length = kMaxLength,
-                               .max_sequences = 8},
+                               .cache = {.max_length = kMaxLength, .max_sequences = 8}},
                               backend.get(), &metrics);
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(drafter).value();

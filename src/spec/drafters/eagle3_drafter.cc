@@ -24,26 +24,26 @@ Result<std::unique_ptr<Eagle3Drafter>> Eagle3Drafter::Load(const Eagle3Options& 
     return InvalidArgument("drafter: EAGLE3 needs --speculative-draft-model-path DIR");
   }
   std::unique_ptr<Eagle3Drafter> drafter(new Eagle3Drafter(options, backend, metrics));
-  const int beams = options.max_sequences * options.budget.top_k;
+  const int beams = options.cache.max_sequences * options.budget.top_k;
   // Every sequence keeps one row back, and some room must be left then.
-  const int rows = std::max(kPendingRows + options.max_sequences, beams);
+  const int rows = std::max(kPendingRows + options.cache.max_sequences, beams);
   TALON_ASSIGN_OR_RETURN(
-      drafter->head_, Eagle3Head::Load(options.model_path, target, backend,
-                                       {.weights = options.weights,
-                                        .max_rows = rows,
-                                        .max_output_rows = std::max(beams, options.max_sequences),
-                                        .max_length = options.max_length,
-                                        .capture_layers = options.capture_layers}));
+      drafter->head_,
+      Eagle3Head::Load(options.model_path, target, backend,
+                       {.weights = options.weights,
+                        .max_rows = rows,
+                        .max_output_rows = std::max(beams, options.cache.max_sequences),
+                        .max_length = options.cache.max_length,
+                        .capture_layers = options.capture_layers}));
   const int vocabulary = drafter->head_->config().draft_vocab_size;
   if (options.budget.top_k > vocabulary) {
     return InvalidArgument("eagle_topk: {}, the draft vocabulary of {} has {} tokens",
                            options.budget.top_k, options.model_path, vocabulary);
   }
   KvShape shape = drafter->head_->kv_shape();
-  shape.block_size = options.block_size;
-  shape.dtype = options.kv_dtype;
-  shape.num_blocks =
-      DraftBlocks(options.max_sequences, options.max_length, options.kv_tokens, options.block_size);
+  shape.block_size = options.cache.block_size;
+  shape.dtype = options.cache.kv_dtype;
+  shape.num_blocks = options.cache.NumBlocks();
   shape.staging_rows = beams * std::max(options.budget.max_depth, 1);
   TALON_RETURN_IF_ERROR(drafter->Allocate(shape));
   return drafter;
@@ -51,24 +51,25 @@ Result<std::unique_ptr<Eagle3Drafter>> Eagle3Drafter::Load(const Eagle3Options& 
 
 Status Eagle3Drafter::Allocate(const KvShape& shape) {
   TALON_ASSIGN_OR_RETURN(kv_, KvCache::Create(backend_, shape, &own_metrics_,
-                                              {.prefix_index = options_.prefix_index}));
+                                              {.prefix_index = options_.cache.prefix_index}));
   const int rows = head_->max_rows();
   const Eagle3Config& config = head_->config();
   TALON_ASSIGN_OR_RETURN(pending_, NewScratch(backend_, rows, config.features_size()));
   TALON_ASSIGN_OR_RETURN(ordered_, NewScratch(backend_, rows, config.features_size()));
   TALON_ASSIGN_OR_RETURN(inputs_, NewScratch(backend_, rows, config.hidden_size));
   TALON_ASSIGN_OR_RETURN(
-      next_, NewScratch(backend_, options_.max_sequences + shape.staging_rows, config.hidden_size));
-  if (options_.prefix_index) {
+      next_,
+      NewScratch(backend_, options_.cache.max_sequences + shape.staging_rows, config.hidden_size));
+  if (options_.cache.prefix_index) {
     TALON_ASSIGN_OR_RETURN(edges_, NewScratch(backend_, shape.num_blocks, config.features_size()));
   }
   if (options_.budget.top_k <= kMostBeamWidth) {
-    const BeamLimits limits{.trees = options_.max_sequences,
+    const BeamLimits limits{.trees = options_.cache.max_sequences,
                             .width = options_.budget.top_k,
                             .levels = std::max(options_.budget.max_depth, 1)};
     TALON_ASSIGN_OR_RETURN(beams_, backend_->NewBeamSearch(limits, head_->target_ids()));
   }
-  free_slots_.resize(options_.max_sequences);
+  free_slots_.resize(options_.cache.max_sequences);
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   return OkStatus();
 }
@@ -76,7 +77,7 @@ Status Eagle3Drafter::Allocate(const KvShape& shape) {
 Status Eagle3Drafter::Begin(SequenceId sequence, std::span<const int32_t> prompt) {
   if (free_slots_.empty()) {
     return ResourceExhausted("drafter: {} sequences, limit {}", states_.size() + 1,
-                             options_.max_sequences);
+                             options_.cache.max_sequences);
   }
   State& state = states_[sequence];
   state.sequence.id = sequence;
@@ -93,19 +94,19 @@ void Eagle3Drafter::Recall(SequenceId sequence, std::span<const int32_t> tokens,
   State& state = at->second;
   Sequence& draft = state.sequence;
   draft.tokens.assign(tokens.begin() + 1, tokens.begin() + 1 + computed);
-  if (kv_->Attach(&draft, computed) == computed) return;
-  if (draft.committed_len + options_.block_size == computed && RecallLastRow(&state)) return;
-  state.missing_first = draft.committed_len / options_.block_size;
-  state.missing_end = computed / options_.block_size;
-  if (kv_->Skip(&draft, computed).ok()) return;
+  if (kv_->prefix().Attach(&draft, computed) == computed) return;
+  if (draft.committed_len + options_.cache.block_size == computed && RecallLastRow(&state)) return;
+  state.missing_first = draft.committed_len / options_.cache.block_size;
+  state.missing_end = computed / options_.cache.block_size;
+  if (kv_->prefix().Skip(&draft, computed).ok()) return;
   draft.tokens.resize(draft.committed_len);  // no room: nothing is drafted for the sequence
 }
 
 // The last block pairs its last row with another token than the known one does.
 bool Eagle3Drafter::RecallLastRow(State* state) {
-  const int32_t sibling = kv_->FindSibling(state->sequence);
+  const int32_t sibling = kv_->prefix().FindSibling(state->sequence);
   if (sibling == PrefixIndex::kNone) return false;
-  if (!kv_->AttachCopy(&state->sequence, sibling, options_.block_size - 1).ok()) return false;
+  if (!kv_->AttachCopy(&state->sequence, sibling, options_.cache.block_size - 1).ok()) return false;
   AddPending(state, std::array{sibling}, edges_.all);
   metrics_->Add(Counter::kKvPrefixDraftRowsRecomputed, 1);
   return true;
@@ -115,8 +116,9 @@ void Eagle3Drafter::End(SequenceId sequence) {
   const auto at = states_.find(sequence);
   if (at == states_.end()) return;
   State* const state = &at->second;
-  const int block = options_.block_size;
-  if (options_.prefix_index && state->rows() / block > state->sequence.committed_len / block) {
+  const int block = options_.cache.block_size;
+  if (options_.cache.prefix_index &&
+      state->rows() / block > state->sequence.committed_len / block) {
     Eagle3Output output;  // for those who come after; a failure costs them some drafts only
     if (const Status status = RunPending({&state, 1}, 0, &output); !status.ok()) GiveUp(status);
   }
@@ -288,9 +290,9 @@ Status Eagle3Drafter::RunPending(std::span<State* const> states, int held_back,
 
 // Features of the block ends among the last `count` rows, which are rows of ordered_.
 void Eagle3Drafter::KeepEdges(const State& state, int count, int first_ordered) {
-  if (!options_.prefix_index) return;
+  if (!options_.cache.prefix_index) return;
   const int end = state.sequence.committed_len;
-  const int block = options_.block_size;
+  const int block = options_.cache.block_size;
   for (int row = (end - count) / block * block + block - 1; row < end; row += block) {
     const std::array<int32_t, 1> source = {first_ordered + row - (end - count)};
     backend_->GatherRows(ordered_.all, source,

@@ -20,6 +20,7 @@
 #include "kv/kv_cache.h"
 #include "model/heads/eagle3_head.h"
 #include "observe/metrics.h"
+#include "spec/draft_cache.h"
 #include "spec/drafter.h"
 #include "spec/drafters/tree_growth.h"
 #include "spec/plan.h"
@@ -35,12 +36,7 @@ struct Eagle3Options {
   // blocks, and its ancestors. 0 = all rows.
   int window = 0;
   int sink = 0;
-  int max_length = 0;
-  int max_sequences = 1;
-  int block_size = 16;
-  DType kv_dtype = DType::kBF16;
-  int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
-  bool prefix_index = false;
+  DraftCacheShape cache;
   WeightFormat weights = WeightFormat::kAsStored;
 };
 
@@ -113,7 +109,7 @@ class Eagle3Drafter : public Drafter {
   void FollowDevice(std::span<GrowingTree> growing);
   // Row of next_ for the output of a tree's node.
   int OutputRow(const GrowingTree& one, int node) const {
-    return options_.max_sequences + one.staging_base + node;
+    return options_.cache.max_sequences + one.staging_base + node;
   }
   // Copies the outputs of nodes from `first_node` on to where their children will look for them.
   void KeepOutputs(const GrowingTree& one, int first_node, MatrixView outputs);

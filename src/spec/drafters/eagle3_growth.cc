@@ -211,7 +211,7 @@ void Eagle3Drafter::TopK(const MatrixView& logits, std::vector<TopKEntry>* best)
 
 PrefixView Eagle3Drafter::Window(const State& state, std::span<const int32_t> blocks, int rows,
                                  std::vector<int32_t>* chosen) const {
-  const int block = options_.block_size;
+  const int block = options_.cache.block_size;
   const int sinks = CeilDiv(options_.sink, block);
   const int window = (rows - options_.window) / block;  // its first block
   const bool windowed = options_.window > 0 && window > sinks;

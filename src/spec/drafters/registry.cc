@@ -56,10 +56,7 @@ Result<std::unique_ptr<Drafter>> MakeStandalone(const DrafterOptions& options,
                                      .min_prob = options.min_prob,
                                      .sample = options.sample,
                                      .vocab_size = target.vocab_size,
-                                     .max_length = target.max_length,
-                                     .max_sequences = target.max_sequences,
-                                     .kv_tokens = target.kv_tokens,
-                                     .prefix_index = target.prefix_index,
+                                     .cache = target.cache,
                                      .weights = options.weights};
   TALON_ASSIGN_OR_RETURN(auto drafter,
                          StandaloneDrafter::Load(standalone, target.backend, target.metrics));
@@ -74,12 +71,7 @@ Result<std::unique_ptr<Drafter>> MakeEagle3(const DrafterOptions& options,
                             .capture_layers = options.capture_layers,
                             .window = options.window,
                             .sink = options.sink,
-                            .max_length = target.max_length,
-                            .max_sequences = target.max_sequences,
-                            .block_size = target.block_size,
-                            .kv_dtype = target.kv_dtype,
-                            .kv_tokens = target.kv_tokens,
-                            .prefix_index = target.prefix_index,
+                            .cache = target.cache,
                             .weights = options.weights};
   TALON_ASSIGN_OR_RETURN(
       auto drafter, Eagle3Drafter::Load(eagle, *target.decoder, target.backend, target.metrics));

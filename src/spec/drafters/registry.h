@@ -12,6 +12,7 @@
 #include "compute/backend.h"
 #include "model/decoder.h"
 #include "observe/metrics.h"
+#include "spec/draft_cache.h"
 #include "spec/drafter.h"
 
 namespace talon {
@@ -22,12 +23,7 @@ struct DrafterTarget {
   const Decoder* decoder = nullptr;
   Metrics* metrics = nullptr;  // fallbacks are counted here
   int vocab_size = 0;
-  int max_length = 0;
-  int max_sequences = 1;
-  int block_size = 16;
-  DType kv_dtype = DType::kBF16;
-  int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
-  bool prefix_index = false;
+  DraftCacheShape cache;
 };
 
 // What a drafter may be told. The fields of other drafters are ignored.

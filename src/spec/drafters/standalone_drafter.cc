@@ -46,35 +46,38 @@ Result<std::unique_ptr<StandaloneDrafter>> StandaloneDrafter::Load(const Standal
   // many grow at once as fit.
   const DraftBudget& budget = options.budget;
   const int beams = options.drawn_trees ? std::max(budget.top_k, budget.max_nodes)
-                                        : options.max_sequences * budget.top_k;
+                                        : options.cache.max_sequences * budget.top_k;
   const int staged = options.drawn_trees
                          ? std::max(budget.top_k * budget.max_depth, budget.max_nodes)
                          : beams * std::max(budget.max_depth, 1);
   TALON_ASSIGN_OR_RETURN(
-      drafter->model_, Decoder::Load(options.model_path, backend,
-                                     {.weights = options.weights,
-                                      .max_rows = std::max(kFeedRows, beams),
-                                      .max_output_rows = std::max(options.max_sequences, beams)}));
-  constexpr int kBlock = 16;
-  // Everyone's longest sequence, and the drafts in front of it.
-  const int tokens = std::min(options.max_length, config.max_context) + options.budget.max_depth;
-  const KvShape shape{
-      .num_layers = config.num_layers,
-      .kv_heads = config.num_kv_heads,
-      .head_dim = config.head_dim,
-      .block_size = kBlock,
-      .dtype = DType::kBF16,
-      .num_blocks = DraftBlocks(options.max_sequences, tokens, options.kv_tokens, kBlock),
-      .staging_rows = staged};
-  TALON_ASSIGN_OR_RETURN(drafter->kv_, KvCache::Create(backend, shape, &drafter->own_metrics_,
-                                                       {.prefix_index = options.prefix_index}));
+      drafter->model_,
+      Decoder::Load(options.model_path, backend,
+                    {.weights = options.weights,
+                     .max_rows = std::max(kFeedRows, beams),
+                     .max_output_rows = std::max(options.cache.max_sequences, beams)}));
+  DraftCacheShape cache = options.cache;
+  cache.block_size = 16;
+  cache.kv_dtype = DType::kBF16;
+  // The longest sequence, and the drafts after it.
+  cache.max_length = std::min(cache.max_length, config.max_context) + options.budget.max_depth;
+  const KvShape shape{.num_layers = config.num_layers,
+                      .kv_heads = config.num_kv_heads,
+                      .head_dim = config.head_dim,
+                      .block_size = cache.block_size,
+                      .dtype = cache.kv_dtype,
+                      .num_blocks = cache.NumBlocks(),
+                      .staging_rows = staged};
+  TALON_ASSIGN_OR_RETURN(drafter->kv_,
+                         KvCache::Create(backend, shape, &drafter->own_metrics_,
+                                         {.prefix_index = options.cache.prefix_index}));
   return drafter;
 }
 
 Status StandaloneDrafter::Begin(SequenceId sequence, std::span<const int32_t> prompt) {
-  if (static_cast<int>(sequences_.size()) >= options_.max_sequences) {
+  if (static_cast<int>(sequences_.size()) >= options_.cache.max_sequences) {
     return ResourceExhausted("drafter: {} sequences, limit {}", sequences_.size() + 1,
-                             options_.max_sequences);
+                             options_.cache.max_sequences);
   }
   Sequence& state = sequences_[sequence];
   state.id = sequence;
@@ -82,7 +85,7 @@ Status StandaloneDrafter::Begin(SequenceId sequence, std::span<const int32_t> pr
   state.tokens.assign(prompt.begin(), prompt.end());
   // All but the root, which Propose feeds for its logits.
   const auto to_feed = static_cast<int>(prompt.size()) - 1;
-  for (int left = to_feed - kv_->Attach(&state, to_feed); left > 0;) {
+  for (int left = to_feed - kv_->prefix().Attach(&state, to_feed); left > 0;) {
     const int count = std::min(left, model_->max_rows());
     std::vector<TopKEntry> none;
     TALON_RETURN_IF_ERROR(RunFeeds({{&state, count, /*logits=*/false}}, 1, &none));

@@ -17,6 +17,7 @@
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "observe/metrics.h"
+#include "spec/draft_cache.h"
 #include "spec/drafter.h"
 #include "spec/drafters/tree_growth.h"
 #include "spec/plan.h"
@@ -30,11 +31,8 @@ struct StandaloneOptions {
   bool sample = false;  // chains of requests with a temperature are drawn at random
   // Trees too; and each request has its own shape. For draft workers, whose clients differ.
   bool drawn_trees = false;
-  int vocab_size = 0;  // the target's
-  int max_length = 0;
-  int max_sequences = 1;
-  int kv_tokens = 0;  // of all sequences together; 0: as many as they can have
-  bool prefix_index = false;
+  int vocab_size = 0;     // the target's
+  DraftCacheShape cache;  // but for block size and type, which are the drafter's own
   WeightFormat weights = WeightFormat::kAsStored;
 };
 

@@ -14,13 +14,6 @@
 
 namespace talon {
 
-// Blocks of a draft's cache for `sequences` of `length` tokens, of `kv_tokens` in all if not 0.
-inline int DraftBlocks(int sequences, int length, int kv_tokens, int block_size) {
-  const int most = sequences * (length / block_size + 1);
-  // Everyone's last block is partly used, and one may be copied.
-  return kv_tokens == 0 ? most : std::min(most, kv_tokens / block_size + 2 * sequences);
-}
-
 struct GrowingTree {
   DynamicTree tree;
   PrefixView prefix;     // of the draft's own KV

@@ -11,7 +11,7 @@ namespace {
 
 // Judges the children of a node with distribution `p`: the accepted child, or -1 and then `p` holds
 // the residual that the bonus is drawn from.
-using Judge = int (*)(const TokenTree&, std::span<const int> children, const Sampler&,
+using Judge = int (*)(const TokenTree&, std::span<const int> children, const BoundSampler&,
                       size_t path_length, const AcceptThresholds&, std::vector<float>* p);
 
 std::vector<int> ChildrenOf(const TokenTree& tree, int node) {
@@ -23,7 +23,7 @@ std::vector<int> ChildrenOf(const TokenTree& tree, int node) {
 }
 
 // The walk of the two rules that need the whole distribution.
-Acceptance WalkByDistribution(const TokenTree& tree, TreeRows& rows, const Sampler& sampler,
+Acceptance WalkByDistribution(const TokenTree& tree, TreeRows& rows, const BoundSampler& sampler,
                               const AcceptThresholds& thresholds, Judge judge) {
   Acceptance result;
   std::vector<int32_t> path_tokens;
@@ -51,9 +51,9 @@ Acceptance WalkByDistribution(const TokenTree& tree, TreeRows& rows, const Sampl
   return result;
 }
 
-int JudgeByThreshold(const TokenTree& tree, std::span<const int> children, const Sampler& sampler,
-                     size_t path_length, const AcceptThresholds& thresholds,
-                     std::vector<float>* p) {
+int JudgeByThreshold(const TokenTree& tree, std::span<const int> children,
+                     const BoundSampler& sampler, size_t path_length,
+                     const AcceptThresholds& thresholds, std::vector<float>* p) {
   const double coin = UniformDraw(sampler.Key(path_length, RandomStream::kAcceptCoin));
   const double acc = std::max(thresholds.acc, 1e-9f);
   double sum = 0;
@@ -90,8 +90,9 @@ bool SubtractAndNormalise(const DraftProbs& q, std::vector<float>* r) {
   return true;
 }
 
-int JudgeByRejection(const TokenTree& tree, std::span<const int> children, const Sampler& sampler,
-                     size_t path_length, const AcceptThresholds&, std::vector<float>* r) {
+int JudgeByRejection(const TokenTree& tree, std::span<const int> children,
+                     const BoundSampler& sampler, size_t path_length, const AcceptThresholds&,
+                     std::vector<float>* r) {
   const std::vector<float> p = *r;
   uint32_t draw_index = 0;
   for (const int child : children) {
@@ -127,12 +128,12 @@ Acceptance AcceptMatch(const TokenTree& tree, TreeRows& rows) {
   return result;
 }
 
-Acceptance AcceptThreshold(const TokenTree& tree, TreeRows& rows, const Sampler& sampler,
+Acceptance AcceptThreshold(const TokenTree& tree, TreeRows& rows, const BoundSampler& sampler,
                            const AcceptThresholds& thresholds) {
   return WalkByDistribution(tree, rows, sampler, thresholds, JudgeByThreshold);
 }
 
-Acceptance AcceptRejection(const TokenTree& tree, TreeRows& rows, const Sampler& sampler) {
+Acceptance AcceptRejection(const TokenTree& tree, TreeRows& rows, const BoundSampler& sampler) {
   return WalkByDistribution(tree, rows, sampler, {}, JudgeByRejection);
 }
 

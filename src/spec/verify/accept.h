@@ -43,12 +43,12 @@ struct AcceptThresholds {
 Acceptance AcceptMatch(const TokenTree& tree, TreeRows& rows);
 
 // `sampler` gives the keys of coins (stream 2) and residual draws (stream 3).
-Acceptance AcceptThreshold(const TokenTree& tree, TreeRows& rows, const Sampler& sampler,
+Acceptance AcceptThreshold(const TokenTree& tree, TreeRows& rows, const BoundSampler& sampler,
                            const AcceptThresholds& thresholds);
 
 // Children are tested in order against the remaining distribution. A child whose draw is missing or
 // invalid counts as certain (q = 1 on itself), which has the distribution of AcceptMatch.
-Acceptance AcceptRejection(const TokenTree& tree, TreeRows& rows, const Sampler& sampler);
+Acceptance AcceptRejection(const TokenTree& tree, TreeRows& rows, const BoundSampler& sampler);
 
 }  // namespace talon
 

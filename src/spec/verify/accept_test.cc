@@ -13,7 +13,7 @@ namespace {
 // Rows with fixed logits per node, judged by a real sampler.
 class FixedRows : public TreeRows {
  public:
-  FixedRows(const Sampler* sampler, std::vector<std::vector<float>> logits)
+  FixedRows(const BoundSampler* sampler, std::vector<std::vector<float>> logits)
       : sampler_(sampler), logits_(std::move(logits)) {}
   Choice Choose(int node, std::span<const int32_t> path) override {
     ++asked_;
@@ -26,7 +26,7 @@ class FixedRows : public TreeRows {
   int asked() const { return asked_; }
 
  private:
-  const Sampler* sampler_;
+  const BoundSampler* sampler_;
   std::vector<std::vector<float>> logits_;
   int asked_ = 0;
 };
@@ -37,11 +37,13 @@ std::vector<float> LogitsFor(const std::vector<float>& probs) {
   return logits;
 }
 
+const std::vector<int32_t> kPrompt = {0};
+
 Sampler MakeSampler(uint64_t seed, float temperature = 1) {
   SamplingParams params;
   params.temperature = temperature;
   params.seed = seed;
-  return {params, {}, std::vector<int32_t>{0}};
+  return {params, {}, kPrompt};
 }
 
 int DrawFrom(const std::vector<float>& probs, std::mt19937_64& random) {
@@ -73,14 +75,15 @@ const std::vector<float> kTarget = {0.4f, 0.1f, 0.3f, 0.15f, 0.05f};
 const std::vector<float> kDraft = {0.1f, 0.5f, 0.1f, 0.2f, 0.1f};
 
 using MakeDraft = std::function<TokenTree(std::mt19937_64&)>;
-using Accept = std::function<Acceptance(const TokenTree&, TreeRows&, const Sampler&)>;
+using Accept = std::function<Acceptance(const TokenTree&, TreeRows&, const BoundSampler&)>;
 
 // Counts of the first emitted token over many seeds and drafts.
 std::map<int, int> FirstTokens(const MakeDraft& draft, const Accept& accept) {
   std::mt19937_64 random(11);
   std::map<int, int> counts;
   for (int i = 0; i < kDraws; ++i) {
-    const Sampler sampler = MakeSampler(i);
+    const Sampler unbound = MakeSampler(i);
+    const BoundSampler sampler = unbound.At(kPrompt);
     const TokenTree tree = draft(random);
     FixedRows rows(&sampler, std::vector<std::vector<float>>(tree.size(), LogitsFor(kTarget)));
     ++counts[accept(tree, rows, sampler).choices[0].token];
@@ -119,7 +122,8 @@ TokenTree TopTwo(std::mt19937_64&) {
 }
 
 TEST(Accept, GreedyWalkStopsAtTheFirstMiss) {
-  const Sampler sampler = MakeSampler(1, 0);
+  const Sampler unbound = MakeSampler(1, 0);
+  const BoundSampler sampler = unbound.At(kPrompt);
   TokenTree tree(9);
   tree.Add(0, 1, 1);
   tree.Add(0, 2, 1);
@@ -134,13 +138,15 @@ TEST(Accept, GreedyWalkStopsAtTheFirstMiss) {
 }
 
 TEST(Accept, GreedyTiesGoToTheLowestId) {
-  const Sampler sampler = MakeSampler(1, 0);
+  const Sampler unbound = MakeSampler(1, 0);
+  const BoundSampler sampler = unbound.At(kPrompt);
   FixedRows rows(&sampler, {{1, 3, 3, 0, 3}});
   EXPECT_EQ(AcceptMatch(TokenTree(0), rows).choices[0].token, 1);
 }
 
 TEST(Accept, DeadEndEndsTheWalk) {
-  const Sampler sampler = MakeSampler(1);
+  const Sampler unbound = MakeSampler(1);
+  const BoundSampler sampler = unbound.At(kPrompt);
   FixedRows rows(&sampler, {std::vector<float>(5, -INFINITY)});
   const Acceptance result = AcceptMatch(TokenTree(0), rows);
   EXPECT_TRUE(result.dead_end);
@@ -148,7 +154,7 @@ TEST(Accept, DeadEndEndsTheWalk) {
 }
 
 TEST(Accept, MatchChiSquare) {
-  const auto match = [](const TokenTree& tree, TreeRows& rows, const Sampler&) {
+  const auto match = [](const TokenTree& tree, TreeRows& rows, const BoundSampler&) {
     return AcceptMatch(tree, rows);
   };
   EXPECT_LT(ChiSquare(FirstTokens(TopTwo, match), kTarget, kDraws), kChiSquare4Dof);
@@ -156,7 +162,8 @@ TEST(Accept, MatchChiSquare) {
 
 TEST(Accept, MatchDoesNotDependOnTheTree) {
   for (int seed = 0; seed < 200; ++seed) {
-    const Sampler sampler = MakeSampler(seed);
+    const Sampler unbound = MakeSampler(seed);
+    const BoundSampler sampler = unbound.At(kPrompt);
     std::mt19937_64 random(seed);
     FixedRows plain(&sampler, {LogitsFor(kTarget)});
     const TokenTree tree = DrawnSiblings(random);
@@ -167,7 +174,7 @@ TEST(Accept, MatchDoesNotDependOnTheTree) {
 }
 
 TEST(Threshold, OneAndOneHasTheTargetsDistribution) {
-  const auto accept = [](const TokenTree& tree, TreeRows& rows, const Sampler& sampler) {
+  const auto accept = [](const TokenTree& tree, TreeRows& rows, const BoundSampler& sampler) {
     return AcceptThreshold(tree, rows, sampler, {});
   };
   EXPECT_LT(ChiSquare(FirstTokens(TopTwo, accept), kTarget, kDraws), kChiSquare4Dof);
@@ -176,7 +183,7 @@ TEST(Threshold, OneAndOneHasTheTargetsDistribution) {
 TEST(Threshold, LowThresholdsAcceptMoreAndAreLossy) {
   const AcceptThresholds loose{.single = 0.25f, .acc = 1.0f};
   EXPECT_TRUE(loose.lossy());
-  const auto accept = [&](const TokenTree& tree, TreeRows& rows, const Sampler& sampler) {
+  const auto accept = [&](const TokenTree& tree, TreeRows& rows, const BoundSampler& sampler) {
     return AcceptThreshold(tree, rows, sampler, loose);
   };
   const auto counts = FirstTokens(TopTwo, accept);
@@ -200,7 +207,8 @@ TEST(Rejection, AcceptsMoreThanMatchingWhenDraftsAreDrawn) {
   int by_match = 0, by_rejection = 0;
   std::mt19937_64 random(5);
   for (int i = 0; i < 5000; ++i) {
-    const Sampler sampler = MakeSampler(i);
+    const Sampler unbound = MakeSampler(i);
+    const BoundSampler sampler = unbound.At(kPrompt);
     const TokenTree tree = DrawnChain(random);
     FixedRows a(&sampler, {LogitsFor(kTarget), LogitsFor(kTarget)});
     FixedRows b(&sampler, {LogitsFor(kTarget), LogitsFor(kTarget)});
@@ -234,7 +242,8 @@ TEST(Rejection, IndependentTestIsBiased) {
 
   int ours = 0;
   for (int i = 0; i < kDraws; ++i) {
-    const Sampler sampler = MakeSampler(i);
+    const Sampler unbound = MakeSampler(i);
+    const BoundSampler sampler = unbound.At(kPrompt);
     std::mt19937_64 order(i);
     TokenTree tree(0);
     const int first = DrawFrom({0.5f, 0.5f}, order);

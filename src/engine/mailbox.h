@@ -1,0 +1,134 @@
+// A thread with a mailbox: many callers post letters, one loop takes them.
+//
+// The loop's own data is touched by the loop only. Callers share with it what they change in
+// Locked() or Answer(). Thread-safe, but for Start.
+#ifndef TALON_ENGINE_MAILBOX_H_
+#define TALON_ENGINE_MAILBOX_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace talon {
+
+template <typename Letter>
+class Mailbox {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // ---- For callers ----
+
+  // Posts a letter if `admit`, called under the lock, agrees. It is told whether the mailbox is
+  // closed and whether the loop has ended.
+  struct State {
+    bool closed = false;
+    bool ended = false;
+  };
+  template <typename Admit>
+  Status Post(Letter letter, const Admit& admit) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    TALON_RETURN_IF_ERROR(admit(state_));
+    letters_.push_back(std::move(letter));
+    letters_changed_.notify_all();
+    return OkStatus();
+  }
+  // Wakes the loop, whose next Orders say so.
+  void Alert() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    alerted_ = true;
+    letters_changed_.notify_all();
+  }
+  // Waits until `done`, called under the lock, is true or the loop has ended. False: neither was
+  // before the deadline.
+  template <typename Done>
+  bool WaitUntil(Clock::time_point deadline, const Done& done) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto over = [&] { return done() || state_.ended; };
+    if (deadline != Clock::time_point::max()) return answered_.wait_until(lock, deadline, over);
+    answered_.wait(lock, over);
+    return true;
+  }
+  template <typename Function>
+  auto Locked(const Function& function) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return function();
+  }
+
+  // Closes the mailbox. The loop may work on until `patience` is over, then it is told to stop.
+  // Returns when the thread has ended. Again: does nothing.
+  void Shutdown(std::chrono::milliseconds patience) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      state_.closed = true;
+      letters_changed_.notify_all();
+      answered_.wait_for(lock, patience, [this] { return state_.ended; });
+      stops_ = true;
+      letters_changed_.notify_all();
+    }
+    const std::lock_guard<std::mutex> joining(join_mutex_);
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // ---- For the loop ----
+
+  // Starts the thread. The mailbox must outlive it: Shutdown ends it.
+  void Start(std::function<void()> loop) {
+    thread_ = std::thread([this, loop = std::move(loop)] {
+      loop();
+      Answer([this] { state_.ended = true; });
+    });
+  }
+
+  struct Orders {
+    std::vector<Letter> letters;
+    bool alerted = false;
+    bool stop = false;  // patience is over
+  };
+  // Waits for something to do, until `deadline`; at once where the loop has work. None: the mailbox
+  // is closed and empty and there is no work left.
+  std::optional<Orders> Take(bool has_work, Clock::time_point deadline = Clock::time_point::max()) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ready = [&] { return has_work || !letters_.empty() || alerted_ || state_.closed; };
+    if (deadline == Clock::time_point::max()) {
+      letters_changed_.wait(lock, ready);
+    } else {
+      letters_changed_.wait_until(lock, deadline, ready);
+    }
+    if (state_.closed && letters_.empty() && !has_work) return std::nullopt;
+    return Orders{.letters = std::exchange(letters_, {}),
+                  .alerted = std::exchange(alerted_, false),
+                  .stop = stops_};
+  }
+  // Changes what callers wait for, and wakes them.
+  template <typename Function>
+  void Answer(const Function& function) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    function();
+    answered_.notify_all();
+  }
+  // Letters that wait. REQUIRES: called in Locked() or Answer().
+  const std::vector<Letter>& letters() const { return letters_; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable letters_changed_;
+  std::condition_variable answered_;
+  std::vector<Letter> letters_;
+  bool alerted_ = false;
+  State state_;
+  bool stops_ = false;
+
+  std::mutex join_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_MAILBOX_H_

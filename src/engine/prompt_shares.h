@@ -1,0 +1,21 @@
+// How prompts share the rows of a step.
+#ifndef TALON_ENGINE_PROMPT_SHARES_H_
+#define TALON_ENGINE_PROMPT_SHARES_H_
+
+#include <vector>
+
+#include "engine/active_request.h"
+#include "engine/step/entry.h"
+#include "kv/kv_cache.h"
+
+namespace talon {
+
+// At most `rows` prompt tokens in all, shared evenly, so that a short prompt does not wait for a
+// long one; what the short ones leave goes to the others. A prompt that finds too few free blocks
+// waits for a later step.
+std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, int rows,
+                                         const KvCache& kv);
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_PROMPT_SHARES_H_

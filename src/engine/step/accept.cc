@@ -1,0 +1,135 @@
+#include "engine/step/accept.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "observe/stage_range.h"
+
+namespace talon {
+namespace {
+
+// The rows of one tree in the pass's logits, judged by the request's sampler.
+class LogitRows : public TreeRows {
+ public:
+  // `choices` of the tree's rows, or empty: the host makes them.
+  LogitRows(Backend* backend, const MatrixView& logits, std::span<const int32_t> choices,
+            const BoundSampler& sampler)
+      : backend_(backend), logits_(logits), choices_(choices), sampler_(sampler) {}
+
+  Choice Choose(int node, std::span<const int32_t> path) override {
+    Choice choice = choices_.empty()
+                        ? sampler_.Choose(Fetch(node), path)
+                        : Choice{.token = choices_[node], .dead_end = choices_[node] < 0};
+    // Where every logit is NaN, the argmax is column 0 and a draw finds nothing: only such rows
+    // need a second look.
+    if (choice.token > 0 || HasFiniteLogit(node)) return choice;
+    broken_ = true;
+    return {.dead_end = true};
+  }
+  bool Distribution(int node, std::span<const int32_t> path, std::vector<float>* probs) override {
+    if (sampler_.Distribution(Fetch(node), path, probs)) return true;
+    broken_ = !HasFiniteLogit(node);
+    return false;
+  }
+
+  // Whether the walk ended at a row without any finite logit.
+  bool broken() const { return broken_; }
+
+ private:
+  // Checks the raw logits; the first element usually decides.
+  bool HasFiniteLogit(int node) {
+    float first = 0;
+    backend_->CopyOut(&first, logits_.Rows(node, 1).data, sizeof(first));
+    if (std::isfinite(first)) return true;
+    return std::ranges::any_of(Fetch(node), [](float logit) { return std::isfinite(logit); });
+  }
+
+  std::span<float> Fetch(int node) {
+    const MatrixView row = logits_.Rows(node, 1);
+    host_.resize(row.cols);
+    backend_->CopyOut(host_.data(), row.data, row.cols * sizeof(float));
+    return host_;
+  }
+
+  Backend* backend_;
+  MatrixView logits_;
+  std::span<const int32_t> choices_;
+  BoundSampler sampler_;
+  std::vector<float> host_;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+bool DeviceChooses(const BoundSampler& sampler, const StepOptions& options, Backend* backend) {
+  if (sampler.IsPlainGreedy()) return true;
+  return sampler.IsPlain() && options.accept == AcceptMode::kMatch &&
+         backend->token_ops()->DrawsTokens();
+}
+
+void Acceptor::Accept(StepBatch* batch, const VerifiedPass& verified) const {
+  const StageRange range("Accept");
+  for (StepEntry& entry : batch->entries) {
+    Walk(&entry, verified);
+    Emit(&entry);
+  }
+}
+
+void Acceptor::Walk(StepEntry* entry, const VerifiedPass& verified) const {
+  const BoundSampler sampler = entry->sampler();
+  const PlannedRows& planned = entry->rows;
+  std::span<const int32_t> choices;
+  if (DeviceChooses(sampler, options_, parts_.backend)) {
+    choices = std::span(verified.choices).subspan(planned.first_output, planned.num_outputs);
+  }
+  LogitRows rows(parts_.backend,
+                 verified.output.logits.Rows(planned.first_output, planned.num_outputs), choices,
+                 sampler);
+  const TokenTree& judged = entry->proposal.judged();
+  const bool random = sampler.params().temperature > 0;
+  const AcceptMode mode = entry->run->accept.value_or(options_.accept);
+  Verdict& verdict = entry->verdict;
+  if (random && mode == AcceptMode::kThreshold && options_.thresholds.lossy()) {
+    verdict.acceptance = AcceptThreshold(judged, rows, sampler, options_.thresholds);
+    entry->run->result.stats.lossy = true;
+  } else if (random && mode == AcceptMode::kRejection) {
+    verdict.acceptance = AcceptRejection(judged, rows, sampler);
+  } else {
+    verdict.acceptance = AcceptMatch(judged, rows);
+  }
+  verdict.broken = rows.broken();
+  verdict.path = entry->proposal.PathInTree(verdict.acceptance.path);
+  verdict.draft_path = entry->proposal.PathInDrafts(verdict.path);
+}
+
+void Acceptor::Emit(StepEntry* entry) const {
+  const ActiveRequest& run = *entry->run;
+  Verdict& verdict = entry->verdict;
+  const bool after_provisional = run.partial.text && entry->proposal.num_rejudged() == 0;
+  verdict.text_after = after_provisional ? *run.partial.text : run.text;
+  const auto length_before = static_cast<int>(entry->base().size());
+  const Acceptance& acceptance = verdict.acceptance;
+  for (size_t i = 0; i < acceptance.choices.size(); ++i) {
+    const Choice& choice = acceptance.choices[i];
+    if (choice.dead_end) {
+      verdict.finish = verdict.broken ? FinishReason::kError : FinishReason::kDeadEnd;
+      return;
+    }
+    verdict.emitted.push_back({.token = choice.token,
+                               .drafted = i + 1 < acceptance.path.size(),
+                               .log_prob = choice.log_prob,
+                               .top = choice.top});
+    const int length = length_before + static_cast<int>(verdict.emitted.size());
+    if (run.sampler.EndsRequest(choice.token) || verdict.text_after->Push(choice.token)) {
+      verdict.finish = FinishReason::kStop;
+    } else if (length - run.prompt_tokens >= run.request.sampling.max_tokens ||
+               length >= options_.max_length) {
+      verdict.finish = FinishReason::kLength;
+    }
+    if (verdict.finish != FinishReason::kNone) return;
+  }
+}
+
+}  // namespace talon

@@ -1,0 +1,171 @@
+#include "engine/step/meter.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace talon {
+namespace {
+
+const char* ModeOf(const StepEntry& entry) {
+  if (entry.view.partial) return "partial";
+  return entry.proposal.num_drafts() > 0 ? "full" : "plain";
+}
+
+int NumChoices(const StepEntry& entry) {
+  return static_cast<int>(entry.verdict.acceptance.choices.size());
+}
+
+}  // namespace
+
+const char* PassMode(std::span<const StepEntry> entries) {
+  if (entries.empty()) return "prompt";
+  const auto any = [&](std::string_view mode) {
+    return std::ranges::any_of(entries,
+                               [&](const StepEntry& entry) { return ModeOf(entry) == mode; });
+  };
+  return any("full") ? "full" : any("partial") ? "partial" : "plain";
+}
+
+void StepMeter::Account(const StepBatch& batch, int tree_rows, double seconds) {
+  for (const StepEntry& entry : batch.entries) {
+    if (entry.commit.done) CountEntry(entry);
+  }
+  StepCost cost{.rows = tree_rows, .draft_seconds = batch.draft_seconds, .total_seconds = seconds};
+  for (const StepEntry& entry : batch.entries) {
+    cost.emitted += NumChoices(entry);
+    cost.drafted |= entry.origin.drafter_asked;
+  }
+  AddSeconds(batch, seconds);
+  CountStep(batch, cost.drafted);
+  const bool ordinary = IsOrdinary(batch.entries);
+  if (!batch.prompts.empty() || batch.entries.empty()) return;
+  if (options_.specpv.enabled) TimePass(batch, tree_rows, seconds, ordinary);
+  if (!ordinary) return;
+  parts_.policy->ObserveStep(batch.shape, cost);
+  for (const StepEntry& entry : batch.entries) {
+    partial_->ObserveStep(entry.proposal.tree().size(), NumChoices(entry));
+  }
+}
+
+void StepMeter::CountEntry(const StepEntry& entry) {
+  RequestStats& stats = entry.run->result.stats;
+  const auto emitted = entry.commit.provisional ? 0 : entry.verdict.emitted.size();
+  stats.passes += 1;
+  stats.emitted += static_cast<int64_t>(emitted);
+  stats.partial_passes += entry.view.partial ? 1 : 0;
+  stats.rows += entry.rows.count;
+  stats.prefix_tokens_read += entry.rows.prefix_read;
+  Metrics& metrics = *parts_.metrics;
+  metrics.Add(Counter::kSpecVerifyPasses, 1, ModeOf(entry));
+  metrics.Observe(Histogram::kSpecTreeNodes, entry.proposal.tree().size());
+  // Provisional tokens count when they are emitted, so that the mean is tau.
+  metrics.Observe(Histogram::kSpecAcceptLength, static_cast<double>(emitted), SourceOf(entry));
+  if (options_.nwor && !entry.view.partial) CountNwor(entry);
+  CountDrafts(entry);
+}
+
+void StepMeter::CountNwor(const StepEntry& entry) {
+  const int committed = entry.commit.rows;
+  const int rejected = entry.rows.count - committed;
+  parts_.metrics->Add(Counter::kNworTokensCommitted, committed);
+  parts_.metrics->Add(Counter::kNworTokensRejected, rejected);
+  parts_.metrics->Add(Counter::kNworBytesSaved,
+                      static_cast<int64_t>(parts_.kv->shape().BytesPerToken()) * rejected);
+}
+
+void StepMeter::CountDrafts(const StepEntry& entry) {
+  RequestStats& stats = entry.run->result.stats;
+  const int drafted = entry.proposal.num_drafts();
+  const int path = static_cast<int>(entry.verdict.draft_path.size());
+  const int accepted = std::max(path - 1, 0);
+  stats.drafted += drafted;
+  stats.accepted += accepted;
+  if (drafted == 0 || path == 0) return;
+  const int deepest = TreeDepths(entry.proposal.drafts().parents).back();
+  for (int depth = 1; depth <= std::min(deepest, RequestStats::kMaxDepth); ++depth) {
+    if (depth - 1 > accepted) break;  // tried: the parent was accepted
+    ++stats.tried_at_depth[depth - 1];
+    if (depth > accepted) continue;
+    ++stats.accepted_at_depth[depth - 1];
+    parts_.metrics->Add(Counter::kSpecAcceptedAtDepth, 1, std::to_string(depth));
+  }
+  parts_.metrics->Add(Counter::kSpecDraftTokens, drafted, SourceOf(entry));
+  parts_.metrics->Add(Counter::kSpecAcceptedTokens, accepted, SourceOf(entry));
+}
+
+std::string_view StepMeter::SourceOf(const StepEntry& entry) const {
+  if (entry.run->drafter_knows) return parts_.drafter->name();
+  return entry.proposal.num_drafts() > 0 ? "REMOTE" : "none";
+}
+
+void StepMeter::AddSeconds(const StepBatch& batch, double seconds) const {
+  for (const StepEntry& entry : batch.entries) {
+    RequestStats& stats = entry.run->result.stats;
+    stats.decode_seconds += seconds;
+    stats.draft_seconds += batch.draft_seconds;
+    stats.verify_seconds += batch.verify_seconds;
+    if (entry.view.partial) stats.partial_seconds += seconds;
+  }
+  for (const PromptChunk& prompt : batch.prompts) {
+    prompt.run->result.stats.prompt_seconds += seconds;
+  }
+}
+
+void StepMeter::CountStep(const StepBatch& batch, bool drafted) {
+  if (batch.entries.empty()) return;
+  Metrics& metrics = *parts_.metrics;
+  metrics.Observe(Histogram::kSpecVerifySeconds, batch.verify_seconds, PassMode(batch.entries));
+  if (drafted) {
+    metrics.Observe(Histogram::kSpecDraftSeconds, batch.draft_seconds, parts_.drafter->name());
+  }
+  if (const int64_t staged = metrics.Total(Counter::kNworStagedTokens); staged > 0) {
+    const auto committed = static_cast<double>(metrics.Total(Counter::kNworTokensCommitted));
+    metrics.Set(Gauge::kNworAcceptanceRatio, committed / static_cast<double>(staged));
+  }
+  if (!options_.specpv.enabled) return;
+  int provisional = 0;
+  for (const StepEntry& entry : batch.entries) {
+    if (!entry.run->finished()) provisional += entry.run->sequence.tail_len;
+  }
+  metrics.Set(Gauge::kSpecPvProvisionalTokens, provisional);
+}
+
+bool StepMeter::IsOrdinary(std::span<const StepEntry> entries) {
+  bool special = false;
+  size_t caught_up = 0;
+  for (const StepEntry& entry : entries) {
+    special |= entry.proposal.has_trunk() || entry.view.select;
+    const bool asked = entry.origin.drafter_asked;
+    const bool asked_before = std::exchange(entry.run->drafted_last, asked);
+    caught_up += asked && !asked_before ? 1 : 0;
+  }
+  return !special && 4 * caught_up <= entries.size();
+}
+
+std::optional<PassKind> StepMeter::KindOfPass(std::span<const StepEntry> entries,
+                                              bool ordinary) const {
+  const auto all = [&](auto is) { return std::ranges::all_of(entries, is); };
+  if (!all([](const StepEntry& entry) { return entry.run->partial.exact(); })) return std::nullopt;
+  if (all([](const StepEntry& entry) { return entry.proposal.has_trunk(); })) {
+    return PassKind::kSettling;
+  }
+  if (!ordinary) return std::nullopt;
+  if (all([](const StepEntry& entry) { return entry.view.partial; })) return PassKind::kPartial;
+  const bool full = all([this](const StepEntry& entry) {
+    return !entry.view.partial && partial_->CouldBePartial(*entry.run);
+  });
+  return full ? std::optional(PassKind::kFull) : std::nullopt;
+}
+
+void StepMeter::TimePass(const StepBatch& batch, int tree_rows, double seconds, bool ordinary) {
+  const std::optional<PassKind> kind = KindOfPass(batch.entries, ordinary);
+  if (!kind) return;
+  int64_t context = 0;
+  for (const StepEntry& entry : batch.entries) context += entry.rows.prefix_read;
+  const auto count = static_cast<int>(batch.entries.size());
+  partial_->ObservePass(*kind, {.sequences = count, .context = static_cast<int>(context / count)},
+                        static_cast<double>(tree_rows) / count, seconds);
+}
+
+}  // namespace talon

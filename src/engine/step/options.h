@@ -1,0 +1,37 @@
+// What a step is made of and how it is set.
+#ifndef TALON_ENGINE_STEP_OPTIONS_H_
+#define TALON_ENGINE_STEP_OPTIONS_H_
+
+#include "compute/backend.h"
+#include "kv/kv_cache.h"
+#include "model/decoder.h"
+#include "observe/metrics.h"
+#include "spec/drafter.h"
+#include "spec/policy/policy.h"
+#include "spec/specpv/config.h"
+#include "spec/verify/accept.h"
+
+namespace talon {
+
+struct StepOptions {
+  DraftBudget budget;  // the largest tree of a sequence
+  int max_length = 0;  // tokens of a sequence, prompt included
+  bool nwor = true;    // no-write-on-reject; false: tree rows go to reserved slots and are moved
+  int scv_chunk_size = 0;
+  AcceptMode accept = AcceptMode::kMatch;
+  AcceptThresholds thresholds;
+  SpecPvConfig specpv;
+};
+
+struct StepParts {  // not owned
+  Backend* backend = nullptr;
+  Decoder* target = nullptr;
+  KvCache* kv = nullptr;
+  Drafter* drafter = nullptr;  // null: plain decoding only
+  Policy* policy = nullptr;
+  Metrics* metrics = nullptr;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_STEP_OPTIONS_H_

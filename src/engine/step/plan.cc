@@ -1,0 +1,100 @@
+#include "engine/step/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/step/fallback.h"
+#include "observe/stage_range.h"
+
+namespace talon {
+
+Status Planner::PlanAndStage(StepBatch* batch, PlannedPass* pass) {
+  const StageRange range("Plan");
+  TALON_RETURN_IF_ERROR(Plan(batch, pass));
+  return Stage(*pass);
+}
+
+Status Planner::Stage(const PlannedPass& pass) {
+  if (!options_.nwor) return OkStatus();
+  const StageRange range("NWOR_staging");
+  return parts_.kv->staging().Begin(pass.builder.staged());
+}
+
+Status Planner::Plan(StepBatch* batch, PlannedPass* pass) {
+  pass->builder.Reset();
+  partial_->BeginPass();
+  pass->reads_views = batch->prompts.empty() && !batch->entries.empty() &&
+                      std::ranges::all_of(batch->entries, [](const StepEntry& entry) {
+                        return entry.view.partial && PartialVerifier::HasCopy(*entry.run);
+                      });
+  for (StepEntry& entry : batch->entries) PlanEntry(&entry, pass);
+  pass->prompt_reservations.clear();
+  pass->prompt_features.clear();
+  for (const PromptChunk& prompt : batch->prompts) {
+    TALON_RETURN_IF_ERROR(PlanPrompt(prompt, pass));
+  }
+  return OkStatus();
+}
+
+void Planner::PlanEntry(StepEntry* entry, PlannedPass* pass) {
+  const ActiveRequest& run = *entry->run;
+  const Proposal& proposal = entry->proposal;
+  PassBuilder& builder = pass->builder;
+  PlannedRows& rows = entry->rows;
+  rows.first_output = static_cast<int>(builder.plan().output_rows.size());
+  if (entry->view.partial) {
+    rows.first =
+        builder.AddPartialTree(run.sequence, proposal.tree(),
+                               pass->reads_views ? partial_->CopyOf(run) : partial_->ViewOf(run));
+    rows.prefix_read = run.partial.lists->visible_tokens + run.sequence.tail_len;
+  } else {
+    if (!options_.nwor) ReserveTree(entry);
+    rows.first = builder.AddTree(run.sequence, proposal.tree(), rows.reservation.slots,
+                                 proposal.first_judged());
+    rows.prefix_read = run.sequence.committed_len;
+  }
+  rows.count = proposal.tree().size();
+  rows.num_outputs = proposal.judged().size();
+  if (entry->view.select) {
+    partial_->RequestScores(run, rows.first + proposal.draft_root(), rows.first + rows.count,
+                            proposal.LongestPath(), &builder);
+  }
+  rows.first_feature = sync_->CaptureRows(run, rows.first, rows.count, &builder);
+}
+
+Status Planner::PlanPrompt(const PromptChunk& prompt, PlannedPass* pass) {
+  sync_->Introduce(prompt.run);
+  TALON_ASSIGN_OR_RETURN(Reservation reservation,
+                         parts_.kv->Reserve(prompt.run->sequence, prompt.tokens));
+  const int first_row = pass->builder.AddPrompt(prompt.run->sequence, reservation);
+  pass->prompt_reservations.push_back(std::move(reservation));
+  pass->prompt_features.push_back(
+      sync_->CaptureRows(*prompt.run, first_row, prompt.tokens, &pass->builder));
+  return OkStatus();
+}
+
+void Planner::ReserveTree(StepEntry* entry) {
+  const Sequence& sequence = entry->run->sequence;
+  auto reservation = parts_.kv->Reserve(sequence, entry->proposal.tree().size());
+  if (!reservation.ok()) {
+    ReportStepFallback({Counter::kNworFallback, "nwor", "no_blocks"}, sequence.id,
+                       reservation.status(), parts_.metrics);
+    entry->proposal.DropDrafts();
+    reservation = parts_.kv->Reserve(sequence, 1);
+  }
+  TALON_CHECK(reservation.ok(), "the scheduler keeps room for every root");
+  entry->rows.reservation = std::move(*reservation);
+}
+
+void Planner::Cancel(StepBatch* batch, PlannedPass* pass) {
+  for (StepEntry& entry : batch->entries) {
+    parts_.kv->Cancel(std::move(entry.rows.reservation));
+    partial_->Abandon(&entry);
+  }
+  for (Reservation& reservation : pass->prompt_reservations) {
+    parts_.kv->Cancel(std::move(reservation));
+  }
+}
+
+}  // namespace talon

@@ -1,0 +1,52 @@
+// Plan and Stage: the trees and prompt chunks of a step become one pass, which gets staging rows.
+#ifndef TALON_ENGINE_STEP_PLAN_H_
+#define TALON_ENGINE_STEP_PLAN_H_
+
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/step/drafter_sync.h"
+#include "engine/step/entry.h"
+#include "engine/step/options.h"
+#include "engine/step/partial_verifier.h"
+#include "kv/kv_cache.h"
+#include "spec/plan.h"
+
+namespace talon {
+
+struct PlannedPass {
+  PassBuilder builder;
+  bool reads_views = false;  // it reads copies of partial views, and no other blocks
+  std::vector<Reservation> prompt_reservations;  // one for each prompt chunk
+  std::vector<int> prompt_features;              // one for each, as PlannedRows::first_feature
+};
+
+class Planner {
+ public:
+  // `partial` and `sync` are not owned.
+  Planner(const StepParts& parts, const StepOptions& options, PartialVerifier* partial,
+          DrafterSync* sync)
+      : parts_(parts), options_(options), partial_(partial), sync_(sync) {}
+
+  // Plans the pass, then stages it: reserves its staging rows. On failure the reservations made so
+  // far are in `batch` and `pass`: Cancel gives them back.
+  Status PlanAndStage(StepBatch* batch, PlannedPass* pass);
+  void Cancel(StepBatch* batch, PlannedPass* pass);
+
+ private:
+  Status Plan(StepBatch* batch, PlannedPass* pass);
+  Status Stage(const PlannedPass& pass);
+  void PlanEntry(StepEntry* entry, PlannedPass* pass);
+  Status PlanPrompt(const PromptChunk& prompt, PlannedPass* pass);
+  void ReserveTree(StepEntry* entry);
+
+  StepParts parts_;
+  StepOptions options_;
+  PartialVerifier* partial_;
+  DrafterSync* sync_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_STEP_PLAN_H_

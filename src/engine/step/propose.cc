@@ -1,0 +1,112 @@
+#include "engine/step/propose.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/step/accept.h"
+#include "engine/step/fallback.h"
+#include "observe/stage_range.h"
+
+namespace talon {
+
+void Proposer::Propose(StepBatch* batch) {
+  const StageRange range("Propose");
+  std::vector<Asked> asked;
+  for (StepEntry& entry : batch->entries) {
+    const ActiveRequest& run = *entry.run;
+    if (run.plain_next) continue;
+    if (run.next_drafts) {
+      entry.proposal.SetDrafts(*run.next_drafts);
+    } else if (const auto budget = BudgetFor(run, batch->shape); budget.max_nodes > 1) {
+      asked.push_back({&entry, budget});
+    }
+  }
+  if (!asked.empty()) AskDrafter(asked, batch);
+  for (StepEntry& entry : batch->entries) {
+    if (!entry.origin.is_outline) {
+      CheckDrafts(&entry);
+      if (entry.origin.drafter_asked) Trim(batch->shape, &entry);
+    }
+    partial_->ChooseView(batch->shape, &entry);
+    if (options_.scv_chunk_size > 0) entry.proposal.CutTo(options_.scv_chunk_size);
+  }
+}
+
+void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
+  const Stopwatch watch;
+  std::vector<DraftRequest> requests;
+  std::vector<TokenTree> trees;
+  for (const auto& [entry, budget] : asked) {
+    const ActiveRequest& run = *entry->run;
+    requests.push_back({.sequence = run.sequence.id,
+                        .tokens = run.sequence.tokens,
+                        .budget = budget,
+                        .temperature = run.sampler.params().temperature,
+                        .seed = run.sampler.seed()});
+    trees.push_back(entry->proposal.drafts());
+  }
+  batch->runs_ahead = RunsAhead(asked, batch->shape) && parts_.drafter->BeginTrees(requests, trees);
+  if (!batch->runs_ahead) parts_.drafter->Propose(requests, trees);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    asked[i].entry->origin = {.drafter_asked = true,
+                              .is_outline = batch->runs_ahead && trees[i].size() > 1,
+                              .request = i};
+    asked[i].entry->proposal.SetDrafts(std::move(trees[i]));
+  }
+  batch->draft_seconds = watch.Seconds();
+}
+
+bool Proposer::RunsAhead(std::span<const Asked> asked, const StepShape& shape) const {
+  const bool sees_trees_first = !options_.nwor || options_.scv_chunk_size > 0 ||
+                                options_.specpv.shadow_rate > 0 ||
+                                parts_.policy->TrimsTrees(shape, options_.budget.max_nodes);
+  return !sees_trees_first && std::ranges::all_of(asked, [this](const Asked& one) {
+    return DeviceChooses(one.entry->sampler(), options_, parts_.backend);
+  });
+}
+
+DraftBudget Proposer::BudgetFor(const ActiveRequest& run, const StepShape& shape) const {
+  if (!run.drafter_knows || run.tokens_left() <= 1 || run.partial.finish_pending) return {};
+  const KvShape& kv = parts_.kv->shape();
+  const int room = parts_.kv->free_blocks() * kv.block_size / shape.sequences +
+                   (kv.block_size - run.sequence.committed_len % kv.block_size) % kv.block_size;
+  DraftBudget limit = options_.budget;
+  const auto length = static_cast<int>(run.sequence.tokens.size());
+  limit.max_nodes = std::min(limit.max_nodes, partial_->TreeRoom(run));
+  if (const int most = run.request.max_draft_nodes; most > 0) {
+    limit.max_nodes = std::min(limit.max_nodes, most);
+  }
+  limit.max_depth = std::min({limit.max_depth, run.tokens_left() - 1,
+                              room - 1 - run.sequence.tail_len, options_.max_length - length});
+  if (limit.max_depth < 1) return {};
+  return parts_.policy->Budget(shape, limit);
+}
+
+void Proposer::CheckDrafts(StepEntry* entry) const {
+  const Sequence& sequence = entry->run->sequence;
+  const TokenTree& drafts = entry->proposal.drafts();
+  const TreeLimits limits{.max_nodes = options_.budget.max_nodes,
+                          .max_depth = options_.budget.max_depth,
+                          .vocab_size = parts_.target->config().vocab_size,
+                          .committed_len = sequence.committed_len + sequence.tail_len,
+                          .max_length = options_.max_length};
+  Status status = drafts.size() == 1 ? OkStatus() : ValidateTree(drafts, limits);
+  const int32_t root = sequence.tokens.back();
+  if (status.ok() && (drafts.size() == 0 || drafts.tokens[0] != root)) {
+    status = InvalidArgument("tree: node 0 is not the sequence's last token {}", root);
+  }
+  if (status.ok()) return;
+  ReportStepFallback({Counter::kSpecFallback, "tree", "invalid_tree"}, sequence.id, status,
+                     parts_.metrics);
+  entry->proposal.SetDrafts(TokenTree(root));
+}
+
+void Proposer::Trim(const StepShape& shape, StepEntry* entry) const {
+  TokenTree drafts = entry->proposal.drafts();
+  parts_.policy->Trim(shape, &drafts);
+  entry->proposal.SetDrafts(std::move(drafts));
+}
+
+}  // namespace talon

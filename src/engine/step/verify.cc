@@ -1,0 +1,84 @@
+#include "engine/step/verify.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "engine/step/accept.h"
+#include "engine/step/meter.h"
+#include "observe/stage_range.h"
+
+namespace talon {
+
+Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass* verified) {
+  const PassPlan& plan = pass.builder.plan();
+  StageRange range("Verify");
+  range.Note("mode", PassMode(batch->entries));
+  range.Note("rows", plan.tokens.size());
+  const Stopwatch watch;
+  if (!sync_->capture_layers().empty()) {
+    TALON_RETURN_IF_ERROR(parts_.target->SetCaptureLayers(sync_->capture_layers()));
+  }
+  TALON_RETURN_IF_ERROR(partial_->RunShadows(batch->entries));
+  if (pass.reads_views) parts_.backend->kv_ops()->JoinCopies();
+  const KvView kv = pass.reads_views ? parts_.kv->views() : parts_.kv->view();
+  TALON_RETURN_IF_ERROR(parts_.target->Forward(
+      plan, kv, &verified->output, [&](Pass* loaded) { PlaceDrafts(*batch, plan, loaded); }));
+  if (options_.nwor) parts_.kv->staging().MarkAll();
+  partial_->RankBlocks(verified->output.scores);
+  partial_->CompareShadows(batch->entries, verified->output);
+  ChooseTokens(*batch, verified);
+  if (batch->runs_ahead) LearnDrafts(batch);
+  batch->verify_seconds = watch.Seconds();
+  return OkStatus();
+}
+
+void Verifier::PlaceDrafts(const StepBatch& batch, const PassPlan& plan, Pass* pass) const {
+  std::vector<OutlineRows> outlines;
+  for (const StepEntry& entry : batch.entries) {
+    if (!entry.origin.is_outline) continue;
+    const int root_row = entry.rows.first + entry.proposal.draft_root();
+    outlines.push_back(
+        {.request = entry.origin.request,
+         .root_row = root_row,
+         .nodes = entry.proposal.drafts().size(),
+         .above = entry.view.partial ? entry.run->sequence.tail_len : entry.proposal.draft_root(),
+         .position = plan.positions[root_row]});
+  }
+  if (!outlines.empty()) parts_.drafter->PlaceTrees(outlines, pass);
+}
+
+// A tree may have fewer nodes than rows were computed for it.
+void Verifier::LearnDrafts(StepBatch* batch) const {
+  std::vector<TokenTree> trees;
+  for (const StepEntry& entry : batch->entries) {
+    if (entry.origin.drafter_asked) trees.emplace_back(entry.proposal.drafts().tokens[0]);
+  }
+  parts_.drafter->FinishTrees(trees);
+  for (StepEntry& entry : batch->entries) {
+    if (entry.origin.is_outline) entry.proposal.SetDrafts(std::move(trees[entry.origin.request]));
+  }
+}
+
+void Verifier::ChooseTokens(const StepBatch& batch, VerifiedPass* verified) const {
+  const ForwardOutput& output = verified->output;
+  std::vector<RowDraw> draws(output.logits.rows);
+  bool any = false;
+  bool any_random = false;
+  for (const StepEntry& entry : batch.entries) {
+    const BoundSampler sampler = entry.sampler();
+    if (!DeviceChooses(sampler, options_, parts_.backend)) continue;
+    any = true;
+    any_random |= !sampler.IsPlainGreedy();
+    std::fill_n(draws.begin() + entry.rows.first_output, entry.rows.num_outputs,
+                entry.run->sampler.DrawOf());
+  }
+  verified->choices.resize(draws.size());
+  if (any_random) {
+    parts_.target->DrawTokens(output, draws, verified->choices);
+  } else if (any) {
+    parts_.backend->token_ops()->Argmax(output.logits, verified->choices);
+  }
+}
+
+}  // namespace talon

@@ -1,0 +1,83 @@
+#include "kv/audit.h"
+
+#include <algorithm>
+#include <span>
+
+namespace talon {
+namespace {
+
+uint64_t Fnv1a(uint64_t hash, std::span<const uint8_t> bytes) {
+  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3ull;
+  return hash;
+}
+
+constexpr uint64_t kFnvStart = 0xcbf29ce484222325ull;
+
+}  // namespace
+
+void KvAudit::Attach(const KvView& view) {
+  view_ = view;
+  if (on_) hashes_.resize(static_cast<size_t>(view.shape.num_blocks) * view.shape.block_size, 0);
+}
+
+int32_t KvAudit::SlotOf(const Sequence& sequence, int position) const {
+  const int size = view_.shape.block_size;
+  return sequence.blocks[position / size] * size + position % size;
+}
+
+uint64_t KvAudit::SlotHash(int32_t slot) const {
+  const KvShape& shape = view_.shape;
+  const size_t head_bytes = shape.head_dim * DTypeSize(shape.dtype);
+  const size_t tile_bytes = shape.TileElements() * DTypeSize(shape.dtype);
+  const size_t start = static_cast<size_t>(slot / shape.block_size) * shape.BlockBytes() +
+                       static_cast<size_t>(slot % shape.block_size) * head_bytes;
+  std::vector<uint8_t> bytes(head_bytes);
+  uint64_t hash = kFnvStart;
+  for (const KvLayer& layer : view_.layers) {
+    for (const void* array : {layer.k_blocks, layer.v_blocks}) {
+      for (int head = 0; head < shape.kv_heads; ++head) {
+        const auto* source = static_cast<const uint8_t*>(array) + start + head * tile_bytes;
+        backend_->CopyOut(bytes.data(), source, head_bytes);
+        hash = Fnv1a(hash, bytes);
+      }
+    }
+  }
+  return hash;
+}
+
+void KvAudit::Copy(int32_t from_block, int32_t to_block, int tokens) {
+  if (!on_) return;
+  const int64_t size = view_.shape.block_size;
+  std::copy_n(hashes_.begin() + from_block * size, tokens, hashes_.begin() + to_block * size);
+}
+
+void KvAudit::Record(const Sequence& sequence, int from) {
+  if (!on_) return;
+  for (int t = from; t < sequence.committed_len; ++t) {
+    const int32_t slot = SlotOf(sequence, t);
+    hashes_[slot] = SlotHash(slot);
+  }
+}
+
+Status KvAudit::Check(const Sequence& sequence) const {
+  if (!on_) return OkStatus();
+  for (int t = 0; t < sequence.committed_len; ++t) {
+    const int32_t slot = SlotOf(sequence, t);
+    if (SlotHash(slot) != hashes_[slot]) {
+      return Internal("kv: audit: committed token {} of sequence {} changed (slot {})", t,
+                      sequence.id, slot);
+    }
+  }
+  return OkStatus();
+}
+
+uint64_t KvAudit::ContentHash(const Sequence& sequence) const {
+  uint64_t hash = kFnvStart;
+  for (int t = 0; t < sequence.committed_len; ++t) {
+    const uint64_t slot_hash = SlotHash(SlotOf(sequence, t));
+    hash = Fnv1a(hash, {reinterpret_cast<const uint8_t*>(&slot_hash), sizeof(slot_hash)});
+  }
+  return hash;
+}
+
+}  // namespace talon

@@ -1,0 +1,42 @@
+// Hashes of committed K/V: what was verified must never change.
+#ifndef TALON_KV_AUDIT_H_
+#define TALON_KV_AUDIT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/backend.h"
+#include "kv/sequence.h"
+
+namespace talon {
+
+class KvAudit {
+ public:
+  // Off, it records and checks nothing.
+  KvAudit(Backend* backend, bool on) : backend_(backend), on_(on) {}
+  // The cache to hash. REQUIRES: called once, before all others; the view's arrays stay.
+  void Attach(const KvView& view);
+
+  // The slots of committed tokens from `from` on were written.
+  void Record(const Sequence& sequence, int from);
+  // The first `tokens` slots of a block were copied to another one.
+  void Copy(int32_t from_block, int32_t to_block, int tokens);
+  // Committed slots still hold the bytes they were committed with.
+  Status Check(const Sequence& sequence) const;
+  // Hash of all committed K/V bytes of a sequence, in position order (tests).
+  uint64_t ContentHash(const Sequence& sequence) const;
+
+ private:
+  int32_t SlotOf(const Sequence& sequence, int position) const;
+  uint64_t SlotHash(int32_t slot) const;
+
+  Backend* backend_;
+  bool on_;
+  KvView view_;
+  std::vector<uint64_t> hashes_;  // [num_blocks * block_size], if it is on
+};
+
+}  // namespace talon
+
+#endif  // TALON_KV_AUDIT_H_
