@@ -1,4 +1,4 @@
-// Many callers at once: everyone gets the answer of a request that runs alone, whoever comes, goes
+// Many callers at once: each gets the answer of a request that runs alone, whatever comes, goes
 // or is preempted meanwhile.
 #include "engine/engine_thread.h"
 

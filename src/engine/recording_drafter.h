@@ -1,4 +1,4 @@
-// For tests: what a drafter proposes, noted on its way to the engine.
+// For tests: records what a drafter proposes.
 #ifndef TALON_ENGINE_RECORDING_DRAFTER_H_
 #define TALON_ENGINE_RECORDING_DRAFTER_H_
 

@@ -35,7 +35,7 @@ struct VerifyCall {
   std::vector<int32_t> prompt;  // the whole context, or
   std::vector<int32_t> delta;   // what follows the session's tokens
   int expected_prefix = 0;      // the session's length as the client knows it; 0: not checked
-  uint64_t prefix_hash = 0;     // of these tokens; 0: not checked
+  uint64_t prefix_hash = 0;     // hash of these tokens; 0: not checked
   DraftForest drafts;
   float temperature = 0;
   int top_k = 0;
@@ -53,17 +53,17 @@ struct VerifyAnswer {
   std::vector<int32_t> accepted;      // drafts, in order
   std::optional<int32_t> correction;  // the target's own token after them
   bool cache_hit = false;
-  int prefix_length = 0;  // of the session, after the call; without the correction
+  int prefix_length = 0;  // length of the session after the call, without the correction
   bool finished = false;  // the last token is a stop token
   double model_seconds = 0;
-  int rows = 0;  // of the target's passes
+  int rows = 0;  // rows of the target's passes
 };
 
 struct DraftCall {
   std::string request_id;
   std::string session_id;
   std::vector<int32_t> context;      // the drafts follow its last token
-  int max_length = 0;                // of a path; 0: the worker's default
+  int max_length = 0;                // tokens of a path; 0: the worker's default
   int num_beams = 0;                 // children of the root; 0: the worker's default
   int max_nodes = 0;                 // 0: as many as length and beams give
   std::optional<float> temperature;  // none: the worker's default

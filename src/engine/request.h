@@ -37,20 +37,20 @@ struct EmittedToken {
   std::vector<TopLogProb> top;
 };
 
-// A tree as it was verified, for those who watch.
+// A tree as it was verified, for requests that are watched.
 struct VerifiedTree {
   std::vector<int32_t> tokens;   // node 0 is the root, the token before the drafts
   std::vector<int32_t> parents;  // -1 for the root
   std::vector<int32_t> path;     // accepted nodes, the root first
 };
 
-// Per request, of target passes after the prompt.
+// Statistics of a request, over the target passes after its prompt.
 struct RequestStats {
   static constexpr int kMaxDepth = 16;
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;  // of them, taken from the prefix index
+  int64_t cached_tokens = 0;  // prompt tokens taken from the prefix index
   int64_t passes = 0;
-  int64_t partial_passes = 0;  // of them, over a partial view of the prefix
+  int64_t partial_passes = 0;  // passes over a partial view of the prefix
   int64_t emitted = 0;
   int64_t drafted = 0;   // nodes proposed, root excluded
   int64_t accepted = 0;  // drafts accepted, bonus excluded
@@ -61,9 +61,9 @@ struct RequestStats {
   double decode_seconds = 0;  // steps after the prompt
   double draft_seconds = 0;
   double verify_seconds = 0;
-  double partial_seconds = 0;      // of decode_seconds, in steps over a partial view
+  double partial_seconds = 0;      // part of decode_seconds in steps over a partial view
   int64_t prefix_tokens_read = 0;  // committed and provisional tokens whose K/V passes have read
-  int64_t rows = 0;                // of its passes
+  int64_t rows = 0;                // all rows of its passes
   bool lossy = false;
   // Tokens emitted per target pass, bonus included.
   double tau() const { return passes == 0 ? 0 : static_cast<double>(emitted) / passes; }
@@ -93,7 +93,7 @@ struct GenerateRequest {
   SamplingParams sampling;
   std::vector<std::string> stop;  // stop strings: they cut the text, not the tokens
   bool speculate = true;          // false: this request decodes plainly
-  int max_draft_nodes = 0;        // of its trees, root included; 0: as the engine has it
+  int max_draft_nodes = 0;        // largest tree, root included; 0: as the engine has it
   SpecPvOverrides specpv;
   bool watched = false;  // updates carry the verified trees and the stats so far
   Stopwatch age;         // since its arrival

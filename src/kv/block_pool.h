@@ -20,14 +20,14 @@ class BlockPool {
   explicit BlockPool(int num_blocks, std::function<void(int32_t)> evicted = nullptr);
 
   int num_blocks() const { return static_cast<int>(references_.size()); }
-  // That can be allocated, cached ones included.
+  // Blocks that can be allocated, cached ones included.
   int free_blocks() const { return static_cast<int>(free_.size() + cached_.size()); }
   int cached_blocks() const { return static_cast<int>(cached_.size()); }
   int references(int32_t block) const { return references_[block]; }
 
   // All or nothing; each block comes with one reference.
   Result<std::vector<int32_t>> Allocate(int count);
-  // Of a used or a cached block.
+  // REQUIRES: a used or a cached block.
   void AddReference(int32_t block);
   // Frees the block with its last reference, or caches it if it is to be kept.
   void Release(int32_t block);

@@ -57,7 +57,7 @@ struct KvOptions {
   bool audit = false;    // hash committed slots; CheckAudit fails loudly if one ever changes
   // Staging rows for tails, behind the shape's staging rows, which passes share.
   int tail_regions = 0;  // sequences that can have a tail at a time
-  int tail_rows = 0;     // of a region: tail and tree of a partial pass
+  int tail_rows = 0;     // rows of a region: tail and tree of a partial pass
   // With offloaded blocks: those of a partial view that are kept where they are read fast, a copy
   // for each tail region.
   int view_blocks = 0;

@@ -107,7 +107,7 @@ TEST_F(PrefixCacheTest, WithoutIndexNothingIsKept) {
   EXPECT_EQ(Attach(&b), 0);
 }
 
-TEST_F(PrefixCacheTest, TakesBackLeavesFirstAndTheLongestUnused) {
+TEST_F(PrefixCacheTest, EvictsLeavesFirstThenLeastRecentlyUsed) {
   Make(4);
   Sequence old = NewSequence({1, 2, 3, 4, 5, 6, 7, 8, 9});
   Compute(&old);

@@ -40,18 +40,18 @@ struct DraftRequest {
 // Rows of the target that a pass has committed: positions [first, first + rows.size()).
 struct CommittedRows {
   SequenceId sequence = 0;
-  std::span<const int32_t> tokens;  // of the sequence so far; one more than the rows at least
+  std::span<const int32_t> tokens;  // the sequence so far; at least one more than the rows
   int first = 0;
-  std::vector<int32_t> rows;  // of the pass's features, one for each position
+  std::vector<int32_t> rows;  // rows of the pass's features, one for each position
 };
 
 // Where a pass has a draft tree whose nodes the host does not know yet.
 struct OutlineRows {
   size_t request = 0;  // as in BeginTrees
-  int root_row = 0;    // of the pass; the drafts' rows are behind it
+  int root_row = 0;    // the root's row in the pass; the drafts' rows follow it
   int nodes = 0;       // root included
   int above = 0;       // nodes of the sequence above the root
-  int position = 0;    // of the root
+  int position = 0;    // the root's position
 };
 
 class Drafter {

@@ -26,7 +26,7 @@ struct PrefixView {
 struct PartialView {
   std::span<const int32_t> block_ids;  // [lists][blocks of a list]
   int num_lists = 0;                   // layers * kv heads
-  int tokens = 0;                      // of a list; every block is full but the last
+  int tokens = 0;                      // tokens of a list; every block is full but the last
 };
 
 // Builds a pass part by part. Tree parts come first, because a tree's staging rows are its rows of

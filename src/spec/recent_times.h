@@ -2,9 +2,8 @@
 //
 // What disturbs a measurement (another process, a page fault, a cold cache) only ever adds time,
 // and seldom to most of a few in a row. So the median stands for what it usually takes here and
-// now, and the minimum for what it takes by itself. Neither remembers an accident for long. Where
-// times differ by themselves, as waits that are often none, the mean but for the longest stands for
-// what they cost.
+// now, and the minimum for what it takes by itself. Both forget an outlier soon. Where times vary
+// by themselves, as waits that are often zero, the mean without the longest stands for their cost.
 #ifndef TALON_SPEC_RECENT_TIMES_H_
 #define TALON_SPEC_RECENT_TIMES_H_
 
@@ -18,6 +17,8 @@ namespace talon {
 class RecentTimes {
  public:
   static constexpr size_t kWindow = 5;
+  // A time above this multiple of the median is an outlier: its excess is not the step's own.
+  static constexpr double kOutlierFactor = 2;
 
   void Add(double time) { times_[next_++ % kWindow] = time; }
 
@@ -35,7 +36,7 @@ class RecentTimes {
   double Minimum() const { return *std::min_element(times_.begin(), times_.begin() + size()); }
   // REQUIRES: not empty.
   double Mean() const { return Sum() / static_cast<double>(size()); }
-  // Of one, that one. REQUIRES: not empty.
+  // The only one, if there is one. REQUIRES: not empty.
   double MeanButLongest() const {
     if (size() == 1) return times_[0];
     const double longest = *std::max_element(times_.begin(), times_.begin() + size());

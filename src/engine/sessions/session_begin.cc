@@ -20,8 +20,8 @@ int Covered(const Sequence& sequence) { return sequence.committed_len + sequence
 
 }  // namespace
 
-// In order of arrival, but for calls whose session is busy with an earlier one. Who finds no room
-// waits for those that run, and so does everyone behind.
+// Begins calls in order of arrival, except those whose session is busy with an earlier one. A call
+// that finds no room waits for the running ones, and so do all calls behind it.
 void SessionEngine::BeginWaiting(TimePoint now) {
   const auto session_runs = [this](const Call& call) {
     return !call.asked.session_id.empty() && std::ranges::any_of(running_, [&](const auto& other) {
@@ -67,7 +67,7 @@ SessionEngine::Beginning SessionEngine::Begin(Call* call, TimePoint now) {
   return Beginning::kEnded;
 }
 
-// By what the client sent and what the session has: hit, rebuild or desync.
+// Compares what the client sent with what the session has: hit, rebuild or desync.
 Status SessionEngine::FindContext(Call* call) {
   const VerifyCall& asked = call->asked;
   static const std::vector<int32_t> kNone;
@@ -172,8 +172,8 @@ int SessionEngine::BlocksToCome(const Call& call) const {
   return kv_->BlocksNeeded(sequence, std::max(tokens, 0));
 }
 
-// For the call as a whole, before it begins: a call that runs never lacks blocks. Idle sessions
-// make way, the least recently used first.
+// Finds blocks for the whole call before it begins: a call that runs never lacks them. Idle
+// sessions make way, the least recently used first.
 Status SessionEngine::FindRoom(const Call& call) {
   const bool enters = call.own != nullptr && !call.asked.session_id.empty();
   const auto is_idle = [this](const Session& session) { return !IsBusy(session); };

@@ -1,4 +1,4 @@
-// Many clients who send, forget, repeat and confuse things: their text is that of plain decoding,
+// Many clients that send, forget, repeat and confuse things: their text is that of plain decoding,
 // and nothing is left behind.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ struct Variant {
 
 class RandomClientsTest : public testing::TestWithParam<Variant> {};
 
-// More clients than sessions, several at once, who resend, repeat, rewind and are confused.
+// More clients than sessions, several at once, that resend, repeat, rewind and send wrong lengths.
 TEST_P(RandomClientsTest, TextIsPlain) {
   const Variant& variant = GetParam();
   std::mt19937 random(5);

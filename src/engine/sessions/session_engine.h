@@ -40,7 +40,7 @@ struct SessionOptions {
   EngineOptions engine;
   int max_sessions = 16;
   std::chrono::seconds session_ttl{300};
-  int max_tree_nodes = 2048;  // of a call, its root not counted
+  int max_tree_nodes = 2048;  // largest tree of a call, its root not counted
   int max_prompt_tokens = 8192;
 
   static constexpr int kMaxTreeDepth = 64;
@@ -106,8 +106,8 @@ class SessionEngine {
     std::vector<int32_t> context;  // all tokens before the drafts
     // While it runs. It has the session's sequence and partial state then.
     std::unique_ptr<ActiveRequest> run;
-    int tree_rows = 0;  // of its one step, root included; 0: it only computes the context
-    int path_rows = 0;  // of these, those that it may commit
+    int tree_rows = 0;  // nodes of its one step, root included; 0: it only computes the context
+    int path_rows = 0;  // nodes of their longest path, which it may commit
     int failed_steps = 0;
     VerifyAnswer answer;
 

@@ -113,7 +113,7 @@ TEST(SessionEngine, RebuildKeepsTheCommonBeginning) {
   EXPECT_EQ(rebuilt->rows, 2 + 2);  // two tokens before the root, the root and a draft
 }
 
-TEST(SessionEngine, FullPromptThatTheSessionIsPartOfIsAHitIfItsLengthIsSaid) {
+TEST(SessionEngine, FullPromptWithLengthThatExtendsTheSessionIsAHit) {
   const auto engine = MakeSessions(TestSessionOptions());
   const std::vector<int32_t> truth = PlainTokens(Ten(), 2);
   ASSERT_TRUE(RunCall(engine.get(), FirstCall("a", Ten(), Chain({truth[0]}))).ok());
@@ -209,7 +209,7 @@ TEST(SessionEngine, DesyncSaysSoAndChangesNothing) {
   EXPECT_EQ(next->correction, truth[3]);
 }
 
-TEST(SessionEngine, TheContextEndsWhereThatOfPlainDecodingDoes) {
+TEST(SessionEngine, ContextLimitEqualsPlainDecoding) {
   SessionOptions options = TestSessionOptions();
   options.engine.max_length = 16;
   const auto engine = MakeSessions(options);

@@ -56,7 +56,7 @@ TEST(SessionEngine, DeepTreesAreRefused) {
                 StatusCode::kInvalidArgument, "TREE_INVALID");
 }
 
-TEST(SessionEngine, WhoFindsNoBlocksIsToldAndKeepsItsSession) {
+TEST(SessionEngine, CallWithoutBlocksFailsAndKeepsItsSession) {
   SessionOptions options = TestSessionOptions();
   options.engine.kv_tokens = 48;  // 3 blocks
   const auto engine = MakeSessions(options);
@@ -80,7 +80,7 @@ TEST(SessionEngine, WhoFindsNoBlocksIsToldAndKeepsItsSession) {
 }
 
 // Its K/V was already exchanged for known blocks of the other context when room was missing.
-TEST(SessionEngine, WhoFindsNoBlocksForAKnownBeginningKeepsItsSession) {
+TEST(SessionEngine, CallWithoutBlocksForACachedPrefixKeepsItsSession) {
   SessionOptions options = TestSessionOptions();
   options.engine.kv_tokens = 96;  // 6 blocks
   options.engine.prefix_cache = true;

@@ -102,7 +102,7 @@ TEST(SessionThread, AbandonedCallsAreDroppedOrKeptForTheRetry) {
   EXPECT_GT(late, 0);
 }
 
-TEST(SessionThread, RefusesWhatIsWrongAndWhatComesTooLate) {
+TEST(SessionThread, RefusesInvalidCallsAndCallsAfterShutdown) {
   SessionThread thread(MakeSessions(2));
   VerifyCall call;
   call.prompt = {1, 2, 3};

@@ -105,14 +105,14 @@ class TestClient {
 
   // The next call: as the protocol wants it, or one of the things that go wrong.
   VerifyCall NextCall() {
-    const int mood = static_cast<int>(random_() % 20);
-    if (mood == 0) wire_length_ = 0;                                  // resends everything
-    if (mood == 1 && context_.size() > request_.prompt.size() + 1) {  // takes tokens back
+    const int event = static_cast<int>(random_() % 20);
+    if (event == 0) wire_length_ = 0;                                  // resends everything
+    if (event == 1 && context_.size() > request_.prompt.size() + 1) {  // takes tokens back
       context_.resize(request_.prompt.size() +
                       random_() % (context_.size() - request_.prompt.size()));
       wire_length_ = 0;
     }
-    if (mood == 2 && !last_.request_id.empty()) return last_;  // duplicate
+    if (event == 2 && !last_.request_id.empty()) return last_;  // duplicate
     VerifyCall call = Basics();
     if (wire_length_ == 0) {
       call.prompt = context_;
@@ -122,8 +122,8 @@ class TestClient {
       if (random_() % 2 == 0) {
         call.prefix_hash = PrefixHash(std::span(context_).first(wire_length_));
       }
-      if (mood == 3) call.expected_prefix += 1 + static_cast<int>(random_() % 3);  // is confused
-      if (mood == 4) call.prefix_hash = 17;
+      if (event == 3) call.expected_prefix += 1 + static_cast<int>(random_() % 3);  // is confused
+      if (event == 4) call.prefix_hash = 17;
     }
     const std::span<const int32_t> rest = std::span(truth_).subspan(context_.size());
     call.drafts = RandomForest(random_, rest, 24, 512);

@@ -14,7 +14,7 @@ namespace talon {
 struct VerifyLimits {
   int max_tree_nodes = 2048;
   int max_tree_depth = 64;
-  int max_prompt_tokens = 8192;  // of the prompt, and of the delta
+  int max_prompt_tokens = 8192;  // applies to the prompt and to the delta
   int vocab_size = 0;
 };
 
@@ -25,7 +25,7 @@ Status CheckVerifyCall(const VerifyCall& call, const VerifyLimits& limits);
 // The drafts under `root`, in depth order, as far as `max_depth`. REQUIRES: a checked call.
 TokenTree TreeOfCall(const DraftForest& drafts, int32_t root, int max_depth);
 
-// EOS is no stop unless the call lists it.
+// EOS does not stop a call unless the call lists it.
 SamplingParams SamplingOfCall(const VerifyCall& call);
 
 }  // namespace talon

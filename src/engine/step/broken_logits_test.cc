@@ -45,7 +45,7 @@ EngineOptions Options(AcceptMode accept) {
   return options;
 }
 
-TEST(BrokenLogits, AreAnErrorOfTheRequestHoweverItsTokensAreChosen) {
+TEST(BrokenLogits, FailTheRequestInEveryAcceptMode) {
   const SamplingParams ways[] = {
       {}, {.temperature = 1, .seed = 7}, {.repetition_penalty = 1.2f}, {.logprobs = 2}};
   for (const AcceptMode accept :
@@ -71,7 +71,7 @@ TEST(BrokenLogits, EndASessionsCall) {
   EXPECT_NE(answer.status().message().find(kNotFinite), std::string::npos);
 }
 
-TEST(BrokenLogits, BanningEveryTokenIsAReasonOfItsOwn) {
+TEST(BrokenLogits, BanningEveryTokenFinishesWithItsOwnReason) {
   for (const AcceptMode accept : {AcceptMode::kMatch, AcceptMode::kRejection}) {
     for (const float temperature : {0.0f, 1.0f}) {
       GenerateRequest request = Plain(Ten(), 4);

@@ -46,7 +46,7 @@ struct PlannedRows {
 
 // Accept: the walk and what it emits.
 struct Verdict {
-  Acceptance acceptance;            // of Proposal::judged()
+  Acceptance acceptance;            // the walk over Proposal::judged()
   std::vector<int32_t> path;        // accepted nodes of the pass's tree
   std::vector<int32_t> draft_path;  // accepted nodes of the drafts; empty: the trunk was not kept
   std::vector<EmittedToken> emitted;

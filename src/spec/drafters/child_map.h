@@ -30,7 +30,7 @@ class ChildMap {
   };
 
   size_t Home(uint32_t parent, int32_t token) const;
-  size_t Slot(uint32_t parent, int32_t token) const;  // of the entry, or of the free slot for it
+  size_t Slot(uint32_t parent, int32_t token) const;  // the entry's slot, or the free slot for it
   void Grow();
 
   std::vector<Entry> slots_;  // a power of two, at most 2/3 in use

@@ -26,7 +26,7 @@ struct DrawnTreeOptions {
   int max_nodes = 1;  // root included
   float temperature = 1;
   uint64_t seed = 0;
-  uint64_t position = 0;  // of the first drawn token
+  uint64_t position = 0;  // position of the first drawn token
 };
 
 class DrawnTree {
@@ -47,7 +47,7 @@ class DrawnTree {
   DrawnTreeOptions options_;
   TokenTree tree_;
   int frontier_ = 0;
-  int depth_ = 0;  // of the frontier
+  int depth_ = 0;  // the frontier's
 };
 
 }  // namespace talon

@@ -11,9 +11,9 @@
 namespace talon {
 namespace {
 
-constexpr int kPendingRows = 512;  // of all sequences, before they are run without being asked
+constexpr int kPendingRows = 512;  // rows of all sequences that may wait for the next proposal
 
-constexpr int kMostBeamWidth = 32;  // of the trees that devices grow
+constexpr int kMostBeamWidth = 32;  // widest beam of trees that devices grow
 
 }  // namespace
 
@@ -119,7 +119,7 @@ void Eagle3Drafter::End(SequenceId sequence) {
   const int block = options_.cache.block_size;
   if (options_.cache.prefix_index &&
       state->rows() / block > state->sequence.committed_len / block) {
-    Eagle3Output output;  // for those who come after; a failure costs them some drafts only
+    Eagle3Output output;  // not used; a failure only costs later sequences some drafts
     if (const Status status = RunPending({&state, 1}, 0, &output); !status.ok()) GiveUp(status);
   }
   kv_->Free(&at->second.sequence);

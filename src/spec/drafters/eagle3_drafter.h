@@ -69,7 +69,7 @@ class Eagle3Drafter : public Drafter {
     Sequence sequence;             // the draft's; tokens[t] is the target's token t + 1
     std::vector<int32_t> pending;  // rows of pending_ that follow sequence.committed_len
     int slot = 0;                  // row of next_ that holds the last row's output
-    bool ranked = false;           // that row, and what is known of it, are of the last draft row
+    bool ranked = false;           // that row and its candidates belong to the last draft row
     std::vector<TopKEntry> first;  // its best successors, where the host grows trees
     // Blocks of rows that the target knew and the draft did not: never read.
     int missing_first = 0;
@@ -123,7 +123,7 @@ class Eagle3Drafter : public Drafter {
   Eagle3Options options_;
   Backend* backend_;
   Metrics* metrics_;
-  Metrics own_metrics_;  // of the draft's cache, kept apart from the target's
+  Metrics own_metrics_;  // the draft cache's, kept apart from the target's
   std::unique_ptr<Eagle3Head> head_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<BeamSearch> beams_;  // null: the host grows trees level by level

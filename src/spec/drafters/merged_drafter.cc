@@ -124,7 +124,7 @@ void MergedDrafter::Settle(const Union& last) {
 }
 
 void MergedDrafter::Add(size_t source, const TokenTree& proposal, Union* united) const {
-  std::vector<int> place(proposal.size(), 0);  // of its nodes in the union
+  std::vector<int> place(proposal.size(), 0);  // its nodes' indices in the union
   for (int i = 1; i < proposal.size(); ++i) {
     const int parent = place[proposal.parents[i]];
     int node = united->tree.FindChild(parent, proposal.tokens[i]);

@@ -6,11 +6,10 @@ namespace talon {
 namespace {
 
 constexpr double kSlow = 0.05;        // weight of a new value in running means
-constexpr double kFast = 0.3;         // of a time where those before are old
-constexpr double kAccident = 2;       // times slower than usual: more is no fault of the step
+constexpr double kFast = 0.3;         // the same where the values before it are old
 constexpr int kTrials = 6;            // steps of either kind before they are compared
 constexpr int kProbeInterval = 64;    // steps of one kind, then the other is tried again
-constexpr double kCheapShare = 0.05;  // of a token's time: not worth a question
+constexpr double kCheapShare = 0.05;  // share of a token's time: always asked
 
 }  // namespace
 
@@ -43,7 +42,8 @@ void SourceWorth::ObserveStep(int bucket, bool asked, int tokens, double seconds
   const double usual = steps.recent.Median();
   if (steps.recent.size() == RecentTimes::kWindow) {
     const double weight = steps.since_last >= kProbeInterval ? kFast : kSlow;
-    steps.seconds += weight * (std::min(seconds, kAccident * usual) - steps.seconds);
+    steps.seconds +=
+        weight * (std::min(seconds, RecentTimes::kOutlierFactor * usual) - steps.seconds);
   } else {
     steps.seconds = usual;
   }

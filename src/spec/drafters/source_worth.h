@@ -2,7 +2,7 @@
 //
 // Steps with and without the source are compared by the tokens they gave and the time they took,
 // apart for each strength of what the cheaper sources propose. Both ways are tried now and then.
-// A disturbed time is not believed for long (recent_times.h).
+// Outliers are forgotten soon (recent_times.h).
 #ifndef TALON_SPEC_DRAFTERS_SOURCE_WORTH_H_
 #define TALON_SPEC_DRAFTERS_SOURCE_WORTH_H_
 

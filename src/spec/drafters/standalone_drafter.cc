@@ -11,7 +11,7 @@
 namespace talon {
 namespace {
 
-constexpr int kFeedRows = 512;  // of one pass, when a prompt is fed
+constexpr int kFeedRows = 512;  // rows of a pass that feeds a prompt
 
 int CommonPrefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   const auto [at, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());

@@ -67,7 +67,7 @@ class StandaloneDrafter : public Drafter {
   struct Feed {
     Sequence* sequence = nullptr;
     int count = 0;
-    bool logits = false;  // of the last one
+    bool logits = false;  // logits of the last one are wanted
   };
 
   Status CatchUp(std::vector<Drafting>* batch);
@@ -93,7 +93,7 @@ class StandaloneDrafter : public Drafter {
   StandaloneOptions options_;
   Backend* backend_;
   Metrics* metrics_;
-  Metrics own_metrics_;  // of the draft's cache, kept apart from the target's
+  Metrics own_metrics_;  // the draft cache's, kept apart from the target's
   std::unique_ptr<Decoder> model_;
   std::unique_ptr<KvCache> kv_;
   std::map<SequenceId, Sequence> sequences_;

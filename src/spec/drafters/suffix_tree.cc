@@ -143,7 +143,7 @@ uint32_t SuffixTree::SplitEdge(uint32_t node, int depth) {
   return middle;
 }
 
-// A parent left with one child is no branch any more: its edges become one.
+// A parent left with one child is not a branch any more: its edges become one.
 void SuffixTree::RemoveLeaf(uint32_t leaf) {
   const uint32_t parent = nodes_[leaf].parent;
   Unlink(leaf);

@@ -16,8 +16,8 @@ namespace talon {
 
 struct GrowingTree {
   DynamicTree tree;
-  PrefixView prefix;     // of the draft's own KV
-  int position = 0;      // of depth 1
+  PrefixView prefix;     // committed rows of the draft's own KV
+  int position = 0;      // position of depth 1
   int staging_base = 0;  // its node i is staged at staging_base + i
   size_t owner = 0;      // the caller's index
   bool has_nan = false;  // a score was NaN: the tree is void
@@ -35,7 +35,7 @@ struct LevelTimes {
 
 // What another level may cost: it is not run if the beams' chance of being reached, in tokens,
 // is worth less than it costs. A few are run before any is refused, and one after many refusals: a
-// price that nobody pays would never be measured again.
+// price that is never paid would never be measured again.
 struct LevelPrice {
   double seconds_per_token = 0;  // 0: levels are free
   LevelTimes* times;

@@ -7,19 +7,18 @@ namespace talon {
 namespace {
 
 constexpr int kCalibrationSteps = 3;  // plain steps before the first draft, and now and then
-constexpr double kAffordable = 4;     // plain steps
-constexpr double kAccident = 2;       // times slower than usual: more is no fault of the step
+constexpr double kAffordable = 4;     // loss of a fresh engine, in plain steps
 constexpr double kSlow = 0.05;        // weight of a new value in running means
 constexpr double kVerySlow = 0.02;
 constexpr double kFast = 0.2;
-constexpr int kHopefulSteps = 8;  // imagined steps with the gain a new drafter is hoped to have
+constexpr int kPriorSteps = 8;  // weight of kPriorGain, in steps
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
 }  // namespace
 
 bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
-  // Some bad luck must be affordable too, so a fresh engine may lose a little before it has earned.
+  // A fresh engine may lose a little before it has gained: early estimates are noisy.
   const Regime& now = Of(shape);
   return Balance(now) > -kLedgerShare * now.total_seconds - kAffordable * PlainSeconds(shape);
 }
@@ -52,7 +51,7 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
   if (now.probes_left == 0) {
     now.probes_left = kProbeSteps;
     now.until_probe = now.probe_interval;
-    const int last = now.gain < kHopeless ? 4 * kLastProbe : kLastProbe;
+    const int last = now.gain < kVeryLowGain ? 4 * kLastProbe : kLastProbe;
     now.probe_interval = std::min(now.probe_interval * 2, last);
   }
   --now.probes_left;
@@ -131,17 +130,18 @@ void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t>
   }
 }
 
-double AdaptivePolicy::BelievedSeconds(const StepShape& shape, const StepCost& cost) const {
+double AdaptivePolicy::CappedSeconds(const StepShape& shape, const StepCost& cost) const {
   const Regime& now = Of(shape);
   const RecentTimes& ratios = cost.drafted ? now.draft_ratios : now.plain_ratios;
   const double usual = ratios.empty() ? now.plain_scale : ratios.Median();
-  return std::min(cost.total_seconds, kAccident * usual * CurveSeconds(shape, cost));
+  return std::min(cost.total_seconds,
+                  RecentTimes::kOutlierFactor * usual * CurveSeconds(shape, cost));
 }
 
 void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   Regime& now = Of(shape);
   now.total_seconds += cost.total_seconds;
-  const double seconds = BelievedSeconds(shape, cost);
+  const double seconds = CappedSeconds(shape, cost);
   const double pass_ratio = (cost.total_seconds - cost.draft_seconds) / curve_.Seconds(shape, 1);
   if (cost.rows == shape.sequences) {
     ++now.plain_steps;
@@ -162,20 +162,20 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   if (Balance(now) >= 0) now.ledger = {};
 }
 
-// `seconds`: what is believed of the step's time.
+// `seconds`: the step's time as CappedSeconds has it.
 void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost, double seconds) {
   Regime& now = Of(shape);
   now.draft_ratios.Add(cost.total_seconds / CurveSeconds(shape, cost));
-  // Rare slow proposals (a hiccup of the machine, a table that grows) are no reason to stop.
+  // Rare slow proposals (other work on the machine, a table that grows) must not end drafting.
   const double draft_seconds = now.draft_cost_known
                                    ? std::min(cost.draft_seconds, 2 * now.draft_seconds)
                                    : cost.draft_seconds;
   Blend(draft_seconds, now.draft_cost_known ? kFast : 1.0, &now.draft_seconds);
   now.draft_cost_known = true;
   const double by_curve = curve_.Seconds(shape, 1) * cost.emitted / shape.sequences;
-  // Nothing proposed at no cost says nothing about what proposals are worth.
+  // An empty proposal at no cost carries no information about the worth of proposals.
   if (cost.rows > shape.sequences || !IsCheap(shape)) {
-    const double weight = std::max(kVerySlow, 1.0 / (++now.gain_steps + kHopefulSteps));
+    const double weight = std::max(kVerySlow, 1.0 / (++now.gain_steps + kPriorSteps));
     const double usual = now.draft_ratios.Median() * CurveSeconds(shape, cost);
     Blend(by_curve * now.plain_scale / usual, weight, &now.gain);
   }

@@ -52,14 +52,14 @@ class AdaptivePolicy : public Policy {
   static constexpr double kLedgerShare = 0.015;
   // Where a whole tree costs no more than this times one token, no node is worth waiting for.
   static constexpr double kNearlyFree = 1.25;
-  static constexpr double kMinGain = 1.02;  // expected speed-up below this is noise
-  static constexpr double kHope = 1.3;      // a new drafter is tried a few times
+  static constexpr double kMinGain = 1.02;   // expected speed-up below this is noise
+  static constexpr double kPriorGain = 1.3;  // assumed of a new drafter, so that it is tried
   static constexpr int kFirstProbe = 16;
   static constexpr int kProbeSteps = 6;
   static constexpr int kLastProbe = 256;
   static constexpr int kFirstRecheck = 16;  // drafting steps before plain ones are timed again
   static constexpr int kLastRecheck = 256;
-  static constexpr double kHopeless = 0.85;  // a drafter so slow is asked more rarely still
+  static constexpr double kVeryLowGain = 0.85;  // below it a drafter is asked more rarely still
 
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
 
@@ -70,14 +70,14 @@ class AdaptivePolicy : public Policy {
   };
   // What is known of steps with about this many sequences.
   struct Regime {
-    double draft_seconds = 0;  // of a proposal, running mean
+    double draft_seconds = 0;  // a proposal takes, running mean
     bool draft_cost_known = false;
-    double gain = kHope;       // speed of drafting steps against plain ones, running mean
+    double gain = kPriorGain;  // speed of drafting steps against plain ones, running mean
     double token_seconds = 0;  // what a token costs, running mean
     double plain_scale = 1;    // measured plain steps against the curve
-    RecentTimes plain_ratios;  // of the last plain steps, in the curve's seconds for one row
-    RecentTimes tree_ratios;   // of the last passes over trees, the same; none since a plain step
-    RecentTimes draft_ratios;  // of the last steps that drafted, in the curve's for their rows
+    RecentTimes plain_ratios;  // the last plain steps, in the curve's seconds for one row
+    RecentTimes tree_ratios;   // the last passes over trees since a plain step, the same
+    RecentTimes draft_ratios;  // the last drafting steps, in the curve's seconds for their rows
     int plain_steps = 0;       // since drafting paused to measure them
     int draft_steps = 0;       // since plain ones were measured
     int recheck_interval = kFirstRecheck;
@@ -118,12 +118,12 @@ class AdaptivePolicy : public Policy {
     return regime.draft_cost_known && regime.draft_seconds < 0.02 * PlainSeconds(shape);
   }
   bool DraftsNow(const StepShape& shape);
-  // Of the step's rows, whatever the machine does now.
+  // The time of the step's rows by the curve alone.
   double CurveSeconds(const StepShape& shape, const StepCost& cost) const {
     return curve_.Seconds(shape, static_cast<double>(cost.rows) / shape.sequences);
   }
-  // The time of a step, as far as it was not an accident.
-  double BelievedSeconds(const StepShape& shape, const StepCost& cost) const;
+  // The time of a step, at most kOutlierFactor times the usual one.
+  double CappedSeconds(const StepShape& shape, const StepCost& cost) const;
   void ObserveDrafts(const StepShape& shape, const StepCost& cost, double seconds);
 
   VerifyCurve curve_;

@@ -2,7 +2,7 @@
 //
 // Scores of different drafters mean different things; what counts is how often nodes with such a
 // score were accepted when their parent was. Counts per (depth, decile of the score), halved now
-// and then so that the estimate follows the text. What is known of nodes that nobody tries fades:
+// and then so that the estimate follows the text. Estimates of nodes that are never tried fade:
 // an estimate that keeps them from being tried would never be corrected.
 #ifndef TALON_SPEC_POLICY_CALIBRATION_H_
 #define TALON_SPEC_POLICY_CALIBRATION_H_
@@ -44,7 +44,7 @@ class Calibration {
 
  private:
   static constexpr int64_t kHalvingPeriod = 4096;
-  // What trying hopeless nodes again costs at most, about, as a share of all time.
+  // The cost of trying unlikely nodes again, at most, as a share of all time.
   static constexpr double kFading = 1.0 / 128;
   struct Cell {
     double tried = 0;

@@ -59,7 +59,8 @@ Status VerifyCurve::Save(const std::string& path) const {
 Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, int rows, int context,
                               int repeats) {
   // Reserved and advanced without being computed: what the prefix holds costs the same to read. But
-  // it is written once, because memory that nobody wrote may be one page of zeros, which is quick.
+  // it is written once, because memory that was never written may be one page of zeros, which is
+  // fast.
   Sequence sequence{.id = -1, .tokens = std::vector<int32_t>(context + 1, 0)};
   TALON_ASSIGN_OR_RETURN(Reservation reservation, kv->Reserve(sequence, context));
   sequence.blocks = reservation.new_blocks;

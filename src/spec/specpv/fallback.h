@@ -9,13 +9,13 @@
 namespace talon {
 
 enum class SpecPvFallbackReason {
-  // Of the engine, at start.
+  // The engine, at start.
   kAttention,  // some layer does not attend to the whole prefix
   kBlockSize,
   kBufferTooSmall,
   kKvDtype,
   kNoMemory,
-  // Of one sequence, which is verified in full until it ends.
+  // One sequence, which is verified in full until it ends.
   kInvariant,
   kNanScores,
   kNoBlocks,

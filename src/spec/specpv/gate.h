@@ -64,10 +64,10 @@ struct StepCosts {
   double replay_pass = 0;  // a full pass that replays provisional tokens: fixed part
   double replay_row = 0;   // each of them
   int trunk = 24;          // provisional tokens before a replay
-  double odds = 0.01;      // that it judges one of them differently
+  double odds = 0.01;      // probability that it judges one of them differently
 };
 
-// Of so many provisional tokens, those before the first that is judged differently.
+// Expected number of provisional tokens before the first that is judged differently.
 double ExpectedConfirmed(int tokens, double odds);
 
 // Whether the tokens of a round (partial steps, their replay and its bonus) are cheaper than those

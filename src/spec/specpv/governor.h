@@ -74,7 +74,7 @@ class DriftGovernor {
 struct TrunkCosts {
   double fixed = 12;         // a full pass without its trunk
   double per_token = 1.4;    // a provisional token: its replay and its share of a partial step
-  double expected_odds = 0;  // of disagreement, before anything was seen; 0: none is expected
+  double expected_odds = 0;  // prior odds of disagreement; 0: none is expected
 };
 
 // How many provisional tokens exact mode should gather before a full pass: one disagreement throws
@@ -87,7 +87,7 @@ class TrunkLength {
   void RecordTrunk(int confirmed, bool disagreed);
   // What was seen weighs little from now on.
   void Fade();
-  // Of disagreement, for each provisional token; `expected` before anything was seen.
+  // Odds of disagreement for a provisional token; `expected` is the prior.
   double Odds(double expected) const;
   int Limit(const TrunkCosts& costs) const;
 

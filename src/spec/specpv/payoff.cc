@@ -5,10 +5,10 @@
 namespace talon {
 namespace {
 
-constexpr double kExpectedOdds = 0.01;  // of disagreement, before anything was seen
+constexpr double kExpectedOdds = 0.01;  // prior odds of disagreement
 
 TrunkCosts TrunkCostsOf(const StepCosts& costs) {
-  constexpr double kTreeRows = 3;  // that a full pass keeps of its drafts
+  constexpr double kTreeRows = 3;  // drafts that a full pass keeps
   if (costs.replay_row <= 0) return {};
   return {.fixed = kTreeRows + std::max(costs.replay_pass, 0.0) / costs.replay_row,
           .per_token = 1 + costs.partial_step / costs.tokens_per_step / costs.replay_row,
@@ -40,7 +40,7 @@ double PartialPayoff::FullRatio() const {
   return settling_.size() < kFullPasses ? ratio : std::min(ratio, settling_.Median());
 }
 
-StepCosts PartialPayoff::Believed(const StepCosts& by_curve, const TrunkLength& seen) const {
+StepCosts PartialPayoff::Corrected(const StepCosts& by_curve, const TrunkLength& seen) const {
   const double full = FullRatio();
   const double settling = settling_.empty() ? full : settling_.Median();
   StepCosts costs = by_curve;
@@ -54,21 +54,21 @@ StepCosts PartialPayoff::Believed(const StepCosts& by_curve, const TrunkLength& 
 }
 
 int PartialPayoff::MaxTrunk(const StepCosts& by_curve) const {
-  return seen_.Limit(TrunkCostsOf(Believed(by_curve, seen_)));
+  return seen_.Limit(TrunkCostsOf(Corrected(by_curve, seen_)));
 }
 
 bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {
   if (by_curve.full_step <= 0) return true;
   if (full_.size() < kFullPasses) return false;
-  if (PartialPays(Believed(by_curve, seen_))) return true;
+  if (PartialPays(Corrected(by_curve, seen_))) return true;
   if (!*trying && --until_trial_ <= 0) {
     *trying = true;
     Fade();
     until_trial_ = trial_interval_;
     trial_interval_ = std::min(2 * trial_interval_, kLastTrial);
   }
-  // There is hope only where they would pay if the text were an easy one.
-  *trying = *trying && PartialPays(Believed(by_curve, TrunkLength()));
+  // A trial makes sense only where they would pay without disagreements.
+  *trying = *trying && PartialPays(Corrected(by_curve, TrunkLength()));
   return *trying;
 }
 

@@ -1,8 +1,8 @@
 // Whether exact partial verification pays here and now, by what was seen of it.
 //
 // Two things decide: how often full passes agree with provisional tokens, and what passes take. The
-// verify curve was measured over shorter contexts, so passes of a kind are believed to take what
-// the last few of it took, in the curve's seconds. Where partial passes do not pay, nothing more is
+// verify curve was measured over shorter contexts, so a pass is expected to take what the last few
+// of its kind took, in the curve's seconds. Where partial passes do not pay, nothing more is
 // learnt of them: what is known fades now and then and they are tried again, more and more rarely.
 //
 // One for an engine, used by its thread.
@@ -16,7 +16,7 @@
 namespace talon {
 
 enum class PassKind {
-  kFull,      // of a sequence that could be verified partially, and nothing to replay
+  kFull,      // its sequences could be verified partially and have nothing to replay
   kPartial,   // reads a partial view
   kSettling,  // full, replays provisional tokens
 };
@@ -42,7 +42,7 @@ class PartialPayoff {
 
  private:
   // The costs as passes show them, with the best trunk for the odds of disagreement in `seen`.
-  StepCosts Believed(const StepCosts& by_curve, const TrunkLength& seen) const;
+  StepCosts Corrected(const StepCosts& by_curve, const TrunkLength& seen) const;
   double FullRatio() const;
   void Fade();
 

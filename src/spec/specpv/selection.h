@@ -53,7 +53,7 @@ struct RankedBlocks {
 };
 RankedBlocks RankedBlocksOf(const BlockBudget& budget, int full_blocks, int scored_end);
 
-// Of one sequence's lists, layers and kv heads.
+// Layers and kv heads of one sequence's lists.
 struct ListShape {
   int layers = 0;
   int kv_heads = 0;

@@ -20,7 +20,7 @@ bool DrawShadow(const SpecPvConfig& config, uint64_t seed, int64_t position);
 struct RowDifference {
   bool argmax_differs = false;
   double kl_nats = 0;        // KL(full || partial); infinite if partial forbids what full allows
-  double hidden_cosine = 1;  // of the last hidden states; 0 if one of them is zero
+  double hidden_cosine = 1;  // between the last hidden states; 0 if one of them is zero
 };
 
 // Logits are those after all processors (-inf = forbidden); argmax ties go to the lower id.
