@@ -13,7 +13,9 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 
 find_program(TALON_CCACHE ccache)
 if(TALON_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TALON_CCACHE})
+  # Without these ccache would not cache what uses a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TALON_CCACHE})
 endif()
 
 # Options of the C++ compiler, which nvcc takes only when they are handed on.
@@ -31,12 +33,29 @@ if(TALON_SANITIZE)
   add_link_options(-fsanitize=${TALON_SANITIZE})
 endif()
 
-# talon_library(NAME SOURCES ... DEPS ...): static library talon_NAME with src/ as its include root.
+include(${CMAKE_CURRENT_LIST_DIR}/pch.cmake)
+
+# Release builds compile quickly what takes no time when it runs.
+function(talon_compile_quickly target)
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
+# talon_library(NAME [COLD] [JSON] SOURCES ... DEPS ...): static library talon_NAME with src/ as its
+# include root. COLD: nothing in it takes time when it runs. JSON: most sources need base/json.h.
 function(talon_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "COLD;JSON" "" "SOURCES;DEPS" ${ARGN})
   add_library(talon_${name} STATIC ${arg_SOURCES})
   target_include_directories(talon_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(talon_${name} PUBLIC ${arg_DEPS})
+  if(arg_COLD)
+    talon_compile_quickly(talon_${name})
+  endif()
+  if(arg_JSON)
+    talon_precompile(talon_${name} LIBRARIES_WITH_JSON ${TALON_PCH_HEADERS} <nlohmann/json.hpp>)
+  else()
+    talon_precompile(talon_${name} LIBRARIES ${TALON_PCH_HEADERS})
+  endif()
 endfunction()
 
 # talon_test(NAME SOURCES ... DEPS ...): gtest program NAME, run by ctest as a whole.
@@ -48,7 +67,8 @@ function(talon_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
   # What takes time is in the libraries; a test's own code should compile quickly.
-  target_compile_options(${name} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  talon_compile_quickly(${name})
+  talon_precompile(${name} TESTS ${TALON_PCH_HEADERS} <gtest/gtest.h>)
   target_compile_definitions(${name} PRIVATE TALON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
 endfunction()

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/json.h"
+#include "text/chat_options.h"
 #include "text/chat_template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -22,20 +22,30 @@ format() {
     'clang-format --dry-run -Werror "$0" 2>/dev/null || { echo "$0: run make format"; exit 1; }'
 }
 
+# Prints the files that are built, and leaves their commands for clang-tidy in build/lint: without the
+# precompiled headers, which only the compiler that made them can read.
 built_files() {
   python3 - <<'END'
 import json
 import os
+import re
 
 entries = json.load(open("build/compile_commands.json"))
+entries = [e for e in entries if "cmake_pch" not in e["file"]]
+for entry in entries:
+    entry["command"] = re.sub(r"-Winvalid-pch|-include \S*cmake_pch\S*", "", entry["command"])
+os.makedirs("build/lint", exist_ok=True)
+json.dump(entries, open("build/lint/compile_commands.json", "w"))
 files = {os.path.relpath(os.path.join(e["directory"], e["file"])) for e in entries}
 print("\n".join(sorted(files)))
 END
 }
 
 tidy() {
-  { if (($#)); then printf '%s\n' "$@"; else built_files; fi; } |
-    xargs --max-args=1 --max-procs="$(nproc)" clang-tidy --quiet -p build \
+  local built
+  built=$(built_files)
+  { if (($#)); then printf '%s\n' "$@"; else echo "$built"; fi; } |
+    xargs --max-args=1 --max-procs="$(nproc)" clang-tidy --quiet -p build/lint \
       2> >(grep -v ' warnings\? \(generated\|treated as\)' >&2)
 }
 

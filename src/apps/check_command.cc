@@ -137,34 +137,34 @@ Result<int> Check(Config config, CheckOptions options) {
 
 }  // namespace
 
-void AddCheckCommand(CLI::App* app, Config* config, CommandBody* body) {
+void AddCheckCommand(Command app, Config* config, CommandBody* body) {
   auto options = std::make_shared<CheckOptions>();
-  CLI::App* command =
-      app->add_subcommand("check", "Compare a model with golden references, a line a case");
+  Command command =
+      app.AddSubcommand("check", "Compare a model with golden references, a line a case");
   command
-      ->add_option("--golden", options->golden,
-                   "Reference logits, greedy text and trees; none given = golden.safetensors and "
-                   "tokenizer_golden.json in the model's directory")
-      ->type_name("FILE");
+      .AddOption("--golden", &options->golden,
+                 "Reference logits, greedy text and trees; none given = golden.safetensors and "
+                 "tokenizer_golden.json in the model's directory")
+      .TypeName("FILE");
   command
-      ->add_option("--draft", options->draft,
-                   "An EAGLE-3 head of the model; --golden is then its reference, "
-                   "golden.safetensors in its directory unless given")
-      ->type_name("DIR");
-  command->add_option("--tokenizer-golden", options->tokenizer_golden, "Reference encodings")
-      ->type_name("FILE");
-  command->add_option("--tolerance", options->tolerance, "Largest allowed logit error")
-      ->default_val(options->tolerance);
+      .AddOption("--draft", &options->draft,
+                 "An EAGLE-3 head of the model; --golden is then its reference, "
+                 "golden.safetensors in its directory unless given")
+      .TypeName("DIR");
+  command.AddOption("--tokenizer-golden", &options->tokenizer_golden, "Reference encodings")
+      .TypeName("FILE");
+  command.AddOption("--tolerance", &options->tolerance, "Largest allowed logit error")
+      .Default(options->tolerance);
   AddSettings(command, config, kModelSettings);
-  command->footer(
+  command.SetFooter(
       "\nComputes in f32 with an f32 KV cache unless flags say otherwise. Exit code 0\n"
       "only if all pass.\n"
       "  talon check --model models/tiny\n"
       "  talon check --model DIR --golden FILE.safetensors\n"
       "  talon check --model DIR --draft DIR/eagle3\n");
   SetBody(command, body, [config, options, command] {
-    if (command->count("--weights") == 0) config->weights = "f32";
-    if (command->count("--kv-dtype") == 0) config->kv_dtype = "f32";
+    if (command.Count("--weights") == 0) config->weights = "f32";
+    if (command.Count("--kv-dtype") == 0) config->kv_dtype = "f32";
     return Check(*config, *options);
   });
 }

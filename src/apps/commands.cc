@@ -1,6 +1,6 @@
 #include "apps/commands.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,52 +13,49 @@ namespace {
 
 // Numbers are parsed here: CLI11 reads 010 as 8 and clamps what is too large.
 template <typename T>
-CLI::Option* AddOption(CLI::App* command, const Setting& setting, T* value) {
-  const auto assign = [flag = setting.flag, value](const std::string& text) {
+Option AddValue(Command command, const Setting& setting, T* value) {
+  const auto parse = [value](const std::string& text) -> std::string {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, *value);
-    if (error == std::errc() && stop == end) return;
+    if (error == std::errc() && stop == end) return "";
     const char* problem = error == std::errc::result_out_of_range ? "is out of range"
                           : std::is_integral_v<T>                 ? "must be a whole number"
                                                                   : "must be a number";
-    throw CLI::ValidationError(flag, fmt::format("'{}' {}", text, problem));
+    return fmt::format("'{}' {}", text, problem);
   };
-  return command->add_option_function<std::string>(setting.flag, assign, setting.help)
-      ->default_str(fmt::format("{}", *value));
+  return command.AddParsed(setting.flag, parse, setting.help)
+      .DefaultText(fmt::format("{}", *value));
 }
-CLI::Option* AddOption(CLI::App* command, const Setting& setting, std::string* value) {
-  return command->add_option(setting.flag, *value, setting.help)->default_str(*value);
+Option AddValue(Command command, const Setting& setting, std::string* value) {
+  return command.AddOption(setting.flag, value, setting.help).DefaultText(*value);
 }
 template <typename T>
-CLI::Option* AddOption(CLI::App* command, const Setting& setting, std::vector<T>* values) {
-  CLI::Option* option = command->add_option(setting.flag, *values, setting.help);
-  if (std::is_same_v<T, int>) option->delimiter(',');
-  return option->allow_extra_args(false);  // one value per flag, so what follows is not swallowed
+Option AddValue(Command command, const Setting& setting, std::vector<T>* values) {
+  Option option = command.AddOption(setting.flag, values, setting.help);
+  if (std::is_same_v<T, int>) option.Delimiter(',');
+  return option.OneValuePerFlag();
 }
-CLI::Option* AddOption(CLI::App* command, const Setting& setting, bool* value) {
+Option AddValue(Command command, const Setting& setting, bool* value) {
   // CLI11 would also take "-", which means standard input.
-  const auto is_bool = [](const std::string& text) {
-    const bool ok = text.empty() || text == "true" || text == "false" || text == "1" || text == "0";
+  const auto parse = [value](const std::string& text) -> std::string {
+    *value = text.empty() || text == "true" || text == "1";
+    const bool ok = *value || text == "false" || text == "0";
     return ok ? "" : "'" + text + "', must be true or false";
   };
   // A flag alone means true. The default is part of the help, because CLI11 would take a default
   // string as the value of a flag alone.
   const std::string help = fmt::format("{} (default {})", setting.help, *value);
-  const auto assign = [value](const std::string& text) {
-    *value = text.empty() || text == "true" || text == "1";
-  };
-  return command->add_option_function<std::string>(setting.flag, assign, help)
-      ->expected(0, 1)
-      ->check(is_bool);
+  return command.AddParsed(setting.flag, parse, help).OptionalValue();
 }
 
 }  // namespace
 
-void AddSettings(CLI::App* command, Config* config, unsigned sets) {
+void AddSettings(Command command, Config* config, unsigned sets) {
   command
-      ->add_option_function<std::string>(
-          "--config", [](const std::string&) {}, "YAML file with any of these settings; flags win")
-      ->type_name("FILE");
+      .AddParsed(
+          "--config", [](const std::string&) { return ""; },
+          "YAML file with any of these settings; flags win")
+      .TypeName("FILE");
   const struct {
     unsigned set;
     const char* title;
@@ -73,19 +70,19 @@ void AddSettings(CLI::App* command, Config* config, unsigned sets) {
   };
   for (const auto& [set, title] : groups) {
     for (const Setting& setting : SettingsOf(config, sets & set)) {
-      std::visit([&](auto* value) { return AddOption(command, setting, value); }, setting.value)
-          ->type_name(setting.kind)
-          ->group(title);
+      std::visit([&](auto* value) { return AddValue(command, setting, value); }, setting.value)
+          .TypeName(setting.kind)
+          .Group(title);
     }
   }
 }
 
-std::function<bool(std::string_view flag)> GivenTo(const CLI::App* command) {
-  return [command](std::string_view flag) { return command->count(std::string(flag)) > 0; };
+std::function<bool(std::string_view flag)> GivenTo(Command command) {
+  return [command](std::string_view flag) { return command.Count(flag) > 0; };
 }
 
-void SetBody(CLI::App* command, CommandBody* body, std::function<Result<int>()> run) {
-  command->callback([body, run = std::move(run)] {
+void SetBody(Command command, CommandBody* body, std::function<Result<int>()> run) {
+  command.OnChosen([body, run = std::move(run)] {
     *body = [run] {
       try {
         const Result<int> code = run();

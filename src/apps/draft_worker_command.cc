@@ -23,19 +23,19 @@ Result<std::string> ChooseDrafter(const Config& config, const DraftWorkerChoice&
 
 }  // namespace
 
-void AddDraftWorkerCommand(CLI::App* app, Config* config, CommandBody* body) {
+void AddDraftWorkerCommand(Command app, Config* config, CommandBody* body) {
   auto choice = std::make_shared<DraftWorkerChoice>();
-  CLI::App* command =
-      app->add_subcommand("draft-worker", "Draft for remote clients over gRPC, one session each");
-  CLI::Option* ngram =
-      command->add_flag("--ngram", choice->ngram, "Draft what followed the same tokens before");
+  Command command =
+      app.AddSubcommand("draft-worker", "Draft for remote clients over gRPC, one session each");
+  Option ngram =
+      command.AddFlag("--ngram", &choice->ngram, "Draft what followed the same tokens before");
   command
-      ->add_flag("--suffix", choice->suffix,
-                 "Draft what followed the longest matching suffix, by counts")
-      ->excludes(ngram);
+      .AddFlag("--suffix", &choice->suffix,
+               "Draft what followed the longest matching suffix, by counts")
+      .Excludes(ngram);
   AddSettings(command, config,
               kWorkerSettings | kDraftWorkerSettings | kModelSettings | kSpeculativeSettings);
-  command->footer(
+  command.SetFooter(
       "\nDrafts come from the model of --model (none = the bundled draft model), or from\n"
       "what was seen before (--ngram, --suffix). EAGLE3 needs its target's hidden states\n"
       "and cannot run apart from it.\n"

@@ -1,5 +1,7 @@
 #include "apps/eagle3_check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

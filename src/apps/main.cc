@@ -1,11 +1,10 @@
 // The `talon` program: wiring and flags only.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
 #include "apps/commands.h"
-#include "apps/common/usage.h"
+#include "apps/common/command_line.h"
 #include "setup/device.h"
 
 namespace {
@@ -28,25 +27,22 @@ int main(int argc, char** argv) {
     const talon::Status status = talon::LoadConfigFile(config_file, &config);
     if (!status.ok()) return talon::ReportError(status);
   }
-  CLI::App app(
+  talon::CommandLine line(
       "Talon: exact speculative decoding. A cheap drafter proposes a tree of tokens,\n"
       "the model checks the whole tree in one pass, and the text is the same as\n"
       "without it.\n",
-      "talon");
-  app.set_version_flag("--version",
-                       "talon " TALON_VERSION " (devices: " + talon::BuildDevices() + ")");
-  app.require_subcommand(1);
-  app.formatter(std::make_shared<talon::HelpFormatter>());
+      "talon " TALON_VERSION " (devices: " + talon::BuildDevices() + ")");
+  talon::Command app = line.root();
   talon::CommandBody body;
-  talon::AddRunCommand(&app, &config, &body);
-  talon::AddServeCommand(&app, &config, &body);
-  talon::AddDraftWorkerCommand(&app, &config, &body);
-  talon::AddTargetWorkerCommand(&app, &config, &body);
-  talon::AddCheckCommand(&app, &config, &body);
-  talon::AddBenchCommand(&app, &config, &body);
-  talon::AddDoctorCommand(&app, &config, &body);
-  talon::AddTokenizeCommand(&app, &config, &body);
-  app.footer(
+  talon::AddRunCommand(app, &config, &body);
+  talon::AddServeCommand(app, &config, &body);
+  talon::AddDraftWorkerCommand(app, &config, &body);
+  talon::AddTargetWorkerCommand(app, &config, &body);
+  talon::AddCheckCommand(app, &config, &body);
+  talon::AddBenchCommand(app, &config, &body);
+  talon::AddDoctorCommand(app, &config, &body);
+  talon::AddTokenizeCommand(app, &config, &body);
+  app.SetFooter(
       "\nExamples:\n"
       "  talon run                                  text from the bundled model\n"
       "  talon run --prompt 'It was a dark night' --temperature 0.8 --seed 7\n"
@@ -57,12 +53,8 @@ int main(int argc, char** argv) {
       "  talon bench decode --shape llama-1b --weights int8\n"
       "\n'talon COMMAND --help' lists a command's flags.\n"
       "Exit codes: 0 done, 1 failed or differs, 2 bad input.\n");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
-  } catch (const CLI::ParseError& error) {
-    return talon::ReportError(talon::InvalidArgument("{}", talon::UsageMessage(app, error)));
-  }
+  const auto exit_code = line.Parse(argc, argv);
+  if (!exit_code.ok()) return talon::ReportError(exit_code.status());
+  if (exit_code->has_value()) return **exit_code;
   return body();
 }

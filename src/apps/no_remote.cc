@@ -25,6 +25,6 @@ Result<int> RunDraftWorker(Config, const std::string&) { return NoGrpc("draft-wo
 
 Result<int> RunTargetWorker(Config) { return NoGrpc("target-worker"); }
 
-void AddBenchRemote(CLI::App*, Config*, CommandBody*) {}  // there is nothing to measure
+void AddBenchRemote(Command, Config*, CommandBody*) {}  // there is nothing to measure
 
 }  // namespace talon

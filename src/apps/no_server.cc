@@ -9,6 +9,6 @@ Result<int> RunServer(Config) {
                        TALON_MISSING_SERVE_PARTS);
 }
 
-void AddBenchLoad(CLI::App*, Config*, CommandBody*) {}  // there is nothing to put under load
+void AddBenchLoad(Command, Config*, CommandBody*) {}  // there is nothing to put under load
 
 }  // namespace talon

@@ -15,6 +15,7 @@
 #include "apps/common/run_report.h"
 #include "apps/run_remote.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "setup/loader.h"
 #include "setup/remote_options.h"
 
@@ -252,33 +253,32 @@ Result<int> Run(Config config, const RunOptions& options) {
 
 }  // namespace
 
-void AddRunCommand(CLI::App* app, Config* config, CommandBody* body) {
+void AddRunCommand(Command app, Config* config, CommandBody* body) {
   auto options = std::make_shared<RunOptions>();
   options->prompt = kDefaultPrompt;
-  CLI::App* command = app->add_subcommand("run", "Generate text from a prompt");
-  CLI::Option* input =
-      command->add_option("input", options->positional, "- reads the prompt from standard input");
-  input->type_name("");
-  CLI::Option* text = command->add_option("--prompt", options->prompt, "Text to continue");
-  text->default_str("'" + options->prompt + "'")->excludes(input);
-  command->add_option("--prompt-file", options->prompt_file, "File with the text to continue")
-      ->type_name("FILE")
-      ->excludes(input)
-      ->excludes(text);
+  Command command = app.AddSubcommand("run", "Generate text from a prompt");
+  Option input =
+      command.AddOption("input", &options->positional, "- reads the prompt from standard input");
+  input.TypeName("");
+  Option text = command.AddOption("--prompt", &options->prompt, "Text to continue");
+  text.DefaultText("'" + options->prompt + "'").Excludes(input);
+  Option file =
+      command.AddOption("--prompt-file", &options->prompt_file, "File with the text to continue");
+  file.TypeName("FILE").Excludes(input).Excludes(text);
   command
-      ->add_option("--prompt-tokens", options->prompt_tokens,
-                   "Token ids to continue, separated by commas, or @FILE: the same in a file, or "
-                   "JSON lines with \"tokens\", of which the first counts")
-      ->type_name("N,...")
-      ->excludes(input)
-      ->excludes(text)
-      ->excludes("--prompt-file");
-  command->add_flag("--json", options->json, "Print one JSON object instead of text and table");
-  command->add_flag("--show-drafts", options->show_drafts,
-                    "Colour the text: green = drafted and accepted, yellow = the model's own");
+      .AddOption("--prompt-tokens", &options->prompt_tokens,
+                 "Token ids to continue, separated by commas, or @FILE: the same in a file, or "
+                 "JSON lines with \"tokens\", of which the first counts")
+      .TypeName("N,...")
+      .Excludes(input)
+      .Excludes(text)
+      .Excludes(file);
+  command.AddFlag("--json", &options->json, "Print one JSON object instead of text and table");
+  command.AddFlag("--show-drafts", &options->show_drafts,
+                  "Colour the text: green = drafted and accepted, yellow = the model's own");
   AddSettings(command, config,
               kModelSettings | kSamplingSettings | kSpeculativeSettings | kRemoteSettings);
-  command->footer(
+  command.SetFooter(
       "\nExamples:\n"
       "  talon run --prompt 'Call me' --max-tokens 200\n"
       "  talon run --prompt-file chapter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
@@ -289,7 +289,7 @@ void AddRunCommand(CLI::App* app, Config* config, CommandBody* body) {
   SetBody(command, body, [config, options, command]() -> Result<int> {
     TALON_RETURN_IF_ERROR(CheckRemoteMethod(*config));
     TALON_RETURN_IF_ERROR(CheckIgnoredFlags(*config, GivenTo(command)));
-    if (command->count("--logprobs") > 0 && !options->json) {
+    if (command.Count("--logprobs") > 0 && !options->json) {
       return InvalidArgument("--logprobs: only --json shows them");
     }
     return Run(*config, *options);

@@ -5,11 +5,11 @@
 
 namespace talon {
 
-void AddServeCommand(CLI::App* app, Config* config, CommandBody* body) {
-  CLI::App* command = app->add_subcommand("serve", "Serve a model through OpenAI's HTTP API");
+void AddServeCommand(Command app, Config* config, CommandBody* body) {
+  Command command = app.AddSubcommand("serve", "Serve a model through OpenAI's HTTP API");
   AddSettings(command, config,
               kServeSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings);
-  command->footer(
+  command.SetFooter(
       "\nSampling is each request's own; temperature is 1 unless a request says\n"
       "otherwise, as in OpenAI's API ('talon run' is greedy unless told otherwise).\n"
       "\nExamples:\n"

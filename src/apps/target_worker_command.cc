@@ -4,11 +4,11 @@
 
 namespace talon {
 
-void AddTargetWorkerCommand(CLI::App* app, Config* config, CommandBody* body) {
-  CLI::App* command = app->add_subcommand(
+void AddTargetWorkerCommand(Command app, Config* config, CommandBody* body) {
+  Command command = app.AddSubcommand(
       "target-worker", "Verify the drafts of remote clients over gRPC, one session each");
   AddSettings(command, config, kWorkerSettings | kModelSettings | kSpeculativeSettings);
-  command->footer(
+  command.SetFooter(
       "\nSampling and drafts are each call's own. Of the settings of speculation those of\n"
       "NWOR and SpecPV apply (specpv_mode fast; exact mode verifies in full).\n"
       "\nExamples:\n"

@@ -46,24 +46,24 @@ Result<int> Tokenize(const Config& config, const TokenizeOptions& options) {
 
 }  // namespace
 
-void AddTokenizeCommand(CLI::App* app, Config* config, CommandBody* body) {
+void AddTokenizeCommand(Command app, Config* config, CommandBody* body) {
   auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* command =
-      app->add_subcommand("tokenize", "Print prompts as token ids, for builds without a tokenizer");
-  command->add_option("file", options->file, "JSON lines with \"prompt\"")
-      ->required()
-      ->type_name("FILE");
+  Command command =
+      app.AddSubcommand("tokenize", "Print prompts as token ids, for builds without a tokenizer");
+  command.AddOption("file", &options->file, "JSON lines with \"prompt\"")
+      .Required()
+      .TypeName("FILE");
   command
-      ->add_option("--model", config->model,
-                   "Directory with the tokenizer.json; none = the bundled model's")
-      ->type_name("DIR");
-  command->add_option("--only", options->only, "Only the prompts with these ids")
-      ->delimiter(',')
-      ->type_name("ID,...");
-  command->add_option("--max-tokens", options->max_tokens, "Cut longer prompts; 0 = never")
-      ->default_val(options->max_tokens)
-      ->type_name("N");
-  command->footer(
+      .AddOption("--model", &config->model,
+                 "Directory with the tokenizer.json; none = the bundled model's")
+      .TypeName("DIR");
+  command.AddOption("--only", &options->only, "Only the prompts with these ids")
+      .Delimiter(',')
+      .TypeName("ID,...");
+  command.AddOption("--max-tokens", &options->max_tokens, "Cut longer prompts; 0 = never")
+      .Default(options->max_tokens)
+      .TypeName("N");
+  command.SetFooter(
       "\nThe lines have \"id\" and \"tokens\", which the commands that read prompts take\n"
       "in place of \"prompt\".\n"
       "  talon tokenize docs.jsonl --only docs-0,docs-6 > tokens.jsonl\n");

@@ -3,7 +3,7 @@
 #ifndef TALON_BASE_CHECK_H_
 #define TALON_BASE_CHECK_H_
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 

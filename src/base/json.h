@@ -6,11 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace talon {
-
-using Json = nlohmann::json;
 
 // `what` names the source in messages, usually a file's path. Nesting is limited (256 levels), so a
 // hostile text cannot exhaust the stack.

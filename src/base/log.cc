@@ -8,13 +8,12 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "base/json.h"
 
 namespace talon {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 std::atomic<LogFormat> log_format = LogFormat::kText;
 

@@ -8,7 +8,7 @@
 #ifndef TALON_BASE_LOG_H_
 #define TALON_BASE_LOG_H_
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <concepts>

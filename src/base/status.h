@@ -6,7 +6,7 @@
 #ifndef TALON_BASE_STATUS_H_
 #define TALON_BASE_STATUS_H_
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <string>

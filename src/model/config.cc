@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "model/config_fields.h"
 

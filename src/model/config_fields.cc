@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/json.h"
+
 namespace talon {
 
 std::string BriefJson(const Json& value) {
@@ -11,6 +13,8 @@ std::string BriefJson(const Json& value) {
   if (text.size() > kMaxBytes) text = text.substr(0, kMaxBytes) + "...";
   return text;
 }
+
+bool ConfigFields::Has(const std::string& key) const { return object_.contains(key); }
 
 const Json* ConfigFields::Find(const std::string& key) const {
   const auto it = object_.find(key);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace talon {
@@ -25,7 +25,7 @@ class ConfigFields {
   const std::string& what() const { return what_; }
   const Json* Find(const std::string& key) const;  // null if missing
   // Whether the key is there at all, be it null.
-  bool Has(const std::string& key) const { return object_.contains(key); }
+  bool Has(const std::string& key) const;
 
   // A whole number in [low, high].
   Result<int> Int(const std::string& key, int low, int high) const;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "compute/reference/reference_backend.h"
 #include "compute/test_device.h"
 #include "model/single_sequence.h"

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "model/files/tensor_layout.h"
 

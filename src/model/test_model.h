@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "compute/dtype.h"
 #include "model/config.h"
 #include "model/files/safetensors.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "remote/fake_links.h"
 #include "remote/orchestrator.h"
 #include "text/tokenizer/test_tokenizers.h"

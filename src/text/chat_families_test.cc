@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "text/chat_options.h"
 #include "text/chat_template.h"
 #include "text/ordered_json.h"
 #include "text/test_chat_templates.h"

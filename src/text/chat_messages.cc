@@ -1,35 +1,34 @@
 #include "text/chat_messages.h"
 
+#include "base/json.h"
 #include "text/ordered_json.h"
 
 namespace talon {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // Null if there is no such member.
-const Json* Find(const Json& object, const char* key) {
+const OrderedJson* Find(const OrderedJson& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? nullptr : &*found;
 }
 
-Status CheckPart(const Json& part, const std::string& where) {
-  const Json* type = part.is_object() ? Find(part, "type") : nullptr;
+Status CheckPart(const OrderedJson& part, const std::string& where) {
+  const OrderedJson* type = part.is_object() ? Find(part, "type") : nullptr;
   if (type == nullptr || !type->is_string()) {
     return InvalidArgument("{}: expected an object with a type", where);
   }
   if (const auto& name = type->get_ref<const std::string&>(); name != "text") {
     return InvalidArgument("{}: type '{}' is not supported, only 'text'", where, name);
   }
-  const Json* text = Find(part, "text");
+  const OrderedJson* text = Find(part, "text");
   if (text == nullptr || !text->is_string()) {
     return InvalidArgument("{}: text must be a string", where);
   }
   return OkStatus();
 }
 
-Status PrepareContent(const std::string& where, const ChatTraits& traits, Json* message) {
-  const Json* content = Find(*message, "content");
+Status PrepareContent(const std::string& where, const ChatTraits& traits, OrderedJson* message) {
+  const OrderedJson* content = Find(*message, "content");
   if (content == nullptr || content->is_null() || content->is_string()) return OkStatus();
   if (!content->is_array()) {
     return InvalidArgument("{}.content: expected a string or a list of parts, found {}", where,
@@ -43,21 +42,21 @@ Status PrepareContent(const std::string& where, const ChatTraits& traits, Json* 
 }
 
 // Arguments as an object.
-Status PrepareArguments(const std::string& where, Json* call) {
+Status PrepareArguments(const std::string& where, OrderedJson* call) {
   const auto function = call->find("function");
   if (function == call->end() || !function->is_object()) return OkStatus();
   const auto arguments = function->find("arguments");
   if (arguments == function->end() || !arguments->is_string()) return OkStatus();
   const std::string text = arguments->get<std::string>();
   if (text.empty()) {
-    *arguments = Json::object();
+    *arguments = OrderedJson::object();
     return OkStatus();
   }
   TALON_ASSIGN_OR_RETURN(*arguments, ParseOrderedJson(text, where + ".function.arguments"));
   return OkStatus();
 }
 
-Status PrepareToolCalls(const std::string& where, const ChatTraits& traits, Json* message) {
+Status PrepareToolCalls(const std::string& where, const ChatTraits& traits, OrderedJson* message) {
   const auto calls = message->find("tool_calls");
   if (calls == message->end() || calls->is_null()) return OkStatus();
   if (!calls->is_array()) return InvalidArgument("{}.tool_calls: expected a list", where);
@@ -73,17 +72,17 @@ Status PrepareToolCalls(const std::string& where, const ChatTraits& traits, Json
 
 }  // namespace
 
-Result<Json> PrepareMessages(const Json& messages, const ChatTraits& traits) {
+Result<OrderedJson> PrepareMessages(const OrderedJson& messages, const ChatTraits& traits) {
   if (!messages.is_array()) {
     return InvalidArgument("messages: expected a list, found {}", messages.type_name());
   }
   if (messages.empty()) return InvalidArgument("messages: the list is empty");
-  Json prepared = messages;
+  OrderedJson prepared = messages;
   for (size_t i = 0; i < prepared.size(); ++i) {
     const std::string where = fmt::format("messages[{}]", i);
-    Json& message = prepared[i];
+    OrderedJson& message = prepared[i];
     if (!message.is_object()) return InvalidArgument("{}: expected an object", where);
-    const Json* role = Find(message, "role");
+    const OrderedJson* role = Find(message, "role");
     if (role == nullptr || !role->is_string() || role->get_ref<const std::string&>().empty()) {
       return InvalidArgument("{}.role: expected a name such as 'user'", where);
     }
@@ -93,12 +92,12 @@ Result<Json> PrepareMessages(const Json& messages, const ChatTraits& traits) {
   return prepared;
 }
 
-std::string ContentText(const Json& message) {
-  const Json* content = Find(message, "content");
+std::string ContentText(const OrderedJson& message) {
+  const OrderedJson* content = Find(message, "content");
   if (content == nullptr || content->is_null()) return "";
   if (content->is_string()) return content->get<std::string>();
   std::string text;
-  for (const Json& part : *content) {
+  for (const OrderedJson& part : *content) {
     if (&part != &content->front()) text += '\n';
     text += part.at("text").get_ref<const std::string&>();
   }

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "text/chat_messages.h"
+#include "text/chat_options.h"
 #include "text/chat_traits.h"
 #include "text/jinja/characters.h"
 #include "text/jinja/evaluator.h"
@@ -126,9 +128,10 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source,
                                          const OrderedJson& special_tokens) {
   ChatTemplate chat_template;
   TALON_ASSIGN_OR_RETURN(chat_template.default_, Compile(source));
-  chat_template.special_tokens_ = special_tokens.is_null() ? OrderedJson::object() : special_tokens;
+  chat_template.special_tokens_ = std::make_shared<const OrderedJson>(
+      special_tokens.is_null() ? OrderedJson::object() : special_tokens);
   Variables checked;
-  TALON_RETURN_IF_ERROR(AddVariables(chat_template.special_tokens_, "special tokens", &checked));
+  TALON_RETURN_IF_ERROR(AddVariables(*chat_template.special_tokens_, "special tokens", &checked));
   return chat_template;
 }
 
@@ -217,7 +220,7 @@ Result<std::string> ChatTemplate::Render(const OrderedJson& messages,
     prompt = RenderPlain(prepared, options);
   } else {
     TALON_ASSIGN_OR_RETURN(Variables variables,
-                           TemplateVariables(special_tokens_, prepared, options));
+                           TemplateVariables(*special_tokens_, prepared, options));
     jinja::Evaluator evaluator;
     TALON_ASSIGN_OR_RETURN(prompt, evaluator.Run(ProgramFor(options).body, std::move(variables)));
   }

@@ -14,26 +14,15 @@
 #define TALON_TEXT_CHAT_TEMPLATE_H_
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace talon {
 
-// JSON that keeps the order of keys, which shows where a template prints tools. A nlohmann::json
-// converts to it, its keys sorted; ParseOrderedJson (text/ordered_json.h) keeps a text's order.
-using OrderedJson = nlohmann::ordered_json;
-
-struct ChatOptions {
-  bool add_generation_prompt = true;
-  // The prompt ends with the last message's text, for the model to go on with it. Takes the place
-  // of the generation prompt.
-  bool continue_final_message = false;
-  OrderedJson tools = nullptr;                    // an array; null = none
-  OrderedJson variables = OrderedJson::object();  // of the template, such as enable_thinking
-};
+struct ChatOptions;  // text/chat_options.h
 
 // Immutable; use from any thread. Copies share the parsed template.
 class ChatTemplate {
@@ -66,10 +55,11 @@ class ChatTemplate {
   static Result<ChatTemplate> FromConfig(const OrderedJson& value, const OrderedJson& special);
   const Program& ProgramFor(const ChatOptions& options) const;
 
-  // Shared by all copies; never change. Null: the plain form; no template of its own for tools.
+  // Shared by all copies; never change. Null: the plain form; no template of its own for tools; no
+  // special tokens.
   std::shared_ptr<const Program> default_;
   std::shared_ptr<const Program> tool_use_;
-  OrderedJson special_tokens_ = OrderedJson::object();
+  std::shared_ptr<const OrderedJson> special_tokens_;
 };
 
 }  // namespace talon

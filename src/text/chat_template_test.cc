@@ -6,6 +6,8 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "text/chat_options.h"
 #include "text/ordered_json.h"
 
 namespace talon {

@@ -5,16 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
+
 namespace talon {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxNesting = 256;
 
 // Builds the value from the parser's events. Open containers lie on a stack of their own, so that
 // nothing points into a vector that may still grow.
-class Builder : public nlohmann::json_sax<Json> {
+class Builder : public nlohmann::json_sax<OrderedJson> {
  public:
   bool null() override { return Add(nullptr); }
   bool boolean(bool value) override { return Add(value); }
@@ -22,9 +22,9 @@ class Builder : public nlohmann::json_sax<Json> {
   bool number_unsigned(uint64_t value) override { return Add(value); }
   bool number_float(double value, const std::string&) override { return Add(value); }
   bool string(std::string& value) override { return Add(std::move(value)); }
-  bool binary(Json::binary_t&) override { return false; }
-  bool start_object(size_t) override { return Open(Json::object()); }
-  bool start_array(size_t) override { return Open(Json::array()); }
+  bool binary(OrderedJson::binary_t&) override { return false; }
+  bool start_object(size_t) override { return Open(OrderedJson::object()); }
+  bool start_array(size_t) override { return Open(OrderedJson::array()); }
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool key(std::string& value) override {
@@ -37,30 +37,30 @@ class Builder : public nlohmann::json_sax<Json> {
     return false;
   }
 
-  Json Take() { return std::move(root_); }
+  OrderedJson Take() { return std::move(root_); }
   bool too_deep() const { return too_deep_; }
   size_t error_position() const { return error_position_; }
 
  private:
   struct Container {
-    Json value;
+    OrderedJson value;
     std::string key;                                 // of the next member
     std::unordered_map<std::string, size_t> places;  // of an object's members
   };
 
-  bool Open(Json empty) {
+  bool Open(OrderedJson empty) {
     too_deep_ = open_.size() == kMaxNesting;
     if (!too_deep_) open_.push_back({.value = std::move(empty)});
     return !too_deep_;
   }
 
   bool Close() {
-    Json value = std::move(open_.back().value);
+    OrderedJson value = std::move(open_.back().value);
     open_.pop_back();
     return Add(std::move(value));
   }
 
-  bool Add(Json value) {
+  bool Add(OrderedJson value) {
     if (open_.empty()) {
       root_ = std::move(value);
       return true;
@@ -70,17 +70,18 @@ class Builder : public nlohmann::json_sax<Json> {
       parent.value.push_back(std::move(value));
       return true;
     }
-    auto& members = parent.value.get_ref<Json::object_t&>();
+    auto& members = parent.value.get_ref<OrderedJson::object_t&>();
     const auto [place, is_new] = parent.places.emplace(parent.key, members.size());
     if (is_new) {  // the vector's own, which does not search
-      members.Json::object_t::Container::emplace_back(std::move(parent.key), std::move(value));
+      members.OrderedJson::object_t::Container::emplace_back(std::move(parent.key),
+                                                             std::move(value));
     } else {
       (members.begin() + place->second)->second = std::move(value);
     }
     return true;
   }
 
-  Json root_;
+  OrderedJson root_;
   std::vector<Container> open_;
   bool too_deep_ = false;
   size_t error_position_ = 0;
@@ -88,9 +89,9 @@ class Builder : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Result<Json> ParseOrderedJson(std::string_view text, const std::string& what) {
+Result<OrderedJson> ParseOrderedJson(std::string_view text, const std::string& what) {
   Builder builder;
-  if (Json::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
+  if (OrderedJson::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
   if (builder.too_deep()) {
     return InvalidArgument("{}: JSON nested more than {} levels deep", what, kMaxNesting);
   }

@@ -3,17 +3,17 @@
 #ifndef TALON_TEXT_ORDERED_JSON_H_
 #define TALON_TEXT_ORDERED_JSON_H_
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace talon {
 
 // `what` names the source in messages. At most 256 levels deep. Of equal keys the last one counts,
 // at the place of the first.
-Result<nlohmann::ordered_json> ParseOrderedJson(std::string_view text, const std::string& what);
+Result<OrderedJson> ParseOrderedJson(std::string_view text, const std::string& what);
 
 }  // namespace talon
 

@@ -8,6 +8,7 @@
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "setup/loader.h"
 #include "setup/progress.h"
 
@@ -157,19 +158,19 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
 
 }  // namespace
 
-void AddBenchBatch(CLI::App* bench, Config* config, CommandBody* body) {
+void AddBenchBatch(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<BatchOptions>();
-  CLI::App* command = bench->add_subcommand(
+  Command command = bench.AddSubcommand(
       "batch", "Tokens/s of many sequences at once: speculation off, on, adaptive");
-  command->add_option("--batches", options->batches, "Sequences at once")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--prompts", options->prompts,
-                      "JSON lines with \"prompt\" (default: the bundled documents)");
-  command->add_option("--repeats", options->repeats, "Timed runs; the median counts")
-      ->default_val(options->repeats)
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--json", options->json, "Also write the figures to this file");
+  command.AddOption("--batches", &options->batches, "Sequences at once")
+      .Delimiter(',')
+      .Range(1, 1024);
+  command.AddOption("--prompts", &options->prompts,
+                    "JSON lines with \"prompt\" (default: the bundled documents)");
+  command.AddOption("--repeats", &options->repeats, "Timed runs; the median counts")
+      .Default(options->repeats)
+      .Range(1, 1000);
+  command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
   SetBody(command, body, [config, options] { return BenchBatch(*config, *options); });
 }

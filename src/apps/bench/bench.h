@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/status.h"
 #include "compute/backend.h"
 #include "compute/peaks.h"
@@ -16,14 +16,14 @@
 
 namespace talon {
 
-void AddBenchBatch(CLI::App* bench, Config* config, CommandBody* body);
-void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body);
-void AddBenchGpu(CLI::App* bench, Config* config, CommandBody* body);
-void AddBenchLoad(CLI::App* bench, Config* config, CommandBody* body);
-void AddBenchLongContext(CLI::App* bench, Config* config, CommandBody* body);
-void AddBenchOps(CLI::App* bench, Config* config, CommandBody* body);
-void AddBenchScv(CLI::App* bench, Config* config, CommandBody* body);
-void AddBenchVerify(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchBatch(Command bench, Config* config, CommandBody* body);
+void AddBenchDecode(Command bench, Config* config, CommandBody* body);
+void AddBenchGpu(Command bench, Config* config, CommandBody* body);
+void AddBenchLoad(Command bench, Config* config, CommandBody* body);
+void AddBenchLongContext(Command bench, Config* config, CommandBody* body);
+void AddBenchOps(Command bench, Config* config, CommandBody* body);
+void AddBenchScv(Command bench, Config* config, CommandBody* body);
+void AddBenchVerify(Command bench, Config* config, CommandBody* body);
 
 // Modes of decoding, compared over the prompts of a file (JSON lines with "prompt").
 struct ModesOptions {

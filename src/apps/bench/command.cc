@@ -5,9 +5,9 @@
 
 namespace talon {
 
-void AddBenchCommand(CLI::App* app, Config* config, CommandBody* body) {
-  CLI::App* command = app->add_subcommand("bench", "Measure ops, decoding and verification");
-  command->require_subcommand(1);
+void AddBenchCommand(Command app, Config* config, CommandBody* body) {
+  Command command = app.AddSubcommand("bench", "Measure ops, decoding and verification");
+  command.RequireSubcommand();
   AddBenchBatch(command, config, body);
   AddBenchDecode(command, config, body);
   AddBenchGpu(command, config, body);

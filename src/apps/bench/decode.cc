@@ -6,6 +6,7 @@
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/threads.h"
 #include "compute/peaks.h"
 #include "setup/loader.h"
@@ -161,25 +162,25 @@ Result<int> BenchDecode(const Config& config, const DecodeOptions& options) {
 
 }  // namespace
 
-void AddBenchDecode(CLI::App* bench, Config* config, CommandBody* body) {
+void AddBenchDecode(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<DecodeOptions>();
-  CLI::App* command = bench->add_subcommand(
+  Command command = bench.AddSubcommand(
       "decode", "Tokens/s of prompt and generation, bytes per token, share of the bandwidth");
-  command->add_option("--shape", options->shape,
-                      "Random weights of this shape instead of a model: llama-1b, tiny");
-  command->add_option("--prompt-tokens", options->prompt_tokens, "Length of the prompt")
-      ->default_val(options->prompt_tokens)
-      ->check(CLI::Range(2, 16384));
-  command->add_option("--repeats", options->modes.repeats, "Timed runs; the median counts")
-      ->default_val(options->modes.repeats)
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--json", options->modes.json, "Also write the figures to this file");
-  command->add_option("--prompts", options->modes.prompts,
-                      "Compare modes on these prompts: JSON lines with \"prompt\"");
+  command.AddOption("--shape", &options->shape,
+                    "Random weights of this shape instead of a model: llama-1b, tiny");
+  command.AddOption("--prompt-tokens", &options->prompt_tokens, "Length of the prompt")
+      .Default(options->prompt_tokens)
+      .Range(2, 16384);
+  command.AddOption("--repeats", &options->modes.repeats, "Timed runs; the median counts")
+      .Default(options->modes.repeats)
+      .Range(1, 1000);
+  command.AddOption("--json", &options->modes.json, "Also write the figures to this file");
+  command.AddOption("--prompts", &options->modes.prompts,
+                    "Compare modes on these prompts: JSON lines with \"prompt\"");
   command
-      ->add_option("--modes", options->modes.modes,
-                   "plain first, then drafters: plain,ngram,suffix,standalone,eagle3,merged")
-      ->delimiter(',');
+      .AddOption("--modes", &options->modes.modes,
+                 "plain first, then drafters: plain,ngram,suffix,standalone,eagle3,merged")
+      .Delimiter(',');
   AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
   SetBody(command, body, [config, options] { return BenchDecode(*config, *options); });
 }

@@ -8,6 +8,7 @@
 #include "apps/bench/pass_timer.h"
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
+#include "base/json.h"
 #include "compute/cuda/cuda_backend.h"
 #include "compute/peaks.h"
 #include "setup/loader.h"
@@ -198,36 +199,33 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
 
 }  // namespace
 
-void AddBenchGpu(CLI::App* bench, Config* config, CommandBody* body) {
+void AddBenchGpu(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<GpuOptions>();
-  CLI::App* command = bench->add_subcommand(
+  Command command = bench.AddSubcommand(
       "gpu", "Whole passes of a large shape against the floor of the device's memory");
   const auto list = [&](const char* name, std::vector<int>* values, const char* help) {
-    command->add_option(name, *values, help)
-        ->delimiter(',')
-        ->check(CLI::Range(1, 1 << 24))
-        ->type_name("N,...");
+    command.AddOption(name, values, help).Delimiter(',').Range(1, 1 << 24).TypeName("N,...");
   };
-  command->add_option("--shape", options->shape, "Random weights of this shape (llama-8b)");
+  command.AddOption("--shape", &options->shape, "Random weights of this shape (llama-8b)");
   list("--nodes", &options->nodes, "Numbers of nodes");
   list("--contexts", &options->contexts, "Lengths of the prefix (1024,65536)");
   list("--partial-contexts", &options->partial_contexts,
        "Lengths of the prefix for partial steps (65536,131072)");
-  command->add_option("--budget", options->budget, "Tokens that a partial step reads (4096)");
-  command->add_option("--partial-nodes", options->partial_nodes, "Nodes of those steps (16)");
-  command->add_option("--batch", options->batch, "Sequences of the batch (8)");
-  command->add_option("--batch-context", options->batch_context, "Their prefix (65536)");
-  command->add_option("--offload-context", options->offload_context,
-                      "The prefix of the steps with K and V in host memory (65536)");
-  command->add_option("--repeats", options->repeats, "Timed passes; the median counts")
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--tables", options->tables, "Which of nodes,partial,batch,offload (all)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"nodes", "partial", "batch", "offload"}));
-  command->add_option("--json", options->json, "Also write the figures to this file");
+  command.AddOption("--budget", &options->budget, "Tokens that a partial step reads (4096)");
+  command.AddOption("--partial-nodes", &options->partial_nodes, "Nodes of those steps (16)");
+  command.AddOption("--batch", &options->batch, "Sequences of the batch (8)");
+  command.AddOption("--batch-context", &options->batch_context, "Their prefix (65536)");
+  command.AddOption("--offload-context", &options->offload_context,
+                    "The prefix of the steps with K and V in host memory (65536)");
+  command.AddOption("--repeats", &options->repeats, "Timed passes; the median counts")
+      .Range(1, 1000);
+  command.AddOption("--tables", &options->tables, "Which of nodes,partial,batch,offload (all)")
+      .Delimiter(',')
+      .OneOf({"nodes", "partial", "batch", "offload"});
+  command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options, command]() -> Result<int> {
-    if (config->device == "cpu" && command->count("--device") == 0) {
+    if (config->device == "cpu" && command.Count("--device") == 0) {
       return InvalidArgument("bench gpu needs --device cuda (or cpu by name, to try it)");
     }
     return BenchGpu(*config, *options);

@@ -6,6 +6,7 @@
 #include "apps/bench/bench.h"
 #include "apps/common/table.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "serve/http/load_client.h"
 #include "setup/loader.h"
 #include "setup/progress.h"
@@ -124,27 +125,27 @@ Result<int> BenchLoad(LoadBenchOptions options) {
 
 }  // namespace
 
-void AddBenchLoad(CLI::App* bench, Config*, CommandBody* body) {
+void AddBenchLoad(Command bench, Config*, CommandBody* body) {
   auto options = std::make_shared<LoadBenchOptions>();
   LoadPlan* plan = &options->plan;
-  CLI::App* command =
-      bench->add_subcommand("load", "Streaming clients against a running 'talon serve'");
-  command->add_option("--url", plan->url, "The server")->default_val(plan->url);
-  command->add_option("--clients", plan->clients, "Clients at once")
-      ->default_val(plan->clients)
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--seconds", plan->seconds, "How long they ask")->default_val(plan->seconds);
+  Command command =
+      bench.AddSubcommand("load", "Streaming clients against a running 'talon serve'");
+  command.AddOption("--url", &plan->url, "The server").Default(plan->url);
+  command.AddOption("--clients", &plan->clients, "Clients at once")
+      .Default(plan->clients)
+      .Range(1, 1024);
+  command.AddOption("--seconds", &plan->seconds, "How long they ask").Default(plan->seconds);
   command
-      ->add_option("--alone-seconds", options->alone_seconds,
-                   "How long one client asks before, for comparison")
-      ->default_val(options->alone_seconds);
-  command->add_option("--disconnects", plan->disconnects, "Share of answers left in the middle")
-      ->default_val(plan->disconnects)
-      ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--prompts", options->prompts,
-                      "JSON lines with \"prompt\" (default: the bundled documents)");
-  command->add_option("--api-key-file", options->api_key_file, "The first key of it is used");
-  command->add_option("--json", options->json, "Also write the figures to this file");
+      .AddOption("--alone-seconds", &options->alone_seconds,
+                 "How long one client asks before, for comparison")
+      .Default(options->alone_seconds);
+  command.AddOption("--disconnects", &plan->disconnects, "Share of answers left in the middle")
+      .Default(plan->disconnects)
+      .Range(0.0, 1.0);
+  command.AddOption("--prompts", &options->prompts,
+                    "JSON lines with \"prompt\" (default: the bundled documents)");
+  command.AddOption("--api-key-file", &options->api_key_file, "The first key of it is used");
+  command.AddOption("--json", &options->json, "Also write the figures to this file");
   SetBody(command, body, [options] { return BenchLoad(*options); });
 }
 

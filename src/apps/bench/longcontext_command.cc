@@ -10,6 +10,7 @@
 #include "apps/bench/longcontext_report.h"
 #include "apps/doctor/text.h"
 #include "apps/run_remote.h"
+#include "base/json.h"
 #include "base/threads.h"
 #include "compute/peaks.h"
 #include "setup/loader.h"
@@ -248,54 +249,47 @@ Result<int> BenchLongContext(const Config& config, LongContextOptions options) {
   return differences.empty() ? kExitOk : kExitFailed;
 }
 
-CLI::Option* AddNumbers(CLI::App* command, const char* flag, std::vector<int>* values,
-                        const char* help) {
-  return command->add_option(flag, *values, help)
-      ->delimiter(',')
-      ->check(CLI::Range(16, 1 << 24))
-      ->type_name("N,...");
+Option AddNumbers(Command command, const char* flag, std::vector<int>* values, const char* help) {
+  return command.AddOption(flag, values, help).Delimiter(',').Range(16, 1 << 24).TypeName("N,...");
 }
 
-CLI::Option* AddCount(CLI::App* command, const char* flag, int* value, int least,
-                      const char* help) {
-  return command->add_option(flag, *value, help)
-      ->default_val(*value)
-      ->check(CLI::Range(least, 1000));
+Option AddCount(Command command, const char* flag, int* value, int least, const char* help) {
+  return command.AddOption(flag, value, help).Default(*value).Range(least, 1000);
 }
 
 }  // namespace
 
-void AddBenchLongContext(CLI::App* bench, Config* config, CommandBody* body) {
+void AddBenchLongContext(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<LongContextOptions>();
-  CLI::App* command =
-      bench->add_subcommand("longcontext", "Full and partial verification as the context grows");
+  Command command =
+      bench.AddSubcommand("longcontext", "Full and partial verification as the context grows");
   AddNumbers(command, "--contexts", &options->contexts,
              "Tokens of the prompts (default 1024,4096,8192,16384,30000)");
   AddNumbers(command, "--budgets", &options->budgets,
              "Tokens that partial verification retrieves (default 512,1024,2048,4096)");
   command
-      ->add_option("--modes", options->modes,
-                   "plain first, then drafters, over the whole prefix or with +specpv-exact or "
-                   "+specpv-fast (default plain and all three of eagle3)")
-      ->delimiter(',')
-      ->type_name("MODE,...");
+      .AddOption("--modes", &options->modes,
+                 "plain first, then drafters, over the whole prefix or with +specpv-exact or "
+                 "+specpv-fast (default plain and all three of eagle3)")
+      .Delimiter(',')
+      .TypeName("MODE,...");
   command
-      ->add_option("--prompts", options->prompts,
-                   "Texts to cut prompts from: JSON lines with \"prompt\", joined where they are "
-                   "too short; none = the bundled books")
-      ->type_name("FILE");
+      .AddOption("--prompts", &options->prompts,
+                 "Texts to cut prompts from: JSON lines with \"prompt\", joined where they are "
+                 "too short; none = the bundled books")
+      .TypeName("FILE");
   AddCount(command, "--prompts-per-context", &options->prompts_per_context, 1,
            "Different prompts of each length");
   AddCount(command, "--repeats", &options->repeats, 1, "Runs of each prompt; the median counts");
   command
-      ->add_option("--recall", options->recall,
-                   "Also count right answers: JSON lines with \"prompt\" and \"answer\"")
-      ->type_name("FILE");
+      .AddOption("--recall", &options->recall,
+                 "Also count right answers: JSON lines with \"prompt\" and \"answer\"")
+      .TypeName("FILE");
   AddCount(command, "--recall-per-length", &options->recall_per_length, 0,
            "Recall prompts of each length at most; 0 = all");
-  command->add_option("--json", options->json, "Also write all figures to this file")
-      ->type_name("FILE");
-  command->footer(
+  command.AddOption("--json", &options->json, "Also write all figures to this file")
+      .TypeName("FILE");
+  command.SetFooter(
       "\nEvery run computes its prompt anew, which takes most of the time. Ratios are\n"
       "taken within a run: 'vs plain' to plain decoding, 'vs full' to the same drafter\n"
       "over the whole prefix. 'KV MB' is read per step, 'undone' counts tokens that a\n"

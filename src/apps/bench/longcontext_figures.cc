@@ -5,6 +5,7 @@
 #include <string>
 
 #include "apps/bench/bench.h"
+#include "base/json.h"
 
 namespace talon {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "apps/bench/longcontext.h"
 #include "apps/bench/roofline.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "model/config.h"
 
 namespace talon {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/json.h"
 #include "setup/progress.h"
 
 namespace talon {

@@ -8,7 +8,7 @@
 
 #include "apps/bench/longcontext.h"
 #include "apps/common/prompts.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace talon {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "apps/common/table.h"
+#include "base/json.h"
 #include "base/status.h"
 
 namespace talon {

@@ -8,6 +8,7 @@
 #include "apps/bench/longcontext_recall.h"
 #include "apps/bench/longcontext_report.h"
 #include "apps/bench/roofline.h"
+#include "base/json.h"
 
 namespace talon {
 namespace {

@@ -7,6 +7,7 @@
 #include "apps/common/run_report.h"
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
+#include "base/json.h"
 #include "setup/loader.h"
 #include "setup/progress.h"
 

@@ -4,6 +4,7 @@
 
 #include "apps/bench/bench.h"
 #include "apps/common/table.h"
+#include "base/json.h"
 #include "base/threads.h"
 #include "compute/cpu/cpu_backend.h"
 #include "compute/layer_ops.h"
@@ -251,22 +252,22 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
 
 }  // namespace
 
-void AddBenchOps(CLI::App* bench, Config* config, CommandBody* body) {
+void AddBenchOps(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<OpsOptions>();
-  CLI::App* command = bench->add_subcommand("ops", "Time of each op and its share of the peak");
-  command->add_option("--shape", options->shape, "Sizes of the matrices: llama-1b, tiny")
-      ->default_val(options->shape);
-  command->add_option("--rows", options->rows, "Rows of a pass (default 1,8,64,512)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N,...");
-  command->add_option("--context", options->context, "Keys of the attention op")
-      ->default_val(options->context)
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--repeats", options->repeats, "Timings; the median counts")
-      ->default_val(options->repeats)
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--json", options->json, "Also write the figures to this file");
+  Command command = bench.AddSubcommand("ops", "Time of each op and its share of the peak");
+  command.AddOption("--shape", &options->shape, "Sizes of the matrices: llama-1b, tiny")
+      .Default(options->shape);
+  command.AddOption("--rows", &options->rows, "Rows of a pass (default 1,8,64,512)")
+      .Delimiter(',')
+      .Range(1, 4096)
+      .TypeName("N,...");
+  command.AddOption("--context", &options->context, "Keys of the attention op")
+      .Default(options->context)
+      .Range(1, 1 << 20);
+  command.AddOption("--repeats", &options->repeats, "Timings; the median counts")
+      .Default(options->repeats)
+      .Range(1, 1000);
+  command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options] { return BenchOps(*config, *options); });
 }

@@ -18,6 +18,7 @@
 #include "apps/common/worker_child.h"
 #include "apps/run_remote.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "serve/grpc/delayed_link.h"
 #include "serve/grpc/rpc_server.h"
 #include "serve/grpc/wire.h"
@@ -334,33 +335,33 @@ Result<int> BenchRemote(Config config, const RemoteBenchOptions& options) {
 
 }  // namespace
 
-void AddBenchRemote(CLI::App* bench, Config* config, CommandBody* body) {
+void AddBenchRemote(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<RemoteBenchOptions>();
-  CLI::App* command = bench->add_subcommand(
+  Command command = bench.AddSubcommand(
       "remote", "Remote workers over links of several round trips: plain, chain, tree, overlap");
-  command->add_option("--rtts-ms", options->rtts_ms, "Round trips, separated by commas")
-      ->delimiter(',')
-      ->default_str("0,5,20,50,100")
-      ->check(CLI::Range(0.0, 10000.0));
-  command->add_option("--loss", options->loss, "Share of segments lost by one more link; 0 = none")
-      ->default_val(options->loss)
-      ->check(CLI::Range(0.0, 0.5));
-  command->add_option("--loss-rtt-ms", options->loss_rtt_ms, "Round trip of that link")
-      ->default_val(options->loss_rtt_ms)
-      ->check(CLI::Range(0.0, 10000.0));
-  command->add_option("--prompts", options->prompts,
-                      "JSON lines with \"prompt\" (default: the bundled documents)");
-  command->add_option("--num-prompts", options->num_prompts, "Of these the first")
-      ->default_val(options->num_prompts)
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--repeats", options->repeats, "Runs of each mode")
-      ->default_val(options->repeats)
-      ->check(CLI::Range(1, 100));
-  command->add_option("--draft-model", options->draft_model,
-                      "Of the draft worker that is started (default: the bundled one)");
-  command->add_option("--json", options->json, "Also write the figures to this file");
+  command.AddOption("--rtts-ms", &options->rtts_ms, "Round trips, separated by commas")
+      .Delimiter(',')
+      .DefaultText("0,5,20,50,100")
+      .Range(0.0, 10000.0);
+  command.AddOption("--loss", &options->loss, "Share of segments lost by one more link; 0 = none")
+      .Default(options->loss)
+      .Range(0.0, 0.5);
+  command.AddOption("--loss-rtt-ms", &options->loss_rtt_ms, "Round trip of that link")
+      .Default(options->loss_rtt_ms)
+      .Range(0.0, 10000.0);
+  command.AddOption("--prompts", &options->prompts,
+                    "JSON lines with \"prompt\" (default: the bundled documents)");
+  command.AddOption("--num-prompts", &options->num_prompts, "Of these the first")
+      .Default(options->num_prompts)
+      .Range(1, 1000);
+  command.AddOption("--repeats", &options->repeats, "Runs of each mode")
+      .Default(options->repeats)
+      .Range(1, 100);
+  command.AddOption("--draft-model", &options->draft_model,
+                    "Of the draft worker that is started (default: the bundled one)");
+  command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings | kSamplingSettings | kRemoteSettings);
-  command->footer(
+  command.SetFooter(
       "\nWorkers are started by this command, or are those at --target-address and\n"
       "--draft-address.\n"
       "\nExample:\n"

@@ -6,7 +6,7 @@
 
 namespace talon {
 
-void AddBenchRemote(CLI::App* bench, Config* config, CommandBody* body);
+void AddBenchRemote(Command bench, Config* config, CommandBody* body);
 
 }  // namespace talon
 

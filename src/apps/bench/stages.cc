@@ -5,6 +5,7 @@
 
 #include "apps/common/table.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "observe/stage_range.h"
 
 namespace talon {

@@ -7,6 +7,7 @@
 #include "apps/bench/bench.h"
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
+#include "base/json.h"
 #include "setup/loader.h"
 #include "spec/drafters/replay_drafter.h"
 
@@ -234,43 +235,42 @@ Result<int> BenchScv(Config config, const ScvOptions& options) {
 
 }  // namespace
 
-void AddBenchVerify(CLI::App* bench, Config* config, CommandBody* body) {
+void AddBenchVerify(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command =
-      bench->add_subcommand("verify", "Milliseconds of a pass over T nodes, and c(T)");
-  command->add_option("--nodes", options->nodes, "Numbers of nodes (default 1,2,4,8,16,32,64)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 512))
-      ->type_name("N,...");
-  command->add_option("--depths", options->depths, "Lengths of the prefix (default 0,4096,16384)")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24))
-      ->type_name("N,...");
-  command->add_option("--shape", options->shape, "Random weights of this shape: llama-1b, tiny");
-  command->add_option("--repeats", options->repeats, "Timed passes; the fastest counts")
-      ->default_val(options->repeats)
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--json", options->json, "Also write the figures to this file");
+  Command command = bench.AddSubcommand("verify", "Milliseconds of a pass over T nodes, and c(T)");
+  command.AddOption("--nodes", &options->nodes, "Numbers of nodes (default 1,2,4,8,16,32,64)")
+      .Delimiter(',')
+      .Range(1, 512)
+      .TypeName("N,...");
+  command.AddOption("--depths", &options->depths, "Lengths of the prefix (default 0,4096,16384)")
+      .Delimiter(',')
+      .Range(0, 1 << 24)
+      .TypeName("N,...");
+  command.AddOption("--shape", &options->shape, "Random weights of this shape: llama-1b, tiny");
+  command.AddOption("--repeats", &options->repeats, "Timed passes; the fastest counts")
+      .Default(options->repeats)
+      .Range(1, 1000);
+  command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options] { return BenchVerify(*config, *options); });
 }
 
-void AddBenchScv(CLI::App* bench, Config* config, CommandBody* body) {
+void AddBenchScv(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<ScvOptions>();
-  CLI::App* command =
-      bench->add_subcommand("scv", "Chunked verification of chains by acceptance: when it pays");
+  Command command =
+      bench.AddSubcommand("scv", "Chunked verification of chains by acceptance: when it pays");
   command
-      ->add_option("--lengths", options->lengths, "Chain lengths, root included (default 16,32,48)")
-      ->delimiter(',')
-      ->check(CLI::Range(2, 256))
-      ->type_name("N,...");
+      .AddOption("--lengths", &options->lengths, "Chain lengths, root included (default 16,32,48)")
+      .Delimiter(',')
+      .Range(2, 256)
+      .TypeName("N,...");
   command
-      ->add_option("--chunks", options->chunks,
-                   "Chunk sizes; 0 = one pass, first (default 0,4,8,16)")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 256))
-      ->type_name("N,...");
-  command->add_option("--json", options->json, "Also write the figures to this file");
+      .AddOption("--chunks", &options->chunks,
+                 "Chunk sizes; 0 = one pass, first (default 0,4,8,16)")
+      .Delimiter(',')
+      .Range(0, 256)
+      .TypeName("N,...");
+  command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options] { return BenchScv(*config, *options); });
 }

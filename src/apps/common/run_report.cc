@@ -1,5 +1,7 @@
 #include "apps/common/run_report.h"
 
+#include "base/json.h"
+
 namespace talon {
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "apps/common/table.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "engine/engine.h"
 #include "engine/request.h"
 #include "observe/metrics.h"

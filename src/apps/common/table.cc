@@ -1,6 +1,6 @@
 #include "apps/common/table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <sstream>

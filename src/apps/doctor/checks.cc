@@ -1,6 +1,9 @@
 #include "apps/doctor/checks.h"
 
+#include <fmt/format.h>
+
 #include "apps/common/table.h"
+#include "base/json.h"
 
 namespace talon {
 namespace {

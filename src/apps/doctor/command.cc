@@ -10,6 +10,7 @@
 #include "apps/doctor/report.h"
 #include "apps/doctor/text.h"
 #include "apps/run_remote.h"
+#include "base/json.h"
 #include "setup/device.h"
 #include "setup/loader.h"
 
@@ -122,47 +123,47 @@ Result<int> Doctor(Config config, DoctorOptions options) {
 
 }  // namespace
 
-void AddDoctorCommand(CLI::App* app, Config* config, CommandBody* body) {
+void AddDoctorCommand(Command app, Config* config, CommandBody* body) {
   auto options = std::make_shared<DoctorOptions>();
-  CLI::App* command = app->add_subcommand(
+  Command command = app.AddSubcommand(
       "doctor", "Check a draft against its model: fit, speed-up, and what limits it");
   command
-      ->add_option("--draft", options->draft,
-                   "An EAGLE-3 head or a small model; the bundled head with the bundled model")
-      ->type_name("DIR");
+      .AddOption("--draft", &options->draft,
+                 "An EAGLE-3 head or a small model; the bundled head with the bundled model")
+      .TypeName("DIR");
   command
-      ->add_option("--prompts", options->prompts,
-                   "Text of the probe: JSON lines with \"prompt\"; none = the model's own text")
-      ->type_name("FILE");
+      .AddOption("--prompts", &options->prompts,
+                 "Text of the probe: JSON lines with \"prompt\"; none = the model's own text")
+      .TypeName("FILE");
   command
-      ->add_option("--contexts", options->probe.contexts,
-                   "Lengths of context to try (default 128,1024,4096)")
-      ->delimiter(',')
-      ->check(CLI::Range(2, 1 << 24))
-      ->type_name("N,...");
-  command->add_option("--texts", options->probe.texts, "Texts at each length")
-      ->default_val(options->probe.texts)
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N");
-  command->add_option("--repeats", options->probe.repeats, "Runs of each text")
-      ->default_val(options->probe.repeats)
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N");
-  command->add_option("--json", options->json, "Also write the figures to this file")
-      ->type_name("FILE");
+      .AddOption("--contexts", &options->probe.contexts,
+                 "Lengths of context to try (default 128,1024,4096)")
+      .Delimiter(',')
+      .Range(2, 1 << 24)
+      .TypeName("N,...");
+  command.AddOption("--texts", &options->probe.texts, "Texts at each length")
+      .Default(options->probe.texts)
+      .Range(1, 1000)
+      .TypeName("N");
+  command.AddOption("--repeats", &options->probe.repeats, "Runs of each text")
+      .Default(options->probe.repeats)
+      .Range(1, 1000)
+      .TypeName("N");
+  command.AddOption("--json", &options->json, "Also write the figures to this file")
+      .TypeName("FILE");
   AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
-  CLI::Option* max_tokens = command->get_option("--max-tokens");
-  max_tokens->default_str(std::to_string(kMaxTokens));
-  command->footer(
+  Option max_tokens = command.Find("--max-tokens");
+  max_tokens.DefaultText(std::to_string(kMaxTokens));
+  command.SetFooter(
       "\nSpeculative decoding runs beside plain decoding, text by text. Exit code 0 if\n"
       "the draft loads and the text is the same, 2 if it does not load.\n"
       "  talon doctor\n"
       "  talon doctor --model DIR --draft DIR --prompts mine.jsonl --json figures.json\n");
   SetBody(command, body, [config, options, command, max_tokens] {
-    const bool from_file = command->count("--config") > 0;
-    if (max_tokens->count() == 0 && !from_file) config->sampling.max_tokens = kMaxTokens;
+    const bool from_file = command.Count("--config") > 0;
+    if (max_tokens.count() == 0 && !from_file) config->sampling.max_tokens = kMaxTokens;
     // The checklist says what the loader would warn of, once.
-    if (command->count("--log-level") == 0 && !from_file) config->log_level = "error";
+    if (command.Count("--log-level") == 0 && !from_file) config->log_level = "error";
     return Doctor(*config, *options);
   });
 }

@@ -1,10 +1,13 @@
 // The facts of a draft: told apart by its files, loaded once for a look.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <set>
 
 #include "apps/doctor/checks.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "model/files/safetensors.h"
 #include "model/heads/eagle3_head.h"
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "apps/common/run_report.h"
+#include "base/json.h"
 #include "setup/progress.h"
 
 namespace talon {

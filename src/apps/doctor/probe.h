@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/doctor/text.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/status.h"
 #include "engine/engine.h"
 #include "setup/config.h"

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "base/json.h"
 #include "compute/test_device.h"
 #include "engine/step/step.h"
 #include "model/decoder.h"

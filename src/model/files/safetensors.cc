@@ -1,5 +1,7 @@
 #include "model/files/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "model/files/tensor_layout.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace talon {
 namespace {

@@ -1,10 +1,13 @@
 #include "model/heads/eagle3_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <utility>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "model/config_fields.h"
 

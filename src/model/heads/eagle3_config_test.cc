@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/json.h"
 #include "base/random.h"
 #include "model/heads/test_eagle3.h"
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "compute/reference/reference_backend.h"
 #include "compute/test_device.h"
 #include "model/heads/eagle3_sequence.h"

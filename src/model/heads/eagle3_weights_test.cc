@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "compute/test_device.h"
 #include "model/heads/eagle3_layout.h"
 #include "model/heads/test_eagle3.h"

@@ -1,11 +1,12 @@
 #include "serve/http/completion.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <ctime>
 #include <utility>
 
+#include "base/json.h"
 #include "base/random.h"
 #include "serve/http/prompt_tokens.h"
 

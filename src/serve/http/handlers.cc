@@ -1,10 +1,11 @@
 #include "serve/http/handlers.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <fstream>
 
+#include "base/json.h"
 #include "serve/http/api/api_request.h"
 #include "serve/http/prompt_tokens.h"
 

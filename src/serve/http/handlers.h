@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "serve/http/api/api_error.h"
 #include "serve/http/serve_parts.h"
 

@@ -1,6 +1,6 @@
 #include "serve/http/http_server.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <httplib.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/json.h"
 #include "serve/http/completion.h"
 #include "serve/http/handlers.h"
 #include "serve/http/page_files.h"

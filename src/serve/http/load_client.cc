@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/json.h"
 
 namespace talon {
 namespace {

@@ -1,10 +1,12 @@
 #include "serve/http/prompt_tokens.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
 #include <variant>
+
+#include "text/chat_options.h"
 
 namespace talon {
 namespace {

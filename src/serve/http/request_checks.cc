@@ -1,6 +1,7 @@
 #include "serve/http/request_checks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <httplib.h>
 
 #include <algorithm>
 #include <array>

@@ -3,13 +3,16 @@
 #ifndef TALON_SERVE_HTTP_REQUEST_CHECKS_H_
 #define TALON_SERVE_HTTP_REQUEST_CHECKS_H_
 
-#include <httplib.h>
-
 #include <cstddef>
 #include <optional>
 #include <string>
 
 #include "serve/http/api/api_error.h"
+
+namespace httplib {
+class ContentReader;
+struct Request;
+}  // namespace httplib
 
 namespace talon {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/json.h"
 #include "text/unicode.h"
 
 namespace talon::jinja {
@@ -16,7 +17,7 @@ List ListOf(std::vector<Value> items) {
   return list;
 }
 
-Result<Value> FromJsonAt(const nlohmann::ordered_json& json, int depth);
+Result<Value> FromJsonAt(const OrderedJson& json, int depth);
 
 Result<Value> StringFromJson(const std::string& text) {
   if (const auto offset = FindInvalidUtf8(text)) {
@@ -25,7 +26,7 @@ Result<Value> StringFromJson(const std::string& text) {
   return Value::String(text);
 }
 
-Result<Value> ArrayFromJson(const nlohmann::ordered_json& json, int depth) {
+Result<Value> ArrayFromJson(const OrderedJson& json, int depth) {
   std::vector<Value> items;
   items.reserve(json.size());
   for (const auto& element : json) {
@@ -35,7 +36,7 @@ Result<Value> ArrayFromJson(const nlohmann::ordered_json& json, int depth) {
   return Value::MakeList(std::move(items));
 }
 
-Result<Value> ObjectFromJson(const nlohmann::ordered_json& json, int depth) {
+Result<Value> ObjectFromJson(const OrderedJson& json, int depth) {
   std::vector<Dict::Entry> entries;
   entries.reserve(json.size());
   for (const auto& [key, element] : json.items()) {
@@ -46,31 +47,31 @@ Result<Value> ObjectFromJson(const nlohmann::ordered_json& json, int depth) {
   return Value::MakeDict(std::move(entries));
 }
 
-Result<Value> FromJsonAt(const nlohmann::ordered_json& json, int depth) {
+Result<Value> FromJsonAt(const OrderedJson& json, int depth) {
   if (depth >= kMaxValueDepth) {
     return InvalidArgument("JSON nested more than {} levels deep", kMaxValueDepth);
   }
   switch (json.type()) {
-    case nlohmann::ordered_json::value_t::null:
+    case OrderedJson::value_t::null:
       return Value::MakeNone();
-    case nlohmann::ordered_json::value_t::boolean:
+    case OrderedJson::value_t::boolean:
       return Value::Bool(json.get<bool>());
-    case nlohmann::ordered_json::value_t::number_integer:
+    case OrderedJson::value_t::number_integer:
       return Value::Int(json.get<int64_t>());
-    case nlohmann::ordered_json::value_t::number_unsigned: {
+    case OrderedJson::value_t::number_unsigned: {
       const auto number = json.get<uint64_t>();
       if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
         return InvalidArgument("the number {} is too large", number);
       }
       return Value::Int(static_cast<int64_t>(number));
     }
-    case nlohmann::ordered_json::value_t::number_float:
+    case OrderedJson::value_t::number_float:
       return Value::Float(json.get<double>());
-    case nlohmann::ordered_json::value_t::string:
+    case OrderedJson::value_t::string:
       return StringFromJson(json.get_ref<const std::string&>());
-    case nlohmann::ordered_json::value_t::array:
+    case OrderedJson::value_t::array:
       return ArrayFromJson(json, depth);
-    case nlohmann::ordered_json::value_t::object:
+    case OrderedJson::value_t::object:
       return ObjectFromJson(json, depth);
     default:
       return InvalidArgument("JSON of type {} has no place in a template", json.type_name());
@@ -134,7 +135,7 @@ Value Value::MakeDict(std::vector<Dict::Entry> entries) {
   return Value(std::make_shared<const Dict>(std::move(entries)));
 }
 
-Result<Value> Value::FromJson(const nlohmann::ordered_json& json) { return FromJsonAt(json, 0); }
+Result<Value> Value::FromJson(const OrderedJson& json) { return FromJsonAt(json, 0); }
 
 const std::vector<Value>& Value::items() const {
   if (is_tuple()) return std::get<Tuple>(variant_).list->items;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace talon::jinja {
@@ -101,7 +101,7 @@ class Value {
   static Value MakeTuple(std::vector<Value> items);
   static Value MakeDict(std::vector<Dict::Entry> entries);
   // Fails on invalid UTF-8, integers beyond int64 and deep nesting.
-  static Result<Value> FromJson(const nlohmann::ordered_json& json);
+  static Result<Value> FromJson(const OrderedJson& json);
 
   bool is_undefined() const { return Is<Undefined>(); }
   bool is_none() const { return Is<None>(); }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/json.h"
 #include "text/regex/oniguruma.h"
 #include "text/tokenizer/json_fields.h"
 #include "text/unicode.h"

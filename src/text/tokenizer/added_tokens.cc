@@ -1,5 +1,6 @@
 #include "text/tokenizer/added_tokens.h"
 
+#include "base/json.h"
 #include "text/tokenizer/json_fields.h"
 #include "text/unicode.h"
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "text/tokenizer/test_tokenizers.h"
 
 namespace talon {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/json.h"
 #include "text/tokenizer/json_fields.h"
 #include "text/unicode.h"
 

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "base/json.h"
+
 namespace talon {
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/json.h"
 #include "text/tokenizer/test_tokenizers.h"
 #include "text/unicode.h"
 

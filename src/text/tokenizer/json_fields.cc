@@ -1,8 +1,24 @@
 #include "text/tokenizer/json_fields.h"
 
+#include "base/json.h"
 #include "text/limits.h"
 
 namespace talon {
+namespace {
+
+// The member, which must be there and of that kind.
+Result<const Json*> Required(const JsonFields& fields, const char* key, Json::value_t kind,
+                             const char* kind_name) {
+  const Json* member = fields.Find(key);
+  if (member == nullptr) return InvalidArgument("{}: missing", fields.Where(key));
+  if (member->type() != kind) {
+    return InvalidArgument("{}: expected {}, found {}", fields.Where(key), kind_name,
+                           member->type_name());
+  }
+  return member;
+}
+
+}  // namespace
 
 Result<JsonFields> JsonFields::From(const Json& value, std::string where) {
   if (!value.is_object()) {
@@ -16,26 +32,17 @@ const Json* JsonFields::Find(const char* key) const {
   return found == value_->end() || found->is_null() ? nullptr : &*found;
 }
 
-Result<const Json*> JsonFields::Required(const char* key, Json::value_t kind,
-                                         const char* kind_name) const {
-  const Json* member = Find(key);
-  if (member == nullptr) return InvalidArgument("{}: missing", Where(key));
-  if (member->type() != kind) {
-    return InvalidArgument("{}: expected {}, found {}", Where(key), kind_name, member->type_name());
-  }
-  return member;
-}
-
 Result<const Json*> JsonFields::Array(const char* key) const {
-  return Required(key, Json::value_t::array, "an array");
+  return Required(*this, key, Json::value_t::array, "an array");
 }
 
 Result<const Json*> JsonFields::Object(const char* key) const {
-  return Required(key, Json::value_t::object, "an object");
+  return Required(*this, key, Json::value_t::object, "an object");
 }
 
 Result<std::string> JsonFields::String(const char* key) const {
-  TALON_ASSIGN_OR_RETURN(const Json* member, Required(key, Json::value_t::string, "a string"));
+  TALON_ASSIGN_OR_RETURN(const Json* member,
+                         Required(*this, key, Json::value_t::string, "a string"));
   return member->get_ref<const std::string&>();
 }
 
@@ -54,7 +61,7 @@ Result<int64_t> JsonFields::Integer(const char* key) const {
 Result<bool> JsonFields::Bool(const char* key, bool fallback) const {
   if (Find(key) == nullptr) return fallback;
   TALON_ASSIGN_OR_RETURN(const Json* member,
-                         Required(key, Json::value_t::boolean, "true or false"));
+                         Required(*this, key, Json::value_t::boolean, "true or false"));
   return member->get<bool>();
 }
 

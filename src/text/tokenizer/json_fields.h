@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace talon {
@@ -34,7 +34,6 @@ class JsonFields {
 
  private:
   JsonFields(const Json* value, std::string where) : value_(value), where_(std::move(where)) {}
-  Result<const Json*> Required(const char* key, Json::value_t kind, const char* kind_name) const;
 
   const Json* value_;
   std::string where_;

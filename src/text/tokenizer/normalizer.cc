@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/json.h"
 #include "text/limits.h"
 #include "text/regex/regex.h"
 #include "text/tokenizer/json_fields.h"

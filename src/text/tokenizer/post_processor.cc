@@ -1,5 +1,7 @@
 #include "text/tokenizer/post_processor.h"
 
+#include "base/json.h"
+
 namespace talon {
 namespace {
 

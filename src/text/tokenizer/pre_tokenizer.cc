@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json.h"
 #include "text/limits.h"
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/json_fields.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "text/tokenizer/byte_level.h"
 
 namespace talon {

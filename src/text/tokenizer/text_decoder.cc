@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/json.h"
 #include "text/limits.h"
 #include "text/regex/regex.h"
 #include "text/tokenizer/byte_level.h"

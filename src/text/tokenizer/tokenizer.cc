@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "text/limits.h"
 #include "text/tokenizer/detokenizer.h"
 #include "text/tokenizer/json_fields.h"

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/status.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/bpe.h"

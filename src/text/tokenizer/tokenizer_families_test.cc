@@ -2,6 +2,7 @@
 // Hugging Face library.
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "text/tokenizer/test_tokenizers.h"
 #include "text/tokenizer/tokenizer.h"
 

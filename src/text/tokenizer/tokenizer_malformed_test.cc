@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "base/json.h"
 #include "text/tokenizer/test_tokenizers.h"
 #include "text/tokenizer/tokenizer.h"
 

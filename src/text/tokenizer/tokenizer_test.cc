@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "base/json.h"
 #include "text/tokenizer/test_tokenizers.h"
 #include "text/unicode.h"
 

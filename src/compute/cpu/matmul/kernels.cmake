@@ -8,7 +8,8 @@ set(TALON_CPU_KERNEL_TESTS
   cpu/matmul/int4_test.cc cpu/matmul/test.cc cpu/matmul/testing.cc cpu/matmul/quantize_test.cc)
 
 function(talon_kernel source)
-  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}")
+  set_source_files_properties(${source} PROPERTIES
+    COMPILE_OPTIONS "${ARGN}" SKIP_PRECOMPILE_HEADERS ON)
   set(TALON_CPU_KERNEL_SOURCES ${TALON_CPU_KERNEL_SOURCES} ${source} PARENT_SCOPE)
 endfunction()
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "base/json.h"
+
 namespace talon {
 namespace {
 

@@ -1,12 +1,13 @@
 #include "serve/http/api/api_request.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <utility>
 
+#include "base/json.h"
 #include "serve/http/api/chat_messages.h"
 #include "serve/http/api/json_reader.h"
 #include "text/stop_strings.h"

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/json.h"
+
 namespace talon {
 namespace {
 

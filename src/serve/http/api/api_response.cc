@@ -1,10 +1,11 @@
 #include "serve/http/api/api_response.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/json.h"
 #include "text/unicode.h"
 
 namespace talon {

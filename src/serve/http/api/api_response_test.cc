@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "base/json.h"
+
 namespace talon {
 namespace {
 

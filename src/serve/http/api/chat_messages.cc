@@ -1,8 +1,10 @@
 #include "serve/http/api/chat_messages.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
+
+#include "base/json.h"
 
 namespace talon {
 namespace {

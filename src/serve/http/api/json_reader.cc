@@ -1,10 +1,11 @@
 #include "serve/http/api/json_reader.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <limits>
 #include <utility>
 
+#include "base/json.h"
 #include "base/nearest_name.h"
 
 namespace talon {

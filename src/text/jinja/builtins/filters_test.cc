@@ -1,6 +1,7 @@
 // Filters and tests. The expected texts are what jinja2 gives, set up as transformers does.
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "text/jinja/test_render.h"
 
 namespace talon::jinja {
