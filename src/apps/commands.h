@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "setup/config.h"
+#include "setup/settings.h"
 
 namespace talon {
 

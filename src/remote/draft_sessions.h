@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "engine/remote_calls.h"
 #include "spec/drafter.h"
+#include "spec/drafter_list.h"
 
 namespace talon {
 
@@ -102,9 +103,8 @@ class DraftSessions {
   SequenceId next_sequence_ = 1;
 };
 
-// Whether a drafter (registry name) can work without being beside its target; an error says why
-// not.
-Status CheckRemoteDrafter(std::string_view name);
+// Refuses drafters that cannot run apart from their target; the error says why.
+Status CheckRemoteDrafter(const DrafterList& drafters);
 
 }  // namespace talon
 

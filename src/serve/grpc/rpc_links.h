@@ -12,6 +12,7 @@
 #include "remote/links.h"
 #include "serve/grpc/credentials.h"
 #include "serve/grpc/rpc_channel.h"
+#include "serve/grpc/wire.h"
 
 namespace talon {
 
