@@ -23,7 +23,7 @@ MODEL_FILES = re.compile(
 
 
 def _version() -> str:
-    """The project's version, of which CMakeLists.txt has the only copy."""
+    """The project's version, read from CMakeLists.txt."""
     text = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
     match = re.search(r"project\(talon VERSION ([\d.]+)", text)
     assert match, "CMakeLists.txt names no version"

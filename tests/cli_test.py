@@ -358,7 +358,7 @@ class GoodRuns(CliTest):
     def test_help_shows_flags_with_defaults(self):
         text = re.sub(r"\s+", " ", talon("run", "--help").stdout.decode())
         self.assertIn("--kv-dtype TEXT Type of the KV cache: f32, f16 or bf16 (default bf16)", text)
-        self.assertIn("--max-tokens N New tokens at most (default 128)", text)
+        self.assertIn("--max-tokens N New tokens at most; 1 or more (default 128)", text)
 
     def test_version(self):
         self.assertRegex(talon("--version").stdout.decode(),

@@ -20,7 +20,8 @@ class Drafter(ABC):
 
     What is proposed never changes the text, only the speed. The methods are called on the engine's
     thread, between passes: while they run, nothing else does. A drafter that raises, or returns
-    what is no tree, loses that sequence, which goes on plainly; the caller gets a DrafterWarning.
+    something else than a tree, is not asked again for that sequence, which is decoded plainly; the
+    caller gets a DrafterWarning.
 
     `SpeculativeConfig(adaptive=False)` has every proposal verified; otherwise the engine trims
     trees by `probs` to what pays on this machine. `num_steps` and `num_draft_tokens` set the

@@ -23,13 +23,13 @@ _open_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 @atexit.register
 def _close_engines() -> None:
-    """Ends the engines' threads while there still is a Python that they may call."""
+    """Ends the engines' threads while the Python interpreter that they may call still runs."""
     for engine in list(_open_engines):
         engine.close()
 
 
 def model_values(model_dir: str | os.PathLike[str] | None, config: EngineConfig) -> dict:
-    """The settings of a model; `model_dir` goes before what the configuration names."""
+    """The settings of a model; `model_dir` overrides the configuration's."""
     values = config.model_values()
     if model_dir is not None:
         values["model"] = os.fspath(model_dir)
@@ -224,8 +224,8 @@ class Engine:
         return self._core.decode(tokens)
 
     def kv_report(self) -> KvReport:
-        """The KV cache between two steps. Checks its books, and raises RuntimeError if they are
-        wrong."""
+        """The KV cache between two steps. Checks its block accounting; RuntimeError if it is
+        inconsistent."""
         return make_kv_report(self._core.kv_report())
 
     @property
@@ -264,7 +264,7 @@ def _prompt_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 def _params_list(
     params: SamplingParams | Sequence[SamplingParams] | None, count: int
 ) -> list[SamplingParams]:
-    """One for each prompt."""
+    """One SamplingParams for each prompt."""
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * count
     params = list(params)

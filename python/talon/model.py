@@ -34,7 +34,7 @@ class Verification:
 
 
 class Model:
-    """A target model for research, with no engine around it. Needs NumPy.
+    """A target model for research, without an engine. Needs NumPy.
 
     model_dir, config: as for `Engine`; of the configuration the model's settings count. Calls from
     several threads wait for each other; the GIL is free while they compute.

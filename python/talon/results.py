@@ -39,7 +39,7 @@ class Stats:
     decode_seconds: float
     draft_seconds: float
     verify_seconds: float
-    prefix_tokens_read: int  # whose K/V the passes have read
+    prefix_tokens_read: int  # prefix tokens whose K/V the passes have read
     lossy: bool  # an option that may change the text was in effect
 
     @property
@@ -50,7 +50,7 @@ class Stats:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of decoding; 0 if nothing was decoded."""
+        """Decoded tokens per second; 0 if nothing was decoded."""
         return self.emitted / self.decode_seconds if self.decode_seconds > 0 else 0.0
 
 
@@ -61,9 +61,9 @@ class Update:
 
     tokens: list[int]
     text: str
-    drafted: list[bool]  # of each token: proposed by the drafter, or the target's own
+    drafted: list[bool]  # for each token: proposed by the drafter, not the target's own
     log_probs: list[LogProb] | None  # if SamplingParams.logprobs is 0 or more
-    finish_reason: str | None  # of the last update
+    finish_reason: str | None  # in the last update only
     tree: VerifiedTree | None  # if trees were asked for
 
 
@@ -94,13 +94,13 @@ class KvSequence:
 
 @dataclass(frozen=True)
 class KvReport:
-    """The KV cache between two steps; its books were checked when it was made."""
+    """The KV cache between two steps; its block accounting was checked when this was made."""
 
     block_size: int
     blocks: int
     used_blocks: int  # by requests
     free_blocks: int  # cached ones included
-    cached_blocks: int  # kept for prompts that begin alike, given up when there is need
+    cached_blocks: int  # kept for prompts that begin alike, evicted when blocks run out
     running: int
     waiting: int
     bytes: int

@@ -168,7 +168,7 @@ def test_a_closed_engine_says_so():
 
 def test_keyboard_interrupt_ends_generate():
     class Impatient(talon.Drafter):
-        """Somebody presses Ctrl-C while the engine works."""
+        """Sends Ctrl-C while the engine works."""
 
         def propose(self, tokens, budget):
             if len(tokens) == 20:

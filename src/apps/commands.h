@@ -10,7 +10,7 @@
 
 #include "apps/common/command_line.h"
 #include "base/status.h"
-#include "setup/config.h"
+#include "setup/settings.h"
 
 namespace talon {
 

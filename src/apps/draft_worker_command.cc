@@ -12,11 +12,11 @@ struct DraftWorkerChoice {
 };
 
 // A model unless something else is asked for.
-Result<std::string> ChooseDrafter(const Config& config, const DraftWorkerChoice& choice) {
-  if (choice.ngram) return std::string("NGRAM");
-  if (choice.suffix) return std::string("SUFFIX");
-  TALON_ASSIGN_OR_RETURN(const std::string method, CanonicalDrafterName(config.speculative.method));
-  if (method == "NONE") return std::string("STANDALONE");
+Result<DrafterList> ChooseDrafter(const Config& config, const DraftWorkerChoice& choice) {
+  if (choice.ngram) return DrafterList(DrafterKind::kNgram);
+  if (choice.suffix) return DrafterList(DrafterKind::kSuffix);
+  TALON_ASSIGN_OR_RETURN(const DrafterList method, DrafterList::Parse(config.speculative.method));
+  if (method.none()) return DrafterList(DrafterKind::kStandalone);
   TALON_RETURN_IF_ERROR(CheckRemoteDrafter(method));
   return method;
 }
@@ -46,7 +46,7 @@ void AddDraftWorkerCommand(Command app, Config* config, CommandBody* body) {
       "  talon run --speculative-algorithm REMOTE --draft-address 127.0.0.1:50051\n"
       "\nCtrl-C or SIGTERM ends it after the calls on their way; a second one at once.\n");
   SetBody(command, body, [config, choice]() -> Result<int> {
-    TALON_ASSIGN_OR_RETURN(const std::string drafter, ChooseDrafter(*config, *choice));
+    TALON_ASSIGN_OR_RETURN(const DrafterList drafter, ChooseDrafter(*config, *choice));
     return RunDraftWorker(*config, drafter);
   });
 }

@@ -21,7 +21,7 @@ Result<std::unique_ptr<RemoteModel>> OpenRemoteModel(const Config&, std::functio
   return NoGrpc("target_address");
 }
 
-Result<int> RunDraftWorker(Config, const std::string&) { return NoGrpc("draft-worker"); }
+Result<int> RunDraftWorker(Config, const DrafterList&) { return NoGrpc("draft-worker"); }
 
 Result<int> RunTargetWorker(Config) { return NoGrpc("target-worker"); }
 

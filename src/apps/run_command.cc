@@ -240,7 +240,7 @@ Result<int> Run(Config config, const RunOptions& options) {
         static_cast<int64_t>(request.prompt.size()) + std::max(config.sampling.max_tokens, 0) + 1,
         model->target->config().max_context));
   }
-  TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafter_name));
+  TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafters));
   Printer printer(options, tokenizer);
   request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));

@@ -12,6 +12,7 @@
 #include "serve/grpc/draft_service.h"
 #include "setup/device.h"
 #include "setup/loader.h"
+#include "setup/settings.h"
 #include "spec/drafters/standalone_drafter.h"
 #include "spec/drafters/suffix_corpus.h"
 
@@ -103,14 +104,14 @@ Result<std::vector<std::vector<int32_t>>> LoadCorpus(const Config& config) {
   });
 }
 
-Status LoadLookup(const Config& config, const std::string& drafter, LoadedDrafter* loaded) {
+Status LoadLookup(const Config& config, const DrafterList& drafter, LoadedDrafter* loaded) {
   DrafterOptions options{.ngram_mode = config.speculative.ngram_mode,
                          .ngram_max_depth = config.speculative.ngram_max_depth};
-  if (drafter == "SUFFIX") {
+  if (drafter.Has(DrafterKind::kSuffix)) {
     TALON_ASSIGN_OR_RETURN(options.suffix_corpus, LoadCorpus(config));
   }
   TALON_ASSIGN_OR_RETURN(auto made, MakeDrafter(drafter, options, {.metrics = &loaded->metrics}));
-  loaded->name = drafter;
+  loaded->name = drafter.Name();
   loaded->sessions =
       std::make_unique<DraftSessions>(std::move(made), SessionsOptions(config.worker));
   return OkStatus();
@@ -130,15 +131,15 @@ std::string Announcement(const Config& config, const LoadedDrafter& loaded) {
 
 }  // namespace
 
-Result<int> RunDraftWorker(Config config, const std::string& drafter) {
+Result<int> RunDraftWorker(Config config, const DrafterList& drafter) {
   TALON_RETURN_IF_ERROR(CheckRemoteDrafter(drafter));
   TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
   TALON_RETURN_IF_ERROR(CheckWorkerConfig(config.worker));
   LoadedDrafter loaded;
+  const bool has_model = drafter.Has(DrafterKind::kStandalone);
   DraftServiceOptions options{
-      .model_name = drafter == "STANDALONE"
-                        ? ShortModelName(config.model.empty() ? "tiny-draft" : config.model)
-                        : drafter,
+      .model_name = has_model ? ShortModelName(config.model.empty() ? "tiny-draft" : config.model)
+                              : drafter.Name(),
       .device = config.device,
       .limits = {.max_prompt_tokens = config.worker.max_prompt_tokens},
       .metrics = &loaded.metrics};
@@ -148,9 +149,8 @@ Result<int> RunDraftWorker(Config config, const std::string& drafter) {
                     .service = &service,
                     .metrics = &loaded.metrics,
                     .load = [&]() -> Result<std::string> {
-                      TALON_RETURN_IF_ERROR(drafter == "STANDALONE"
-                                                ? LoadDraftModel(config, &loaded)
-                                                : LoadLookup(config, drafter, &loaded));
+                      TALON_RETURN_IF_ERROR(has_model ? LoadDraftModel(config, &loaded)
+                                                      : LoadLookup(config, drafter, &loaded));
                       service.Serve(loaded.sessions.get(), loaded.vocab_size);
                       return Announcement(config, loaded);
                     },

@@ -40,8 +40,8 @@ class RemoteModel {
 Result<std::unique_ptr<RemoteModel>> OpenRemoteModel(const Config& config,
                                                      std::function<bool()> cancelled);
 
-// Runs a draft worker until SIGINT or SIGTERM. `drafter` is a registry name. The exit code.
-Result<int> RunDraftWorker(Config config, const std::string& drafter);
+// Runs a draft worker with one drafter until SIGINT or SIGTERM. Returns the exit code.
+Result<int> RunDraftWorker(Config config, const DrafterList& drafter);
 
 }  // namespace talon
 

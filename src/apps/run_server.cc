@@ -19,25 +19,10 @@
 #include "serve/http/http_server.h"
 #include "serve/http/prompt_tokens.h"
 #include "setup/loader.h"
+#include "setup/settings.h"
 
 namespace talon {
 namespace {
-
-Status CheckRange(const char* name, int value, int low, int high) {
-  if (value >= low && value <= high) return OkStatus();
-  return InvalidArgument("{}: {}, must be {} to {}", name, value, low, high);
-}
-
-Status CheckServeConfig(const ServeConfig& serve) {
-  constexpr int kDay = 24 * 3600;
-  TALON_RETURN_IF_ERROR(CheckRange("port", serve.port, 0, 65535));
-  TALON_RETURN_IF_ERROR(CheckRange("max_connections", serve.max_connections, 1, 65536));
-  TALON_RETURN_IF_ERROR(CheckRange("max_request_bytes", serve.max_request_bytes, 1024, 1 << 30));
-  TALON_RETURN_IF_ERROR(CheckRange("max_waiting", serve.max_waiting, 1, 1 << 20));
-  TALON_RETURN_IF_ERROR(CheckRange("read_timeout", serve.read_timeout, 1, kDay));
-  TALON_RETURN_IF_ERROR(CheckRange("request_timeout", serve.request_timeout, 0, kDay));
-  return CheckRange("shutdown_timeout", serve.shutdown_timeout, 0, kDay);
-}
 
 // As many files as the system lets us open, because connections are files.
 void RaiseFileLimit() {
@@ -106,7 +91,7 @@ Status ServeUntilSignal(const Config& config, const HttpOptions& options, const 
 
 Result<int> RunServer(Config config) {
   config.touch_memory = true;
-  TALON_RETURN_IF_ERROR(CheckServeConfig(config.serve));
+  TALON_RETURN_IF_ERROR(CheckSettings(config, kServeSettings));
   TALON_ASSIGN_OR_RETURN(const HttpOptions options, MakeHttpOptions(config.serve));
   RaiseFileLimit();
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config));
@@ -117,7 +102,7 @@ Result<int> RunServer(Config config) {
   if (model->tokenizer != nullptr) {
     TALON_ASSIGN_OR_RETURN(chat, ChatTemplate::Load(model->name));
   }
-  TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafter_name));
+  TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafters));
   EngineThread thread(std::move(engine), config.serve.max_waiting);
   const ServeParts parts{.engine = &thread,
                          .tokenizer = model->tokenizer.get(),
@@ -125,7 +110,7 @@ Result<int> RunServer(Config config) {
                          .model_name = config.serve.served_model_name.empty()
                                            ? ShortModelName(model->name)
                                            : config.serve.served_model_name,
-                         .drafter_name = model->drafter_name,
+                         .drafter_name = model->drafters.Name(),
                          .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
   TALON_RETURN_IF_ERROR(ServeUntilSignal(config, options, *model, parts));
   return kExitOk;

@@ -10,6 +10,7 @@
 #include "apps/run_worker.h"
 #include "engine/sessions/session_thread.h"
 #include "serve/grpc/target_service.h"
+#include "setup/engine_settings.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -36,7 +37,7 @@ class Target {
     SessionOptions options = SessionLimits(config_);
     TALON_ASSIGN_OR_RETURN(options.engine.step.specpv, MakeSpecPvConfig(config_));
     TALON_ASSIGN_OR_RETURN(model_, LoadTarget(config_, "", options.TreeRows()));
-    if (model_->drafter_name != "NONE") {
+    if (!model_->drafters.none()) {
       return InvalidArgument("speculative_algorithm: '{}', but a target worker's clients draft",
                              config_.speculative.method);
     }

@@ -6,6 +6,7 @@
 #include "apps/commands.h"
 #include "apps/common/stop_signal.h"
 #include "serve/http/metrics_server.h"
+#include "setup/settings.h"
 
 namespace talon {
 namespace {

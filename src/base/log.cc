@@ -93,7 +93,7 @@ std::string FormatJsonLine(const LogRecord& record) {
   return Dump(line);
 }
 
-// One line that leaves a terminal as it is, whatever the message has in it.
+// The message as one line, control characters escaped so that it cannot change the terminal.
 std::string EscapeControls(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -22,7 +22,7 @@ std::string Line(LogFormat format, std::string_view message,
       format, {.time = kTime, .level = LogLevel::kWarning, .message = message, .fields = fields});
 }
 
-// What a program that reads the log sees.
+// Parses a line of the JSON log.
 Json Parsed(std::string_view message, const std::vector<LogField>& fields = {}) {
   const std::string line = Line(LogFormat::kJson, message, fields);
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -31,7 +31,7 @@ Json Parsed(std::string_view message, const std::vector<LogField>& fields = {}) 
   return json.ok() ? *json : Json::object();
 }
 
-// Makes the log as it was before.
+// Restores the log settings.
 class LogSettings {
  public:
   ~LogSettings() {

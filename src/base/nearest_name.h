@@ -1,4 +1,4 @@
-// What somebody may have meant.
+// Suggestions for misspelt names.
 #ifndef TALON_BASE_NEAREST_NAME_H_
 #define TALON_BASE_NEAREST_NAME_H_
 

@@ -31,7 +31,7 @@ struct RandomKey {
 // Uniform in [0, 1), 53 bits.
 double UniformDraw(const RandomKey& key);
 
-// A seed from the operating system, for requests that give none.
+// A seed from the operating system, for requests without one.
 uint64_t RandomSeed();
 
 }  // namespace talon

@@ -15,8 +15,7 @@
 namespace talon {
 namespace {
 
-// About 50 microseconds: longer than the gap between two ops of a pass, shorter than a person
-// waits.
+// About 50 microseconds: longer than the gap between two ops of a pass, too short to be noticed.
 constexpr int kSpins = 4000;
 
 inline void CpuRelax() {

@@ -29,8 +29,8 @@ class TaskRef {
   void (*call_)(void*, int64_t, int);
 };
 
-// An order of tasks in which each thread reads one long stretch, which memory likes: threads begin
-// far apart, and a thread's next task continues its last. A permutation of [0, num_tasks).
+// An order of tasks in which each thread reads one long contiguous part, which memory prefetching
+// favours: threads begin far apart, and a thread's next task continues its last. A permutation of [0, num_tasks).
 inline int64_t TaskInStretches(int64_t task, int64_t num_tasks, int num_threads) {
   const int64_t each = num_tasks / num_threads;
   const int64_t longer = num_tasks % num_threads;  // stretches with one task more

@@ -31,7 +31,7 @@ class DraftersTest : public testing::TestWithParam<Method> {
                             (standalone ? "/models/tiny-draft" : "/models/tiny-eagle3"),
         .budget = method.budget,
         .ngram_mode = method.mode};
-    auto drafter = MakeDrafter(method.name, options,
+    auto drafter = MakeDrafter(DrafterList::Parse(method.name).value(), options,
                                {.backend = Tiny().backend.get(),
                                 .decoder = Tiny().target.get(),
                                 .metrics = metrics,
@@ -96,21 +96,18 @@ INSTANTIATE_TEST_SUITE_P(
       return name + std::to_string(info.index);
     });
 
-TEST(Registry, NamesAliasesAndRefusals) {
-  EXPECT_EQ(CanonicalDrafterName("ngram").value(), "NGRAM");
-  EXPECT_EQ(CanonicalDrafterName("Prompt_Lookup").value(), "NGRAM");
-  EXPECT_EQ(CanonicalDrafterName("draft_model").value(), "STANDALONE");
-  EXPECT_EQ(CanonicalDrafterName("Eagle3,lookup").value(), "EAGLE3,NGRAM");
-  EXPECT_EQ(CanonicalDrafterName("eagle3+suffix").value(), "EAGLE3,SUFFIX");
-  EXPECT_EQ(CanonicalDrafterName("merged").value(), "EAGLE3,SUFFIX");
-  EXPECT_NE(CanonicalDrafterName("NGRAM,lookup").status().message().find("twice"),
-            std::string::npos);
-  EXPECT_FALSE(CanonicalDrafterName("NGRAM,").ok());
-  EXPECT_FALSE(CanonicalDrafterName("NGRAM,NONE").ok());
-  EXPECT_NE(CanonicalDrafterName("NEXTN").status().message().find("unsupported"),
-            std::string::npos);
-  EXPECT_NE(CanonicalDrafterName("foo").status().message().find("known: EAGLE3"),
-            std::string::npos);
+TEST(DrafterList, NamesAliasesAndRefusals) {
+  EXPECT_EQ(DrafterList::Parse("ngram")->Name(), "NGRAM");
+  EXPECT_EQ(DrafterList::Parse("Prompt_Lookup")->Name(), "NGRAM");
+  EXPECT_EQ(DrafterList::Parse("draft_model")->Name(), "STANDALONE");
+  EXPECT_EQ(DrafterList::Parse("Eagle3,lookup")->Name(), "EAGLE3,NGRAM");
+  EXPECT_EQ(DrafterList::Parse("eagle3+suffix")->Name(), "EAGLE3,SUFFIX");
+  EXPECT_EQ(DrafterList::Parse("merged")->Name(), "EAGLE3,SUFFIX");
+  EXPECT_NE(DrafterList::Parse("NGRAM,lookup").status().message().find("twice"), std::string::npos);
+  EXPECT_FALSE(DrafterList::Parse("NGRAM,").ok());
+  EXPECT_FALSE(DrafterList::Parse("NGRAM,NONE").ok());
+  EXPECT_NE(DrafterList::Parse("NEXTN").status().message().find("unsupported"), std::string::npos);
+  EXPECT_NE(DrafterList::Parse("foo").status().message().find("known: EAGLE3"), std::string::npos);
 }
 
 TEST(Standalone, AnotherVocabularyIsRefused) {

@@ -333,7 +333,8 @@ TEST(Merged, TauAtLeastBestPart) {
       "The captain looked at the sea. The captain looked at the"};
   const auto tau = [&](const std::string& name) {
     Metrics metrics;
-    auto drafter = MakeDrafter(name, {.draft_model_path = HeadDir(), .budget = kBudget},
+    auto drafter = MakeDrafter(DrafterList::Parse(name).value(),
+                               {.draft_model_path = HeadDir(), .budget = kBudget},
                                {.backend = Tiny().backend.get(),
                                 .decoder = Tiny().target.get(),
                                 .metrics = &metrics,

@@ -48,7 +48,7 @@ std::unique_ptr<Engine> SmallEngine(int kv_tokens, Metrics* drafter_metrics) {
                         .kv_audit = true,
                         .prefix_cache = true};
   options.step.budget = {.max_nodes = 8, .max_depth = 5, .top_k = 2};
-  auto drafter = MakeDrafter("SUFFIX", {.budget = options.step.budget},
+  auto drafter = MakeDrafter(DrafterKind::kSuffix, {.budget = options.step.budget},
                              {.metrics = drafter_metrics,
                               .vocab_size = Random().target->config().vocab_size,
                               .cache = {.max_length = 128, .max_sequences = 6}});

@@ -35,7 +35,7 @@ EngineOptions Options(bool cache) {
 std::unique_ptr<Drafter> NewDrafter(const std::string& name, bool cache, Metrics* metrics) {
   if (name == "NONE") return nullptr;
   auto drafter = MakeDrafter(
-      name,
+      DrafterList::Parse(name).value(),
       {.draft_model_path = ModelDir(name == "STANDALONE" ? "tiny-draft" : "tiny-eagle3"),
        .budget = kBudget},
       {.backend = Tiny().backend.get(),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/valid_values.h"
 #include "model/files/tensor_layout.h"
 #include "model/files/weight_source.h"
 #include "model/rope.h"
@@ -80,10 +81,8 @@ size_t Decoder::workspace_bytes() const {
 
 Status Decoder::SetCaptureLayers(const std::vector<int>& layers) {
   for (const int layer : layers) {
-    if (layer < 0 || layer > config_.num_layers) {
-      return InvalidArgument("decoder: cannot capture layer {}, expected 0 to {}", layer,
-                             config_.num_layers);
-    }
+    const Range known{0, static_cast<double>(config_.num_layers)};
+    TALON_RETURN_IF_ERROR(CheckRange("decoder: captured layer", layer, known));
   }
   if (layers == capture_layers_) return OkStatus();
   Scratch features;

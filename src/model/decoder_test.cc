@@ -276,9 +276,9 @@ TEST_F(DecoderLimits, EachIsAnErrorThatNamesTheNumber) {
   EXPECT_EQ(Error(), "decoder: logits of row 1 wanted, the pass has 1");
   plan_ = good;
   plan_.tokens.resize(65);
-  EXPECT_EQ(Error(), "decoder: 65 rows in a pass, expected 1 to 64");
+  EXPECT_EQ(Error(), "decoder: rows in a pass: 65, must be 1 to 64");
   plan_.tokens.clear();
-  EXPECT_EQ(Error(), "decoder: 0 rows in a pass, expected 1 to 64");
+  EXPECT_EQ(Error(), "decoder: rows in a pass: 0, must be 1 to 64");
   plan_ = good;
   shape_.kv_heads = 1;
   EXPECT_EQ(Error(), "decoder: cache of 2 layers x 1 heads x 8, the model has 2 x 2 x 8");
@@ -287,7 +287,7 @@ TEST_F(DecoderLimits, EachIsAnErrorThatNamesTheNumber) {
 TEST_F(DecoderLimits, CaptureLayersAreChecked) {
   EXPECT_TRUE(decoder_->SetCaptureLayers({0, 2}).ok());
   EXPECT_EQ(decoder_->SetCaptureLayers({3}).message(),
-            "decoder: cannot capture layer 3, expected 0 to 2");
+            "decoder: captured layer: 3, must be 0 to 2");
   EXPECT_FALSE(decoder_->SetCaptureLayers({-1}).ok());
 }
 

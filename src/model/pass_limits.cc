@@ -1,5 +1,7 @@
 #include "model/pass_limits.h"
 
+#include "base/valid_values.h"
+
 namespace talon {
 namespace {
 
@@ -23,10 +25,9 @@ Status CheckRow(const PassPlan& plan, int row, const KvShape& kv, const PassLimi
 
 Status CheckSizes(const PassPlan& plan, const KvShape& kv, const PassLimits& limits) {
   const auto outputs = static_cast<int>(plan.output_rows.size());
-  if (plan.num_rows() < 1 || plan.num_rows() > limits.max_rows) {
-    return InvalidArgument("{}: {} rows in a pass, expected 1 to {}", limits.what, plan.num_rows(),
-                           limits.max_rows);
-  }
+  const Range rows{1, static_cast<double>(limits.max_rows)};
+  TALON_RETURN_IF_ERROR(
+      CheckRange("rows in a pass", plan.num_rows(), rows).WithContext(limits.what));
   if (outputs > limits.max_output_rows) {
     return InvalidArgument("{}: logits of {} rows wanted, limit {}", limits.what, outputs,
                            limits.max_output_rows);

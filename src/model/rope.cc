@@ -6,6 +6,8 @@
 #include <numbers>
 #include <utility>
 
+#include "base/valid_values.h"
+
 namespace talon {
 namespace {
 
@@ -121,22 +123,19 @@ bool ParseRopeKind(std::string_view name, RopeKind* kind) {
 }
 
 Status CheckRope(const RopeConfig& config, int head_dim, const char* what) {
-  if (!(config.partial_rotary_factor > 0 && config.partial_rotary_factor <= 1)) {
-    return InvalidArgument("{}: partial_rotary_factor {}, expected above 0 and at most 1", what,
-                           config.partial_rotary_factor);
-  }
+  constexpr Range kPartialRange{.low = 0, .high = 1, .above_low = true};
+  constexpr Range kThetaRange{.low = 1, .high = 1e30, .above_low = true};
+  constexpr Range kFactorRange{1, 1e6};
+  TALON_RETURN_IF_ERROR(
+      CheckRange("partial_rotary_factor", config.partial_rotary_factor, kPartialRange)
+          .WithContext(what));
   const int dim = config.RotaryDim(head_dim);
   if (dim < 2 || dim % 2 != 0) {
     return InvalidArgument("{}: {} of {} head elements would be rotated, expected an even number",
                            what, dim, head_dim);
   }
-  if (!(config.theta > 1 && config.theta <= 1e30)) {
-    return InvalidArgument("{}: rope_theta {}, expected above 1 and at most 1e30", what,
-                           config.theta);
-  }
-  if (!(config.factor >= 1 && config.factor <= 1e6)) {
-    return InvalidArgument("{}: rope factor {}, expected 1 to 1e6", what, config.factor);
-  }
+  TALON_RETURN_IF_ERROR(CheckRange("rope_theta", config.theta, kThetaRange).WithContext(what));
+  TALON_RETURN_IF_ERROR(CheckRange("rope factor", config.factor, kFactorRange).WithContext(what));
   if (config.kind == RopeKind::kDynamic && dim < 4) {
     return InvalidArgument("{}: dynamic rope needs at least 4 rotated elements, got {}", what, dim);
   }

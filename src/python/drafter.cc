@@ -14,10 +14,10 @@ namespace py = pybind11;
 
 namespace {
 
-// Of sequences whose callers never ask: streams that were dropped.
+// Bound for reasons that are never taken because their streams were dropped.
 constexpr size_t kMaxFaults = 4096;
 
-// What a Python drafter is told besides the tokens.
+// What a Python drafter gets besides the tokens.
 struct Budget {
   SequenceId sequence = 0;
   int max_nodes = 0;
@@ -49,7 +49,7 @@ std::string Describe(const py::error_already_set& error) {
   }
 }
 
-// A tree of the user's as the engine wants it: breadth-first, within the budget.
+// The user's tree in the form that the engine takes: breadth-first, within the budget.
 Result<TokenTree> Accepted(const TokenTree& given, const DraftRequest& request, int vocab_size) {
   const int32_t root = request.tokens.back();
   if (given.tokens[0] != root) {

@@ -1,8 +1,8 @@
 // A drafter that a user has written in Python, run by the real engine.
 //
 // Called on the engine's thread, which takes the GIL for the calls only. Whatever such a drafter
-// does wrong (an exception, a wrong type, a tree that is none) costs its sequence the drafts and
-// nothing else: the sequence goes on plainly, and the reason is kept for the caller.
+// does wrong (an exception, a wrong type, an invalid tree) only ends drafting for its sequence: the
+// sequence continues with plain decoding, and the reason is kept for the caller.
 #ifndef TALON_PYTHON_DRAFTER_H_
 #define TALON_PYTHON_DRAFTER_H_
 
@@ -20,12 +20,12 @@
 
 namespace talon {
 
-// Why sequences lost their drafter. Shared by the drafter and the engine's callers, who ask when
-// the drafter may be gone. Thread-safe.
+// Why drafting ended early, by sequence. Shared by the drafter and the callers of the engine, who
+// may read it after the drafter is destroyed. Thread-safe.
 class DrafterFaults {
  public:
   void Add(SequenceId sequence, std::string reason);
-  // The first reason of a sequence, once; none if there was no fault.
+  // Takes the first reason of a sequence; none if there was no fault.
   std::optional<std::string> Take(SequenceId sequence);
 
  private:
@@ -41,7 +41,7 @@ class PythonDrafter : public Drafter {
                 std::shared_ptr<DrafterFaults> faults);
   ~PythonDrafter() override;
 
-  // Tokens are below this; known once the model is loaded.
+  // The vocabulary's size, known once the model is loaded.
   void set_vocab_size(int vocab_size) { vocab_size_ = vocab_size; }
 
   std::string_view name() const override { return "PYTHON"; }
@@ -60,8 +60,8 @@ class PythonDrafter : public Drafter {
   pybind11::object drafter_;
   std::shared_ptr<DrafterFaults> faults_;
   int vocab_size_ = 0;
-  bool begins_ = false, observes_ = false, rewinds_ = false, ends_ = false;  // it overrides them
-  std::set<SequenceId> given_up_;  // sequences that go on plainly
+  bool begins_ = false, observes_ = false, rewinds_ = false, ends_ = false;  // overridden methods
+  std::set<SequenceId> given_up_;  // sequences that are decoded plainly after a fault
 };
 
 void BindBudget(pybind11::module_* module);

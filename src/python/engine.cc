@@ -8,7 +8,8 @@
 #include "python/raise.h"
 #include "python/results.h"
 #include "python/settings.h"
-#include "spec/drafters/registry.h"
+#include "setup/engine_settings.h"
+#include "spec/drafter_list.h"
 
 namespace talon {
 
@@ -18,14 +19,10 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr milliseconds kSignalInterval(50);  // between looks for Ctrl-C
+constexpr milliseconds kSignalInterval(50);  // between checks for Ctrl-C
 constexpr int kMaxWaiting = 1 << 20;         // lists of prompts may be long
-// A drafter of the user's has this one's budget: the largest trees.
-constexpr const char* kCustomBudgetOf = "SUFFIX";
-
-bool Speculates(const Config& config) {
-  return config.speculative.enable_speculative_decoding && config.speculative.enable_target_tree;
-}
+// A drafter written in Python gets the budget of this one, which has the largest trees.
+constexpr DrafterKind kCustomBudgetOf = DrafterKind::kSuffix;
 
 Status EngineClosed() { return FailedPrecondition("the engine is closed"); }
 
@@ -52,16 +49,16 @@ Config MakeConfig(const py::dict& model, const py::dict& speculative, const std:
   if (!config.model.empty()) return config;
   config.model = bundled + "/tiny";
   if (config.speculative.draft_model_path.empty()) {
-    const auto method = CanonicalDrafterName(config.speculative.method);
-    const bool standalone = method.ok() && method->find("STANDALONE") != std::string::npos;
-    config.speculative.draft_model_path = bundled + (standalone ? "/tiny-draft" : "/tiny-eagle3");
+    const auto drafters = DrafterList::Parse(config.speculative.method);
+    config.speculative.draft_model_path =
+        bundled + "/" + BundledDraftModel(drafters.ok() ? *drafters : DrafterList());
   }
   return config;
 }
 
 // ---- PythonStream ----
 
-// Without the GIL.
+// Called without the GIL.
 std::optional<RequestUpdate> PythonStream::NextUpdate(milliseconds wait) {
   std::optional<RequestUpdate> update = stream_->Next(wait);
   if (update && update->tree) trees_.push_back(*update->tree);
@@ -112,8 +109,8 @@ std::shared_ptr<PythonEngine> PythonEngine::Load(const Parts& parts) {
   std::shared_ptr<PythonEngine> engine(new PythonEngine);
   std::unique_ptr<PythonDrafter> drafter;
   if (!parts.drafter.is_none()) {
-    const auto method = CanonicalDrafterName(config.speculative.method);
-    if (method.ok() && *method != "NONE") {
+    const auto drafters = DrafterList::Parse(config.speculative.method);
+    if (drafters.ok() && !drafters->none()) {
       Raise(InvalidArgument("drafter: given, but the configuration has method '{}' too",
                             config.speculative.method));
     }
@@ -134,16 +131,17 @@ Status PythonEngine::Start(const Config& config, std::unique_ptr<PythonDrafter> 
     model_->engine_options.kv_tokens =
         DefaultKvTokens(*model_, model_->engine_options.max_sequences);
   }
-  std::string budget_of = model_->drafter_name;
+  DrafterList drafters = model_->drafters;
+  drafter_name_ = drafters.Name();
   if (drafter != nullptr && Speculates(config)) {
     drafter->set_vocab_size(model_->target->config().vocab_size);
-    model_->drafter_name = drafter->name();
-    budget_of = kCustomBudgetOf;
+    drafter_name_ = drafter->name();
+    drafters = kCustomBudgetOf;
   } else {
     drafter.reset();
   }
   TALON_ASSIGN_OR_RETURN(auto engine,
-                         MakeEngine(model_.get(), config, budget_of, std::move(drafter)));
+                         MakeEngine(model_.get(), config, drafters, std::move(drafter)));
   thread_ = std::make_unique<EngineThread>(std::move(engine), kMaxWaiting);
   return OkStatus();
 }
@@ -157,7 +155,7 @@ void PythonEngine::Close() {
   model_.reset();
 }
 
-// REQUIRES: the lock.
+// REQUIRES: mutex_ is locked.
 Result<const Tokenizer*> PythonEngine::OpenTokenizer() const {
   if (model_ == nullptr) return EngineClosed();
   return RequireTokenizer(*model_);
@@ -239,8 +237,7 @@ py::dict PythonEngine::Info() const {
     const EngineOptions& options = thread_->engine().options();
     return py::dict(
         arg("model") = ToPythonText(model_->name), arg("device") = model_->backend->description(),
-        arg("drafter") = model_->drafter_name,
-        arg("vocab_size") = model_->target->config().vocab_size,
+        arg("drafter") = drafter_name_, arg("vocab_size") = model_->target->config().vocab_size,
         arg("max_length") = options.max_length, arg("max_sequences") = options.max_sequences);
   };
   return ValueOrRaise(read());

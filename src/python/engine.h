@@ -84,14 +84,15 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
   Result<const Tokenizer*> OpenTokenizer() const;
 
   std::shared_ptr<DrafterFaults> faults_ = std::make_shared<DrafterFaults>();
-  // Of the two below, which only Close changes. Taken without the GIL, which the engine's thread
-  // may be waiting for.
+  std::string drafter_name_;  // of the list, or of the Python drafter
+  // Guards the two below, which only Close changes. Locked without the GIL, which the engine's
+  // thread may be waiting for.
   mutable std::shared_mutex mutex_;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<EngineThread> thread_;
 };
 
-// Settings for the engine; where the user names no model, that of the package and its drafts.
+// Settings for the engine. Where the user names no model: the bundled one and its draft model.
 Config MakeConfig(const pybind11::dict& model, const pybind11::dict& speculative,
                   const std::string& bundled);
 

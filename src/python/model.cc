@@ -19,10 +19,10 @@ using py::arg;
 
 namespace {
 
-// Rows of a pass, hence nodes of a tree.
+// Most rows of a pass, and so most nodes of a tree.
 constexpr int kOutputRows = 512;
 
-// The target's rows of a tree in host memory.
+// Logits of a tree's nodes in host memory, for acceptance.
 class HostRows : public TreeRows {
  public:
   HostRows(std::span<const float> logits, int vocab_size, const BoundSampler& sampler)
@@ -38,7 +38,7 @@ class HostRows : public TreeRows {
   }
 
  private:
-  std::vector<float> Row(int node) const {  // a copy, because the sampler uses it up
+  std::vector<float> Row(int node) const {  // a copy, because the sampler overwrites it
     const auto row = logits_.subspan(static_cast<size_t>(node) * vocab_size_, vocab_size_);
     return {row.begin(), row.end()};
   }
@@ -73,7 +73,7 @@ Result<SingleSequence> PythonModel::NewSequence(size_t tokens, int tree_nodes) c
   if (tokens > static_cast<size_t>(config.max_context)) {
     return InvalidArgument("tokens: {}, the context holds {}", tokens, config.max_context);
   }
-  // A cache of the engine's type, so that the bits are the engine's.
+  // A cache of the engine's type, so that logits are bitwise those of the engine.
   return SingleSequence::Create(model_->target.get(), model_->backend.get(),
                                 {.max_tokens = static_cast<int>(tokens),
                                  .max_tree = tree_nodes,

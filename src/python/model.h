@@ -41,7 +41,7 @@ class PythonModel {
   Result<SingleSequence::Rows> RunTree(const std::vector<int32_t>& tokens, const TokenTree& tree);
 
   std::unique_ptr<LoadedModel> model_;
-  std::mutex mutex_;  // of the decoder; taken without the GIL
+  std::mutex mutex_;  // guards the decoder; locked without the GIL
 };
 
 void BindModel(pybind11::module_* module);

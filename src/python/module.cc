@@ -1,4 +1,4 @@
-// The extension module talon._talon. The package python/talon is what users see.
+// The extension module talon._talon. Users import the package python/talon.
 #include <pybind11/pybind11.h>
 
 #include "python/drafter.h"

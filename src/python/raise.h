@@ -28,7 +28,7 @@ T ValueOrRaise(Result<T> result) {
 // Text for Python: bytes that are not UTF-8 become U+FFFD.
 pybind11::str ToPythonText(const std::string& text);
 
-// Text of Python's. ValueError, which names it `what`, if it is not Unicode: lone surrogates.
+// The UTF-8 bytes of a Python str. ValueError that names it `what` if it has lone surrogates.
 std::string FromPythonText(const pybind11::handle& text, const std::string& what);
 
 }  // namespace talon

@@ -1,4 +1,4 @@
-// What requests give, as plain Python values; the package makes its dataclasses of them.
+// Results of requests as plain Python values, of which the package makes its dataclasses.
 #ifndef TALON_PYTHON_RESULTS_H_
 #define TALON_PYTHON_RESULTS_H_
 
@@ -11,13 +11,13 @@
 
 namespace talon {
 
-// The keys are the fields of talon.Update and talon.Result, but for what those add. Log-probs are
-// None unless the request has asked for them.
+// The keys are the fields of talon.Update and talon.Result, except for those that Python adds.
+// Log-probs are None unless the request asked for them.
 pybind11::dict UpdateToPython(const RequestUpdate& update, bool logprobs);
 pybind11::dict ResultToPython(const GenerateResult& result, bool logprobs);
 pybind11::dict TreeToPython(const VerifiedTree& tree);
 
-// State of the KV cache, read on the engine's thread; no Python inside.
+// State of the KV cache, read on the engine's thread without using Python.
 struct KvReport {
   struct Row {
     SequenceId id = 0;

@@ -119,7 +119,7 @@ void Assign(const Setting& setting, const py::handle& object) {
   }();
   if (fits) return;
   throw py::type_error(fmt::format("{}: {}, must be {}", setting.key, std::string(py::repr(object)),
-                                   MeaningOf(setting)));
+                                   TypeText(setting)));
 }
 
 const Setting& Find(const std::vector<Setting>& settings, const std::string& key) {
@@ -134,7 +134,7 @@ const Setting& Find(const std::vector<Setting>& settings, const std::string& key
                                    nearest.empty() ? "" : ", did you mean '" + nearest + "'?"));
 }
 
-// ---- What the module has ----
+// ---- Functions of the module ----
 
 // The rows of a set: key, alias, help, and the default, whose type is the setting's.
 py::list Table(const std::string& set) {

@@ -1,5 +1,5 @@
-// The settings of apps/config as Python sees them: plain values by key. There is one table, the
-// engine's; the Python classes are made from it.
+// The table of settings (setup/settings.h) for Python: plain values by key. The Python classes are
+// made from it.
 #ifndef TALON_PYTHON_SETTINGS_H_
 #define TALON_PYTHON_SETTINGS_H_
 
@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "setup/config.h"
+#include "setup/settings.h"
 
 namespace talon {
 

@@ -19,7 +19,7 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-// Whether node 0 is the one root and every other node has an earlier parent: what functions over
+// Whether node 0 is the only root and every other node has an earlier parent, as functions over
 // trees require.
 Status CheckParents(const TokenTree& tree) {
   if (tree.size() == 0) return InvalidArgument("tree: 0 nodes");
@@ -48,7 +48,7 @@ TokenTree FromArrays(Tokens tokens, Tokens parents, std::vector<float> probs) {
   return tree;
 }
 
-// Paths that begin alike share their nodes.
+// Paths share the nodes of their common beginning.
 TokenTree FromPaths(int32_t root, const std::vector<Tokens>& paths) {
   TokenTree tree(root);
   for (const Tokens& path : paths) {

@@ -19,15 +19,18 @@ int CommonPrefix(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
 
 }  // namespace
 
-Status CheckRemoteDrafter(std::string_view name) {
-  if (name == "EAGLE3") {
+Status CheckRemoteDrafter(const DrafterList& drafters) {
+  if (drafters == DrafterKind::kEagle3) {
     return InvalidArgument(
         "drafter: EAGLE3 cannot run remotely: each step needs the target's hidden states, which do "
         "not travel; use a model, NGRAM or SUFFIX");
   }
-  if (name == "STANDALONE" || name == "NGRAM" || name == "SUFFIX") return OkStatus();
+  for (const DrafterKind kind :
+       {DrafterKind::kStandalone, DrafterKind::kNgram, DrafterKind::kSuffix}) {
+    if (drafters == kind) return OkStatus();
+  }
   return InvalidArgument("drafter: '{}' cannot run remotely; STANDALONE, NGRAM and SUFFIX can",
-                         name);
+                         drafters.Name());
 }
 
 DraftSessions::DraftSessions(std::unique_ptr<Drafter> drafter, DraftSessionsOptions options)

@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "engine/remote_calls.h"
 #include "spec/drafter.h"
+#include "spec/drafter_list.h"
 
 namespace talon {
 
@@ -105,8 +106,8 @@ class DraftSessions {
   SequenceId next_sequence_ = 1;
 };
 
-// OK if a drafter (registry name) works without its target on the same machine; else the reason.
-Status CheckRemoteDrafter(std::string_view name);
+// Refuses drafters that cannot run apart from their target; the error says why.
+Status CheckRemoteDrafter(const DrafterList& drafters);
 
 }  // namespace talon
 

@@ -186,9 +186,10 @@ TEST(DraftSessions, LookupDraftersKeepTheBranchLimit) {
 }
 
 TEST(DraftSessions, Eagle3IsRefusedWithAReason) {
-  EXPECT_NE(CheckRemoteDrafter("EAGLE3").message().find("hidden states"), std::string::npos);
-  EXPECT_FALSE(CheckRemoteDrafter("NONE").ok());
-  EXPECT_TRUE(CheckRemoteDrafter("SUFFIX").ok());
+  EXPECT_NE(CheckRemoteDrafter(DrafterKind::kEagle3).message().find("hidden states"),
+            std::string::npos);
+  EXPECT_FALSE(CheckRemoteDrafter(DrafterList()).ok());
+  EXPECT_TRUE(CheckRemoteDrafter(DrafterKind::kSuffix).ok());
 }
 
 // The drafts of a context do not depend on what the session saw before.

@@ -1,18 +1,16 @@
-// Everything a user can set, once: the same names in the YAML file, as flags and in this struct.
+// Everything that a user can set, with its default. Names, meaning and valid values: settings.h.
 #ifndef TALON_SETUP_CONFIG_H_
 #define TALON_SETUP_CONFIG_H_
 
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "base/status.h"
 #include "spec/specpv/config.h"
 
 namespace talon {
 
-// Partial verification. What is chosen by name is kept as the user wrote it.
+// Partial verification. What is chosen by name stays as the user wrote it.
 struct SpecPvSettings {
   SpecPvConfig values;
   std::string mode = "exact";
@@ -81,7 +79,7 @@ struct ServeConfig {
   int shutdown_timeout = 30;
 };
 
-// How a worker or its client proves who it is; PEM files.
+// Certificates of a worker or its client; PEM files.
 struct TlsConfig {
   std::string cert_file;
   std::string key_file;
@@ -92,7 +90,7 @@ struct TlsConfig {
 // A draft or target worker, under `worker_config:` in the file. Times are in seconds.
 struct WorkerConfig {
   std::string host = "127.0.0.1";
-  int port = -1;  // -1 = the kind's own
+  int port = -1;  // -1 = the default of the worker's kind
   int handler_threads = 4;
   int max_sessions = 16;
   int session_ttl_seconds = 300;
@@ -102,13 +100,13 @@ struct WorkerConfig {
   std::string metrics_host = "127.0.0.1";
   int metrics_port = -1;  // -1 = none
   TlsConfig tls;
-  // Draft workers only: what calls that do not say get.
+  // Draft workers only: defaults for calls that leave these out.
   int max_draft_tokens = 5;
   int num_beams = 1;
   float draft_temperature = 1;
 };
 
-// A generation with workers, under `remote_config:` in the file. Limits of 0 are none.
+// Generation with workers, under `remote_config:` in the file. 0 = no limit.
 struct RemoteConfig {
   std::string draft_address;
   std::string target_address;
@@ -119,7 +117,7 @@ struct RemoteConfig {
   int max_draft_tokens = 5;
   int num_beams = 4;
   int draft_nodes = 0;
-  float draft_temperature = -1;  // -1 = as the verification's
+  float draft_temperature = -1;  // -1 = the temperature of the verification
   bool overlap = true;
   bool adaptive_length = true;
   bool strict_vocab_check = true;
@@ -146,62 +144,13 @@ struct Config {
   std::string log_level = "warning";
   std::string log_format = "text";
   std::string trace;
-  bool touch_memory = false;  // no setting: a server takes its memory at the start
+  bool touch_memory = false;  // not a setting: servers allocate and touch memory at the start
   SamplingConfig sampling;
   SpeculativeConfig speculative;
   ServeConfig serve;
   WorkerConfig worker;
   RemoteConfig remote;
 };
-
-// Groups of settings: maps in the file.
-inline constexpr const char* kSpeculativeGroup = "speculative_config";
-inline constexpr const char* kWorkerGroup = "worker_config";
-inline constexpr const char* kRemoteGroup = "remote_config";
-
-// One setting: its name in the file, its flag, what it does, where it lives.
-struct Setting {
-  std::string group;  // one of the above, "" = none
-  std::string key;    // snake_case
-  std::string flag;   // "--kv-dtype"
-  std::string help;
-  std::string kind;  // what a value is: "N", "FILE"
-  std::variant<bool*, int*, int64_t*, float*, std::string*, std::vector<std::string>*,
-               std::vector<int>*>
-      value;
-  std::string alias;  // another name the file may use, "" = none
-};
-
-// Which settings a command takes.
-enum SettingSet : unsigned {
-  kModelSettings = 1,
-  kSamplingSettings = 2,
-  kSpeculativeSettings = 4,
-  kServeSettings = 8,
-  kWorkerSettings = 16,
-  kDraftWorkerSettings = 32,
-  kRemoteSettings = 64,
-};
-
-std::vector<Setting> SettingsOf(Config* config, unsigned sets);
-
-// What a value of the setting must be: "a whole number".
-const char* MeaningOf(const Setting& setting);
-
-// Applies a YAML file. Unknown keys are errors that name the nearest valid key; a value of the
-// wrong type names the key, the value and the line.
-Status LoadConfigFile(const std::string& path, Config* config);
-// The same from the file's text; `name` stands for the file in messages.
-Status LoadConfigText(const std::string& text, const std::string& name, Config* config);
-
-// The settings of a worker and of a remote generation, checked: an error names the key, its value
-// and what is valid.
-Status CheckWorkerConfig(const WorkerConfig& worker);
-Status CheckRemoteConfig(const RemoteConfig& remote);
-
-// The settings of partial verification, checked: an error names the key, its value and what is
-// valid. They are checked whether or not SpecPV is enabled.
-Result<SpecPvConfig> MakeSpecPvConfig(const Config& config);
 
 }  // namespace talon
 

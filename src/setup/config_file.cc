@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/nearest_name.h"
-#include "setup/config.h"
+#include "setup/settings.h"
 
 namespace talon {
 namespace {
@@ -18,7 +18,8 @@ bool IsGroup(const std::string& key) {
   return key == kSpeculativeGroup || key == kWorkerGroup || key == kRemoteGroup;
 }
 
-// Throw YAML::Exception if the value is of another type. A list may be written as a single value.
+// These throw YAML::Exception if the value is of another type. A list may be written as a single
+// value.
 template <typename T>
 void Convert(const YAML::Node& node, T* target) {
   *target = node.as<T>();
@@ -44,7 +45,7 @@ Status Assign(const YAML::Node& node, const Setting& setting, const std::string&
           }
         } catch (const YAML::Exception&) {  // reported below
         }
-        return InvalidArgument("{}: {}, must be {}", where, Describe(node), MeaningOf(setting));
+        return InvalidArgument("{}: {}, must be {}", where, Describe(node), TypeText(setting));
       },
       setting.value);
 }

@@ -1,11 +1,11 @@
 // Settings from YAML: every key reaches its field, and every mistake is named.
-#include "setup/config.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/file.h"
+#include "setup/engine_settings.h"
+#include "setup/settings.h"
 
 namespace talon {
 namespace {

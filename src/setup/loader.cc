@@ -14,6 +14,7 @@
 #include "setup/device.h"
 #include "setup/engine_settings.h"
 #include "setup/progress.h"
+#include "setup/settings.h"
 #include "spec/drafters/suffix_corpus.h"
 #include "spec/policy/adaptive.h"
 
@@ -22,7 +23,7 @@ namespace {
 
 constexpr const char* kBundledModel = "tiny";
 
-// Of the verify curve that is measured at start.
+// Size of the verify curve that is measured at the start.
 constexpr int kCurveRows = 128;
 constexpr int kCurveContext = 2048;
 
@@ -33,17 +34,17 @@ std::function<void(double)> ShowLoading(const StatusLine& line, const std::strin
   };
 }
 
-// What a setting that is a text says where there is no tokenizer.
+// The error of a setting that is a text, where there is no tokenizer.
 Status NoTokenizer(const char* setting) {
   TALON_RETURN_IF_ERROR(Tokenizer::Supported().WithContext(setting));
   return InvalidArgument("{}: the model has no tokenizer", setting);
 }
 
-// Nothing for drafters that have no use for it. `drafter_name` may be a list.
-Result<std::vector<std::vector<int32_t>>> CorpusFor(const std::string& drafter_name,
+// The documents of `path`; none where no drafter reads them.
+Result<std::vector<std::vector<int32_t>>> CorpusFor(const DrafterList& drafters,
                                                     const std::string& path,
                                                     const LoadedModel& model) {
-  if (path.empty() || drafter_name.find("SUFFIX") == std::string::npos) {
+  if (path.empty() || !drafters.Has(DrafterKind::kSuffix)) {
     return std::vector<std::vector<int32_t>>();
   }
   const Tokenizer* tokenizer = model.tokenizer.get();
@@ -90,85 +91,32 @@ Result<std::vector<std::pair<int32_t, float>>> ParseLogitBias(const std::string&
   return biases;
 }
 
-}  // namespace
-
-Status ApplyLogSettings(const Config& config) {
-  LogLevel level = LogLevel::kWarning;
-  if (!ParseLogLevel(config.log_level, &level)) {
-    return InvalidArgument("log_level: '{}', must be debug, info, warning, error or off",
-                           config.log_level);
-  }
-  SetLogLevel(level);
-  LogFormat format = LogFormat::kText;
-  if (!ParseLogFormat(config.log_format, &format)) {
-    return InvalidArgument("log_format: '{}', must be text or json", config.log_format);
-  }
-  SetLogFormat(format);
+Status MakeRandomModel(const std::string& shape, LoadOptions options, LoadedModel* model) {
+  TALON_ASSIGN_OR_RETURN(const ModelConfig random, ShapeByName(shape));
+  model->name = shape + " (random weights)";
+  const StatusLine line;
+  options.progress = ShowLoading(line, model->name);
+  TALON_ASSIGN_OR_RETURN(model->target, Decoder::Random(random, model->backend.get(), options, 1));
   return OkStatus();
 }
 
-Result<std::string> BundledFile(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  for (const fs::path& base : {fs::current_path(error), program.parent_path().parent_path()}) {
-    if (fs::exists(base / path, error)) return (base / path).string();
-  }
-  return NotFound("no bundled file '{}' found", path);
-}
-
-Result<std::string> BundledModelDir(const std::string& name) {
-  const auto config = BundledFile("models/" + name + "/config.json");
-  if (config.ok()) return std::filesystem::path(*config).parent_path().string();
-  return NotFound("no bundled model '{}' found; give one with --model DIR", name);
-}
-
-Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
-                                               int min_output_rows) {
-  auto model = std::make_unique<LoadedModel>();
-  TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
-  TALON_RETURN_IF_ERROR(FillEngineOptions(config, model.get()));
-  WeightFormat weights = WeightFormat::kAsStored;
-  if (!ParseWeightFormat(config.weights, &weights)) {
-    return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
-  }
-  if (!config.trace.empty()) {
-    TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
-  }
-  TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
-  LoadOptions load{
-      .weights = weights,
-      .max_rows = std::max(model->engine_options.MaxRows(),
-                           model->engine_options.prefill_chunk + min_output_rows),
-      .max_output_rows = std::max(model->engine_options.MaxTreeRows(), min_output_rows)};
-  if (!shape.empty()) {
-    TALON_ASSIGN_OR_RETURN(const ModelConfig random, ShapeByName(shape));
-    model->name = shape + " (random weights)";
-    const StatusLine line;
-    load.progress = ShowLoading(line, model->name);
-    TALON_ASSIGN_OR_RETURN(model->target, Decoder::Random(random, model->backend.get(), load, 1));
-    return model;
-  }
-  model->name = config.model;
-  if (model->name.empty()) {
+// Loads the model and its tokenizer; `dir` empty: the bundled one.
+Status LoadFromDirectory(const std::string& dir, LoadOptions options, LoadedModel* model) {
+  model->name = dir;
+  if (dir.empty()) {
     TALON_ASSIGN_OR_RETURN(model->name, BundledModelDir(kBundledModel));
   }
   {
     const StatusLine line;
-    load.progress = ShowLoading(line, model->name);
-    TALON_ASSIGN_OR_RETURN(model->target, Decoder::Load(model->name, model->backend.get(), load));
+    options.progress = ShowLoading(line, model->name);
+    TALON_ASSIGN_OR_RETURN(model->target,
+                           Decoder::Load(model->name, model->backend.get(), options));
   }
   const std::string tokenizer = model->name + "/tokenizer.json";
   if (FileExists(tokenizer) && Tokenizer::Supported().ok()) {
     TALON_ASSIGN_OR_RETURN(model->tokenizer, Tokenizer::Load(tokenizer));
   }
-  return model;
-}
-
-Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model) {
-  if (model.tokenizer != nullptr) return model.tokenizer.get();
-  TALON_RETURN_IF_ERROR(Tokenizer::Supported());
-  return InvalidArgument("{}: no tokenizer.json", model.name);
+  return OkStatus();
 }
 
 // The verify curve of this machine and model: from its file, or measured (and saved there).
@@ -195,52 +143,121 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
   return curve;
 }
 
+DrafterTarget DrafterTargetOf(const LoadedModel& model, const EngineOptions& options,
+                              Metrics* metrics) {
+  return {.backend = model.backend.get(),
+          .decoder = model.target.get(),
+          .metrics = metrics,
+          .vocab_size = model.target->config().vocab_size,
+          .cache = options.DraftCache(model.target->config().max_context)};
+}
+
+// The model's drafter options, with what depends on the engine's drafters and its step.
+Result<DrafterOptions> DrafterOptionsFor(const LoadedModel& model, const Config& config,
+                                         const DrafterList& drafters, const StepOptions& step) {
+  DrafterOptions options = model.drafter_options;
+  options.budget = step.budget;
+  if (step.specpv.enabled && config.speculative.draft_window_size < 0) {
+    // Steps that read little of the prefix should not wait for a draft that reads all of it.
+    options.window = step.specpv.RetrievalTokens() + step.specpv.WindowTokens();
+    options.sink = std::max(options.sink, step.specpv.SinkTokens());
+  }
+  if (options.draft_model_path.empty() && config.model.empty()) {
+    TALON_ASSIGN_OR_RETURN(options.draft_model_path, BundledModelDir(BundledDraftModel(drafters)));
+  }
+  TALON_ASSIGN_OR_RETURN(options.suffix_corpus,
+                         CorpusFor(drafters, config.speculative.suffix_corpus, model));
+  options.make_remote = [&model, &config, budget = step.budget](
+                            const DrafterTarget& target) -> Result<std::unique_ptr<Drafter>> {
+    if (!model.make_remote) {
+      return Unimplemented("method REMOTE: not here, this is built without gRPC");
+    }
+    return model.make_remote(config, budget, model.tokenizer.get(), target);
+  };
+  return options;
+}
+
+}  // namespace
+
+Status ApplyLogSettings(const Config& config) {
+  TALON_RETURN_IF_ERROR(CheckSettings(config, kModelSettings));
+  LogLevel level = LogLevel::kWarning;
+  ParseLogLevel(config.log_level, &level);
+  SetLogLevel(level);
+  LogFormat format = LogFormat::kText;
+  ParseLogFormat(config.log_format, &format);
+  SetLogFormat(format);
+  return OkStatus();
+}
+
+Result<std::string> BundledFile(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  for (const fs::path& base : {fs::current_path(error), program.parent_path().parent_path()}) {
+    if (fs::exists(base / path, error)) return (base / path).string();
+  }
+  return NotFound("no bundled file '{}' found", path);
+}
+
+Result<std::string> BundledModelDir(const std::string& name) {
+  const auto config = BundledFile("models/" + name + "/config.json");
+  if (config.ok()) return std::filesystem::path(*config).parent_path().string();
+  return NotFound("no bundled model '{}' found; give one with --model DIR", name);
+}
+
+const char* BundledDraftModel(const DrafterList& drafters) {
+  return drafters.Has(DrafterKind::kStandalone) ? "tiny-draft" : "tiny-eagle3";
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
+                                               int min_output_rows) {
+  TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
+  TALON_ASSIGN_OR_RETURN(EngineSettings settings, MakeEngineSettings(config));
+  const LoadOptions load{
+      .weights = settings.weights,
+      .max_rows =
+          std::max(settings.engine.MaxRows(), settings.engine.prefill_chunk + min_output_rows),
+      .max_output_rows = std::max(settings.engine.MaxTreeRows(), min_output_rows)};
+  auto model = std::make_unique<LoadedModel>();
+  model->engine_options = settings.engine;
+  model->drafters = std::move(settings.drafters);
+  model->drafter_options = std::move(settings.drafter);
+  if (!config.trace.empty()) {
+    TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
+  }
+  TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
+  TALON_RETURN_IF_ERROR(shape.empty() ? LoadFromDirectory(config.model, load, model.get())
+                                      : MakeRandomModel(shape, load, model.get()));
+  return model;
+}
+
+Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model) {
+  if (model.tokenizer != nullptr) return model.tokenizer.get();
+  TALON_RETURN_IF_ERROR(Tokenizer::Supported());
+  return InvalidArgument("{}: no tokenizer.json", model.name);
+}
+
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
-                                           const std::string& drafter_name,
+                                           const DrafterList& drafters,
                                            std::unique_ptr<Drafter> custom) {
   EngineOptions options = model->engine_options;
-  options.step.budget = DraftBudgetOf(config, drafter_name);
-  DrafterOptions drafter_options = model->drafter_options;
-  drafter_options.budget = options.step.budget;
-  drafter_options.steps = config.speculative.num_steps;
-  drafter_options.top_k = config.speculative.eagle_topk;
-  const int context = model->target->config().max_context;
+  options.step.budget = DraftBudgetOf(config, drafters);
   Engine::Parts parts{.backend = model->backend.get(),
                       .target = model->target.get(),
                       .tokenizer = model->tokenizer.get(),
+                      .drafter = std::move(custom),
                       .metrics = std::make_unique<Metrics>()};
+  if (parts.drafter == nullptr && !drafters.none()) {
+    const DrafterTarget target = DrafterTargetOf(*model, options, parts.metrics.get());
+    TALON_ASSIGN_OR_RETURN(const DrafterOptions drafter,
+                           DrafterOptionsFor(*model, config, drafters, options.step));
+    TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafters, drafter, target));
+  }
   const SpecPvConfig& specpv = options.step.specpv;
-  if (specpv.enabled && config.speculative.draft_window_size < 0) {
-    // Steps that read little of the prefix should not wait for a draft that reads all of it.
-    drafter_options.window = specpv.RetrievalTokens() + specpv.WindowTokens();
-    drafter_options.sink = std::max(drafter_options.sink, specpv.SinkTokens());
-  }
-  if (drafter_options.draft_model_path.empty() && config.model.empty()) {
-    const bool standalone = drafter_name.find("STANDALONE") != std::string::npos;
-    TALON_ASSIGN_OR_RETURN(drafter_options.draft_model_path,
-                           BundledModelDir(standalone ? "tiny-draft" : "tiny-eagle3"));
-  }
-  drafter_options.make_remote =
-      [&](const DrafterTarget& target) -> Result<std::unique_ptr<Drafter>> {
-    if (!model->make_remote) {
-      return Unimplemented("method REMOTE: not here, this is built without gRPC");
-    }
-    return model->make_remote(config, options.step.budget, model->tokenizer.get(), target);
-  };
-  const DrafterTarget target{.backend = model->backend.get(),
-                             .decoder = model->target.get(),
-                             .metrics = parts.metrics.get(),
-                             .vocab_size = model->target->config().vocab_size,
-                             .cache = options.DraftCache(context)};
-  parts.drafter = std::move(custom);
-  if (parts.drafter == nullptr) {
-    TALON_ASSIGN_OR_RETURN(drafter_options.suffix_corpus,
-                           CorpusFor(drafter_name, config.speculative.suffix_corpus, *model));
-    TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafter_name, drafter_options, target));
-  }
-  const bool weighs = parts.drafter != nullptr ||  // what passes cost
-                      (specpv.enabled && specpv.mode == SpecPvMode::kExact);
-  if (weighs && config.speculative.adaptive) {
+  const bool chooses = parts.drafter != nullptr ||  // by what passes cost
+                       (specpv.enabled && specpv.mode == SpecPvMode::kExact);
+  if (chooses && config.speculative.adaptive) {
     if (model->curve.empty()) {
       TALON_ASSIGN_OR_RETURN(model->curve, GetVerifyCurve(model, config));
     }
@@ -251,6 +268,9 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
 
 Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
                                           const Tokenizer* tokenizer) {
+  Config all;
+  all.sampling = config;
+  TALON_RETURN_IF_ERROR(CheckSettings(all, kSamplingSettings));
   SamplingParams params;
   params.max_tokens = config.max_tokens;
   params.temperature = config.temperature;
@@ -265,8 +285,7 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
   params.stop_token_ids.assign(config.stop_token_ids.begin(), config.stop_token_ids.end());
   params.logprobs = config.logprobs;
   if (!config.stop.empty() && tokenizer == nullptr) return NoTokenizer("stop");
-  if (config.seed < -1) return InvalidArgument("seed: {}, must be -1 or more", config.seed);
-  // Short enough to be typed in again.
+  // A random seed has 32 bits, short enough to be typed in again.
   params.seed = config.seed >= 0 ? static_cast<uint64_t>(config.seed) : std::random_device()();
   TALON_ASSIGN_OR_RETURN(params.logit_bias, ParseLogitBias(config.logit_bias));
   TALON_ASSIGN_OR_RETURN(params.bad_words, EncodeBadWords(config.bad_words, tokenizer));

@@ -12,62 +12,65 @@
 #include "model/decoder.h"
 #include "setup/config.h"
 #include "setup/trace_file.h"
+#include "spec/drafter_list.h"
 #include "spec/drafters/registry.h"
 #include "spec/policy/verify_curve.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace talon {
 
-// Makes the drafter REMOTE for a local target. `tokenizer` is the target's, null: none; it must
-// outlive the drafter.
+// Makes the drafter REMOTE for a local target. `tokenizer` is that of the target (null: none) and
+// must outlive the drafter.
 using RemoteDrafterMaker = std::function<Result<std::unique_ptr<Drafter>>(
     const Config& config, const DraftBudget& budget, const Tokenizer* tokenizer,
     const DrafterTarget& target)>;
 
 // A loaded target with what it runs on.
 struct LoadedModel {
-  std::unique_ptr<TraceFile> trace;  // null: none; ends after everything else
+  std::unique_ptr<TraceFile> trace;  // null: none; destroyed last
   std::string name;                  // directory or shape
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Decoder> target;
   std::unique_ptr<Tokenizer> tokenizer;  // null if the directory or the build has none
   EngineOptions engine_options;
-  std::string drafter_name = "NONE";
+  DrafterList drafters;  // that the settings name
   DrafterOptions drafter_options;
   RemoteDrafterMaker make_remote;  // given by programs that link gRPC; null: REMOTE is refused
   VerifyCurve curve;               // measured when first needed
 };
 
-// How much is logged, and how.
+// Sets how much is logged, and how. Checks the model's settings.
 Status ApplyLogSettings(const Config& config);
 
 // A file of the repository, found from the working directory or the program's.
 Result<std::string> BundledFile(const std::string& path);
-// The bundled model's directory.
+// The directory of a bundled model.
 Result<std::string> BundledModelDir(const std::string& name);
+// The name of the bundled draft model for these drafters.
+const char* BundledDraftModel(const DrafterList& drafters);
 
-// Checks all settings, then loads config.model, or random weights of `shape` if that is not empty.
-// Shows progress on a terminal. A pass gives logits for at least `min_output_rows` rows.
+// Checks the settings of model and speculation, then loads config.model, or random weights of
+// `shape` if that is not empty. Shows progress on a terminal. A pass gives logits for at least
+// `min_output_rows` rows.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape = "",
                                                int min_output_rows = 1);
 
 // The model's tokenizer, or why there is none.
 Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model);
 
-// An engine on a loaded model; `drafter_name` NONE gives plain decoding. With `custom` that drafter
-// takes the place of the named one, whose budget it gets.
+// An engine on a loaded model. A `custom` drafter replaces those of the list and gets their budget.
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
-                                           const std::string& drafter_name,
+                                           const DrafterList& drafters,
                                            std::unique_ptr<Drafter> custom = nullptr);
 
+// The sampling settings, checked. `tokenizer` may be null where no setting is a text.
 Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config, const Tokenizer* tokenizer);
 
-// Tokens for the block pool of a server whose settings do not say: 1 GiB, but at least one context
-// and no more than `sequences` could use.
+// Default size of a server's block pool in tokens: 1 GiB, but at least one context and at most what
+// `sequences` can use.
 int DefaultKvTokens(const LoadedModel& model, int sequences);
 
-// The model's name for clients: its directory's own, without those above it. Empty = the bundled
-// one.
+// The model's name for clients: the last part of its path. Empty = the bundled model's.
 std::string ShortModelName(const std::string& dir);
 
 // Peak resident memory of this process in bytes.

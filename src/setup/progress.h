@@ -1,5 +1,5 @@
-// A line on the terminal that is rewritten as work goes on, and wiped at its end. Where standard
-// error is no terminal nothing is shown.
+// A line on the terminal that is rewritten as work goes on and erased at the end. Shows nothing
+// where standard error is not a terminal.
 #ifndef TALON_SETUP_PROGRESS_H_
 #define TALON_SETUP_PROGRESS_H_
 
@@ -14,7 +14,7 @@ class StatusLine {
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  // Of a long text the end is shown: a wrapped line could not be rewritten.
+  // Shows the end of a text that is too long: a wrapped line could not be rewritten.
   void Show(const std::string& text) const;
 
  private:

@@ -5,19 +5,20 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "spec/drafters/registry.h"
+#include "setup/settings.h"
+#include "spec/drafter_list.h"
 
 namespace talon {
 namespace {
 
 constexpr double kLongestDraft = 10;        // seconds
-constexpr float kTemperatureMargin = 0.01;  // that draft and target may differ without a warning
+constexpr float kTemperatureMargin = 0.01;  // larger differences of draft and target are warned of
 
-// What only a remote target heeds.
-constexpr std::string_view kOfTheTarget[] = {"--max-context-window", "--max-output-tokens",
+// Flags that apply to a remote target only.
+constexpr std::string_view kTargetFlags[] = {"--max-context-window", "--max-output-tokens",
                                              "--max-rounds", "--telemetry"};
-// What a remote target was told when it was started.
-constexpr std::string_view kOfTheWorker[] = {"--device", "--enable-specpv", "--kv-dtype",
+// Flags of the target worker's own command.
+constexpr std::string_view kWorkerFlags[] = {"--device", "--enable-specpv", "--kv-dtype",
                                              "--kv-tokens", "--weights"};
 
 }  // namespace
@@ -72,28 +73,29 @@ Result<OrchestratorOptions> MakeOrchestratorOptions(const Config& config,
 
 Status CheckRemoteMethod(const Config& config) {
   TALON_RETURN_IF_ERROR(CheckRemoteConfig(config.remote));
-  TALON_ASSIGN_OR_RETURN(const std::string method, CanonicalDrafterName(config.speculative.method));
+  TALON_ASSIGN_OR_RETURN(const DrafterList drafters, DrafterList::Parse(config.speculative.method));
   const RemoteConfig& remote = config.remote;
-  const bool asks_drafts = method.find("REMOTE") != std::string::npos;
+  const bool asks_drafts = drafters.Has(DrafterKind::kRemote);
   if (asks_drafts && remote.draft_address.empty() && remote.target_address.empty()) {
     return InvalidArgument("speculative_algorithm: REMOTE needs --draft-address HOST:PORT");
   }
   if (!asks_drafts && !remote.draft_address.empty()) {
     return InvalidArgument("draft_address: needs --speculative-algorithm REMOTE, which is {}",
-                           method);
+                           drafters.Name());
   }
-  if (!remote.target_address.empty() && method != "NONE" && method != "REMOTE") {
+  const bool beside_target = !drafters.none() && drafters != DrafterKind::kRemote;
+  if (!remote.target_address.empty() && beside_target) {
     return InvalidArgument(
         "speculative_algorithm: {} runs beside its target; with --target-address it must be REMOTE "
         "or NONE",
-        method);
+        drafters.Name());
   }
   return OkStatus();
 }
 
 Status CheckIgnoredFlags(const Config& config, const FlagGiven& given) {
   if (!config.remote.target_address.empty()) {
-    for (const std::string_view flag : kOfTheWorker) {
+    for (const std::string_view flag : kWorkerFlags) {
       if (given(flag)) {
         return InvalidArgument("{}: is the target worker's to say, not with --target-address",
                                flag);
@@ -101,7 +103,7 @@ Status CheckIgnoredFlags(const Config& config, const FlagGiven& given) {
     }
     return OkStatus();
   }
-  for (const std::string_view flag : kOfTheTarget) {
+  for (const std::string_view flag : kTargetFlags) {
     if (given(flag)) return InvalidArgument("{}: needs --target-address HOST:PORT", flag);
   }
   if (!config.remote.draft_address.empty()) return OkStatus();

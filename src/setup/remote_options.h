@@ -1,4 +1,4 @@
-// From settings to the options of remote generation. Needs no gRPC.
+// From settings to the options of remote generation. Does not need gRPC.
 #ifndef TALON_SETUP_REMOTE_OPTIONS_H_
 #define TALON_SETUP_REMOTE_OPTIONS_H_
 
@@ -22,11 +22,11 @@ DraftBudget RemoteDraftBudget(const Config& config);
 // For a target that runs elsewhere; `model` is its configuration.
 Result<OrchestratorOptions> MakeOrchestratorOptions(const Config& config, const ModelConfig& model);
 
-// Settings that contradict each other where a worker is named.
+// Refuses addresses of workers that contradict the method.
 Status CheckRemoteMethod(const Config& config);
 
-// Flags that would change nothing: of workers where none is named, and of the model where a worker
-// has it. A file may hold such settings, because workers and their clients can share one.
+// Refuses flags without effect: of workers where none is named, and of the model where a worker has
+// it. A file may hold such settings, because workers and their clients can share one.
 using FlagGiven = std::function<bool(std::string_view flag)>;
 Status CheckIgnoredFlags(const Config& config, const FlagGiven& given);
 

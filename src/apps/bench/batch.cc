@@ -25,7 +25,7 @@ struct BatchOptions {
 // The three ways, in the order of the table's columns.
 struct Way {
   const char* name;
-  std::string drafter;
+  DrafterList drafter;
   bool adaptive = false;
   std::unique_ptr<Engine> engine;
 };
@@ -92,9 +92,10 @@ double MedianRatio(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 Result<std::vector<Way>> MakeWays(LoadedModel* model, Config config) {
-  const std::string drafter = model->drafter_name == "NONE" ? "EAGLE3" : model->drafter_name;
+  const DrafterList drafter =
+      model->drafters.none() ? DrafterList(DrafterKind::kEagle3) : model->drafters;
   std::vector<Way> ways;
-  ways.push_back({"off", "NONE"});
+  ways.push_back({"off", DrafterList()});
   ways.push_back({"on", drafter});
   ways.push_back({"adaptive", drafter, true});
   for (Way& way : ways) {
@@ -147,11 +148,11 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
                     {"adaptive_to_best", best}});
   }
   std::printf("%s, drafter %s, %zu prompts, %d new tokens each, median of %d runs in turn\n%s",
-              model->name.c_str(), ways[1].drafter.c_str(), prompts.size(),
+              model->name.c_str(), ways[1].drafter.Name().c_str(), prompts.size(),
               config.sampling.max_tokens, options.repeats, table.ToString().c_str());
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"model", model->name},
                                                 {"device", model->backend->description()},
-                                                {"drafter", ways[1].drafter},
+                                                {"drafter", ways[1].drafter.Name()},
                                                 {"batches", rows}}));
   return kExitOk;
 }

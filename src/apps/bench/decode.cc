@@ -126,7 +126,7 @@ Result<int> BenchRandomPrompt(Config config, const DecodeOptions& options) {
   const int generated = config.sampling.max_tokens;
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, options.shape));
   model->engine_options.kv_tokens = options.prompt_tokens + generated + 1;
-  TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, "NONE"));
+  TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, DrafterList()));
   TALON_ASSIGN_OR_RETURN(const DecodeRuns runs, RunDecode(config, options, *model, engine.get()));
   const DecodeFigures figures =
       FiguresOf(runs, *model, engine.get(), options.prompt_tokens, generated);

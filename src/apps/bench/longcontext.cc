@@ -6,6 +6,7 @@
 
 #include "apps/common/run_report.h"
 #include "base/clock.h"
+#include "setup/engine_settings.h"
 #include "setup/progress.h"
 #include "spec/specpv/gate.h"
 
@@ -27,7 +28,7 @@ Result<Variant> ParseVariant(const std::string& mode) {
   }
   const std::string drafter = mode.substr(0, suffix);
   TALON_ASSIGN_OR_RETURN(variant.drafter,
-                         CanonicalDrafterName(drafter == "plain" ? "NONE" : drafter));
+                         DrafterList::Parse(drafter == "plain" ? "NONE" : drafter));
   return variant;
 }
 
@@ -120,7 +121,7 @@ Result<std::vector<Variant>> ParseVariants(const std::vector<std::string>& modes
       variants.push_back(variant);
     }
   }
-  if (variants.empty() || variants[0].drafter != "NONE" || variants[0].partial) {
+  if (variants.empty() || !variants[0].drafter.none() || variants[0].partial) {
     return InvalidArgument("modes: the first must be plain, the others are compared with it");
   }
   return variants;

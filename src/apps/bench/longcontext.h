@@ -23,7 +23,7 @@ namespace talon {
 // under one budget.
 struct Variant {
   std::string mode;                   // as the user wrote it
-  std::string drafter;                // canonical; NONE: plain
+  DrafterList drafter;                // none: plain
   std::optional<SpecPvMode> partial;  // none: every pass reads the whole prefix
   int budget = 0;                     // retrieved tokens
 

@@ -55,7 +55,7 @@ class RecallEngines {
 
   Result<GenerateResult> Run(const Variant& variant, const std::vector<int32_t>& prompt,
                              const std::string& what) {
-    std::unique_ptr<Engine>& engine = engines_[variant.drafter];
+    std::unique_ptr<Engine>& engine = engines_[variant.drafter.Name()];
     if (engine == nullptr) {
       Variant any{.drafter = variant.drafter, .partial = SpecPvMode::kExact, .budget = kAnyBudget};
       TALON_ASSIGN_OR_RETURN(engine, MakeVariantEngine(model_, config_, any, prompt_tokens_));

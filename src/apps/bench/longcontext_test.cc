@@ -59,11 +59,11 @@ void ExpectFits(const std::string& text) {
 TEST(LongContextVariants, BudgetsApplyToPartialModes) {
   const auto variants = SomeVariants();
   ASSERT_EQ(variants.size(), 6U);
-  EXPECT_EQ(variants[0].drafter, "NONE");
+  EXPECT_EQ(variants[0].drafter.Name(), "NONE");
   EXPECT_EQ(variants[1].Label(), "eagle3");
   EXPECT_EQ(variants[3].Label(), "eagle3 exact 2048");
   EXPECT_EQ(variants[4].Label(), "eagle3 fast 512");
-  EXPECT_EQ(variants[4].drafter, "EAGLE3");
+  EXPECT_EQ(variants[4].drafter.Name(), "EAGLE3");
   EXPECT_TRUE(variants[3].exact());
   EXPECT_FALSE(variants[4].exact());
   EXPECT_EQ(FullTwinOf(variants, variants[4]), 1);
@@ -83,7 +83,7 @@ TEST(LongContextVariants, PartsOfAListAndPlainMayBePartial) {
   const auto variants =
       ParseVariants({"plain", "eagle3+suffix+specpv-fast", "plain+specpv-exact"}, {512}, 16);
   ASSERT_TRUE(variants.ok()) << variants.status().message();
-  EXPECT_EQ((*variants)[1].drafter, "EAGLE3,SUFFIX");
+  EXPECT_EQ((*variants)[1].drafter.Name(), "EAGLE3,SUFFIX");
   EXPECT_EQ(FullTwinOf(*variants, (*variants)[1]), -1);
   EXPECT_EQ(FullTwinOf(*variants, (*variants)[2]), 0);
 }

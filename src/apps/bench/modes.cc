@@ -17,7 +17,7 @@ namespace {
 // What one mode did over all prompts and repeats.
 struct ModeResult {
   std::string mode;
-  std::string drafter;
+  DrafterList drafter;
   std::unique_ptr<Engine> engine;
   std::vector<double> seconds;                      // of each repeat, all prompts
   std::vector<std::vector<double>> prompt_seconds;  // [prompts][repeats]
@@ -177,13 +177,13 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   std::unique_ptr<LoadedModel> model;                      // outlives the modes' engines
   std::vector<ModeResult> modes;
   for (const std::string& name : options.modes) {
-    TALON_ASSIGN_OR_RETURN(std::string drafter,
-                           CanonicalDrafterName(name == "plain" ? "NONE" : name));
+    TALON_ASSIGN_OR_RETURN(DrafterList drafter,
+                           DrafterList::Parse(name == "plain" ? "NONE" : name));
     modes.emplace_back();
     modes.back().mode = name;
     modes.back().drafter = std::move(drafter);
   }
-  if (modes.empty() || modes[0].drafter != "NONE") {
+  if (modes.empty() || !modes[0].drafter.none()) {
     return InvalidArgument("modes: the first must be plain, the others are compared with it");
   }
   TALON_ASSIGN_OR_RETURN(model, LoadTarget(config));

@@ -181,7 +181,7 @@ Result<int> BenchScv(Config config, const ScvOptions& options) {
   const int longest = *std::max_element(options.lengths.begin(), options.lengths.end());
   config.speculative.num_draft_tokens = longest;
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, "", longest));
-  TALON_ASSIGN_OR_RETURN(const auto plain, MakeEngine(model.get(), config, "NONE"));
+  TALON_ASSIGN_OR_RETURN(const auto plain, MakeEngine(model.get(), config, DrafterList()));
   GenerateRequest request;
   for (int i = 0; i < 32; ++i) {
     request.prompt.push_back((i * 7919 + 11) % model->target->config().vocab_size);

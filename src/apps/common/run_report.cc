@@ -37,7 +37,7 @@ SpeedUp SpeedUpOf(const RequestStats& stats, const VerifyCurve& curve) {
 
 void AddSpeculation(const RequestStats& stats, const LoadedModel& model, int64_t rolled_back,
                     Table* table) {
-  AddAcceptance(stats, model.drafter_name, table);
+  AddAcceptance(stats, model.drafters.Name(), table);
   if (stats.partial_passes > 0) {
     table->Add({"partial", fmt::format("{} of {} passes, {} provisional tokens taken back",
                                        stats.partial_passes, stats.passes, rolled_back)});
@@ -101,7 +101,7 @@ std::string ReportTable(const GenerateResult& result, const LoadedModel& model, 
   table.Add({"model", model.name});
   table.Add({"device", model.backend->description()});
   AddGeneration(result, &table);
-  if (model.drafter_name != "NONE" || stats.partial_passes > 0) {
+  if (!model.drafters.none() || stats.partial_passes > 0) {
     AddSpeculation(stats, model, engine->metrics().Total(Counter::kSpecPvRolledBackTokens), &table);
   }
   table.Add(
@@ -167,13 +167,13 @@ Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* 
   Json out = GenerationJson(result);
   out["model"] = model.name;
   out["device"] = model.backend->description();
-  out["drafter"] = model.drafter_name;
+  out["drafter"] = model.drafters.Name();
   out["memory"] = {{"weights", model.target->weight_bytes()},
                    {"kv", engine->kv().bytes()},
                    {"workspace", model.target->workspace_bytes()},
                    {"peak", PeakMemoryBytes()}};
   out["metrics"] = CountersJson(engine->metrics());
-  if (model.drafter_name != "NONE" && !model.curve.empty()) {
+  if (!model.drafters.none() && !model.curve.empty()) {
     const SpeedUp speed_up = SpeedUpOf(result.stats, model.curve);
     out["stats"]["predicted_speed_up"] = speed_up.predicted;
     out["stats"]["measured_speed_up"] = speed_up.measured;

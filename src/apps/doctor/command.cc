@@ -33,14 +33,14 @@ Status FillDraft(Config* config, const DoctorOptions& options, std::string* kind
   if (speculative.draft_model_path.empty() && !config->model.empty()) {
     return InvalidArgument("--draft DIR is missing: an EAGLE-3 head or a small model");
   }
-  TALON_ASSIGN_OR_RETURN(const std::string method, CanonicalDrafterName(speculative.method));
+  TALON_ASSIGN_OR_RETURN(const DrafterList method, DrafterList::Parse(speculative.method));
   if (speculative.draft_model_path.empty()) {
     TALON_ASSIGN_OR_RETURN(speculative.draft_model_path,
-                           BundledModelDir(method == "STANDALONE" ? "tiny-draft" : "tiny-eagle3"));
+                           BundledModelDir(BundledDraftModel(method)));
   }
   TALON_ASSIGN_OR_RETURN(*kind, DraftKind(speculative.draft_model_path));
-  if (method != "NONE" && method != *kind) {
-    return InvalidArgument("--speculative-algorithm {}: {} is a draft for {}", method,
+  if (!method.none() && method.Name() != *kind) {
+    return InvalidArgument("--speculative-algorithm {}: {} is a draft for {}", method.Name(),
                            speculative.draft_model_path, *kind);
   }
   return OkStatus();

@@ -132,13 +132,14 @@ Result<ProbeEngines> MakeProbeEngines(LoadedModel* model, const Config& config,
                model->target->config().max_context);
   const StatusLine progress;
   progress.Show("timing passes and loading the draft");
+  TALON_ASSIGN_OR_RETURN(const DrafterList drafters, DrafterList::Parse(kind));
   ProbeEngines engines;
   Config settings = config;
-  TALON_ASSIGN_OR_RETURN(engines.plain, MakeEngine(model, settings, "NONE"));
+  TALON_ASSIGN_OR_RETURN(engines.plain, MakeEngine(model, settings, DrafterList()));
   settings.speculative.adaptive = true;  // measures the verify curve, too
-  TALON_ASSIGN_OR_RETURN(engines.adaptive, MakeEngine(model, settings, kind));
+  TALON_ASSIGN_OR_RETURN(engines.adaptive, MakeEngine(model, settings, drafters));
   settings.speculative.adaptive = false;
-  TALON_ASSIGN_OR_RETURN(engines.fixed, MakeEngine(model, settings, kind));
+  TALON_ASSIGN_OR_RETURN(engines.fixed, MakeEngine(model, settings, drafters));
   return engines;
 }
 

@@ -85,7 +85,7 @@ Status SampleDocuments(LoadedModel* model, const Config& config, int tokens, Pro
   const EngineOptions saved = model->engine_options;
   model->engine_options.max_sequences = kSampledDocuments;
   model->engine_options.kv_tokens = kSampledDocuments * (length + 64);
-  auto engine = MakeEngine(model, config, "NONE");
+  auto engine = MakeEngine(model, config, DrafterList());
   model->engine_options = saved;
   if (!engine.ok()) return engine.status();
   std::vector<RequestId> ids;

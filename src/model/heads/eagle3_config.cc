@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/valid_values.h"
 #include "model/config_fields.h"
 
 namespace talon {
@@ -113,10 +114,8 @@ Status ParseHeadOptions(const ConfigFields& fields, bool speculators, Eagle3Conf
   TALON_ASSIGN_OR_RETURN(config->fc_norm, fields.Bool("fc_norm", aux_norm));
   TALON_ASSIGN_OR_RETURN(config->norm_output, fields.Bool("norm_output", false));
   TALON_ASSIGN_OR_RETURN(const double scale, fields.Positive("logit_scale", 1));
-  if (scale > kMaxLogitScale || scale < 1 / kMaxLogitScale) {
-    return InvalidArgument("{}: logit_scale {}, expected {} to {}", fields.what(), scale,
-                           1 / kMaxLogitScale, kMaxLogitScale);
-  }
+  TALON_RETURN_IF_ERROR(CheckRange("logit_scale", scale, {1 / kMaxLogitScale, kMaxLogitScale})
+                            .WithContext(fields.what()));
   config->logit_scale = static_cast<float>(scale);
   return OkStatus();
 }

@@ -163,7 +163,7 @@ TEST(Eagle3Config, OtherHeadsAreRefused) {
 TEST(Eagle3Config, BadValues) {
   EXPECT_EQ(ErrorOf({{"logit_scale", 0}}), "c.json: logit_scale is 0, expected a number above 0");
   EXPECT_EQ(ErrorOf({{"logit_scale", 1e9}}),
-            "c.json: logit_scale 1000000000, expected 1e-06 to 1000000");
+            "c.json: logit_scale: 1000000000, must be 1e-06 to 1000000");
   EXPECT_EQ(ErrorOf({{"norm_output", "yes"}}),
             "c.json: norm_output is \"yes\", expected true or false");
   EXPECT_EQ(ErrorOf({{"eagle_config", 3}}), "c.json: eagle_config is 3, expected an object");

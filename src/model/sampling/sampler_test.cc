@@ -347,25 +347,25 @@ TEST(Sampler, EndsRequest) {
 TEST(SamplingParams, ErrorsNameParameterValueAndRange) {
   const auto message = [](const SamplingParams& params) { return params.Validate(100).message(); };
   EXPECT_EQ(message({}), "");
-  EXPECT_EQ(message({.temperature = -1}), "temperature -1: want 0 .. 100");
-  EXPECT_EQ(message({.temperature = NAN}), "temperature nan: want 0 .. 100");
-  EXPECT_EQ(message({.top_k = -1}), "top_k -1: want 0 .. 2147483647");
-  EXPECT_EQ(message({.top_p = 1.5f}), "top_p 1.5: want 0 .. 1");
-  EXPECT_EQ(message({.min_p = -0.5f}), "min_p -0.5: want 0 .. 1");
-  EXPECT_EQ(message({.repetition_penalty = 0}), "repetition_penalty 0: want 0.01 .. 100");
-  EXPECT_EQ(message({.frequency_penalty = 3}), "frequency_penalty 3: want -2 .. 2");
-  EXPECT_EQ(message({.presence_penalty = -kInf}), "presence_penalty -inf: want -2 .. 2");
-  EXPECT_EQ(message({.logit_bias = {{100, 1.0f}}}), "logit_bias token 100: want 0 .. 99");
-  EXPECT_EQ(message({.logit_bias = {{1, 101.0f}}}), "logit_bias 101: want -100 .. 100");
+  EXPECT_EQ(message({.temperature = -1}), "temperature: -1, must be 0 to 100");
+  EXPECT_EQ(message({.temperature = NAN}), "temperature: nan, must be 0 to 100");
+  EXPECT_EQ(message({.top_k = -1}), "top_k: -1, must be 0 or more");
+  EXPECT_EQ(message({.top_p = 1.5f}), "top_p: 1.5, must be 0 to 1");
+  EXPECT_EQ(message({.min_p = -0.5f}), "min_p: -0.5, must be 0 to 1");
+  EXPECT_EQ(message({.repetition_penalty = 0}), "repetition_penalty: 0, must be 0.01 to 100");
+  EXPECT_EQ(message({.frequency_penalty = 3}), "frequency_penalty: 3, must be -2 to 2");
+  EXPECT_EQ(message({.presence_penalty = -kInf}), "presence_penalty: -inf, must be -2 to 2");
+  EXPECT_EQ(message({.logit_bias = {{100, 1.0f}}}), "logit_bias token: 100, must be 0 to 99");
+  EXPECT_EQ(message({.logit_bias = {{1, 101.0f}}}), "logit_bias: 101, must be -100 to 100");
   EXPECT_EQ(message({.logit_bias = {{2, 1.0f}, {2, 1.0f}}}),
-            "logit_bias token 2 after 2: want ascending tokens, none twice");
-  EXPECT_EQ(message({.bad_words = {{1}, {}}}), "bad_words entry 1 has 0 tokens: want at least 1");
-  EXPECT_EQ(message({.bad_words = {{1, -2}}}), "bad_words token -2: want 0 .. 99");
-  EXPECT_EQ(message({.stop_token_ids = {100}}), "stop_token_ids token 100: want 0 .. 99");
-  EXPECT_EQ(message({.min_tokens = 9, .max_tokens = 8}), "min_tokens 9: want 0 .. 8");
-  EXPECT_EQ(message({.max_tokens = 0}), "max_tokens 0: want 1 .. 2147483647");
-  EXPECT_EQ(message({.logprobs = 129}), "logprobs 129: want -1 .. 128");
-  EXPECT_EQ(message({.choice = 1u << 24}), "choice 16777216: want 0 .. 16777215");
+            "logit_bias token: 2 after 2, must be ascending, none twice");
+  EXPECT_EQ(message({.bad_words = {{1}, {}}}), "bad_words entry 1: 0 tokens, must be 1 or more");
+  EXPECT_EQ(message({.bad_words = {{1, -2}}}), "bad_words token: -2, must be 0 to 99");
+  EXPECT_EQ(message({.stop_token_ids = {100}}), "stop_token_ids token: 100, must be 0 to 99");
+  EXPECT_EQ(message({.min_tokens = 9, .max_tokens = 8}), "min_tokens: 9, must be 0 to 8");
+  EXPECT_EQ(message({.max_tokens = 0}), "max_tokens: 0, must be 1 or more");
+  EXPECT_EQ(message({.logprobs = 129}), "logprobs: 129, must be -1 to 128");
+  EXPECT_EQ(message({.choice = 1u << 24}), "choice: 16777216, must be 0 to 16777215");
 }
 
 }  // namespace

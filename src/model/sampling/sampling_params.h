@@ -1,5 +1,5 @@
-// What a request asks of the sampler. Plain data; the defaults are greedy decoding with nothing
-// else switched on.
+// The sampling parameters of a request. Plain data; the defaults are greedy decoding with
+// everything else off.
 #ifndef TALON_MODEL_SAMPLING_SAMPLING_PARAMS_H_
 #define TALON_MODEL_SAMPLING_SAMPLING_PARAMS_H_
 
@@ -9,11 +9,23 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/valid_values.h"
 
 namespace talon {
 
 struct SamplingParams {
   static constexpr int kMaxLogProbs = 128;
+
+  // What is valid, for requests and for settings.
+  static constexpr Range kTemperatureRange{0, 100};
+  static constexpr Range kTopKRange{.low = 0};
+  static constexpr Range kProbabilityRange{0, 1};  // top_p and min_p
+  static constexpr Range kRepetitionPenaltyRange{0.01, 100};
+  static constexpr Range kPenaltyRange{-2, 2};  // frequency_penalty and presence_penalty
+  static constexpr Range kLogitBiasRange{-100, 100};
+  static constexpr Range kMaxTokensRange{.low = 1};
+  static constexpr Range kMinTokensRange{.low = 0};  // and at most max_tokens
+  static constexpr Range kLogProbsRange{-1, kMaxLogProbs};
 
   float temperature = 0;         // 0 = greedy
   int top_k = 0;                 // 0 = off

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/valid_values.h"
 #include "serve/grpc/wire_forest.h"
 #include "serve/grpc/wire_scan.h"
 
@@ -49,11 +50,6 @@ Status CheckTemperature(float temperature) {
   return InvalidArgument("BAD_TEMPERATURE: {}, must be 0 or more", temperature);
 }
 
-Status CheckRange(const char* name, double value, double low, double high) {
-  if (value >= low && value <= high) return OkStatus();  // false for NaN
-  return InvalidArgument("{}: {}, must be {} to {}", name, value, low, high);
-}
-
 template <typename Message>
 void WriteForest(const DraftForest& forest, TreeForm form, Message* message) {
   if (forest.empty()) return;
@@ -84,9 +80,9 @@ void ReadTelemetry(const specsplit::TelemetryMetadata& from, double* model_secon
 
 Status ReadSampling(const specsplit::VerifyRequest& from, VerifyCall* call) {
   TALON_RETURN_IF_ERROR(CheckTemperature(from.temperature()));
-  TALON_RETURN_IF_ERROR(CheckRange("top_k", from.top_k(), 0, INT32_MAX));
-  TALON_RETURN_IF_ERROR(CheckRange("top_p", from.top_p(), 0, 1));
-  TALON_RETURN_IF_ERROR(CheckRange("min_p", from.min_p(), 0, 1));
+  TALON_RETURN_IF_ERROR(CheckRange("top_k", from.top_k(), {.low = 0}));
+  TALON_RETURN_IF_ERROR(CheckRange("top_p", from.top_p(), {0, 1}));
+  TALON_RETURN_IF_ERROR(CheckRange("min_p", from.min_p(), {0, 1}));
   call->temperature = from.temperature();
   call->top_k = from.top_k();
   call->top_p = from.top_p() == 0 ? 1.0f : from.top_p();
@@ -131,7 +127,7 @@ Result<VerifyCall> DecodeVerifyCall(std::string_view bytes, const WireLimits& li
   TALON_RETURN_IF_ERROR(CheckId("request_id", message.request_id()));
   TALON_RETURN_IF_ERROR(CheckId("session_id", message.session_id()));
   TALON_RETURN_IF_ERROR(
-      CheckRange("expected_prefix_length", message.expected_prefix_length(), 0, INT32_MAX));
+      CheckRange("expected_prefix_length", message.expected_prefix_length(), {.low = 0}));
   VerifyCall call{.request_id = message.request_id(),
                   .session_id = message.session_id(),
                   .prompt = ToVector(message.prompt_token_ids()),
@@ -179,7 +175,7 @@ Result<VerifyAnswer> DecodeVerifyAnswer(std::string_view bytes, const WireLimits
     return InvalidArgument("VerifyResponse: num_accepted {}, but {} tokens", message.num_accepted(),
                            answer.accepted.size());
   }
-  TALON_RETURN_IF_ERROR(CheckRange("prefix_length", answer.prefix_length, 0, INT32_MAX));
+  TALON_RETURN_IF_ERROR(CheckRange("prefix_length", answer.prefix_length, {.low = 0}));
   TALON_RETURN_IF_ERROR(CheckTokens("accepted token", answer.accepted, limits));
   if (message.has_correction()) {
     TALON_RETURN_IF_ERROR(CheckToken("correction", 0, message.correction_token_id(), limits));
@@ -209,9 +205,10 @@ Result<DraftCall> DecodeDraftCall(std::string_view bytes, const WireLimits& limi
   TALON_RETURN_IF_ERROR(ScanAndParse(bytes, kShape, limits, &message));
   TALON_RETURN_IF_ERROR(CheckId("request_id", message.request_id()));
   TALON_RETURN_IF_ERROR(CheckId("session_id", message.session_id()));
-  TALON_RETURN_IF_ERROR(CheckRange("max_draft_len", message.max_draft_len(), 0, kMaxDraftLength));
-  TALON_RETURN_IF_ERROR(CheckRange("num_beams", message.num_beams(), 0, kMaxBeams));
-  TALON_RETURN_IF_ERROR(CheckRange("max_nodes", message.max_nodes(), 0, limits.max_tree_nodes));
+  const Range nodes{0, static_cast<double>(limits.max_tree_nodes)};
+  TALON_RETURN_IF_ERROR(CheckRange("max_draft_len", message.max_draft_len(), {0, kMaxDraftLength}));
+  TALON_RETURN_IF_ERROR(CheckRange("num_beams", message.num_beams(), {0, kMaxBeams}));
+  TALON_RETURN_IF_ERROR(CheckRange("max_nodes", message.max_nodes(), nodes));
   DraftCall call{.request_id = message.request_id(),
                  .session_id = message.session_id(),
                  .context = ToVector(message.prompt_token_ids()),
@@ -288,7 +285,7 @@ std::string EncodePingAnswer(const PingAnswer& answer) {
 Result<PingAnswer> DecodePingAnswer(std::string_view bytes) {
   specsplit::PingResponse message;
   TALON_RETURN_IF_ERROR(ScanAndParse(bytes, {.name = "PingResponse"}, {}, &message));
-  TALON_RETURN_IF_ERROR(CheckRange("vocab_size", message.vocab_size(), 0, INT32_MAX));
+  TALON_RETURN_IF_ERROR(CheckRange("vocab_size", message.vocab_size(), {.low = 0}));
   return PingAnswer{.status = message.status(),
                     .worker_type = message.worker_type(),
                     .model_name = message.model_name(),

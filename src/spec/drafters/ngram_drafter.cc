@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/valid_values.h"
 
 namespace talon {
 namespace {
@@ -17,26 +18,19 @@ constexpr int kMaxTrieDepth = 128;
 }  // namespace
 
 Status NgramOptions::Validate() const {
-  if (max_trie_depth < 2 || max_trie_depth > kMaxTrieDepth) {
-    return InvalidArgument("ngram: max_trie_depth {}: want 2 .. {}", max_trie_depth, kMaxTrieDepth);
-  }
-  if (capacity < static_cast<size_t>(max_trie_depth) || capacity >= NgramTrie::kNone) {
-    return InvalidArgument("ngram: capacity {}: want {} .. {}", capacity, max_trie_depth,
-                           NgramTrie::kNone - 1);
-  }
+  TALON_RETURN_IF_ERROR(CheckRange("ngram: max_trie_depth", max_trie_depth, {2, kMaxTrieDepth}));
+  const Range capacities{static_cast<double>(max_trie_depth), NgramTrie::kNone - 1.0};
+  TALON_RETURN_IF_ERROR(CheckRange("ngram: capacity", capacity, capacities));
   if (min_match < 1 || min_match > LongestMatch() || LongestMatch() >= max_trie_depth) {
-    return InvalidArgument("ngram: match lengths {} .. {}: want 1 <= min <= max <= {}", min_match,
-                           LongestMatch(), max_trie_depth - 1);
+    return InvalidArgument("ngram: match lengths {} to {}, must be 1 <= min <= max <= {}",
+                           min_match, LongestMatch(), max_trie_depth - 1);
   }
   if (min_breadth < 1 || min_breadth > max_breadth || max_breadth > kTopChildren) {
-    return InvalidArgument("ngram: breadths {} .. {}: want 1 <= min <= max <= {}", min_breadth,
+    return InvalidArgument("ngram: breadths {} to {}, must be 1 <= min <= max <= {}", min_breadth,
                            max_breadth, kTopChildren);
   }
-  if (min_frequency < 1 || !(min_share >= 0 && min_share <= 1)) {
-    return InvalidArgument("ngram: min_frequency {}, min_share {}: want >= 1 and 0 .. 1",
-                           min_frequency, min_share);
-  }
-  return OkStatus();
+  TALON_RETURN_IF_ERROR(CheckRange("ngram: min_frequency", min_frequency, {.low = 1}));
+  return CheckRange("ngram: min_share", min_share, {0, 1});
 }
 
 int NgramOptions::Breadth(int match_length, int level) const {

@@ -228,7 +228,7 @@ TEST(NgramDrafter, TreesAreValidOnRandomInput) {
 TEST(NgramDrafter, BadOptionsAndCallsAreErrors) {
   EXPECT_TRUE(NgramOptions{}.Validate().ok());
   EXPECT_EQ(NgramOptions{.max_trie_depth = 1}.Validate().message(),
-            "ngram: max_trie_depth 1: want 2 .. 128");
+            "ngram: max_trie_depth: 1, must be 2 to 128");
   EXPECT_FALSE(NgramOptions{.capacity = 3}.Validate().ok());
   EXPECT_FALSE(NgramOptions{.max_match = 18}.Validate().ok());
   EXPECT_FALSE((NgramOptions{.min_breadth = 3, .max_breadth = 2}.Validate().ok()));

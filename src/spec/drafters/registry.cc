@@ -1,7 +1,6 @@
 #include "spec/drafters/registry.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <utility>
 
@@ -14,23 +13,25 @@
 namespace talon {
 namespace {
 
-struct DrafterInfo {
-  const char* name;
-  std::array<const char*, 2> aliases;  // nullptr: none
-  DraftBudget budget;
-};
+// Budgets where the user sets none.
+constexpr DraftBudget kPlainBudget = {.max_nodes = 1, .max_depth = 0, .top_k = 1};
+constexpr DraftBudget kMergedBudget = {.max_nodes = 24, .max_depth = 23, .top_k = 4};
 
-constexpr std::array<DrafterInfo, 7> kDrafters = {{
-    {"EAGLE3", {nullptr, nullptr}, {.max_nodes = 8, .max_depth = 5, .top_k = 4}},
-    {"MERGED", {nullptr, nullptr}, {.max_nodes = 24, .max_depth = 23, .top_k = 4}},
-    {"NONE", {nullptr, nullptr}, {.max_nodes = 1, .max_depth = 0, .top_k = 1}},
-    {"NGRAM", {"LOOKUP", "PROMPT_LOOKUP"}, {.max_nodes = 12, .max_depth = 17, .top_k = 1}},
-    {"REMOTE", {nullptr, nullptr}, {.max_nodes = 12, .max_depth = 5, .top_k = 4}},
-    {"STANDALONE", {"DRAFT_MODEL", nullptr}, {.max_nodes = 4, .max_depth = 3, .top_k = 1}},
-    {"SUFFIX", {nullptr, nullptr}, {.max_nodes = 24, .max_depth = 23, .top_k = 1}},
-}};
-
-constexpr const char* kDefaultSources = "EAGLE3,SUFFIX";
+DraftBudget BudgetOfKind(DrafterKind kind) {
+  switch (kind) {
+    case DrafterKind::kEagle3:
+      return {.max_nodes = 8, .max_depth = 5, .top_k = 4};
+    case DrafterKind::kNgram:
+      return {.max_nodes = 12, .max_depth = 17, .top_k = 1};
+    case DrafterKind::kRemote:
+      return {.max_nodes = 12, .max_depth = 5, .top_k = 4};
+    case DrafterKind::kStandalone:
+      return {.max_nodes = 4, .max_depth = 3, .top_k = 1};
+    case DrafterKind::kSuffix:
+      return {.max_nodes = 24, .max_depth = 23, .top_k = 1};
+  }
+  return {};
+}
 
 std::string Upper(std::string_view name) {
   std::string upper(name);
@@ -78,48 +79,38 @@ Result<std::unique_ptr<Drafter>> MakeEagle3(const DrafterOptions& options,
   return std::unique_ptr<Drafter>(std::move(drafter));
 }
 
-std::vector<std::string> SplitNames(std::string_view names) {
-  std::vector<std::string> parts;
-  for (size_t start = 0; start <= names.size();) {
-    const size_t comma = std::min(names.find_first_of(",+", start), names.size());
-    parts.emplace_back(names.substr(start, comma - start));
-    start = comma + 1;
+Result<std::unique_ptr<Drafter>> MakeOne(DrafterKind kind, const DrafterOptions& options,
+                                         const DrafterTarget& target) {
+  switch (kind) {
+    case DrafterKind::kEagle3:
+      return MakeEagle3(options, target);
+    case DrafterKind::kNgram:
+      return MakeNgram(options);
+    case DrafterKind::kRemote:
+      if (options.make_remote) return options.make_remote(target);
+      break;
+    case DrafterKind::kStandalone:
+      return MakeStandalone(options, target);
+    case DrafterKind::kSuffix:
+      return std::unique_ptr<Drafter>(
+          std::make_unique<SuffixDrafter>(SuffixOptions{}, options.suffix_corpus));
   }
-  return parts;
+  return Internal("drafter: '{}' has no maker", DrafterKindName(kind));
 }
 
-Result<std::string> CanonicalList(std::string_view names) {
-  std::string list;
-  std::vector<std::string> seen;
-  for (const std::string& part : SplitNames(names)) {
-    TALON_ASSIGN_OR_RETURN(const std::string name, CanonicalDrafterName(part));
-    if (name == "NONE" || name == kDefaultSources) {
-      return InvalidArgument("drafter: '{}' cannot be part of a list", part);
-    }
-    if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
-      return InvalidArgument("drafter: '{}' twice in '{}'", name, names);
-    }
-    seen.push_back(name);
-    list += (list.empty() ? "" : ",") + name;
-  }
-  if (seen.size() > MergedDrafter::kMaxSources) {
-    return InvalidArgument("drafter: {} sources in '{}', at most {}", seen.size(), names,
-                           MergedDrafter::kMaxSources);
-  }
-  return list;
-}
-
-// Steps and branches the user set are those of the model sources; lookups keep their own.
-Result<std::unique_ptr<Drafter>> MakeMerged(const std::string& names, const DrafterOptions& options,
+// Steps and branches that the user set are those of the model sources; lookups keep their own.
+Result<std::unique_ptr<Drafter>> MakeMerged(const DrafterList& drafters,
+                                            const DrafterOptions& options,
                                             const DrafterTarget& target) {
   std::vector<MergedDrafter::Source> sources;
-  for (const std::string& name : SplitNames(names)) {
+  for (const DrafterKind kind : drafters.kinds()) {
     DrafterOptions part = options;
-    part.budget = DefaultDraftBudget(name);
-    if (name == "EAGLE3" && options.steps > 0) part.budget.max_depth = options.steps;
-    if (name == "EAGLE3" && options.top_k > 0) part.budget.top_k = options.top_k;
+    part.budget = DefaultDraftBudget(kind);
+    const bool eagle3 = kind == DrafterKind::kEagle3;
+    if (eagle3 && options.steps > 0) part.budget.max_depth = options.steps;
+    if (eagle3 && options.top_k > 0) part.budget.top_k = options.top_k;
     part.budget.max_nodes = std::max(part.budget.max_nodes, options.budget.max_nodes);
-    TALON_ASSIGN_OR_RETURN(auto drafter, MakeDrafter(name, part, target));
+    TALON_ASSIGN_OR_RETURN(auto drafter, MakeOne(kind, part, target));
     sources.push_back({std::move(drafter), part.budget});
   }
   return std::unique_ptr<Drafter>(std::make_unique<MergedDrafter>(std::move(sources)));
@@ -127,52 +118,17 @@ Result<std::unique_ptr<Drafter>> MakeMerged(const std::string& names, const Draf
 
 }  // namespace
 
-Result<std::string> CanonicalDrafterName(std::string_view name) {
-  if (name.find_first_of(",+") != std::string_view::npos) return CanonicalList(name);
-  const std::string upper = Upper(name);
-  if (upper == "MERGED") return std::string(kDefaultSources);
-  std::string known;
-  for (const DrafterInfo& info : kDrafters) {
-    if (upper == info.name) return std::string(info.name);
-    for (const char* alias : info.aliases) {
-      if (alias != nullptr && upper == alias) return std::string(info.name);
-    }
-    known += (known.empty() ? "" : ", ") + std::string(info.name);
-  }
-  if (upper == "EAGLE" || upper == "NEXTN") {
-    return InvalidArgument("drafter: '{}': EAGLE-1/2 heads are unsupported; known: {}", name,
-                           known);
-  }
-  return InvalidArgument("drafter: '{}' is unknown; known: {}", name, known);
+DraftBudget DefaultDraftBudget(const DrafterList& drafters) {
+  if (drafters.none()) return kPlainBudget;
+  return drafters.merged() ? kMergedBudget : BudgetOfKind(drafters.kinds().front());
 }
 
-std::vector<std::string> DrafterNames() {
-  std::vector<std::string> names;
-  for (const DrafterInfo& info : kDrafters) names.emplace_back(info.name);
-  return names;
-}
-
-DraftBudget DefaultDraftBudget(const std::string& name) {
-  if (name.find(',') != std::string::npos) return DefaultDraftBudget("MERGED");
-  for (const DrafterInfo& info : kDrafters) {
-    if (name == info.name) return info.budget;
-  }
-  return {};
-}
-
-Result<std::unique_ptr<Drafter>> MakeDrafter(const std::string& name, const DrafterOptions& options,
+Result<std::unique_ptr<Drafter>> MakeDrafter(const DrafterList& drafters,
+                                             const DrafterOptions& options,
                                              const DrafterTarget& target) {
-  if (name == "NONE") return std::unique_ptr<Drafter>();
-  if (name.find(',') != std::string::npos) return MakeMerged(name, options, target);
-  if (name == "EAGLE3") return MakeEagle3(options, target);
-  if (name == "NGRAM") return MakeNgram(options);
-  if (name == "SUFFIX") {
-    return std::unique_ptr<Drafter>(
-        std::make_unique<SuffixDrafter>(SuffixOptions{}, options.suffix_corpus));
-  }
-  if (name == "STANDALONE") return MakeStandalone(options, target);
-  if (name == "REMOTE" && options.make_remote) return options.make_remote(target);
-  return Internal("drafter: '{}' has no maker", name);
+  if (drafters.none()) return std::unique_ptr<Drafter>();
+  if (drafters.merged()) return MakeMerged(drafters, options, target);
+  return MakeOne(drafters.kinds().front(), options, target);
 }
 
 }  // namespace talon

@@ -1,11 +1,10 @@
-// Drafters by name.
+// Makes the drafters of a list.
 #ifndef TALON_SPEC_DRAFTERS_REGISTRY_H_
 #define TALON_SPEC_DRAFTERS_REGISTRY_H_
 
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -14,6 +13,7 @@
 #include "observe/metrics.h"
 #include "spec/draft_cache.h"
 #include "spec/drafter.h"
+#include "spec/drafter_list.h"
 
 namespace talon {
 
@@ -26,12 +26,12 @@ struct DrafterTarget {
   DraftCacheShape cache;
 };
 
-// What a drafter may be told. The fields of other drafters are ignored.
+// Options of all drafters; each reads its own.
 struct DrafterOptions {
   std::string draft_model_path;  // EAGLE3, STANDALONE
   DraftBudget budget;            // the largest it will be asked for
-  int steps = 0;                 // set by the user, 0 = default: of the parts of a list
-  int top_k = 0;                 // the same
+  int steps = 0;                 // merged model drafters: depth that the user set, 0 = default
+  int top_k = 0;                 // the same for branches
   float min_prob = 0;            // tree drafters: drop paths below it
   bool sample = false;           // STANDALONE: draw chains at random, for rejection acceptance
   WeightFormat weights = WeightFormat::kAsStored;  // EAGLE3, STANDALONE
@@ -41,23 +41,16 @@ struct DrafterOptions {
   std::string ngram_mode = "BFS";
   int ngram_max_depth = 18;
   std::vector<std::vector<int32_t>> suffix_corpus;  // token sequences known from the start
-  // REMOTE, whose parts are not known here.
+  // Makes REMOTE, whose parts are above this module; null: refused.
   std::function<Result<std::unique_ptr<Drafter>>(const DrafterTarget&)> make_remote;
 };
 
-// The registry's name for a name or alias in any case ("lookup" -> "NGRAM"). A list of names
-// ("eagle3,lookup", "eagle3+lookup") is MERGED of these; MERGED alone is the list "EAGLE3,SUFFIX".
-// Unknown and refused names are errors that list the known ones.
-Result<std::string> CanonicalDrafterName(std::string_view name);
+// The budget of a method where the user sets none.
+DraftBudget DefaultDraftBudget(const DrafterList& drafters);
 
-// All canonical names.
-std::vector<std::string> DrafterNames();
-
-// The budget a method has when the user sets none. REQUIRES: a canonical name.
-DraftBudget DefaultDraftBudget(const std::string& name);
-
-// Null for NONE. REQUIRES: a canonical name.
-Result<std::unique_ptr<Drafter>> MakeDrafter(const std::string& name, const DrafterOptions& options,
+// Null for plain decoding.
+Result<std::unique_ptr<Drafter>> MakeDrafter(const DrafterList& drafters,
+                                             const DrafterOptions& options,
                                              const DrafterTarget& target);
 
 }  // namespace talon

@@ -15,7 +15,7 @@ Result<std::vector<int32_t>> ParseTokens(const Json& line, const std::string& wh
   for (const Json& token : line) {
     // Unsigned first: a huge id must not wrap around.
     if (!token.is_number_unsigned() || token.get<uint64_t>() >= static_cast<uint64_t>(vocab_size)) {
-      return InvalidArgument("{}: token {}: want 0 .. {}", where, token.dump(), vocab_size - 1);
+      return InvalidArgument("{}: token: {}, must be 0 to {}", where, token.dump(), vocab_size - 1);
     }
     tokens.push_back(token.get<int32_t>());
   }

@@ -48,11 +48,12 @@ TEST(SuffixCorpus, WhatOnlyLooksLikeJsonIsText) {
 }
 
 TEST(SuffixCorpus, ErrorsNameLineAndValue) {
-  EXPECT_EQ(ErrorOf("[1]\n[128]"), "line 2: token 128: want 0 .. 127");
-  EXPECT_EQ(ErrorOf("[-1]"), "line 1: token -1: want 0 .. 127");
-  EXPECT_EQ(ErrorOf("[1.5]"), "line 1: token 1.5: want 0 .. 127");
-  EXPECT_EQ(ErrorOf("[18446744073709551615]"), "line 1: token 18446744073709551615: want 0 .. 127");
-  EXPECT_EQ(ErrorOf("{\"tokens\": [128]}"), "line 1: token 128: want 0 .. 127");
+  EXPECT_EQ(ErrorOf("[1]\n[128]"), "line 2: token: 128, must be 0 to 127");
+  EXPECT_EQ(ErrorOf("[-1]"), "line 1: token: -1, must be 0 to 127");
+  EXPECT_EQ(ErrorOf("[1.5]"), "line 1: token: 1.5, must be 0 to 127");
+  EXPECT_EQ(ErrorOf("[18446744073709551615]"),
+            "line 1: token: 18446744073709551615, must be 0 to 127");
+  EXPECT_EQ(ErrorOf("{\"tokens\": [128]}"), "line 1: token: 128, must be 0 to 127");
   EXPECT_FALSE(ReadSuffixCorpus("/no/such/file", 128, EncodeBytes).ok());
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/valid_values.h"
 
 namespace talon {
 namespace {
@@ -122,16 +123,10 @@ class Growing {
 }  // namespace
 
 Status SuffixOptions::Validate() const {
-  if (depth < 2 || depth > SuffixTree::kMaxDepth) {
-    return InvalidArgument("suffix: depth {}: want 2 .. {}", depth, SuffixTree::kMaxDepth);
-  }
-  if (!(length_factor > 0 && length_factor <= 64)) {
-    return InvalidArgument("suffix: length_factor {}: want above 0, at most 64", length_factor);
-  }
-  if (!(min_path_prob >= 0 && min_path_prob <= 1)) {
-    return InvalidArgument("suffix: min_path_prob {}: want 0 .. 1", min_path_prob);
-  }
-  return OkStatus();
+  constexpr Range kFactorRange{.low = 0, .high = 64, .above_low = true};
+  TALON_RETURN_IF_ERROR(CheckRange("suffix: depth", depth, {2, SuffixTree::kMaxDepth}));
+  TALON_RETURN_IF_ERROR(CheckRange("suffix: length_factor", length_factor, kFactorRange));
+  return CheckRange("suffix: min_path_prob", min_path_prob, {0, 1});
 }
 
 SuffixDrafter::SuffixDrafter(const SuffixOptions& options,

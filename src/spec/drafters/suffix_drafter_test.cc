@@ -261,7 +261,7 @@ TEST(SuffixDrafter, TreesAreValidOnRandomInput) {
 
 TEST(SuffixDrafter, BadOptionsAndCallsAreErrors) {
   EXPECT_TRUE(SuffixOptions{}.Validate().ok());
-  EXPECT_EQ(SuffixOptions{.depth = 65}.Validate().message(), "suffix: depth 65: want 2 .. 64");
+  EXPECT_EQ(SuffixOptions{.depth = 65}.Validate().message(), "suffix: depth: 65, must be 2 to 64");
   EXPECT_FALSE(SuffixOptions{.length_factor = 0}.Validate().ok());
   EXPECT_FALSE(SuffixOptions{.min_path_prob = 1.5}.Validate().ok());
   SuffixDrafter drafter;

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 namespace talon {
 namespace {
-
-// Enough for a million tokens of context; products of sizes stay within an int.
-constexpr int kMaxBlocks = 1 << 17;
-constexpr int kMaxThreshold = 1 << 24;
-constexpr int kMaxBuffer = 4096;
-constexpr int kMaxInterval = 1 << 20;
 
 // Adaptive budgets.
 constexpr int64_t kMediumLength = 16 * 1024;
@@ -42,12 +37,9 @@ const char* NameIn(const NameTable<T, kCount>& table, T value) {
 // "exact or fast", "mean, max or root"
 template <typename T, size_t kCount>
 std::string ListNames(const NameTable<T, kCount>& table) {
-  std::string list;
-  for (size_t i = 0; i < kCount; ++i) {
-    if (i > 0) list += i + 1 < kCount ? ", " : " or ";
-    list += table[i].first;
-  }
-  return list;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : table) names.emplace_back(name);
+  return JoinWithOr(names);
 }
 
 template <typename T, size_t kCount>
@@ -56,16 +48,6 @@ Result<T> ParseName(const NameTable<T, kCount>& table, const char* key, std::str
     if (name == each) return value;
   }
   return InvalidArgument("{}: '{}', must be {}", key, name, ListNames(table));
-}
-
-Status CheckRange(const char* key, int value, int low, int high) {
-  if (value >= low && value <= high) return OkStatus();
-  return InvalidArgument("{}: {}, must be {} to {}", key, value, low, high);
-}
-
-Status CheckShare(const char* key, float value) {
-  if (value >= 0 && value <= 1) return OkStatus();
-  return InvalidArgument("{}: {}, must be 0 to 1", key, value);
 }
 
 bool IsBlockSize(int size) { return size == 8 || size == 16 || size == 32 || size == 64; }
@@ -106,20 +88,21 @@ bool SpecPvConfig::NeedsQueries() const {
 }
 
 Status ValidateSpecPvConfig(const SpecPvConfig& c) {
+  using C = SpecPvConfig;
   if (!IsBlockSize(c.block_size)) {
     return InvalidArgument("specpv_block_size: {}, must be 8, 16, 32 or 64", c.block_size);
   }
-  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_sink_blocks", c.sink_blocks, 0, kMaxBlocks));
-  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_retrieval_blocks", c.retrieval_blocks, 0, kMaxBlocks));
-  // At least one, so that a row always sees some of the prefix.
-  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_window_blocks", c.window_blocks, 1, kMaxBlocks));
-  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_spec_tokens_buf", c.buffer_tokens, 1, kMaxBuffer));
+  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_sink_blocks", c.sink_blocks, C::kBlocksRange));
   TALON_RETURN_IF_ERROR(
-      CheckRange("specpv_partial_threshold", c.partial_threshold, 0, kMaxThreshold));
+      CheckRange("specpv_n_retrieval_blocks", c.retrieval_blocks, C::kBlocksRange));
+  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_window_blocks", c.window_blocks, C::kWindowRange));
+  TALON_RETURN_IF_ERROR(CheckRange("specpv_n_spec_tokens_buf", c.buffer_tokens, C::kBufferRange));
   TALON_RETURN_IF_ERROR(
-      CheckRange("specpv_full_refresh_interval", c.full_refresh_interval, 1, kMaxInterval));
-  TALON_RETURN_IF_ERROR(CheckShare("specpv_shadow_rate", c.shadow_rate));
-  return CheckShare("specpv_error_target", c.error_target);
+      CheckRange("specpv_partial_threshold", c.partial_threshold, C::kThresholdRange));
+  TALON_RETURN_IF_ERROR(
+      CheckRange("specpv_full_refresh_interval", c.full_refresh_interval, C::kIntervalRange));
+  TALON_RETURN_IF_ERROR(CheckRange("specpv_shadow_rate", c.shadow_rate, C::kShareRange));
+  return CheckRange("specpv_error_target", c.error_target, C::kShareRange);
 }
 
 std::optional<SpecPvFallback> SpecPvPreflight(const SpecPvConfig& config, const SpecPvHost& host) {

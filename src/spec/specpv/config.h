@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "base/valid_values.h"
 #include "compute/dtype.h"
 #include "spec/specpv/fallback.h"
 
@@ -43,6 +44,14 @@ struct BlockBudget {
 };
 
 struct SpecPvConfig {
+  // What is valid. Enough for a million tokens of context; products of sizes stay within an int.
+  static constexpr Range kBlocksRange{0, 1 << 17};
+  static constexpr Range kWindowRange{1, 1 << 17};  // so that a row always sees some of the prefix
+  static constexpr Range kBufferRange{1, 4096};
+  static constexpr Range kThresholdRange{0, 1 << 24};
+  static constexpr Range kIntervalRange{1, 1 << 20};
+  static constexpr Range kShareRange{0, 1};  // shadow_rate and error_target
+
   bool enabled = false;
   int block_size = 16;  // B; must be the KV cache's
   int sink_blocks = 2;

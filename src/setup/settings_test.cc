@@ -1,0 +1,119 @@
+// The table of settings: what is valid, what the help says, and docs/flags.md.
+#include "setup/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/file.h"
+#include "setup/engine_settings.h"
+#include "setup/settings_page.h"
+
+namespace talon {
+namespace {
+
+constexpr unsigned kChecked = kModelSettings | kSamplingSettings | kSpeculativeSettings |
+                              kServeSettings | kWorkerSettings | kDraftWorkerSettings |
+                              kRemoteSettings;
+
+std::string HelpOfKey(const std::string& key) {
+  Config config;
+  for (const Setting& setting : SettingsOf(&config, kChecked)) {
+    if (setting.key == key) return setting.help;
+  }
+  return "";
+}
+
+TEST(Settings, DefaultsAreValid) {
+  const Status status = CheckSettings(Config(), kChecked);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(Settings, ErrorsNameKeyValueAndWhatIsValid) {
+  const auto error_of = [](const auto& change) {
+    Config config;
+    change(&config);
+    return CheckSettings(config, kChecked).message();
+  };
+  EXPECT_EQ(error_of([](Config* c) { c->threads = -3; }), "threads: -3, must be 0 to 1024");
+  EXPECT_EQ(error_of([](Config* c) { c->block_size = 24; }),
+            "block_size: 24, must be 8, 16, 32 or 64");
+  EXPECT_EQ(error_of([](Config* c) { c->weights = "INT8"; }),
+            "weights: 'INT8', must be auto, f32, f16, bf16, int8 or int4");
+  EXPECT_EQ(error_of([](Config* c) { c->device = "tpu"; }),
+            "device: 'tpu', must be cpu, cuda or cuda:N");
+  EXPECT_EQ(error_of([](Config* c) { c->sampling.seed = -2; }), "seed: -2, must be -1 or more");
+  EXPECT_EQ(error_of([](Config* c) { c->sampling.top_p = 1.5f; }), "top_p: 1.5, must be 0 to 1");
+  EXPECT_EQ(error_of([](Config* c) { c->serve.port = 65536; }), "port: 65536, must be 0 to 65535");
+  EXPECT_EQ(error_of([](Config* c) { c->remote.draft_temperature = -2; }),
+            "draft_temperature: -2, must be -1 or 0 to 100");
+  EXPECT_EQ(error_of([](Config* c) { c->speculative.acceptance = "maybe"; }),
+            "acceptance: 'maybe', must be match, threshold or rejection");
+  EXPECT_NE(error_of([](Config* c) { c->speculative.method = "MAGIC"; }).find("MAGIC"),
+            std::string::npos);
+}
+
+TEST(Settings, OnlyTheSetsThatAreAskedForAreChecked) {
+  Config config;
+  config.serve.port = -5;
+  EXPECT_TRUE(CheckSettings(config, kModelSettings).ok());
+  EXPECT_FALSE(CheckSettings(config, kServeSettings).ok());
+}
+
+TEST(Settings, SomeNamesMayBeInAnyCase) {
+  Config config;
+  config.kv_dtype = "BF16";
+  config.speculative.ngram_mode = "prob";
+  config.speculative.method = "eagle3+lookup";
+  const auto made = MakeEngineSettings(config);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->engine.kv_dtype, DType::kBF16);
+  EXPECT_EQ(made->drafters.Name(), "EAGLE3,NGRAM");
+}
+
+// The table and the code behind a setting know the same names.
+TEST(Settings, EveryChoiceIsUnderstood) {
+  for (size_t i = 0;; ++i) {
+    Config config;
+    const auto settings = SettingsOf(&config, kModelSettings | kSpeculativeSettings);
+    if (i == settings.size()) break;
+    auto* const* text = std::get_if<std::string*>(&settings[i].value);
+    if (text == nullptr || settings[i].key == "device") continue;
+    for (const SettingChoice& choice : settings[i].choices) {
+      **text = choice.name;
+      const auto made = MakeEngineSettings(config);
+      EXPECT_TRUE(made.ok()) << settings[i].key << ": " << made.status().message();
+    }
+  }
+  WeightFormat format{};
+  Config config;
+  for (const Setting& setting : SettingsOf(&config, kModelSettings)) {
+    if (setting.key != "weights") continue;
+    for (const SettingChoice& choice : setting.choices) {
+      EXPECT_TRUE(ParseWeightFormat(choice.name, &format)) << choice.name;
+    }
+    EXPECT_EQ(ValidValues(setting), WeightFormatNames());
+  }
+}
+
+TEST(Settings, HelpNamesWhatIsValid) {
+  EXPECT_EQ(HelpOfKey("kv_dtype"), "Type of the KV cache: f32, f16 or bf16");
+  EXPECT_EQ(HelpOfKey("max_sequences"), "Sequences that run at once; 1 to 1024");
+  EXPECT_EQ(HelpOfKey("log_format"), "Form of log lines: text or json (one object per line)");
+  EXPECT_EQ(HelpOfKey("stop"), "Text that ends the output (not part of it); may be repeated");
+}
+
+TEST(SettingsPage, IsThatOfTheDocs) {
+  const std::string path = std::string(TALON_SOURCE_DIR) + "/docs/flags.md";
+  if (std::getenv("TALON_WRITE_DOCS") != nullptr) {
+    ASSERT_TRUE(WriteFile(path, SettingsPage()).ok());
+  }
+  const auto page = ReadFile(path);
+  ASSERT_TRUE(page.ok()) << page.status().message();
+  EXPECT_TRUE(*page == SettingsPage())
+      << "docs/flags.md is not what the table of settings gives; write it anew:\n"
+         "  TALON_WRITE_DOCS=1 build/src/setup/setup_test --gtest_filter=SettingsPage.*";
+}
+
+}  // namespace
+}  // namespace talon
