@@ -204,7 +204,7 @@ class PassFuzz {
     Sequence* sequence = NewSequence(longest);
     if (sequence == nullptr) return;
     const TokenTree tree = RandomTree(nodes);
-    if (partial && random_() % 2 == 0 && kv_->OpenTail(sequence).ok()) {
+    if (partial && random_() % 2 == 0 && kv_->staging().OpenTail(sequence).ok()) {
       AddPartialTree(sequence, tree);
     } else if (in_slots) {
       reservations_.push_back(kv_->Reserve(*sequence, nodes).value());

@@ -63,15 +63,15 @@ class SpecPvIdentity : public testing::TestWithParam<const char*> {
     options.step.budget = kTree;
     options.step.specpv = specpv;
     Engine::Parts parts{.backend = backend_.get(), .target = target_.get()};
-    parts.drafter = Eagle3Drafter::Load({.model_path = kRoot + "/models/tiny-eagle3",
-                                         .budget = kTree,
-                                         .window = 1024,
-                                         .sink = 32,
-                                         .max_length = options.max_length,
-                                         .prefix_index = true,
-                                         .weights = WeightFormat::kInt8},
-                                        *target_, backend_.get(), &metrics_)
-                        .value();
+    parts.drafter =
+        Eagle3Drafter::Load({.model_path = kRoot + "/models/tiny-eagle3",
+                             .budget = kTree,
+                             .window = 1024,
+                             .sink = 32,
+                             .cache = {.max_length = options.max_length, .prefix_index = true},
+                             .weights = WeightFormat::kInt8},
+                            *target_, backend_.get(), &metrics_)
+            .value();
     return Engine::Create(std::move(parts), options).value();
   }
 

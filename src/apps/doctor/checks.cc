@@ -15,26 +15,26 @@ bool IsHead(const DraftFacts& facts) { return facts.kind == "EAGLE3"; }
 
 CheckLine CheckVocabulary(const DraftFacts& facts) {
   if (!facts.same_tokenizer) {
-    return {Verdict::kWarning, "vocabulary",
+    return {Severity::kWarning, "vocabulary",
             fmt::format("{} tokens in both, but the tokenizer.json files differ: ids may mean "
                         "other texts",
                         facts.target_vocab)};
   }
   if (facts.draft_vocab == facts.target_vocab) {
-    return {Verdict::kOk, "vocabulary",
+    return {Severity::kOk, "vocabulary",
             fmt::format("{} tokens, all can be drafted", facts.target_vocab)};
   }
-  return {Verdict::kOk, "vocabulary",
+  return {Severity::kOk, "vocabulary",
           fmt::format("{} tokens, {} of them can be drafted ({:.0f}%)", facts.target_vocab,
                       facts.draft_vocab, 100.0 * facts.draft_vocab / facts.target_vocab)};
 }
 
 CheckLine CheckLayers(const DraftFacts& facts) {
   if (!IsHead(facts)) {
-    return {Verdict::kOk, "layers",
+    return {Severity::kOk, "layers",
             fmt::format("{} against the target's {}", facts.draft_layers, facts.target_layers)};
   }
-  return {Verdict::kOk, "layers",
+  return {Severity::kOk, "layers",
           fmt::format("inputs of layers {} of {} ({})", fmt::join(facts.capture_layers, ", "),
                       facts.target_layers, facts.capture_source)};
 }
@@ -46,20 +46,20 @@ CheckLine CheckSizes(const DraftFacts& facts) {
     text +=
         fmt::format(", made of {} x {} features", facts.capture_layers.size(), facts.target_hidden);
   }
-  return {Verdict::kOk, "sizes", text};
+  return {Severity::kOk, "sizes", text};
 }
 
 CheckLine CheckPositions(const DraftFacts& facts) {
   const std::string limits =
       fmt::format("target {}, draft {}, longest {}, draft rope {}", facts.target_positions,
                   facts.draft_positions, facts.max_length, RopeKindName(facts.draft_rope));
-  if (facts.draft_positions >= facts.max_length) return {Verdict::kOk, "positions", limits};
+  if (facts.draft_positions >= facts.max_length) return {Severity::kOk, "positions", limits};
   if (!IsHead(facts)) {
-    return {Verdict::kWarning, "positions",
+    return {Severity::kWarning, "positions",
             limits + fmt::format("; past {} nothing is drafted", facts.draft_positions)};
   }
-  if (facts.draft_rope != RopeKind::kDefault) return {Verdict::kOk, "positions", limits};
-  return {Verdict::kWarning, "positions",
+  if (facts.draft_rope != RopeKind::kDefault) return {Severity::kOk, "positions", limits};
+  return {Severity::kWarning, "positions",
           limits + fmt::format("; no rope scaling, so acceptance may fall past {}",
                                facts.draft_positions)};
 }
@@ -74,8 +74,8 @@ CheckLine CheckTypes(const DraftFacts& facts, const Config& config) {
                   as(facts.draft_types, draft_format), config.kv_dtype);
   const bool wider =
       facts.draft_types == "f32" && facts.target_types.find("f32") == std::string::npos;
-  if (!wider || draft_format != "auto") return {Verdict::kOk, "types", text};
-  return {Verdict::kWarning, "types",
+  if (!wider || draft_format != "auto") return {Severity::kOk, "types", text};
+  return {Severity::kWarning, "types",
           text + "; --speculative-draft-weights bf16 would halve what drafting reads"};
 }
 
@@ -87,7 +87,7 @@ CheckLine CheckMemory(const DraftFacts& facts, const Config& config) {
                   FormatBytes(static_cast<double>(facts.draft_weight_bytes)), 100 * share,
                   FormatBytes(static_cast<double>(facts.draft_kv_bytes)), config.max_sequences,
                   facts.max_length);
-  return {share > kHeavyDraft ? Verdict::kWarning : Verdict::kOk, "memory",
+  return {share > kHeavyDraft ? Severity::kWarning : Severity::kOk, "memory",
           share > kHeavyDraft ? text + "; a draft this heavy costs much of its gain" : text};
 }
 
@@ -96,19 +96,19 @@ CheckLine CheckTree(const Config& config, const DraftBudget& budget) {
                                 ? fmt::format("a chain of {} drafts", budget.max_depth)
                                 : fmt::format("{} nodes, {} levels, {} branches", budget.max_nodes,
                                               budget.max_depth, budget.top_k);
-  return {Verdict::kOk, "tree",
+  return {Severity::kOk, "tree",
           shape + (config.speculative.adaptive ? " at most (adaptive)" : ", fixed")};
 }
 
 }  // namespace
 
-const char* VerdictName(Verdict verdict) {
+const char* VerdictName(Severity verdict) {
   switch (verdict) {
-    case Verdict::kOk:
+    case Severity::kOk:
       return "ok";
-    case Verdict::kWarning:
+    case Severity::kWarning:
       return "warning";
-    case Verdict::kError:
+    case Severity::kError:
       return "error";
   }
   return "unknown";

@@ -41,11 +41,11 @@ struct DraftFacts {
   size_t draft_kv_bytes = 0;  // of all sequences
 };
 
-enum class Verdict { kOk, kWarning, kError };
-const char* VerdictName(Verdict verdict);  // "ok", ...
+enum class Severity { kOk, kWarning, kError };
+const char* VerdictName(Severity verdict);  // "ok", ...
 
 struct CheckLine {
-  Verdict verdict = Verdict::kOk;
+  Severity verdict = Severity::kOk;
   std::string subject;
   std::string text;
 };

@@ -159,26 +159,26 @@ TEST(DoctorChecks, PositionsPastTheHeadsWithoutScaling) {
   Config config;
   config.speculative.draft_weights = "auto";
   const auto lines = [&] { return CheckDraft(facts, config, kSettings.budget); };
-  EXPECT_EQ(LineOf(lines(), "positions").verdict, Verdict::kWarning);
-  EXPECT_EQ(LineOf(lines(), "types").verdict, Verdict::kWarning);
-  EXPECT_EQ(LineOf(lines(), "memory").verdict, Verdict::kOk);
+  EXPECT_EQ(LineOf(lines(), "positions").verdict, Severity::kWarning);
+  EXPECT_EQ(LineOf(lines(), "types").verdict, Severity::kWarning);
+  EXPECT_EQ(LineOf(lines(), "memory").verdict, Severity::kOk);
   EXPECT_NE(LineOf(lines(), "vocabulary").text.find("(50%)"), std::string::npos);
   EXPECT_NE(LineOf(lines(), "layers").text.find("2, 8, 13"), std::string::npos);
   facts.draft_rope = RopeKind::kYarn;
-  EXPECT_EQ(LineOf(lines(), "positions").verdict, Verdict::kOk);
+  EXPECT_EQ(LineOf(lines(), "positions").verdict, Severity::kOk);
   facts.draft_types = "bf16";
-  EXPECT_EQ(LineOf(lines(), "types").verdict, Verdict::kOk);
+  EXPECT_EQ(LineOf(lines(), "types").verdict, Severity::kOk);
   facts.draft_weight_bytes = 500;
-  EXPECT_EQ(LineOf(lines(), "memory").verdict, Verdict::kWarning);
+  EXPECT_EQ(LineOf(lines(), "memory").verdict, Severity::kWarning);
 }
 
 TEST(DoctorReport, DifferenceIsAnErrorUnlessAcceptanceIsLossy) {
   ProbeFigures figures = Figures(Mode(3, 1.1, 0.1));
-  EXPECT_EQ(LineOf(CheckProbe(figures), "text").verdict, Verdict::kOk);
+  EXPECT_EQ(LineOf(CheckProbe(figures), "text").verdict, Severity::kOk);
   figures.contexts[1].identical = false;
-  EXPECT_EQ(LineOf(CheckProbe(figures), "text").verdict, Verdict::kError);
+  EXPECT_EQ(LineOf(CheckProbe(figures), "text").verdict, Severity::kError);
   figures.may_differ = true;
-  EXPECT_EQ(LineOf(CheckProbe(figures), "text").verdict, Verdict::kWarning);
+  EXPECT_EQ(LineOf(CheckProbe(figures), "text").verdict, Severity::kWarning);
 }
 
 }  // namespace

@@ -116,21 +116,21 @@ std::string ChecklistText(const std::vector<CheckLine>& lines) {
 std::vector<CheckLine> CheckProbe(const ProbeFigures& figures) {
   std::vector<CheckLine> lines;
   lines.push_back(
-      {figures.coverage < kGoodCoverage ? Verdict::kWarning : Verdict::kOk, "coverage",
+      {figures.coverage < kGoodCoverage ? Severity::kWarning : Severity::kOk, "coverage",
        fmt::format("{:.1f}% of the generated tokens can be drafted", 100 * figures.coverage)});
-  const Verdict differs = figures.may_differ ? Verdict::kWarning : Verdict::kError;
-  lines.push_back({figures.identical() ? Verdict::kOk : differs, "text",
+  const Severity differs = figures.may_differ ? Severity::kWarning : Severity::kError;
+  lines.push_back({figures.identical() ? Severity::kOk : differs, "text",
                    figures.identical()  ? "the same as plain decoding's, token for token"
                    : figures.may_differ ? "differs from plain decoding's, as these settings allow"
                                         : "differs from plain decoding's, which it never should"});
   if (const TimingGap gap = LargestGap(figures); gap.factor > kTrustedGap) {
-    lines.push_back({Verdict::kWarning, "timing",
+    lines.push_back({Severity::kWarning, "timing",
                      fmt::format("a verify pass took {:.1f} plain ones here, but c(T) is {:.1f}: "
                                  "perhaps a busy machine; take the speed-ups as rough",
                                  gap.in_run, gap.curve)});
   }
   for (const auto& [reason, count] : figures.fallbacks) {
-    lines.push_back({Verdict::kWarning, "fallback", fmt::format("{} steps: {}", count, reason)});
+    lines.push_back({Severity::kWarning, "fallback", fmt::format("{} steps: {}", count, reason)});
   }
   return lines;
 }
