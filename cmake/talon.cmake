@@ -6,7 +6,7 @@ endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 
 # The libraries also become part of the Python module, a shared object. Hidden names keep the compiler
-# as free as in a program: it may inline what nobody outside can replace.
+# as free as in a program: it may inline what cannot be replaced from outside.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)

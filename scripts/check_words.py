@@ -8,11 +8,9 @@
   - Commits after BASE_COMMIT (--commits): a subject of at most 72 characters without a period at
     its end, whose first word is not a past tense or a gerund.
 
-Prints one `file:line: problem` for each problem in the folders of CLEAN, the number of problems of
-the other folders, and exits with 1 if a folder of CLEAN has any.
+Prints one `file:line: problem` for each problem and exits with 1 if there is any.
 
-    scripts/check_words.py [--all] [--commits] [--root FOLDER]
-        --all       every folder counts as clean
+    scripts/check_words.py [--commits] [--root FOLDER]
         --commits   also checks commit subjects, where git knows BASE_COMMIT
         --root      the repository; default: the one of this script
 """
@@ -28,23 +26,6 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-# Problems in these folders are errors; elsewhere they are counted.
-CLEAN = {
-    ".",
-    "bench",
-    "deploy",
-    "docs",
-    "examples",
-    "fuzz",
-    "scripts",
-    "src/model",
-    "src/observe",
-    "src/remote",
-    "src/serve",
-    "src/text",
-    "tests",
-    "tools",
-}
 BASE_COMMIT = "1750acf0f3c38bd36fee1d9d9fd5683d7ed45984"
 MAX_FILES = 40
 MAX_SUBJECT = 72
@@ -265,25 +246,18 @@ def check_tree(root):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--all", action="store_true", help="every folder counts as clean")
     parser.add_argument("--commits", action="store_true", help="also check commit subjects")
     default_root = Path(__file__).resolve().parent.parent
     parser.add_argument("--root", type=Path, default=default_root, help="the repository")
     options = parser.parse_args()
 
-    errors = list(check_commits(options.root)) if options.commits else []
-    elsewhere = {}
-    for folder, problems in sorted(check_tree(options.root).items()):
-        if options.all or folder in CLEAN:
-            errors += problems
-        else:
-            elsewhere[folder] = len(problems)
-    for problem in errors:
+    problems = list(check_commits(options.root)) if options.commits else []
+    for _, found in sorted(check_tree(options.root).items()):
+        problems += found
+    for problem in problems:
         print(problem)
-    for folder, count in elsewhere.items():
-        print(f"{folder}: {count} (not yet clean)")
-    print(f"words: {len(errors)} errors, {sum(elsewhere.values())} in folders not yet clean")
-    return 1 if errors else 0
+    print(f"words: {len(problems)} problems")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Who is computed when: fair shares, order of arrival, nobody waits for ever.
+// Which requests a step computes: fair shares, order of arrival, no starvation.
 #include <gtest/gtest.h>
 
 #include "engine/test_engine.h"

@@ -22,7 +22,7 @@ TEST(RecentTimes, KnowsOnlyTheLast) {
   EXPECT_EQ(times.Minimum(), 3);
 }
 
-TEST(RecentTimes, MeansWithAndWithoutAnAccident) {
+TEST(RecentTimes, MeansWithAndWithoutAnOutlier) {
   RecentTimes times;
   times.Add(20);
   EXPECT_EQ(times.MeanButLongest(), 20);

@@ -11,7 +11,7 @@
 #include "base/json_fwd.h"
 #include "base/status.h"
 #include "compute/backend.h"
-#include "compute/peaks.h"
+#include "compute/cpu/peaks.h"
 #include "setup/config.h"
 
 namespace talon {

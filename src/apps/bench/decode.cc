@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/threads.h"
-#include "compute/peaks.h"
+#include "compute/cpu/peaks.h"
 #include "setup/loader.h"
 
 namespace talon {

@@ -9,8 +9,8 @@
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "base/json.h"
+#include "compute/cpu/peaks.h"
 #include "compute/cuda/cuda_backend.h"
-#include "compute/peaks.h"
 #include "setup/loader.h"
 
 namespace talon {

@@ -12,7 +12,7 @@
 #include "apps/run_remote.h"
 #include "base/json.h"
 #include "base/threads.h"
-#include "compute/peaks.h"
+#include "compute/cpu/peaks.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -142,7 +142,7 @@ Status RunContexts(LongContextBench* bench) {
   return OkStatus();
 }
 
-// Of the kind that the weights are multiplied in.
+// The matrix instructions that the weights are multiplied with.
 std::pair<MatrixKind, const char*> MatrixKindOf(const LongContextBench& bench) {
   const std::string& weights = bench.config.weights;
   const DType stored = bench.model->target->config().dtype;

@@ -111,7 +111,7 @@ std::string Sentence(const Json& row) {
   return WrapText(text + ".", kColumns) + "\n";
 }
 
-// Of each mode the label of its fastest variant.
+// The label of the fastest variant of each mode.
 std::set<std::string> FastestLabels(const Json& rows) {
   std::map<std::string, std::pair<double, std::string>> best;
   for (const Json& row : rows) {

@@ -11,7 +11,7 @@ namespace talon {
 
 std::string ContextReport(const Json& context);
 std::string AgreementReport(const Json& agreement);
-// Of the variants with a budget of 2048 tokens or, if there are none, with the largest.
+// The variants with a budget of 2048 tokens or, if there are none, with the largest one.
 std::string FlatnessReport(const Json& flatness);
 // At the largest context.
 std::string MemoryReport(const Json& memory);

@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/threads.h"
 #include "compute/cpu/cpu_backend.h"
+#include "compute/cpu/peaks.h"
 #include "compute/layer_ops.h"
-#include "compute/peaks.h"
 #include "setup/loader.h"
 #include "spec/plan.h"
 

@@ -37,7 +37,7 @@ class PassTimer {
   static Result<std::unique_ptr<PassTimer>> Create(LoadedModel* model, const TimerOptions& options);
   // Seconds of a pass and the argmax of its rows, the median of `repeats`.
   Result<double> Time(const PassCase& pass, int repeats);
-  // Of copying a sequence's partial view to the device.
+  // Seconds to copy a sequence's partial view to the device.
   Result<double> TimeCopy(const PassCase& pass, int repeats);
   double KvBytes(const PassCase& pass) const {
     const int tokens = pass.budget > 0 ? pass.budget : pass.context;

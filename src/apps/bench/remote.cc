@@ -233,7 +233,7 @@ Result<std::vector<int32_t>> RunPrompts(const Config& config, const std::vector<
   return all;
 }
 
-// Modes in turn, each first once, so that the machine's moods meet all of them.
+// Modes are interleaved and each comes first once, so that noise hits every mode alike.
 Status MeasureLink(Config config, const std::vector<Prompt>& prompts, int repeats, LinkRun* link) {
   const StatusLine progress;
   const int max_tokens = config.sampling.max_tokens;

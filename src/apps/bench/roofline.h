@@ -1,5 +1,5 @@
 // What passes of the target must at least cost on this machine: bytes over bandwidth, operations
-// over the matrix peak. Pure arithmetic; the peaks are measured by compute/peaks.h.
+// over the matrix peak. Pure arithmetic; the peaks are measured by compute/cpu/peaks.h.
 #ifndef TALON_APPS_BENCH_ROOFLINE_H_
 #define TALON_APPS_BENCH_ROOFLINE_H_
 

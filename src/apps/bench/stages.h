@@ -23,7 +23,7 @@ struct StageTimes {
   int64_t steps = 0;
 
   double DeviceSeconds() const;
-  // Of all steps' time, that in which the device had nothing to do; -1: no device's clock.
+  // Share of all steps' time in which the device was idle; -1: the device has no clock.
   double IdleShare() const;
   Json ToJson() const;
   std::string ToString() const;  // a table, microseconds a step

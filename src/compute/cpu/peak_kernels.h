@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "compute/peaks.h"
+#include "compute/cpu/peaks.h"
 
 namespace talon {
 

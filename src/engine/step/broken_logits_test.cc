@@ -1,4 +1,4 @@
-// A model whose logits are no numbers, and a request that bans every token: neither has a token to
+// A model whose logits are NaN, and a request that bans every token: neither has a token to
 // give, for different reasons.
 #include <gtest/gtest.h>
 

@@ -55,7 +55,7 @@ class MergedDrafter : public Drafter {
     std::vector<int32_t> depth;                          // [nodes]
     int cursor = -1;  // the last node on the target's path, -1: the path has left it
     // The step it was made for: what it decided and what came of it.
-    std::array<int8_t, kMaxSources> bucket = {-1, -1, -1, -1};  // -1: it was no question
+    std::array<int8_t, kMaxSources> bucket = {-1, -1, -1, -1};  // -1: not weighed
     std::array<bool, kMaxSources> asked = {};
     Stopwatch watch;
     int observed = 0;  // steps since it was made

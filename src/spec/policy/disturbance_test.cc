@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kRuns = 10;
 
-// Speed against plain decoding, the mean of runs that differ by their luck.
+// Speed against plain decoding, the mean of runs with different seeds.
 double Speed(Simulation simulation) {
   simulation.steps = 1000;
   double sum = 0;
@@ -35,7 +35,7 @@ TEST(Disturbance, QuietMachine) {
   EXPECT_GT(Speed(DearDrafts()), 0.96);
 }
 
-// The fourth step is the first that drafts. One such accident used to stop drafting for thousands
+// The fourth step is the first that drafts. One such outlier used to stop drafting for thousands
 // of steps: all that the ledger allows had been lost at once.
 TEST(Disturbance, OneSlowFirstDraft) {
   const auto slow = [](int step) { return step == 3 ? 20.0 : 1.0; };
@@ -66,7 +66,7 @@ TEST(Disturbance, AMachineThatBecomesSlowerOrFaster) {
   }
 }
 
-// Plain steps that look slow flatter the drafts; they used to be believed as long as drafts went
+// Plain steps that look slow flatter the drafts; they used to be kept as long as drafts went
 // on.
 TEST(Disturbance, SlowPlainStepsAtFirst) {
   const auto slow = [](int step) { return step < 3 ? 4.0 : 1.0; };

@@ -63,7 +63,7 @@ TEST(Calibration, LearnsWhatScoresMean) {
   EXPECT_DOUBLE_EQ(calibration.Estimate(20, 0.5f), calibration.Estimate(8, 0.5f));
 }
 
-TEST(Calibration, WhatNobodyTriesIsForgotten) {
+TEST(Calibration, EstimatesDecayWithoutTrials) {
   Calibration calibration;
   for (int i = 0; i < 100; ++i) calibration.Record(1, 0.95f, false);
   for (int i = 0; i < 100; ++i) calibration.Record(2, 0.95f, false);
@@ -89,7 +89,7 @@ TEST(AdaptivePolicy, SpeculatesWhereItPays) {
 
 // Lookups whose first drafts happened to be wrong (here seven in a row) used to be trimmed away
 // ever after: an estimate that keeps nodes from being tried was never corrected.
-TEST(AdaptivePolicy, BadLuckAtFirstIsNotForEver) {
+TEST(AdaptivePolicy, RecoversFromEarlyRejections) {
   for (int seed = 1; seed <= 100; ++seed) {
     const Simulation lookups{.acceptance = 0.5, .draft_seconds = 2e-6, .steps = 1000, .seed = seed};
     EXPECT_LT(lookups.Run().time, 0.8) << "seed " << seed;

@@ -1,4 +1,4 @@
-// Uploads of small records from pinned host memory by a kernel: a DMA copy engine would add a
+// Uploads of small records from pinned host memory by a kernel: cudaMemcpyAsync would add a
 // synchronisation with the kernels before and after it.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_UPLOAD_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_UPLOAD_H_

@@ -1,6 +1,6 @@
 // Measured peaks of this machine: the denominators of "share of peak" figures.
-#ifndef TALON_COMPUTE_PEAKS_H_
-#define TALON_COMPUTE_PEAKS_H_
+#ifndef TALON_COMPUTE_CPU_PEAKS_H_
+#define TALON_COMPUTE_CPU_PEAKS_H_
 
 #include "base/threads.h"
 
@@ -18,4 +18,4 @@ double MeasureMatrixPeak(ThreadPool& pool, MatrixKind kind);
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_PEAKS_H_
+#endif  // TALON_COMPUTE_CPU_PEAKS_H_

@@ -1,4 +1,4 @@
-#include "compute/peaks.h"
+#include "compute/cpu/peaks.h"
 
 #include <algorithm>
 #include <atomic>
