@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that one run on a GPU machine should tell: builds with the CUDA backend, runs the op
-# tests, the other unit tests, the golden and identity tests on the GPU, and the benchmarks (passes
-# of a large shape in both modes, where a step of models/tiny with EAGLE-3 spends its time), and
-# prints a table. Meant to take less than 8 minutes on 16 cores. Goes on after a failure; exits with
+# tests, the other unit tests, the golden and identity tests and the pass fuzzer on the GPU, a soak of
+# the server where it is built, and the benchmarks (passes of a large shape in both modes, where a
+# step of models/tiny with EAGLE-3 spends its time), and prints a table. Meant to take less than 8 minutes on 16 cores. Goes on after a failure; exits with
 # 1 if there was any.
 #   scripts/gpu_check.sh [--sanitize] [--skip-bench] [--arch ARCH] [--json FILE]
 #     --sanitize   also runs the op tests of the CUDA backend under compute-sanitizer
@@ -10,7 +10,8 @@
 #     --arch       what to compile for (90a-real: Hopper only, which is quick)
 #     --json       where the figures of the large shape go (build-cuda/gpu_check/bench.json)
 # Logs are in build-cuda/gpu_check/. The machine needs a C++ compiler, CUDA, CMake, Ninja, Python,
-# nlohmann-json, yaml-cpp, CLI11, spdlog with fmt, and GoogleTest; nothing is installed.
+# nlohmann-json, yaml-cpp, CLI11, spdlog with fmt, and GoogleTest; nothing is installed
+# (scripts/gpu_packages.sh brings what else the full product needs).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -105,10 +106,17 @@ step ops "$build/src/compute/compute_test" --gtest_brief=1
 step units ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" \
   --label-exclude 'gpu|slow' --exclude-regex '^compute_test$'
 step gpu ctest --test-dir "$build" --output-on-failure --parallel 4 --label-regex gpu \
-  --no-tests=error
+  --exclude-regex '^pass_fuzz_test$' --no-tests=error
+step fuzz env TALON_FUZZ_CASES=500 "$build/tests/pass_fuzz_test" --gtest_brief=1
+if "$build/talon" serve --help | grep -q -- --port; then
+  step soak python3 scripts/soak.py "$build/talon" --clients 1,32,64,128 --seconds 10 -- \
+    --device cuda --max-sequences 64 --speculative-algorithm EAGLE3,SUFFIX --deterministic
+fi
 if ((sanitize)); then
   step memcheck bash -c 'sanitizer memcheck'
   step racecheck bash -c 'sanitizer racecheck'
+  step fuzz_memcheck env TALON_FUZZ_CASES=3 compute-sanitizer --tool memcheck --error-exitcode 9 \
+    "$build/tests/pass_fuzz_test" --gtest_brief=1
 fi
 if ((bench)); then
   eagle3=(--device cuda --model models/tiny --prompts models/tiny/prompts_tokens.jsonl
