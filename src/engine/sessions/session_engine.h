@@ -11,19 +11,19 @@
 #ifndef TALON_ENGINE_SESSIONS_SESSION_ENGINE_H_
 #define TALON_ENGINE_SESSIONS_SESSION_ENGINE_H_
 
-#include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "compute/backend.h"
 #include "engine/active_request.h"
-#include "engine/engine.h"
 #include "engine/remote_calls.h"
+#include "engine/sessions/call_starter.h"
+#include "engine/sessions/session_calls.h"
+#include "engine/sessions/session_evictor.h"
+#include "engine/sessions/session_options.h"
 #include "engine/sessions/session_table.h"
 #include "engine/sessions/verify_checks.h"
 #include "engine/step/step.h"
@@ -33,20 +33,6 @@
 #include "spec/policy/policy.h"
 
 namespace talon {
-
-struct SessionOptions {
-  // As for local requests: `max_sequences` calls share a pass, `kv_tokens` 0 = a context of
-  // max_length for each session. The budget, acceptance and SCV are the calls' own business.
-  EngineOptions engine;
-  int max_sessions = 16;
-  std::chrono::seconds session_ttl{300};
-  int max_tree_nodes = 2048;  // largest tree of a call, its root not counted
-  int max_prompt_tokens = 8192;
-
-  static constexpr int kMaxTreeDepth = 64;
-  // Rows for the trees of a pass: at least one call's largest, and what it may have to settle.
-  int TreeRows() const;
-};
 
 class SessionEngine {
  public:
@@ -71,7 +57,7 @@ class SessionEngine {
   // Takes a call back that has not begun. False: it has, or is unknown.
   bool Drop(CallId id);
 
-  bool HasWork() const { return !waiting_.empty() || !running_.empty(); }
+  bool HasWork() const { return !calls_.empty(); }
   // Begins waiting calls as far as there is room, then one pass for all that run.
   void RunStep(TimePoint now);
 
@@ -98,53 +84,22 @@ class SessionEngine {
   Status CheckIntegrity() const;
 
  private:
-  struct Call {
-    CallId id = 0;
-    VerifyCall asked;
-    Session* session = nullptr;    // from the table, or
-    std::unique_ptr<Session> own;  // not in the table: new, or of this call only
-    std::vector<int32_t> context;  // all tokens before the drafts
-    // While it runs. It has the session's sequence and partial state then.
-    std::unique_ptr<ActiveRequest> run;
-    int tree_rows = 0;  // nodes of its one step, root included; 0: it only computes the context
-    int path_rows = 0;  // nodes of their longest path, which it may commit
-    int failed_steps = 0;
-    VerifyAnswer answer;
+  SessionEngine(const Parts& parts, std::unique_ptr<Metrics> own_metrics,
+                const SessionOptions& options, std::unique_ptr<KvCache> kv);
 
-    // Tokens whose K/V the step needs, or the call leaves behind.
-    int context_end() const { return static_cast<int>(context.size()) - 1; }
-  };
-
-  SessionEngine(const Parts& parts, const SessionOptions& options);
-  void ChooseSizes();
-  Status ChoosePartialVerification();
-  Status MakeCache();
-
-  // From a waiting call to a running one (session_begin.cc).
+  // From a waiting call to a running one.
   enum class Beginning { kRuns, kEnded, kMustWait };
   void BeginWaiting(TimePoint now);
-  Beginning Begin(Call* call, TimePoint now);
-  Status FindContext(Call* call);
-  Status Desync(const Call& call, std::string_view problem);
-  void StartRun(Call* call);
-  void Prepare(Call* call);
-  Status FindRoom(const Call& call);
-  void EnterTable(Call* call, TimePoint now);
-  void StepBack(Call* call);
-  int BlocksToCome(const Call& call) const;
-  bool IsBusy(const Session& session) const;
-  bool EvictIdle();
-  void RemoveEnded();
-  void Remove(Session* session, const char* reason);
+  Beginning Begin(SessionCall* call, TimePoint now);
 
   // A pass.
   std::vector<ActiveRequest*> NextTrees(int* tree_rows) const;
   std::vector<PromptChunk> NextPromptChunks(int tree_rows) const;
   Status RunPass();
-  void Settle(Call* call, TimePoint now);
-  void Answer(Call* call, TimePoint now);
-  void Abandon(Call* call, const Status& why);
-  void End(Call* call, Result<VerifyAnswer> answer);
+  void Settle(SessionCall* call, TimePoint now);
+  void Answer(SessionCall* call, TimePoint now);
+  void Abandon(SessionCall* call, const Status& why);
+  void End(SessionCall* call, Result<VerifyAnswer> answer);
   void ReportState();
 
   Parts parts_;
@@ -153,12 +108,11 @@ class SessionEngine {
   VerifyLimits limits_;
   FixedPolicy policy_;
   std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<Step> step_;
+  Step step_;
   SessionTable sessions_;
-  CallId next_call_ = 1;
-  SequenceId next_sequence_ = 1;
-  std::deque<std::unique_ptr<Call>> waiting_;
-  std::vector<std::unique_ptr<Call>> running_;  // in the order they began
+  SessionCalls calls_;
+  SessionEvictor evictor_;
+  CallStarter starter_;
   std::vector<Finished> finished_;
 };
 

@@ -1,0 +1,44 @@
+// Removes sessions from the table and frees their K/V: those that their clients ended, those that
+// were idle too long, and those that make way for others.
+#ifndef TALON_ENGINE_SESSIONS_SESSION_EVICTOR_H_
+#define TALON_ENGINE_SESSIONS_SESSION_EVICTOR_H_
+
+#include <chrono>
+
+#include "engine/sessions/session_calls.h"
+#include "engine/sessions/session_table.h"
+#include "kv/kv_cache.h"
+#include "observe/metrics.h"
+
+namespace talon {
+
+// A session is idle while no calls of it wait or run. Used by the engine's thread.
+class SessionEvictor {
+ public:
+  struct Parts {  // not owned
+    SessionTable* sessions = nullptr;
+    const SessionCalls* calls = nullptr;
+    KvCache* kv = nullptr;
+    Metrics* metrics = nullptr;
+  };
+  explicit SessionEvictor(const Parts& parts) : parts_(parts) {}
+
+  bool HasIdle() const { return OldestIdle() != nullptr; }
+  // Removes the least recently used idle session. False: all are busy.
+  bool EvictIdle();
+  // Removes idle sessions last used `ttl` ago or earlier. Returns how many.
+  int Collect(SessionTable::TimePoint now, std::chrono::seconds ttl);
+  // Removes sessions whose end was asked for, once the calls that were there before it are over.
+  void RemoveEnded();
+  // `reason` is the label of the metric. REQUIRES: it is in the table and has its sequence.
+  void Remove(Session* session, const char* reason);
+
+ private:
+  Session* OldestIdle() const;
+
+  Parts parts_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_SESSIONS_SESSION_EVICTOR_H_

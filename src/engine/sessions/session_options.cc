@@ -1,0 +1,93 @@
+#include "engine/sessions/session_options.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/math.h"
+
+namespace talon {
+namespace {
+
+void ChooseSizes(const ModelConfig& model, SessionOptions* options) {
+  EngineOptions& engine = options->engine;
+  if (engine.max_length <= 0) engine.max_length = model.max_context;
+  engine.max_length = std::min(engine.max_length, model.max_context);
+  engine.step.max_length = engine.max_length;
+  engine.step.budget = {.max_nodes = options->max_tree_nodes + 1,
+                        .max_depth = SessionOptions::kMaxTreeDepth};
+  engine.step.scv_chunk_size = 0;  // a call is one step
+  if (engine.kv_tokens <= 0) engine.kv_tokens = options->max_sessions * engine.max_length;
+}
+
+// Trees may be larger than the buffer: those are verified in full. So the buffer must only hold the
+// smallest tree and leave room for a second step.
+Status ChoosePartialVerification(Decoder* target, Metrics* metrics, EngineOptions* engine) {
+  SpecPvConfig& specpv = engine->step.specpv;
+  if (!specpv.enabled) return OkStatus();
+  TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(specpv));
+  if (!engine->step.nwor) {
+    return InvalidArgument("enable_specpv: needs enable_nwor, provisional rows are staged");
+  }
+  if (specpv.mode == SpecPvMode::kExact) {
+    LogWarning("specpv_mode exact: sessions are verified in full, because every answer is final");
+    specpv.enabled = false;
+    return OkStatus();
+  }
+  const SpecPvHost host{.kv_block_size = engine->block_size,
+                        .kv_dtype = engine->kv_dtype,
+                        .max_tree_nodes = 1,
+                        .max_depth = SessionOptions::kMaxTreeDepth};
+  if (const auto fallback = SpecPvPreflight(specpv, host)) {
+    ReportSpecPvFallback(*fallback, metrics);
+    specpv.enabled = false;
+    return OkStatus();
+  }
+  if (!specpv.NeedsSummaries()) return OkStatus();
+  const int blocks = CeilDiv(engine->max_length, engine->block_size);
+  return target->ReserveScores(engine->max_sequences * blocks);
+}
+
+}  // namespace
+
+int SessionOptions::TreeRows() const {
+  constexpr int kSharedRows = 1024;  // worth having for several calls, if one alone needs less
+  const int tree = max_tree_nodes + 1;
+  const SpecPvConfig& specpv = engine.step.specpv;
+  const int one_call = tree + (specpv.enabled ? specpv.buffer_tokens : 0);
+  return std::max(one_call, std::min(engine.max_sequences * tree, kSharedRows));
+}
+
+Status FitSessionOptions(Decoder* target, Metrics* metrics, SessionOptions* options) {
+  ChooseSizes(target->config(), options);
+  return ChoosePartialVerification(target, metrics, &options->engine);
+}
+
+Result<std::unique_ptr<KvCache>> MakeSessionCache(const SessionOptions& options,
+                                                  const Decoder& target, Backend* backend,
+                                                  Metrics* metrics) {
+  const int rows = options.TreeRows();
+  if (target.max_rows() < rows || target.max_output_rows() < rows) {
+    return InvalidArgument(
+        "max_tree_nodes: {} need passes of {} rows with logits, the target has {} and {}",
+        options.max_tree_nodes, rows, target.max_rows(), target.max_output_rows());
+  }
+  const EngineOptions& engine = options.engine;
+  const ModelConfig& model = target.config();
+  const SpecPvConfig& specpv = engine.step.specpv;
+  const KvShape shape{.num_layers = model.num_layers,
+                      .kv_heads = model.num_kv_heads,
+                      .head_dim = model.head_dim,
+                      .block_size = engine.block_size,
+                      .dtype = engine.kv_dtype,
+                      .num_blocks = CeilDiv(engine.kv_tokens, engine.block_size),
+                      .staging_rows = rows,
+                      .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
+  return KvCache::Create(backend, shape, metrics,
+                         {.offload = engine.kv_offload,
+                          .audit = engine.kv_audit,
+                          .tail_regions = specpv.enabled ? options.max_sessions : 0,
+                          .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
+                          .prefix_index = engine.prefix_cache});
+}
+
+}  // namespace talon
