@@ -119,7 +119,7 @@ def test_another_model_directory():
         (5, None, TypeError, "prompts: 5, must be text, token ids"),
         (b"a", None, TypeError, "prompts: b'a', must be text, token ids"),
         ("a\ud800", None, ValueError, "prompt: .*position 1: surrogates not allowed"),
-        ("a", talon.SamplingParams(temperature=-1), ValueError, "temperature -1"),
+        ("a", talon.SamplingParams(temperature=-1), ValueError, "temperature: -1"),
         ("a", talon.SamplingParams(logit_bias="x"), ValueError, "logit_bias: 'x'"),
         ("a", talon.SamplingParams(max_tokens=10**6), MemoryError, "the pool has"),
         ("a", [talon.SamplingParams()] * 2, ValueError, "params: 2, there are 1"),
