@@ -7,13 +7,12 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/math.h"
 
 namespace talon {
 namespace {
 
 constexpr int kPendingRows = 512;  // rows of all sequences that may wait for the next proposal
-
-constexpr int kMostBeamWidth = 32;  // widest beam of trees that devices grow
 
 }  // namespace
 
@@ -57,18 +56,13 @@ Status Eagle3Drafter::Allocate(const KvShape& shape) {
   TALON_ASSIGN_OR_RETURN(pending_, NewScratch(backend_, rows, config.features_size()));
   TALON_ASSIGN_OR_RETURN(ordered_, NewScratch(backend_, rows, config.features_size()));
   TALON_ASSIGN_OR_RETURN(inputs_, NewScratch(backend_, rows, config.hidden_size));
-  TALON_ASSIGN_OR_RETURN(
-      next_,
-      NewScratch(backend_, options_.cache.max_sequences + shape.staging_rows, config.hidden_size));
   if (options_.cache.prefix_index) {
     TALON_ASSIGN_OR_RETURN(edges_, NewScratch(backend_, shape.num_blocks, config.features_size()));
   }
-  if (options_.budget.top_k <= kMostBeamWidth) {
-    const BeamLimits limits{.trees = options_.cache.max_sequences,
-                            .width = options_.budget.top_k,
-                            .levels = std::max(options_.budget.max_depth, 1)};
-    TALON_ASSIGN_OR_RETURN(beams_, backend_->NewBeamSearch(limits, head_->target_ids()));
-  }
+  const Eagle3Growth::Parts parts{
+      .head = head_.get(), .kv = kv_.get(), .backend = backend_, .inputs = inputs_.all};
+  TALON_ASSIGN_OR_RETURN(
+      growth_, Eagle3Growth::Create(parts, options_.cache.max_sequences, options_.budget));
   free_slots_.resize(options_.cache.max_sequences);
   std::iota(free_slots_.rbegin(), free_slots_.rend(), 0);
   return OkStatus();
@@ -218,22 +212,12 @@ Status Eagle3Drafter::Rank(std::span<State* const> ranked) {
   Eagle3Output output;
   TALON_RETURN_IF_ERROR(RunPending(states, /*held_back=*/0, &output));
   CompactPending();
-  for (State* state : states) state->ranked = true;
-  if (beams_ != nullptr) {
-    std::vector<int32_t> slots;
-    for (const State* state : states) slots.push_back(state->slot);
-    beams_->RankRoots(slots, output.logits, output.next, next_.all);
-    return OkStatus();
+  std::vector<int32_t> slots;
+  for (State* state : states) {
+    state->ranked = true;
+    slots.push_back(state->slot);
   }
-  std::vector<TopKEntry> best;
-  TopK(output.logits, &best);
-  const int k = options_.budget.top_k;
-  for (size_t i = 0; i < states.size(); ++i) {
-    const std::array<int32_t, 1> row = {static_cast<int32_t>(i)};
-    backend_->GatherRows(output.next, row, next_.all.Rows(states[i]->slot, 1));
-    states[i]->first.assign(best.begin() + static_cast<int64_t>(i) * k,
-                            best.begin() + static_cast<int64_t>(i + 1) * k);
-  }
+  growth_->RankRoots(slots, output);
   return OkStatus();
 }
 
@@ -298,6 +282,102 @@ void Eagle3Drafter::KeepEdges(const State& state, int count, int first_ordered) 
     backend_->GatherRows(ordered_.all, source,
                          edges_.all.Rows(state.sequence.blocks[row / block], 1));
   }
+}
+
+// ---- Propose: grow trees ----
+
+void Eagle3Drafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
+  std::vector<State*> states;
+  for (const DraftRequest& request : requests) states.push_back(&states_.at(request.sequence));
+  std::vector<std::vector<int32_t>> chosen;
+  std::vector<GrowingTree> growing;
+  Status status = Rank(states);
+  if (status.ok()) {
+    growing = NewTrees(requests, states, &chosen);
+    status = growth_->Grow(growing, requests[0].budget.seconds_per_token);
+  }
+  if (status.ok()) return BuildTrees(growing, trees);
+  GiveUp(status);
+  for (TokenTree& tree : trees) tree.Truncate(1);
+}
+
+bool Eagle3Drafter::BeginTrees(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
+  if (!growth_->grows_ahead()) return false;
+  std::vector<State*> states;
+  for (const DraftRequest& request : requests) states.push_back(&states_.at(request.sequence));
+  begun_.clear();
+  Status status = Rank(states);
+  if (status.ok()) {
+    std::vector<std::vector<int32_t>> chosen;
+    begun_ = NewTrees(requests, states, &chosen);
+    status = growth_->GrowAhead(begun_);
+  }
+  if (!status.ok()) {
+    GiveUp(status);
+    begun_.clear();
+  }
+  for (const GrowingTree& one : begun_)
+    trees[one.owner] = one.tree.Outline(requests[one.owner].tokens.back());
+  return true;
+}
+
+void Eagle3Drafter::PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) {
+  growth_->LoadTrees(begun_, outlines, pass);
+}
+
+void Eagle3Drafter::FinishTrees(std::span<TokenTree> trees) {
+  if (!begun_.empty()) growth_->FollowDevice(begun_);
+  BuildTrees(begun_, trees);
+  begun_.clear();
+}
+
+std::vector<GrowingTree> Eagle3Drafter::NewTrees(std::span<const DraftRequest> requests,
+                                                 std::span<State* const> states,
+                                                 std::vector<std::vector<int32_t>>* chosen) const {
+  std::vector<GrowingTree> growing;
+  chosen->resize(states.size());
+  const int k = options_.budget.top_k;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const State& state = *states[i];
+    // Rewound or just begun: the next committed row makes it known again.
+    if (!state.ranked || state.rows() + 1 != static_cast<int>(requests[i].tokens.size())) continue;
+    const DraftBudget& budget = requests[i].budget;
+    const int steps = std::min(budget.max_depth, options_.budget.max_depth);
+    growing.push_back({.tree = {k, steps, budget.max_nodes, options_.min_prob},
+                       .prefix = Window(state, state.sequence.blocks, state.rows(), &(*chosen)[i]),
+                       .position = state.rows(),
+                       .staging_base = static_cast<int>(i) * k * options_.budget.max_depth,
+                       .owner = i,
+                       .slot = state.slot});
+  }
+  return growing;
+}
+
+void Eagle3Drafter::BuildTrees(std::span<const GrowingTree> growing, std::span<TokenTree> trees) {
+  for (const GrowingTree& one : growing) {
+    if (one.has_nan) {
+      metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+    } else {
+      trees[one.owner] = one.tree.Build(trees[one.owner].tokens[0]);
+    }
+  }
+}
+
+PrefixView Eagle3Drafter::Window(const State& state, std::span<const int32_t> blocks, int rows,
+                                 std::vector<int32_t>* chosen) const {
+  const int block = options_.cache.block_size;
+  const int sinks = CeilDiv(options_.sink, block);
+  const int window = (rows - options_.window) / block;  // its first block
+  const bool windowed = options_.window > 0 && window > sinks;
+  if (!windowed && state.missing_end == 0) return {blocks, rows};
+  chosen->clear();
+  for (int i = 0; i < static_cast<int>(blocks.size()); ++i) {
+    const bool outside = windowed && i >= sinks && i < window;
+    const bool missing = i >= state.missing_first && i < state.missing_end;
+    if (!outside && !missing) chosen->push_back(blocks[i]);
+  }
+  const auto left_out = static_cast<int>(blocks.size() - chosen->size());
+  return {*chosen, rows - left_out * block};
 }
 
 }  // namespace talon

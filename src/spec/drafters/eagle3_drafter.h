@@ -22,6 +22,7 @@
 #include "observe/metrics.h"
 #include "spec/draft_cache.h"
 #include "spec/drafter.h"
+#include "spec/drafters/eagle3_growth.h"
 #include "spec/drafters/tree_growth.h"
 #include "spec/plan.h"
 
@@ -68,9 +69,8 @@ class Eagle3Drafter : public Drafter {
   struct State {
     Sequence sequence;             // the draft's; tokens[t] is the target's token t + 1
     std::vector<int32_t> pending;  // rows of pending_ that follow sequence.committed_len
-    int slot = 0;                  // row of next_ that holds the last row's output
-    bool ranked = false;           // that row and its candidates belong to the last draft row
-    std::vector<TopKEntry> first;  // its best successors, where the host grows trees
+    int slot = 0;                  // slot of growth_ that its trees grow from
+    bool ranked = false;           // what the slot holds belongs to the last draft row
     // Blocks of rows that the target knew and the draft did not: never read.
     int missing_first = 0;
     int missing_end = 0;
@@ -98,24 +98,8 @@ class Eagle3Drafter : public Drafter {
   std::vector<GrowingTree> NewTrees(std::span<const DraftRequest> requests,
                                     std::span<State* const> states,
                                     std::vector<std::vector<int32_t>>* chosen) const;
-  Status Grow(std::span<const DraftRequest> requests, std::span<State* const> states,
-              std::span<TokenTree> trees);
-  Status RunBeams(std::span<GrowingTree* const> level, std::span<State* const> states,
-                  std::vector<TopKEntry>* best);
-  // The same trees, on devices that grow them ahead of the host: all levels are run without
-  // waiting for one, then the trees follow what was found.
-  Status GrowAhead(std::span<const GrowingTree> growing, std::span<State* const> states);
-  Status RunAhead(std::span<const GrowingTree> growing, int level);
-  void FollowDevice(std::span<GrowingTree> growing);
-  // Row of next_ for the output of a tree's node.
-  int OutputRow(const GrowingTree& one, int node) const {
-    return options_.cache.max_sequences + one.staging_base + node;
-  }
-  // Copies the outputs of nodes from `first_node` on to where their children will look for them.
-  void KeepOutputs(const GrowingTree& one, int first_node, MatrixView outputs);
   // trees[i] has its root only.
   void BuildTrees(std::span<const GrowingTree> growing, std::span<TokenTree> trees);
-  void TopK(const MatrixView& logits, std::vector<TopKEntry>* best);
   PrefixView Window(const State& state, std::span<const int32_t> blocks, int rows,
                     std::vector<int32_t>* chosen) const;
   void GiveUp(const Status& why);
@@ -126,18 +110,16 @@ class Eagle3Drafter : public Drafter {
   Metrics own_metrics_;  // the draft cache's, kept apart from the target's
   std::unique_ptr<Eagle3Head> head_;
   std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<BeamSearch> beams_;  // null: the host grows trees level by level
+  std::unique_ptr<Eagle3Growth> growth_;
   std::map<SequenceId, State> states_;
   std::vector<int> free_slots_;
   PassBuilder builder_;
   PassBuilder readers_;
-  LevelTimes level_times_;
   std::vector<GrowingTree> begun_;  // by BeginTrees
 
   Scratch pending_;  // [rows, A*Ht] features of rows that are not in the draft's KV yet
   Scratch ordered_;  // the same, the rows of a pass
-  Scratch inputs_;   // [rows, H]
-  Scratch next_;     // [sequences + staged nodes, H] outputs that further rows continue
+  Scratch inputs_;   // [rows, H], used by growth_ too
   Scratch edges_;    // [draft blocks, A*Ht] features of each full block's last row
   int pending_used_ = 0;
 };

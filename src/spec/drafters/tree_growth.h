@@ -20,6 +20,7 @@ struct GrowingTree {
   int position = 0;      // position of depth 1
   int staging_base = 0;  // its node i is staged at staging_base + i
   size_t owner = 0;      // the caller's index
+  int slot = 0;          // where the drafter keeps what the tree grows from, if it has slots
   bool has_nan = false;  // a score was NaN: the tree is void
 };
 
