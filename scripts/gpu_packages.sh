@@ -26,12 +26,13 @@ fetch() {
   for package in "${packages[@]}"; do  # some are of no architecture
     apt-get -qq download "$package:amd64" 2>/dev/null || apt-get -qq download "$package"
   done
-  mkdir "$work/root"
-  for package in "$work"/*.deb; do dpkg -x "$package" "$work/root"; done
+  local tree=$work/tree
+  mkdir "$tree"
+  for package in "$work"/*.deb; do dpkg -x "$package" "$tree"; done
   # Static libraries are large, and all but one come as shared ones too.
-  find "$work/root" -name '*.a' ! -name libupb.a -delete
-  rm -rf "$work"/root/usr/share/{doc,lintian,man}
-  tar cJf "$1" -C "$work/root" .
+  find "$tree" -name '*.a' ! -name libupb.a -delete
+  rm -rf "$tree"/usr/share/{doc,lintian,man}
+  tar cJf "$1" -C "$tree" .
 }
 
 case "${1:-}" in
