@@ -64,7 +64,8 @@ class PrometheusTest(CliTest):
             "prometheus",
             ["prometheus", f"--config.file={config}", "--web.listen-address=127.0.0.1:0",
              f"--storage.tsdb.path={self.path / 'data'}"],
-            r'(?s)msg="Listening on" address=(127\.0\.0\.1:\d+).*Server is ready')
+            # The two lines come in either order.
+            r'(?s)^(?=.*Server is ready).*msg="Listening on" address=(127\.0\.0\.1:\d+)')
         self.assert_scraped('up{job="talon"}', 1, TIMEOUT_S)
 
     def complete(self, **options):
