@@ -142,7 +142,7 @@ TEST(BrokenStep, StopsTheEngineIfBlocksAreLost) {
   ExpectStopped(
       [](Engine* engine) {
         const Sequence none;
-        (void)engine->kv().Reserve(none, 1);  // nobody releases it
+        (void)engine->kv().Reserve(none, 1);  // and it is never released
         BreakInvariant();
       },
       Place::kPropose, "references");
