@@ -107,6 +107,8 @@ class Engine {
   void AttachKnown(ActiveRequest* run);
   void MakeRoomForRoots();
   void PreemptYoungest();
+  // The cache, and the target's memory for block scores where they are needed.
+  Status AllocateCache();
   std::vector<ActiveRequest*> PromptsToCompute() const;
   void Start(ActiveRequest* run);
   void Deliver(ActiveRequest* run, size_t tokens_before);

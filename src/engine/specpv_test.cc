@@ -2,7 +2,10 @@
 // the tokens of its own rule; neither leaves anything behind.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/log.h"
+#include "compute/host_backend.h"
 #include "engine/test_engine.h"
 
 namespace talon {
@@ -266,6 +269,41 @@ TEST(SpecPvEngine, ShadowsMeasureAndChangeNothing) {
   EXPECT_EQ(without.TokenIds(), with.TokenIds());
   EXPECT_EQ(engine->metrics().Total(Counter::kSpecPvCheckedTokens), with.stats.partial_passes);
   EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvKlNats, "1").count, 3);
+// No memory for tails and key summaries, or for block scores: the engine lives and verifies in
+// full.
+TEST(SpecPvEngine, NoMemoryTurnsItOff) {
+  auto* host = dynamic_cast<HostBackend*>(Small().backend.get());
+  if (host == nullptr) GTEST_SKIP() << "allocations fail on the host only";
+  std::mt19937 random(31);
+  const GenerateRequest request = LongRequest(random, 120, 20);
+  const auto plain = Small().MakeEngine(Options({}))->Generate(request).value();
+  EngineOptions large_tails = Options(TinyBudget());
+  large_tails.step.specpv.buffer_tokens = 2000;
+  EngineOptions large_scores = Options(TinyBudget(), 64);
+  large_scores.kv_tokens = 200;
+  large_scores.max_length = 4000;
+  large_scores.step.specpv.buffer_tokens = 2;
+  large_scores.step.budget = {};
+  SetLogLevel(LogLevel::kOff);
+  for (const EngineOptions& options : {large_tails, large_scores}) {
+    EngineOptions off = options;
+    off.step.specpv = {};
+    const size_t bytes_without = Small().MakeEngine(off)->kv().bytes();
+    const auto with = Small().MakeEngine(options);
+    EXPECT_EQ(with->metrics().Total(Counter::kSpecPvFallback), 0);
+    // The cache fits as a whole in the second case, but the scores do not.
+    host->LimitAllocations(options.max_sequences == 1 ? bytes_without : with->kv().bytes());
+    const auto engine = Small().MakeEngine(options);
+    host->LimitAllocations(std::numeric_limits<size_t>::max());
+    EXPECT_EQ(engine->metrics().Get(Counter::kSpecPvFallback, "no_memory"), 1);
+    EXPECT_EQ(engine->kv().bytes(), bytes_without);
+    const auto result = engine->Generate(request).value();
+    EXPECT_EQ(result.TokenIds(), plain.TokenIds());
+    EXPECT_EQ(result.stats.partial_passes, 0);
+  }
+  SetLogLevel(LogLevel::kWarning);
+}
+
   EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvKlNats, "1").Mean(), 0);
   EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvHiddenCosine, "1").Mean(), 0.3);
 }

@@ -68,7 +68,7 @@ class ReferenceBackend : public HostBackend {
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }
 
-  Result<Buffer> Allocate(size_t bytes) override { return AllocateHostMemory(bytes); }
+  Result<Buffer> AllocateMemory(size_t bytes) override { return AllocateHostMemory(bytes); }
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) override {
     return ReferenceWeight::Pack(parts, format);

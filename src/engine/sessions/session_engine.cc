@@ -48,9 +48,9 @@ Result<std::unique_ptr<SessionEngine>> SessionEngine::Create(const Parts& given,
     own_metrics = std::make_unique<Metrics>();
     parts.metrics = own_metrics.get();
   }
-  TALON_RETURN_IF_ERROR(FitSessionOptions(parts.target, parts.metrics, &options));
+  TALON_RETURN_IF_ERROR(FitSessionOptions(parts.target->config(), parts.metrics, &options));
   TALON_ASSIGN_OR_RETURN(auto kv,
-                         MakeSessionCache(options, *parts.target, parts.backend, parts.metrics));
+                         MakeSessionCache(parts.target, parts.backend, parts.metrics, &options));
   return std::unique_ptr<SessionEngine>(
       new SessionEngine(parts, std::move(own_metrics), options, std::move(kv)));
 }
