@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -110,6 +111,7 @@ class Engine {
   // The cache, and the target's memory for block scores where they are needed.
   Status AllocateCache();
   std::vector<ActiveRequest*> PromptsToCompute() const;
+  int BlocksForRoots(std::span<ActiveRequest* const> runs) const;
   void Start(ActiveRequest* run);
   void Deliver(ActiveRequest* run, size_t tokens_before);
   void Retire(std::unique_ptr<ActiveRequest> run);

@@ -8,7 +8,8 @@
 namespace talon {
 
 enum class Counter {
-  kKvBytesWritten,  // kind: prefill, commit, copy
+  kKvBytesStaged,   // kind: pass, tail, shadow; to staging rows
+  kKvBytesWritten,  // kind: prefill, commit, tree, copy; to blocks
   kKvEvictions,
   kKvPrefixDraftRowsRecomputed,
   kKvPrefixHitTokens,
@@ -18,7 +19,7 @@ enum class Counter {
   kNworFallback,         // reason
   kNworStageOperations,  // (row, layer) pairs
   kNworStagedTokens,     // distinct rows
-  kNworTokensCommitted,
+  kNworTokensCommitted,  // to: blocks, tail
   kNworTokensRejected,
   kRemoteDesyncs,              // code: why a client had to send its whole context again
   kRemotePayloadBytes,         // direction: sent, received

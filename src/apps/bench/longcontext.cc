@@ -42,7 +42,7 @@ class StepWatcher {
     const int64_t passes = metrics.Total(Counter::kSpecVerifyPasses);
     const int64_t partial = metrics.Get(Counter::kSpecVerifyPasses, "partial");
     const int64_t staged = metrics.Total(Counter::kNworStagedTokens);
-    const int64_t committed = metrics.Total(Counter::kNworTokensCommitted);
+    const int64_t committed = metrics.Get(Counter::kNworTokensCommitted, "blocks");
     const Stopwatch watch;
     engine_->RunStep();
     const double seconds = watch.Seconds();

@@ -76,6 +76,7 @@ void CpuBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass
   auto* loaded = static_cast<CpuPass*>(pass);
   loaded->plan = plan;
   loaded->shape = shape;
+  loaded->ClearStored();
   loaded->places.clear();
   for (int s = 0; s < plan.num_sequences(); ++s) {
     const int lists = plan.NumLists(s);

@@ -80,6 +80,7 @@ class ReferenceBackend : public HostBackend {
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override {
     static_cast<HostPass*>(pass)->plan = plan;
     static_cast<HostPass*>(pass)->shape = shape;
+    pass->ClearStored();
   }
 
   void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) override {
