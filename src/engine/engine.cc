@@ -23,7 +23,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
   if (chosen.max_length <= 0) chosen.max_length = model.max_context;
   chosen.max_length = std::min(chosen.max_length, model.max_context);
   chosen.step.max_length = chosen.max_length;
-  if (chosen.kv_tokens <= 0) chosen.kv_tokens = chosen.max_sequences * chosen.max_length;
+  if (chosen.kv_tokens <= 0) {
+    chosen.kv_tokens = chosen.max_sequences * chosen.PoolTokens(chosen.max_length);
+  }
   TALON_RETURN_IF_ERROR(engine->CheckPartialVerification());
   TALON_RETURN_IF_ERROR(AllocateOrGiveUp(&chosen.step.specpv, engine->parts_.metrics.get(),
                                          [&engine] { return engine->AllocateCache(); }));
