@@ -225,8 +225,7 @@ Json RowJson(const Point& point, const ModeRun& run, const ModeRun& first) {
 }
 
 std::string NworTable(const Json& rows) {
-  Table table({"batch", "nodes", "acc.", "mode", "to blocks", "", "in all", "", "MB/s", "ms/token",
-               "time"});
+  Table table({"batch", "T", "acc.", "mode", "blocks", "", "in all", "", "MB/s", "ms", "time"});
   const auto change = [](double ratio) { return fmt::format("{:+.0f}%", 100 * (ratio - 1)); };
   for (const Json& row : rows) {
     const bool first = row["mode"] == rows[0]["mode"];
@@ -274,9 +273,9 @@ Result<int> BenchNwor(const Config& config, const NworOptions& options) {
   }
   std::printf(
       "%s, weights %s, KV %s\n%s\n"
-      "K and V written for each new token, to blocks and in all (with staging), and\n"
-      "their bandwidth; acc. is the accepted share of the drafts verified; changes\n"
-      "are against %s, times are medians of %d runs in turn\n%s",
+      "K and V written for each new token, to blocks and in all (with staging), their\n"
+      "bandwidth, and milliseconds for a token, by number of nodes T and by the accepted\n"
+      "share of the drafts verified; changes are against %s, median of %d in turn\n%s",
       model->name.c_str(), config.weights.c_str(), config.kv_dtype.c_str(),
       model->backend->description().c_str(), options.modes[0].c_str(), options.repeats,
       NworTable(rows).c_str());
