@@ -179,8 +179,8 @@ class Nwor(CliTest):
 
     def test_figures(self):
         path = self.path / "figures.json"
-        result = talon("bench", "nwor", "--batches", "1,2", "--nodes", "8,20", "--tokens", 40,
-                       "--repeats", 1, "--json", path)
+        result = talon("bench", "nwor", "--model", LLAMA3, "--batches", "1,2", "--nodes", "8,20",
+                       "--tokens", 40, "--repeats", 1, "--json", path)
         self.assertEqual(result.returncode, 0, result.stderr.decode())
         lines = result.stdout.decode().splitlines()
         self.assertEqual([line for line in lines[1:] if len(line) > 80], [])

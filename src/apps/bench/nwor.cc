@@ -274,8 +274,8 @@ Result<int> BenchNwor(const Config& config, const NworOptions& options) {
   std::printf(
       "%s, weights %s, KV %s\n%s\n"
       "K and V written for each new token, to blocks and in all (with staging), their\n"
-      "bandwidth, and milliseconds for a token, by number of nodes T and by the accepted\n"
-      "share of the drafts verified; changes are against %s, median of %d in turn\n%s",
+      "bandwidth, and milliseconds per token; T: nodes of a tree, acc.: accepted share\n"
+      "of the drafts verified; changes are against %s, times medians of %d\n%s",
       model->name.c_str(), config.weights.c_str(), config.kv_dtype.c_str(),
       model->backend->description().c_str(), options.modes[0].c_str(), options.repeats,
       NworTable(rows).c_str());
