@@ -220,6 +220,31 @@ def scv(results):
     return table(["acceptance"] + [f"chain of {chain}" for chain in chains], rows)
 
 
+def nwor(results):
+    """Rows of one batch and tree size stand together; changes are against the first mode."""
+    rows, last = [], None
+    for row in results[0]["rows"]:
+        place = (row["batch"], row["nodes"])
+        first = row["mode"] == results[0]["rows"][0]["mode"]
+        rows.append(
+            [
+                f"{place[0]} x {place[1]}" if place != last else "",
+                row["mode"],
+                f"{row['reached']:.2f}",
+                size(row["block_bytes_per_token"]),
+                "" if first else f"{100 * (row['block_bytes_ratio'] - 1):+.0f}%",
+                size(row["bytes_per_token"]),
+                "" if first else f"{100 * (row['bytes_ratio'] - 1):+.0f}%",
+                number(row["bytes_per_second"] / 1e6),
+                number(row["ms_per_token"]),
+                "" if first else times(row["time_ratio"]),
+            ]
+        )
+        last = place
+    header = ["batch x nodes", "mode", "accepted", "to blocks", "change", "in all", "change"]
+    return table(header + ["MB/s", "ms/token", "time"], rows)
+
+
 def limits(results):
     rows = []
     for result in results:

@@ -127,6 +127,12 @@ CPU = [
         {"--lengths": "16", "--chunks": "0,4"},
     ),
     Figure(
+        "nwor",
+        ["build/talon bench nwor --batches 1,4 --nodes 8,32 --repeats 5"],
+        tables.nwor,
+        {"--batches": "1", "--nodes": "8", "--repeats": "1"},
+    ),
+    Figure(
         "limits",
         [
             f"build/talon bench decode --shape llama-1b --weights {weights} --max-tokens 32"

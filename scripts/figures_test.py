@@ -120,6 +120,16 @@ class TableTest(unittest.TestCase):
         self.check(text, "| 0.1 | 4: 2.00x |")
         self.check(text, "| 0.9 | one pass |")
 
+    def test_nwor(self):
+        direct = {"batch": 1, "nodes": 8, "mode": "direct", "reached": 0.3}
+        direct |= {"block_bytes_per_token": 40e3, "block_bytes_ratio": 1, "bytes_per_token": 40e3}
+        direct |= {"bytes_ratio": 1, "bytes_per_second": 12e6, "ms_per_token": 3.5, "time_ratio": 1}
+        nwor = direct | {"mode": "nwor", "block_bytes_per_token": 16e3, "block_bytes_ratio": 0.4}
+        nwor |= {"bytes_per_token": 50e3, "bytes_ratio": 1.25, "time_ratio": 1.01}
+        text = tables.nwor([{"rows": [direct, nwor]}])
+        self.check(text, "| 1 x 8 | direct | 0.30 | 40 KB |  | 40 KB |  | 12.0 | 3.50 |  |")
+        self.check(text, "|  | nwor | 0.30 | 16 KB | -60% | 50 KB | +25% | 12.0 | 3.50 | 1.01x |")
+
     def test_remote(self):
         rates = {"plain": 50.0, "chain": 60.0, "tree": 75.0}
         link = {"link": "20 ms", "tokens_per_second": rates, "draft_time_hidden": 0.3}

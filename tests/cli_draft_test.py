@@ -174,6 +174,47 @@ class DoctorRuns(CliTest):
         self.assert_refused(talon("doctor", "--draft", broken), "model.safetensors")
 
 
+class Nwor(CliTest):
+    """`bench nwor`: acceptance is reached, and bytes follow from it."""
+
+    def test_figures(self):
+        path = self.path / "figures.json"
+        result = talon("bench", "nwor", "--model", LLAMA3, "--batches", "1,2", "--nodes", "8,20",
+                       "--tokens", 40, "--repeats", 1, "--json", path)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual([line for line in lines[1:] if len(line) > 80], [])
+        rows = json.loads(path.read_text())["rows"]
+        self.assertEqual(len(rows), 2 * 2 * 4 * 3)
+        for direct, nwor, scv in zip(rows[0::3], rows[1::3], rows[2::3]):
+            with self.subTest(**{key: nwor[key] for key in ("batch", "nodes", "acceptance")}):
+                self.assertEqual((direct["mode"], nwor["mode"], scv["mode"]),
+                                 ("direct", "nwor", "nwor+scv"))
+                for row in (direct, nwor):
+                    self.assertLess(abs(row["reached"] - row["acceptance"]), 0.1)
+                self.check_bytes(direct, nwor, scv)
+
+    def check_bytes(self, direct, nwor, scv):
+        # All that is accepted reaches a block once, whatever the mode; a last token may not.
+        accepted = nwor["block_bytes_per_token"]
+        self.assertAlmostEqual(scv["block_bytes_per_token"], accepted, delta=0.05 * accepted)
+        self.assertEqual(direct["bytes_per_token"], direct["block_bytes_per_token"])
+        self.assertGreaterEqual(nwor["bytes_per_token"], 2 * accepted)
+        if nwor["acceptance"] == 1:
+            self.assertAlmostEqual(direct["block_bytes_per_token"], accepted, delta=0.05 * accepted)
+        else:
+            self.assertLess(nwor["block_bytes_ratio"], 0.2 + nwor["acceptance"])
+        # Chunks leave out what follows a miss.
+        self.assertLessEqual(scv["bytes_per_token"], nwor["bytes_per_token"])
+
+    def test_bad_arguments(self):
+        for args, *expected in [(["--modes", "fast"], "--modes", "fast"),
+                                (["--acceptances", "2"], "--acceptances", "2"),
+                                (["--nodes", "1"], "--nodes", "1")]:
+            with self.subTest(args=args):
+                self.assert_refused(talon("bench", "nwor", *args), *expected)
+
+
 class LongContext(CliTest):
     """`bench longcontext`: a small run, and what it refuses."""
 

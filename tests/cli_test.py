@@ -492,6 +492,16 @@ class SameTokens(CliTest):
     def test_greedy(self):
         self.compare()
 
+    def test_trees_that_are_written_at_once_have_room(self):
+        flags = ["--max-tokens", 40, "--speculative-algorithm", "EAGLE3",
+                 "--speculative-num-steps", 5, "--speculative-eagle-topk", 8,
+                 "--speculative-num-draft-tokens", 64, "--speculative-adaptive", "false"]
+        staged = self.run_json(*flags)
+        direct = self.run_json(*flags, "--enable-nwor", "false")
+        self.assertEqual(direct["stats"]["passes"], staged["stats"]["passes"])
+        self.assertGreater(direct["stats"]["tau"], 2)
+        self.assertNotIn("nwor_fallback_total", str(direct["metrics"]))
+
     def test_seeded(self):
         self.compare("--temperature", 0.8, "--seed", 42, "--top-p", 0.95,
                      "--repetition-penalty", 1.1)

@@ -236,9 +236,9 @@ Result<int> Run(Config config, const RunOptions& options) {
   GenerateRequest request{.prompt = prompt.tokens, .stop = config.sampling.stop};
   TALON_ASSIGN_OR_RETURN(request.sampling, MakeSamplingParams(config.sampling, tokenizer));
   if (model->engine_options.kv_tokens == 0) {  // one request: no more cache than it can use
-    model->engine_options.kv_tokens = static_cast<int>(std::min<int64_t>(
-        static_cast<int64_t>(request.prompt.size()) + std::max(config.sampling.max_tokens, 0) + 1,
-        model->target->config().max_context));
+    const int64_t longest =
+        static_cast<int64_t>(request.prompt.size()) + std::max(config.sampling.max_tokens, 0) + 1;
+    model->engine_options.kv_tokens = KvTokensFor(*model, longest);
   }
   TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafters));
   Printer printer(options, tokenizer);

@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "compute/beam_search.h"
@@ -36,6 +37,19 @@ namespace talon {
 class Pass {
  public:
   virtual ~Pass() = default;
+
+  // Each layer reports here that its K and V are stored (KvOps::StoreKv, Backend::ProjectQkv). A
+  // replay (Record) reports what its capture did. LoadPass clears the reports.
+  void ReportStored(int layer) const {
+    if (layer >= static_cast<int>(stored_layers_.size())) stored_layers_.resize(layer + 1, 0);
+    stored_layers_[layer] = 1;
+  }
+  // By layer, 1: it has reported. Shorter than the model where its last layers have not.
+  std::span<const uint8_t> stored_layers() const { return stored_layers_; }
+  void ClearStored() { stored_layers_.clear(); }
+
+ protected:
+  mutable std::vector<uint8_t> stored_layers_;  // a report, not a part of the plan
 };
 enum class PassRows { kOutputs, kFeatures };  // PassPlan::output_rows, PassPlan::feature_rows
 

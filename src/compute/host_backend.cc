@@ -8,6 +8,11 @@
 
 namespace talon {
 
+Result<Buffer> HostBackend::Allocate(size_t bytes) {
+  if (bytes > most_bytes_) return ResourceExhausted("compute: no memory for {} bytes", bytes);
+  return AllocateMemory(bytes);
+}
+
 MatrixView HostBackend::Take(Buffer* buffer, int rows, int cols) {
   const size_t bytes = static_cast<size_t>(rows) * cols * sizeof(float);
   if (buffer->bytes() < bytes) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -19,6 +20,9 @@ class HostBackend : public Backend, public LayerOps {
  public:
   DeviceClock* clock() override { return &clock_; }
 
+  Result<Buffer> Allocate(size_t bytes) final;
+  // For tests: larger allocations fail as they do where there is no memory.
+  void LimitAllocations(size_t most_bytes) { most_bytes_ = most_bytes; }
   void CopyIn(void* device, const void* host, size_t bytes) override {
     std::memcpy(device, host, bytes);
   }
@@ -45,6 +49,7 @@ class HostBackend : public Backend, public LayerOps {
                                                     std::span<const int32_t> token_ids) override;
 
  protected:
+  virtual Result<Buffer> AllocateMemory(size_t bytes) = 0;
   // Scratch rows for the left operand of a product, until the next call.
   MatrixView TakeOperand(int rows, int cols) { return Take(&operand_, rows, cols); }
 
@@ -56,6 +61,7 @@ class HostBackend : public Backend, public LayerOps {
   Buffer operand_;  // left operands of products
   Buffer gate_up_;
   bool grows_ahead_ = false;
+  size_t most_bytes_ = std::numeric_limits<size_t>::max();
 };
 
 }  // namespace talon

@@ -89,7 +89,11 @@ TEST_P(KvOpsTest, StoreKvRoundsAndWritesNothingElse) {
     const std::vector<float> v = RandomValues(3 * cols, 32);
     const DeviceMatrix device_k(*backend_, 3, cols, k);
     const DeviceMatrix device_v(*backend_, 3, cols, v);
+    EXPECT_TRUE(pass->stored_layers().empty());
     backend_->kv_ops()->StoreKv(*pass, device_k.view(), device_v.view(), kv.view(), kLayer);
+    const std::span<const uint8_t> stored = pass->stored_layers();
+    ASSERT_EQ(stored.size(), kLayer + 1u);
+    for (int layer = 0; layer <= kLayer; ++layer) EXPECT_EQ(stored[layer], layer == kLayer ? 1 : 0);
 
     const KvLayer& arrays = kv.view().layers[kLayer];
     for (int r = 0; r < 3; ++r) {

@@ -55,7 +55,11 @@ struct ActiveRequest {
   bool started = false;        // rows of its own are computed; before, it has known blocks only
   bool drafter_knows = false;  // Drafter::Begin was called and succeeded
   bool drafted_last = false;   // the drafter was asked for the last step
-  bool plain_next = false;     // a commit failed: the next tree is [root]
+  // Staging or a commit failed: the next step verifies [root] and writes it directly to its slot.
+  bool plain_next = false;
+  // Rows that its passes have staged, and those of them that were accepted.
+  int64_t staged_rows = 0;
+  int64_t accepted_rows = 0;
   PartialState partial;
   std::optional<VerifiedTree> verified;  // the last step's, if the request is watched
   // The next step's tree, its root being the sequence's root: what a remote client drafted, or what

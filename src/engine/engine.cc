@@ -23,25 +23,12 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
   if (chosen.max_length <= 0) chosen.max_length = model.max_context;
   chosen.max_length = std::min(chosen.max_length, model.max_context);
   chosen.step.max_length = chosen.max_length;
-  if (chosen.kv_tokens <= 0) chosen.kv_tokens = chosen.max_sequences * chosen.max_length;
-  SpecPvConfig& specpv = chosen.step.specpv;
+  if (chosen.kv_tokens <= 0) {
+    chosen.kv_tokens = chosen.max_sequences * chosen.PoolTokens(chosen.max_length);
+  }
   TALON_RETURN_IF_ERROR(engine->CheckPartialVerification());
-  const KvShape shape{.num_layers = model.num_layers,
-                      .kv_heads = model.num_kv_heads,
-                      .head_dim = model.head_dim,
-                      .block_size = chosen.block_size,
-                      .dtype = chosen.kv_dtype,
-                      .num_blocks = engine->BlocksOf(chosen.kv_tokens),
-                      .staging_rows = chosen.MaxTreeRows(),
-                      .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
-  TALON_ASSIGN_OR_RETURN(
-      engine->kv_, KvCache::Create(engine->parts_.backend, shape, engine->parts_.metrics.get(),
-                                   {.offload = chosen.kv_offload,
-                                    .audit = chosen.kv_audit,
-                                    .tail_regions = specpv.enabled ? chosen.max_sequences : 0,
-                                    .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
-                                    .view_blocks = specpv.Budget().Total() + 1,
-                                    .prefix_index = chosen.prefix_cache}));
+  TALON_RETURN_IF_ERROR(AllocateOrGiveUp(&chosen.step.specpv, engine->parts_.metrics.get(),
+                                         [&engine] { return engine->AllocateCache(); }));
   engine->step_ = std::make_unique<Step>(Step::Parts{.backend = engine->parts_.backend,
                                                      .target = engine->parts_.target,
                                                      .kv = engine->kv_.get(),
@@ -61,15 +48,37 @@ Status Engine::CheckPartialVerification() {
     return InvalidArgument("enable_specpv: needs enable_nwor, provisional rows are staged");
   }
   const SpecPvHost host{.kv_block_size = options_.block_size,
-                        .kv_dtype = options_.kv_dtype,
                         .max_tree_nodes = options_.step.budget.max_nodes,
                         .max_depth = options_.step.budget.max_depth};
   if (const auto fallback = SpecPvPreflight(specpv, host)) {
     ReportSpecPvFallback(*fallback, parts_.metrics.get());
     specpv.enabled = false;
-    return OkStatus();
   }
-  if (!specpv.NeedsSummaries()) return OkStatus();
+  return OkStatus();
+}
+
+Status Engine::AllocateCache() {
+  const ModelConfig& model = parts_.target->config();
+  const SpecPvConfig& specpv = options_.step.specpv;
+  const bool summaries = specpv.enabled && specpv.NeedsSummaries();
+  const KvShape shape{.num_layers = model.num_layers,
+                      .kv_heads = model.num_kv_heads,
+                      .head_dim = model.head_dim,
+                      .block_size = options_.block_size,
+                      .dtype = options_.kv_dtype,
+                      .num_blocks = BlocksOf(options_.kv_tokens),
+                      .staging_rows = options_.MaxTreeRows(),
+                      .key_summaries = summaries};
+  kv_.reset();
+  TALON_ASSIGN_OR_RETURN(
+      kv_, KvCache::Create(parts_.backend, shape, parts_.metrics.get(),
+                           {.offload = options_.kv_offload,
+                            .audit = options_.kv_audit,
+                            .tail_regions = specpv.enabled ? options_.max_sequences : 0,
+                            .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
+                            .view_blocks = specpv.Budget().Total() + 1,
+                            .prefix_index = options_.prefix_cache}));
+  if (!summaries) return OkStatus();
   return parts_.target->ReserveScores(options_.max_sequences * BlocksOf(options_.max_length));
 }
 

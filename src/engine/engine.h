@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -30,7 +31,7 @@ namespace talon {
 struct EngineOptions {
   DType kv_dtype = DType::kBF16;
   int block_size = 16;
-  int kv_tokens = 0;        // size of the block pool in tokens; 0 = max_sequences * max_length
+  int kv_tokens = 0;        // size of the block pool in tokens; 0 = as much as can be used
   int max_length = 0;       // tokens of a sequence; 0 = the model's
   int max_sequences = 8;    // sequences that run at once
   int prefill_chunk = 512;  // prompt tokens of one step
@@ -55,6 +56,9 @@ struct EngineOptions {
     const int settling = specpv.enabled ? specpv.buffer_tokens + step.budget.max_depth + 1 : 0;
     return std::max(step.budget.max_nodes, settling);
   }
+  // Tokens of blocks that a sequence of `length` tokens needs: without no-write-on-reject its tree
+  // lies in blocks, too.
+  int PoolTokens(int length) const { return length + (step.nwor ? 0 : TreeRowsPerSequence()); }
   int MaxTreeRows() const { return max_sequences * TreeRowsPerSequence(); }
   int MaxRows() const { return prefill_chunk + MaxTreeRows(); }
 };
@@ -107,8 +111,11 @@ class Engine {
   Engine(Parts parts, const EngineOptions& options);
 
   Status CheckPartialVerification();
+  // The cache, and the target's memory for block scores where they are needed.
+  Status AllocateCache();
   void Admit();
   void AttachKnown(ActiveRequest* run);
+  int BlocksForRoots(std::span<ActiveRequest* const> runs) const;
   void MakeRoomForRoots();
   void PreemptYoungest();
   std::vector<ActiveRequest*> PromptsToCompute() const;

@@ -45,7 +45,7 @@ Status Engine::TryStep() {
   const int tree_rows = static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence();
   const std::vector<PromptChunk> prompts = SharePromptRows(
       PromptsToCompute(), std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows),
-      *kv_);
+      *kv_, kv_->free_blocks() - BlocksForRoots(decoding));
   if (decoding.empty() && prompts.empty()) return OkStatus();
   for (ActiveRequest* run : decoding) {
     Start(run);
@@ -116,12 +116,20 @@ void Engine::AttachKnown(ActiveRequest* run) {
   kv_->prefix().Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
 }
 
-// Every decoding sequence must be able to commit at least its root.
+// Every decoding sequence must be able to commit at least its provisional tokens and its root.
+int Engine::BlocksForRoots(std::span<ActiveRequest* const> runs) const {
+  int needed = 0;
+  for (const ActiveRequest* run : runs) {
+    needed += kv_->BlocksNeeded(run->sequence, run->sequence.tail_len + 1);
+  }
+  return needed;
+}
+
 void Engine::MakeRoomForRoots() {
   for (;;) {
-    int needed = 0;
-    for (const auto& run : running_) needed += kv_->BlocksNeeded(run->sequence, 1);
-    if (needed <= kv_->free_blocks() || running_.size() <= 1) return;
+    std::vector<ActiveRequest*> runs;
+    for (const auto& run : running_) runs.push_back(run.get());
+    if (BlocksForRoots(runs) <= kv_->free_blocks() || running_.size() <= 1) return;
     PreemptYoungest();
   }
 }

@@ -40,7 +40,7 @@ class KvContractTest : public testing::Test {
     EXPECT_TRUE(kv_->staging().Begin(tree.size()).ok());
     ForwardOutput output;
     EXPECT_TRUE(model_->target->Forward(builder.plan(), kv_->view(), &output).ok());
-    kv_->staging().MarkAll();
+    kv_->staging().Report(output.stored_layers);
     std::vector<float> logits(static_cast<size_t>(output.logits.rows) * output.logits.cols);
     model_->backend->CopyOut(logits.data(), output.logits.data, logits.size() * sizeof(float));
     return logits;
@@ -86,6 +86,23 @@ TEST_F(KvContractTest, VerifyIsReadOnly) {
   EXPECT_EQ(sequence.blocks, before.blocks);
   EXPECT_EQ(sequence.committed_len, before.committed_len);
   EXPECT_TRUE(kv_->CheckAudit(sequence).ok());
+}
+
+// Every layer of the model reports every pass, also where a device replays what it has captured;
+// rows count once, operations once for each layer.
+TEST_F(KvContractTest, EachLayerReportsEachPass) {
+  const Sequence sequence = Prompt(21);
+  const TokenTree tree = SomeTree(sequence.tokens.back());
+  for (int pass = 1; pass <= 4; ++pass) {
+    Verify(sequence, tree);
+    EXPECT_TRUE(kv_->staging().CheckStaged(std::vector<int32_t>{0, tree.size() - 1}).ok());
+    kv_->staging().Clear();
+    EXPECT_EQ(metrics_.Total(Counter::kNworStagedTokens), pass * tree.size());
+    EXPECT_EQ(metrics_.Total(Counter::kNworStageOperations),
+              pass * tree.size() * shape_.num_layers);
+    EXPECT_EQ(metrics_.Get(Counter::kKvBytesStaged, "pass"),
+              static_cast<int64_t>(pass * tree.size() * shape_.BytesPerToken()));
+  }
 }
 
 TEST_F(KvContractTest, PostStepMatchesPath) {

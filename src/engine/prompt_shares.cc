@@ -5,11 +5,10 @@
 namespace talon {
 
 std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, int rows,
-                                         const KvCache& kv) {
+                                         const KvCache& kv, int free_blocks) {
   std::ranges::stable_sort(prompts, {},
                            [](const ActiveRequest* run) { return run->prompt_left(); });
   std::vector<PromptChunk> chunks;
-  int free_blocks = kv.free_blocks();
   auto sharing = static_cast<int>(prompts.size());
   for (ActiveRequest* run : prompts) {
     const int tokens = std::min(run->prompt_left(), (rows + sharing - 1) / sharing);

@@ -11,10 +11,10 @@
 namespace talon {
 
 // At most `rows` prompt tokens in all, shared evenly, so that a short prompt does not wait for a
-// long one; what the short ones leave goes to the others. A prompt that finds too few free blocks
-// waits for a later step.
+// long one; what the short ones leave goes to the others. A prompt that finds too few of the
+// `free_blocks` of `kv` waits for a later step.
 std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, int rows,
-                                         const KvCache& kv);
+                                         const KvCache& kv, int free_blocks);
 
 }  // namespace talon
 

@@ -2,7 +2,10 @@
 // the tokens of its own rule; neither leaves anything behind.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/log.h"
+#include "compute/host_backend.h"
 #include "engine/test_engine.h"
 
 namespace talon {
@@ -164,41 +167,6 @@ TEST(SpecPvEngine, WhenTokensLeave) {
   }
 }
 
-// A view that leaves out nothing that matters: fast equals plain where the budget covers all.
-TEST(SpecPvEngine, FastWithAllBlocksEqualsPlainText) {
-  std::mt19937 random(7);
-  std::vector<GenerateRequest> requests = {LongRequest(random, 90, 50),
-                                           LongRequest(random, 70, 50)};
-  SpecPvConfig config = TinyBudget();
-  config.mode = SpecPvMode::kFast;
-  config.retrieval_blocks = 40;  // never a block to leave out: SpecPV has nothing to do
-  const auto plain = RunBatch(Small().MakeEngine(Options({}, 2)).get(), requests);
-  const auto engine = Small().MakeEngine(Options(config, 2));
-  const auto spec = RunBatch(engine.get(), requests);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds());
-    EXPECT_EQ(spec[i].stats.partial_passes, 0);
-    EXPECT_FALSE(spec[i].stats.lossy);
-  }
-}
-
-// Fast mode's text does not depend on the drafts, and K/V is right after each refresh: with an
-// interval of 1 every other pass is full.
-TEST(SpecPvEngine, FastIsRepeatable) {
-  std::mt19937 random(11);
-  std::vector<GenerateRequest> requests = {LongRequest(random, 90, 60),
-                                           LongRequest(random, 120, 60)};
-  SpecPvConfig config = TinyBudget();
-  config.mode = SpecPvMode::kFast;
-  const auto first = RunBatch(Small().MakeEngine(Options(config, 2)).get(), requests);
-  const auto again = RunBatch(Small().MakeEngine(Options(config, 2)).get(), requests);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_EQ(first[i].TokenIds(), again[i].TokenIds());
-    EXPECT_EQ(first[i].tokens.size(), 60u);
-    EXPECT_GT(first[i].stats.partial_passes, 20);
-  }
-}
-
 // Fast mode keeps requests that want log-probs full.
 TEST(SpecPvEngine, FastKeepsLogProbsFull) {
   std::mt19937 random(13);
@@ -298,6 +266,41 @@ TEST(SpecPvEngine, WhatRulesItOutTurnsItOff) {
   EngineOptions other = Options(config);
   other.block_size = 16;
   EXPECT_EQ(Small().MakeEngine(other)->metrics().Get(Counter::kSpecPvFallback, "block_size"), 1);
+  SetLogLevel(LogLevel::kWarning);
+}
+
+// No memory for tails and key summaries, or for block scores: the engine lives and verifies in
+// full.
+TEST(SpecPvEngine, NoMemoryTurnsItOff) {
+  auto* host = dynamic_cast<HostBackend*>(Small().backend.get());
+  if (host == nullptr) GTEST_SKIP() << "allocations fail on the host only";
+  std::mt19937 random(31);
+  const GenerateRequest request = LongRequest(random, 120, 20);
+  const auto plain = Small().MakeEngine(Options({}))->Generate(request).value();
+  EngineOptions large_tails = Options(TinyBudget());
+  large_tails.step.specpv.buffer_tokens = 2000;
+  EngineOptions large_scores = Options(TinyBudget(), 64);
+  large_scores.kv_tokens = 200;
+  large_scores.max_length = 4000;
+  large_scores.step.specpv.buffer_tokens = 2;
+  large_scores.step.budget = {};
+  SetLogLevel(LogLevel::kOff);
+  for (const EngineOptions& options : {large_tails, large_scores}) {
+    EngineOptions off = options;
+    off.step.specpv = {};
+    const size_t bytes_without = Small().MakeEngine(off)->kv().bytes();
+    const auto with = Small().MakeEngine(options);
+    EXPECT_EQ(with->metrics().Total(Counter::kSpecPvFallback), 0);
+    // The cache fits as a whole in the second case, but the scores do not.
+    host->LimitAllocations(options.max_sequences == 1 ? bytes_without : with->kv().bytes());
+    const auto engine = Small().MakeEngine(options);
+    host->LimitAllocations(std::numeric_limits<size_t>::max());
+    EXPECT_EQ(engine->metrics().Get(Counter::kSpecPvFallback, "no_memory"), 1);
+    EXPECT_EQ(engine->kv().bytes(), bytes_without);
+    const auto result = engine->Generate(request).value();
+    EXPECT_EQ(result.TokenIds(), plain.TokenIds());
+    EXPECT_EQ(result.stats.partial_passes, 0);
+  }
   SetLogLevel(LogLevel::kWarning);
 }
 

@@ -83,6 +83,7 @@ KvCache::KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const
       shape_(shape),
       metrics_(metrics),
       staging_({.layers = shape.num_layers,
+                .row_bytes = 2 * shape.RowBytes(),
                 .shared_rows = shape.staging_rows,
                 .tail_regions = options.tail_regions,
                 .tail_rows = options.tail_rows},
@@ -123,8 +124,7 @@ Result<Reservation> KvCache::Reserve(const Sequence& sequence, int count) {
   if (count > 0 && WritesToShared(sequence)) {
     reservation.replaces_last_block = true;
     ops_->CopyBlock(view(), table.back(), *fresh, used_in_last);
-    metrics_->Add(Counter::kKvBytesWritten,
-                  static_cast<int64_t>(shape_.BytesPerToken()) * used_in_last, "copy");
+    CountBytes(Counter::kKvBytesWritten, used_in_last, "copy");
     table.back() = *fresh++;
   }
   table.insert(table.end(), fresh, reservation.new_blocks.end());
@@ -139,6 +139,7 @@ Result<Reservation> KvCache::Reserve(const Sequence& sequence, int count) {
 
 void KvCache::Advance(Sequence* sequence, Reservation&& reservation, int count, const char* kind) {
   TALON_CHECK(count >= 0 && count <= static_cast<int>(reservation.slots.size()));
+  CountBytes(Counter::kKvBytesWritten, reservation.slots.size(), kind);
   const int from = sequence->committed_len;
   auto fresh = reservation.new_blocks.begin();
   if (reservation.replaces_last_block && count > 0) {
@@ -155,10 +156,13 @@ void KvCache::Advance(Sequence* sequence, Reservation&& reservation, int count, 
   sequence->committed_len = from + count;
   if (count > 0) sequence->tail_len = 0;
   if (shape_.key_summaries) SummariseFilled(*sequence, from);
-  metrics_->Add(Counter::kKvBytesWritten, static_cast<int64_t>(shape_.BytesPerToken()) * count,
-                kind);
   audit_.Record(*sequence, from);
   prefix_.Learn(sequence);
+}
+
+void KvCache::CountBytes(Counter counter, size_t rows, const char* kind) {
+  if (rows == 0) return;
+  metrics_->Add(counter, static_cast<int64_t>(shape_.BytesPerToken() * rows), kind);
 }
 
 void KvCache::Cancel(Reservation&& reservation) {
@@ -200,23 +204,25 @@ Status KvCache::CommitReserved(Sequence* sequence, Reservation&& reservation,
     to.push_back(reservation.slots[i]);
   }
   ops_->CopySlots(view(), from, to);
-  metrics_->Add(Counter::kKvBytesWritten,
-                static_cast<int64_t>(shape_.BytesPerToken() * from.size()), "copy");
-  Advance(sequence, std::move(reservation), static_cast<int>(path.size()), "commit");
+  CountBytes(Counter::kKvBytesWritten, from.size(), "copy");
+  Advance(sequence, std::move(reservation), static_cast<int>(path.size()), "tree");
   return OkStatus();
 }
 
 Status KvCache::AppendTail(Sequence* sequence, std::span<const int32_t> path) {
   TALON_CHECK(sequence->tail_first >= 0, "sequence {} has no tail", sequence->id);
   const int32_t base = sequence->tail_first + sequence->tail_len;
-  std::vector<int32_t> from, to;
+  std::vector<int32_t> rows, from, to;
   for (size_t i = 0; i < path.size(); ++i) {
     TALON_CHECK(path[i] >= static_cast<int32_t>(i), "not an ascending path");
-    from.push_back(base + path[i]);
+    rows.push_back(base + path[i]);
+    if (path[i] == static_cast<int32_t>(i)) continue;
+    from.push_back(rows.back());
     to.push_back(base + static_cast<int32_t>(i));
   }
-  TALON_RETURN_IF_ERROR(staging_.CheckStaged(from));
+  TALON_RETURN_IF_ERROR(staging_.CheckStaged(rows));
   ops_->CopyStaged(view(), from, to);
+  CountBytes(Counter::kKvBytesStaged, from.size(), "tail");
   sequence->tail_len += static_cast<int>(path.size());
   return OkStatus();
 }
@@ -237,8 +243,7 @@ Status KvCache::AttachCopy(Sequence* sequence, int32_t block, int count) {
     audit_.Copy(block, fresh->front(), count);
     sequence->blocks.push_back(fresh->front());
     sequence->committed_len += count;
-    metrics_->Add(Counter::kKvBytesWritten, static_cast<int64_t>(shape_.BytesPerToken()) * count,
-                  "copy");
+    CountBytes(Counter::kKvBytesWritten, count, "copy");
   }
   pool_.Release(block);
   return fresh.status();

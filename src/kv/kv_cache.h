@@ -10,6 +10,9 @@
 // region of staging that outlives the step, and never reaches a block. Whatever moves the committed
 // length ends the tail.
 //
+// Every byte that is written counts where it goes: kv_bytes_written_total (blocks) and
+// kv_bytes_staged_total (staging rows).
+//
 // Where the shape asks for key summaries, every full block has one.
 //
 // With the prefix index full blocks are known by their tokens: they outlive their sequences as long
@@ -78,11 +81,12 @@ class KvCache {
   // Blocks that `count` more tokens of this sequence would take from the pool.
   int BlocksNeeded(const Sequence& sequence, int count) const;
 
-  // Rows written directly to blocks (prompts; tree rows when no-write-on-reject is off). A
-  // reservation must end in exactly one Advance or Cancel.
+  // Rows written directly to blocks (prompts; tree rows when no-write-on-reject is off, or a step
+  // falls back). A reservation must end in exactly one Advance or Cancel.
   Result<Reservation> Reserve(const Sequence& sequence, int count);
-  // The first `count` reserved slots, now written, become part of the sequence; other new blocks
-  // are given back. `kind` is the metric's label: "prefill", or "commit" for rows moved into place.
+  // All reserved slots are written; the first `count` become part of the sequence, other new blocks
+  // are given back. `kind` is the metric's label: "prefill", "commit" for rows copied from staging,
+  // "tree" for all rows of a tree.
   void Advance(Sequence* sequence, Reservation&& reservation, int count, const char* kind);
   void Cancel(Reservation&& reservation);
 
@@ -93,8 +97,8 @@ class KvCache {
   PrefixCache& prefix() { return prefix_; }
 
   // Copies staging rows, in path order, into the next slots of all layers and advances the
-  // sequence. Fails without effect: `incomplete` (a row missing in some layer), no blocks, or a
-  // fault.
+  // sequence. Fails without effect: `incomplete` (some layer has not reported them), no blocks, or
+  // a fault.
   Status Commit(Sequence* sequence, std::span<const int32_t> rows);
   // The same for rows that were written to reserved slots (no-write-on-reject off): path[i] is an
   // index into reservation.slots. Consumes the reservation either way.
@@ -138,6 +142,7 @@ class KvCache {
  private:
   KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const KvOptions& options);
 
+  void CountBytes(Counter counter, size_t rows, const char* kind);
   void SummariseFilled(const Sequence& sequence, int from) const;
   bool WritesToShared(const Sequence& sequence) const;
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "compute/backend.h"
 #include "compute/reference/reference_backend.h"
 
 namespace talon {
@@ -43,7 +44,7 @@ class KvCacheTest : public testing::Test {
         }
       }
     }
-    cache_->staging().MarkAll();
+    cache_->staging().Report(std::vector<uint8_t>(shape_.num_layers, 1));
   }
 
   Status StageAndCommit(Sequence* sequence, int count, float stamp) {
@@ -123,8 +124,9 @@ TEST_F(KvCacheTest, BytesWrittenEqualsAccepted) {
   std::iota(rows.begin(), rows.end(), 5);
   ASSERT_TRUE(cache_->Commit(&sequence, rows).ok());
   cache_->staging().Clear();
-  EXPECT_EQ(metrics_.Total(Counter::kKvBytesWritten),
-            static_cast<int64_t>(30 * shape_.BytesPerToken()));
+  const auto token_bytes = static_cast<int64_t>(shape_.BytesPerToken());
+  EXPECT_EQ(metrics_.Total(Counter::kKvBytesWritten), 30 * token_bytes);
+  EXPECT_EQ(metrics_.Total(Counter::kKvBytesStaged), 48 * token_bytes);
 }
 
 TEST_F(KvCacheTest, CommitAllOrNothing) {
@@ -167,27 +169,77 @@ TEST_F(KvCacheTest, StagingReasons) {
   ASSERT_TRUE(cache_->staging().Begin(4).ok());
   EXPECT_EQ(cache_->staging().Begin(1).message(), "busy: staging still holds 4 rows");
   Sequence sequence{.id = 1};
-  cache_->staging().Mark(0, std::vector<int32_t>{0, 1});
-  cache_->staging().Mark(1, std::vector<int32_t>{0});
-  EXPECT_EQ(cache_->Commit(&sequence, std::vector<int32_t>{0, 1}).message(),
-            "incomplete: row 1 not staged in layer 1");
+  const std::vector<int32_t> rows = {0, 3};
+  EXPECT_EQ(cache_->Commit(&sequence, rows).message(),
+            "incomplete: layer 0 has not stored its rows");
+  cache_->staging().Report(std::vector<uint8_t>{1});
+  EXPECT_EQ(cache_->Commit(&sequence, rows).message(),
+            "incomplete: layer 1 has not stored its rows");
+  cache_->staging().Report(std::vector<uint8_t>{1, 1});
+  EXPECT_EQ(cache_->Commit(&sequence, std::vector<int32_t>{0, 4}).message(),
+            "incomplete: row 4 is not of this pass");
+  EXPECT_EQ(sequence.committed_len, 0);
+  sequence.tokens = {1, 2};
+  EXPECT_TRUE(cache_->Commit(&sequence, rows).ok());
   cache_->staging().Clear();
-  EXPECT_TRUE(cache_->staging().Begin(8).ok());
+  ASSERT_TRUE(cache_->staging().Begin(8).ok());
+  EXPECT_EQ(cache_->Commit(&sequence, rows).message(),  // the last pass's reports do not count
+            "incomplete: layer 0 has not stored its rows");
 }
 
+// Rows and layers are stored in any order: each lands in its place, and only a complete pass is
+// committed.
 TEST_F(KvCacheTest, StagingOutOfOrder) {
-  Make(1, 4);
-  ASSERT_TRUE(cache_->staging().Begin(4).ok());
-  for (const int32_t row : {3, 1, 0, 2}) cache_->staging().Mark(0, std::vector<int32_t>{row});
+  Make(3, 4);
+  const std::vector<int32_t> places = {3, 1, 0, 2};  // staging row of each row of the pass
+  std::vector<StagedRows> rows;
+  PassPlan plan{.tokens = {0, 0, 0, 0},
+                .positions = {0, 0, 0, 0},
+                .slots = {-1, -1, -1, -1},
+                .prefix_len = {0, 0, 0, 0},
+                .sequence_rows = {0, 1, 2, 3, 4},
+                .block_offsets = {0, 0, 0, 0, 0},
+                .ancestors = {1, 1, 1, 1},
+                .staging_first = places};
+  for (const int32_t place : places) rows.push_back({place, 1});
+  ASSERT_TRUE(cache_->staging().Begin(rows).ok());
+  const auto pass = backend_->NewPass(shape_.kv_heads);
+  backend_->LoadPass(plan, shape_, pass.get());
   Sequence sequence{.id = 1, .tokens = {0, 0, 0, 0}};
-  EXPECT_TRUE(cache_->Commit(&sequence, std::vector<int32_t>{0, 1, 2, 3}).ok());
+  const std::vector<int32_t> path = {0, 1, 2, 3};
+  const int width = shape_.kv_heads * kHeadDim;
+  for (const int layer : {2, 0, 1}) {
+    EXPECT_FALSE(cache_->Commit(&sequence, path).ok()) << "before layer " << layer;
+    std::vector<float> values;
+    for (int row = 0; row < 4; ++row) {
+      values.insert(values.end(), width, static_cast<float>(10 * layer + places[row]));
+    }
+    const MatrixView keys{values.data(), 4, width, width};
+    backend_->kv_ops()->StoreKv(*pass, keys, keys, cache_->view(), layer);
+    cache_->staging().Report(pass->stored_layers());
+  }
+  ASSERT_TRUE(cache_->Commit(&sequence, path).ok());
+  for (int layer = 0; layer < 3; ++layer) {
+    for (int position = 0; position < 4; ++position) {
+      EXPECT_EQ(KeyAt(sequence, position, layer), 10 * layer + position);
+    }
+  }
 }
 
-TEST_F(KvCacheTest, Counts48x40) {
-  Make(40, 8);
-  Stage(48, 0);
-  EXPECT_EQ(metrics_.Total(Counter::kNworStageOperations), 1920);
-  EXPECT_EQ(metrics_.Total(Counter::kNworStagedTokens), 48);
+// Without no-write-on-reject every row of a tree is written to a block, and those that move are
+// written again.
+TEST_F(KvCacheTest, DirectRowsCountAsWritten) {
+  Make(2, 4);
+  Sequence sequence{.id = 1, .tokens = {1, 2, 3, 4}};
+  Reservation reservation = cache_->Reserve(sequence, 20).value();
+  ASSERT_TRUE(
+      cache_->CommitReserved(&sequence, std::move(reservation), std::vector<int32_t>{0, 1, 7})
+          .ok());
+  const auto token_bytes = static_cast<int64_t>(shape_.BytesPerToken());
+  EXPECT_EQ(metrics_.Get(Counter::kKvBytesWritten, "tree"), 20 * token_bytes);
+  EXPECT_EQ(metrics_.Get(Counter::kKvBytesWritten, "copy"), token_bytes);
+  EXPECT_EQ(metrics_.Total(Counter::kKvBytesWritten), 21 * token_bytes);
+  EXPECT_EQ(metrics_.Total(Counter::kKvBytesStaged), 0);
 }
 
 TEST_F(KvCacheTest, ReservedRowsMoveIntoPlace) {

@@ -54,7 +54,7 @@ class PartialKvTest : public testing::TestWithParam<bool> {
         }
       }
     }
-    cache_->staging().MarkAll();
+    cache_->staging().Report(std::vector<uint8_t>{1, 1, 1});
     return OkStatus();
   }
 
@@ -138,10 +138,10 @@ TEST_P(PartialKvTest, MixedPassesStageBothPlaces) {
   ASSERT_TRUE(Stage({{partial.tail_first + 2, 3}, {3, 4}}, 400).ok());
   full.tokens.resize(12);
   EXPECT_EQ(cache_->Commit(&full, std::vector<int32_t>{2, 3}).message(),
-            "incomplete: row 2 not staged in layer 0");
+            "incomplete: row 2 is not of this pass");
   EXPECT_TRUE(cache_->Commit(&full, std::vector<int32_t>{3, 5}).ok());
   EXPECT_EQ(cache_->AppendTail(&partial, std::vector<int32_t>{0, 3}).message(),
-            "incomplete: row 25 not staged in layer 0");
+            "incomplete: row 25 is not of this pass");
   EXPECT_EQ(partial.tail_len, 2);
   EXPECT_TRUE(cache_->AppendTail(&partial, std::vector<int32_t>{0, 2}).ok());
   cache_->staging().Clear();
@@ -166,9 +166,9 @@ TEST_P(PartialKvTest, MissingLayerKeepsTheTailAsItWas) {
   ASSERT_TRUE(cache_->staging().OpenTail(&sequence).ok());
   const StagedRows rows{sequence.tail_first, 2};
   ASSERT_TRUE(cache_->staging().Begin(std::span(&rows, 1)).ok());
-  for (const int layer : {0, 2}) cache_->staging().Mark(layer, std::vector<int32_t>{20, 21});
+  cache_->staging().Report(std::vector<uint8_t>{1, 0, 1});
   EXPECT_EQ(cache_->AppendTail(&sequence, std::vector<int32_t>{0}).message(),
-            "incomplete: row 20 not staged in layer 1");
+            "incomplete: layer 1 has not stored its rows");
   EXPECT_EQ(sequence.tail_len, 0);
 }
 

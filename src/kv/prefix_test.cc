@@ -154,7 +154,7 @@ TEST_F(PrefixCacheTest, CommittedTokensAreKnownOnceAppended) {
   Sequence a = NewSequence({1, 2, 3});
   Compute(&a);
   ASSERT_TRUE(cache_->staging().Begin(4).ok());
-  cache_->staging().MarkAll();
+  cache_->staging().Report(std::vector<uint8_t>(cache_->shape().num_layers, 1));
   const std::array<int32_t, 4> rows = {0, 1, 2, 3};
   ASSERT_TRUE(cache_->Commit(&a, rows).ok());  // the root and three accepted tokens
   cache_->staging().Clear();

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace talon {
 
 StagingArea::StagingArea(const StagingShape& shape, Metrics* metrics)
-    : shape_(shape), metrics_(metrics) {
+    : shape_(shape), metrics_(metrics), stored_(shape.layers, 0) {
   for (int i = shape.tail_regions - 1; i >= 0; --i) {
     free_tails_.push_back(shape.shared_rows + i * shape.tail_rows);
   }
-  staged_.assign(shape.layers, std::vector<uint8_t>(shape.num_rows(), 0));
 }
 
 Status StagingArea::CheckFits(const StagedRows& rows) const {
@@ -36,7 +36,6 @@ Status StagingArea::Begin(std::span<const StagedRows> rows) {
   }
   rows_.assign(rows.begin(), rows.end());
   num_staged_ = count;
-  metrics_->Add(Counter::kNworStagedTokens, count);
   return OkStatus();
 }
 
@@ -45,35 +44,35 @@ Status StagingArea::Begin(int rows) {
   return Begin(std::span(&first, 1));
 }
 
-void StagingArea::Mark(int layer, std::span<const int32_t> rows) {
-  for (const int32_t row : rows) staged_[layer][row] = 1;
-  metrics_->Add(Counter::kNworStageOperations, static_cast<int64_t>(rows.size()));
-}
-
-void StagingArea::MarkAll() {
-  for (auto& layer : staged_) {
-    for (const StagedRows& rows : rows_) std::fill_n(layer.begin() + rows.first, rows.count, 1);
+void StagingArea::Report(std::span<const uint8_t> stored_layers) {
+  const int lost = std::exchange(lost_layer_, -1);
+  int64_t layers = 0;
+  for (int layer = 0; layer < std::min<int>(shape_.layers, stored_layers.size()); ++layer) {
+    stored_[layer] = layer == lost ? 0 : stored_layers[layer];
+    layers += stored_[layer];
   }
-  metrics_->Add(Counter::kNworStageOperations, static_cast<int64_t>(num_staged_) * shape_.layers);
+  metrics_->Add(Counter::kNworStagedTokens, num_staged_);
+  metrics_->Add(Counter::kNworStageOperations, num_staged_ * layers);
+  metrics_->Add(Counter::kKvBytesStaged,
+                num_staged_ * layers * static_cast<int64_t>(shape_.row_bytes), "pass");
 }
 
 void StagingArea::Clear() {
-  for (auto& layer : staged_) {
-    for (const StagedRows& rows : rows_) std::fill_n(layer.begin() + rows.first, rows.count, 0);
-  }
   rows_.clear();
   num_staged_ = 0;
+  std::ranges::fill(stored_, 0);
 }
 
 Status StagingArea::CheckStaged(std::span<const int32_t> rows) const {
-  for (int layer = 0; layer < shape_.layers; ++layer) {
-    for (const int32_t row : rows) {
-      if (row < 0 || row >= shape_.num_rows() || staged_[layer][row] == 0) {
-        return FailedPrecondition("incomplete: row {} not staged in layer {}", row, layer);
-      }
-    }
+  for (const int32_t row : rows) {
+    const bool begun = std::ranges::any_of(
+        rows_, [row](const StagedRows& range) { return range.first <= row && row < range.end(); });
+    if (!begun) return FailedPrecondition("incomplete: row {} is not of this pass", row);
   }
-  return OkStatus();
+  const auto missing = std::ranges::find(stored_, 0);
+  if (missing == stored_.end()) return OkStatus();
+  return FailedPrecondition("incomplete: layer {} has not stored its rows",
+                            missing - stored_.begin());
 }
 
 Status StagingArea::OpenTail(Sequence* sequence) {

@@ -25,6 +25,7 @@ struct StagedRows {
 
 struct StagingShape {
   int layers = 0;
+  size_t row_bytes = 0;  // K and V of a row in one layer
   int shared_rows = 0;
   int tail_regions = 0;
   int tail_rows = 0;  // rows of a region
@@ -35,16 +36,16 @@ class StagingArea {
  public:
   StagingArea(const StagingShape& shape, Metrics* metrics);
 
-  // A pass that stages `rows` begins, then every layer reports the rows it staged, in any order;
-  // staging a row twice overwrites it. Commits follow, then Clear ends the step; what was appended
-  // to tails stays. Failures: `busy` (not clear), `overflow`.
+  // A pass that stages `rows` begins. When it has run, Report says which layers have stored them
+  // (ForwardOutput::stored_layers). Commits follow, then Clear ends the step; what was appended to
+  // tails stays. Failures: `busy` (not clear), `overflow`.
   Status Begin(std::span<const StagedRows> rows);
   Status Begin(int rows);  // the first `rows`
-  void Mark(int layer, std::span<const int32_t> rows);
-  void MarkAll();  // every layer staged every row, as a complete pass does
+  void Report(std::span<const uint8_t> stored_layers);
   void Clear();
+  int num_staged() const { return num_staged_; }  // rows of the pass
   bool is_clear() const { return num_staged_ == 0; }
-  // Fails with `incomplete` if a row is missing in some layer.
+  // Fails with `incomplete` if a row is not of this pass or some layer has not reported.
   Status CheckStaged(std::span<const int32_t> rows) const;
 
   // Gives the sequence a tail region (ResourceExhausted if all are taken), which it keeps until
@@ -58,15 +59,19 @@ class StagingArea {
   // Every region is free or belongs to one of these sequences.
   Status CheckTails(std::span<const Sequence* const> sequences) const;
 
+  // Tests: the next report lacks this layer (-1 = none).
+  void InjectLostReport(int layer) { lost_layer_ = layer; }
+
  private:
   Status CheckFits(const StagedRows& rows) const;
 
   StagingShape shape_;
   Metrics* metrics_;
-  std::vector<int32_t> free_tails_;           // first rows of free regions
-  std::vector<StagedRows> rows_;              // the pass under way, empty when clear
-  int num_staged_ = 0;                        // rows of the pass
-  std::vector<std::vector<uint8_t>> staged_;  // [layers][num_rows] 1 = staged
+  std::vector<int32_t> free_tails_;  // first rows of free regions
+  std::vector<StagedRows> rows_;     // the pass under way, empty when clear
+  int num_staged_ = 0;               // rows of the pass
+  std::vector<uint8_t> stored_;      // [layers] 1: has stored the rows of the pass
+  int lost_layer_ = -1;
 };
 
 }  // namespace talon

@@ -139,6 +139,7 @@ Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* o
   // The ops' arguments follow from the pass's shape, the cache and what is captured.
   const uint64_t key = IdentityOf(kv) + capture_version_;
   backend_->Record(pass_.get(), /*second=*/nullptr, key, [&] { RunPass(plan, kv); });
+  output->stored_layers = pass_->stored_layers();
   if (outputs > 0) {
     output->hidden = hidden_.Rows(outputs);
     output->logits = logits_.Rows(outputs);

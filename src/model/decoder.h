@@ -31,12 +31,14 @@ struct LoadOptions {
   std::function<void(double fraction)> progress;  // may be empty
 };
 
-// Device memory of the decoder, valid until its next pass.
+// Device memory of the decoder, but for the reports; valid until its next pass.
 struct ForwardOutput {
   MatrixView logits;    // [output rows, vocab]
   MatrixView hidden;    // [output rows, hidden], after the final norm
   MatrixView features;  // [feature rows, captured layers * hidden], empty if none are captured
   MatrixView scores;    // [layers * kv heads, scored blocks], empty if the plan asks for none
+  // Which layers report that they have stored their rows' K and V (Pass::stored_layers).
+  std::span<const uint8_t> stored_layers;
 };
 
 class Decoder {

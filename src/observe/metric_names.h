@@ -8,8 +8,9 @@
 namespace talon {
 
 enum class Counter {
-  kInternalErrors,             //
-  kKvBytesWritten,  // kind: prefill, commit, copy
+  kInternalErrors,
+  kKvBytesStaged,   // kind: pass, tail, shadow; to staging rows
+  kKvBytesWritten,  // kind: prefill, commit, tree, copy; to blocks
   kKvEvictions,
   kKvPrefixDraftRowsRecomputed,
   kKvPrefixHitTokens,
@@ -19,7 +20,7 @@ enum class Counter {
   kNworFallback,         // reason
   kNworStageOperations,  // (row, layer) pairs
   kNworStagedTokens,     // distinct rows
-  kNworTokensCommitted,
+  kNworTokensCommitted,  // to: blocks, tail
   kNworTokensRejected,
   kRemoteDesyncs,              // code: why a client had to send its whole context again
   kRemotePayloadBytes,         // direction: sent, received

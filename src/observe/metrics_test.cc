@@ -159,7 +159,7 @@ TEST(MetricsTest, ThreadsLoseNoCount) {
 
 TEST(MetricsTest, ResetForgetsEverything) {
   Metrics metrics;
-  metrics.Add(Counter::kSpecPvFallback, 1, "kv_dtype");
+  metrics.Add(Counter::kSpecPvFallback, 1, "no_memory");
   metrics.Set(Gauge::kSpecPvProvisionalTokens, 3);
   metrics.Observe(Histogram::kSpecPvHiddenCosine, 0.99, "4");
   metrics.Reset();

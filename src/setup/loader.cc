@@ -292,13 +292,17 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
   return params;
 }
 
+int KvTokensFor(const LoadedModel& model, int64_t length) {
+  const int64_t context = model.target->config().max_context;
+  return model.engine_options.PoolTokens(static_cast<int>(std::min(length, context)));
+}
+
 int DefaultKvTokens(const LoadedModel& model, int sequences) {
   constexpr int64_t kPoolBytes = int64_t{1} << 30;
   const ModelConfig& target = model.target->config();
   const EngineOptions& options = model.engine_options;
-  const int64_t context = options.max_length > 0
-                              ? std::min<int64_t>(options.max_length, target.max_context)
-                              : target.max_context;
+  const int64_t context =
+      KvTokensFor(model, options.max_length > 0 ? options.max_length : target.max_context);
   const KvShape shape{.num_layers = target.num_layers,
                       .kv_heads = target.num_kv_heads,
                       .head_dim = target.head_dim,

@@ -66,6 +66,9 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
 // The sampling settings, checked. `tokenizer` may be null where no setting is a text.
 Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config, const Tokenizer* tokenizer);
 
+// Size of the block pool in tokens for one sequence of at most `length`, its tree included where
+// that is in blocks.
+int KvTokensFor(const LoadedModel& model, int64_t length);
 // Default size of a server's block pool in tokens: 1 GiB, but at least one context and at most what
 // `sequences` can use.
 int DefaultKvTokens(const LoadedModel& model, int sequences);

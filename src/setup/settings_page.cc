@@ -55,6 +55,7 @@ constexpr CommandSets kCommands[] = {
     {"bench decode", kModelSettings | kSamplingSettings | kSpeculativeSettings},
     {"bench gpu", kModelSettings},
     {"bench longcontext", kModelSettings | kSamplingSettings | kSpeculativeSettings},
+    {"bench nwor", kModelSettings},
     {"bench ops", kModelSettings},
     {"bench remote", kModelSettings | kSamplingSettings | kRemoteSettings},
     {"bench scv", kModelSettings},

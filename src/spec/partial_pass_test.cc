@@ -64,7 +64,7 @@ struct Bench {
     EXPECT_TRUE(kv->staging().Begin(builder.staged()).ok());
     const Status status = decoder->Forward(builder.plan(), kv->view(), &output);
     EXPECT_TRUE(status.ok()) << status.message();
-    kv->staging().MarkAll();
+    kv->staging().Report(output.stored_layers);
     return output;
   }
 

@@ -128,6 +128,8 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
                "adaptive/best", "of batch 1"});
   Json rows = Json::array();
   double alone = 0;
+  double worst = 1e9;  // adaptive against off
+  int worst_batch = 0;
   for (const int batch : options.batches) {
     TALON_ASSIGN_OR_RETURN(const auto rates,
                            MeasureBatch(&ways, prompts, batch, sampling, options.repeats));
@@ -135,6 +137,10 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
     const double adaptive = MedianRatio(rates[2], rates[0]);
     const double best = on > 1 ? MedianRatio(rates[2], rates[1]) : adaptive;
     if (alone == 0) alone = Median(rates[2]);
+    if (adaptive < worst) {
+      worst = adaptive;
+      worst_batch = batch;
+    }
     table.Add({std::to_string(batch), fmt::format("{:.0f}", Median(rates[0])),
                fmt::format("{:.0f}", Median(rates[1])), fmt::format("{:.0f}", Median(rates[2])),
                fmt::format("{:.2f}x", on), fmt::format("{:.2f}x", adaptive),
@@ -150,9 +156,11 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
   std::printf("%s, drafter %s, %zu prompts, %d new tokens each, median of %d runs in turn\n%s",
               model->name.c_str(), ways[1].drafter.Name().c_str(), prompts.size(),
               config.sampling.max_tokens, options.repeats, table.ToString().c_str());
+  std::printf("adaptive at its worst: %.2fx of off, batch %d\n", worst, worst_batch);
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"model", model->name},
                                                 {"device", model->backend->description()},
                                                 {"drafter", ways[1].drafter.Name()},
+                                                {"worst_adaptive_to_off", worst},
                                                 {"batches", rows}}));
   return kExitOk;
 }

@@ -21,6 +21,7 @@ void AddBenchDecode(Command bench, Config* config, CommandBody* body);
 void AddBenchGpu(Command bench, Config* config, CommandBody* body);
 void AddBenchLoad(Command bench, Config* config, CommandBody* body);
 void AddBenchLongContext(Command bench, Config* config, CommandBody* body);
+void AddBenchNwor(Command bench, Config* config, CommandBody* body);
 void AddBenchOps(Command bench, Config* config, CommandBody* body);
 void AddBenchScv(Command bench, Config* config, CommandBody* body);
 void AddBenchVerify(Command bench, Config* config, CommandBody* body);

@@ -13,6 +13,7 @@ void AddBenchCommand(Command app, Config* config, CommandBody* body) {
   AddBenchGpu(command, config, body);
   AddBenchLoad(command, config, body);
   AddBenchLongContext(command, config, body);
+  AddBenchNwor(command, config, body);
   AddBenchOps(command, config, body);
   AddBenchRemote(command, config, body);
   AddBenchScv(command, config, body);

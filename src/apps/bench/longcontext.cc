@@ -42,7 +42,7 @@ class StepWatcher {
     const int64_t passes = metrics.Total(Counter::kSpecVerifyPasses);
     const int64_t partial = metrics.Get(Counter::kSpecVerifyPasses, "partial");
     const int64_t staged = metrics.Total(Counter::kNworStagedTokens);
-    const int64_t committed = metrics.Total(Counter::kNworTokensCommitted);
+    const int64_t committed = metrics.Get(Counter::kNworTokensCommitted, "blocks");
     const Stopwatch watch;
     engine_->RunStep();
     const double seconds = watch.Seconds();
@@ -176,9 +176,9 @@ Result<std::unique_ptr<Engine>> MakeVariantEngine(LoadedModel* model, const Conf
   TALON_ASSIGN_OR_RETURN(const SpecPvConfig settings, MakeSpecPvConfig(config));
   EngineOptions& options = model->engine_options;
   options.step.specpv = SpecPvOf(settings, variant);
-  options.kv_tokens = std::min(prompt_tokens + config.sampling.max_tokens + options.block_size,
-                               model->target->config().max_context);
-  options.max_length = options.kv_tokens;
+  options.max_length = std::min(prompt_tokens + config.sampling.max_tokens + options.block_size,
+                                model->target->config().max_context);
+  options.kv_tokens = KvTokensFor(*model, options.max_length);
   return MakeEngine(model, config, variant.drafter);
 }
 

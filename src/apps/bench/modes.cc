@@ -192,9 +192,8 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   TALON_ASSIGN_OR_RETURN(const auto prompts, reader.Read(options.prompts));
   size_t longest = 0;
   for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
-  model->engine_options.kv_tokens = static_cast<int>(
-      std::min<int64_t>(static_cast<int64_t>(longest) + config.sampling.max_tokens + 1,
-                        model->target->config().max_context));
+  model->engine_options.kv_tokens =
+      KvTokensFor(*model, static_cast<int64_t>(longest) + config.sampling.max_tokens + 1);
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     TALON_RETURN_IF_ERROR(RunRepeat(model.get(), config, prompts, repeat, &modes));
   }

@@ -35,8 +35,6 @@ class CpuBackend : public HostBackend {
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }
 
-  Result<Buffer> Allocate(size_t bytes) override { return AllocateStreamed(bytes, touch_memory_); }
-
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) override {
     TALON_ASSIGN_OR_RETURN(auto weight, talon::PackWeight(pool_, parts, format));
@@ -62,6 +60,10 @@ class CpuBackend : public HostBackend {
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override;
 
  private:
+  Result<Buffer> AllocateMemory(size_t bytes) override {
+    return AllocateStreamed(bytes, touch_memory_);
+  }
+
   ThreadPool pool_;
   bool touch_memory_;
   CpuKvOps kv_ops_{&pool_};
@@ -74,6 +76,7 @@ void CpuBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass
   auto* loaded = static_cast<CpuPass*>(pass);
   loaded->plan = plan;
   loaded->shape = shape;
+  loaded->ClearStored();
   loaded->places.clear();
   for (int s = 0; s < plan.num_sequences(); ++s) {
     const int lists = plan.NumLists(s);

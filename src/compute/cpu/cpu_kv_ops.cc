@@ -36,6 +36,7 @@ void CpuKvOps::StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvVie
                      At(place < 0 ? arrays.v_staged : arrays.v_blocks, offset, shape.dtype));
     }
   });
+  pass.ReportStored(layer);
 }
 
 void CpuKvOps::CommitRows(const KvView& kv, std::span<const int32_t> rows,

@@ -120,6 +120,7 @@ void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pas
   const CudaClock::Batch batch(context_.clock());
   auto* cuda_pass = static_cast<CudaPass*>(pass);
   cuda_pass->Load(plan, shape, context_.uploads());
+  cuda_pass->ClearStored();
   // Here and not in Attention, which a replayed pass does not call.
   attention_.Get(cuda::AttentionScratchBytes(cuda_pass->num_partials(), cuda_pass->query_heads(),
                                              shape.head_dim));
@@ -186,7 +187,8 @@ void CudaBackend::ProjectQkv(const Pass& pass, const MatMulArgs& product, const 
   if (rows.q_norm != nullptr || rows.k_norm != nullptr || !aligned || product.accumulate ||
       !gemm_.StoresHeads(weight, product.x.rows, kv.shape.head_dim, angles.cols)) {
     MatMul(product);
-    return cuda::RotateAndStore(stream(), PlanOf(pass), rows, angles, kv.shape, kv.layers[layer]);
+    cuda::RotateAndStore(stream(), PlanOf(pass), rows, angles, kv.shape, kv.layers[layer]);
+    return pass.ReportStored(layer);
   }
   gemm_.Run({.x = NormedOperand(product.x, product.norm, product.epsilon, weight),
              .w = &weight,
@@ -198,6 +200,7 @@ void CudaBackend::ProjectQkv(const Pass& pass, const MatMulArgs& product, const 
                        .query_heads = rows.q.cols / kv.shape.head_dim,
                        .shape = kv.shape,
                        .layer = kv.layers[layer]}});
+  pass.ReportStored(layer);
 }
 
 void CudaBackend::RmsNormHeads(MatrixView x, int head_dim, const float* weight, float epsilon) {

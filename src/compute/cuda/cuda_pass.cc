@@ -197,12 +197,13 @@ void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generat
       graphs_.try_emplace(GraphKey{key, shape(), second != nullptr ? second->shape() : Shape{}});
   // The first run also grows scratch and sets up libraries, which cannot be done during capture.
   if (is_new) return run_directly();
-  cudaGraphExec_t& graph = entry->second;
-  if (graph == nullptr) graph = CaptureGraph(ops);
-  TALON_CUDA_CHECK(cudaGraphLaunch(graph, stream_.handle));
+  Graph& graph = entry->second;
+  if (graph.executable == nullptr) graph = CaptureGraph(ops);
+  TALON_CUDA_CHECK(cudaGraphLaunch(graph.executable, stream_.handle));
+  stored_layers_ = graph.stored_layers;
 }
 
-cudaGraphExec_t CudaPass::CaptureGraph(const std::function<void()>& ops) {
+CudaPass::Graph CudaPass::CaptureGraph(const std::function<void()>& ops) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   TALON_CUDA_CHECK(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
@@ -210,7 +211,7 @@ cudaGraphExec_t CudaPass::CaptureGraph(const std::function<void()>& ops) {
   TALON_CUDA_CHECK(cudaStreamEndCapture(stream_.handle, &graph));
   TALON_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
   TALON_CUDA_CHECK(cudaGraphDestroy(graph));
-  return executable;
+  return {executable, stored_layers_};
 }
 
 void CudaPass::DropGraphs() {
@@ -218,7 +219,7 @@ void CudaPass::DropGraphs() {
   // Not the stream: the backend may be destroyed before its passes, and the stream with it.
   cudaDeviceSynchronize();
   for (const auto& [key, graph] : graphs_) {
-    if (graph != nullptr) cudaGraphExecDestroy(graph);
+    if (graph.executable != nullptr) cudaGraphExecDestroy(graph.executable);
   }
   graphs_.clear();
 }

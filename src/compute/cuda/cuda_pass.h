@@ -57,6 +57,10 @@ class CudaPass : public DevicePass {
     Shape second;  // empty without a second pass
     auto operator<=>(const GraphKey&) const = default;
   };
+  struct Graph {
+    cudaGraphExec_t executable = nullptr;  // null: seen once, not captured yet
+    std::vector<uint8_t> stored_layers;    // what its ops report
+  };
   struct Section {
     size_t capacity = 0;
     size_t offset = 0;
@@ -74,7 +78,7 @@ class CudaPass : public DevicePass {
   }
   void CompileRows(const PassPlan& plan);
   Shape shape() const;
-  cudaGraphExec_t CaptureGraph(const std::function<void()>& ops);
+  Graph CaptureGraph(const std::function<void()>& ops);
   void DropGraphs();
 
   Stream stream_;
@@ -90,7 +94,7 @@ class CudaPass : public DevicePass {
   AttentionPlan attention_;
 
   uint64_t generation_ = 0;
-  std::map<GraphKey, cudaGraphExec_t> graphs_;  // null: seen once, not captured yet
+  std::map<GraphKey, Graph> graphs_;
 };
 
 }  // namespace talon::cuda

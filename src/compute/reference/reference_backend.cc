@@ -68,7 +68,7 @@ class ReferenceBackend : public HostBackend {
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }
 
-  Result<Buffer> Allocate(size_t bytes) override { return AllocateHostMemory(bytes); }
+  Result<Buffer> AllocateMemory(size_t bytes) override { return AllocateHostMemory(bytes); }
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) override {
     return ReferenceWeight::Pack(parts, format);
@@ -80,6 +80,7 @@ class ReferenceBackend : public HostBackend {
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override {
     static_cast<HostPass*>(pass)->plan = plan;
     static_cast<HostPass*>(pass)->shape = shape;
+    pass->ClearStored();
   }
 
   void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) override {

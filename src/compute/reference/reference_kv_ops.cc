@@ -43,6 +43,7 @@ void ReferenceKvOps::StoreKv(const Pass& pass, MatrixView k, MatrixView v, const
                    RowOf(v, r)[i]);
     }
   }
+  pass.ReportStored(layer);
 }
 
 void ReferenceKvOps::CommitRows(const KvView& kv, std::span<const int32_t> rows,

@@ -50,9 +50,9 @@ Result<std::unique_ptr<SessionEngine>> SessionEngine::Create(const Parts& given,
     own_metrics = std::make_unique<Metrics>();
     parts.metrics = own_metrics.get();
   }
-  TALON_RETURN_IF_ERROR(FitSessionOptions(parts.target, parts.metrics, &options));
+  TALON_RETURN_IF_ERROR(FitSessionOptions(parts.target->config(), parts.metrics, &options));
   TALON_ASSIGN_OR_RETURN(auto kv,
-                         MakeSessionCache(options, *parts.target, parts.backend, parts.metrics));
+                         MakeSessionCache(parts.target, parts.backend, parts.metrics, &options));
   return std::unique_ptr<SessionEngine>(
       new SessionEngine(parts, std::move(own_metrics), options, std::move(kv)));
 }
@@ -206,7 +206,7 @@ std::vector<PromptChunk> SessionEngine::NextPromptChunks(int tree_rows) const {
     if (call->run->prompt_left() > 0) prompts.push_back(call->run.get());
   }
   const int rows = std::min(options_.engine.prefill_chunk, parts_.target->max_rows() - tree_rows);
-  return SharePromptRows(std::move(prompts), rows, *kv_);
+  return SharePromptRows(std::move(prompts), rows, *kv_, kv_->free_blocks());
 }
 
 // After a pass: answers the call if it is done.

@@ -21,7 +21,7 @@ void ChooseSizes(const ModelConfig& model, SessionOptions* options) {
 
 // Trees may be larger than the buffer: those are verified in full. So the buffer must only hold the
 // smallest tree and leave room for a second step.
-Status ChoosePartialVerification(Decoder* target, Metrics* metrics, EngineOptions* engine) {
+Status ChoosePartialVerification(Metrics* metrics, EngineOptions* engine) {
   SpecPvConfig& specpv = engine->step.specpv;
   if (!specpv.enabled) return OkStatus();
   TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(specpv));
@@ -34,17 +34,41 @@ Status ChoosePartialVerification(Decoder* target, Metrics* metrics, EngineOption
     return OkStatus();
   }
   const SpecPvHost host{.kv_block_size = engine->block_size,
-                        .kv_dtype = engine->kv_dtype,
                         .max_tree_nodes = 1,
                         .max_depth = SessionOptions::kMaxTreeDepth};
   if (const auto fallback = SpecPvPreflight(specpv, host)) {
     ReportSpecPvFallback(*fallback, metrics);
     specpv.enabled = false;
-    return OkStatus();
   }
-  if (!specpv.NeedsSummaries()) return OkStatus();
-  const int blocks = CeilDiv(engine->max_length, engine->block_size);
-  return target->ReserveScores(engine->max_sequences * blocks);
+  return OkStatus();
+}
+
+// The cache, and the target's memory for block scores where they are needed.
+Result<std::unique_ptr<KvCache>> AllocateCache(const SessionOptions& options, Decoder* target,
+                                               Backend* backend, Metrics* metrics) {
+  const EngineOptions& engine = options.engine;
+  const ModelConfig& model = target->config();
+  const SpecPvConfig& specpv = engine.step.specpv;
+  const KvShape shape{.num_layers = model.num_layers,
+                      .kv_heads = model.num_kv_heads,
+                      .head_dim = model.head_dim,
+                      .block_size = engine.block_size,
+                      .dtype = engine.kv_dtype,
+                      .num_blocks = CeilDiv(engine.kv_tokens, engine.block_size),
+                      .staging_rows = options.TreeRows(),
+                      .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
+  TALON_ASSIGN_OR_RETURN(auto kv,
+                         KvCache::Create(backend, shape, metrics,
+                                         {.offload = engine.kv_offload,
+                                          .audit = engine.kv_audit,
+                                          .tail_regions = specpv.enabled ? options.max_sessions : 0,
+                                          .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
+                                          .prefix_index = engine.prefix_cache}));
+  if (shape.key_summaries) {
+    const int blocks = CeilDiv(engine.max_length, engine.block_size);
+    TALON_RETURN_IF_ERROR(target->ReserveScores(engine.max_sequences * blocks));
+  }
+  return kv;
 }
 
 }  // namespace
@@ -57,37 +81,25 @@ int SessionOptions::TreeRows() const {
   return std::max(one_call, std::min(engine.max_sequences * tree, kSharedRows));
 }
 
-Status FitSessionOptions(Decoder* target, Metrics* metrics, SessionOptions* options) {
-  ChooseSizes(target->config(), options);
-  return ChoosePartialVerification(target, metrics, &options->engine);
+Status FitSessionOptions(const ModelConfig& model, Metrics* metrics, SessionOptions* options) {
+  ChooseSizes(model, options);
+  return ChoosePartialVerification(metrics, &options->engine);
 }
 
-Result<std::unique_ptr<KvCache>> MakeSessionCache(const SessionOptions& options,
-                                                  const Decoder& target, Backend* backend,
-                                                  Metrics* metrics) {
-  const int rows = options.TreeRows();
-  if (target.max_rows() < rows || target.max_output_rows() < rows) {
+Result<std::unique_ptr<KvCache>> MakeSessionCache(Decoder* target, Backend* backend,
+                                                  Metrics* metrics, SessionOptions* options) {
+  const int rows = options->TreeRows();
+  if (target->max_rows() < rows || target->max_output_rows() < rows) {
     return InvalidArgument(
         "max_tree_nodes: {} need passes of {} rows with logits, the target has {} and {}",
-        options.max_tree_nodes, rows, target.max_rows(), target.max_output_rows());
+        options->max_tree_nodes, rows, target->max_rows(), target->max_output_rows());
   }
-  const EngineOptions& engine = options.engine;
-  const ModelConfig& model = target.config();
-  const SpecPvConfig& specpv = engine.step.specpv;
-  const KvShape shape{.num_layers = model.num_layers,
-                      .kv_heads = model.num_kv_heads,
-                      .head_dim = model.head_dim,
-                      .block_size = engine.block_size,
-                      .dtype = engine.kv_dtype,
-                      .num_blocks = CeilDiv(engine.kv_tokens, engine.block_size),
-                      .staging_rows = rows,
-                      .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
-  return KvCache::Create(backend, shape, metrics,
-                         {.offload = engine.kv_offload,
-                          .audit = engine.kv_audit,
-                          .tail_regions = specpv.enabled ? options.max_sessions : 0,
-                          .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
-                          .prefix_index = engine.prefix_cache});
+  std::unique_ptr<KvCache> kv;
+  TALON_RETURN_IF_ERROR(AllocateOrGiveUp(&options->engine.step.specpv, metrics, [&]() -> Status {
+    TALON_ASSIGN_OR_RETURN(kv, AllocateCache(*options, target, backend, metrics));
+    return OkStatus();
+  }));
+  return kv;
 }
 
 }  // namespace talon

@@ -29,13 +29,14 @@ struct SessionOptions {
 };
 
 // Fills in what the options leave to the target, and turns partial verification off where it cannot
-// work. Reserves the target's memory for block scores if partial verification needs them.
-Status FitSessionOptions(Decoder* target, Metrics* metrics, SessionOptions* options);
+// work.
+Status FitSessionOptions(const ModelConfig& model, Metrics* metrics, SessionOptions* options);
 
-// REQUIRES: options that FitSessionOptions has filled in. Fails if the target has too few rows.
-Result<std::unique_ptr<KvCache>> MakeSessionCache(const SessionOptions& options,
-                                                  const Decoder& target, Backend* backend,
-                                                  Metrics* metrics);
+// Also reserves the target's memory for block scores if partial verification needs them, and turns
+// that off where there is no memory for it. REQUIRES: options that FitSessionOptions has filled in.
+// Fails if the target has too few rows.
+Result<std::unique_ptr<KvCache>> MakeSessionCache(Decoder* target, Backend* backend,
+                                                  Metrics* metrics, SessionOptions* options);
 
 }  // namespace talon
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,19 +9,11 @@
 #include "observe/stage_range.h"
 
 namespace talon {
-namespace {
-
-// "no_blocks: kv: need ..." -> "no_blocks"
-std::string ReasonOf(const Status& status) {
-  return status.message().substr(0, status.message().find(':'));
-}
-
-}  // namespace
 
 void Committer::Commit(StepBatch* batch, PlannedPass* pass) {
   const StageRange range(options_.nwor ? "NWOR_commit" : "Commit");
   for (StepEntry& entry : batch->entries) CommitEntry(&entry);
-  if (options_.nwor) parts_.kv->staging().Clear();
+  parts_.kv->staging().Clear();
   CommitPrompts(*batch, pass);
 }
 
@@ -69,7 +60,7 @@ Status Committer::CommitRows(StepEntry* entry, size_t count) {
   const std::vector<int32_t>& path = entry->verdict.path;
   std::vector<int32_t> accepted(path.begin(), path.begin() + static_cast<int64_t>(count));
   if (entry->view.partial) return parts_.kv->AppendTail(sequence, accepted);
-  if (!options_.nwor) {
+  if (entry->rows.direct) {
     return parts_.kv->CommitReserved(sequence, std::move(entry->rows.reservation), accepted);
   }
   for (int32_t& row : accepted) row += entry->rows.first;

@@ -28,7 +28,8 @@ class Committer {
   static size_t RowsToCommit(const StepEntry& entry);
   // Copies rows to blocks or, under a partial view, to the tail.
   Status CommitRows(StepEntry* entry, size_t count);
-  // Nothing of this step happened for the sequence: the next one verifies [root].
+  // Nothing of this step happened for the sequence: the next one verifies [root], which is not
+  // staged.
   void FallBack(StepEntry* entry, const Status& why);
   void AppendTokens(StepEntry* entry);
   void CommitPrompts(const StepBatch& batch, PlannedPass* pass);

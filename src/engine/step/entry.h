@@ -41,7 +41,8 @@ struct PlannedRows {
   int num_outputs = 0;      // rows of its logits
   int first_feature = -1;   // first row in the pass's features; -1: not captured
   int prefix_read = 0;      // tokens before the tree whose K/V the pass reads
-  Reservation reservation;  // tree rows, when no-write-on-reject is off
+  bool direct = false;      // written to reserved slots: no-write-on-reject is off, or fell back
+  Reservation reservation;  // of direct rows
 };
 
 // Accept: the walk and what it emits.

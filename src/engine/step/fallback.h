@@ -1,4 +1,5 @@
 // A sequence that takes a single-token step instead of what was planned: one log line, one count.
+// Statuses of the KV cache begin with their reason: "no_blocks: kv: need ...".
 #ifndef TALON_ENGINE_STEP_FALLBACK_H_
 #define TALON_ENGINE_STEP_FALLBACK_H_
 
@@ -16,6 +17,10 @@ struct StepFallback {
   const char* feature;
   std::string reason;
 };
+
+inline std::string ReasonOf(const Status& status) {
+  return status.message().substr(0, status.message().find(':'));
+}
 
 inline void ReportStepFallback(const StepFallback& fallback, SequenceId sequence, const Status& why,
                                Metrics* metrics) {

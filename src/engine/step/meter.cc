@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
+
 namespace talon {
 namespace {
 
@@ -29,6 +31,7 @@ const char* PassMode(std::span<const StepEntry> entries) {
 
 void StepMeter::Account(const StepBatch& batch, int tree_rows, double seconds) {
   for (const StepEntry& entry : batch.entries) {
+    if (!entry.rows.direct) CountNwor(entry);
     if (entry.commit.done) CountEntry(entry);
   }
   StepCost cost{.rows = tree_rows, .draft_seconds = batch.draft_seconds, .total_seconds = seconds};
@@ -61,17 +64,31 @@ void StepMeter::CountEntry(const StepEntry& entry) {
   metrics.Observe(Histogram::kSpecTreeNodes, entry.proposal.tree().size());
   // Provisional tokens count when they are emitted, so that the mean is tau.
   metrics.Observe(Histogram::kSpecAcceptLength, static_cast<double>(emitted), SourceOf(entry));
-  if (options_.nwor && !entry.view.partial) CountNwor(entry);
   CountDrafts(entry);
 }
 
+// Every staged row is committed, to blocks or a tail, or rejected. A failed commit rejects all.
 void StepMeter::CountNwor(const StepEntry& entry) {
+  ActiveRequest& run = *entry.run;
+  Metrics& metrics = *parts_.metrics;
   const int committed = entry.commit.rows;
   const int rejected = entry.rows.count - committed;
-  parts_.metrics->Add(Counter::kNworTokensCommitted, committed);
-  parts_.metrics->Add(Counter::kNworTokensRejected, rejected);
-  parts_.metrics->Add(Counter::kNworBytesSaved,
-                      static_cast<int64_t>(parts_.kv->shape().BytesPerToken()) * rejected);
+  metrics.Add(Counter::kNworTokensCommitted, committed, entry.view.partial ? "tail" : "blocks");
+  metrics.Add(Counter::kNworTokensRejected, rejected);
+  if (entry.commit.done) {
+    metrics.Add(Counter::kNworBytesSaved,
+                static_cast<int64_t>(parts_.kv->shape().BytesPerToken()) * rejected);
+  }
+  LogEvent(LogLevel::kDebug, "NWOR: committed",
+           {{"sequence", run.sequence.id}, {"rows", committed}, {"rejected", rejected}});
+  run.staged_rows += entry.rows.count;
+  run.accepted_rows += committed;
+  if (!run.finished()) return;
+  LogEvent(LogLevel::kInfo, "NWOR: committed",
+           {{"request", run.result.id},
+            {"rows", run.accepted_rows},
+            {"acceptance",
+             static_cast<double>(run.accepted_rows) / static_cast<double>(run.staged_rows)}});
 }
 
 void StepMeter::CountDrafts(const StepEntry& entry) {

@@ -105,7 +105,8 @@ GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
                  .partial_steps = state.partial_steps,
                  .max_trunk = state.max_trunk,
                  .tree_nodes = nodes,
-                 .finish_pending = state.finish_pending};
+                 .finish_pending = state.finish_pending,
+                 .settle_requested = run->plain_next};
   if (state.governor) {
     gate.budget = state.governor->budget();
     gate.interval = state.governor->interval();

@@ -9,30 +9,25 @@
 
 namespace talon {
 
-Status Planner::PlanAndStage(StepBatch* batch, PlannedPass* pass) {
-  const StageRange range("Plan");
-  TALON_RETURN_IF_ERROR(Plan(batch, pass));
-  return Stage(*pass);
-}
-
-Status Planner::Stage(const PlannedPass& pass) {
-  if (!options_.nwor) return OkStatus();
-  const StageRange range("NWOR_staging");
-  return parts_.kv->staging().Begin(pass.builder.staged());
-}
-
 Status Planner::Plan(StepBatch* batch, PlannedPass* pass) {
+  const StageRange range("Plan");
   pass->builder.Reset();
   partial_->BeginPass();
   pass->reads_views = batch->prompts.empty() && !batch->entries.empty() &&
                       std::ranges::all_of(batch->entries, [](const StepEntry& entry) {
                         return entry.view.partial && PartialVerifier::HasCopy(*entry.run);
                       });
-  for (StepEntry& entry : batch->entries) PlanEntry(&entry, pass);
+  // Prompts reserve first: a tree that finds no room does without its drafts.
   pass->prompt_reservations.clear();
-  pass->prompt_features.clear();
   for (const PromptChunk& prompt : batch->prompts) {
-    TALON_RETURN_IF_ERROR(PlanPrompt(prompt, pass));
+    TALON_ASSIGN_OR_RETURN(Reservation reservation,
+                           parts_.kv->Reserve(prompt.run->sequence, prompt.tokens));
+    pass->prompt_reservations.push_back(std::move(reservation));
+  }
+  for (StepEntry& entry : batch->entries) PlanEntry(&entry, pass);
+  pass->prompt_features.clear();
+  for (size_t i = 0; i < batch->prompts.size(); ++i) {
+    PlanPrompt(batch->prompts[i], pass->prompt_reservations[i], pass);
   }
   return OkStatus();
 }
@@ -49,7 +44,8 @@ void Planner::PlanEntry(StepEntry* entry, PlannedPass* pass) {
                                pass->reads_views ? partial_->CopyOf(run) : partial_->ViewOf(run));
     rows.prefix_read = run.partial.lists->visible_tokens + run.sequence.tail_len;
   } else {
-    if (!options_.nwor) ReserveTree(entry);
+    rows.direct = !options_.nwor || run.plain_next;
+    if (rows.direct) ReserveTree(entry);
     rows.first = builder.AddTree(run.sequence, proposal.tree(), rows.reservation.slots,
                                  proposal.first_judged());
     rows.prefix_read = run.sequence.committed_len;
@@ -63,21 +59,18 @@ void Planner::PlanEntry(StepEntry* entry, PlannedPass* pass) {
   rows.first_feature = sync_->CaptureRows(run, rows.first, rows.count, &builder);
 }
 
-Status Planner::PlanPrompt(const PromptChunk& prompt, PlannedPass* pass) {
+void Planner::PlanPrompt(const PromptChunk& prompt, const Reservation& reservation,
+                         PlannedPass* pass) {
   sync_->Introduce(prompt.run);
-  TALON_ASSIGN_OR_RETURN(Reservation reservation,
-                         parts_.kv->Reserve(prompt.run->sequence, prompt.tokens));
   const int first_row = pass->builder.AddPrompt(prompt.run->sequence, reservation);
-  pass->prompt_reservations.push_back(std::move(reservation));
   pass->prompt_features.push_back(
       sync_->CaptureRows(*prompt.run, first_row, prompt.tokens, &pass->builder));
-  return OkStatus();
 }
 
 void Planner::ReserveTree(StepEntry* entry) {
   const Sequence& sequence = entry->run->sequence;
   auto reservation = parts_.kv->Reserve(sequence, entry->proposal.tree().size());
-  if (!reservation.ok()) {
+  if (!reservation.ok() && entry->proposal.num_drafts() > 0) {
     ReportStepFallback({Counter::kNworFallback, "nwor", "no_blocks"}, sequence.id,
                        reservation.status(), parts_.metrics);
     entry->proposal.DropDrafts();

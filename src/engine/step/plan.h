@@ -1,4 +1,4 @@
-// Plan and Stage: the trees and prompt chunks of a step become one pass, which gets staging rows.
+// Plan: the trees and prompt chunks of a step become one pass.
 #ifndef TALON_ENGINE_STEP_PLAN_H_
 #define TALON_ENGINE_STEP_PLAN_H_
 
@@ -29,16 +29,13 @@ class Planner {
           DrafterSync* sync)
       : parts_(parts), options_(options), partial_(partial), sync_(sync) {}
 
-  // Plans the pass, then stages it: reserves its staging rows. On failure the reservations made so
-  // far are in `batch` and `pass`: Cancel gives them back.
-  Status PlanAndStage(StepBatch* batch, PlannedPass* pass);
+  // On failure the reservations made so far are in `batch` and `pass`: Cancel gives them back.
+  Status Plan(StepBatch* batch, PlannedPass* pass);
   void Cancel(StepBatch* batch, PlannedPass* pass);
 
  private:
-  Status Plan(StepBatch* batch, PlannedPass* pass);
-  Status Stage(const PlannedPass& pass);
   void PlanEntry(StepEntry* entry, PlannedPass* pass);
-  Status PlanPrompt(const PromptChunk& prompt, PlannedPass* pass);
+  void PlanPrompt(const PromptChunk& prompt, const Reservation& reservation, PlannedPass* pass);
   void ReserveTree(StepEntry* entry);
 
   StepParts parts_;

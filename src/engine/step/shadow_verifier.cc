@@ -29,6 +29,8 @@ Result<ShadowRows> ShadowVerifier::Run(const ActiveRequest& run, const TokenTree
   builder_.AddTree(sequence, proposal.tree(), {}, proposal.first_judged());
   ForwardOutput output;
   TALON_RETURN_IF_ERROR(target_->Forward(builder_.plan(), kv_->view(), &output));
+  metrics_->Add(Counter::kKvBytesStaged,
+                static_cast<int64_t>(kv_->shape().BytesPerToken()) * builder_.num_rows(), "shadow");
   return ShadowRows{.logits = Fetch(output.logits, 0, tree.size()),
                     .hidden = Fetch(output.hidden, 0, tree.size())};
 }

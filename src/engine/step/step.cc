@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "engine/step/fallback.h"
 #include "observe/stage_range.h"
 
 namespace talon {
@@ -17,16 +19,21 @@ Step::Step(const Parts& parts, const StepOptions& options)
       acceptor_(parts, options),
       committer_(parts, options, &partial_, &sync_),
       observer_(parts, options, &sync_),
-      meter_(parts, options, &partial_) {}
+      meter_(parts, options, &partial_) {
+  if (!options.nwor) return;
+  const KvShape& kv = parts.kv->shape();
+  LogEvent(
+      LogLevel::kInfo, "NWOR: ready",
+      {{"staging_rows", kv.staging_rows}, {"staging_bytes", kv.staging_rows * kv.BytesPerToken()}});
+}
 
 Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts) {
   StageRange range("Step");
   range.Note("sequences", decoding.size());
   range.Note("prompt_chunks", prompts.size());
   const Stopwatch watch;
-  Begin(decoding, prompts);
   try {
-    TALON_RETURN_IF_ERROR(RunPass());
+    TALON_RETURN_IF_ERROR(RunPass(decoding, prompts));
     acceptor_.Accept(&batch_, verified_);
     committer_.Commit(&batch_, &pass_);
     observer_.Observe(&batch_, verified_.output.features);
@@ -38,12 +45,35 @@ Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const Promp
   return OkStatus();
 }
 
-Status Step::RunPass() {
-  proposer_.Propose(&batch_);
-  Status status = planner_.PlanAndStage(&batch_, &pass_);
+Status Step::RunPass(std::span<ActiveRequest* const> decoding,
+                     std::span<const PromptChunk> prompts) {
+  Status status = PlanPass(decoding, prompts);
+  if (status.ok()) {
+    const Status staged = parts_.kv->staging().Begin(pass_.builder.staged());
+    if (!staged.ok()) {  // nothing is computed yet
+      FallBack(staged);
+      status = PlanPass(decoding, prompts);
+    }
+  }
   if (status.ok()) status = verifier_.Verify(&batch_, pass_, &verified_);
   if (!status.ok()) Abandon();
   return status;
+}
+
+Status Step::PlanPass(std::span<ActiveRequest* const> decoding,
+                      std::span<const PromptChunk> prompts) {
+  Begin(decoding, prompts);
+  proposer_.Propose(&batch_);
+  return planner_.Plan(&batch_, &pass_);
+}
+
+void Step::FallBack(const Status& why) {
+  Abandon();
+  for (const StepEntry& entry : batch_.entries) {
+    ReportStepFallback({Counter::kNworFallback, "nwor", ReasonOf(why)}, entry.run->sequence.id, why,
+                       parts_.metrics);
+    entry.run->plain_next = true;
+  }
 }
 
 void Step::Begin(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts) {

@@ -43,7 +43,10 @@ class Step {
 
  private:
   void Begin(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
-  Status RunPass();
+  Status RunPass(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
+  Status PlanPass(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
+  // The pass cannot be staged: reports it, and lets all sequences take plain steps.
+  void FallBack(const Status& why);
   void Abandon();
 
   StepParts parts_;

@@ -29,6 +29,21 @@ EngineOptions TreeOptions() {
   return options;
 }
 
+EngineOptions PartialOptions(SpecPvMode mode) {
+  EngineOptions options = TreeOptions();
+  options.block_size = 8;
+  options.step.specpv = {.enabled = true,
+                         .block_size = 8,
+                         .sink_blocks = 1,
+                         .retrieval_blocks = 1,
+                         .window_blocks = 1,
+                         .buffer_tokens = 24,
+                         .partial_threshold = 32,
+                         .full_refresh_interval = 4,
+                         .mode = mode};
+  return options;
+}
+
 std::vector<GenerateRequest> Requests() {
   std::mt19937 random(3);
   std::vector<GenerateRequest> requests(4);
@@ -121,18 +136,7 @@ TEST(StepMetricsTest, AcceptanceRatioIsCommittedOfStaged) {
 
 TEST(StepMetricsTest, ProvisionalTokensAreCountedOnceAndLeaveTheGauge) {
   for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
-    EngineOptions options = TreeOptions();
-    options.block_size = 8;
-    options.step.specpv = {.enabled = true,
-                           .block_size = 8,
-                           .sink_blocks = 1,
-                           .retrieval_blocks = 1,
-                           .window_blocks = 1,
-                           .buffer_tokens = 24,
-                           .partial_threshold = 32,
-                           .full_refresh_interval = 4,
-                           .mode = mode};
-    const auto engine = SpeculatingEngine(options);
+    const auto engine = SpeculatingEngine(PartialOptions(mode));
     const auto results = RunBatch(engine.get(), Requests());
     const Metrics& metrics = engine->metrics();
     EXPECT_GT(metrics.Get(Histogram::kSpecVerifySeconds, "partial").count, 0);
@@ -140,6 +144,28 @@ TEST(StepMetricsTest, ProvisionalTokensAreCountedOnceAndLeaveTheGauge) {
                   metrics.Get(Histogram::kSpecAcceptLength, "none").sum,
               static_cast<double>(Sum(results, 0, results.size()).emitted));
     EXPECT_EQ(metrics.Get(Gauge::kSpecPvProvisionalTokens), 0);
+  }
+}
+
+// Rows of partial passes go to tails or are rejected; the rows of a trunk are staged once more.
+TEST(StepMetricsTest, StagedRowsAddUpUnderPartialVerification) {
+  for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
+    const auto engine = SpeculatingEngine(PartialOptions(mode));
+    const auto results = RunBatch(engine.get(), Requests());
+    const Metrics& metrics = engine->metrics();
+    const int64_t staged = metrics.Total(Counter::kNworStagedTokens);
+    const int64_t committed = metrics.Total(Counter::kNworTokensCommitted);
+    const auto token_bytes = static_cast<int64_t>(engine->kv().shape().BytesPerToken());
+    EXPECT_EQ(staged, Sum(results, 0, results.size()).rows);
+    EXPECT_EQ(staged, committed + metrics.Total(Counter::kNworTokensRejected));
+    EXPECT_GT(metrics.Get(Counter::kNworTokensCommitted, "tail"), 10);
+    EXPECT_EQ(metrics.Get(Counter::kNworTokensCommitted, "blocks") * token_bytes,
+              metrics.Get(Counter::kKvBytesWritten, "commit"));
+    EXPECT_EQ(metrics.Get(Counter::kKvBytesStaged, "pass"), staged * token_bytes);
+    EXPECT_DOUBLE_EQ(metrics.Get(Gauge::kNworAcceptanceRatio),
+                     static_cast<double>(committed) / static_cast<double>(staged));
+    EXPECT_GT(metrics.Get(Gauge::kNworAcceptanceRatio), 0.2);
+    EXPECT_LT(metrics.Get(Gauge::kNworAcceptanceRatio), 0.9);
   }
 }
 
@@ -164,8 +190,8 @@ TEST(StepMetricsTest, StagesOfAStepAreTraced) {
       continue;
     }
     ++steps;
-    EXPECT_EQ(stages, (std::vector<std::string>{"Propose", "NWOR_staging", "Plan", "Verify",
-                                                "Accept", "NWOR_commit", "Observe"}));
+    EXPECT_EQ(stages, (std::vector<std::string>{"Propose", "Plan", "Verify", "Accept",
+                                                "NWOR_commit", "Observe"}));
     stages.clear();
   }
   EXPECT_GT(steps, 10);

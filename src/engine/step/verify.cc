@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/step/accept.h"
 #include "engine/step/meter.h"
 #include "observe/stage_range.h"
@@ -24,7 +25,10 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   const KvView kv = pass.reads_views ? parts_.kv->views() : parts_.kv->view();
   TALON_RETURN_IF_ERROR(parts_.target->Forward(
       plan, kv, &verified->output, [&](Pass* loaded) { PlaceDrafts(*batch, plan, loaded); }));
-  if (options_.nwor) parts_.kv->staging().MarkAll();
+  if (StagingArea& staging = parts_.kv->staging(); !staging.is_clear()) {
+    staging.Report(verified->output.stored_layers);
+    LogEvent(LogLevel::kDebug, "NWOR: staged", {{"rows", staging.num_staged()}});
+  }
   partial_->RankBlocks(verified->output.scores);
   partial_->CompareShadows(batch->entries, verified->output);
   ChooseTokens(*batch, verified);

@@ -1,4 +1,5 @@
-// Verify: runs the pass, and lets the device choose tokens where it can.
+// Verify: runs the pass, which stages K and V of tree rows, and lets the device choose tokens where
+// it can.
 #ifndef TALON_ENGINE_STEP_VERIFY_H_
 #define TALON_ENGINE_STEP_VERIFY_H_
 

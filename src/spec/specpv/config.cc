@@ -52,10 +52,6 @@ Result<T> ParseName(const NameTable<T, kCount>& table, const char* key, std::str
 
 bool IsBlockSize(int size) { return size == 8 || size == 16 || size == 32 || size == 64; }
 
-bool IsSupportedCache(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 }  // namespace
 
 const char* SpecPvModeName(SpecPvMode mode) { return NameIn(kModes, mode); }
@@ -111,21 +107,21 @@ std::optional<SpecPvFallback> SpecPvPreflight(const SpecPvConfig& config, const 
                           fmt::format("specpv_block_size {}, KV blocks have {} tokens",
                                       config.block_size, host.kv_block_size)};
   }
-  if (!IsSupportedCache(host.kv_dtype)) {
-    return SpecPvFallback{
-        SpecPvFallbackReason::kKvDtype,
-        fmt::format("KV cache is {}, must be f32, f16 or bf16", DTypeName(host.kv_dtype))};
-  }
-  if (!host.full_attention) {
-    return SpecPvFallback{SpecPvFallbackReason::kAttention,
-                          "some layer does not attend to the whole prefix"};
-  }
   if (config.buffer_tokens < host.max_tree_nodes + host.max_depth + 1) {
     return SpecPvFallback{SpecPvFallbackReason::kBufferTooSmall,
                           fmt::format("buffer {} < tree {} + depth {} + 1", config.buffer_tokens,
                                       host.max_tree_nodes, host.max_depth)};
   }
   return std::nullopt;
+}
+
+Status AllocateOrGiveUp(SpecPvConfig* config, Metrics* metrics,
+                        const std::function<Status()>& allocate) {
+  const Status status = allocate();
+  if (status.code() != StatusCode::kResourceExhausted || !config->enabled) return status;
+  ReportSpecPvFallback({SpecPvFallbackReason::kNoMemory, status.message()}, metrics);
+  config->enabled = false;
+  return allocate();
 }
 
 std::optional<BlockBudget> SpecPvBudgetOf(const SpecPvConfig& config,

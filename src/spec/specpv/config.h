@@ -6,12 +6,12 @@
 #ifndef TALON_SPEC_SPECPV_CONFIG_H_
 #define TALON_SPEC_SPECPV_CONFIG_H_
 
+#include <functional>
 #include <optional>
 #include <string_view>
 
 #include "base/status.h"
 #include "base/valid_values.h"
-#include "compute/dtype.h"
 #include "spec/specpv/fallback.h"
 
 namespace talon {
@@ -86,15 +86,18 @@ Status ValidateSpecPvConfig(const SpecPvConfig& config);
 // What SpecPV must fit into.
 struct SpecPvHost {
   int kv_block_size = 16;
-  DType kv_dtype = DType::kBF16;
-  bool full_attention = true;  // no layer has a sliding window or attends elsewhere
-  int max_tree_nodes = 1;      // T_max, root included
-  int max_depth = 0;           // D_max: drafts on a path
+  int max_tree_nodes = 1;  // T_max, root included
+  int max_depth = 0;       // D_max: drafts on a path
 };
 
 // Why an engine cannot use SpecPV (it then verifies in full), or nothing. The buffer must leave
 // room for a second partial step, else every other pass would be full.
 std::optional<SpecPvFallback> SpecPvPreflight(const SpecPvConfig& config, const SpecPvHost& host);
+
+// Runs `allocate`, which allocates what an engine with these settings needs. If there is no memory,
+// turns SpecPV off with a line in the log and runs it again.
+Status AllocateOrGiveUp(SpecPvConfig* config, Metrics* metrics,
+                        const std::function<Status()>& allocate);
 
 // What is known of a request at admission.
 struct SpecPvRequest {

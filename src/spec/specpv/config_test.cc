@@ -116,12 +116,30 @@ TEST(SpecPvPreflightTest, WhatTheEngineMustOffer) {
     const auto fallback = SpecPvPreflight(config, host);
     return fallback ? std::string(SpecPvFallbackName(fallback->reason)) : "";
   };
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    EXPECT_EQ(reason_of({.kv_dtype = dtype}), "");
-  }
+  EXPECT_EQ(reason_of({.kv_block_size = 16}), "");
   EXPECT_EQ(reason_of({.kv_block_size = 32}), "block_size");
-  EXPECT_EQ(reason_of({.kv_dtype = DType::kI8}), "kv_dtype");
-  EXPECT_EQ(reason_of({.full_attention = false}), "attention");
+}
+
+TEST(SpecPvFallbackTest, AllocatesAgainWithoutIt) {
+  Metrics metrics;
+  SpecPvConfig config{.enabled = true};
+  std::vector<bool> tried;
+  const auto allocate = [&](Status with, Status without) {
+    tried.clear();
+    return AllocateOrGiveUp(&config, &metrics, [&, with, without] {
+      tried.push_back(config.enabled);
+      return config.enabled ? with : without;
+    });
+  };
+  EXPECT_EQ(allocate(InvalidArgument("shape"), OkStatus()).message(), "shape");
+  EXPECT_TRUE(config.enabled);
+  EXPECT_TRUE(allocate(ResourceExhausted("full"), OkStatus()).ok());
+  EXPECT_EQ(tried, (std::vector<bool>{true, false}));
+  EXPECT_FALSE(config.enabled);
+  EXPECT_EQ(metrics.Get(Counter::kSpecPvFallback, "no_memory"), 1);
+  EXPECT_EQ(allocate(OkStatus(), ResourceExhausted("full")).message(), "full");
+  EXPECT_EQ(tried, std::vector<bool>{false});
+  EXPECT_EQ(metrics.Total(Counter::kSpecPvFallback), 1);
 }
 
 TEST(SpecPvFallbackTest, CountsByReason) {

@@ -6,24 +6,16 @@ namespace talon {
 
 const char* SpecPvFallbackName(SpecPvFallbackReason reason) {
   switch (reason) {
-    case SpecPvFallbackReason::kAttention:
-      return "attention";
     case SpecPvFallbackReason::kBlockSize:
       return "block_size";
     case SpecPvFallbackReason::kBufferTooSmall:
       return "buffer_too_small";
-    case SpecPvFallbackReason::kKvDtype:
-      return "kv_dtype";
     case SpecPvFallbackReason::kNoMemory:
       return "no_memory";
-    case SpecPvFallbackReason::kInvariant:
-      return "invariant";
     case SpecPvFallbackReason::kNanScores:
       return "nan_scores";
     case SpecPvFallbackReason::kNoBlocks:
       return "no_blocks";
-    case SpecPvFallbackReason::kVocab:
-      return "vocab";
   }
   return "unknown";
 }

@@ -10,16 +10,12 @@ namespace talon {
 
 enum class SpecPvFallbackReason {
   // The engine, at start.
-  kAttention,  // some layer does not attend to the whole prefix
   kBlockSize,
   kBufferTooSmall,
-  kKvDtype,
-  kNoMemory,
+  kNoMemory,  // for tails, key summaries or scores
   // One sequence, which is verified in full until it ends.
-  kInvariant,
   kNanScores,
   kNoBlocks,
-  kVocab,
 };
 
 const char* SpecPvFallbackName(SpecPvFallbackReason reason);  // "buffer_too_small"

@@ -10,7 +10,7 @@ namespace {
 
 // REQUIRES: the sequence is long enough.
 std::optional<RefreshReason> TriggerOf(const SpecPvConfig& config, const GateState& state) {
-  // With an empty tail there is nothing to finish or settle.
+  // With an empty tail there is nothing to finish.
   const bool has_tail = state.provisional_tokens > 0;
   const bool exact = config.mode == SpecPvMode::kExact;
   if (!state.selected) return RefreshReason::kInit;
@@ -23,7 +23,7 @@ std::optional<RefreshReason> TriggerOf(const SpecPvConfig& config, const GateSta
   if (exact && has_tail && state.provisional_tokens >= state.max_trunk) {
     return RefreshReason::kDrift;
   }
-  if (has_tail && state.settle_requested) return RefreshReason::kRequest;
+  if (state.settle_requested) return RefreshReason::kRequest;
   return std::nullopt;
 }
 

@@ -17,7 +17,7 @@ enum class RefreshReason {
   kInterval,  // enough partial steps since the last full pass
   kFinish,    // exact mode: a provisional token ends the request, or the client wants it all now
   kDrift,     // the governor wants full passes more often
-  kRequest,   // fork, session end, prefix-index insert, preemption, or the tail of a fallback
+  kRequest,   // staging fell back, or partial steps ended with provisional tokens
 };
 
 const char* RefreshReasonName(RefreshReason reason);  // "capacity"
@@ -37,7 +37,7 @@ struct GateState {
   int max_trunk = kNoInterval;  // provisional tokens after which a full pass is due (exact mode)
   int tree_nodes = 1;           // T, root included
   bool finish_pending = false;
-  bool settle_requested = false;  // something needs the sequence without provisional tokens
+  bool settle_requested = false;  // the step must not be staged, so it cannot be partial
 };
 
 struct GateDecision {

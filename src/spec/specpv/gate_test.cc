@@ -151,7 +151,7 @@ TEST_F(GateTest, RequestInBothModes) {
   config_.mode = SpecPvMode::kFast;
   EXPECT_EQ(Decide(), "request");
   state_.provisional_tokens = 0;
-  EXPECT_EQ(Decide(), "partial");
+  EXPECT_EQ(Decide(), "request");
 }
 
 TEST_F(GateTest, FirstTriggerNamesTheReason) {

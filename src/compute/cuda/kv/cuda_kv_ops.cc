@@ -31,6 +31,7 @@ void CudaKvOps::StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvVi
   TALON_CHECK(k.rows == PlanOf(pass).rows && v.rows == k.rows);
   TALON_CHECK(k.cols == kv.shape.kv_heads * kv.shape.head_dim && v.cols == k.cols);
   cuda::StoreKv(stream(), PlanOf(pass), k, v, kv.shape, kv.layers[layer]);
+  pass.ReportStored(layer);
 }
 
 void CudaKvOps::CommitRows(const KvView& kv, std::span<const int32_t> rows,
