@@ -9,12 +9,12 @@ import socket
 import sys
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
-from cli import CliTest, main  # noqa: E402
+from cli import TINY, CliTest, main  # noqa: E402
 from server import Server  # noqa: E402
 
 
 def header(path="/v1/completions", *lines):
-    text = "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", *lines])
+    text = "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", *lines])
     return text.encode() + b"\r\n\r\n"
 
 
@@ -91,7 +91,7 @@ class Hostile(CliTest):
         self.refused(self.server.post("/health", {}), 405, "GET")
         for method in ("DELETE", "PUT", "PATCH"):
             self.refused(self.server.request(method, "/v1/models", "{}"), 405)
-        self.refused_raw(b"BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n", 400)
+        self.refused_raw(b"BREW /pot HTTP/1.1\r\nHost: localhost\r\n\r\n", 400)
 
     def test_large_bodies(self):
         body = json.dumps({"prompt": "x" * 10_000_000})
@@ -124,6 +124,84 @@ class Hostile(CliTest):
         chunked = header("/v1/completions", "Transfer-Encoding: chunked")
         for garbage in (b"zz\r\n{}\r\n0\r\n\r\n", b"-5\r\n{}", b"2\r\n{}xx\r\n", b"ffffffffffffffff\r\n{}"):
             self.refused_raw(chunked + garbage, 400)
+
+    def test_header_lines_that_servers_read_in_different_ways(self):
+        chunked = b"2\r\n{}\r\n0\r\n\r\n"
+        for lines, problem in [
+            (("Content-Length: 2", "Transfer-Encoding : chunked"), "name"),
+            (("Content-Length : 2",), "name"),
+            (("Content-Length: 2", "garbage line"), "colon"),
+            (("Content-Length: 2", "X-A: b\0c"), "control"),
+            (("Content-Length: 2", "X-A: b\nX-B: c"), "control"),
+            (("Content-Length: 2", "X-A: b", " folded"), "folded"),
+            (("Content-Length: 2", "Host: localhost"), "two Host"),
+        ]:
+            self.refused_raw(header("/tokenize", *lines) + chunked, 400, problem)
+        self.refused_raw(b"GET /health HTTP/1.1\r\nAccept: a\r\n\r\n", 400, "no Host")
+        old = self.server.raw(b"GET /health HTTP/1.0\r\n\r\n")
+        self.assertTrue(old.startswith(b"HTTP/1.1 200 "), old)
+
+    def test_a_body_of_a_get_is_not_the_next_request(self):
+        inner = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        outer = f"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(inner)}\r\n\r\n"
+        self.assertEqual(self.server.raw(outer.encode() + inner).count(b"HTTP/1.1 "), 1)
+
+    def test_names_and_pages_of_strangers(self):
+        port = self.server.port
+        for host in ("evil.example.com", f"evil.example.com:{port}", "127.0.0.1.example.com", "@"):
+            answer = self.server.post("/v1/completions", {"prompt": "x"}, {"Host": host})
+            self.refused(answer, 403, host)
+            self.refused(self.server.get("/", {"Host": host}), 403)
+        for origin in ("http://evil.example.com", "null"):
+            answer = self.server.post("/v1/completions", {"prompt": "x"}, {"Origin": origin})
+            self.refused(answer, 403, origin)
+            self.refused(self.server.request("OPTIONS", "/v1/models", None, {"Origin": origin}), 403)
+        for host in ("localhost", f"LOCALHOST:{port}", "127.0.0.1", f"[::1]:{port}"):
+            own = {"Host": host, "Origin": f"http://{host}"}
+            answer = self.server.post("/tokenize", {"prompt": "x"}, own)
+            self.assertEqual(answer.status, 200, host)
+
+    def test_pages_cannot_be_framed(self):
+        for path in ("/", "/nowhere"):
+            headers = self.server.get(path).headers
+            self.assertEqual(headers["X-Frame-Options"], "DENY")
+            self.assertEqual(headers["Content-Security-Policy"], "frame-ancestors 'none'")
+
+    def test_errors_do_not_quote_the_body(self):
+        long = 4_000_000
+        for path, body in [
+            ("/v1/completions", '{"prompt": "x", "max_tokens": ' + "1" * long + "}"),
+            ("/v1/completions", '{"prompt": "x", "logit_bias": {"' + "0" * long + '1": 1e9}}'),
+            ("/v1/completions", '{"prompt": "x", "' + "k" * long + '": 1}'),
+            ("/v1/completions", '{"prompt": "x", "model": "' + "m" * long + '"}'),
+            ("/v1/completions", '{"prompt": "x", "temperature": "' + "t" * long + '"}'),
+            ("/v1/chat/completions", '{"messages": [{"role": ["' + "r" * long + '"]}]}'),
+        ]:
+            answer = self.server.post(path, body)
+            self.assertIn(answer.status, (400, 404))
+            self.assertLess(len(answer.body), 2000, body[:60])
+
+    def test_templates_over_their_limits(self):
+        folder = self.path / "model"
+        folder.mkdir()
+        for name in ("config.json", "tokenizer.json", "model.safetensors"):
+            (folder / name).symlink_to(TINY / name)
+        loops = "{% for i in range(99999) %}" * 3 + "x" + "{% endfor %}" * 3
+        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": loops}))
+        with Server("--model", folder) as server:
+            messages = {"messages": [{"role": "user", "content": "x"}]}
+            for path in ("/v1/chat/completions", "/tokenize"):
+                self.refused(server.post(path, messages), 400)  # clients repeat what gets 429
+
+    def test_values_that_are_not_read(self):
+        values = [{}] * 200_000
+        answer = self.server.complete(prompt="x", max_tokens=1, metadata=values)
+        self.assertEqual(answer["usage"]["completion_tokens"], 1)
+        self.refused(self.server.post("/v1/completions", {"prompt": "x", "junk": values}), 400, "junk")
+        messages = {"messages": [{}] * 1_000_000}
+        self.refused(self.server.post("/v1/chat/completions", messages), 413, "messages")
+        many = {"prompt": "x", **{f"key{i}": 0 for i in range(1000)}}
+        self.refused(self.server.post("/v1/completions", many), 400, "parameters")
 
     def test_noise(self):
         noise = random.Random(1)

@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 import threading
+import time
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
 from cli import CliTest, main, talon, write_broken_model  # noqa: E402
@@ -265,8 +266,15 @@ class Routes(CliTest):
     def test_status(self):
         status = self.server.status()
         self.assertEqual((status["model"], status["drafter"]), ("tiny", "SUFFIX"))
-        self.assertEqual(status["kv"]["block_size"], 16)
-        self.assertGreater(status["kv"]["blocks"], 0)
+        kv = status["kv"]
+        self.assertEqual(kv["block_size"], 16)
+        self.assertGreater(kv["blocks"], 0)
+        self.assertEqual(kv["used"] + kv["cached"] + kv["free"], kv["blocks"])
+        self.server.complete(prompt=PROMPT * 20, max_tokens=2)
+        kv, metrics = self.server.wait_until_idle()["kv"], self.server.get("/metrics").body.decode()
+        self.assertGreater(kv["cached"], 0)
+        for state in ("used", "cached", "free"):
+            self.assertIn(f'talon_kv_blocks{{state="{state}"}} {kv[state]}\n', metrics)
 
     def test_page(self):
         page = self.server.get("/")
@@ -293,51 +301,23 @@ class Routes(CliTest):
 class Lifetimes(CliTest):
     def test_a_disconnect_frees_the_blocks(self):
         with Server("--enable-prefix-cache", "false") as server:
-            free = server.status()["kv"]["free"]
             ask = {"prompt": PROMPT, "max_tokens": 20000, "ignore_eos": True, "temperature": 1}
             connection, response = server.open_stream("/v1/completions", **ask)
             response.readline()
             self.assertEqual(server.status()["requests"]["running"], 1)
-            self.assertLess(server.status()["kv"]["free"], free)
+            self.assertGreater(server.status()["kv"]["used"], 0)
             response.close()
             connection.close()
-            self.assertEqual(server.wait_until_idle()["kv"]["free"], free)
+            self.assertEqual(server.wait_until_idle()["kv"]["used"], 0)
             connection = server.connect()  # also where nothing is streamed
             connection.request(
                 "POST", "/v1/completions", json.dumps(ask), {"Content-Type": "application/json"}
             )
             while server.status()["requests"]["running"] == 0:
                 pass
+            time.sleep(1)  # at once it would be half-closed, not gone
             connection.close()
-            self.assertEqual(server.wait_until_idle()["kv"]["free"], free)
-
-    def test_keys_and_origins(self):
-        keys = self.file("keys.txt", "# ours\nsecret-1\nsecret-2\n")
-        origin = "http://example.com"
-        with Server("--api-key-file", keys, "--cors-origin", origin) as server:
-            self.assertEqual(server.get("/health").status, 200)
-            for value in (None, "Bearer wrong", "Bearer secret-", "Basic secret-1", "secret-1"):
-                headers = {"Authorization": value} if value else {}
-                answer = server.get("/v1/models", headers)
-                self.assertEqual(answer.status, 401, value)
-                self.assertEqual(answer.error["type"], "authentication_error")
-            for key in ("secret-1", "secret-2"):
-                answer = server.get("/v1/models", {"Authorization": f"Bearer {key}"})
-                self.assertEqual(answer.status, 200)
-                self.assertEqual(answer.headers["Access-Control-Allow-Origin"], origin)
-            preflight = server.request(
-                "OPTIONS",
-                "/v1/chat/completions",
-                headers={
-                    "Origin": origin,
-                    "Access-Control-Request-Method": "POST",
-                    "Access-Control-Request-Headers": "authorization,content-type",
-                },
-            )
-            self.assertEqual(preflight.status, 204)
-            self.assertEqual(
-                preflight.headers["Access-Control-Allow-Headers"], "authorization,content-type"
-            )
+            self.assertEqual(server.wait_until_idle()["kv"]["used"], 0)
 
     def test_limits(self):
         flags = ("--max-sequences", "1", "--max-waiting", "1", "--request-timeout", "1")

@@ -41,7 +41,7 @@ class Server:
             command + [str(flag) for flag in flags], stdout=self.log, stderr=self.log
         )
         try:
-            self.port = int(self.wait_for(rb"listening on http://\S*:(\d+)\n")[1])
+            self.port = int(self.wait_for(rb'listening on http://[^\s"]*:(\d+)[\n"]')[1])
         except BaseException:
             self.close()
             raise

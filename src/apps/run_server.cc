@@ -1,9 +1,12 @@
 #include "apps/run_server.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +19,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/engine_thread.h"
+#include "serve/http/guard/host_policy.h"
 #include "serve/http/http_server.h"
 #include "serve/http/prompt_tokens.h"
 #include "setup/loader.h"
@@ -23,6 +27,8 @@
 
 namespace talon {
 namespace {
+
+constexpr const char* kApiKeyVariable = "TALON_API_KEY";
 
 // As many files as the system lets us open, because connections are files.
 void RaiseFileLimit() {
@@ -32,6 +38,26 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Large blocks go back to the system when they are freed. The allocator would keep those of many
+// requests, for each thread apart.
+void ReturnLargeBlocks() { mallopt(M_MMAP_THRESHOLD, 1 << 20); }
+
+// Those of the file, and the one given by the flag or else by the environment.
+Result<ApiKeys> MakeApiKeys(const ServeConfig& serve) {
+  ApiKeys keys;
+  if (!serve.api_key_file.empty()) {
+    TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(serve.api_key_file));
+    TALON_ASSIGN_OR_RETURN(keys, ApiKeys::Parse(text, serve.api_key_file));
+  }
+  const char* variable = std::getenv(kApiKeyVariable);
+  if (!serve.api_key.empty()) {
+    TALON_RETURN_IF_ERROR(keys.Add(serve.api_key, "api_key"));
+  } else if (variable != nullptr && *variable != '\0') {
+    TALON_RETURN_IF_ERROR(keys.Add(variable, kApiKeyVariable));
+  }
+  return keys;
+}
+
 Result<HttpOptions> MakeHttpOptions(const ServeConfig& serve) {
   HttpOptions options;
   options.listen.host = serve.host;
@@ -39,34 +65,49 @@ Result<HttpOptions> MakeHttpOptions(const ServeConfig& serve) {
   options.listen.max_connections = serve.max_connections;
   options.listen.limits.read = std::chrono::seconds(serve.read_timeout);
   options.max_request_bytes = static_cast<size_t>(serve.max_request_bytes);
+  options.max_inflight_bytes = static_cast<size_t>(serve.max_inflight_bytes);
   options.cors_origin = serve.cors_origin;
+  options.allowed_hosts = serve.allowed_host;
   options.version = TALON_VERSION;
-  if (!serve.api_key_file.empty()) {
-    TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(serve.api_key_file));
-    TALON_ASSIGN_OR_RETURN(options.keys, ApiKeys::Parse(text, serve.api_key_file));
-  }
+  TALON_ASSIGN_OR_RETURN(options.keys, MakeApiKeys(serve));
   return options;
 }
 
+// The banner: a table, or one line of the log.
 void Announce(const ServeParts& parts, const LoadedModel& model, const Config& config,
-              const std::string& address) {
+              bool needs_key, const std::string& address) {
   const EngineOptions& options = parts.engine->engine().options();
-  Table table({});
-  table.Add({"model", fmt::format("{} on {}", parts.model_name, model.backend->description())});
-  table.Add({"context", fmt::format("{} tokens, {} sequences at once", ContextTokens(*parts.engine),
-                                    options.max_sequences)});
-  table.Add({"KV pool",
-             fmt::format("{} tokens, {}", parts.engine->snapshot().blocks * options.block_size,
-                         FormatBytes(static_cast<double>(parts.engine->engine().kv().bytes())))});
-  table.Add({"drafter", parts.drafter_name});
-  table.Add({"access", config.serve.api_key_file.empty() ? "no key needed" : "with an API key"});
-  std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
-               address.c_str());
+  const std::string backend = model.backend->description();
+  const int context = ContextTokens(*parts.engine);
+  const int kv_tokens = parts.engine->snapshot().blocks * options.block_size;
+  const auto kv_bytes = static_cast<int64_t>(parts.engine->engine().kv().bytes());
+  if (config.log_format == "json") {
+    const std::array<LogField, 8> fields = {{{"model", parts.model_name},
+                                             {"backend", backend},
+                                             {"context", context},
+                                             {"max_sequences", options.max_sequences},
+                                             {"kv_tokens", kv_tokens},
+                                             {"kv_bytes", kv_bytes},
+                                             {"drafter", parts.drafter_name},
+                                             {"needs_key", needs_key}}};
+    const std::string line =
+        FormatLogLine(LogFormat::kJson, {.time = std::chrono::system_clock::now(),
+                                         .message = "listening on " + address,
+                                         .fields = fields});
+    std::fprintf(stderr, "%s\n", line.c_str());
+  } else {
+    Table table({});
+    table.Add({"model", fmt::format("{} on {}", parts.model_name, backend)});
+    table.Add({"context",
+               fmt::format("{} tokens, {} sequences at once", context, options.max_sequences)});
+    table.Add({"KV pool", fmt::format("{} tokens, {}", kv_tokens,
+                                      FormatBytes(static_cast<double>(kv_bytes)))});
+    table.Add({"drafter", parts.drafter_name});
+    table.Add({"access", needs_key ? "with an API key" : "no key needed"});
+    std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
+                 address.c_str());
+  }
   std::fflush(stderr);
-}
-
-bool OnlyThisMachine(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 // Serves until a signal or until the engine stops; then lets requests finish. The exit code.
@@ -76,9 +117,10 @@ Result<int> ServeUntilStopped(const Config& config, const HttpOptions& options,
   TALON_RETURN_IF_ERROR(CatchStopSignals());
   const bool v6 = config.serve.host.find(':') != std::string::npos;
   const std::string host = v6 ? fmt::format("[{}]", config.serve.host) : config.serve.host;
-  Announce(parts, model, config, fmt::format("http://{}:{}", host, server->port()));
-  if (config.serve.api_key_file.empty() && !OnlyThisMachine(config.serve.host)) {
-    LogWarning("other machines can use this server without a key (--api-key-file)");
+  const bool needs_key = options.keys.required();
+  Announce(parts, model, config, needs_key, fmt::format("http://{}:{}", host, server->port()));
+  if (!needs_key && !IsLoopback(config.serve.host)) {
+    LogWarning("other machines can use this server without a key (--api-key)");
   }
   WaitForStopSignal(config.serve.shutdown_timeout);
   server->Drain();
@@ -91,9 +133,11 @@ Result<int> ServeUntilStopped(const Config& config, const HttpOptions& options,
 
 Result<int> RunServer(Config config) {
   config.touch_memory = true;
+  SetLogTimes(true);
   TALON_RETURN_IF_ERROR(CheckSettings(config, kServeSettings));
   TALON_ASSIGN_OR_RETURN(const HttpOptions options, MakeHttpOptions(config.serve));
   RaiseFileLimit();
+  ReturnLargeBlocks();
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config));
   if (model->engine_options.kv_tokens == 0) {
     model->engine_options.kv_tokens = DefaultKvTokens(*model, model->engine_options.max_sequences);

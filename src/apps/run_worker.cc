@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/common/stop_signal.h"
+#include "base/log.h"
 #include "serve/http/metrics_server.h"
 #include "setup/settings.h"
 
@@ -40,6 +41,7 @@ Result<std::unique_ptr<MetricsServer>> StartMetrics(const WorkerProcess& worker)
 }  // namespace
 
 Result<int> RunWorker(const WorkerProcess& worker) {
+  SetLogTimes(true);
   TALON_RETURN_IF_ERROR(CheckWorkerConfig(worker.config));
   TALON_ASSIGN_OR_RETURN(const auto server,
                          RpcServer::Start(MakeServerOptions(worker), worker.service));

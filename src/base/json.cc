@@ -6,6 +6,7 @@ namespace talon {
 namespace {
 
 constexpr int kMaxNesting = 256;
+constexpr size_t kMaxQuotedBytes = 200;  // the library's messages quote numbers whole
 
 // The parser's recursion is on the heap, but the value's destructor and dump recurse.
 bool NestsTooDeep(std::string_view text) {
@@ -42,13 +43,22 @@ Result<Json> ParseJson(std::string_view text, const std::string& what) {
   } catch (const Json::parse_error& error) {
     return InvalidArgument("{}: not valid JSON at byte {}", what, error.byte);
   } catch (const Json::exception& error) {
-    return InvalidArgument("{}: not valid JSON: {}", what, error.what());
+    return InvalidArgument("{}: not valid JSON: {}", what,
+                           std::string_view(error.what()).substr(0, kMaxQuotedBytes));
   }
 }
 
 Result<Json> ReadJsonFile(const std::string& path) {
   TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   return ParseJson(text, path);
+}
+
+void DestroyJson(Json* value) {
+  if (value->is_structured()) {
+    for (Json& child : *value) DestroyJson(&child);
+    value->clear();
+  }
+  *value = nullptr;
 }
 
 }  // namespace talon

@@ -16,6 +16,10 @@ namespace talon {
 Result<Json> ParseJson(std::string_view text, const std::string& what);
 Result<Json> ReadJsonFile(const std::string& path);
 
+// Makes it null without allocating. The library's destructor allocates, and ends the process where
+// there is no memory.
+void DestroyJson(Json* value);
+
 }  // namespace talon
 
 #endif  // TALON_BASE_JSON_H_

@@ -16,6 +16,7 @@ namespace talon {
 namespace {
 
 std::atomic<LogFormat> log_format = LogFormat::kText;
+std::atomic<bool> log_times = false;
 
 constexpr std::array<std::pair<std::string_view, LogLevel>, 5> kLevelNames = {{
     {"debug", LogLevel::kDebug},
@@ -76,17 +77,8 @@ OrderedJson ToJson(std::span<const LogField> fields) {
   return json;
 }
 
-std::string FormatTime(std::chrono::system_clock::time_point time) {
-  using std::chrono::milliseconds;
-  const auto since_epoch = std::chrono::floor<milliseconds>(time.time_since_epoch());
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
-                     fmt::gmtime(static_cast<std::time_t>(seconds.count())),
-                     (since_epoch - seconds).count());
-}
-
 std::string FormatJsonLine(const LogRecord& record) {
-  OrderedJson line = {{"time", FormatTime(record.time)},
+  OrderedJson line = {{"time", FormatLogTime(record.time)},
                       {"level", kLevelNames[static_cast<size_t>(record.level)].first},
                       {"message", record.message}};
   if (!record.fields.empty()) line["fields"] = ToJson(record.fields);
@@ -132,7 +124,10 @@ void Write(LogLevel level, std::string_view message, std::span<const LogField> f
                          .level = level,
                          .message = message,
                          .fields = fields};
-  Logger().log(ToSpdlog(level), "{}", FormatLogLine(log_format, record));
+  const LogFormat format = log_format;
+  const bool timed = format == LogFormat::kText && log_times;
+  Logger().log(ToSpdlog(level), "{}{}", timed ? FormatLogTime(record.time) + " " : "",
+               FormatLogLine(format, record));
 }
 
 }  // namespace
@@ -152,6 +147,8 @@ bool ParseLogFormat(std::string_view name, LogFormat* format) {
   return FindByName(kFormatNames, name, format);
 }
 
+void SetLogTimes(bool times) { log_times = times; }
+
 void LogMessage(LogLevel level, const std::string& message) { Write(level, message, {}); }
 
 void LogFallback(std::string_view feature, std::string_view detail) {
@@ -162,7 +159,20 @@ void LogEvent(LogLevel level, std::string_view event, std::initializer_list<LogF
   Write(level, event, {fields.begin(), fields.size()});
 }
 
+void LogEvent(LogLevel level, std::string_view event, std::span<const LogField> fields) {
+  Write(level, event, fields);
+}
+
 std::string FieldsAsJson(std::span<const LogField> fields) { return Dump(ToJson(fields)); }
+
+std::string FormatLogTime(std::chrono::system_clock::time_point time) {
+  using std::chrono::milliseconds;
+  const auto since_epoch = std::chrono::floor<milliseconds>(time.time_since_epoch());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
+                     fmt::gmtime(static_cast<std::time_t>(seconds.count())),
+                     (since_epoch - seconds).count());
+}
 
 std::string FormatLogLine(LogFormat format, const LogRecord& record) {
   return format == LogFormat::kJson ? FormatJsonLine(record) : FormatTextLine(record);

@@ -1,6 +1,7 @@
 // Logging to standard error, one line per message: as text, or as one JSON object.
 //
-// Text:  request finished id=7 reason=stop tokens=64
+// Text:  2025-01-31T12:00:00.250Z request finished id=7 reason=stop tokens=64
+//        (the time only where SetLogTimes asks for it: in programs that run for long)
 // JSON:  {"time":"2025-01-31T12:00:00.250Z","level":"info","message":"request finished",
 //         "fields":{"id":7,"reason":"stop","tokens":64}}      (on one line)
 // Any bytes are safe to log: control characters are escaped, and JSON lines are valid UTF-8.
@@ -35,6 +36,9 @@ bool ParseLogLevel(std::string_view name, LogLevel* level);
 void SetLogFormat(LogFormat format);
 // "text", "json"; false if unknown.
 bool ParseLogFormat(std::string_view name, LogFormat* format);
+
+// Whether lines of text begin with the time. Default: no.
+void SetLogTimes(bool times);
 
 void LogMessage(LogLevel level, const std::string& message);
 
@@ -81,6 +85,7 @@ struct LogField {
 
 // LogEvent(LogLevel::kInfo, "request finished", {{"id", id}, {"reason", "stop"}});
 void LogEvent(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
+void LogEvent(LogLevel level, std::string_view event, std::span<const LogField> fields);
 
 // {"id":7,"reason":"stop"}, on one line. Invalid UTF-8 becomes U+FFFD, a number without a value
 // null.
@@ -92,8 +97,10 @@ struct LogRecord {
   std::string_view message;
   std::span<const LogField> fields;
 };
-// The line of a record, without its end.
+// The line of a record, without its end and, as text, its time.
 std::string FormatLogLine(LogFormat format, const LogRecord& record);
+// "2025-01-31T12:00:00.250Z"
+std::string FormatLogTime(std::chrono::system_clock::time_point time);
 
 }  // namespace talon
 

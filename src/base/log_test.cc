@@ -37,6 +37,7 @@ class LogSettings {
   ~LogSettings() {
     SetLogLevel(LogLevel::kWarning);
     SetLogFormat(LogFormat::kText);
+    SetLogTimes(false);
   }
 };
 
@@ -106,6 +107,20 @@ TEST(LogTest, LevelAndFormatApplyToWhatIsWritten) {
   ASSERT_TRUE(line.ok()) << written;
   EXPECT_EQ((*line)["message"], "[talon][tree][fallback] no \"drafts\"");
   EXPECT_EQ((*line)["level"], "warning");
+}
+
+TEST(LogTest, TextHasATimeWhereAsked) {
+  const LogSettings restored;
+  EXPECT_EQ(FormatLogTime(kTime), "2025-01-31T12:00:00.250Z");
+  SetLogTimes(true);
+  testing::internal::CaptureStderr();
+  LogWarning("text");
+  SetLogFormat(LogFormat::kJson);
+  LogWarning("json");
+  const std::string written = testing::internal::GetCapturedStderr();
+  const size_t end = FormatLogTime(kTime).size();
+  EXPECT_EQ(written.substr(end - 1, 7), "Z text\n") << written;
+  EXPECT_EQ(written[end + 6], '{') << written;  // its time is a member
 }
 
 TEST(LogTest, NamesOfLevelsAndFormats) {

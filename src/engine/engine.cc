@@ -206,8 +206,9 @@ void Engine::Retire(std::unique_ptr<ActiveRequest> run) {
   }
   metrics().Add(Counter::kRequests, 1, reason);
   const RequestStats& stats = run->result.stats;
+  const std::string& label = run->request.label;
   LogEvent(LogLevel::kInfo, "request finished",
-           {{"id", run->result.id},
+           {label.empty() ? LogField("id", run->result.id) : LogField("id", label),
             {"reason", reason},
             {"prompt_tokens", stats.prompt_tokens},
             {"cached_tokens", stats.cached_tokens},

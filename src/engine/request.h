@@ -96,6 +96,7 @@ struct GenerateRequest {
   int max_draft_nodes = 0;        // largest tree, root included; 0: as the engine has it
   SpecPvOverrides specpv;
   bool watched = false;  // updates carry the verified trees and the stats so far
+  std::string label;     // its id in log lines; "" = the engine's own
   Stopwatch age;         // since its arrival
   // Called on the engine's thread after each step that added something. May be empty.
   std::function<void(const RequestUpdate&)> on_update;

@@ -68,10 +68,13 @@ struct SamplingConfig {
 struct ServeConfig {
   std::string host = "127.0.0.1";
   int port = 8080;
+  std::string api_key;
   std::string api_key_file;
   std::string cors_origin;
+  std::vector<std::string> allowed_host;
   int max_connections = 1024;
   int max_request_bytes = 4 << 20;
+  int max_inflight_bytes = 32 << 20;
   int max_waiting = 1024;
   int read_timeout = 30;
   int request_timeout = 600;

@@ -176,13 +176,24 @@ void AddServeSettings(ServeConfig* s, std::vector<Setting>* rows) {
   RowAdder add("", rows);
   add("host", &s->host, "Address to listen on; 0.0.0.0 = all, reachable from other machines");
   add("port", &s->port, "Port to listen on; 0 = any that is free", kPort);
+  add("api_key", &s->api_key,
+      "Key that clients must send as Authorization: Bearer KEY; none = that of the environment "
+      "variable TALON_API_KEY, which other users of the machine do not see",
+      ValueName{"KEY"});
   add("api_key_file", &s->api_key_file,
       "File with one key per line; clients must send one as Authorization: Bearer KEY",
       ValueName{"FILE"});
   add("cors_origin", &s->cors_origin,
       "Web pages of this origin (* = all) may use the server; none = only its own page");
+  add("allowed_host", &s->allowed_host,
+      "Name by which clients may call the server in the Host header, besides localhost and the "
+      "address it listens on; may be repeated. Checked on this machine's own address without a "
+      "key, and wherever a name is given");
   add("max_connections", &s->max_connections, "Connections open at once", Range{1, 65536});
   add("max_request_bytes", &s->max_request_bytes, "Largest body of a request",
+      Range{1024, 1 << 30});
+  add("max_inflight_bytes", &s->max_inflight_bytes,
+      "Bytes of large bodies in memory at once; more wait, then are refused (503)",
       Range{1024, 1 << 30});
   add("max_waiting", &s->max_waiting, "Requests that may wait; more are refused (429)",
       Range{1, 1 << 20});

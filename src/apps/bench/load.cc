@@ -50,9 +50,7 @@ Result<Json> IdleStatus(const LoadPlan& plan) {
   return FailedPrecondition("requests are left over: {}", status["requests"].dump());
 }
 
-int UsedBlocks(const Json& status) {
-  return status["kv"]["blocks"].get<int>() - status["kv"]["free"].get<int>();
-}
+int UsedBlocks(const Json& status) { return status["kv"]["used"].get<int>(); }
 
 std::string Milliseconds(double seconds) { return fmt::format("{:.0f} ms", 1e3 * seconds); }
 

@@ -41,22 +41,26 @@ std::optional<ApiError> Completion::Start(const ServeParts& parts, const ApiRequ
   std::vector<std::vector<int32_t>> prompts;
   if (auto error = EncodePrompts(parts, request, &prompts)) return error;
   std::unique_ptr<Completion> completion(new Completion(parts, request));
-  ApiRequest seeded = request;  // one seed for all choices, which differ by their number
-  if (!seeded.sampling.seed) seeded.sampling.seed = RandomSeed();
+  // One seed for all choices, which differ by their number.
+  const uint64_t seed = request.sampling.seed ? *request.sampling.seed : RandomSeed();
   for (std::vector<int32_t>& prompt : prompts) {
-    if (auto error = completion->Submit(std::move(prompt), seeded)) return error;
+    if (auto error = completion->Submit(std::move(prompt), request, seed)) return error;
   }
   *out = std::move(completion);
   return std::nullopt;
 }
 
-std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const ApiRequest& request) {
+std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const ApiRequest& request,
+                                           uint64_t seed) {
+  progress_.prompt_tokens += static_cast<int64_t>(prompt.size());
   GenerateRequest generate{.prompt = std::move(prompt),
                            .sampling = request.sampling,
                            .stop = request.stop,
                            .speculate = request.speculate,
                            .max_draft_nodes = request.max_draft_nodes,
-                           .watched = request.trace};
+                           .watched = request.trace,
+                           .label = head_.id};
+  generate.sampling.seed = seed;
   const int room = RoomAfter(*parts_.engine, generate.prompt.size());
   generate.sampling.max_tokens = std::min(generate.sampling.max_tokens, room);
   generate.sampling.min_tokens = std::min(generate.sampling.min_tokens, room);
@@ -93,7 +97,7 @@ std::optional<ApiError> Completion::Collect(const std::function<bool()>& client_
   std::vector<ChoiceJson> parts;
   for (Choice& choice : choices_) {
     while (!choice.stream->done()) {
-      choice.stream->Next(kWait);
+      if (const auto update = choice.stream->Next(kWait)) Note(*update);
       if (client_gone()) return ApiError{.status = 499, .message = "the client hung up"};
       if (auto error = Expired()) return error;
     }
@@ -135,6 +139,7 @@ void Completion::Begin(Choice* choice, std::string* events) {
 std::optional<ApiError> Completion::Drain(Choice* choice, std::chrono::milliseconds wait,
                                           std::string* events) {
   while (const auto update = choice->stream->Next(wait)) {
+    Note(*update);
     if (!choice->begun) Begin(choice, events);
     *events += UpdateEvent(choice, *update);
     wait = kNoWait;
@@ -147,6 +152,14 @@ std::optional<ApiError> Completion::Drain(Choice* choice, std::chrono::milliseco
   Count(*choice);
   *events += Event(TextChunk(head_, {.index = choice->index, .finish = result.finish}));
   return std::nullopt;
+}
+
+void Completion::Note(const RequestUpdate& update) {
+  if (progress_.tokens == 0 && !update.tokens.empty()) {
+    const std::chrono::duration<double> age = std::chrono::steady_clock::now() - start_;
+    progress_.first_token_seconds = age.count();
+  }
+  progress_.tokens += static_cast<int64_t>(update.tokens.size());
 }
 
 Completion::Choice* Completion::FirstRunning() {

@@ -6,6 +6,7 @@
 #define TALON_SERVE_HTTP_COMPLETION_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -38,6 +39,15 @@ class Completion {
   std::string NextEvents();
   bool ended() const { return ended_; }
 
+  // "cmpl-...", the same in answers, events and log lines.
+  const std::string& id() const { return head_.id; }
+  struct Progress {
+    int64_t prompt_tokens = 0;
+    int64_t tokens = 0;               // of all choices
+    double first_token_seconds = -1;  // since Start; -1: there is none yet
+  };
+  const Progress& progress() const { return progress_; }
+
  private:
   struct Choice {
     int index = 0;
@@ -50,7 +60,8 @@ class Completion {
 
   Completion(const ServeParts& parts, const ApiRequest& request);
 
-  std::optional<ApiError> Submit(std::vector<int32_t> prompt, const ApiRequest& request);
+  std::optional<ApiError> Submit(std::vector<int32_t> prompt, const ApiRequest& request,
+                                 uint64_t seed);
   std::optional<ApiError> Expired();  // what still runs then ends as timed out
   void Begin(Choice* choice, std::string* events);
   // Appends what the choice has; the error that ended it, if one did.
@@ -60,6 +71,7 @@ class Completion {
   std::string Event(Json chunk) const;
   std::string EndWithError(const ApiError& error);
   Choice* FirstRunning();
+  void Note(const RequestUpdate& update);
   void Count(const Choice& choice);
 
   const ServeParts& parts_;
@@ -69,6 +81,7 @@ class Completion {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<Choice> choices_;
   Usage usage_;
+  Progress progress_;
   bool ended_ = false;
   bool expired_ = false;
 };

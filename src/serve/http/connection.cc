@@ -1,5 +1,7 @@
 #include "serve/http/connection.h"
 
+#include <fmt/core.h>
+#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 namespace talon {
 namespace {
@@ -14,6 +17,8 @@ namespace {
 constexpr size_t kReadBytes = 16384;
 constexpr std::chrono::milliseconds kLingerTime(2000);
 constexpr size_t kLingerBytes = size_t{64} << 20;
+// How long after a request the end of the client's side may come and still belong to it.
+constexpr std::chrono::milliseconds kHalfCloseTime(500);
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
@@ -57,7 +62,30 @@ Connection::Header Connection::Gather() {
   return state;
 }
 
-void Connection::BeginBody() { deadline_ = std::chrono::steady_clock::now() + limits_.read; }
+std::string_view Connection::header() const {
+  constexpr std::string_view kEnd = "\r\n\r\n";
+  return std::string_view(ahead_).substr(0, ahead_.find(kEnd) + kEnd.size());
+}
+
+std::string Connection::ClientAddress() const {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (getpeername(socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host.data(), host.size(),
+                  port.data(), port.size(), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "";
+  }
+  const bool v6 = address.ss_family == AF_INET6;
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", host.data(), v6 ? "]" : "", port.data());
+}
+
+void Connection::BeginBody() {
+  looked_ = false;
+  last_read_ = std::chrono::steady_clock::now();
+  deadline_ = last_read_ + limits_.read;
+}
 
 bool Connection::Wait(short events, TimePoint until) const {
   for (;;) {
@@ -81,6 +109,7 @@ size_t Connection::Read(char* out, size_t size) {
   while (Wait(POLLIN, deadline_)) {
     const ssize_t count = recv(socket_, out, size, 0);
     if (count < 0 && WouldBlock()) continue;
+    last_read_ = std::chrono::steady_clock::now();
     return count > 0 ? static_cast<size_t>(count) : 0;
   }
   return 0;
@@ -98,9 +127,14 @@ bool Connection::Write(std::string_view bytes) {
   return true;
 }
 
-bool Connection::HungUp() const {
+bool Connection::HungUp() {
+  const bool first_look = !std::exchange(looked_, true);
   pollfd fd{.fd = socket_, .events = POLLRDHUP, .revents = 0};
-  return poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
+  if (poll(&fd, 1, 0) <= 0) return false;
+  if ((fd.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return true;
+  if ((fd.revents & POLLRDHUP) == 0 || half_closed_) return false;
+  half_closed_ = first_look || std::chrono::steady_clock::now() - last_read_ < kHalfCloseTime;
+  return !half_closed_;
 }
 
 void Connection::LingerAndClose() {

@@ -40,6 +40,10 @@ class Connection {
   // True once some of a header has come.
   bool begun() const { return !ahead_.empty(); }
   TimePoint deadline() const { return deadline_; }
+  // The header as it came, with its empty line. REQUIRES: it is complete and nothing was read.
+  std::string_view header() const;
+  // "127.0.0.1:50000", or "" where there is none.
+  std::string ClientAddress() const;
 
   // ---- While a request is served ----
 
@@ -49,8 +53,10 @@ class Connection {
   size_t Read(char* out, size_t size);
   // Everything, or false.
   bool Write(std::string_view bytes);
-  // The client has closed its end and will not read the answer.
-  bool HungUp() const;
+  // The client will not read the answer. A client that has only shut down its sending side looks
+  // like one that has gone, so the moment counts: one that does so along with its request waits for
+  // the answer, one that does so later has gone.
+  bool HungUp();
 
   // Shuts down the write side and drains what the client still sends: closing with unread bytes
   // would reset the connection. Bounded in time and bytes.
@@ -67,6 +73,9 @@ class Connection {
   std::string ahead_;    // received, not yet read
   size_t searched_ = 0;  // bytes of ahead_ known not to end a header
   TimePoint deadline_;
+  TimePoint last_read_;       // of bytes of a request
+  bool looked_ = false;       // HungUp was called for this request
+  bool half_closed_ = false;  // it sends no more, but reads
 };
 
 }  // namespace talon

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/json_fwd.h"
 #include "serve/http/api/api_error.h"
@@ -12,9 +11,10 @@
 
 namespace talon {
 
-// All fill *answer, or return the error.
-std::optional<ApiError> Tokenize(const ServeParts& parts, std::string_view body, Json* answer);
-std::optional<ApiError> Detokenize(const ServeParts& parts, std::string_view body, Json* answer);
+// All fill *answer, or return the error. The first two answer with the text of JSON, because a tree
+// of many tokens is large, and free the body as soon as it is parsed.
+std::optional<ApiError> Tokenize(const ServeParts& parts, std::string body, std::string* answer);
+std::optional<ApiError> Detokenize(const ServeParts& parts, std::string body, std::string* answer);
 std::optional<ApiError> DescribeModel(const ServeParts& parts, const std::string& id, Json* answer);
 
 Json ListModels(const ServeParts& parts);

@@ -5,12 +5,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <exception>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include "base/json.h"
+#include "base/memory_reserve.h"
+#include "base/random.h"
+#include "serve/http/access_log.h"
 #include "serve/http/completion.h"
+#include "serve/http/guard/byte_budget.h"
+#include "serve/http/guard/header_lines.h"
+#include "serve/http/guard/host_policy.h"
 #include "serve/http/handlers.h"
 #include "serve/http/page_files.h"
 #include "serve/http/prometheus_text.h"
@@ -20,11 +29,26 @@ namespace talon {
 namespace {
 
 constexpr const char* kJsonType = "application/json";
+constexpr size_t kReserveBytes = size_t{64} << 20;  // more than any tree of a body takes
+constexpr size_t kLoggedBytes = 200;                // of what a client sent
+constexpr std::chrono::minutes kWorkWait(10);
 
 // The request that this thread serves: the library's handlers see neither socket nor outcome.
 struct ServedRequest {
   Connection* connection = nullptr;
+  std::optional<ApiError> malformed;  // what is wrong with the lines of its header
+  ByteBudget::Share body;             // held until the answer is written, or the prompt is tokens
+  ByteBudget::Share work;             // held while it is parsed and encoded
   bool failed = false;
+  AccessRecord record;
+
+  void Note(const Completion& completion) {
+    const Completion::Progress& progress = completion.progress();
+    record.id = completion.id();
+    record.prompt_tokens = progress.prompt_tokens;
+    record.tokens = progress.tokens;
+    record.first_token_seconds = progress.first_token_seconds;
+  }
 };
 thread_local ServedRequest served;
 
@@ -57,7 +81,18 @@ void Answer(const Json& answer, httplib::Response* response) {
 
 void AnswerError(const ApiError& error, httplib::Response* response) {
   response->status = error.status;
+  if (error.status == 503) response->set_header("Retry-After", "1");
   response->set_content(JsonText(ErrorJson(error)), kJsonType);
+}
+
+void AnswerException(const std::exception_ptr& failure, httplib::Response* response) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::bad_alloc&) {
+    AnswerError({.status = 503, .message = "the server is out of memory, try again"}, response);
+  } catch (...) {
+    AnswerError({.status = 500, .message = "the server could not handle the request"}, response);
+  }
 }
 
 bool AnswerPage(const std::string& path, httplib::Response* response) {
@@ -85,32 +120,43 @@ class HttpServer::Impl : private httplib::Server {
  private:
   using Request = httplib::Request;
   using Response = httplib::Response;
-  using TextHandler = std::function<void(const std::string& body, Response*)>;
-  using JsonHandler = std::optional<ApiError> (*)(const ServeParts&, std::string_view, Json*);
+  using TextHandler = std::function<void(std::string body, Response*)>;
+  using PlainHandler = std::optional<ApiError> (*)(const ServeParts&, std::string, std::string*);
 
   bool Serve(Connection* connection);
   void AddHooks();
   void AddRoutes();
   void AddPost(const char* path, TextHandler handler);
-  TextHandler Plain(JsonHandler handler) const;
+  TextHandler Plain(PlainHandler handler) const;
 
   // True: the response is there, the body was not read.
   bool AnswerEarly(const Request& request, Response* response) const;
+  std::optional<ApiError> CheckHeader(const Request& request) const;
   std::optional<ApiError> CheckAccess(const Request& request) const;
   void AnswerHealth(Response* response) const;
   void AnswerGet(const std::string& path, Response* response) const;
   void AnswerPreflight(const Request& request, Response* response) const;
-  void AnswerCompletion(Endpoint endpoint, const std::string& body, Response* response) const;
+  void AnswerCompletion(Endpoint endpoint, std::string body, Response* response) const;
   void AddCommonHeaders(const Request& request, Response* response) const;
 
   const ServeParts parts_;
   const HttpOptions options_;
+  const HostPolicy hosts_;
+  ByteBudget bodies_;  // held by requests that are read or answered
+  ByteBudget work_;    // bodies that are parsed and encoded now, which takes many times their bytes
   std::atomic<bool> draining_{false};
   std::unique_ptr<Listener> listener_;
 };
 
 HttpServer::Impl::Impl(const ServeParts& parts, const HttpOptions& options)
-    : parts_(parts), options_(options) {
+    : parts_(parts),
+      options_(options),
+      hosts_({.listen_host = options.listen.host,
+              .needs_key = options.keys.required(),
+              .allowed_hosts = options.allowed_hosts,
+              .cors_origin = options.cors_origin}),
+      bodies_(options.max_inflight_bytes),
+      work_(options.max_inflight_bytes / 4) {
   svr_sock_ = 0;  // the library writes streams only while this socket is valid
   set_keep_alive_timeout(options.listen.limits.idle.count() / 1000);
   set_keep_alive_max_count(1000);
@@ -137,12 +183,23 @@ void HttpServer::Impl::Stop() {
 }
 
 bool HttpServer::Impl::Serve(Connection* connection) {
-  served = {.connection = connection};
+  KeepMemoryReserve(kReserveBytes);
+  const RequestLine line = ParseRequestLine(connection->header());
+  served = {.connection = connection,
+            .malformed = CheckHeaderLines(connection->header()),
+            .record = {.id = fmt::format("req-{:016x}", RandomSeed()),
+                       .client = connection->ClientAddress(),
+                       .method = std::string(line.method.substr(0, kLoggedBytes)),
+                       .path = std::string(line.path.substr(0, kLoggedBytes))}};
   ConnectionStream stream(connection);
   bool close = false;
   const bool answered = process_request(stream, draining_, close, nullptr);
+  if (!answered && served.record.status < 400) served.record.status = 499;
+  LogAccess(served.record);
   // After an error a body may be unread, and the next request could not be told from it.
-  return answered && !close && !served.failed && !draining_;
+  const bool keep = answered && !close && !served.failed && !draining_;
+  served = {};
+  return keep;
 }
 
 void HttpServer::Impl::AddHooks() {
@@ -155,42 +212,54 @@ void HttpServer::Impl::AddHooks() {
     AnswerError({.status = status, .message = fmt::format("malformed request ({})", status)},
                 &response);
   });
-  set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
-    AnswerError({.status = 500, .message = "the server could not handle the request"}, &response);
+  set_exception_handler([](const Request&, Response& response, const std::exception_ptr& failure) {
+    AnswerException(failure, &response);
   });
   set_post_routing_handler(
       [this](const Request& request, Response& response) { AddCommonHeaders(request, &response); });
 }
 
 void HttpServer::Impl::AddRoutes() {
-  AddPost("/v1/completions", [this](const std::string& body, Response* response) {
-    AnswerCompletion(Endpoint::kCompletions, body, response);
+  AddPost("/v1/completions", [this](std::string body, Response* response) {
+    AnswerCompletion(Endpoint::kCompletions, std::move(body), response);
   });
-  AddPost("/v1/chat/completions", [this](const std::string& body, Response* response) {
-    AnswerCompletion(Endpoint::kChat, body, response);
+  AddPost("/v1/chat/completions", [this](std::string body, Response* response) {
+    AnswerCompletion(Endpoint::kChat, std::move(body), response);
   });
   AddPost("/tokenize", Plain(Tokenize));
   AddPost("/detokenize", Plain(Detokenize));
 }
 
 void HttpServer::Impl::AddPost(const char* path, TextHandler handler) {
-  Post(path, [this, handler = std::move(handler)](const Request&, Response& response,
+  Post(path, [this, handler = std::move(handler)](const Request& request, Response& response,
                                                   const httplib::ContentReader& reader) {
+    const BodyLimits limits{.max_bytes = options_.max_request_bytes, .budget = &bodies_};
     std::string body;
-    if (auto error = ReadBody(reader, options_.max_request_bytes, &body)) {
-      AnswerError(*error, &response);
-    } else {
-      handler(body, &response);
+    if (auto error = ReadBody(request, reader, limits, &served.body, &body)) {
+      return AnswerError(*error, &response);
     }
+    served.work = work_.Take(body.size(), kWorkWait);
+    if (!served.work) return AnswerError(Overloaded(), &response);
+    handler(std::move(body), &response);
+    served.work.Release();
   });
 }
 
-HttpServer::Impl::TextHandler HttpServer::Impl::Plain(JsonHandler handler) const {
-  return [this, handler](const std::string& body, Response* response) {
-    Json answer;
-    if (auto error = handler(parts_, body, &answer)) return AnswerError(*error, response);
-    Answer(answer, response);
+HttpServer::Impl::TextHandler HttpServer::Impl::Plain(PlainHandler handler) const {
+  return [this, handler](std::string body, Response* response) {
+    std::string answer;
+    if (auto error = handler(parts_, std::move(body), &answer)) {
+      return AnswerError(*error, response);
+    }
+    response->status = 200;
+    response->set_header("Content-Type", kJsonType);
+    response->body = std::move(answer);  // set_content would copy it
   };
+}
+
+std::optional<ApiError> HttpServer::Impl::CheckHeader(const Request& request) const {
+  if (served.malformed) return served.malformed;
+  return hosts_.Check(request.get_header_value("Host"), request.get_header_value("Origin"));
 }
 
 std::optional<ApiError> HttpServer::Impl::CheckAccess(const Request& request) const {
@@ -211,6 +280,10 @@ std::optional<ApiError> HttpServer::Impl::CheckAccess(const Request& request) co
 }
 
 bool HttpServer::Impl::AnswerEarly(const Request& request, Response* response) const {
+  if (auto error = CheckHeader(request)) {
+    AnswerError(*error, response);
+    return true;
+  }
   if (request.method == "OPTIONS" && !MethodsOf(request.path).empty()) {
     AnswerPreflight(request, response);
     return true;
@@ -263,31 +336,42 @@ void HttpServer::Impl::AnswerPreflight(const Request& request, Response* respons
 }
 
 void HttpServer::Impl::AddCommonHeaders(const Request& request, Response* response) const {
-  served.failed = response->status >= 400;
+  served.record.status = response->status;
+  const bool unread = request.method != "POST" && HasBody(request);
+  served.failed = response->status >= 400 || unread;
   if (served.failed) response->set_header("Connection", "close");
   if (!options_.cors_origin.empty()) {
     response->set_header("Access-Control-Allow-Origin", options_.cors_origin);
     if (options_.cors_origin != "*") response->set_header("Vary", "Origin");
   }
   response->set_header("X-Content-Type-Options", "nosniff");
+  response->set_header("X-Frame-Options", "DENY");
+  response->set_header("Content-Security-Policy", "frame-ancestors 'none'");
+  response->set_header("X-Request-Id", served.record.id);
 }
 
-void HttpServer::Impl::AnswerCompletion(Endpoint endpoint, const std::string& body,
+void HttpServer::Impl::AnswerCompletion(Endpoint endpoint, std::string body,
                                         Response* response) const {
   ApiRequest request;
   const ApiNames names{.drafter = parts_.drafter_name};
   if (auto error = ParseApiRequest(body, endpoint, names, &request)) {
     return AnswerError(*error, response);
   }
+  body = std::string();
   if (auto error = CheckModel(parts_, request.model)) return AnswerError(*error, response);
   std::unique_ptr<Completion> started;
   if (auto error = Completion::Start(parts_, request, &started)) {
     return AnswerError(*error, response);
   }
+  served.work.Release();
+  served.body.Release();
+  served.Note(*started);
   if (!request.stream) {
     Json answer;
     const auto client_gone = [] { return served.connection->HungUp(); };
-    if (auto error = started->Collect(client_gone, &answer)) return AnswerError(*error, response);
+    const auto error = started->Collect(client_gone, &answer);
+    served.Note(*started);
+    if (error) return AnswerError(*error, response);
     return Answer(answer, response);
   }
   response->status = 200;
@@ -297,6 +381,7 @@ void HttpServer::Impl::AnswerCompletion(Endpoint endpoint, const std::string& bo
       "text/event-stream", [completion = std::shared_ptr<Completion>(std::move(started))](
                                size_t, httplib::DataSink& sink) {
         const std::string events = completion->NextEvents();
+        served.Note(*completion);
         if (!events.empty() && !sink.write(events.data(), events.size())) return false;
         if (completion->ended()) sink.done();
         return !served.connection->HungUp();

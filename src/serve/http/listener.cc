@@ -12,10 +12,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
+#include "serve/http/access_log.h"
 #include "serve/http/api/api_error.h"
 
 namespace talon {
@@ -23,16 +25,19 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr int kMaxPollMillis = 1000;
+constexpr int kNoMemoryMillis = 10;
 
 // Answers without a request, written by the loop, which must not wait.
-void Refuse(int socket, int status, const char* reason, const char* message) {
+void Refuse(const Connection& connection, int status, const char* reason, const char* message) {
   const std::string body = JsonText(ErrorJson({.status = status, .message = message}));
   const std::string text = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
       "Connection: close\r\n\r\n{}",
       status, reason, body.size(), body);
-  (void)!send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  shutdown(socket, SHUT_WR);
+  const AccessRecord record{.client = connection.ClientAddress(), .status = status};
+  (void)!send(connection.socket(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  shutdown(connection.socket(), SHUT_WR);
+  LogAccess(record);
 }
 
 Result<int> BindAddress(const addrinfo& address) {
@@ -124,11 +129,16 @@ void Listener::Loop() {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (stopping_) break;
     }
-    bool acceptable = false;
-    for (ConnectionPtr& ready : PollWaiting(&acceptable)) Advance(std::move(ready));
-    DropExpired();
-    TakeReturned();
-    if (acceptable) AcceptAll();
+    try {
+      bool acceptable = false;
+      for (ConnectionPtr& ready : PollWaiting(&acceptable)) Advance(std::move(ready));
+      DropExpired();
+      TakeReturned();
+      if (acceptable) AcceptAll();
+    } catch (const std::bad_alloc&) {  // the connection at hand is closed, the others wait
+      std::erase(waiting_, nullptr);
+      poll(nullptr, 0, kNoMemoryMillis);
+    }
   }
   waiting_.clear();
 }
@@ -162,7 +172,7 @@ void Listener::Advance(ConnectionPtr connection) {
       Dispatch(std::move(connection));
       break;
     case Connection::Header::kTooLarge:
-      Refuse(connection->socket(), 431, "Request Header Fields Too Large",
+      Refuse(*connection, 431, "Request Header Fields Too Large",
              "the request's header is too large");
       break;
     case Connection::Header::kClosed:
@@ -175,7 +185,7 @@ void Listener::DropExpired() {
   std::erase_if(waiting_, [now](const ConnectionPtr& each) {
     if (each->deadline() > now) return false;
     if (each->begun()) {
-      Refuse(each->socket(), 408, "Request Timeout", "the request's header took too long");
+      Refuse(*each, 408, "Request Timeout", "the request's header took too long");
     }
     return true;
   });
@@ -218,7 +228,7 @@ void Listener::Admit(int socket) {
     open += busy_ + static_cast<int>(returned_.size());
   }
   if (open >= options_.max_connections && !EvictOldest()) {
-    Refuse(socket, 503, "Service Unavailable", "all connections are in use, try again");
+    Refuse(*connection, 503, "Service Unavailable", "all connections are in use, try again");
     return;
   }
   waiting_.push_back(std::move(connection));
@@ -240,25 +250,32 @@ void Listener::Dispatch(ConnectionPtr connection) {
     std::thread([this, mine = std::move(connection)]() mutable {
       RunRequest(std::move(mine));
     }).detach();
-  } catch (const std::system_error& error) {  // the connection is closed
+  } catch (const std::exception& error) {  // the connection is closed
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      --busy_;
+    }
     LogWarning("no thread for a connection: {}", error.what());
-    const std::lock_guard<std::mutex> lock(mutex_);
-    --busy_;
   }
 }
 
 void Listener::RunRequest(ConnectionPtr connection) {
   connection->BeginBody();
-  const bool keep = serve_(connection.get());
+  bool keep = false;
+  try {
+    keep = serve_(connection.get());
+  } catch (const std::exception&) {  // out of memory even for an answer: the connection is closed
+  }
   if (!keep) {
     connection->LingerAndClose();
     connection.reset();
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (keep && !stopping_) {
-    returned_.push_back(std::move(connection));
-    Wake();
+  try {
+    if (keep && !stopping_) returned_.push_back(std::move(connection));
+  } catch (const std::bad_alloc&) {  // as above
   }
+  Wake();
   --busy_;
   request_ended_.notify_all();
 }

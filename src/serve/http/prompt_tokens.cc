@@ -51,12 +51,16 @@ Result<std::vector<int32_t>> EncodeText(const ServeParts& parts, const std::stri
 
 Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat) {
   if (parts.chat_template == nullptr) return InvalidArgument("the model has no chat template");
-  TALON_ASSIGN_OR_RETURN(const std::string text,
-                         parts.chat_template->Render(
-                             chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
-                                             .continue_final_message = chat.continue_final_message,
-                                             .variables = chat.variables}));
-  return EncodeText(parts, text, /*add_special_tokens=*/parts.chat_template->is_plain());
+  const auto text = parts.chat_template->Render(
+      chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
+                      .continue_final_message = chat.continue_final_message,
+                      .variables = chat.variables});
+  // Too much for the template's limits is too much at any time: no reason to try again.
+  if (text.status().code() == StatusCode::kResourceExhausted) {
+    return InvalidArgument("{}", text.status().message());
+  }
+  TALON_RETURN_IF_ERROR(text.status());
+  return EncodeText(parts, *text, /*add_special_tokens=*/parts.chat_template->is_plain());
 }
 
 std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,

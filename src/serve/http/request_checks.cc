@@ -89,17 +89,39 @@ std::optional<ApiError> CheckBodyHeaders(const httplib::Request& request, size_t
   return CheckLength(request, max_bytes);
 }
 
-std::optional<ApiError> ReadBody(const httplib::ContentReader& reader, size_t max_bytes,
-                                 std::string* body) {
-  bool too_large = false;
+bool HasBody(const httplib::Request& request) {
+  return request.has_header("Transfer-Encoding") ||
+         (request.has_header("Content-Length") &&
+          request.get_header_value("Content-Length") != "0");
+}
+
+ApiError Overloaded() {
+  return {.status = 503,
+          .message = "too many large requests at the same time, try again",
+          .code = "overloaded"};
+}
+
+std::optional<ApiError> ReadBody(const httplib::Request& request,
+                                 const httplib::ContentReader& reader, const BodyLimits& limits,
+                                 ByteBudget::Share* share, std::string* body) {
+  const size_t length = request.get_header_value<uint64_t>("Content-Length");  // 0: in chunks
+  const size_t most = length > 0 ? length : limits.max_bytes;
+  std::optional<ApiError> error;
   const bool whole = reader([&](const char* bytes, size_t size) {
-    too_large = size > max_bytes - body->size();
-    if (!too_large) body->append(bytes, size);
-    return !too_large;
+    if (size > limits.max_bytes - body->size()) {
+      error = TooLarge(limits.max_bytes);
+    } else if (!*share && body->size() + size > BodyLimits::kSmallBytes) {
+      *share = limits.budget->Take(most, BodyLimits::kWait);
+      if (!*share) error = Overloaded();
+      if (*share) body->reserve(length);
+    }
+    if (!error) body->append(bytes, size);
+    return !error.has_value();
   });
-  if (too_large) return TooLarge(max_bytes);
-  if (!whole) return ApiError{.message = "the body ended early, came too slowly or is malformed"};
-  return std::nullopt;
+  if (!whole && !error) {
+    error = ApiError{.message = "the body ended early, came too slowly or is malformed"};
+  }
+  return error;
 }
 
 }  // namespace talon

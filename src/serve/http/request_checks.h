@@ -3,11 +3,13 @@
 #ifndef TALON_SERVE_HTTP_REQUEST_CHECKS_H_
 #define TALON_SERVE_HTTP_REQUEST_CHECKS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
 
 #include "serve/http/api/api_error.h"
+#include "serve/http/guard/byte_budget.h"
 
 namespace httplib {
 class ContentReader;
@@ -26,9 +28,25 @@ std::optional<ApiError> CheckRoute(const httplib::Request& request);
 // large. A compressed body could grow without bound, and any web page may send other types.
 std::optional<ApiError> CheckBodyHeaders(const httplib::Request& request, size_t max_bytes);
 
-// Reads a body of at most `max_bytes`, also without a Content-Length.
-std::optional<ApiError> ReadBody(const httplib::ContentReader& reader, size_t max_bytes,
-                                 std::string* body);
+// Whether bytes of a body follow the header.
+bool HasBody(const httplib::Request& request);
+
+// A body as it is read. A small one is not counted: connections bound their number.
+struct BodyLimits {
+  static constexpr size_t kSmallBytes = size_t{1} << 16;
+  static constexpr std::chrono::milliseconds kWait{5000};  // for the budget
+
+  size_t max_bytes = 0;
+  ByteBudget* budget = nullptr;  // of the bodies of all requests
+};
+// Reads a body, also without a Content-Length. *share is what it takes of the budget; 503 if that
+// is used up.
+std::optional<ApiError> ReadBody(const httplib::Request& request,
+                                 const httplib::ContentReader& reader, const BodyLimits& limits,
+                                 ByteBudget::Share* share, std::string* body);
+
+// 503: large requests wait for each other.
+ApiError Overloaded();
 
 }  // namespace talon
 

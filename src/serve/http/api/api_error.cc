@@ -9,6 +9,8 @@
 namespace talon {
 namespace {
 
+constexpr size_t kMaxMessageBytes = 1000;
+
 const char* TypeOf(int status) {
   switch (status) {
     case 401:
@@ -71,8 +73,9 @@ Json ErrorJson(const ApiError& error) {
   const auto text_or_null = [](const std::string& text) {
     return text.empty() ? Json(nullptr) : Json(text);
   };
+  const bool cut = error.message.size() > kMaxMessageBytes;
   return {{"error",
-           {{"message", error.message},
+           {{"message", cut ? error.message.substr(0, kMaxMessageBytes) + "..." : error.message},
             {"type", TypeOf(error.status)},
             {"param", text_or_null(error.param)},
             {"code", text_or_null(error.code)}}}};

@@ -16,7 +16,8 @@ struct ApiError {
   std::string code;   // machine-readable, "" = none
 };
 
-// {"error": {"message", "type", "param", "code"}}; the type follows from the status.
+// {"error": {"message", "type", "param", "code"}}; the type follows from the status. A long message
+// is cut, for it may quote what a client sent.
 Json ErrorJson(const ApiError& error);
 
 // The API's error for a status of the engine, whose messages begin with the parameter at fault.

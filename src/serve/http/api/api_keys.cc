@@ -45,6 +45,15 @@ Result<ApiKeys> ApiKeys::Parse(std::string_view text, const std::string& what) {
   return keys;
 }
 
+Status ApiKeys::Add(std::string_view key, const std::string& what) {
+  const bool printable = std::ranges::all_of(key, [](char c) { return c > ' ' && c < 0x7f; });
+  if (key.empty() || !printable) {
+    return InvalidArgument("{}: must be printable ASCII without blanks", what);
+  }
+  keys_.emplace_back(key);
+  return OkStatus();
+}
+
 bool ApiKeys::Admits(std::string_view authorization) const {
   if (!required()) return true;
   if (!HasScheme(authorization)) return false;

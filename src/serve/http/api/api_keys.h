@@ -17,6 +17,8 @@ class ApiKeys {
   ApiKeys() = default;
   // One key per line; blank lines and those that begin with # are skipped. At least one key.
   static Result<ApiKeys> Parse(std::string_view text, const std::string& what);
+  // One more. It has neither blanks nor control characters, which a header could not carry.
+  Status Add(std::string_view key, const std::string& what);
 
   bool required() const { return !keys_.empty(); }
   // Whether the value of an Authorization header is "Bearer KEY". Takes the same time for a wrong

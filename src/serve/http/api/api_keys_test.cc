@@ -29,5 +29,16 @@ TEST(ApiKeys, AFileWithoutKeysIsAnError) {
   EXPECT_NE(keys.status().message().find("keys.txt"), std::string::npos);
 }
 
+TEST(ApiKeys, AKeyAloneIsAKey) {
+  ApiKeys keys;
+  ASSERT_TRUE(keys.Add("#one", "api_key").ok());
+  EXPECT_TRUE(keys.required());
+  EXPECT_TRUE(keys.Admits("Bearer #one"));
+  EXPECT_FALSE(keys.Admits("Bearer one"));
+  for (const char* bad : {"", "two words", "a\nb", "caf\xc3\xa9"}) {
+    EXPECT_FALSE(keys.Add(bad, "api_key").ok()) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace talon

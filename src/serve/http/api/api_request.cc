@@ -85,24 +85,26 @@ void ReadLogitBias(JsonReader* body, SamplingParams* sampling) {
   std::sort(sampling->logit_bias.begin(), sampling->logit_bias.end());
 }
 
+void AddStop(const Json& value, JsonReader* body, ApiRequest* request) {
+  if (!value.is_string()) return body->Fail("stop", Shown(value) + ", must be a string");
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.empty()) return body->Fail("stop", "an empty string");
+  if (text.size() > StopMatcher::kMaxStopBytes) {
+    return body->Fail("stop", fmt::format("a string of {} bytes, limit {}", text.size(),
+                                          StopMatcher::kMaxStopBytes));
+  }
+  request->stop.push_back(text);
+}
+
 void ReadStop(JsonReader* body, ApiRequest* request) {
   const Json* stop = body->Find("stop");
   if (stop == nullptr) return;
-  const Json list = stop->is_array() ? *stop : Json::array({*stop});
-  if (list.size() > ApiRequest::kMaxStops) {
+  if (!stop->is_array()) return AddStop(*stop, body, request);
+  if (stop->size() > ApiRequest::kMaxStops) {
     return body->Fail("stop",
-                      fmt::format("{} strings, limit {}", list.size(), ApiRequest::kMaxStops));
+                      fmt::format("{} strings, limit {}", stop->size(), ApiRequest::kMaxStops));
   }
-  for (const Json& each : list) {
-    if (!each.is_string()) return body->Fail("stop", Shown(each) + ", must be a string");
-    const auto& text = each.get_ref<const std::string&>();
-    if (text.empty()) return body->Fail("stop", "an empty string");
-    if (text.size() > StopMatcher::kMaxStopBytes) {
-      return body->Fail("stop", fmt::format("a string of {} bytes, limit {}", text.size(),
-                                            StopMatcher::kMaxStopBytes));
-    }
-    request->stop.push_back(text);
-  }
+  for (const Json& each : *stop) AddStop(each, body, request);
 }
 
 void ReadMaxTokens(JsonReader* body, ApiRequest* request) {
@@ -223,9 +225,9 @@ void ReadInput(JsonReader* body, ApiRequest* request) {
 
 std::optional<ApiError> ParseApiRequest(std::string_view text, Endpoint endpoint,
                                         const ApiNames& names, ApiRequest* request) {
-  const auto json = ParseJson(text, "the body");
+  auto json = JsonBody::Parse(text);
   if (!json.ok()) return ErrorFromStatus(json.status());
-  JsonReader body(*json);
+  JsonReader body(&*json);
   *request = {.endpoint = endpoint};
   body.Read("model", &request->model);
   ReadInput(&body, request);
@@ -247,9 +249,9 @@ std::optional<ApiError> ParseApiRequest(std::string_view text, Endpoint endpoint
 }
 
 std::optional<ApiError> ParseTokenizeRequest(std::string_view text, TokenizeRequest* request) {
-  const auto json = ParseJson(text, "the body");
+  auto json = JsonBody::Parse(text);
   if (!json.ok()) return ErrorFromStatus(json.status());
-  JsonReader body(*json);
+  JsonReader body(&*json);
   *request = {};
   body.Ignore({"model"});
   body.Read("prompt", &request->prompt);
@@ -263,9 +265,9 @@ std::optional<ApiError> ParseTokenizeRequest(std::string_view text, TokenizeRequ
 }
 
 std::optional<ApiError> ParseDetokenizeRequest(std::string_view text, DetokenizeRequest* request) {
-  const auto json = ParseJson(text, "the body");
+  auto json = JsonBody::Parse(text);
   if (!json.ok()) return ErrorFromStatus(json.status());
-  JsonReader body(*json);
+  JsonReader body(&*json);
   *request = {};
   body.Ignore({"model"});
   const Json* tokens = body.Find("tokens");

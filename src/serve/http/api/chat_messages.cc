@@ -60,7 +60,7 @@ void ReadChatInput(JsonReader* body, ChatInput* chat) {
       return body->Fail(fmt::format("messages[{}]", i), *problem);
     }
   }
-  chat->messages = *messages;
+  chat->messages = body->Take("messages");
   body->Read("add_generation_prompt", &chat->add_generation_prompt);
   body->Read("continue_final_message", &chat->continue_final_message);
   if (chat->continue_final_message && !body->Has("add_generation_prompt")) {
@@ -70,7 +70,7 @@ void ReadChatInput(JsonReader* body, ChatInput* chat) {
     if (!variables->is_object()) {
       return body->Fail("chat_template_kwargs", Shown(*variables) + ", must be an object");
     }
-    chat->variables = *variables;
+    chat->variables = body->Take("chat_template_kwargs");
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "base/nearest_name.h"
@@ -28,20 +29,40 @@ std::string Shown(const Json& value) {
   return text;
 }
 
-JsonReader::JsonReader(const Json& value, std::string name) : object_(&value) {
-  if (!name.empty()) prefix_ = name + ".";
+JsonReader::JsonReader(const Json& value, const std::string& name)
+    : object_(&value), prefix_(name + ".") {
   if (value.is_object()) return;
   object_ = &EmptyObject();
-  error_ = ApiError{.message = fmt::format("{}: {}, must be an object",
-                                           name.empty() ? "the body" : name, Shown(value)),
-                    .param = std::move(name)};
+  error_ = ApiError{.message = fmt::format("{}: {}, must be an object", name, Shown(value)),
+                    .param = name};
+}
+
+std::string JsonReader::Name(const std::string& key) const {
+  return prefix_ + key.substr(0, kShownBytes);
+}
+
+const Json* JsonReader::FindInBody(const std::string& key) {
+  const auto found = body_->Find(key);
+  if (found.ok()) return *found;
+  Fail({.status = 413,
+        .message = Name(key) + ": " + found.status().message(),
+        .param = Name(key),
+        .code = "request_too_large"});
+  return nullptr;
 }
 
 const Json* JsonReader::Find(const std::string& key) {
   known_.insert(key);
-  const auto at = object_->find(key);
-  return at == object_->end() || at->is_null() ? nullptr : &*at;
+  const Json* value = nullptr;
+  if (body_ != nullptr) {
+    value = FindInBody(key);
+  } else if (const auto at = object_->find(key); at != object_->end()) {
+    value = &*at;
+  }
+  return value == nullptr || value->is_null() ? nullptr : value;
 }
+
+Json JsonReader::Take(const std::string& key) { return body_->Take(key); }
 
 void JsonReader::Fail(const std::string& key, const std::string& problem, const std::string& code) {
   if (failed()) return;
@@ -113,9 +134,15 @@ void JsonReader::Refuse(const std::string& key, const Json& harmless) {
 }
 
 void JsonReader::RefuseUnknown() {
-  for (const auto& [key, value] : object_->items()) {
+  std::vector<std::string_view> keys;
+  if (body_ != nullptr) {
+    keys = body_->Keys();
+  } else {
+    for (const auto& member : object_->items()) keys.emplace_back(member.key());
+  }
+  for (const std::string_view key : keys) {
     if (known_.count(key) > 0) continue;
-    const std::string shown = key.substr(0, kShownBytes);
+    const std::string shown(key.substr(0, kShownBytes));
     const std::string nearest = NearestName(shown, {known_.begin(), known_.end()});
     const std::string hint = nearest.empty() ? "" : ", did you mean '" + nearest + "'?";
     return Fail(shown, "unknown parameter" + hint, "unknown_parameter");

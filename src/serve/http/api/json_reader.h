@@ -12,17 +12,22 @@
 
 #include "base/json_fwd.h"
 #include "serve/http/api/api_error.h"
+#include "serve/http/api/json_body.h"
 
 namespace talon {
 
 class JsonReader {
  public:
-  // Refers to `value`, which must outlive it. `name` is the object's own, "" = the whole body.
-  explicit JsonReader(const Json& value, std::string name = "");
+  // Refers to `value`, which must outlive it. `name` is the object's own.
+  JsonReader(const Json& value, const std::string& name);
+  // The whole body, whose members are parsed when they are read.
+  explicit JsonReader(JsonBody* body) : body_(body) {}
 
   // Null if the member is missing or JSON null.
   const Json* Find(const std::string& key);
   bool Has(const std::string& key) { return Find(key) != nullptr; }
+  // Takes a member out of the body. REQUIRES: it is there, and this reads the whole body.
+  Json Take(const std::string& key);
 
   // A missing or null member leaves *out as it is.
   void Read(const std::string& key, bool* out);
@@ -46,11 +51,13 @@ class JsonReader {
   const std::optional<ApiError>& error() const { return error_; }
 
  private:
-  std::string Name(const std::string& key) const { return prefix_ + key; }
+  std::string Name(const std::string& key) const;
+  const Json* FindInBody(const std::string& key);
   bool ReadInteger(const std::string& key, int64_t low, int64_t high, int64_t* out);
 
-  const Json* object_;
-  std::string prefix_;  // "speculative." within that object
+  JsonBody* body_ = nullptr;
+  const Json* object_ = nullptr;  // null: the body
+  std::string prefix_;            // "speculative." within that object
   std::set<std::string, std::less<>> known_;
   std::optional<ApiError> error_;
 };

@@ -180,9 +180,8 @@ function showStatus({drafter, kv, requests}) {
   showKv(kv);
 }
 
-// The server counts cached blocks as free: they are there for the taking.
-function showKv({blocks, free, cached, block_size: blockSize}) {
-  const parts = {used: blocks - free, cached, empty: free - cached};
+function showKv({blocks, used, free, cached, block_size: blockSize}) {
+  const parts = {used, cached, empty: free};
   drawKv(byId('kv'), parts);
   for (const [name, count] of Object.entries(parts)) byId(`kv-${name}`).textContent = count;
   byId('kv-size').textContent = `${blocks} blocks of ${blockSize} tokens`;

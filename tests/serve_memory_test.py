@@ -1,0 +1,107 @@
+"""The memory of `talon serve` under many large bodies: bounded, and never the end of the process.
+
+Usage: serve_memory_test.py PATH_OF_TALON [unittest arguments]
+"""
+
+import re
+import resource
+import socket
+import sys
+import threading
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # leaves nothing beside the sources
+from cli import CliTest, main  # noqa: E402
+from server import TIMEOUT_S, Server  # noqa: E402
+
+BODY_BYTES = 4 << 20  # the largest that is taken
+CLIENTS = 50
+INFLIGHT_BYTES = 16 << 20
+MEMORY_PER_BYTE = 24  # of bodies in flight: texts, words, tokens and what the allocator keeps
+KV_TOKENS = 4096
+
+
+def request(path, begin, part, end):
+    body = begin + part * ((BODY_BYTES - len(begin) - len(end)) // len(part)) + end
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    return (head + body).encode()
+
+
+LOADS = {
+    "words": request("/tokenize", '{"prompt":"', "x y ", '"}'),
+    "one word": request("/tokenize", '{"prompt":"', "a", '"}'),
+    "ignored values": request(
+        "/v1/completions", '{"prompt":"x","max_tokens":1,"metadata":[', "{},", "0]}"
+    ),
+    "unknown values": request("/v1/completions", '{"prompt":"x","junk":[', "[],", "0]}"),
+    "empty messages": request("/v1/chat/completions", '{"messages":[', "{},", "{}]}"),
+    "ids": request("/detokenize", '{"tokens":[', "50,", "9]}"),
+    "ids of long tokens": request("/detokenize", '{"tokens":[', "9,", "9]}"),
+}
+
+
+class Memory(CliTest):
+    @staticmethod
+    def status_of(server, data, statuses):
+        """Adds the status of the answer; the answer itself is not kept."""
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10 * TIMEOUT_S) as client:
+            try:
+                client.sendall(data)
+            except OSError:
+                pass  # refused before all was sent
+            try:
+                first = client.recv(12)
+                while client.recv(1 << 20):
+                    pass
+            except ConnectionError:
+                first = b""
+            statuses.append(first[9:12].decode())
+
+    def statuses(self, server, data):
+        """The statuses of all clients, which ask at once."""
+        statuses = []
+        threads = [
+            threading.Thread(target=self.status_of, args=(server, data, statuses))
+            for _ in range(CLIENTS)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return statuses
+
+    @staticmethod
+    def resident(server, name):
+        text = Path(f"/proc/{server.process.pid}/status").read_text()
+        return 1024 * int(re.search(rf"{name}:\s+(\d+) kB", text)[1])
+
+    def test_the_peak_is_bounded(self):
+        limits = ("--kv-tokens", KV_TOKENS, "--max-inflight-bytes", INFLIGHT_BYTES)
+        with Server(*limits) as server:
+            server.complete(prompt="x", max_tokens=1)
+            before = self.resident(server, "VmRSS")
+            for name, data in LOADS.items():
+                statuses = self.statuses(server, data)
+                self.assertEqual(len(statuses), CLIENTS, name)
+                self.assertLessEqual(set(statuses), {"200", "400", "413", "503"}, name)
+                grown = self.resident(server, "VmHWM") - before
+                self.assertLess(grown, MEMORY_PER_BYTE * INFLIGHT_BYTES, name)
+            server.complete(prompt="x", max_tokens=1)
+
+    def test_lack_of_memory_is_an_error(self):
+        with Server("--kv-tokens", KV_TOKENS, "--max-inflight-bytes", 1 << 30) as server:
+            pid = server.process.pid
+            text = Path(f"/proc/{pid}/status").read_text()
+            mapped = 1024 * int(re.search(r"VmSize:\s+(\d+) kB", text)[1])
+            room = mapped + CLIENTS * 2 * BODY_BYTES
+            resource.prlimit(pid, resource.RLIMIT_AS, (room, room))
+            for name, data in LOADS.items():
+                statuses = self.statuses(server, data)
+                self.assertIsNone(server.process.poll(), f"{name}: {server.output()}")
+                self.assertTrue({"503", "500", ""} & set(statuses) or "200" in statuses, name)
+            server.complete(prompt="x", max_tokens=1)
+
+
+if __name__ == "__main__":
+    main()
