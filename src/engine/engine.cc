@@ -119,7 +119,7 @@ Result<RequestId> Engine::Submit(GenerateRequest request) {
   TALON_ASSIGN_OR_RETURN(StopMatcher stops, StopMatcher::Create(request.stop));
   const RequestId id = next_id_++;
   const std::vector<int> eos = parts_.target->config().eos_token_ids;
-  OutputText text(parts_.tokenizer, std::move(stops));
+  OutputText text(parts_.tokenizer, std::move(stops), request.prompt);
   if (Tracer* tracer = ActiveTracer()) {
     tracer->BeginRequest(id, static_cast<int>(request.prompt.size()));
   }

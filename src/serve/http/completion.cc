@@ -67,7 +67,7 @@ std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const Ap
     choices_.push_back({.index = static_cast<int>(choices_.size()),
                         .first_of_prompt = i == 0,
                         .stream = std::move(*stream),
-                        .writer = TokenJsonWriter(parts_.tokenizer)});
+                        .writer = TokenJsonWriter(parts_.tokenizer, generate.prompt)});
   }
   return std::nullopt;
 }

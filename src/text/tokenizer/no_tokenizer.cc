@@ -24,6 +24,7 @@ bool Tokenizer::IsSpecial(int32_t) const { return false; }
 
 StreamDecoder::StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens)
     : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens), strip_left_(0) {}
+void StreamDecoder::ContinueAfter(std::span<const int32_t>) {}
 std::string StreamDecoder::Push(int32_t) { return ""; }
 std::string StreamDecoder::Flush() { return ""; }
 
