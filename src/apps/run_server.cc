@@ -59,10 +59,39 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
              fmt::format("{} tokens, {}", parts.engine->snapshot().blocks * options.block_size,
                          FormatBytes(static_cast<double>(parts.engine->engine().kv().bytes())))});
   table.Add({"drafter", parts.drafter_name});
+  table.Add({"chat", parts.chat_template == nullptr ? "refused, the model has no chat template "
+                                                      "(--chat-template)"
+                     : config.serve.chat_template.empty() ? "by the model's template"
+                                                          : "by " + config.serve.chat_template});
   table.Add({"access", config.serve.api_key_file.empty() ? "no key needed" : "with an API key"});
   std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
                address.c_str());
   std::fflush(stderr);
+}
+
+// How messages become prompts.
+struct Chat {
+  ChatTemplate chat_template;
+  ControlTokens control_tokens;
+  int32_t end_of_turn = -1;
+};
+
+// None if neither the settings nor the model's directory have a chat template.
+Result<std::optional<Chat>> LoadChat(const ServeConfig& serve, const LoadedModel& model) {
+  if (model.tokenizer == nullptr) return std::optional<Chat>();
+  std::optional<ChatTemplate> chat_template;
+  if (serve.chat_template.empty()) {
+    TALON_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Load(model.name));
+  } else {
+    TALON_ASSIGN_OR_RETURN(chat_template,
+                           ChatTemplate::LoadFileOrName(serve.chat_template, model.name));
+  }
+  if (!chat_template) return std::optional<Chat>();
+  Chat chat{.chat_template = *chat_template,
+            .control_tokens = ControlTokens::Of(*chat_template, *model.tokenizer)};
+  const int32_t end = EndOfTurn(*chat_template, *model.tokenizer).value_or(-1);
+  if (end < model.target->config().vocab_size) chat.end_of_turn = end;
+  return std::optional<Chat>(std::move(chat));
 }
 
 bool OnlyThisMachine(const std::string& host) {
@@ -98,20 +127,20 @@ Result<int> RunServer(Config config) {
   if (model->engine_options.kv_tokens == 0) {
     model->engine_options.kv_tokens = DefaultKvTokens(*model, model->engine_options.max_sequences);
   }
-  std::optional<ChatTemplate> chat;
-  if (model->tokenizer != nullptr) {
-    TALON_ASSIGN_OR_RETURN(chat, ChatTemplate::Load(model->name));
-  }
+  TALON_ASSIGN_OR_RETURN(const std::optional<Chat> chat, LoadChat(config.serve, *model));
   TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafters));
   EngineThread thread(std::move(engine), config.serve.max_waiting);
-  const ServeParts parts{.engine = &thread,
-                         .tokenizer = model->tokenizer.get(),
-                         .chat_template = chat ? &*chat : nullptr,
-                         .model_name = config.serve.served_model_name.empty()
-                                           ? ShortModelName(model->name)
-                                           : config.serve.served_model_name,
-                         .drafter_name = model->drafters.Name(),
-                         .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
+  const ServeParts parts{
+      .engine = &thread,
+      .tokenizer = model->tokenizer.get(),
+      .chat_template = chat ? &chat->chat_template : nullptr,
+      .control_tokens =
+          chat && !config.serve.allow_special_in_content ? &chat->control_tokens : nullptr,
+      .end_of_turn = chat ? chat->end_of_turn : -1,
+      .model_name = config.serve.served_model_name.empty() ? ShortModelName(model->name)
+                                                           : config.serve.served_model_name,
+      .drafter_name = model->drafters.Name(),
+      .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
   TALON_RETURN_IF_ERROR(ServeUntilSignal(config, options, *model, parts));
   return kExitOk;
 }

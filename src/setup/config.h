@@ -68,7 +68,9 @@ struct SamplingConfig {
 struct ServeConfig {
   std::string host = "127.0.0.1";
   int port = 8080;
+  bool allow_special_in_content = false;
   std::string api_key_file;
+  std::string chat_template;  // a file, or a built-in name; empty = the model's own
   std::string cors_origin;
   int max_connections = 1024;
   int max_request_bytes = 4 << 20;

@@ -175,9 +175,14 @@ void AddServeSettings(ServeConfig* s, std::vector<Setting>* rows) {
   RowAdder add("", rows);
   add("host", &s->host, "Address to listen on; 0.0.0.0 = all, reachable from other machines");
   add("port", &s->port, "Port to listen on; 0 = any that is free", kPort);
+  add("allow_special_in_content", &s->allow_special_in_content,
+      "Special tokens written out in a message's content are tokens, not text");
   add("api_key_file", &s->api_key_file,
       "File with one key per line; clients must send one as Authorization: Bearer KEY",
       ValueName{"FILE"});
+  add("chat_template", &s->chat_template,
+      "Chat template, in place of the model's own: a file, or chatml, gemma, llama2, llama3, plain",
+      ValueName{"FILE|NAME"});
   add("cors_origin", &s->cors_origin,
       "Web pages of this origin (* = all) may use the server; none = only its own page");
   add("max_connections", &s->max_connections, "Connections open at once", Range{1, 65536});

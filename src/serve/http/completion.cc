@@ -57,6 +57,10 @@ std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const Ap
                            .speculate = request.speculate,
                            .max_draft_nodes = request.max_draft_nodes,
                            .watched = request.trace};
+  if (request.endpoint == Endpoint::kChat && parts_.end_of_turn >= 0 &&
+      !generate.sampling.ignore_eos) {
+    generate.sampling.stop_token_ids.push_back(parts_.end_of_turn);
+  }
   const int room = RoomAfter(*parts_.engine, generate.prompt.size());
   generate.sampling.max_tokens = std::min(generate.sampling.max_tokens, room);
   generate.sampling.min_tokens = std::min(generate.sampling.min_tokens, room);

@@ -42,8 +42,9 @@ std::optional<ApiError> CheckModel(const ServeParts& parts, const std::string& m
 std::optional<ApiError> Tokenize(const ServeParts& parts, std::string_view body, Json* answer) {
   TokenizeRequest request;
   if (auto error = ParseTokenizeRequest(body, &request)) return error;
-  const auto tokens = request.chat ? EncodeChat(parts, *request.chat)
-                                   : EncodeText(parts, request.prompt, request.add_special_tokens);
+  const auto encode = request.parse_special ? EncodeText : EncodeWithoutSpecial;
+  const auto tokens = request.chat ? EncodeChat(parts, *request.chat, request.parse_special)
+                                   : encode(parts, request.prompt, request.add_special_tokens);
   if (!tokens.ok()) return ErrorFromStatus(tokens.status());
   *answer = {{"tokens", *tokens},
              {"count", tokens->size()},
@@ -81,6 +82,7 @@ Json DescribeStatus(const ServeParts& parts) {
   const EngineThread::Snapshot now = parts.engine->snapshot();
   return {{"model", parts.model_name},
           {"drafter", parts.drafter_name},
+          {"chat", parts.chat_template != nullptr},
           {"kv",
            {{"blocks", now.blocks},
             {"free", now.free_blocks},
