@@ -68,6 +68,7 @@ Json StatsJson(const RequestStats& stats) {
           {"drafted", stats.drafted},
           {"accepted", stats.accepted},
           {"emitted", stats.emitted},
+          {"decode_seconds", stats.decode_seconds},
           {"tried_at_depth", std::move(tried)},
           {"accepted_at_depth", std::move(accepted)}};
 }

@@ -1,20 +1,42 @@
-// The answer, token by token, coloured by where each came from.
+// The answer, token by token, coloured by where each came from; in a chat, below the turns before.
 
 export class Answer {
   constructor(element) {
     this.element = element;
+    this.open = element;  // what the tokens are added to
+  }
+
+  clear() {
+    this.element.replaceChildren();
+    this.open = this.element;
   }
 
   // Empties it, but for the text that the answer continues.
   start(prompt) {
-    this.element.replaceChildren();
-    if (prompt) this.element.append(piece(prompt, 'prompt'));
+    this.clear();
+    this.element.append(piece(prompt, 'prompt'));
     this.element.setAttribute('aria-busy', 'true');
+  }
+
+  // A chat's next turn.
+  startTurn(message) {
+    const asked = turn('You', 'user');
+    asked.append(message);
+    this.open = turn('Model', 'assistant');
+    this.element.append(asked, this.open);
+    this.element.scrollTop = this.element.scrollHeight;
+    this.element.setAttribute('aria-busy', 'true');
+  }
+
+  // Takes the last turn back.
+  dropTurn() {
+    this.element.lastChild.remove();
+    this.element.lastChild.remove();
   }
 
   append(pieces) {
     const following = this.atEnd();
-    this.element.append(...pieces.map(({text, origin}) => piece(text, origin)));
+    this.open.append(...pieces.map(({text, origin}) => piece(text, origin)));
     if (following) this.element.scrollTop = this.element.scrollHeight;
   }
 
@@ -42,6 +64,16 @@ export function splitByToken(text, tokens) {
   }
   if (at < text.length) pieces.push({text: text.slice(at), origin: 'unknown'});
   return pieces.filter((one) => one.text !== '');
+}
+
+function turn(who, role) {
+  const element = document.createElement('div');
+  element.className = `turn ${role}`;
+  const name = document.createElement('span');
+  name.className = 'who';
+  name.textContent = who;
+  element.append(name);
+  return element;
 }
 
 function piece(text, origin) {
