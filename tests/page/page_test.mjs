@@ -319,6 +319,9 @@ for (const [name, width, height, colorScheme] of [
     await waitForText(page, '#progress', 'Done');
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(overflow <= 0, `${overflow} pixels too wide`);
+    const left = await page.locator('#answer').evaluate(
+        (answer) => answer.scrollHeight - answer.scrollTop - answer.clientHeight);
+    assert.ok(left < 2, `the answer is not shown to its end: ${left} pixels are left`);
     const holes = await page.evaluate(measureHoles);
     assert.deepEqual(holes.filter((hole) => hole > 2), [], 'beside the last chart of a row');
     const contrasts = await page.evaluate(measureContrasts);

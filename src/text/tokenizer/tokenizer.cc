@@ -151,6 +151,7 @@ Status Tokenizer::EncodePart(std::string_view text, bool starts_input, Encoding*
     WordList list;
     list.text = normalized.substr(part.span.begin, part.span.size());
     RemoveMarks(encoding->mark, &list.text);
+    if (list.text.empty()) continue;
     list.words = {{{0, list.text.size()}, starts_input && part.span.begin == 0}};
     TALON_RETURN_IF_ERROR(pre_tokenizer_.Apply(&list));
     for (const WordList::Word& word : list.words) {

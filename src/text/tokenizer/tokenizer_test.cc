@@ -44,6 +44,7 @@ TEST_F(TinyTokenizer, MarkedTokensAreText) {
   // Where no token is spelled a mark changes nothing.
   EXPECT_EQ(encode("Hi <#| there", "#"), tokenizer_->Encode("Hi <| there", false).value());
   EXPECT_EQ(encode("<|eot_id|>Hi#", "#"), tokenizer_->Encode("<|eot_id|>Hi", false).value());
+  EXPECT_EQ(encode("<|eot_id|>#", "#"), tokenizer_->Encode("<|eot_id|>", false).value());
 }
 
 TEST_F(TinyTokenizer, EqualsTheGoldenEncodings) {

@@ -4,11 +4,17 @@ export class Answer {
   constructor(element) {
     this.element = element;
     this.open = element;  // what the tokens are added to
+    this.following = true;  // the end stays in view
+    this.top = 0;           // where it was scrolled to
+    element.addEventListener('scroll', () => this.onScroll());
+    new ResizeObserver(() => this.follow()).observe(element);
   }
 
   clear() {
     this.element.replaceChildren();
     this.open = this.element;
+    this.following = true;
+    this.top = 0;
   }
 
   // Empties it, but for the text that the answer continues.
@@ -24,7 +30,8 @@ export class Answer {
     asked.append(message);
     this.open = turn('Model', 'assistant');
     this.element.append(asked, this.open);
-    this.element.scrollTop = this.element.scrollHeight;
+    this.following = true;
+    this.follow();
     this.element.setAttribute('aria-busy', 'true');
   }
 
@@ -35,9 +42,8 @@ export class Answer {
   }
 
   append(pieces) {
-    const following = this.atEnd();
     this.open.append(...pieces.map(({text, origin}) => piece(text, origin)));
-    if (following) this.element.scrollTop = this.element.scrollHeight;
+    this.follow();
   }
 
   // Screen readers read the answer now, not at every token.
@@ -45,10 +51,16 @@ export class Answer {
     this.element.setAttribute('aria-busy', 'false');
   }
 
-  // False once the reader has scrolled up: the view then stays where it is.
-  atEnd() {
+  follow() {
+    if (this.following) this.element.scrollTop = this.element.scrollHeight;
+  }
+
+  // Once the reader has scrolled up the view stays where it is, until they are back at the end.
+  onScroll() {
     const {scrollTop, scrollHeight, clientHeight} = this.element;
-    return scrollHeight - scrollTop - clientHeight < 24;
+    if (scrollTop < this.top) this.following = false;
+    if (scrollHeight - scrollTop - clientHeight < 24) this.following = true;
+    this.top = scrollTop;
   }
 }
 
