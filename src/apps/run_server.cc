@@ -48,6 +48,14 @@ Result<HttpOptions> MakeHttpOptions(const ServeConfig& serve) {
   return options;
 }
 
+std::string DescribeChat(const ServeParts& parts, const ServeConfig& serve) {
+  if (parts.tokenizer == nullptr) return "refused, the model has no tokenizer";
+  if (parts.chat_template == nullptr) {
+    return "refused, the model has no chat template (--chat-template)";
+  }
+  return serve.chat_template.empty() ? "by the model's template" : "by " + serve.chat_template;
+}
+
 void Announce(const ServeParts& parts, const LoadedModel& model, const Config& config,
               const std::string& address) {
   const EngineOptions& options = parts.engine->engine().options();
@@ -59,10 +67,7 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
              fmt::format("{} tokens, {}", parts.engine->snapshot().blocks * options.block_size,
                          FormatBytes(static_cast<double>(parts.engine->engine().kv().bytes())))});
   table.Add({"drafter", parts.drafter_name});
-  table.Add({"chat", parts.chat_template == nullptr ? "refused, the model has no chat template "
-                                                      "(--chat-template)"
-                     : config.serve.chat_template.empty() ? "by the model's template"
-                                                          : "by " + config.serve.chat_template});
+  table.Add({"chat", DescribeChat(parts, config.serve)});
   table.Add({"access", config.serve.api_key_file.empty() ? "no key needed" : "with an API key"});
   std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
                address.c_str());

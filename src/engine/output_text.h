@@ -18,7 +18,7 @@ class OutputText {
  public:
   // The text goes on after `prompt`. Without a tokenizer there is no text and stop strings never
   // match.
-  OutputText(const Tokenizer* tokenizer, StopMatcher stops, std::span<const int32_t> prompt)
+  OutputText(const Tokenizer* tokenizer, StopMatcher stops, std::span<const int32_t> prompt = {})
       : matcher_(std::move(stops)) {
     if (tokenizer == nullptr) return;
     decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);

@@ -97,7 +97,7 @@ void CallStarter::StartRun(SessionCall* call) {
   sampling.max_tokens = room;
   call->run = std::make_unique<ActiveRequest>(
       call->session->sequence.id, GenerateRequest{.prompt = call->context, .sampling = sampling},
-      std::vector<int32_t>(), OutputText(nullptr, StopMatcher(), {}));
+      std::vector<int32_t>(), OutputText(nullptr, StopMatcher()));
   call->run->sequence = std::exchange(call->session->sequence, {});
   call->run->partial = std::exchange(call->session->partial, {});
   call->run->next_drafts = std::move(tree);

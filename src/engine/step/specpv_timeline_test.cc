@@ -93,9 +93,8 @@ class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
     GenerateRequest request;
     for (int i = 0; i < 5001; ++i) request.prompt.push_back(i * 7 % kVocabulary);
     request.sampling.max_tokens = 1000;
-    run_ =
-        std::make_unique<ActiveRequest>(1, std::move(request), std::vector<int32_t>{},
-                                        OutputText(nullptr, StopMatcher::Create({}).value(), {}));
+    run_ = std::make_unique<ActiveRequest>(1, std::move(request), std::vector<int32_t>{},
+                                           OutputText(nullptr, StopMatcher::Create({}).value()));
     while (run_->prompt_left() > 0) {
       const PromptChunk chunk{run_.get(), std::min(run_->prompt_left(), 256)};
       EXPECT_TRUE(step_->Run({}, {&chunk, 1}).ok());

@@ -64,11 +64,13 @@ Result<std::vector<int32_t>> EncodeWithoutSpecial(const ServeParts& parts, const
 
 Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat,
                                         bool parse_special) {
+  TALON_RETURN_IF_ERROR(CheckTokenizer(parts));
   if (parts.chat_template == nullptr) {
     return InvalidArgument(
         "the model has no chat template; start the server with --chat-template FILE, or one of {}",
         BuiltinTemplateNames());
   }
+  const ControlTokens none;
   const bool guarded = parts.control_tokens != nullptr && !parse_special;
   TALON_ASSIGN_OR_RETURN(
       const MarkedText text,
@@ -76,8 +78,7 @@ Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput
                                   {.add_generation_prompt = chat.add_generation_prompt,
                                    .continue_final_message = chat.continue_final_message,
                                    .variables = chat.variables},
-                                  guarded ? *parts.control_tokens : ControlTokens()));
-  TALON_RETURN_IF_ERROR(CheckTokenizer(parts));
+                                  guarded ? *parts.control_tokens : none));
   return parts.tokenizer->Encode(text, /*add_special_tokens=*/false);
 }
 
