@@ -238,22 +238,35 @@ Result<std::string> ChatTemplate::Run(const OrderedJson& prepared,
   return evaluator.Run(ProgramFor(options).body, std::move(variables));
 }
 
-// Renders the messages with other texts, and looks for them.
-Status ChatTemplate::CheckNoneLeftOut(const OrderedJson& messages, const OrderedJson& prepared,
-                                      const ChatOptions& options) const {
-  if (std::ranges::all_of(prepared, IsCommonRole)) return OkStatus();
+struct ChatTemplate::Rendering {
+  const OrderedJson& messages;  // as they were given
+  const OrderedJson& prepared;  // and as they were rendered
+  const ChatOptions& options;
+  const ControlTokens& control;
+  const std::string& prompt;
+};
+
+// Renders the messages once more with other texts: all of them must be there, and as many turns.
+Status ChatTemplate::CheckWithProbes(const Rendering& rendering) const {
+  const auto& [messages, prepared, options, control, prompt] = rendering;
+  const bool may_forge =
+      ProgramFor(options).traits.cuts_texts && control.CouldSeparateTurns(prepared);
+  if (std::ranges::all_of(prepared, IsCommonRole) && !may_forge) return OkStatus();
   OrderedJson probes = prepared;
   for (size_t i = 0; i < probes.size(); ++i) {
     if (HasText(probes[i])) Probe(i, &probes[i]);
   }
   const Result<std::string> text = Run(probes, options);
-  if (!text.ok()) return OkStatus();  // the messages themselves will tell
+  if (!text.ok()) return OkStatus();  // a template that insists on certain texts
   const std::vector<bool> found = FindProbes(*text, probes.size());
   for (size_t i = 0; i < probes.size(); ++i) {
     // Some templates leave out the text beside tool calls.
     if (found[i] || !HasText(probes[i]) || probes[i].contains("tool_calls")) continue;
     return InvalidArgument("messages[{}].role: the model's chat template leaves out '{}'", i,
                            messages[i].at("role").get<std::string>().substr(0, kShownRole));
+  }
+  if (may_forge && control.CountSeparators(prompt) > control.CountSeparators(*text)) {
+    return InvalidArgument("messages: what the chat template leaves of them spells special tokens");
   }
   return OkStatus();
 }
@@ -271,11 +284,11 @@ Result<MarkedText> ChatTemplate::Render(const OrderedJson& messages, const ChatO
   }
   TALON_ASSIGN_OR_RETURN(OrderedJson prepared,
                          PrepareMessages(messages, ProgramFor(options).traits));
-  TALON_RETURN_IF_ERROR(CheckNoneLeftOut(messages, prepared, options));
   MarkedText prompt;
   ChatOptions marked = options;
   TALON_ASSIGN_OR_RETURN(prompt.mark, control.Mark({&prepared, &marked.tools, &marked.variables}));
   TALON_ASSIGN_OR_RETURN(prompt.text, Run(prepared, marked));
+  TALON_RETURN_IF_ERROR(CheckWithProbes({messages, prepared, marked, control, prompt.text}));
   if (options.continue_final_message) {
     TALON_ASSIGN_OR_RETURN(prompt.text,
                            CutAfterFinalMessage(std::move(prompt.text), prepared.back()));

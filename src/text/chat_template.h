@@ -50,7 +50,8 @@ class ChatTemplate {
   // role, for what a template raises by raise_exception (with its own message), and for errors in
   // the template.
   Result<std::string> Render(const OrderedJson& messages, const ChatOptions& options) const;
-  // The same; spellings of control tokens that came with messages and options are marked.
+  // The same; spellings of control tokens that came with messages and options are marked. Also
+  // InvalidArgument where the template would put one together out of their parts.
   Result<MarkedText> Render(const OrderedJson& messages, const ChatOptions& options,
                             const ControlTokens& control) const;
 
@@ -62,8 +63,8 @@ class ChatTemplate {
   static Result<ChatTemplate> FromSources(const Sources& sources, const OrderedJson& special);
   const Program& ProgramFor(const ChatOptions& options) const;
   Result<std::string> Run(const OrderedJson& prepared, const ChatOptions& options) const;
-  Status CheckNoneLeftOut(const OrderedJson& messages, const OrderedJson& prepared,
-                          const ChatOptions& options) const;
+  struct Rendering;  // of some messages
+  Status CheckWithProbes(const Rendering& rendering) const;
 
   // Shared by all copies; never change. Only tool_use_ may be null: no template of its own for
   // tools.

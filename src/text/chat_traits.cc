@@ -90,6 +90,17 @@ void AddSought(const Expr& expr, std::vector<std::string>* sought) {
   }
 }
 
+// x.split('a'), x.replace('a', ''), x | replace('a', '').
+bool CutsText(const Expr& expr) {
+  if (const auto* filter = std::get_if<jinja::Filter>(&expr.node)) {
+    return filter->filter->name == "replace";
+  }
+  const auto* call = std::get_if<jinja::Call>(&expr.node);
+  const auto* method =
+      call == nullptr ? nullptr : std::get_if<jinja::Attribute>(&call->callee->node);
+  return method != nullptr && (method->name.ends_with("split") || method->name == "replace");
+}
+
 // A loop over content that reads the text of its parts.
 bool IsPartLoop(const jinja::Statement& statement, const MemberExpressions& content) {
   const auto* loop = std::get_if<jinja::For>(&statement.node);
@@ -121,6 +132,7 @@ ChatTraits FindChatTraits(const jinja::Block& block) {
     if (IsNoneTest(expr, content)) traits.tests_none = true;
     const std::string* text = LiteralText(expr);
     if (text != nullptr && *text == "developer") traits.names_developer = true;
+    if (CutsText(expr)) traits.cuts_texts = true;
     AddSought(expr, &traits.sought);
   };
   jinja::Walk(block, {.on_statement = on_statement, .on_expr = on_expr});

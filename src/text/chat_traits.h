@@ -14,6 +14,7 @@ struct ChatTraits {
   bool takes_argument_text = false;  // takes a tool call's arguments as a string
   bool tests_none = false;           // tells a content that is none from one that is empty
   bool names_developer = false;      // knows the role developer
+  bool cuts_texts = false;           // splits texts, or replaces parts of them
   std::vector<std::string> sought;   // texts it looks for in messages, such as "</think>"
 };
 

@@ -100,35 +100,50 @@ Result<std::string> UnusedMark(std::initializer_list<OrderedJson*> values) {
 
 }  // namespace
 
-ControlTokens::ControlTokens(const std::vector<std::string>& spellings) {
-  for (const std::string& spelling : spellings) {
-    if (spelling.empty()) continue;
-    spellings_.Insert(spelling, 1);
-    longest_ = std::max(longest_, spelling.size());
-  }
+void ControlTokens::Add(const std::string& spelling, bool separates_turns) {
+  if (spelling.empty()) return;
+  spellings_.Insert(spelling, 1);
+  if (separates_turns) separators_.Insert(spelling, 1);
+  longest_ = std::max(longest_, spelling.size());
 }
 
 ControlTokens ControlTokens::Special(const Tokenizer& tokenizer) {
-  std::vector<std::string> spellings;
+  ControlTokens control;
   for (const AddedToken& token : tokenizer.added_tokens()) {
-    if (token.special) spellings.push_back(token.content);
+    if (token.special) control.Add(token.content, /*separates_turns=*/false);
   }
-  return ControlTokens(spellings);
+  return control;
 }
 
 ControlTokens ControlTokens::Of(const ChatTemplate& chat_template, const Tokenizer& tokenizer) {
   const Surroundings written = FindSurroundings(chat_template);
   const std::vector<std::string> sought = chat_template.SoughtTexts();
-  std::vector<std::string> spellings;
+  ControlTokens control;
   for (const AddedToken& token : tokenizer.added_tokens()) {
     const std::string& text = token.content;
     if (!token.special && IsOrdinaryText(text)) continue;
+    const bool separates = Holds(written.of_turns, text);
     const bool structural = token.special || Holds(written.of_assistant, text);
-    if (Holds(written.of_turns, text) || (structural && !AnyHolds(sought, text))) {
-      spellings.push_back(text);
-    }
+    if (separates || (structural && !AnyHolds(sought, text))) control.Add(text, separates);
   }
-  return ControlTokens(spellings);
+  return control;
+}
+
+bool ControlTokens::CouldSeparateTurns(const OrderedJson& value) const {
+  return AnyText(value, [this](const std::string& text) {
+    return std::ranges::any_of(
+        text, [this](char byte) { return separators_.HasPrefix(std::string_view(&byte, 1)); });
+  });
+}
+
+int ControlTokens::CountSeparators(std::string_view text) const {
+  int count = 0;
+  for (size_t at = 0; at < text.size();) {
+    size_t length = 1;
+    if (separators_.LongestAt(text.substr(at), &length) >= 0) ++count;
+    at += length;
+  }
+  return count;
 }
 
 // A mark belongs after the first character of each spelling, and of each beginning of one that ends

@@ -25,7 +25,6 @@ class ControlTokens {
  public:
   // None.
   ControlTokens() = default;
-  explicit ControlTokens(const std::vector<std::string>& spellings);
   // Those that the tokenizer calls special.
   static ControlTokens Special(const Tokenizer& tokenizer);
   // For messages: the special tokens and all that the template writes around messages, but not
@@ -38,7 +37,13 @@ class ControlTokens {
   Result<std::string> Mark(std::initializer_list<OrderedJson*> values) const;
   Result<MarkedText> Mark(std::string text) const;
 
+  // Whether a token that separates turns could be put together out of parts of the value's strings.
+  bool CouldSeparateTurns(const OrderedJson& value) const;
+  // How many tokens that separate turns the text spells, marked ones not counted.
+  int CountSeparators(std::string_view text) const;
+
  private:
+  void Add(const std::string& spelling, bool separates_turns);
   // Calls visit with the places after which a mark belongs, in order.
   template <typename Visit>
   void ForEachPlace(std::string_view text, const Visit& visit) const;
@@ -46,8 +51,9 @@ class ControlTokens {
   void MarkText(std::string_view mark, std::string* text) const;
   void MarkAll(std::string_view mark, OrderedJson* value) const;
 
-  ByteTrie spellings_;
-  size_t longest_ = 0;
+  ByteTrie spellings_;  // of all
+  ByteTrie separators_;
+  size_t longest_ = 0;  // bytes of a spelling
 };
 
 // The token that ends the assistant's turns, as the template writes it; none if it writes no added
