@@ -9,6 +9,7 @@
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <span>
 
 #include "apps/commands.h"
 #include "apps/common/prompts.h"
@@ -54,8 +55,12 @@ void Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), std
 // is coloured by origin.
 class Printer {
  public:
-  Printer(const RunOptions& options, const Tokenizer* tokenizer) : options_(options) {
-    if (tokenizer != nullptr) decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+  // The text goes on after `prompt`.
+  Printer(const RunOptions& options, const Tokenizer* tokenizer, std::span<const int32_t> prompt)
+      : options_(options) {
+    if (tokenizer == nullptr) return;
+    decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+    decoder_->ContinueAfter(prompt);
   }
 
   void Show(const RequestUpdate& update) {
@@ -214,7 +219,7 @@ Result<int> RunRemotely(const Config& config, const RunOptions& options, const s
     request.sampling.max_tokens = std::min(request.sampling.max_tokens, most);
   }
   TALON_RETURN_IF_ERROR(model->Check(request));
-  Printer printer(options, tokenizer);
+  Printer printer(options, tokenizer, prompt.tokens);
   request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
   if (!options.json) Print(prompt.text);
   auto* previous = std::signal(SIGINT, OnInterrupt);
@@ -241,7 +246,7 @@ Result<int> Run(Config config, const RunOptions& options) {
     model->engine_options.kv_tokens = KvTokensFor(*model, longest);
   }
   TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafters));
-  Printer printer(options, tokenizer);
+  Printer printer(options, tokenizer, prompt.tokens);
   request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
   if (!options.json) Print(prompt.text);

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/end_tokens.h"
 #include "remote/remote_drafter.h"
 #include "remote/telemetry.h"
 #include "serve/grpc/rpc_links.h"
@@ -122,6 +123,7 @@ Status OrchestratedModel::Open(const Config& settings, std::function<bool()> can
   TALON_ASSIGN_OR_RETURN(config, LoadModelConfig(name));
   TALON_ASSIGN_OR_RETURN(tokenizer, LoadTokenizer(name));
   TALON_ASSIGN_OR_RETURN(OrchestratorOptions options, MakeOrchestratorOptions(settings, config));
+  options.eos_ids = EndTokens(config, tokenizer.get());
   address = remote.target_address;
   TALON_ASSIGN_OR_RETURN(target_,
                          RpcTargetLink::Open(LinkOptions(remote, address, &metrics, cancelled)));
@@ -168,8 +170,7 @@ Result<std::unique_ptr<Drafter>> MakeRemoteDrafter(const Config& config, const D
   options.client.max_nodes = budget.max_nodes - 1;
   options.client.draws = config.speculative.acceptance == "rejection";
   if (target.decoder != nullptr) {
-    const std::vector<int>& eos = target.decoder->config().eos_token_ids;
-    options.client.end_tokens.assign(eos.begin(), eos.end());
+    options.client.end_tokens = EndTokens(target.decoder->config(), tokenizer);
   }
   if (!config.remote.telemetry.empty()) {
     LogWarning("telemetry: nothing is written, it tells of remote targets (--target-address)");

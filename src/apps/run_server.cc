@@ -73,6 +73,14 @@ Result<HttpOptions> MakeHttpOptions(const ServeConfig& serve) {
   return options;
 }
 
+std::string DescribeChat(const ServeParts& parts, const ServeConfig& serve) {
+  if (parts.tokenizer == nullptr) return "refused, the model has no tokenizer";
+  if (parts.chat_template == nullptr) {
+    return "refused, the model has no chat template (--chat-template)";
+  }
+  return serve.chat_template.empty() ? "by the model's template" : "by " + serve.chat_template;
+}
+
 // The banner: a table, or one line of the log.
 void Announce(const ServeParts& parts, const LoadedModel& model, const Config& config,
               bool needs_key, const std::string& address) {
@@ -80,15 +88,17 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
   const std::string backend = model.backend->description();
   const int context = ContextTokens(*parts.engine);
   const int kv_tokens = parts.engine->snapshot().blocks * options.block_size;
+  const std::string chat = DescribeChat(parts, config.serve);
   const auto kv_bytes = static_cast<int64_t>(parts.engine->engine().kv().bytes());
   if (config.log_format == "json") {
-    const std::array<LogField, 8> fields = {{{"model", parts.model_name},
+    const std::array<LogField, 9> fields = {{{"model", parts.model_name},
                                              {"backend", backend},
                                              {"context", context},
                                              {"max_sequences", options.max_sequences},
                                              {"kv_tokens", kv_tokens},
                                              {"kv_bytes", kv_bytes},
                                              {"drafter", parts.drafter_name},
+                                             {"chat", chat},
                                              {"needs_key", needs_key}}};
     const std::string line =
         FormatLogLine(LogFormat::kJson, {.time = std::chrono::system_clock::now(),
@@ -103,11 +113,37 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
     table.Add({"KV pool", fmt::format("{} tokens, {}", kv_tokens,
                                       FormatBytes(static_cast<double>(kv_bytes)))});
     table.Add({"drafter", parts.drafter_name});
+    table.Add({"chat", chat});
     table.Add({"access", needs_key ? "with an API key" : "no key needed"});
     std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
                  address.c_str());
   }
   std::fflush(stderr);
+}
+
+// How messages become prompts.
+struct Chat {
+  ChatTemplate chat_template;
+  ControlTokens control_tokens;
+  int32_t end_of_turn = -1;
+};
+
+// None if neither the settings nor the model's directory have a chat template.
+Result<std::optional<Chat>> LoadChat(const ServeConfig& serve, const LoadedModel& model) {
+  if (model.tokenizer == nullptr) return std::optional<Chat>();
+  std::optional<ChatTemplate> chat_template;
+  if (serve.chat_template.empty()) {
+    TALON_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Load(model.name));
+  } else {
+    TALON_ASSIGN_OR_RETURN(chat_template,
+                           ChatTemplate::LoadFileOrName(serve.chat_template, model.name));
+  }
+  if (!chat_template) return std::optional<Chat>();
+  Chat chat{.chat_template = *chat_template,
+            .control_tokens = ControlTokens::Of(*chat_template, *model.tokenizer)};
+  const int32_t end = EndOfTurn(*chat_template, *model.tokenizer).value_or(-1);
+  if (end < model.target->config().vocab_size) chat.end_of_turn = end;
+  return std::optional<Chat>(std::move(chat));
 }
 
 // Serves until a signal or until the engine stops; then lets requests finish. The exit code.
@@ -142,20 +178,20 @@ Result<int> RunServer(Config config) {
   if (model->engine_options.kv_tokens == 0) {
     model->engine_options.kv_tokens = DefaultKvTokens(*model, model->engine_options.max_sequences);
   }
-  std::optional<ChatTemplate> chat;
-  if (model->tokenizer != nullptr) {
-    TALON_ASSIGN_OR_RETURN(chat, ChatTemplate::Load(model->name));
-  }
+  TALON_ASSIGN_OR_RETURN(const std::optional<Chat> chat, LoadChat(config.serve, *model));
   TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafters));
   EngineThread thread(std::move(engine), config.serve.max_waiting, RequestStop);
-  const ServeParts parts{.engine = &thread,
-                         .tokenizer = model->tokenizer.get(),
-                         .chat_template = chat ? &*chat : nullptr,
-                         .model_name = config.serve.served_model_name.empty()
-                                           ? ShortModelName(model->name)
-                                           : config.serve.served_model_name,
-                         .drafter_name = model->drafters.Name(),
-                         .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
+  const ServeParts parts{
+      .engine = &thread,
+      .tokenizer = model->tokenizer.get(),
+      .chat_template = chat ? &chat->chat_template : nullptr,
+      .control_tokens =
+          chat && !config.serve.allow_special_in_content ? &chat->control_tokens : nullptr,
+      .end_of_turn = chat ? chat->end_of_turn : -1,
+      .model_name = config.serve.served_model_name.empty() ? ShortModelName(model->name)
+                                                           : config.serve.served_model_name,
+      .drafter_name = model->drafters.Name(),
+      .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
   return ServeUntilStopped(config, options, *model, parts);
 }
 

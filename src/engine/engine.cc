@@ -5,6 +5,7 @@
 
 #include "base/contain.h"
 #include "base/log.h"
+#include "engine/end_tokens.h"
 #include "observe/trace.h"
 
 namespace talon {
@@ -128,13 +129,13 @@ Result<RequestId> Engine::Submit(GenerateRequest request) {
   TALON_RETURN_IF_ERROR(Check(request));
   TALON_ASSIGN_OR_RETURN(StopMatcher stops, StopMatcher::Create(request.stop));
   const RequestId id = next_id_++;
-  const std::vector<int> eos = parts_.target->config().eos_token_ids;
-  OutputText text(parts_.tokenizer, std::move(stops));
+  std::vector<int32_t> ends = EndTokens(parts_.target->config(), parts_.tokenizer);
+  OutputText text(parts_.tokenizer, std::move(stops), request.prompt);
   if (Tracer* tracer = ActiveTracer()) {
     tracer->BeginRequest(id, static_cast<int>(request.prompt.size()));
   }
-  waiting_.push_back(std::make_unique<ActiveRequest>(
-      id, std::move(request), std::vector<int32_t>(eos.begin(), eos.end()), std::move(text)));
+  waiting_.push_back(
+      std::make_unique<ActiveRequest>(id, std::move(request), std::move(ends), std::move(text)));
   return id;
 }
 

@@ -4,6 +4,7 @@
 #define TALON_ENGINE_OUTPUT_TEXT_H_
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -15,9 +16,13 @@ namespace talon {
 
 class OutputText {
  public:
-  // Without a tokenizer there is no text and stop strings never match.
-  OutputText(const Tokenizer* tokenizer, StopMatcher stops) : matcher_(std::move(stops)) {
-    if (tokenizer != nullptr) decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+  // The text goes on after `prompt`. Without a tokenizer there is no text and stop strings never
+  // match.
+  OutputText(const Tokenizer* tokenizer, StopMatcher stops, std::span<const int32_t> prompt = {})
+      : matcher_(std::move(stops)) {
+    if (tokenizer == nullptr) return;
+    decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+    decoder_->ContinueAfter(prompt);
   }
 
   // Adds a token. True if its text completes a stop string; nothing after that counts.

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/end_tokens.h"
 #include "python/engine.h"
 #include "python/raise.h"
 #include "python/settings.h"
@@ -142,8 +143,7 @@ py::dict PythonModel::Verify(const std::vector<int32_t>& tokens, const TokenTree
   const std::span<const int32_t> all(tokens);
   const size_t prompt =
       prompt_length < 0 ? all.size() : std::min<size_t>(prompt_length, all.size());
-  Sampler sampler(params, {model.eos_token_ids.begin(), model.eos_token_ids.end()},
-                  all.first(prompt));
+  Sampler sampler(params, EndTokens(model, model_->tokenizer.get()), all.first(prompt));
   sampler.Observe(all.subspan(prompt));
   HostRows host(rows.logits, model.vocab_size, sampler.At(all));
   const Acceptance acceptance = AcceptMatch(tree, host);

@@ -69,7 +69,9 @@ struct ServeConfig {
   std::string host = "127.0.0.1";
   int port = 8080;
   std::string api_key;
+  bool allow_special_in_content = false;
   std::string api_key_file;
+  std::string chat_template;  // a file, or a built-in name; empty = the model's own
   std::string cors_origin;
   std::vector<std::string> allowed_host;
   int max_connections = 1024;

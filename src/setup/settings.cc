@@ -180,9 +180,14 @@ void AddServeSettings(ServeConfig* s, std::vector<Setting>* rows) {
       "Key that clients must send as Authorization: Bearer KEY; none = that of the environment "
       "variable TALON_API_KEY, which other users of the machine do not see",
       ValueName{"KEY"});
+  add("allow_special_in_content", &s->allow_special_in_content,
+      "Special tokens written out in a message's content are tokens, not text");
   add("api_key_file", &s->api_key_file,
       "File with one key per line; clients must send one as Authorization: Bearer KEY",
       ValueName{"FILE"});
+  add("chat_template", &s->chat_template,
+      "Chat template, in place of the model's own: a file, or chatml, gemma, llama2, llama3, plain",
+      ValueName{"FILE|NAME"});
   add("cors_origin", &s->cors_origin,
       "Web pages of this origin (* = all) may use the server; none = only its own page");
   add("allowed_host", &s->allowed_host,

@@ -29,7 +29,16 @@ Status CheckPart(const OrderedJson& part, const std::string& where) {
 
 Status PrepareContent(const std::string& where, const ChatTraits& traits, OrderedJson* message) {
   const OrderedJson* content = Find(*message, "content");
-  if (content == nullptr || content->is_null() || content->is_string()) return OkStatus();
+  if (content == nullptr || content->is_null()) {
+    // What OpenAI's API has beside tool calls; most templates add it to other texts.
+    if (traits.tests_none) {
+      (*message)["content"] = nullptr;
+    } else {
+      (*message)["content"] = "";
+    }
+    return OkStatus();
+  }
+  if (content->is_string()) return OkStatus();
   if (!content->is_array()) {
     return InvalidArgument("{}.content: expected a string or a list of parts, found {}", where,
                            content->type_name());
@@ -86,6 +95,8 @@ Result<OrderedJson> PrepareMessages(const OrderedJson& messages, const ChatTrait
     if (role == nullptr || !role->is_string() || role->get_ref<const std::string&>().empty()) {
       return InvalidArgument("{}.role: expected a name such as 'user'", where);
     }
+    // OpenAI's newer name of the role; a model that was not taught it has only the older one.
+    if (*role == "developer" && !traits.names_developer) message["role"] = "system";
     TALON_RETURN_IF_ERROR(PrepareContent(where, traits, &message));
     TALON_RETURN_IF_ERROR(PrepareToolCalls(where, traits, &message));
   }

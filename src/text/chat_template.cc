@@ -1,51 +1,27 @@
 #include "text/chat_template.h"
 
-#include <map>
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <utility>
-#include <vector>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "text/builtin_templates.h"
 #include "text/chat_messages.h"
 #include "text/chat_options.h"
 #include "text/chat_traits.h"
+#include "text/control_tokens.h"
 #include "text/jinja/characters.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
 #include "text/ordered_json.h"
+#include "text/special_tokens.h"
 
 namespace talon {
 namespace {
 
 using Variables = std::map<std::string, jinja::Value>;
-
-constexpr const char* kSpecialTokens[] = {"bos_token", "cls_token", "eos_token", "mask_token",
-                                          "pad_token", "sep_token", "unk_token"};
-
-Result<OrderedJson> ReadOrderedJson(const std::string& path) {
-  TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  return ParseOrderedJson(text, path);
-}
-
-// A token as both files write it, "<s>" or {"content": "<s>"}; null if there is none.
-OrderedJson TokenText(const OrderedJson& config, const char* name) {
-  if (!config.is_object()) return nullptr;
-  auto found = config.find(name);
-  if (found == config.end()) return nullptr;
-  if (found->is_object() && found->contains("content")) return TokenText(*found, "content");
-  return found->is_string() ? *found : OrderedJson();
-}
-
-OrderedJson SpecialTokens(const std::vector<OrderedJson>& configs) {
-  OrderedJson tokens = OrderedJson::object();
-  for (const OrderedJson& config : configs) {
-    for (const char* name : kSpecialTokens) {
-      const OrderedJson text = TokenText(config, name);
-      if (!text.is_null() && !tokens.contains(name)) tokens[name] = text;
-    }
-  }
-  return tokens;
-}
 
 Status AddVariables(const OrderedJson& object, const std::string& what, Variables* variables) {
   if (!object.is_object()) {
@@ -92,18 +68,75 @@ Result<std::string> CutAfterFinalMessage(std::string prompt, const OrderedJson& 
   return prompt;
 }
 
-std::string RenderPlain(const OrderedJson& messages, const ChatOptions& options) {
-  std::string prompt;
-  for (const OrderedJson& message : messages) {
-    const std::string role = message.at("role").get<std::string>();
-    if (role == "system" || role == "developer") {
-      prompt += ContentText(message) + "\n\n";
-    } else {
-      prompt += jinja::Capitalize(role) + ": " + ContentText(message) + "\n";
-    }
+// Texts of probe messages: no template changes digits.
+constexpr std::string_view kProbe = "7301946258";
+constexpr int kProbeDigits = 6;  // of the message's number, after kProbe
+
+constexpr size_t kShownRole = 100;  // bytes of a role that a message quotes
+
+std::string ProbeText(size_t index) { return fmt::format("{}{:0{}}", kProbe, index, kProbeDigits); }
+
+bool HasText(const OrderedJson& message) { return !jinja::Strip(ContentText(message)).empty(); }
+
+// The text of a message, replaced by its probe.
+void Probe(size_t index, OrderedJson* message) {
+  OrderedJson& content = (*message)["content"];
+  if (!content.is_array()) {
+    content = ProbeText(index);
+    return;
   }
-  if (options.add_generation_prompt && !options.continue_final_message) prompt += "Assistant:";
-  return prompt;
+  for (OrderedJson& part : content) part["text"] = ProbeText(index);
+}
+
+// Which of the probes of `count` messages are in the text.
+std::vector<bool> FindProbes(std::string_view text, size_t count) {
+  std::vector<bool> found(count, false);
+  for (size_t at = text.find(kProbe); at != std::string_view::npos; at = text.find(kProbe, at)) {
+    at += kProbe.size();
+    const std::string_view digits = text.substr(at, kProbeDigits);
+    size_t index = count;
+    std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (index < count) found[index] = true;
+  }
+  return found;
+}
+
+bool IsCommonRole(const OrderedJson& message) {
+  return message.at("role") == "user" || message.at("role") == "assistant";
+}
+
+// What stands under "chat_template": the default one, or a list of named ones.
+Result<std::map<std::string, std::string>> SourcesFromJson(const OrderedJson& value) {
+  std::map<std::string, std::string> sources;
+  if (value.is_string()) {
+    sources["default"] = value.get<std::string>();
+    return sources;
+  }
+  if (!value.is_array()) {
+    return InvalidArgument("chat_template: expected a string or a list, found {}",
+                           value.type_name());
+  }
+  for (const OrderedJson& entry : value) {
+    const OrderedJson name = TextMember(entry, "name");
+    const OrderedJson source = TextMember(entry, "template");
+    if (name.is_null() || source.is_null()) {
+      return InvalidArgument("chat_template: expected a list of {{name, template}}");
+    }
+    sources[name.get<std::string>()] = source.get<std::string>();
+  }
+  return sources;
+}
+
+// The files of additional_chat_templates/, each named after itself.
+Status AddNamedFiles(const std::string& model_dir, std::map<std::string, std::string>* sources) {
+  std::error_code none;  // of a folder that is not there
+  std::filesystem::directory_iterator file(model_dir + "/additional_chat_templates", none);
+  for (; file != std::filesystem::directory_iterator(); file.increment(none)) {
+    const std::filesystem::path& path = file->path();
+    if (path.extension() != ".jinja") continue;
+    TALON_ASSIGN_OR_RETURN((*sources)[path.stem().string()], ReadFile(path.string()));
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -135,97 +168,132 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source,
   return chat_template;
 }
 
-ChatTemplate ChatTemplate::Plain() { return {}; }
-
-// `value` is what stands under "chat_template".
-Result<ChatTemplate> ChatTemplate::FromConfig(const OrderedJson& value,
-                                              const OrderedJson& special_tokens) {
-  if (value.is_string()) return Parse(value.get_ref<const std::string&>(), special_tokens);
-  if (!value.is_array()) {
-    return InvalidArgument("chat_template: expected a string or a list, found {}",
-                           value.type_name());
+Result<ChatTemplate> ChatTemplate::FromSources(const Sources& sources,
+                                               const OrderedJson& special_tokens) {
+  const auto chosen = sources.find("default");
+  if (chosen == sources.end()) {
+    return InvalidArgument("chat_template: {} templates, none named 'default'", sources.size());
   }
-  std::map<std::string, std::string> by_name;
-  for (const OrderedJson& entry : value) {
-    const OrderedJson name = TokenText(entry, "name");
-    const OrderedJson source = TokenText(entry, "template");
-    if (name.is_null() || source.is_null()) {
-      return InvalidArgument("chat_template: expected a list of {{name, template}}");
-    }
-    by_name[name.get<std::string>()] = source.get<std::string>();
-  }
-  if (!by_name.contains("default")) {
-    return InvalidArgument("chat_template: {} templates, none named 'default'", by_name.size());
-  }
-  TALON_ASSIGN_OR_RETURN(ChatTemplate chat_template, Parse(by_name["default"], special_tokens));
-  if (by_name.contains("tool_use")) {
-    TALON_ASSIGN_OR_RETURN(chat_template.tool_use_, Compile(by_name["tool_use"]));
+  TALON_ASSIGN_OR_RETURN(ChatTemplate chat_template, Parse(chosen->second, special_tokens));
+  if (const auto tools = sources.find("tool_use"); tools != sources.end()) {
+    TALON_ASSIGN_OR_RETURN(chat_template.tool_use_, Compile(tools->second));
   }
   return chat_template;
 }
 
-Result<ChatTemplate> ChatTemplate::Load(const std::string& model_dir) {
-  const std::string config_path = model_dir + "/tokenizer_config.json";
-  const std::string tokens_path = model_dir + "/special_tokens_map.json";
-  OrderedJson config = OrderedJson::object();
-  OrderedJson tokens = OrderedJson::object();
-  if (FileExists(config_path)) {
-    TALON_ASSIGN_OR_RETURN(config, ReadOrderedJson(config_path));
-    if (!config.is_object()) return InvalidArgument("{}: expected an object", config_path);
+Result<std::optional<ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
+  TALON_ASSIGN_OR_RETURN(const OrderedJson special_tokens, ReadSpecialTokens(model_dir));
+  std::string path = model_dir + "/chat_template.jinja";
+  OrderedJson value;
+  if (FileExists(path)) {
+    TALON_ASSIGN_OR_RETURN(value, ReadFile(path));
   }
-  if (FileExists(tokens_path)) {
-    TALON_ASSIGN_OR_RETURN(tokens, ReadOrderedJson(tokens_path));
+  for (const char* name : {"/tokenizer_config.json", "/chat_template.json"}) {
+    if (!value.is_null()) break;
+    path = model_dir + name;
+    TALON_ASSIGN_OR_RETURN(const OrderedJson config, ReadConfigFile(path));
+    value = config.value("chat_template", OrderedJson());
   }
-  const OrderedJson special_tokens = SpecialTokens({config, tokens});
-  const auto from = [&](const std::string& path, const OrderedJson& value) -> Result<ChatTemplate> {
-    auto result = FromConfig(value, special_tokens);
-    if (!result.ok()) return result.status().WithContext(path);
-    return result;
-  };
-  if (const auto found = config.find("chat_template"); found != config.end() && !found->is_null()) {
-    return from(config_path, *found);
-  }
-  if (const std::string path = model_dir + "/chat_template.jinja"; FileExists(path)) {
-    TALON_ASSIGN_OR_RETURN(const std::string source, ReadFile(path));
-    return from(path, source);
-  }
-  if (const std::string path = model_dir + "/chat_template.json"; FileExists(path)) {
-    TALON_ASSIGN_OR_RETURN(const OrderedJson file, ReadOrderedJson(path));
-    return from(path, file.is_object() ? file.value("chat_template", OrderedJson()) : file);
-  }
-  return Plain();
+  Result<Sources> sources = value.is_null() ? Sources() : SourcesFromJson(value);
+  if (!sources.ok()) return sources.status().WithContext(path);
+  TALON_RETURN_IF_ERROR(AddNamedFiles(model_dir, &*sources));
+  if (sources->empty()) return std::optional<ChatTemplate>();
+  auto chat_template = FromSources(*sources, special_tokens);
+  if (!chat_template.ok()) return chat_template.status().WithContext(path);
+  return std::optional<ChatTemplate>(std::move(*chat_template));
 }
 
-const std::string& ChatTemplate::source() const {
-  static const std::string kNone;
-  return is_plain() ? kNone : default_->source;
+Result<ChatTemplate> ChatTemplate::LoadFileOrName(const std::string& file_or_name,
+                                                  const std::string& model_dir) {
+  TALON_ASSIGN_OR_RETURN(const OrderedJson special_tokens, ReadSpecialTokens(model_dir));
+  if (FileExists(file_or_name)) {
+    TALON_ASSIGN_OR_RETURN(const std::string source, ReadFile(file_or_name));
+    auto chat_template = Parse(source, special_tokens);
+    if (!chat_template.ok()) return chat_template.status().WithContext(file_or_name);
+    return chat_template;
+  }
+  if (const auto source = BuiltinTemplate(file_or_name)) return Parse(*source, special_tokens);
+  return NotFound("chat_template: '{}' is neither a file nor one of {}", file_or_name,
+                  BuiltinTemplateNames());
+}
+
+const std::string& ChatTemplate::source() const { return default_->source; }
+
+std::vector<std::string> ChatTemplate::SoughtTexts() const {
+  std::vector<std::string> texts = default_->traits.sought;
+  if (tool_use_ == nullptr) return texts;
+  texts.insert(texts.end(), tool_use_->traits.sought.begin(), tool_use_->traits.sought.end());
+  return texts;
 }
 
 const ChatTemplate::Program& ChatTemplate::ProgramFor(const ChatOptions& options) const {
   return tool_use_ != nullptr && !options.tools.is_null() ? *tool_use_ : *default_;
 }
 
+Result<std::string> ChatTemplate::Run(const OrderedJson& prepared,
+                                      const ChatOptions& options) const {
+  TALON_ASSIGN_OR_RETURN(Variables variables,
+                         TemplateVariables(*special_tokens_, prepared, options));
+  jinja::Evaluator evaluator;
+  return evaluator.Run(ProgramFor(options).body, std::move(variables));
+}
+
+struct ChatTemplate::Rendering {
+  const OrderedJson& messages;  // as they were given
+  const OrderedJson& prepared;  // and as they were rendered
+  const ChatOptions& options;
+  const ControlTokens& control;
+  const std::string& prompt;
+};
+
+// Renders the messages once more with other texts: all of them must be there, and as many turns.
+Status ChatTemplate::CheckWithProbes(const Rendering& rendering) const {
+  const auto& [messages, prepared, options, control, prompt] = rendering;
+  const bool may_forge =
+      ProgramFor(options).traits.cuts_texts && control.CouldSeparateTurns(prepared);
+  if (std::ranges::all_of(prepared, IsCommonRole) && !may_forge) return OkStatus();
+  OrderedJson probes = prepared;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    if (HasText(probes[i])) Probe(i, &probes[i]);
+  }
+  const Result<std::string> text = Run(probes, options);
+  if (!text.ok()) return OkStatus();  // a template that insists on certain texts
+  const std::vector<bool> found = FindProbes(*text, probes.size());
+  for (size_t i = 0; i < probes.size(); ++i) {
+    // Some templates leave out the text beside tool calls.
+    if (found[i] || !HasText(probes[i]) || probes[i].contains("tool_calls")) continue;
+    return InvalidArgument("messages[{}].role: the model's chat template leaves out '{}'", i,
+                           messages[i].at("role").get<std::string>().substr(0, kShownRole));
+  }
+  if (may_forge && control.CountSeparators(prompt) > control.CountSeparators(*text)) {
+    return InvalidArgument("messages: what the chat template leaves of them spells special tokens");
+  }
+  return OkStatus();
+}
+
 Result<std::string> ChatTemplate::Render(const OrderedJson& messages,
                                          const ChatOptions& options) const {
+  TALON_ASSIGN_OR_RETURN(MarkedText prompt, Render(messages, options, ControlTokens()));
+  return std::move(prompt.text);
+}
+
+Result<MarkedText> ChatTemplate::Render(const OrderedJson& messages, const ChatOptions& options,
+                                        const ControlTokens& control) const {
   if (!options.tools.is_null() && !options.tools.is_array()) {
     return InvalidArgument("tools: expected a list, found {}", options.tools.type_name());
   }
-  if (is_plain() && !options.tools.is_null()) {
-    return InvalidArgument("tools: the model has no chat template that could show them");
+  TALON_ASSIGN_OR_RETURN(OrderedJson prepared,
+                         PrepareMessages(messages, ProgramFor(options).traits));
+  MarkedText prompt;
+  ChatOptions marked = options;
+  TALON_ASSIGN_OR_RETURN(prompt.mark, control.Mark({&prepared, &marked.tools, &marked.variables}));
+  TALON_ASSIGN_OR_RETURN(prompt.text, Run(prepared, marked));
+  TALON_RETURN_IF_ERROR(CheckWithProbes({messages, prepared, marked, control, prompt.text}));
+  if (options.continue_final_message) {
+    TALON_ASSIGN_OR_RETURN(prompt.text,
+                           CutAfterFinalMessage(std::move(prompt.text), prepared.back()));
   }
-  const ChatTraits traits = is_plain() ? ChatTraits{} : ProgramFor(options).traits;
-  TALON_ASSIGN_OR_RETURN(const OrderedJson prepared, PrepareMessages(messages, traits));
-  std::string prompt;
-  if (is_plain()) {
-    prompt = RenderPlain(prepared, options);
-  } else {
-    TALON_ASSIGN_OR_RETURN(Variables variables,
-                           TemplateVariables(*special_tokens_, prepared, options));
-    jinja::Evaluator evaluator;
-    TALON_ASSIGN_OR_RETURN(prompt, evaluator.Run(ProgramFor(options).body, std::move(variables)));
-  }
-  if (!options.continue_final_message) return prompt;
-  return CutAfterFinalMessage(std::move(prompt), prepared.back());
+  return prompt;
 }
 
 }  // namespace talon

@@ -46,38 +46,114 @@ class ModelDirectory {
   ~ModelDirectory() { std::filesystem::remove_all(path_); }
 
   void Write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
     ASSERT_TRUE(WriteFile((path_ / name).string(), text).ok());
   }
-  Result<ChatTemplate> Load() const { return ChatTemplate::Load(path_.string()); }
+  // A directory without a template is an error here.
+  Result<ChatTemplate> Load() const {
+    TALON_ASSIGN_OR_RETURN(auto chat_template, ChatTemplate::Load(path_.string()));
+    if (!chat_template) return NotFound("none");
+    return *chat_template;
+  }
 
  private:
   std::filesystem::path path_;
 };
 
-TEST(ChatTemplateTest, PlainForm) {
+ChatTemplate Builtin(const std::string& name) {
+  return ChatTemplate::LoadFileOrName(name, testing::TempDir()).value();
+}
+
+TEST(ChatTemplateTest, BuiltinTemplates) {
   const auto messages = FromText(R"([
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Hi"},
     {"role": "assistant", "content": null},
     {"role": "user", "content": [{"type": "text", "text": "How"}, {"type": "text", "text": "so?"}]}
   ])");
-  EXPECT_EQ(RenderOrError(ChatTemplate::Plain(), messages),
+  EXPECT_EQ(RenderOrError(Builtin("plain"), messages),
             "Be brief.\n\nUser: Hi\nAssistant: \nUser: How\nso?\nAssistant:");
-  EXPECT_EQ(RenderOrError(ChatTemplate::Plain(), kHi, {.add_generation_prompt = false}),
-            "User: Hi\n");
-  EXPECT_TRUE(ChatTemplate::Plain().is_plain());
-  EXPECT_EQ(ChatTemplate::Plain().source(), "");
-}
-
-TEST(ChatTemplateTest, PlainFormRefusesTools) {
-  EXPECT_EQ(RenderOrError(ChatTemplate::Plain(), kHi, {.tools = OrderedJson::array()}),
-            "error: tools: the model has no chat template that could show them");
+  EXPECT_EQ(RenderOrError(Builtin("plain"), kHi, {.add_generation_prompt = false}), "User: Hi\n");
+  EXPECT_EQ(RenderOrError(Builtin("chatml"), messages),
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+            "<|im_start|>assistant\n<|im_end|>\n<|im_start|>user\nHow\nso?<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  EXPECT_EQ(RenderOrError(Builtin("llama3"), kHi),
+            "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  EXPECT_EQ(RenderOrError(Builtin("llama2"), messages),
+            "[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi [/INST]  [INST] How\nso? [/INST]");
+  EXPECT_EQ(RenderOrError(Builtin("gemma"), messages),
+            "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\n"
+            "<end_of_turn>\n<start_of_turn>user\nHow\nso?<end_of_turn>\n"
+            "<start_of_turn>model\n");
+  EXPECT_EQ(ChatTemplate::LoadFileOrName("nope", ".").status().message(),
+            "chat_template: 'nope' is neither a file nor one of chatml, gemma, llama2, llama3, "
+            "plain");
 }
 
 TEST(ChatTemplateTest, BundledModelGetsThePlainForm) {
-  const auto chat_template = ChatTemplate::Load(std::string(TALON_SOURCE_DIR) + "/models/tiny");
-  ASSERT_TRUE(chat_template.ok()) << chat_template.status().message();
-  EXPECT_TRUE(chat_template->is_plain());
+  const std::string dir = std::string(TALON_SOURCE_DIR) + "/models/tiny";
+  const auto chat_template = ChatTemplate::Load(dir);
+  ASSERT_TRUE(chat_template.ok() && chat_template->has_value());
+  EXPECT_EQ(RenderOrError(**chat_template, kHi), "<|begin_of_text|>User: Hi\nAssistant:");
+  EXPECT_EQ(RenderOrError(**chat_template, kHi),
+            RenderOrError(ChatTemplate::LoadFileOrName("plain", dir).value(), kHi));
+}
+
+// A template that knows three roles and has no else.
+constexpr std::string_view kThreeRoles =
+    "{% for m in messages %}{% if m.role == 'system' %}S:{{ m.content }};"
+    "{% elif m.role == 'user' %}U:{{ m.content }};"
+    "{% elif m.role == 'assistant' %}A:{{ m.content }};{% endif %}{% endfor %}";
+
+TEST(ChatTemplateTest, AMessageIsNeverLeftOutSilently) {
+  const auto with_role = [](const std::string& role) {
+    return OrderedJson{{{"role", role}, {"content", "Be brief"}},
+                       {{"role", "user"}, {"content", "Be brief"}}};
+  };
+  EXPECT_EQ(RenderOrError(kThreeRoles, with_role("system")), "S:Be brief;U:Be brief;");
+  EXPECT_EQ(RenderOrError(kThreeRoles, with_role("usr")),
+            "error: messages[0].role: the model's chat template leaves out 'usr'");
+  EXPECT_EQ(RenderOrError(kThreeRoles, with_role("tool")),
+            "error: messages[0].role: the model's chat template leaves out 'tool'");
+  EXPECT_EQ(RenderOrError("{{ messages[-1].content }}", with_role("system")),
+            "error: messages[0].role: the model's chat template leaves out 'system'");
+  EXPECT_EQ(RenderOrError("{{ raise_exception('no tools') }}", with_role("tool")),
+            "error: no tools");
+  // Nothing is lost with an empty message, or one whose parts are all shown.
+  EXPECT_EQ(RenderOrError(kThreeRoles, FromText(R"([{"role": "tool", "content": " "}])")), "");
+  EXPECT_EQ(
+      RenderOrError("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}"
+                    "{% endfor %}",
+                    FromText(R"([{"role": "tool", "content": [{"type": "text", "text": "x"}]}])")),
+      "x");
+}
+
+TEST(ChatTemplateTest, DeveloperIsSystemWhereTheTemplateDoesNotNameIt) {
+  const auto messages = FromText(R"([{"role": "developer", "content": "Be brief"}])");
+  EXPECT_EQ(RenderOrError(kThreeRoles, messages), "S:Be brief;");
+  EXPECT_EQ(RenderOrError(kChatMl, messages, {.add_generation_prompt = false}),
+            "<|system|>Be brief<|end|>");
+  EXPECT_EQ(RenderOrError("{% for m in messages %}{% if m.role in ['system', 'developer'] %}"
+                          "{{ m.role }}{{ m.content }}{% endif %}{% endfor %}",
+                          messages),
+            "developerBe brief");
+  EXPECT_EQ(RenderOrError("{{ messages|length }}", messages),
+            "error: messages[0].role: the model's chat template leaves out 'developer'");
+}
+
+TEST(ChatTemplateTest, NullContentBesideToolCalls) {
+  for (const char* content : {R"("content": null, )", ""}) {
+    const auto messages = FromText(std::string(R"([{"role": "assistant", )") + content +
+                                   R"("tool_calls": [{"function": {"name": "f"}}]}])");
+    EXPECT_EQ(RenderOrError("{{ 'A:' + messages[0].content }}", messages), "A:");
+    EXPECT_EQ(RenderOrError("{{ messages[0]['content'] }}", messages), "");
+    EXPECT_EQ(RenderOrError("{% if '</think>' in messages[0].content %}x{% endif %}", messages),
+              "");
+    EXPECT_EQ(RenderOrError("{{ messages[0].content is none }}", messages), "True");
+    EXPECT_EQ(RenderOrError("{{ messages[0]['content'] is not none }}", messages), "False");
+  }
 }
 
 TEST(ChatTemplateTest, GenerationPromptAndVariables) {
@@ -142,8 +218,7 @@ TEST(ChatTemplateTest, ContinueFinalMessage) {
   EXPECT_EQ(
       RenderOrError("{% for m in messages %}[{{ m.content|trim }}]{% endfor %}", messages, options),
       "[Hi][Once upon");
-  EXPECT_EQ(RenderOrError(ChatTemplate::Plain(), messages, options),
-            "User: Hi\nAssistant:  Once upon ");
+  EXPECT_EQ(RenderOrError(Builtin("plain"), messages, options), "User: Hi\nAssistant:  Once upon ");
   EXPECT_EQ(
       RenderOrError("nothing", messages, options),
       "error: continue_final_message: the chat template does not show the last message's text");
@@ -208,13 +283,26 @@ TEST(ChatTemplateLoadTest, NamedTemplates) {
   EXPECT_EQ(RenderOrError(*chat_template, kHi, {.tools = {1, 2}}), "with 2");
 }
 
+// The order of transformers: the file of its own, the tokenizer's config, the older file.
 TEST(ChatTemplateLoadTest, FilesBesideTheConfig) {
   const ModelDirectory model;
+  EXPECT_EQ(model.Load().status().message(), "none");
   model.Write("chat_template.json", R"({"chat_template": "from json"})");
   EXPECT_EQ(RenderOrError(model.Load().value(), kHi), "from json");
+  model.Write("tokenizer_config.json", R"({"chat_template": "from config"})");
+  EXPECT_EQ(RenderOrError(model.Load().value(), kHi), "from config");
   model.Write("chat_template.jinja", "from jinja\n");
   EXPECT_EQ(RenderOrError(model.Load().value(), kHi), "from jinja");
   EXPECT_EQ(model.Load()->source(), "from jinja\n");
+}
+
+TEST(ChatTemplateLoadTest, AdditionalTemplatesHaveTheNamesOfTheirFiles) {
+  const ModelDirectory model;
+  model.Write("additional_chat_templates/tool_use.jinja", "with {{ tools|length }}");
+  EXPECT_NE(model.Load().status().message().find("none named 'default'"), std::string::npos);
+  model.Write("chat_template.jinja", "without");
+  EXPECT_EQ(RenderOrError(model.Load().value(), kHi), "without");
+  EXPECT_EQ(RenderOrError(model.Load().value(), kHi, {.tools = {1, 2}}), "with 2");
 }
 
 TEST(ChatTemplateLoadTest, BadFilesAreErrorsThatNameThem) {

@@ -63,6 +63,44 @@ bool IsConcatenation(const Expr& expr, const MemberExpressions& members) {
   return binary != nullptr && (members.Contains(*binary->left) || members.Contains(*binary->right));
 }
 
+bool IsNoneTest(const Expr& expr, const MemberExpressions& members) {
+  const auto* test = std::get_if<jinja::Test>(&expr.node);
+  return test != nullptr && test->test->name == "none" &&
+         members.Contains(WithoutFilters(*test->input));
+}
+
+// The text of a string literal; null if it is something else.
+const std::string* LiteralText(const Expr& expr) {
+  const auto* literal = std::get_if<jinja::Literal>(&expr.node);
+  return literal != nullptr && literal->value.is_string() ? &literal->value.str() : nullptr;
+}
+
+// Literals that `expr` looks for in a text: 'a' in x, x.split('a'), x == 'a'.
+void AddSought(const Expr& expr, std::vector<std::string>* sought) {
+  const auto add = [&](const Expr& part) {
+    if (const std::string* text = LiteralText(part)) sought->push_back(*text);
+  };
+  if (const auto* comparison = std::get_if<jinja::Comparison>(&expr.node)) {
+    add(*comparison->first);
+    for (const auto& [op, operand] : comparison->rest) add(*operand);
+  }
+  if (const auto* call = std::get_if<jinja::Call>(&expr.node)) {
+    if (!std::holds_alternative<jinja::Attribute>(call->callee->node)) return;
+    for (const auto& argument : call->arguments.positional) add(*argument);
+  }
+}
+
+// x.split('a'), x.replace('a', ''), x | replace('a', '').
+bool CutsText(const Expr& expr) {
+  if (const auto* filter = std::get_if<jinja::Filter>(&expr.node)) {
+    return filter->filter->name == "replace";
+  }
+  const auto* call = std::get_if<jinja::Call>(&expr.node);
+  const auto* method =
+      call == nullptr ? nullptr : std::get_if<jinja::Attribute>(&call->callee->node);
+  return method != nullptr && (method->name.ends_with("split") || method->name == "replace");
+}
+
 // A loop over content that reads the text of its parts.
 bool IsPartLoop(const jinja::Statement& statement, const MemberExpressions& content) {
   const auto* loop = std::get_if<jinja::For>(&statement.node);
@@ -91,6 +129,11 @@ ChatTraits FindChatTraits(const jinja::Block& block) {
     if (IsStringTest(expr, arguments) || IsConcatenation(expr, arguments)) {
       traits.takes_argument_text = true;
     }
+    if (IsNoneTest(expr, content)) traits.tests_none = true;
+    const std::string* text = LiteralText(expr);
+    if (text != nullptr && *text == "developer") traits.names_developer = true;
+    if (CutsText(expr)) traits.cuts_texts = true;
+    AddSought(expr, &traits.sought);
   };
   jinja::Walk(block, {.on_statement = on_statement, .on_expr = on_expr});
   return traits;

@@ -2,6 +2,9 @@
 #ifndef TALON_TEXT_CHAT_TRAITS_H_
 #define TALON_TEXT_CHAT_TRAITS_H_
 
+#include <string>
+#include <vector>
+
 #include "text/jinja/ast.h"
 
 namespace talon {
@@ -9,6 +12,10 @@ namespace talon {
 struct ChatTraits {
   bool loops_over_content = false;   // takes a message's content as a list of parts
   bool takes_argument_text = false;  // takes a tool call's arguments as a string
+  bool tests_none = false;           // tells a content that is none from one that is empty
+  bool names_developer = false;      // knows the role developer
+  bool cuts_texts = false;           // splits texts, or replaces parts of them
+  std::vector<std::string> sought;   // texts it looks for in messages, such as "</think>"
 };
 
 ChatTraits FindChatTraits(const jinja::Block& block);

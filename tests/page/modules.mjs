@@ -41,6 +41,36 @@ export async function testBurstDoesNotInflateTheRate(page) {
   assert.equal(await page.evaluate(rateOfBurst), 400);
 }
 
+// Runs in the page: the slider over a run of `count` passes; the tenth has the largest tree.
+async function replayOf(count) {
+  const {Run} = await import('/run.js');
+  const {Replay} = await import('/replay.js');
+  const make = (name) => document.createElement(name);
+  const parts = {tree: make('div'), slider: make('input'), label: make('p'), largest: make('p')};
+  parts.tree.append(make('p'));
+  parts.slider.type = 'range';
+  const replay = new Replay(parts);
+  const run = new Run(0);
+  replay.reset(run);
+  for (let pass = 1; pass <= count; ++pass) {
+    const nodes = Array(pass === 10 ? 5 : 2).fill(0).map((_, node) => node);
+    const parents = nodes.map((node) => node - 1);
+    const tree = {tokens: nodes, texts: nodes.map(String), parents, accepted: [0]};
+    const tokens = [{id: 1, text: 'a', drafted: false}];
+    run.add({talon: {tokens, tree, stats: {passes: pass, emitted: pass}}}, pass);
+  }
+  replay.finish();
+  const end = parts.label.textContent;
+  parts.slider.value = 1;
+  replay.onInput();
+  return {max: Number(parts.slider.max), end, first: parts.label.textContent};
+}
+
+export async function testAllPassesAreKept(page) {
+  assert.deepEqual(
+      await page.evaluate(replayOf, 5000), {max: 5000, end: '10 / 5000', first: '1 / 5000'});
+}
+
 // Runs in the page: draws a tree of `size` nodes, each with up to three children, and returns where
 // its boxes and labels are.
 async function drawBoxes(size) {

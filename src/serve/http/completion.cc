@@ -61,6 +61,10 @@ std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const Ap
                            .watched = request.trace,
                            .label = head_.id};
   generate.sampling.seed = seed;
+  if (request.endpoint == Endpoint::kChat && parts_.end_of_turn >= 0 &&
+      !generate.sampling.ignore_eos) {
+    generate.sampling.stop_token_ids.push_back(parts_.end_of_turn);
+  }
   const int room = RoomAfter(*parts_.engine, generate.prompt.size());
   generate.sampling.max_tokens = std::min(generate.sampling.max_tokens, room);
   generate.sampling.min_tokens = std::min(generate.sampling.min_tokens, room);
@@ -71,7 +75,7 @@ std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const Ap
     choices_.push_back({.index = static_cast<int>(choices_.size()),
                         .first_of_prompt = i == 0,
                         .stream = std::move(*stream),
-                        .writer = TokenJsonWriter(parts_.tokenizer)});
+                        .writer = TokenJsonWriter(parts_.tokenizer, generate.prompt)});
   }
   return std::nullopt;
 }

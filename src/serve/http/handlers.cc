@@ -61,8 +61,9 @@ std::optional<ApiError> Tokenize(const ServeParts& parts, std::string body, std:
   TokenizeRequest request;
   if (auto error = ParseTokenizeRequest(body, &request)) return error;
   body = std::string();
-  const auto tokens = request.chat ? EncodeChat(parts, *request.chat)
-                                   : EncodeText(parts, request.prompt, request.add_special_tokens);
+  const auto encode = request.parse_special ? EncodeText : EncodeWithoutSpecial;
+  const auto tokens = request.chat ? EncodeChat(parts, *request.chat, request.parse_special)
+                                   : encode(parts, request.prompt, request.add_special_tokens);
   if (!tokens.ok()) return ErrorFromStatus(tokens.status());
   *answer = TokensJson(*tokens, ContextTokens(*parts.engine));
   return std::nullopt;
@@ -110,6 +111,7 @@ Json DescribeStatus(const ServeParts& parts) {
   const EngineThread::Snapshot now = parts.engine->snapshot();
   return {{"model", parts.model_name},
           {"drafter", parts.drafter_name},
+          {"chat", parts.chat_template != nullptr},
           {"kv",
            {{"blocks", now.blocks},
             {"used", now.blocks - now.free_blocks},

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "text/builtin_templates.h"
 #include "text/chat_options.h"
 
 namespace talon {
@@ -20,8 +21,15 @@ std::optional<ApiError> CheckRoom(const EngineThread& engine, size_t tokens, con
                   .code = "context_length_exceeded"};
 }
 
+Status CheckTokenizer(const ServeParts& parts) {
+  if (parts.tokenizer != nullptr) return OkStatus();
+  TALON_RETURN_IF_ERROR(Tokenizer::Supported());
+  return InvalidArgument("the model has no tokenizer, give token ids");
+}
+
 std::optional<ApiError> WithParameter(const Status& status, const char* param) {
-  ApiError error = ErrorFromStatus(status.WithContext(param));
+  const bool named = status.message().starts_with(param);
+  ApiError error = ErrorFromStatus(named ? status : status.WithContext(param));
   error.param = param;
   return error;
 }
@@ -42,25 +50,40 @@ int RoomAfter(const EngineThread& engine, size_t prompt_tokens) {
 
 Result<std::vector<int32_t>> EncodeText(const ServeParts& parts, const std::string& text,
                                         bool add_special_tokens) {
-  if (parts.tokenizer == nullptr) {
-    TALON_RETURN_IF_ERROR(Tokenizer::Supported());
-    return InvalidArgument("the model has no tokenizer, give token ids");
-  }
+  TALON_RETURN_IF_ERROR(CheckTokenizer(parts));
   return parts.tokenizer->Encode(text, add_special_tokens);
 }
 
-Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat) {
-  if (parts.chat_template == nullptr) return InvalidArgument("the model has no chat template");
-  const auto text = parts.chat_template->Render(
-      chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
-                      .continue_final_message = chat.continue_final_message,
-                      .variables = chat.variables});
+Result<std::vector<int32_t>> EncodeWithoutSpecial(const ServeParts& parts, const std::string& text,
+                                                  bool add_special_tokens) {
+  TALON_RETURN_IF_ERROR(CheckTokenizer(parts));
+  TALON_ASSIGN_OR_RETURN(const MarkedText marked,
+                         ControlTokens::Special(*parts.tokenizer).Mark(text));
+  return parts.tokenizer->Encode(marked, add_special_tokens);
+}
+
+Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat,
+                                        bool parse_special) {
+  TALON_RETURN_IF_ERROR(CheckTokenizer(parts));
+  if (parts.chat_template == nullptr) {
+    return InvalidArgument(
+        "the model has no chat template; start the server with --chat-template FILE, or one of {}",
+        BuiltinTemplateNames());
+  }
+  const ControlTokens none;
+  const bool guarded = parts.control_tokens != nullptr && !parse_special;
+  const auto text =
+      parts.chat_template->Render(chat.messages,
+                                  {.add_generation_prompt = chat.add_generation_prompt,
+                                   .continue_final_message = chat.continue_final_message,
+                                   .variables = chat.variables},
+                                  guarded ? *parts.control_tokens : none);
   // Too much for the template's limits is too much at any time: no reason to try again.
   if (text.status().code() == StatusCode::kResourceExhausted) {
     return InvalidArgument("{}", text.status().message());
   }
   TALON_RETURN_IF_ERROR(text.status());
-  return EncodeText(parts, *text, /*add_special_tokens=*/parts.chat_template->is_plain());
+  return parts.tokenizer->Encode(*text, /*add_special_tokens=*/false);
 }
 
 std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,

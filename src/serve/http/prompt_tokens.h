@@ -18,8 +18,13 @@ namespace talon {
 // A text as `talon run` encodes it.
 Result<std::vector<int32_t>> EncodeText(const ServeParts& parts, const std::string& text,
                                         bool add_special_tokens);
-// Messages through the chat template. A model's own template writes the begin token itself.
-Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat);
+// The same; what is written there as a special token is text.
+Result<std::vector<int32_t>> EncodeWithoutSpecial(const ServeParts& parts, const std::string& text,
+                                                  bool add_special_tokens);
+// Messages through the chat template, which writes the begin token itself. With `parse_special`
+// their text may spell control tokens whatever the server's settings.
+Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat,
+                                        bool parse_special = false);
 
 // All prompts of a request. The error, or none; also an error if one leaves no room in the context.
 std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,

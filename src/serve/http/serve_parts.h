@@ -3,10 +3,12 @@
 #define TALON_SERVE_HTTP_SERVE_PARTS_H_
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "engine/engine_thread.h"
 #include "text/chat_template.h"
+#include "text/control_tokens.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace talon {
@@ -16,7 +18,10 @@ struct ServeParts {
   EngineThread* engine = nullptr;
   const Tokenizer* tokenizer = nullptr;         // null: prompts are token ids
   const ChatTemplate* chat_template = nullptr;  // null: no chat
-  std::string model_name;                       // as clients call it
+  // What the text of messages cannot spell; null: it may spell any token.
+  const ControlTokens* control_tokens = nullptr;
+  int32_t end_of_turn = -1;  // ends the answers of chats, beside the model's own; -1: none
+  std::string model_name;    // as clients call it
   std::string drafter_name = "NONE";
   std::chrono::milliseconds request_timeout{0};  // 0 = none
 };

@@ -10,10 +10,6 @@ namespace {
 constexpr size_t kMaxTokenBytes = size_t{1} << 16;
 constexpr size_t kMaxTrieNodes = size_t{1} << 24;
 
-uint64_t ChildKey(int32_t node, char byte) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(node)) << 8 | static_cast<unsigned char>(byte);
-}
-
 bool StandsAlone(std::string_view text, const TextSpan& span) {
   if (span.begin > 0) {
     size_t previous = PreviousCharacter(text, span.begin);
@@ -43,36 +39,6 @@ size_t BlanksAfter(std::string_view text, size_t begin) {
 
 }  // namespace
 
-void AddedTokens::Trie::Insert(std::string_view key, int32_t token) {
-  int32_t node = 0;
-  for (const char byte : key) {
-    if (const int32_t* child = children_.Find(ChildKey(node, byte))) {
-      node = *child;
-    } else {
-      const auto created = static_cast<int32_t>(token_at_.size());
-      token_at_.push_back(-1);
-      children_.Set(ChildKey(node, byte), created);
-      node = created;
-    }
-  }
-  token_at_[node] = token;
-}
-
-int32_t AddedTokens::Trie::LongestAt(std::string_view text, size_t* length) const {
-  int32_t longest = -1;
-  int32_t node = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const int32_t* child = children_.Find(ChildKey(node, text[i]));
-    if (child == nullptr) break;
-    node = *child;
-    if (token_at_[node] >= 0) {
-      longest = token_at_[node];
-      *length = i + 1;
-    }
-  }
-  return longest;
-}
-
 Status AddedTokens::Add(const Json& value, const Normalizer& normalizer, const std::string& where) {
   TALON_ASSIGN_OR_RETURN(const JsonFields fields, JsonFields::From(value, where));
   AddedToken token;
@@ -93,7 +59,7 @@ Status AddedTokens::Add(const Json& value, const Normalizer& normalizer, const s
   if (sought.size() > kMaxTokenBytes) {
     return InvalidArgument("{}: token of {} bytes, limit {}", where, sought.size(), kMaxTokenBytes);
   }
-  Trie& trie = token.normalized ? normalized_ : plain_;
+  ByteTrie& trie = token.normalized ? normalized_ : plain_;
   if (!sought.empty()) trie.Insert(sought, index);
   if (trie.size() > kMaxTrieNodes) {
     return ResourceExhausted("{}: more than {} bytes of tokens", where, kMaxTrieNodes);
@@ -115,7 +81,7 @@ Result<AddedTokens> AddedTokens::Parse(const Json& value, const Normalizer& norm
 }
 
 std::vector<AddedTokens::Part> AddedTokens::Split(std::string_view text, bool normalized) const {
-  const Trie& trie = normalized ? normalized_ : plain_;
+  const ByteTrie& trie = normalized ? normalized_ : plain_;
   std::vector<Part> parts;
   size_t covered = 0;
   for (size_t at = 0; at < text.size() && !trie.empty();) {

@@ -14,7 +14,7 @@
 #include "base/json_fwd.h"
 #include "base/status.h"
 #include "text/regex/regex.h"
-#include "text/tokenizer/flat_map.h"
+#include "text/tokenizer/byte_trie.h"
 #include "text/tokenizer/normalizer.h"
 
 namespace talon {
@@ -48,25 +48,11 @@ class AddedTokens {
   std::vector<Part> Split(std::string_view text, bool normalized) const;
 
  private:
-  // A tree of bytes; node 0 is the root.
-  class Trie {
-   public:
-    void Insert(std::string_view key, int32_t token);
-    // The token with the longest key at the front of `text`; -1 if none. *length is the key's.
-    int32_t LongestAt(std::string_view text, size_t* length) const;
-    bool empty() const { return token_at_.size() == 1; }
-    size_t size() const { return token_at_.size(); }
-
-   private:
-    FlatMap<int32_t> children_;             // by node and byte
-    std::vector<int32_t> token_at_ = {-1};  // by node
-  };
-
   Status Add(const Json& value, const Normalizer& normalizer, const std::string& where);
 
   std::vector<AddedToken> tokens_;
-  Trie plain_;
-  Trie normalized_;
+  ByteTrie plain_;
+  ByteTrie normalized_;
 };
 
 }  // namespace talon

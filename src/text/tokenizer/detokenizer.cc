@@ -14,6 +14,13 @@ StreamDecoder::StreamDecoder(const Tokenizer* tokenizer, bool skip_special_token
       skip_special_tokens_(skip_special_tokens),
       strip_left_(tokenizer->decoder().leading_strip().count) {}
 
+void StreamDecoder::ContinueAfter(std::span<const int32_t> prompt) {
+  for (const int32_t id : prompt) {
+    if (!Push(id).empty()) break;  // what follows is inside of the text
+  }
+  Flush();
+}
+
 std::string StreamDecoder::Push(int32_t id) {
   const std::optional<std::string_view> token = tokenizer_->Token(id);
   if (!token || (skip_special_tokens_ && tokenizer_->IsSpecial(id))) return {};

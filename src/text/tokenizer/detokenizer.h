@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,11 @@ class Tokenizer;
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens);
+
+  // The ids to come go on after `prompt`: what a decoder does to the beginning of a text, such as
+  // removing a space, happens to the first text of prompt and ids together.
+  // REQUIRES: nothing was pushed.
+  void ContinueAfter(std::span<const int32_t> prompt);
 
   // The text that became certain with this token, often empty. Ids outside of the vocabulary give
   // no text.

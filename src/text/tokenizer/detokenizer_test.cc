@@ -138,6 +138,45 @@ TEST(StreamDecoder, MetaspaceDropsTheFirstSpace) {
   EXPECT_EQ(PushAll(&decoder, {1, 261, 261, 260}), (Strings{"", "a", " a", "a", ""}));
 }
 
+// Llama 2's kind: 261 is "▁a".
+TEST(StreamDecoder, OnlyTheBeginningOfTheSequenceIsStripped) {
+  Json json = SentencePieceJson({"▁", "a"}, {{"▁", "a"}});
+  const auto answer = [&json](const Ids& prompt) {
+    const auto tokenizer = ParseTokenizer(json);
+    StreamDecoder decoder(tokenizer.get(), true);
+    decoder.ContinueAfter(prompt);
+    return Joined(PushAll(&decoder, {261, 261}));
+  };
+  EXPECT_EQ(answer({1, 261}), " a a");
+  EXPECT_EQ(answer({1, 259}), " a a") << "the prompt's own space was the one that is stripped";
+  EXPECT_EQ(answer({3 + 'x'}), " a a") << "a run of bytes ends with the prompt";
+  EXPECT_EQ(answer({1}), "a a") << "the prompt has no text";
+  EXPECT_EQ(answer({}), "a a");
+  json["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}};
+  EXPECT_EQ(answer({1, 261}), " a a");
+  EXPECT_EQ(answer({1}), "a a");
+  json["decoder"] = nullptr;
+  EXPECT_EQ(answer({1, 261}), " ▁a ▁a") << "the space between tokens";
+}
+
+// The text of an answer is what it adds to the text of its prompt.
+TEST(StreamDecoder, PromptAndAnswerMakeTheWholeText) {
+  const auto tokenizer =
+      ParseTokenizer(SentencePieceJson({"▁", "a", "b"}, {{"▁", "▁"}, {"▁", "a"}, {"▁▁", "b"}}));
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    Ids ids(2 + random() % 8);
+    for (int32_t& id : ids) id = random() % 4 == 0 ? 1 : 259 + static_cast<int32_t>(random() % 6);
+    const auto cut = static_cast<std::ptrdiff_t>(random() % ids.size());
+    const Ids prompt(ids.begin(), ids.begin() + cut);
+    StreamDecoder decoder(tokenizer.get(), true);
+    decoder.ContinueAfter(prompt);
+    EXPECT_EQ(tokenizer->Decode(prompt, true) +
+                  Joined(PushAll(&decoder, Ids(ids.begin() + cut, ids.end()))),
+              tokenizer->Decode(ids, true));
+  }
+}
+
 TEST(StreamDecoder, WithoutADecoderTokensAreJoinedBySpaces) {
   Json json = ByteLevelJson({});
   json["decoder"] = nullptr;

@@ -17,6 +17,10 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Parse(std::string_view, const std:
   return Supported();
 }
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view, bool) const { return Supported(); }
+Result<std::vector<int32_t>> Tokenizer::EncodeMarked(std::string_view, std::string_view,
+                                                     bool) const {
+  return Supported();
+}
 std::string Tokenizer::Decode(std::span<const int32_t>, bool) const { return ""; }
 std::optional<std::string_view> Tokenizer::Token(int32_t) const { return std::nullopt; }
 std::string Tokenizer::TokenBytes(int32_t) const { return ""; }
@@ -24,6 +28,7 @@ bool Tokenizer::IsSpecial(int32_t) const { return false; }
 
 StreamDecoder::StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens)
     : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens), strip_left_(0) {}
+void StreamDecoder::ContinueAfter(std::span<const int32_t>) {}
 std::string StreamDecoder::Push(int32_t) { return ""; }
 std::string StreamDecoder::Flush() { return ""; }
 

@@ -1,10 +1,12 @@
 #include "text/tokenizer/tokenizer.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "text/limits.h"
+#include "text/special_tokens.h"
 #include "text/tokenizer/detokenizer.h"
 #include "text/tokenizer/json_fields.h"
 #include "text/unicode.h"
@@ -27,7 +29,13 @@ Status Tokenizer::Supported() { return OkStatus(); }
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& path) {
   TALON_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
-  return Parse(json, path);
+  TALON_ASSIGN_OR_RETURN(auto tokenizer, Parse(json, path));
+  const std::string dir = std::filesystem::path(path).parent_path().string();
+  TALON_ASSIGN_OR_RETURN(const OrderedJson special, ReadSpecialTokens(dir));
+  if (const auto eos = special.find("eos_token"); eos != special.end()) {
+    tokenizer->eos_token_id_ = tokenizer->TokenId(eos->get_ref<const std::string&>());
+  }
+  return tokenizer;
 }
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::Parse(std::string_view json,
@@ -95,8 +103,19 @@ Status Tokenizer::CheckPostProcessor(const std::string& what) const {
   return OkStatus();
 }
 
+struct Tokenizer::Encoding {
+  std::string_view mark;  // left out of the text; empty: none
+  BpeScratch scratch;
+  std::vector<int32_t> ids;
+};
+
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
                                                bool add_special_tokens) const {
+  return EncodeMarked(text, /*mark=*/"", add_special_tokens);
+}
+
+Result<std::vector<int32_t>> Tokenizer::EncodeMarked(std::string_view text, std::string_view mark,
+                                                     bool add_special_tokens) const {
   if (text.size() > kMaxInputBytes) {
     return InvalidArgument("text: {} bytes, limit {}", text.size(), kMaxInputBytes);
   }
@@ -104,38 +123,39 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
     return InvalidArgument("text: not valid UTF-8 at byte {} (0x{:02X})", *offset,
                            static_cast<unsigned char>(text[*offset]));
   }
-  std::vector<int32_t> ids;
-  if (add_special_tokens) ids = post_processor_.prefix();
-  BpeScratch scratch;
+  Encoding encoding{.mark = mark};
+  if (add_special_tokens) encoding.ids = post_processor_.prefix();
   for (const AddedTokens::Part& part : added_tokens_.Split(text, /*normalized=*/false)) {
     if (part.token != nullptr) {
-      ids.push_back(part.token->id);
+      encoding.ids.push_back(part.token->id);
     } else {
       TALON_RETURN_IF_ERROR(EncodePart(text.substr(part.span.begin, part.span.size()),
-                                       part.span.begin == 0, &scratch, &ids));
+                                       part.span.begin == 0, &encoding));
     }
   }
   if (add_special_tokens) {
-    ids.insert(ids.end(), post_processor_.suffix().begin(), post_processor_.suffix().end());
+    encoding.ids.insert(encoding.ids.end(), post_processor_.suffix().begin(),
+                        post_processor_.suffix().end());
   }
-  return ids;
+  return std::move(encoding.ids);
 }
 
-Status Tokenizer::EncodePart(std::string_view text, bool starts_input, BpeScratch* scratch,
-                             std::vector<int32_t>* ids) const {
+Status Tokenizer::EncodePart(std::string_view text, bool starts_input, Encoding* encoding) const {
   std::string normalized(text);
   TALON_RETURN_IF_ERROR(normalizer_.Apply(&normalized));
   for (const AddedTokens::Part& part : added_tokens_.Split(normalized, /*normalized=*/true)) {
     if (part.token != nullptr) {
-      ids->push_back(part.token->id);
+      encoding->ids.push_back(part.token->id);
       continue;
     }
     WordList list;
     list.text = normalized.substr(part.span.begin, part.span.size());
+    RemoveMarks(encoding->mark, &list.text);
+    if (list.text.empty()) continue;
     list.words = {{{0, list.text.size()}, starts_input && part.span.begin == 0}};
     TALON_RETURN_IF_ERROR(pre_tokenizer_.Apply(&list));
     for (const WordList::Word& word : list.words) {
-      TALON_RETURN_IF_ERROR(model_.Encode(list.WordText(word), scratch, ids));
+      TALON_RETURN_IF_ERROR(model_.Encode(list.WordText(word), &encoding->scratch, &encoding->ids));
     }
   }
   return OkStatus();

@@ -18,6 +18,7 @@
 
 #include "base/json_fwd.h"
 #include "base/status.h"
+#include "text/marked_text.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/bpe.h"
 #include "text/tokenizer/normalizer.h"
@@ -31,7 +32,8 @@ class Tokenizer {
  public:
   // OK, or why this build can load none.
   static Status Supported();
-  // `path` names the tokenizer.json itself.
+  // `path` names the tokenizer.json itself. The end token is that of tokenizer_config.json or
+  // special_tokens_map.json beside it.
   static Result<std::unique_ptr<Tokenizer>> Load(const std::string& path);
   // From the file's text; `what` names it in messages.
   static Result<std::unique_ptr<Tokenizer>> Parse(std::string_view json, const std::string& what);
@@ -40,6 +42,11 @@ class Tokenizer {
   // `add_special_tokens` the post-processor's tokens, such as the one that begins a text, are
   // added. Fails on text that is not UTF-8 (naming the byte) or longer than kMaxInputBytes.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens) const;
+
+  // The same, but added tokens are not recognised where a mark stands in them.
+  Result<std::vector<int32_t>> Encode(const MarkedText& text, bool add_special_tokens) const {
+    return EncodeMarked(text.text, text.mark, add_special_tokens);
+  }
 
   // Valid UTF-8 whatever the ids; those outside of the vocabulary are left out.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
@@ -56,6 +63,9 @@ class Tokenizer {
   bool IsSpecial(int32_t id) const;
 
   const TextDecoder& decoder() const { return decoder_; }
+  const std::vector<AddedToken>& added_tokens() const { return added_tokens_.tokens(); }
+  // The token that the model's files say ends a text; it need not be config.json's.
+  std::optional<int32_t> eos_token_id() const { return eos_token_id_; }
 
  private:
   explicit Tokenizer(BpeModel model) : model_(std::move(model)) {}
@@ -67,9 +77,13 @@ class Tokenizer {
   Status IndexToken(const std::string& text, int32_t id, const std::string& what);
   Status CheckPostProcessor(const std::string& what) const;
 
+  struct Encoding;  // one run of EncodeMarked()
+
+  Result<std::vector<int32_t>> EncodeMarked(std::string_view text, std::string_view mark,
+                                            bool add_special_tokens) const;
+
   // A part of the input without unnormalised added tokens.
-  Status EncodePart(std::string_view text, bool starts_input, BpeScratch* scratch,
-                    std::vector<int32_t>* ids) const;
+  Status EncodePart(std::string_view text, bool starts_input, Encoding* encoding) const;
 
   Normalizer normalizer_;
   AddedTokens added_tokens_;
@@ -80,6 +94,7 @@ class Tokenizer {
   std::vector<std::string_view> tokens_;  // by id, null data if none; owned by the parts above
   std::vector<bool> special_;             // by id
   StringMap<int32_t> added_ids_;          // by content
+  std::optional<int32_t> eos_token_id_;
 };
 
 }  // namespace talon

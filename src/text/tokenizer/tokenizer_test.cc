@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <thread>
 
@@ -28,6 +29,23 @@ class TinyTokenizer : public testing::Test {
   static Tokenizer* tokenizer_;
 };
 Tokenizer* TinyTokenizer::tokenizer_ = nullptr;
+
+TEST_F(TinyTokenizer, EndTokenIsTheOneThatTheFilesBesideItName) {
+  EXPECT_EQ(tokenizer_->eos_token_id(), tokenizer_->TokenId("<|end_of_text|>"));
+}
+
+TEST_F(TinyTokenizer, MarkedTokensAreText) {
+  const auto encode = [this](const std::string& text, const std::string& mark) {
+    return tokenizer_->Encode(MarkedText{.text = text, .mark = mark}, false).value();
+  };
+  const Ids marked = encode("Hi<#|eot_id|> there", "#");
+  EXPECT_EQ(tokenizer_->Decode(marked, false), "Hi<|eot_id|> there");
+  EXPECT_EQ(std::ranges::count_if(marked, [](int32_t id) { return tokenizer_->IsSpecial(id); }), 0);
+  // Where no token is spelled a mark changes nothing.
+  EXPECT_EQ(encode("Hi <#| there", "#"), tokenizer_->Encode("Hi <| there", false).value());
+  EXPECT_EQ(encode("<|eot_id|>Hi#", "#"), tokenizer_->Encode("<|eot_id|>Hi", false).value());
+  EXPECT_EQ(encode("<|eot_id|>#", "#"), tokenizer_->Encode("<|eot_id|>", false).value());
+}
 
 TEST_F(TinyTokenizer, EqualsTheGoldenEncodings) {
   const Result<Json> golden =

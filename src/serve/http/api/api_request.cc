@@ -260,6 +260,8 @@ std::optional<ApiError> ParseTokenizeRequest(std::string_view text, TokenizeRequ
     body.Fail("prompt", "give either prompt or messages");
   }
   body.Read("add_special_tokens", &request->add_special_tokens);
+  request->parse_special = !request->chat;
+  body.Read("parse_special", &request->parse_special);
   body.RefuseUnknown();
   return body.error();
 }

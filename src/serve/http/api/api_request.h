@@ -67,6 +67,8 @@ struct TokenizeRequest {
   std::string prompt;
   std::optional<ChatInput> chat;
   bool add_special_tokens = true;
+  // Special tokens that are written out are tokens; by default so for a prompt, not for messages.
+  bool parse_special = true;
 };
 std::optional<ApiError> ParseTokenizeRequest(std::string_view body, TokenizeRequest* request);
 

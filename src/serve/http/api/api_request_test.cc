@@ -222,6 +222,12 @@ TEST(ApiRequest, TokenizeAndDetokenize) {
   ASSERT_FALSE(ParseTokenizeRequest(R"({"prompt": "a", "add_special_tokens": false})", &tokenize));
   EXPECT_EQ(tokenize.prompt, "a");
   EXPECT_FALSE(tokenize.add_special_tokens);
+  EXPECT_TRUE(tokenize.parse_special);
+  ASSERT_FALSE(ParseTokenizeRequest(R"({"prompt": "a", "parse_special": false})", &tokenize));
+  EXPECT_FALSE(tokenize.parse_special);
+  ASSERT_FALSE(
+      ParseTokenizeRequest(R"({"messages": [{"role": "user", "content": "x"}]})", &tokenize));
+  EXPECT_FALSE(tokenize.parse_special);
   EXPECT_TRUE(ParseTokenizeRequest("{}", &tokenize));
   DetokenizeRequest detokenize;
   ASSERT_FALSE(ParseDetokenizeRequest(R"({"tokens": [1, 2]})", &detokenize));

@@ -68,6 +68,7 @@ Json StatsJson(const RequestStats& stats) {
           {"drafted", stats.drafted},
           {"accepted", stats.accepted},
           {"emitted", stats.emitted},
+          {"decode_seconds", stats.decode_seconds},
           {"tried_at_depth", std::move(tried)},
           {"accepted_at_depth", std::move(accepted)}};
 }
@@ -158,10 +159,12 @@ std::string TokenText(const Tokenizer* tokenizer, int32_t token) {
   return spelled;
 }
 
-TokenJsonWriter::TokenJsonWriter(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {
+TokenJsonWriter::TokenJsonWriter(const Tokenizer* tokenizer, std::span<const int32_t> prompt)
+    : tokenizer_(tokenizer) {
   if (tokenizer == nullptr) return;
   offset_decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
-  trace_decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+  offset_decoder_->ContinueAfter(prompt);
+  trace_decoder_ = offset_decoder_;
 }
 
 std::string TokenJsonWriter::Piece(std::optional<StreamDecoder>* decoder, int32_t token) const {

@@ -64,7 +64,8 @@ std::string TokenText(const Tokenizer* tokenizer, int32_t token);
 // tokenizer the texts are the ids.
 class TokenJsonWriter {
  public:
-  explicit TokenJsonWriter(const Tokenizer* tokenizer);
+  // The tokens go on after `prompt`.
+  TokenJsonWriter(const Tokenizer* tokenizer, std::span<const int32_t> prompt);
 
   // The endpoint's "logprobs" of these tokens, which follow those seen before.
   Json Logprobs(Endpoint endpoint, std::span<const EmittedToken> tokens);

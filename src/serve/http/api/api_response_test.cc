@@ -39,7 +39,7 @@ TEST_F(ApiResponse, CompletionLogprobsHaveOffsetsInCharacters) {
   const std::string text = "caf\u00e9 au lait";
   const auto tokens = Tokens(text);
   ASSERT_GT(tokens.size(), 2u);
-  TokenJsonWriter writer(tokenizer_.get());
+  TokenJsonWriter writer(tokenizer_.get(), {});
   const std::span<const EmittedToken> all(tokens);
   const Json first = writer.Logprobs(Endpoint::kCompletions, all.first(2));
   const Json rest = writer.Logprobs(Endpoint::kCompletions, all.subspan(2));
@@ -51,9 +51,26 @@ TEST_F(ApiResponse, CompletionLogprobsHaveOffsetsInCharacters) {
   EXPECT_LT(rest["text_offset"].back(), 12);  // of 12 characters, 13 bytes
 }
 
+// A decoder that strips the first space of a text, as Llama 2's does.
+TEST(TokenJsonWriterTest, TokensAfterAPromptKeepTheirSpaces) {
+  const auto tokenizer = Tokenizer::Parse(R"({
+    "model": {"type": "BPE", "vocab": {"▁a": 0, "▁b": 1}, "merges": []},
+    "decoder": {"type": "Sequence", "decoders": [
+      {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "Fuse"},
+      {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}})",
+                                          "test");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const std::vector<EmittedToken> answer = {{.token = 1}, {.token = 0}};
+  TokenJsonWriter writer(tokenizer->get(), std::vector<int32_t>{0});
+  const Json logprobs = writer.Logprobs(Endpoint::kCompletions, answer);
+  EXPECT_EQ(logprobs["tokens"], Json::array({" b", " a"}));
+  EXPECT_EQ(logprobs["text_offset"], Json::array({0, 2}));
+  EXPECT_EQ(writer.Trace({.tokens = answer})["tokens"][0]["text"], " b");
+}
+
 TEST_F(ApiResponse, ChatLogprobsSpellBytes) {
   const auto tokens = Tokens("Hi");
-  TokenJsonWriter writer(tokenizer_.get());
+  TokenJsonWriter writer(tokenizer_.get(), {});
   const Json content = writer.Logprobs(Endpoint::kChat, tokens)["content"];
   ASSERT_EQ(content.size(), tokens.size());
   EXPECT_EQ(content[0]["bytes"][0], 'H');
@@ -77,7 +94,7 @@ TEST_F(ApiResponse, TraceHasTokensTreeAndStats) {
   update.stats = RequestStats{.passes = 2, .emitted = 5, .drafted = 9, .accepted = 3};
   update.stats->tried_at_depth[0] = 2;
   update.stats->accepted_at_depth[0] = 1;
-  TokenJsonWriter writer(tokenizer_.get());
+  TokenJsonWriter writer(tokenizer_.get(), {});
   const Json trace = writer.Trace(update);
   std::string text;
   for (const Json& token : trace["tokens"]) text += token["text"].get<std::string>();

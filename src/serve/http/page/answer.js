@@ -1,21 +1,49 @@
-// The answer, token by token, coloured by where each came from.
+// The answer, token by token, coloured by where each came from; in a chat, below the turns before.
 
 export class Answer {
   constructor(element) {
     this.element = element;
+    this.open = element;  // what the tokens are added to
+    this.following = true;  // the end stays in view
+    this.top = 0;           // where it was scrolled to
+    element.addEventListener('scroll', () => this.onScroll());
+    new ResizeObserver(() => this.follow()).observe(element);
+  }
+
+  clear() {
+    this.element.replaceChildren();
+    this.open = this.element;
+    this.following = true;
+    this.top = 0;
   }
 
   // Empties it, but for the text that the answer continues.
   start(prompt) {
-    this.element.replaceChildren();
-    if (prompt) this.element.append(piece(prompt, 'prompt'));
+    this.clear();
+    this.element.append(piece(prompt, 'prompt'));
     this.element.setAttribute('aria-busy', 'true');
   }
 
+  // A chat's next turn.
+  startTurn(message) {
+    const asked = turn('You', 'user');
+    asked.append(message);
+    this.open = turn('Model', 'assistant');
+    this.element.append(asked, this.open);
+    this.following = true;
+    this.follow();
+    this.element.setAttribute('aria-busy', 'true');
+  }
+
+  // Takes the last turn back.
+  dropTurn() {
+    this.element.lastChild.remove();
+    this.element.lastChild.remove();
+  }
+
   append(pieces) {
-    const following = this.atEnd();
-    this.element.append(...pieces.map(({text, origin}) => piece(text, origin)));
-    if (following) this.element.scrollTop = this.element.scrollHeight;
+    this.open.append(...pieces.map(({text, origin}) => piece(text, origin)));
+    this.follow();
   }
 
   // Screen readers read the answer now, not at every token.
@@ -23,10 +51,16 @@ export class Answer {
     this.element.setAttribute('aria-busy', 'false');
   }
 
-  // False once the reader has scrolled up: the view then stays where it is.
-  atEnd() {
+  follow() {
+    if (this.following) this.element.scrollTop = this.element.scrollHeight;
+  }
+
+  // Once the reader has scrolled up the view stays where it is, until they are back at the end.
+  onScroll() {
     const {scrollTop, scrollHeight, clientHeight} = this.element;
-    return scrollHeight - scrollTop - clientHeight < 24;
+    if (scrollTop < this.top) this.following = false;
+    if (scrollHeight - scrollTop - clientHeight < 24) this.following = true;
+    this.top = scrollTop;
   }
 }
 
@@ -42,6 +76,16 @@ export function splitByToken(text, tokens) {
   }
   if (at < text.length) pieces.push({text: text.slice(at), origin: 'unknown'});
   return pieces.filter((one) => one.text !== '');
+}
+
+function turn(who, role) {
+  const element = document.createElement('div');
+  element.className = `turn ${role}`;
+  const name = document.createElement('span');
+  name.className = 'who';
+  name.textContent = who;
+  element.append(name);
+  return element;
 }
 
 function piece(text, origin) {

@@ -14,6 +14,10 @@ export function setApiKey(key) {
   sessionStorage.setItem(KEY_NAME, key);
 }
 
+export function hasApiKey() {
+  return Boolean(sessionStorage.getItem(KEY_NAME));
+}
+
 export async function getJson(path) {
   const response = await request(path, {});
   try {
@@ -56,8 +60,8 @@ async function explain(response) {
   if (response.status === 401) return 'The server asks for an API key, or does not know this one.';
   try {
     const {error} = await response.json();
-    const parameter = error.param ? ` (${error.param})` : '';
-    return `${error.message}${parameter}`;
+    const named = !error.param || error.message.includes(error.param);
+    return named ? error.message : `${error.message} (${error.param})`;
   } catch {
     return `The server answered ${response.status} ${response.statusText}.`;
   }

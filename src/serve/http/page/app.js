@@ -1,90 +1,128 @@
 // Wires the page: the form starts a run, its events are drawn once a frame, the status is polled.
 
 import {Answer} from './answer.js';
-import {getJson, postForEvents, setApiKey} from './api.js';
+import {getJson, hasApiKey, postForEvents, setApiKey} from './api.js';
 import {drawDepths, drawKv, drawSpark} from './charts.js';
+import {Chat} from './chat.js';
+import {copyText} from './copy.js';
+import {Replay} from './replay.js';
 import {Run} from './run.js';
-import {drawTree} from './tree.js';
 
 const POLL_BUSY_MS = 500;
 const POLL_IDLE_MS = 5000;
-const TREE_MS = 100;  // between two trees, so that the eye can follow
 
 const byId = (id) => document.getElementById(id);
+const form = byId('prompt-form');
 const answer = new Answer(byId('answer'));
+const chat = new Chat();
+const replay = new Replay({
+  tree: byId('tree'),
+  slider: byId('replay'),
+  label: byId('replay-at'),
+  largest: byId('largest'),
+});
 
 let model = '';
+let asked = null;       // {path, body} of the current run, or the last
 let run = null;         // the current one, or the last
-let aborter = null;     // of the current run; null: none is under way
+let aborter = null;     // of what is under way; null: nothing
 let frameAsked = false;
-let following = true;   // the tree on the page is the latest one
-let treeDrawnAt = 0;
 let pollTimer = 0;
 
 // --- Generating ---
 
+const chatting = () => form.elements.mode.value === 'chat';
+
 async function generate() {
-  if (aborter) return;
-  const form = byId('prompt-form');
-  if (!form.reportValidity()) return;
+  if (aborter || !form.reportValidity()) return;
   const prompt = byId('prompt').value;
   if (prompt === '') {
     showProblem('Write a prompt first.');
     byId('prompt').focus();
     return;
   }
-  const chat = form.elements.mode.value === 'chat';
+  asked = chatting() ?
+      {path: '/v1/chat/completions', body: bodyOf({messages: messagesOf(prompt)})} :
+      {path: '/v1/completions', body: bodyOf({prompt})};
+  start(prompt);
+  const words = await untilDone(
+      run, asked.body, () => run.finish === 'length' ? 'Done, at the limit of tokens.' : 'Done.');
+  if (chatting()) endTurn(prompt);
+  finish(words);
+}
+
+// Takes in all events of a run. Returns how it ended, in words.
+async function untilDone(into, body, done) {
   aborter = new AbortController();
-  start(chat ? '' : prompt);
+  setBusy(true);
+  poll();
   try {
-    await follow(chat ? '/v1/chat/completions' : '/v1/completions', bodyOf(prompt, chat));
-    finish(run.finish === 'length' ? 'Done, at the limit of tokens.' : 'Done.');
+    for await (const event of postForEvents(asked.path, body, aborter.signal)) {
+      into.add(event, performance.now());
+      if (into === run) askFrame();
+    }
+    return done();
   } catch (error) {
-    if (!aborter.signal.aborted) showError(error);
-    finish(aborter.signal.aborted ? 'Stopped.' : 'Failed.');
+    if (aborter.signal.aborted) return 'Stopped.';
+    showError(error);
+    return 'Failed.';
+  } finally {
+    aborter = null;
+    setBusy(false);
+    poll();
   }
 }
 
-function bodyOf(prompt, chat) {
+const messagesOf = (prompt) => chat.messages(byId('system').value, prompt);
+
+// A seed of the page's own, so that the same can be asked again.
+function bodyOf(input) {
   const seed = byId('seed').value;
   return {
     model,
-    ...(chat ? {messages: [{role: 'user', content: prompt}]} : {prompt}),
+    ...input,
     max_tokens: Number(byId('max-tokens').value),
     temperature: Number(byId('temperature').value),
-    ...(seed !== '' && {seed: Number(seed)}),
+    top_p: Number(byId('top-p').value),
+    seed: seed === '' ? Math.floor(Math.random() * 2 ** 32) : Number(seed),
     stream: true,
     stream_options: {include_usage: true},
     speculative: {off: !byId('speculate').checked, trace: true},
   };
 }
 
-async function follow(path, body) {
-  for await (const event of postForEvents(path, body, aborter.signal)) {
-    run.add(event, performance.now());
-    askFrame();
-  }
-}
-
 function start(prompt) {
   run = new Run(performance.now());
-  following = true;
   showProblem('');
-  answer.start(prompt);
-  setBusy(true);
+  if (chatting()) {
+    if (chat.empty) answer.clear();
+    answer.startTurn(prompt);
+  } else {
+    answer.start(prompt);
+  }
+  resetInstruments();
   byId('progress').textContent = 'Generating…';
   drawNumbers();
-  poll();
+}
+
+// A message without an answer stays in its field.
+function endTurn(prompt) {
+  drawFrame();
+  if (run.text === '') {
+    answer.dropTurn();
+    return;
+  }
+  chat.add(prompt, run.text);
+  byId('prompt').value = '';
+  showChat();
 }
 
 function finish(words) {
-  aborter = null;
   drawFrame();
-  showLatestTree();
+  replay.finish();
   answer.finish();
-  setBusy(false);
+  byId('copy').disabled = run.text === '';
   byId('progress').textContent = words;
-  poll();
 }
 
 function stop() {
@@ -93,9 +131,39 @@ function stop() {
 
 function setBusy(busy) {
   byId('generate').disabled = busy;
+  byId('new-chat').disabled = busy;
   byId('stop').disabled = !busy;
+  byId('compare').disabled = busy || !(run?.stats?.drafted > 0);
+  for (const mode of form.elements.mode) mode.disabled = busy || mode.dataset.missing === 'true';
   document.body.classList.toggle('busy', busy);
 }
+
+// --- Against plain decoding ---
+
+// The same request once more, without speculation.
+async function compare() {
+  if (aborter) return;
+  showProblem('');
+  byId('compared').textContent = 'Generating the same without speculation…';
+  const plain = new Run(performance.now());
+  const words = await untilDone(
+      plain,
+      {...asked.body, max_tokens: run.tokens, speculative: {off: true, trace: true}},
+      () => showComparison(plain));
+  byId('compared').textContent = words;
+}
+
+function showComparison(plain) {
+  const rate = run.decodedPerSecond();
+  const plainRate = plain.decodedPerSecond();
+  if (rate === 0 || plainRate === 0) return 'Too short to measure.';
+  byId('speedup').textContent = `${(rate / plainRate).toFixed(2)}×`;
+  const text = plain.text === run.text ? 'the same text' : 'another text';
+  return `${shortRate(rate)} tokens/s while decoding, ${shortRate(plainRate)} without ` +
+      `speculation: ${text}.`;
+}
+
+const shortRate = (rate) => rate.toFixed(rate < 100 ? 1 : 0);
 
 // --- Drawing ---
 
@@ -111,11 +179,23 @@ function askFrame() {
 function drawFrame() {
   answer.append(run.takePieces());
   drawNumbers();
-  if (run.stats) {
-    drawDepths(byId('depths'), run.stats);
-    drawSpark(byId('spark'), run.perPass, run.stats.tau);
-  }
-  if (aborter && performance.now() - treeDrawnAt >= TREE_MS) showLatestTree();
+  drawCharts();
+  if (aborter) replay.update();
+}
+
+function drawCharts() {
+  const none = {accepted_at_depth: [], tried_at_depth: []};
+  drawDepths(byId('depths'), run.stats ?? none);
+  drawSpark(byId('spark'), run.perPass, run.stats?.tau ?? 0);
+}
+
+// Nothing of the run before stays.
+function resetInstruments() {
+  replay.reset(run);
+  drawCharts();
+  byId('speedup').textContent = '–';
+  byId('compared').textContent = '';
+  byId('copy').disabled = true;
 }
 
 function drawNumbers() {
@@ -123,7 +203,7 @@ function drawNumbers() {
   const rate = run.tokensPerSecond();
   const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0;
   show('tau', stats?.passes > 0, () => stats.tau.toFixed(2));
-  show('rate', rate > 0, () => rate.toFixed(rate < 100 ? 1 : 0));
+  show('rate', rate > 0, () => shortRate(rate));
   show('emitted', run.tokens > 0, () => run.tokens);
   show('passes', stats, () => stats.passes);
   show('accepted', stats?.drafted > 0, () => `${stats.accepted} of ${stats.drafted}`);
@@ -135,18 +215,21 @@ function show(id, known, text) {
   byId(id).textContent = known ? text() : '–';
 }
 
-function showLatestTree() {
-  if (following && run.passes.length > 0) showTree(run.passes.length - 1);
+// --- Chat ---
+
+function showChat() {
+  form.dataset.mode = chatting() ? 'chat' : 'completion';
+  byId('prompt-title').textContent = chatting() ? 'Message' : 'Prompt';
+  byId('prompt').placeholder = chatting() ? 'Tell me a story' : 'It was a dark night';
+  byId('new-chat').hidden = !chatting() || chat.empty;
 }
 
-function showTree(index) {
-  treeDrawnAt = performance.now();
-  const replay = byId('replay');
-  replay.disabled = false;
-  replay.max = run.passes.length;
-  replay.value = index + 1;
-  byId('replay-at').textContent = `${index + 1} / ${run.passes.length}`;
-  drawTree(byId('tree'), run.passes[index]);
+// Another mode, or the chat from the beginning.
+function startOver() {
+  chat.clear();
+  answer.clear();
+  showChat();
+  byId('prompt').focus();
 }
 
 // --- The server ---
@@ -160,24 +243,40 @@ function poll() {
   });
 }
 
+// Resolves to whether the server let us in.
 async function refreshStatus() {
-  if (document.hidden) return;
+  if (document.hidden) return false;
   try {
     if (model === '') model = (await getJson('/v1/models')).data[0].id;
     showStatus(await getJson('/talon/status'));
+    return true;
   } catch (error) {
     showServer('lost', error.status === 401 ? 'locked' : 'not reached');
     if (error.status === 401) askForKey();
+    return false;
   }
 }
 
-function showStatus({drafter, kv, requests}) {
+function showStatus({drafter, chat: chats = true, kv, requests}) {
   byId('model').textContent = model;
   byId('drafter').textContent = drafter === 'NONE' ? 'without a drafter' : `drafted by ${drafter}`;
+  offer(drafter !== 'NONE', chats);
   const {running, waiting} = requests;
   const words = running + waiting === 0 ? 'idle' : `${running} running, ${waiting} waiting`;
   showServer(running > 0 ? 'busy' : 'idle', words);
   showKv(kv);
+}
+
+// Only what this server can do can be chosen.
+function offer(drafts, chats) {
+  const speculate = byId('speculate');
+  if (speculate.disabled === drafts) speculate.checked = drafts;
+  speculate.disabled = !drafts;
+  speculate.parentElement.title = drafts ? '' : 'This server has no drafter.';
+  const mode = byId('mode-chat');
+  mode.dataset.missing = !chats;
+  mode.disabled = !chats || aborter !== null;
+  mode.parentElement.title = chats ? '' : 'The model has no chat template (--chat-template).';
 }
 
 function showKv({blocks, used, free, cached, block_size: blockSize}) {
@@ -206,18 +305,22 @@ function showProblem(words) {
 }
 
 function askForKey() {
+  byId('key-problem').hidden = !hasApiKey();
   if (!byId('key-form').hidden) return;
   byId('key-form').hidden = false;
   byId('key').focus();
 }
 
-function useKey() {
+async function useKey() {
   setApiKey(byId('key').value);
+  if (!await refreshStatus()) {
+    byId('key').select();
+    return;
+  }
   byId('key').value = '';
   byId('key-form').hidden = true;
   showProblem('');
   byId('prompt').focus();
-  poll();
 }
 
 // --- Keyboard and events ---
@@ -230,13 +333,6 @@ function onKey(event) {
   }
 }
 
-// Who goes back to an earlier pass stays there; the last one is followed again.
-function onReplay() {
-  const {valueAsNumber, max} = byId('replay');
-  following = valueAsNumber === Number(max);
-  showTree(valueAsNumber - 1);
-}
-
 function onSubmit(id, action) {
   byId(id).addEventListener('submit', (event) => {
     event.preventDefault();
@@ -247,7 +343,11 @@ function onSubmit(id, action) {
 onSubmit('prompt-form', generate);
 onSubmit('key-form', useKey);
 byId('stop').addEventListener('click', stop);
-byId('replay').addEventListener('input', onReplay);
+byId('compare').addEventListener('click', compare);
+byId('copy').addEventListener('click', () => copyText(run.text, byId('copy')));
+byId('new-chat').addEventListener('click', startOver);
+for (const mode of form.elements.mode) mode.addEventListener('change', startOver);
 document.addEventListener('keydown', onKey);
 document.addEventListener('visibilitychange', poll);
+showChat();
 poll();

@@ -2,17 +2,17 @@
 
 import {splitByToken} from './answer.js';
 
-const MAX_PASSES = 2000;  // that can be looked at again
-
 export class Run {
   constructor(now) {
     this.startedAt = now;
     this.firstAt = 0;   // when the first and the last tokens came
     this.lastAt = 0;
     this.tokens = 0;
+    this.text = '';
     this.pieces = [];   // of the answer, not drawn yet
-    this.passes = [];   // {tree, bonus}, the last MAX_PASSES of those with a tree
-    this.perPass = [];  // tokens of each, the last MAX_PASSES
+    this.passes = [];   // with a tree; see addTree()
+    this.largest = -1;  // of these, the one with the largest tree
+    this.perPass = [];  // tokens of each pass
     this.stats = null;
     this.usage = null;
     this.finish = '';   // the API's finish_reason
@@ -22,12 +22,11 @@ export class Run {
     const choice = event.choices?.[0];
     const {tokens = [], tree, stats} = event.talon ?? {};
     const text = choice?.text ?? choice?.delta?.content ?? '';
+    this.text += text;
     this.pieces.push(...splitByToken(text, tokens));
     this.countTokens(tokens.length, now);
     if (stats) this.addStats(stats);
-    if (tree) {
-      remember(this.passes, {tree, bonus: tokens.findLast((token) => !token.drafted)});
-    }
+    if (tree) this.addTree(tree, tokens.findLast((token) => !token.drafted));
     this.finish = choice?.finish_reason ?? this.finish;
     this.usage = event.usage ?? this.usage;
   }
@@ -37,6 +36,17 @@ export class Run {
   tokensPerSecond() {
     const seconds = (this.lastAt - this.startedAt) / 1000;
     return seconds > 0 ? this.tokens / seconds : 0;
+  }
+
+  // While decoding, by the server's clock; 0: not known. A browser may be late, a server is not.
+  decodedPerSecond() {
+    const {emitted = 0, decode_seconds: seconds = 0} = this.stats ?? {};
+    return seconds > 0 ? emitted / seconds : 0;
+  }
+
+  // What drawTree() needs of a pass.
+  passAt(index) {
+    return JSON.parse(this.passes[index].drawn);
   }
 
   takePieces() {
@@ -54,12 +64,24 @@ export class Run {
   addStats(stats) {
     const passes = stats.passes - (this.stats?.passes ?? 0);
     const emitted = stats.emitted - (this.stats?.emitted ?? 0);
-    if (passes > 0) remember(this.perPass, emitted / passes);
+    if (passes > 0) this.perPass.push(emitted / passes);
     this.stats = stats;
+  }
+
+  // As text: there may be tens of thousands, and few are looked at again.
+  addTree(tree, bonus) {
+    const pass = {
+      number: this.stats?.passes ?? this.passes.length + 1,
+      nodes: tree.tokens.length,
+      accepted: tree.accepted.length,
+      drawn: JSON.stringify({tree, bonus}),
+    };
+    if (isLarger(pass, this.passes[this.largest])) this.largest = this.passes.length;
+    this.passes.push(pass);
   }
 }
 
-function remember(list, item) {
-  list.push(item);
-  if (list.length > MAX_PASSES) list.shift();
+function isLarger(pass, other) {
+  if (!other) return true;
+  return pass.nodes > other.nodes || (pass.nodes === other.nodes && pass.accepted > other.accepted);
 }

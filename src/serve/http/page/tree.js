@@ -9,6 +9,8 @@ const ROOMY_ROWS = 14;
 const COLUMN_GAP = 22;
 const CORNER = 5;
 const MARGIN = 4;
+const FRAME = 14;  // around the drawing, both sides together
+const MAX_SCALE = 1.6;
 const ORDER = {accepted: 0, bonus: 1, rejected: 2};  // of siblings, from above
 
 export function drawTree(element, pass) {
@@ -18,13 +20,26 @@ export function drawTree(element, pass) {
   const width = placeColumns(nodes, size);
   const height = rows * size.row + 2 * MARGIN;
 
-  const svg = make('svg', {width, height, viewBox: `0 0 ${width} ${height}`, role: 'img'});
+  const scale = scaleFor(element, width, height);
+  const svg = make('svg', {
+    width: width * scale,
+    height: height * scale,
+    viewBox: `0 0 ${width} ${height}`,
+    role: 'img',
+  });
   svg.setAttribute('aria-label', describe(nodes));
   svg.style.fontSize = `${size.font}px`;
   // Rejected edges first: the accepted path lies on top.
   const edges = nodes.filter((node) => node.parent).sort((a, b) => ORDER[b.kind] - ORDER[a.kind]);
   svg.append(...edges.map(drawEdge), ...nodes.map((node) => drawNode(node, size)));
   element.replaceChildren(svg);
+}
+
+// A small tree is drawn larger, as far as there is room.
+function scaleFor(element, width, height) {
+  const room = Math.min(
+      (element.clientWidth - FRAME) / width, (element.clientHeight - FRAME) / height);
+  return Math.min(Math.max(room, 1), MAX_SCALE);
 }
 
 // Nodes with kind, depth and row. Each leaf has a row of its own, shared with the ancestors whose
