@@ -49,9 +49,10 @@ Config MakeConfig(const py::dict& model, const py::dict& speculative, const std:
   if (!config.model.empty()) return config;
   config.model = bundled + "/tiny";
   if (config.speculative.draft_model_path.empty()) {
-    const auto drafters = DrafterList::Parse(config.speculative.method);
-    config.speculative.draft_model_path =
-        bundled + "/" + BundledDraftModel(drafters.ok() ? *drafters : DrafterList());
+    const auto drafters = ChosenDrafters(config);
+    if (drafters.ok() && !drafters->none()) {
+      config.speculative.draft_model_path = bundled + "/" + BundledDraftModel(*drafters);
+    }
   }
   return config;
 }
@@ -109,7 +110,7 @@ std::shared_ptr<PythonEngine> PythonEngine::Load(const Parts& parts) {
   std::shared_ptr<PythonEngine> engine(new PythonEngine);
   std::unique_ptr<PythonDrafter> drafter;
   if (!parts.drafter.is_none()) {
-    const auto drafters = DrafterList::Parse(config.speculative.method);
+    const auto drafters = ChosenDrafters(config);
     if (drafters.ok() && !drafters->none()) {
       Raise(InvalidArgument("drafter: given, but the configuration has method '{}' too",
                             config.speculative.method));
