@@ -66,7 +66,13 @@ std::optional<RequestUpdate> PythonStream::NextUpdate(milliseconds wait) {
   return update;
 }
 
+bool PythonStream::done() const {
+  engine_->CheckProcess();
+  return stream_->done();
+}
+
 py::object PythonStream::Next() {
+  engine_->CheckProcess();
   for (;;) {
     std::optional<RequestUpdate> update;
     {
@@ -80,6 +86,7 @@ py::object PythonStream::Next() {
 }
 
 py::dict PythonStream::Wait() {
+  engine_->CheckProcess();
   while (!stream_->done()) {
     {
       const py::gil_scoped_release no_gil;
@@ -149,7 +156,14 @@ Status PythonEngine::Start(const Config& config, std::unique_ptr<PythonDrafter> 
 
 PythonEngine::~PythonEngine() { Close(); }
 
+void PythonEngine::CheckProcess() const { RaiseIfError(owner_.Check("engine")); }
+
 void PythonEngine::Close() {
+  if (!owner_.here()) {
+    static_cast<void>(thread_.release());
+    static_cast<void>(model_.release());
+    return;
+  }
   const py::gil_scoped_release no_gil;
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   thread_.reset();
@@ -163,6 +177,7 @@ Result<const Tokenizer*> PythonEngine::OpenTokenizer() const {
 }
 
 std::shared_ptr<PythonStream> PythonEngine::Submit(const Order& order) {
+  CheckProcess();
   Config config;
   ApplyValues(order.sampling, kSamplingSettings, &config);
   GenerateRequest request{.stop = config.sampling.stop,
@@ -192,12 +207,14 @@ std::shared_ptr<PythonStream> PythonEngine::Submit(const Order& order) {
 }
 
 void PythonEngine::Cancel(const std::shared_ptr<RequestStream>& stream) {
+  if (!owner_.here()) return;
   const py::gil_scoped_release no_gil;
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   if (thread_ != nullptr) thread_->Cancel(stream);
 }
 
 std::vector<int32_t> PythonEngine::Encode(const std::string& text) const {
+  CheckProcess();
   const auto encode = [&]() -> Result<std::vector<int32_t>> {
     const py::gil_scoped_release no_gil;
     const std::shared_lock<std::shared_mutex> lock(mutex_);
@@ -208,6 +225,7 @@ std::vector<int32_t> PythonEngine::Encode(const std::string& text) const {
 }
 
 py::str PythonEngine::Decode(const std::vector<int32_t>& tokens) const {
+  CheckProcess();
   const auto decode = [&]() -> Result<std::string> {
     const py::gil_scoped_release no_gil;
     const std::shared_lock<std::shared_mutex> lock(mutex_);
@@ -218,6 +236,7 @@ py::str PythonEngine::Decode(const std::vector<int32_t>& tokens) const {
 }
 
 py::dict PythonEngine::Report() {
+  CheckProcess();
   KvReport report;
   const auto inspect = [&]() -> Status {
     const py::gil_scoped_release no_gil;
@@ -232,6 +251,7 @@ py::dict PythonEngine::Report() {
 }
 
 py::dict PythonEngine::Info() const {
+  CheckProcess();
   const auto read = [&]() -> Result<py::dict> {
     const std::shared_lock<std::shared_mutex> lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || thread_ == nullptr) return EngineClosed();
