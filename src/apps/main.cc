@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   talon::AddBenchCommand(app, &config, &body);
   talon::AddDoctorCommand(app, &config, &body);
   talon::AddTokenizeCommand(app, &config, &body);
+  talon::AddManualCommands(app, &config, &body);
   app.SetFooter(
       "\nExamples:\n"
       "  talon run                                  text from the bundled model\n"
