@@ -360,7 +360,8 @@ void AddBenchRemote(Command bench, Config* config, CommandBody* body) {
   command.AddOption("--draft-model", &options->draft_model,
                     "Of the draft worker that is started (default: the bundled one)");
   command.AddOption("--json", &options->json, "Also write the figures to this file");
-  AddSettings(command, config, kModelSettings | kSamplingSettings | kRemoteSettings | kTargetSettings);
+  AddSettings(command, config,
+              kModelSettings | kSamplingSettings | kRemoteSettings | kTargetSettings);
   command.SetFooter(
       "\nWorkers are started by this command, or are those at --target-address and\n"
       "--draft-address.\n"

@@ -19,7 +19,7 @@ using TextEncoder = std::function<Result<std::vector<int32_t>>(std::string_view)
 // {"tokens": [...]}); any other line is text as it stands. Empty lines are skipped. Errors name the
 // file, the line and the value.
 Result<std::vector<std::vector<int32_t>>> ReadDraftCorpus(const std::string& path, int vocab_size,
-                                                           const TextEncoder& encode);
+                                                          const TextEncoder& encode);
 
 }  // namespace talon
 
