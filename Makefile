@@ -3,10 +3,12 @@
 JOBS ?= $(shell nproc)
 ARGS ?=
 SECONDS ?= 60
+PREFIX ?= /usr/local
+DESTDIR ?=
 
 .DEFAULT_GOAL := build
-.PHONY: asan bench build clean cuda debug figures format fuzz gpu-figures help lint python run setup \
-	test tsan
+.PHONY: asan bench build clean cuda debug figures format fuzz gpu-figures help install lint package \
+	python run setup test tsan
 
 # $(call configure,PRESET): quiet unless it fails.
 configure = mkdir -p $(@D) && cmake --preset $(1) > $(@D)/configure.log 2>&1 \
@@ -25,6 +27,14 @@ build/build.ninja: $(CONFIGURATION) | setup
 
 build: build/build.ninja  ## Build Release; the program is build/talon
 	@$(BUILD) release --target talon
+
+install: build/build.ninja  ## Build and install (PREFIX=/usr/local, DESTDIR=...)
+	@$(BUILD) release --target talon manual
+	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
+
+package: build/build.ninja  ## Build a Debian package, build/talon_*.deb
+	@$(BUILD) release --target talon manual
+	@cd build && cpack
 
 run: build  ## Build and generate text (ARGS="--prompt ... --max-tokens ...")
 	@build/talon run $(ARGS)

@@ -187,7 +187,6 @@ class BadFlags(CliTest):
         self.refused(["--prompt-file", self.file("empty.txt", "")], "prompt: empty")
         self.refused(["--prompt-file", self.path / "none.txt"], "none.txt")
         self.refused(["--prompt-file", self.path], self.path, "directory")
-        self.refused(["a prompt"], "a prompt", "--prompt")
         self.refused(["--prompt", "a", "-"], "--prompt")
 
     def test_prompt_longer_than_the_context(self):
@@ -346,7 +345,7 @@ class GoodRuns(CliTest):
     def test_tables_and_help_fit_80_columns(self):
         table = talon("run", "--speculative-algorithm", "NGRAM").stderr.decode()
         self.assertRegex(table, r"(?m)^speculation  NGRAM, tau \d")
-        self.assertRegex(table, r"(?m)^speed-up     \d+\.\d+x predicted, \d+\.\d+x of the verify curve's")
+        self.assertRegex(table, r"(?m)^speed-up     \d+\.\d+x of plain decoding's \d+ tokens/s, \d")
         outputs = [line for line in table.splitlines() if not line.startswith("model")]
         for command in ("", "run", "check", "bench", "bench decode", "bench longcontext",
                         "bench verify", "doctor", "tokenize"):

@@ -20,7 +20,8 @@ def read_page():
     page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
     for section in page.split("\n## ")[1:]:
         commands = re.findall(r"`([^`]+)`", re.search(r"Taken by ([^.]*)", section)[1])
-        flags = set(re.findall(r"(?m)^\| `(--[a-z0-9-]+)`", section))
+        cells = re.findall(r"(?m)^\| (`--[^|]*) \|", section)
+        flags = {name for cell in cells for name in re.findall(r"`(--[a-z0-9-]+)`", cell)}
         all_flags |= flags
         for command in commands:
             flags_of.setdefault(command, set()).update(flags)
@@ -32,7 +33,8 @@ def flags_in_help(command):
     text = talon(*command.split(), "--help").stdout.decode()
     if f"talon {command} " not in text:
         return None
-    return set(re.findall(r"(?m)^ +(--[a-z0-9-]+)", text))
+    names = re.findall(r"(?m)^ +((?:-\w,)?--[a-z0-9,-]+)", text)
+    return {flag for each in names for flag in each.split(",") if flag.startswith("--")}
 
 
 class FlagsPage(unittest.TestCase):

@@ -69,6 +69,10 @@ class Gpu(CliTest):
         flags = [*GPU, "--prompt-tokens", self.prompt("book-400-1"), "--max-tokens", 64]
         self.assertEqual(self.run_json(*flags)["tokens"], self.run_json(*flags)["tokens"])
 
+    def test_without_cuda_graphs_the_tokens_are_the_same(self):
+        self.assert_same("docs-0", [["--speculative-algorithm", "EAGLE3", "--disable-cuda-graph"]],
+                         "--ignore-eos")
+
     def test_a_device_that_is_not_there(self):
         self.assert_refused(talon("run", "--device", "cuda:99", "--prompt-tokens", 1), "cuda:99")
 

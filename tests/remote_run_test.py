@@ -165,7 +165,9 @@ class Faults(RemoteTest):
             flags = [*remote(target), "--timeout-s", "0.5"]
         run = Run(*flags)
         _, errors = run.finish()
-        self.assertRegex(errors, r"\Atalon: target: [^\n]*refused\n\Z")
+        told, error = errors.splitlines()
+        self.assertRegex(told, r"\Atarget worker [^\n]*refused; trying for 0.5 s")
+        self.assertRegex(error, r"\Atalon: target: [^\n]*refused\Z")
         self.assertEqual(run.process.returncode, 1)
 
     def test_the_addresses_are_swapped(self):

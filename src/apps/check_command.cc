@@ -127,7 +127,7 @@ Result<int> Check(Config config, CheckOptions options) {
     for (const GoldenCase& one : cases) tally.Count(one.name, one.passed, one.detail);
   }
   if (!options.tokenizer_golden.empty()) {
-    TALON_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(config.model + "/tokenizer.json"));
+    TALON_ASSIGN_OR_RETURN(const auto tokenizer, RequireTokenizer(config.model));
     TALON_RETURN_IF_ERROR(CheckTokenizer(*tokenizer, options.tokenizer_golden, &tally));
   }
   if (!options.skipped.empty()) std::printf("skip  tokenizer: %s\n", options.skipped.c_str());

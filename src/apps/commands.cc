@@ -11,6 +11,15 @@
 namespace talon {
 namespace {
 
+// All names of a setting's flag, the main one first.
+std::string Names(const Setting& setting) {
+  std::string names = setting.flag;
+  for (const std::string& other : {setting.short_flag, setting.alias_flag}) {
+    if (!other.empty()) names += "," + other;
+  }
+  return names;
+}
+
 // Numbers are parsed here: CLI11 reads 010 as 8 and clamps what is too large.
 template <typename T>
 Option AddValue(Command command, const Setting& setting, T* value) {
@@ -23,15 +32,15 @@ Option AddValue(Command command, const Setting& setting, T* value) {
                                                                   : "must be a number";
     return fmt::format("'{}' {}", text, problem);
   };
-  return command.AddParsed(setting.flag, parse, setting.help)
+  return command.AddParsed(Names(setting), parse, setting.help)
       .DefaultText(fmt::format("{}", *value));
 }
 Option AddValue(Command command, const Setting& setting, std::string* value) {
-  return command.AddOption(setting.flag, value, setting.help).DefaultText(*value);
+  return command.AddOption(Names(setting), value, setting.help).DefaultText(*value);
 }
 template <typename T>
 Option AddValue(Command command, const Setting& setting, std::vector<T>* values) {
-  Option option = command.AddOption(setting.flag, values, setting.help);
+  Option option = command.AddOption(Names(setting), values, setting.help);
   if (std::is_same_v<T, int>) option.Delimiter(',');
   return option.OneValuePerFlag();
 }
@@ -40,12 +49,12 @@ Option AddValue(Command command, const Setting& setting, bool* value) {
   const auto parse = [value](const std::string& text) -> std::string {
     *value = text.empty() || text == "true" || text == "1";
     const bool ok = *value || text == "false" || text == "0";
-    return ok ? "" : "'" + text + "', must be true or false";
+    return ok ? "" : "'" + text + "', must be true or false (an argument goes before this flag)";
   };
   // A flag alone means true. The default is part of the help, because CLI11 would take a default
   // string as the value of a flag alone.
   const std::string help = fmt::format("{} (default {})", setting.help, *value);
-  return command.AddParsed(setting.flag, parse, help).OptionalValue();
+  return command.AddParsed(Names(setting), parse, help).OptionalValue();
 }
 
 }  // namespace
@@ -56,19 +65,7 @@ void AddSettings(Command command, Config* config, unsigned sets) {
           "--config", [](const std::string&) { return ""; },
           "YAML file with any of these settings; flags win")
       .TypeName("FILE");
-  const struct {
-    unsigned set;
-    const char* title;
-  } groups[] = {
-      {kServeSettings, "Server"},
-      {kWorkerSettings, "Worker"},
-      {kDraftWorkerSettings, "Drafts"},
-      {kRemoteSettings, "Remote workers"},
-      {kModelSettings, "Model and memory"},
-      {kSamplingSettings, "Sampling"},
-      {kSpeculativeSettings, "Speculation"},
-  };
-  for (const auto& [set, title] : groups) {
+  for (const auto& [set, title] : SettingSetTitles()) {
     for (const Setting& setting : SettingsOf(config, sets & set)) {
       std::visit([&](auto* value) { return AddValue(command, setting, value); }, setting.value)
           .TypeName(setting.kind)

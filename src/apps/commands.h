@@ -27,6 +27,7 @@ void AddCheckCommand(Command app, Config* config, CommandBody* body);
 void AddBenchCommand(Command app, Config* config, CommandBody* body);
 void AddDoctorCommand(Command app, Config* config, CommandBody* body);
 void AddDraftWorkerCommand(Command app, Config* config, CommandBody* body);
+void AddManualCommands(Command app, Config* config, CommandBody* body);
 void AddServeCommand(Command app, Config* config, CommandBody* body);
 void AddTargetWorkerCommand(Command app, Config* config, CommandBody* body);
 void AddTokenizeCommand(Command app, Config* config, CommandBody* body);

@@ -2,6 +2,7 @@
 #include "apps/commands.h"
 #include "apps/run_remote.h"
 #include "remote/draft_sessions.h"
+#include "setup/engine_settings.h"
 
 namespace talon {
 namespace {
@@ -15,7 +16,7 @@ struct DraftWorkerChoice {
 Result<DrafterList> ChooseDrafter(const Config& config, const DraftWorkerChoice& choice) {
   if (choice.ngram) return DrafterList(DrafterKind::kNgram);
   if (choice.suffix) return DrafterList(DrafterKind::kSuffix);
-  TALON_ASSIGN_OR_RETURN(const DrafterList method, DrafterList::Parse(config.speculative.method));
+  TALON_ASSIGN_OR_RETURN(const DrafterList method, ChosenDrafters(config));
   if (method.none()) return DrafterList(DrafterKind::kStandalone);
   TALON_RETURN_IF_ERROR(CheckRemoteDrafter(method));
   return method;

@@ -43,10 +43,11 @@ int main(int argc, char** argv) {
   talon::AddBenchCommand(app, &config, &body);
   talon::AddDoctorCommand(app, &config, &body);
   talon::AddTokenizeCommand(app, &config, &body);
+  talon::AddManualCommands(app, &config, &body);
   app.SetFooter(
       "\nExamples:\n"
       "  talon run                                  text from the bundled model\n"
-      "  talon run --prompt 'It was a dark night' --temperature 0.8 --seed 7\n"
+      "  talon run 'It was a dark night' --temperature 0.8 --seed 7\n"
       "  talon run --speculative-algorithm SUFFIX   the same text, sooner\n"
       "  talon serve                                OpenAI's API on port 8080\n"
       "  talon check --model models/tiny            compare with its golden files\n"

@@ -15,15 +15,19 @@
 #include "apps/common/prompts.h"
 #include "apps/common/run_report.h"
 #include "apps/run_remote.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "model/files/model_dir.h"
 #include "setup/loader.h"
+#include "setup/progress.h"
 #include "setup/remote_options.h"
 
 namespace talon {
 namespace {
 
 constexpr const char* kDefaultPrompt = "Once upon a time there was a";
+constexpr size_t kLongestEcho = 1000;  // bytes of a prompt that is shown without --echo
 
 struct RunOptions {
   std::string prompt;
@@ -32,39 +36,54 @@ struct RunOptions {
   std::string positional;
   bool json = false;
   bool show_drafts = false;
+  std::optional<bool> echo;  // none: short prompts only
+
+  bool Echoes(const std::string& text) const {
+    return !json && echo.value_or(text.size() <= kLongestEcho);
+  }
 };
 
 volatile std::sig_atomic_t interrupted = 0;
 void OnInterrupt(int) { interrupted = 1; }
 
+// `echo` and editors end a text with a line end that its writer did not mean.
+std::string WithoutLastLineEnd(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
 Result<std::string> ReadPrompt(const RunOptions& options) {
   if (options.positional == "-") {
-    return std::string(std::istreambuf_iterator<char>(std::cin), {});
+    return WithoutLastLineEnd(std::string(std::istreambuf_iterator<char>(std::cin), {}));
   }
-  if (!options.positional.empty()) {
-    return InvalidArgument("prompt: '{}'; give it with --prompt TEXT, or - for standard input",
+  if (IsDirectory(options.positional)) {
+    return InvalidArgument("prompt: '{}' is a directory; a model is given with --model",
                            options.positional);
   }
-  if (!options.prompt_file.empty()) return ReadFile(options.prompt_file);
-  return options.prompt;
+  if (!options.positional.empty()) return options.positional;
+  if (options.prompt_file.empty()) return options.prompt;
+  TALON_ASSIGN_OR_RETURN(std::string text, ReadFile(options.prompt_file));
+  return WithoutLastLineEnd(std::move(text));
 }
 
 void Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-// Prints text as it arrives, or token ids where there is none; with --show-drafts each token's part
-// is coloured by origin.
+// Prints the prompt, then text as it arrives, or token ids where there is none; with --show-drafts
+// each token's part is coloured by origin.
 class Printer {
  public:
   // The text goes on after `prompt`.
-  Printer(const RunOptions& options, const Tokenizer* tokenizer, std::span<const int32_t> prompt)
-      : options_(options) {
+  Printer(const RunOptions& options, const Tokenizer* tokenizer, const Prompt& prompt)
+      : options_(options), prompt_(options.Echoes(prompt.text) ? prompt.text : "") {
     if (tokenizer == nullptr) return;
     decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
-    decoder_->ContinueAfter(prompt);
+    decoder_->ContinueAfter(prompt.tokens);
   }
 
   void Show(const RequestUpdate& update) {
     if (options_.json) return;
+    Print(std::exchange(prompt_, ""));
     if (!decoder_) {
       for (const EmittedToken& token : update.tokens) Print(fmt::format(" {}", token.token));
     } else if (options_.show_drafts) {
@@ -99,12 +118,35 @@ class Printer {
   }
 
   const RunOptions& options_;
+  std::string prompt_;                    // to be shown before the text
   std::optional<StreamDecoder> decoder_;  // none: there is no tokenizer
   std::deque<Piece> pieces_;
 };
 
+// Shows on a terminal how much of a prompt is computed, if that takes several steps.
+class PromptProgress {
+ public:
+  PromptProgress(size_t tokens, int chunk) : tokens_(tokens) {
+    if (tokens > static_cast<size_t>(chunk)) line_.emplace();
+  }
+
+  void Show(const Engine& engine) {
+    const auto sequences = engine.Sequences();
+    if (!line_ || sequences.empty()) return;
+    const int done = sequences.front()->committed_len;
+    line_->Show(fmt::format("prompt: {} of {} tokens, {:.0f} tokens/s", done, tokens_,
+                            done / std::max(watch_.Seconds(), 1e-9)));
+  }
+  void End() { line_.reset(); }
+
+ private:
+  size_t tokens_;
+  Stopwatch watch_;
+  std::optional<StatusLine> line_;  // none: nothing is shown
+};
+
 // Runs one request to its end or to Ctrl-C.
-GenerateResult RunToEnd(Engine* engine, RequestId id) {
+GenerateResult RunToEnd(Engine* engine, RequestId id, PromptProgress* progress) {
   interrupted = 0;
   auto* previous = std::signal(SIGINT, OnInterrupt);
   for (;;) {
@@ -116,6 +158,7 @@ GenerateResult RunToEnd(Engine* engine, RequestId id) {
     if (interrupted != 0) {
       engine->Cancel(id);
     } else {
+      progress->Show(*engine);
       engine->RunStep();
     }
   }
@@ -148,7 +191,7 @@ Result<PromptInput> TokenPrompt(const PromptTaker& taker, const std::string& arg
 Result<PromptInput> TextPrompt(const PromptTaker& taker, std::string text) {
   if (taker.tokenizer == nullptr) {
     TALON_RETURN_IF_ERROR(Tokenizer::Supported());
-    return InvalidArgument("{}: no tokenizer.json", taker.model);
+    return MissingTokenizer(taker.model);
   }
   auto tokens = taker.tokenizer->Encode(text, /*add_special_tokens=*/true);
   if (!tokens.ok()) return tokens.status().WithContext("prompt");
@@ -219,9 +262,8 @@ Result<int> RunRemotely(const Config& config, const RunOptions& options, const s
     request.sampling.max_tokens = std::min(request.sampling.max_tokens, most);
   }
   TALON_RETURN_IF_ERROR(model->Check(request));
-  Printer printer(options, tokenizer, prompt.tokens);
+  Printer printer(options, tokenizer, prompt);
   request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
-  if (!options.json) Print(prompt.text);
   auto* previous = std::signal(SIGINT, OnInterrupt);
   const GenerateResult result = model->Generate(std::move(request));
   std::signal(SIGINT, previous);
@@ -246,11 +288,14 @@ Result<int> Run(Config config, const RunOptions& options) {
     model->engine_options.kv_tokens = KvTokensFor(*model, longest);
   }
   TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafters));
-  Printer printer(options, tokenizer, prompt.tokens);
-  request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
+  Printer printer(options, tokenizer, prompt);
+  PromptProgress progress(prompt.tokens.size(), config.prefill_chunk);
+  request.on_update = [&](const RequestUpdate& update) {
+    progress.End();
+    printer.Show(update);
+  };
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
-  if (!options.json) Print(prompt.text);
-  const GenerateResult result = RunToEnd(engine.get(), id);
+  const GenerateResult result = RunToEnd(engine.get(), id, &progress);
   const std::string report = options.json ? ReportJson(result, *model, engine.get()).dump(2)
                                           : ReportTable(result, *model, engine.get());
   return Finish(result, report, options.json);
@@ -262,10 +307,10 @@ void AddRunCommand(Command app, Config* config, CommandBody* body) {
   auto options = std::make_shared<RunOptions>();
   options->prompt = kDefaultPrompt;
   Command command = app.AddSubcommand("run", "Generate text from a prompt");
-  Option input =
-      command.AddOption("input", &options->positional, "- reads the prompt from standard input");
+  Option input = command.AddOption("text", &options->positional,
+                                   "Text to continue, as --prompt; - reads it from standard input");
   input.TypeName("");
-  Option text = command.AddOption("--prompt", &options->prompt, "Text to continue");
+  Option text = command.AddOption("-p,--prompt", &options->prompt, "Text to continue");
   text.DefaultText("'" + options->prompt + "'").Excludes(input);
   Option file =
       command.AddOption("--prompt-file", &options->prompt_file, "File with the text to continue");
@@ -278,19 +323,31 @@ void AddRunCommand(Command app, Config* config, CommandBody* body) {
       .Excludes(input)
       .Excludes(text)
       .Excludes(file);
+  command
+      .AddParsed(
+          "--echo",
+          [options](const std::string& value) {
+            options->echo = value != "false";
+            return value.empty() || value == "true" || value == "false" ? ""
+                                                                        : "must be true or false";
+          },
+          fmt::format("Show the prompt before the text (default: if it has at most {} bytes)",
+                      kLongestEcho))
+      .TypeName("BOOL")
+      .OptionalValue();
   command.AddFlag("--json", &options->json, "Print one JSON object instead of text and table");
   command.AddFlag("--show-drafts", &options->show_drafts,
                   "Colour the text: green = drafted and accepted, yellow = the model's own");
   AddSettings(command, config,
-              kModelSettings | kSamplingSettings | kSpeculativeSettings | kRemoteSettings);
+              kModelSettings | kSamplingSettings | kSpeculativeSettings | kRemoteSettings |
+                  kTargetSettings);
   command.SetFooter(
       "\nExamples:\n"
-      "  talon run --prompt 'Call me' --max-tokens 200\n"
+      "  talon run 'Call me' --max-tokens 200\n"
       "  talon run --prompt-file chapter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
       "  echo 'The sea was' | talon run - --json\n"
       "  talon run --speculative-algorithm NGRAM --show-drafts\n"
-      "  talon run --target-address 127.0.0.1:50052 --speculative-algorithm REMOTE \\\n"
-      "      --draft-address 127.0.0.1:50051\n");
+      "  talon run --target-address 127.0.0.1:50052 --draft-address 127.0.0.1:50051\n");
   SetBody(command, body, [config, options, command]() -> Result<int> {
     TALON_RETURN_IF_ERROR(CheckRemoteMethod(*config));
     TALON_RETURN_IF_ERROR(CheckIgnoredFlags(*config, GivenTo(command)));

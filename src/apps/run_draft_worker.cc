@@ -13,8 +13,8 @@
 #include "setup/device.h"
 #include "setup/loader.h"
 #include "setup/settings.h"
+#include "spec/drafters/draft_corpus.h"
 #include "spec/drafters/standalone_drafter.h"
-#include "spec/drafters/suffix_corpus.h"
 
 namespace talon {
 namespace {
@@ -91,15 +91,15 @@ Status LoadDraftModel(const Config& config, LoadedDrafter* loaded) {
 }
 
 // The corpus is text of the model's tokenizer.
-Result<std::vector<std::vector<int32_t>>> LoadCorpus(const Config& config) {
-  const std::string& path = config.speculative.suffix_corpus;
+Result<std::vector<std::vector<int32_t>>> LoadCorpus(const Config& config,
+                                                     const std::string& path) {
   if (path.empty()) return std::vector<std::vector<int32_t>>();
   std::string dir = config.model;
   if (dir.empty()) {
     TALON_ASSIGN_OR_RETURN(dir, BundledModelDir("tiny"));
   }
-  TALON_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(dir + "/tokenizer.json"));
-  return ReadSuffixCorpus(path, tokenizer->vocab_size(), [&](std::string_view text) {
+  TALON_ASSIGN_OR_RETURN(const auto tokenizer, RequireTokenizer(dir));
+  return ReadDraftCorpus(path, tokenizer->vocab_size(), [&](std::string_view text) {
     return tokenizer->Encode(text, /*add_special_tokens=*/false);
   });
 }
@@ -107,8 +107,13 @@ Result<std::vector<std::vector<int32_t>>> LoadCorpus(const Config& config) {
 Status LoadLookup(const Config& config, const DrafterList& drafter, LoadedDrafter* loaded) {
   DrafterOptions options{.ngram_mode = config.speculative.ngram_mode,
                          .ngram_max_depth = config.speculative.ngram_max_depth};
+  if (drafter.Has(DrafterKind::kNgram)) {
+    TALON_ASSIGN_OR_RETURN(options.ngram_corpus,
+                           LoadCorpus(config, config.speculative.ngram_corpus));
+  }
   if (drafter.Has(DrafterKind::kSuffix)) {
-    TALON_ASSIGN_OR_RETURN(options.suffix_corpus, LoadCorpus(config));
+    TALON_ASSIGN_OR_RETURN(options.suffix_corpus,
+                           LoadCorpus(config, config.speculative.suffix_corpus));
   }
   TALON_ASSIGN_OR_RETURN(auto made, MakeDrafter(drafter, options, {.metrics = &loaded->metrics}));
   loaded->name = drafter.Name();

@@ -32,18 +32,11 @@ RpcLinkOptions LinkOptions(const RemoteConfig& remote, const std::string& addres
   return options;
 }
 
-Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& dir) {
-  const std::string path = dir + "/tokenizer.json";
-  if (!FileExists(path) || !Tokenizer::Supported().ok()) return std::unique_ptr<Tokenizer>();
-  return Tokenizer::Load(path);
-}
-
 // Null: the workers are taken to have one vocabulary.
 Result<std::unique_ptr<VocabBridge>> MakeBridge(const Config& config, const Tokenizer* target) {
   const std::string& dir = config.speculative.draft_model_path;
   if (dir.empty() || target == nullptr) return std::unique_ptr<VocabBridge>();
-  TALON_ASSIGN_OR_RETURN(auto draft, LoadTokenizer(dir));
-  if (draft == nullptr) return InvalidArgument("{}: no tokenizer.json", dir);
+  TALON_ASSIGN_OR_RETURN(auto draft, RequireTokenizer(dir));
   TALON_ASSIGN_OR_RETURN(
       auto bridge, VocabBridge::Build(target, std::move(draft), config.remote.strict_vocab_check));
   if (bridge->identity()) bridge.reset();
@@ -131,6 +124,10 @@ Status OrchestratedModel::Open(const Config& settings, std::function<bool()> can
   const auto ping = target_->Ping(RemoteClock::now() + kPingTime);
   TALON_RETURN_IF_ERROR(CheckKind(ping, worker));
   TALON_RETURN_IF_ERROR(CheckVocabulary(ping, worker, config.vocab_size));
+  if (!ping.ok()) {
+    LogWarning("{}: {}; trying for {:g} s (--timeout-s)", worker, ping.status().message(),
+               remote.timeout_s);
+  }
   drafter_name = "NONE";
   if (!remote.draft_address.empty()) {
     drafter_name = "REMOTE " + remote.draft_address;

@@ -40,7 +40,7 @@ class Target {
     TALON_ASSIGN_OR_RETURN(model_, LoadTarget(config_, "", options.TreeRows()));
     if (!model_->drafters.none()) {
       return InvalidArgument("speculative_algorithm: '{}', but a target worker's clients draft",
-                             config_.speculative.method);
+                             model_->drafters.Name());
     }
     options.engine = model_->engine_options;
     if (options.engine.kv_tokens == 0) {

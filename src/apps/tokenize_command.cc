@@ -21,7 +21,7 @@ Result<int> Tokenize(const Config& config, const TokenizeOptions& options) {
   if (dir.empty()) {
     TALON_ASSIGN_OR_RETURN(dir, BundledModelDir("tiny"));
   }
-  TALON_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(dir + "/tokenizer.json"));
+  TALON_ASSIGN_OR_RETURN(const auto tokenizer, RequireTokenizer(dir));
   const PromptReader reader{.tokenizer = tokenizer.get(), .vocab_size = tokenizer->vocab_size()};
   TALON_ASSIGN_OR_RETURN(auto prompts, reader.Read(options.file));
   for (const std::string& id : options.only) {
@@ -54,7 +54,7 @@ void AddTokenizeCommand(Command app, Config* config, CommandBody* body) {
       .Required()
       .TypeName("FILE");
   command
-      .AddOption("--model", &config->model,
+      .AddOption("-m,--model", &config->model,
                  "Directory with the tokenizer.json; none = the bundled model's")
       .TypeName("DIR");
   command.AddOption("--only", &options->only, "Only the prompts with these ids")

@@ -41,7 +41,7 @@ struct VerifyCall {
   int top_k = 0;
   float top_p = 1;
   float min_p = 0;
-  uint64_t seed = 0;
+  std::optional<uint64_t> seed;  // none: the session's own, which is random
   std::vector<int32_t> stop_token_ids;
   bool rejection = false;        // accept by the drafts' own probabilities
   bool decode_on_empty = false;  // no drafts: one token of plain decoding

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "model/config_fields.h"
+#include "model/files/model_dir.h"
 
 namespace talon {
 namespace {
@@ -299,10 +300,8 @@ Status ApplyGenerationConfig(const Json& json, const std::string& what, ModelCon
 }
 
 Result<ModelConfig> LoadModelConfig(const std::string& dir) {
-  if (FileExists(dir)) return InvalidArgument("{}: is a file, expected a model directory", dir);
-  if (!IsDirectory(dir)) return NotFound("{}: no such directory", dir);
+  TALON_RETURN_IF_ERROR(CheckModelDir(dir));
   const std::string path = dir + "/config.json";
-  if (!FileExists(path)) return NotFound("{}: has no config.json", dir);
   TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
   TALON_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(json, path));
   const std::string generation_path = dir + "/generation_config.json";

@@ -49,9 +49,10 @@ Config MakeConfig(const py::dict& model, const py::dict& speculative, const std:
   if (!config.model.empty()) return config;
   config.model = bundled + "/tiny";
   if (config.speculative.draft_model_path.empty()) {
-    const auto drafters = DrafterList::Parse(config.speculative.method);
-    config.speculative.draft_model_path =
-        bundled + "/" + BundledDraftModel(drafters.ok() ? *drafters : DrafterList());
+    const auto drafters = ChosenDrafters(config);
+    if (drafters.ok() && !drafters->none()) {
+      config.speculative.draft_model_path = bundled + "/" + BundledDraftModel(*drafters);
+    }
   }
   return config;
 }
@@ -65,7 +66,13 @@ std::optional<RequestUpdate> PythonStream::NextUpdate(milliseconds wait) {
   return update;
 }
 
+bool PythonStream::done() const {
+  engine_->CheckProcess();
+  return stream_->done();
+}
+
 py::object PythonStream::Next() {
+  engine_->CheckProcess();
   for (;;) {
     std::optional<RequestUpdate> update;
     {
@@ -79,6 +86,7 @@ py::object PythonStream::Next() {
 }
 
 py::dict PythonStream::Wait() {
+  engine_->CheckProcess();
   while (!stream_->done()) {
     {
       const py::gil_scoped_release no_gil;
@@ -109,7 +117,7 @@ std::shared_ptr<PythonEngine> PythonEngine::Load(const Parts& parts) {
   std::shared_ptr<PythonEngine> engine(new PythonEngine);
   std::unique_ptr<PythonDrafter> drafter;
   if (!parts.drafter.is_none()) {
-    const auto drafters = DrafterList::Parse(config.speculative.method);
+    const auto drafters = ChosenDrafters(config);
     if (drafters.ok() && !drafters->none()) {
       Raise(InvalidArgument("drafter: given, but the configuration has method '{}' too",
                             config.speculative.method));
@@ -148,7 +156,14 @@ Status PythonEngine::Start(const Config& config, std::unique_ptr<PythonDrafter> 
 
 PythonEngine::~PythonEngine() { Close(); }
 
+void PythonEngine::CheckProcess() const { RaiseIfError(owner_.Check("engine")); }
+
 void PythonEngine::Close() {
+  if (!owner_.here()) {
+    static_cast<void>(thread_.release());
+    static_cast<void>(model_.release());
+    return;
+  }
   const py::gil_scoped_release no_gil;
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   thread_.reset();
@@ -162,6 +177,7 @@ Result<const Tokenizer*> PythonEngine::OpenTokenizer() const {
 }
 
 std::shared_ptr<PythonStream> PythonEngine::Submit(const Order& order) {
+  CheckProcess();
   Config config;
   ApplyValues(order.sampling, kSamplingSettings, &config);
   GenerateRequest request{.stop = config.sampling.stop,
@@ -191,12 +207,14 @@ std::shared_ptr<PythonStream> PythonEngine::Submit(const Order& order) {
 }
 
 void PythonEngine::Cancel(const std::shared_ptr<RequestStream>& stream) {
+  if (!owner_.here()) return;
   const py::gil_scoped_release no_gil;
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   if (thread_ != nullptr) thread_->Cancel(stream);
 }
 
 std::vector<int32_t> PythonEngine::Encode(const std::string& text) const {
+  CheckProcess();
   const auto encode = [&]() -> Result<std::vector<int32_t>> {
     const py::gil_scoped_release no_gil;
     const std::shared_lock<std::shared_mutex> lock(mutex_);
@@ -207,6 +225,7 @@ std::vector<int32_t> PythonEngine::Encode(const std::string& text) const {
 }
 
 py::str PythonEngine::Decode(const std::vector<int32_t>& tokens) const {
+  CheckProcess();
   const auto decode = [&]() -> Result<std::string> {
     const py::gil_scoped_release no_gil;
     const std::shared_lock<std::shared_mutex> lock(mutex_);
@@ -217,6 +236,7 @@ py::str PythonEngine::Decode(const std::vector<int32_t>& tokens) const {
 }
 
 py::dict PythonEngine::Report() {
+  CheckProcess();
   KvReport report;
   const auto inspect = [&]() -> Status {
     const py::gil_scoped_release no_gil;
@@ -231,6 +251,7 @@ py::dict PythonEngine::Report() {
 }
 
 py::dict PythonEngine::Info() const {
+  CheckProcess();
   const auto read = [&]() -> Result<py::dict> {
     const std::shared_lock<std::shared_mutex> lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || thread_ == nullptr) return EngineClosed();

@@ -16,6 +16,7 @@
 
 #include "engine/engine_thread.h"
 #include "python/drafter.h"
+#include "python/owner_process.h"
 #include "setup/config.h"
 #include "setup/loader.h"
 
@@ -35,7 +36,7 @@ class PythonStream {
   // The whole result; waits for it. Updates that were not read are dropped, their trees kept.
   pybind11::dict Wait();
   void Cancel();
-  bool done() const { return stream_->done(); }
+  bool done() const;
 
  private:
   std::optional<RequestUpdate> NextUpdate(std::chrono::milliseconds wait);
@@ -75,14 +76,18 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
   pybind11::str Decode(const std::vector<int32_t>& tokens) const;
   pybind11::dict Report();
   pybind11::dict Info() const;
-  // Ends all requests and frees everything. Again: does nothing.
+  // Ends all requests and frees everything. Again: does nothing. After fork() the child frees
+  // nothing: what it would wait for is not there.
   void Close();
+  // Raises in a process that came from this one by fork().
+  void CheckProcess() const;
 
  private:
   PythonEngine() = default;
   Status Start(const Config& config, std::unique_ptr<PythonDrafter> drafter);
   Result<const Tokenizer*> OpenTokenizer() const;
 
+  const OwnerProcess owner_;
   std::shared_ptr<DrafterFaults> faults_ = std::make_shared<DrafterFaults>();
   std::string drafter_name_;  // of the list, or of the Python drafter
   // Guards the two below, which only Close changes. Locked without the GIL, which the engine's

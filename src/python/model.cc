@@ -69,6 +69,10 @@ std::unique_ptr<PythonModel> PythonModel::Load(const py::dict& model, const std:
   return std::unique_ptr<PythonModel>(new PythonModel(ValueOrRaise(load())));
 }
 
+PythonModel::~PythonModel() {
+  if (!owner_.here()) static_cast<void>(model_.release());  // the child of a fork() frees nothing
+}
+
 Result<SingleSequence> PythonModel::NewSequence(size_t tokens, int tree_nodes) const {
   const ModelConfig& config = model_->target->config();
   if (tokens > static_cast<size_t>(config.max_context)) {
@@ -86,6 +90,7 @@ Result<SingleSequence> PythonModel::NewSequence(size_t tokens, int tree_nodes) c
 Result<SingleSequence::Rows> PythonModel::RunForward(const std::vector<int32_t>& tokens,
                                                      const std::vector<int>& layers) {
   if (tokens.empty()) return InvalidArgument("tokens: none");
+  TALON_RETURN_IF_ERROR(owner_.Check("model"));
   const py::gil_scoped_release no_gil;
   const std::lock_guard<std::mutex> lock(mutex_);
   TALON_RETURN_IF_ERROR(model_->target->SetCaptureLayers(layers));
@@ -111,6 +116,7 @@ py::dict PythonModel::Forward(const std::vector<int32_t>& tokens, const std::vec
 
 Result<SingleSequence::Rows> PythonModel::RunTree(const std::vector<int32_t>& tokens,
                                                   const TokenTree& tree) {
+  TALON_RETURN_IF_ERROR(owner_.Check("model"));
   const py::gil_scoped_release no_gil;
   const std::lock_guard<std::mutex> lock(mutex_);
   TALON_RETURN_IF_ERROR(model_->target->SetCaptureLayers({}));

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "model/single_sequence.h"
+#include "python/owner_process.h"
 #include "setup/loader.h"
 #include "spec/token_tree.h"
 #include "spec/verify/accept.h"
@@ -21,6 +22,7 @@ namespace talon {
 class PythonModel {
  public:
   static std::unique_ptr<PythonModel> Load(const pybind11::dict& model, const std::string& bundled);
+  ~PythonModel();
 
   // Logits and hidden states of all tokens, and the captured features where layers are named.
   pybind11::dict Forward(const std::vector<int32_t>& tokens, const std::vector<int>& layers);
@@ -40,6 +42,7 @@ class PythonModel {
                                           const std::vector<int>& layers);
   Result<SingleSequence::Rows> RunTree(const std::vector<int32_t>& tokens, const TokenTree& tree);
 
+  const OwnerProcess owner_;
   std::unique_ptr<LoadedModel> model_;
   std::mutex mutex_;  // guards the decoder; locked without the GIL
 };

@@ -134,7 +134,7 @@ class FakeTarget : public TargetLink {
   VerifyAnswer Walk(const VerifyCall& call, std::vector<int32_t> context) const {
     VerifyAnswer answer{.request_id = call.request_id, .session_id = call.session_id};
     for (;;) {
-      const int32_t next = FakeNext(context, call.seed);
+      const int32_t next = FakeNext(context, call.seed.value_or(0));
       std::vector<int32_t> longer = answer.accepted;
       longer.push_back(next);
       if (MatchedLength(call.drafts, longer) < static_cast<int>(longer.size())) {

@@ -166,7 +166,11 @@ TEST_F(OrchestratorTest, AnUnavailableTargetIsRetriedUntilItAnswers) {
   target_.faults = {{}, {}};
   for (int i = 0; i < 20; ++i) target_.faults.push_back({Kind::kRefused});
   target_.faults.push_back({Kind::kForgotten});
+  testing::internal::CaptureStderr();
   ExpectPlainText(Run());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "target worker: connection lost; trying for 30 s\n")
+      << "told once, while it is waited for";
   EXPECT_EQ(target_.whole, 2);
 }
 

@@ -50,7 +50,7 @@ VerifyCall Verifier::MakeCall(std::span<const int32_t> context, const DraftFores
                   .top_k = sampling_.top_k,
                   .top_p = sampling_.top_p,
                   .min_p = sampling_.min_p,
-                  .seed = sampling_.seed.value_or(0),
+                  .seed = sampling_.seed,
                   .stop_token_ids = options_.stop_token_ids,
                   .rejection = options_.rejection,
                   .decode_on_empty = true};
@@ -113,6 +113,11 @@ Status Verifier::Recover(const Status& failure, std::span<const int32_t> context
   const bool again = action == RecoveryAction::kWait ||
                      (action == RecoveryAction::kTryAgain && ++attempts->tries < kMaxTries);
   if (!again) return failure.WithContext("target");
+  // A target that never answered is told by who opened the link.
+  if (action == RecoveryAction::kWait && held_ > 0 && !attempts->told) {
+    attempts->told = true;
+    LogWarning("target worker: {}; trying for {:g} s", failure.message(), options_.timeout_seconds);
+  }
   if (Pause(attempts->backoff.Next(), attempts->deadline)) return OkStatus();
   const bool stopped = parts_.cancelled && parts_.cancelled();
   return Status(stopped ? StatusCode::kCancelled : StatusCode::kDeadlineExceeded,

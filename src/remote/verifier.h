@@ -71,6 +71,7 @@ class Verifier {
     Backoff backoff;
     int tries = 0;  // that failed for lack of room
     bool resent = false;
+    bool told = false;  // that the target cannot be reached
   };
 
   VerifyCall MakeCall(std::span<const int32_t> context, const DraftForest& drafts);

@@ -39,6 +39,8 @@ Status CheckValue(const Setting& setting, const T& value) {
 
 }  // namespace
 
+bool IsAutoMethod(const std::string& method) { return SameIgnoringCase(method, kAutoMethod); }
+
 std::string ValidValues(const Setting& setting) {
   if (setting.range) return setting.range->ToString();
   std::vector<std::string> names;
@@ -64,7 +66,7 @@ Status CheckWorkerConfig(const WorkerConfig& worker) {
 Status CheckRemoteConfig(const RemoteConfig& remote) {
   Config config;
   config.remote = remote;
-  return CheckSettings(config, kRemoteSettings);
+  return CheckSettings(config, kRemoteSettings | kTargetSettings);
 }
 
 }  // namespace talon

@@ -10,6 +10,9 @@
 
 namespace talon {
 
+// The method that is chosen by the other settings (ChosenDrafters, engine_settings.h).
+inline constexpr const char* kAutoMethod = "auto";
+
 // Partial verification. What is chosen by name stays as the user wrote it.
 struct SpecPvSettings {
   SpecPvConfig values;
@@ -22,7 +25,7 @@ struct SpecPvSettings {
 struct SpeculativeConfig {
   bool enable_speculative_decoding = true;
   bool enable_target_tree = true;
-  std::string method = "NONE";
+  std::string method = kAutoMethod;
   std::string draft_model_path;
   std::string draft_weights = "int8";
   int draft_window_size = -1;  // -1 = all rows, or what partial verification reads
@@ -41,6 +44,7 @@ struct SpeculativeConfig {
   int scv_chunk_size = 0;
   std::string ngram_mode = "BFS";
   int ngram_max_depth = 18;
+  std::string ngram_corpus;
   std::string suffix_corpus;
   SpecPvSettings specpv;
 };
@@ -146,6 +150,8 @@ struct Config {
   bool kv_audit = false;
   bool enable_prefix_cache = true;
   bool deterministic = false;
+  bool disable_cuda_graph = false;
+  bool enable_nan_detection = true;
   std::string log_level = "warning";
   std::string log_format = "text";
   std::string trace;

@@ -10,10 +10,6 @@
 namespace talon {
 namespace {
 
-constexpr unsigned kAllSettings = kModelSettings | kSamplingSettings | kSpeculativeSettings |
-                                  kServeSettings | kWorkerSettings | kDraftWorkerSettings |
-                                  kRemoteSettings;
-
 bool IsGroup(const std::string& key) {
   return key == kSpeculativeGroup || key == kWorkerGroup || key == kRemoteGroup;
 }

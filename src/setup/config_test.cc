@@ -10,9 +10,9 @@
 namespace talon {
 namespace {
 
-constexpr unsigned kAllSettings = kModelSettings | kSamplingSettings | kSpeculativeSettings;
+constexpr unsigned kEngineSets = kModelSettings | kSamplingSettings | kSpeculativeSettings;
 constexpr unsigned kWorkerSets = kModelSettings | kWorkerSettings | kDraftWorkerSettings;
-constexpr unsigned kRemoteSets = kAllSettings | kRemoteSettings;
+constexpr unsigned kRemoteSets = kEngineSets | kRemoteSettings | kTargetSettings;
 
 class ConfigTest : public testing::Test {
  protected:
@@ -90,7 +90,7 @@ TEST_P(SettingNames, AreUniqueAndFlagsFollowTheKeys) {
 }
 
 TEST_F(ConfigTest, SetsOfSettings) {
-  const size_t all = SettingsOf(&config_, kAllSettings).size();
+  const size_t all = SettingsOf(&config_, kEngineSets).size();
   const size_t model = SettingsOf(&config_, kModelSettings).size();
   const size_t sampling = SettingsOf(&config_, kSamplingSettings).size();
   const size_t speculative = SettingsOf(&config_, kSpeculativeSettings).size();

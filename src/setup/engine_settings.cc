@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "model/heads/draft_kind.h"
 #include "setup/remote_options.h"
 #include "setup/settings.h"
 
@@ -18,7 +19,13 @@ AcceptMode AcceptModeOf(const std::string& name, const AcceptThresholds& thresho
 // The drafters that the settings name, which may need one draft model at most.
 Result<DrafterList> DraftersOf(const Config& config) {
   if (!Speculates(config)) return DrafterList();
-  TALON_ASSIGN_OR_RETURN(DrafterList drafters, DrafterList::Parse(config.speculative.method));
+  TALON_ASSIGN_OR_RETURN(DrafterList drafters, ChosenDrafters(config));
+  const SpeculativeConfig& speculative = config.speculative;
+  if (IsAutoMethod(speculative.method) && !drafters.none() && !drafters.Has(DrafterKind::kRemote)) {
+    LogWarning("{} is {}: drafting with --speculative-algorithm {}", speculative.draft_model_path,
+               drafters.Has(DrafterKind::kEagle3) ? "an EAGLE-3 head" : "a model of its own",
+               drafters.Name());
+  }
   if (drafters.Has(DrafterKind::kEagle3) && drafters.Has(DrafterKind::kStandalone)) {
     return InvalidArgument(
         "speculative_algorithm: {}: EAGLE3 and STANDALONE each need a draft model, and there is "
@@ -59,6 +66,9 @@ Result<EngineOptions> MakeEngineOptions(const Config& config) {
   if (config.kv_offload && config.device == "cpu") {
     return InvalidArgument("kv_offload: moves K and V out of a GPU's memory, the device is cpu");
   }
+  if (!config.enable_nan_detection) {
+    return InvalidArgument("enable_nan_detection: false, but logits are always checked");
+  }
   EngineOptions options;
   ParseDType(config.kv_dtype, &options.kv_dtype);
   options.block_size = config.block_size;
@@ -89,6 +99,18 @@ DrafterOptions MakeDrafterOptions(const SpeculativeConfig& config, AcceptMode ac
 }
 
 }  // namespace
+
+Result<DrafterList> ChosenDrafters(const Config& config) {
+  const SpeculativeConfig& speculative = config.speculative;
+  if (!IsAutoMethod(speculative.method)) return DrafterList::Parse(speculative.method);
+  if (!config.remote.draft_address.empty()) return DrafterList(DrafterKind::kRemote);
+  if (!config.remote.target_address.empty() || speculative.draft_model_path.empty()) {
+    return DrafterList();
+  }
+  const auto head = IsEagle3Head(speculative.draft_model_path);
+  if (!head.ok()) return head.status().WithContext("draft_model_path");
+  return DrafterList(*head ? DrafterKind::kEagle3 : DrafterKind::kStandalone);
+}
 
 Result<EngineSettings> MakeEngineSettings(const Config& config) {
   TALON_RETURN_IF_ERROR(CheckSettings(config, kModelSettings | kSpeculativeSettings));

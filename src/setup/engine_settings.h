@@ -24,6 +24,10 @@ struct EngineSettings {
 // An error names the setting, its value and what is valid.
 Result<EngineSettings> MakeEngineSettings(const Config& config);
 
+// The drafters that the settings name. "auto": REMOTE where a draft worker is named, else what the
+// directory draft_model_path holds (EAGLE3 or STANDALONE), else none.
+Result<DrafterList> ChosenDrafters(const Config& config);
+
 // The method's default, with what the user set.
 DraftBudget DraftBudgetOf(const Config& config, const DrafterList& drafters);
 

@@ -11,11 +11,12 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "model/files/model_dir.h"
 #include "setup/device.h"
 #include "setup/engine_settings.h"
 #include "setup/progress.h"
 #include "setup/settings.h"
-#include "spec/drafters/suffix_corpus.h"
+#include "spec/drafters/draft_corpus.h"
 #include "spec/policy/adaptive.h"
 
 namespace talon {
@@ -40,19 +41,16 @@ Status NoTokenizer(const char* setting) {
   return InvalidArgument("{}: the model has no tokenizer", setting);
 }
 
-// The documents of `path`; none where no drafter reads them.
-Result<std::vector<std::vector<int32_t>>> CorpusFor(const DrafterList& drafters,
-                                                    const std::string& path,
-                                                    const LoadedModel& model) {
-  if (path.empty() || !drafters.Has(DrafterKind::kSuffix)) {
-    return std::vector<std::vector<int32_t>>();
-  }
+// The documents of the file that a setting names; none for "".
+Result<std::vector<std::vector<int32_t>>> ReadCorpus(const char* setting, const std::string& path,
+                                                     const LoadedModel& model) {
+  if (path.empty()) return std::vector<std::vector<int32_t>>();
   const Tokenizer* tokenizer = model.tokenizer.get();
-  if (tokenizer == nullptr) return NoTokenizer("suffix_corpus");
-  return ReadSuffixCorpus(path, model.target->config().vocab_size,
-                          [tokenizer](std::string_view text) {
-                            return tokenizer->Encode(text, /*add_special_tokens=*/false);
-                          });
+  if (tokenizer == nullptr) return NoTokenizer(setting);
+  return ReadDraftCorpus(path, model.target->config().vocab_size,
+                         [tokenizer](std::string_view text) {
+                           return tokenizer->Encode(text, /*add_special_tokens=*/false);
+                         });
 }
 
 // A tokenizer spells a word within a sentence with the space before it, so a text is banned with
@@ -112,10 +110,7 @@ Status LoadFromDirectory(const std::string& dir, LoadOptions options, LoadedMode
     TALON_ASSIGN_OR_RETURN(model->target,
                            Decoder::Load(model->name, model->backend.get(), options));
   }
-  const std::string tokenizer = model->name + "/tokenizer.json";
-  if (FileExists(tokenizer) && Tokenizer::Supported().ok()) {
-    TALON_ASSIGN_OR_RETURN(model->tokenizer, Tokenizer::Load(tokenizer));
-  }
+  TALON_ASSIGN_OR_RETURN(model->tokenizer, LoadTokenizer(model->name));
   return OkStatus();
 }
 
@@ -165,8 +160,14 @@ Result<DrafterOptions> DrafterOptionsFor(const LoadedModel& model, const Config&
   if (options.draft_model_path.empty() && config.model.empty()) {
     TALON_ASSIGN_OR_RETURN(options.draft_model_path, BundledModelDir(BundledDraftModel(drafters)));
   }
-  TALON_ASSIGN_OR_RETURN(options.suffix_corpus,
-                         CorpusFor(drafters, config.speculative.suffix_corpus, model));
+  if (drafters.Has(DrafterKind::kNgram)) {
+    TALON_ASSIGN_OR_RETURN(options.ngram_corpus,
+                           ReadCorpus("ngram_corpus", config.speculative.ngram_corpus, model));
+  }
+  if (drafters.Has(DrafterKind::kSuffix)) {
+    TALON_ASSIGN_OR_RETURN(options.suffix_corpus,
+                           ReadCorpus("suffix_corpus", config.speculative.suffix_corpus, model));
+  }
   options.make_remote = [&model, &config, budget = step.budget](
                             const DrafterTarget& target) -> Result<std::unique_ptr<Drafter>> {
     if (!model.make_remote) {
@@ -193,17 +194,21 @@ Status ApplyLogSettings(const Config& config) {
 Result<std::string> BundledFile(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  for (const fs::path& base : {fs::current_path(error), program.parent_path().parent_path()}) {
-    if (fs::exists(base / path, error)) return (base / path).string();
+  // The prefix is that of an installation, or the repository for build/talon.
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  const fs::path folders[] = {fs::current_path(error), prefix, prefix / "share/talon"};
+  for (const fs::path& folder : folders) {
+    if (fs::exists(folder / path, error)) return (folder / path).string();
   }
-  return NotFound("no bundled file '{}' found", path);
+  return NotFound("no bundled file '{}' found in {}, {} or {}", path, folders[0].string(),
+                  folders[1].string(), folders[2].string());
 }
 
 Result<std::string> BundledModelDir(const std::string& name) {
   const auto config = BundledFile("models/" + name + "/config.json");
   if (config.ok()) return std::filesystem::path(*config).parent_path().string();
-  return NotFound("no bundled model '{}' found; give one with --model DIR", name);
+  return NotFound("{}; it is not part of the program itself: give a model with --model DIR",
+                  config.status().message());
 }
 
 const char* BundledDraftModel(const DrafterList& drafters) {
@@ -229,13 +234,32 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
   TALON_RETURN_IF_ERROR(shape.empty() ? LoadFromDirectory(config.model, load, model.get())
                                       : MakeRandomModel(shape, load, model.get()));
+  const int context = model->target->config().max_context;
+  if (config.max_length > context) {
+    LogWarning("max_length: {}, but the model's context is {} tokens, which is the limit",
+               config.max_length, context);
+  }
   return model;
+}
+
+Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& dir) {
+  const std::string path = dir + "/tokenizer.json";
+  if (!FileExists(path) || !Tokenizer::Supported().ok()) return std::unique_ptr<Tokenizer>();
+  TALON_RETURN_IF_ERROR(CheckFetched(path));
+  return Tokenizer::Load(path);
+}
+
+Result<std::unique_ptr<Tokenizer>> RequireTokenizer(const std::string& dir) {
+  TALON_ASSIGN_OR_RETURN(auto tokenizer, LoadTokenizer(dir));
+  if (tokenizer != nullptr) return tokenizer;
+  TALON_RETURN_IF_ERROR(Tokenizer::Supported());
+  return MissingTokenizer(dir);
 }
 
 Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model) {
   if (model.tokenizer != nullptr) return model.tokenizer.get();
   TALON_RETURN_IF_ERROR(Tokenizer::Supported());
-  return InvalidArgument("{}: no tokenizer.json", model.name);
+  return MissingTokenizer(model.name);
 }
 
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,

@@ -42,7 +42,8 @@ struct LoadedModel {
 // Sets how much is logged, and how. Checks the model's settings.
 Status ApplyLogSettings(const Config& config);
 
-// A file of the repository, found from the working directory or the program's.
+// A file of the repository, found from the working directory or the program's, or in share/talon
+// where the program is installed. The error says where it was looked for.
 Result<std::string> BundledFile(const std::string& path);
 // The directory of a bundled model.
 Result<std::string> BundledModelDir(const std::string& name);
@@ -55,7 +56,10 @@ const char* BundledDraftModel(const DrafterList& drafters);
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape = "",
                                                int min_output_rows = 1);
 
-// The model's tokenizer, or why there is none.
+// The tokenizer of a model directory; null where the directory or the build has none.
+Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& dir);
+// The same, or why there is none.
+Result<std::unique_ptr<Tokenizer>> RequireTokenizer(const std::string& dir);
 Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model);
 
 // An engine on a loaded model. A `custom` drafter replaces those of the list and gets their budget.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "setup/engine_settings.h"
 #include "setup/settings.h"
 #include "spec/drafter_list.h"
 
@@ -14,9 +15,6 @@ namespace {
 constexpr double kLongestDraft = 10;        // seconds
 constexpr float kTemperatureMargin = 0.01;  // larger differences of draft and target are warned of
 
-// Flags that apply to a remote target only.
-constexpr std::string_view kTargetFlags[] = {"--max-context-window", "--max-output-tokens",
-                                             "--max-rounds", "--telemetry"};
 // Flags of the target worker's own command.
 constexpr std::string_view kWorkerFlags[] = {"--device", "--enable-specpv", "--kv-dtype",
                                              "--kv-tokens", "--weights"};
@@ -73,7 +71,7 @@ Result<OrchestratorOptions> MakeOrchestratorOptions(const Config& config,
 
 Status CheckRemoteMethod(const Config& config) {
   TALON_RETURN_IF_ERROR(CheckRemoteConfig(config.remote));
-  TALON_ASSIGN_OR_RETURN(const DrafterList drafters, DrafterList::Parse(config.speculative.method));
+  TALON_ASSIGN_OR_RETURN(const DrafterList drafters, ChosenDrafters(config));
   const RemoteConfig& remote = config.remote;
   const bool asks_drafts = drafters.Has(DrafterKind::kRemote);
   if (asks_drafts && remote.draft_address.empty() && remote.target_address.empty()) {
@@ -103,11 +101,12 @@ Status CheckIgnoredFlags(const Config& config, const FlagGiven& given) {
     }
     return OkStatus();
   }
-  for (const std::string_view flag : kTargetFlags) {
-    if (given(flag)) return InvalidArgument("{}: needs --target-address HOST:PORT", flag);
+  Config names;
+  for (const Setting& setting : SettingsOf(&names, kTargetSettings)) {
+    if (!given(setting.flag)) continue;
+    return InvalidArgument("{}: needs --target-address HOST:PORT", setting.flag);
   }
   if (!config.remote.draft_address.empty()) return OkStatus();
-  Config names;
   for (const Setting& setting : SettingsOf(&names, kRemoteSettings)) {
     if (!given(setting.flag)) continue;
     return InvalidArgument("{}: needs --target-address or --draft-address", setting.flag);

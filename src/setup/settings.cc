@@ -1,93 +1,17 @@
-// The table itself. Its checks are in check_settings.cc.
+// The table itself; the rows of workers are in worker_settings.cc, its checks in
+// check_settings.cc.
 #include "setup/settings.h"
-
-#include <algorithm>
 
 #include "model/sampling/sampling_params.h"
 #include "setup/device.h"
+#include "setup/setting_rows.h"
 #include "spec/drafter_list.h"
 
 namespace talon {
 namespace {
 
 constexpr Range kShare{0, 1};
-constexpr int kDaySeconds = 24 * 3600;
-constexpr Range kSecondsOfADay{0, kDaySeconds};
 constexpr Range kPort{0, 65535};
-constexpr Range kPortOrDefault{-1, 65535};
-constexpr Range kOrNoLimit{0, 1 << 30};
-
-// What the help calls a value, and what an error says that it must be.
-struct Kind {
-  const char* name;
-  const char* text;
-};
-
-Kind KindOf(const bool*) { return {"BOOL", "true or false"}; }
-Kind KindOf(const int*) { return {"N", "a whole number"}; }
-Kind KindOf(const int64_t*) { return {"N", "a whole number"}; }
-Kind KindOf(const float*) { return {"X", "a number"}; }
-Kind KindOf(const std::string*) { return {"TEXT", "text"}; }
-Kind KindOf(const std::vector<std::string>*) { return {"TEXT", "a list of texts"}; }
-Kind KindOf(const std::vector<int>*) { return {"N", "a list of whole numbers"}; }
-
-// What a row may have besides key, field and meaning.
-using Choices = std::vector<SettingChoice>;
-enum AnyCase { kAnyCase };  // of the choices
-struct Check {
-  Status (*function)(const std::string& text);
-};
-struct ValueName {
-  const char* name;
-};
-struct Flag {
-  const char* name;
-};
-struct Alias {
-  const char* name;
-};
-
-void Set(const Range& range, Setting* row) { row->range = range; }
-void Set(const Choices& choices, Setting* row) { row->choices = choices; }
-void Set(AnyCase, Setting* row) { row->any_case = true; }
-void Set(Check check, Setting* row) { row->check = check.function; }
-void Set(ValueName kind, Setting* row) { row->kind = kind.name; }
-void Set(Flag flag, Setting* row) { row->flag = flag.name; }
-void Set(Alias alias, Setting* row) { row->alias = alias.name; }
-
-// Adds rows to one group.
-class RowAdder {
- public:
-  RowAdder(const char* group, std::vector<Setting>* rows) : group_(group), rows_(rows) {}
-
-  template <typename T, typename... More>
-  void operator()(const char* key, T* value, const char* meaning, const More&... more) {
-    Add("--", key, value, meaning, more...);
-  }
-  // The flag has a prefix that the key lacks, because within the file the group says it.
-  template <typename T, typename... More>
-  void Speculative(const char* key, T* value, const char* meaning, const More&... more) {
-    Add("--speculative-", key, value, meaning, more...);
-  }
-
- private:
-  template <typename T, typename... More>
-  void Add(const char* prefix, const std::string& key, T* value, const char* meaning,
-           const More&... more) {
-    std::string flag = prefix + key;
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    rows_->push_back({.group = group_,
-                      .key = key,
-                      .flag = flag,
-                      .meaning = meaning,
-                      .kind = KindOf(value).name,
-                      .value = value});
-    (Set(more, &rows_->back()), ...);
-  }
-
-  const char* group_;
-  std::vector<Setting>* rows_;
-};
 
 Choices WeightChoices() {
   return {{"auto", "as stored"},        "f32", "f16", "bf16", {"int8", "quantised at load"},
@@ -97,7 +21,7 @@ Choices WeightChoices() {
 Choices BlockSizeChoices() { return {"8", "16", "32", "64"}; }
 
 Choices MethodChoices() {
-  Choices choices;
+  Choices choices = {{kAutoMethod, "what --draft-address or the draft model needs, else NONE"}};
   for (const std::string& name : DrafterList::KnownNames()) {
     choices.emplace_back(name.c_str(), name == "MERGED" ? "EAGLE3,SUFFIX" : "");
   }
@@ -105,17 +29,36 @@ Choices MethodChoices() {
 }
 
 Status CheckDevice(const std::string& name) { return ParseDeviceName(name).status(); }
-Status CheckMethod(const std::string& names) { return DrafterList::Parse(names).status(); }
+Status CheckMethod(const std::string& names) {
+  return IsAutoMethod(names) ? OkStatus() : DrafterList::Parse(names).status();
+}
+
+// As a browser sends it: "https://example.com", without a path.
+Status CheckOrigin(const std::string& origin) {
+  const size_t scheme = origin.find("://");
+  const bool has_scheme = scheme != std::string::npos && scheme > 0;
+  const std::string rest = has_scheme ? origin.substr(scheme + 3) : origin;
+  const std::string host = rest.substr(0, rest.find('/'));
+  const bool fits = has_scheme && !host.empty() && host == rest;
+  if (origin.empty() || origin == "*" || fits) return OkStatus();
+  return InvalidArgument("cors_origin: '{}', must be * or an origin as browsers send it: '{}://{}'",
+                         origin, has_scheme ? origin.substr(0, scheme) : "https",
+                         host.empty() ? "HOST" : host);
+}
 
 void AddModelSettings(Config* c, std::vector<Setting>* rows) {
   RowAdder add("", rows);
   add("model", &c->model, "Model directory in Hugging Face format; none = the bundled model",
-      ValueName{"DIR"});
+      ValueName{"DIR"}, Alias{"model_path"}, Short{"-m"});
   add("device", &c->device, "Device, as far as this build has it (--version)",
       Choices{"cpu", "cuda", "cuda:N"}, Check{CheckDevice});
   add("deterministic", &c->deterministic,
       "cuda: the same bits whatever the batch, so the same text as plain decoding; the CPU always "
       "does so");
+  add("disable_cuda_graph", &c->disable_cuda_graph,
+      "cuda: launch every kernel by itself instead of replaying CUDA graphs");
+  add("enable_nan_detection", &c->enable_nan_detection,
+      "Logits that are not finite end their request with an error; always on");
   add("threads", &c->threads, "Threads; 0 = all cores this process may use", Range{0, 1024});
   add("weights", &c->weights, "Type of the weights", WeightChoices());
   add("kv_dtype", &c->kv_dtype, "Type of the KV cache", Choices{"f32", "f16", "bf16"}, kAnyCase);
@@ -145,7 +88,7 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
 void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* rows) {
   using P = SamplingParams;
   RowAdder add("", rows);
-  add("max_tokens", &s->max_tokens, "New tokens at most", P::kMaxTokensRange);
+  add("max_tokens", &s->max_tokens, "New tokens at most", P::kMaxTokensRange, Short{"-n"});
   add("temperature", &s->temperature, "0 = greedy; higher is more random", P::kTemperatureRange);
   add("top_k", &s->top_k, "Draw from the k most likely tokens; 0 = off", P::kTopKRange);
   add("top_p", &s->top_p, "Draw from the smallest set with this probability; 1 = off",
@@ -189,7 +132,9 @@ void AddServeSettings(ServeConfig* s, std::vector<Setting>* rows) {
       "Chat template, in place of the model's own: a file, or chatml, gemma, llama2, llama3, plain",
       ValueName{"FILE|NAME"});
   add("cors_origin", &s->cors_origin,
-      "Web pages of this origin (* = all) may use the server; none = only its own page");
+      "Web pages of this origin (* = all, else such as https://example.com) may use the server; "
+      "none = only its own page",
+      Check{CheckOrigin});
   add("allowed_host", &s->allowed_host,
       "Name by which clients may call the server in the Host header, besides localhost and the "
       "address it listens on; may be repeated. Checked on this machine's own address without a "
@@ -269,6 +214,9 @@ void AddSpeculativeSettings(SpeculativeConfig* s, std::vector<Setting>* rows) {
       "Verify trees in chunks of this many nodes; 0 = in one pass", Range{0, 256});
   add("ngram_mode", &s->ngram_mode, "How NGRAM grows its tree", Choices{"BFS", "PROB"}, kAnyCase);
   add("ngram_max_depth", &s->ngram_max_depth, "Longest n-gram kept", Range{2, 64});
+  add("ngram_corpus", &s->ngram_corpus,
+      "NGRAM knows this file's documents from the start; lines as of --suffix-corpus",
+      ValueName{"FILE"});
   add("suffix_corpus", &s->suffix_corpus,
       "SUFFIX knows this file's documents from the start, one per line: text, or JSON: \"text\", "
       "{\"prompt\": text}, [token ids] or {\"tokens\": [ids]}",
@@ -310,75 +258,6 @@ void AddSpecPvSettings(SpecPvSettings* s, std::vector<Setting>* rows) {
       C::kShareRange);
 }
 
-void AddTlsSettings(TlsConfig* t, RowAdder add) {
-  add("tls_cert_file", &t->cert_file, "Own certificate, PEM", ValueName{"FILE"});
-  add("tls_key_file", &t->key_file, "Its key, PEM", ValueName{"FILE"});
-  add("tls_ca_file", &t->ca_file,
-      "Authority that the other side's certificate must be signed by, PEM", ValueName{"FILE"});
-  add("insecure", &t->insecure, "Plaintext also beyond this machine; anyone there can read it");
-}
-
-void AddWorkerSettings(WorkerConfig* w, std::vector<Setting>* rows) {
-  RowAdder add(kWorkerGroup, rows);
-  add("host", &w->host, "Address to listen on; 0.0.0.0 = all, which needs TLS or --insecure");
-  add("port", &w->port, "Port to listen on; 0 = any that is free, -1 = 50051 (draft) or 50052",
-      kPortOrDefault);
-  add("handler_threads", &w->handler_threads, "Calls served at once; others wait", Range{1, 1024});
-  add("max_sessions", &w->max_sessions,
-      "Sessions kept; the one that was idle longest makes room for a new one", Range{1, 65536});
-  add("session_ttl_seconds", &w->session_ttl_seconds, "Idle sessions end after this many seconds",
-      Range{30, kDaySeconds});
-  add("max_tree_nodes", &w->max_tree_nodes, "Largest tree of a call", Range{1, 1 << 16});
-  add("max_prompt_tokens", &w->max_prompt_tokens, "Longest prompt of a call", Range{1, 1 << 24});
-  add("shutdown_timeout", &w->shutdown_timeout,
-      "Seconds that calls may still take after Ctrl-C or SIGTERM", kSecondsOfADay);
-  add("metrics_port", &w->metrics_port,
-      "Port of GET /metrics (Prometheus, HTTP); 0 = any that is free, -1 = none", kPortOrDefault);
-  add("metrics_host", &w->metrics_host, "Address of GET /metrics");
-  AddTlsSettings(&w->tls, add);
-}
-
-void AddDraftWorkerSettings(WorkerConfig* w, std::vector<Setting>* rows) {
-  RowAdder add(kWorkerGroup, rows);
-  add("max_draft_tokens", &w->max_draft_tokens, "Longest draft of a call that does not say",
-      Range{1, 64});
-  add("num_beams", &w->num_beams, "Branches at the root for a call that does not say",
-      Range{1, 16});
-  add("draft_temperature", &w->draft_temperature, "Temperature of a call that does not say",
-      SamplingParams::kTemperatureRange);
-}
-
-void AddRemoteSettings(RemoteConfig* r, std::vector<Setting>* rows) {
-  RowAdder add(kRemoteGroup, rows);
-  add("draft_address", &r->draft_address, "Draft worker, as HOST:PORT", ValueName{"ADDRESS"});
-  add("target_address", &r->target_address,
-      "Target worker, as HOST:PORT; none = the model runs here", ValueName{"ADDRESS"});
-  add("max_rounds", &r->max_rounds, "Rounds at most; 0 = no limit", kOrNoLimit);
-  add("timeout_s", &r->timeout_s, "Seconds a round may take, retries included",
-      Range{0.001, kDaySeconds});
-  add("max_output_tokens", &r->max_output_tokens,
-      "New tokens at most, beside --max-tokens; 0 = no limit", kOrNoLimit);
-  add("max_context_window", &r->max_context_window,
-      "Tokens of prompt and output at most; 0 = the target's limit", kOrNoLimit);
-  add("max_draft_tokens", &r->max_draft_tokens, "Longest draft asked for", Range{1, 64});
-  add("num_beams", &r->num_beams, "Guesses of the next token asked for; 1 = a chain", Range{1, 16});
-  add("draft_nodes", &r->draft_nodes,
-      "Nodes of a tree asked for; 0 = as --num-beams and --max-draft-tokens give", Range{0, 2048});
-  add("draft_temperature", &r->draft_temperature, "Temperature of drafts; -1 = as --temperature",
-      Range{.low = 0, .high = 100, .also = -1});
-  add("overlap", &r->overlap, "Draft the next round while the target verifies this one");
-  add("adaptive_length", &r->adaptive_length,
-      "Draft longer where drafts are accepted, shorter or not at all where they are not");
-  add("strict_vocab_check", &r->strict_vocab_check,
-      "Refuse workers of different vocabularies; false: translate between them");
-  add("simulated_rtt_ms", &r->simulated_rtt_ms, "Delay added to every call, in milliseconds",
-      Range{0, 60000});
-  add("telemetry", &r->telemetry,
-      "Write rounds and calls to this file: .csv, .trace.json (ui.perfetto.dev) or JSON",
-      ValueName{"FILE"});
-  AddTlsSettings(&r->tls, add);
-}
-
 // "Type of the KV cache: f32, f16 or bf16", "Sequences that run at once; 1 to 1024".
 std::string HelpOf(const Setting& setting) {
   if (setting.range) return setting.meaning + "; " + setting.range->ToString();
@@ -392,6 +271,20 @@ std::string HelpOf(const Setting& setting) {
 
 }  // namespace
 
+std::span<const SettingSetTitle> SettingSetTitles() {
+  static constexpr SettingSetTitle kTitles[] = {
+      {kServeSettings, "Server"},
+      {kWorkerSettings, "Worker"},
+      {kDraftWorkerSettings, "Draft worker"},
+      {kModelSettings, "Model and memory"},
+      {kSamplingSettings, "Sampling"},
+      {kSpeculativeSettings, "Speculation"},
+      {kRemoteSettings, "Remote drafts"},
+      {kTargetSettings, "Remote target"},
+  };
+  return kTitles;
+}
+
 std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
   std::vector<Setting> rows;
   if ((sets & kModelSettings) != 0) AddModelSettings(config, &rows);
@@ -404,6 +297,7 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
   if ((sets & kWorkerSettings) != 0) AddWorkerSettings(&config->worker, &rows);
   if ((sets & kDraftWorkerSettings) != 0) AddDraftWorkerSettings(&config->worker, &rows);
   if ((sets & kRemoteSettings) != 0) AddRemoteSettings(&config->remote, &rows);
+  if ((sets & kTargetSettings) != 0) AddTargetSettings(&config->remote, &rows);
   for (Setting& row : rows) row.help = HelpOf(row);
   return rows;
 }

@@ -5,6 +5,7 @@
 #define TALON_SETUP_SETTINGS_H_
 
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -37,7 +38,9 @@ struct Setting {
   std::variant<bool*, int*, int64_t*, float*, std::string*, std::vector<std::string>*,
                std::vector<int>*>
       value;
-  std::string alias;  // another name that the file may use, "" = none
+  std::string alias;       // another name that the file may use, "" = none
+  std::string alias_flag;  // that name as a flag
+  std::string short_flag;  // "-m", "" = none
 
   std::optional<Range> range;          // of a number
   std::vector<SettingChoice> choices;  // of a number or a text; empty = all
@@ -45,6 +48,9 @@ struct Setting {
   // Where the choices are a grammar ("cuda:N") and not a list: what checks it.
   Status (*check)(const std::string& text) = nullptr;
 };
+
+// Whether a method says that the other settings choose it.
+bool IsAutoMethod(const std::string& method);
 
 // Which settings a command takes.
 enum SettingSet : unsigned {
@@ -54,8 +60,17 @@ enum SettingSet : unsigned {
   kServeSettings = 8,
   kWorkerSettings = 16,
   kDraftWorkerSettings = 32,
-  kRemoteSettings = 64,
+  kRemoteSettings = 64,   // of a draft worker's client, and of every connection
+  kTargetSettings = 128,  // of a target worker's client
 };
+inline constexpr unsigned kAllSettings = 255;
+
+// The sets in the order of help and documentation, with their headings.
+struct SettingSetTitle {
+  SettingSet set;
+  const char* title;
+};
+std::span<const SettingSetTitle> SettingSetTitles();
 
 // The rows of the sets, which point into `config`.
 std::vector<Setting> SettingsOf(Config* config, unsigned sets);

@@ -25,18 +25,6 @@ speculative_config:
 A flag of true or false alone means true. Commands have flags of their own besides these: `talon COMMAND --help`.
 )";
 
-struct SetTitle {
-  SettingSet set;
-  const char* title;
-};
-
-constexpr SetTitle kSets[] = {
-    {kModelSettings, "Model and memory"},   {kSamplingSettings, "Sampling"},
-    {kSpeculativeSettings, "Speculation"},  {kServeSettings, "Server"},
-    {kRemoteSettings, "Remote workers"},    {kWorkerSettings, "Worker"},
-    {kDraftWorkerSettings, "Draft worker"},
-};
-
 struct CommandSets {
   const char* command;
   unsigned sets;
@@ -44,7 +32,8 @@ struct CommandSets {
 
 // A test compares this with the help of the commands.
 constexpr CommandSets kCommands[] = {
-    {"run", kModelSettings | kSamplingSettings | kSpeculativeSettings | kRemoteSettings},
+    {"run",
+     kModelSettings | kSamplingSettings | kSpeculativeSettings | kRemoteSettings | kTargetSettings},
     {"serve", kServeSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings},
     {"draft-worker",
      kWorkerSettings | kDraftWorkerSettings | kModelSettings | kSpeculativeSettings},
@@ -57,7 +46,7 @@ constexpr CommandSets kCommands[] = {
     {"bench longcontext", kModelSettings | kSamplingSettings | kSpeculativeSettings},
     {"bench nwor", kModelSettings},
     {"bench ops", kModelSettings},
-    {"bench remote", kModelSettings | kSamplingSettings | kRemoteSettings},
+    {"bench remote", kModelSettings | kSamplingSettings | kRemoteSettings | kTargetSettings},
     {"bench scv", kModelSettings},
     {"bench verify", kModelSettings},
 };
@@ -106,9 +95,13 @@ std::string ValuesText(const Setting& setting) {
 }
 
 std::string Row(const Setting& setting) {
-  const std::string alias = setting.alias.empty() ? "" : " or `" + setting.alias + "`";
-  return fmt::format("| {} | {}{} | {} | {} | {} |\n", Quoted(setting.flag), Quoted(setting.key),
-                     alias, std::visit(DefaultText(), setting.value), Cell(ValuesText(setting)),
+  const auto with = [](std::string names, const std::string& other) {
+    return other.empty() ? names : names + " or " + Quoted(other);
+  };
+  return fmt::format("| {} | {} | {} | {} | {} |\n",
+                     with(with(Quoted(setting.flag), setting.short_flag), setting.alias_flag),
+                     with(Quoted(setting.key), setting.alias),
+                     std::visit(DefaultText(), setting.value), Cell(ValuesText(setting)),
                      Cell(setting.meaning));
 }
 
@@ -117,7 +110,7 @@ std::string Row(const Setting& setting) {
 std::string SettingsPage() {
   Config defaults;
   std::string page = kHead;
-  for (const auto& [set, title] : kSets) {
+  for (const auto& [set, title] : SettingSetTitles()) {
     const std::vector<Setting> settings = SettingsOf(&defaults, set);
     page += fmt::format("\n## {}\n\nTaken by {}.", title, CommandsOf(set));
     const std::string& group = settings.front().group;  // a set has one

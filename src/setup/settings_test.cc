@@ -12,20 +12,16 @@
 namespace talon {
 namespace {
 
-constexpr unsigned kChecked = kModelSettings | kSamplingSettings | kSpeculativeSettings |
-                              kServeSettings | kWorkerSettings | kDraftWorkerSettings |
-                              kRemoteSettings;
-
 std::string HelpOfKey(const std::string& key) {
   Config config;
-  for (const Setting& setting : SettingsOf(&config, kChecked)) {
+  for (const Setting& setting : SettingsOf(&config, kAllSettings)) {
     if (setting.key == key) return setting.help;
   }
   return "";
 }
 
 TEST(Settings, DefaultsAreValid) {
-  const Status status = CheckSettings(Config(), kChecked);
+  const Status status = CheckSettings(Config(), kAllSettings);
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
@@ -33,7 +29,7 @@ TEST(Settings, ErrorsNameKeyValueAndWhatIsValid) {
   const auto error_of = [](const auto& change) {
     Config config;
     change(&config);
-    return CheckSettings(config, kChecked).message();
+    return CheckSettings(config, kAllSettings).message();
   };
   EXPECT_EQ(error_of([](Config* c) { c->threads = -3; }), "threads: -3, must be 0 to 1024");
   EXPECT_EQ(error_of([](Config* c) { c->block_size = 24; }),
@@ -51,6 +47,66 @@ TEST(Settings, ErrorsNameKeyValueAndWhatIsValid) {
             "acceptance: 'maybe', must be match, threshold or rejection");
   EXPECT_NE(error_of([](Config* c) { c->speculative.method = "MAGIC"; }).find("MAGIC"),
             std::string::npos);
+}
+
+TEST(Settings, OriginsAreThoseThatBrowsersSend) {
+  const auto error_of = [](const std::string& origin) {
+    Config config;
+    config.serve.cors_origin = origin;
+    return CheckSettings(config, kServeSettings).message();
+  };
+  for (const char* good : {"", "*", "https://example.com", "http://127.0.0.1:3000", "null://x"}) {
+    EXPECT_EQ(error_of(good), "");
+  }
+  EXPECT_EQ(error_of("example.com"),
+            "cors_origin: 'example.com', must be * or an origin as browsers send it: "
+            "'https://example.com'");
+  EXPECT_NE(error_of("http://example.com/").find("'http://example.com'"), std::string::npos);
+  EXPECT_NE(error_of("https://").find("'https://HOST'"), std::string::npos);
+}
+
+TEST(Settings, OtherNamesAreFlagsToo) {
+  Config config;
+  for (const Setting& setting : SettingsOf(&config, kAllSettings)) {
+    if (setting.key == "model") {
+      EXPECT_EQ(setting.short_flag, "-m");
+      EXPECT_EQ(setting.alias_flag, "--model-path");
+    }
+    EXPECT_EQ(setting.alias.empty(), setting.alias_flag.empty()) << setting.key;
+  }
+}
+
+TEST(Settings, EverySetHasItsTitleAndItsOwnRows) {
+  unsigned seen = 0;
+  Config config;
+  for (const auto& [set, title] : SettingSetTitles()) {
+    EXPECT_EQ(seen & set, 0u) << title;
+    seen |= set;
+    EXPECT_FALSE(SettingsOf(&config, set).empty()) << title;
+  }
+  EXPECT_EQ(seen, kAllSettings);
+}
+
+TEST(Settings, TheDrafterFollowsFromTheOtherSettings) {
+  const auto chosen = [](const Config& config) {
+    const auto drafters = ChosenDrafters(config);
+    return drafters.ok() ? drafters->Name() : drafters.status().message();
+  };
+  Config config;
+  EXPECT_EQ(chosen(config), "NONE");
+  config.speculative.draft_model_path = TALON_SOURCE_DIR "/models/tiny-eagle3";
+  EXPECT_EQ(chosen(config), "EAGLE3");
+  config.speculative.draft_model_path = TALON_SOURCE_DIR "/models/tiny-draft";
+  EXPECT_EQ(chosen(config), "STANDALONE");
+  config.remote.target_address = "host:1";
+  EXPECT_EQ(chosen(config), "NONE") << "a draft model does not run beside a remote target";
+  config.remote.draft_address = "host:2";
+  EXPECT_EQ(chosen(config), "REMOTE");
+  config.speculative.method = "none";
+  EXPECT_EQ(chosen(config), "NONE");
+  config = Config();
+  config.speculative.draft_model_path = "/no/such";
+  EXPECT_EQ(chosen(config), "draft_model_path: /no/such: no such directory");
 }
 
 TEST(Settings, OnlyTheSetsThatAreAskedForAreChecked) {
@@ -104,7 +160,7 @@ TEST(Settings, HelpNamesWhatIsValid) {
 }
 
 TEST(SettingsPage, IsThatOfTheDocs) {
-  const std::string path = std::string(TALON_SOURCE_DIR) + "/docs/flags.md";
+  const std::string path = TALON_SOURCE_DIR "/docs/flags.md";
   if (std::getenv("TALON_WRITE_DOCS") != nullptr) {
     ASSERT_TRUE(WriteFile(path, SettingsPage()).ok());
   }

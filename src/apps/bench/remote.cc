@@ -296,7 +296,7 @@ Result<std::vector<Prompt>> ReadPrompts(const Config& config, const RemoteBenchO
   if (dir.empty()) {
     TALON_ASSIGN_OR_RETURN(dir, BundledModelDir("tiny"));
   }
-  TALON_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(dir + "/tokenizer.json"));
+  TALON_ASSIGN_OR_RETURN(const auto tokenizer, RequireTokenizer(dir));
   const PromptReader reader{.tokenizer = tokenizer.get(), .vocab_size = tokenizer->vocab_size()};
   TALON_ASSIGN_OR_RETURN(std::vector<Prompt> prompts, reader.Read(path));
   prompts.resize(std::min<size_t>(prompts.size(), static_cast<size_t>(options.num_prompts)));
@@ -360,7 +360,8 @@ void AddBenchRemote(Command bench, Config* config, CommandBody* body) {
   command.AddOption("--draft-model", &options->draft_model,
                     "Of the draft worker that is started (default: the bundled one)");
   command.AddOption("--json", &options->json, "Also write the figures to this file");
-  AddSettings(command, config, kModelSettings | kSamplingSettings | kRemoteSettings);
+  AddSettings(command, config,
+              kModelSettings | kSamplingSettings | kRemoteSettings | kTargetSettings);
   command.SetFooter(
       "\nWorkers are started by this command, or are those at --target-address and\n"
       "--draft-address.\n"

@@ -1,5 +1,7 @@
 #include "apps/common/command_line.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <sstream>
@@ -11,6 +13,7 @@
 namespace talon {
 namespace {
 
+constexpr const char* kProgram = "talon";
 constexpr size_t kColumns = 80;
 constexpr size_t kNameColumns = 30;
 
@@ -19,7 +22,7 @@ std::string Wrap(const std::string& text) { return WrapText(text, kColumns - kNa
 // The command that was being parsed, and how the user spells it: "talon bench decode".
 const CLI::App* ChosenCommand(const CLI::App& app, std::string* spelling) {
   const CLI::App* command = &app;
-  *spelling = "talon";
+  *spelling = kProgram;
   while (!command->get_subcommands().empty()) {
     command = command->get_subcommands().front();
     *spelling += " " + command->get_name();
@@ -33,21 +36,59 @@ std::string DidYouMean(const char* prefix, const std::string& name,
   return nearest.empty() ? "" : std::string(", did you mean ") + prefix + nearest + "?";
 }
 
-std::string UnexpectedArgument(const std::vector<std::string>& extras, const CLI::App& command,
-                               const std::string& spelling) {
-  const auto at = std::find_if(extras.begin(), extras.end(),
-                               [](const std::string& text) { return text.starts_with("-"); });
-  if (at == extras.end()) return "unexpected argument '" + extras.front() + "'";
-  const std::string flag = at->substr(0, at->find('='));
-  const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-  std::vector<std::string> known;
+bool IsFlag(const std::string& argument) { return argument.starts_with("-") && argument != "-"; }
+
+std::vector<std::string> LongNames(const CLI::App& command) {
+  std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& each : option->get_lnames()) known.push_back(each);
+    for (const std::string& each : option->get_lnames()) names.push_back(each);
   }
-  if (std::find(known.begin(), known.end(), name) != known.end()) {
-    return flag + " must come after '" + spelling + "'";
+  return names;
+}
+
+// The commands below `app` that take the flag, as the user spells them.
+void FindTakers(const CLI::App& app, const std::string& spelling, const std::string& name,
+                std::vector<std::string>* takers) {
+  for (const CLI::App* each : app.get_subcommands({})) {
+    const std::string child = spelling + " " + each->get_name();
+    if (std::ranges::count(LongNames(*each), name) > 0) takers->push_back("'" + child + "'");
+    FindTakers(*each, child, name, takers);
+  }
+}
+
+std::string UnknownFlag(const std::string& argument, const CLI::App& app, const CLI::App& command,
+                        const std::string& spelling) {
+  const std::string flag = argument.substr(0, argument.find('='));
+  const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+  const std::vector<std::string> known = LongNames(command);
+  if (std::ranges::count(known, name) > 0) return flag + " must come after '" + spelling + "'";
+  std::vector<std::string> takers;
+  FindTakers(app, kProgram, name, &takers);
+  if (!takers.empty() && &command != &app) {
+    return fmt::format("{}: '{}' has no use for it, {} does", flag, spelling, takers.front());
   }
   return "unknown flag " + flag + DidYouMean("--", name, known);
+}
+
+// REQUIRES: there are some.
+std::string UnexpectedArguments(const std::vector<std::string>& extras, const CLI::App& app,
+                                const CLI::App& command, const std::string& spelling) {
+  const auto flag = std::ranges::find_if(extras, IsFlag);
+  if (flag != extras.end()) return UnknownFlag(*flag, app, command, spelling);
+  const bool text = command.get_option_no_throw("--prompt") != nullptr;
+  return "unexpected argument '" + extras.front() + "'" +
+         (text ? "; a text of several words needs quotes" : "");
+}
+
+// The first argument that the command needs and was not given: "FILE, JSON lines".
+std::string MissingArgument(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    const bool positional = option->get_positional();
+    return fmt::format("{}: {}", positional ? option->get_type_name() : option->get_name(),
+                       option->get_description());
+  }
+  return "";
 }
 
 std::string MissingCommand(const std::vector<std::string>& extras, const CLI::App& command,
@@ -59,10 +100,15 @@ std::string MissingCommand(const std::vector<std::string>& extras, const CLI::Ap
     list += (list.empty() ? "" : ", ") + each->get_name();
   }
   if (extras.empty()) return "'" + spelling + "' needs a command: " + list;
-  if (extras.front().starts_with("-")) return UnexpectedArgument(extras, command, spelling);
   const std::string near = DidYouMean("", extras.front(), known);
   return "unknown command '" + extras.front() + "'" +
          (near.empty() ? ", the commands are " + list : near);
+}
+
+// What an option is for, with its default.
+std::string Described(const CLI::Option& option) {
+  const std::string value = option.get_default_str();
+  return option.get_description() + (value.empty() ? "" : " (default " + value + ")");
 }
 
 // Lays out help in 80 columns; defaults stand at the end of a description.
@@ -77,8 +123,7 @@ class HelpFormatter : public CLI::Formatter {
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {
-    const std::string value = option->get_default_str();
-    return Wrap(option->get_description() + (value.empty() ? "" : " (default " + value + ")"));
+    return Wrap(Described(*option));
   }
 
   std::string make_subcommand(const CLI::App* command) const override {
@@ -94,16 +139,44 @@ std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
   std::string spelling;
   const CLI::App* command = ChosenCommand(app, &spelling);
   const std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+  const bool wants_command = !command->get_subcommands({}).empty();
+  const bool unknown_flag = std::ranges::any_of(extras, IsFlag);
   std::string message = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
-    message = UnexpectedArgument(extras, *command, spelling);
-  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+  if (wants_command && (extras.empty() || !IsFlag(extras.front()))) {
     message = MissingCommand(extras, *command, spelling);
+  } else if (unknown_flag || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    // Before other errors: the value of an unknown flag was taken for an argument, which may be
+    // what they are about.
+    message = UnexpectedArguments(extras, app, *command, spelling);
+  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    message = "'" + spelling + "' needs " + MissingArgument(*command);
   } else if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     message = "bad value: " + message.substr(message.find(": ") + 2);
   }
   std::replace(message.begin(), message.end(), '\n', ' ');
   return message + " (see '" + spelling + " --help')";
+}
+
+OptionInfo DescribeOption(const CLI::Option& option) {
+  OptionInfo info{.value = option.get_type_size() == 0 ? "" : option.get_type_name(),
+                  .help = Described(option),
+                  .group = option.get_group()};
+  for (const std::string& name : option.get_snames()) info.flags.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) info.flags.push_back("--" + name);
+  if (info.flags.empty() && info.value.empty()) info.value = option.get_name(true);
+  return info;
+}
+
+CommandInfo DescribeCommand(const CLI::App& app, const std::string& name) {
+  CommandInfo info{.name = name, .description = app.get_description(), .footer = app.get_footer()};
+  for (const CLI::Option* option : app.get_options()) {
+    info.options.push_back(DescribeOption(*option));
+  }
+  for (const CLI::App* each : app.get_subcommands({})) {
+    info.commands.push_back(
+        DescribeCommand(*each, name.empty() ? each->get_name() : name + " " + each->get_name()));
+  }
+  return info;
 }
 
 template <typename T>
@@ -241,16 +314,22 @@ Option Command::AddOption(const std::string& name, std::vector<std::string>* val
 }
 
 Option Command::AddParsed(const std::string& name, ValueParser parse, const std::string& help) {
-  const auto assign = [name, parse = std::move(parse)](const std::string& text) {
+  const auto assign = [flag = name.substr(0, name.find(',')),
+                       parse = std::move(parse)](const std::string& text) {
     const std::string problem = parse(text);
-    if (!problem.empty()) throw CLI::ValidationError(name, problem);
+    if (!problem.empty()) throw CLI::ValidationError(flag, problem);
   };
   return Option(app_->add_option_function<std::string>(name, assign, help));
 }
 
 Option Command::Find(const std::string& flag) const { return Option(app_->get_option(flag)); }
 
-size_t Command::Count(std::string_view flag) const { return app_->count(std::string(flag)); }
+size_t Command::Count(std::string_view flag) const {
+  const CLI::Option* option = app_->get_option_no_throw(std::string(flag));
+  return option == nullptr ? 0 : option->count();
+}
+
+CommandInfo Command::Describe() const { return DescribeCommand(*app_, ""); }
 
 void Command::SetFooter(const std::string& text) { app_->footer(text); }
 

@@ -59,6 +59,24 @@ class Option {
   CLI::Option* option_;
 };
 
+// A flag or argument as the help describes it.
+struct OptionInfo {
+  std::vector<std::string> flags;    // "-m", "--model"; empty: an argument told by its place
+  std::string value;                 // what stands for the value, such as "DIR"; empty: takes none
+  std::string help;                  // with the default
+  std::string group;                 // its heading
+  std::vector<std::string> choices;  // valid values; not filled in here
+};
+
+// A command as the help describes it, for the manual page and completion.
+struct CommandInfo {
+  std::string name;  // as it is typed after the program's: "bench decode"; empty: the program
+  std::string description;
+  std::string footer;
+  std::vector<OptionInfo> options;
+  std::vector<CommandInfo> commands;
+};
+
 // Parses one value and stores it. Returns what is wrong with the text, empty if nothing is.
 using ValueParser = std::function<std::string(const std::string& text)>;
 
@@ -84,11 +102,14 @@ class Command {
   Option AddParsed(const std::string& name, ValueParser parse, const std::string& help);
   // REQUIRES: there is a flag of that name.
   Option Find(const std::string& flag) const;
-  // How often the user gave a flag. REQUIRES: the command line was parsed.
+  // How often the user gave a flag; 0 where the command has no such flag. REQUIRES: the command
+  // line was parsed.
   size_t Count(std::string_view flag) const;
 
   // Text at the end of the help.
   void SetFooter(const std::string& text);
+  // This command and those below it.
+  CommandInfo Describe() const;
   // Called at the end of parsing if the user chose this command.
   void OnChosen(std::function<void()> callback);
 

@@ -50,9 +50,6 @@ struct CheckLine {
   std::string text;
 };
 
-// EAGLE3 or STANDALONE, by config.json or, where that does not tell, by the tensors' names.
-Result<std::string> DraftKind(const std::string& dir);
-
 // Loads the draft once, for a look. Every mismatch with the target is an error.
 Result<DraftFacts> ExamineDraft(const LoadedModel& model, const Config& config,
                                 const std::string& kind, const std::string& dir);

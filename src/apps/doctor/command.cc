@@ -11,7 +11,9 @@
 #include "apps/doctor/text.h"
 #include "apps/run_remote.h"
 #include "base/json.h"
+#include "model/heads/draft_kind.h"
 #include "setup/device.h"
+#include "setup/engine_settings.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -33,16 +35,18 @@ Status FillDraft(Config* config, const DoctorOptions& options, std::string* kind
   if (speculative.draft_model_path.empty() && !config->model.empty()) {
     return InvalidArgument("--draft DIR is missing: an EAGLE-3 head or a small model");
   }
-  TALON_ASSIGN_OR_RETURN(const DrafterList method, DrafterList::Parse(speculative.method));
+  TALON_ASSIGN_OR_RETURN(const DrafterList method, ChosenDrafters(*config));
   if (speculative.draft_model_path.empty()) {
     TALON_ASSIGN_OR_RETURN(speculative.draft_model_path,
                            BundledModelDir(BundledDraftModel(method)));
   }
-  TALON_ASSIGN_OR_RETURN(*kind, DraftKind(speculative.draft_model_path));
+  TALON_ASSIGN_OR_RETURN(const bool head, IsEagle3Head(speculative.draft_model_path));
+  *kind = head ? "EAGLE3" : "STANDALONE";
   if (!method.none() && method.Name() != *kind) {
     return InvalidArgument("--speculative-algorithm {}: {} is a draft for {}", method.Name(),
                            speculative.draft_model_path, *kind);
   }
+  speculative.method = *kind;
   return OkStatus();
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
 #include "apps/doctor/checks.h"
@@ -16,20 +15,6 @@ namespace {
 
 constexpr const char* kLayerIds = "eagle_aux_hidden_state_layer_ids";
 constexpr int kStandaloneBlock = 16;  // of the STANDALONE drafter's cache, which is bf16
-
-bool NamesEagle3(const Json& json) {
-  for (const char* key :
-       {"draft_vocab_size", "eagle_config", "speculators_model_type", kLayerIds}) {
-    if (json.contains(key)) return true;
-  }
-  const auto list = json.find("architectures");
-  if (list == json.end() || !list->is_array()) return false;
-  return std::ranges::any_of(*list, [](const Json& item) {
-    std::string name = item.is_string() ? item.get<std::string>() : "";
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-    return name.find("eagle") != std::string::npos;
-  });
-}
 
 // "bf16", or "bf16 and f32" where the tensors differ.
 Result<std::string> StoredTypes(const std::string& dir) {
@@ -117,20 +102,6 @@ Status ExamineStandalone(const LoadedModel& model, const Config& config, DraftFa
 }
 
 }  // namespace
-
-Result<std::string> DraftKind(const std::string& dir) {
-  if (FileExists(dir)) return InvalidArgument("{}: is a file, expected a draft's directory", dir);
-  if (!IsDirectory(dir)) return NotFound("{}: no such directory", dir);
-  if (!FileExists(dir + "/config.json")) return NotFound("{}: has no config.json", dir);
-  TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(dir + "/config.json"));
-  if (!json.is_object()) return InvalidArgument("{}/config.json: is not a JSON object", dir);
-  if (NamesEagle3(json)) return std::string("EAGLE3");
-  TALON_ASSIGN_OR_RETURN(const auto file, SafetensorsReader::OpenDirectory(dir));
-  const bool head = std::ranges::any_of(file.tensors(), [](const auto& entry) {
-    return entry.first.find("midlayer.") != std::string::npos || entry.first == "fc.weight";
-  });
-  return std::string(head ? "EAGLE3" : "STANDALONE");
-}
 
 Result<DraftFacts> ExamineDraft(const LoadedModel& model, const Config& config,
                                 const std::string& kind, const std::string& dir) {

@@ -113,7 +113,7 @@ Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatr
 // ---- Passes and their CUDA graphs ----
 
 std::unique_ptr<Pass> CudaBackend::NewPass(int query_heads) {
-  return std::make_unique<CudaPass>(stream(), query_heads, options_.deterministic);
+  return std::make_unique<CudaPass>(stream(), query_heads, options_.deterministic, options_.graphs);
 }
 
 void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) {

@@ -190,7 +190,7 @@ void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generat
     Fence(stream_);  // the pass's arrays are read early
     ops();
   };
-  if (plan_.rows > kMostGraphRows) return run_directly();
+  if (!use_graphs_ || plan_.rows > kMostGraphRows) return run_directly();
   if (generation != generation_ || graphs_.size() > kMostGraphs) DropGraphs();
   generation_ = generation;
   const auto [entry, is_new] =

@@ -19,8 +19,11 @@ namespace talon::cuda {
 
 class CudaPass : public DevicePass {
  public:
-  CudaPass(const Stream& stream, int query_heads, bool deterministic)
-      : stream_(stream), query_heads_(query_heads), deterministic_(deterministic) {}
+  CudaPass(const Stream& stream, int query_heads, bool deterministic, bool graphs)
+      : stream_(stream),
+        query_heads_(query_heads),
+        deterministic_(deterministic),
+        use_graphs_(graphs) {}
   ~CudaPass() override { DropGraphs(); }
 
   // Uploads the plan. Addresses change, and graphs are dropped, only when an array outgrows its
@@ -84,6 +87,7 @@ class CudaPass : public DevicePass {
   Stream stream_;
   int query_heads_;
   bool deterministic_;
+  bool use_graphs_;
   Buffer arena_;
   uint64_t address_version_ = 0;  // counts the changes of its address
   std::array<Section, kSections> sections_;

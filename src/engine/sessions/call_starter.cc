@@ -94,6 +94,7 @@ void CallStarter::StartRun(SessionCall* call) {
   Prepare(call);
 
   SamplingParams sampling = SamplingOfCall(asked);
+  if (!sampling.seed) sampling.seed = call->session->seed;
   sampling.max_tokens = room;
   call->run = std::make_unique<ActiveRequest>(
       call->session->sequence.id, GenerateRequest{.prompt = call->context, .sampling = sampling},

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/random.h"
 #include "engine/remote_calls.h"
 #include "engine/step/partial_state.h"
 #include "kv/kv_cache.h"
@@ -26,7 +27,8 @@ struct Session {
   std::string last_request;  // the one that `last_answer` is for; empty: none
   VerifyAnswer last_answer;
   std::chrono::steady_clock::time_point last_accessed;
-  int64_t ends_after = 0;  // it goes when calls up to this one have ended; 0: it stays
+  const uint64_t seed = RandomSeed();  // of sampled calls that bring none
+  int64_t ends_after = 0;              // it goes when calls up to this one have ended; 0: it stays
 };
 
 // Used by the engine's thread.

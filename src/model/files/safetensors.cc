@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "model/config_fields.h"
+#include "model/files/model_dir.h"
 
 namespace talon {
 namespace {
@@ -25,6 +26,8 @@ uint64_t ReadLittleEndian64(const uint8_t* bytes) {
 }
 
 Result<std::string_view> HeaderText(std::span<const uint8_t> file, const std::string& what) {
+  TALON_RETURN_IF_ERROR(
+      CheckNotLfsPointer({reinterpret_cast<const char*>(file.data()), file.size()}, what));
   if (file.size() < kLengthBytes) {
     return InvalidArgument("{}: {} bytes, too short for a safetensors file", what, file.size());
   }
@@ -231,7 +234,7 @@ Result<SafetensorsReader> SafetensorsReader::OpenDirectory(const std::string& di
   if (FileExists(single)) return OpenFile(single);
   const std::string index = single + ".index.json";
   if (FileExists(index)) return OpenShards(index, dir);
-  return NotFound("{}: has neither model.safetensors nor model.safetensors.index.json", dir);
+  return MissingWeights(dir);
 }
 
 const TensorView* SafetensorsReader::Find(const std::string& name) const {

@@ -6,11 +6,11 @@
 #include <cctype>
 #include <utility>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/valid_values.h"
 #include "model/config_fields.h"
+#include "model/files/model_dir.h"
 
 namespace talon {
 namespace {
@@ -213,10 +213,8 @@ Result<Eagle3Config> ParseEagle3Config(const Json& json, const std::string& what
 
 Result<Eagle3Config> LoadEagle3Config(const std::string& dir, const ModelConfig& target,
                                       const std::vector<int>& capture_override) {
-  if (FileExists(dir)) return InvalidArgument("{}: is a file, expected a head's directory", dir);
-  if (!IsDirectory(dir)) return NotFound("{}: no such directory", dir);
+  TALON_RETURN_IF_ERROR(CheckModelDir(dir));
   const std::string path = dir + "/config.json";
-  if (!FileExists(path)) return NotFound("{}: has no config.json", dir);
   TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
   return ParseEagle3Config(json, path, target, capture_override);
 }

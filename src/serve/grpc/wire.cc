@@ -78,6 +78,7 @@ void ReadTelemetry(const specsplit::TelemetryMetadata& from, double* model_secon
       .id = from.span_id(), .wall_seconds = from.wall_time_ms() / 1e3, .device = from.device()};
 }
 
+// REQUIRES: the call has its drafts.
 Status ReadSampling(const specsplit::VerifyRequest& from, VerifyCall* call) {
   TALON_RETURN_IF_ERROR(CheckTemperature(from.temperature()));
   TALON_RETURN_IF_ERROR(CheckRange("top_k", from.top_k(), {.low = 0}));
@@ -87,13 +88,14 @@ Status ReadSampling(const specsplit::VerifyRequest& from, VerifyCall* call) {
   call->top_k = from.top_k();
   call->top_p = from.top_p() == 0 ? 1.0f : from.top_p();
   call->min_p = from.min_p();
-  call->seed = from.seed();
+  if (from.has_seed()) call->seed = from.seed();
   const std::string& acceptance = from.acceptance();
   if (!acceptance.empty() && acceptance != "match" && acceptance != "rejection") {
     return InvalidArgument("acceptance: '{}', must be match or rejection",
                            acceptance.substr(0, kMaxIdBytes));
   }
-  call->rejection = acceptance == "rejection";
+  const bool drawn = from.temperature() > 0 && !call->drafts.draws.empty();
+  call->rejection = acceptance == "rejection" || (acceptance.empty() && drawn);
   return OkStatus();
 }
 
@@ -112,9 +114,9 @@ std::string EncodeVerifyCall(const VerifyCall& call, TreeForm form) {
   message.set_top_k(call.top_k);
   if (call.top_p != 1) message.set_top_p(call.top_p);
   message.set_min_p(call.min_p);
-  message.set_seed(call.seed);
+  if (call.seed) message.set_seed(*call.seed);
   *message.mutable_stop_token_ids() = {call.stop_token_ids.begin(), call.stop_token_ids.end()};
-  if (call.rejection) message.set_acceptance("rejection");
+  message.set_acceptance(call.rejection ? "rejection" : "match");
   message.set_decode_on_empty(call.decode_on_empty);
   return Serialize(message);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -11,6 +12,8 @@ namespace {
 
 // Log-probs are rounded, so that a certain token may be a little above 0.
 constexpr float kLogProbSlack = 1e-3f;
+// The same for the sum of a distribution; acceptance takes no draw that is farther off.
+constexpr double kSumSlack = 1e-3;
 
 Result<float> ProbOf(int node, float log_prob) {
   if (std::isnan(log_prob) || log_prob > kLogProbSlack) {
@@ -43,6 +46,32 @@ Result<DraftProbs> DrawOf(int node, const specsplit::TokenNode& from, const Wire
   return draw;
 }
 
+double SumOf(const DraftProbs& draw) {
+  double sum = 0;
+  for (const auto& [token, prob] : draw.entries) sum += prob;
+  return sum;
+}
+
+// Siblings differ, so each was drawn from what its earlier siblings left of the distribution.
+// SpecSplit sends the whole one with each of them. Draws that do not sum to 1 are cut ones, which
+// are not used, and stay as they are.
+void TakeOutEarlierSiblings(DraftForest* forest) {
+  std::map<int32_t, std::set<int32_t>> earlier;  // by parent
+  for (int i = 0; i < static_cast<int>(forest->draws.size()); ++i) {
+    std::set<int32_t>& siblings = earlier[forest->parents[i]];
+    DraftProbs& draw = forest->draws[i];
+    if (!siblings.empty() && std::abs(SumOf(draw) - 1) <= kSumSlack) {
+      std::erase_if(draw.entries,
+                    [&](const auto& entry) { return siblings.contains(entry.first); });
+      const double left = SumOf(draw);
+      for (auto& [token, prob] : draw.entries) {
+        prob = static_cast<float>(prob / std::max(left, 1e-9));
+      }
+    }
+    siblings.insert(forest->tokens[i]);
+  }
+}
+
 // Level by level, which is depth order.
 Result<DraftForest> FromNested(const TokenNodes& roots, const WireLimits& limits) {
   DraftForest forest;
@@ -66,6 +95,7 @@ Result<DraftForest> FromNested(const TokenNodes& roots, const WireLimits& limits
     append(nodes[i]->children(), index);
   }
   if (!any_draw) forest.draws.clear();
+  TakeOutEarlierSiblings(&forest);
   return forest;
 }
 

@@ -64,9 +64,11 @@ class NgramDrafter::Growing {
   int max_depth_;
 };
 
-NgramDrafter::NgramDrafter(const NgramOptions& options)
+NgramDrafter::NgramDrafter(const NgramOptions& options,
+                           std::span<const std::vector<int32_t>> corpus)
     : options_(options), trie_(options.max_trie_depth, options.capacity) {
   TALON_CHECK(options.Validate().ok(), "{}", options.Validate().message());
+  for (const std::vector<int32_t>& document : corpus) trie_.Insert(document, 0);
 }
 
 Status NgramDrafter::Begin(SequenceId sequence, std::span<const int32_t> prompt) {

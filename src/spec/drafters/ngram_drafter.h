@@ -1,4 +1,5 @@
-// NGRAM: drafts what followed the same tokens before, in this request or an earlier one.
+// NGRAM: drafts what followed the same tokens before, in this request, an earlier one or a corpus
+// given at the start.
 //
 // Every suffix of the context that the trie knows is an anchor, longest first; what followed it
 // hangs under the root, and equal continuations merge. Two ways to grow a tree from an anchor:
@@ -44,8 +45,10 @@ struct NgramOptions {
 
 class NgramDrafter : public Drafter {
  public:
-  // REQUIRES: options.Validate() is OK.
-  explicit NgramDrafter(const NgramOptions& options = {});
+  // REQUIRES: options.Validate() is OK; `corpus` holds tokens of the vocabulary. The documents of
+  // the corpus count as text that was seen before.
+  explicit NgramDrafter(const NgramOptions& options = {},
+                        std::span<const std::vector<int32_t>> corpus = {});
 
   std::string_view name() const override { return "NGRAM"; }
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;

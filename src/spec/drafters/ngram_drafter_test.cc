@@ -26,6 +26,13 @@ TokenTree Propose(NgramDrafter* drafter, const Tokens& tokens,
   return tree;
 }
 
+TEST(NgramDrafter, CorpusIsASource) {
+  const std::vector<Tokens> corpus = {{1, 2, 3, 4}, {5, 6}};
+  NgramDrafter drafter({}, corpus);
+  EXPECT_EQ(Propose(&drafter, {9, 1, 2}).tokens, (Tokens{2, 3, 4}));
+  EXPECT_EQ(Propose(&drafter, {3, 4}).size(), 1) << "documents do not run into each other";
+}
+
 // Frequencies of all runs of up to `depth` tokens, counted one by one.
 std::map<Tokens, uint32_t> CountRuns(const Tokens& text, size_t depth) {
   std::map<Tokens, uint32_t> counts;

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Drafter>> MakeNgram(const DrafterOptions& options) {
   }
   if (mode == "PROB") ngram.growth = NgramOptions::Growth::kProb;
   TALON_RETURN_IF_ERROR(ngram.Validate());
-  return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(ngram));
+  return std::unique_ptr<Drafter>(std::make_unique<NgramDrafter>(ngram, options.ngram_corpus));
 }
 
 Result<std::unique_ptr<Drafter>> MakeStandalone(const DrafterOptions& options,

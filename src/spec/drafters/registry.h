@@ -40,7 +40,8 @@ struct DrafterOptions {
   int sink = 0;                                    // EAGLE3: first draft rows seen besides
   std::string ngram_mode = "BFS";
   int ngram_max_depth = 18;
-  std::vector<std::vector<int32_t>> suffix_corpus;  // token sequences known from the start
+  std::vector<std::vector<int32_t>> ngram_corpus;  // token sequences known from the start
+  std::vector<std::vector<int32_t>> suffix_corpus;
   // Makes REMOTE, whose parts are above this module; null: refused.
   std::function<Result<std::unique_ptr<Drafter>>(const DrafterTarget&)> make_remote;
 };

@@ -1,4 +1,4 @@
-#include "spec/drafters/suffix_corpus.h"
+#include "spec/drafters/draft_corpus.h"
 
 #include <algorithm>
 #include <utility>
@@ -57,8 +57,8 @@ Result<std::vector<int32_t>> ParseLine(std::string_view line, const std::string&
 
 }  // namespace
 
-Result<std::vector<std::vector<int32_t>>> ReadSuffixCorpus(const std::string& path, int vocab_size,
-                                                           const TextEncoder& encode) {
+Result<std::vector<std::vector<int32_t>>> ReadDraftCorpus(const std::string& path, int vocab_size,
+                                                          const TextEncoder& encode) {
   TALON_ASSIGN_OR_RETURN(const std::string contents, ReadFile(path));
   std::vector<std::vector<int32_t>> documents;
   std::string_view rest = contents;

@@ -1,6 +1,6 @@
-// Reads the SUFFIX drafter's corpus: a file with one document a line.
-#ifndef TALON_SPEC_DRAFTERS_SUFFIX_CORPUS_H_
-#define TALON_SPEC_DRAFTERS_SUFFIX_CORPUS_H_
+// Reads the corpus of a lookup drafter (NGRAM, SUFFIX): a file with one document a line.
+#ifndef TALON_SPEC_DRAFTERS_DRAFT_CORPUS_H_
+#define TALON_SPEC_DRAFTERS_DRAFT_CORPUS_H_
 
 #include <cstdint>
 #include <functional>
@@ -18,9 +18,9 @@ using TextEncoder = std::function<Result<std::vector<int32_t>>(std::string_view)
 // A line of JSON may be a text ("..." or {"prompt": "..."}) or token ids ([...] or
 // {"tokens": [...]}); any other line is text as it stands. Empty lines are skipped. Errors name the
 // file, the line and the value.
-Result<std::vector<std::vector<int32_t>>> ReadSuffixCorpus(const std::string& path, int vocab_size,
-                                                           const TextEncoder& encode);
+Result<std::vector<std::vector<int32_t>>> ReadDraftCorpus(const std::string& path, int vocab_size,
+                                                          const TextEncoder& encode);
 
 }  // namespace talon
 
-#endif  // TALON_SPEC_DRAFTERS_SUFFIX_CORPUS_H_
+#endif  // TALON_SPEC_DRAFTERS_DRAFT_CORPUS_H_
