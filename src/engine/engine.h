@@ -56,6 +56,11 @@ struct EngineOptions {
   }
   int MaxTreeRows() const { return max_sequences * TreeRowsPerSequence(); }
   int MaxRows() const { return prefill_chunk + MaxTreeRows(); }
+  // Prompt rows whose outputs are read come in chunks of this many at least.
+  static constexpr int kMinOutputRows = 64;
+  int MaxOutputRows() const {
+    return std::max(MaxTreeRows(), std::min(prefill_chunk, kMinOutputRows));
+  }
 };
 
 class Engine {
@@ -103,6 +108,9 @@ class Engine {
   Engine(Parts parts, const EngineOptions& options);
 
   Status CheckPartialVerification();
+  Status CheckPromptOutputs(const GenerateRequest& request) const;
+  Status CheckSpecPv(const SpecPvOverrides& wanted) const;
+  Result<uint32_t> SourcesOf(const GenerateRequest& request) const;
   void Admit();
   void AttachKnown(ActiveRequest* run);
   void MakeRoomForRoots();
@@ -111,6 +119,7 @@ class Engine {
   void Start(ActiveRequest* run);
   void Deliver(ActiveRequest* run, size_t tokens_before);
   void Retire(std::unique_ptr<ActiveRequest> run);
+  void EndDonePrompts();
   void ReportState();
   void RetireFinished();
   int BlocksOf(int tokens) const;

@@ -17,18 +17,21 @@ void TracePhase(const ActiveRequest& run, RequestPhase phase) {
 
 void Engine::RunStep() {
   Admit();
+  EndDonePrompts();  // of one token, say
   MakeRoomForRoots();
   std::vector<ActiveRequest*> decoding;
   std::vector<size_t> tokens_before;
   for (const auto& run : running_) {
     if (!run->started) AttachKnown(run.get());
-    if (run->prompt_left() > 0) continue;
+    if (run->prompt_left() > 0 || run->ends_with_prompt()) continue;
     decoding.push_back(run.get());
     tokens_before.push_back(run->result.tokens.size());
   }
   const int tree_rows = static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence();
   const std::vector<PromptChunk> prompts = SharePromptRows(
-      PromptsToCompute(), std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows),
+      PromptsToCompute(),
+      {.rows = std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows),
+       .reads = parts_.target->max_output_rows() - tree_rows},
       *kv_);
   if (decoding.empty() && prompts.empty()) return;
   for (ActiveRequest* run : decoding) {
@@ -44,8 +47,20 @@ void Engine::RunStep() {
     }
   }
   for (size_t i = 0; i < decoding.size(); ++i) Deliver(decoding[i], tokens_before[i]);
+  EndDonePrompts();
   RetireFinished();
   ReportState();
+}
+
+// Requests that want nothing after their prompt.
+void Engine::EndDonePrompts() {
+  for (const auto& run : running_) {
+    if (run->finished() || !run->prompt_done()) continue;
+    Start(run.get());
+    run->result.finish = FinishReason::kLength;
+    Deliver(run.get(), 0);
+  }
+  RetireFinished();
 }
 
 // Admits in order of arrival while the pool holds the whole prompts of all admitted requests and a
@@ -74,9 +89,10 @@ void Engine::Admit() {
   }
 }
 
-// At least the root is left to compute.
+// At least the root is left to compute, and what is to be read of the prompt.
 void Engine::AttachKnown(ActiveRequest* run) {
-  kv_->prefix().Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
+  const auto root = static_cast<int>(run->sequence.tokens.size()) - 1;
+  kv_->prefix().Attach(&run->sequence, std::min(root, run->next_read()));
 }
 
 // Every decoding sequence must be able to commit at least its root.
@@ -108,7 +124,7 @@ std::vector<ActiveRequest*> Engine::PromptsToCompute() const {
   const auto same_block_next = [&](const ActiveRequest& a, const ActiveRequest& b) {
     const int end = a.sequence.committed_len + options_.block_size;
     return a.sequence.committed_len == b.sequence.committed_len && end <= a.prompt_end() &&
-           end <= b.prompt_end() &&
+           end <= b.prompt_end() && end <= a.next_read() &&
            std::equal(a.sequence.tokens.begin(), a.sequence.tokens.begin() + end,
                       b.sequence.tokens.begin());
   };

@@ -13,11 +13,17 @@
 
 namespace talon {
 
+struct TextOptions {
+  bool skip_special_tokens = true;
+  bool include_stop = false;  // the text ends with the stop string, not before it
+};
+
 class OutputText {
  public:
   // Without a tokenizer there is no text and stop strings never match.
-  OutputText(const Tokenizer* tokenizer, StopMatcher stops) : matcher_(std::move(stops)) {
-    if (tokenizer != nullptr) decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+  OutputText(const Tokenizer* tokenizer, StopMatcher stops, const TextOptions& options = {})
+      : matcher_(std::move(stops)), include_stop_(options.include_stop) {
+    if (tokenizer != nullptr) decoder_.emplace(tokenizer, options.skip_special_tokens);
   }
 
   // Adds a token. True if its text completes a stop string; nothing after that counts.
@@ -37,11 +43,13 @@ class OutputText {
   bool PushText(const std::string& text) {
     const StopMatcher::Output output = matcher_.Push(text);
     ready_ += output.text;
+    if (output.stopped && include_stop_) ready_ += matcher_.matched_string();
     return output.stopped;
   }
 
   std::optional<StreamDecoder> decoder_;
   StopMatcher matcher_;
+  bool include_stop_;
   std::string ready_;
 };
 

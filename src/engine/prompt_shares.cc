@@ -4,7 +4,7 @@
 
 namespace talon {
 
-std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, int rows,
+std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, PromptLimits limits,
                                          const KvCache& kv) {
   std::ranges::stable_sort(prompts, {},
                            [](const ActiveRequest* run) { return run->prompt_left(); });
@@ -12,12 +12,14 @@ std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, in
   int free_blocks = kv.free_blocks();
   auto sharing = static_cast<int>(prompts.size());
   for (ActiveRequest* run : prompts) {
-    const int tokens = std::min(run->prompt_left(), (rows + sharing - 1) / sharing);
+    int tokens = std::min(run->prompt_left(), (limits.rows + sharing - 1) / sharing);
+    tokens -= std::max(run->reads_of(tokens) - limits.reads, 0);
     --sharing;
     const int needed = kv.BlocksNeeded(run->sequence, tokens);
     if (tokens <= 0 || needed > free_blocks) continue;
     free_blocks -= needed;
-    rows -= tokens;
+    limits.rows -= tokens;
+    limits.reads -= run->reads_of(tokens);
     chunks.push_back({run, tokens});
   }
   return chunks;

@@ -10,10 +10,15 @@
 
 namespace talon {
 
-// At most `rows` prompt tokens in all, shared evenly, so that a short prompt does not wait for a
-// long one; what the short ones leave goes to the others. A prompt that finds too few free blocks
-// waits for a later step.
-std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, int rows,
+struct PromptLimits {
+  int rows = 0;   // prompt tokens in all
+  int reads = 0;  // of them, rows whose outputs are read
+};
+
+// At most `limits.rows` prompt tokens in all, shared evenly, so that a short prompt does not wait
+// for a long one; what the short ones leave goes to the others. A prompt that finds too few free
+// blocks waits for a later step.
+std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, PromptLimits limits,
                                          const KvCache& kv);
 
 }  // namespace talon

@@ -31,6 +31,7 @@ Status Planner::Plan(StepBatch* batch, PlannedPass* pass) {
   for (StepEntry& entry : batch->entries) PlanEntry(&entry, pass);
   pass->prompt_reservations.clear();
   pass->prompt_features.clear();
+  pass->prompt_first_output.clear();
   for (const PromptChunk& prompt : batch->prompts) {
     TALON_RETURN_IF_ERROR(PlanPrompt(prompt, pass));
   }
@@ -67,7 +68,9 @@ Status Planner::PlanPrompt(const PromptChunk& prompt, PlannedPass* pass) {
   sync_->Introduce(prompt.run);
   TALON_ASSIGN_OR_RETURN(Reservation reservation,
                          parts_.kv->Reserve(prompt.run->sequence, prompt.tokens));
-  const int first_row = pass->builder.AddPrompt(prompt.run->sequence, reservation);
+  pass->prompt_first_output.push_back(static_cast<int>(pass->builder.plan().output_rows.size()));
+  const int first_row = pass->builder.AddPrompt(prompt.run->sequence, reservation,
+                                                prompt.run->reads_of(prompt.tokens));
   pass->prompt_reservations.push_back(std::move(reservation));
   pass->prompt_features.push_back(
       sync_->CaptureRows(*prompt.run, first_row, prompt.tokens, &pass->builder));
