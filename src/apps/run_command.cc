@@ -16,6 +16,7 @@
 #include "apps/run_remote.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "setup/generation_defaults.h"
 #include "setup/loader.h"
 #include "setup/remote_options.h"
 
@@ -292,6 +293,7 @@ void AddRunCommand(Command app, Config* config, CommandBody* body) {
     if (command.Count("--logprobs") > 0 && !options->json) {
       return InvalidArgument("--logprobs: only --json shows them");
     }
+    TALON_RETURN_IF_ERROR(ApplyGenerationDefaults(GivenTo(command), config));
     return Run(*config, *options);
   });
 }
