@@ -18,6 +18,7 @@
 #include "engine/engine_thread.h"
 #include "serve/http/http_server.h"
 #include "serve/http/prompt_tokens.h"
+#include "setup/generation_defaults.h"
 #include "setup/loader.h"
 #include "setup/settings.h"
 
@@ -58,7 +59,7 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
   table.Add({"KV pool",
              fmt::format("{} tokens, {}", parts.engine->snapshot().blocks * options.block_size,
                          FormatBytes(static_cast<double>(parts.engine->engine().kv().bytes())))});
-  table.Add({"drafter", parts.drafter_name});
+  table.Add({"drafter", parts.defaults.drafter});
   table.Add({"access", config.serve.api_key_file.empty() ? "no key needed" : "with an API key"});
   std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
                address.c_str());
@@ -103,6 +104,9 @@ Result<int> RunServer(Config config) {
     TALON_ASSIGN_OR_RETURN(chat, ChatTemplate::Load(model->name));
   }
   TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafters));
+  TALON_ASSIGN_OR_RETURN(const auto suggested, UsedGenerationDefaults(config, LogLevel::kWarning));
+  ApiDefaults defaults{.drafter = model->drafters.Name()};
+  suggested.Apply(&defaults.sampling);
   EngineThread thread(std::move(engine), config.serve.max_waiting);
   const ServeParts parts{.engine = &thread,
                          .tokenizer = model->tokenizer.get(),
@@ -110,7 +114,7 @@ Result<int> RunServer(Config config) {
                          .model_name = config.serve.served_model_name.empty()
                                            ? ShortModelName(model->name)
                                            : config.serve.served_model_name,
-                         .drafter_name = model->drafters.Name(),
+                         .defaults = defaults,
                          .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
   TALON_RETURN_IF_ERROR(ServeUntilSignal(config, options, *model, parts));
   return kExitOk;

@@ -80,7 +80,7 @@ Json ListModels(const ServeParts& parts) {
 Json DescribeStatus(const ServeParts& parts) {
   const EngineThread::Snapshot now = parts.engine->snapshot();
   return {{"model", parts.model_name},
-          {"drafter", parts.drafter_name},
+          {"drafter", parts.defaults.drafter},
           {"kv",
            {{"blocks", now.blocks},
             {"free", now.free_blocks},

@@ -1,6 +1,7 @@
 #include "serve/http/http_server.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <httplib.h>
 
 #include <algorithm>
@@ -168,6 +169,12 @@ void HttpServer::Impl::AddRoutes() {
   AddPost("/v1/chat/completions", [this](const std::string& body, Response* response) {
     AnswerCompletion(Endpoint::kChat, body, response);
   });
+  AddPost("/v1/embeddings", [this](const std::string& body, Response* response) {
+    AnswerCompletion(Endpoint::kEmbeddings, body, response);
+  });
+  AddPost("/v1/responses", [this](const std::string& body, Response* response) {
+    AnswerCompletion(Endpoint::kResponses, body, response);
+  });
   AddPost("/tokenize", Plain(Tokenize));
   AddPost("/detokenize", Plain(Detokenize));
 }
@@ -267,16 +274,20 @@ void HttpServer::Impl::AddCommonHeaders(const Request& request, Response* respon
 void HttpServer::Impl::AnswerCompletion(Endpoint endpoint, const std::string& body,
                                         Response* response) const {
   ApiRequest request;
-  const ApiNames names{.drafter = parts_.drafter_name};
-  if (auto error = ParseApiRequest(body, endpoint, names, &request)) {
+  if (auto error = ParseApiRequest(body, endpoint, parts_.defaults, &request)) {
     return AnswerError(*error, response);
+  }
+  if (!request.ignored.empty()) {
+    response->set_header("X-Talon-Warning",
+                         fmt::format("ignored: {}", fmt::join(request.ignored, ", ")));
   }
   if (auto error = CheckModel(parts_, request.model)) return AnswerError(*error, response);
+  const bool streams = request.stream;
   std::unique_ptr<Completion> started;
-  if (auto error = Completion::Start(parts_, request, &started)) {
+  if (auto error = Completion::Start(parts_, std::move(request), &started)) {
     return AnswerError(*error, response);
   }
-  if (!request.stream) {
+  if (!streams) {
     Json answer;
     const auto client_gone = [] { return served.connection->HungUp(); };
     if (auto error = started->Collect(client_gone, &answer)) return AnswerError(*error, response);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/engine_thread.h"
+#include "serve/http/api/api_request.h"
 #include "text/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -14,10 +15,10 @@ namespace talon {
 // The pointers are not owned and outlive the server.
 struct ServeParts {
   EngineThread* engine = nullptr;
-  const Tokenizer* tokenizer = nullptr;         // null: prompts are token ids
-  const ChatTemplate* chat_template = nullptr;  // null: no chat
-  std::string model_name;                       // as clients call it
-  std::string drafter_name = "NONE";
+  const Tokenizer* tokenizer = nullptr;          // null: prompts are token ids
+  const ChatTemplate* chat_template = nullptr;   // null: no chat
+  std::string model_name;                        // as clients call it
+  ApiDefaults defaults;                          // the drafter's name, what requests leave out
   std::chrono::milliseconds request_timeout{0};  // 0 = none
 };
 

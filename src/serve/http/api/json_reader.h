@@ -23,6 +23,8 @@ class JsonReader {
   // Null if the member is missing or JSON null.
   const Json* Find(const std::string& key);
   bool Has(const std::string& key) { return Find(key) != nullptr; }
+  // It was read or looked for.
+  bool Knows(const std::string& key) const { return known_.count(key) > 0; }
 
   // A missing or null member leaves *out as it is.
   void Read(const std::string& key, bool* out);
