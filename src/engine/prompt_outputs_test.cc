@@ -103,17 +103,28 @@ TEST(PromptOutputs, ScoresDoNotDependOnChunksCacheOrCompany) {
   EXPECT_EQ(after.stats.cached_tokens, 0);
   EXPECT_EQ(after.TokenIds(), known.TokenIds());
   ExpectSameScores(alone.prompt, after.prompt);
+}
 
-  // The pool is too small for all, so some are preempted.
-  EngineOptions small = Options(16);
-  small.kv_tokens = 2 * static_cast<int>(prompt.size());
-  const auto crowded = Tiny().MakeEngine(small);
-  const auto results = RunBatch(
-      crowded.get(), {Greedy(prompt, 30), Scored(prompt, 30), Scored(prompt), Greedy(prompt, 30)});
-  EXPECT_GT(crowded->metrics().Total(Counter::kRequestPreemptions), 0);
-  ExpectSameScores(alone.prompt, results[1].prompt);
-  ExpectSameScores(alone.prompt, results[2].prompt);
-  EXPECT_EQ(results[1].TokenIds(), results[0].TokenIds());
+// The pool gets too small while one prompt token is computed per step of another request.
+TEST(PromptOutputs, PreemptionInTheMiddleOfAPrompt) {
+  const std::vector<int32_t> prompt = Encode(kStory + " " + kStory);
+  const auto engine = Tiny().MakeEngine(Options());
+  const GenerateResult alone = RunAlone(engine.get(), Scored(prompt, 20));
+  const GenerateResult vector = RunAlone(engine.get(), Pooled(prompt, Pooling::kMean));
+  const int blocks = static_cast<int>(prompt.size()) / 16 + 4;
+  for (const bool pooled : {false, true}) {
+    EngineOptions small = Options(/*prefill_chunk=*/1);
+    small.kv_tokens = 16 * blocks;
+    const auto crowded = Tiny().MakeEngine(small);
+    const auto results =
+        RunBatch(crowded.get(), {Greedy({5}, 16 * (blocks - 1)),
+                                 pooled ? Pooled(prompt, Pooling::kMean) : Scored(prompt, 20)});
+    EXPECT_GT(crowded->metrics().Total(Counter::kRequestPreemptions), 0);
+    EXPECT_EQ(results[1].embedding, pooled ? vector.embedding : std::vector<float>());
+    if (pooled) continue;
+    ExpectSameScores(alone.prompt, results[1].prompt);
+    EXPECT_EQ(results[1].TokenIds(), alone.TokenIds());
+  }
 }
 
 TEST(PromptOutputs, OneUpdateCarriesTheScores) {
