@@ -155,6 +155,19 @@ void ReadEmbeddings(JsonReader* body, ApiRequest* request) {
   request->prompt_outputs.pooling = pooling == "mean" ? Pooling::kMean : Pooling::kLast;
 }
 
+// The form of the text, of which there is one.
+void ReadTextForm(JsonReader* body, ApiRequest* request) {
+  const Json* form = body->Find("text");
+  if (form == nullptr) return;
+  JsonReader reader(*form, "text");
+  reader.Refuse("format", {{"type", "text"}});
+  std::string verbosity = "medium";
+  reader.Read("verbosity", &verbosity);
+  if (verbosity != "medium") request->ignored.emplace_back("text.verbosity");
+  reader.RefuseUnknown();
+  if (reader.failed()) body->Fail(*reader.error());
+}
+
 // Instructions and input as messages; what an answer repeats of the request is kept.
 void ReadResponses(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
   ReadResponsesInput(body, &request->chat);
@@ -165,6 +178,7 @@ void ReadResponses(const ApiDefaults& defaults, JsonReader* body, ApiRequest* re
   ReadSampling(body, request);
   ReadStop(body, request);
   ReadText(body, request);
+  ReadTextForm(body, request);
   body->Read("stream", &request->stream);
   body->Ignore({"stream_options"});  // obfuscation, which is never added
   ReadSpeculative(defaults, body, request);

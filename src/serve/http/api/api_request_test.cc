@@ -216,6 +216,10 @@ TEST(ApiRequest, Responses) {
   EXPECT_EQ(request.sampling.max_tokens, 9);
   EXPECT_EQ(request.sampling.temperature, 0.5f);
   EXPECT_EQ(request.repeated["metadata"]["k"], "v");
+  ASSERT_FALSE(Parse(R"({"input": "a", "text": {"format": {"type": "text"}, "verbosity": "low"},
+      "reasoning": {"effort": "low"}})",
+                     &request, Endpoint::kResponses));
+  EXPECT_EQ(request.ignored, (std::vector<std::string>{"text.verbosity", "reasoning"}));
   ASSERT_FALSE(Parse(R"({"input": [
       {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]},
       {"role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
@@ -232,7 +236,7 @@ TEST(ApiRequest, Responses) {
       {R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})", "input[0]"},
       {R"({"input": "a", "previous_response_id": "resp_1"})", "previous_response_id"},
       {R"({"input": "a", "tools": [{"type": "function"}]})", "tools"},
-      {R"({"input": "a", "text": {"format": {"type": "json_schema"}}})", "text"},
+      {R"({"input": "a", "text": {"format": {"type": "json_schema"}}})", "text.format"},
       {R"({"input": "a", "max_tokens": 5})", "max_tokens"},
       {R"({"input": "a", "n": 2})", "n"},
   };

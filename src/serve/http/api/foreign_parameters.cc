@@ -97,7 +97,6 @@ constexpr ForeignParameter kForeign[] = {
     {"stream_reasoning", kIgnored},
     {"structured_outputs", kRefused},
     {"suffix", kRefused, R"([""])"},
-    {"text", kRefused, R"([{}, {"format": {"type": "text"}}])"},
     {"tfs_z", kIgnored, "[1]"},
     {"thinking_budget", kIgnored},
     {"timings_per_token", kIgnored, "[false]"},
