@@ -79,6 +79,7 @@ struct ActiveRequest {
   double first_token_at = -1;
   double last_token_at = -1;
   uint32_t sources = DraftRequest::kAllSources;  // what may draft for it
+  size_t delivered = 0;                          // tokens of the result that have left the engine
   bool counted = false;                          // its prompt is in the metrics
   bool started = false;        // rows of its own are computed; before, it has known blocks only
   bool drafter_knows = false;  // Drafter::Begin was called and succeeded
