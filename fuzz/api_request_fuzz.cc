@@ -25,9 +25,12 @@ void CheckRequest(std::string_view text, talon::Endpoint endpoint) {
   if (!CheckError(talon::ParseApiRequest(text, endpoint, {.drafter = "SUFFIX"}, &request))) return;
   TALON_CHECK(request.n >= 1 && request.n <= ApiRequest::kMaxChoices);
   TALON_CHECK(request.stop.size() <= ApiRequest::kMaxStops);
-  TALON_CHECK(request.n * request.prompts.size() <= ApiRequest::kMaxStreams);
-  TALON_CHECK((endpoint == talon::Endpoint::kChat) == request.prompts.empty());
-  if (endpoint == talon::Endpoint::kChat) TALON_CHECK(!request.chat.messages.empty());
+  const bool chat = endpoint == talon::Endpoint::kChat || endpoint == talon::Endpoint::kResponses;
+  const bool vectors = endpoint == talon::Endpoint::kEmbeddings;
+  TALON_CHECK(request.n * request.prompts.size() <=
+              static_cast<size_t>(vectors ? ApiRequest::kMaxInputs : ApiRequest::kMaxStreams));
+  TALON_CHECK(chat == request.prompts.empty());
+  if (chat) TALON_CHECK(!request.chat.messages.empty());
   // Only what depends on the vocabulary may still be wrong.
   request.sampling.logit_bias.clear();
   request.sampling.stop_token_ids.clear();
@@ -41,6 +44,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   CheckRequest(text, talon::Endpoint::kCompletions);
   CheckRequest(text, talon::Endpoint::kChat);
+  CheckRequest(text, talon::Endpoint::kEmbeddings);
+  CheckRequest(text, talon::Endpoint::kResponses);
   talon::TokenizeRequest tokenize;
   CheckError(talon::ParseTokenizeRequest(text, &tokenize));
   talon::DetokenizeRequest detokenize;

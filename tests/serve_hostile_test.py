@@ -59,7 +59,7 @@ class Hostile(CliTest):
         cases = [("temperature", v) for v in (-1, "hot", [], {}, True, 1e30)]
         cases += [("max_tokens", v) for v in (0, -5, 1.5, 2**31, 2**63, 2**64, 10**40, "many")]
         cases += [("top_p", 2), ("top_k", -7), ("min_p", -0.5), ("seed", 2**64), ("seed", "x")]
-        cases += [("n", 0), ("n", 10**6), ("stop", [""]), ("stop", ["x"] * 17), ("stop", 1)]
+        cases += [("n", 0), ("n", 10**6), ("stop", [""]), ("stop", ["x"] * 65), ("stop", 1)]
         cases += [("logprobs", 1000), ("logit_bias", {"x": 1}), ("logit_bias", {"1": 1e9})]
         cases += [("logit_bias", {"99999": 1}), ("stream", "yes"), ("speculative", [])]
         cases += [("stop_token_ids", [10**6]), ("min_tokens", 10**9), ("nonsense", 1)]

@@ -3,9 +3,14 @@
 Usage: serve_test.py PATH_OF_TALON [unittest arguments]
 """
 
+import base64
 import json
+import os
+import shutil
 import signal
+import struct
 import sys
+import tempfile
 import threading
 import time
 
@@ -140,6 +145,131 @@ class Routes(CliTest):
             for token in part["choices"][0]["logprobs"]["tokens"]
         ]
         self.assertEqual(streamed, logprobs["tokens"])
+
+    # ---- Streams ----
+
+    def test_echo_scores_the_prompt(self):
+        """Log-probs of a prompt are those that its tokens had when they were generated."""
+        ask = {"max_tokens": 12, "temperature": 0, "logprobs": 2}
+        before = self.server.complete(prompt=PROMPT, **ask)["choices"][0]
+        tokens = self.server.post("/tokenize", {"prompt": PROMPT}).json["tokens"]
+        ids = self.run_json("--prompt", PROMPT, "--max-tokens", "12")["tokens"]
+        scoring = {"prompt": tokens + ids, "max_tokens": 0, "echo": True, "logprobs": 2}
+        answer = self.server.complete(**scoring)
+        scored = answer["choices"][0]
+        self.assertEqual(answer["usage"]["completion_tokens"], 0)
+        self.assertEqual(scored["finish_reason"], "length")
+        self.assertEqual(scored["text"], PROMPT + before["text"])
+        logprobs = scored["logprobs"]
+        self.assertIsNone(logprobs["token_logprobs"][0])
+        self.assertIsNone(logprobs["top_logprobs"][0])
+        for key in ["tokens", "token_logprobs", "top_logprobs"]:
+            self.assertEqual(logprobs[key][-12:], before["logprobs"][key], key)
+        again = self.server.complete(**scoring)  # the prefix cache knows the prompt now
+        self.assertEqual(again["choices"], answer["choices"])
+        self.assertEqual(again["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+
+    def test_echo_before_an_answer(self):
+        ask = {"prompt": PROMPT, "max_tokens": 8, "temperature": 0, "logprobs": 1}
+        plain = self.server.complete(**ask)["choices"][0]
+        echoed = self.server.complete(**ask, echo=True, n=2)["choices"]
+        for choice in echoed:
+            self.assertEqual(choice["text"], PROMPT + plain["text"])
+            offset = choice["logprobs"]["text_offset"][-8]
+            self.assertEqual(choice["text"][offset:], plain["text"])
+        events = self.server.stream(**ask, echo=True)[:-1]
+        self.assertEqual(
+            "".join(e["choices"][0]["text"] for e in events), PROMPT + plain["text"]
+        )
+        token_logprobs = []
+        for event in events:
+            token_logprobs += (event["choices"][0]["logprobs"] or {}).get("token_logprobs", [])
+        self.assertEqual(token_logprobs, echoed[0]["logprobs"]["token_logprobs"])
+        only = self.server.complete(prompt=PROMPT, echo=True, max_tokens=0)["choices"][0]
+        self.assertEqual((only["text"], only["logprobs"]), (PROMPT, None))
+
+    def test_prompt_logprobs(self):
+        echoed = self.server.complete(prompt=PROMPT, echo=True, max_tokens=0, logprobs=0)
+        expected = echoed["choices"][0]["logprobs"]["token_logprobs"]
+        answer = self.server.complete(prompt=PROMPT, max_tokens=2, prompt_logprobs=1)
+        tokens = self.server.post("/tokenize", {"prompt": PROMPT}).json["tokens"]
+        rows = answer["choices"][0]["prompt_logprobs"]
+        self.assertIsNone(rows[0])
+        found = [row[str(token)]["logprob"] for row, token in zip(rows[1:], tokens[1:])]
+        self.assertEqual(found, expected[1:])
+
+    # ---- Parameters of other servers ----
+
+    def test_parameters_without_effect_are_told(self):
+        ask = {"prompt": PROMPT, "max_tokens": 4, "temperature": 0}
+        answer = self.server.post("/v1/completions", {**ask, "priority": 2, "verbosity": "low"})
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(answer.headers["X-Talon-Warning"], "ignored: priority, verbosity")
+        plain = self.server.post("/v1/completions", {**ask, "store": False, "tool_choice": "auto"})
+        self.assertIsNone(plain.headers["X-Talon-Warning"])
+        self.assertEqual(answer.json["choices"], plain.json["choices"])
+        connection, response = self.server.open_stream("/v1/completions", **ask, cache_prompt=False)
+        self.assertEqual(response.headers["X-Talon-Warning"], "ignored: cache_prompt")
+        response.read()
+        connection.close()
+        unknown = self.server.post("/v1/completions", {**ask, "prioritty": 2})
+        self.assertEqual(unknown.status, 400)
+        self.assertIn("did you mean 'priority'?", unknown.error["message"])
+
+    def test_stop_text_and_special_tokens(self):
+        ask = {"prompt": PROMPT, "max_tokens": 24, "temperature": 0}
+        text = self.server.complete(**ask)["choices"][0]["text"]
+        word = text.split()[3]
+        cut = self.server.complete(**ask, stop=word)["choices"][0]["text"]
+        kept = self.server.complete(**ask, stop=word, include_stop_str_in_output=True)
+        self.assertEqual(kept["choices"][0]["text"], cut + word)
+        eos = 1  # of models/tiny
+        only = {"logit_bias": {str(eos): 100}, "ignore_eos": True, "max_tokens": 2}
+        self.assertEqual(self.server.complete(**{**ask, **only})["choices"][0]["text"], "")
+        shown = self.server.complete(**{**ask, **only}, skip_special_tokens=False)
+        name = self.server.post("/detokenize", {"tokens": [eos]}).json["prompt"]
+        self.assertTrue(name)
+        self.assertEqual(shown["choices"][0]["text"], 2 * name)
+
+    # ---- Embeddings and responses ----
+
+    def test_embeddings(self):
+        tokens = self.server.post("/tokenize", {"prompt": PROMPT}).json["tokens"]
+        ask = {"input": [PROMPT, tokens, "The sea"], "model": "tiny"}
+        answer = self.server.post("/v1/embeddings", ask)
+        self.assertEqual(answer.status, 200, answer.body)
+        vectors = [each["embedding"] for each in answer.json["data"]]
+        self.assertEqual([each["index"] for each in answer.json["data"]], [0, 1, 2])
+        self.assertEqual(vectors[0], vectors[1])
+        self.assertNotEqual(vectors[0], vectors[2])
+        for vector in vectors:
+            self.assertAlmostEqual(sum(x * x for x in vector), 1, places=4)
+        coded = self.server.post("/v1/embeddings", {**ask, "encoding_format": "base64"}).json
+        raw = base64.b64decode(coded["data"][2]["embedding"])
+        self.assertEqual(list(struct.unpack(f"<{len(raw) // 4}f", raw)), vectors[2])
+        mean = self.server.post("/v1/embeddings", {**ask, "pooling": "mean"}).json
+        self.assertNotEqual(mean["data"][0]["embedding"], vectors[0])
+        refused = self.server.post("/v1/embeddings", {"input": []})
+        self.assertEqual((refused.status, refused.error["param"]), (400, "input"))
+
+    def test_responses(self):
+        ask = {"input": "Tell me a story", "instructions": "Be brief", "max_output_tokens": 12}
+        ask["temperature"] = 0
+        answer = self.server.post("/v1/responses", ask)
+        self.assertEqual(answer.status, 200, answer.body)
+        text = answer.json["output"][0]["content"][0]["text"]
+        messages = [
+            {"role": "system", "content": "Be brief"},
+            {"role": "user", "content": "Tell me a story"},
+        ]
+        chat = {"messages": messages, "max_tokens": 12, "temperature": 0}
+        chat = self.server.post("/v1/chat/completions", chat).json
+        self.assertEqual(text, chat["choices"][0]["message"]["content"])
+        self.assertEqual(answer.json["usage"]["output_tokens"], 12)
+        self.assertEqual(answer.json["status"], "incomplete")
+        self.assertEqual(answer.json["incomplete_details"], {"reason": "max_output_tokens"})
+        refused = self.server.post("/v1/responses", {**ask, "previous_response_id": "resp_1"})
+        self.assertEqual((refused.status, refused.error["param"]), (400, "previous_response_id"))
 
     # ---- Streams ----
 
@@ -364,6 +494,55 @@ class Lifetimes(CliTest):
             last = json.loads(rest.decode().strip().split("\n\n")[-1][len("data: ") :])
             self.assertEqual(last["error"]["type"], "service_unavailable_error")
 
+    def test_a_request_chooses_its_drafter_and_its_partial_verification(self):
+        """None of it changes the text."""
+        text = "one two three one two three one two"
+        ask = {"prompt": text, "max_tokens": 40, "temperature": 0}
+        flags = ["--speculative-algorithm", "NGRAM,SUFFIX", "--enable-specpv"]
+        flags += ["--specpv-partial-threshold", 16, "--specpv-n-retrieval-blocks", 1]
+        flags += ["--specpv-n-sink-blocks", 1, "--specpv-n-window-blocks", 1]
+        with Server(*flags) as server:
+            plain = server.complete(**ask, speculative={"off": True})["choices"]
+            for own in [
+                {"algorithm": "SUFFIX", "nodes": 4},
+                {"algorithm": "ngram"},
+                {"specpv": {"mode": "off"}},
+                {"specpv": {"mode": "exact", "budget": 0}},
+            ]:
+                answer = server.complete(**ask, speculative=own)
+                self.assertEqual(answer["choices"], plain, own)
+            body = {**ask, "speculative": {"algorithm": "EAGLE3"}}
+            refused = server.post("/v1/completions", body)
+            self.assertEqual(refused.error["param"], "speculative.algorithm")
+        with Server() as server:
+            body = {**ask, "speculative": {"specpv": {"mode": "fast"}}}
+            self.assertIn("enable_specpv", server.post("/v1/completions", body).error["message"])
+
+    def test_sampling_that_the_model_suggests(self):
+        tiny = os.path.join(os.path.dirname(__file__), "..", "models", "tiny")
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "model")
+            shutil.copytree(tiny, model)
+            path = os.path.join(model, "generation_config.json")
+            with open(path, encoding="utf-8") as file:
+                generation = json.load(file)
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**generation, "temperature": 0.01, "top_k": 1}, file)
+            ask = {"prompt": PROMPT, "max_tokens": 24, "seed": 1}
+            with Server("--model", model) as server:
+                self.assertIn(b"temperature 0.01, top_k 1: ignored", server.output())
+                drawn = server.complete(**ask)["choices"]
+                greedy = server.complete(**ask, temperature=0)["choices"]
+                self.assertNotEqual(drawn, greedy)
+            with Server("--model", model, "--generation-config", "use") as server:
+                self.assertEqual(server.complete(**ask)["choices"], greedy)
+                self.assertEqual(server.complete(**ask, temperature=1, top_k=0)["choices"], drawn)
+            flags = ["--model", model, "--prompt", PROMPT, "--max-tokens", 24, "--seed", 1]
+            flags += ["--temperature", 1, "--generation-config"]
+            ignored, used = self.run_json(*flags, "ignore"), self.run_json(*flags, "use")
+            self.assertEqual(ignored["text"], drawn[0]["text"])
+            self.assertEqual(used["text"], greedy[0]["text"])  # top_k 1
+
     def test_a_small_kv_pool_bounds_the_context(self):
         with Server("--kv-tokens", "4096") as server:
             self.assertEqual(server.get("/v1/models/tiny").json["max_model_len"], 4096)
@@ -400,6 +579,11 @@ class Lifetimes(CliTest):
                 self.assertEqual(answer.error["message"], "the model's logits are not finite")
                 events = server.stream(**request)
                 self.assertEqual(events[-1]["error"]["type"], "server_error")
+            scoring = {"prompt": PROMPT, "echo": True, "logprobs": 0, "max_tokens": 0}
+            self.assertEqual(server.post("/v1/completions", scoring).status, 500)
+            for pooling in ("last", "mean"):
+                ask = {"input": PROMPT, "pooling": pooling}
+                self.assertEqual(server.post("/v1/embeddings", ask).status, 500)
 
     def test_bad_settings(self):
         self.assert_refused(talon("serve", "--port", "70000"), "port", "70000")

@@ -7,7 +7,7 @@ import warnings
 import weakref
 from pathlib import Path
 from types import TracebackType
-from typing import AsyncIterator, Iterable, Iterator, Sequence
+from typing import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 from talon import _talon
 from talon.config import EngineConfig, SamplingParams
@@ -167,23 +167,28 @@ class Engine:
         *,
         trees: bool = False,
         speculate: bool = True,
+        drafter: str = "",
         max_draft_nodes: int = 0,
+        specpv: Mapping[str, str | int] | None = None,
     ) -> list[Result]:
         """Answers all prompts as one batch, in order.
 
         prompts: a text, a list of texts, or a list of lists of token ids; one prompt will do.
-        params: for all of them, or one for each; None is greedy decoding.
+        params: for all of them, or one for each; None is `default_params`.
         trees: results carry the tree of every pass.
         speculate: False decodes plainly.
+        drafter: of those configured, by name ("SUFFIX", "EAGLE3,SUFFIX", "NONE"); "" is all.
         max_draft_nodes: of a tree, root included; 0 is as configured.
+        specpv: of partial verification, where it is configured: {"mode": "exact", "fast" or "off",
+            "budget": retrieved blocks}; what is left out is as configured.
 
         Ctrl-C cancels all and raises KeyboardInterrupt.
         """
         prompts = _prompt_list(prompts)
-        options = {"trees": trees, "speculate": speculate, "max_draft_nodes": max_draft_nodes}
+        options = _request_options(trees, speculate, drafter, max_draft_nodes, specpv)
         streams: list[_talon.Stream] = []
         try:
-            for prompt, one in zip(prompts, _params_list(params, len(prompts))):
+            for prompt, one in zip(prompts, self._params_list(params, len(prompts))):
                 streams.append(self._core.submit(prompt, one.to_dict(), **options))
             return [_finish(stream.wait(), trees) for stream in streams]
         except BaseException:
@@ -198,22 +203,18 @@ class Engine:
         *,
         trees: bool = False,
         speculate: bool = True,
+        drafter: str = "",
         max_draft_nodes: int = 0,
+        specpv: Mapping[str, str | int] | None = None,
     ) -> Stream:
         """Starts one request; the arguments are those of `generate`.
 
         for update in engine.stream("Once"):
             print(update.text, end="")
         """
-        (one,) = _params_list(params, 1)
-        core = self._core.submit(
-            prompt,
-            one.to_dict(),
-            trees=trees,
-            speculate=speculate,
-            max_draft_nodes=max_draft_nodes,
-        )
-        return Stream(core, trees)
+        (one,) = self._params_list(params, 1)
+        options = _request_options(trees, speculate, drafter, max_draft_nodes, specpv)
+        return Stream(self._core.submit(prompt, one.to_dict(), **options), trees)
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, with those that begin a text."""
@@ -229,9 +230,27 @@ class Engine:
         return make_kv_report(self._core.kv_report())
 
     @property
+    def default_params(self) -> SamplingParams:
+        """Greedy, or with `generation_config="use"` what the model's file suggests."""
+        return SamplingParams(**self._core.suggested_sampling())
+
+    @property
     def info(self) -> dict[str, str | int]:
         """Model, device, drafter, vocab_size, max_length, max_sequences."""
         return self._core.info()
+
+    def _params_list(
+        self, params: SamplingParams | Sequence[SamplingParams] | None, count: int
+    ) -> list[SamplingParams]:
+        """One SamplingParams for each prompt."""
+        if params is None or isinstance(params, SamplingParams):
+            return [params or self.default_params] * count
+        params = list(params)
+        if not all(isinstance(one, SamplingParams) for one in params):
+            raise TypeError("params: must be SamplingParams")
+        if len(params) != count:
+            raise ValueError(f"params: {len(params)}, there are {count} prompts")
+        return params
 
     def close(self) -> None:
         """Cancels what runs and frees everything. Closing again does nothing."""
@@ -261,15 +280,23 @@ def _prompt_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     return prompts
 
 
-def _params_list(
-    params: SamplingParams | Sequence[SamplingParams] | None, count: int
-) -> list[SamplingParams]:
-    """One SamplingParams for each prompt."""
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * count
-    params = list(params)
-    if not all(isinstance(one, SamplingParams) for one in params):
-        raise TypeError("params: must be SamplingParams")
-    if len(params) != count:
-        raise ValueError(f"params: {len(params)}, there are {count} prompts")
-    return params
+def _request_options(
+    trees: bool,
+    speculate: bool,
+    drafter: str,
+    max_draft_nodes: int,
+    specpv: Mapping[str, str | int] | None,
+) -> dict:
+    """What a request chooses for itself, as the extension takes it."""
+    own = dict(specpv or {})
+    options = {
+        "trees": trees,
+        "speculate": speculate,
+        "drafter": drafter,
+        "max_draft_nodes": max_draft_nodes,
+        "specpv_mode": own.pop("mode", ""),
+        "specpv_budget": own.pop("budget", -1),
+    }
+    if own:
+        raise ValueError(f"specpv: {next(iter(own))!r} is unknown, it has mode and budget")
+    return options

@@ -1,13 +1,15 @@
 """Generation: the program's text, batches, trees, errors, interrupts."""
 
+import json
 import os
+import shutil
 import signal
 import threading
 
 import pytest
 
 import talon
-from conftest import PROMPT, run_program, small
+from conftest import PROMPT, ROOT, run_program, small
 
 SAMPLED = talon.SamplingParams(
     max_tokens=40, temperature=0.9, top_p=0.95, repetition_penalty=1.1, seed=7, logprobs=2
@@ -95,6 +97,57 @@ def test_a_request_may_decline_drafts(eagle):
     assert plain.stats.drafted == 0 and plain.stats.tau == 1
     assert max(len(tree.tokens) for tree in few.trees) == 2
     assert plain.tokens == few.tokens
+
+
+def test_a_request_chooses_its_drafter(engine):
+    params = talon.SamplingParams(max_tokens=30)
+    (plain,) = engine.generate(PROMPT, params)
+    speculation = {"method": "ngram,suffix", "adaptive": False}
+    with talon.Engine(config=small(speculative_config=speculation)) as merged:
+        for name in ["suffix", "NGRAM", "ngram,suffix", "none"]:
+            (own,) = merged.generate(PROMPT, params, drafter=name, max_draft_nodes=4)
+            assert own.tokens == plain.tokens
+            if name == "none":
+                assert own.stats.drafted == 0
+        with pytest.raises(ValueError, match="this engine has"):
+            merged.generate(PROMPT, params, drafter="EAGLE3")
+
+
+def test_a_request_chooses_its_partial_verification(engine):
+    speculation = {
+        "enable_specpv": True,
+        "specpv_partial_threshold": 16,
+        "specpv_n_sink_blocks": 1,
+        "specpv_n_window_blocks": 1,
+        "adaptive": False,
+    }
+    params = talon.SamplingParams(max_tokens=60)
+    (plain,) = engine.generate(PROMPT, params)
+    with talon.Engine(config=small(speculative_config=speculation)) as partial:
+        (off,) = partial.generate(PROMPT, params, specpv={"mode": "off"})
+        (exact,) = partial.generate(PROMPT, params, specpv={"mode": "exact", "budget": 0})
+        (fast,) = partial.generate(PROMPT, params, specpv={"mode": "fast", "budget": 0})
+        assert off.tokens == exact.tokens == plain.tokens
+        assert off.stats.partial_passes == 0
+        assert exact.stats.partial_passes > 0
+        assert fast.stats.lossy and not exact.stats.lossy
+        with pytest.raises(ValueError, match="mode"):
+            partial.generate(PROMPT, params, specpv={"mode": "quick"})
+        with pytest.raises(ValueError, match="unknown"):
+            partial.generate(PROMPT, params, specpv={"blocks": 3})
+    with pytest.raises(ValueError, match="enable_specpv"):
+        engine.generate(PROMPT, params, specpv={"mode": "fast"})
+
+
+def test_the_models_own_sampling(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "models" / "tiny", folder)
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "temperature": 0.5, "top_k": 7}))
+    with talon.Engine(folder, small()) as ignoring:
+        assert ignoring.default_params == talon.SamplingParams()
+    with talon.Engine(folder, small(generation_config="use")) as using:
+        assert using.default_params == talon.SamplingParams(temperature=0.5, top_k=7)
 
 
 def test_text_and_tokens(engine):

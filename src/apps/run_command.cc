@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/files/model_dir.h"
+#include "setup/generation_defaults.h"
 #include "setup/loader.h"
 #include "setup/progress.h"
 #include "setup/remote_options.h"
@@ -74,7 +75,7 @@ void Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), std
 class Printer {
  public:
   // The text goes on after `prompt`.
-  Printer(const RunOptions& options, const Tokenizer* tokenizer, const Prompt& prompt)
+  Printer(const RunOptions& options, const Tokenizer* tokenizer, const PromptInput& prompt)
       : options_(options), prompt_(options.Echoes(prompt.text) ? prompt.text : "") {
     if (tokenizer == nullptr) return;
     decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
@@ -354,6 +355,7 @@ void AddRunCommand(Command app, Config* config, CommandBody* body) {
     if (command.Count("--logprobs") > 0 && !options->json) {
       return InvalidArgument("--logprobs: only --json shows them");
     }
+    TALON_RETURN_IF_ERROR(ApplyGenerationDefaults(GivenTo(command), config));
     return Run(*config, *options);
   });
 }

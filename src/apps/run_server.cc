@@ -22,6 +22,7 @@
 #include "serve/http/guard/host_policy.h"
 #include "serve/http/http_server.h"
 #include "serve/http/prompt_tokens.h"
+#include "setup/generation_defaults.h"
 #include "setup/loader.h"
 #include "setup/settings.h"
 
@@ -97,7 +98,7 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
                                              {"max_sequences", options.max_sequences},
                                              {"kv_tokens", kv_tokens},
                                              {"kv_bytes", kv_bytes},
-                                             {"drafter", parts.drafter_name},
+                                             {"drafter", parts.defaults.drafter},
                                              {"chat", chat},
                                              {"needs_key", needs_key}}};
     const std::string line =
@@ -112,7 +113,7 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
                fmt::format("{} tokens, {} sequences at once", context, options.max_sequences)});
     table.Add({"KV pool", fmt::format("{} tokens, {}", kv_tokens,
                                       FormatBytes(static_cast<double>(kv_bytes)))});
-    table.Add({"drafter", parts.drafter_name});
+    table.Add({"drafter", parts.defaults.drafter});
     table.Add({"chat", chat});
     table.Add({"access", needs_key ? "with an API key" : "no key needed"});
     std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
@@ -180,6 +181,9 @@ Result<int> RunServer(Config config) {
   }
   TALON_ASSIGN_OR_RETURN(const std::optional<Chat> chat, LoadChat(config.serve, *model));
   TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafters));
+  TALON_ASSIGN_OR_RETURN(const auto suggested, UsedGenerationDefaults(config, LogLevel::kWarning));
+  ApiDefaults defaults{.drafter = model->drafters.Name()};
+  suggested.Apply(&defaults.sampling);
   EngineThread thread(std::move(engine), config.serve.max_waiting, RequestStop);
   const ServeParts parts{
       .engine = &thread,
@@ -190,7 +194,7 @@ Result<int> RunServer(Config config) {
       .end_of_turn = chat ? chat->end_of_turn : -1,
       .model_name = config.serve.served_model_name.empty() ? ShortModelName(model->name)
                                                            : config.serve.served_model_name,
-      .drafter_name = model->drafters.Name(),
+      .defaults = defaults,
       .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
   return ServeUntilStopped(config, options, *model, parts);
 }

@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "base/log.h"
 #include "engine/end_tokens.h"
 #include "observe/trace.h"
+#include "spec/drafter_list.h"
 
 namespace talon {
 
@@ -97,10 +100,11 @@ Status Engine::Check(const GenerateRequest& request) const {
     }
   }
   TALON_RETURN_IF_ERROR(request.sampling.Validate(vocabulary));
+  TALON_RETURN_IF_ERROR(CheckPromptOutputs(request));
   const auto prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt >= options_.max_length) {
-    return InvalidArgument("prompt: {} tokens, the context holds {} and one must be left", prompt,
-                           options_.max_length);
+  if (prompt + std::min(request.sampling.max_tokens, 1) > options_.max_length) {
+    return InvalidArgument("prompt: {} tokens, the context holds {}{}", prompt, options_.max_length,
+                           request.sampling.max_tokens > 0 ? " and one must be left" : "");
   }
   const auto longest = static_cast<int>(
       std::min<int64_t>(prompt + request.sampling.max_tokens, options_.max_length));
@@ -112,16 +116,58 @@ Status Engine::Check(const GenerateRequest& request) const {
   if (request.sampling.logprobs >= 0 && request.sampling.temperature > 0 && random_accept) {
     return InvalidArgument("logprobs: only with acceptance 'match'");
   }
-  const SpecPvConfig& specpv = options_.step.specpv;
-  if (specpv.enabled && request.specpv.retrieval_blocks >= 0) {
-    SpecPvConfig wanted = specpv;
-    wanted.retrieval_blocks = request.specpv.retrieval_blocks;
-    TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(wanted));
-  }
+  TALON_RETURN_IF_ERROR(CheckSpecPv(request.specpv));
+  TALON_RETURN_IF_ERROR(SourcesOf(request).status());
   if (!request.stop.empty() && parts_.tokenizer == nullptr) {
     return InvalidArgument("stop: the model has no tokenizer");
   }
   return StopMatcher::Create(request.stop).status();
+}
+
+Status Engine::CheckPromptOutputs(const GenerateRequest& request) const {
+  const PromptOutputs& wanted = request.prompt_outputs;
+  TALON_RETURN_IF_ERROR(
+      CheckRange("prompt_logprobs", wanted.logprobs, SamplingParams::kLogProbsRange));
+  if (wanted.pooling != Pooling::kNone && request.sampling.max_tokens > 0) {
+    return InvalidArgument("max_tokens: {}, must be 0 where the prompt becomes a vector",
+                           request.sampling.max_tokens);
+  }
+  return OkStatus();
+}
+
+Status Engine::CheckSpecPv(const SpecPvOverrides& wanted) const {
+  const SpecPvConfig& specpv = options_.step.specpv;
+  const bool asked = !wanted.off && (wanted.mode || wanted.retrieval_blocks >= 0);
+  if (asked && !specpv.enabled) {
+    return InvalidArgument("specpv: the engine runs without it (enable_specpv)");
+  }
+  if (!asked || wanted.retrieval_blocks < 0) return OkStatus();
+  SpecPvConfig config = specpv;
+  config.retrieval_blocks = wanted.retrieval_blocks;
+  TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(config));
+  if (options_.kv_offload && config.retrieval_blocks > specpv.retrieval_blocks) {
+    return InvalidArgument("specpv: {} blocks, the copies on the device hold {}",
+                           config.retrieval_blocks, specpv.retrieval_blocks);
+  }
+  return OkStatus();
+}
+
+// The drafters that the request names, as bits of DraftRequest::sources; 0: none.
+Result<uint32_t> Engine::SourcesOf(const GenerateRequest& request) const {
+  if (request.drafter.empty()) return DraftRequest::kAllSources;
+  std::vector<std::string_view> known;
+  if (parts_.drafter != nullptr) known = parts_.drafter->source_names();
+  TALON_ASSIGN_OR_RETURN(const DrafterList wanted, DrafterList::Parse(request.drafter));
+  uint32_t sources = 0;
+  for (const DrafterKind kind : wanted.kinds()) {
+    const auto at = std::ranges::find(known, std::string_view(DrafterKindName(kind)));
+    if (at == known.end()) {
+      return InvalidArgument("drafter: '{}', this engine has {}", DrafterKindName(kind),
+                             known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+    }
+    sources |= uint32_t{1} << (at - known.begin());
+  }
+  return sources;
 }
 
 Result<RequestId> Engine::Submit(GenerateRequest request) {
@@ -130,12 +176,15 @@ Result<RequestId> Engine::Submit(GenerateRequest request) {
   TALON_ASSIGN_OR_RETURN(StopMatcher stops, StopMatcher::Create(request.stop));
   const RequestId id = next_id_++;
   std::vector<int32_t> ends = EndTokens(parts_.target->config(), parts_.tokenizer);
-  OutputText text(parts_.tokenizer, std::move(stops), request.prompt);
+  OutputText text(parts_.tokenizer, std::move(stops), request.prompt, request.text);
   if (Tracer* tracer = ActiveTracer()) {
     tracer->BeginRequest(id, static_cast<int>(request.prompt.size()));
   }
+  TALON_ASSIGN_OR_RETURN(const uint32_t sources, SourcesOf(request));
+  request.speculate = request.speculate && sources != 0 && request.sampling.max_tokens > 0;
   waiting_.push_back(
       std::make_unique<ActiveRequest>(id, std::move(request), std::move(ends), std::move(text)));
+  waiting_.back()->sources = sources;
   return id;
 }
 
@@ -176,6 +225,7 @@ void Engine::Deliver(ActiveRequest* run) {
     update.tree = std::exchange(run->verified, std::nullopt);
     update.stats = run->result.stats;
   }
+  if (tokens_before == 0) update.prompt = run->result.prompt;
   update.tokens.assign(run->result.tokens.begin() + static_cast<int64_t>(tokens_before),
                        run->result.tokens.end());
   if (!update.tokens.empty() || run->finished()) run->request.on_update(update);

@@ -61,6 +61,11 @@ struct EngineOptions {
   int PoolTokens(int length) const { return length + (step.nwor ? 0 : TreeRowsPerSequence()); }
   int MaxTreeRows() const { return max_sequences * TreeRowsPerSequence(); }
   int MaxRows() const { return prefill_chunk + MaxTreeRows(); }
+  // Prompt rows whose outputs are read come in chunks of this many at least.
+  static constexpr int kMinOutputRows = 64;
+  int MaxOutputRows() const {
+    return std::max(MaxTreeRows(), std::min(prefill_chunk, kMinOutputRows));
+  }
 };
 
 class Engine {
@@ -113,6 +118,9 @@ class Engine {
   Status CheckPartialVerification();
   // The cache, and the target's memory for block scores where they are needed.
   Status AllocateCache();
+  Status CheckPromptOutputs(const GenerateRequest& request) const;
+  Status CheckSpecPv(const SpecPvOverrides& wanted) const;
+  Result<uint32_t> SourcesOf(const GenerateRequest& request) const;
   void Admit();
   void AttachKnown(ActiveRequest* run);
   int BlocksForRoots(std::span<ActiveRequest* const> runs) const;
@@ -126,6 +134,7 @@ class Engine {
   void FailAll();
   void Deliver(ActiveRequest* run);
   void Retire(std::unique_ptr<ActiveRequest> run);
+  void EndDonePrompts();
   void ReportState();
   void RetireFinished();
   int BlocksOf(int tokens) const;

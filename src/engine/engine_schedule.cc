@@ -35,17 +35,21 @@ void Engine::RunStep() {
 
 Status Engine::TryStep() {
   Admit();
+  EndDonePrompts();  // of one token, say
   MakeRoomForRoots();
   std::vector<ActiveRequest*> decoding;
   for (const auto& run : running_) {
     if (!run->started) AttachKnown(run.get());
-    if (run->prompt_left() > 0) continue;
+    if (run->prompt_left() > 0 || run->ends_with_prompt()) continue;
     decoding.push_back(run.get());
   }
   const int tree_rows = static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence();
   const std::vector<PromptChunk> prompts = SharePromptRows(
-      PromptsToCompute(), std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows),
-      *kv_, kv_->free_blocks() - BlocksForRoots(decoding));
+      PromptsToCompute(),
+      {.rows = std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows),
+       .reads = parts_.target->max_output_rows() - tree_rows,
+       .blocks = kv_->free_blocks() - BlocksForRoots(decoding)},
+      *kv_);
   if (decoding.empty() && prompts.empty()) return OkStatus();
   for (ActiveRequest* run : decoding) {
     Start(run);
@@ -55,7 +59,7 @@ Status Engine::TryStep() {
   TALON_RETURN_IF_ERROR(step_->Run(decoding, prompts));
   if (options_.kv_audit) TALON_RETURN_IF_ERROR(Audit());
   for (ActiveRequest* run : decoding) Deliver(run);
-  RetireFinished();
+  EndDonePrompts();
   return OkStatus();
 }
 
@@ -85,6 +89,17 @@ void Engine::FailAll() {
   FailRunning(health_.status());
 }
 
+// Requests that want nothing after their prompt.
+void Engine::EndDonePrompts() {
+  for (const auto& run : running_) {
+    if (run->finished() || !run->prompt_done()) continue;
+    Start(run.get());
+    run->result.finish = FinishReason::kLength;
+    Deliver(run.get());
+  }
+  RetireFinished();
+}
+
 // Admits in order of arrival while the pool holds the whole prompts of all admitted requests and a
 // block more for each, so that none of them is preempted at once.
 void Engine::Admit() {
@@ -111,9 +126,10 @@ void Engine::Admit() {
   }
 }
 
-// At least the root is left to compute.
+// At least the root is left to compute, and what is to be read of the prompt.
 void Engine::AttachKnown(ActiveRequest* run) {
-  kv_->prefix().Attach(&run->sequence, static_cast<int>(run->sequence.tokens.size()) - 1);
+  const auto root = static_cast<int>(run->sequence.tokens.size()) - 1;
+  kv_->prefix().Attach(&run->sequence, std::min(root, run->next_read()));
 }
 
 // Every decoding sequence must be able to commit at least its provisional tokens and its root.
@@ -153,7 +169,7 @@ std::vector<ActiveRequest*> Engine::PromptsToCompute() const {
   const auto same_block_next = [&](const ActiveRequest& a, const ActiveRequest& b) {
     const int end = a.sequence.committed_len + options_.block_size;
     return a.sequence.committed_len == b.sequence.committed_len && end <= a.prompt_end() &&
-           end <= b.prompt_end() &&
+           end <= b.prompt_end() && end <= a.next_read() &&
            std::equal(a.sequence.tokens.begin(), a.sequence.tokens.begin() + end,
                       b.sequence.tokens.begin());
   };

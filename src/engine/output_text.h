@@ -14,14 +14,20 @@
 
 namespace talon {
 
+struct TextOptions {
+  bool skip_special_tokens = true;
+  bool include_stop = false;  // the text ends with the stop string, not before it
+};
+
 class OutputText {
  public:
   // The text goes on after `prompt`. Without a tokenizer there is no text and stop strings never
   // match.
-  OutputText(const Tokenizer* tokenizer, StopMatcher stops, std::span<const int32_t> prompt = {})
-      : matcher_(std::move(stops)) {
+  OutputText(const Tokenizer* tokenizer, StopMatcher stops, std::span<const int32_t> prompt = {},
+             const TextOptions& options = {})
+      : matcher_(std::move(stops)), include_stop_(options.include_stop) {
     if (tokenizer == nullptr) return;
-    decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
+    decoder_.emplace(tokenizer, options.skip_special_tokens);
     decoder_->ContinueAfter(prompt);
   }
 
@@ -42,11 +48,13 @@ class OutputText {
   bool PushText(const std::string& text) {
     const StopMatcher::Output output = matcher_.Push(text);
     ready_ += output.text;
+    if (output.stopped && include_stop_) ready_ += matcher_.matched_string();
     return output.stopped;
   }
 
   std::optional<StreamDecoder> decoder_;
   StopMatcher matcher_;
+  bool include_stop_;
   std::string ready_;
 };
 

@@ -4,19 +4,21 @@
 
 namespace talon {
 
-std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, int rows,
-                                         const KvCache& kv, int free_blocks) {
+std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, PromptLimits limits,
+                                         const KvCache& kv) {
   std::ranges::stable_sort(prompts, {},
                            [](const ActiveRequest* run) { return run->prompt_left(); });
   std::vector<PromptChunk> chunks;
   auto sharing = static_cast<int>(prompts.size());
   for (ActiveRequest* run : prompts) {
-    const int tokens = std::min(run->prompt_left(), (rows + sharing - 1) / sharing);
+    int tokens = std::min(run->prompt_left(), (limits.rows + sharing - 1) / sharing);
+    tokens -= std::max(run->reads_of(tokens) - limits.reads, 0);
     --sharing;
     const int needed = kv.BlocksNeeded(run->sequence, tokens);
-    if (tokens <= 0 || needed > free_blocks) continue;
-    free_blocks -= needed;
-    rows -= tokens;
+    if (tokens <= 0 || needed > limits.blocks) continue;
+    limits.blocks -= needed;
+    limits.rows -= tokens;
+    limits.reads -= run->reads_of(tokens);
     chunks.push_back({run, tokens});
   }
   return chunks;

@@ -10,11 +10,17 @@
 
 namespace talon {
 
-// At most `rows` prompt tokens in all, shared evenly, so that a short prompt does not wait for a
-// long one; what the short ones leave goes to the others. A prompt that finds too few of the
-// `free_blocks` of `kv` waits for a later step.
-std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, int rows,
-                                         const KvCache& kv, int free_blocks);
+struct PromptLimits {
+  int rows = 0;    // prompt tokens in all
+  int reads = 0;   // of them, rows whose outputs are read
+  int blocks = 0;  // new blocks in all
+};
+
+// At most `limits.rows` prompt tokens in all, shared evenly, so that a short prompt does not wait
+// for a long one; what the short ones leave goes to the others. A prompt that finds too few blocks
+// of `kv` waits for a later step.
+std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, PromptLimits limits,
+                                         const KvCache& kv);
 
 }  // namespace talon
 

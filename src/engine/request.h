@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/output_text.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
 #include "spec/specpv/config.h"
@@ -73,6 +74,7 @@ struct RequestStats {
 // character or a possible stop string is unfinished.
 struct RequestUpdate {
   RequestId id = 0;
+  std::vector<EmittedToken> prompt;  // in the first update, if asked for (PromptOutputs::logprobs)
   std::vector<EmittedToken> tokens;
   std::string text;
   FinishReason finish = FinishReason::kNone;
@@ -81,19 +83,15 @@ struct RequestUpdate {
   std::optional<RequestStats> stats;  // so far
 };
 
-// A request's own settings of partial verification, where the engine has it.
-struct SpecPvOverrides {
-  bool off = false;                // verify in full
-  std::optional<SpecPvMode> mode;  // none: the engine's
-  int retrieval_blocks = -1;       // -1: the engine's
-};
-
 struct GenerateRequest {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
+  PromptOutputs prompt_outputs;
   std::vector<std::string> stop;  // stop strings: they cut the text, not the tokens
-  bool speculate = true;          // false: this request decodes plainly
-  int max_draft_nodes = 0;        // largest tree, root included; 0: as the engine has it
+  TextOptions text;
+  bool speculate = true;    // false: this request decodes plainly
+  std::string drafter;      // of the engine's, by name ("SUFFIX", "NONE"); "": all that it has
+  int max_draft_nodes = 0;  // largest tree, root included; 0: as the engine has it
   SpecPvOverrides specpv;
   bool watched = false;  // updates carry the verified trees and the stats so far
   std::string label;     // its id in log lines; "" = the engine's own
@@ -108,6 +106,9 @@ struct GenerateResult {
   std::string text;
   FinishReason finish = FinishReason::kNone;
   Status error;  // set if finish is kError
+  // The prompt's tokens with their log-probs, if asked for; the first has none (NaN).
+  std::vector<EmittedToken> prompt;
+  std::vector<float> embedding;  // [hidden], if asked for (PromptOutputs::pooling)
   uint64_t seed = 0;
   RequestStats stats;
 

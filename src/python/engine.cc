@@ -40,6 +40,12 @@ std::optional<std::vector<int32_t>> PromptTokens(const py::object& prompt) {
   }
 }
 
+SpecPvOverrides MakeSpecPv(const std::string& mode, int retrieval_blocks) {
+  SpecPvOverrides overrides{.off = mode == "off", .retrieval_blocks = retrieval_blocks};
+  if (!mode.empty() && !overrides.off) overrides.mode = ValueOrRaise(ParseSpecPvMode(mode));
+  return overrides;
+}
+
 }  // namespace
 
 Config MakeConfig(const py::dict& model, const py::dict& speculative, const std::string& bundled) {
@@ -134,6 +140,7 @@ std::shared_ptr<PythonEngine> PythonEngine::Load(const Parts& parts) {
 }
 
 Status PythonEngine::Start(const Config& config, std::unique_ptr<PythonDrafter> drafter) {
+  TALON_ASSIGN_OR_RETURN(suggested_, UsedGenerationDefaults(config, LogLevel::kInfo));
   TALON_ASSIGN_OR_RETURN(model_, LoadModel(config));
   if (model_->engine_options.kv_tokens == 0) {
     model_->engine_options.kv_tokens =
@@ -182,7 +189,9 @@ std::shared_ptr<PythonStream> PythonEngine::Submit(const Order& order) {
   ApplyValues(order.sampling, kSamplingSettings, &config);
   GenerateRequest request{.stop = config.sampling.stop,
                           .speculate = order.speculate,
+                          .drafter = order.drafter,
                           .max_draft_nodes = order.max_draft_nodes,
+                          .specpv = MakeSpecPv(order.specpv_mode, order.specpv_budget),
                           .watched = order.trees};
   const auto tokens = PromptTokens(order.prompt);
   const auto text = tokens ? std::string() : FromPythonText(order.prompt, "prompt");
@@ -264,6 +273,18 @@ py::dict PythonEngine::Info() const {
   return ValueOrRaise(read());
 }
 
+py::dict PythonEngine::SuggestedSampling() const {
+  py::dict values;
+  const auto add = [&values](const char* key, const auto& value) {
+    if (value) values[key] = *value;
+  };
+  add("temperature", suggested_.temperature);
+  add("top_k", suggested_.top_k);
+  add("top_p", suggested_.top_p);
+  add("repetition_penalty", suggested_.repetition_penalty);
+  return values;
+}
+
 void BindEngine(py::module_* module) {
   py::class_<PythonStream, std::shared_ptr<PythonStream>>(*module, "Stream")
       .def("next", &PythonStream::Next)
@@ -280,22 +301,28 @@ void BindEngine(py::module_* module) {
                                .drafter_base = std::move(drafter_base)});
   };
   const auto submit = [](PythonEngine& engine, py::object prompt, py::dict sampling, bool trees,
-                         bool speculate, int max_draft_nodes) {
+                         bool speculate, std::string drafter, int max_draft_nodes,
+                         std::string specpv_mode, int specpv_budget) {
     return engine.Submit({.prompt = std::move(prompt),
                           .sampling = std::move(sampling),
                           .trees = trees,
                           .speculate = speculate,
-                          .max_draft_nodes = max_draft_nodes});
+                          .drafter = std::move(drafter),
+                          .max_draft_nodes = max_draft_nodes,
+                          .specpv_mode = std::move(specpv_mode),
+                          .specpv_budget = specpv_budget});
   };
   py::class_<PythonEngine, std::shared_ptr<PythonEngine>>(*module, "Engine")
       .def(py::init(load), py::arg("model"), py::arg("speculative"), py::arg("bundled"),
            py::arg("drafter"), py::arg("drafter_base"))
       .def("submit", submit, py::arg("prompt"), py::arg("sampling"), py::kw_only(),
-           py::arg("trees"), py::arg("speculate"), py::arg("max_draft_nodes"))
+           py::arg("trees"), py::arg("speculate"), py::arg("drafter"), py::arg("max_draft_nodes"),
+           py::arg("specpv_mode"), py::arg("specpv_budget"))
       .def("encode", &PythonEngine::Encode, py::arg("text"))
       .def("decode", &PythonEngine::Decode, py::arg("tokens"))
       .def("kv_report", &PythonEngine::Report)
       .def("info", &PythonEngine::Info)
+      .def("suggested_sampling", &PythonEngine::SuggestedSampling)
       .def("close", &PythonEngine::Close);
 }
 

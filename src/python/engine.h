@@ -18,6 +18,7 @@
 #include "python/drafter.h"
 #include "python/owner_process.h"
 #include "setup/config.h"
+#include "setup/generation_defaults.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -65,7 +66,10 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
     pybind11::dict sampling;
     bool trees = false;
     bool speculate = true;
+    std::string drafter;  // of the engine's, by name; "" = all that it has
     int max_draft_nodes = 0;
+    std::string specpv_mode;  // "exact", "fast", "off"; "" = the engine's
+    int specpv_budget = -1;   // retrieved blocks; -1 = the engine's
   };
   std::shared_ptr<PythonStream> Submit(const Order& order);
   void Cancel(const std::shared_ptr<RequestStream>& stream);
@@ -76,6 +80,8 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
   pybind11::str Decode(const std::vector<int32_t>& tokens) const;
   pybind11::dict Report();
   pybind11::dict Info() const;
+  // Sampling that the model suggests and the configuration takes.
+  pybind11::dict SuggestedSampling() const;
   // Ends all requests and frees everything. Again: does nothing. After fork() the child frees
   // nothing: what it would wait for is not there.
   void Close();
@@ -89,6 +95,7 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
 
   const OwnerProcess owner_;
   std::shared_ptr<DrafterFaults> faults_ = std::make_shared<DrafterFaults>();
+  GenerationDefaults suggested_;
   std::string drafter_name_;  // of the list, or of the Python drafter
   // Guards the two below, which only Close changes. Locked without the GIL, which the engine's
   // thread may be waiting for.

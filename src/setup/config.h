@@ -137,6 +137,7 @@ struct RemoteConfig {
 
 struct Config {
   std::string model;  // empty = the bundled one
+  std::string generation_config = "ignore";
   std::string device = "cpu";
   int threads = 0;
   std::string weights = "auto";

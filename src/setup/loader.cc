@@ -223,7 +223,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
       .weights = settings.weights,
       .max_rows =
           std::max(settings.engine.MaxRows(), settings.engine.prefill_chunk + min_output_rows),
-      .max_output_rows = std::max(settings.engine.MaxTreeRows(), min_output_rows)};
+      .max_output_rows = std::max(settings.engine.MaxOutputRows(), min_output_rows)};
   auto model = std::make_unique<LoadedModel>();
   model->engine_options = settings.engine;
   model->drafters = std::move(settings.drafters);

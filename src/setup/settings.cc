@@ -50,6 +50,10 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
   RowAdder add("", rows);
   add("model", &c->model, "Model directory in Hugging Face format; none = the bundled model",
       ValueName{"DIR"}, Alias{"model_path"}, Short{"-m"});
+  add("generation_config", &c->generation_config,
+      "Sampling that the model's generation_config.json suggests (temperature, top_k, top_p, "
+      "repetition_penalty)",
+      Choices{"ignore", {"use", "where a flag or request does not say otherwise"}});
   add("device", &c->device, "Device, as far as this build has it (--version)",
       Choices{"cpu", "cuda", "cuda:N"}, Check{CheckDevice});
   add("deterministic", &c->deterministic,

@@ -35,6 +35,9 @@ struct DraftRequest {
   // seed.
   float temperature = 0;
   uint64_t seed = 0;
+  // Bit i: source_names()[i] may propose. A drafter with one source need not look.
+  uint32_t sources = kAllSources;
+  static constexpr uint32_t kAllSources = ~uint32_t{0};
 };
 
 // Rows of the target that a pass has committed: positions [first, first + rows.size()).
@@ -58,6 +61,8 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual std::string_view name() const = 0;  // registry name, e.g. "NGRAM"
+  // The names of the drafters that it is made of.
+  virtual std::vector<std::string_view> source_names() const { return {name()}; }
 
   // The target's layers whose input the drafter wants (Decoder::SetCaptureLayers).
   virtual std::vector<int> capture_layers() const { return {}; }

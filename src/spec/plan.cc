@@ -89,16 +89,13 @@ int PassBuilder::AddForest(const PrefixView& prefix, int position, std::span<con
   return first;
 }
 
-int PassBuilder::AddPrompt(const Sequence& sequence, const Reservation& reservation,
-                           Logits logits) {
+int PassBuilder::AddPrompt(const Sequence& sequence, const Reservation& reservation, int outputs) {
   const int first = num_rows();
   const int count = static_cast<int>(reservation.slots.size());
   for (int i = 0; i < count; ++i) {
     const int position = sequence.committed_len + i;
     AddRow(sequence.tokens[position], position, reservation.slots[i], position + 1);
-    if (logits == Logits::kAll || (logits == Logits::kLast && i + 1 == count)) {
-      plan_.output_rows.push_back(first + i);
-    }
+    if (i >= count - outputs) plan_.output_rows.push_back(first + i);
   }
   std::vector<int32_t> blocks = sequence.blocks;
   if (reservation.replaces_last_block) blocks.pop_back();

@@ -63,10 +63,9 @@ class PassBuilder {
   int AddForest(const PrefixView& prefix, int position, std::span<const int32_t> tokens,
                 std::span<const int32_t> parents, int first_node, int staging_base);
 
-  // Prompt tokens [C, C + count) of the sequence, written to the reserved slots.
-  enum class Logits { kNone, kLast, kAll };
-  int AddPrompt(const Sequence& sequence, const Reservation& reservation,
-                Logits logits = Logits::kNone);
+  // Prompt tokens [C, C + count) of the sequence, written to the reserved slots. Logits for the
+  // last `outputs` of them.
+  int AddPrompt(const Sequence& sequence, const Reservation& reservation, int outputs = 0);
 
   // One row whose K/V is already in `slot`, the last token of `prefix`: it only reads. `fresh`: the
   // last keys of the prefix that the pass recorded with this one writes.

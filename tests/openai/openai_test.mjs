@@ -144,6 +144,56 @@ test('chat with logprobs, n and stop', async () => {
   assert.equal(stopped.message.content, text.split(word)[0]);
 });
 
+test('embeddings, as numbers and as the client\'s own default', async () => {
+  const ask = {model, input: [PROMPT, 'The sea']};
+  const plain = await client.embeddings.create({...ask, encoding_format: 'float'});
+  const coded = await client.embeddings.create(ask);  // asks for base64 and decodes it
+  assert.equal(plain.data.length, 2);
+  for (const [i, each] of plain.data.entries()) {
+    assert.deepEqual(coded.data[i].embedding, each.embedding.map(Math.fround));
+    const square = each.embedding.reduce((sum, value) => sum + value * value, 0);
+    assert.ok(Math.abs(square - 1) < 1e-4);
+  }
+  assert.ok(plain.usage.prompt_tokens > 0);
+});
+
+test('responses, whole and streamed', async () => {
+  const ask = {model, input: 'Tell me a story', instructions: 'Be brief', max_output_tokens: 16,
+    temperature: 0, store: false};
+  const whole = await client.responses.create(ask);
+  assert.equal(whole.output_text.length > 0, true);
+  assert.equal(whole.usage.output_tokens, 16);
+  let text = '';
+  const types = new Set();
+  for await (const event of await client.responses.create({...ask, stream: true})) {
+    types.add(event.type);
+    if (event.type === 'response.output_text.delta') text += event.delta;
+  }
+  assert.equal(text, whole.output_text);
+  for (const type of ['created', 'output_item.added', 'content_part.added', 'output_text.done',
+    'content_part.done', 'output_item.done', 'incomplete']) {
+    assert.ok(types.has(`response.${type}`), type);
+  }
+  const helper = client.responses.stream(ask);  // builds the response from the events
+  const final = await helper.finalResponse();
+  assert.equal(final.output_text, text);
+  const turns = [{role: 'user', content: 'Hello'},
+    {role: 'assistant', content: [{type: 'output_text', text: 'Hi.'}]},
+    {role: 'user', content: [{type: 'input_text', text: 'Go on'}]}];
+  assert.ok((await client.responses.create({...ask, input: turns})).output_text);
+  await assert.rejects(client.responses.create({...ask, previous_response_id: whole.id}),
+      (error) => error instanceof OpenAI.BadRequestError && error.param === 'previous_response_id');
+});
+
+test('echo with logprobs scores a prompt', async () => {
+  const answer = await client.completions.create(
+      {model, prompt: PROMPT, max_tokens: 0, echo: true, logprobs: 1});
+  assert.equal(answer.choices[0].text, PROMPT);
+  const [first, ...rest] = answer.choices[0].logprobs.token_logprobs;
+  assert.equal(first, null);
+  assert.ok(rest.length > 0 && rest.every((value) => value <= 0));
+});
+
 test('errors are the client\'s own', async () => {
   const ask = {model, prompt: PROMPT};
   await assert.rejects(client.completions.create({...ask, model: 'gpt-9'}), OpenAI.NotFoundError);

@@ -206,7 +206,7 @@ std::vector<PromptChunk> SessionEngine::NextPromptChunks(int tree_rows) const {
     if (call->run->prompt_left() > 0) prompts.push_back(call->run.get());
   }
   const int rows = std::min(options_.engine.prefill_chunk, parts_.target->max_rows() - tree_rows);
-  return SharePromptRows(std::move(prompts), rows, *kv_, kv_->free_blocks());
+  return SharePromptRows(std::move(prompts), {.rows = rows, .blocks = kv_->free_blocks()}, *kv_);
 }
 
 // After a pass: answers the call if it is done.

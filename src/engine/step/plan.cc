@@ -19,6 +19,7 @@ Status Planner::Plan(StepBatch* batch, PlannedPass* pass) {
                       });
   // Prompts reserve first: a tree that finds no room does without its drafts.
   pass->prompt_reservations.clear();
+  pass->prompt_first_output.clear();
   for (const PromptChunk& prompt : batch->prompts) {
     TALON_ASSIGN_OR_RETURN(Reservation reservation,
                            parts_.kv->Reserve(prompt.run->sequence, prompt.tokens));
@@ -62,7 +63,9 @@ void Planner::PlanEntry(StepEntry* entry, PlannedPass* pass) {
 void Planner::PlanPrompt(const PromptChunk& prompt, const Reservation& reservation,
                          PlannedPass* pass) {
   sync_->Introduce(prompt.run);
-  const int first_row = pass->builder.AddPrompt(prompt.run->sequence, reservation);
+  pass->prompt_first_output.push_back(static_cast<int>(pass->builder.plan().output_rows.size()));
+  const int first_row = pass->builder.AddPrompt(prompt.run->sequence, reservation,
+                                                prompt.run->reads_of(prompt.tokens));
   pass->prompt_features.push_back(
       sync_->CaptureRows(*prompt.run, first_row, prompt.tokens, &pass->builder));
 }

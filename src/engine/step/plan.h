@@ -20,6 +20,7 @@ struct PlannedPass {
   bool reads_views = false;  // it reads copies of partial views, and no other blocks
   std::vector<Reservation> prompt_reservations;  // one for each prompt chunk
   std::vector<int> prompt_features;              // one for each, as PlannedRows::first_feature
+  std::vector<int> prompt_first_output;          // one for each, its first output row
 };
 
 class Planner {

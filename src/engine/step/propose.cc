@@ -44,7 +44,8 @@ void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
                         .tokens = run.sequence.tokens,
                         .budget = budget,
                         .temperature = run.sampler.params().temperature,
-                        .seed = run.sampler.seed()});
+                        .seed = run.sampler.seed(),
+                        .sources = run.sources});
     trees.push_back(entry->proposal.drafts());
   }
   batch->runs_ahead = RunsAhead(asked, batch->shape) && parts_.drafter->BeginTrees(requests, trees);

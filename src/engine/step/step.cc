@@ -16,6 +16,7 @@ Step::Step(const Parts& parts, const StepOptions& options)
       proposer_(parts, options, &partial_),
       planner_(parts, options, &partial_, &sync_),
       verifier_(parts, options, &partial_, &sync_),
+      reader_(parts),
       acceptor_(parts, options),
       committer_(parts, options, &partial_, &sync_),
       observer_(parts, options, &sync_),
@@ -34,6 +35,7 @@ Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const Promp
   const Stopwatch watch;
   try {
     TALON_RETURN_IF_ERROR(RunPass(decoding, prompts));
+    reader_.Read(batch_, pass_, verified_.output);
     acceptor_.Accept(&batch_, verified_);
     committer_.Commit(&batch_, &pass_);
     observer_.Observe(&batch_, verified_.output.features);

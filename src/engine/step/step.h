@@ -20,6 +20,7 @@
 #include "engine/step/options.h"
 #include "engine/step/partial_verifier.h"
 #include "engine/step/plan.h"
+#include "engine/step/prompt_output_reader.h"
 #include "engine/step/propose.h"
 #include "engine/step/verify.h"
 
@@ -55,6 +56,7 @@ class Step {
   Proposer proposer_;
   Planner planner_;
   Verifier verifier_;
+  PromptOutputReader reader_;
   Acceptor acceptor_;
   Committer committer_;
   Observer observer_;

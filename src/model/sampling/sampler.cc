@@ -1,6 +1,7 @@
 #include "model/sampling/sampler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -84,8 +85,8 @@ Choice BoundSampler::Choose(std::span<float> logits, std::span<const int32_t> pa
   Choice choice;
   choice.token = Draw(logits, path.size());
   choice.dead_end = choice.token < 0;
-  if (!choice.dead_end && params_.logprobs >= 0) ReportLogProbs(logits, &choice);
-  return choice;
+  if (choice.dead_end || params_.logprobs < 0) return choice;
+  return ScoreToken(logits, choice.token, params_.logprobs);
 }
 
 bool BoundSampler::Distribution(std::span<float> logits, std::span<const int32_t> path,
@@ -202,13 +203,17 @@ int32_t BoundSampler::Draw(std::span<const float> logits, size_t path_length) co
   return DrawToken(logits, TruncationOf(params_), u);
 }
 
-void BoundSampler::ReportLogProbs(std::span<const float> logits, Choice* choice) const {
-  const double normalizer = LogSumExp(logits);
+Choice ScoreToken(std::span<const float> logits, int32_t token, int top) {
+  const int32_t best = ArgMax(logits);
+  const bool finite =
+      best >= 0 && best < static_cast<int32_t>(logits.size()) && std::isfinite(logits[best]);
+  const double normalizer = finite ? LogSumExp(logits) : std::numeric_limits<double>::quiet_NaN();
   const auto log_prob = [&](float logit) { return static_cast<float>(logit - normalizer); };
-  choice->log_prob = log_prob(logits[choice->token]);
-  for (const Candidate& candidate : TopCandidates(logits, params_.logprobs)) {
-    choice->top.push_back({candidate.token, log_prob(candidate.logit)});
+  Choice choice{.token = token, .log_prob = log_prob(logits[token])};
+  for (const Candidate& candidate : TopCandidates(logits, top)) {
+    choice.top.push_back({candidate.token, log_prob(candidate.logit)});
   }
+  return choice;
 }
 
 }  // namespace talon

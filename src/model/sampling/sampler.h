@@ -38,6 +38,10 @@ struct Choice {
   bool dead_end = false;        // everything is masked: finish the request, there is no token
 };
 
+// The log-probs that a row gives to `token` and to its `top` most likely tokens. Without any finite
+// logit they are NaN.
+Choice ScoreToken(std::span<const float> logits, int32_t token, int top);
+
 class BoundSampler;
 
 class Sampler {
@@ -117,7 +121,6 @@ class BoundSampler {
   void MaskBadWords(std::span<float> logits, std::span<const int32_t> path) const;
   bool TakesBest(float best_logit) const;  // greedy, or an infinite logit that leaves no choice
   int32_t Draw(std::span<const float> logits, size_t path_length) const;
-  void ReportLogProbs(std::span<const float> logits, Choice* choice) const;
 
   const Sampler* sampler_;
   const SamplingParams& params_;

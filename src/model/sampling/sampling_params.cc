@@ -39,7 +39,8 @@ Status CheckCounts(const SamplingParams& params) {
   constexpr Range kChoiceRange{0, (1u << 24) - 1};  // the generator's counter has 24 bits for it
   const Range min_tokens{P::kMinTokensRange.low, static_cast<double>(params.max_tokens)};
   TALON_RETURN_IF_ERROR(CheckRange("top_k", params.top_k, P::kTopKRange));
-  TALON_RETURN_IF_ERROR(CheckRange("max_tokens", params.max_tokens, P::kMaxTokensRange));
+  constexpr Range kMaxTokensRange{.low = 0};  // 0: the prompt only
+  TALON_RETURN_IF_ERROR(CheckRange("max_tokens", params.max_tokens, kMaxTokensRange));
   TALON_RETURN_IF_ERROR(CheckRange("min_tokens", params.min_tokens, min_tokens));
   TALON_RETURN_IF_ERROR(CheckRange("logprobs", params.logprobs, P::kLogProbsRange));
   return CheckRange("choice", params.choice, kChoiceRange);

@@ -23,7 +23,7 @@ struct SamplingParams {
   static constexpr Range kRepetitionPenaltyRange{0.01, 100};
   static constexpr Range kPenaltyRange{-2, 2};  // frequency_penalty and presence_penalty
   static constexpr Range kLogitBiasRange{-100, 100};
-  static constexpr Range kMaxTokensRange{.low = 1};
+  static constexpr Range kMaxTokensRange{.low = 1};  // of settings; a request may have 0
   static constexpr Range kMinTokensRange{.low = 0};  // and at most max_tokens
   static constexpr Range kLogProbsRange{-1, kMaxLogProbs};
 
@@ -39,8 +39,8 @@ struct SamplingParams {
   std::vector<std::vector<int32_t>> bad_words;        // token sequences that must not appear
   std::vector<int32_t> stop_token_ids;                // end the request, besides EOS
 
-  int min_tokens = 0;  // EOS and stop ids are masked before this many output tokens
-  int max_tokens = 128;
+  int min_tokens = 0;            // EOS and stop ids are masked before this many output tokens
+  int max_tokens = 128;          // 0: the prompt is computed and nothing follows it
   bool ignore_eos = false;       // EOS does not end the request
   std::optional<uint64_t> seed;  // none = random, see Sampler::seed()
   int logprobs = -1;             // -1 = none; 0 = the drawn token; n = and the n most likely
@@ -48,6 +48,16 @@ struct SamplingParams {
 
   // InvalidArgument names the parameter, its value and the valid range.
   Status Validate(int vocab_size) const;
+};
+
+// How the hidden states of a prompt, after the final norm, become one vector of length 1.
+enum class Pooling { kNone, kLast, kMean };
+
+// What a caller wants of the prompt itself. Rows that are read are computed, not taken from the
+// prefix index.
+struct PromptOutputs {
+  int logprobs = -1;                 // as SamplingParams::logprobs, by the raw logits
+  Pooling pooling = Pooling::kNone;  // needs max_tokens 0
 };
 
 }  // namespace talon

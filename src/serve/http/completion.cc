@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "base/json.h"
@@ -18,16 +18,15 @@ constexpr std::chrono::milliseconds kNoWait(0);
 
 }  // namespace
 
-Completion::Completion(const ServeParts& parts, const ApiRequest& request)
+Completion::Completion(const ServeParts& parts, ApiRequest request, std::string id,
+                       std::unique_ptr<AnswerWriter> writer)
     : parts_(parts),
-      head_{
-          .endpoint = request.endpoint,
-          .id = fmt::format("{}-{:016x}", request.endpoint == Endpoint::kChat ? "chatcmpl" : "cmpl",
-                            RandomSeed()),
-          .created = std::time(nullptr),
-          .model = parts.model_name},
-      logprobs_(request.sampling.logprobs >= 0),
-      include_usage_(request.include_usage) {}
+      request_(std::move(request)),
+      id_(std::move(id)),
+      writer_(std::move(writer)) {
+  // One seed for all choices, which differ by their number.
+  if (!request_.sampling.seed) request_.sampling.seed = RandomSeed();
+}
 
 Completion::~Completion() {
   const FinishReason reason = expired_ ? FinishReason::kTimeout : FinishReason::kCancelled;
@@ -36,46 +35,67 @@ Completion::~Completion() {
   }
 }
 
-std::optional<ApiError> Completion::Start(const ServeParts& parts, const ApiRequest& request,
+std::optional<ApiError> Completion::Start(const ServeParts& parts, ApiRequest request,
                                           std::unique_ptr<Completion>* out) {
   std::vector<std::vector<int32_t>> prompts;
   if (auto error = EncodePrompts(parts, request, &prompts)) return error;
-  std::unique_ptr<Completion> completion(new Completion(parts, request));
-  // One seed for all choices, which differ by their number.
-  const uint64_t seed = request.sampling.seed ? *request.sampling.seed : RandomSeed();
-  for (std::vector<int32_t>& prompt : prompts) {
-    if (auto error = completion->Submit(std::move(prompt), request, seed)) return error;
-  }
+  const std::string id = NewAnswerId(request.endpoint);
+  AnswerParts answer{.request = request,
+                     .id = id,
+                     .prompts = prompts,
+                     .tokenizer = parts.tokenizer,
+                     .model = parts.model_name};
+  if (request.echo) answer.echoes = PromptTexts(parts, request, prompts);
+  request.prompts.clear();  // may be large
+  request.chat = {};
+  auto writer = NewAnswerWriter(answer);
+  std::unique_ptr<Completion> completion(
+      new Completion(parts, std::move(request), id, std::move(writer)));
+  completion->prompts_.assign(std::make_move_iterator(prompts.begin()),
+                              std::make_move_iterator(prompts.end()));
+  if (auto error = completion->SubmitMore(/*ended=*/0)) return error;
   *out = std::move(completion);
   return std::nullopt;
 }
 
-std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt, const ApiRequest& request,
-                                           uint64_t seed) {
+std::optional<ApiError> Completion::SubmitMore(size_t ended) {
+  const auto most = static_cast<size_t>(ApiRequest::kMaxStreams);
+  while (!prompts_.empty() && choices_.size() - ended + request_.n <= most) {
+    if (auto error = Submit(std::move(prompts_.front()))) return error;
+    prompts_.pop_front();
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt) {
   progress_.prompt_tokens += static_cast<int64_t>(prompt.size());
   GenerateRequest generate{.prompt = std::move(prompt),
-                           .sampling = request.sampling,
-                           .stop = request.stop,
-                           .speculate = request.speculate,
-                           .max_draft_nodes = request.max_draft_nodes,
-                           .watched = request.trace,
-                           .label = head_.id};
-  generate.sampling.seed = seed;
-  if (request.endpoint == Endpoint::kChat && parts_.end_of_turn >= 0 &&
-      !generate.sampling.ignore_eos) {
+                           .sampling = request_.sampling,
+                           .prompt_outputs = request_.prompt_outputs,
+                           .stop = request_.stop,
+                           .text = {.skip_special_tokens = request_.skip_special_tokens,
+                                    .include_stop = request_.include_stop},
+                           .speculate = request_.speculate,
+                           .drafter = request_.drafter,
+                           .max_draft_nodes = request_.max_draft_nodes,
+                           .specpv = request_.specpv,
+                           .watched = request_.trace,
+                           .label = id_};
+  const bool chat =
+      request_.endpoint == Endpoint::kChat || request_.endpoint == Endpoint::kResponses;
+  if (chat && parts_.end_of_turn >= 0 && !generate.sampling.ignore_eos) {
     generate.sampling.stop_token_ids.push_back(parts_.end_of_turn);
   }
   const int room = RoomAfter(*parts_.engine, generate.prompt.size());
   generate.sampling.max_tokens = std::min(generate.sampling.max_tokens, room);
   generate.sampling.min_tokens = std::min(generate.sampling.min_tokens, room);
-  for (int i = 0; i < request.n; ++i) {
+  for (int i = 0; i < request_.n; ++i) {
     generate.sampling.choice = static_cast<uint32_t>(i);
     auto stream = parts_.engine->Submit(generate);
     if (!stream.ok()) return ErrorFromStatus(stream.status());
     choices_.push_back({.index = static_cast<int>(choices_.size()),
                         .first_of_prompt = i == 0,
-                        .stream = std::move(*stream),
-                        .writer = TokenJsonWriter(parts_.tokenizer, generate.prompt)});
+                        .stream = std::move(*stream)});
   }
   return std::nullopt;
 }
@@ -98,8 +118,9 @@ void Completion::Count(const Choice& choice) {
 
 std::optional<ApiError> Completion::Collect(const std::function<bool()>& client_gone,
                                             Json* answer) {
-  std::vector<ChoiceJson> parts;
-  for (Choice& choice : choices_) {
+  std::vector<const GenerateResult*> results;
+  for (size_t i = 0; i < choices_.size(); ++i) {  // more are added on the way
+    const Choice& choice = choices_[i];
     while (!choice.stream->done()) {
       if (const auto update = choice.stream->Next(kWait)) Note(*update);
       if (client_gone()) return ApiError{.status = 499, .message = "the client hung up"};
@@ -108,53 +129,31 @@ std::optional<ApiError> Completion::Collect(const std::function<bool()>& client_
     const GenerateResult& result = choice.stream->result();
     if (auto error = ErrorOf(result)) return error;
     Count(choice);
-    parts.push_back({.index = choice.index, .text = result.text, .finish = result.finish});
-    if (logprobs_) parts.back().logprobs = choice.writer.Logprobs(head_.endpoint, result.tokens);
+    results.push_back(&result);
+    if (auto error = SubmitMore(/*ended=*/i + 1)) return error;
   }
-  *answer = WholeAnswer(head_, parts, usage_);
+  *answer = writer_->Whole(results, usage_);
   return std::nullopt;
-}
-
-std::string Completion::Event(Json chunk) const {
-  if (include_usage_ && !chunk.contains("usage")) chunk["usage"] = nullptr;
-  return "data: " + JsonText(chunk) + "\n\n";
 }
 
 std::string Completion::EndWithError(const ApiError& error) {
   ended_ = true;
-  return "data: " + JsonText(ErrorJson(error)) + "\n\n";
-}
-
-std::string Completion::UpdateEvent(Choice* choice, const RequestUpdate& update) {
-  ChoiceJson part{.index = choice->index, .text = update.text};
-  if (logprobs_) part.logprobs = choice->writer.Logprobs(head_.endpoint, update.tokens);
-  const bool watched = update.stats.has_value();
-  if (update.text.empty() && !logprobs_ && !watched) return "";
-  Json chunk = TextChunk(head_, part);
-  if (watched) chunk["talon"] = choice->writer.Trace(update);
-  return Event(std::move(chunk));
-}
-
-void Completion::Begin(Choice* choice, std::string* events) {
-  choice->begun = true;
-  if (head_.endpoint == Endpoint::kChat) *events += Event(RoleChunk(head_, choice->index));
+  return writer_->Fail(error);
 }
 
 std::optional<ApiError> Completion::Drain(Choice* choice, std::chrono::milliseconds wait,
                                           std::string* events) {
   while (const auto update = choice->stream->Next(wait)) {
     Note(*update);
-    if (!choice->begun) Begin(choice, events);
-    *events += UpdateEvent(choice, *update);
+    *events += writer_->Update(choice->index, *update);
     wait = kNoWait;
   }
   if (!choice->stream->done()) return std::nullopt;
   choice->ended = true;
   const GenerateResult& result = choice->stream->result();
   if (auto error = ErrorOf(result)) return error;
-  if (!choice->begun) Begin(choice, events);
   Count(*choice);
-  *events += Event(TextChunk(head_, {.index = choice->index, .finish = result.finish}));
+  *events += writer_->EndChoice(choice->index, result);
   return std::nullopt;
 }
 
@@ -174,6 +173,7 @@ Completion::Choice* Completion::FirstRunning() {
 
 std::string Completion::NextEvents() {
   std::string events;
+  if (!std::exchange(begun_, true)) events = writer_->Begin();
   for (Choice& choice : choices_) {
     if (choice.ended) continue;
     if (auto error = Drain(&choice, kNoWait, &events)) return events + EndWithError(*error);
@@ -185,8 +185,7 @@ std::string Completion::NextEvents() {
     running = FirstRunning();
   }
   if (running == nullptr) {
-    if (include_usage_) events += Event(UsageChunk(head_, usage_));
-    events += "data: [DONE]\n\n";
+    events += writer_->End(usage_);
     ended_ = true;
   }
   return events;

@@ -1,5 +1,5 @@
-// A running request to /v1/completions or /v1/chat/completions: n choices for each prompt,
-// each a stream of the engine's, read as a whole or as server-sent events.
+// A running request of the API: n choices for each prompt, each a stream of the engine's, read as a
+// whole or as server-sent events.
 //
 // Used by one thread.
 #ifndef TALON_SERVE_HTTP_COMPLETION_H_
@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "engine/engine_thread.h"
+#include "serve/http/api/answer_writer.h"
 #include "serve/http/api/api_error.h"
 #include "serve/http/api/api_request.h"
 #include "serve/http/api/api_response.h"
@@ -23,8 +25,8 @@ namespace talon {
 
 class Completion {
  public:
-  // Encodes the prompts and submits all choices. The error, or none and *out is set.
-  static std::optional<ApiError> Start(const ServeParts& parts, const ApiRequest& request,
+  // Encodes the prompts and submits their choices. The error, or none and *out is set.
+  static std::optional<ApiError> Start(const ServeParts& parts, ApiRequest request,
                                        std::unique_ptr<Completion>* out);
   ~Completion();  // cancels what still runs
   Completion(const Completion&) = delete;
@@ -40,7 +42,7 @@ class Completion {
   bool ended() const { return ended_; }
 
   // "cmpl-...", the same in answers, events and log lines.
-  const std::string& id() const { return head_.id; }
+  const std::string& id() const { return id_; }
   struct Progress {
     int64_t prompt_tokens = 0;
     int64_t tokens = 0;               // of all choices
@@ -52,36 +54,35 @@ class Completion {
   struct Choice {
     int index = 0;
     bool first_of_prompt = false;  // its prompt counts, the others' is the same
-    bool begun = false;
     bool ended = false;
     std::shared_ptr<RequestStream> stream;
-    TokenJsonWriter writer;
   };
 
-  Completion(const ServeParts& parts, const ApiRequest& request);
+  Completion(const ServeParts& parts, ApiRequest request, std::string id,
+             std::unique_ptr<AnswerWriter> writer);
 
-  std::optional<ApiError> Submit(std::vector<int32_t> prompt, const ApiRequest& request,
-                                 uint64_t seed);
+  // Submits prompts while there are few enough that have not ended.
+  std::optional<ApiError> SubmitMore(size_t ended);
+  std::optional<ApiError> Submit(std::vector<int32_t> prompt);
   std::optional<ApiError> Expired();  // what still runs then ends as timed out
-  void Begin(Choice* choice, std::string* events);
   // Appends what the choice has; the error that ended it, if one did.
   std::optional<ApiError> Drain(Choice* choice, std::chrono::milliseconds wait,
                                 std::string* events);
-  std::string UpdateEvent(Choice* choice, const RequestUpdate& update);
-  std::string Event(Json chunk) const;
   std::string EndWithError(const ApiError& error);
   Choice* FirstRunning();
   void Note(const RequestUpdate& update);
   void Count(const Choice& choice);
 
   const ServeParts& parts_;
-  AnswerHead head_;
-  bool logprobs_;
-  bool include_usage_;
+  ApiRequest request_;  // without its prompts
+  std::string id_;
+  std::unique_ptr<AnswerWriter> writer_;
+  std::deque<std::vector<int32_t>> prompts_;  // not yet submitted
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<Choice> choices_;
   Usage usage_;
   Progress progress_;
+  bool begun_ = false;
   bool ended_ = false;
   bool expired_ = false;
 };

@@ -110,7 +110,7 @@ Json ListModels(const ServeParts& parts) {
 Json DescribeStatus(const ServeParts& parts) {
   const EngineThread::Snapshot now = parts.engine->snapshot();
   return {{"model", parts.model_name},
-          {"drafter", parts.drafter_name},
+          {"drafter", parts.defaults.drafter},
           {"chat", parts.chat_template != nullptr},
           {"kv",
            {{"blocks", now.blocks},

@@ -1,6 +1,7 @@
 #include "serve/http/http_server.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <httplib.h>
 
 #include <algorithm>
@@ -226,6 +227,12 @@ void HttpServer::Impl::AddRoutes() {
   AddPost("/v1/chat/completions", [this](std::string body, Response* response) {
     AnswerCompletion(Endpoint::kChat, std::move(body), response);
   });
+  AddPost("/v1/embeddings", [this](std::string body, Response* response) {
+    AnswerCompletion(Endpoint::kEmbeddings, std::move(body), response);
+  });
+  AddPost("/v1/responses", [this](std::string body, Response* response) {
+    AnswerCompletion(Endpoint::kResponses, std::move(body), response);
+  });
   AddPost("/tokenize", Plain(Tokenize));
   AddPost("/detokenize", Plain(Detokenize));
 }
@@ -353,20 +360,24 @@ void HttpServer::Impl::AddCommonHeaders(const Request& request, Response* respon
 void HttpServer::Impl::AnswerCompletion(Endpoint endpoint, std::string body,
                                         Response* response) const {
   ApiRequest request;
-  const ApiNames names{.drafter = parts_.drafter_name};
-  if (auto error = ParseApiRequest(body, endpoint, names, &request)) {
+  if (auto error = ParseApiRequest(body, endpoint, parts_.defaults, &request)) {
     return AnswerError(*error, response);
   }
   body = std::string();
+  if (!request.ignored.empty()) {
+    response->set_header("X-Talon-Warning",
+                         fmt::format("ignored: {}", fmt::join(request.ignored, ", ")));
+  }
   if (auto error = CheckModel(parts_, request.model)) return AnswerError(*error, response);
+  const bool streams = request.stream;
   std::unique_ptr<Completion> started;
-  if (auto error = Completion::Start(parts_, request, &started)) {
+  if (auto error = Completion::Start(parts_, std::move(request), &started)) {
     return AnswerError(*error, response);
   }
   served.work.Release();
   served.body.Release();
   served.Note(*started);
-  if (!request.stream) {
+  if (!streams) {
     Json answer;
     const auto client_gone = [] { return served.connection->HungUp(); };
     const auto error = started->Collect(client_gone, &answer);

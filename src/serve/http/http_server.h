@@ -1,6 +1,7 @@
 // The HTTP server: OpenAI's API on an engine, its health and metrics, and a page to try it.
 //
-//   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
+//   POST /v1/completions, /v1/chat/completions, /v1/embeddings, /v1/responses, /tokenize,
+//        /detokenize
 //   GET  /v1/models, /v1/models/ID, /health, /metrics, /version, /talon/status, /
 //
 // Thread-safe. Requests are served on threads of their own (listener.h).

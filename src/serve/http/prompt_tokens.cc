@@ -12,11 +12,14 @@
 namespace talon {
 namespace {
 
-std::optional<ApiError> CheckRoom(const EngineThread& engine, size_t tokens, const char* param) {
+std::optional<ApiError> CheckRoom(const EngineThread& engine, const ApiRequest& request,
+                                  size_t tokens, const char* param) {
   if (tokens == 0) return ApiError{.message = fmt::format("{}: no tokens", param), .param = param};
-  if (RoomAfter(engine, tokens) > 0) return std::nullopt;
-  return ApiError{.message = fmt::format("{}: {} tokens, the context holds {} and one must be left",
-                                         param, tokens, ContextTokens(engine)),
+  const bool more = request.sampling.max_tokens > 0;
+  const auto context = static_cast<size_t>(ContextTokens(engine));
+  if (tokens + (more ? 1 : 0) <= context) return std::nullopt;
+  return ApiError{.message = fmt::format("{}: {} tokens, the context holds {}{}", param, tokens,
+                                         context, more ? " and one must be left" : ""),
                   .param = param,
                   .code = "context_length_exceeded"};
 }
@@ -88,23 +91,40 @@ Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput
 
 std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,
                                       std::vector<std::vector<int32_t>>* prompts) {
-  if (request.endpoint == Endpoint::kChat) {
+  if (request.endpoint == Endpoint::kChat || request.endpoint == Endpoint::kResponses) {
+    const char* param = request.endpoint == Endpoint::kChat ? "messages" : "input";
     auto tokens = EncodeChat(parts, request.chat);
-    if (!tokens.ok()) return WithParameter(tokens.status(), "messages");
+    if (!tokens.ok()) return WithParameter(tokens.status(), param);
     prompts->push_back(std::move(*tokens));
-    return CheckRoom(*parts.engine, prompts->back().size(), "messages");
+    return CheckRoom(*parts.engine, request, prompts->back().size(), param);
   }
+  const char* param = request.endpoint == Endpoint::kEmbeddings ? "input" : "prompt";
   for (const ApiPrompt& prompt : request.prompts) {
     if (const auto* text = std::get_if<std::string>(&prompt)) {
-      auto tokens = EncodeText(parts, *text, /*add_special_tokens=*/true);
-      if (!tokens.ok()) return WithParameter(tokens.status(), "prompt");
+      auto tokens = EncodeText(parts, *text, request.add_special_tokens);
+      if (!tokens.ok()) return WithParameter(tokens.status(), param);
       prompts->push_back(std::move(*tokens));
     } else {
       prompts->push_back(std::get<std::vector<int32_t>>(prompt));
     }
-    if (auto error = CheckRoom(*parts.engine, prompts->back().size(), "prompt")) return error;
+    if (auto error = CheckRoom(*parts.engine, request, prompts->back().size(), param)) return error;
   }
   return std::nullopt;
+}
+
+std::vector<std::string> PromptTexts(const ServeParts& parts, const ApiRequest& request,
+                                     std::span<const std::vector<int32_t>> prompts) {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (const auto* text = std::get_if<std::string>(&request.prompts[i])) {
+      texts.push_back(*text);
+    } else {
+      texts.push_back(parts.tokenizer == nullptr
+                          ? ""
+                          : parts.tokenizer->Decode(prompts[i], request.skip_special_tokens));
+    }
+  }
+  return texts;
 }
 
 }  // namespace talon

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput
 // All prompts of a request. The error, or none; also an error if one leaves no room in the context.
 std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,
                                       std::vector<std::vector<int32_t>>* prompts);
+
+// The prompts of a request to /v1/completions as text: as it was sent, or that of its tokens.
+std::vector<std::string> PromptTexts(const ServeParts& parts, const ApiRequest& request,
+                                     std::span<const std::vector<int32_t>> prompts);
 
 // The longest sequence that the model and the KV pool can hold.
 int ContextTokens(const EngineThread& engine);

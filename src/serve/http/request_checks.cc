@@ -13,8 +13,9 @@
 namespace talon {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPostPaths = {"/v1/completions", "/v1/chat/completions",
-                                                        "/tokenize", "/detokenize"};
+constexpr std::array<std::string_view, 6> kPostPaths = {"/v1/completions", "/v1/chat/completions",
+                                                        "/v1/embeddings",  "/v1/responses",
+                                                        "/tokenize",       "/detokenize"};
 constexpr std::array<std::string_view, 5> kGetPaths = {"/v1/models", "/health", "/metrics",
                                                        "/version", "/talon/status"};
 

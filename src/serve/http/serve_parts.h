@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/engine_thread.h"
+#include "serve/http/api/api_request.h"
 #include "text/chat_template.h"
 #include "text/control_tokens.h"
 #include "text/tokenizer/tokenizer.h"
@@ -22,7 +23,7 @@ struct ServeParts {
   const ControlTokens* control_tokens = nullptr;
   int32_t end_of_turn = -1;  // ends the answers of chats, beside the model's own; -1: none
   std::string model_name;    // as clients call it
-  std::string drafter_name = "NONE";
+  ApiDefaults defaults;      // the drafter's name, what requests leave out
   std::chrono::milliseconds request_timeout{0};  // 0 = none
 };
 

@@ -236,7 +236,7 @@ Status Eagle3Drafter::RunPending(std::span<State* const> states, int held_back,
     status = reservation.status();
     if (!status.ok()) break;
     rows.insert(rows.end(), state->pending.begin(), state->pending.begin() + count);
-    const auto logits = held_back == 0 ? PassBuilder::Logits::kLast : PassBuilder::Logits::kNone;
+    const int logits = held_back == 0 ? 1 : 0;
     builder_.AddPrompt(state->sequence, *reservation, logits);
     if (held_back == 0) {
       std::vector<int32_t> blocks = state->sequence.blocks;

@@ -17,6 +17,12 @@ MergedDrafter::MergedDrafter(std::vector<Source> sources) {
   }
 }
 
+std::vector<std::string_view> MergedDrafter::source_names() const {
+  std::vector<std::string_view> names;
+  for (const Member& member : members_) names.push_back(member.source.drafter->name());
+  return names;
+}
+
 std::vector<int> MergedDrafter::capture_layers() const {
   for (const Member& member : members_) {
     std::vector<int> layers = member.source.drafter->capture_layers();
@@ -89,6 +95,7 @@ void MergedDrafter::Ask(size_t index, std::span<const DraftRequest> requests,
   std::vector<size_t> owners;
   std::vector<TokenTree> proposals;
   for (size_t i = 0; i < requests.size(); ++i) {
+    if ((requests[i].sources >> index & 1) == 0) continue;
     Union& united = (*unions)[i];
     const double token_seconds = requests[i].budget.seconds_per_token;
     if (!member.worth.IsCheap(token_seconds)) {

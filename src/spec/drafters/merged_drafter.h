@@ -31,6 +31,7 @@ class MergedDrafter : public Drafter {
   explicit MergedDrafter(std::vector<Source> sources);
 
   std::string_view name() const override { return "MERGED"; }
+  std::vector<std::string_view> source_names() const override;
   std::vector<int> capture_layers() const override;
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;

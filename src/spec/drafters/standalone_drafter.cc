@@ -213,8 +213,7 @@ Status StandaloneDrafter::RunFeeds(const std::vector<Feed>& feeds, int top_k,
     auto reservation = kv_->Reserve(*feed.sequence, feed.count);
     status = reservation.status();
     if (!reservation.ok()) break;
-    builder_.AddPrompt(*feed.sequence, *reservation,
-                       feed.logits ? PassBuilder::Logits::kLast : PassBuilder::Logits::kNone);
+    builder_.AddPrompt(*feed.sequence, *reservation, feed.logits ? 1 : 0);
     reservations.push_back(std::move(*reservation));
   }
   if (status.ok()) status = RunPass(top_k, best);

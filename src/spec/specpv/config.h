@@ -80,6 +80,13 @@ struct SpecPvConfig {
   bool lossy() const { return enabled && mode == SpecPvMode::kFast; }
 };
 
+// A request's own settings of partial verification, where the engine has it.
+struct SpecPvOverrides {
+  bool off = false;                // verify in full
+  std::optional<SpecPvMode> mode;  // none: the engine's
+  int retrieval_blocks = -1;       // -1: the engine's
+};
+
 // InvalidArgument names the key, its value and the valid range, in one line.
 Status ValidateSpecPvConfig(const SpecPvConfig& config);
 

@@ -3,163 +3,43 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <utility>
 
 #include "base/json.h"
 #include "serve/http/api/chat_messages.h"
+#include "serve/http/api/foreign_parameters.h"
 #include "serve/http/api/json_reader.h"
-#include "text/stop_strings.h"
+#include "serve/http/api/responses_input.h"
+#include "serve/http/api/sampling_fields.h"
+#include "spec/drafter_list.h"
 
 namespace talon {
 namespace {
 
-constexpr int kMaxInt = std::numeric_limits<int>::max();
-constexpr int kMaxLogitBiases = 1024;
-
-bool IsTokenList(const Json& value) {
-  return value.is_array() && !value.empty() && value[0].is_number();
-}
-
-// Ids are checked against the vocabulary by the engine.
-bool ReadTokens(const Json& value, const std::string& key, JsonReader* body,
-                std::vector<int32_t>* tokens) {
-  tokens->reserve(value.size());
-  for (size_t i = 0; i < value.size(); ++i) {
-    const Json& id = value[i];
-    const bool whole = id.is_number_unsigned() && id.get<uint64_t>() <= uint64_t{kMaxInt};
-    if (!whole) {
-      body->Fail(key, fmt::format("{} at {}, must be a token id", Shown(id), i));
-      return false;
-    }
-    tokens->push_back(id.get<int32_t>());
-  }
-  return true;
-}
-
-void AddPrompt(const Json& value, JsonReader* body, ApiRequest* request) {
+void AddPrompt(const Json& value, const std::string& key, JsonReader* body, ApiRequest* request) {
   if (value.is_string()) {
     request->prompts.emplace_back(value.get<std::string>());
   } else if (IsTokenList(value)) {
     std::vector<int32_t> tokens;
-    if (ReadTokens(value, "prompt", body, &tokens))
-      request->prompts.emplace_back(std::move(tokens));
+    if (ReadTokens(value, key, body, &tokens)) request->prompts.emplace_back(std::move(tokens));
   } else {
-    body->Fail("prompt", Shown(value) + ", must be a string or a list of token ids");
+    body->Fail(key, Shown(value) + ", must be a string or a list of token ids");
   }
 }
 
-void ReadPrompts(JsonReader* body, ApiRequest* request) {
-  const Json* prompt = body->Find("prompt");
-  if (prompt == nullptr) return body->Fail("prompt", "missing");
-  if (!prompt->is_array() || IsTokenList(*prompt)) return AddPrompt(*prompt, body, request);
-  if (prompt->empty()) return body->Fail("prompt", "an empty list");
-  if (prompt->size() > ApiRequest::kMaxPrompts) {
-    return body->Fail("prompt",
-                      fmt::format("{} prompts, limit {}", prompt->size(), ApiRequest::kMaxPrompts));
+// `key` is "prompt", or "input" of embeddings.
+void ReadPrompts(const std::string& key, JsonReader* body, ApiRequest* request) {
+  const Json* prompt = body->Find(key);
+  if (prompt == nullptr) return body->Fail(key, "missing");
+  if (!prompt->is_array() || IsTokenList(*prompt)) return AddPrompt(*prompt, key, body, request);
+  if (prompt->empty()) return body->Fail(key, "an empty list");
+  const bool vectors = request->endpoint == Endpoint::kEmbeddings;
+  const size_t most = vectors ? ApiRequest::kMaxInputs : ApiRequest::kMaxPrompts;
+  if (prompt->size() > most) {
+    return body->Fail(key, fmt::format("{} prompts, limit {}", prompt->size(), most));
   }
-  for (const Json& each : *prompt) AddPrompt(each, body, request);
-}
-
-void ReadLogitBias(JsonReader* body, SamplingParams* sampling) {
-  const Json* biases = body->Find("logit_bias");
-  if (biases == nullptr) return;
-  if (!biases->is_object()) return body->Fail("logit_bias", Shown(*biases) + ", must be an object");
-  if (biases->size() > kMaxLogitBiases) {
-    return body->Fail("logit_bias",
-                      fmt::format("{} entries, limit {}", biases->size(), kMaxLogitBiases));
-  }
-  JsonReader entries(*biases, "logit_bias");
-  for (const auto& [key, value] : biases->items()) {
-    int32_t token = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
-    if (error != std::errc() || end != key.data() + key.size() || token < 0) {
-      return body->Fail("logit_bias", Shown(Json(key)) + ", must be a token id");
-    }
-    float bias = 0;
-    entries.Read(key, -100.0, 100.0, &bias);
-    if (entries.failed()) return body->Fail(*entries.error());
-    sampling->logit_bias.emplace_back(token, bias);
-  }
-  std::sort(sampling->logit_bias.begin(), sampling->logit_bias.end());
-}
-
-void AddStop(const Json& value, JsonReader* body, ApiRequest* request) {
-  if (!value.is_string()) return body->Fail("stop", Shown(value) + ", must be a string");
-  const auto& text = value.get_ref<const std::string&>();
-  if (text.empty()) return body->Fail("stop", "an empty string");
-  if (text.size() > StopMatcher::kMaxStopBytes) {
-    return body->Fail("stop", fmt::format("a string of {} bytes, limit {}", text.size(),
-                                          StopMatcher::kMaxStopBytes));
-  }
-  request->stop.push_back(text);
-}
-
-void ReadStop(JsonReader* body, ApiRequest* request) {
-  const Json* stop = body->Find("stop");
-  if (stop == nullptr) return;
-  if (!stop->is_array()) return AddStop(*stop, body, request);
-  if (stop->size() > ApiRequest::kMaxStops) {
-    return body->Fail("stop",
-                      fmt::format("{} strings, limit {}", stop->size(), ApiRequest::kMaxStops));
-  }
-  for (const Json& each : *stop) AddStop(each, body, request);
-}
-
-void ReadMaxTokens(JsonReader* body, ApiRequest* request) {
-  const bool chat = request->endpoint == Endpoint::kChat;
-  SamplingParams& sampling = request->sampling;
-  sampling.max_tokens = chat ? kMaxInt : 16;  // OpenAI's defaults: a chat may use all the context
-  request->max_tokens_given = body->Has("max_tokens") || body->Has("max_completion_tokens");
-  body->Read("max_tokens", 1, kMaxInt, &sampling.max_tokens);
-  body->Read("max_completion_tokens", 1, kMaxInt, &sampling.max_tokens);
-  body->Read("min_tokens", 0, kMaxInt, &sampling.min_tokens);
-  if (sampling.min_tokens > sampling.max_tokens) {
-    body->Fail("min_tokens", fmt::format("{}, must be at most max_tokens {}", sampling.min_tokens,
-                                         sampling.max_tokens));
-  }
-}
-
-void ReadLogprobs(JsonReader* body, ApiRequest* request) {
-  int* logprobs = &request->sampling.logprobs;
-  if (request->endpoint == Endpoint::kCompletions) {
-    return body->Read("logprobs", 0, ApiRequest::kMaxTopLogprobs, logprobs);
-  }
-  bool wanted = false;
-  int top = 0;
-  body->Read("logprobs", &wanted);
-  body->Read("top_logprobs", 0, ApiRequest::kMaxTopLogprobs, &top);
-  if (wanted) *logprobs = top;
-  if (!wanted && top > 0) body->Fail("top_logprobs", "needs logprobs: true");
-}
-
-void ReadSampling(JsonReader* body, ApiRequest* request) {
-  SamplingParams& sampling = request->sampling;
-  sampling.temperature = 1;  // OpenAI's default; `talon run` has 0
-  body->Read("temperature", 0.0, 100.0, &sampling.temperature);
-  body->Read("top_p", 0.0, 1.0, &sampling.top_p);
-  body->Read("min_p", 0.0, 1.0, &sampling.min_p);
-  body->Read("top_k", -1, kMaxInt, &sampling.top_k);
-  sampling.top_k = std::max(sampling.top_k, 0);  // some clients say -1 for off
-  body->Read("frequency_penalty", -2.0, 2.0, &sampling.frequency_penalty);
-  body->Read("presence_penalty", -2.0, 2.0, &sampling.presence_penalty);
-  body->Read("repetition_penalty", 0.01, 100.0, &sampling.repetition_penalty);
-  body->Read("ignore_eos", &sampling.ignore_eos);
-  if (body->Has("seed")) {
-    int64_t seed = 0;
-    body->Read("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
-               &seed);
-    sampling.seed = static_cast<uint64_t>(seed);
-  }
-  if (const Json* ids = body->Find("stop_token_ids")) {
-    if (!ids->is_array() || ids->size() > ApiRequest::kMaxStops) {
-      return body->Fail("stop_token_ids", fmt::format("{}, must be a list of at most {} token ids",
-                                                      Shown(*ids), ApiRequest::kMaxStops));
-    }
-    ReadTokens(*ids, "stop_token_ids", body, &sampling.stop_token_ids);
-  }
-  ReadLogitBias(body, &sampling);
+  for (const Json& each : *prompt) AddPrompt(each, key, body, request);
 }
 
 void ReadStreaming(JsonReader* body, ApiRequest* request) {
@@ -174,76 +54,157 @@ void ReadStreaming(JsonReader* body, ApiRequest* request) {
   if (!request->stream) body->Fail("stream_options", "needs stream: true");
 }
 
-void ReadSpeculative(const ApiNames& names, JsonReader* body, ApiRequest* request) {
+// "off", or a mode and the number of retrieved blocks.
+void ReadSpecPv(const Json& value, SpecPvOverrides* specpv, std::optional<ApiError>* error) {
+  JsonReader reader(value, "speculative.specpv");
+  std::string mode;
+  reader.Read("mode", &mode);
+  reader.Read("budget", 0, static_cast<int64_t>(SpecPvConfig::kBlocksRange.high),
+              &specpv->retrieval_blocks);
+  specpv->off = mode == "off";
+  if (!mode.empty() && !specpv->off) {
+    const auto parsed = ParseSpecPvMode(mode);
+    if (parsed.ok()) specpv->mode = *parsed;
+    if (!parsed.ok()) reader.Fail("mode", Shown(Json(mode)) + ", must be exact, fast or off");
+  }
+  reader.RefuseUnknown();
+  *error = reader.error();
+}
+
+// The drafters that a request asks for must be among the server's.
+void CheckAlgorithm(const std::string& algorithm, const std::string& served, JsonReader* reader) {
+  if (algorithm.empty()) return;
+  const auto wanted = DrafterList::Parse(algorithm);
+  const auto known = DrafterList::Parse(served);
+  const bool has_all =
+      wanted.ok() && known.ok() &&
+      std::ranges::all_of(wanted->kinds(), [&known](DrafterKind kind) { return known->Has(kind); });
+  if (has_all) return;
+  reader->Fail("algorithm",
+               fmt::format("{}, this server has {} and NONE", Shown(Json(algorithm)), served));
+}
+
+void ReadSpeculative(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
   const Json* options = body->Find("speculative");
   if (options == nullptr) return;
   JsonReader reader(*options, "speculative");
-  std::string algorithm;
   bool off = false;
-  reader.Read("algorithm", &algorithm);
+  reader.Read("algorithm", &request->drafter);
   reader.Read("nodes", 1, 256, &request->max_draft_nodes);
   reader.Read("off", &off);
   reader.Read("trace", &request->trace);
-  std::transform(algorithm.begin(), algorithm.end(), algorithm.begin(),
-                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
-  if (!algorithm.empty() && algorithm != "NONE" && algorithm != names.drafter) {
-    reader.Fail("algorithm", fmt::format("{}, this server has {} and NONE", Shown(Json(algorithm)),
-                                         names.drafter));
-  }
+  CheckAlgorithm(request->drafter, defaults.drafter, &reader);
+  std::optional<ApiError> error;
+  if (const Json* specpv = reader.Find("specpv")) ReadSpecPv(*specpv, &request->specpv, &error);
+  if (error) reader.Fail(*error);
   reader.RefuseUnknown();
   if (reader.failed()) return body->Fail(*reader.error());
-  request->speculate = !off && algorithm != "NONE";
+  request->speculate = !off;
 }
 
-// Parameters of OpenAI's API that this server does not support. Those that cannot change the text
-// are ignored.
-void ReadForeign(JsonReader* body, const ApiRequest& request) {
-  body->Ignore({"metadata", "parallel_tool_calls", "prediction", "prompt_cache_key",
-                "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"});
-  body->Refuse("audio", nullptr);
-  body->Refuse("best_of", request.n);
-  body->Refuse("echo", false);
-  body->Refuse("function_call", "none");
-  body->Refuse("functions", Json::array());
-  body->Refuse("modalities", Json::array({"text"}));
-  body->Refuse("reasoning_effort", "none");
-  body->Refuse("response_format", {{"type", "text"}});
-  body->Refuse("suffix", "");
-  body->Refuse("tool_choice", "none");
-  body->Refuse("tools", Json::array());
-  body->Refuse("verbosity", "medium");
-  body->Refuse("web_search_options", nullptr);
+void ReadText(JsonReader* body, ApiRequest* request) {
+  body->Read("skip_special_tokens", &request->skip_special_tokens);
+  body->Read("include_stop_str_in_output", &request->include_stop);
+  body->Read("no_stop_trim", &request->include_stop);  // SGLang's name
 }
 
-void ReadInput(JsonReader* body, ApiRequest* request) {
-  if (request->endpoint == Endpoint::kCompletions) return ReadPrompts(body, request);
-  if (!body->Has("messages")) return body->Fail("messages", "missing");
-  ReadChatInput(body, &request->chat);
+void ReadCompletion(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
+  const bool chat = request->endpoint == Endpoint::kChat;
+  if (!chat) {
+    ReadPrompts("prompt", body, request);
+    body->Read("add_special_tokens", &request->add_special_tokens);
+  } else if (body->Has("messages")) {
+    ReadChatInput(body, &request->chat);
+  } else {
+    body->Fail("messages", "missing");
+  }
+  body->Read("n", 1, ApiRequest::kMaxChoices, &request->n);
+  ReadPromptOutputs(body, request);
+  ReadMaxTokens(body, request);
+  ReadSampling(body, request);
+  ReadLogprobs(body, request);
+  ReadStop(body, request);
+  ReadText(body, request);
+  ReadStreaming(body, request);
+  if (request->stream && request->prompt_logprobs) {
+    body->Fail("prompt_logprobs", "not with stream: true");
+  }
+  ReadSpeculative(defaults, body, request);
+  body->Refuse("best_of", request->n);
+  const size_t streams = static_cast<size_t>(request->n) * request->prompts.size();
+  if (streams > ApiRequest::kMaxStreams) {
+    body->Fail("n", fmt::format("{} for {} prompts, limit {} in all", request->n,
+                                request->prompts.size(), ApiRequest::kMaxStreams));
+  }
+}
+
+void ReadEmbeddings(JsonReader* body, ApiRequest* request) {
+  ReadPrompts("input", body, request);
+  body->Read("add_special_tokens", &request->add_special_tokens);
+  std::string format = "float", pooling = "last";
+  body->Read("encoding_format", &format);
+  body->Read("pooling", &pooling);
+  if (format != "float" && format != "base64") {
+    body->Fail("encoding_format", Shown(Json(format)) + ", must be float or base64");
+  }
+  if (pooling != "last" && pooling != "mean") {
+    body->Fail("pooling", Shown(Json(pooling)) + ", must be last or mean");
+  }
+  request->base64 = format == "base64";
+  request->sampling.max_tokens = 0;
+  request->prompt_outputs.pooling = pooling == "mean" ? Pooling::kMean : Pooling::kLast;
+}
+
+// The form of the text, of which there is one.
+void ReadTextForm(JsonReader* body, ApiRequest* request) {
+  const Json* form = body->Find("text");
+  if (form == nullptr) return;
+  JsonReader reader(*form, "text");
+  reader.Refuse("format", {{"type", "text"}});
+  std::string verbosity = "medium";
+  reader.Read("verbosity", &verbosity);
+  if (verbosity != "medium") request->ignored.emplace_back("text.verbosity");
+  reader.RefuseUnknown();
+  if (reader.failed()) body->Fail(*reader.error());
+}
+
+// Instructions and input as messages; what an answer repeats of the request is kept.
+void ReadResponses(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
+  ReadResponsesInput(body, &request->chat);
+  SamplingParams& sampling = request->sampling;
+  sampling.max_tokens = std::numeric_limits<int>::max();
+  request->max_tokens_given = body->Has("max_output_tokens");
+  body->Read("max_output_tokens", 1, sampling.max_tokens, &sampling.max_tokens);
+  ReadSampling(body, request);
+  ReadStop(body, request);
+  ReadText(body, request);
+  ReadTextForm(body, request);
+  body->Read("stream", &request->stream);
+  body->Ignore({"stream_options"});  // obfuscation, which is never added
+  ReadSpeculative(defaults, body, request);
+  for (const char* key : {"instructions", "max_output_tokens", "metadata"}) {
+    const Json* value = body->Find(key);
+    request->repeated[key] = value == nullptr ? Json(nullptr) : *value;
+  }
 }
 
 }  // namespace
 
 std::optional<ApiError> ParseApiRequest(std::string_view text, Endpoint endpoint,
-                                        const ApiNames& names, ApiRequest* request) {
+                                        const ApiDefaults& defaults, ApiRequest* request) {
   auto json = JsonBody::Parse(text);
   if (!json.ok()) return ErrorFromStatus(json.status());
   JsonReader body(&*json);
-  *request = {.endpoint = endpoint};
+  *request = {.endpoint = endpoint, .sampling = defaults.sampling};
   body.Read("model", &request->model);
-  ReadInput(&body, request);
-  body.Read("n", 1, ApiRequest::kMaxChoices, &request->n);
-  ReadMaxTokens(&body, request);
-  ReadSampling(&body, request);
-  ReadLogprobs(&body, request);
-  ReadStop(&body, request);
-  ReadStreaming(&body, request);
-  ReadSpeculative(names, &body, request);
-  ReadForeign(&body, *request);
-  const size_t streams = static_cast<size_t>(request->n) * request->prompts.size();
-  if (streams > ApiRequest::kMaxStreams) {
-    body.Fail("n", fmt::format("{} for {} prompts, limit {} in all", request->n,
-                               request->prompts.size(), ApiRequest::kMaxStreams));
+  if (endpoint == Endpoint::kEmbeddings) {
+    ReadEmbeddings(&body, request);
+  } else if (endpoint == Endpoint::kResponses) {
+    ReadResponses(defaults, &body, request);
+  } else {
+    ReadCompletion(defaults, &body, request);
   }
+  ReadForeign(&body, &request->ignored);
   body.RefuseUnknown();
   return body.error();
 }

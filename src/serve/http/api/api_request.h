@@ -13,10 +13,11 @@
 #include "base/json.h"
 #include "model/sampling/sampling_params.h"
 #include "serve/http/api/api_error.h"
+#include "spec/specpv/config.h"
 
 namespace talon {
 
-enum class Endpoint { kCompletions, kChat };
+enum class Endpoint { kCompletions, kChat, kEmbeddings, kResponses };
 
 // A text, or the token ids themselves.
 using ApiPrompt = std::variant<std::string, std::vector<int32_t>>;
@@ -31,36 +32,49 @@ struct ChatInput {
 };
 
 struct ApiRequest {
-  static constexpr int kMaxChoices = 16;   // n
+  static constexpr int kMaxChoices = 128;  // n
   static constexpr int kMaxPrompts = 256;  // of one request
-  static constexpr int kMaxStreams = 256;  // n times prompts
-  static constexpr int kMaxStops = 16;
+  static constexpr int kMaxInputs = 2048;  // of one request for embeddings
+  static constexpr int kMaxStreams = 256;  // n times prompts, at once
+  static constexpr int kMaxStops = 64;
   static constexpr int kMaxTopLogprobs = 20;
   static constexpr int kMaxMessages = 4096;
 
   Endpoint endpoint = Endpoint::kCompletions;
   std::string model;               // "" = whichever is served
-  std::vector<ApiPrompt> prompts;  // of completions
+  std::vector<ApiPrompt> prompts;  // of completions and embeddings
   ChatInput chat;
   SamplingParams sampling;  // seed and choice are filled in per choice
   bool max_tokens_given = false;
+  PromptOutputs prompt_outputs;
+  bool echo = false;             // the text begins with the prompt
+  bool prompt_logprobs = false;  // answers have a member of this name
+  bool base64 = false;           // how vectors are written
+  bool add_special_tokens = true;
+  bool skip_special_tokens = true;
   std::vector<std::string> stop;
+  bool include_stop = false;  // the text ends with the stop string, not before it
   int n = 1;
   bool stream = false;
   bool include_usage = false;
   bool speculate = true;
+  std::string drafter;      // "" = all that the engine has
   int max_draft_nodes = 0;  // 0 = as the engine has it
-  bool trace = false;       // chunks also carry the trees and statistics of speculation
+  SpecPvOverrides specpv;
+  bool trace = false;                // chunks also carry the trees and statistics of speculation
+  std::vector<std::string> ignored;  // parameters that were given and have no effect
+  Json repeated = Json::object();    // members that the answer of kResponses repeats
 };
 
-// Names that a request may use.
-struct ApiNames {
+// What the server has, and what holds where a request says nothing.
+struct ApiDefaults {
   std::string drafter = "NONE";
+  SamplingParams sampling = {.temperature = 1};  // OpenAI's default; `talon run` has 0
 };
 
 // The error, or none and *request is filled.
 std::optional<ApiError> ParseApiRequest(std::string_view body, Endpoint endpoint,
-                                        const ApiNames& names, ApiRequest* request);
+                                        const ApiDefaults& defaults, ApiRequest* request);
 
 // The body of /tokenize: a prompt or messages.
 struct TokenizeRequest {

@@ -9,11 +9,11 @@
 namespace talon {
 namespace {
 
-const ApiNames kNames{.drafter = "SUFFIX"};
+const ApiDefaults kDefaults{.drafter = "SUFFIX"};
 
 std::optional<ApiError> Parse(const std::string& body, ApiRequest* request,
                               Endpoint endpoint = Endpoint::kCompletions) {
-  return ParseApiRequest(body, endpoint, kNames, request);
+  return ParseApiRequest(body, endpoint, kDefaults, request);
 }
 
 // The error of a completion request with this in it.
@@ -96,10 +96,155 @@ TEST(ApiRequest, SpeculationOff) {
   ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"off": true}})", &request));
   EXPECT_FALSE(request.speculate);
   ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"algorithm": "NONE"}})", &request));
-  EXPECT_FALSE(request.speculate);
+  EXPECT_EQ(request.drafter, "NONE");
   const ApiError error = ErrorOfMember(R"("speculative": {"algorithm": "EAGLE3"})");
   EXPECT_EQ(error.param, "speculative.algorithm");
   EXPECT_NE(error.message.find("SUFFIX"), std::string::npos);
+}
+
+TEST(ApiRequest, SpeculationByOneOfTheDrafters) {
+  const ApiDefaults merged{.drafter = "EAGLE3,SUFFIX"};
+  const auto parse = [&](const std::string& algorithm) {
+    ApiRequest request;
+    return ParseApiRequest(R"({"prompt": "x", "speculative": {"algorithm": ")" + algorithm + "\"}}",
+                           Endpoint::kCompletions, merged, &request);
+  };
+  EXPECT_FALSE(parse("suffix"));
+  EXPECT_FALSE(parse("SUFFIX,EAGLE3"));
+  EXPECT_TRUE(parse("NGRAM"));
+  EXPECT_TRUE(parse("EAGLE3,NGRAM"));
+  EXPECT_TRUE(parse("X"));
+}
+
+TEST(ApiRequest, SpecPvOfARequest) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"specpv": {"mode": "fast", "budget": 9}}})",
+                     &request));
+  EXPECT_EQ(request.specpv.mode, SpecPvMode::kFast);
+  EXPECT_EQ(request.specpv.retrieval_blocks, 9);
+  EXPECT_FALSE(request.specpv.off);
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"specpv": {"mode": "off"}}})", &request));
+  EXPECT_TRUE(request.specpv.off);
+}
+
+TEST(ApiRequest, EchoAndPromptLogprobs) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "echo": true, "max_tokens": 0})", &request));
+  EXPECT_TRUE(request.echo);
+  EXPECT_EQ(request.prompt_outputs.logprobs, -1);
+  EXPECT_EQ(request.sampling.max_tokens, 0);
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "echo": true, "logprobs": 2})", &request));
+  EXPECT_EQ(request.prompt_outputs.logprobs, 2);
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "prompt_logprobs": 1, "max_tokens": 0})", &request));
+  EXPECT_EQ(request.prompt_outputs.logprobs, 1);
+  EXPECT_EQ(request.sampling.logprobs, -1);
+  EXPECT_EQ(ErrorOfMember(R"("max_tokens": 0)").param, "max_tokens");
+}
+
+TEST(ApiRequest, ParametersOfOtherServers) {
+  ApiRequest request;
+  // Honoured.
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "skip_special_tokens": false, "add_special_tokens": false,
+      "include_stop_str_in_output": true, "n": 128})",
+                     &request));
+  EXPECT_FALSE(request.skip_special_tokens || request.add_special_tokens);
+  EXPECT_TRUE(request.include_stop);
+  EXPECT_TRUE(request.ignored.empty());
+  // They ask for nothing.
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "store": false, "verbosity": "medium", "priority": 0,
+      "tool_choice": "auto", "tools": [], "cache_prompt": true, "user": "u", "metadata": {"a": 1},
+      "spaces_between_special_tokens": true, "typical_p": 1.0, "guided_json": null,
+      "response_format": {"type": "text"}, "best_of": 1})",
+                     &request));
+  EXPECT_TRUE(request.ignored.empty());
+  // They have no effect, and the client is told.
+  ASSERT_FALSE(Parse(R"({"prompt": "x", "verbosity": "low", "store": true, "priority": 3,
+      "reasoning_effort": "high", "typical_p": 0.5})",
+                     &request));
+  EXPECT_EQ(request.ignored, (std::vector<std::string>{"priority", "reasoning_effort", "store",
+                                                       "typical_p", "verbosity"}));
+  EXPECT_EQ(ErrorOfMember(R"("guided_regex": "a*")").code, "unsupported_parameter");
+  EXPECT_EQ(ErrorOfMember(R"("verbosty": "low")").code, "unknown_parameter");
+}
+
+TEST(ApiRequest, DefaultsOfTheServer) {
+  ApiDefaults defaults;
+  defaults.sampling.temperature = 0.6f;
+  defaults.sampling.top_k = 20;
+  ApiRequest request;
+  ASSERT_FALSE(ParseApiRequest(R"({"prompt": "x", "top_k": 5})", Endpoint::kCompletions, defaults,
+                               &request));
+  EXPECT_EQ(request.sampling.temperature, 0.6f);
+  EXPECT_EQ(request.sampling.top_k, 5);
+}
+
+TEST(ApiRequest, Embeddings) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"input": ["a", [1, 2]], "encoding_format": "base64"})", &request,
+                     Endpoint::kEmbeddings));
+  EXPECT_EQ(request.prompts.size(), 2u);
+  EXPECT_TRUE(request.base64);
+  EXPECT_EQ(request.prompt_outputs.pooling, Pooling::kLast);
+  EXPECT_EQ(request.sampling.max_tokens, 0);
+  ASSERT_FALSE(
+      Parse(R"({"input": "a", "pooling": "mean", "user": "u"})", &request, Endpoint::kEmbeddings));
+  EXPECT_EQ(request.prompt_outputs.pooling, Pooling::kMean);
+  const std::pair<const char*, const char*> cases[] = {
+      {"{}", "input"},
+      {R"({"input": []})", "input"},
+      {R"({"input": {"text": "a"}})", "input"},
+      {R"({"input": "a", "encoding_format": "hex"})", "encoding_format"},
+      {R"({"input": "a", "pooling": "max"})", "pooling"},
+      {R"({"input": "a", "dimensions": 8})", "dimensions"},
+      {R"({"input": "a", "temperature": 1})", "temperature"},
+  };
+  for (const auto& [body, param] : cases) {
+    const auto error = Parse(body, &request, Endpoint::kEmbeddings);
+    ASSERT_TRUE(error) << body;
+    EXPECT_EQ(error->param, param) << body;
+  }
+}
+
+TEST(ApiRequest, Responses) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"input": "hi", "instructions": "be brief", "max_output_tokens": 9,
+      "temperature": 0.5, "store": false, "metadata": {"k": "v"}})",
+                     &request, Endpoint::kResponses));
+  const Json expected = Json::array(
+      {{{"role", "system"}, {"content", "be brief"}}, {{"role", "user"}, {"content", "hi"}}});
+  EXPECT_EQ(request.chat.messages, expected);
+  EXPECT_EQ(request.sampling.max_tokens, 9);
+  EXPECT_EQ(request.sampling.temperature, 0.5f);
+  EXPECT_EQ(request.repeated["metadata"]["k"], "v");
+  ASSERT_FALSE(Parse(R"({"input": "a", "text": {"format": {"type": "text"}, "verbosity": "low"},
+      "reasoning": {"effort": "low"}})",
+                     &request, Endpoint::kResponses));
+  EXPECT_EQ(request.ignored, (std::vector<std::string>{"text.verbosity", "reasoning"}));
+  ASSERT_FALSE(Parse(R"({"input": [
+      {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]},
+      {"role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
+      {"role": "user", "content": "c"}]})",
+                     &request, Endpoint::kResponses));
+  ASSERT_EQ(request.chat.messages.size(), 3u);
+  EXPECT_EQ(request.chat.messages[0]["content"][0]["type"], "text");
+  EXPECT_EQ(request.chat.messages[1]["content"][0]["text"], "b");
+  const std::pair<const char*, const char*> cases[] = {
+      {"{}", "input"},
+      {R"({"input": 5})", "input"},
+      {R"({"input": [{"type": "function_call_output"}]})", "input[0]"},
+      {R"({"instructions": "x", "input": [{"role": "user"}]})", "input[0]"},
+      {R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})", "input[0]"},
+      {R"({"input": "a", "previous_response_id": "resp_1"})", "previous_response_id"},
+      {R"({"input": "a", "tools": [{"type": "function"}]})", "tools"},
+      {R"({"input": "a", "text": {"format": {"type": "json_schema"}}})", "text.format"},
+      {R"({"input": "a", "max_tokens": 5})", "max_tokens"},
+      {R"({"input": "a", "n": 2})", "n"},
+  };
+  for (const auto& [body, param] : cases) {
+    const auto error = Parse(body, &request, Endpoint::kResponses);
+    ASSERT_TRUE(error) << body;
+    EXPECT_EQ(error->param, param) << body << error->message;
+  }
 }
 
 TEST(ApiRequest, WrongValuesNameTheirParameter) {
@@ -116,7 +261,7 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
       {R"("max_tokens": 18446744073709551615)", "max_tokens"},
       {R"("max_tokens": 4, "min_tokens": 5)", "min_tokens"},
       {R"("n": 0)", "n"},
-      {R"("n": 17)", "n"},
+      {R"("n": 129)", "n"},
       {R"("seed": 1.5)", "seed"},
       {R"("stop": 5)", "stop"},
       {R"("stop": "")", "stop"},
@@ -138,7 +283,14 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
       {R"("ignore_eos": "yes")", "ignore_eos"},
       {R"("model": 5)", "model"},
       {R"("best_of": 3)", "best_of"},
-      {R"("echo": true)", "echo"},
+      {R"("echo": true, "prompt_logprobs": 1)", "prompt_logprobs"},
+      {R"("stream": true, "prompt_logprobs": 1)", "prompt_logprobs"},
+      {R"("speculative": {"specpv": {"mode": "quick"}})", "speculative.specpv.mode"},
+      {R"("speculative": {"specpv": {"budget": -1}})", "speculative.specpv.budget"},
+      {R"("speculative": {"specpv": {"blocks": 1}})", "speculative.specpv.blocks"},
+      {R"("guided_json": {})", "guided_json"},
+      {R"("tool_choice": "required")", "tool_choice"},
+      {R"("skip_special_tokens": 1)", "skip_special_tokens"},
       {R"("suffix": "x")", "suffix"},
       {R"("tools": [{}])", "tools"},
       {R"("response_format": {"type": "json_object"})", "response_format"},

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/json.h"
@@ -36,6 +37,7 @@ Json OneChoice(const AnswerHead& head, const ChoiceJson& choice, bool chunk) {
               {"finish_reason", FinishJson(choice.finish)}};
   if (head.endpoint == Endpoint::kCompletions) {
     out["text"] = choice.text;
+    if (!choice.prompt_logprobs.is_null()) out["prompt_logprobs"] = choice.prompt_logprobs;
   } else if (!chunk) {
     out["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
   } else {
@@ -114,6 +116,10 @@ Json WholeAnswer(const AnswerHead& head, std::span<const ChoiceJson> choices, co
     answer["choices"].push_back(OneChoice(head, choice, /*chunk=*/false));
   }
   answer["usage"] = usage.ToJson();
+  const bool chat = head.endpoint == Endpoint::kChat;  // its choices have one prompt
+  if (chat && !choices.empty() && !choices[0].prompt_logprobs.is_null()) {
+    answer["prompt_logprobs"] = choices[0].prompt_logprobs;
+  }
   return answer;
 }
 
@@ -181,13 +187,14 @@ Json TokenJsonWriter::CompletionLogprobs(std::span<const EmittedToken> tokens) {
               {"top_logprobs", Json::array()},
               {"text_offset", Json::array()}};
   for (const EmittedToken& token : tokens) {
+    const bool scored = !std::isnan(token.log_prob);  // all but the first of a prompt
     Json top = Json::object();
     for (const TopLogProb& each : token.top) {
       top[TokenText(tokenizer_, each.token)] = each.log_prob;
     }
     out["tokens"].push_back(TokenText(tokenizer_, token.token));
-    out["token_logprobs"].push_back(token.log_prob);
-    out["top_logprobs"].push_back(std::move(top));
+    out["token_logprobs"].push_back(scored ? Json(token.log_prob) : Json(nullptr));
+    out["top_logprobs"].push_back(scored ? std::move(top) : Json(nullptr));
     out["text_offset"].push_back(offset_);
     offset_ += CountCharacters(Piece(&offset_decoder_, token.token));
   }

@@ -45,6 +45,7 @@ struct ChoiceJson {
   int index = 0;
   std::string text;
   Json logprobs = nullptr;
+  Json prompt_logprobs = nullptr;  // null: not asked for
   FinishReason finish = FinishReason::kNone;
 };
 

@@ -47,20 +47,23 @@ std::optional<std::string> CheckMessage(const Json& message) {
 
 }  // namespace
 
-void ReadChatInput(JsonReader* body, ChatInput* chat) {
-  const Json* messages = body->Find("messages");
-  if (!messages->is_array()) return body->Fail("messages", Shown(*messages) + ", must be a list");
-  if (messages->empty()) return body->Fail("messages", "empty, must hold at least one message");
-  if (messages->size() > ApiRequest::kMaxMessages) {
-    return body->Fail("messages", fmt::format("{} messages, limit {}", messages->size(),
-                                              ApiRequest::kMaxMessages));
+void SetMessages(Json messages, const std::string& key, JsonReader* body, ChatInput* chat) {
+  if (!messages.is_array()) return body->Fail(key, Shown(messages) + ", must be a list");
+  if (messages.empty()) return body->Fail(key, "empty, must hold at least one message");
+  if (messages.size() > ApiRequest::kMaxMessages) {
+    return body->Fail(
+        key, fmt::format("{} messages, limit {}", messages.size(), ApiRequest::kMaxMessages));
   }
-  for (size_t i = 0; i < messages->size(); ++i) {
-    if (auto problem = CheckMessage((*messages)[i])) {
-      return body->Fail(fmt::format("messages[{}]", i), *problem);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (auto problem = CheckMessage(messages[i])) {
+      return body->Fail(fmt::format("{}[{}]", key, i), *problem);
     }
   }
-  chat->messages = body->Take("messages");
+  chat->messages = std::move(messages);
+}
+
+void ReadChatInput(JsonReader* body, ChatInput* chat) {
+  SetMessages(body->Take("messages"), "messages", body, chat);
   body->Read("add_generation_prompt", &chat->add_generation_prompt);
   body->Read("continue_final_message", &chat->continue_final_message);
   if (chat->continue_final_message && !body->Has("add_generation_prompt")) {

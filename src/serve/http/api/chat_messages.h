@@ -2,10 +2,16 @@
 #ifndef TALON_SERVE_HTTP_API_CHAT_MESSAGES_H_
 #define TALON_SERVE_HTTP_API_CHAT_MESSAGES_H_
 
+#include <string>
+
+#include "base/json_fwd.h"
 #include "serve/http/api/api_request.h"
 #include "serve/http/api/json_reader.h"
 
 namespace talon {
+
+// Checks and takes messages that stand at `key`.
+void SetMessages(Json messages, const std::string& key, JsonReader* body, ChatInput* chat);
 
 // Reads "messages" and the options of the template. REQUIRES: "messages" is there.
 void ReadChatInput(JsonReader* body, ChatInput* chat);

@@ -28,6 +28,8 @@ class JsonReader {
   bool Has(const std::string& key) { return Find(key) != nullptr; }
   // Takes a member out of the body. REQUIRES: it is there, and this reads the whole body.
   Json Take(const std::string& key);
+  // It was read or looked for.
+  bool Knows(const std::string& key) const { return known_.count(key) > 0; }
 
   // A missing or null member leaves *out as it is.
   void Read(const std::string& key, bool* out);

@@ -1,0 +1,168 @@
+#include "serve/http/api/answer_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+#include <string>
+
+#include "base/json.h"
+
+namespace talon {
+namespace {
+
+constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+
+// The data of server-sent events, with the event's name where it has one.
+std::vector<std::pair<std::string, Json>> Events(const std::string& text) {
+  std::vector<std::pair<std::string, Json>> events;
+  std::stringstream lines(text);
+  std::string name;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("event: ")) name = line.substr(7);
+    if (!line.starts_with("data: ") || line == "data: [DONE]") continue;
+    events.emplace_back(name, Json::parse(line.substr(6)));
+  }
+  return events;
+}
+
+GenerateResult Result() {
+  GenerateResult result;
+  result.prompt = {{.token = 5, .log_prob = kNone},
+                   {.token = 6, .log_prob = -1, .top = {{7, -0.5f}, {6, -1}}}};
+  result.tokens = {{.token = 8, .log_prob = -2, .top = {{8, -2}}}};
+  result.text = "c";
+  result.finish = FinishReason::kLength;
+  return result;
+}
+
+TEST(AnswerWriter, EchoIsOneTextWithOneListOfLogprobs) {
+  ApiRequest request;
+  request.echo = true;
+  request.sampling.logprobs = 1;
+  const GenerateResult result = Result();
+  const GenerateResult* const results[] = {&result};
+  const AnswerParts parts{.request = request, .model = "m", .echoes = {"ab"}};
+  const Json whole = NewAnswerWriter(parts)->Whole(results, {});
+  const Json& choice = whole["choices"][0];
+  EXPECT_EQ(choice["text"], "abc");
+  EXPECT_EQ(choice["logprobs"]["tokens"].size(), 3u);
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"], Json::array({nullptr, -1.0, -2.0}));
+  EXPECT_TRUE(choice["logprobs"]["top_logprobs"][0].is_null());
+  EXPECT_FALSE(choice.contains("prompt_logprobs"));
+
+  const auto writer = NewAnswerWriter(parts);
+  const RequestUpdate first{.prompt = result.prompt, .text = ""};
+  const RequestUpdate second{.tokens = result.tokens, .text = "c"};
+  std::string text;
+  Json token_logprobs = Json::array();
+  for (const auto& [name, data] : Events(writer->Update(0, first) + writer->Update(0, second) +
+                                         writer->EndChoice(0, result))) {
+    text += data["choices"][0]["text"];
+    if (data["choices"][0]["logprobs"].is_null()) continue;
+    for (const Json& value : data["choices"][0]["logprobs"]["token_logprobs"]) {
+      token_logprobs.push_back(value);
+    }
+  }
+  EXPECT_EQ(text, choice["text"]);
+  EXPECT_EQ(token_logprobs, choice["logprobs"]["token_logprobs"]);
+}
+
+TEST(AnswerWriter, PromptLogprobsById) {
+  ApiRequest request;
+  request.prompt_logprobs = true;
+  const GenerateResult result = Result();
+  const GenerateResult* const results[] = {&result};
+  const Json whole = NewAnswerWriter({.request = request})->Whole(results, {});
+  const Json& rows = whole["choices"][0]["prompt_logprobs"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0].is_null());
+  EXPECT_EQ(rows[1]["6"]["logprob"], -1.0);
+  EXPECT_EQ(rows[1]["6"]["rank"], 2);
+  EXPECT_EQ(rows[1]["7"]["rank"], 1);
+  request.endpoint = Endpoint::kChat;
+  const Json chat = NewAnswerWriter({.request = request})->Whole(results, {});
+  EXPECT_EQ(chat["prompt_logprobs"], rows);
+}
+
+TEST(AnswerWriter, VectorsAsNumbersAndAsBytes) {
+  ApiRequest request{.endpoint = Endpoint::kEmbeddings};
+  GenerateResult result;
+  result.embedding = {1.0f, -2.5f};
+  const GenerateResult* const results[] = {&result, &result};
+  Usage usage;
+  usage.prompt_tokens = 3;
+  const Json numbers = NewAnswerWriter({.request = request, .model = "m"})->Whole(results, usage);
+  ASSERT_EQ(numbers["data"].size(), 2u);
+  EXPECT_EQ(numbers["data"][1]["index"], 1);
+  EXPECT_EQ(numbers["data"][0]["embedding"], Json::array({1.0, -2.5}));
+  EXPECT_EQ(numbers["usage"]["total_tokens"], 3);
+  request.base64 = true;
+  const Json bytes = NewAnswerWriter({.request = request})->Whole(results, usage);
+  EXPECT_EQ(bytes["data"][0]["embedding"], "AACAPwAAIMA=");  // of Python's struct and base64
+}
+
+TEST(AnswerWriter, ResponsesStreamWhatTheyAnswerAsAWhole) {
+  ApiRequest request{.endpoint = Endpoint::kResponses};
+  request.repeated = {{"instructions", "x"}};
+  GenerateResult result = Result();
+  result.text = "one two";
+  result.finish = FinishReason::kStop;
+  const GenerateResult* const results[] = {&result};
+  Usage usage;
+  usage.prompt_tokens = 3;
+  usage.completion_tokens = 2;
+  Json whole = NewAnswerWriter({.request = request, .model = "m"})->Whole(results, usage);
+  EXPECT_EQ(whole["status"], "completed");
+  EXPECT_EQ(whole["instructions"], "x");
+  EXPECT_EQ(whole["output"][0]["content"][0]["text"], "one two");
+  EXPECT_EQ(whole["usage"]["total_tokens"], 5);
+
+  const auto writer = NewAnswerWriter({.request = request, .model = "m"});
+  const auto events = Events(writer->Begin() + writer->Update(0, {.text = "one"}) +
+                             writer->Update(0, {}) + writer->Update(0, {.text = " two"}) +
+                             writer->EndChoice(0, result) + writer->End(usage));
+  std::vector<std::string> names;
+  std::string text;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const auto& [name, data] = events[i];
+    names.push_back(name);
+    EXPECT_EQ(data["type"], name);
+    EXPECT_EQ(data["sequence_number"], i);
+    if (name == "response.output_text.delta") text += data["delta"];
+  }
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"response.created", "response.in_progress",
+                                      "response.output_item.added", "response.content_part.added",
+                                      "response.output_text.delta", "response.output_text.delta",
+                                      "response.output_text.done", "response.content_part.done",
+                                      "response.output_item.done", "response.completed"}));
+  EXPECT_EQ(text, "one two");
+  Json last = events.back().second["response"];
+  EXPECT_EQ(last["id"], events[0].second["response"]["id"]);
+  for (Json* each : {&whole, &last}) {  // all but what each answer has of its own
+    each->erase("id");
+    each->erase("created_at");
+    (*each)["output"][0].erase("id");
+  }
+  EXPECT_EQ(last, whole);
+}
+
+TEST(AnswerWriter, ResponsesThatEndEarlyOrFail) {
+  const ApiRequest request{.endpoint = Endpoint::kResponses};
+  const GenerateResult result = Result();
+  const GenerateResult* const results[] = {&result};
+  const Json whole = NewAnswerWriter({.request = request})->Whole(results, {});
+  EXPECT_EQ(whole["status"], "incomplete");
+  EXPECT_EQ(whole["incomplete_details"]["reason"], "max_output_tokens");
+  const auto writer = NewAnswerWriter({.request = request});
+  writer->EndChoice(0, result);
+  EXPECT_EQ(Events(writer->End({}))[0].first, "response.incomplete");
+  const auto failed = Events(writer->Fail({.status = 503, .message = "m", .code = "c"}));
+  EXPECT_EQ(failed[0].first, "error");
+  EXPECT_EQ(failed[0].second["message"], "m");
+  EXPECT_EQ(failed[0].second["code"], "c");
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,173 @@
+// Answers of /v1/completions and /v1/chat/completions.
+#include <fmt/core.h>
+
+#include <cmath>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "serve/http/api/answer_writer.h"
+
+namespace talon {
+namespace {
+
+// vLLM's form: null for the first token, then each candidate by its id.
+Json PromptLogprobs(std::span<const EmittedToken> prompt, const Tokenizer* tokenizer) {
+  Json out = Json::array();
+  for (const EmittedToken& token : prompt) {
+    if (std::isnan(token.log_prob)) {
+      out.push_back(nullptr);
+      continue;
+    }
+    const auto entry = [&](int32_t id, float log_prob, const Json& rank) {
+      return Json{
+          {"logprob", log_prob}, {"rank", rank}, {"decoded_token", TokenText(tokenizer, id)}};
+    };
+    Json row = {{std::to_string(token.token), entry(token.token, token.log_prob, nullptr)}};
+    for (size_t i = 0; i < token.top.size(); ++i) {
+      const TopLogProb& each = token.top[i];
+      row[std::to_string(each.token)] = entry(each.token, each.log_prob, i + 1);
+    }
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+class CompletionWriter : public AnswerWriter {
+ public:
+  explicit CompletionWriter(const AnswerParts& parts)
+      : request_(parts.request),
+        tokenizer_(parts.tokenizer),
+        echoes_(parts.echoes),
+        head_{.endpoint = request_.endpoint,
+              .id = parts.id,
+              .created = std::time(nullptr),
+              .model = parts.model} {
+    for (const std::vector<int32_t>& prompt : parts.prompts) {
+      const bool after = !request_.echo;  // else the prompt's tokens come first
+      const Choice choice{.tokens = TokenJsonWriter(
+                              tokenizer_, after ? prompt : std::vector<int32_t>())};
+      choices_.insert(choices_.end(), request_.n, choice);
+    }
+  }
+
+  Json Whole(std::span<const GenerateResult* const> results, const Usage& usage) override {
+    std::vector<ChoiceJson> parts;
+    for (size_t i = 0; i < results.size(); ++i) {
+      const GenerateResult& result = *results[i];
+      parts.push_back(Part(static_cast<int>(i), result.prompt, result.tokens));
+      parts.back().text += result.text;
+      parts.back().finish = result.finish;
+      if (request_.prompt_logprobs) {
+        parts.back().prompt_logprobs = PromptLogprobs(result.prompt, tokenizer_);
+      }
+    }
+    return WholeAnswer(head_, parts, usage);
+  }
+
+  std::string Update(int index, const RequestUpdate& update) override {
+    std::string events = Role(index);
+    ChoiceJson part = Part(index, update.prompt, update.tokens);
+    part.text += update.text;
+    const bool watched = update.stats.has_value();
+    if (part.text.empty() && !has_logprobs() && !watched) return events;
+    Json chunk = TextChunk(head_, part);
+    if (watched) chunk["talon"] = choices_[index].tokens.Trace(update);
+    return events + Event(std::move(chunk));
+  }
+
+  std::string EndChoice(int index, const GenerateResult& result) override {
+    return Role(index) + Event(TextChunk(head_, {.index = index, .finish = result.finish}));
+  }
+
+  std::string End(const Usage& usage) override {
+    const std::string last = request_.include_usage ? Event(UsageChunk(head_, usage)) : "";
+    return last + "data: [DONE]\n\n";
+  }
+
+  std::string Fail(const ApiError& error) override {
+    return "data: " + JsonText(ErrorJson(error)) + "\n\n";
+  }
+
+ private:
+  struct Choice {
+    TokenJsonWriter tokens;
+    bool has_role = false;
+    bool echoed = false;
+  };
+
+  bool has_logprobs() const { return request_.sampling.logprobs >= 0; }
+
+  // The first event of a chat's choice.
+  std::string Role(int index) {
+    const bool has_role = std::exchange(choices_[index].has_role, true);
+    if (has_role || head_.endpoint != Endpoint::kChat) return "";
+    return Event(RoleChunk(head_, index));
+  }
+
+  // Tokens of a choice, the prompt's before its own where it is echoed.
+  ChoiceJson Part(int index, std::span<const EmittedToken> prompt,
+                  std::span<const EmittedToken> tokens) {
+    Choice& choice = choices_[index];
+    ChoiceJson part{.index = index};
+    std::vector<EmittedToken> shown;
+    if (request_.echo && !std::exchange(choice.echoed, true)) {
+      part.text = echoes_[index / request_.n];
+      shown.assign(prompt.begin(), prompt.end());
+    }
+    shown.insert(shown.end(), tokens.begin(), tokens.end());
+    if (has_logprobs()) part.logprobs = choice.tokens.Logprobs(head_.endpoint, shown);
+    return part;
+  }
+
+  std::string Event(Json chunk) const {
+    if (request_.include_usage && !chunk.contains("usage")) chunk["usage"] = nullptr;
+    return "data: " + JsonText(chunk) + "\n\n";
+  }
+
+  const ApiRequest request_;
+  const Tokenizer* tokenizer_;
+  const std::vector<std::string> echoes_;
+  const AnswerHead head_;
+  std::vector<Choice> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerWriter> NewCompletionWriter(const AnswerParts& parts) {
+  return std::make_unique<CompletionWriter>(parts);
+}
+
+std::unique_ptr<AnswerWriter> NewAnswerWriter(AnswerParts parts) {
+  if (parts.id.empty()) parts.id = NewAnswerId(parts.request.endpoint);
+  switch (parts.request.endpoint) {
+    case Endpoint::kEmbeddings:
+      return NewEmbeddingsWriter(parts);
+    case Endpoint::kResponses:
+      return NewResponsesWriter(parts);
+    default:
+      return NewCompletionWriter(parts);
+  }
+}
+
+std::string NewAnswerId(Endpoint endpoint) {
+  switch (endpoint) {
+    case Endpoint::kChat:
+      return NewAnswerId("chatcmpl-");
+    case Endpoint::kEmbeddings:
+      return NewAnswerId("embd-");
+    case Endpoint::kResponses:
+      return NewAnswerId("resp_");
+    case Endpoint::kCompletions:
+      break;
+  }
+  return NewAnswerId("cmpl-");
+}
+
+std::string NewAnswerId(const std::string& prefix) {
+  return fmt::format("{}{:016x}", prefix, RandomSeed());
+}
+
+}  // namespace talon
