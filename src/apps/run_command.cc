@@ -75,11 +75,12 @@ void Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), std
 class Printer {
  public:
   // The text goes on after `prompt`.
-  Printer(const RunOptions& options, const Tokenizer* tokenizer, const PromptInput& prompt)
-      : options_(options), prompt_(options.Echoes(prompt.text) ? prompt.text : "") {
+  Printer(const RunOptions& options, const Tokenizer* tokenizer, const std::string& prompt,
+          std::span<const int32_t> prompt_tokens)
+      : options_(options), prompt_(options.Echoes(prompt) ? prompt : "") {
     if (tokenizer == nullptr) return;
     decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
-    decoder_->ContinueAfter(prompt.tokens);
+    decoder_->ContinueAfter(prompt_tokens);
   }
 
   void Show(const RequestUpdate& update) {
@@ -263,7 +264,7 @@ Result<int> RunRemotely(const Config& config, const RunOptions& options, const s
     request.sampling.max_tokens = std::min(request.sampling.max_tokens, most);
   }
   TALON_RETURN_IF_ERROR(model->Check(request));
-  Printer printer(options, tokenizer, prompt);
+  Printer printer(options, tokenizer, prompt.text, prompt.tokens);
   request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
   auto* previous = std::signal(SIGINT, OnInterrupt);
   const GenerateResult result = model->Generate(std::move(request));
@@ -289,7 +290,7 @@ Result<int> Run(Config config, const RunOptions& options) {
     model->engine_options.kv_tokens = KvTokensFor(*model, longest);
   }
   TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafters));
-  Printer printer(options, tokenizer, prompt);
+  Printer printer(options, tokenizer, prompt.text, prompt.tokens);
   PromptProgress progress(prompt.tokens.size(), config.prefill_chunk);
   request.on_update = [&](const RequestUpdate& update) {
     progress.End();
