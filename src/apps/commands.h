@@ -17,6 +17,7 @@ namespace talon {
 constexpr int kExitOk = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitBadInput = 2;
+constexpr int kExitStopped = 3;  // a server whose engine cannot go on; a new process can
 
 // Set by the command that the user chose.
 using CommandBody = std::function<int()>;

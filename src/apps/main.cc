@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/common/command_line.h"
+#include "base/contain.h"
 #include "setup/device.h"
 
 namespace {
@@ -52,9 +53,11 @@ int main(int argc, char** argv) {
       "  talon doctor                               what the bundled head gains\n"
       "  talon bench decode --shape llama-1b --weights int8\n"
       "\n'talon COMMAND --help' lists a command's flags.\n"
-      "Exit codes: 0 done, 1 failed or differs, 2 bad input.\n");
+      "Exit codes: 0 done, 1 failed or differs, 2 bad input, 3 a server's engine stopped.\n");
   const auto exit_code = line.Parse(argc, argv);
   if (!exit_code.ok()) return talon::ReportError(exit_code.status());
   if (exit_code->has_value()) return **exit_code;
-  return body();
+  int code = talon::kExitFailed;
+  const talon::Status contained = talon::Contain([&] { code = body(); });
+  return contained.ok() ? code : talon::ReportError(contained);
 }

@@ -69,9 +69,9 @@ bool OnlyThisMachine(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// Serves until a signal; then lets requests finish.
-Status ServeUntilSignal(const Config& config, const HttpOptions& options, const LoadedModel& model,
-                        const ServeParts& parts) {
+// Serves until a signal or until the engine stops; then lets requests finish. The exit code.
+Result<int> ServeUntilStopped(const Config& config, const HttpOptions& options,
+                              const LoadedModel& model, const ServeParts& parts) {
   TALON_ASSIGN_OR_RETURN(const auto server, HttpServer::Start(parts, options));
   TALON_RETURN_IF_ERROR(CatchStopSignals());
   const bool v6 = config.serve.host.find(':') != std::string::npos;
@@ -84,7 +84,7 @@ Status ServeUntilSignal(const Config& config, const HttpOptions& options, const 
   server->Drain();
   parts.engine->Shutdown(std::chrono::seconds(config.serve.shutdown_timeout));
   server->Stop();
-  return OkStatus();
+  return parts.engine->snapshot().health.ok() ? kExitOk : kExitStopped;
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ Result<int> RunServer(Config config) {
     TALON_ASSIGN_OR_RETURN(chat, ChatTemplate::Load(model->name));
   }
   TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafters));
-  EngineThread thread(std::move(engine), config.serve.max_waiting);
+  EngineThread thread(std::move(engine), config.serve.max_waiting, RequestStop);
   const ServeParts parts{.engine = &thread,
                          .tokenizer = model->tokenizer.get(),
                          .chat_template = chat ? &*chat : nullptr,
@@ -112,8 +112,7 @@ Result<int> RunServer(Config config) {
                                            : config.serve.served_model_name,
                          .drafter_name = model->drafters.Name(),
                          .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
-  TALON_RETURN_IF_ERROR(ServeUntilSignal(config, options, *model, parts));
-  return kExitOk;
+  return ServeUntilStopped(config, options, *model, parts);
 }
 
 }  // namespace talon

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "apps/common/stop_signal.h"
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "apps/run_worker.h"
@@ -49,7 +50,8 @@ class Target {
                                                                .target = model_->target.get(),
                                                                .metrics = metrics_},
                                                               options));
-    sessions_ = std::make_unique<SessionThread>(std::move(engine));
+    sessions_ =
+        std::make_unique<SessionThread>(std::move(engine), std::chrono::seconds(60), RequestStop);
     return OkStatus();
   }
 
@@ -101,8 +103,8 @@ Result<int> RunTargetWorker(Config config) {
          service.Serve(target.sessions());
          return target.Announcement();
        },
-       .finish =
-           [&](std::chrono::milliseconds patience) { target.sessions()->Shutdown(patience); }});
+       .finish = [&](std::chrono::milliseconds patience) { target.sessions()->Shutdown(patience); },
+       .health = [&] { return target.sessions()->snapshot().health; }});
 }
 
 }  // namespace talon

@@ -58,7 +58,7 @@ Result<int> RunWorker(const WorkerProcess& worker) {
   server->Drain();
   worker.finish(patience);
   server->Stop(patience);
-  return kExitOk;
+  return worker.health().ok() ? kExitOk : kExitStopped;
 }
 
 }  // namespace talon

@@ -22,6 +22,8 @@ struct WorkerProcess {
   std::function<Result<std::string>()> load;
   // Lets calls on their way finish, for so long at most.
   std::function<void(std::chrono::milliseconds)> finish;
+  // Whether its engine could still serve when it ended.
+  std::function<Status()> health = [] { return OkStatus(); };
 };
 
 // Opens the port, loads, serves until SIGINT or SIGTERM, lets calls finish. The exit code.

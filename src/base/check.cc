@@ -1,14 +1,12 @@
 #include "base/check.h"
 
-#include <cstdio>
-#include <cstdlib>
+#include "base/contain.h"
 
 namespace talon {
 
 void CheckFailed(const char* file, int line, const char* condition, const std::string& message) {
-  std::fprintf(stderr, "talon: broken invariant at %s:%d: %s%s%s\n", file, line, condition,
-               message.empty() ? "" : ": ", message.c_str());
-  std::abort();
+  throw BrokenInvariant(fmt::format("broken invariant at {}:{}: {}{}{}", file, line, condition,
+                                    message.empty() ? "" : ": ", message));
 }
 
 }  // namespace talon

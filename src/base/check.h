@@ -1,5 +1,5 @@
-// Broken invariants: a program error, never bad input. The process stops with a line that names the
-// place. `TALON_DCHECK` is compiled out in release builds.
+// Broken invariants: a program error, never bad input. Throws BrokenInvariant, which names the
+// place and fails the step under way (contain.h). `TALON_DCHECK` is compiled out in release builds.
 #ifndef TALON_BASE_CHECK_H_
 #define TALON_BASE_CHECK_H_
 

@@ -46,6 +46,10 @@ template <typename... Args>
 void LogWarning(fmt::format_string<Args...> format, Args&&... args) {
   LogMessage(LogLevel::kWarning, fmt::format(format, std::forward<Args>(args)...));
 }
+template <typename... Args>
+void LogError(fmt::format_string<Args...> format, Args&&... args) {
+  LogMessage(LogLevel::kError, fmt::format(format, std::forward<Args>(args)...));
+}
 
 // "[talon][feature][fallback] detail", at warning level.
 void LogFallback(std::string_view feature, std::string_view detail);

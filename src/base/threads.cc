@@ -6,10 +6,12 @@
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
+#include <exception>
 #include <fstream>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace talon {
@@ -56,12 +58,20 @@ struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake;
   std::vector<std::thread> workers;
+  std::exception_ptr failure;
 
+  // What a task throws reaches the caller of Run(); tasks that have not begun are left out.
   void TakeTasks(int thread) {
-    int64_t index = thread;
-    while (index < num_tasks) {
-      (*task)(index, thread);
-      index = next.fetch_add(1, std::memory_order_relaxed);
+    try {
+      int64_t index = thread;
+      while (index < num_tasks) {
+        (*task)(index, thread);
+        index = next.fetch_add(1, std::memory_order_relaxed);
+      }
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      failure = std::current_exception();
+      next.store(num_tasks, std::memory_order_relaxed);
     }
   }
 
@@ -131,6 +141,7 @@ void ThreadPool::RunParallel(int64_t num_tasks, TaskRef f) {
     CpuRelax();
     if (!state.spin || ++spins > kSpins) std::this_thread::yield();
   }
+  if (state.failure) std::rethrow_exception(std::exchange(state.failure, nullptr));
 }
 
 }  // namespace talon

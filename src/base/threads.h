@@ -30,7 +30,8 @@ class TaskRef {
 };
 
 // An order of tasks in which each thread reads one long contiguous part, which memory prefetching
-// favours: threads begin far apart, and a thread's next task continues its last. A permutation of [0, num_tasks).
+// favours: threads begin far apart, and a thread's next task continues its last. A permutation of
+// [0, num_tasks).
 inline int64_t TaskInStretches(int64_t task, int64_t num_tasks, int num_threads) {
   const int64_t each = num_tasks / num_threads;
   const int64_t longer = num_tasks % num_threads;  // stretches with one task more

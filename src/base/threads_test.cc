@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -40,6 +41,21 @@ TEST_P(ThreadPoolTest, WakesAfterSleeping) {
     std::atomic<int> done{0};
     pool.Run(8, [&](int64_t, int) { done.fetch_add(1); });
     EXPECT_EQ(done.load(), 8);
+  }
+}
+
+TEST_P(ThreadPoolTest, WhatATaskThrowsReachesTheCaller) {
+  ThreadPool pool(GetParam());
+  for (const int64_t bad : {0, 1, 40, 99}) {
+    const auto run = [&] {
+      pool.Run(100, [&](int64_t task, int) {
+        if (task == bad) throw std::runtime_error("task");
+      });
+    };
+    EXPECT_THROW(run(), std::runtime_error);
+    std::atomic<int> done{0};
+    pool.Run(100, [&](int64_t, int) { done.fetch_add(1); });
+    EXPECT_EQ(done.load(), 100);
   }
 }
 

@@ -50,6 +50,7 @@ struct ActiveRequest {
   double scheduled_at = -1;
   double first_token_at = -1;
   double last_token_at = -1;
+  size_t delivered = 0;        // tokens of the result that have left the engine
   bool counted = false;        // its prompt is in the metrics
   bool started = false;        // rows of its own are computed; before, it has known blocks only
   bool drafter_knows = false;  // Drafter::Begin was called and succeeded

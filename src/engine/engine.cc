@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/contain.h"
 #include "base/log.h"
 #include "observe/trace.h"
 
 namespace talon {
 
 Engine::Engine(Parts parts, const EngineOptions& options)
-    : parts_(std::move(parts)), options_(options) {
-  if (parts_.policy == nullptr) parts_.policy = std::make_unique<FixedPolicy>();
-  if (parts_.metrics == nullptr) parts_.metrics = std::make_unique<Metrics>();
-}
+    : parts_(std::move(parts)), options_(options), health_(parts_.metrics.get()) {}
 
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions& options) {
+  if (parts.policy == nullptr) parts.policy = std::make_unique<FixedPolicy>();
+  if (parts.metrics == nullptr) parts.metrics = std::make_unique<Metrics>();
   std::unique_ptr<Engine> engine(new Engine(std::move(parts), options));
   EngineOptions& chosen = engine->options_;
   const ModelConfig& model = engine->parts_.target->config();
@@ -115,6 +115,7 @@ Status Engine::Check(const GenerateRequest& request) const {
 }
 
 Result<RequestId> Engine::Submit(GenerateRequest request) {
+  TALON_RETURN_IF_ERROR(health());
   TALON_RETURN_IF_ERROR(Check(request));
   TALON_ASSIGN_OR_RETURN(StopMatcher stops, StopMatcher::Create(request.stop));
   const RequestId id = next_id_++;
@@ -145,7 +146,8 @@ void Engine::Cancel(RequestId id, FinishReason reason) {
   }
 }
 
-void Engine::Deliver(ActiveRequest* run, size_t tokens_before) {
+void Engine::Deliver(ActiveRequest* run) {
+  const size_t tokens_before = std::exchange(run->delivered, run->result.tokens.size());
   if (run->finished()) run->text.Finish();
   RequestUpdate update{
       .id = run->result.id, .text = run->text.TakeText(), .finish = run->result.finish};
@@ -179,8 +181,11 @@ void Engine::RetireFinished() {
 }
 
 void Engine::Retire(std::unique_ptr<ActiveRequest> run) {
-  if (run->drafter_knows) parts_.drafter->End(run->sequence.id);
-  kv_->Free(&run->sequence);
+  const Status freed = Contain([&] {
+    if (run->drafter_knows) parts_.drafter->End(run->sequence.id);
+    kv_->Free(&run->sequence);
+  });
+  if (!freed.ok()) health_.Stop(freed);
   if (run->result.finish == FinishReason::kCancelled ||
       run->result.finish == FinishReason::kTimeout) {
     run->text.Finish();

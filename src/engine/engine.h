@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "engine/active_request.h"
+#include "engine/health.h"
 #include "engine/request.h"
 #include "engine/step/step.h"
 #include "kv/kv_cache.h"
@@ -81,8 +82,11 @@ class Engine {
   int num_running() const { return static_cast<int>(running_.size()); }
   int num_waiting() const { return static_cast<int>(waiting_.size()); }
   bool HasWork() const { return !waiting_.empty() || !running_.empty(); }
-  // One step of everything that runs. A failure ends the running requests with that error.
+  // One step of everything that runs. A failure ends the running requests with that error, a broken
+  // invariant too; the others go on if the KV cache is in order.
   void RunStep();
+  // Not OK: the engine has stopped for good. All its requests have ended, Submit refuses.
+  const Status& health() const { return health_.status(); }
   // The result of a finished request, once. NotFound while it runs or after it was taken.
   Result<GenerateResult> Take(RequestId id);
 
@@ -109,7 +113,11 @@ class Engine {
   void PreemptYoungest();
   std::vector<ActiveRequest*> PromptsToCompute() const;
   void Start(ActiveRequest* run);
-  void Deliver(ActiveRequest* run, size_t tokens_before);
+  Status TryStep();
+  Status Audit();
+  void FailRunning(const Status& why);
+  void FailAll();
+  void Deliver(ActiveRequest* run);
   void Retire(std::unique_ptr<ActiveRequest> run);
   void ReportState();
   void RetireFinished();
@@ -119,6 +127,7 @@ class Engine {
   EngineOptions options_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Step> step_;
+  EngineHealth health_;
   RequestId next_id_ = 1;
   std::deque<std::unique_ptr<ActiveRequest>> waiting_;
   std::vector<std::unique_ptr<ActiveRequest>> running_;  // in order of admission

@@ -1,7 +1,9 @@
 // The requests of a step: admission, preemption, and the prompts that it computes.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "base/contain.h"
 #include "engine/engine.h"
 #include "engine/prompt_shares.h"
 #include "observe/trace.h"
@@ -16,36 +18,71 @@ void TracePhase(const ActiveRequest& run, RequestPhase phase) {
 }  // namespace
 
 void Engine::RunStep() {
+  Status failed;
+  const Status broken = Contain([&] { failed = TryStep(); });
+  if (!failed.ok()) FailRunning(failed);
+  if (!broken.ok()) {
+    if (running_.empty() && !waiting_.empty()) {  // it broke while the first one was admitted
+      running_.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+    FailRunning(broken);
+    health_.StepBroke(broken, CheckIntegrity());
+  }
+  if (!health_.ok()) FailAll();
+  ReportState();
+}
+
+Status Engine::TryStep() {
   Admit();
   MakeRoomForRoots();
   std::vector<ActiveRequest*> decoding;
-  std::vector<size_t> tokens_before;
   for (const auto& run : running_) {
     if (!run->started) AttachKnown(run.get());
     if (run->prompt_left() > 0) continue;
     decoding.push_back(run.get());
-    tokens_before.push_back(run->result.tokens.size());
   }
   const int tree_rows = static_cast<int>(decoding.size()) * options_.TreeRowsPerSequence();
   const std::vector<PromptChunk> prompts = SharePromptRows(
       PromptsToCompute(), std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows),
       *kv_);
-  if (decoding.empty() && prompts.empty()) return;
+  if (decoding.empty() && prompts.empty()) return OkStatus();
   for (ActiveRequest* run : decoding) {
     Start(run);
     TracePhase(*run, RequestPhase::kDecode);
   }
   for (const PromptChunk& prompt : prompts) Start(prompt.run);
-  const Status status = step_->Run(decoding, prompts);
-  if (!status.ok()) {
-    for (const auto& run : running_) {
-      run->result.finish = FinishReason::kError;
-      run->result.error = status;
+  TALON_RETURN_IF_ERROR(step_->Run(decoding, prompts));
+  if (options_.kv_audit) TALON_RETURN_IF_ERROR(Audit());
+  for (ActiveRequest* run : decoding) Deliver(run);
+  RetireFinished();
+  return OkStatus();
+}
+
+// Before anything of the step leaves the engine.
+Status Engine::Audit() {
+  const Status status = CheckIntegrity();
+  if (!status.ok()) health_.Stop(status);
+  return status;
+}
+
+// What the failed step has added to the answers is dropped.
+void Engine::FailRunning(const Status& why) {
+  for (const auto& run : running_) {
+    run->result.finish = FinishReason::kError;
+    run->result.error = why;
+    run->result.tokens.resize(run->delivered);
+    if (run->request.on_update) {
+      run->request.on_update({.id = run->result.id, .finish = run->result.finish});
     }
   }
-  for (size_t i = 0; i < decoding.size(); ++i) Deliver(decoding[i], tokens_before[i]);
   RetireFinished();
-  ReportState();
+}
+
+void Engine::FailAll() {
+  std::ranges::move(waiting_, std::back_inserter(running_));
+  waiting_.clear();
+  FailRunning(health_.status());
 }
 
 // Admits in order of arrival while the pool holds the whole prompts of all admitted requests and a

@@ -38,8 +38,9 @@ void RequestStream::Finish(GenerateResult result) {
 
 // ---- EngineThread, for callers ----
 
-EngineThread::EngineThread(std::unique_ptr<Engine> engine, int max_waiting)
-    : engine_(std::move(engine)), max_waiting_(max_waiting) {
+EngineThread::EngineThread(std::unique_ptr<Engine> engine, int max_waiting,
+                           std::function<void()> on_stopped)
+    : engine_(std::move(engine)), max_waiting_(max_waiting), on_stopped_(std::move(on_stopped)) {
   PublishSnapshot();
   mailbox_.Start([this] { Loop(); });
 }
@@ -53,6 +54,7 @@ Result<std::shared_ptr<RequestStream>> EngineThread::Submit(GenerateRequest requ
   TALON_RETURN_IF_ERROR(
       mailbox_.Post(Submission{std::move(request), stream}, [this](const auto& state) -> Status {
         if (state.closed) return Unavailable("the engine is shutting down");
+        TALON_RETURN_IF_ERROR(snapshot_.health);
         if (waiting_ >= max_waiting_) {
           return ResourceExhausted("{} requests wait already", waiting_);
         }
@@ -96,6 +98,7 @@ void EngineThread::Loop() {
     DeliverResults();
     PublishSnapshot();
     RunInspections();
+    if (!engine_->health().ok() && on_stopped_) std::exchange(on_stopped_, nullptr)();
   }
 }
 
@@ -158,7 +161,8 @@ void EngineThread::RunInspections() {
 
 void EngineThread::PublishSnapshot() {
   const KvCache& kv = engine_->kv();
-  const Snapshot now{.running = engine_->num_running(),
+  const Snapshot now{.health = engine_->health(),
+                     .running = engine_->num_running(),
                      .blocks = kv.shape().num_blocks,
                      .free_blocks = kv.free_blocks(),
                      .cached_blocks = kv.cached_blocks()};

@@ -49,7 +49,10 @@ class RequestStream {
 class EngineThread {
  public:
   static constexpr int kMaxWaiting = 4096;
-  explicit EngineThread(std::unique_ptr<Engine> engine, int max_waiting = kMaxWaiting);
+  // `on_stopped` is called by the engine's thread, once, if the engine stops for good
+  // (Engine::health); its requests have been answered then.
+  explicit EngineThread(std::unique_ptr<Engine> engine, int max_waiting = kMaxWaiting,
+                        std::function<void()> on_stopped = nullptr);
   ~EngineThread();  // as Shutdown without patience
 
   // Queues a request; what is wrong with it is said here, at once. Unavailable after Shutdown
@@ -66,6 +69,7 @@ class EngineThread {
 
   // Between steps of the engine, refreshed after each.
   struct Snapshot {
+    Status health;
     int running = 0;
     int waiting = 0;
     int blocks = 0;
@@ -108,6 +112,7 @@ class EngineThread {
 
   std::unique_ptr<Engine> engine_;
   const int max_waiting_;
+  std::function<void()> on_stopped_;
   // The thread's own.
   std::vector<Running> running_;          // in the engine
   std::vector<Inspection*> inspections_;  // to be done after the step

@@ -19,6 +19,8 @@ struct Row {
 };
 
 constexpr Row<Counter> kCounters[] = {
+    {Counter::kInternalErrors,
+     {"internal_errors_total", "", "Steps that broke an invariant and failed their requests."}},
     {Counter::kKvBytesWritten, {"kv_bytes_written_total", "kind", "Bytes written to KV blocks."}},
     {Counter::kKvEvictions, {"kv_evictions_total", "", "Cached KV blocks evicted."}},
     {Counter::kKvPrefixDraftRowsRecomputed,

@@ -8,6 +8,7 @@
 namespace talon {
 
 enum class Counter {
+  kInternalErrors,             //
   kKvBytesWritten,  // kind: prefill, commit, copy
   kKvEvictions,
   kKvPrefixDraftRowsRecomputed,

@@ -19,14 +19,18 @@ volatile std::sig_atomic_t signals_seen = 0;
 volatile std::sig_atomic_t last_signal = 0;
 int signal_event = -1;  // an eventfd that the handler writes
 
+void Wake() {
+  const uint64_t one = 1;
+  (void)!write(signal_event, &one, sizeof(one));
+}
+
 // Most of what ends a trace is not allowed here, so the second signal is left to a thread; the
 // third is for the case that it cannot.
 void OnSignal(int signal) {
   if (signals_seen >= 2) _exit(128 + signal);
   signals_seen = signals_seen + 1;
   last_signal = signal;
-  const uint64_t one = 1;
-  (void)!write(signal_event, &one, sizeof(one));
+  Wake();
 }
 
 void WaitForOne() {
@@ -44,6 +48,10 @@ void AbortOnSecond() {
 }
 
 }  // namespace
+
+void RequestStop() {
+  if (signals_seen == 0) Wake();
+}
 
 Status CatchStopSignals() {
   signal_event = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);

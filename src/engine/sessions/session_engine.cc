@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/contain.h"
 #include "engine/prompt_shares.h"
 
 namespace talon {
@@ -33,7 +34,8 @@ SessionEngine::SessionEngine(const Parts& parts, std::unique_ptr<Metrics> own_me
                 .sessions = &sessions_,
                 .evictor = &evictor_,
                 .kv = kv_.get(),
-                .metrics = parts_.metrics}) {
+                .metrics = parts_.metrics}),
+      health_(parts_.metrics) {
   ReportState();
 }
 
@@ -129,18 +131,38 @@ SessionEngine::Beginning SessionEngine::Begin(SessionCall* call, TimePoint now) 
 // ---- A pass ----
 
 void SessionEngine::RunStep(TimePoint now) {
-  BeginWaiting(now);
-  const Status status = RunPass();
-  for (const auto& call : calls_.running()) {
-    if (status.ok()) {
-      Settle(call.get(), now);
-    } else {
-      Abandon(call.get(), status);
+  Status failed = health();
+  const Status broken = Contain([&] {
+    if (failed.ok()) failed = TryStep(now);
+  });
+  if (!failed.ok()) AbandonRunning(failed);
+  if (!broken.ok()) {
+    AbandonRunning(broken);
+    if (calls_.running().empty() && !calls_.waiting().empty()) {  // it broke while one began
+      finished_.push_back(
+          {calls_.waiting().front()->id, Internal("INVARIANT: {}", broken.message())});
+      calls_.EraseWaiting(0);
     }
   }
   calls_.EraseEnded();
-  evictor_.RemoveEnded();
+  const Status freed = Contain([&] { evictor_.RemoveEnded(); });
+  if (!freed.ok()) health_.Stop(freed);
+  if (!broken.ok()) health_.StepBroke(broken, CheckIntegrity());
+  if (!health_.ok()) RefuseWaiting();
   ReportState();
+}
+
+Status SessionEngine::TryStep(TimePoint now) {
+  BeginWaiting(now);
+  TALON_RETURN_IF_ERROR(RunPass());
+  if (options_.engine.kv_audit) {
+    if (const Status audit = CheckIntegrity(); !audit.ok()) {
+      health_.Stop(audit);
+      return audit;
+    }
+  }
+  for (const auto& call : calls_.running()) Settle(call.get(), now);
+  return OkStatus();
 }
 
 Status SessionEngine::RunPass() {
@@ -230,6 +252,24 @@ void SessionEngine::Answer(SessionCall* call, TimePoint now) {
     sessions_.Touch(session, now);
   }
   End(call, answer);
+}
+
+void SessionEngine::AbandonRunning(const Status& why) {
+  for (const auto& call : calls_.running()) {
+    if (call->run == nullptr) continue;
+    const Status freed = Contain([&] { Abandon(call.get(), why); });
+    if (freed.ok()) continue;
+    health_.Stop(freed);
+    call->run.reset();
+    finished_.push_back({call->id, Internal("INVARIANT: {}", why.message())});
+  }
+}
+
+void SessionEngine::RefuseWaiting() {
+  while (!calls_.waiting().empty()) {
+    finished_.push_back({calls_.waiting().front()->id, health()});
+    calls_.EraseWaiting(0);
+  }
 }
 
 // A broken invariant: the session's state cannot be trusted any more.

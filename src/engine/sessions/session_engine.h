@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "engine/active_request.h"
+#include "engine/health.h"
 #include "engine/remote_calls.h"
 #include "engine/sessions/call_starter.h"
 #include "engine/sessions/session_calls.h"
@@ -59,7 +60,11 @@ class SessionEngine {
 
   bool HasWork() const { return !calls_.empty(); }
   // Begins waiting calls as far as there is room, then one pass for all that run.
+  // What breaks an invariant ends the calls that run, with their sessions; the others go on if the
+  // KV cache is in order.
   void RunStep(TimePoint now);
+  // Not OK: the engine has stopped for good and answers every call with that.
+  const Status& health() const { return health_.status(); }
 
   struct Finished {
     CallId id = 0;
@@ -95,10 +100,13 @@ class SessionEngine {
   // A pass.
   std::vector<ActiveRequest*> NextTrees(int* tree_rows) const;
   std::vector<PromptChunk> NextPromptChunks(int tree_rows) const;
+  Status TryStep(TimePoint now);
   Status RunPass();
   void Settle(SessionCall* call, TimePoint now);
   void Answer(SessionCall* call, TimePoint now);
+  void AbandonRunning(const Status& why);
   void Abandon(SessionCall* call, const Status& why);
+  void RefuseWaiting();
   void End(SessionCall* call, Result<VerifyAnswer> answer);
   void ReportState();
 
@@ -113,6 +121,7 @@ class SessionEngine {
   SessionCalls calls_;
   SessionEvictor evictor_;
   CallStarter starter_;
+  EngineHealth health_;
   std::vector<Finished> finished_;
 };
 

@@ -10,8 +10,9 @@ namespace talon {
 // ---- For callers ----
 
 SessionThread::SessionThread(std::unique_ptr<SessionEngine> engine,
-                             std::chrono::seconds collect_every)
+                             std::chrono::seconds collect_every, std::function<void()> on_stopped)
     : engine_(std::move(engine)),
+      on_stopped_(std::move(on_stopped)),
       collect_every_(collect_every),
       collect_at_(Clock::now() + collect_every) {
   PublishSnapshot();
@@ -67,6 +68,7 @@ void SessionThread::Loop() {
     if (engine_->HasWork()) engine_->RunStep(Clock::now());
     DeliverAnswers();
     PublishSnapshot();
+    if (!engine_->health().ok() && on_stopped_) std::exchange(on_stopped_, nullptr)();
   }
   RefuseAll();
 }
@@ -123,7 +125,8 @@ void SessionThread::RefuseAll() {
 void SessionThread::PublishSnapshot() {
   const KvCache& kv = engine_->kv();
   mailbox_.Locked([&] {
-    snapshot_ = {.sessions = engine_->sessions().size(),
+    snapshot_ = {.health = engine_->health(),
+                 .sessions = engine_->sessions().size(),
                  .calls = static_cast<int>(in_engine_.size()),
                  .blocks = kv.shape().num_blocks,
                  .free_blocks = kv.free_blocks(),

@@ -7,6 +7,7 @@
 #define TALON_ENGINE_SESSIONS_SESSION_THREAD_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,9 +24,12 @@ class SessionThread {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Idle sessions are collected every `collect_every`.
+  // Idle sessions are collected every `collect_every`. `on_stopped` is called by the engine's
+  // thread, once, if the engine stops for good (SessionEngine::health); its calls have been
+  // answered then.
   explicit SessionThread(std::unique_ptr<SessionEngine> engine,
-                         std::chrono::seconds collect_every = std::chrono::seconds(60));
+                         std::chrono::seconds collect_every = std::chrono::seconds(60),
+                         std::function<void()> on_stopped = nullptr);
   ~SessionThread();  // as Shutdown without patience
 
   // Waits for the answer. DeadlineExceeded: a call that had not begun never will; one that had is
@@ -42,6 +46,7 @@ class SessionThread {
 
   // Between passes, refreshed after each.
   struct Snapshot {
+    Status health;
     int sessions = 0;
     int calls = 0;  // waiting and running
     int blocks = 0;
@@ -77,6 +82,7 @@ class SessionThread {
   void PublishSnapshot();
 
   std::unique_ptr<SessionEngine> engine_;
+  std::function<void()> on_stopped_;
   const std::chrono::seconds collect_every_;
   Clock::time_point collect_at_;
   std::vector<std::shared_ptr<Ticket>> in_engine_;  // submitted; the thread's own

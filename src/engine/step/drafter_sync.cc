@@ -40,7 +40,7 @@ void DrafterSync::AddCommitted(const ActiveRequest& run, int first, std::vector<
 
 void DrafterSync::SendCommitted(const MatrixView& features) {
   if (!committed_.empty()) drafter_->Extend(committed_, features);
-  committed_.clear();
+  DropCommitted();
 }
 
 }  // namespace talon

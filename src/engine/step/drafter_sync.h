@@ -36,6 +36,7 @@ class DrafterSync {
   void AddCommitted(const ActiveRequest& run, int first, std::vector<int32_t> rows);
   // Hands all of it to the drafter.
   void SendCommitted(const MatrixView& features);
+  void DropCommitted() { committed_.clear(); }
 
  private:
   Drafter* drafter_;

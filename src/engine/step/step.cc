@@ -25,21 +25,25 @@ Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const Promp
   range.Note("prompt_chunks", prompts.size());
   const Stopwatch watch;
   Begin(decoding, prompts);
-  if (const Status status = RunPass(); !status.ok()) {
+  try {
+    TALON_RETURN_IF_ERROR(RunPass());
+    acceptor_.Accept(&batch_, verified_);
+    committer_.Commit(&batch_, &pass_);
+    observer_.Observe(&batch_, verified_.output.features);
+    meter_.Account(batch_, pass_.builder.num_tree_rows(), watch.Seconds());
+  } catch (...) {  // a broken invariant
     Abandon();
-    return status;
+    throw;
   }
-  acceptor_.Accept(&batch_, verified_);
-  committer_.Commit(&batch_, &pass_);
-  observer_.Observe(&batch_, verified_.output.features);
-  meter_.Account(batch_, pass_.builder.num_tree_rows(), watch.Seconds());
   return OkStatus();
 }
 
 Status Step::RunPass() {
   proposer_.Propose(&batch_);
-  TALON_RETURN_IF_ERROR(planner_.PlanAndStage(&batch_, &pass_));
-  return verifier_.Verify(&batch_, pass_, &verified_);
+  Status status = planner_.PlanAndStage(&batch_, &pass_);
+  if (status.ok()) status = verifier_.Verify(&batch_, pass_, &verified_);
+  if (!status.ok()) Abandon();
+  return status;
 }
 
 void Step::Begin(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts) {
@@ -59,6 +63,7 @@ void Step::Begin(std::span<ActiveRequest* const> decoding, std::span<const Promp
 
 void Step::Abandon() {
   planner_.Cancel(&batch_, &pass_);
+  sync_.DropCommitted();
   parts_.kv->staging().Clear();
 }
 

@@ -97,6 +97,7 @@ class HttpServer::Impl : private httplib::Server {
   // True: the response is there, the body was not read.
   bool AnswerEarly(const Request& request, Response* response) const;
   std::optional<ApiError> CheckAccess(const Request& request) const;
+  void AnswerHealth(Response* response) const;
   void AnswerGet(const std::string& path, Response* response) const;
   void AnswerPreflight(const Request& request, Response* response) const;
   void AnswerCompletion(Endpoint endpoint, const std::string& body, Response* response) const;
@@ -225,10 +226,17 @@ bool HttpServer::Impl::AnswerEarly(const Request& request, Response* response) c
   return true;
 }
 
+void HttpServer::Impl::AnswerHealth(Response* response) const {
+  const Status health = parts_.engine->snapshot().health;
+  if (health.ok()) return Answer({{"status", "ok"}}, response);
+  Answer({{"status", "stopped"}, {"error", health.message()}}, response);
+  response->status = 503;
+}
+
 void HttpServer::Impl::AnswerGet(const std::string& path, Response* response) const {
   static const std::string kModel = "/v1/models/";
   if (AnswerPage(path, response)) return;
-  if (path == "/health") return Answer({{"status", "ok"}}, response);
+  if (path == "/health") return AnswerHealth(response);
   if (path == "/version") return Answer({{"version", options_.version}}, response);
   if (path == "/talon/status") return Answer(DescribeStatus(parts_), response);
   if (path == "/v1/models") return Answer(ListModels(parts_), response);

@@ -10,11 +10,13 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = 32 << 20;  // NVIDIA's recommendation for Hopper
 
-#define TALON_LT_CHECK(call)                                                         \
-  do {                                                                               \
-    const cublasStatus_t talon_lt_status = (call);                                   \
-    TALON_CHECK(talon_lt_status == CUBLAS_STATUS_SUCCESS, "cublasLt: {}: {}", #call, \
-                cublasLtGetStatusString(talon_lt_status));                           \
+#define TALON_LT_CHECK(call)                                                                 \
+  do {                                                                                       \
+    const cublasStatus_t talon_lt_status = (call);                                           \
+    if (talon_lt_status != CUBLAS_STATUS_SUCCESS) {                                          \
+      throw DeviceFault(                                                                     \
+          fmt::format("cublasLt: {}: {}", #call, cublasLtGetStatusString(talon_lt_status))); \
+    }                                                                                        \
   } while (false)
 
 cudaDataType_t TypeOf(DType dtype) {

@@ -14,14 +14,19 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/contain.h"
 
 namespace talon::cuda {
 
-#define TALON_CUDA_CHECK(call)                                                             \
-  do {                                                                                     \
-    const cudaError_t talon_cuda_error = (call);                                           \
-    TALON_CHECK(talon_cuda_error == cudaSuccess, "cuda: {}: {} ({})", #call,               \
-                cudaGetErrorString(talon_cuda_error), cudaGetErrorName(talon_cuda_error)); \
+[[noreturn]] inline void DeviceFailed(const char* call, cudaError_t error) {
+  throw DeviceFault(
+      fmt::format("cuda: {}: {} ({})", call, cudaGetErrorString(error), cudaGetErrorName(error)));
+}
+
+#define TALON_CUDA_CHECK(call)                                                                 \
+  do {                                                                                         \
+    const cudaError_t talon_cuda_error = (call);                                               \
+    if (talon_cuda_error != cudaSuccess) ::talon::cuda::DeviceFailed(#call, talon_cuda_error); \
   } while (false)
 
 // The stream that work is queued on, and limits of its device.

@@ -1,0 +1,43 @@
+// Contains a broken invariant: the work that met it fails, not the process.
+//
+// TALON_CHECK throws BrokenInvariant. It is the only exception that crosses modules, and it is
+// caught where requests are answered for: around a step of an engine. Elsewhere it ends the process
+// with its message.
+#ifndef TALON_BASE_CONTAIN_H_
+#define TALON_BASE_CONTAIN_H_
+
+#include <new>
+#include <stdexcept>
+
+#include "base/status.h"
+
+namespace talon {
+
+struct BrokenInvariant : std::logic_error {
+  using std::logic_error::logic_error;
+};
+
+// The device failed and does not work again in this process.
+struct DeviceFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Calls `function`. What it throws becomes a status: Internal for a broken invariant,
+// ResourceExhausted for want of memory, Unavailable for a device fault.
+template <typename Function>
+Status Contain(const Function& function) {
+  try {
+    function();
+  } catch (const BrokenInvariant& broken) {
+    return Internal("{}", broken.what());
+  } catch (const DeviceFault& fault) {
+    return Unavailable("{}", fault.what());
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("out of memory");
+  }
+  return OkStatus();
+}
+
+}  // namespace talon
+
+#endif  // TALON_BASE_CONTAIN_H_

@@ -1,0 +1,97 @@
+"""`talon serve --kv-audit` notices a committed byte that changes, answers, and ends with its code."""
+
+import http.client
+import json
+import re
+import subprocess
+import time
+
+from cli import TINY, CliTest, main, program
+
+TIMEOUT_S = 60
+KV_TOKENS = 160_000  # larger than everything else the process holds
+PAGE = 4096
+STOPPED = 3
+
+
+def largest_mapping(pid):
+    """The address range of the process's largest private memory: the KV pool."""
+    ranges = []
+    with open(f"/proc/{pid}/maps", encoding="ascii") as maps:
+        for line in maps:
+            place, mode, _, _, inode = line.split()[:5]
+            if mode.startswith("rw") and inode == "0":
+                begin, end = (int(part, 16) for part in place.split("-"))
+                ranges.append((end - begin, begin, end))
+    _, begin, end = max(ranges)
+    return begin, end
+
+
+def flip_bytes(pid):
+    """Changes a bit in the middle of every page of the KV pool that is in use."""
+    flipped = 0
+    begin, end = largest_mapping(pid)
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        for page in range(begin, end, PAGE):
+            memory.seek(page)
+            try:
+                data = memory.read(PAGE)
+            except OSError:  # a page that the process cannot touch either
+                continue
+            if any(data):
+                memory.seek(page + PAGE // 2)
+                memory.write(bytes([data[PAGE // 2] ^ 1]))
+                flipped += 1
+    return flipped
+
+
+class KvAuditTest(CliTest):
+    def serve(self, *flags):
+        log = self.path / "serve.log"
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                [str(part) for part in (program(), "serve", "--model", TINY, "--port", 0,
+                                        "--kv-tokens", KV_TOKENS, *flags)],
+                stdout=output, stderr=subprocess.STDOUT, cwd=self.path)
+        self.addCleanup(server.kill)
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline and server.poll() is None:
+            found = re.search(r"listening on http://([\d.]+):(\d+)", log.read_text())
+            if found:
+                connection = http.client.HTTPConnection(found[1], int(found[2]),
+                                                        timeout=TIMEOUT_S)
+                self.addCleanup(connection.close)
+                return server, connection
+            time.sleep(0.05)
+        return self.fail(log.read_text())
+
+    def stream(self, connection):
+        body = {"prompt": "It was a dark night", "max_tokens": 300, "temperature": 0,
+                "ignore_eos": True, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body),
+                           {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 200)
+        for _ in range(20):
+            answer.readline()
+        return answer
+
+    def test_a_changed_byte_ends_the_requests_and_the_server(self):
+        server, connection = self.serve("--kv-audit")
+        answer = self.stream(connection)
+        self.assertGreater(flip_bytes(server.pid), 0)
+        rest = answer.read().decode()
+        self.assertIn("audit: committed token", rest)
+        self.assertEqual(server.wait(timeout=TIMEOUT_S), STOPPED)
+        self.assertIn("the engine has stopped", (self.path / "serve.log").read_text())
+
+    def test_nothing_is_noticed_where_nothing_changes(self):
+        server, connection = self.serve("--kv-audit")
+        rest = self.stream(connection).read().decode()
+        self.assertTrue(rest.rstrip().endswith("data: [DONE]"), rest[-200:])
+        server.terminate()
+        self.assertEqual(server.wait(timeout=TIMEOUT_S), 0)
+
+
+if __name__ == "__main__":
+    main()
