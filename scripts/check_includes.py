@@ -17,11 +17,12 @@ ALLOWED = {
     "base": set(),
     "observe": {"base"},
     "text": {"base"},
+    "grammar": {"base"},
     "compute": {"base", "observe"},
     "kv": {"base", "observe", "compute"},
-    "model": {"base", "observe", "compute"},
+    "model": {"base", "observe", "compute", "grammar"},
 }
-ALLOWED["spec"] = {"base", "observe", "compute", "kv", "model"}
+ALLOWED["spec"] = {"base", "observe", "compute", "grammar", "kv", "model"}
 ALLOWED["engine"] = ALLOWED["spec"] | {"text", "spec"}
 ALLOWED["remote"] = ALLOWED["engine"] | {"engine"}
 ALLOWED["serve"] = ALLOWED["remote"] | {"remote"}

@@ -6,7 +6,7 @@
 
 #include "text/chat_options.h"
 #include "text/chat_template.h"
-#include "text/ordered_json.h"
+#include "base/ordered_json.h"
 #include "text/test_chat_templates.h"
 
 namespace talon {

@@ -1,7 +1,7 @@
 #include "text/chat_messages.h"
 
 #include "base/json.h"
-#include "text/ordered_json.h"
+#include "base/ordered_json.h"
 
 namespace talon {
 namespace {

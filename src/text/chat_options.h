@@ -7,7 +7,7 @@
 namespace talon {
 
 // The JSON keeps the order of keys, which shows where a template prints tools; ParseOrderedJson
-// (text/ordered_json.h) keeps a text's order.
+// (base/ordered_json.h) keeps a text's order.
 struct ChatOptions {
   bool add_generation_prompt = true;
   // The prompt ends with the last message's text, for the model to go on with it. Takes the place

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/ordered_json.h"
 #include "text/builtin_templates.h"
 #include "text/chat_messages.h"
 #include "text/chat_options.h"
@@ -15,7 +16,6 @@
 #include "text/jinja/characters.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
-#include "text/ordered_json.h"
 #include "text/special_tokens.h"
 
 namespace talon {

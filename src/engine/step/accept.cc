@@ -104,6 +104,16 @@ void Acceptor::Walk(StepEntry* entry, const VerifiedPass& verified) const {
   verdict.draft_path = entry->proposal.PathInDrafts(verdict.path);
 }
 
+// Nothing may follow: the text is complete in its grammar, or every token is forbidden.
+FinishReason Acceptor::EndWithoutToken(const StepEntry& entry) {
+  const Sampler& sampler = entry.run->sampler;
+  if (!sampler.has_grammar()) return FinishReason::kDeadEnd;
+  std::vector<int32_t> tokens(entry.base().begin(), entry.base().end());
+  for (const EmittedToken& token : entry.verdict.emitted) tokens.push_back(token.token);
+  const Matcher::StateId state = sampler.GrammarState(tokens);
+  return sampler.grammar().Accepts(state) ? FinishReason::kStop : FinishReason::kDeadEnd;
+}
+
 void Acceptor::Emit(StepEntry* entry) const {
   const ActiveRequest& run = *entry->run;
   Verdict& verdict = entry->verdict;
@@ -114,7 +124,7 @@ void Acceptor::Emit(StepEntry* entry) const {
   for (size_t i = 0; i < acceptance.choices.size(); ++i) {
     const Choice& choice = acceptance.choices[i];
     if (choice.dead_end) {
-      verdict.finish = verdict.broken ? FinishReason::kError : FinishReason::kDeadEnd;
+      verdict.finish = verdict.broken ? FinishReason::kError : EndWithoutToken(*entry);
       return;
     }
     verdict.emitted.push_back({.token = choice.token,

@@ -23,6 +23,7 @@ class Acceptor {
   void Walk(StepEntry* entry, const VerifiedPass& verified) const;
   // Tokens in emission order up to the first that ends the request; later ones never happened.
   void Emit(StepEntry* entry) const;
+  static FinishReason EndWithoutToken(const StepEntry& entry);
 
   StepParts parts_;
   StepOptions options_;

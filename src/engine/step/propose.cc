@@ -27,6 +27,7 @@ void Proposer::Propose(StepBatch* batch) {
   for (StepEntry& entry : batch->entries) {
     if (!entry.origin.is_outline) {
       CheckDrafts(&entry);
+      if (entry.run->sampler.has_grammar()) DropForbidden(&entry);
       if (entry.origin.drafter_asked) Trim(batch->shape, &entry);
     }
     partial_->ChooseView(batch->shape, &entry);
@@ -102,6 +103,22 @@ void Proposer::CheckDrafts(StepEntry* entry) const {
   ReportStepFallback({Counter::kSpecFallback, "tree", "invalid_tree"}, sequence.id, status,
                      parts_.metrics);
   entry->proposal.SetDrafts(TokenTree(root));
+}
+
+// Drafts that the grammar forbids cannot be accepted, so they are not verified.
+void Proposer::DropForbidden(StepEntry* entry) {
+  const TokenTree& drafts = entry->proposal.drafts();
+  const Sampler& sampler = entry->run->sampler;
+  std::vector<Matcher::StateId> states = {sampler.GrammarState(entry->run->sequence.tokens)};
+  std::vector<bool> keep = {true};
+  for (int i = 1; i < drafts.size(); ++i) {
+    const int parent = drafts.parents[i];
+    const int32_t token = drafts.tokens[i];
+    states.push_back(sampler.grammar().Next(states[parent], token));
+    const bool ends = sampler.EndsRequest(token) && sampler.grammar().Accepts(states[parent]);
+    keep.push_back(keep[parent] && (ends || states[i] != Matcher::kDead));
+  }
+  entry->proposal.SetDrafts(SelectNodes(drafts, keep));
 }
 
 void Proposer::Trim(const StepShape& shape, StepEntry* entry) const {

@@ -32,6 +32,7 @@ class Proposer {
   bool RunsAhead(std::span<const Asked> asked, const StepShape& shape) const;
   DraftBudget BudgetFor(const ActiveRequest& run, const StepShape& shape) const;
   // A tree that breaks a rule becomes [root].
+  static void DropForbidden(StepEntry* entry);
   void CheckDrafts(StepEntry* entry) const;
   void Trim(const StepShape& shape, StepEntry* entry) const;
 

@@ -65,6 +65,7 @@ Sampler::Sampler(SamplingParams params, std::vector<int32_t> eos_ids,
                  std::span<const int32_t> prompt)
     : params_(std::move(params)),
       eos_ids_(std::move(eos_ids)),
+      grammar_(params_.grammar),
       seed_(params_.seed.has_value() ? *params_.seed : RandomSeed()),
       prompt_length_(prompt.size()),
       counted_(prompt.size()) {
@@ -113,7 +114,7 @@ RandomKey BoundSampler::Key(size_t path_length, RandomStream stream, uint32_t dr
 
 bool BoundSampler::IsPlain() const {
   return !sampler_->HasPenalties() && params_.logit_bias.empty() && params_.bad_words.empty() &&
-         params_.logprobs < 0 && num_outputs() >= params_.min_tokens;
+         params_.logprobs < 0 && num_outputs() >= params_.min_tokens && !sampler_->has_grammar();
 }
 
 RowDraw Sampler::DrawOf() const {
@@ -147,6 +148,7 @@ void BoundSampler::Process(std::span<float> logits, std::span<const int32_t> pat
   const size_t outputs = num_outputs() + path.size();
   if (outputs < static_cast<size_t>(params_.min_tokens)) MaskStops(logits);
   MaskBadWords(logits, path);
+  if (sampler_->has_grammar()) MaskByGrammar(logits, path);
 }
 
 // Tokens of the path, and those of the base that are not counted yet, are penalised again from
@@ -176,6 +178,13 @@ void BoundSampler::MaskBadWords(std::span<float> logits, std::span<const int32_t
     const std::span<const int32_t> head(word.data(), word.size() - 1);
     if (EndsWith(tokens_, path, head)) logits[word.back()] = kMasked;
   }
+}
+
+void BoundSampler::MaskByGrammar(std::span<float> logits, std::span<const int32_t> path) const {
+  const GrammarCursor& grammar = sampler_->grammar_;
+  std::vector<int32_t> ends = params_.stop_token_ids;
+  ends.insert(ends.end(), sampler_->eos_ids_.begin(), sampler_->eos_ids_.end());
+  grammar.Mask(grammar.After(tokens_.subspan(sampler_->prompt_length_), path), ends, logits);
 }
 
 float Sampler::Penalize(float logit, int output_count) const {

@@ -20,6 +20,7 @@
 
 #include "base/random.h"
 #include "compute/backend.h"
+#include "grammar/cursor.h"
 #include "model/sampling/sampling_params.h"
 
 namespace talon {
@@ -60,6 +61,12 @@ class Sampler {
       const;  // the draw's parameters, for a device that chooses (BoundSampler::IsPlain)
   // True for EOS (unless ignored) and the stop ids.
   bool EndsRequest(int32_t token) const;
+  // Whether a grammar says what may follow, and where it stands after the sequence's `tokens`.
+  bool has_grammar() const { return grammar_.active(); }
+  const GrammarCursor& grammar() const { return grammar_; }
+  Matcher::StateId GrammarState(std::span<const int32_t> tokens) const {
+    return grammar_.After(tokens.subspan(prompt_length_), {});
+  }
 
   const SamplingParams& params() const { return params_; }
   uint64_t seed() const { return seed_; }  // the request's, or the random one it was given
@@ -78,6 +85,7 @@ class Sampler {
 
   SamplingParams params_;
   std::vector<int32_t> eos_ids_;
+  GrammarCursor grammar_;
   uint64_t seed_;
   size_t prompt_length_;
   size_t counted_;  // leading tokens of the sequence: the prompt and what was observed
@@ -92,8 +100,7 @@ class BoundSampler {
   BoundSampler(const Sampler* sampler, std::span<const int32_t> tokens);
 
   // Steps 1 to 7 and the draw for one row. On return `logits` holds the row after step 3, so a row
-  // can be used once. Tokens that a grammar forbids may already be -inf in `logits`: no step
-  // raises them again.
+  // can be used once. Tokens that the grammar forbids are -inf then.
   Choice Choose(std::span<float> logits, std::span<const int32_t> path) const;
 
   // The distribution Choose() draws from (one-hot where greedy), for acceptance rules that need p.
@@ -119,6 +126,7 @@ class BoundSampler {
   void ApplyPenalties(std::span<float> logits, std::span<const int32_t> path) const;
   void MaskStops(std::span<float> logits) const;
   void MaskBadWords(std::span<float> logits, std::span<const int32_t> path) const;
+  void MaskByGrammar(std::span<float> logits, std::span<const int32_t> path) const;
   bool TakesBest(float best_logit) const;  // greedy, or an infinite logit that leaves no choice
   int32_t Draw(std::span<const float> logits, size_t path_length) const;
 

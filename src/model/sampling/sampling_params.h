@@ -4,6 +4,7 @@
 #define TALON_MODEL_SAMPLING_SAMPLING_PARAMS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "base/valid_values.h"
 
 namespace talon {
+
+class Matcher;
 
 struct SamplingParams {
   static constexpr int kMaxLogProbs = 128;
@@ -39,12 +42,13 @@ struct SamplingParams {
   std::vector<std::vector<int32_t>> bad_words;        // token sequences that must not appear
   std::vector<int32_t> stop_token_ids;                // end the request, besides EOS
 
-  int min_tokens = 0;            // EOS and stop ids are masked before this many output tokens
-  int max_tokens = 128;          // 0: the prompt is computed and nothing follows it
-  bool ignore_eos = false;       // EOS does not end the request
-  std::optional<uint64_t> seed;  // none = random, see Sampler::seed()
-  int logprobs = -1;             // -1 = none; 0 = the drawn token; n = and the n most likely
-  uint32_t choice = 0;           // completion index for n > 1
+  int min_tokens = 0;                // EOS and stop ids are masked before this many output tokens
+  int max_tokens = 128;              // 0: the prompt is computed and nothing follows it
+  bool ignore_eos = false;           // EOS does not end the request
+  std::optional<uint64_t> seed;      // none = random, see Sampler::seed()
+  int logprobs = -1;                 // -1 = none; 0 = the drawn token; n = and the n most likely
+  uint32_t choice = 0;               // completion index for n > 1
+  std::shared_ptr<Matcher> grammar;  // what the text must match; null: anything
 
   // InvalidArgument names the parameter, its value and the valid range.
   Status Validate(int vocab_size) const;

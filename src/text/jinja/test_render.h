@@ -12,7 +12,7 @@
 
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
-#include "text/ordered_json.h"
+#include "base/ordered_json.h"
 
 namespace talon::jinja {
 

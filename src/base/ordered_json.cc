@@ -1,4 +1,4 @@
-#include "text/ordered_json.h"
+#include "base/ordered_json.h"
 
 #include <cstdint>
 #include <unordered_map>

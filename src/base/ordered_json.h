@@ -1,7 +1,7 @@
 // JSON that keeps the order of keys, parsed in linear time (the library's own parser searches all
 // earlier keys of an object for each new one) and without exceptions.
-#ifndef TALON_TEXT_ORDERED_JSON_H_
-#define TALON_TEXT_ORDERED_JSON_H_
+#ifndef TALON_BASE_ORDERED_JSON_H_
+#define TALON_BASE_ORDERED_JSON_H_
 
 #include <string>
 #include <string_view>
@@ -17,4 +17,4 @@ Result<OrderedJson> ParseOrderedJson(std::string_view text, const std::string& w
 
 }  // namespace talon
 
-#endif  // TALON_TEXT_ORDERED_JSON_H_
+#endif  // TALON_BASE_ORDERED_JSON_H_

@@ -1,0 +1,45 @@
+// From what a request asks its answer to match, to a matcher over the model's vocabulary.
+#ifndef TALON_ENGINE_GRAMMAR_COMPILER_H_
+#define TALON_ENGINE_GRAMMAR_COMPILER_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "grammar/json_text.h"
+#include "grammar/matcher.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace talon {
+
+struct GrammarSpec {
+  enum class Kind { kNone, kJsonObject, kJsonSchema, kRegex, kGbnf, kChoice };
+  Kind kind = Kind::kNone;
+  std::string source;                // the schema, regex or grammar
+  std::vector<std::string> choices;  // kChoice
+  JsonSpacing spacing = JsonSpacing::kFlexible;
+};
+
+// Thread-safe. The vocabulary's prefix tree is made when the first grammar needs it.
+class GrammarCompiler {
+ public:
+  // The tokenizer must outlive the compiler, and the compiler all its matchers. Null: the model has
+  // none, and every grammar is refused.
+  explicit GrammarCompiler(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
+
+  // Null for kNone. InvalidArgument says what is wrong with the grammar or not supported.
+  Result<std::shared_ptr<Matcher>> Compile(const GrammarSpec& spec) const;
+
+ private:
+  const TokenTrie& Trie() const;
+
+  const Tokenizer* tokenizer_;
+  mutable std::once_flag made_;
+  mutable std::unique_ptr<TokenTrie> trie_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_ENGINE_GRAMMAR_COMPILER_H_

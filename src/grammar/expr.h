@@ -1,0 +1,119 @@
+// Regular expressions over bytes, matched by derivatives (Brzozowski).
+//
+// The derivative of an expression by a byte is the expression for what may follow it. Expressions
+// are hash-consed: equal ones have the same id, so that each is a state of a deterministic
+// automaton which grows as it is used. Intersection and complement cost nothing extra, and a
+// repetition keeps its counter instead of copies.
+//
+// Invariant: an expression other than kNone that was built without And and Not matches some string;
+// with them, IsEmpty() searches for one. Memory is bounded (exhausted()). One thread at a time.
+#ifndef TALON_GRAMMAR_EXPR_H_
+#define TALON_GRAMMAR_EXPR_H_
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/byte_set.h"
+
+namespace talon {
+
+using ExprId = int32_t;
+
+class ExprPool {
+ public:
+  static constexpr ExprId kNone = 0;   // matches nothing
+  static constexpr ExprId kEmpty = 1;  // matches the empty string
+  static constexpr int kNoLimit = -1;
+
+  ExprPool();
+
+  ExprId Bytes(const ByteSet& set);
+  ExprId Byte(char byte) { return Bytes(ByteSet::Of(static_cast<uint8_t>(byte))); }
+  ExprId Literal(std::string_view text);
+  ExprId Concat(ExprId first, ExprId second);
+  ExprId Sequence(std::span<const ExprId> parts);
+  ExprId Sequence(std::initializer_list<ExprId> parts) {
+    return Sequence(std::span(parts.begin(), parts.size()));
+  }
+  ExprId Or(std::vector<ExprId> parts);
+  // One of the texts, as a prefix tree.
+  ExprId AnyOf(std::vector<std::string> texts);
+  ExprId And(std::vector<ExprId> parts);
+  ExprId Not(ExprId inner);
+  // `max` may be kNoLimit.
+  ExprId Repeat(ExprId inner, int min, int max);
+  ExprId Optional(ExprId inner) { return Or({kEmpty, inner}); }
+  // Decimal digits whose number, read after `remainder`, is 0 modulo `divisor`; at least one digit
+  // unless `started`. REQUIRES: 0 < divisor <= 2^31, remainder < divisor.
+  ExprId Multiple(int64_t divisor, int64_t remainder, bool started);
+
+  bool Nullable(ExprId expr) const { return nodes_[expr].nullable; }
+  ExprId Derive(ExprId expr, uint8_t byte);
+  // Whether no string matches. Bounded: an expression with too many states is taken for empty, so
+  // that nothing wrong is ever allowed.
+  bool IsEmpty(ExprId expr);
+  bool Matches(ExprId expr, std::string_view text);
+
+  // No more sets of bytes come: bytes that no expression tells apart become one class, which makes
+  // rows of derivatives short. Call once, when everything is built.
+  void Freeze();
+  int num_classes() const { return static_cast<int>(class_bytes_.size()); }
+  int ClassOf(uint8_t byte) const { return class_of_[byte]; }
+  // The bytes of each class, ascending: [num_classes].
+  const std::vector<std::vector<uint8_t>>& class_bytes() const { return class_bytes_; }
+
+  // Too many states were needed; from then on unknown derivatives are kNone.
+  bool exhausted() const { return exhausted_; }
+
+ private:
+  enum class Kind : uint8_t { kNone, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kMultiple };
+  struct Node {
+    Kind kind = Kind::kNone;
+    bool nullable = false;
+    bool may_be_empty = false;  // has And or Not inside
+    int32_t set = -1;           // index in sets_
+    std::vector<ExprId> parts;
+    int64_t min = 0;  // kMultiple: divisor
+    int64_t max = 0;  // kMultiple: remainder
+    bool operator==(const Node& other) const {
+      return kind == other.kind && set == other.set && parts == other.parts && min == other.min &&
+             max == other.max && nullable == other.nullable;
+    }
+  };
+  struct NodeHash {
+    size_t operator()(const Node& node) const;
+  };
+  struct SetHash {
+    size_t operator()(const ByteSet& set) const;
+  };
+
+  ExprId Intern(Node node);
+  ExprId Compute(ExprId expr, uint8_t byte);
+  ExprId DeriveConcat(const Node& node, uint8_t byte);
+  ExprId DeriveRepeat(const Node& node, uint8_t byte);
+  ExprId AnyOfSorted(std::span<const std::string> texts, size_t from);
+  void Flatten(Kind kind, std::vector<ExprId>* parts) const;
+
+  std::vector<Node> nodes_;
+  std::unordered_map<Node, ExprId, NodeHash> ids_;
+  std::vector<ByteSet> sets_;
+  std::unordered_map<ByteSet, int32_t, SetHash> set_ids_;
+  std::array<uint8_t, 256> class_of_{};
+  std::vector<std::vector<uint8_t>> class_bytes_;
+  // [size][num_classes] of derivatives, -1: not computed; made when an expression is first used.
+  std::vector<std::vector<ExprId>> rows_;
+  std::unordered_map<ExprId, bool> emptiness_;
+  int used_rows_ = 0;
+  bool has_multiples_ = false;
+  bool exhausted_ = false;
+};
+
+}  // namespace talon
+
+#endif  // TALON_GRAMMAR_EXPR_H_

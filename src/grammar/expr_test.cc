@@ -1,0 +1,153 @@
+#include "grammar/expr.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <regex>
+
+#include "grammar/regex.h"
+
+namespace talon {
+namespace {
+
+TEST(ExprTest, EqualExpressionsAreOne) {
+  ExprPool pool;
+  EXPECT_EQ(pool.Literal("abc"), pool.Concat(pool.Literal("ab"), pool.Literal("c")));
+  EXPECT_EQ(pool.Or({pool.Byte('a'), pool.Byte('b')}), pool.Bytes(ByteSet::Range('a', 'b')));
+  EXPECT_EQ(pool.Not(pool.Not(pool.Byte('a'))), pool.Byte('a'));
+}
+
+TEST(ExprTest, IntersectionAndComplement) {
+  ExprPool pool;
+  const ExprId letters = pool.Repeat(pool.Bytes(ByteSet::Range('a', 'z')), 0, ExprPool::kNoLimit);
+  const ExprId not_cat = pool.And({letters, pool.Not(pool.AnyOf({"cat", "car"}))});
+  EXPECT_TRUE(pool.Matches(not_cat, "ca"));
+  EXPECT_TRUE(pool.Matches(not_cat, "cats"));
+  EXPECT_FALSE(pool.Matches(not_cat, "cat"));
+  EXPECT_FALSE(pool.Matches(not_cat, "C"));
+  EXPECT_FALSE(pool.IsEmpty(not_cat));
+  EXPECT_TRUE(pool.IsEmpty(pool.And({pool.Literal("ab"), pool.Literal("ac")})));
+  EXPECT_TRUE(pool.IsEmpty(pool.And({letters, pool.Not(letters)})));
+}
+
+TEST(ExprTest, MultiplesOfNumbers) {
+  ExprPool pool;
+  for (const int64_t divisor : {1, 3, 7, 12}) {
+    const ExprId expr = pool.Multiple(divisor, 0, /*started=*/false);
+    for (int64_t number = 0; number < 200; ++number) {
+      EXPECT_EQ(pool.Matches(expr, std::to_string(number)), number % divisor == 0) << number;
+    }
+    EXPECT_FALSE(pool.Matches(expr, ""));
+  }
+}
+
+// An exponential number of states is met lazily and bounded.
+TEST(ExprTest, ManyStatesAreBounded) {
+  ExprPool pool;
+  auto regex = CompileRegex("(?:a|b)*a(?:a|b){200}", &pool);
+  ASSERT_TRUE(regex.ok());
+  std::mt19937 random(3);
+  ExprId state = *regex;
+  for (int i = 0; i < 300'000 && state != ExprPool::kNone; ++i) {
+    state = pool.Derive(state, random() % 2 == 0 ? 'a' : 'b');
+  }
+  EXPECT_TRUE(pool.exhausted());
+  EXPECT_EQ(state, ExprPool::kNone);
+}
+
+// Random regexes of a few letters against the standard library's.
+TEST(RegexTest, AgreesWithTheStandardLibrary) {
+  std::mt19937 random(17);
+  const std::function<std::string(int)> make = [&](int depth) -> std::string {
+    switch (depth <= 0 ? random() % 3 : random() % 9) {
+      case 0:
+        return "a";
+      case 1:
+        return "b";
+      case 2:
+        return "[ab]";
+      case 3:
+        return make(depth - 1) + make(depth - 1);
+      case 4:
+        return "(?:" + make(depth - 1) + "|" + make(depth - 1) + ")";
+      case 5:
+        return "(?:" + make(depth - 1) + ")*";
+      case 6:
+        return "(?:" + make(depth - 1) + ")?";
+      case 7:
+        return "(?:" + make(depth - 1) + "){1,2}";
+      default:
+        return "[^a]";
+    }
+  };
+  int matches = 0;
+  for (int round = 0; round < 400; ++round) {
+    const std::string source = make(3);
+    ExprPool pool;
+    const auto expr = CompileRegex(source, &pool);
+    ASSERT_TRUE(expr.ok()) << source;
+    if (round % 2 == 0) pool.Freeze();
+    const std::regex truth(source);
+    for (int i = 0; i < 30; ++i) {
+      std::string text;
+      for (uint32_t n = random() % 6; n > 0; --n) text.push_back("abc"[random() % 3]);
+      EXPECT_EQ(pool.Matches(*expr, text), std::regex_match(text, truth)) << source << " " << text;
+      matches += pool.Matches(*expr, text) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(matches, 1000);
+}
+
+TEST(RegexTest, CharactersAreUtf8) {
+  ExprPool pool;
+  const auto any = CompileRegex(".", &pool);
+  const auto range = CompileRegex("[à-ü€😀]", &pool);
+  ASSERT_TRUE(any.ok() && range.ok());
+  for (const char* text : {"a", "é", "€", "😀"}) EXPECT_TRUE(pool.Matches(*any, text)) << text;
+  for (const char* text : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xc3", "ab", "\n"}) {
+    EXPECT_FALSE(pool.Matches(*any, text)) << text;
+  }
+  EXPECT_TRUE(pool.Matches(*range, "é"));
+  EXPECT_TRUE(pool.Matches(*range, "😀"));
+  EXPECT_FALSE(pool.Matches(*range, "a"));
+}
+
+TEST(RegexTest, AnchorsInPatterns) {
+  ExprPool pool;
+  const CharacterWriter utf8 = [&](const CodePoints& set) { return Utf8Of(set, &pool); };
+  const auto matches = [&](const char* pattern, const char* text) {
+    const auto expr = CompilePattern(pattern, utf8, &pool);
+    EXPECT_TRUE(expr.ok()) << expr.status().message();
+    return pool.Matches(*expr, text);
+  };
+  EXPECT_TRUE(matches("b", "abc"));
+  EXPECT_FALSE(matches("^b", "abc"));
+  EXPECT_TRUE(matches("^a|b$", "ax"));
+  EXPECT_TRUE(matches("^a|b$", "xb"));
+  EXPECT_FALSE(matches("^a|b$", "xbx"));
+  EXPECT_TRUE(matches("(^|,)b(,|$)", "a,b"));
+  EXPECT_FALSE(matches("(^|,)b(,|$)", "ab"));
+}
+
+TEST(RegexTest, WhatIsNotSupportedIsNamed) {
+  for (const auto& [source, why] :
+       std::vector<std::pair<const char*, const char*>>{{"(?=a)", "look-around"},
+                                                        {"a\\b", "word boundaries"},
+                                                        {"(a)\\1", "back references"},
+                                                        {"a**b(", "missing ')'"},
+                                                        {"[b-a]", "range out of order"},
+                                                        {"a{2,1}", "out of order"},
+                                                        {"*", "nothing to repeat"},
+                                                        {"\\p{L}", "not supported"},
+                                                        {"a^b", "anchor in the middle"},
+                                                        {"\xff", "UTF-8"},
+                                                        {"a{1,9999999}", "too many"}}) {
+    ExprPool pool;
+    const auto expr = CompileRegex(source, &pool);
+    ASSERT_FALSE(expr.ok()) << source;
+    EXPECT_NE(expr.status().message().find(why), std::string::npos) << expr.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace talon

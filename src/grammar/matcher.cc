@@ -1,0 +1,79 @@
+#include "grammar/matcher.h"
+
+namespace talon {
+namespace {
+
+constexpr size_t kMostMasks = 512;
+
+}  // namespace
+
+// Grammar::Finish has built the same expression, so that the bytes' classes know it.
+Matcher::Matcher(std::unique_ptr<Grammar> grammar, const TokenTrie* trie)
+    : grammar_(std::move(grammar)),
+      trie_(*trie),
+      automaton_(grammar_.get()),
+      plain_(Utf8Of(TokenTrie::PlainCharacters(), &grammar_->exprs())) {}
+
+Matcher::StateId Matcher::Next(StateId state, int32_t token) {
+  const std::string& bytes = trie_.bytes(token);
+  return bytes.empty() ? kDead : automaton_.Next(state, bytes);
+}
+
+const TokenMask& Matcher::Allowed(StateId state) {
+  if (const auto at = mask_of_.find(state); at != mask_of_.end()) {
+    masks_.splice(masks_.begin(), masks_, at->second);
+    return masks_.front().second;
+  }
+  if (masks_.size() >= kMostMasks) {
+    mask_of_.erase(masks_.back().first);
+    masks_.pop_back();
+  }
+  masks_.emplace_front(state, Compute(state));
+  mask_of_[state] = masks_.begin();
+  return masks_.front().second;
+}
+
+TokenMask Matcher::Compute(StateId state) {
+  TokenMask mask(trie_.vocabulary());
+  if (state == kDead) return mask;
+  for (const TokenTrie::Slice& slice : trie_.slices()) {
+    if (slice.most_characters > 0 && automaton_.AllowsAll(state, plain_, slice.most_characters)) {
+      mask.Add(slice.mask);
+    } else {
+      Walk(state, slice, &mask);
+    }
+  }
+  return mask;
+}
+
+void Matcher::Walk(StateId state, const TokenTrie::Slice& slice, TokenMask* mask) {
+  path_.resize(static_cast<size_t>(slice.deepest) + 1);
+  path_[0] = state;
+  const auto last = static_cast<int32_t>(slice.nodes.size()) - 1;
+  for (int32_t i = 0; i < last;) {
+    const TokenTrie::Node& node = slice.nodes[i];
+    const StateId next = automaton_.Next(path_[node.depth - 1], node.byte);
+    if (next == kDead) {
+      i = node.end;
+      continue;
+    }
+    path_[node.depth] = next;
+    for (int32_t t = node.first_token; t < slice.nodes[i + 1].first_token; ++t) {
+      mask->Set(slice.tokens[t]);
+    }
+    ++i;
+  }
+}
+
+std::string Matcher::Forced(StateId state, size_t most) {
+  std::string bytes;
+  while (bytes.size() < most) {
+    const auto byte = automaton_.OnlyByte(state);
+    if (!byte) break;
+    bytes.push_back(static_cast<char>(*byte));
+    state = automaton_.Next(state, *byte);
+  }
+  return bytes;
+}
+
+}  // namespace talon

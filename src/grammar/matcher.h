@@ -1,0 +1,56 @@
+// A grammar for one vocabulary: which tokens may follow, where a token leads, what is forced.
+//
+// States are numbers of the automaton's. One thread at a time; requests with the same grammar share
+// a matcher on the engine's thread.
+#ifndef TALON_GRAMMAR_MATCHER_H_
+#define TALON_GRAMMAR_MATCHER_H_
+
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "grammar/automaton.h"
+#include "grammar/token_trie.h"
+
+namespace talon {
+
+class Matcher {
+ public:
+  using StateId = Automaton::StateId;
+  static constexpr StateId kDead = Automaton::kDead;
+
+  // The trie must outlive it. REQUIRES: the grammar was made by a compiler of this folder.
+  Matcher(std::unique_ptr<Grammar> grammar, const TokenTrie* trie);
+
+  StateId start() const { return automaton_.start(); }
+  // kDead: the token is not allowed.
+  StateId Next(StateId state, int32_t token);
+  bool Accepts(StateId state) const { return automaton_.Accepts(state); }
+  // The tokens that may follow, text only: the end is allowed iff Accepts(). Valid until the next
+  // call.
+  const TokenMask& Allowed(StateId state);
+  // The bytes that must follow, at most `most` of them.
+  std::string Forced(StateId state, size_t most);
+
+  bool exhausted() const { return automaton_.exhausted(); }
+  Automaton& automaton() { return automaton_; }
+
+ private:
+  TokenMask Compute(StateId state);
+  void Walk(StateId state, const TokenTrie::Slice& slice, TokenMask* mask);
+
+  std::unique_ptr<Grammar> grammar_;
+  const TokenTrie& trie_;
+  Automaton automaton_;
+  ExprId plain_;
+  std::vector<StateId> path_;  // of a walk
+  // Masks by state, least recently used last.
+  std::list<std::pair<StateId, TokenMask>> masks_;
+  std::unordered_map<StateId, std::list<std::pair<StateId, TokenMask>>::iterator> mask_of_;
+};
+
+}  // namespace talon
+
+#endif  // TALON_GRAMMAR_MATCHER_H_
