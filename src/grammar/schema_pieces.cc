@@ -13,7 +13,7 @@ void Append(const std::vector<T>& more, std::vector<T>* list) {
   }
 }
 
-// Of two upper limits, -1 being none.
+// The smaller of two upper limits, where -1 is none.
 int64_t Smaller(int64_t a, int64_t b) {
   if (a < 0 || b < 0) return std::max(a, b);
   return std::min(a, b);

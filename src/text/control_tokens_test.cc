@@ -6,9 +6,9 @@
 #include <random>
 
 #include "base/json.h"
+#include "base/ordered_json.h"
 #include "text/chat_options.h"
 #include "text/chat_template.h"
-#include "text/ordered_json.h"
 #include "text/tokenizer/test_tokenizers.h"
 
 namespace talon {

@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "text/ordered_json.h"
+#include "base/ordered_json.h"
 
 namespace talon {
 namespace {
