@@ -184,6 +184,7 @@ Result<int> RunServer(Config config) {
   TALON_ASSIGN_OR_RETURN(const auto suggested, UsedGenerationDefaults(config, LogLevel::kWarning));
   ApiDefaults defaults{.drafter = model->drafters.Name()};
   suggested.Apply(&defaults.sampling);
+  const GrammarCompiler grammars(model->tokenizer.get());
   EngineThread thread(std::move(engine), config.serve.max_waiting, RequestStop);
   const ServeParts parts{
       .engine = &thread,
@@ -195,6 +196,7 @@ Result<int> RunServer(Config config) {
       .model_name = config.serve.served_model_name.empty() ? ShortModelName(model->name)
                                                            : config.serve.served_model_name,
       .defaults = defaults,
+      .grammars = &grammars,
       .request_timeout = std::chrono::seconds(config.serve.request_timeout)};
   return ServeUntilStopped(config, options, *model, parts);
 }

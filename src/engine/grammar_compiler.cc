@@ -1,6 +1,8 @@
 #include "engine/grammar_compiler.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "grammar/gbnf.h"
 #include "grammar/json_schema.h"

@@ -4,23 +4,13 @@
 
 #include <memory>
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "base/status.h"
-#include "grammar/json_text.h"
+#include "grammar/grammar_spec.h"
 #include "grammar/matcher.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace talon {
-
-struct GrammarSpec {
-  enum class Kind { kNone, kJsonObject, kJsonSchema, kRegex, kGbnf, kChoice };
-  Kind kind = Kind::kNone;
-  std::string source;                // the schema, regex or grammar
-  std::vector<std::string> choices;  // kChoice
-  JsonSpacing spacing = JsonSpacing::kFlexible;
-};
 
 // Thread-safe. The vocabulary's prefix tree is made when the first grammar needs it.
 class GrammarCompiler {

@@ -8,12 +8,9 @@
 #include "base/status.h"
 #include "grammar/code_points.h"
 #include "grammar/expr.h"
+#include "grammar/grammar_spec.h"
 
 namespace talon {
-
-// Between tokens of JSON: nothing, a space, or a new line with up to 20 characters of indentation;
-// or nothing at all.
-enum class JsonSpacing { kFlexible, kCompact };
 
 // One character of the set as a JSON string has it. There is one spelling of each, but for the case
 // of hexadecimal digits: itself, a short escape such as \n, or \u00XX for other control characters.

@@ -20,10 +20,7 @@ constexpr std::chrono::milliseconds kNoWait(0);
 
 Completion::Completion(const ServeParts& parts, ApiRequest request, std::string id,
                        std::unique_ptr<AnswerWriter> writer)
-    : parts_(parts),
-      request_(std::move(request)),
-      id_(std::move(id)),
-      writer_(std::move(writer)) {
+    : parts_(parts), request_(std::move(request)), id_(std::move(id)), writer_(std::move(writer)) {
   // One seed for all choices, which differ by their number.
   if (!request_.sampling.seed) request_.sampling.seed = RandomSeed();
 }
@@ -39,6 +36,11 @@ std::optional<ApiError> Completion::Start(const ServeParts& parts, ApiRequest re
                                           std::unique_ptr<Completion>* out) {
   std::vector<std::vector<int32_t>> prompts;
   if (auto error = EncodePrompts(parts, request, &prompts)) return error;
+  if (request.grammar.kind != GrammarSpec::Kind::kNone) {
+    auto grammar = parts.grammars->Compile(request.grammar);
+    if (!grammar.ok()) return ErrorFromStatus(grammar.status());
+    request.sampling.grammar = std::move(*grammar);
+  }
   const std::string id = NewAnswerId(request.endpoint);
   AnswerParts answer{.request = request,
                      .id = id,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/engine_thread.h"
+#include "engine/grammar_compiler.h"
 #include "serve/http/api/api_request.h"
 #include "text/chat_template.h"
 #include "text/control_tokens.h"
@@ -24,6 +25,7 @@ struct ServeParts {
   int32_t end_of_turn = -1;  // ends the answers of chats, beside the model's own; -1: none
   std::string model_name;    // as clients call it
   ApiDefaults defaults;      // the drafter's name, what requests leave out
+  const GrammarCompiler* grammars = nullptr;     // null: answers cannot follow one
   std::chrono::milliseconds request_timeout{0};  // 0 = none
 };
 

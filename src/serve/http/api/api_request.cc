@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "serve/http/api/chat_messages.h"
 #include "serve/http/api/foreign_parameters.h"
+#include "serve/http/api/grammar_fields.h"
 #include "serve/http/api/json_reader.h"
 #include "serve/http/api/responses_input.h"
 #include "serve/http/api/sampling_fields.h"
@@ -125,6 +126,7 @@ void ReadCompletion(const ApiDefaults& defaults, JsonReader* body, ApiRequest* r
   ReadLogprobs(body, request);
   ReadStop(body, request);
   ReadText(body, request);
+  ReadGrammar(body, &request->grammar);
   ReadStreaming(body, request);
   if (request->stream && request->prompt_logprobs) {
     body->Fail("prompt_logprobs", "not with stream: true");
@@ -155,17 +157,17 @@ void ReadEmbeddings(JsonReader* body, ApiRequest* request) {
   request->prompt_outputs.pooling = pooling == "mean" ? Pooling::kMean : Pooling::kLast;
 }
 
-// The form of the text, of which there is one.
 void ReadTextForm(JsonReader* body, ApiRequest* request) {
   const Json* form = body->Find("text");
   if (form == nullptr) return;
   JsonReader reader(*form, "text");
-  reader.Refuse("format", {{"type", "text"}});
+  reader.Ignore({"format"});  // read below, in its own order
   std::string verbosity = "medium";
   reader.Read("verbosity", &verbosity);
   if (verbosity != "medium") request->ignored.emplace_back("text.verbosity");
   reader.RefuseUnknown();
   if (reader.failed()) body->Fail(*reader.error());
+  ReadTextFormat(body, &request->grammar);
 }
 
 // Instructions and input as messages; what an answer repeats of the request is kept.

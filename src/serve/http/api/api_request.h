@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "grammar/grammar_spec.h"
 #include "model/sampling/sampling_params.h"
 #include "serve/http/api/api_error.h"
 #include "spec/specpv/config.h"
@@ -61,6 +62,7 @@ struct ApiRequest {
   std::string drafter;      // "" = all that the engine has
   int max_draft_nodes = 0;  // 0 = as the engine has it
   SpecPvOverrides specpv;
+  GrammarSpec grammar;               // what the answer must match
   bool trace = false;                // chunks also carry the trees and statistics of speculation
   std::vector<std::string> ignored;  // parameters that were given and have no effect
   Json repeated = Json::object();    // members that the answer of kResponses repeats

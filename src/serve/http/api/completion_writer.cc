@@ -47,8 +47,8 @@ class CompletionWriter : public AnswerWriter {
               .model = parts.model} {
     for (const std::vector<int32_t>& prompt : parts.prompts) {
       const bool after = !request_.echo;  // else the prompt's tokens come first
-      const Choice choice{.tokens = TokenJsonWriter(
-                              tokenizer_, after ? prompt : std::vector<int32_t>())};
+      const Choice choice{.tokens =
+                              TokenJsonWriter(tokenizer_, after ? prompt : std::vector<int32_t>())};
       choices_.insert(choices_.end(), request_.n, choice);
     }
   }

@@ -33,6 +33,8 @@ class JsonBody {
   Result<const Json*> Find(std::string_view key);
   // The value, of which an empty list is left. REQUIRES: Find found it.
   Json Take(std::string_view key);
+  // The value's own text. REQUIRES: Find found it.
+  std::string_view Text(std::string_view key) const { return members_.find(key)->second.text; }
   std::vector<std::string_view> Keys() const;
 
  private:

@@ -62,6 +62,8 @@ const Json* JsonReader::Find(const std::string& key) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+std::string_view JsonReader::Text(const std::string& key) const { return body_->Text(key); }
+
 Json JsonReader::Take(const std::string& key) { return body_->Take(key); }
 
 void JsonReader::Fail(const std::string& key, const std::string& problem, const std::string& code) {

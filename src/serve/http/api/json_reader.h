@@ -28,6 +28,8 @@ class JsonReader {
   bool Has(const std::string& key) { return Find(key) != nullptr; }
   // Takes a member out of the body. REQUIRES: it is there, and this reads the whole body.
   Json Take(const std::string& key);
+  // The member's JSON as the client wrote it. REQUIRES: it is there, and this reads the whole body.
+  std::string_view Text(const std::string& key) const;
   // It was read or looked for.
   bool Knows(const std::string& key) const { return known_.count(key) > 0; }
 

@@ -1,0 +1,17 @@
+// What an answer must match: response_format, and the names that other servers have for it.
+#ifndef TALON_SERVE_HTTP_API_GRAMMAR_FIELDS_H_
+#define TALON_SERVE_HTTP_API_GRAMMAR_FIELDS_H_
+
+#include "grammar/grammar_spec.h"
+#include "serve/http/api/json_reader.h"
+
+namespace talon {
+
+// Of chats and completions. At most one may be given.
+void ReadGrammar(JsonReader* body, GrammarSpec* grammar);
+// text.format of /v1/responses.
+void ReadTextFormat(JsonReader* body, GrammarSpec* grammar);
+
+}  // namespace talon
+
+#endif  // TALON_SERVE_HTTP_API_GRAMMAR_FIELDS_H_
