@@ -93,7 +93,7 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
   Status Start(const Config& config, std::unique_ptr<PythonDrafter> drafter);
   Result<const Tokenizer*> OpenTokenizer() const;
 
-  const OwnerProcess owner_;
+  OwnerProcess owner_;
   std::shared_ptr<DrafterFaults> faults_ = std::make_shared<DrafterFaults>();
   GenerationDefaults suggested_;
   std::string drafter_name_;  // of the list, or of the Python drafter

@@ -42,7 +42,7 @@ class PythonModel {
                                           const std::vector<int>& layers);
   Result<SingleSequence::Rows> RunTree(const std::vector<int32_t>& tokens, const TokenTree& tree);
 
-  const OwnerProcess owner_;
+  OwnerProcess owner_;
   std::unique_ptr<LoadedModel> model_;
   std::mutex mutex_;  // guards the decoder; locked without the GIL
 };

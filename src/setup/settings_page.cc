@@ -95,7 +95,7 @@ std::string ValuesText(const Setting& setting) {
 }
 
 std::string Row(const Setting& setting) {
-  const auto with = [](std::string names, const std::string& other) {
+  const auto with = [](const std::string& names, const std::string& other) {
     return other.empty() ? names : names + " or " + Quoted(other);
   };
   return fmt::format("| {} | {} | {} | {} | {} |\n",

@@ -25,7 +25,16 @@ Status Planner::Plan(StepBatch* batch, PlannedPass* pass) {
                            parts_.kv->Reserve(prompt.run->sequence, prompt.tokens));
     pass->prompt_reservations.push_back(std::move(reservation));
   }
-  for (StepEntry& entry : batch->entries) PlanEntry(&entry, pass);
+  const auto root_blocks = [this](const StepEntry& entry) {
+    const Sequence& sequence = entry.run->sequence;
+    return parts_.kv->BlocksNeeded(sequence, sequence.tail_len + 1);
+  };
+  int kept_blocks = 0;
+  for (const StepEntry& entry : batch->entries) kept_blocks += root_blocks(entry);
+  for (StepEntry& entry : batch->entries) {
+    kept_blocks -= root_blocks(entry);
+    PlanEntry(&entry, kept_blocks, pass);
+  }
   pass->prompt_features.clear();
   for (size_t i = 0; i < batch->prompts.size(); ++i) {
     PlanPrompt(batch->prompts[i], pass->prompt_reservations[i], pass);
@@ -33,7 +42,7 @@ Status Planner::Plan(StepBatch* batch, PlannedPass* pass) {
   return OkStatus();
 }
 
-void Planner::PlanEntry(StepEntry* entry, PlannedPass* pass) {
+void Planner::PlanEntry(StepEntry* entry, int kept_blocks, PlannedPass* pass) {
   const ActiveRequest& run = *entry->run;
   const Proposal& proposal = entry->proposal;
   PassBuilder& builder = pass->builder;
@@ -46,7 +55,7 @@ void Planner::PlanEntry(StepEntry* entry, PlannedPass* pass) {
     rows.prefix_read = run.partial.lists->visible_tokens + run.sequence.tail_len;
   } else {
     rows.direct = !options_.nwor || run.plain_next;
-    if (rows.direct) ReserveTree(entry);
+    if (rows.direct) ReserveTree(entry, kept_blocks);
     rows.first = builder.AddTree(run.sequence, proposal.tree(), rows.reservation.slots,
                                  proposal.first_judged());
     rows.prefix_read = run.sequence.committed_len;
@@ -70,15 +79,18 @@ void Planner::PlanPrompt(const PromptChunk& prompt, const Reservation& reservati
       sync_->CaptureRows(*prompt.run, first_row, prompt.tokens, &pass->builder));
 }
 
-void Planner::ReserveTree(StepEntry* entry) {
+void Planner::ReserveTree(StepEntry* entry, int kept_blocks) {
   const Sequence& sequence = entry->run->sequence;
-  auto reservation = parts_.kv->Reserve(sequence, entry->proposal.tree().size());
-  if (!reservation.ok() && entry->proposal.num_drafts() > 0) {
+  Proposal& proposal = entry->proposal;
+  const int needed = parts_.kv->BlocksNeeded(sequence, proposal.tree().size());
+  if (const int free = parts_.kv->free_blocks() - kept_blocks;
+      proposal.num_drafts() > 0 && needed > free) {
     ReportStepFallback({Counter::kNworFallback, "nwor", "no_blocks"}, sequence.id,
-                       reservation.status(), parts_.metrics);
-    entry->proposal.DropDrafts();
-    reservation = parts_.kv->Reserve(sequence, 1);
+                       ResourceExhausted("kv: tree needs {} blocks, {} free", needed, free),
+                       parts_.metrics);
+    proposal.DropDrafts();
   }
+  auto reservation = parts_.kv->Reserve(sequence, proposal.tree().size());
   TALON_CHECK(reservation.ok(), "the scheduler keeps room for every root");
   entry->rows.reservation = std::move(*reservation);
 }

@@ -35,9 +35,10 @@ class Planner {
   void Cancel(StepBatch* batch, PlannedPass* pass);
 
  private:
-  void PlanEntry(StepEntry* entry, PlannedPass* pass);
+  // `kept_blocks` are for the roots of entries that are planned later.
+  void PlanEntry(StepEntry* entry, int kept_blocks, PlannedPass* pass);
   void PlanPrompt(const PromptChunk& prompt, const Reservation& reservation, PlannedPass* pass);
-  void ReserveTree(StepEntry* entry);
+  void ReserveTree(StepEntry* entry, int kept_blocks);
 
   StepParts parts_;
   StepOptions options_;

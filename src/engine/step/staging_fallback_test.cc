@@ -148,6 +148,39 @@ TEST(StagingFallback, PartialVerificationGoesOn) {
   }
 }
 
+// As many wrong children of the root as fit.
+class WideDrafter : public Drafter {
+ public:
+  std::string_view name() const override { return "WIDE"; }
+  Status Begin(SequenceId, std::span<const int32_t>) override { return OkStatus(); }
+  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      for (int n = 1; n < requests[i].budget.max_nodes; ++n) trees[i].Add(0, n, 0.1f);
+    }
+  }
+  void Observe(SequenceId, std::span<const int32_t>) override {}
+  void Rewind(SequenceId, int) override {}
+  void End(SequenceId) override {}
+};
+
+// Written directly, the first sequence's tree would take the block of the second one's root.
+TEST(StagingFallback, DirectTreesLeaveBlocksToTheRootsOfOthers) {
+  std::vector<GenerateRequest> requests = Requests();
+  requests.resize(2);
+  for (GenerateRequest& request : requests) request.prompt.resize(17);  // a block, and the root
+  EngineOptions options = TreeOptions();
+  const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+  options.kv_tokens = 5 * options.block_size;
+  options.step.nwor = false;
+  options.step.budget = {.max_nodes = 48, .max_depth = 1};
+  SetLogLevel(LogLevel::kOff);
+  const auto engine = Small().MakeEngine(options, std::make_unique<WideDrafter>());
+  const auto results = RunBatch(engine.get(), requests);
+  SetLogLevel(LogLevel::kWarning);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(results[i].TokenIds(), plain[i].TokenIds());
+  EXPECT_GT(engine->metrics().Get(Counter::kNworFallback, "no_blocks"), 0);
+}
+
 // A step over a cache whose staging holds fewer rows than the trees have.
 TEST(StagingFallback, OverflowTakesAPlainStep) {
   const std::vector<GenerateRequest> requests = Requests();
