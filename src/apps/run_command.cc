@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "engine/grammar_compiler.h"
 #include "model/files/model_dir.h"
 #include "setup/generation_defaults.h"
 #include "setup/loader.h"
@@ -34,6 +35,9 @@ struct RunOptions {
   std::string prompt;
   std::string prompt_file;
   std::string prompt_tokens;
+  std::string json_schema;  // files
+  std::string grammar;
+  std::string regex;
   std::string positional;
   bool json = false;
   bool show_drafts = false;
@@ -248,8 +252,28 @@ std::string RemoteReport(const GenerateResult& result, const RemoteModel& model,
   return table.ToString(/*all_left=*/true);
 }
 
+// What the text must match, if anything. The compiler must outlive the request.
+Status SetGrammar(const RunOptions& options, const GrammarCompiler& grammars,
+                  GenerateRequest* request) {
+  GrammarSpec spec;
+  if (!options.regex.empty()) {
+    spec = {.kind = GrammarSpec::Kind::kRegex, .source = options.regex};
+  } else if (!options.json_schema.empty()) {
+    spec.kind = GrammarSpec::Kind::kJsonSchema;
+    TALON_ASSIGN_OR_RETURN(spec.source, ReadFile(options.json_schema));
+  } else if (!options.grammar.empty()) {
+    spec.kind = GrammarSpec::Kind::kGbnf;
+    TALON_ASSIGN_OR_RETURN(spec.source, ReadFile(options.grammar));
+  }
+  TALON_ASSIGN_OR_RETURN(request->sampling.grammar, grammars.Compile(spec));
+  return OkStatus();
+}
+
 // With the target elsewhere.
 Result<int> RunRemotely(const Config& config, const RunOptions& options, const std::string& text) {
+  if (!options.regex.empty() || !options.json_schema.empty() || !options.grammar.empty()) {
+    return InvalidArgument("a grammar needs the target here, not at --target-address");
+  }
   TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
   interrupted = 0;
   TALON_ASSIGN_OR_RETURN(const auto model,
@@ -284,6 +308,8 @@ Result<int> Run(Config config, const RunOptions& options) {
       TakePrompt({model->name, tokenizer, model->target->config().vocab_size}, options, text));
   GenerateRequest request{.prompt = prompt.tokens, .stop = config.sampling.stop};
   TALON_ASSIGN_OR_RETURN(request.sampling, MakeSamplingParams(config.sampling, tokenizer));
+  const GrammarCompiler grammars(tokenizer);
+  TALON_RETURN_IF_ERROR(SetGrammar(options, grammars, &request));
   if (model->engine_options.kv_tokens == 0) {  // one request: no more cache than it can use
     const int64_t longest =
         static_cast<int64_t>(request.prompt.size()) + std::max(config.sampling.max_tokens, 0) + 1;
@@ -317,6 +343,16 @@ void AddRunCommand(Command app, Config* config, CommandBody* body) {
   Option file =
       command.AddOption("--prompt-file", &options->prompt_file, "File with the text to continue");
   file.TypeName("FILE").Excludes(input).Excludes(text);
+  Option schema = command.AddOption("--json-schema", &options->json_schema,
+                                    "File with a JSON schema that the text must match");
+  schema.TypeName("FILE");
+  Option regex = command.AddOption("--regex", &options->regex,
+                                   "Regular expression that the whole text must match");
+  regex.Excludes(schema);
+  command.AddOption("--grammar", &options->grammar, "File with a grammar (GBNF) for the text")
+      .TypeName("FILE")
+      .Excludes(schema)
+      .Excludes(regex);
   command
       .AddOption("--prompt-tokens", &options->prompt_tokens,
                  "Token ids to continue, separated by commas, or @FILE: the same in a file, or "
