@@ -163,7 +163,7 @@ TEST(ApiRequest, ParametersOfOtherServers) {
                      &request));
   EXPECT_EQ(request.ignored, (std::vector<std::string>{"priority", "reasoning_effort", "store",
                                                        "typical_p", "verbosity"}));
-  EXPECT_EQ(ErrorOfMember(R"("guided_regex": "a*")").code, "unsupported_parameter");
+  EXPECT_EQ(ErrorOfMember(R"("ebnf": "root ::= x")").code, "unsupported_parameter");
   EXPECT_EQ(ErrorOfMember(R"("verbosty": "low")").code, "unknown_parameter");
 }
 
@@ -288,12 +288,18 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
       {R"("speculative": {"specpv": {"mode": "quick"}})", "speculative.specpv.mode"},
       {R"("speculative": {"specpv": {"budget": -1}})", "speculative.specpv.budget"},
       {R"("speculative": {"specpv": {"blocks": 1}})", "speculative.specpv.blocks"},
-      {R"("guided_json": {})", "guided_json"},
+      {R"("guided_regex": 5)", "guided_regex"},
+      {R"("guided_choice": [])", "guided_choice"},
+      {R"("regex": "a", "guided_choice": ["b"])", "guided_choice"},
+      {R"("structured_outputs": {"structural_tag": "x"})", "structured_outputs.structural_tag"},
+      {R"("structured_outputs": {"regex": "a", "whitespace": "none"})",
+       "structured_outputs.whitespace"},
       {R"("tool_choice": "required")", "tool_choice"},
       {R"("skip_special_tokens": 1)", "skip_special_tokens"},
       {R"("suffix": "x")", "suffix"},
       {R"("tools": [{}])", "tools"},
-      {R"("response_format": {"type": "json_object"})", "response_format"},
+      {R"("response_format": {"type": "xml"})", "response_format"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format"},
       {R"("temprature": 1)", "temprature"},
   };
   for (const auto& [member, param] : cases) {
@@ -302,6 +308,36 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
     EXPECT_EQ(error.status, 400) << member;
     EXPECT_EQ(error.message.rfind(param, 0), 0u) << error.message;
   }
+}
+
+TEST(ApiRequest, WhatAnAnswerMustMatch) {
+  const auto grammar = [](const std::string& member) {
+    ApiRequest request;
+    const auto error = Parse("{\"prompt\": \"x\", " + member + "}", &request);
+    EXPECT_FALSE(error) << error->message;
+    return request.grammar;
+  };
+  using Kind = GrammarSpec::Kind;
+  EXPECT_EQ(grammar(R"("n": 1)").kind, Kind::kNone);
+  EXPECT_EQ(grammar(R"("response_format": {"type": "text"})").kind, Kind::kNone);
+  EXPECT_EQ(grammar(R"("response_format": {"type": "json_object"})").kind, Kind::kJsonObject);
+  const GrammarSpec schema = grammar(R"("response_format": {"type": "json_schema", "json_schema":
+      {"name": "n", "strict": true, "schema": {"z": 1, "a": 2}}, "whitespace": "compact"})");
+  EXPECT_EQ(schema.kind, Kind::kJsonSchema);
+  EXPECT_EQ(schema.source, R"({"z":1,"a":2})");  // in its own order
+  EXPECT_EQ(schema.spacing, JsonSpacing::kCompact);
+  EXPECT_EQ(grammar(R"("guided_json": "{\"b\": 1}")").source, R"({"b": 1})");
+  EXPECT_EQ(grammar(R"("json_schema": {"q": true})").source, R"({"q":true})");
+  EXPECT_EQ(grammar(R"("regex": "a+")").source, "a+");
+  EXPECT_EQ(grammar(R"("guided_grammar": "root ::= x")").kind, Kind::kGbnf);
+  EXPECT_EQ(grammar(R"("grammar": "")").kind, Kind::kNone);
+  EXPECT_EQ(grammar(R"("structured_outputs": {"choice": ["a", "b"]})").choices,
+            (std::vector<std::string>{"a", "b"}));
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"input": "a", "text": {"format": {"type": "json_schema", "name": "n",
+      "schema": {"y": 1, "b": 2}}}})",
+                     &request, Endpoint::kResponses));
+  EXPECT_EQ(request.grammar.source, R"({"y":1,"b":2})");
 }
 
 TEST(ApiRequest, UnknownParametersSuggestTheNearest) {
