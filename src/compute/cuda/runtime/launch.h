@@ -10,6 +10,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -19,8 +20,8 @@
 namespace talon::cuda {
 
 [[noreturn]] inline void DeviceFailed(const char* call, cudaError_t error) {
-  throw DeviceFault(
-      fmt::format("cuda: {}: {} ({})", call, cudaGetErrorString(error), cudaGetErrorName(error)));
+  throw DeviceFault(std::string("cuda: ") + call + ": " + cudaGetErrorString(error) + " (" +
+                    cudaGetErrorName(error) + ")");
 }
 
 #define TALON_CUDA_CHECK(call)                                                                 \
