@@ -29,11 +29,11 @@ Status Contain(const Function& function) {
   try {
     function();
   } catch (const BrokenInvariant& broken) {
-    return Internal("{}", broken.what());
+    return Status(StatusCode::kInternal, broken.what());
   } catch (const DeviceFault& fault) {
-    return Unavailable("{}", fault.what());
+    return Status(StatusCode::kUnavailable, fault.what());
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("out of memory");
+    return Status(StatusCode::kResourceExhausted, "out of memory");
   }
   return OkStatus();
 }
