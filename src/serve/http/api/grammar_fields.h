@@ -7,7 +7,7 @@
 
 namespace talon {
 
-// Of chats and completions. At most one may be given.
+// Reads those of chats and completions. At most one may be given.
 void ReadGrammar(JsonReader* body, GrammarSpec* grammar);
 // text.format of /v1/responses.
 void ReadTextFormat(JsonReader* body, GrammarSpec* grammar);
