@@ -261,8 +261,8 @@ Result<const OrderedJson*> SchemaReader::Resolve(const OrderedJson* from,
   std::string decoded;  // percent-encoding
   for (size_t i = 1; i < reference.size(); ++i) {
     if (reference[i] == '%' && i + 2 < reference.size()) {
-      decoded.push_back(
-          static_cast<char>(std::stoi("0" + reference.substr(i + 1, 2), nullptr, 16)));
+      decoded.push_back(static_cast<char>(
+          std::stoi(fmt::format("0{}", reference.substr(i + 1, 2)), nullptr, 16)));
       i += 2;
     } else {
       decoded.push_back(reference[i]);
