@@ -2,9 +2,11 @@
 // cache is in order, else it stops for good.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -208,6 +210,7 @@ TEST(BrokenStep, AStoppedEngineAnswersItsCallersAndSaysSoOnce) {
     while (!stream->done()) (void)stream->Next(std::chrono::milliseconds(100));
     EXPECT_EQ(stream->result().error.code(), StatusCode::kUnavailable);
   }
+  while (stopped.load() == 0) std::this_thread::yield();  // the snapshot follows the answers
   EXPECT_EQ(thread.snapshot().health.code(), StatusCode::kUnavailable);
   EXPECT_EQ(thread.Submit(Requests(1)[0]).status().code(), StatusCode::kUnavailable);
   thread.Shutdown(std::chrono::seconds(10));

@@ -113,7 +113,7 @@ TEST(JsonBody, IgnoredAndUnknownMembersTakeNoMemory) {
     ApiRequest request;
     std::optional<ApiError> error;
     const int64_t peak = PeakOf(
-        [&] { error = ParseApiRequest(text, Endpoint::kCompletions, ApiNames{}, &request); });
+        [&] { error = ParseApiRequest(text, Endpoint::kCompletions, ApiDefaults{}, &request); });
     EXPECT_EQ(error.has_value(), std::string(key) == "nonsense");
     // A tree takes 27 times the text. The parser keeps the brackets since the last other token.
     EXPECT_LT(peak, static_cast<int64_t>(4 * values.size())) << key;
@@ -129,7 +129,7 @@ TEST(JsonBody, TreesAreBounded) {
   ApiRequest request;
   std::optional<ApiError> error;
   const int64_t peak =
-      PeakOf([&] { error = ParseApiRequest(objects, Endpoint::kChat, ApiNames{}, &request); });
+      PeakOf([&] { error = ParseApiRequest(objects, Endpoint::kChat, ApiDefaults{}, &request); });
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->status, 413);
   EXPECT_EQ(error->param, "messages");
