@@ -70,7 +70,7 @@ double Perplexity(WeightFormat weights, DType kv_dtype, const std::vector<int32_
     const int count = std::min(kChunk, scored - first);
     Reservation reservation = kv->Reserve(sequence, count).value();
     PassBuilder builder;
-    builder.AddPrompt(sequence, reservation, PassBuilder::Logits::kAll);
+    builder.AddPrompt(sequence, reservation, /*outputs=*/count);
     ForwardOutput output;
     const Status status = decoder->Forward(builder.plan(), kv->view(), &output);
     EXPECT_TRUE(status.ok()) << status.message();
