@@ -363,7 +363,7 @@ TEST(SamplingParams, ErrorsNameParameterValueAndRange) {
   EXPECT_EQ(message({.bad_words = {{1, -2}}}), "bad_words token: -2, must be 0 to 99");
   EXPECT_EQ(message({.stop_token_ids = {100}}), "stop_token_ids token: 100, must be 0 to 99");
   EXPECT_EQ(message({.min_tokens = 9, .max_tokens = 8}), "min_tokens: 9, must be 0 to 8");
-  EXPECT_EQ(message({.max_tokens = 0}), "max_tokens: 0, must be 1 or more");
+  EXPECT_EQ(message({.max_tokens = -1}), "max_tokens: -1, must be 0 or more");
   EXPECT_EQ(message({.logprobs = 129}), "logprobs: 129, must be -1 to 128");
   EXPECT_EQ(message({.choice = 1u << 24}), "choice: 16777216, must be 0 to 16777215");
 }

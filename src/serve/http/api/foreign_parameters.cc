@@ -123,8 +123,12 @@ static_assert(std::ranges::is_sorted(kForeign, {}, [](const ForeignParameter& ea
 void ReadForeign(JsonReader* body, std::vector<std::string>* ignored) {
   for (const ForeignParameter& each : kForeign) {
     if (body->Knows(each.name)) continue;  // it is one of this request's own
+    if (each.handling == kSilent) {
+      body->Ignore({each.name});  // not parsed: it may be large
+      continue;
+    }
     const Json* value = body->Find(each.name);
-    if (value == nullptr || each.handling == kSilent) continue;
+    if (value == nullptr) continue;
     const Json neutral = Json::parse(each.neutral);
     if (std::find(neutral.begin(), neutral.end(), *value) != neutral.end()) continue;
     if (each.handling == kIgnored) {
