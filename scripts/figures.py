@@ -128,9 +128,9 @@ CPU = [
     ),
     Figure(
         "nwor",
-        ["build/talon bench nwor --batches 1,4 --nodes 8,32 --repeats 5"],
+        ["build/talon bench nwor --batches 1,4 --nodes 8,32 --tokens 48 --repeats 5"],
         tables.nwor,
-        {"--batches": "1", "--nodes": "8", "--repeats": "1"},
+        {"--batches": "1", "--nodes": "8", "--tokens": "16", "--repeats": "1"},
     ),
     Figure(
         "limits",
