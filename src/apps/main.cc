@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
       "  talon doctor                               what the bundled head gains\n"
       "  talon bench decode --shape llama-1b --weights int8\n"
       "\n'talon COMMAND --help' lists a command's flags.\n"
-      "Exit codes: 0 done, 1 failed or differs, 2 bad input, 3 a server's engine stopped.\n");
+      "Exit codes: 0 done, 1 failed or differs, 2 bad input, 3 server's engine stopped.\n");
   const auto exit_code = line.Parse(argc, argv);
   if (!exit_code.ok()) return talon::ReportError(exit_code.status());
   if (exit_code->has_value()) return **exit_code;
