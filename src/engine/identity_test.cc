@@ -51,7 +51,7 @@ struct Variant {
   bool nwor = true;
   int scv_chunk_size = 0;
   DType kv_dtype = DType::kF32;
-  int rounds = 150;
+  int rounds = 90;
 };
 
 class IdentityTest : public testing::TestWithParam<Variant> {};
@@ -100,7 +100,7 @@ TEST_P(IdentityTest, RandomTreesGivePlainTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, IdentityTest,
-                         testing::Values(Variant{.name = "Default", .rounds = 400},
+                         testing::Values(Variant{.name = "Default", .rounds = 200},
                                          Variant{.name = "WithoutNwor", .nwor = false},
                                          Variant{.name = "ChunkOf3", .scv_chunk_size = 3},
                                          Variant{.name = "ChunkOf8", .scv_chunk_size = 8},

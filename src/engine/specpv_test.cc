@@ -64,7 +64,7 @@ std::vector<std::vector<int32_t>> Answers(const std::vector<GenerateRequest>& re
 // Random requests, selectors, budgets and batches: zero differences against plain decoding.
 TEST(SpecPvEngine, ExactGivesPlainTokens) {
   std::mt19937 random(23);
-  const int rounds = TestRounds(60);
+  const int rounds = TestRounds(30);
   int64_t partial = 0, rolled_back = 0, confirmed = 0;
   for (int round = 0; round < rounds; ++round) {
     std::vector<GenerateRequest> requests;

@@ -1,5 +1,6 @@
 #include "engine/step/prompt_output_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -29,6 +30,10 @@ void EndBroken(int position, GenerateResult* result) {
 
 void PromptOutputReader::Read(const StepBatch& batch, const PlannedPass& pass,
                               const ForwardOutput& output) {
+  const bool any = std::ranges::any_of(batch.prompts, [](const PromptChunk& prompt) {
+    return prompt.run->reads_of(prompt.tokens) > 0;
+  });
+  if (!any) return;
   const StageRange range("ReadPrompts");
   for (size_t i = 0; i < batch.prompts.size(); ++i) {
     const PromptChunk& prompt = batch.prompts[i];
