@@ -12,7 +12,7 @@ from cli import TINY, CliTest, main, program
 TIMEOUT_S = 60
 SCRAPE_TIMEOUT_S = 15
 SCRAPE_CONFIG = """
-global: {{scrape_interval: 1s}}
+global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
 scrape_configs:
   - job_name: talon
     static_configs: [{{targets: ["{address}"]}}]

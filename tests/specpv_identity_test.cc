@@ -24,7 +24,7 @@ namespace {
 
 const std::string kRoot = TALON_SOURCE_DIR;
 constexpr DraftBudget kTree{.max_nodes = 8, .max_depth = 5, .top_k = 4};
-constexpr int kNewTokens = 64;
+constexpr int kNewTokens = 48;
 
 std::string Setting(const char* name, const std::string& otherwise) {
   const char* value = std::getenv(name);

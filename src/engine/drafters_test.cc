@@ -42,7 +42,7 @@ class DraftersTest : public testing::TestWithParam<Method> {
   }
 };
 
-TEST_P(DraftersTest, GivesPlainTokens) {
+std::vector<GenerateRequest> MixedRequests() {
   const std::vector<std::string> texts = {
       "---\ntitle: Array.prototype.map()\nslug: "
       "Web/JavaScript/Reference/Global_Objects/Array/map\n",
@@ -62,8 +62,13 @@ TEST_P(DraftersTest, GivesPlainTokens) {
     if (i == 3) request.stop = {"the"};
     requests.push_back(std::move(request));
   }
+  return requests;
+}
+
+TEST_P(DraftersTest, GivesPlainTokens) {
+  const std::vector<GenerateRequest> requests = MixedRequests();
   EngineOptions options{.max_sequences = 5, .prefill_chunk = 16};
-  const auto plain = RunBatch(Tiny().MakeEngine(options).get(), requests);
+  static const auto plain = RunBatch(Tiny().MakeEngine(options).get(), requests);
   options.step.budget = GetParam().budget;
   Metrics metrics;
   const auto engine = Tiny().MakeEngine(options, Make(GetParam(), &metrics));

@@ -195,7 +195,7 @@ TEST(EngineThread, LooksInsideBetweenSteps) {
 }
 
 TEST(EngineThread, RandomTrafficEqualsRequestsAlone) {
-  constexpr int kRequests = 1000;
+  constexpr int kRequests = 600;
   std::mt19937 random(17);
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < kRequests; ++i) requests.push_back(RandomRequest(random));
