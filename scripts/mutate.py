@@ -26,6 +26,7 @@ PLACE = ROOT / "build-mutants"
 # Folders below src/ and the test programs that must notice: (target, gtest filter).
 MODULES = {
     "base": [("base_test", "*")],
+    "grammar": [("grammar_test", "*")],
     "kv": [("kv_test", "*")],
     "spec": [("spec_test", "*"), ("specpv_test", "*")],
     "model/sampling": [("model_test", "*")],
