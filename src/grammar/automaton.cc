@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "grammar/hash.h"
+
 namespace talon {
 namespace {
 
@@ -13,21 +15,17 @@ constexpr size_t kMostConfigurations = 4096;  // of one state
 constexpr int kDeepestOpening = 2000;
 constexpr size_t kMostPairsSearched = 512;
 
-size_t Mix(size_t hash, size_t value) {
-  return hash ^ (value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2));
-}
-
 }  // namespace
 
 size_t Automaton::LinkHash::operator()(const Link& link) const {
-  return Mix(Mix(static_cast<size_t>(link.head.kind), static_cast<size_t>(link.head.id)),
-             static_cast<size_t>(link.tail));
+  return MixHash(MixHash(static_cast<size_t>(link.head.kind), static_cast<size_t>(link.head.id)),
+                 static_cast<size_t>(link.tail));
 }
 
 size_t Automaton::StateHash::operator()(const State& state) const {
   size_t hash = state.accepts ? 1 : 0;
   for (const Configuration& one : state.configurations) {
-    hash = Mix(Mix(hash, static_cast<size_t>(one.rest)), static_cast<size_t>(one.after));
+    hash = MixHash(MixHash(hash, static_cast<size_t>(one.rest)), static_cast<size_t>(one.after));
   }
   return hash;
 }

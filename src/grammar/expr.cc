@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "grammar/hash.h"
+
 namespace talon {
 namespace {
 
@@ -10,22 +12,18 @@ constexpr size_t kMostStatesSearched = 20000;
 constexpr int kMostRows = 65536;  // of 1 KiB
 constexpr size_t kMostNodes = 2'000'000;
 
-size_t Mix(size_t hash, size_t value) {
-  return (hash ^ (value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2)));
-}
-
 }  // namespace
 
 size_t ExprPool::NodeHash::operator()(const Node& node) const {
   size_t hash = static_cast<size_t>(node.kind) * 2 + (node.nullable ? 1 : 0);
-  hash = Mix(hash, static_cast<size_t>(node.set));
-  for (const ExprId part : node.parts) hash = Mix(hash, static_cast<size_t>(part));
-  return Mix(Mix(hash, static_cast<size_t>(node.min)), static_cast<size_t>(node.max));
+  hash = MixHash(hash, static_cast<size_t>(node.set));
+  for (const ExprId part : node.parts) hash = MixHash(hash, static_cast<size_t>(part));
+  return MixHash(MixHash(hash, static_cast<size_t>(node.min)), static_cast<size_t>(node.max));
 }
 
 size_t ExprPool::SetHash::operator()(const ByteSet& set) const {
   size_t hash = 0;
-  for (const uint64_t word : set.words()) hash = Mix(hash, word);
+  for (const uint64_t word : set.words()) hash = MixHash(hash, word);
   return hash;
 }
 

@@ -8,6 +8,7 @@
 
 #include "grammar/code_points.h"
 #include "grammar/regex.h"
+#include "grammar/scanner.h"
 
 namespace talon {
 namespace {
@@ -32,10 +33,10 @@ struct Part {
   }
 };
 
-class Parser {
+class Parser : private Scanner {
  public:
   explicit Parser(std::string_view source)
-      : source_(source), grammar_(std::make_unique<Grammar>()), pool_(grammar_->exprs()) {}
+      : Scanner(source), grammar_(std::make_unique<Grammar>()), pool_(grammar_->exprs()) {}
 
   Result<std::unique_ptr<Grammar>> Parse() {
     if (source_.size() > kLongestSource) {
@@ -52,13 +53,6 @@ class Parser {
   }
 
  private:
-  bool AtEnd() const { return at_ >= source_.size(); }
-  char Peek() const { return AtEnd() ? '\0' : source_[at_]; }
-  bool Take(std::string_view text) {
-    if (!source_.substr(at_).starts_with(text)) return false;
-    at_ += text.size();
-    return true;
-  }
   Status Error(std::string_view what) const {
     const auto line =
         std::count(source_.begin(), source_.begin() + static_cast<int64_t>(at_), '\n');
@@ -239,12 +233,8 @@ class Parser {
 
   Result<uint32_t> ParseHex(int digits) {
     uint64_t point = 0;
-    for (int i = 0; i < digits; ++i, ++at_) {
-      const char c = Peek();
-      const int value = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+    for (int i = 0; i < digits; ++i) {
+      const int value = TakeHexDigit();
       if (value < 0) return Error("not a hexadecimal digit");
       point = point * 16 + static_cast<uint64_t>(value);
     }
@@ -272,18 +262,9 @@ class Parser {
   }
 
   Status ParseCounts(int* min, int* max) {
-    const auto number = [this](int* value) {
-      const size_t begin = at_;
-      int64_t total = 0;
-      while (Peek() >= '0' && Peek() <= '9') {
-        total = std::min<int64_t>(total * 10 + (source_[at_++] - '0'), kMostRepeats + 1);
-      }
-      *value = static_cast<int>(total);
-      return at_ > begin;
-    };
-    if (!number(min)) *min = 0;
+    if (!TakeNumber(kMostRepeats + 1, min)) *min = 0;
     *max = *min;
-    if (Take(",") && !number(max)) *max = ExprPool::kNoLimit;
+    if (Take(",") && !TakeNumber(kMostRepeats + 1, max)) *max = ExprPool::kNoLimit;
     if (!Take("}")) return Error("'}' is missing");
     if (*max != ExprPool::kNoLimit && *max < *min) return Error("counts out of order");
     if (*min > kMostRepeats || *max > kMostRepeats) return Error("too many repeats");
@@ -309,8 +290,6 @@ class Parser {
     return {.regular = false, .symbols = {RuleSymbol(rest)}};
   }
 
-  std::string_view source_;
-  size_t at_ = 0;
   int depth_ = 0;
   std::unique_ptr<Grammar> grammar_;
   ExprPool& pool_;

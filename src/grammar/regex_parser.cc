@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "grammar/scanner.h"
+
 namespace talon {
 namespace {
 
@@ -30,16 +32,9 @@ const CodePoints& LineEnds() {
   return set;
 }
 
-int HexValue(char digit) {
-  if (digit >= '0' && digit <= '9') return digit - '0';
-  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-  if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
-  return -1;
-}
-
-class Parser {
+class Parser : private Scanner {
  public:
-  explicit Parser(std::string_view source) : source_(source) {}
+  explicit Parser(std::string_view source) : Scanner(source) {}
 
   Result<RegexNode> Parse() {
     if (source_.size() > kLongestSource) {
@@ -51,13 +46,6 @@ class Parser {
   }
 
  private:
-  bool AtEnd() const { return at_ >= source_.size(); }
-  char Peek() const { return AtEnd() ? '\0' : source_[at_]; }
-  bool Take(std::string_view text) {
-    if (!source_.substr(at_).starts_with(text)) return false;
-    at_ += text.size();
-    return true;
-  }
   Status Error(std::string_view what) const {
     return InvalidArgument("regex: {} at {}", what, at_);
   }
@@ -149,14 +137,14 @@ class Parser {
   // {3}, {3,} or {3,5}; a brace that is none of these stands for itself.
   Result<bool> Counts(int* min, int* max) {
     const size_t begin = at_;
-    if (!Take("{") || !Number(min)) {
+    if (!Take("{") || !TakeNumber(kMostRepeats, min)) {
       at_ = begin;
       return false;
     }
     *max = *min;
     if (Take(",")) {
       *max = ExprPool::kNoLimit;
-      if (Peek() != '}' && !Number(max)) {
+      if (Peek() != '}' && !TakeNumber(kMostRepeats, max)) {
         at_ = begin;
         return false;
       }
@@ -168,16 +156,6 @@ class Parser {
     if (*max != ExprPool::kNoLimit && *max < *min) return Error("counts out of order");
     if (*min >= kMostRepeats || *max >= kMostRepeats) return Error("too many repeats");
     return true;
-  }
-
-  bool Number(int* value) {
-    const size_t begin = at_;
-    int64_t number = 0;
-    while (Peek() >= '0' && Peek() <= '9') {
-      number = std::min<int64_t>(number * 10 + (source_[at_++] - '0'), kMostRepeats);
-    }
-    *value = static_cast<int>(number);
-    return at_ > begin;
   }
 
   Result<RegexNode> Class() {
@@ -310,15 +288,12 @@ class Parser {
   }
 
   Status HexDigit(uint32_t* point) {
-    const int value = HexValue(Peek());
+    const int value = TakeHexDigit();
     if (value < 0) return Error("not a hexadecimal digit");
-    ++at_;
     *point = *point * 16 + static_cast<uint32_t>(value);
     return OkStatus();
   }
 
-  std::string_view source_;
-  size_t at_ = 0;
   int depth_ = 0;
 };
 

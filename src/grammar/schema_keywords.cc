@@ -15,24 +15,19 @@ namespace {
 constexpr size_t kMostPatterns = 5;  // their subsets are enumerated
 constexpr int64_t kMostCount = 1'000'000;
 
-const OrderedJson* Find(const OrderedJson& object, std::string_view key) {
-  const auto at = object.find(key);
-  return at == object.end() ? nullptr : &*at;
-}
-
 // The list of the first items' schemas: prefixItems, or items as a list in older drafts.
 const OrderedJson* PrefixOf(const OrderedJson& layer) {
-  if (const OrderedJson* prefix = Find(layer, "prefixItems")) return prefix;
-  const OrderedJson* items = Find(layer, "items");
+  if (const OrderedJson* prefix = FindMember(layer, "prefixItems")) return prefix;
+  const OrderedJson* items = FindMember(layer, "items");
   return items != nullptr && items->is_array() ? items : nullptr;
 }
 
 // The schema of the items after them, null: anything.
 const OrderedJson* RestOf(const OrderedJson& layer) {
-  const OrderedJson* items = Find(layer, "items");
+  const OrderedJson* items = FindMember(layer, "items");
   if (items != nullptr && !items->is_array()) return items;
-  if (items != nullptr) return Find(layer, "additionalItems");
-  return Find(layer, "unevaluatedItems");
+  if (items != nullptr) return FindMember(layer, "additionalItems");
+  return FindMember(layer, "unevaluatedItems");
 }
 
 // Keywords beside which "unevaluated" means more than "additional".
@@ -44,8 +39,8 @@ bool HasCombinations(const OrderedJson& schema) {
 }
 
 const OrderedJson* AdditionalOf(const OrderedJson& layer) {
-  const OrderedJson* additional = Find(layer, "additionalProperties");
-  return additional != nullptr ? additional : Find(layer, "unevaluatedProperties");
+  const OrderedJson* additional = FindMember(layer, "additionalProperties");
+  return additional != nullptr ? additional : FindMember(layer, "unevaluatedProperties");
 }
 
 // A string as JSON has it, without the quotes.
@@ -68,7 +63,7 @@ namespace {
 // A count, which may be written as 3.0. None: the keyword is not there.
 Result<std::optional<int64_t>> CountOf(const OrderedJson& schema, const char* key,
                                        const std::string& pointer) {
-  const OrderedJson* value = Find(schema, key);
+  const OrderedJson* value = FindMember(schema, key);
   if (value == nullptr) return std::optional<int64_t>();
   const double number = value->is_number() ? value->get<double>() : -1;
   if (number < 0 || number != static_cast<double>(static_cast<int64_t>(std::min(number, 1e15)))) {
@@ -81,7 +76,7 @@ Result<std::optional<int64_t>> CountOf(const OrderedJson& schema, const char* ke
 
 Status SchemaReader::ReadNumber(const OrderedJson& schema, NumberSpec* spec) const {
   const auto read = [&](const char* key, std::optional<Decimal>* value) -> Status {
-    const OrderedJson* found = Find(schema, key);
+    const OrderedJson* found = FindMember(schema, key);
     if (found == nullptr || found->is_boolean()) return OkStatus();
     if (!found->is_number()) return Refuse(&schema, key, "must be a number");
     TALON_ASSIGN_OR_RETURN(*value, ParseDecimal(found->dump()));
@@ -92,7 +87,7 @@ Status SchemaReader::ReadNumber(const OrderedJson& schema, NumberSpec* spec) con
     std::optional<Decimal> value, exclusive;
     TALON_RETURN_IF_ERROR(read(key, &value));
     TALON_RETURN_IF_ERROR(read(exclusive_key, &exclusive));
-    const OrderedJson* flag = Find(schema, exclusive_key);  // draft 4
+    const OrderedJson* flag = FindMember(schema, exclusive_key);  // draft 4
     if (value) *result = Bound{*value, flag != nullptr && *flag == true};
     if (exclusive && (!value || sign * Compare(*exclusive, *value) >= 0)) {
       *result = Bound{*exclusive, true};
@@ -114,11 +109,11 @@ Status SchemaReader::ReadString(const OrderedJson& schema, StringSpec* spec) con
   spec->max = max.value_or(-1);
   if (spec->min >= kMostCount) return Refuse(&schema, "minLength", "too large");
   if (spec->max >= kMostCount) spec->max = -1;  // beyond every context
-  if (const OrderedJson* pattern = Find(schema, "pattern")) {
+  if (const OrderedJson* pattern = FindMember(schema, "pattern")) {
     if (!pattern->is_string()) return Refuse(&schema, "pattern", "must be a string");
     spec->patterns.push_back(pattern->get<std::string>());
   }
-  const OrderedJson* format = Find(schema, "format");
+  const OrderedJson* format = FindMember(schema, "format");
   if (format == nullptr) return OkStatus();
   if (!format->is_string()) return Refuse(&schema, "format", "must be a string");
   if (JsonFormatRegex(format->get<std::string>()).empty()) {
@@ -133,7 +128,7 @@ Status SchemaReader::ReadArray(const OrderedJson* schema, ArraySpec* spec) const
   TALON_ASSIGN_OR_RETURN(const auto max, CountOf(*schema, "maxItems", PointerOf(schema)));
   spec->min = min.value_or(0);
   spec->max = max.value_or(-1);
-  const OrderedJson* unique = Find(*schema, "uniqueItems");
+  const OrderedJson* unique = FindMember(*schema, "uniqueItems");
   if (unique != nullptr && *unique == true && !(spec->max >= 0 && spec->max <= 1)) {
     return Refuse(schema, "uniqueItems", "not supported");
   }
@@ -154,7 +149,7 @@ Status SchemaReader::ReadObjectKeywords(const OrderedJson* schema, ObjectSpec* s
   spec->min = min.value_or(0);
   spec->max = max.value_or(-1);
   for (const char* key : {"properties", "patternProperties"}) {
-    const OrderedJson* value = Find(*schema, key);
+    const OrderedJson* value = FindMember(*schema, key);
     if (value != nullptr && !value->is_object()) return Refuse(schema, key, "must be an object");
     if (value != nullptr) spec->layers = {schema};
   }
@@ -162,8 +157,8 @@ Status SchemaReader::ReadObjectKeywords(const OrderedJson* schema, ObjectSpec* s
   if (schema->contains("unevaluatedProperties") && HasCombinations(*schema)) {
     return Refuse(schema, "unevaluatedProperties", "not supported beside other combinations");
   }
-  if (const OrderedJson* names = Find(*schema, "propertyNames")) Add(names, &spec->names);
-  const OrderedJson* required = Find(*schema, "required");
+  if (const OrderedJson* names = FindMember(*schema, "propertyNames")) Add(names, &spec->names);
+  const OrderedJson* required = FindMember(*schema, "required");
   if (required == nullptr || required->is_boolean()) return OkStatus();  // draft 3
   if (!required->is_array()) return Refuse(schema, "required", "must be an array");
   for (const OrderedJson& name : *required) {
@@ -204,7 +199,7 @@ std::vector<std::string> SchemaReader::DeclaredNames(const ObjectSpec& object) c
     return at == places_.end() ? 0 : at->second.order;
   });
   for (const OrderedJson* layer : layers) {
-    const OrderedJson* properties = Find(*layer, "properties");
+    const OrderedJson* properties = FindMember(*layer, "properties");
     if (properties == nullptr) continue;
     for (const auto& [name, schema] : properties->items()) add(name);
   }
@@ -217,13 +212,13 @@ Result<Conjunction> SchemaReader::Property(const ObjectSpec& object, const std::
   const std::string inside = Unquoted(name);
   for (const OrderedJson* layer : object.layers) {
     bool found = false;
-    if (const OrderedJson* properties = Find(*layer, "properties")) {
-      if (const OrderedJson* schema = Find(*properties, name)) {
+    if (const OrderedJson* properties = FindMember(*layer, "properties")) {
+      if (const OrderedJson* schema = FindMember(*properties, name)) {
         Add(schema, &schemas);
         found = true;
       }
     }
-    if (const OrderedJson* patterns = Find(*layer, "patternProperties")) {
+    if (const OrderedJson* patterns = FindMember(*layer, "patternProperties")) {
       for (const auto& [pattern, schema] : patterns->items()) {
         TALON_ASSIGN_OR_RETURN(const ExprId expr, PatternExpr(pattern));
         if (!pool_.Matches(expr, inside)) continue;
@@ -246,7 +241,7 @@ Result<std::vector<SchemaReader::OtherKeys>> SchemaReader::Others(const ObjectSp
   };
   std::vector<PatternSchema> patterns;
   for (const OrderedJson* layer : object.layers) {
-    const OrderedJson* all = Find(*layer, "patternProperties");
+    const OrderedJson* all = FindMember(*layer, "patternProperties");
     if (all == nullptr) continue;
     for (const auto& [pattern, schema] : all->items()) {
       TALON_ASSIGN_OR_RETURN(const ExprId expr, PatternExpr(pattern));

@@ -46,6 +46,11 @@ bool IntersectStrings(const StringSpec& other, StringSpec* spec) {
 
 }  // namespace
 
+const OrderedJson* FindMember(const OrderedJson& schema, std::string_view key) {
+  const auto at = schema.find(key);
+  return at == schema.end() ? nullptr : &*at;
+}
+
 Conjunction Both(const Conjunction& a, const Conjunction& b) {
   Conjunction result;
   std::ranges::set_union(a, b, std::back_inserter(result));

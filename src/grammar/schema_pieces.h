@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -18,6 +19,9 @@ namespace talon {
 
 // Schemas of one document, sorted and without repeats. Empty: anything matches.
 using Conjunction = std::vector<const OrderedJson*>;
+
+// A member of a schema, null if it is missing.
+const OrderedJson* FindMember(const OrderedJson& schema, std::string_view key);
 
 Conjunction Both(const Conjunction& a, const Conjunction& b);
 

@@ -34,11 +34,6 @@ constexpr std::array<std::string_view, 15> kRefused = {"$dynamicRef",
                                                        "minContains",
                                                        "not"};
 
-const OrderedJson* Find(const OrderedJson& object, std::string_view key) {
-  const auto at = object.find(key);
-  return at == object.end() ? nullptr : &*at;
-}
-
 OrderedJson Normalised(const OrderedJson& value) {
   constexpr double kExact = 9007199254740992.0;
   if (value.is_number_float()) {
@@ -146,7 +141,7 @@ Status SchemaReader::ReadTypes(const OrderedJson& schema, std::vector<Kind>* kin
       {"null", Kind::kNull},      {"boolean", Kind::kBoolean}, {"number", Kind::kNumber},
       {"integer", Kind::kNumber}, {"string", Kind::kString},   {"array", Kind::kArray},
       {"object", Kind::kObject}};
-  const OrderedJson* type = Find(schema, "type");
+  const OrderedJson* type = FindMember(schema, "type");
   if (type == nullptr) {
     *kinds = {Kind::kNull,   Kind::kBoolean, Kind::kNumber,
               Kind::kString, Kind::kArray,   Kind::kObject};
@@ -163,7 +158,7 @@ Status SchemaReader::ReadTypes(const OrderedJson& schema, std::vector<Kind>* kin
     number |= one == "number";
   }
   *integer &= !number;
-  const OrderedJson* nullable = Find(schema, "nullable");
+  const OrderedJson* nullable = FindMember(schema, "nullable");
   if (nullable != nullptr && *nullable == true &&
       std::ranges::find(*kinds, Kind::kNull) == kinds->end()) {
     kinds->push_back(Kind::kNull);
@@ -190,11 +185,11 @@ Result<Pieces> SchemaReader::ReadTyped(const OrderedJson* schema) {
 
 Result<Pieces> SchemaReader::ReadLiterals(const OrderedJson& schema) {
   OrderedJson values = OrderedJson::array();
-  if (const OrderedJson* list = Find(schema, "enum")) {
+  if (const OrderedJson* list = FindMember(schema, "enum")) {
     if (!list->is_array()) return Refuse(&schema, "enum", "must be an array");
     values = *list;
   }
-  if (const OrderedJson* value = Find(schema, "const")) {
+  if (const OrderedJson* value = FindMember(schema, "const")) {
     const bool listed =
         !schema.contains("enum") || std::ranges::find(values, *value) != values.end();
     values = listed ? OrderedJson::array({*value}) : OrderedJson::array();
@@ -208,14 +203,14 @@ Result<Pieces> SchemaReader::ReadLiterals(const OrderedJson& schema) {
 
 // allOf, anyOf, oneOf and $ref hold beside everything else.
 Status SchemaReader::ApplyCombinations(const OrderedJson* schema, Pieces* pieces) {
-  if (const OrderedJson* reference = Find(*schema, "$ref")) {
+  if (const OrderedJson* reference = FindMember(*schema, "$ref")) {
     if (!reference->is_string()) return Refuse(schema, "$ref", "must be a string");
     TALON_ASSIGN_OR_RETURN(const OrderedJson* place,
                            Resolve(schema, reference->get<std::string>()));
     TALON_ASSIGN_OR_RETURN(const Pieces more, ReadOne(place));
     TALON_ASSIGN_OR_RETURN(*pieces, IntersectUnions(*pieces, more));
   }
-  if (const OrderedJson* all = Find(*schema, "allOf")) {
+  if (const OrderedJson* all = FindMember(*schema, "allOf")) {
     if (!all->is_array()) return Refuse(schema, "allOf", "must be an array");
     for (const OrderedJson& one : *all) {
       TALON_ASSIGN_OR_RETURN(const Pieces more, ReadOne(&one));
@@ -223,7 +218,7 @@ Status SchemaReader::ApplyCombinations(const OrderedJson* schema, Pieces* pieces
     }
   }
   for (const char* keyword : {"anyOf", "oneOf"}) {
-    const OrderedJson* list = Find(*schema, keyword);
+    const OrderedJson* list = FindMember(*schema, keyword);
     if (list == nullptr) continue;
     if (!list->is_array()) return Refuse(schema, keyword, "must be an array");
     TALON_ASSIGN_OR_RETURN(const Pieces any, ReadUnion(list, std::string_view(keyword) == "oneOf"));
