@@ -271,7 +271,7 @@ TEST(SpecPvEngine, WhatRulesItOutTurnsItOff) {
 
 // No memory for tails and key summaries, or for block scores: the engine lives and verifies in
 // full.
-TEST(SpecPvEngine, NoMemoryTurnsItOff) {
+TEST(SpecPvEngine, NoMemoryTurnsItOffOrIsSkippedOnADevice) {
   auto* host = dynamic_cast<HostBackend*>(Small().backend.get());
   if (host == nullptr) GTEST_SKIP() << "allocations fail on the host only";
   std::mt19937 random(31);
