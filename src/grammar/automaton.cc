@@ -4,8 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "grammar/hash.h"
-
 namespace talon {
 namespace {
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "grammar/hash.h"
-
 namespace talon {
 namespace {
 

@@ -25,6 +25,11 @@ namespace talon {
 
 using ExprId = int32_t;
 
+// Combines hashes of the parts of a key.
+inline size_t MixHash(size_t hash, size_t value) {
+  return hash ^ (value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2));
+}
+
 class ExprPool {
  public:
   static constexpr ExprId kNone = 0;   // matches nothing
