@@ -340,13 +340,12 @@ def gpu_offload(results):
 
 def gpu_decode(results):
     rows = []
-    for name, result in zip(("default", "`--deterministic`"), results):
+    for result in results:
         for mode in result["modes"]:
             steps = mode.get("steps", {})
             idle = steps.get("idle_share", -1)
             rows.append(
                 [
-                    name,
                     mode["mode"],
                     number(mode["tokens_per_second"]),
                     times(mode["ratio_to_plain"]),
@@ -355,5 +354,5 @@ def gpu_decode(results):
                     percent(idle) if idle >= 0 else "",
                 ]
             )
-    header = ["", "mode", "tokens/s", "vs plain", "tau", "same tokens", "device idle"]
+    header = ["mode", "tokens/s", "vs plain", "tau", "same tokens", "device idle"]
     return table(header, rows)

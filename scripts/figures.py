@@ -160,12 +160,7 @@ GPU = [
     Figure("nodes", [GPU_PASSES + " --tables nodes"], tables.gpu_nodes),
     Figure("partial", [GPU_PASSES + " --tables partial,batch"], tables.gpu_partial),
     Figure("offload", [GPU_PASSES + " --tables offload"], tables.gpu_offload),
-    Figure(
-        "deterministic",
-        [GPU_PASSES + " --tables nodes --deterministic --repeats 7"],
-        tables.gpu_nodes,
-    ),
-    Figure("decode", [GPU_EAGLE3, GPU_EAGLE3 + " --deterministic"], tables.gpu_decode),
+    Figure("decode", [GPU_EAGLE3], tables.gpu_decode),
 ]
 
 
@@ -343,7 +338,6 @@ GPU_TITLES = {
     "nodes": "One sequence, whole prefix:",
     "partial": "SpecPV, partial steps that read 4096 tokens:",
     "offload": "`--kv-offload`, 65536 tokens, partial steps of 16 nodes over 4096:",
-    "deterministic": "With `--deterministic`:",
     "decode": "`models/tiny` with EAGLE-3, the whole tree:",
 }
 

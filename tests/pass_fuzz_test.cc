@@ -1,5 +1,5 @@
 // Random batches as the engine builds them, on a GPU: attention of every row against a plain
-// kernel.
+// kernel, and the bits of some sequences against those they have alone.
 //
 // Trees, partial views with tails, prompt chunks, forks that share blocks, in random numbers and
 // lengths, in a pool larger than 2^31 elements, all memory that no row may read poisoned with NaN.
@@ -7,8 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -35,13 +37,12 @@ struct FuzzShape {
   int block_size = 16;
   DType dtype = DType::kBF16;
   int64_t pool_elements = int64_t{1} << 27;  // of K
-  bool deterministic = false;
 
   int heads() const { return kv_heads * group; }
   int cols() const { return heads() * head_dim; }
   std::string Name() const {
-    return fmt::format("{}x{}x{}_block{}_{}{}", kv_heads, group, head_dim, block_size,
-                       DTypeName(dtype), deterministic ? "_deterministic" : "");
+    return fmt::format("{}x{}x{}_block{}_{}", kv_heads, group, head_dim, block_size,
+                       DTypeName(dtype));
   }
 };
 
@@ -55,7 +56,7 @@ constexpr int kPromptRows = 512;
 class PassFuzz {
  public:
   explicit PassFuzz(const FuzzShape& shape) : shape_(shape) {
-    backend_ = NewCudaBackend({.deterministic = shape.deterministic}).value();
+    backend_ = NewCudaBackend({}).value();
     const int64_t block = int64_t{shape.kv_heads} * shape.head_dim * shape.block_size;
     const KvShape kv{.num_layers = kLayers,
                      .kv_heads = shape.kv_heads,
@@ -83,33 +84,14 @@ class PassFuzz {
     random_.seed(seed);
     Compose();
     FillCache(seed);
-    const PassPlan& plan = builder_.plan();
-    const MatrixView x = Matrix(0, qkv_cols()), qkv = Matrix(qkv_cols(), qkv_cols());
-    const MatrixView out = Matrix(2 * qkv_cols(), shape_.cols());
-    const MatrixView angles = Matrix(2 * qkv_cols() + shape_.cols(), shape_.head_dim);
-    const QkvRows rows{.q = qkv.Cols(0, shape_.cols()),
-                       .k = qkv.Cols(shape_.cols(), kv_cols()),
-                       .v = qkv.Cols(shape_.cols() + kv_cols(), kv_cols())};
+    const MatrixView x = Matrix(0, qkv_cols());
     cuda::FillRandom(x.Cols(0, shape_.cols()), seed * 2 + 1, kQueryDeviation);
     cuda::FillRandom(x.Cols(shape_.cols(), 2 * kv_cols()), seed * 2 + 2, 1);
-    backend_->LoadPass(plan, kv_->shape(), pass_.get());
-    const auto ops = [&] {
-      backend_->RopeAngles(*pass_, static_cast<const float*>(no_rotation_.data()),
-                           shape_.head_dim / 2, 1, angles);
-      backend_->ProjectQkv(*pass_, {.x = x, .w = qkv_identity_.get(), .out = qkv}, rows, angles,
-                           kv_->view(), kLayer);
-      backend_->AttentionMatMul(*pass_,
-                                {.q = rows.q, .kv = kv_->view(), .layer = kLayer, .scale = scale()},
-                                *out_identity_, nullptr, out);
-    };
     // The first run of a shape is direct, the second records it, the third replays the graph.
     const int runs = random_() % 2 == 0 ? 1 : 3;
-    for (int i = 0; i < runs; ++i) {
-      cuda::FillRandom(out, 0, 0);
-      backend_->Record(pass_.get(), nullptr, /*key=*/1, ops);
-      backend_->Synchronize();
-    }
-    std::string difference = Compare(rows.q, out);
+    for (int i = 0; i < runs; ++i) RunPass(builder_.plan(), 0);
+    std::string difference = Compare();
+    if (difference.empty()) difference = CompareAlone();
     FreeAll();
     return difference.empty() ? "" : fmt::format("seed {}: {}; {}", seed, difference, batch_);
   }
@@ -130,6 +112,34 @@ class PassFuzz {
     for (int i = 0; i < size; ++i) values[int64_t{i} * size + i] = 1;
     const HostMatrix matrix{values.data(), DType::kF32, size, size};
     return backend_->PackWeight({&matrix, 1}, WeightFormat::kBF16).value();
+  }
+
+  QkvRows HeadsOf(MatrixView qkv) const {
+    return {.q = qkv.Cols(0, shape_.cols()),
+            .k = qkv.Cols(shape_.cols(), kv_cols()),
+            .v = qkv.Cols(shape_.cols() + kv_cols(), kv_cols())};
+  }
+  MatrixView Qkv() const { return Matrix(qkv_cols(), qkv_cols()); }
+  MatrixView Out() const { return Matrix(2 * qkv_cols(), shape_.cols()); }
+
+  // Rows from `first` on of the batch's inputs and outputs.
+  void RunPass(const PassPlan& plan, int first) {
+    const auto rows_of = [&](MatrixView all) { return all.Rows(first, plan.num_rows()); };
+    const MatrixView x = rows_of(Matrix(0, qkv_cols())), qkv = rows_of(Qkv()), out = rows_of(Out());
+    const MatrixView angles = rows_of(Matrix(2 * qkv_cols() + shape_.cols(), shape_.head_dim));
+    const QkvRows rows = HeadsOf(qkv);
+    backend_->LoadPass(plan, kv_->shape(), pass_.get());
+    cuda::FillRandom(out, 0, 0);
+    backend_->Record(pass_.get(), nullptr, /*key=*/static_cast<uint64_t>(first), [&] {
+      backend_->RopeAngles(*pass_, static_cast<const float*>(no_rotation_.data()),
+                           shape_.head_dim / 2, 1, angles);
+      backend_->ProjectQkv(*pass_, {.x = x, .w = qkv_identity_.get(), .out = qkv}, rows, angles,
+                           kv_->view(), kLayer);
+      backend_->AttentionMatMul(*pass_,
+                                {.q = rows.q, .kv = kv_->view(), .layer = kLayer, .scale = scale()},
+                                *out_identity_, nullptr, out);
+    });
+    backend_->Synchronize();
   }
 
   // Frees the whole pool in random order, so that later sequences get blocks of all places.
@@ -154,9 +164,16 @@ class PassFuzz {
 
   // ---- The batch ----
 
+  // Adds rows to the batch, and remembers how.
+  void Add(std::function<void(PassBuilder*)> add) {
+    add(&builder_);
+    adders_.push_back(std::move(add));
+  }
+
   void Compose() {
     builder_.Reset();
     sequences_.clear();
+    adders_.clear();
     const int count = LogUniform(1, 128);
     sequences_.reserve(count);
     const int longest = random_() % 64 == 0 ? 131072 : LogUniform(16, 8192);
@@ -208,9 +225,11 @@ class PassFuzz {
       AddPartialTree(sequence, tree);
     } else if (in_slots) {
       reservations_.push_back(kv_->Reserve(*sequence, nodes).value());
-      builder_.AddTree(*sequence, tree, reservations_.back().slots);
+      Add([=, slots = reservations_.back().slots](PassBuilder* pass) {
+        pass->AddTree(*sequence, tree, slots);
+      });
     } else {
-      builder_.AddTree(*sequence, tree);
+      Add([=](PassBuilder* pass) { pass->AddTree(*sequence, tree); });
     }
   }
 
@@ -228,10 +247,12 @@ class PassFuzz {
       ids.insert(ids.end(), chosen.begin(), chosen.end());
     }
     const int left_out = (blocks - kept) * shape_.block_size;
-    builder_.AddPartialTree(*sequence, tree,
-                            {.block_ids = ids,
-                             .num_lists = kLayers * shape_.kv_heads,
-                             .tokens = sequence->committed_len - left_out});
+    Add([=, this](PassBuilder* pass) {
+      pass->AddPartialTree(*sequence, tree,
+                           {.block_ids = ids,
+                            .num_lists = kLayers * shape_.kv_heads,
+                            .tokens = sequence->committed_len - left_out});
+    });
   }
 
   // They share the rows of a chunk, as the scheduler divides them, and begin anywhere.
@@ -247,7 +268,9 @@ class PassFuzz {
       auto reservation = kv_->Reserve(*sequence, rows);
       if (!reservation.ok()) return;
       reservations_.push_back(std::move(*reservation));
-      builder_.AddPrompt(*sequence, reservations_.back());
+      Add([this, sequence, index = reservations_.size() - 1](PassBuilder* pass) {
+        pass->AddPrompt(*sequence, reservations_[index]);
+      });
       budget -= rows;
     }
   }
@@ -331,9 +354,9 @@ class PassFuzz {
 
   // Weights are rounded to 16 bits and so are queries, so an element differs by a small share of
   // what weighted random values deviate by; results are rounded to 16 bits on their way out.
-  std::string Compare(MatrixView q, MatrixView out) {
-    const cuda::NaiveResult expected = cuda::RunNaiveAttention(Expected(q));
-    const std::vector<float> actual = Read(out);
+  std::string Compare() {
+    const cuda::NaiveResult expected = cuda::RunNaiveAttention(Expected(HeadsOf(Qkv()).q));
+    const std::vector<float> actual = Read(Out());
     for (size_t i = 0; i < actual.size(); ++i) {
       const float spread = expected.spread[i / shape_.head_dim];
       const float bound = 0.06f * spread + std::abs(expected.out[i]) / 128 + 1e-5f;
@@ -344,6 +367,31 @@ class PassFuzz {
       return fmt::format("row {} (prefix {}, {}) column {}: {} instead of {}, bound {}", row,
                          builder_.plan().prefix_len[row], NodesOf(row), i % shape_.cols(),
                          actual[i], expected.out[i], bound);
+    }
+    return "";
+  }
+
+  // Runs some sequences once more, each by itself: with other kernels, tiles and sections.
+  std::string CompareAlone() {
+    constexpr int kMost = 4;
+    const std::vector<float> expected = Read(Out());
+    const PassPlan& plan = builder_.plan();
+    for (int i = 0; i < std::min(kMost, plan.num_sequences()); ++i) {
+      const int s = Uniform(0, plan.num_sequences() - 1);
+      PassBuilder alone;
+      alone.Reset();
+      adders_[s](&alone);
+      RunPass(alone.plan(), plan.sequence_rows[s]);
+      const std::vector<float> actual = Read(Out());
+      const int64_t begin = int64_t{plan.sequence_rows[s]} * shape_.cols();
+      const int64_t end = int64_t{plan.sequence_rows[s + 1]} * shape_.cols();
+      for (int64_t at = begin; at < end; ++at) {
+        if (std::bit_cast<uint32_t>(actual[at]) == std::bit_cast<uint32_t>(expected[at])) continue;
+        const auto row = static_cast<int>(at / shape_.cols());
+        return fmt::format("row {} (prefix {}, {}) column {}: {} alone, {} in the batch", row,
+                           plan.prefix_len[row], NodesOf(row), at % shape_.cols(), actual[at],
+                           expected[at]);
+      }
     }
     return "";
   }
@@ -366,12 +414,13 @@ class PassFuzz {
   std::vector<Sequence> sequences_;
   std::vector<Reservation> reservations_;
   PassBuilder builder_;
+  std::vector<std::function<void(PassBuilder*)>> adders_;  // of each sequence
   std::string batch_;
   float largest_ = 0;
 };
 
 std::vector<FuzzShape> Shapes() {
-  std::vector<FuzzShape> shapes = {
+  return {
       {.pool_elements = (int64_t{1} << 31) + (int64_t{1} << 28)},  // an 8B model's
       {.kv_heads = 4, .group = 7},
       {.kv_heads = 2, .group = 8, .block_size = 32},
@@ -380,11 +429,6 @@ std::vector<FuzzShape> Shapes() {
       {.kv_heads = 4, .group = 2, .dtype = DType::kF16},
       {.kv_heads = 1, .group = 3, .head_dim = 96, .block_size = 8},
   };
-  for (size_t i = 0, count = shapes.size(); i < count; ++i) {
-    shapes.push_back(shapes[i]);
-    shapes.back().deterministic = true;
-  }
-  return shapes;
 }
 
 class PassFuzzTest : public ::testing::TestWithParam<FuzzShape> {};

@@ -110,26 +110,26 @@ OpCase SwiGluCase(int cols) {
           }};
 }
 
-OpCase MatMulCase(WeightFormat format, DType stored, double tolerance, bool accumulate) {
-  constexpr int kIn = 136;
-  constexpr int kOut = 75;  // in two parts
+OpCase MatMulCase(WeightFormat format, DType stored, double tolerance, bool accumulate,
+                  int in = 136, int out_cols = 75) {
   return {fmt::format("MatMul_{}_{}{}", WeightFormatName(format), DTypeName(stored),
                       accumulate ? "_accumulate" : ""),
-          kIn, kOut, tolerance,
+          in, out_cols, tolerance,
           [=](Backend& backend, const std::vector<float>& input, int, int count) {
-            const std::vector<float> values = RandomValues(kOut * kIn, 13);
+            const std::vector<float> values = RandomValues(out_cols * in, 13);
             std::vector<uint8_t> data(values.size() * DTypeSize(stored));
             for (size_t i = 0; i < values.size(); ++i) {
               StoreElement(data.data(), stored, static_cast<int64_t>(i), values[i]);
             }
             const HostMatrix parts[] = {
-                {data.data(), stored, 64, kIn},
-                {data.data() + 64 * kIn * DTypeSize(stored), stored, kOut - 64, kIn}};
+                {data.data(), stored, 64, in},
+                {data.data() + 64 * in * DTypeSize(stored), stored, out_cols - 64, in}};
             auto weight = backend.PackWeight(parts, format);
             EXPECT_TRUE(weight.ok()) << weight.status().message();
-            const DeviceArray bias(backend, RandomValues(kOut, 14));
-            const DeviceMatrix x(backend, count, kIn, input);
-            const DeviceMatrix out(backend, count, kOut, std::vector<float>(count * kOut, 0.5f));
+            const DeviceArray bias(backend, RandomValues(out_cols, 14));
+            const DeviceMatrix x(backend, count, in, input);
+            const DeviceMatrix out(backend, count, out_cols,
+                                   std::vector<float>(count * out_cols, 0.5f));
             backend.MatMul({.x = x.view(),
                             .w = weight->get(),
                             .bias = accumulate ? nullptr : bias.floats(),
@@ -215,12 +215,21 @@ TEST_P(OpTest, RowAloneHasTheSameBits) {
     for (const int r : {0, 1, 16, 32}) {
       const std::vector<float> alone = op.run(*backend_, RowOf(input, r, op.in_cols), r, 1);
       const std::vector<float> beside = RowOf(together, r, op.out_cols);
-      if (testing::HasFixedBits(GetParam())) {
-        EXPECT_TRUE(SameBits(alone, beside)) << op.name << " row " << r;
-      } else {
-        EXPECT_LE(MaxDifference(alone, beside), op.tolerance * LargestMagnitude(together))
-            << op.name;
-      }
+      EXPECT_TRUE(SameBits(alone, beside)) << op.name << " row " << r;
+    }
+  }
+}
+
+// More rows than any tile has, and so many inputs that few outputs share them out.
+TEST_P(OpTest, RowOfManyHasTheSameBitsAlone) {
+  constexpr int kRows = 200;
+  for (const bool accumulate : {false, true}) {
+    const OpCase op = MatMulCase(WeightFormat::kBF16, DType::kF32, 0, accumulate, 2048, 192);
+    const std::vector<float> input = RandomValues(kRows * op.in_cols, 26);
+    const std::vector<float> together = op.run(*backend_, input, 0, kRows);
+    for (const int r : {0, 63, 64, 127, 128, 199}) {
+      const std::vector<float> alone = op.run(*backend_, RowOf(input, r, op.in_cols), r, 1);
+      EXPECT_TRUE(SameBits(alone, RowOf(together, r, op.out_cols))) << op.name << " row " << r;
     }
   }
 }

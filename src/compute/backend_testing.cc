@@ -26,7 +26,7 @@ Buffer AllocateOrDie(Backend& backend, size_t bytes) {
 std::unique_ptr<Backend> MakeBackend(const std::string& name) {
   if (name == "reference") return NewReferenceBackend();
   if (name.starts_with("cuda")) {
-    auto backend = NewCudaBackend({.deterministic = name == "cuda_deterministic"});
+    auto backend = NewCudaBackend({});
     TALON_CHECK(backend.ok(), "{}", backend.status().message());
     return std::move(backend).value();
   }
@@ -37,7 +37,7 @@ std::unique_ptr<Backend> MakeBackend(const std::string& name) {
 std::string OnOneThread(const std::string& name) { return name.starts_with("cpu") ? "cpu1" : name; }
 
 std::vector<std::string> WithDevices(std::vector<std::string> hosts) {
-  if (NewCudaBackend({}).ok()) hosts.insert(hosts.end(), {"cuda", "cuda_deterministic"});
+  if (NewCudaBackend({}).ok()) hosts.push_back("cuda");
   return hosts;
 }
 

@@ -13,16 +13,13 @@
 
 namespace talon::testing {
 
-// The backends under test, by name: "reference", "cpu1", "cpu2", "cpu3" (threads), "cuda",
-// "cuda_deterministic".
+// The backends under test, by name: "reference", "cpu1", "cpu2", "cpu3" (threads), "cuda".
 std::unique_ptr<Backend> MakeBackend(const std::string& name);
 // These host backends and, where this build and machine have a GPU, the CUDA ones.
 std::vector<std::string> WithDevices(std::vector<std::string> hosts);
 // The same backend on one thread, where it has threads.
 std::string OnOneThread(const std::string& name);
 inline bool IsDevice(const std::string& backend) { return backend.starts_with("cuda"); }
-// Whether a row's bits must not depend on the rows beside it.
-inline bool HasFixedBits(const std::string& backend) { return backend != "cuda"; }
 
 // Values from a normal distribution; the same seed gives the same values.
 std::vector<float> RandomValues(int64_t count, uint64_t seed, float deviation = 1.0f);

@@ -150,7 +150,7 @@ struct Config {
   bool kv_offload = false;
   bool kv_audit = false;
   bool enable_prefix_cache = true;
-  bool deterministic = false;
+  bool deterministic = true;
   bool disable_cuda_graph = false;
   bool enable_nan_detection = true;
   std::string log_level = "warning";

@@ -24,9 +24,7 @@ Result<DeviceName> ParseDeviceName(const std::string& name) {
 Result<std::unique_ptr<Backend>> NewBackend(const Config& config) {
   TALON_ASSIGN_OR_RETURN(const DeviceName device, ParseDeviceName(config.device));
   if (!device.cuda) return NewCpuBackend(config.threads, config.touch_memory);
-  auto backend = NewCudaBackend({.device = device.index,
-                                 .deterministic = config.deterministic,
-                                 .graphs = !config.disable_cuda_graph});
+  auto backend = NewCudaBackend({.device = device.index, .graphs = !config.disable_cuda_graph});
   if (!backend.ok()) return backend.status().WithContext("device: " + config.device);
   return backend;
 }

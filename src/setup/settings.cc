@@ -57,8 +57,7 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
   add("device", &c->device, "Device, as far as this build has it (--version)",
       Choices{"cpu", "cuda", "cuda:N"}, Check{CheckDevice});
   add("deterministic", &c->deterministic,
-      "cuda: the same bits whatever the batch, so the same text as plain decoding; the CPU always "
-      "does so");
+      "The same text with and without speculation, alone and in a batch; always on");
   add("disable_cuda_graph", &c->disable_cuda_graph,
       "cuda: launch every kernel by itself instead of replaying CUDA graphs");
   add("enable_nan_detection", &c->enable_nan_detection,
@@ -78,7 +77,8 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
       "GPU");
   add("enable_prefix_cache", &c->enable_prefix_cache,
       "Keep the K and V of earlier requests; equal prompt beginnings skip their pass");
-  add("kv_audit", &c->kv_audit, "Check after every step that committed K and V are unchanged (slow); if not, the requests "
+  add("kv_audit", &c->kv_audit,
+      "Check after every step that committed K and V are unchanged (slow); if not, the requests "
       "fail and the engine stops");
   add("log_level", &c->log_level, "Least severe messages that are logged",
       Choices{"debug", "info", "warning", "error", "off"});

@@ -30,16 +30,11 @@ using cuda::PlanOf;
 class CudaBackend : public Backend, public LayerOps {
  public:
   CudaBackend(const cuda::Device& device, const CudaOptions& options)
-      : device_(device),
-        options_(options),
-        context_(device.stream),
-        gemm_(context_.stream(), options.deterministic) {}
+      : device_(device), options_(options), context_(device.stream), gemm_(context_.stream()) {}
   ~CudaBackend() override { cuda::CloseDevice(device_); }
 
   std::string name() const override { return "cuda"; }
-  std::string description() const override {
-    return fmt::format("cuda, {}{}", device_.name, options_.deterministic ? ", deterministic" : "");
-  }
+  std::string description() const override { return fmt::format("cuda, {}", device_.name); }
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }
   DeviceClock* clock() override { return context_.clock(); }
@@ -113,7 +108,7 @@ Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatr
 // ---- Passes and their CUDA graphs ----
 
 std::unique_ptr<Pass> CudaBackend::NewPass(int query_heads) {
-  return std::make_unique<CudaPass>(stream(), query_heads, options_.deterministic, options_.graphs);
+  return std::make_unique<CudaPass>(stream(), query_heads, options_.graphs);
 }
 
 void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) {

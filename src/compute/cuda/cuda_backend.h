@@ -11,9 +11,8 @@
 namespace talon {
 
 struct CudaOptions {
-  int device = 0;              // as CUDA counts them
-  bool deterministic = false;  // rows have the same bits whatever the batch
-  bool graphs = true;          // passes of a shape seen before are replayed as CUDA graphs
+  int device = 0;      // as CUDA counts them
+  bool graphs = true;  // passes of a shape seen before are replayed as CUDA graphs
 };
 
 // Fails if there is no such device, or if its driver, capability or memory does not suffice.

@@ -54,9 +54,7 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
                           .dtype = shape.dtype,
                           .multiprocessors = stream_.multiprocessors,
                           .shared_memory = stream_.shared_memory,
-                          .deterministic = deterministic_,
-                          .has_warpgroups = HasWarpgroupAttention(),
-                          .clusters = AttentionClusters()});
+                          .has_warpgroups = HasWarpgroupAttention()});
   const auto arrays = Arrays(plan);
   for (int i = 0; i < kSections; ++i) {
     if (arrays[i].second <= sections_[i].capacity) continue;
@@ -78,9 +76,7 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
   plan_.score_requests = static_cast<int>(plan.scores.size());
   plan_.tile_queries = attention_.tile_queries;
   plan_.kernel = attention_.kernel;
-  plan_.cluster = attention_.cluster;
   plan_.merges_in_place = attention_.merges_in_place;
-  plan_.spans = attention_.spans;
   scored_blocks_ = plan.num_scored_blocks();
 }
 
@@ -180,7 +176,6 @@ CudaPass::Shape CudaPass::shape() const {
           .scored_blocks = scored_blocks_,
           .tile_queries = plan_.tile_queries,
           .kernel = plan_.kernel,
-          .cluster = plan_.cluster,
           .merges_in_place = plan_.merges_in_place};
 }
 

@@ -19,11 +19,8 @@ namespace talon::cuda {
 
 class CudaPass : public DevicePass {
  public:
-  CudaPass(const Stream& stream, int query_heads, bool deterministic, bool graphs)
-      : stream_(stream),
-        query_heads_(query_heads),
-        deterministic_(deterministic),
-        use_graphs_(graphs) {}
+  CudaPass(const Stream& stream, int query_heads, bool graphs)
+      : stream_(stream), query_heads_(query_heads), use_graphs_(graphs) {}
   ~CudaPass() override { DropGraphs(); }
 
   // Uploads the plan. Addresses change, and graphs are dropped, only when an array outgrows its
@@ -50,7 +47,6 @@ class CudaPass : public DevicePass {
     int scored_blocks = 0;
     int tile_queries = 0;
     PrefixKernelKind kernel = PrefixKernelKind::kTiles;
-    int cluster = 1;
     bool merges_in_place = false;
     auto operator<=>(const Shape&) const = default;
   };
@@ -86,7 +82,6 @@ class CudaPass : public DevicePass {
 
   Stream stream_;
   int query_heads_;
-  bool deterministic_;
   bool use_graphs_;
   Buffer arena_;
   uint64_t address_version_ = 0;  // counts the changes of its address

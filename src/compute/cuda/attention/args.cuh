@@ -50,8 +50,6 @@ struct AttentionArgs {
   }
 };
 
-inline constexpr float kMinusInfinity = -__builtin_huge_valf();
-
 template <typename T, int Width>
 __device__ __forceinline__ void StoreResultAs(void* data, int64_t at, const float (&x)[Width]) {
   struct alignas(Width * sizeof(T)) Values {

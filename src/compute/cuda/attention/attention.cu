@@ -5,7 +5,6 @@
 #include "compute/cuda/attention/attention.h"
 #include "compute/cuda/attention/generic.cuh"
 #include "compute/cuda/attention/launch.cuh"
-#include "compute/cuda/attention/merge.cuh"
 
 namespace talon::cuda {
 namespace {
@@ -39,25 +38,7 @@ AttentionArgs ArgsOf(const AttentionCall& call) {
       .counters = reinterpret_cast<uint32_t*>(scratch)};
 }
 
-constexpr int kMergeWarps = 4;
-
-// One block for each row and kMergeWarps query heads.
-__global__ void __launch_bounds__(32 * kMergeWarps)
-    MergeKernel(const __grid_constant__ AttentionArgs args) {
-  PdlTrigger();
-  const int head = blockIdx.y * kMergeWarps + threadIdx.x / 32;
-  const AttentionRow row = args.plan.attention_rows[blockIdx.x];
-  PdlWait();
-  if (head < args.heads()) MergeQuery(args, row, blockIdx.x, head);
-}
-
 }  // namespace
-
-void LaunchMerge(const Stream& stream, const AttentionArgs& args) {
-  const int heads = args.kv_heads * args.group;
-  const dim3 grid(args.plan.rows, (heads + kMergeWarps - 1) / kMergeWarps);
-  Launch(stream, &MergeKernel, grid, 32 * kMergeWarps, 0, args);
-}
 
 void RunAttention(const Stream& stream, const AttentionCall& call) {
   TALON_CHECK(call.q.rows == call.plan.rows && call.out.cols == call.q.cols);

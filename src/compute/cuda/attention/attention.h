@@ -1,8 +1,8 @@
 // Attention over paged and staged keys (LayerOps::Attention): one or two kernels on tensor cores
 // (attention_work.h), or a generic kernel for float32 caches and other head sizes.
 //
-// With a plan of chunks, and in the generic kernel, a row's bits depend on its queries and keys
-// alone: neither on where its keys are stored nor on the other rows of the pass.
+// A row's bits depend on its queries and keys alone: neither on where its keys are stored nor on
+// the other rows of the pass.
 //
 // The kernels read the pass's attention_rows, items, block lists, masks and places before PdlWait:
 // these arrays must be written by copies, or by kernels without PDL overlap in front of a Fence
@@ -34,10 +34,6 @@ struct AttentionCall {
 
 // Whether the device and the build support WarpgroupKernel (AttentionShape::has_warpgroups).
 bool HasWarpgroupAttention();
-
-// Resident clusters of the Hopper kernels (AttentionShape::clusters); zeros where they are not
-// supported.
-const ClusterCounts& AttentionClusters();
 
 void RunAttention(const Stream& stream, const AttentionCall& call);
 

@@ -20,16 +20,4 @@ bool HasWarpgroupAttention() {
   return has;
 }
 
-const ClusterCounts& AttentionClusters() {
-  static const ClusterCounts counts = [] {
-    ClusterCounts clusters = {};
-    if (!HasWarpgroupAttention()) return clusters;
-    for (int i = 0; i < static_cast<int>(clusters.size()); ++i) {
-      clusters[i] = CountClusters<FewConfig<__nv_bfloat16, 128, 1>>(1 << i);
-    }
-    return clusters;
-  }();
-  return counts;
-}
-
 }  // namespace talon::cuda

@@ -14,19 +14,10 @@ struct KvTensorMaps {
   bool exist;
 };
 
-// Lazy rescaling: how far (in log2) scores may exceed the running maximum before the accumulators
-// are rescaled to a new one. Weights stay below 2^8, and most steps do not rescale.
-inline constexpr float kScoreSlack = 8;
-
 // Orders this thread's earlier accesses to shared memory before later ones by the async proxy
 // (wgmma and TMA).
 __device__ __forceinline__ void FenceProxyAsync() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// Makes the mbarrier's current phase wait for all earlier cp.async copies of this thread.
-__device__ __forceinline__ void CpAsyncMbarrierArrive(uint32_t barrier) {
-  asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 }  // namespace talon::cuda

@@ -14,8 +14,7 @@ inline constexpr int kNoVector = INT32_MIN;
 struct QuerySlot {
   int64_t offset;  // offset of its vector in q, or -1: no query
   int32_t limit;   // it sees the keys before this one
-  int32_t state;   // its state's index, or -1: none to write
-  int64_t out;     // its result's offset
+  int32_t state;   // index of its first chunk's state, or -1: none to write
 };
 
 // Fills the slots of an item's queries [begin, end) by kThreads threads.
@@ -23,17 +22,15 @@ template <int kThreads>
 __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const AttentionItem& item,
                                           int begin, int end, int thread, QuerySlot* slots) {
   for (int i = begin + thread; i < end; i += kThreads) {
-    QuerySlot slot = {-1, 0, -1, 0};
+    QuerySlot slot = {-1, 0, -1};
     const int query = item.query_begin + i;
     if (query < item.query_end) {
       const int row_index = query / args.group;
       const int head = item.kv_head * args.group + query % args.group;
       const AttentionRow row = args.plan.attention_rows[row_index];
       slot.offset = row_index * args.q_stride + head * args.head_dim;
-      slot.out = row_index * args.out.stride + head * args.head_dim;
-      slot.limit = item.chunk < 0 ? row.prefix_len : row.shared_len;
-      const int first = item.chunk < 0 ? item.partial * row.span : item.key_begin;
-      if (row.shared_len > first) {
+      slot.limit = row.shared_len;
+      if (row.shared_len > item.key_begin) {
         slot.state = (row.partial_begin + item.partial) * args.heads() + head;
       }
     }
@@ -41,7 +38,24 @@ __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const Atten
   }
 }
 
-// The keys of an item: where they are stored and which queries see them.
+// Where an item's chunk goes: merged into the item's partial, or to a partial of its own.
+struct ChunkTarget {
+  int key_begin;
+  int offset;     // of the chunk's state from the item's first
+  bool is_first;  // of its partial's chunks
+
+  __device__ ChunkTarget(const AttentionArgs& args, const AttentionItem& item, int chunk)
+      : key_begin(ChunkBegin(chunk)),
+        offset(item.merges != 0 ? 0 : (chunk - item.chunk) * args.heads()),
+        is_first(item.merges == 0 || chunk == item.chunk) {}
+  // Null: the query has none. A query whose keys end before a merged chunk merges its empty state.
+  __device__ float* StateOf(const AttentionArgs& args, const QuerySlot& slot) const {
+    if (slot.state < 0 || (is_first && slot.limit <= key_begin)) return nullptr;
+    return args.State(slot.state + offset);
+  }
+};
+
+// The keys of an item: where they are stored.
 struct ItemKeys {
   const AttentionArgs& args;
   const AttentionItem& item;
@@ -63,39 +77,6 @@ struct ItemKeys {
     if (key < item.prefix_end) return args.VectorOfKey(blocks, key, item.kv_head);
     const int place = args.plan.node_places[item.nodes + key - item.prefix_end];
     return args.VectorOf(place, item.kv_head);
-  }
-  __device__ const uint64_t* MaskOf(int query) const {
-    const int64_t row = (item.query_begin + query) / args.group;
-    return args.plan.ancestors + row * args.plan.mask_words;
-  }
-  // The visible keys among the kTileKeys keys from `first` on.
-  __device__ uint64_t VisibleFrom(const QuerySlot& slot, int query, int first) const {
-    const uint64_t keys = FirstKeys(slot.limit - first);
-    if (slot.offset < 0 || first + kTileKeys <= item.prefix_end) return keys;
-    return keys | NodeKeys(MaskOf(query), args.plan.mask_words, first - item.prefix_end);
-  }
-};
-
-// The part of a query's mask that covers the keys from `first` on, prefetched. The four
-// neighbouring lanes that share a query hold a word each.
-struct MaskWindow {
-  static constexpr int kMostKeys = 3 * kTileKeys;  // for any offset of the first key in a word
-  uint64_t word;
-
-  __device__ __forceinline__ void Load(const ItemKeys& keys, const QuerySlot& slot, int query,
-                                       int first) {
-    const int count = slot.offset < 0 ? 0 : keys.args.plan.mask_words;
-    const int begin = MaskWordOf(first - keys.item.prefix_end);
-    word = MaskWord(keys.MaskOf(query), count, begin + static_cast<int>(threadIdx.x) % 4);
-  }
-  // The keys of tile `tile` that the query sees. Called by all lanes.
-  __device__ __forceinline__ uint64_t Visible(const AttentionItem& item, const QuerySlot& slot,
-                                              int first, int tile) const {
-    const int begin = first + tile * kTileKeys;
-    const uint64_t low = __shfl_sync(0xffffffffu, word, tile, 4);
-    const uint64_t high = __shfl_sync(0xffffffffu, word, tile + 1, 4);
-    return (FirstKeys(slot.limit - begin) | KeysOfWords(low, high, first - item.prefix_end)) &
-           FirstKeys(item.key_end - begin);
   }
 };
 

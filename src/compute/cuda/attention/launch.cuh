@@ -3,10 +3,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 
-#include <bit>
-
 #include "compute/cuda/attention/attention.h"
-#include "compute/cuda/attention/few.cuh"
 #include "compute/cuda/attention/plan.h"
 #include "compute/cuda/attention/prefix.cuh"
 #include "compute/cuda/attention/tail.cuh"
@@ -20,8 +17,6 @@ inline constexpr int kMaxTailHeads = 16;
 
 void LaunchAttentionBF16(const Stream& stream, const AttentionArgs& args);
 void LaunchAttentionF16(const Stream& stream, const AttentionArgs& args);
-// Merges the partials of spans.
-void LaunchMerge(const Stream& stream, const AttentionArgs& args);
 
 // The variants of the prefix kernel by tile of queries. A warp takes 32 queries in the largest
 // tile, which halves its reads of shared memory.
@@ -83,50 +78,6 @@ KvTensorMaps MakeKvTensorMaps(const AttentionArgs& args) {
   return maps;
 }
 
-// Number of clusters of `blocks` blocks that are resident at one block per SM.
-template <typename Config>
-int CountClusters(int blocks) {
-  const auto kernel = &FewQueriesKernel<Config>;
-  constexpr size_t kShared = sizeof(FewShared<Config>) + kPanelAlignment;
-  AllowSharedMemory(kernel, kShared);
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = static_cast<unsigned>(blocks);
-  config.blockDim = Config::kThreads;
-  config.dynamicSmemBytes = kShared;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int clusters = 0;
-  TALON_CUDA_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
-  return clusters;
-}
-
-// Launches a kernel with one block per SM, in the plan's clusters.
-template <typename T>
-void LaunchHopper(const Stream& stream, void (*kernel)(AttentionArgs, KvTensorMaps), int threads,
-                  size_t shared, const AttentionArgs& args) {
-  const int cluster = args.plan.cluster;
-  const int clusters = AttentionClusters()[std::countr_zero(static_cast<unsigned>(cluster))];
-  const int blocks = max(1, clusters) * cluster;
-  LaunchClusters(stream, kernel, cluster, blocks, threads, shared, args, MakeKvTensorMaps<T>(args));
-}
-
-template <typename T, int Dim, int Queries>
-void LaunchFew(const Stream& stream, const AttentionArgs& args) {
-  using Config = FewConfig<T, Dim <= 64 ? 64 : 128, Queries / 16>;
-  constexpr size_t kShared = sizeof(FewShared<Config>) + kPanelAlignment;
-  static_assert(kShared <= FewSharedBytes(Queries, Dim));
-  const auto kernel = &FewQueriesKernel<Config>;
-  static const bool allowed = [&] {
-    AllowSharedMemory(kernel, kShared);
-    return true;
-  }();
-  TALON_CHECK(allowed);
-  LaunchHopper<T>(stream, kernel, Config::kThreads, kShared, args);
-}
-
 template <typename T, int Dim, int Queries>
 void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
   constexpr bool kPair = Queries == 256;
@@ -140,7 +91,10 @@ void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
     return true;
   }();
   TALON_CHECK(allowed);
-  LaunchHopper<T>(stream, kernel, Config::kThreads, kShared, args);
+  constexpr int kCluster = kPair ? 2 : 1;
+  const int blocks = max(1, stream.multiprocessors / kCluster) * kCluster;  // one per SM
+  LaunchClusters(stream, kernel, kCluster, blocks, Config::kThreads, kShared, args,
+                 MakeKvTensorMaps<T>(args));
 }
 
 template <typename T, int Dim>
@@ -154,7 +108,7 @@ void LaunchTail(const Stream& stream, AttentionArgs args) {
     allowed = shared;
   }
   // With few rows, one block per query head, so that many merge in parallel.
-  const bool few = args.plan.rows * args.kv_heads < stream.multiprocessors;
+  const bool few = args.plan.rows * args.kv_heads * args.group <= stream.multiprocessors;
   args.tail_heads = few ? 1 : min(args.group, kMaxTailHeads);
   const int parts = (args.group + args.tail_heads - 1) / args.tail_heads;
   Launch(stream, kernel, dim3(args.plan.rows, args.kv_heads * parts), Config::kThreads, shared,
@@ -162,43 +116,33 @@ void LaunchTail(const Stream& stream, AttentionArgs args) {
 }
 
 template <typename T, int Dim>
-void LaunchOnHopper(const Stream& stream, const AttentionArgs& args) {
-  switch (args.plan.tile_queries) {
-    case 16:
-      return LaunchFew<T, Dim, 16>(stream, args);
-    case 32:
-      return LaunchFew<T, Dim, 32>(stream, args);
-    case 64:
-      return LaunchWarpgroups<T, Dim, 64>(stream, args);
-    case 128:
-      return LaunchWarpgroups<T, Dim, 128>(stream, args);
-    default:
-      return LaunchWarpgroups<T, Dim, 256>(stream, args);
-  }
-}
-
-template <typename T, int Dim>
 void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
-  if constexpr (Dim <= 128) {
-    if (args.plan.kernel != PrefixKernelKind::kTiles) return LaunchOnHopper<T, Dim>(stream, args);
-  }
+  const bool warpgroups = args.plan.kernel == PrefixKernelKind::kWarpgroups;
   switch (args.plan.tile_queries) {
     case 16:
       return LaunchPrefix<T, Dim, 16>(stream, args);
     case 32:
       return LaunchPrefix<T, Dim, 32>(stream, args);
     case 64:
+      if constexpr (Dim <= 128) {
+        if (warpgroups) return LaunchWarpgroups<T, Dim, 64>(stream, args);
+      }
       return LaunchPrefix<T, Dim, 64>(stream, args);
+    case 128:
+      if constexpr (Dim <= 128) {
+        if (warpgroups) return LaunchWarpgroups<T, Dim, 128>(stream, args);
+        LaunchPrefix<T, Dim, 128>(stream, args);
+      }
+      return;
     default:
-      if constexpr (Dim <= 128) LaunchPrefix<T, Dim, 128>(stream, args);
+      if constexpr (Dim <= 128) LaunchWarpgroups<T, Dim, 256>(stream, args);
   }
 }
 
 template <typename T, int Dim>
 void LaunchForDim(const Stream& stream, const AttentionArgs& args) {
   LaunchPrefixOf<T, Dim>(stream, args);
-  if (!args.plan.spans) return LaunchTail<T, Dim>(stream, args);
-  if (!args.plan.merges_in_place) LaunchMerge(stream, args);
+  if (!args.plan.merges_in_place) LaunchTail<T, Dim>(stream, args);
 }
 
 template <typename T>

@@ -1,105 +1,98 @@
-// Merges the partials of spans (attention_work.h) into results, one warp per query.
+// Merges a query's partials (attention_work.h) into its result, in one fixed order.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_MERGE_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_MERGE_CUH_
 
 #include "compute/cuda/attention/args.cuh"
+#include "compute/cuda/attention/softmax.cuh"
 
 namespace talon::cuda {
 
-// The partials of a query, `stride` floats apart.
-struct Partials {
-  const float* first;
-  int64_t stride;
-  int count;
+// The softmax state of `Width` columns.
+template <int Width>
+struct Running {
+  float m = kMinusInfinity;
+  float l = 0;
+  float acc[Width] = {};
+  bool empty = true;
 
-  __device__ Partials(const AttentionArgs& args, const AttentionRow& row, int head)
-      : first(args.State(row.partial_begin * args.heads() + head)),
-        stride(static_cast<int64_t>(args.heads()) * (kStateHeader + args.head_dim)),
-        count(row.NumPartials()) {}
-  // Maximum score and sum of weights (m, l). Bypasses L1 (__ldcg): other blocks may have written
-  // them while this one ran.
-  __device__ float2 Totals(int i) const {
-    if (i >= count) return {kMinusInfinity, 0};
-    return __ldcg(reinterpret_cast<const float2*>(first + i * stride));
-  }
-  __device__ float4 Values(int i, int column) const {
-    if (i >= count) return {0, 0, 0, 0};
-    return __ldcg(reinterpret_cast<const float4*>(first + i * stride + kStateHeader + column));
+  __device__ __forceinline__ void Add(const Running& x) {
+    if (empty) {
+      *this = x;
+      empty = false;
+      return;
+    }
+    const MergeFactors factors(m, x.m);
+    m = factors.m;
+    l = factors.Merge(l, x.l);
+#pragma unroll
+    for (int i = 0; i < Width; ++i) acc[i] = factors.Merge(acc[i], x.acc[i]);
   }
 };
 
-__device__ __forceinline__ float WarpMax(float x) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, ShuffleXor(x, offset));
-  return x;
-}
-__device__ __forceinline__ float WarpTotal(float x) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) x = __fadd_rn(x, ShuffleXor(x, offset));
-  return x;
+// Bypasses L1 (__ldcg): other blocks may have written the state while this one ran.
+template <int Width>
+__device__ __forceinline__ Running<Width> LoadPartial(const float* state, int column) {
+  Running<Width> partial;
+  const float2 totals = __ldcg(reinterpret_cast<const float2*>(state));
+  partial.m = totals.x;
+  partial.l = totals.y;
+  const float* acc = state + kStateHeader + column;
+  if constexpr (Width == 4) {
+    const float4 x = __ldcg(reinterpret_cast<const float4*>(acc));
+    partial.acc[0] = x.x, partial.acc[1] = x.y, partial.acc[2] = x.z, partial.acc[3] = x.w;
+  } else {
+    static_assert(Width == 1);
+    partial.acc[0] = __ldcg(acc);
+  }
+  return partial;
 }
 
-// Merges columns [4 * lane, 4 * lane + 4) of each 128 from `column` on of one query. The first
-// values are loaded together with the totals.
-__device__ __forceinline__ void MergeColumns(const AttentionArgs& args, const Partials& partials,
-                                             int row, int head, int column) {
-  constexpr int kBatch = 8;
-  const int lane = threadIdx.x % 32;
-  const bool owns = column < args.head_dim;
-  const int from = owns ? column : 0;
-  float4 x[kBatch];
-#pragma unroll
-  for (int j = 0; j < kBatch; ++j) x[j] = partials.Values(j, from);
-  float2 totals = partials.Totals(lane);
-  float largest = totals.x;
-  for (int i = 32 + lane; i < partials.count; i += 32) {
-    largest = fmaxf(largest, partials.Totals(i).x);
-  }
-  largest = WarpMax(largest);
-  const float base = largest == kMinusInfinity ? 0.0f : largest;
-  float weight = Exp2(__fsub_rn(totals.x, base));
-  float total = __fmul_rn(totals.y, weight);
-  float4 acc = {0, 0, 0, 0};
-  for (int first = 0; first < partials.count; first += kBatch) {
-    if (first % 32 == 0 && first > 0) {
-      totals = partials.Totals(first + lane);
-      weight = Exp2(__fsub_rn(totals.x, base));
-      total = __fmaf_rn(totals.y, weight, total);
-    }
-    float4 next[kBatch];
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) next[j] = partials.Values(first + kBatch + j, from);
+// Merges all partials of a row and query head, section by section.
+template <int Width>
+__device__ __forceinline__ Running<Width> MergedPartials(const AttentionArgs& args,
+                                                         const AttentionRow& row, int head,
+                                                         int column) {
+  constexpr int kBatch = 8;  // loads in flight
+  const int num_partials = row.NumPartials();
+  Running<Width> section, total;
+  for (int begin = 0; begin < num_partials; begin += kBatch) {
+    Running<Width> batch[kBatch];
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
-      const float w = __shfl_sync(0xffffffffu, weight, (first + j) % 32);
-      acc.x = __fmaf_rn(x[j].x, w, acc.x);
-      acc.y = __fmaf_rn(x[j].y, w, acc.y);
-      acc.z = __fmaf_rn(x[j].z, w, acc.z);
-      acc.w = __fmaf_rn(x[j].w, w, acc.w);
-      x[j] = next[j];
+      if (begin + j >= num_partials) continue;
+      const int index = (row.partial_begin + begin + j) * args.heads() + head;
+      batch[j] = LoadPartial<Width>(args.State(index), column);
+    }
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int partial = begin + j;
+      if (partial >= num_partials) continue;
+      section.Add(batch[j]);
+      const int chunk = partial + row.sections * (kSectionChunks - 1);
+      const bool section_ends = partial < row.sections ||
+                                chunk % kSectionChunks == kSectionChunks - 1 ||
+                                partial == num_partials - 1;
+      if (!section_ends) continue;
+      total.Add(section);
+      section.empty = true;
     }
   }
-  total = WarpTotal(total);
-  const float factor = total == 0 ? 0.0f : __fdiv_rn(1.0f, total);
-  if (!owns) return;
-  StoreResult<4>(args.out, row, head * args.head_dim + column,
-                 {__fmul_rn(acc.x, factor), __fmul_rn(acc.y, factor), __fmul_rn(acc.z, factor),
-                  __fmul_rn(acc.w, factor)});
+  return total;
 }
 
-// Merges one query, by a warp.
-__device__ __forceinline__ void MergeQuery(const AttentionArgs& args, const AttentionRow& row,
-                                           int row_index, int head) {
-  const int lane = threadIdx.x % 32;
-  const Partials partials(args, row, head);
-  for (int column = 0; column < args.head_dim; column += 128) {
-    MergeColumns(args, partials, row_index, head, column + 4 * lane);
-  }
-  if (head == args.heads() - 1) StorePadding(args.out, row_index, lane, 32);
+// Writes `Width` columns of a query's result.
+template <int Width>
+__device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionRow& row,
+                                            int row_index, int head, int column) {
+  Running<Width> total = MergedPartials<Width>(args, row, head, column);
+  const float factor = total.l == 0 ? 0.0f : __fdiv_rn(1.0f, total.l);
+#pragma unroll
+  for (int w = 0; w < Width; ++w) total.acc[w] = __fmul_rn(total.acc[w], factor);
+  StoreResult(args.out, row_index, head * args.head_dim + column, total.acc);
 }
 
-// The last item to finish among those with the same queries merges their partials. Called by a
-// whole block; `is_last` is in shared memory.
+// The last item to finish among those with the same queries merges their partials, one warp for
+// each query. Called by a whole block; `is_last` is in shared memory.
 template <int kThreads>
 __device__ __forceinline__ void MergeIfLast(const AttentionArgs& args, const AttentionItem& item,
                                             bool& is_last) {
@@ -112,11 +105,16 @@ __device__ __forceinline__ void MergeIfLast(const AttentionArgs& args, const Att
   __syncthreads();
   if (!is_last) return;
   __threadfence();
+  const int lane = threadIdx.x % 32;
   for (int query = item.query_begin + threadIdx.x / 32; query < item.query_end;
        query += kThreads / 32) {
-    const int row = query / args.group;
-    MergeQuery(args, args.plan.attention_rows[row], row,
-               item.kv_head * args.group + query % args.group);
+    const int row_index = query / args.group;
+    const int head = item.kv_head * args.group + query % args.group;
+    const AttentionRow row = args.plan.attention_rows[row_index];
+    for (int column = 4 * lane; column < args.head_dim; column += 128) {
+      StoreMerged<4>(args, row, row_index, head, column);
+    }
+    if (head == args.heads() - 1) StorePadding(args.out, row_index, lane, 32);
   }
 }
 

@@ -2,11 +2,96 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <span>
+#include <utility>
 
-#include "compute/cuda/attention/sequence.h"
+#include "base/math.h"
 
 namespace talon::cuda {
 namespace {
+
+// Properties that the rows of a sequence share.
+struct SequenceWork {
+  int row_begin = 0;
+  int row_end = 0;
+  int prefix_end = 0;   // maximum keys of the block list that any row sees
+  int old_end = 0;      // AttentionItem
+  int blocks = 0;       // AttentionItem
+  int nodes_begin = 0;  // in AttentionPlan::node_places
+  int num_nodes = 0;
+  bool has_tail = false;  // its rows see nodes that they do not share
+  // Minimum and maximum length of the rows' shared parts, and the number of leading items that are
+  // whole sections.
+  int min_shared = 0;
+  int max_shared = 0;
+  int sections = 0;
+  int first_counter = 0;  // AttentionItem::counter of its first tile of queries
+
+  int NumTiles(int group, int tile_queries) const {
+    return ((row_end - row_begin) * group + tile_queries - 1) / tile_queries;
+  }
+};
+
+// A variant of the prefix kernel, and its measured microseconds on an H200: a unit of keys for a
+// tile of queries, and the overhead of an item.
+struct PrefixKind {
+  int queries = 0;
+  PrefixKernelKind kernel = PrefixKernelKind::kTiles;
+  double unit_cost = 0;
+  double item_cost = 0;
+
+  // Keys per step of the kernel.
+  int unit() const { return kernel == PrefixKernelKind::kTiles ? kTileKeys : kStepKeys; }
+  // Whether two blocks share keys and values, with half of the queries each.
+  bool is_pair() const { return queries == 256; }
+  // Items that run at once.
+  int Slots(const AttentionShape& shape) const {
+    if (kernel == PrefixKernelKind::kTiles) {
+      return PrefixBlocks(PaddedHeadDim(shape.head_dim)) * shape.multiprocessors;
+    }
+    return std::max(1, is_pair() ? shape.multiprocessors / 2 : shape.multiprocessors);
+  }
+  // Whether the last of a query's items merges the partials; with many queries this would take too
+  // long.
+  bool MergesPartials() const { return kernel == PrefixKernelKind::kTiles && queries <= 32; }
+};
+
+constexpr PrefixKind kTileKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 3.5},
+                                     {32, PrefixKernelKind::kTiles, 2.3, 3.7},
+                                     {64, PrefixKernelKind::kTiles, 2.6, 4.0},
+                                     {128, PrefixKernelKind::kTiles, 4.8, 5.0}};
+constexpr PrefixKind kHopperKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 3.5},
+                                       {32, PrefixKernelKind::kTiles, 2.3, 3.7},
+                                       {64, PrefixKernelKind::kWarpgroups, 1.3, 6.0},
+                                       {128, PrefixKernelKind::kWarpgroups, 1.85, 8.5},
+                                       {256, PrefixKernelKind::kWarpgroups, 1.8, 8.5}};
+constexpr double kMergeCost = 1;  // of merging a chunk into a section's partial
+constexpr double kBytesPerMicrosecond = 4.3e6;
+constexpr double kTailCost = 3;  // microseconds of the tail kernel
+
+int SharedBytes(const PrefixKind& kind, int dim) {
+  if (kind.kernel == PrefixKernelKind::kTiles) return TileSharedBytes(kind.queries, dim);
+  return WarpgroupSharedBytes(std::min(kind.queries / 64, 2), dim);
+}
+
+// The variants that the shape allows, by ascending queries; empty: use the generic kernel.
+std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
+  const bool is_16_bit = shape.dtype == DType::kBF16 || shape.dtype == DType::kF16;
+  if (!is_16_bit || shape.head_dim % 8 != 0 || shape.head_dim > 256) return {};
+  const int dim = PaddedHeadDim(shape.head_dim);
+  const bool hopper = shape.has_warpgroups && dim <= 128;
+  std::vector<PrefixKind> kinds;
+  for (const PrefixKind& kind : hopper ? std::span<const PrefixKind>(kHopperKinds) : kTileKinds) {
+    if (dim > 128 && kind.queries > 64) continue;  // limited by the accumulators' registers
+    if (SharedBytes(kind, dim) <= shape.shared_memory) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+// ---- Rows ----
 
 int CountAncestors(const PassPlan& pass, int row) {
   int count = 0;
@@ -24,70 +109,223 @@ SequenceWork AddRows(const PassPlan& pass, int sequence, AttentionPlan* plan) {
                     .nodes_begin = static_cast<int>(plan->node_places.size())};
   work.blocks = pass.NumLists(sequence) > 1 ? ~first_list : pass.block_offsets[first_list];
   work.old_end = INT32_MAX;
+  bool has_nodes = false;
   for (int r = work.row_begin; r < work.row_end; ++r) {
     const int ancestors = CountAncestors(pass, r);
     const int prefix = pass.prefix_len[r];
     plan->rows.push_back(
         {.sequence = sequence, .prefix_len = prefix, .num_keys = prefix + ancestors});
     work.prefix_end = std::max(work.prefix_end, prefix);
-    work.has_nodes |= ancestors != 0;
+    has_nodes |= ancestors != 0;
     // A prompt row's own key is the last it sees.
     if (ancestors == 0) work.old_end = std::min(work.old_end, prefix - 1);
   }
   const auto known = static_cast<int>(pass.fresh_keys.size());
   const int fresh = sequence < known ? pass.fresh_keys[sequence] : 0;
   work.old_end = std::max(0, std::min(work.old_end, work.prefix_end - fresh));
-  if (!work.has_nodes) return work;
+  if (!has_nodes) return work;
   work.num_nodes = before + work.row_end - work.row_begin;
   for (int n = 0; n < work.num_nodes; ++n) {
     plan->node_places.push_back(pass.PlaceOf(sequence, n));
   }
+  // A single row that sees all nodes has them in the order of its keys.
+  const bool is_chain = work.row_end - work.row_begin == 1 &&
+                        plan->rows.back().num_keys == work.prefix_end + work.num_nodes;
+  work.has_tail = !is_chain;
   return work;
 }
 
-}  // namespace
-
-std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
-  const bool is_16_bit = shape.dtype == DType::kBF16 || shape.dtype == DType::kF16;
-  if (!is_16_bit || shape.head_dim % 8 != 0 || shape.head_dim > 256) return {};
-  const int dim = PaddedHeadDim(shape.head_dim);
-  std::vector<PrefixKind> kinds;
-  const auto add = [&](int queries, PrefixKernelKind kernel, int shared_bytes) {
-    if (shared_bytes <= shape.shared_memory) kinds.push_back({queries, kernel});
-  };
-  if (shape.has_warpgroups && !shape.deterministic && dim <= 128) {
-    for (const int tile : {16, 32}) add(tile, PrefixKernelKind::kFew, FewSharedBytes(tile, dim));
-    for (const int tile : {64, 128, 256}) {
-      add(tile, PrefixKernelKind::kWarpgroups, WarpgroupSharedBytes(std::min(tile / 64, 2), dim));
-    }
-    return kinds;
+void FindSharedParts(SequenceWork* work, std::vector<AttentionRow>* rows) {
+  work->min_shared = INT32_MAX;
+  for (int r = work->row_begin; r < work->row_end; ++r) {
+    AttentionRow& row = (*rows)[r];
+    const bool has_tail = work->has_tail && row.num_keys > row.prefix_len;
+    row.shared_len = has_tail ? row.prefix_len / kTileKeys * kTileKeys : row.num_keys;
+    work->min_shared = std::min(work->min_shared, row.shared_len);
+    work->max_shared = std::max(work->max_shared, row.shared_len);
   }
-  for (const int tile : {16, 32, 64, 128}) {
-    if (dim > 128 && tile > 64) continue;  // limited by the accumulators' registers
-    add(tile, PrefixKernelKind::kTiles, TileSharedBytes(tile, dim));
-  }
-  return kinds;
 }
 
-AttentionItem SequenceWork::ItemOf(int head, int query, const AttentionShape& shape,
-                                   int tile_queries) const {
-  return {.kv_head = head,
-          .query_begin = query,
-          .query_end = std::min(row_end * shape.group, query + tile_queries),
-          .prefix_end = prefix_end,
-          .old_end = old_end,
-          .blocks = blocks,
-          .nodes = nodes_begin};
+// ---- Items ----
+
+// Number of sections that lie entirely within the first `keys` keys.
+int CompleteSections(int keys) {
+  const int sections = NumSections(keys);
+  return sections > 0 && ChunkBegin(sections * kSectionChunks) > keys ? sections - 1 : sections;
 }
 
-int TileQueries(int rows, int sequences, const AttentionShape& shape) {
-  const int queries = (rows + sequences - 1) / std::max(sequences, 1) * shape.group;
-  int chosen = 0;
+// The chunk that the tail kernel continues must be a partial of its own.
+int MostSections(const SequenceWork& work) {
+  return work.has_tail ? CompleteSections(work.min_shared) : NumSections(work.max_shared);
+}
+
+// A variant of the kernel, how many keys its items should have, and how long it would take.
+struct KindChoice {
+  PrefixKind kind;
+  bool sections = false;  // items are whole sections where possible
+  int item_keys = 1;      // else as many whole chunks as reach this
+  double cost = std::numeric_limits<double>::infinity();
+};
+
+// Calls f(first chunk, end chunk, merges) for the items of a sequence, the last first: the largest.
+template <typename F>
+void ForEachItem(const SequenceWork& work, bool sections, int item_keys, F&& f) {
+  const int whole = sections ? MostSections(work) * kSectionChunks : 0;
+  int end = NumChunks(work.max_shared);
+  while (end > whole) {
+    int begin = end - 1;
+    while (begin > whole && ChunkBegin(end) - ChunkBegin(begin - 1) <= item_keys) --begin;
+    f(begin, end, false);
+    end = begin;
+  }
+  for (end = std::min(whole, end); end > 0;) {
+    const int begin = (end - 1) / kSectionChunks * kSectionChunks;
+    f(begin, end, true);
+    end = begin;
+  }
+}
+
+KindChoice Estimate(const std::vector<SequenceWork>& works, const AttentionShape& shape,
+                    const PrefixKind& kind, bool sections) {
+  const int slots = kind.Slots(shape);
+  double units = 0, keys = 0;
+  bool has_tail = false;
+  for (const SequenceWork& work : works) {
+    const double tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
+    units += tiles * CeilDiv(work.max_shared, kind.unit());
+    keys += work.max_shared;
+    has_tail |= work.has_tail;
+  }
+  const auto fair_units = static_cast<int>(std::ceil(units / slots));
+  KindChoice choice{kind, sections, fair_units * kind.unit()};
+  double time = 0, longest = 0;
+  for (const SequenceWork& work : works) {
+    const double tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
+    ForEachItem(work, sections, choice.item_keys, [&](int begin, int end, bool merges) {
+      const int run = std::min(ChunkBegin(end), work.max_shared) - ChunkBegin(begin);
+      const double item = kind.item_cost + CeilDiv(run, kind.unit()) * kind.unit_cost +
+                          (merges ? (end - begin) * kMergeCost : 0);
+      time += tiles * item;
+      longest = std::max(longest, item);
+    });
+  }
+  const double read =
+      keys * 2 * shape.kv_heads * shape.head_dim * DTypeSize(shape.dtype) / kBytesPerMicrosecond;
+  const bool tail = has_tail || !kind.MergesPartials();
+  // The last round of items is not full.
+  choice.cost = std::max({time / slots + longest / 2, longest, read}) + (tail ? kTailCost : 0);
+  return choice;
+}
+
+KindChoice ChooseKind(const std::vector<SequenceWork>& works, const AttentionShape& shape) {
+  KindChoice best;
   for (const PrefixKind& kind : KindsOf(shape)) {
-    if (chosen == 0 || chosen < queries) chosen = kind.queries;
+    if (shape.tile_queries != 0 && kind.queries != shape.tile_queries) continue;
+    for (const bool sections : {false, true}) {
+      const KindChoice choice = Estimate(works, shape, kind, sections);
+      if (choice.cost < best.cost) best = choice;
+    }
   }
-  return chosen;
+  return best;
 }
+
+void PlacePartials(const std::vector<SequenceWork>& works, AttentionPlan* plan) {
+  for (const SequenceWork& work : works) {
+    for (int r = work.row_begin; r < work.row_end; ++r) {
+      AttentionRow& row = plan->rows[r];
+      row.sections = work.sections;
+      row.partial_begin = plan->num_partials;
+      plan->num_partials += row.NumPartials();
+    }
+  }
+}
+
+AttentionItem ItemOf(const SequenceWork& work, int head, int query, const AttentionShape& shape,
+                     const AttentionPlan& plan) {
+  AttentionItem item{.kv_head = head,
+                     .query_begin = query,
+                     .query_end = std::min(work.row_end * shape.group, query + plan.tile_queries),
+                     .full_end = INT32_MAX,
+                     .prefix_end = work.prefix_end,
+                     .old_end = work.old_end,
+                     .blocks = work.blocks,
+                     .nodes = work.nodes_begin};
+  // The keys that the tile's rows see.
+  for (int r = query / shape.group; r <= (item.query_end - 1) / shape.group; ++r) {
+    item.key_end = std::max(item.key_end, plan.rows[r].shared_len);
+    item.full_end = std::min(item.full_end, plan.rows[r].shared_len);
+  }
+  return item;
+}
+
+// Adds the item of chunks [begin, end) of a sequence, for each kv head and tile of queries that
+// sees it. Tiles that read the same keys are adjacent, so that the second one hits the cache.
+void AddItem(const SequenceWork& work, int begin, int end, bool merges, const AttentionShape& shape,
+             AttentionPlan* plan) {
+  int counter = work.first_counter;
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    for (int query = work.row_begin * shape.group; query < work.row_end * shape.group;
+         query += plan->tile_queries, ++counter) {
+      AttentionItem item = ItemOf(work, head, query, shape, *plan);
+      item.key_begin = ChunkBegin(begin);
+      item.key_end = std::min(item.key_end, ChunkBegin(end));
+      item.partial = merges ? begin / kSectionChunks : plan->rows[work.row_begin].PartialOf(begin);
+      item.chunk = begin;
+      item.merges = merges ? 1 : 0;
+      item.counter = counter;
+      if (item.key_end > item.key_begin) plan->items.push_back(item);
+    }
+  }
+}
+
+// Gives each of the two blocks of a pair an item: the same keys for half of the queries.
+void SplitPairs(int queries, std::vector<AttentionItem>* items) {
+  std::vector<AttentionItem> halves;
+  for (const AttentionItem& item : *items) {
+    const int middle = std::min(item.query_begin + queries, item.query_end);
+    halves.push_back(item);
+    halves.back().query_end = middle;
+    halves.push_back(item);
+    halves.back().query_begin = middle;
+  }
+  *items = std::move(halves);
+}
+
+// Tells each item how many have the same queries, if these are to merge their partials.
+void CountArrivals(bool merge, int num_counters, std::vector<AttentionItem>* items) {
+  std::vector<int> arrivals(num_counters);
+  for (const AttentionItem& item : *items) ++arrivals[item.counter];
+  for (AttentionItem& item : *items) item.arrivals = merge ? arrivals[item.counter] : 0;
+}
+
+void AddAllItems(const KindChoice& choice, const AttentionShape& shape,
+                 std::vector<SequenceWork>* works, AttentionPlan* plan) {
+  int num_counters = 0;
+  bool has_tail = false;
+  for (SequenceWork& work : *works) {
+    work.sections = choice.sections ? MostSections(work) : 0;
+    work.first_counter = num_counters;
+    num_counters += work.NumTiles(shape.group, plan->tile_queries) * shape.kv_heads;
+    has_tail |= work.has_tail;
+  }
+  PlacePartials(*works, plan);
+  for (const SequenceWork& work : *works) {
+    ForEachItem(work, choice.sections, choice.item_keys, [&](int begin, int end, bool merges) {
+      AddItem(work, begin, end, merges, shape, plan);
+    });
+  }
+  std::ranges::stable_sort(plan->items, std::greater(),
+                           [](const AttentionItem& item) { return item.key_end - item.key_begin; });
+  // Rows without keys have no items, and the tail kernel writes their zeros.
+  const bool all_see_keys =
+      std::ranges::all_of(plan->rows, [](const AttentionRow& row) { return row.num_keys > 0; });
+  plan->merges_in_place = choice.kind.MergesPartials() && !has_tail && all_see_keys &&
+                          num_counters <= kMaxMergeCounters;
+  CountArrivals(plan->merges_in_place, num_counters, &plan->items);
+  if (choice.kind.is_pair()) SplitPairs(choice.kind.queries / 2, &plan->items);
+}
+
+}  // namespace
 
 void AttentionPlan::Build(const PassPlan& pass, const AttentionShape& shape) {
   items.clear();
@@ -95,20 +333,15 @@ void AttentionPlan::Build(const PassPlan& pass, const AttentionShape& shape) {
   node_places.clear();
   num_items = 0;
   num_partials = 0;
-  tile_queries = TileQueries(pass.num_rows(), pass.num_sequences(), shape);
-  kernel = PrefixKernelKind::kTiles;
-  cluster = 1;
   merges_in_place = false;
-  spans = !shape.deterministic;
   std::vector<SequenceWork> works;
   for (int s = 0; s < pass.num_sequences(); ++s) works.push_back(AddRows(pass, s, this));
+  for (SequenceWork& work : works) FindSharedParts(&work, &rows);
+  const KindChoice choice = ChooseKind(works, shape);
+  tile_queries = choice.kind.queries;
+  kernel = choice.kind.kernel;
   if (tile_queries == 0) return;
-  if (spans) {
-    AddSpans(works, shape, this);
-  } else {
-    if (shape.tile_queries != 0) tile_queries = shape.tile_queries;
-    AddChunks(shape, &works, this);
-  }
+  AddAllItems(choice, shape, &works, this);
   num_items = static_cast<int>(items.size());
   const size_t blocks = static_cast<size_t>(kMaxPrefixBlocks) * shape.multiprocessors;
   if (items.size() < blocks) items.resize(blocks);

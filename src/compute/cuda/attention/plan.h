@@ -3,7 +3,6 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_PLAN_H_
 #define TALON_COMPUTE_CUDA_ATTENTION_PLAN_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -15,9 +14,6 @@
 
 namespace talon::cuda {
 
-// Number of resident clusters of 1, 2, 4 and 8 blocks at one block per SM.
-using ClusterCounts = std::array<int, 4>;
-
 // Inputs of the partitioning besides the pass.
 struct AttentionShape {
   int kv_heads = 1;
@@ -26,17 +22,9 @@ struct AttentionShape {
   DType dtype = DType::kBF16;  // type of the cache
   int multiprocessors = 1;
   int shared_memory = 227 * 1024;  // bytes that a block may have
-  bool deterministic = true;       // chunks, else spans
   bool has_warpgroups = false;     // HasWarpgroupAttention (attention.h)
-  // 0: the plan chooses.
-  int tile_queries = 0;
-  ClusterCounts clusters = {};  // of the Hopper kernels (AttentionClusters in attention.h)
+  int tile_queries = 0;            // 0: the plan chooses
 };
-
-// Maximum queries of an item, or of the pair of items of two blocks that share keys (256): 16, 32,
-// 64, 128 or 256, a variant of the prefix kernel. Depends on the pass's shape alone. 0: the generic
-// kernel runs, because no variant supports this type, head_dim or device.
-int TileQueries(int rows, int sequences, const AttentionShape& shape);
 
 struct AttentionPlan {
   // Roughly the largest first. The first num_items are followed by items without work, up to at
@@ -46,11 +34,12 @@ struct AttentionPlan {
   std::vector<int32_t> node_places;  // PassPlan::PlaceOf of all nodes of all sequences
   int num_items = 0;
   int num_partials = 0;  // per query head
+  // Maximum queries of an item, or of the pair of items of two blocks that share keys (256): a
+  // variant of the prefix kernel. 0: the generic kernel runs, because no variant supports this
+  // type, head_dim or device.
   int tile_queries = 0;
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;
-  int cluster = 1;               // blocks per cluster
-  bool merges_in_place = false;  // no merge kernel
-  bool spans = false;
+  bool merges_in_place = false;  // no tail kernel
 
   // Reuses its memory. Makes no items and partials if tile_queries is 0.
   void Build(const PassPlan& pass, const AttentionShape& shape);
@@ -81,20 +70,11 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   return keys + tile_queries * (row_bytes + 24) + scores + vectors + 96;
 }
 
-// Shared memory of FewQueriesKernel: each warp's stages of keys and values, queries, accumulators
-// and mbarriers.
-inline constexpr int kFewWarps = 8;
-inline constexpr int kFewStages = 3;
-constexpr int FewSharedBytes(int queries, int dim) {
-  const int row_bytes = dim <= 64 ? 128 : 256;
-  return kFewWarps * kFewStages * 2 * kBoxKeys * row_bytes +
-         queries * (3 * row_bytes + 8 * kFewWarps + 64) + 3072;
-}
-
-// Shared memory of WarpgroupKernel: queries, two stages of keys and values, slots and mbarriers.
+// Shared memory of WarpgroupKernel: queries, stages of keys and values, slots and mbarriers.
 constexpr int WarpgroupSharedBytes(int groups, int dim) {
   const int row_bytes = dim <= 64 ? 128 : 256;
-  return (64 * groups + 4 * kStepKeys) * row_bytes + 64 * groups * 32 + 8 * kStepKeys + 3072;
+  return (64 * groups + 2 * WarpgroupStages(groups) * kStepKeys) * row_bytes + 64 * groups * 16 +
+         8 * kStepKeys + 2048;
 }
 
 }  // namespace talon::cuda

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "compute/cuda/attention/plan_testing.h"
 
@@ -20,13 +23,17 @@ using testing::Shapes;
 
 TEST(AttentionWork, ChunksAreWholeTilesWithoutGaps) {
   EXPECT_EQ(ChunkBegin(0), 0);
-  for (int chunk = 0; chunk < 200; ++chunk) {
+  for (int chunk = 0; chunk < 120; ++chunk) {  // to 16 million keys
     EXPECT_EQ(ChunkBegin(chunk) % kTileKeys, 0);
     EXPECT_EQ(ChunkOf(ChunkBegin(chunk)), chunk);
     EXPECT_EQ(ChunkOf(ChunkBegin(chunk + 1) - 1), chunk);
     EXPECT_EQ(NumChunks(ChunkBegin(chunk)), chunk);
     EXPECT_EQ(NumChunks(ChunkBegin(chunk) + 1), chunk + 1);
   }
+  EXPECT_EQ(ChunkBegin(8), 1024);
+  EXPECT_EQ(ChunkBegin(16), 2048);
+  EXPECT_EQ(ChunkBegin(17), 2304);
+  EXPECT_EQ(NumChunks(65536), 56);
   EXPECT_EQ(NumSections(0), 0);
   EXPECT_EQ(NumSections(512), 1);
   EXPECT_EQ(NumSections(513), 2);
@@ -41,16 +48,18 @@ TEST(AttentionPlan, SharedPartIsWholeTilesOfTreesAndAllOfPrompts) {
   EXPECT_EQ(plan.rows[9].num_keys, 571);
   EXPECT_EQ(plan.rows[139].shared_len, 0);
   EXPECT_EQ(plan.rows[139].sequence, 2);
+  EXPECT_EQ(plan.rows[141].shared_len, 1025);  // a single row shares its node with nothing else
+  EXPECT_EQ(plan.rows[141].num_keys, 1025);
 }
 
 TEST(AttentionPlan, EveryQuerySeesEverySharedTileOnce) {
   const PassPlan pass = MixedPass();
-  for (const AttentionShape& shape : Shapes(/*deterministic=*/true)) {
+  for (const AttentionShape& shape : Shapes()) {
     AttentionPlan plan;
     plan.Build(pass, shape);
     std::map<Seen, int> seen;
     for (const AttentionItem& item : ItemsOf(plan)) {
-      EXPECT_LE(item.query_end - item.query_begin, shape.tile_queries);
+      EXPECT_LE(item.query_end - item.query_begin, std::min(shape.tile_queries, 128));
       EXPECT_EQ(item.key_begin, ChunkBegin(item.chunk));
       for (int query = item.query_begin; query < item.query_end; ++query) {
         const AttentionRow& row = plan.rows[query / shape.group];
@@ -74,17 +83,18 @@ TEST(AttentionPlan, EveryQuerySeesEverySharedTileOnce) {
 }
 
 TEST(AttentionPlan, ItemsMakeThePartialsThatTheTailExpects) {
-  for (const AttentionShape& shape : Shapes(/*deterministic=*/true)) {
+  for (const AttentionShape& shape : Shapes()) {
     AttentionPlan plan;
     plan.Build(MixedPass(), shape);
     for (const AttentionItem& item : ItemsOf(plan)) {
+      if (item.query_begin == item.query_end) continue;  // of a pair
       const AttentionRow& row = plan.rows[item.query_begin / shape.group];
-      if (item.partial < row.sections) {
+      EXPECT_EQ(item.merges, item.partial < row.sections ? 1 : 0);
+      if (item.merges != 0) {
         EXPECT_EQ(item.chunk, item.partial * kSectionChunks);
         EXPECT_LE(item.key_end, ChunkBegin(item.chunk + kSectionChunks));
       } else {
         EXPECT_EQ(row.PartialOf(item.chunk), item.partial);
-        EXPECT_LE(item.key_end, ChunkBegin(item.chunk + 1));
       }
     }
     int partials = 0;
@@ -101,34 +111,121 @@ TEST(AttentionPlan, ItemsMakeThePartialsThatTheTailExpects) {
   }
 }
 
-TEST(AttentionPlan, WholeSectionsWhereTheyKeepTheDeviceBusy) {
+constexpr AttentionShape kH200 = {
+    .kv_heads = 8, .group = 4, .head_dim = 128, .multiprocessors = 132, .has_warpgroups = true};
+
+TEST(AttentionPlan, ItemsFillTheDevice) {
   PassPlan pass;
-  AddChain(65536, 1, &pass);
+  AddChain(1024, 1, &pass);
   AttentionPlan plan;
-  AttentionShape shape{.kv_heads = 8, .group = 4, .head_dim = 128, .multiprocessors = 132};
+  plan.Build(pass, kH200);
+  EXPECT_EQ(plan.num_items, 8 * 9);  // short: every chunk by itself
+  PassPlan batch;
+  for (int i = 0; i < 64; ++i) AddChain(1023, 1, &batch);
+  plan.Build(batch, kH200);
+  EXPECT_EQ(plan.num_items, 64 * 8);  // many: all chunks of a sequence
+  PassPlan prompt;
+  AddPrompt(65536, 512, &prompt);
+  plan.Build(prompt, kH200);
+  EXPECT_GT(plan.rows[0].sections, 0);  // few partials for many rows
+  EXPECT_GE(plan.items[0].key_end - plan.items[0].key_begin,
+            plan.items[plan.num_items - 1].key_end - plan.items[plan.num_items - 1].key_begin);
+}
+
+TEST(AttentionPlan, KernelFollowsQueriesAndKeys) {
+  const auto kernel = [](int committed, int nodes, AttentionShape shape) {
+    PassPlan pass;
+    AddChain(committed, nodes, &pass);
+    AttentionPlan plan;
+    plan.Build(pass, shape);
+    return std::pair(plan.kernel, plan.tile_queries);
+  };
+  constexpr auto kTiles = PrefixKernelKind::kTiles;
+  constexpr auto kWarpgroups = PrefixKernelKind::kWarpgroups;
+  EXPECT_EQ(kernel(1000, 1, kH200), std::pair(kTiles, 16));
+  EXPECT_EQ(kernel(65536, 1, kH200), std::pair(kWarpgroups, 64));
+  EXPECT_EQ(kernel(65536, 16, kH200), std::pair(kWarpgroups, 64));
+  EXPECT_EQ(kernel(65536, 63, kH200), std::pair(kWarpgroups, 256));
+  AttentionShape shape = kH200;
+  shape.has_warpgroups = false;
+  EXPECT_EQ(kernel(65536, 1, shape), std::pair(kTiles, 16));
+  EXPECT_EQ(kernel(65536, 63, shape).first, kTiles);
+  shape = kH200;
+  shape.head_dim = 256;
+  EXPECT_EQ(kernel(65536, 63, shape), std::pair(kTiles, 64));
+  shape.shared_memory = 99 * 1024;
+  EXPECT_EQ(kernel(65536, 63, shape).second, 0);
+  for (const int head_dim : {60, 264}) {
+    shape = kH200;
+    shape.head_dim = head_dim;
+    EXPECT_EQ(kernel(1000, 1, shape).second, 0);
+  }
+}
+
+TEST(AttentionPlan, ItemsMergeInPlaceWhereNoRowHasATail) {
+  for (const AttentionShape& shape : Shapes()) {
+    PassPlan pass;
+    AddChain(3000, 1, &pass);
+    AddPrompt(5000, 40, &pass);
+    AttentionPlan plan;
+    plan.Build(pass, shape);
+    EXPECT_EQ(plan.merges_in_place, shape.tile_queries <= 32);
+    std::map<std::pair<int, int>, std::vector<AttentionItem>> same;  // query and head
+    std::map<int, std::pair<int, int>> owners;
+    for (const AttentionItem& item : ItemsOf(plan)) {
+      same[{item.query_begin, item.kv_head}].push_back(item);
+    }
+    for (const auto& [queries, items] : same) {
+      for (const AttentionItem& item : items) {
+        EXPECT_EQ(item.arrivals, plan.merges_in_place ? static_cast<int>(items.size()) : 0);
+        if (!plan.merges_in_place) continue;
+        EXPECT_LT(item.counter, kMaxMergeCounters);
+        EXPECT_EQ(owners.try_emplace(item.counter, queries).first->second, queries);
+      }
+    }
+    AddChain(100, 2, &pass);
+    plan.Build(pass, shape);
+    EXPECT_FALSE(plan.merges_in_place);
+  }
+}
+
+TEST(AttentionPlan, RowsWithoutKeysAreLeftToTheTailKernel) {
+  PassPlan pass;
+  AddPrompt(3, 3, &pass);
+  pass.prefix_len.back() = 0;
+  AttentionPlan plan;
+  plan.Build(pass, kH200);
+  EXPECT_FALSE(plan.merges_in_place);
+}
+
+TEST(AttentionPlan, TheBlocksOfAPairHaveTheSameKeys) {
+  PassPlan pass;
+  AddChain(20000, 60, &pass);
+  AddPrompt(4000, 10, &pass);
+  AttentionShape shape = kH200;
+  shape.tile_queries = 256;
+  AttentionPlan plan;
   plan.Build(pass, shape);
-  EXPECT_EQ(plan.tile_queries, 16);
-  EXPECT_EQ(plan.rows[0].sections, 0);
-  EXPECT_EQ(plan.num_items, 8 * 84);
-  PassPlan tree;
-  AddChain(65536, 63, &tree);
-  plan.Build(tree, shape);
-  EXPECT_EQ(plan.tile_queries, 128);
-  EXPECT_EQ(plan.rows[0].sections, 21);
-  EXPECT_EQ(plan.num_items, 2 * 8 * 21);
-  EXPECT_EQ(plan.items[0].key_end, 65536);  // the largest first
+  ASSERT_EQ(plan.num_items % 2, 0);
+  for (int i = 0; i < plan.num_items; i += 2) {
+    const AttentionItem& a = plan.items[i];
+    const AttentionItem& b = plan.items[i + 1];
+    EXPECT_EQ(std::tie(a.key_begin, a.key_end, a.kv_head, a.chunk, a.blocks),
+              std::tie(b.key_begin, b.key_end, b.kv_head, b.chunk, b.blocks));
+    EXPECT_EQ(a.query_end, b.query_begin);
+    EXPECT_LE(a.query_end - a.query_begin, 128);
+    EXPECT_LE(b.query_end - b.query_begin, 128);
+  }
 }
 
 TEST(AttentionPlan, BlocksOfTheFirstRoundFindAnItem) {
   PassPlan pass;
   AddChain(10, 1, &pass);
-  for (const bool deterministic : {false, true}) {
-    AttentionPlan plan;
-    plan.Build(pass, {.multiprocessors = 132, .deterministic = deterministic});
-    EXPECT_EQ(plan.num_items, deterministic ? 0 : 1);
-    ASSERT_EQ(plan.items.size(), 264u);
-    EXPECT_LE(plan.items.back().key_end, plan.items.back().key_begin);
-  }
+  AttentionPlan plan;
+  plan.Build(pass, {.multiprocessors = 132});
+  EXPECT_EQ(plan.num_items, 1);
+  ASSERT_EQ(plan.items.size(), 264u);
+  EXPECT_LE(plan.items.back().key_end, plan.items.back().key_begin);
 }
 
 TEST(AttentionPlan, NodesHaveTheirPlaces) {
@@ -138,43 +235,14 @@ TEST(AttentionPlan, NodesHaveTheirPlaces) {
   pass.nodes_before = {0, 3};
   pass.staging_first = {0, 40};
   AttentionPlan plan;
-  plan.Build(pass, {.deterministic = false});
+  plan.Build(pass, {});
   EXPECT_EQ(plan.node_places, (std::vector<int32_t>{~40, ~41, ~42, ~43, ~44}));
 }
 
-TEST(AttentionWork, SetsOfKeysFollowTheMask) {
-  const uint64_t mask[3] = {0x8000000000000005u, 0x3u, 0x10u};
-  const auto has = [&](int node) {
-    return node >= 0 && node < 192 && mask[node / 64] >> node % 64 & 1;
-  };
-  for (int first = -70; first < 260; ++first) {
-    const uint64_t keys = NodeKeys(mask, 3, first);
-    for (int i = 0; i < 64; ++i) EXPECT_EQ(keys >> i & 1, has(first + i)) << first << " " << i;
-  }
+TEST(AttentionWork, FirstKeysOfATile) {
   for (int count = -3; count < 70; ++count) {
     EXPECT_EQ(std::popcount(FirstKeys(count)), std::clamp(count, 0, 64));
   }
-}
-
-TEST(AttentionPlan, TileFollowsTheRowsOfASequence) {
-  AttentionShape shape{.kv_heads = 8, .group = 4, .head_dim = 128};
-  EXPECT_EQ(TileQueries(1, 1, shape), 16);
-  EXPECT_EQ(TileQueries(8, 8, shape), 16);
-  EXPECT_EQ(TileQueries(5, 1, shape), 32);
-  EXPECT_EQ(TileQueries(16, 1, shape), 64);
-  EXPECT_EQ(TileQueries(64, 1, shape), 128);
-  shape.shared_memory = 99 * 1024;
-  EXPECT_EQ(TileQueries(1, 1, shape), 32);
-  EXPECT_EQ(TileQueries(64, 1, shape), 64);
-  shape.head_dim = 256;
-  EXPECT_EQ(TileQueries(64, 1, shape), 0);
-  shape.shared_memory = 227 * 1024;
-  EXPECT_EQ(TileQueries(64, 1, shape), 64);
-  shape.head_dim = 60;
-  EXPECT_EQ(TileQueries(64, 1, shape), 0);
-  shape.head_dim = 64;
-  shape.dtype = DType::kF32;
-  EXPECT_EQ(TileQueries(64, 1, shape), 0);
 }
 
 TEST(AttentionPlan, NoWorkForTheGenericKernel) {

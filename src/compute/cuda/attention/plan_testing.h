@@ -62,19 +62,17 @@ inline std::vector<AttentionItem> ItemsOf(const AttentionPlan& plan) {
   return {plan.items.begin(), plan.items.begin() + plan.num_items};
 }
 
-inline std::vector<AttentionShape> Shapes(bool deterministic) {
+inline std::vector<AttentionShape> Shapes() {
   std::vector<AttentionShape> shapes;
   for (const int group : {1, 4, 20}) {
-    for (const int tile : {16, 32, 128, 256}) {
+    for (const int tile : {16, 32, 64, 128, 256}) {
       for (const int multiprocessors : {1, 10000}) {  // few long items, or many
         for (const bool has_warpgroups : {false, true}) {
-          if (has_warpgroups && deterministic) continue;
           if (tile == 256 && !has_warpgroups) continue;
           shapes.push_back({.kv_heads = 2,
                             .group = group,
                             .head_dim = 128,
                             .multiprocessors = multiprocessors,
-                            .deterministic = deterministic,
                             .has_warpgroups = has_warpgroups,
                             .tile_queries = tile});
         }

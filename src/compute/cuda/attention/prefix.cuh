@@ -8,53 +8,34 @@
 
 namespace talon::cuda {
 
-// Merges a finished chunk into the item's states in scratch, or stores it as the first. The running
-// m and l stay in registers, the same in all warps along N; each thread reads back only the
-// accumulator columns that it wrote itself.
+// Merges a finished chunk into the item's partials. The running totals are the same in all warps
+// along N.
 template <typename C>
-struct SectionTotal {
-  float m[C::kTilesM][2];
-  float l[C::kTilesM][2];
+struct TileTotals {
+  PartialTotals totals[C::kTilesM][2];
 
   __device__ __forceinline__ void Add(const AttentionArgs& args, const SharedTile<C>& shared,
-                                      const FlashState<C>& state, bool first) {
+                                      const FlashState<C>& state, const ChunkTarget& target) {
     const Lane<C> at;
+    const bool first = target.is_first;
 #pragma unroll
     for (int i = 0; i < C::kTilesM; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (first) m[i][half] = kMinusInfinity, l[i][half] = 0;
-        const MergeFactors factors(m[i][half], state.m[i][half]);
-        m[i][half] = first ? state.m[i][half] : factors.m;
-        l[i][half] = first ? state.l[i][half] : factors.Merge(l[i][half], state.l[i][half]);
-        const int index = shared.queries[at.Query(i, half)].state;
-        if (index < 0) continue;
-        float* to = args.State(index);
-        if (at.n == 0 && at.lane % 4 == 0) {
-          *reinterpret_cast<float2*>(to) = {m[i][half], l[i][half]};
-        }
-        AddColumns(args, at, state, i, half, first, factors, to + kStateHeader);
-      }
-    }
-  }
-
- private:
-  __device__ __forceinline__ static void AddColumns(const AttentionArgs& args, const Lane<C>& at,
-                                                    const FlashState<C>& state, int i, int half,
-                                                    bool first, const MergeFactors& factors,
-                                                    float* to) {
+        PartialTotals& total = totals[i][half];
+        const MergeFactors factors = total.Add(state.m[i][half], state.l[i][half], first);
+        float* to = target.StateOf(args, shared.queries[at.Query(i, half)]);
+        if (to == nullptr) continue;
+        if (at.n == 0 && at.lane % 4 == 0) *reinterpret_cast<float2*>(to) = {total.m, total.l};
 #pragma unroll
-    for (int j = 0; j < C::kOwnDimPairs * 2; ++j) {
-      const int column = at.Column(j / 2, j % 2);
-      if (!at.Owns(j / 2) || column >= args.head_dim) continue;
-      const float(&acc)[4] = state.acc[i][j / 2][j % 2];
-      float2 sum = {acc[2 * half], acc[2 * half + 1]};
-      float2* target = reinterpret_cast<float2*>(to + column);
-      if (!first) {
-        const float2 before = *target;
-        sum = {factors.Merge(before.x, sum.x), factors.Merge(before.y, sum.y)};
+        for (int j = 0; j < C::kOwnDimPairs * 2; ++j) {
+          const int column = at.Column(j / 2, j % 2);
+          if (!at.Owns(j / 2) || column >= args.head_dim) continue;
+          const float(&acc)[4] = state.acc[i][j / 2][j % 2];
+          MergeColumns(to + kStateHeader + column, {acc[2 * half], acc[2 * half + 1]}, first,
+                       factors);
+        }
       }
-      *target = sum;
     }
   }
 };
@@ -86,16 +67,16 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
   StartFirstTiles(args, shared, run, old_tiles, INT32_MAX);
   LoadQueries(args, shared);
   FlashState<C> state;
-  SectionTotal<C> total;
+  TileTotals<C> total;
   state.Clear();
   RunTiles(
       args, shared, run, vector_of,
       [&](int query, int tile) {
-        return keys.VisibleFrom(shared.queries[query], query, tile * kTileKeys);
+        return FirstKeys(shared.queries[query].limit - tile * kTileKeys);
       },
       state,
       [&](int chunk) {
-        total.Add(args, shared, state, chunk == item.chunk);
+        total.Add(args, shared, state, ChunkTarget(args, item, chunk));
         state.Clear();
       });
   if (item.arrivals > 0) MergeIfLast<C::kThreads>(args, item, shared.is_last);

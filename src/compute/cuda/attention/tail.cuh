@@ -2,6 +2,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 
+#include "compute/cuda/attention/merge.cuh"
 #include "compute/cuda/attention/tile.cuh"
 #include "compute/cuda/runtime/launch.h"
 
@@ -42,10 +43,10 @@ __device__ __forceinline__ void FillTailSlots(const AttentionArgs& args, const T
                                               const AttentionRow& row, SharedTile<C>& shared) {
   if (threadIdx.x >= C::kQueries) return;
   const int head = block.head_begin + threadIdx.x;
-  QuerySlot slot = {-1, 0, -1, 0};
+  QuerySlot slot = {-1, 0, -1};
   if (head < block.head_end) {
     slot = {block.row_index * args.q_stride + head * args.head_dim, row.num_keys,
-            row.partial_begin * args.heads() + head, 0};
+            row.partial_begin * args.heads() + head};
   }
   shared.queries[threadIdx.x] = slot;
 }
@@ -98,89 +99,14 @@ __device__ __forceinline__ void StoreState(const AttentionArgs& args, const Shar
   }
 }
 
-// The softmax state of `Width` columns.
-template <int Width>
-struct Running {
-  float m = kMinusInfinity;
-  float l = 0;
-  float acc[Width] = {};
-  bool empty = true;
-
-  __device__ __forceinline__ void Add(const Running& x) {
-    if (empty) {
-      *this = x;
-      empty = false;
-      return;
-    }
-    const MergeFactors factors(m, x.m);
-    m = factors.m;
-    l = factors.Merge(l, x.l);
-#pragma unroll
-    for (int i = 0; i < Width; ++i) acc[i] = factors.Merge(acc[i], x.acc[i]);
-  }
-};
-
-template <int Width>
-__device__ __forceinline__ Running<Width> LoadPartial(const float* state, int column) {
-  struct alignas(Width * sizeof(float)) Columns {
-    float x[Width];
-  };
-  const float2 totals = *reinterpret_cast<const float2*>(state);
-  const Columns acc = *reinterpret_cast<const Columns*>(state + kStateHeader + column);
-  Running<Width> partial;
-  partial.m = totals.x;
-  partial.l = totals.y;
-#pragma unroll
-  for (int w = 0; w < Width; ++w) partial.acc[w] = acc.x[w];
-  return partial;
-}
-
-// Merges all partials of a row and query head, section by section.
-template <int Width>
-__device__ __forceinline__ Running<Width> MergedPartials(const AttentionArgs& args,
-                                                         const AttentionRow& row, int head,
-                                                         int column) {
-  constexpr int kBatch = 8;  // loads in flight
-  const int num_partials = row.NumPartials();
-  Running<Width> section, total;
-  for (int begin = 0; begin < num_partials; begin += kBatch) {
-    Running<Width> batch[kBatch];
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      if (begin + j >= num_partials) continue;
-      const int index = (row.partial_begin + begin + j) * args.heads() + head;
-      batch[j] = LoadPartial<Width>(args.State(index), column);
-    }
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      const int partial = begin + j;
-      if (partial >= num_partials) continue;
-      section.Add(batch[j]);
-      const int chunk = partial + row.sections * (kSectionChunks - 1);
-      const bool section_ends = partial < row.sections ||
-                                chunk % kSectionChunks == kSectionChunks - 1 ||
-                                partial == num_partials - 1;
-      if (!section_ends) continue;
-      total.Add(section);
-      section.empty = true;
-    }
-  }
-  return total;
-}
-
 // Writes the result of the block's heads, `Width` columns a thread.
 template <int Width>
 __device__ __forceinline__ void MergePartials(const AttentionArgs& args, const TailBlock& block,
                                               const AttentionRow& row) {
   const int columns = args.head_dim / Width;
   for (int i = threadIdx.x; i < (block.head_end - block.head_begin) * columns; i += blockDim.x) {
-    const int head = block.head_begin + i / columns;
-    const int column = i % columns * Width;
-    Running<Width> total = MergedPartials<Width>(args, row, head, column);
-    const float factor = total.l == 0 ? 0.0f : __fdiv_rn(1.0f, total.l);
-#pragma unroll
-    for (int w = 0; w < Width; ++w) total.acc[w] = __fmul_rn(total.acc[w], factor);
-    StoreResult(args.out, block.row_index, head * args.head_dim + column, total.acc);
+    StoreMerged<Width>(args, row, block.row_index, block.head_begin + i / columns,
+                       i % columns * Width);
   }
   if (block.head_end == args.heads()) {
     StorePadding(args.out, block.row_index, threadIdx.x, blockDim.x);

@@ -1,6 +1,6 @@
-// Flash attention of a tile of queries over tiles of 64 keys: shared by the prefix and the tail
-// kernel, so that both give a row the same bits. Arithmetic is written with intrinsics, because the
-// compiler may contract the same expression differently in different kernels.
+// Flash attention of a tile of queries over tiles of 64 keys with mma.sync: shared by the prefix
+// and the tail kernel. WarpgroupKernel does the same arithmetic with wgmma, whose sums have the
+// bits of mma.sync's, so that all of them give a row the same bits.
 //
 // A block's warps are kWarpsM x kWarpsN: along M they split the queries; along N each computes the
 // scores of some keys, shares them through shared memory, repeats the softmax and computes some
@@ -12,6 +12,7 @@
 
 #include "compute/cuda/attention/item.cuh"
 #include "compute/cuda/attention/mma.cuh"
+#include "compute/cuda/attention/softmax.cuh"
 #include "compute/cuda/device/dynamic_shared.cuh"
 
 namespace talon::cuda {
@@ -85,25 +86,12 @@ struct FlashState {
   }
 };
 
-// Rescaling factors of two states that are merged.
-struct MergeFactors {
-  float m, a, b;
-  __device__ __forceinline__ MergeFactors(float m_a, float m_b) : m(fmaxf(m_a, m_b)) {
-    const float base = m == kMinusInfinity ? 0.0f : m;
-    a = Exp2(__fsub_rn(m_a, base));
-    b = Exp2(__fsub_rn(m_b, base));
-  }
-  __device__ __forceinline__ float Merge(float x_a, float x_b) const {
-    return __fmaf_rn(x_b, b, __fmul_rn(x_a, a));
-  }
-};
-
 // A run of tiles [begin, end), whose keys start at 64 * begin.
 struct TileRun {
   int begin;
   int end;
   int full_end;  // every query sees all keys before this one
-  int chunk;     // first chunk, or -1: the run has one state
+  int chunk;     // first chunk
 };
 
 // Starts the copies of a tile's keys and values, whose vectors are known.
@@ -238,14 +226,15 @@ template <typename C>
 __device__ __forceinline__ void Softmax(float (&s)[kTileKeys / 8][4], int i, FlashState<C>& state) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float largest = state.m[i][half];
+    float largest = kMinusInfinity;
 #pragma unroll
     for (int j = 0; j < kTileKeys / 8; ++j) {
       largest = fmaxf(largest, fmaxf(s[j][2 * half], s[j][2 * half + 1]));
     }
     largest = fmaxf(largest, ShuffleXor(largest, 1));
     largest = fmaxf(largest, ShuffleXor(largest, 2));
-    const float base = largest == kMinusInfinity ? 0.0f : largest;
+    const float maximum = NextMaximum(state.m[i][half], largest);
+    const float base = WeightBase(maximum);
     const float rescale = Exp2(__fsub_rn(state.m[i][half], base));
     float sum = 0;
 #pragma unroll
@@ -256,7 +245,7 @@ __device__ __forceinline__ void Softmax(float (&s)[kTileKeys / 8][4], int i, Fla
     }
     sum = __fadd_rn(sum, ShuffleXor(sum, 1));
     sum = __fadd_rn(sum, ShuffleXor(sum, 2));
-    state.m[i][half] = largest;
+    state.m[i][half] = maximum;
     state.l[i][half] = __fmaf_rn(state.l[i][half], rescale, sum);
 #pragma unroll
     for (int j = 0; j < C::kOwnDimPairs * 2; ++j) {
@@ -344,7 +333,7 @@ __device__ __forceinline__ void RunTile(SharedTile<C>& shared, int tile, bool ma
 }
 
 // Processes tiles, of which the first are in flight, and calls finish(chunk) after the last tile of
-// each chunk, or of the run. At the end no thread uses the shared memory any more.
+// each chunk and of the run. At the end no thread uses the shared memory any more.
 template <typename C, typename VectorOf, typename VisibleOf, typename Finish>
 __device__ __forceinline__ void RunTiles(const AttentionArgs& args, SharedTile<C>& shared,
                                          const TileRun& run, const VectorOf& vector_of,
@@ -353,7 +342,7 @@ __device__ __forceinline__ void RunTiles(const AttentionArgs& args, SharedTile<C
   const Lane<C> at;
   __syncthreads();
   int chunk = run.chunk;
-  int chunk_end = chunk < 0 ? run.end : ChunkBegin(chunk + 1) / kTileKeys;
+  int chunk_end = ChunkBegin(chunk + 1) / kTileKeys;
   for (int tile = run.begin; tile < run.end; ++tile) {
     CpAsyncWaitGroup<C::kStages - 2>();
     __syncthreads();

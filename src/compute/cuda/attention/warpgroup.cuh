@@ -1,39 +1,22 @@
-// The prefix kernel for many queries with Hopper's wgmma (attention_work.h): spans only, the same
-// items and states as PrefixKernel.
+// The prefix kernel for many queries with Hopper's wgmma (attention_work.h): the same items, states
+// and bits as PrefixKernel.
 //
 // Warp-specialised: the last warpgroup of a block is the producer and loads keys and values,
-// kStepKeys keys per step; each consumer warpgroup computes 64 queries: scores from shared memory,
-// weights in registers, then the accumulation of weighted values, which overlaps the softmax of the
-// next step. Two consumer warpgroups run in ping-pong: one's wgmmas overlap the other's softmax.
-// The mbarrier `full` of a stage completes when its copies have arrived, `empty` when all consumer
-// warps have read it.
+// kStepKeys keys per step, which are two tiles; each consumer warpgroup computes 64 queries: scores
+// from shared memory, weights in registers, then the accumulation of weighted values, which
+// overlaps the softmax of the next step. Two consumer warpgroups run in ping-pong: one's wgmmas
+// overlap the other's softmax. The mbarrier `full` of a stage completes when its copies have
+// arrived, `empty` when all consumer warps have read it.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 
-#include "compute/cuda/attention/cluster.cuh"
 #include "compute/cuda/attention/warpgroup_fetch.cuh"
 #include "compute/cuda/attention/warpgroup_state.cuh"
 #include "compute/cuda/device/dynamic_shared.cuh"
 
 namespace talon::cuda {
 
-static_assert(kStepKeys <= MaskWindow::kMostKeys);
-
-// Called before every item but the block's first: the exchange of the previous item may use the
-// memory of the keys.
-template <typename C>
-__device__ __forceinline__ void SyncBeforeItem(const AttentionItem& item) {
-  if (!StoresPartials<C>(item)) NamedBarrierSync(C::kBlockBarrier, C::kThreads);
-}
-
-// Merges an item over the cluster after the block has sent its states. Called by C::kMergeThreads
-// threads.
-template <typename C>
-__device__ __forceinline__ void MergeItem(const AttentionArgs& args, const AttentionItem& item,
-                                          WarpgroupShared<C>& shared) {
-  MergeCluster<C, C::kMergeThreads>(args, item, shared.queries, shared.exchange());
-  FenceProxyAsync();  // TMA overwrites the memory of the exchange
-}
+static_assert(kStepKeys == 2 * kTileKeys);
 
 // The consumer: computes the items for one group of 64 queries.
 template <typename C>
@@ -46,7 +29,6 @@ class GroupComputer {
 
   // `is_first`: the block's first item, which is prepared before PdlWait.
   __device__ __forceinline__ void RunItem(const AttentionItem& item, bool is_first) {
-    if (!is_first) SyncBeforeItem<C>(item);
     SyncGroup();  // the slots of the previous item have been read
     FillSlots<128>(args_, item, group_ * 64, group_ * 64 + 64, thread_, shared_.queries);
     SyncGroup();
@@ -55,11 +37,13 @@ class GroupComputer {
       PdlTrigger();
     }
     LoadQueries();
-    AddSteps(item);
-    if (StoresPartials<C>(item)) return Store();
-    ClusterWait();
-    Send(shared_.exchange());
-    MergeItem<C>(args_, item, shared_);
+    PartialTotals totals[2];
+    for (int chunk = item.chunk, first = item.key_begin; first < item.key_end; ++chunk) {
+      const int end = min(ChunkBegin(chunk + 1), item.key_end);
+      AddSteps(item, first, end);
+      StoreChunk(ChunkTarget(args_, item, chunk), totals);
+      first = end;
+    }
   }
 
  private:
@@ -74,22 +58,19 @@ class GroupComputer {
     if constexpr (C::kGroups > 1) NamedBarrierArrive(C::kPingPongBarrier + (group_ ^ 1), 256);
   }
 
-  __device__ __forceinline__ void AddSteps(const AttentionItem& item) {
-    float rescale[2];
+  // The chunk of keys [begin, end).
+  __device__ __forceinline__ void AddSteps(const AttentionItem& item, int begin, int end) {
     state_.Clear();
 #pragma unroll
     for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // ends the old scores' live range
-    if (item.key_end <= item.key_begin) return ArriveKeysRead(item);
-    if constexpr (C::kPrefetchesMasks) LoadMasks(item, item.key_begin);
     shared_.keys.WaitFull(step_);
     StartScores();
     WgmmaWaitGroup<0>();
-    FinishScores(item, item.key_begin);
-    state_.OnlineSoftmax(s_, rescale);
-    Pack();
-    for (int first = item.key_begin + kStepKeys; first < item.key_end; first += kStepKeys) {
+    FinishScores(item, begin);
+    Softmax();
+    FinishWeights();
+    for (int first = begin + kStepKeys; first < end; first += kStepKeys) {
       ++step_;
-      if constexpr (C::kPrefetchesMasks) LoadMasks(item, first);
       shared_.keys.WaitFull(step_);
       PingPongWait();
       StartScores();
@@ -97,21 +78,24 @@ class GroupComputer {
       PingPongSignal();
       WgmmaWaitGroup<1>();
       FinishScores(item, first);
-      const bool moves = state_.OnlineSoftmax(s_, rescale);
+      const Rescaling rescaling = Softmax();
       PinAccumulators(s_);  // keeps the softmax ahead of the wait for the values' wgmmas
       FinishValues(step_ - 1);
-      if (moves) state_.Rescale(rescale);
-      Pack();
+      if (rescaling.moves) state_.Rescale(rescaling);
+      FinishWeights();
     }
-    ArriveKeysRead(item);
     StartValues(step_);
     FinishValues(step_);
     ++step_;
   }
 
-  // Signals that this block has read its keys, so that others may send states to their memory.
-  __device__ __forceinline__ void ArriveKeysRead(const AttentionItem& item) const {
-    if (!StoresPartials<C>(item)) ClusterArrive();
+  // Turns the scores of a step into weights. Returns the rescaling before its first tile; the one
+  // between its tiles is left to FinishWeights.
+  __device__ __forceinline__ Rescaling Softmax() {
+    const Rescaling rescaling = state_.template OnlineSoftmax<0>(s_);
+    between_ = state_.template OnlineSoftmax<1>(s_);
+    rescales_between_ = NamedBarrierAny(C::kGroupBarrier + group_, 128, between_.moves);
+    return rescaling;
   }
 
   // Loads the queries, scaled and rounded to the cache's type.
@@ -156,61 +140,62 @@ class GroupComputer {
   __device__ __forceinline__ void FinishScores(const AttentionItem& item, int first) {
     PinAccumulators(s_);
     shared_.keys.Release(step_);
-    if (!NeedsMask(item, first)) return;
-    if constexpr (!C::kPrefetchesMasks) LoadMasks(item, first);
-    ApplyMask(item, first);
+    if (first + kStepKeys > min(item.full_end, item.key_end)) HideKeys(first);
   }
 
-  __device__ __forceinline__ static bool NeedsMask(const AttentionItem& item, int first) {
-    return first + kStepKeys > min(item.full_end, item.key_end);
-  }
   __device__ __forceinline__ int QueryOf(int half) const {
     return group_ * 64 + AccumulatorQuery(thread_, 2 * half);
   }
-  // Loads the masks of the step at `first`, if possible before its keys have arrived.
-  __device__ __forceinline__ void LoadMasks(const AttentionItem& item, int first) {
-    if (!NeedsMask(item, first)) return;
-    const ItemKeys keys(args_, item, nullptr);
+  // Hides the keys of the step at `first` that are beyond the queries' limits.
+  __device__ __forceinline__ void HideKeys(int first) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      masks_[half].Load(keys, shared_.queries[QueryOf(half)], QueryOf(half), first);
-    }
-  }
-  __device__ __forceinline__ void ApplyMask(const AttentionItem& item, int first) {
+      const int visible = shared_.queries[QueryOf(half)].limit - first - thread_ % 4 * 2;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const QuerySlot& slot = shared_.queries[QueryOf(half)];
-#pragma unroll
-      for (int begin = 0; begin < kStepKeys; begin += kTileKeys) {
-        const uint64_t visible =
-            masks_[half].Visible(item, slot, first, begin / kTileKeys) >> (thread_ % 4 * 2);
-#pragma unroll
-        for (int key = 0; key < min(kTileKeys, kStepKeys - begin); key += 8) {
-          float* pair = &s_[(begin + key) / 2 + 2 * half];
-          if ((visible >> key & 1) == 0) pair[0] = kMinusInfinity;
-          if ((visible >> (key + 1) & 1) == 0) pair[1] = kMinusInfinity;
-        }
+      for (int key = 0; key < kStepKeys; key += 8) {
+        float* pair = &s_[key / 2 + 2 * half];
+        if (key >= visible) pair[0] = kMinusInfinity;
+        if (key + 1 >= visible) pair[1] = kMinusInfinity;
       }
     }
   }
 
-  __device__ __forceinline__ void Pack() {
+  __device__ __forceinline__ void FinishWeights() {
 #pragma unroll
     for (int i = 0; i < kStepScores / 2; ++i) {
       weights_[i] = PackPair<T>(s_[2 * i], s_[2 * i + 1]);
     }
+    if (rescales_between_) RescaleBetween();  // uniform in the group, as wgmma needs
+  }
+  // Where the second tile of a step moves the maximum, which is rare, the first is accumulated here
+  // and rescaled; its weights become zeros, so that it adds nothing once more.
+  __device__ __forceinline__ void RescaleBetween() {
+    shared_.values.WaitFull(step_);
+    WgmmaFence();
+    MultiplyTile<0>(step_);
+    WgmmaCommitGroup();
+    WgmmaWaitGroup<0>();
+    PinAccumulators(state_.acc);
+    state_.Rescale(between_);
+#pragma unroll
+    for (int i = 0; i < kTileScores / 2; ++i) weights_[i] = 0;
   }
 
   __device__ __forceinline__ void StartValues(int step) {
     shared_.values.WaitFull(step);
     WgmmaFence();
+    MultiplyTile<0>(step);
+    MultiplyTile<1>(step);
+    WgmmaCommitGroup();
+  }
+  template <int Tile>
+  __device__ __forceinline__ void MultiplyTile(int step) {
     const uint32_t v = SharedAddress(shared_.v[step % C::kStages]);
 #pragma unroll
-    for (int k = 0; k < kStepKeys / 16; ++k) {
+    for (int k = Tile * kTileKeys / 16; k < (Tile + 1) * kTileKeys / 16; ++k) {
       MultiplyValues<T>(state_.acc, weights_ + 4 * k,
                         ColumnDescriptor(v + k * 16 * kPanelRowBytes, C::kMatrixBytes));
     }
-    WgmmaCommitGroup();
   }
   __device__ __forceinline__ void FinishValues(int step) {
     WgmmaWaitGroup<0>();
@@ -218,54 +203,25 @@ class GroupComputer {
     shared_.values.Release(step);
   }
 
-  // Calls f(query, m, l, half) for both of the thread's queries.
-  template <typename F>
-  __device__ __forceinline__ void ForQueries(const F& f) const {
+  // Stores a finished chunk, or merges it into the item's partials.
+  __device__ __forceinline__ void StoreChunk(const ChunkTarget& target,
+                                             PartialTotals (&totals)[2]) const {
+    const bool first = target.is_first;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float sum = state_.l[half];
-      sum += ShuffleXor(sum, 1);
-      sum += ShuffleXor(sum, 2);
-      f(QueryOf(half), float2{state_.m[half], sum}, half);
-    }
-  }
-  __device__ __forceinline__ float2 PairOf(int j, int half) const {
-    return {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]};
-  }
-
-  // Sends the states to the cluster exchange. Two neighbouring threads hold two columns each of two
-  // groups of eight: they swap, so that each has four consecutive ones.
-  __device__ __forceinline__ void Send(const ClusterExchange& exchange) const {
-    const bool odd = thread_ % 2 != 0;
-    ForQueries([&](int query, float2 totals, int half) {
-      const ExchangeTarget<C::kQueries> to(exchange, query);
-      if (thread_ % 4 == 0) StoreDsmem(to.totals, totals);
-#pragma unroll
-      for (int j = 0; j < C::kDim / 8; j += 2) {
-        const float2 first = PairOf(j, half), second = PairOf(j + 1, half);
-        const float2 kept = odd ? second : first;
-        const float2 given = odd ? first : second;
-        const float2 got = {ShuffleXor(given.x, 1), ShuffleXor(given.y, 1)};
-        const int column = AccumulatorColumn(thread_ & ~1, 4 * (odd ? j + 1 : j));
-        to.SendColumns(column, odd ? float4{got.x, got.y, kept.x, kept.y}
-                                   : float4{kept.x, kept.y, got.x, got.y});
-      }
-    });
-  }
-  // Stores the states as partials.
-  __device__ __forceinline__ void Store() const {
-    ForQueries([&](int query, float2 totals, int half) {
-      const int index = shared_.queries[query].state;
-      if (index < 0) return;
-      float* to = args_.State(index);
-      if (thread_ % 4 == 0) *reinterpret_cast<float2*>(to) = totals;
+      const MergeFactors factors = totals[half].Add(state_.m[half], state_.l[half], first);
+      float* to = target.StateOf(args_, shared_.queries[QueryOf(half)]);
+      if (to == nullptr) continue;
+      if (thread_ % 4 == 0) *reinterpret_cast<float2*>(to) = {totals[half].m, totals[half].l};
 #pragma unroll
       for (int j = 0; j < C::kDim / 8; ++j) {
         const int column = AccumulatorColumn(thread_, 4 * j);
         if (column >= args_.head_dim) continue;
-        *reinterpret_cast<float2*>(to + kStateHeader + column) = PairOf(j, half);
+        MergeColumns(to + kStateHeader + column,
+                     {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]}, first,
+                     factors);
       }
-    });
+    }
   }
 
   const AttentionArgs& args_;
@@ -275,8 +231,9 @@ class GroupComputer {
   int step_ = 0;  // counted over all items
   float s_[kStepScores];
   uint32_t weights_[kStepScores / 2];
-  MaskWindow masks_[2];
   GroupState<C> state_;
+  Rescaling between_;              // between the tiles of the last step
+  bool rescales_between_ = false;  // in any warp of the group
 };
 
 // Calls run(item, is_first) for the block's items. Every thread reads them itself, without
@@ -290,19 +247,10 @@ __device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_item
 
 template <typename C>
 __device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C>& operand,
-                                      int warp, int num_items, WarpgroupShared<C>& shared) {
+                                      int warp, int num_items) {
   Fetcher<C> fetcher(args, operand, warp);
-  ForItems(args, num_items, [&](const AttentionItem& item, bool is_first) {
-    if (!is_first) SyncBeforeItem<C>(item);
-    fetcher.RunItem(item);
-    if (StoresPartials<C>(item)) return;
-    ClusterSync();  // all blocks have read their keys
-    if constexpr (C::kMergeThreads == C::kThreads) {
-      MergeItem<C>(args, item, shared);
-    } else {
-      ClusterSync();  // all states are sent
-    }
-  });
+  ForItems(args, num_items,
+           [&](const AttentionItem& item, bool is_first) { fetcher.RunItem(item); });
 }
 
 // The producer warps: two for keys, two for values.
@@ -314,12 +262,12 @@ __device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const KvTen
     Fetch<C>(args,
              {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys,
               shared.k, shared.vectors[0]},
-             warp, num_items, shared);
+             warp, num_items);
   } else {
     Fetch<C>(args,
              {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values,
               shared.v, shared.vectors[1]},
-             warp - kFetchWarps, num_items, shared);
+             warp - kFetchWarps, num_items);
   }
 }
 

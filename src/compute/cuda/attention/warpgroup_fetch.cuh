@@ -7,8 +7,9 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_FETCH_CUH_
 
-#include "compute/cuda/attention/cluster.cuh"
+#include "compute/cuda/attention/boxes.cuh"
 #include "compute/cuda/attention/item.cuh"
+#include "compute/cuda/attention/pair.cuh"
 #include "compute/cuda/attention/warpgroup_layout.h"
 #include "compute/cuda/attention/warpgroup_mma.cuh"
 #include "compute/cuda/device/hopper.cuh"
@@ -22,21 +23,14 @@ struct WarpgroupConfig {
   static constexpr int kDim = Dim;        // head_dim, padded with zeros
   static constexpr int kGroups = Groups;  // consumer warpgroups, of 64 queries each
   static constexpr bool kPair = Pair;     // two blocks of a cluster have the same keys
-  // Loads masks before scores: faster for short items, slower for long ones with many steps.
-  static constexpr bool kPrefetchesMasks = !Pair;
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
-  // Threads that merge a cluster's states: the producer's too, where they have enough registers.
-  static constexpr int kMergeThreads = Groups == 1 ? kThreads : 128 * Groups;
-  static constexpr int kStages = 2;
+  static constexpr int kStages = WarpgroupStages(Groups);
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
   static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // per stage
-  static constexpr int kAccStride = Dim + 16;  // four columns of two rows are in different banks
-  // Named barriers: one for all threads, and for each consumer group one for its threads and one
-  // for its ping-pong turn.
-  static constexpr int kBlockBarrier = 0;
+  // Named barriers: for each consumer group one for its threads and one for its ping-pong turn.
   static constexpr int kGroupBarrier = 1;
   static constexpr int kPingPongBarrier = kGroupBarrier + Groups;
 };
@@ -80,23 +74,10 @@ struct WarpgroupShared {
   alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
   alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
   QuerySlot queries[C::kQueries];
-  float2 exchange_totals[C::kQueries];  // ClusterExchange
   int32_t vectors[2][kStepKeys];
   Ring<C> keys;
   Ring<C> values;
-
-  // The cluster exchange reuses the memory of the keys.
-  __device__ ClusterExchange exchange() {
-    static_assert(sizeof(k) >= C::kQueries * C::kAccStride * sizeof(float));
-    return {exchange_totals, reinterpret_cast<float*>(k), C::kAccStride};
-  }
 };
-
-// Whether a block stores partials for the merge kernel, without a reduction over its cluster.
-template <typename C>
-__device__ __forceinline__ bool StoresPartials(const AttentionItem& item) {
-  return C::kPair || (item.arrivals == 0 && ClusterSize() == 1);
-}
 
 // Source and destination of one operand (keys or values).
 template <typename C>
@@ -123,9 +104,8 @@ class Fetcher {
   __device__ void RunItem(const AttentionItem& item) {
     const ItemKeys keys(args_, item);
     // Whole boxes only. The last key of a prompt's tile lies anywhere in a box.
-    const int boxed_end = operand_.map != nullptr
-                              ? min(item.key_end, item.prefix_end) / kBoxKeys * kBoxKeys
-                              : 0;
+    const int boxed_end =
+        operand_.map != nullptr ? min(item.key_end, item.prefix_end) / kBoxKeys * kBoxKeys : 0;
     int next = RowOfBox(keys, item.key_begin);
     for (int first = item.key_begin; first < item.key_end; first += kStepKeys, ++step_) {
       const int row = next;

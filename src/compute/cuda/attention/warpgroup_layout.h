@@ -11,7 +11,9 @@
 
 namespace talon::cuda {
 
-inline constexpr int kStepKeys = 160;       // keys per step
+inline constexpr int kStepKeys = 128;  // keys per step
+// Stages of keys and of values that fit shared memory beside the queries.
+constexpr int WarpgroupStages(int groups) { return groups == 1 ? 3 : 2; }
 inline constexpr int kBoxKeys = 16;         // keys per TMA box
 inline constexpr int kPanelCols = 64;       // columns of a matrix
 inline constexpr int kPanelRowBytes = 128;  // 64 16-bit elements

@@ -20,18 +20,12 @@ namespace talon::cuda {
   TALON_NAMES_32                                                                                 \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
   "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define TALON_NAMES_80 \
-  TALON_NAMES_64       \
-  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define TALON_NAMES_88 TALON_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define TALON_ACC_8(i)                                                                  \
   "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3]), "+f"(acc[i + 4]), \
       "+f"(acc[i + 5]), "+f"(acc[i + 6]), "+f"(acc[i + 7])
 #define TALON_ACC_32 TALON_ACC_8(0), TALON_ACC_8(8), TALON_ACC_8(16), TALON_ACC_8(24)
 #define TALON_ACC_64 \
   TALON_ACC_32, TALON_ACC_8(32), TALON_ACC_8(40), TALON_ACC_8(48), TALON_ACC_8(56)
-#define TALON_ACC_80 TALON_ACC_64, TALON_ACC_8(64), TALON_ACC_8(72)
-#define TALON_ACC_88 TALON_ACC_80, TALON_ACC_8(80)
 
 // acc[64 queries, keys] = or += queries[64, 16] * keys[keys, 16]^T, both in shared memory.
 #define TALON_SCORES(count, keys_count, type, q, k, add)                      \
@@ -57,8 +51,6 @@ namespace talon::cuda {
     }                                                                                \
   }
 TALON_DEFINE_SCORES(64, "128", "%64", "%65", "%66")
-TALON_DEFINE_SCORES(80, "160", "%80", "%81", "%82")
-TALON_DEFINE_SCORES(88, "176", "%88", "%89", "%90")
 
 #define TALON_VALUES(columns, count, type, w0, w1, w2, w3, v)                       \
   asm volatile("wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type \
@@ -90,13 +82,9 @@ __device__ __forceinline__ void MultiplyValues(float (&acc)[32], const uint32_t*
 #undef TALON_VALUES
 #undef TALON_DEFINE_SCORES
 #undef TALON_SCORES
-#undef TALON_ACC_88
-#undef TALON_ACC_80
 #undef TALON_ACC_64
 #undef TALON_ACC_32
 #undef TALON_ACC_8
-#undef TALON_NAMES_88
-#undef TALON_NAMES_80
 #undef TALON_NAMES_64
 #undef TALON_NAMES_32
 

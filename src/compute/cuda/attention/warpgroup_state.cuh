@@ -1,21 +1,29 @@
-// The online softmax of WarpgroupKernel (attention/warpgroup.cuh).
+// The online softmax of WarpgroupKernel (attention/warpgroup.cuh): the arithmetic of
+// attention/tile.cuh in the registers of a warpgroup.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_STATE_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_STATE_CUH_
 
 #include "compute/cuda/attention/args.cuh"
-#include "compute/cuda/attention/boxes.cuh"
+#include "compute/cuda/attention/softmax.cuh"
 #include "compute/cuda/attention/warpgroup_layout.h"
 
 namespace talon::cuda {
 
 inline constexpr int kStepScores = kStepKeys / 2;  // per thread, in two rows of its warp's 16
+inline constexpr int kTileScores = kTileKeys / 2;
+
+// The factors by which a tile's new maximum rescales a thread's two rows.
+struct Rescaling {
+  float factor[2];
+  bool moves;  // uniform in a warp
+};
 
 // The online softmax of 64 queries in a warpgroup's registers; rows g (0) and g + 8 (1) of each
 // warp's 16 queries.
 template <typename C>
 struct GroupState {
-  float m[2];  // the maximum that weights are relative to
-  float l[2];  // sum over the thread's own columns
+  float m[2];
+  float l[2];
   float acc[C::kDim / 2];
 
   __device__ __forceinline__ void Clear() {
@@ -25,58 +33,55 @@ struct GroupState {
     for (int i = 0; i < C::kDim / 2; ++i) acc[i] = 0;
   }
 
-  // Turns scores into weights. Returns whether the accumulators must be multiplied by `rescale`,
-  // which is uniform in a warp.
-  __device__ __forceinline__ bool OnlineSoftmax(float (&s)[kStepScores], float (&rescale)[2]) {
-    const float largest[2] = {Largest<0>(s), Largest<1>(s)};
-    const bool rises = largest[0] > m[0] + kScoreSlack || largest[1] > m[1] + kScoreSlack;
-    const bool moves = __any_sync(0xffffffffu, rises);
-    if (moves) {
+  // Turns the scores of tile `Tile` of a step into weights.
+  template <int Tile>
+  __device__ __forceinline__ Rescaling OnlineSoftmax(float (&s)[kStepScores]) {
+    Rescaling rescaling;
+    const float next[2] = {NextMaximum(m[0], Largest<Tile, 0>(s)),
+                           NextMaximum(m[1], Largest<Tile, 1>(s))};
+    rescaling.moves = __any_sync(0xffffffffu, next[0] != m[0] || next[1] != m[1]);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float before = m[half];
-        m[half] = fmaxf(before, largest[half]);
-        rescale[half] = Exp2(before - Base(half));
-        l[half] *= rescale[half];
-      }
+    for (int half = 0; half < 2; ++half) {
+      rescaling.factor[half] = Exp2(__fsub_rn(m[half], WeightBase(next[half])));
+      m[half] = next[half];
     }
-    ToWeights<0>(s);
-    ToWeights<1>(s);
-    return moves;
+    ToWeights<Tile, 0>(s, rescaling.factor[0]);
+    ToWeights<Tile, 1>(s, rescaling.factor[1]);
+    return rescaling;
   }
-  __device__ __forceinline__ void Rescale(const float (&rescale)[2]) {
+  __device__ __forceinline__ void Rescale(const Rescaling& rescaling) {
 #pragma unroll
-    for (int i = 0; i < C::kDim / 2; ++i) acc[i] *= rescale[i / 2 % 2];
+    for (int i = 0; i < C::kDim / 2; ++i) acc[i] = __fmul_rn(acc[i], rescaling.factor[i / 2 % 2]);
   }
 
  private:
-  __device__ __forceinline__ float Base(int half) const {
-    return m[half] == kMinusInfinity ? 0.0f : m[half];
-  }
-  template <int Half>
+  template <int Tile, int Half>
   __device__ __forceinline__ static float Largest(const float (&s)[kStepScores]) {
-    float a = s[2 * Half], b = s[2 * Half + 1];
+    constexpr int kFirst = Tile * kTileScores + 2 * Half;
+    float a = s[kFirst], b = s[kFirst + 1];
 #pragma unroll
-    for (int j = 4 + 2 * Half; j < kStepScores; j += 4) {
-      a = fmaxf(a, s[j]);
-      b = fmaxf(b, s[j + 1]);
+    for (int j = 4; j < kTileScores; j += 4) {
+      a = fmaxf(a, s[kFirst + j]);
+      b = fmaxf(b, s[kFirst + j + 1]);
     }
     a = fmaxf(a, b);
     a = fmaxf(a, ShuffleXor(a, 1));
     return fmaxf(a, ShuffleXor(a, 2));
   }
-  template <int Half>
-  __device__ __forceinline__ void ToWeights(float (&s)[kStepScores]) {
-    const float base = Base(Half);
-    float a = 0, b = 0;
+  template <int Tile, int Half>
+  __device__ __forceinline__ void ToWeights(float (&s)[kStepScores], float rescale) {
+    constexpr int kFirst = Tile * kTileScores + 2 * Half;
+    const float base = WeightBase(m[Half]);
+    float sum = 0;
 #pragma unroll
-    for (int j = 2 * Half; j < kStepScores; j += 4) {
-      s[j] = Exp2(s[j] - base);
-      s[j + 1] = Exp2(s[j + 1] - base);
-      a += s[j];
-      b += s[j + 1];
+    for (int j = kFirst; j < (Tile + 1) * kTileScores; j += 4) {
+      s[j] = Exp2(__fsub_rn(s[j], base));
+      s[j + 1] = Exp2(__fsub_rn(s[j + 1], base));
+      sum = __fadd_rn(sum, __fadd_rn(s[j], s[j + 1]));
     }
-    l[Half] += a + b;
+    sum = __fadd_rn(sum, ShuffleXor(sum, 1));
+    sum = __fadd_rn(sum, ShuffleXor(sum, 2));
+    l[Half] = __fmaf_rn(l[Half], rescale, sum);
   }
 };
 

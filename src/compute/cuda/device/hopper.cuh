@@ -65,6 +65,22 @@ __device__ __forceinline__ void NamedBarrierArrive(int id, int count) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(count) : "memory");
 }
 
+// Waits like NamedBarrierSync; returns whether `value` holds for any of the threads.
+__device__ __forceinline__ bool NamedBarrierAny(int id, int count, bool value) {
+  uint32_t any;
+  asm volatile(
+      "{\n"
+      ".reg .pred own, all;\n"
+      "setp.ne.u32 own, %3, 0;\n"
+      "bar.red.or.pred all, %1, %2, own;\n"
+      "selp.u32 %0, 1, 0, all;\n"
+      "}\n"
+      : "=r"(any)
+      : "r"(id), "r"(count), "r"(value ? 1 : 0)
+      : "memory");
+  return any != 0;
+}
+
 // ---- TMA: asynchronous box loads of a 2D tensor map; elements out of bounds become zeros ----
 
 __device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap& map) {

@@ -1,5 +1,5 @@
-// GEMM with weights: out = x * w^T (+ bias), or out += that. Chooses the kernel by the number of
-// rows and the weight's format.
+// GEMM with weights: out = x * w^T (+ bias), or out += that. The bits of an output row depend on
+// that row of x and the weight alone.
 #ifndef TALON_COMPUTE_CUDA_GEMM_GEMM_H_
 #define TALON_COMPUTE_CUDA_GEMM_GEMM_H_
 
@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/gemm/heads.h"
-#include "compute/cuda/gemm/lt.h"
 #include "compute/cuda/gemm/stream.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma.h"
@@ -38,10 +37,8 @@ struct GemmCall {
 
 class Gemm {
  public:
-  // Deterministic: the bits of an output row depend on that row of x and the weight alone. `stream`
-  // must outlive this.
-  Gemm(const Stream& stream, bool deterministic)
-      : stream_(&stream), deterministic_(deterministic) {}
+  // `stream` must outlive this.
+  explicit Gemm(const Stream& stream) : stream_(&stream) {}
 
   // Allocates the memory that GEMMs with `w` need. Called once for each weight, before Run.
   Status Reserve(const CudaWeight& w);
@@ -59,29 +56,14 @@ class Gemm {
   bool StoresHeads(const CudaWeight& w, int rows, int head_dim, int rotated) const;
 
  private:
-  // Kernel that runs a GEMM.
-  enum class Route { kF32, kStream, kWgmma, kCublasLt };
-  Route RouteOf(const CudaWeight& w, int rows, bool swiglu) const;
-  struct StreamChoice {
-    StreamTileKind tile;
-    int blocks;
-  };
-  StreamChoice ChooseStream(const GemmCall& call) const;
-  bool IsForWgmma(const CudaWeight& w, int rows, bool swiglu) const;
-  void RunF32(const GemmCall& call);
+  bool IsForWgmma(const CudaWeight& w) const {
+    return wgmma_ != nullptr && (w.dtype() == DType::kBF16 || w.dtype() == DType::kF16);
+  }
   void RunStream(const GemmCall& call);
-  bool IsForPersistent(const CudaWeight& gate_up, int rows) const;
-  void RunPersistent(const Operand& x, const CudaWeight& gate_up, const float* bias,
-                     const RowsOut& out);
-  bool RunLt(const GemmCall& call);
-  bool RunDequantised(const GemmCall& call);
 
   const Stream* stream_;
-  bool deterministic_;
   Buffer partials_;
   Buffer arrivals_;
-  Buffer dequantised_;
-  std::unique_ptr<LtGemm> lt_;
   bool wgmma_probed_ = false;
   std::unique_ptr<WgmmaGemm> wgmma_;  // null where the device or build does not support it
 };

@@ -26,15 +26,12 @@ inline constexpr int kPanelOutputs = 32;  // per warp: two mma tiles of 16
 inline constexpr int kSliceBytes = 64;    // bytes of each weight row that a warp takes from a stage
 inline constexpr int kChunkBytes = 16;    // bytes of one load
 inline constexpr int kMaxTileOutputs = 128;
-inline constexpr int kWideOutputs = 32;  // per kWide tile, one panel in eight slices
-inline constexpr int kWideStageCols = 256;
-inline constexpr int kPersistentAccBytes = 20 * 1024;
 inline constexpr int kMaxSplits = 8;
 // Maximum blocks of a GEMM with split-K.
 inline constexpr int kMaxSplitBlocks = 264;
 
-// Columns to which rows of weights are padded, for elements of `element_bytes`: whole stages of
-// every tile but the wide one, and whole groups of scales.
+// Columns to which rows of weights are padded, for elements of `element_bytes`: whole stages and
+// whole groups of scales.
 constexpr int PaddedCols(int cols, int element_bytes) {
   const int multiple = element_bytes == 1 ? 256 : element_bytes == 2 ? 128 : 4;
   return (cols + multiple - 1) / multiple * multiple;
@@ -106,26 +103,6 @@ struct StreamTile {
   }
 };
 
-// A tile of StreamTileKind::kPersistent has two runs (gate, up) of this many weight rows.
-inline constexpr int kRunRows = 16;
-
-// Iterates over the stages of a block's tiles, every `step`th tile.
-struct TileCursor {
-  int tile;
-  int stage;
-  TALON_HOST_DEVICE constexpr void Advance(int stages, int step) {
-    if (++stage < stages) return;
-    stage = 0;
-    tile += step;
-  }
-};
-
-// Number of blocks such that the tiles per block differ by at most one.
-constexpr int PersistentBlocks(int tiles, int multiprocessors) {
-  const int rounds = (tiles + multiprocessors - 1) / multiprocessors;
-  return (tiles + rounds - 1) / rounds;
-}
-
 // How the threads of a block copy [Rows, RowBytes] of a stage: each thread copies the same column
 // of 16-byte chunks in every stage, from every kRowStep-th row.
 template <int Rows, int RowBytes, int Threads>
@@ -141,8 +118,6 @@ struct CopyShape {
 // Shared memory per block such that two blocks fit an SM of sm_90 (1 KiB of each is reserved): with
 // PDL the next GEMM prefetches its weights while this one ends.
 inline constexpr int kHalfMultiprocessor = 112 * 1024;
-// Shared memory of a block that has an SM to itself.
-inline constexpr int kWholeMultiprocessor = 220 * 1024;
 
 }  // namespace talon::cuda
 

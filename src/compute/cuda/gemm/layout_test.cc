@@ -196,28 +196,5 @@ TEST(ChooseSplitsTest, FillsTheDeviceAndCoversEveryStage) {
   }
 }
 
-// The schedule of PersistentGemmKernel: every tile once, and tile counts of blocks differ by at
-// most one.
-TEST(PersistentTilesTest, TilesPerBlockDifferByAtMostOne) {
-  for (const int tiles : {1, 131, 132, 133, 896, 4008}) {
-    const int blocks = PersistentBlocks(tiles, 132);
-    ASSERT_LE(blocks, 132);
-    std::vector<int> stages_of(tiles);
-    size_t most = 0;
-    size_t fewest = static_cast<size_t>(tiles);
-    for (int block = 0; block < blocks; ++block) {
-      std::set<int> taken;
-      for (TileCursor at = {block, 0}; at.tile < tiles; at.Advance(3, blocks)) {
-        EXPECT_EQ(at.stage, stages_of[at.tile]++);
-        taken.insert(at.tile);
-      }
-      most = std::max(most, taken.size());
-      fewest = std::min(fewest, taken.size());
-    }
-    EXPECT_LE(most, fewest + 1) << tiles;
-    EXPECT_EQ(std::set<int>(stages_of.begin(), stages_of.end()), std::set<int>{3}) << tiles;
-  }
-}
-
 }  // namespace
 }  // namespace talon::cuda

@@ -16,10 +16,9 @@ std::span<const StreamKernel> StreamKernels(DType weight_type) {
   }
 }
 
-const StreamKernel& ChooseStreamKernel(DType weight_type, StreamTileKind tile, int rows) {
+const StreamKernel& ChooseStreamKernel(DType weight_type, int rows) {
   const StreamKernel* chosen = nullptr;
   for (const StreamKernel& kernel : StreamKernels(weight_type)) {
-    if (kernel.tile != tile) continue;
     chosen = &kernel;
     if (kernel.rows >= rows) break;
   }
@@ -37,10 +36,6 @@ void PrepareStreamKernels(int shared_memory) {
 }
 
 void LaunchStream(const Stream& stream, const StreamKernel& kernel, const StreamArgs& args) {
-  if (kernel.tile == StreamTileKind::kPersistent) {
-    const auto blocks = static_cast<unsigned>(PersistentBlocks(args.tiles, stream.multiprocessors));
-    return Launch(stream, kernel.kernel, blocks, kernel.threads, kernel.shared_bytes, args);
-  }
   const int tiles = (args.outputs + kernel.outputs - 1) / kernel.outputs;
   const int row_blocks = (args.rows + kernel.rows - 1) / kernel.rows;
   const unsigned blocks = static_cast<unsigned>(tiles) * row_blocks * args.splits;

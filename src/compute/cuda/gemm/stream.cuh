@@ -7,11 +7,8 @@
 #ifndef TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_STREAM_CUH_
 
-#include <vector>
-
 #include "compute/cuda/gemm/heads.cuh"
 #include "compute/cuda/gemm/layout.h"
-#include "compute/cuda/gemm/persistent.cuh"
 #include "compute/cuda/gemm/stream.h"
 #include "compute/cuda/gemm/stream_load.cuh"
 #include "compute/cuda/gemm/stream_store.cuh"
@@ -68,8 +65,9 @@ __device__ __forceinline__ void RunEpilogue(const StreamArgs& args, const Stream
     const float4 a = WithBias(args, output, outputs_of(row, in_tile));
     const float4 b = WithBias(args, work.first_output + partner, outputs_of(row, partner));
     const int out_row = work.first_row + row;
-    StoreHeadPair(args.heads, out_row, output / head_dim, output % head_dim, a, b,
-                  args.out + out_row * args.out_stride);
+    StoreHeadPair<4>(args.heads, out_row, output / head_dim, output % head_dim,
+                     {{a.x, a.y, a.z, a.w}}, {{b.x, b.y, b.z, b.w}},
+                     args.out + out_row * args.out_stride);
   }
 }
 
@@ -156,61 +154,19 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerMultiprocessor)
                     [&](int row, int output) { return ReduceSlices<Tile>(acc, row, output); });
 }
 
-template <StreamTileKind kKind, typename Tile, typename Operand, int kBlocksPerMultiprocessor>
-StreamKernel MakeStreamKernel() {
-  return {kKind,
-          Tile::kRows,
-          Tile::kOutputs,
-          Tile::kStageCols,
-          Tile::kThreads,
-          Tile::kSharedBytes,
-          StreamGemmKernel<Tile, Operand, kBlocksPerMultiprocessor>};
-}
-
-template <StreamTileKind kKind, typename Operand, int kElementBytes, int kPanels, int kSlices,
-          int kRowTiles>
-StreamKernel MakeWholeKernel() {
-  using Tile = StreamTile<kElementBytes, kPanels, kSlices, kRowTiles, kWholeMultiprocessor>;
-  return MakeStreamKernel<kKind, Tile, Operand, 1>();
-}
-
-template <typename Operand, int kRowTiles>
-StreamKernel MakePersistentKernel() {
-  using Tile = StreamTile<2, 1, 8, kRowTiles, kWholeMultiprocessor - kPersistentAccBytes>;
-  static_assert(Tile::kAccBytes <= kPersistentAccBytes);
-  return {StreamTileKind::kPersistent,
-          Tile::kRows,
-          Tile::kOutputs,
-          Tile::kStageCols,
-          Tile::kThreads,
-          Tile::kStages * Tile::kStageBytes + Tile::kAccBytes,
-          PersistentGemmKernel<Tile, Operand>};
-}
-
 template <typename Operand, int kElementBytes, int kRowTiles>
-StreamKernel MakeTallKernel() {
+StreamKernel MakeStreamKernel() {
   using Tile = StreamTile<kElementBytes, 4, 2, kRowTiles, kHalfMultiprocessor>;
-  return MakeStreamKernel<StreamTileKind::kTall, Tile, Operand, 2>();
+  return {Tile::kRows,    Tile::kOutputs,     Tile::kStageCols,
+          Tile::kThreads, Tile::kSharedBytes, StreamGemmKernel<Tile, Operand, 2>};
 }
 
 // The kernels of one type of weights.
 template <int kElementBytes, typename Operand>
 std::span<const StreamKernel> AllStreamKernels() {
-  using enum StreamTileKind;
-  static const std::vector<StreamKernel> kernels = [] {
-    std::vector<StreamKernel> all = {
-        MakeTallKernel<Operand, kElementBytes, 1>(), MakeTallKernel<Operand, kElementBytes, 2>(),
-        MakeTallKernel<Operand, kElementBytes, 4>(), MakeTallKernel<Operand, kElementBytes, 8>()};
-    if constexpr (kElementBytes == 2) {
-      all.insert(all.begin(),
-                 {MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 1>(),
-                  MakeWholeKernel<kDeep, Operand, kElementBytes, 4, 2, 2>(),
-                  MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 1>(),
-                  MakeWholeKernel<kWide, Operand, kElementBytes, 1, 8, 2>(),
-                  MakePersistentKernel<Operand, 1>(), MakePersistentKernel<Operand, 2>()});
-    }
-    return all;
-  }();
+  static const StreamKernel kernels[] = {
+      MakeStreamKernel<Operand, kElementBytes, 1>(), MakeStreamKernel<Operand, kElementBytes, 2>(),
+      MakeStreamKernel<Operand, kElementBytes, 4>(), MakeStreamKernel<Operand, kElementBytes, 8>()};
   return kernels;
 }
 

@@ -63,24 +63,6 @@ __global__ void QuantiseRows(const From* from, int cols, const QuantisedRows to)
   }
 }
 
-__global__ void DequantiseRows(const QuantisedRows from, __nv_bfloat16* out) {
-  PdlTrigger();
-  PdlWait();
-  const int64_t row = blockIdx.x;
-  const int8_t* data = from.data + row * from.stride;
-  for (int col = static_cast<int>(threadIdx.x) * 8; col < from.stride;
-       col += static_cast<int>(blockDim.x) * 8) {
-    const float scale = from.scales[col / kScaleGroup * from.scale_stride + row];
-    int8_t levels[8];
-    *reinterpret_cast<uint2*>(levels) = *reinterpret_cast<const uint2*>(data + col);
-    __align__(16) __nv_bfloat16 values[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] = __float2bfloat16_rn(levels[i] * scale);
-    *reinterpret_cast<uint4*>(out + row * from.stride + col) =
-        *reinterpret_cast<const uint4*>(values);
-  }
-}
-
 QuantisedRows RowsOf(const CudaWeight& weight, int64_t first) {
   return {static_cast<int8_t*>(weight.data()) + first * weight.row_bytes(), weight.row_bytes(),
           weight.scales() + first, weight.scale_stride()};
@@ -233,13 +215,6 @@ Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
   }
   TALON_CUDA_CHECK(cudaStreamSynchronize(stream.handle));
   return std::move(weight);
-}
-
-void LaunchDequantise(const Stream& stream, const CudaWeight& weight, int first, int count,
-                      void* out) {
-  TALON_CHECK(weight.dtype() == DType::kI8 && first + count <= weight.rows());
-  Launch(stream, DequantiseRows, static_cast<unsigned>(count), 256, 0, RowsOf(weight, first),
-         static_cast<__nv_bfloat16*>(out));
 }
 
 }  // namespace talon::cuda

@@ -54,10 +54,6 @@ Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
                                                std::span<const HostMatrix> parts,
                                                WeightFormat format);
 
-// Writes rows [first, first + count) of an int8 weight, in bf16, to `out` [count, padded_cols].
-void LaunchDequantise(const Stream& stream, const CudaWeight& weight, int first, int count,
-                      void* out);
-
 }  // namespace talon::cuda
 
 #endif  // TALON_COMPUTE_CUDA_GEMM_WEIGHT_H_

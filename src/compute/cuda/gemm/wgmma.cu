@@ -12,18 +12,22 @@ namespace {
 // Dynamic shared memory that a block may use besides its static mbarriers.
 constexpr int kMaxSharedBytes = 226 << 10;
 
-WgmmaFunction KernelFor(DType dtype, int outputs) {
+WgmmaFunction KernelFor(DType dtype, const WgmmaPlan& plan) {
   const WgmmaKernels& kernels = dtype == DType::kF16 ? WgmmaKernelsF16() : WgmmaKernelsBF16();
-  const auto found = std::ranges::find(kWgmmaOutputs, outputs);
-  TALON_CHECK(found != kWgmmaOutputs.end(), "no tile of {} outputs", outputs);
-  return kernels[found - kWgmmaOutputs.begin()];
+  if (plan.segments > 1 && !plan.splits) {
+    TALON_CHECK(plan.outputs == kSegmentedOutputs);
+    return kernels.segmented;
+  }
+  const auto found = std::ranges::find(kWgmmaOutputs, plan.outputs);
+  TALON_CHECK(found != kWgmmaOutputs.end(), "no tile of {} outputs", plan.outputs);
+  return kernels.tiles[found - kWgmmaOutputs.begin()];
 }
 
 // Without sm_90a in the build or the device the kernel is empty or missing; the real kernel has 128
 // accumulators in registers.
 bool IsCompiledIn() {
   cudaFuncAttributes attributes;
-  const auto error = cudaFuncGetAttributes(&attributes, WgmmaKernelsBF16().back());
+  const auto error = cudaFuncGetAttributes(&attributes, WgmmaKernelsBF16().tiles.back());
   if (error != cudaSuccess) cudaGetLastError();  // clears the error for the next call
   return error == cudaSuccess && attributes.numRegs >= kWgmmaOutputs.back() / 2;
 }
@@ -47,7 +51,8 @@ Result<std::unique_ptr<WgmmaGemm>> WgmmaGemm::Create(const Stream& stream) {
   const auto encode = FindEncoder();
   if (encode == nullptr || !IsCompiledIn()) return std::unique_ptr<WgmmaGemm>();
   for (const WgmmaKernels* kernels : {&WgmmaKernelsBF16(), &WgmmaKernelsF16()}) {
-    for (const WgmmaFunction kernel : *kernels) AllowSharedMemory(kernel, kMaxSharedBytes);
+    for (const WgmmaFunction kernel : kernels->tiles) AllowSharedMemory(kernel, kMaxSharedBytes);
+    AllowSharedMemory(kernels->segmented, kMaxSharedBytes);
   }
   std::unique_ptr<WgmmaGemm> gemm(new WgmmaGemm(stream, encode));
   constexpr size_t kRows = kMaxGroups * kGroupRows;
@@ -76,61 +81,54 @@ CUtensorMap WgmmaGemm::MapOf(const void* data, DType dtype, int64_t rows, int64_
   return map;
 }
 
-WgmmaPlan WgmmaGemm::Plan(const CudaWeight& w, bool swiglu) const {
-  return ChooseWgmmaPlan(w.rows(), w.padded_cols() / kWgmmaStageCols, stream_.multiprocessors,
-                         swiglu);
+WgmmaPlan WgmmaGemm::Plan(const Call& call) const {
+  return ChooseWgmmaPlan(call.w->rows(), call.w->padded_cols() / kWgmmaStageCols, call.rows,
+                         stream_.multiprocessors, call.kind(), call.heads.shape.head_dim);
+}
+
+bool WgmmaGemm::StoresHeads(const CudaWeight& w, int head_dim) const {
+  const WgmmaPlan plan = ChooseWgmmaPlan(w.rows(), w.padded_cols() / kWgmmaStageCols, /*rows=*/1,
+                                         stream_.multiprocessors, WgmmaTileKind::kHeads, head_dim);
+  return plan.segments == 1 && plan.outputs != 0;
 }
 
 void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
-  // The blocks of a split-K tile wait for each other and must be co-resident: one row tile per
-  // launch.
-  constexpr int kTileRows = kMaxGroups * kGroupRows;
-  const int step = plan.splits > 1 ? kTileRows : call.rows;
-  for (int first = 0; first < call.rows; first += step) {
-    Call part = call;
-    part.rows = std::min(step, call.rows - first);
-    part.x = static_cast<const uint8_t*>(call.x) + first * call.x_stride * 2;
-    if (call.out.data != nullptr) part.out = call.out.Rows(first, part.rows);
-    if (call.swiglu.data != nullptr) {
-      part.swiglu.data = static_cast<uint8_t*>(call.swiglu.data) + first * call.swiglu.stride * 2;
-    }
-    Launch(part, plan);
-  }
-}
-
-void WgmmaGemm::Launch(const Call& call, const WgmmaPlan& plan) const {
   const CudaWeight& w = *call.w;
-  const bool swiglu = call.swiglu.data != nullptr;
+  const bool gated = call.kind() == WgmmaTileKind::kGated;
   WgmmaArgs args;
   args.bias = call.bias;
   args.out = call.out.data;
   args.out_stride = call.out.stride;
   args.rows = call.rows;
-  args.outputs = swiglu ? call.swiglu.cols : w.rows();
+  args.outputs = gated ? call.swiglu.cols : w.rows();
   args.groups = call.rows > kGroupRows ? 2 : 1;
   args.stage_rows = StageRows(call.rows, args.groups);
   args.box_rows = std::min(call.rows, args.groups * kGroupRows);
   args.row_tiles = CeilDiv(call.rows, args.groups * kGroupRows);
-  args.swiglu = swiglu;
+  args.kind = call.kind();
+  args.heads = call.heads;
   args.operand = call.swiglu.data;
   args.operand_stride = call.swiglu.stride;
   args.padded_outputs = call.swiglu.padded_cols;
-  const int box_outputs = swiglu ? plan.outputs / 2 : plan.outputs;
-  args.items = args.row_tiles * CeilDiv(swiglu ? args.padded_outputs : args.outputs, box_outputs);
+  const int box_outputs = args.kind == WgmmaTileKind::kRows ? plan.outputs : plan.outputs / 2;
+  args.items = args.row_tiles * (gated ? CeilDiv(args.padded_outputs, box_outputs)
+                                       : CeilDiv(args.outputs, plan.outputs));
   args.stages = w.padded_cols() / kWgmmaStageCols;
-  args.splits = plan.splits;
+  args.segments = plan.segments;
+  args.splits = plan.splits ? plan.segments : 1;
   args.ring = RingStages(plan, args.stage_rows);
   args.partials = static_cast<float*>(partials_.data());
   args.arrivals = static_cast<int32_t*>(arrivals_.data());
   args.accumulate = call.accumulate;
   args.aligned = call.out.stride % 4 == 0 && reinterpret_cast<uintptr_t>(call.out.data) % 16 == 0;
-  TALON_CHECK(plan.splits == 1 || args.items * plan.splits <= stream_.multiprocessors);
-  const int blocks = std::min(args.items * plan.splits, stream_.multiprocessors);
+  TALON_CHECK(args.splits == 1 ||
+              (args.row_tiles == 1 && args.items * args.splits <= stream_.multiprocessors));
+  const int blocks = std::min(args.items * args.splits, stream_.multiprocessors);
   const CUtensorMap weights =
       MapOf(w.data(), w.dtype(), w.rows(), w.padded_cols(), w.padded_cols(), box_outputs);
   const CUtensorMap x =
       MapOf(call.x, w.dtype(), call.rows, w.padded_cols(), call.x_stride, args.box_rows);
-  cuda::Launch(stream_, KernelFor(w.dtype(), plan.outputs), blocks, args.groups * 128 + 32,
+  cuda::Launch(stream_, KernelFor(w.dtype(), plan), blocks, args.groups * 128 + 32,
                WgmmaSharedBytes(plan, args.stage_rows), weights, x, args);
 }
 

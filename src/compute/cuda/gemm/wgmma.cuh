@@ -114,19 +114,20 @@ class WgmmaProducer {
     return block_.ring + slot * StageBytes(kOutputs, args_.stage_rows);
   }
 
-  // Calls f(first row of weights, first row of the tile) for the box, or both boxes of SwiGLU.
+  // Calls f(first row of weights, first row of the tile) for the box, or both boxes of halves.
   template <typename F>
   __device__ void ForEachBox(const StageCursor& at, F&& f) const {
     const int tile = at.item / args_.row_tiles;
-    if (!args_.swiglu) return f(tile * kOutputs, 0);
-    f(tile * (kOutputs / 2), 0);
-    f(args_.outputs + tile * (kOutputs / 2), kOutputs / 2);
+    if (args_.kind == WgmmaTileKind::kRows) return f(tile * kOutputs, 0);
+    const TileHalves halves(args_, kOutputs, tile);
+    f(halves.first, 0);
+    f(halves.first + halves.partner, kOutputs / 2);
   }
 
   // Also adds the bytes of x to the mbarrier's transaction count.
   __device__ void LoadWeights(const StageCursor& at, int slot) const {
     const uint32_t to = Stage(slot) + args_.stage_rows * kStageRowBytes;
-    MbarrierArriveExpectTx(block_.Full(slot), StageBytes(kOutputs, args_.box_rows));
+    MbarrierArriveExpectTx(block_.Full(slot), (kOutputs + args_.box_rows) * kStageRowBytes);
     ForEachBox(at, [&](int row, int tile_row) {
       TmaLoadBox(weights_, Col(at), row, to + tile_row * kStageRowBytes, block_.Full(slot));
     });
@@ -159,18 +160,18 @@ __device__ __forceinline__ void MultiplyStage(uint32_t stage, int stage_rows, in
   WgmmaCommitGroup();
 }
 
-// Accumulates all stages of the block's next item. A stage is released once the next one's wgmma
-// group is issued.
+// Accumulates the next `count` stages. A stage is released once the next one's wgmma group is
+// issued.
 template <typename Operand, int kOutputs>
-__device__ __forceinline__ void AccumulateItem(const WgmmaArgs& args, const WgmmaBlock& block,
-                                               int group, PipelineState* state,
-                                               float (&acc)[kOutputs / 2]) {
+__device__ __forceinline__ void AccumulateStages(const WgmmaArgs& args, const WgmmaBlock& block,
+                                                 int count, int group, PipelineState* state,
+                                                 float (&acc)[kOutputs / 2]) {
   const bool leader = threadIdx.x % 32 == 0;
 #pragma unroll
   for (float& value : acc) value = 0;
   PinAccumulators(acc);
   int before = 0;
-  for (int stage = 0; stage < block.stage_count; ++stage) {
+  for (int stage = 0; stage < count; ++stage) {
     MbarrierWait(block.Full(state->slot), state->parity);
     __syncwarp();
     const uint32_t address = block.ring + state->slot * StageBytes(kOutputs, args.stage_rows);
@@ -183,7 +184,28 @@ __device__ __forceinline__ void AccumulateItem(const WgmmaArgs& args, const Wgmm
   __syncwarp();
   WgmmaWaitGroup<0>();
   PinAccumulators(acc);
-  if (block.stage_count > 0 && leader) MbarrierArrive(block.Empty(before));
+  if (count > 0 && leader) MbarrierArrive(block.Empty(before));
+}
+
+// Accumulates the block's next item: its split, or all segments in order.
+template <typename Operand, int kOutputs, bool kSegmented>
+__device__ __forceinline__ void AccumulateItem(const WgmmaArgs& args, const WgmmaBlock& block,
+                                               int group, PipelineState* state,
+                                               float (&acc)[kOutputs / 2]) {
+  if constexpr (!kSegmented) {
+    AccumulateStages<Operand, kOutputs>(args, block, block.stage_count, group, state, acc);
+  } else {
+    float sum[kOutputs / 2];
+    for (int segment = 0; segment < args.segments; ++segment) {
+      const int count = SplitBegin(args.stages, args.segments, segment + 1) -
+                        SplitBegin(args.stages, args.segments, segment);
+      AccumulateStages<Operand, kOutputs>(args, block, count, group, state, acc);
+#pragma unroll
+      for (int i = 0; i < kOutputs / 2; ++i) sum[i] = segment == 0 ? acc[i] : sum[i] + acc[i];
+    }
+#pragma unroll
+    for (int i = 0; i < kOutputs / 2; ++i) acc[i] = sum[i];
+  }
 }
 
 __device__ __forceinline__ void SyncGroups(int groups) {
@@ -213,13 +235,13 @@ __device__ __forceinline__ void WaitForSplits(int32_t* arrivals, int splits, int
 
 // The consumers: accumulate each item and run its epilogue. With split-K a block has a single item
 // of one row tile.
-template <typename Operand, int kOutputs>
+template <typename Operand, int kOutputs, bool kSegmented>
 __device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock& block, int group) {
   PipelineState state;
   float* partials = args.partials + int64_t{block.first_item} * args.splits * args.rows * kOutputs;
   for (int item = block.first_item; item < args.items; item += block.item_step) {
     float acc[kOutputs / 2];
-    AccumulateItem<Operand, kOutputs>(args, block, group, &state, acc);
+    AccumulateItem<Operand, kOutputs, kSegmented>(args, block, group, &state, acc);
     const int first_row = (item % args.row_tiles * args.groups + group) * kGroupRows;
     if (args.splits == 1) {
       RunEpilogue<Operand, kOutputs>(args, item / args.row_tiles, first_row, acc);
@@ -234,7 +256,7 @@ __device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock&
                                        args.groups * kGroupThreads);
 }
 
-template <typename Operand, int kOutputs>
+template <typename Operand, int kOutputs, bool kSegmented = false>
 __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
     WgmmaKernel(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
                 const __grid_constant__ WgmmaArgs args) {
@@ -261,7 +283,7 @@ __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
   if (warp == consumers / 32) {
     if (threadIdx.x % 32 == 0) producer.Run();
   } else {
-    Consume<Operand, kOutputs>(args, block, warp / 4);
+    Consume<Operand, kOutputs, kSegmented>(args, block, warp / 4);
   }
 #endif
 }
@@ -269,7 +291,8 @@ __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
 template <typename Operand>
 const WgmmaKernels& AllWgmmaKernels() {
   static const WgmmaKernels kernels = []<size_t... kIndex>(std::index_sequence<kIndex...>) {
-    return WgmmaKernels{WgmmaKernel<Operand, kWgmmaOutputs[kIndex]>...};
+    return WgmmaKernels{{WgmmaKernel<Operand, kWgmmaOutputs[kIndex]>...},
+                        WgmmaKernel<Operand, kSegmentedOutputs, true>};
   }
   (std::make_index_sequence<kWgmmaOutputs.size()>());
   return kernels;

@@ -1,8 +1,8 @@
-// GEMM with Hopper's wgmma: out = x * w^T, bound by reading w once, for 1 to 128 rows, and for any
-// number of rows where the bits of a row must not depend on it. 16-bit weights.
+// GEMM with Hopper's wgmma: out = x * w^T for 16-bit weights and any number of rows.
 //
 // TMA streams weights and x through shared memory, the weights of the first stages before PdlWait.
-// The order of accumulation depends on the shape of the weights alone.
+// The order of accumulation depends on the shape of the weights alone, so that the bits of an
+// output row depend on that row of x and the weights alone.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_H_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_H_
 
@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "compute/cuda/elementwise.h"
+#include "compute/cuda/gemm/heads.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
 #include "compute/cuda/runtime/launch.h"
@@ -31,28 +32,33 @@ struct WgmmaArgs {
   int stage_rows = 0;  // rows of x per stage (StageRows)
   int box_rows = 0;    // rows of x per TMA box
   int row_tiles = 0;
-  int items = 0;   // row tiles times output tiles
-  int stages = 0;  // over all inputs (K)
-  int splits = 1;
+  int items = 0;                // row tiles times output tiles
+  int stages = 0;               // over all inputs (K)
+  int segments = 1;             // of the inputs
+  int splits = 1;               // blocks of a tile, each with a segment: 1 or all segments
   int groups = 1;               // consumer warpgroups per block, of 64 rows each
   int ring = 0;                 // stages in shared memory
   float* partials = nullptr;    // split-K accumulators, [items][splits][rows][outputs of a tile]
   int32_t* arrivals = nullptr;  // [items], zero before and after a launch
   bool accumulate = false;
   bool aligned = false;  // out's rows start at multiples of 16 bytes
-  // SwiGLU epilogue: a tile is half gate rows, half the up rows `outputs` further down; silu(gate)
-  // * up goes to operand[rows, operand_stride] in the weights' type, zeros to columns [outputs,
+  WgmmaTileKind kind = WgmmaTileKind::kRows;
+  // kGated: a tile is half gate rows, half the up rows `outputs` further down; silu(gate) * up goes
+  // to operand[rows, operand_stride] in the weights' type, zeros to columns [outputs,
   // padded_outputs).
-  bool swiglu = false;
   void* operand = nullptr;
   int64_t operand_stride = 0;
   int padded_outputs = 0;
+  HeadsOut heads;  // kHeads
 };
 
 using WgmmaFunction = void (*)(CUtensorMap, CUtensorMap, WgmmaArgs);
 
-// The kernels for tiles of kWgmmaOutputs.
-using WgmmaKernels = std::array<WgmmaFunction, kWgmmaOutputs.size()>;
+// The kernels for tiles of kWgmmaOutputs, and the one that adds segments.
+struct WgmmaKernels {
+  std::array<WgmmaFunction, kWgmmaOutputs.size()> tiles;
+  WgmmaFunction segmented;
+};
 const WgmmaKernels& WgmmaKernelsBF16();
 const WgmmaKernels& WgmmaKernelsF16();
 
@@ -67,16 +73,23 @@ class WgmmaGemm {
     MatrixView out;
     bool accumulate = false;
     RowsOut swiglu;  // SwiGLU epilogue instead of `out`, if its data is not null
+    HeadsOut heads;  // QKV epilogue into `out` and the cache, if its places are not null
+
+    WgmmaTileKind kind() const {
+      if (swiglu.data != nullptr) return WgmmaTileKind::kGated;
+      return heads.places != nullptr ? WgmmaTileKind::kHeads : WgmmaTileKind::kRows;
+    }
   };
 
   // Returns null where the device, its driver or this build lacks support for the kernels.
   static Result<std::unique_ptr<WgmmaGemm>> Create(const Stream& stream);
 
-  // Tile and split-K factor of a GEMM, for any number of rows.
-  WgmmaPlan Plan(const CudaWeight& w, bool swiglu) const;
+  WgmmaPlan Plan(const Call& call) const;
+  // Whether a QKV GEMM with `w` has the epilogue: it needs all inputs of a tile in one block.
+  bool StoresHeads(const CudaWeight& w, int head_dim) const;
   // REQUIRES: w's type is kBF16 or kF16; out.cols (SwiGLU: twice swiglu.cols) is w->rows(); swiglu
   // has w's type and rows aligned to 4 bytes.
-  void Run(const Call& call) const { Run(call, Plan(*call.w, call.swiglu.data != nullptr)); }
+  void Run(const Call& call) const { Run(call, Plan(call)); }
   void Run(const Call& call, const WgmmaPlan& plan) const;
 
  private:
@@ -86,7 +99,6 @@ class WgmmaGemm {
   // Tensor map of [rows, cols] for boxes of `box_rows` rows and one stage's columns.
   CUtensorMap MapOf(const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride,
                     int box_rows) const;
-  void Launch(const Call& call, const WgmmaPlan& plan) const;
 
   Stream stream_;
   Encoder encode_;

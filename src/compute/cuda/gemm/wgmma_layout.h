@@ -3,8 +3,10 @@
 //
 // A block takes a tile of outputs for 64 or 128 rows of x and walks along the inputs (K) in stages
 // of 64: one row of weights or of x is 128 bytes of a stage. TMA stores those rows with the
-// 128-byte swizzle that wgmma reads. Where a GEMM has too few outputs for all SMs, several blocks
-// share a tile and split its inputs (split-K).
+// 128-byte swizzle that wgmma reads. Where a GEMM has too few outputs for all SMs, its inputs are
+// cut into segments, whose sums are added in order: by several blocks that share a tile (split-K)
+// or, where the rows are many, by one block that takes one segment after the other. The segments
+// depend on the shape of the weights alone; tiles do not change the order of additions.
 //
 // A stage holds the existing rows of x, in groups of eight, followed by the weights. wgmma always
 // reads 64 rows: after the last row of x it reads weights, into accumulators that are not stored.
@@ -28,7 +30,9 @@ inline constexpr int kMaxRing = 16;  // stages in shared memory
 inline constexpr int kRingAlignment = 1024;
 
 // Outputs per tile for which kernels are compiled.
-inline constexpr std::array kWgmmaOutputs = {64, 96, 128, 192, 224, 248, 256};
+inline constexpr std::array kWgmmaOutputs = {32, 48, 64, 96, 128, 192, 224, 248, 256};
+// The tile whose kernel can add segments of the inputs one after the other.
+inline constexpr int kSegmentedOutputs = 128;
 inline constexpr std::array kWgmmaSplits = {1, 2, 4, 8};
 static_assert(kWgmmaSplits.back() <= kMaxSplits);
 
@@ -58,7 +62,8 @@ TALON_HOST_DEVICE constexpr int StageRows(int rows, int groups) {
   return rows < most ? (rows + 7) / 8 * 8 : most;
 }
 TALON_HOST_DEVICE constexpr int StageBytes(int outputs, int stage_rows) {
-  return (outputs + stage_rows) * kStageRowBytes;
+  const int read = stage_rows > kGroupRows ? 2 * kGroupRows : kGroupRows;
+  return (outputs + stage_rows > read ? outputs + stage_rows : read) * kStageRowBytes;
 }
 
 // Iterates over the stages of a block's items, every `step`th of all.
@@ -72,10 +77,11 @@ struct StageCursor {
   }
 };
 
-// Tile and split-K factor of a GEMM. Depends on the shape of the weights and the device alone.
+// How a GEMM runs.
 struct WgmmaPlan {
-  int outputs = 0;  // per tile
-  int splits = 1;
+  int outputs = 0;             // per tile
+  int segments = 1;            // of the inputs
+  bool splits = false;         // a block for each segment (split-K), else one for all
   int ring_bytes = 200 << 10;  // leaves room for a small kernel beside a block
 };
 
@@ -90,35 +96,71 @@ constexpr int WgmmaSharedBytes(const WgmmaPlan& plan, int stage_rows) {
   return RingStages(plan, stage_rows) * StageBytes(plan.outputs, stage_rows) + kRingAlignment;
 }
 
-// Cost estimate, in weight rows that the busiest block reads per stage. Reading x (24) and the
-// split-K reduction (16) are included; both constants are fitted to an H200.
-constexpr int64_t WgmmaCost(int outputs, int stages, int tile, int splits, int blocks) {
-  const int tiles = (outputs + tile - 1) / tile;
-  const int64_t rounds = (tiles * splits + blocks - 1) / blocks;
+// Cost estimate, in weight rows that the busiest block reads per stage. Reading x (24), the latency
+// of a stage's wgmmas (80) and adding the splits (930 and 185 for each) are included; the constants
+// are fitted to an H200.
+constexpr int64_t WgmmaCost(int tiles, int stages, int outputs, int splits, int blocks) {
+  const int64_t rounds = (int64_t{tiles} * splits + blocks - 1) / blocks;
   const int block_stages = (stages + splits - 1) / splits;
-  return rounds * block_stages * (tile + 24) + (splits > 1 ? 16 * splits * splits : 0);
+  const int stage_cost = outputs + 24 > 80 ? outputs + 24 : 80;
+  return rounds * block_stages * stage_cost + (splits > 1 ? 930 + 185 * splits : 0);
 }
 
-// Chooses the plan for a device where `blocks` blocks are resident; the blocks of a split-K tile
-// wait for each other, so all of them must be. `halves`: the tile is two equal parts, each of whole
-// groups of eight rows.
-constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int blocks, bool halves) {
+// What a tile consists of.
+enum class WgmmaTileKind {
+  kRows,   // consecutive weight rows
+  kGated,  // as many rows of the gate as of up: two parts of whole groups of eight rows
+  kHeads,  // rows of a head's first half and those of its second half that they rotate with
+};
+
+// Whether a tile of `tile` outputs can be of this kind. `head_dim`: of kHeads.
+constexpr bool AllowsTile(WgmmaTileKind kind, int tile, int head_dim) {
+  if (kind == WgmmaTileKind::kRows) return true;
+  return tile % 16 == 0 && (kind == WgmmaTileKind::kGated || head_dim % tile == 0);
+}
+
+// The cheapest tile for `row_tiles` tiles of rows. The blocks of a split-K tile wait for each
+// other, so all of them must be resident: outputs 0 if there is no such tile.
+constexpr WgmmaPlan ChooseWgmmaTile(int outputs, int stages, int row_tiles, int splits, int blocks,
+                                    WgmmaTileKind kind, int head_dim, int64_t* best_cost) {
+  WgmmaPlan best{.segments = splits, .splits = splits > 1};
+  for (const int tile : kWgmmaOutputs) {
+    const int tiles = (outputs + tile - 1) / tile * row_tiles;
+    if (!AllowsTile(kind, tile, head_dim)) continue;
+    if (splits > 1 && tiles * splits > blocks) continue;
+    const int64_t cost = WgmmaCost(tiles, stages, tile, splits, blocks);
+    if (best.outputs != 0 && cost >= *best_cost) continue;
+    best.outputs = tile;
+    *best_cost = cost;
+  }
+  return best;
+}
+
+// The plan of a GEMM on a device where `blocks` blocks are resident. kHeads: only for shapes of one
+// segment.
+constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int rows, int blocks,
+                                    WgmmaTileKind kind, int head_dim = 0) {
   constexpr int kMinStages = 4;
+  constexpr int kTileRows = kMaxGroups * kGroupRows;
   WgmmaPlan best;
   int64_t best_cost = 0;
   for (const int splits : kWgmmaSplits) {
     if (splits > 1 && stages < splits * kMinStages) continue;
-    for (const int tile : kWgmmaOutputs) {
-      if (halves && tile % 16 != 0) continue;
-      if (splits > 1 && (outputs + tile - 1) / tile * splits > blocks) continue;
-      const int64_t cost = WgmmaCost(outputs, stages, tile, splits, blocks);
-      if (best.outputs == 0 || cost < best_cost) {
-        best = {.outputs = tile, .splits = splits};
-        best_cost = cost;
-      }
-    }
+    int64_t cost = 0;
+    // Heads have the segments of plain rows.
+    const auto shape_kind = kind == WgmmaTileKind::kHeads ? WgmmaTileKind::kRows : kind;
+    const WgmmaPlan plan =
+        ChooseWgmmaTile(outputs, stages, 1, splits, blocks, shape_kind, 0, &cost);
+    if (plan.outputs == 0 || (best.outputs != 0 && cost >= best_cost)) continue;
+    best = plan;
+    best_cost = cost;
   }
-  return best;
+  if (best.segments > 1) {
+    if (rows <= kTileRows) return best;
+    return {.outputs = kSegmentedOutputs, .segments = best.segments};
+  }
+  const int row_tiles = (rows + kTileRows - 1) / kTileRows;
+  return ChooseWgmmaTile(outputs, stages, row_tiles, 1, blocks, kind, head_dim, &best_cost);
 }
 
 }  // namespace talon::cuda

@@ -14,6 +14,7 @@
 namespace talon::cuda {
 
 #define TALON_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define TALON_NAMES_24 TALON_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define TALON_NAMES_32 \
   TALON_NAMES_16       \
   ", "                 \
@@ -48,6 +49,8 @@ namespace talon::cuda {
 
 #define TALON_ACC_4(i) "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3])
 #define TALON_ACC_AT(i) TALON_ACC_4(i), TALON_ACC_4(i + 4), TALON_ACC_4(i + 8), TALON_ACC_4(i + 12)
+#define TALON_ACC_16 TALON_ACC_AT(0)
+#define TALON_ACC_24 TALON_ACC_AT(0), TALON_ACC_4(16), TALON_ACC_4(20)
 #define TALON_ACC_32 TALON_ACC_AT(0), TALON_ACC_AT(16)
 #define TALON_ACC_48 TALON_ACC_32, TALON_ACC_AT(32)
 #define TALON_ACC_64 TALON_ACC_48, TALON_ACC_AT(48)
@@ -72,6 +75,8 @@ namespace talon::cuda {
     }                                                                                 \
   }
 
+TALON_DEFINE_WGMMA(32, 16, 16, 17)
+TALON_DEFINE_WGMMA(48, 24, 24, 25)
 TALON_DEFINE_WGMMA(64, 32, 32, 33)
 TALON_DEFINE_WGMMA(96, 48, 48, 49)
 TALON_DEFINE_WGMMA(128, 64, 64, 65)
@@ -84,6 +89,8 @@ TALON_DEFINE_WGMMA(256, 128, 128, 129)
 #undef TALON_WGMMA
 #undef TALON_ACC_4
 #undef TALON_ACC_AT
+#undef TALON_ACC_16
+#undef TALON_ACC_24
 #undef TALON_ACC_32
 #undef TALON_ACC_48
 #undef TALON_ACC_64
@@ -92,6 +99,7 @@ TALON_DEFINE_WGMMA(256, 128, 128, 129)
 #undef TALON_ACC_124
 #undef TALON_ACC_128
 #undef TALON_NAMES_16
+#undef TALON_NAMES_24
 #undef TALON_NAMES_32
 #undef TALON_NAMES_48
 #undef TALON_NAMES_64
