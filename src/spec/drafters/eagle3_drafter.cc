@@ -310,7 +310,7 @@ bool Eagle3Drafter::BeginTrees(std::span<const DraftRequest> requests, std::span
   if (status.ok()) {
     std::vector<std::vector<int32_t>> chosen;
     begun_ = NewTrees(requests, states, &chosen);
-    status = growth_->GrowAhead(begun_);
+    status = growth_->GrowAhead(begun_, requests[0].budget.seconds_per_token);
   }
   if (!status.ok()) {
     GiveUp(status);
