@@ -10,6 +10,7 @@
 #include "apps/commands.h"
 #include "base/json_fwd.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "compute/backend.h"
 #include "compute/cpu/peaks.h"
 #include "setup/config.h"
@@ -41,6 +42,8 @@ double Median(std::vector<double> values);
 // Seconds of one call: the median of `repeats` timings, each of as many calls as fill a
 // millisecond.
 double TimeCall(int repeats, const std::function<void()>& call);
+// Bytes per second that the model's device reads from its own memory, measured.
+Result<double> MeasureDeviceBandwidth(Backend* backend, ThreadPool* pool);
 // Writes the JSON where the user asked for it (empty path: nowhere).
 Status SaveJson(const std::string& path, const Json& json);
 
