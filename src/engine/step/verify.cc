@@ -35,6 +35,12 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   partial_->CompareShadows(batch->entries, verified->output);
   ChooseTokens(*batch, verified);
   if (batch->runs_ahead) LearnDrafts(batch);
+  for (const StepEntry& entry : batch->entries) {
+    if (!options_.edit_choices) break;
+    options_.edit_choices(
+        entry.proposal.judged(),
+        std::span(verified->choices).subspan(entry.rows.first_output, entry.rows.num_outputs));
+  }
   batch->verify_seconds = watch.Seconds();
   return OkStatus();
 }

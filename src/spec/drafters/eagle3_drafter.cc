@@ -19,21 +19,21 @@ constexpr int kPendingRows = 512;  // rows of all sequences that may wait for th
 Result<std::unique_ptr<Eagle3Drafter>> Eagle3Drafter::Load(const Eagle3Options& options,
                                                            const Decoder& target, Backend* backend,
                                                            Metrics* metrics) {
-  if (options.model_path.empty()) {
+  if (options.model_path.empty() && !options.random) {
     return InvalidArgument("drafter: EAGLE3 needs --speculative-draft-model-path DIR");
   }
   std::unique_ptr<Eagle3Drafter> drafter(new Eagle3Drafter(options, backend, metrics));
   const int beams = options.cache.max_sequences * options.budget.top_k;
   // Every sequence keeps one row back, and some room must be left then.
   const int rows = std::max(kPendingRows + options.cache.max_sequences, beams);
+  const Eagle3Head::Options head{.weights = options.weights,
+                                 .max_rows = rows,
+                                 .max_output_rows = std::max(beams, options.cache.max_sequences),
+                                 .max_length = options.cache.max_length,
+                                 .capture_layers = options.capture_layers};
   TALON_ASSIGN_OR_RETURN(
-      drafter->head_,
-      Eagle3Head::Load(options.model_path, target, backend,
-                       {.weights = options.weights,
-                        .max_rows = rows,
-                        .max_output_rows = std::max(beams, options.cache.max_sequences),
-                        .max_length = options.cache.max_length,
-                        .capture_layers = options.capture_layers}));
+      drafter->head_, options.random ? Eagle3Head::Random(target, backend, head, /*seed=*/1)
+                                     : Eagle3Head::Load(options.model_path, target, backend, head));
   const int vocabulary = drafter->head_->config().draft_vocab_size;
   if (options.budget.top_k > vocabulary) {
     return InvalidArgument("eagle_topk: {}, the draft vocabulary of {} has {} tokens",
