@@ -223,6 +223,7 @@ class Eagle3Alone : public testing::Test {
   int cols_ = 0;
   Buffer features_;
   std::vector<int32_t> tokens_;
+  std::vector<TokenTree> trees_at_once_;
 };
 
 TEST_F(Eagle3Alone, HoldsOneRowPerCommittedToken) {
@@ -277,6 +278,34 @@ TEST_F(Eagle3Alone, SequencesOfABatchDoNotTouchEachOther) {
   EXPECT_EQ(trees[1].tokens, alone.tokens);
   EXPECT_EQ(trees[1].parents, alone.parents);
   EXPECT_GT(trees[0].size(), 4);
+}
+
+TEST_F(Eagle3Alone, ABatchIsExtendedAsEachOfItsSequences) {
+  const int rows[] = {3, 0, 9, 5};
+  for (const bool at_once : {true, false}) {
+    std::vector<CommittedRows> batch;
+    for (SequenceId id = 1; id <= 4; ++id) {
+      ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
+      Extend(id, 0, static_cast<int>(id));
+      batch.push_back({.sequence = id, .tokens = tokens_, .first = static_cast<int>(id)});
+      for (int i = 0; i < rows[id - 1]; ++i) batch.back().rows.push_back(batch.back().first + i);
+    }
+    const MatrixView features{static_cast<float*>(features_.data()), kRows, cols_, cols_};
+    if (at_once) drafter_->Extend(batch, features);
+    for (SequenceId id = 1; id <= 4; ++id) {
+      if (!at_once) drafter_->Extend({&batch[id - 1], 1}, features);
+      const int known = static_cast<int>(id) + rows[id - 1];
+      EXPECT_EQ(drafter_->RowsOf(id), known);
+      const TokenTree tree = Propose(id, known + 1);
+      if (at_once) {
+        trees_at_once_.push_back(tree);
+      } else {
+        EXPECT_EQ(tree.tokens, trees_at_once_[id - 1].tokens);
+      }
+      EXPECT_GT(tree.size(), 1);
+    }
+    for (SequenceId id = 1; id <= 4; ++id) drafter_->End(id);
+  }
 }
 
 TEST_F(Eagle3Alone, TooManySequencesAreRefused) {

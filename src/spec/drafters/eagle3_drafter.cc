@@ -140,6 +140,8 @@ void Eagle3Drafter::Cut(State* state, int rows) {
 // ---- Extend: follow the target ----
 
 void Eagle3Drafter::Extend(std::span<const CommittedRows> batch, MatrixView features) {
+  std::vector<std::pair<State*, std::span<const int32_t>>> added;
+  std::vector<int32_t> rows;  // of all of them
   for (const CommittedRows& committed : batch) {
     const auto at = states_.find(committed.sequence);
     if (at == states_.end()) continue;
@@ -148,7 +150,19 @@ void Eagle3Drafter::Extend(std::span<const CommittedRows> batch, MatrixView feat
     if (committed.first < state.rows()) Cut(&state, committed.first);
     const auto successors = committed.tokens.subspan(committed.first + 1, committed.rows.size());
     state.sequence.tokens.insert(state.sequence.tokens.end(), successors.begin(), successors.end());
-    AddPending(&state, committed.rows, features);
+    added.emplace_back(&state, committed.rows);
+    rows.insert(rows.end(), committed.rows.begin(), committed.rows.end());
+  }
+  const auto count = static_cast<int>(rows.size());
+  if (pending_used_ + count > pending_.all.rows) {
+    for (const auto& [state, each] : added) AddPending(state, each, features);
+    return;
+  }
+  // One copy for all: a device launches it once.
+  if (count > 0) backend_->GatherRows(features, rows, pending_.all.Rows(pending_used_, count));
+  for (const auto& [state, each] : added) {
+    state->ranked = false;
+    for (size_t i = 0; i < each.size(); ++i) state->pending.push_back(pending_used_++);
   }
 }
 
