@@ -35,6 +35,7 @@ class Stats:
     tau: float  # tokens emitted per pass
     tried_by_depth: list[int]  # [depth - 1]: passes whose tree reached this depth
     accepted_by_depth: list[int]  # and those that accepted a node there
+    first_token_seconds: float | None  # since the request's arrival; None: there is none
     prompt_seconds: float
     decode_seconds: float
     draft_seconds: float

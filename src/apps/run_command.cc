@@ -322,6 +322,7 @@ Result<int> Run(Config config, const RunOptions& options) {
     progress.End();
     printer.Show(update);
   };
+  request.age = {};  // loading the model is not the prompt's time
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
   const GenerateResult result = RunToEnd(engine.get(), id, &progress);
   const std::string report = options.json ? ReportJson(result, *model, engine.get()).dump(2)

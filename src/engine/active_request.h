@@ -76,7 +76,6 @@ struct ActiveRequest {
   std::vector<double> pooled;  // their sum, or the last one
   // Seconds since the arrival, -1: not yet.
   double scheduled_at = -1;
-  double first_token_at = -1;
   double last_token_at = -1;
   uint32_t sources = DraftRequest::kAllSources;  // what may draft for it
   size_t delivered = 0;                          // tokens of the result that have left the engine

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "compute/host_backend.h"
 #include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
 #include "model/files/safetensors.h"
@@ -222,6 +223,7 @@ class Eagle3Alone : public testing::Test {
   int cols_ = 0;
   Buffer features_;
   std::vector<int32_t> tokens_;
+  std::vector<TokenTree> trees_at_once_;
 };
 
 TEST_F(Eagle3Alone, HoldsOneRowPerCommittedToken) {
@@ -278,6 +280,34 @@ TEST_F(Eagle3Alone, SequencesOfABatchDoNotTouchEachOther) {
   EXPECT_GT(trees[0].size(), 4);
 }
 
+TEST_F(Eagle3Alone, ABatchIsExtendedAsEachOfItsSequences) {
+  const int rows[] = {3, 0, 9, 5};
+  for (const bool at_once : {true, false}) {
+    std::vector<CommittedRows> batch;
+    for (SequenceId id = 1; id <= 4; ++id) {
+      ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
+      Extend(id, 0, static_cast<int>(id));
+      batch.push_back({.sequence = id, .tokens = tokens_, .first = static_cast<int>(id)});
+      for (int i = 0; i < rows[id - 1]; ++i) batch.back().rows.push_back(batch.back().first + i);
+    }
+    const MatrixView features{static_cast<float*>(features_.data()), kRows, cols_, cols_};
+    if (at_once) drafter_->Extend(batch, features);
+    for (SequenceId id = 1; id <= 4; ++id) {
+      if (!at_once) drafter_->Extend({&batch[id - 1], 1}, features);
+      const int known = static_cast<int>(id) + rows[id - 1];
+      EXPECT_EQ(drafter_->RowsOf(id), known);
+      const TokenTree tree = Propose(id, known + 1);
+      if (at_once) {
+        trees_at_once_.push_back(tree);
+      } else {
+        EXPECT_EQ(tree.tokens, trees_at_once_[id - 1].tokens);
+      }
+      EXPECT_GT(tree.size(), 1);
+    }
+    for (SequenceId id = 1; id <= 4; ++id) drafter_->End(id);
+  }
+}
+
 TEST_F(Eagle3Alone, TooManySequencesAreRefused) {
   for (SequenceId id = 1; id <= 4; ++id) ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
   EXPECT_EQ(drafter_->Begin(9, tokens_).message(), "drafter: 5 sequences, limit 4");
@@ -311,16 +341,45 @@ TEST_F(Eagle3Alone, NanFeaturesGiveNoTree) {
   EXPECT_EQ(metrics_.Get(Counter::kSpecFallback, "draft_nan"), 1);
 }
 
+// Depths of the trees of `count` proposals in a row for the same 11 tokens.
+std::vector<int> DepthsAtPrice(Eagle3Drafter* drafter, std::span<const int32_t> tokens, int count) {
+  DraftRequest request{.sequence = 1, .tokens = tokens.first(11), .budget = kBudget};
+  request.budget.seconds_per_token = 1e-12;
+  std::vector<int> depths;
+  for (int i = 0; i < count; ++i) {
+    std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
+    drafter->Propose({&request, 1}, trees);
+    depths.push_back(TreeDepths(trees[0].parents).back());
+  }
+  return depths;
+}
+
+// Where trees grow on the device no level is waited for but a few, which are timed first.
 TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotRun) {
   ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
   Extend(1, 0, 10);
-  const TokenTree whole = Propose(1, 11);
+  EXPECT_EQ(TreeDepths(Propose(1, 11).parents).back(), 5);
+  EXPECT_EQ(DepthsAtPrice(drafter_.get(), tokens_, 6).back(), 1);
+}
+
+// The same for trees whose levels are queued ahead of the host, here by the device's twin.
+TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotQueued) {
+  auto* host = dynamic_cast<HostBackend*>(Tiny().backend.get());
+  if (host != nullptr) host->GrowTreesAhead(true);
+  drafter_ = LoadHead(HeadOptions(), &metrics_);
+  if (host != nullptr) host->GrowTreesAhead(false);
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 10);
+  EXPECT_EQ(DepthsAtPrice(drafter_.get(), tokens_, 5), (std::vector<int>{5, 5, 5, 1, 1}));
   DraftRequest request{.sequence = 1, .tokens = std::span(tokens_).first(11), .budget = kBudget};
   request.budget.seconds_per_token = 1e-12;
+  std::vector<TokenTree> outlines = {TokenTree(request.tokens.back())};
+  ASSERT_TRUE(drafter_->BeginTrees({&request, 1}, outlines));
+  EXPECT_EQ(outlines[0].size(), 1 + kBudget.top_k);  // level 1 alone
   std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
-  drafter_->Propose({&request, 1}, trees);
+  drafter_->FinishTrees(trees);
   EXPECT_EQ(TreeDepths(trees[0].parents).back(), 1);
-  EXPECT_EQ(TreeDepths(whole.parents).back(), 5);
+  EXPECT_EQ(TreeDepths(Propose(1, 11).parents).back(), 5);  // without a price
 }
 
 // ---- MERGED ----

@@ -213,9 +213,9 @@ void Engine::Deliver(ActiveRequest* run) {
   run->result.text += update.text;
   if (run->result.tokens.size() > tokens_before) {
     run->last_token_at = run->request.age.Seconds();
-    if (run->first_token_at < 0) {
-      run->first_token_at = run->last_token_at;
-      metrics().Observe(Histogram::kRequestTtftSeconds, run->first_token_at);
+    if (double& first = run->result.stats.first_token_seconds; first < 0) {
+      first = run->last_token_at;
+      metrics().Observe(Histogram::kRequestTtftSeconds, first);
     }
     metrics().Add(Counter::kRequestGeneratedTokens,
                   static_cast<int64_t>(run->result.tokens.size() - tokens_before));
@@ -270,7 +270,7 @@ void Engine::Retire(std::unique_ptr<ActiveRequest> run) {
   if (tokens > 0) metrics().Observe(Histogram::kRequestE2eSeconds, run->last_token_at);
   if (tokens > 1) {
     metrics().Observe(Histogram::kRequestTpotSeconds,
-                      (run->last_token_at - run->first_token_at) / (tokens - 1));
+                      (run->last_token_at - stats.first_token_seconds) / (tokens - 1));
   }
   finished_[run->result.id] = std::move(run->result);
 }

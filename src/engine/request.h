@@ -58,8 +58,9 @@ struct RequestStats {
   // [depth - 1]: passes whose tree reached this depth, and those accepted there.
   std::array<int64_t, kMaxDepth> tried_at_depth{};
   std::array<int64_t, kMaxDepth> accepted_at_depth{};
-  double prompt_seconds = 0;
-  double decode_seconds = 0;  // steps after the prompt
+  double first_token_seconds = -1;  // since the arrival; -1: there is none
+  double prompt_seconds = 0;        // until the last of its rows was computed
+  double decode_seconds = 0;        // steps after the prompt
   double draft_seconds = 0;
   double verify_seconds = 0;
   double partial_seconds = 0;      // part of decode_seconds in steps over a partial view

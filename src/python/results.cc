@@ -22,9 +22,12 @@ py::dict StatsToPython(const RequestStats& stats) {
       arg("passes") = stats.passes, arg("partial_passes") = stats.partial_passes,
       arg("emitted") = stats.emitted, arg("drafted") = stats.drafted,
       arg("accepted") = stats.accepted, arg("tau") = stats.tau(), arg("tried_by_depth") = tried,
-      arg("accepted_by_depth") = accepted, arg("prompt_seconds") = stats.prompt_seconds,
-      arg("decode_seconds") = stats.decode_seconds, arg("draft_seconds") = stats.draft_seconds,
-      arg("verify_seconds") = stats.verify_seconds,
+      arg("accepted_by_depth") = accepted,
+      arg("first_token_seconds") = stats.first_token_seconds < 0
+                                       ? py::object(py::none())
+                                       : py::float_(stats.first_token_seconds),
+      arg("prompt_seconds") = stats.prompt_seconds, arg("decode_seconds") = stats.decode_seconds,
+      arg("draft_seconds") = stats.draft_seconds, arg("verify_seconds") = stats.verify_seconds,
       arg("prefix_tokens_read") = stats.prefix_tokens_read, arg("lossy") = stats.lossy);
 }
 

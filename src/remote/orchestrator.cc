@@ -184,6 +184,7 @@ void Orchestrator::Run::RunRound() {
   }
   const double seconds = SecondsBetween(begin, parts_.timer->Now());
   (rounds_ == 0 ? result_.stats.prompt_seconds : result_.stats.decode_seconds) += seconds;
+  if (rounds_ == 0) result_.stats.first_token_seconds = seconds;
   Count(round);
   Report(round);
   Deliver(round);

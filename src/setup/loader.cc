@@ -26,6 +26,7 @@ constexpr const char* kBundledModel = "tiny";
 
 // Size of the verify curve that is measured at the start.
 constexpr int kCurveRows = 128;
+constexpr int kBatchCurveRows = 2048;  // where that many cost less than in proportion
 constexpr int kCurveContext = 2048;
 
 // Shows how much of a model is loaded.
@@ -121,6 +122,7 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
   const EngineOptions& options = model->engine_options;
   const ModelConfig& target = model->target->config();
   const int rows = std::min(options.MaxTreeRows(), kCurveRows);
+  const int batch_rows = std::min(options.MaxTreeRows(), kBatchCurveRows);
   const int tokens = std::min(kCurveContext + rows, target.max_context) + options.block_size;
   const KvShape shape{.num_layers = target.num_layers,
                       .kv_heads = target.num_kv_heads,
@@ -128,12 +130,12 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
                       .block_size = options.block_size,
                       .dtype = options.kv_dtype,
                       .num_blocks = tokens / options.block_size,
-                      .staging_rows = rows};
+                      .staging_rows = batch_rows};
   Metrics unused;
   TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused));
   TALON_ASSIGN_OR_RETURN(
       VerifyCurve curve,
-      MeasureVerifyCurve(model->backend.get(), model->target.get(), kv.get(), rows));
+      MeasureVerifyCurve(model->backend.get(), model->target.get(), kv.get(), rows, batch_rows));
   if (!path.empty()) TALON_RETURN_IF_ERROR(curve.Save(path));
   return curve;
 }

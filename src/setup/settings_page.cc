@@ -48,6 +48,7 @@ constexpr CommandSets kCommands[] = {
     {"bench ops", kModelSettings},
     {"bench remote", kModelSettings | kSamplingSettings | kRemoteSettings | kTargetSettings},
     {"bench scv", kModelSettings},
+    {"bench simulate", kModelSettings | kSpeculativeSettings},
     {"bench verify", kModelSettings},
 };
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "compute/cuda/cuda_backend.h"
 
 namespace talon {
 
@@ -32,6 +33,11 @@ double TimeCall(int repeats, const std::function<void()>& call) {
     seconds.push_back(watch.Seconds() / calls);
   }
   return Median(seconds);
+}
+
+Result<double> MeasureDeviceBandwidth(Backend* backend, ThreadPool* pool) {
+  if (backend->name() != "cpu") return MeasureCudaReadBandwidth(backend);
+  return MeasureReadBandwidth(*pool) * 1e9;
 }
 
 Status SaveJson(const std::string& path, const Json& json) {

@@ -10,6 +10,7 @@
 #include "apps/commands.h"
 #include "base/json_fwd.h"
 #include "base/status.h"
+#include "base/threads.h"
 #include "compute/backend.h"
 #include "compute/cpu/peaks.h"
 #include "setup/config.h"
@@ -24,6 +25,7 @@ void AddBenchLongContext(Command bench, Config* config, CommandBody* body);
 void AddBenchNwor(Command bench, Config* config, CommandBody* body);
 void AddBenchOps(Command bench, Config* config, CommandBody* body);
 void AddBenchScv(Command bench, Config* config, CommandBody* body);
+void AddBenchSimulate(Command bench, Config* config, CommandBody* body);
 void AddBenchVerify(Command bench, Config* config, CommandBody* body);
 
 // Modes of decoding, compared over the prompts of a file (JSON lines with "prompt").
@@ -41,6 +43,8 @@ double Median(std::vector<double> values);
 // Seconds of one call: the median of `repeats` timings, each of as many calls as fill a
 // millisecond.
 double TimeCall(int repeats, const std::function<void()>& call);
+// Bytes per second that the model's device reads from its own memory, measured.
+Result<double> MeasureDeviceBandwidth(Backend* backend, ThreadPool* pool);
 // Writes the JSON where the user asked for it (empty path: nowhere).
 Status SaveJson(const std::string& path, const Json& json);
 

@@ -17,6 +17,7 @@ void AddBenchCommand(Command app, Config* config, CommandBody* body) {
   AddBenchOps(command, config, body);
   AddBenchRemote(command, config, body);
   AddBenchScv(command, config, body);
+  AddBenchSimulate(command, config, body);
   AddBenchVerify(command, config, body);
 }
 

@@ -43,18 +43,19 @@ Result<GenerateResult> Generate(Engine* engine, int vocabulary, int prompt, int 
 // What the timed runs gave, and the machine's limits, measured beside each of them.
 struct DecodeRuns {
   std::vector<double> prompt_rate, decode_rate;         // tokens per second
-  std::vector<double> bandwidth, int8_peak, bf16_peak;  // GB/s, G(FL)OP/s
+  std::vector<double> first_token;                      // seconds
+  std::vector<double> bandwidth, int8_peak, bf16_peak;  // GB/s, G(FL)OP/s; peaks of the CPU only
   int64_t peak_memory = 0;                              // of the process, in bytes
 };
 
 // The medians, against the limits.
 struct DecodeFigures {
-  double prompt_rate = 0, decode_rate = 0;
-  double bandwidth = 0, int8_peak = 0, bf16_peak = 0;
-  double flops = 0;          // of a prompt token
-  double bytes = 0;          // read for a generated token
-  double prompt_gflops = 0;  // GFLOP/s
-  double read = 0;           // GB/s
+  double prompt_rate = 0, decode_rate = 0, first_token = 0;
+  double bandwidth = 0, int8_peak = 0, bf16_peak = 0;  // 0: not measured on this device
+  double flops = 0;                                    // of a prompt token
+  double bytes = 0;                                    // read for a generated token
+  double prompt_gflops = 0;                            // GFLOP/s
+  double read = 0;                                     // GB/s
 };
 
 Result<DecodeRuns> RunDecode(const Config& config, const DecodeOptions& options,
@@ -72,7 +73,11 @@ Result<DecodeRuns> RunDecode(const Config& config, const DecodeOptions& options,
     }
     runs.prompt_rate.push_back((options.prompt_tokens - 1) / result.stats.prompt_seconds);
     runs.decode_rate.push_back(generated / result.stats.decode_seconds);
-    runs.bandwidth.push_back(MeasureReadBandwidth(pool));
+    runs.first_token.push_back(result.stats.first_token_seconds);
+    TALON_ASSIGN_OR_RETURN(const double bandwidth,
+                           MeasureDeviceBandwidth(model.backend.get(), &pool));
+    runs.bandwidth.push_back(bandwidth * 1e-9);
+    if (model.backend->name() != "cpu") continue;
     runs.int8_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kInt8));
     runs.bf16_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kBF16));
   }
@@ -83,6 +88,7 @@ DecodeFigures FiguresOf(const DecodeRuns& runs, const LoadedModel& model, Engine
                         int prompt_tokens, int generated) {
   DecodeFigures figures{.prompt_rate = Median(runs.prompt_rate),
                         .decode_rate = Median(runs.decode_rate),
+                        .first_token = Median(runs.first_token),
                         .bandwidth = Median(runs.bandwidth),
                         .int8_peak = Median(runs.int8_peak),
                         .bf16_peak = Median(runs.bf16_peak)};
@@ -95,15 +101,20 @@ DecodeFigures FiguresOf(const DecodeRuns& runs, const LoadedModel& model, Engine
 
 std::string Share(double part, double whole) { return fmt::format("{:.0f}%", 100 * part / whole); }
 
+// A peak and the share of it that was reached.
+std::vector<std::string> AgainstPeak(const char* name, double rate, double peak) {
+  if (peak == 0) return {"not measured here", "-"};
+  return {fmt::format("{} {:.0f}", name, peak), Share(rate, peak)};
+}
+
 Table TableOf(const DecodeFigures& figures, int prompt_tokens, int generated) {
   Table table({"", "tokens/s", "per token", "rate", "peak", "share"});
+  const auto int8 = AgainstPeak("int8", figures.prompt_gflops, figures.int8_peak);
+  const auto bf16 = AgainstPeak("bf16", figures.prompt_gflops, figures.bf16_peak);
   table.Add({fmt::format("prompt {}", prompt_tokens), fmt::format("{:.1f}", figures.prompt_rate),
              fmt::format("{:.1f} MFLOP", figures.flops / 1e6),
-             fmt::format("{:.0f} GFLOP/s", figures.prompt_gflops),
-             fmt::format("int8 {:.0f}", figures.int8_peak),
-             Share(figures.prompt_gflops, figures.int8_peak)});
-  table.Add({"", "", "", "", fmt::format("bf16 {:.0f}", figures.bf16_peak),
-             Share(figures.prompt_gflops, figures.bf16_peak)});
+             fmt::format("{:.0f} GFLOP/s", figures.prompt_gflops), int8[0], int8[1]});
+  if (figures.bf16_peak > 0) table.Add({"", "", "", "", bf16[0], bf16[1]});
   table.Add({fmt::format("generation {}", generated), fmt::format("{:.1f}", figures.decode_rate),
              FormatBytes(figures.bytes), fmt::format("{:.1f} GB/s", figures.read),
              fmt::format("{:.1f} GB/s", figures.bandwidth),
@@ -133,14 +144,17 @@ Result<int> BenchRandomPrompt(Config config, const DecodeOptions& options) {
   std::printf("%s\n%s, weights %s, median of %d runs\n%s", model->name.c_str(),
               model->backend->description().c_str(), config.weights.c_str(), options.modes.repeats,
               TableOf(figures, options.prompt_tokens, generated).ToString().c_str());
+  std::printf("first token after %.1f ms\n", figures.first_token * 1e3);
   PrintMemory(*model, engine.get(), runs.peak_memory);
+  const auto measured = [](double peak) { return peak == 0 ? Json() : Json(peak); };
   const Json json = {{"model", model->name},
                      {"weights", config.weights},
                      {"device", model->backend->description()},
                      {"prompt_tokens_per_second", figures.prompt_rate},
+                     {"first_token_seconds", figures.first_token},
                      {"prompt_gflops", figures.prompt_gflops},
-                     {"int8_peak_gops", figures.int8_peak},
-                     {"bf16_peak_gflops", figures.bf16_peak},
+                     {"int8_peak_gops", measured(figures.int8_peak)},
+                     {"bf16_peak_gflops", measured(figures.bf16_peak)},
                      {"generation_tokens_per_second", figures.decode_rate},
                      {"bytes_per_token", figures.bytes},
                      {"read_gb_per_second", figures.read},

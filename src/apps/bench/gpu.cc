@@ -9,8 +9,6 @@
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "base/json.h"
-#include "compute/cpu/peaks.h"
-#include "compute/cuda/cuda_backend.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -151,13 +149,6 @@ Status GpuBench::Offload(PassTimer* timer) {
   return OkStatus();
 }
 
-// Bytes per second. The CPU is there so that the command can be tried anywhere.
-Result<double> ReadBandwidth(const Config& config, Backend* backend) {
-  if (backend->name() != "cpu") return MeasureCudaReadBandwidth(backend);
-  ThreadPool pool(config.threads);
-  return MeasureReadBandwidth(pool) * 1e9;
-}
-
 Result<int> BenchGpu(Config config, const GpuOptions& options) {
   const int rows = std::max(*std::max_element(options.nodes.begin(), options.nodes.end()),
                             options.batch * options.partial_nodes);
@@ -168,7 +159,9 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
     if (options.Wants("partial")) tokens = std::max(tokens, context);
   }
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, options.shape, rows));
-  TALON_ASSIGN_OR_RETURN(const double bandwidth, ReadBandwidth(config, model->backend.get()));
+  ThreadPool pool(config.threads);  // the CPU is there so that the command can be tried anywhere
+  TALON_ASSIGN_OR_RETURN(const double bandwidth,
+                         MeasureDeviceBandwidth(model->backend.get(), &pool));
   TALON_ASSIGN_OR_RETURN(
       auto timer,
       PassTimer::Create(model.get(), {.tokens = tokens, .rows = rows, .sequences = options.batch}));

@@ -1,6 +1,7 @@
 #include "apps/bench/stages.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "apps/common/table.h"
@@ -27,7 +28,6 @@ class StageSums : public StageListener {
     open_.pop_back();
     backend_->clock()->SetStage(open_.empty() ? "" : open_.back());
   }
-  void Clear() { stages_.clear(); }
   std::vector<StageTimes::Stage>& stages() { return stages_; }
 
   StageTimes::Stage& Of(const std::string& name) {
@@ -91,17 +91,13 @@ std::string StageTimes::ToString() const {
   return text;
 }
 
-Result<StageTimes> MeasureStages(Backend* backend, Engine* engine, GenerateRequest request) {
-  constexpr int kWarmUpSteps = 8;  // passes are recorded in them
-  TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
+StageTimes TimeSteps(Backend* backend, Engine* engine, int64_t most_steps) {
   StageSums sums(backend);
   StageTimes times;
-  for (int i = 0; i < kWarmUpSteps && engine->HasWork(); ++i) engine->RunStep();
   backend->Synchronize();
-  sums.Clear();
   backend->clock()->Start();
   const Stopwatch watch;
-  while (engine->HasWork()) {
+  while (engine->HasWork() && times.steps < most_steps) {
     engine->RunStep();
     ++times.steps;
   }
@@ -111,6 +107,14 @@ Result<StageTimes> MeasureStages(Backend* backend, Engine* engine, GenerateReque
     sums.Of(time.stage).device_seconds += time.seconds;
   }
   times.stages = sums.stages();
+  return times;
+}
+
+Result<StageTimes> MeasureStages(Backend* backend, Engine* engine, GenerateRequest request) {
+  constexpr int kWarmUpSteps = 8;  // passes are recorded in them
+  TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
+  for (int i = 0; i < kWarmUpSteps && engine->HasWork(); ++i) engine->RunStep();
+  const StageTimes times = TimeSteps(backend, engine, std::numeric_limits<int64_t>::max());
   TALON_ASSIGN_OR_RETURN(const GenerateResult result, engine->Take(id));
   if (result.finish == FinishReason::kError) return result.error;
   return times;

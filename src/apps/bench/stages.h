@@ -29,6 +29,9 @@ struct StageTimes {
   std::string ToString() const;  // a table, microseconds a step
 };
 
+// Times steps of an engine until they are `most_steps` or it has no more work.
+StageTimes TimeSteps(Backend* backend, Engine* engine, int64_t most_steps);
+
 // Times the steps that only decode of one request more, which is run to its end.
 Result<StageTimes> MeasureStages(Backend* backend, Engine* engine, GenerateRequest request);
 

@@ -69,6 +69,9 @@ void AddGeneration(const GenerateResult& result, Table* table) {
   table->Add({"prompt", fmt::format("{} tokens, {:.0f} tokens/s", stats.prompt_tokens,
                                     PerSecond(static_cast<double>(stats.prompt_tokens),
                                               stats.prompt_seconds))});
+  if (stats.first_token_seconds >= 0) {
+    table->Add({"first token", fmt::format("after {:.3g} s", stats.first_token_seconds)});
+  }
   table->Add(
       {"generated",
        fmt::format("{} tokens, {:.0f} tokens/s, ended by {}", result.tokens.size(),
@@ -140,6 +143,8 @@ Json GenerationJson(const GenerateResult& result) {
               {"stats",
                {{"prompt_tokens", stats.prompt_tokens},
                 {"prompt_seconds", stats.prompt_seconds},
+                {"first_token_seconds",
+                 stats.first_token_seconds < 0 ? Json() : Json(stats.first_token_seconds)},
                 {"generated_tokens", result.tokens.size()},
                 {"decode_seconds", stats.decode_seconds},
                 {"tokens_per_second",

@@ -39,6 +39,7 @@ void StepMeter::Account(const StepBatch& batch, int tree_rows, double seconds) {
     cost.emitted += NumChoices(entry);
     cost.drafted |= entry.origin.drafter_asked;
   }
+  cost.ahead = batch.runs_ahead;
   AddSeconds(batch, seconds);
   CountStep(batch, cost.drafted);
   const bool ordinary = IsOrdinary(batch.entries);

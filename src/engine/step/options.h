@@ -2,6 +2,10 @@
 #ifndef TALON_ENGINE_STEP_OPTIONS_H_
 #define TALON_ENGINE_STEP_OPTIONS_H_
 
+#include <cstdint>
+#include <functional>
+#include <span>
+
 #include "compute/backend.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
@@ -9,9 +13,13 @@
 #include "spec/drafter.h"
 #include "spec/policy/policy.h"
 #include "spec/specpv/config.h"
+#include "spec/token_tree.h"
 #include "spec/verify/accept.h"
 
 namespace talon {
+
+// Replaces the target's choices for the nodes of a tree.
+using EditChoices = std::function<void(const TokenTree& tree, std::span<int32_t> choices)>;
 
 struct StepOptions {
   DraftBudget budget;  // the largest tree of a sequence
@@ -21,6 +29,7 @@ struct StepOptions {
   AcceptMode accept = AcceptMode::kMatch;
   AcceptThresholds thresholds;
   SpecPvConfig specpv;
+  EditChoices edit_choices;  // for measurements of speed, greedy requests only; empty: none
 };
 
 struct StepParts {  // not owned

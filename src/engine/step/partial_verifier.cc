@@ -132,7 +132,7 @@ void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) {
   entry->view.partial = decision.partial;
   entry->view.select = decision.select;
   if (decision.partial || sequence.tail_len == 0) return;
-  if (entry->origin.drafter_asked) {
+  if (entry->origin.drafter_asked && !entry->origin.is_outline) {
     const StepShape whole{.sequences = shape.sequences, .context = sequence.committed_len};
     TokenTree drafts = entry->proposal.drafts();
     parts_.policy->TrimSettling(whole, sequence.tail_len, &drafts);

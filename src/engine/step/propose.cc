@@ -49,7 +49,7 @@ void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
                         .sources = run.sources});
     trees.push_back(entry->proposal.drafts());
   }
-  batch->runs_ahead = RunsAhead(asked, batch->shape) && parts_.drafter->BeginTrees(requests, trees);
+  batch->runs_ahead = RunsAhead(asked) && BeginTrees(batch->shape, requests, trees);
   if (!batch->runs_ahead) parts_.drafter->Propose(requests, trees);
   for (size_t i = 0; i < asked.size(); ++i) {
     asked[i].entry->origin = {.drafter_asked = true,
@@ -60,10 +60,18 @@ void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
   batch->draft_seconds = watch.Seconds();
 }
 
-bool Proposer::RunsAhead(std::span<const Asked> asked, const StepShape& shape) const {
-  const bool sees_trees_first = !options_.nwor || options_.scv_chunk_size > 0 ||
-                                options_.specpv.shadow_rate > 0 ||
-                                parts_.policy->TrimsTrees(shape, options_.budget.max_nodes);
+bool Proposer::BeginTrees(const StepShape& shape, std::vector<DraftRequest> requests,
+                          std::span<TokenTree> trees) const {
+  const int nodes = parts_.policy->NodesAhead(shape, options_.budget.max_nodes);
+  for (DraftRequest& request : requests) {
+    request.budget.max_nodes = std::min(request.budget.max_nodes, nodes);
+  }
+  return parts_.drafter->BeginTrees(requests, trees);
+}
+
+bool Proposer::RunsAhead(std::span<const Asked> asked) const {
+  const bool sees_trees_first =
+      !options_.nwor || options_.scv_chunk_size > 0 || options_.specpv.shadow_rate > 0;
   return !sees_trees_first && std::ranges::all_of(asked, [this](const Asked& one) {
     return DeviceChooses(one.entry->sampler(), options_, parts_.backend);
   });

@@ -5,6 +5,7 @@
 #include "compute/host_backend.h"
 #include "engine/test_engine.h"
 #include "spec/drafters/eagle3_drafter.h"
+#include "spec/policy/adaptive.h"
 
 namespace talon {
 namespace {
@@ -78,6 +79,7 @@ struct RunOptions {
   float temperature = 0;
   bool offload = false;
   bool plain = false;  // without drafter
+  bool adaptive = false;
 };
 
 EngineOptions OptionsOf(const RunOptions& run) {
@@ -112,7 +114,13 @@ Outcome Generate(const RunOptions& run) {
     EXPECT_TRUE(head.ok()) << head.status().message();
     drafter = std::make_unique<CountingDrafter>(std::move(*head), &outcome.calls);
   }
-  const auto engine = Tiny().MakeEngine(OptionsOf(run), std::move(drafter));
+  Engine::Parts parts{.backend = Tiny().backend.get(),
+                      .target = Tiny().target.get(),
+                      .drafter = std::move(drafter)};
+  if (run.adaptive) {  // rows cost as much as the first
+    parts.policy = std::make_unique<AdaptivePolicy>(VerifyCurve({{1, 1e-3, 0}, {64, 64e-3, 0}}));
+  }
+  const auto engine = std::move(Engine::Create(std::move(parts), OptionsOf(run))).value();
   std::mt19937 random(7);
   std::vector<GenerateRequest> requests;
   for (const int length : {40, 260, 7}) {
@@ -167,6 +175,19 @@ TEST(RunAhead, TreesMayHaveFewerNodesThanRows) {
   });
   EXPECT_GT(smaller, 0);
   if (IsHost()) ExpectSame(ahead, Generate({.ahead = false, .min_prob = 0.05f}));
+}
+
+// The policy cannot trim trees that the host does not know: it chooses their size, and nothing
+// waits for them.
+TEST(RunAhead, AnAdaptivePolicyChoosesSizes) {
+  const Outcome ahead = Generate({.ahead = true, .adaptive = true});
+  EXPECT_GT(ahead.calls.finished, 0);
+  EXPECT_EQ(ahead.calls.proposed, 0);
+  const auto smaller = std::ranges::count_if(ahead.calls.trees, [](const TokenTree& tree) {
+    return tree.size() > 1 && tree.size() <= kBudget.max_nodes / 2;
+  });
+  EXPECT_GT(smaller, 0);
+  EXPECT_EQ(ahead.tokens, Generate({.plain = true}).tokens);
 }
 
 // Below a tail, and behind a trunk.

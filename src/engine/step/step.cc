@@ -39,6 +39,7 @@ Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const Promp
     acceptor_.Accept(&batch_, verified_);
     committer_.Commit(&batch_, &pass_);
     observer_.Observe(&batch_, verified_.output.features);
+    verifier_.WaitForPrompts(batch_);
     meter_.Account(batch_, pass_.builder.num_tree_rows(), watch.Seconds());
   } catch (...) {  // a broken invariant
     Abandon();

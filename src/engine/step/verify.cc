@@ -22,6 +22,8 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   }
   TALON_RETURN_IF_ERROR(partial_->RunShadows(batch->entries));
   if (pass.reads_views) parts_.backend->kv_ops()->JoinCopies();
+  // The device is one pass behind at most: a request that comes now waits for no more.
+  if (std::exchange(in_flight_, batch->entries.empty())) parts_.backend->Synchronize();
   const KvView kv = pass.reads_views ? parts_.kv->views() : parts_.kv->view();
   TALON_RETURN_IF_ERROR(parts_.target->Forward(
       plan, kv, &verified->output, [&](Pass* loaded) { PlaceDrafts(*batch, plan, loaded); }));
@@ -33,8 +35,20 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   partial_->CompareShadows(batch->entries, verified->output);
   ChooseTokens(*batch, verified);
   if (batch->runs_ahead) LearnDrafts(batch);
+  for (const StepEntry& entry : batch->entries) {
+    if (!options_.edit_choices) break;
+    options_.edit_choices(
+        entry.proposal.judged(),
+        std::span(verified->choices).subspan(entry.rows.first_output, entry.rows.num_outputs));
+  }
   batch->verify_seconds = watch.Seconds();
   return OkStatus();
+}
+
+void Verifier::WaitForPrompts(const StepBatch& batch) {
+  const bool ended = std::ranges::any_of(
+      batch.prompts, [](const PromptChunk& prompt) { return prompt.run->prompt_left() <= 0; });
+  if (ended && std::exchange(in_flight_, false)) parts_.backend->Synchronize();
 }
 
 void Verifier::PlaceDrafts(const StepBatch& batch, const PassPlan& plan, Pass* pass) const {

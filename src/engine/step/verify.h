@@ -31,6 +31,9 @@ class Verifier {
       : parts_(parts), options_(options), partial_(partial), sync_(sync) {}
 
   Status Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass* verified);
+  // A pass over prompts alone is not waited for, because nothing of it is read. Where a prompt has
+  // ended with it, this waits: the prompt's time is not to be the next step's.
+  void WaitForPrompts(const StepBatch& batch);
 
  private:
   // Drafts that the host does not know yet: their place in the pass before it runs, their tokens
@@ -43,6 +46,7 @@ class Verifier {
   StepOptions options_;
   PartialVerifier* partial_;
   const DrafterSync* sync_;
+  bool in_flight_ = false;  // the last pass was not waited for
 };
 
 }  // namespace talon

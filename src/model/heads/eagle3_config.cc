@@ -141,6 +141,8 @@ Status ParseShared(const ConfigFields& fields, const ModelConfig& target, Eagle3
   return OkStatus();
 }
 
+std::vector<int> DefaultCapture(int num_layers) { return {2, num_layers / 2, num_layers - 3}; }
+
 // A list of captured layers, and where it is from.
 struct Capture {
   std::vector<int> layers;
@@ -162,7 +164,7 @@ Result<Capture> FindCapture(const Json& json, const std::string& what, int num_l
   if (!outputs.empty()) {
     return Capture{outputs, fmt::format("{}: {}.{}", what, kEagleConfig, kLayerIds), 1};
   }
-  return Capture{{2, num_layers / 2, num_layers - 3}, "the default"};
+  return Capture{DefaultCapture(num_layers), "the default"};
 }
 
 Status ParseCapture(const Json& json, const ConfigFields& fields, const ModelConfig& target,
@@ -208,6 +210,19 @@ Result<Eagle3Config> ParseEagle3Config(const Json& json, const std::string& what
   TALON_RETURN_IF_ERROR(ParseHeadOptions(fields, IsSpeculators(json), &config));
   TALON_RETURN_IF_ERROR(ParseShared(fields, target, &config));
   TALON_RETURN_IF_ERROR(ParseCapture(json, fields, target, capture_override, &config));
+  return config;
+}
+
+Eagle3Config UsualEagle3Config(const ModelConfig& target) {
+  constexpr int kDraftTokens = 32000;
+  Eagle3Config config;
+  TakeLayer(target, &config);
+  config.attention_bias = config.mlp_bias = false;
+  config.target_hidden_size = target.hidden_size;
+  config.draft_vocab_size = std::min(kDraftTokens, target.vocab_size);
+  for (const int layer : DefaultCapture(target.num_layers)) {
+    config.capture_layers.push_back(std::max(layer, 0));
+  }
   return config;
 }
 

@@ -54,6 +54,10 @@ Result<Eagle3Config> ParseEagle3Config(const Json& json, const std::string& what
                                        const ModelConfig& target,
                                        const std::vector<int>& capture_override);
 
+// A head as the method's authors make them: a layer of the target's sizes, at most 32000 draft
+// tokens, and the features of three layers.
+Eagle3Config UsualEagle3Config(const ModelConfig& target);
+
 // config.json of a head's directory.
 Result<Eagle3Config> LoadEagle3Config(const std::string& dir, const ModelConfig& target,
                                       const std::vector<int>& capture_override);

@@ -23,6 +23,10 @@ void WarnOfLongPositions(const std::string& dir, const Eagle3Config& config, int
              dir, config.max_position_embeddings, max_length);
 }
 
+int MaxLength(const Eagle3Head::Options& options, const Decoder& target) {
+  return options.max_length > 0 ? options.max_length : target.config().max_context;
+}
+
 }  // namespace
 
 Eagle3Head::Eagle3Head(Eagle3Config config, const Decoder& target, Backend* backend,
@@ -36,19 +40,35 @@ Eagle3Head::Eagle3Head(Eagle3Config config, const Decoder& target, Backend* back
 
 Result<std::unique_ptr<Eagle3Head>> Eagle3Head::Load(const std::string& dir, const Decoder& target,
                                                      Backend* backend, const Options& options) {
-  if (options.max_rows < 1 || options.max_output_rows < 1) {
-    return InvalidArgument("eagle3: max_rows {} and max_output_rows {} must be at least 1",
-                           options.max_rows, options.max_output_rows);
-  }
   TALON_ASSIGN_OR_RETURN(Eagle3Config config,
                          LoadEagle3Config(dir, target.config(), options.capture_layers));
   TALON_ASSIGN_OR_RETURN(Eagle3Weights weights,
                          LoadEagle3Weights(dir, config, backend, options.weights));
-  const int max_length = options.max_length > 0 ? options.max_length : target.config().max_context;
-  WarnOfLongPositions(dir, config, max_length);
+  WarnOfLongPositions(dir, config, MaxLength(options, target));
+  return Create(std::move(config), target, backend, std::move(weights), options);
+}
+
+Result<std::unique_ptr<Eagle3Head>> Eagle3Head::Random(const Decoder& target, Backend* backend,
+                                                       const Options& options, uint64_t seed) {
+  constexpr float kCertain = 4096;  // the best logits of random weights lie close together
+  Eagle3Config config = UsualEagle3Config(target.config());
+  config.logit_scale = kCertain;
+  if (!options.capture_layers.empty()) config.capture_layers = options.capture_layers;
+  TALON_ASSIGN_OR_RETURN(Eagle3Weights weights,
+                         RandomEagle3Weights(config, backend, options.weights, seed));
+  return Create(std::move(config), target, backend, std::move(weights), options);
+}
+
+Result<std::unique_ptr<Eagle3Head>> Eagle3Head::Create(Eagle3Config config, const Decoder& target,
+                                                       Backend* backend, Eagle3Weights weights,
+                                                       const Options& options) {
+  if (options.max_rows < 1 || options.max_output_rows < 1) {
+    return InvalidArgument("eagle3: max_rows {} and max_output_rows {} must be at least 1",
+                           options.max_rows, options.max_output_rows);
+  }
   std::unique_ptr<Eagle3Head> head(
       new Eagle3Head(std::move(config), target, backend, std::move(weights)));
-  TALON_RETURN_IF_ERROR(head->AllocateRope(max_length));
+  TALON_RETURN_IF_ERROR(head->AllocateRope(MaxLength(options, target)));
   TALON_RETURN_IF_ERROR(head->AllocateWorkspace(options));
   return head;
 }

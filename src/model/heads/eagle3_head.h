@@ -48,6 +48,10 @@ class Eagle3Head {
   // lacks (embeddings, lm_head) is the target's.
   static Result<std::unique_ptr<Eagle3Head>> Load(const std::string& dir, const Decoder& target,
                                                   Backend* backend, const Options& options);
+  // Random weights of the usual shape for the target, for measurements of speed. Its trees have one
+  // path as deep as they may be: the best successor of a token has nearly all of the probability.
+  static Result<std::unique_ptr<Eagle3Head>> Random(const Decoder& target, Backend* backend,
+                                                    const Options& options, uint64_t seed);
 
   const Eagle3Config& config() const { return config_; }
   int max_rows() const { return max_rows_; }
@@ -81,6 +85,9 @@ class Eagle3Head {
   };
 
   Eagle3Head(Eagle3Config config, const Decoder& target, Backend* backend, Eagle3Weights weights);
+  static Result<std::unique_ptr<Eagle3Head>> Create(Eagle3Config config, const Decoder& target,
+                                                    Backend* backend, Eagle3Weights weights,
+                                                    const Options& options);
   Status AllocateRope(int max_length);
   Status AllocateWorkspace(const Options& options);
   PassLimits limits() const;

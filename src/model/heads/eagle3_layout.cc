@@ -27,6 +27,13 @@ class Names {
     return names;
   }
 
+  // Those of a file that has the tensors whose presence is a choice.
+  static Names Canonical() {
+    Names names(nullptr);
+    for (const char* name : {"d2t", "lm_head.weight"}) names.actual_.emplace(name, name);
+    return names;
+  }
+
   bool Has(const std::string& canonical) const { return actual_.contains(canonical); }
   // The name in the file, or the one it would have there.
   std::string Actual(const std::string& canonical) const {
@@ -35,11 +42,11 @@ class Names {
     const bool renamed = numbered_ && canonical.starts_with(kLayer);
     return renamed ? std::string(kNumberedLayer) + canonical.substr(kLayer.size()) : canonical;
   }
-  const std::string& FileOf(const std::string& canonical) const {
-    return file_->FileOf(Actual(canonical));
+  std::string FileOf(const std::string& canonical) const {
+    return file_ == nullptr ? "random weights" : file_->FileOf(Actual(canonical));
   }
   const TensorView* Find(const std::string& canonical) const {
-    return file_->Find(Actual(canonical));
+    return file_ == nullptr ? nullptr : file_->Find(Actual(canonical));
   }
   const std::map<std::string, std::string>& all() const { return actual_; }
 
@@ -69,7 +76,7 @@ class Names {
                            it->second, name);
   }
 
-  const SafetensorsReader* file_;
+  const SafetensorsReader* file_;  // null: there is none
   std::map<std::string, std::string> actual_;
   std::string layer_name_;  // some tensor of the layer
   bool numbered_ = false;   // the layer is spelled "layers.0."
@@ -265,6 +272,10 @@ std::vector<TensorSpec> Eagle3Layout::All() const {
 Result<Eagle3Layout> FindEagle3Tensors(const Eagle3Config& config, const SafetensorsReader& file) {
   TALON_ASSIGN_OR_RETURN(const Names names, Names::Of(file));
   return Finder(config, names).Run();
+}
+
+Result<Eagle3Layout> CanonicalEagle3Tensors(const Eagle3Config& config) {
+  return Finder(config, Names::Canonical()).Run();
 }
 
 }  // namespace talon

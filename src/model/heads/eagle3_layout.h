@@ -41,6 +41,9 @@ struct Eagle3Layout {
 // checked when the tensors are loaded.
 Result<Eagle3Layout> FindEagle3Tensors(const Eagle3Config& config, const SafetensorsReader& file);
 
+// The canonical names of what the configuration demands, and of an lm_head of its own.
+Result<Eagle3Layout> CanonicalEagle3Tensors(const Eagle3Config& config);
+
 }  // namespace talon
 
 #endif  // TALON_MODEL_HEADS_EAGLE3_LAYOUT_H_

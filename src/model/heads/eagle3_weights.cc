@@ -118,6 +118,14 @@ Status LoadEnds(const Eagle3Layout& layout, float logit_scale, WeightLoader* loa
   return OkStatus();
 }
 
+Status LoadTensors(const Eagle3Layout& layout, float logit_scale, WeightLoader* loader,
+                   Eagle3Weights* weights) {
+  TALON_RETURN_IF_ERROR(LoadLayer(layout, loader, weights));
+  TALON_RETURN_IF_ERROR(LoadEnds(layout, logit_scale, loader, weights));
+  weights->bytes = loader->matrix_bytes() + loader->other_bytes();
+  return OkStatus();
+}
+
 Result<SafetensorsReader> OpenCheckpoint(const std::string& dir) {
   const bool safetensors =
       FileExists(dir + "/model.safetensors") || FileExists(dir + "/model.safetensors.index.json");
@@ -139,9 +147,21 @@ Result<Eagle3Weights> LoadEagle3Weights(const std::string& dir, const Eagle3Conf
   TALON_RETURN_IF_ERROR(CheckTargetMask(file, layout.t2d, config));
   TALON_ASSIGN_OR_RETURN(const auto source, NewFileWeights(std::move(file), layout.All()));
   WeightLoader loader(source.get(), backend, format);
-  TALON_RETURN_IF_ERROR(LoadLayer(layout, &loader, &weights));
-  TALON_RETURN_IF_ERROR(LoadEnds(layout, config.logit_scale, &loader, &weights));
-  weights.bytes = loader.matrix_bytes() + loader.other_bytes();
+  TALON_RETURN_IF_ERROR(LoadTensors(layout, config.logit_scale, &loader, &weights));
+  return weights;
+}
+
+Result<Eagle3Weights> RandomEagle3Weights(const Eagle3Config& config, Backend* backend,
+                                          WeightFormat format, uint64_t seed) {
+  TALON_ASSIGN_OR_RETURN(const Eagle3Layout layout, CanonicalEagle3Tensors(config));
+  Eagle3Weights weights;
+  for (int64_t draft = 0; draft < config.draft_vocab_size; ++draft) {
+    weights.target_ids.push_back(
+        static_cast<int32_t>(draft * config.vocab_size / config.draft_vocab_size));
+  }
+  const auto source = NewRandomWeights(DType::kBF16, seed);
+  WeightLoader loader(source.get(), backend, format);
+  TALON_RETURN_IF_ERROR(LoadTensors(layout, config.logit_scale, &loader, &weights));
   return weights;
 }
 

@@ -46,6 +46,10 @@ struct Eagle3Weights {
 Result<Eagle3Weights> LoadEagle3Weights(const std::string& dir, const Eagle3Config& config,
                                         Backend* backend, WeightFormat format);
 
+// Random weights, for measurements of speed. The draft tokens are spread over the target's.
+Result<Eagle3Weights> RandomEagle3Weights(const Eagle3Config& config, Backend* backend,
+                                          WeightFormat format, uint64_t seed);
+
 }  // namespace talon
 
 #endif  // TALON_MODEL_HEADS_EAGLE3_WEIGHTS_H_

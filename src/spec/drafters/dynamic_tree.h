@@ -8,6 +8,7 @@
 #ifndef TALON_SPEC_DRAFTERS_DYNAMIC_TREE_H_
 #define TALON_SPEC_DRAFTERS_DYNAMIC_TREE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,6 +29,9 @@ class DynamicTree {
   };
 
   DynamicTree(int top_k, int steps, int max_nodes, float min_prob = 0);
+
+  // At most so many levels. REQUIRES: not started.
+  void LimitSteps(int steps) { steps_ = std::min(steps_, steps); }
 
   // Level 1: the k best successors of the root, best first. False if a score is NaN: no tree.
   bool Start(std::span<const TopKEntry> best);

@@ -19,21 +19,21 @@ constexpr int kPendingRows = 512;  // rows of all sequences that may wait for th
 Result<std::unique_ptr<Eagle3Drafter>> Eagle3Drafter::Load(const Eagle3Options& options,
                                                            const Decoder& target, Backend* backend,
                                                            Metrics* metrics) {
-  if (options.model_path.empty()) {
+  if (options.model_path.empty() && !options.random) {
     return InvalidArgument("drafter: EAGLE3 needs --speculative-draft-model-path DIR");
   }
   std::unique_ptr<Eagle3Drafter> drafter(new Eagle3Drafter(options, backend, metrics));
   const int beams = options.cache.max_sequences * options.budget.top_k;
   // Every sequence keeps one row back, and some room must be left then.
   const int rows = std::max(kPendingRows + options.cache.max_sequences, beams);
+  const Eagle3Head::Options head{.weights = options.weights,
+                                 .max_rows = rows,
+                                 .max_output_rows = std::max(beams, options.cache.max_sequences),
+                                 .max_length = options.cache.max_length,
+                                 .capture_layers = options.capture_layers};
   TALON_ASSIGN_OR_RETURN(
-      drafter->head_,
-      Eagle3Head::Load(options.model_path, target, backend,
-                       {.weights = options.weights,
-                        .max_rows = rows,
-                        .max_output_rows = std::max(beams, options.cache.max_sequences),
-                        .max_length = options.cache.max_length,
-                        .capture_layers = options.capture_layers}));
+      drafter->head_, options.random ? Eagle3Head::Random(target, backend, head, /*seed=*/1)
+                                     : Eagle3Head::Load(options.model_path, target, backend, head));
   const int vocabulary = drafter->head_->config().draft_vocab_size;
   if (options.budget.top_k > vocabulary) {
     return InvalidArgument("eagle_topk: {}, the draft vocabulary of {} has {} tokens",
@@ -140,6 +140,8 @@ void Eagle3Drafter::Cut(State* state, int rows) {
 // ---- Extend: follow the target ----
 
 void Eagle3Drafter::Extend(std::span<const CommittedRows> batch, MatrixView features) {
+  std::vector<std::pair<State*, std::span<const int32_t>>> added;
+  std::vector<int32_t> rows;  // of all of them
   for (const CommittedRows& committed : batch) {
     const auto at = states_.find(committed.sequence);
     if (at == states_.end()) continue;
@@ -148,7 +150,19 @@ void Eagle3Drafter::Extend(std::span<const CommittedRows> batch, MatrixView feat
     if (committed.first < state.rows()) Cut(&state, committed.first);
     const auto successors = committed.tokens.subspan(committed.first + 1, committed.rows.size());
     state.sequence.tokens.insert(state.sequence.tokens.end(), successors.begin(), successors.end());
-    AddPending(&state, committed.rows, features);
+    added.emplace_back(&state, committed.rows);
+    rows.insert(rows.end(), committed.rows.begin(), committed.rows.end());
+  }
+  const auto count = static_cast<int>(rows.size());
+  if (pending_used_ + count > pending_.all.rows) {
+    for (const auto& [state, each] : added) AddPending(state, each, features);
+    return;
+  }
+  // One copy for all: a device launches it once.
+  if (count > 0) backend_->GatherRows(features, rows, pending_.all.Rows(pending_used_, count));
+  for (const auto& [state, each] : added) {
+    state->ranked = false;
+    for (size_t i = 0; i < each.size(); ++i) state->pending.push_back(pending_used_++);
   }
 }
 
@@ -310,7 +324,7 @@ bool Eagle3Drafter::BeginTrees(std::span<const DraftRequest> requests, std::span
   if (status.ok()) {
     std::vector<std::vector<int32_t>> chosen;
     begun_ = NewTrees(requests, states, &chosen);
-    status = growth_->GrowAhead(begun_);
+    status = growth_->GrowAhead(begun_, requests[0].budget.seconds_per_token);
   }
   if (!status.ok()) {
     GiveUp(status);

@@ -30,6 +30,7 @@ namespace talon {
 
 struct Eagle3Options {
   std::string model_path;
+  bool random = false;  // random weights instead of a model's, for measurements of speed
   DraftBudget budget;  // the largest it will be asked for
   float min_prob = 0;
   std::vector<int> capture_layers;  // empty: as the head says

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace talon {
 namespace {
@@ -46,7 +47,7 @@ void Eagle3Growth::RankRoots(std::span<const int32_t> slots, const Eagle3Output&
 
 Status Eagle3Growth::Grow(std::span<GrowingTree> growing, double seconds_per_token) {
   if (beams_ != nullptr) {
-    TALON_RETURN_IF_ERROR(GrowAhead(growing));
+    TALON_RETURN_IF_ERROR(GrowAhead(growing, seconds_per_token));
     FollowDevice(growing);
     return OkStatus();
   }
@@ -101,18 +102,25 @@ void Eagle3Growth::TopK(const MatrixView& logits, std::vector<TopKEntry>* best) 
 
 // ---- Ahead of the host ----
 
-Status Eagle3Growth::GrowAhead(std::span<const GrowingTree> growing) {
+Status Eagle3Growth::GrowAhead(std::span<GrowingTree> growing, double seconds_per_token) {
   if (growing.empty()) return OkStatus();
+  const LevelPrice price{.seconds_per_token = seconds_per_token, .times = &level_times_};
+  const int levels = forecast_.CutTrees(growing, price);
   std::vector<BeamRoot> roots;
-  int levels = 0;
   for (const GrowingTree& one : growing) {
     roots.push_back({.slot = one.slot, .first_row = OutputRow(one, 0)});
-    levels = std::max(levels, one.tree.steps());
   }
   beams_->Start(roots);
+  if (levels == 1) return OkStatus();
+  const bool timed = price.IsDue();
+  if (timed) parts_.backend->Synchronize();
+  const Stopwatch watch;
   for (int level = 1; level < levels; ++level) {
     TALON_RETURN_IF_ERROR(RunAhead(growing, level));
   }
+  if (!timed) return OkStatus();
+  parts_.backend->Synchronize();
+  price.Observe(watch.Seconds() / (levels - 1));
   return OkStatus();
 }
 
@@ -163,8 +171,10 @@ void Eagle3Growth::FollowDevice(std::span<GrowingTree> growing) {
   for (size_t i = 0; i < growing.size(); ++i) {
     GrowingTree& one = growing[i];
     one.has_nan = !one.tree.Start(std::span(best).subspan(i * k, k));
-    for (size_t level = 0; !one.has_nan && one.tree.wants_expansion(); ++level) {
-      const size_t first = growing.size() * k + (level * growing.size() + i) * k * k;
+    for (int level = 1; !one.has_nan; ++level) {
+      forecast_.Observe(level, one.tree.beam_mass());
+      if (!one.tree.wants_expansion()) break;
+      const size_t first = growing.size() * k + ((level - 1) * growing.size() + i) * k * k;
       one.has_nan = !one.tree.Expand(std::span(best).subspan(first, one.tree.beam().size() * k));
     }
   }

@@ -5,6 +5,7 @@
 #ifndef TALON_SPEC_DRAFTERS_EAGLE3_GROWTH_H_
 #define TALON_SPEC_DRAFTERS_EAGLE3_GROWTH_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -41,9 +42,10 @@ class Eagle3Growth {
   Status Grow(std::span<GrowingTree> growing, double seconds_per_token);
 
   // The same trees, on devices that grow them ahead of the host: GrowAhead runs all levels without
-  // waiting for one, then FollowDevice gives the trees what was found.
+  // waiting for one, then FollowDevice gives the trees what was found. Which levels pay is forecast
+  // by earlier trees; now and then the levels are waited for, to time them.
   bool grows_ahead() const { return beams_ != nullptr; }
-  Status GrowAhead(std::span<const GrowingTree> growing);
+  Status GrowAhead(std::span<GrowingTree> growing, double seconds_per_token);
   // Writes the trees that GrowAhead was given last into a loaded pass.
   void LoadTrees(std::span<const GrowingTree> growing, std::span<const OutlineRows> outlines,
                  Pass* pass);
@@ -51,7 +53,7 @@ class Eagle3Growth {
 
  private:
   Eagle3Growth(const Parts& parts, int slots, const DraftBudget& budget)
-      : parts_(parts), budget_(budget), roots_(slots) {}
+      : parts_(parts), budget_(budget), roots_(slots), forecast_(std::max(budget.max_depth, 1)) {}
 
   Status RunBeams(std::span<GrowingTree* const> level, std::vector<TopKEntry>* best);
   Status RunAhead(std::span<const GrowingTree> growing, int level);
@@ -70,6 +72,7 @@ class Eagle3Growth {
   Scratch next_;  // [slots + staged nodes, H] outputs that further rows continue
   PassBuilder builder_;
   LevelTimes level_times_;
+  LevelForecast forecast_;
 };
 
 }  // namespace talon

@@ -7,8 +7,10 @@ namespace {
 
 // Share of reached beam nodes that get a child accepted: what a level wins at most, about.
 constexpr double kHitShare = 0.7;
-constexpr size_t kTrials = 3;     // levels to time before one is refused
-constexpr int kMaxRefusals = 32;  // in a row
+constexpr size_t kTrials = 3;        // levels to time before one is refused
+constexpr int kMaxRefusals = 32;     // in a row
+constexpr int kMaxUntimed = 128;     // in a row
+constexpr double kMassWeight = 0.1;  // weight of a new beam in the running mean
 
 }  // namespace
 
@@ -18,9 +20,37 @@ bool LevelPrice::Pays(double mass) const {
   return ++times->refused > kMaxRefusals;
 }
 
+bool LevelPrice::IsDue() const {
+  if (seconds_per_token <= 0) return false;
+  return times->seconds.size() < kTrials || times->refused > kMaxRefusals ||
+         ++times->untimed > kMaxUntimed;
+}
+
 void LevelPrice::Observe(double seconds) const {
   times->seconds.Add(seconds);
   times->refused = 0;
+  times->untimed = 0;
+}
+
+int LevelForecast::CutTrees(std::span<GrowingTree> trees, const LevelPrice& price) const {
+  int levels = 1;
+  for (;; ++levels) {
+    double mass = 0;
+    bool wanted = false;
+    for (const GrowingTree& growing : trees) {
+      if (growing.tree.steps() <= levels) continue;
+      wanted = true;
+      mass += mass_[levels - 1];
+    }
+    if (!wanted || !price.Pays(mass)) break;
+  }
+  for (GrowingTree& growing : trees) growing.tree.LimitSteps(levels);
+  return levels;
+}
+
+void LevelForecast::Observe(int level, double mass) {
+  double& mean = mass_[level - 1];
+  mean += kMassWeight * (mass - mean);
 }
 
 Status GrowTrees(std::span<GrowingTree> trees, const LevelPrice& price, const RunLevel& run_level) {

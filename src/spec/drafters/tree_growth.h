@@ -31,7 +31,8 @@ using RunLevel =
 // What levels took lately, kept by the drafter between steps.
 struct LevelTimes {
   RecentTimes seconds;
-  int refused = 0;  // levels not run since one was
+  int refused = 0;  // levels not run since one was timed
+  int untimed = 0;  // trees grown without being waited for since then
 };
 
 // What another level may cost: it is not run if the beams' chance of being reached, in tokens,
@@ -43,7 +44,24 @@ struct LevelPrice {
 
   // `mass`: expected number of nodes to be expanded that lie on the target's path.
   bool Pays(double mass) const;
+  // Where levels are not waited for: whether the next ones should be, to keep their time known.
+  bool IsDue() const;
   void Observe(double seconds) const;
+};
+
+// How many levels to queue where none is waited for: a beam's mass is not known to the host then,
+// and what earlier trees had there stands for it. A new one expects the most of all beams.
+class LevelForecast {
+ public:
+  explicit LevelForecast(int max_levels) : mass_(max_levels, 1.0) {}
+
+  // Cuts the trees, none of them started, to the levels that pay; how many these are at most.
+  int CutTrees(std::span<GrowingTree> trees, const LevelPrice& price) const;
+  // The beam that a tree had after `level` levels.
+  void Observe(int level, double mass);
+
+ private:
+  std::vector<double> mass_;  // [levels], of a tree's beam, running mean
 };
 
 // REQUIRES: every tree was started.

@@ -44,5 +44,53 @@ TEST(LevelPrice, ARefusedLevelIsTimedAgain) {
   EXPECT_GE(LevelsRun(price, 100, 0.5, 3e-4), 60);
 }
 
+GrowingTree TreeOf(int steps) {
+  return {.tree = {/*top_k=*/4, steps, /*max_nodes=*/16}, .prefix = {{}, 0}};
+}
+
+TEST(LevelForecast, QueuesTheLevelsThatEarlierTreesMadePay) {
+  LevelTimes times;
+  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
+  for (size_t i = 0; i < RecentTimes::kWindow; ++i) price.Observe(3e-4);
+  LevelForecast forecast(5);
+  std::vector<GrowingTree> trees = {TreeOf(5), TreeOf(2)};
+  EXPECT_EQ(forecast.CutTrees(trees, price), 5);  // nothing is known of their beams
+  for (int i = 0; i < 100; ++i) {
+    for (int level = 1; level <= 5; ++level) forecast.Observe(level, level < 3 ? 0.8 : 0.2);
+  }
+  EXPECT_EQ(forecast.CutTrees(trees, price), 3);
+  EXPECT_EQ(trees[0].tree.steps(), 3);
+  EXPECT_EQ(trees[1].tree.steps(), 2);
+  // Beams of several trees share the cost of a level.
+  std::vector<GrowingTree> many(5, TreeOf(5));
+  EXPECT_EQ(forecast.CutTrees(many, price), 5);
+}
+
+// Refusing forever would never time a level again.
+TEST(LevelForecast, RefusedLevelsAreRunAndTimedAgain) {
+  LevelTimes times;
+  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
+  for (size_t i = 0; i < RecentTimes::kWindow; ++i) price.Observe(20e-3);
+  LevelForecast forecast(5);
+  int refused = 0;
+  for (;; ++refused) {
+    std::vector<GrowingTree> trees = {TreeOf(5)};
+    ASSERT_LT(refused, 1000);
+    if (forecast.CutTrees(trees, price) == 5) break;
+    EXPECT_EQ(trees[0].tree.steps(), 1);
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_TRUE(price.IsDue());
+  price.Observe(3e-4);
+  EXPECT_FALSE(price.IsDue());
+}
+
+// Without a price nothing is refused, so nothing is waited for.
+TEST(LevelForecast, FreeLevelsAreNeverTimed) {
+  LevelTimes times;
+  const LevelPrice price{.seconds_per_token = 0, .times = &times};
+  for (int i = 0; i < 1000; ++i) ASSERT_FALSE(price.IsDue());
+}
+
 }  // namespace
 }  // namespace talon

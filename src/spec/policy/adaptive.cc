@@ -11,7 +11,10 @@ constexpr double kAffordable = 4;     // loss of a fresh engine, in plain steps
 constexpr double kSlow = 0.05;        // weight of a new value in running means
 constexpr double kVerySlow = 0.02;
 constexpr double kFast = 0.2;
-constexpr int kPriorSteps = 8;  // weight of kPriorGain, in steps
+constexpr int kPriorSteps = 8;    // weight of kPriorGain, in steps
+constexpr int kTryLargest = 64;   // steps
+constexpr double kVisible = 0.1;  // rows that cost less, in plain steps, are lost in noise
+constexpr double kLeastRowScale = 0.2;
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
@@ -83,19 +86,32 @@ void AdaptivePolicy::KeepFirst(const Ranking& rank, size_t keep, TokenTree* tree
   *tree = SelectNodes(*tree, kept);
 }
 
-bool AdaptivePolicy::TrimsTrees(const StepShape& shape, int nodes) const {
-  return VerifySeconds(shape, nodes) > kNearlyFree * VerifySeconds(shape, 1);
+// A few sizes only: a device records a pass for each number of rows. The largest is tried now and
+// then, or its worth would never be known again.
+int AdaptivePolicy::NodesAhead(const StepShape& shape, int most) {
+  if (++Of(shape).steps_ahead % kTryLargest == 0) return most;
+  const std::vector<double> tokens = sizes_.Tokens(most);
+  int best = most;
+  double best_speed = 0;
+  for (int nodes = most; nodes >= 2; nodes /= 2) {
+    const double speed = tokens[nodes - 1] / VerifySeconds(shape, nodes);
+    if (speed <= best_speed) continue;
+    best_speed = speed;
+    best = nodes;
+  }
+  return best;
 }
 
 void AdaptivePolicy::Trim(const StepShape& shape, TokenTree* tree) {
   if (tree->size() <= 1) return;
   const Ranking rank = Rank(*tree);
-  double best_speed = kMinGain / VerifySeconds(shape, 1);
+  const double drafting = Of(shape).draft_seconds;  // is spent, whatever is kept
+  double best_speed = kMinGain / (drafting + VerifySeconds(shape, 1));
   double tokens = 1;
   size_t keep = 0;
   for (size_t n = 0; n < rank.order.size(); ++n) {
     tokens += rank.path[rank.order[n]];
-    const double speed = tokens / VerifySeconds(shape, static_cast<double>(n) + 2);
+    const double speed = tokens / (drafting + VerifySeconds(shape, static_cast<double>(n) + 2));
     if (speed > best_speed) {
       best_speed = speed;
       keep = n + 1;
@@ -128,6 +144,7 @@ void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t>
   for (int i = 1; i < tree.size(); ++i) {
     if (accepted[tree.parents[i]]) calibration_.Record(depth[i], tree.probs[i], accepted[i]);
   }
+  sizes_.Observe(tree, path);
 }
 
 double AdaptivePolicy::CappedSeconds(const StepShape& shape, const StepCost& cost) const {
@@ -151,6 +168,7 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
     now.tree_ratios = {};
   } else {
     now.tree_ratios.Add(pass_ratio);
+    ObserveRows(shape, cost);
     // More rows never cost less: if they seem to, the plain steps were disturbed.
     if (static_cast<int>(now.tree_ratios.size()) >= kCalibrationSteps) {
       now.plain_scale = std::min(now.plain_scale, now.tree_ratios.Median());
@@ -162,9 +180,22 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   if (Balance(now) >= 0) now.ledger = {};
 }
 
+// The curve is measured with one sequence: rows of a batch may cost less, which is seen here. That
+// they cost more is seen in what drafting gains. Where drafting was not waited for, the pass has
+// its time, too.
+void AdaptivePolicy::ObserveRows(const StepShape& shape, const StepCost& cost) {
+  Regime& now = Of(shape);
+  const double one = curve_.Seconds(shape, 1);
+  const double by_curve = CurveSeconds(shape, cost) - one;
+  if (cost.ahead || now.plain_ratios.empty() || by_curve < kVisible * one) return;
+  const double pass = (cost.total_seconds - cost.draft_seconds) / now.plain_scale;
+  now.row_ratios.Add(std::clamp((pass - one) / by_curve, kLeastRowScale, 1.0));
+}
+
 // `seconds`: the step's time as CappedSeconds has it.
 void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost, double seconds) {
   Regime& now = Of(shape);
+  now.ahead = cost.ahead;
   now.draft_ratios.Add(cost.total_seconds / CurveSeconds(shape, cost));
   // Rare slow proposals (other work on the machine, a table that grows) must not end drafting.
   const double draft_seconds = now.draft_cost_known

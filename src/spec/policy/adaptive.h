@@ -2,9 +2,12 @@
 //
 // Expected speed of a step with n drafts = (1 + sum of their path probabilities) / seconds(n + 1).
 // Path probabilities come from an online calibration of the drafter's scores, seconds from the
-// verify curve. What drafting costs is weighed by the drafter itself, level by level, against what
-// a token costs now (DraftBudget::seconds_per_token). A drafter whose steps have been no faster
-// than plain ones is asked again at growing intervals.
+// verify curve, corrected by what the rows of such batches were seen to cost. Trees that a device
+// grows and verifies before the host knows them cannot be trimmed: for them one of a few sizes is
+// chosen beforehand, by what trees of that size gained (size_worth.h). What drafting costs is
+// weighed by the drafter itself, level by level, against what a token costs now
+// (DraftBudget::seconds_per_token). A drafter whose steps have been no faster than plain ones is
+// asked again at growing intervals.
 //
 // What steps cost and gain is kept by the size of the batch: a machine that has time to spare for
 // one sequence has none for thirty-two. What drafts are worth (calibration) does not depend on it.
@@ -26,6 +29,7 @@
 
 #include "spec/policy/calibration.h"
 #include "spec/policy/policy.h"
+#include "spec/policy/size_worth.h"
 #include "spec/policy/verify_curve.h"
 #include "spec/recent_times.h"
 
@@ -37,7 +41,7 @@ class AdaptivePolicy : public Policy {
 
   void BeginStep(const StepShape& shape) override;
   DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) override;
-  bool TrimsTrees(const StepShape& shape, int nodes) const override;
+  int NodesAhead(const StepShape& shape, int most) override;
   void Trim(const StepShape& shape, TokenTree* tree) override;
   void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) override;
   double PassSeconds(const StepShape& shape, double rows) const override {
@@ -50,8 +54,6 @@ class AdaptivePolicy : public Policy {
 
  private:
   static constexpr double kLedgerShare = 0.015;
-  // Where a whole tree costs no more than this times one token, no node is worth waiting for.
-  static constexpr double kNearlyFree = 1.25;
   static constexpr double kMinGain = 1.02;   // expected speed-up below this is noise
   static constexpr double kPriorGain = 1.3;  // assumed of a new drafter, so that it is tried
   static constexpr int kFirstProbe = 16;
@@ -77,6 +79,9 @@ class AdaptivePolicy : public Policy {
     double plain_scale = 1;    // measured plain steps against the curve
     RecentTimes plain_ratios;  // the last plain steps, in the curve's seconds for one row
     RecentTimes tree_ratios;   // the last passes over trees since a plain step, the same
+    RecentTimes row_ratios;    // what their rows but the first cost, against the curve
+    bool ahead = false;        // drafting was not waited for, so its cost is not known
+    int steps_ahead = 0;
     RecentTimes draft_ratios;  // the last drafting steps, in the curve's seconds for their rows
     int plain_steps = 0;       // since drafting paused to measure them
     int draft_steps = 0;       // since plain ones were measured
@@ -97,7 +102,10 @@ class AdaptivePolicy : public Policy {
 
   double PlainSeconds(const StepShape& shape) const { return VerifySeconds(shape, 1); }
   double VerifySeconds(const StepShape& shape, double nodes) const {
-    return curve_.Seconds(shape, nodes) * Of(shape).plain_scale;
+    const Regime& now = Of(shape);
+    const double one = curve_.Seconds(shape, 1);
+    const double row_scale = now.row_ratios.size() < 3 ? 1 : now.row_ratios.Median();
+    return (one + (curve_.Seconds(shape, nodes) - one) * row_scale) * now.plain_scale;
   }
   // Drafts of a tree, most likely first, and the probability of the path to each node.
   struct Ranking {
@@ -115,7 +123,8 @@ class AdaptivePolicy : public Policy {
   bool LedgerAllows(const StepShape& shape) const;
   bool IsCheap(const StepShape& shape) const {
     const Regime& regime = Of(shape);
-    return regime.draft_cost_known && regime.draft_seconds < 0.02 * PlainSeconds(shape);
+    return regime.draft_cost_known && !regime.ahead &&
+           regime.draft_seconds < 0.02 * PlainSeconds(shape);
   }
   bool DraftsNow(const StepShape& shape);
   // The time of the step's rows by the curve alone.
@@ -124,10 +133,12 @@ class AdaptivePolicy : public Policy {
   }
   // The time of a step, at most kOutlierFactor times the usual one.
   double CappedSeconds(const StepShape& shape, const StepCost& cost) const;
+  void ObserveRows(const StepShape& shape, const StepCost& cost);
   void ObserveDrafts(const StepShape& shape, const StepCost& cost, double seconds);
 
   VerifyCurve curve_;
   Calibration calibration_;
+  SizeWorth sizes_;
   std::array<Regime, kBatchSizes> regimes_;
   bool drafts_now_ = false;  // in the step that began last
 };

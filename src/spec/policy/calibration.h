@@ -2,8 +2,10 @@
 //
 // Scores of different drafters mean different things; what counts is how often nodes with such a
 // score were accepted when their parent was. Counts per (depth, decile of the score), halved now
-// and then so that the estimate follows the text. Estimates of nodes that are never tried fade:
-// an estimate that keeps them from being tried would never be corrected.
+// and then so that the estimate follows the text. Where little was tried at a depth, the depth
+// before says what such scores mean: a depth that counts for nothing until it was tried would not
+// be tried where rows cost. Estimates of nodes that are never tried fade: an estimate that keeps
+// them from being tried would never be corrected.
 #ifndef TALON_SPEC_POLICY_CALIBRATION_H_
 #define TALON_SPEC_POLICY_CALIBRATION_H_
 
@@ -20,8 +22,12 @@ class Calibration {
 
   // P(accepted | parent accepted) of a node at `depth` >= 1 with score in [0, 1].
   double Estimate(int depth, float score) const {
-    const Cell& cell = cells_[Index(depth, score)];
-    return (cell.accepted + 1.0) / (cell.tried + 2.0);
+    double estimate = 0.5;
+    for (int above = 1; above <= std::min(depth, kDepths); ++above) {
+      const Cell& cell = cells_[Index(above, score)];
+      estimate = (cell.accepted + kPriorTrials * estimate) / (cell.tried + kPriorTrials);
+    }
+    return estimate;
   }
 
   void Record(int depth, float score, bool accepted) {
@@ -43,6 +49,7 @@ class Calibration {
   }
 
  private:
+  static constexpr double kPriorTrials = 2;  // weight of what the depth before says
   static constexpr int64_t kHalvingPeriod = 4096;
   // The cost of trying unlikely nodes again, at most, as a share of all time.
   static constexpr double kFading = 1.0 / 128;

@@ -21,6 +21,7 @@ struct StepCost {
   int rows = 0;  // tree rows of all sequences
   int emitted = 0;
   bool drafted = false;  // the drafter was asked
+  bool ahead = false;    // drafting was not waited for: its time is in that of the pass
   double draft_seconds = 0;
   double total_seconds = 0;
 };
@@ -35,9 +36,9 @@ class Policy {
   // What the drafter may propose for one sequence in the coming step, within `limit`.
   virtual DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) = 0;
 
-  // Whether dropping nodes of trees of this size may pay: then a tree must be known before its pass
-  // begins.
-  virtual bool TrimsTrees(const StepShape& shape, int nodes) const = 0;
+  // How many nodes the trees of the coming step should have, at most `most`, where they are
+  // verified before the host knows them, so that none can be trimmed.
+  virtual int NodesAhead(const StepShape& shape, int most) = 0;
   // Drops the nodes that are not worth verifying. The tree stays valid.
   virtual void Trim(const StepShape& shape, TokenTree* tree) = 0;
 
@@ -59,7 +60,7 @@ class FixedPolicy : public Policy {
  public:
   void BeginStep(const StepShape&) override {}
   DraftBudget Budget(const StepShape&, const DraftBudget& limit) override { return limit; }
-  bool TrimsTrees(const StepShape&, int) const override { return false; }
+  int NodesAhead(const StepShape&, int most) override { return most; }
   void Trim(const StepShape&, TokenTree*) override {}
   void TrimSettling(const StepShape&, int, TokenTree*) override {}
   double PassSeconds(const StepShape&, double) const override { return 0; }

@@ -8,6 +8,13 @@
 #include "spec/plan.h"
 
 namespace talon {
+namespace {
+
+constexpr int kMostChainRows = 128;
+// Twice the rows of a pass that cost this much more are nearly in proportion.
+constexpr double kProportional = 1.8;
+
+}  // namespace
 
 VerifyCurve::Point VerifyCurve::At(double rows) const {
   const auto above = std::find_if(points_.begin(), points_.end(),
@@ -69,10 +76,12 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
     backend->kv_ops()->CopyBlock(kv->view(), sequence.blocks[0], sequence.blocks[i],
                                  kv->shape().block_size);
   }
-  TokenTree chain(0);
-  for (int i = 1; i < rows; ++i) chain.Add(i - 1, 0, 1);
   PassBuilder builder;
-  builder.AddTree(sequence, chain);
+  for (int left = rows; left > 0; left -= kMostChainRows) {
+    TokenTree chain(0);
+    for (int i = 1; i < std::min(left, kMostChainRows); ++i) chain.Add(i - 1, 0, 1);
+    builder.AddTree(sequence, chain);
+  }
   ForwardOutput output;
   std::vector<int32_t> argmax(rows);
   double best = 1e9;
@@ -104,8 +113,8 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
   return VerifyCurve(std::move(points));
 }
 
-Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv,
-                                       int max_rows) {
+Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv, int max_rows,
+                                       int batch_rows) {
   constexpr int kRounds = 3;
   const int room = std::min(target->config().max_context - max_rows,
                             kv->free_blocks() * kv->shape().block_size) -
@@ -125,6 +134,18 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
       pass.shorter = std::min(pass.shorter, low);
       pass.longer = std::min(pass.longer, high);
     }
+  }
+  while (times.size() > 1 && times.back().rows < batch_rows) {
+    const PassTimes& last = times.back();
+    const PassTimes& before = times[times.size() - 2];
+    const double growth = static_cast<double>(last.rows) / before.rows / 2;
+    if (last.shorter >= kProportional * growth * before.shorter) break;
+    const int rows = std::min(2 * last.rows, batch_rows);
+    TALON_ASSIGN_OR_RETURN(const double seconds,
+                           TimeVerifyPass(backend, target, kv, rows, shorter, kRounds));
+    // Prefixes are read by one sequence of these; what a longer one adds is known from the last.
+    const double added = last.longer - last.shorter;
+    times.push_back({.rows = rows, .shorter = seconds, .longer = seconds + added});
   }
   return FitVerifyCurve(std::move(times), shorter, longer);
 }

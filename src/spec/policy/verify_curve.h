@@ -61,11 +61,14 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
 
 // Times passes of 1, 2, 4, ... rows, at most `max_rows`, with a short and a longer context. Uses
 // and frees blocks of `kv`; their content does not matter. About thirty passes of each size, in
-// rounds over all sizes, so that what disturbs the machine for a moment spoils none of them.
-Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv,
-                                       int max_rows);
+// rounds over all sizes, so that what disturbs the machine for a moment spoils none of them. Then
+// passes of more rows, at most `batch_rows`, as long as rows cost less than in proportion: on a GPU
+// those of a batch do.
+Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv, int max_rows,
+                                       int batch_rows);
 
-// Seconds of one pass of `rows` rows, a chain, over `context` tokens: the fastest of `repeats`.
+// Seconds of one pass of `rows` rows over `context` tokens: the fastest of `repeats`. Up to 128
+// rows are a chain, more are several of them over the same tokens.
 Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, int rows, int context,
                               int repeats);
 

@@ -1,0 +1,42 @@
+// Acceptance of drafts by a table instead of a model: how many drafts of a step are right is drawn.
+#ifndef TALON_APPS_BENCH_ACCEPTANCE_H_
+#define TALON_APPS_BENCH_ACCEPTANCE_H_
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "spec/token_tree.h"
+
+namespace talon {
+
+// Draws from its own generator. Used by the engine's thread.
+class DrawnAcceptance {
+ public:
+  // by_depth[d - 1]: the probability that some node at depth d is right, given that one at depth
+  // d - 1 was.
+  DrawnAcceptance(std::vector<double> by_depth, uint64_t seed)
+      : by_depth_(std::move(by_depth)), seed_(seed) {}
+
+  // Tokens of a step on average: 1 + a1 + a1 a2 + ...
+  double ExpectedTau() const;
+
+  // Makes choices[i], those of the target for node i, accept as many nodes of the tree's longest
+  // path as are drawn and none after them (EditChoices).
+  void Edit(const TokenTree& tree, std::span<int32_t> choices);
+  // Draws of more nodes than the tree had on its longest path.
+  int64_t cut_short() const { return cut_short_; }
+
+ private:
+  int Draw();
+
+  std::vector<double> by_depth_;
+  uint64_t seed_;
+  uint64_t draws_ = 0;
+  int64_t cut_short_ = 0;
+};
+
+}  // namespace talon
+
+#endif  // TALON_APPS_BENCH_ACCEPTANCE_H_

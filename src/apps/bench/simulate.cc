@@ -1,0 +1,354 @@
+// `talon bench simulate`: what this machine makes of an EAGLE-3 head with a given acceptance. The
+// engine runs real steps of a real size, with random weights where there is no model; only how many
+// drafts are right is drawn.
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <random>
+
+#include "apps/bench/acceptance.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/stages.h"
+#include "apps/common/table.h"
+#include "apps/run_remote.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/math.h"
+#include "setup/engine_settings.h"
+#include "setup/loader.h"
+#include "setup/progress.h"
+#include "spec/drafters/eagle3_drafter.h"
+
+namespace talon {
+namespace {
+
+constexpr int kWarmUpSteps = 8;  // passes are recorded in them
+constexpr int kStageSteps = 16;  // timed once more, stage by stage
+
+struct SimulateOptions {
+  std::string shape;
+  std::vector<double> acceptance;
+  std::vector<int> batches = {1, 8, 32, 64};
+  std::vector<int> contexts = {1024};
+  int steps = 64;
+  int seed = 1;
+  std::string json;
+};
+
+// What a number of steps took.
+struct Timing {
+  int64_t tokens = 0;
+  double seconds = 0;
+  StageTimes stages;  // of a few more steps
+
+  double rate() const { return static_cast<double>(tokens) / seconds; }
+  // Share of a stage, by the device's clock where it has one.
+  double Share(std::string_view name) const {
+    const auto at = std::ranges::find(stages.stages, name, &StageTimes::Stage::name);
+    if (at == stages.stages.end()) return 0;
+    const bool has_clock = stages.DeviceSeconds() > 0;
+    return (has_clock ? at->device_seconds : at->host_seconds) / stages.seconds;
+  }
+};
+
+class Simulation {
+ public:
+  // Fits `model` to the largest batch and context.
+  static Result<std::unique_ptr<Simulation>> Create(LoadedModel* model, const DraftBudget& budget,
+                                                    const SimulateOptions& options);
+
+  // Steps of `batch` sequences, all of them of about `context` tokens.
+  Result<Timing> Run(int batch, int context, bool speculate);
+  const DrawnAcceptance& acceptance() const { return acceptance_; }
+
+ private:
+  Simulation(LoadedModel* model, const DraftBudget& budget, const SimulateOptions& options)
+      : model_(model),
+        budget_(budget),
+        options_(options),
+        acceptance_(options.acceptance, static_cast<uint64_t>(options.seed)) {}
+  Status MakeEngine();
+  // Tokens of a sequence after its prompt.
+  int Room() const {
+    return (kWarmUpSteps + options_.steps + kStageSteps + 2) * (budget_.max_depth + 1);
+  }
+  // Whole blocks and the root, so that all sequences begin to decode in the same step.
+  int PromptLength(int context) const {
+    const int block = model_->engine_options.block_size;
+    return CeilDiv(context, block) * block + 1;
+  }
+  Result<std::vector<RequestId>> Submit(int batch, int context, const SamplingParams& sampling,
+                                        bool speculate);
+  // Computes the prompts and leaves them to the prefix cache.
+  Status Prepare(int batch, int context);
+  Status End(const std::vector<RequestId>& ids);
+
+  LoadedModel* model_;
+  DraftBudget budget_;
+  const SimulateOptions& options_;
+  DrawnAcceptance acceptance_;
+  std::unique_ptr<Engine> engine_;
+  int64_t tokens_ = 0;  // emitted so far
+};
+
+Result<std::unique_ptr<Simulation>> Simulation::Create(LoadedModel* model,
+                                                       const DraftBudget& budget,
+                                                       const SimulateOptions& options) {
+  std::unique_ptr<Simulation> simulation(new Simulation(model, budget, options));
+  const int context = *std::ranges::max_element(options.contexts);
+  EngineOptions& engine = model->engine_options;
+  const int length = simulation->PromptLength(context) + simulation->Room();
+  if (const int most = model->target->config().max_context; length > most) {
+    return InvalidArgument("contexts: {} tokens and {} steps need {}, the model's context is {}",
+                           context, options.steps, length, most);
+  }
+  engine.max_length = length;
+  engine.kv_tokens =
+      engine.max_sequences * (CeilDiv(length, engine.block_size) + 1) * engine.block_size;
+  engine.step.budget = budget;
+  engine.step.edit_choices = [self = simulation.get()](const TokenTree& tree,
+                                                       std::span<int32_t> choices) {
+    self->acceptance_.Edit(tree, choices);
+  };
+  TALON_RETURN_IF_ERROR(simulation->MakeEngine());
+  return simulation;
+}
+
+Status Simulation::MakeEngine() {
+  const EngineOptions& options = model_->engine_options;
+  const DrafterOptions& drafter = model_->drafter_options;
+  Engine::Parts parts{.backend = model_->backend.get(),
+                      .target = model_->target.get(),
+                      .metrics = std::make_unique<Metrics>()};
+  TALON_ASSIGN_OR_RETURN(
+      parts.drafter,
+      Eagle3Drafter::Load({.random = true,
+                           .budget = budget_,
+                           .capture_layers = drafter.capture_layers,
+                           .window = drafter.window,
+                           .sink = drafter.sink,
+                           .cache = options.DraftCache(model_->target->config().max_context),
+                           .weights = drafter.weights},
+                          *model_->target, model_->backend.get(), parts.metrics.get()));
+  TALON_ASSIGN_OR_RETURN(engine_, Engine::Create(std::move(parts), options));
+  return OkStatus();
+}
+
+Result<std::vector<RequestId>> Simulation::Submit(int batch, int context,
+                                                  const SamplingParams& sampling, bool speculate) {
+  const auto vocabulary = static_cast<uint32_t>(model_->target->config().vocab_size);
+  std::vector<RequestId> ids;
+  for (int i = 0; i < batch; ++i) {
+    std::mt19937 random(static_cast<uint32_t>(i));
+    GenerateRequest request{.sampling = sampling, .speculate = speculate};
+    request.prompt.resize(PromptLength(context));
+    for (int32_t& token : request.prompt) token = static_cast<int32_t>(random() % vocabulary);
+    request.on_update = [this](const RequestUpdate& update) {
+      tokens_ += static_cast<int64_t>(update.tokens.size());
+    };
+    TALON_ASSIGN_OR_RETURN(const RequestId id, engine_->Submit(std::move(request)));
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+Status Simulation::End(const std::vector<RequestId>& ids) {
+  for (const RequestId id : ids) {
+    engine_->Cancel(id);
+    TALON_ASSIGN_OR_RETURN(const GenerateResult result, engine_->Take(id));
+    if (result.finish == FinishReason::kError) return result.error;
+  }
+  return OkStatus();
+}
+
+Status Simulation::Prepare(int batch, int context) {
+  SamplingParams sampling;
+  sampling.max_tokens = 1;
+  sampling.ignore_eos = true;
+  TALON_ASSIGN_OR_RETURN(const auto ids, Submit(batch, context, sampling, /*speculate=*/true));
+  while (engine_->HasWork()) engine_->RunStep();
+  return End(ids);
+}
+
+Result<Timing> Simulation::Run(int batch, int context, bool speculate) {
+  TALON_RETURN_IF_ERROR(Prepare(batch, context));
+  SamplingParams sampling;
+  sampling.max_tokens = Room();
+  sampling.ignore_eos = true;
+  TALON_ASSIGN_OR_RETURN(const auto ids, Submit(batch, context, sampling, speculate));
+  for (int i = 0; i < kWarmUpSteps; ++i) engine_->RunStep();
+  Timing timing;
+  const int64_t before = tokens_;
+  const Stopwatch watch;
+  for (int i = 0; i < options_.steps; ++i) engine_->RunStep();
+  timing.seconds = watch.Seconds();
+  timing.tokens = tokens_ - before;
+  timing.stages = TimeSteps(model_->backend.get(), engine_.get(), kStageSteps);
+  const int running = engine_->num_running();
+  TALON_RETURN_IF_ERROR(End(ids));
+  if (running != batch) return Internal("simulate: {} of {} sequences ran", running, batch);
+  return timing;
+}
+
+std::string Percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
+
+// One batch and context: a row of the table and of the JSON.
+Status Measure(Simulation* simulation, const SimulateOptions& options, int batch, int context,
+               Table* table, Json* rows) {
+  TALON_ASSIGN_OR_RETURN(const Timing plain, simulation->Run(batch, context, false));
+  TALON_ASSIGN_OR_RETURN(const Timing spec, simulation->Run(batch, context, true));
+  const double tau = static_cast<double>(spec.tokens) / batch / options.steps;
+  const double draft = spec.Share("Propose");
+  const double verify = spec.Share("Verify");
+  const double rest = std::max(0.0, 1 - draft - verify);
+  const auto milliseconds = [&](const Timing& timing) {
+    return 1e3 * timing.seconds / options.steps;
+  };
+  table->Add({std::to_string(batch), std::to_string(context), fmt::format("{:.0f}", plain.rate()),
+              fmt::format("{:.0f}", spec.rate()),
+              fmt::format("{:.2f}x", spec.rate() / plain.rate()), fmt::format("{:.2f}", tau),
+              fmt::format("{:.3f}", milliseconds(plain)), fmt::format("{:.3f}", milliseconds(spec)),
+              Percent(draft), Percent(verify), Percent(rest)});
+  rows->push_back({{"batch", batch},
+                   {"context", context},
+                   {"plain_tokens_per_second", plain.rate()},
+                   {"tokens_per_second", spec.rate()},
+                   {"speed_up", spec.rate() / plain.rate()},
+                   {"tau", tau},
+                   {"plain_step_milliseconds", milliseconds(plain)},
+                   {"step_milliseconds", milliseconds(spec)},
+                   {"draft_share", draft},
+                   {"verify_share", verify},
+                   {"rest_share", rest}});
+  return OkStatus();
+}
+
+Status MeasureAll(Simulation* simulation, const SimulateOptions& options, Table* table,
+                  Json* rows) {
+  const StatusLine progress;
+  for (const int context : options.contexts) {
+    for (const int batch : options.batches) {
+      progress.Show(fmt::format("batch {}, context {}", batch, context));
+      TALON_RETURN_IF_ERROR(Measure(simulation, options, batch, context, table, rows));
+    }
+  }
+  return OkStatus();
+}
+
+// The settings as the simulation needs them: its own drafter, trees that are never trimmed.
+Status Adjust(const SimulateOptions& options, Config* config) {
+  if (options.acceptance.empty()) {
+    return InvalidArgument("acceptance: missing; try --acceptance 0.8,0.75,0.7");
+  }
+  SpeculativeConfig& speculative = config->speculative;
+  const auto depth = static_cast<int>(options.acceptance.size());
+  if (speculative.num_steps > 0 && speculative.num_steps != depth) {
+    return InvalidArgument("acceptance: {} values, the tree has {} levels (speculative_num_steps)",
+                           depth, speculative.num_steps);
+  }
+  if (speculative.method != kAutoMethod) {
+    TALON_ASSIGN_OR_RETURN(const DrafterList drafters, DrafterList::Parse(speculative.method));
+    if (drafters != DrafterKind::kEagle3) {
+      return InvalidArgument("speculative_algorithm: {}, simulate knows EAGLE3 only",
+                             speculative.method);
+    }
+  }
+  speculative.method = "EAGLE3";
+  speculative.num_steps = depth;
+  speculative.adaptive = false;
+  speculative.specpv = {};
+  config->enable_prefix_cache = true;
+  config->max_sequences = *std::ranges::max_element(options.batches);
+  return OkStatus();
+}
+
+Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
+  TALON_RETURN_IF_ERROR(Adjust(options, &config));
+  const DraftBudget budget = DraftBudgetOf(config, DrafterList(DrafterKind::kEagle3));
+  if (budget.max_nodes <= budget.max_depth) {
+    return InvalidArgument("speculative_num_draft_tokens: {}, a path of {} levels has {} nodes",
+                           budget.max_nodes, budget.max_depth, budget.max_depth + 1);
+  }
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, options.shape));
+  TALON_ASSIGN_OR_RETURN(const auto simulation, Simulation::Create(model.get(), budget, options));
+  const double expected = simulation->acceptance().ExpectedTau();
+  Table table({"batch", "context", "plain t/s", "t/s", "speed-up", "tau", "plain ms", "step ms",
+               "draft", "verify", "rest"});
+  Json rows = Json::array();
+  TALON_RETURN_IF_ERROR(MeasureAll(simulation.get(), options, &table, &rows));
+  const auto nodes = std::min(
+      budget.max_nodes, 1 + budget.top_k + (budget.max_depth - 1) * budget.top_k * budget.top_k);
+  std::printf(
+      "%s, weights %s\n%s\nEAGLE-3 head with random weights: %d nodes, %d levels, top-k %d;"
+      " %d steps\nSIMULATED acceptance, tau %.2f expected\n%s",
+      model->name.c_str(), config.weights.c_str(), model->backend->description().c_str(), nodes,
+      budget.max_depth, budget.top_k, options.steps, expected, table.ToString().c_str());
+  if (const int64_t cut = simulation->acceptance().cut_short(); cut > 0) {
+    std::printf("%ld draws were deeper than the tree\n", static_cast<long>(cut));
+  }
+  TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"model", model->name},
+                                                {"weights", config.weights},
+                                                {"device", model->backend->description()},
+                                                {"acceptance", options.acceptance},
+                                                {"expected_tau", expected},
+                                                {"nodes", nodes},
+                                                {"depth", budget.max_depth},
+                                                {"top_k", budget.top_k},
+                                                {"steps", options.steps},
+                                                {"rows", rows}}));
+  return kExitOk;
+}
+
+constexpr const char* kHelp =
+    "Runs real steps of the engine: an EAGLE-3 head of the usual shape with random\n"
+    "weights drafts, the target verifies, accepted tokens are committed. Only how many\n"
+    "drafts are right is drawn, from --acceptance. So the times are this machine's,\n"
+    "and the tokens are those of a head that you have read about.\n\n"
+    "tau, the tokens of a step, is 1 + a1 + a1*a2 + ... for --acceptance a1,a2,...\n"
+    "The tree has as many levels as there are values; --speculative-eagle-topk and\n"
+    "--speculative-num-draft-tokens set its branches and nodes, top-k 1 is a chain.\n\n"
+    "Columns: plain and speculative tokens/s and their ratio, tau as drawn, a step's\n"
+    "milliseconds, and the share of drafting, verification and the rest of a step: by\n"
+    "the device's clock where it has one, and then idle time is part of the rest.\n\n"
+    "Examples:\n"
+    "  a chain of 3          --acceptance 0.8,0.75,0.7 --speculative-eagle-topk 1\n"
+    "  the EAGLE-3 paper's   --shape llama-8b --device cuda --speculative-eagle-topk 10\n"
+    "  8B model, tau 6.1       --speculative-num-draft-tokens 60\n"
+    "                          --acceptance 0.92,0.92,0.92,0.92,0.92,0.92,0.92";
+
+}  // namespace
+
+void AddBenchSimulate(Command bench, Config* config, CommandBody* body) {
+  auto options = std::make_shared<SimulateOptions>();
+  Command command = bench.AddSubcommand(
+      "simulate", "Speed of an EAGLE-3 head whose acceptance is given, with real passes");
+  command
+      .AddOption("--acceptance", &options->acceptance,
+                 "By depth: the probability that some node at depth d is right, given that one at "
+                 "depth d - 1 was")
+      .Delimiter(',')
+      .Range(0.0, 1.0)
+      .TypeName("P,...");
+  command.AddOption("--shape", &options->shape,
+                    "Random weights of this shape instead of a model: llama-1b, llama-8b, tiny");
+  command.AddOption("--batches", &options->batches, "Sequences at once (1,8,32,64)")
+      .Delimiter(',')
+      .Range(1, 1024)
+      .TypeName("N,...");
+  command.AddOption("--contexts", &options->contexts, "Tokens of each sequence (1024)")
+      .Delimiter(',')
+      .Range(1, 1 << 20)
+      .TypeName("N,...");
+  command.AddOption("--steps", &options->steps, "Timed steps")
+      .Default(options->steps)
+      .Range(1, 100000);
+  command.AddOption("--acceptance-seed", &options->seed, "Of the draws")
+      .Default(options->seed)
+      .Range(0, 1 << 30);
+  command.AddOption("--json", &options->json, "Also write the figures to this file");
+  AddSettings(command, config, kModelSettings | kSpeculativeSettings);
+  command.SetFooter(kHelp);
+  SetBody(command, body, [config, options] { return BenchSimulate(*config, *options); });
+}
+
+}  // namespace talon
