@@ -52,7 +52,7 @@ template <int Width>
 __device__ __forceinline__ Running<Width> MergedPartials(const AttentionArgs& args,
                                                          const AttentionRow& row, int head,
                                                          int column) {
-  constexpr int kBatch = 8;  // loads in flight
+  constexpr int kBatch = 16;  // loads in flight
   const int num_partials = row.NumPartials();
   Running<Width> section, total;
   for (int begin = 0; begin < num_partials; begin += kBatch) {

@@ -36,11 +36,12 @@ struct SequenceWork {
 };
 
 // A variant of the prefix kernel, and its measured microseconds on an H200: a unit of keys for a
-// tile of queries, and the overhead of an item.
+// tile of queries, and the overheads of a chunk and of an item.
 struct PrefixKind {
   int queries = 0;
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;
   double unit_cost = 0;
+  double chunk_cost = 0;
   double item_cost = 0;
 
   // Keys per step of the kernel.
@@ -59,16 +60,15 @@ struct PrefixKind {
   bool MergesPartials() const { return kernel == PrefixKernelKind::kTiles && queries <= 32; }
 };
 
-constexpr PrefixKind kTileKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 3.5},
-                                     {32, PrefixKernelKind::kTiles, 2.3, 3.7},
-                                     {64, PrefixKernelKind::kTiles, 2.6, 4.0},
-                                     {128, PrefixKernelKind::kTiles, 4.8, 5.0}};
-constexpr PrefixKind kHopperKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 3.5},
-                                       {32, PrefixKernelKind::kTiles, 2.3, 3.7},
-                                       {64, PrefixKernelKind::kWarpgroups, 1.3, 6.0},
-                                       {128, PrefixKernelKind::kWarpgroups, 1.85, 8.5},
-                                       {256, PrefixKernelKind::kWarpgroups, 1.8, 8.5}};
-constexpr double kMergeCost = 1;  // of merging a chunk into a section's partial
+constexpr PrefixKind kTileKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 0.8, 2.7},
+                                     {32, PrefixKernelKind::kTiles, 2.3, 0.8, 2.9},
+                                     {64, PrefixKernelKind::kTiles, 2.6, 1.2, 3.0},
+                                     {128, PrefixKernelKind::kTiles, 4.8, 1.5, 3.5}};
+constexpr PrefixKind kHopperKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 0.8, 2.7},
+                                       {32, PrefixKernelKind::kTiles, 2.3, 0.8, 2.9},
+                                       {64, PrefixKernelKind::kWarpgroups, 1.3, 2.5, 3.5},
+                                       {128, PrefixKernelKind::kWarpgroups, 1.85, 2.5, 6.0},
+                                       {256, PrefixKernelKind::kWarpgroups, 1.8, 2.5, 6.0}};
 constexpr double kBytesPerMicrosecond = 4.3e6;
 constexpr double kTailCost = 3;  // microseconds of the tail kernel
 
@@ -159,71 +159,94 @@ int MostSections(const SequenceWork& work) {
   return work.has_tail ? CompleteSections(work.min_shared) : NumSections(work.max_shared);
 }
 
-// A variant of the kernel, how many keys its items should have, and how long it would take.
+// A variant of the kernel, how long its items should take, and how long all of them would.
 struct KindChoice {
   PrefixKind kind;
   bool sections = false;  // items are whole sections where possible
-  int item_keys = 1;      // else as many whole chunks as reach this
+  double item_time = 0;   // else as many whole chunks as take this long
   double cost = std::numeric_limits<double>::infinity();
 };
 
-// Calls f(first chunk, end chunk, merges) for the items of a sequence, the last first: the largest.
+double ChunkTime(const SequenceWork& work, const PrefixKind& kind, int chunk) {
+  const int keys = std::min(ChunkBegin(chunk + 1), work.max_shared) - ChunkBegin(chunk);
+  return CeilDiv(keys, kind.unit()) * kind.unit_cost + kind.chunk_cost;
+}
+
+// The time of all chunks.
+double WholeTime(const SequenceWork& work, const PrefixKind& kind) {
+  return CeilDiv(work.max_shared, kind.unit()) * kind.unit_cost +
+         NumChunks(work.max_shared) * kind.chunk_cost;
+}
+
+// Calls f(first chunk, end chunk, merges, time) for the items of a sequence.
 template <typename F>
-void ForEachItem(const SequenceWork& work, bool sections, int item_keys, F&& f) {
-  const int whole = sections ? MostSections(work) * kSectionChunks : 0;
-  int end = NumChunks(work.max_shared);
-  while (end > whole) {
-    int begin = end - 1;
-    while (begin > whole && ChunkBegin(end) - ChunkBegin(begin - 1) <= item_keys) --begin;
-    f(begin, end, false);
-    end = begin;
+void ForEachItem(const SequenceWork& work, const KindChoice& choice, F&& f) {
+  const int chunks = NumChunks(work.max_shared);
+  const double all = WholeTime(work, choice.kind);
+  if (!choice.sections && chunks > 0 && all <= choice.item_time) {
+    return f(0, chunks, false, all + choice.kind.item_cost);
   }
-  for (end = std::min(whole, end); end > 0;) {
-    const int begin = (end - 1) / kSectionChunks * kSectionChunks;
-    f(begin, end, true);
-    end = begin;
+  const int whole = choice.sections ? MostSections(work) * kSectionChunks : 0;
+  for (int begin = 0, end = 0; begin < chunks; begin = end) {
+    const bool merges = begin < whole;
+    double time = 0;
+    do {
+      time += ChunkTime(work, choice.kind, end++);
+    } while (end < chunks &&
+             (merges ? end % kSectionChunks != 0
+                     : time + ChunkTime(work, choice.kind, end) <= choice.item_time));
+    f(begin, end, merges, time + choice.kind.item_cost);
   }
 }
 
 KindChoice Estimate(const std::vector<SequenceWork>& works, const AttentionShape& shape,
-                    const PrefixKind& kind, bool sections) {
+                    const PrefixKind& kind, bool sections, double stretch) {
   const int slots = kind.Slots(shape);
-  double units = 0, keys = 0;
+  KindChoice choice{kind, sections};
+  double keys = 0, partials = 0;
   bool has_tail = false;
   for (const SequenceWork& work : works) {
     const double tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
-    units += tiles * CeilDiv(work.max_shared, kind.unit());
+    choice.item_time += stretch * tiles * WholeTime(work, kind) / slots;
     keys += work.max_shared;
+    partials += double{1} * (work.row_end - work.row_begin) *
+                (sections ? NumSections(work.max_shared) : NumChunks(work.max_shared));
     has_tail |= work.has_tail;
   }
-  const auto fair_units = static_cast<int>(std::ceil(units / slots));
-  KindChoice choice{kind, sections, fair_units * kind.unit()};
-  double time = 0, longest = 0;
+  double time = 0, longest = 0, items = 0;
   for (const SequenceWork& work : works) {
     const double tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
-    ForEachItem(work, sections, choice.item_keys, [&](int begin, int end, bool merges) {
-      const int run = std::min(ChunkBegin(end), work.max_shared) - ChunkBegin(begin);
-      const double item = kind.item_cost + CeilDiv(run, kind.unit()) * kind.unit_cost +
-                          (merges ? (end - begin) * kMergeCost : 0);
+    ForEachItem(work, choice, [&](int, int, bool, double item) {
       time += tiles * item;
       longest = std::max(longest, item);
+      items += tiles;
     });
   }
   const double read =
       keys * 2 * shape.kv_heads * shape.head_dim * DTypeSize(shape.dtype) / kBytesPerMicrosecond;
+  const double states = partials * shape.kv_heads * shape.group * shape.head_dim * sizeof(float);
   const bool tail = has_tail || !kind.MergesPartials();
-  // The last round of items is not full.
-  choice.cost = std::max({time / slots + longest / 2, longest, read}) + (tail ? kTailCost : 0);
+  // One round of items lasts as long as the longest; of several the last is not full.
+  const double busy = items <= slots ? longest : std::max(time / slots + longest / 2, longest);
+  choice.cost = std::max(busy, read) + busy / 10 + (tail ? kTailCost : 0) +
+                4 * states / kBytesPerMicrosecond;  // written and read, and memory
   return choice;
 }
 
 KindChoice ChooseKind(const std::vector<SequenceWork>& works, const AttentionShape& shape) {
+  const bool many_rows = std::ranges::any_of(
+      works, [](const SequenceWork& work) { return work.row_end - work.row_begin > 1; });
   KindChoice best;
   for (const PrefixKind& kind : KindsOf(shape)) {
     if (shape.tile_queries != 0 && kind.queries != shape.tile_queries) continue;
     for (const bool sections : {false, true}) {
-      const KindChoice choice = Estimate(works, shape, kind, sections);
-      if (choice.cost < best.cost) best = choice;
+      if (sections && !many_rows) continue;  // their partials are small
+      for (const double stretch :
+           {1.0, 1.1, 1.25}) {  // of a fair share, so that one round suffices
+        const KindChoice choice = Estimate(works, shape, kind, sections, stretch);
+        if (choice.cost < best.cost) best = choice;
+        if (sections) break;
+      }
     }
   }
   return best;
@@ -310,7 +333,7 @@ void AddAllItems(const KindChoice& choice, const AttentionShape& shape,
   }
   PlacePartials(*works, plan);
   for (const SequenceWork& work : *works) {
-    ForEachItem(work, choice.sections, choice.item_keys, [&](int begin, int end, bool merges) {
+    ForEachItem(work, choice, [&](int begin, int end, bool merges, double) {
       AddItem(work, begin, end, merges, shape, plan);
     });
   }
