@@ -57,9 +57,8 @@ Status Gemm::Reserve(const CudaWeight& w) {
 }
 
 bool Gemm::StoresHeads(const CudaWeight& w, int rows, int head_dim, int rotated) const {
-  if (w.dtype() == DType::kF32 || head_dim != rotated) return false;
-  if (IsForWgmma(w)) return wgmma_->StoresHeads(w, head_dim);
-  return rows <= kSplitRows && HoldsHeads(kMaxTileOutputs, head_dim, rotated);
+  return rows <= kSplitRows && w.dtype() != DType::kF32 && !IsForWgmma(w) &&
+         HoldsHeads(kMaxTileOutputs, head_dim, rotated);
 }
 
 void Gemm::Run(const GemmCall& call) {
@@ -86,8 +85,7 @@ void Gemm::Run(const GemmCall& call) {
                .w = &w,
                .bias = call.bias,
                .out = out,
-               .accumulate = call.accumulate,
-               .heads = call.heads});
+               .accumulate = call.accumulate});
 }
 
 bool Gemm::RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,

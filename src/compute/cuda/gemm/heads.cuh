@@ -10,30 +10,21 @@
 
 namespace talon::cuda {
 
-// kCount consecutive elements of a head.
-template <int kCount>
-struct Elements {
-  float x[kCount];
-};
-
-template <typename T, int kCount>
-__device__ __forceinline__ void StoreElements(T* to, const Elements<kCount>& from) {
-  struct alignas(kCount * sizeof(T)) Values {
-    T x[kCount];
-  } values;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) values.x[i] = FromFloat<T>(from.x[i]);
-  *reinterpret_cast<Values*>(to) = values;
+template <typename T>
+__device__ __forceinline__ void StoreFour(T* to, float4 x) {
+  struct alignas(4 * sizeof(T)) Four {
+    T x[4];
+  };
+  *reinterpret_cast<Four*>(to) = {FromFloat<T>(x.x), FromFloat<T>(x.y), FromFloat<T>(x.z),
+                                  FromFloat<T>(x.w)};
 }
 
-template <int kCount>
-__device__ __forceinline__ void StoreToCache(const HeadsOut& heads, void* blocks, void* staged,
-                                             int place, int head, int d,
-                                             const Elements<kCount>& x) {
+__device__ __forceinline__ void StoreFourAs(DType dtype, const HeadsOut& heads, void* blocks,
+                                            void* staged, int place, int head, int d, float4 x) {
   const auto store = [&]<typename T>(T) {
-    StoreElements(VectorAt<T>(heads.shape, blocks, staged, place, head) + d, x);
+    StoreFour(VectorAt<T>(heads.shape, blocks, staged, place, head) + d, x);
   };
-  switch (heads.shape.dtype) {
+  switch (dtype) {
     case DType::kBF16:
       return store(__nv_bfloat16{});
     case DType::kF16:
@@ -50,30 +41,33 @@ __device__ __forceinline__ void RotatePair(float cosine, float sine, float* a, f
   *a = low;
 }
 
-// Rotates and stores elements from `d` on of a head's first half (`a`) and their partners in the
+// Rotates and stores elements [d, d + 4) of a head's first half (`a`) and their partners in the
 // second (`b`). `out` is the row of q, k and v.
-template <int kCount>
 __device__ __forceinline__ void StoreHeadPair(const HeadsOut& heads, int row, int head, int d,
-                                              Elements<kCount> a, Elements<kCount> b, float* out) {
+                                              float4 a, float4 b, float* out) {
   const KvShape& shape = heads.shape;
   const int half = shape.head_dim / 2;
   const bool is_value = head >= heads.query_heads + shape.kv_heads;
   if (!is_value) {
     const float* angles = heads.angles + row * heads.angle_stride + d;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) RotatePair(angles[i], angles[half + i], &a.x[i], &b.x[i]);
+    const float4 cosine = *reinterpret_cast<const float4*>(angles);
+    const float4 sine = *reinterpret_cast<const float4*>(angles + half);
+    RotatePair(cosine.x, sine.x, &a.x, &b.x);
+    RotatePair(cosine.y, sine.y, &a.y, &b.y);
+    RotatePair(cosine.z, sine.z, &a.z, &b.z);
+    RotatePair(cosine.w, sine.w, &a.w, &b.w);
   }
   if (head < heads.query_heads) {
-    StoreElements(out + head * shape.head_dim + d, a);
-    StoreElements(out + head * shape.head_dim + d + half, b);
+    StoreFour(out + head * shape.head_dim + d, a);
+    StoreFour(out + head * shape.head_dim + d + half, b);
     return;
   }
   const int kv_head = (head - heads.query_heads) % shape.kv_heads;
   void* blocks = is_value ? heads.layer.v_blocks : heads.layer.k_blocks;
   void* staged = is_value ? heads.layer.v_staged : heads.layer.k_staged;
   const int place = heads.places[row];
-  StoreToCache(heads, blocks, staged, place, kv_head, d, a);
-  StoreToCache(heads, blocks, staged, place, kv_head, d + half, b);
+  StoreFourAs(shape.dtype, heads, blocks, staged, place, kv_head, d, a);
+  StoreFourAs(shape.dtype, heads, blocks, staged, place, kv_head, d + half, b);
 }
 
 }  // namespace talon::cuda

@@ -65,9 +65,8 @@ __device__ __forceinline__ void RunEpilogue(const StreamArgs& args, const Stream
     const float4 a = WithBias(args, output, outputs_of(row, in_tile));
     const float4 b = WithBias(args, work.first_output + partner, outputs_of(row, partner));
     const int out_row = work.first_row + row;
-    StoreHeadPair<4>(args.heads, out_row, output / head_dim, output % head_dim,
-                     {{a.x, a.y, a.z, a.w}}, {{b.x, b.y, b.z, b.w}},
-                     args.out + out_row * args.out_stride);
+    StoreHeadPair(args.heads, out_row, output / head_dim, output % head_dim, a, b,
+                  args.out + out_row * args.out_stride);
   }
 }
 

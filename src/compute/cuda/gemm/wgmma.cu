@@ -83,36 +83,28 @@ CUtensorMap WgmmaGemm::MapOf(const void* data, DType dtype, int64_t rows, int64_
 
 WgmmaPlan WgmmaGemm::Plan(const Call& call) const {
   return ChooseWgmmaPlan(call.w->rows(), call.w->padded_cols() / kWgmmaStageCols, call.rows,
-                         stream_.multiprocessors, call.kind(), call.heads.shape.head_dim);
-}
-
-bool WgmmaGemm::StoresHeads(const CudaWeight& w, int head_dim) const {
-  const WgmmaPlan plan = ChooseWgmmaPlan(w.rows(), w.padded_cols() / kWgmmaStageCols, /*rows=*/1,
-                                         stream_.multiprocessors, WgmmaTileKind::kHeads, head_dim);
-  return plan.segments == 1 && plan.outputs != 0;
+                         stream_.multiprocessors, call.swiglu.data != nullptr);
 }
 
 void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
   const CudaWeight& w = *call.w;
-  const bool gated = call.kind() == WgmmaTileKind::kGated;
+  const bool swiglu = call.swiglu.data != nullptr;
   WgmmaArgs args;
   args.bias = call.bias;
   args.out = call.out.data;
   args.out_stride = call.out.stride;
   args.rows = call.rows;
-  args.outputs = gated ? call.swiglu.cols : w.rows();
+  args.outputs = swiglu ? call.swiglu.cols : w.rows();
   args.groups = call.rows > kGroupRows ? 2 : 1;
   args.stage_rows = StageRows(call.rows, args.groups);
   args.box_rows = std::min(call.rows, args.groups * kGroupRows);
   args.row_tiles = CeilDiv(call.rows, args.groups * kGroupRows);
-  args.kind = call.kind();
-  args.heads = call.heads;
+  args.swiglu = swiglu;
   args.operand = call.swiglu.data;
   args.operand_stride = call.swiglu.stride;
   args.padded_outputs = call.swiglu.padded_cols;
-  const int box_outputs = args.kind == WgmmaTileKind::kRows ? plan.outputs : plan.outputs / 2;
-  args.items = args.row_tiles * (gated ? CeilDiv(args.padded_outputs, box_outputs)
-                                       : CeilDiv(args.outputs, plan.outputs));
+  const int box_outputs = swiglu ? plan.outputs / 2 : plan.outputs;
+  args.items = args.row_tiles * CeilDiv(swiglu ? args.padded_outputs : args.outputs, box_outputs);
   args.stages = w.padded_cols() / kWgmmaStageCols;
   args.segments = plan.segments;
   args.splits = plan.splits ? plan.segments : 1;

@@ -114,14 +114,13 @@ class WgmmaProducer {
     return block_.ring + slot * StageBytes(kOutputs, args_.stage_rows);
   }
 
-  // Calls f(first row of weights, first row of the tile) for the box, or both boxes of halves.
+  // Calls f(first row of weights, first row of the tile) for the box, or both boxes of SwiGLU.
   template <typename F>
   __device__ void ForEachBox(const StageCursor& at, F&& f) const {
     const int tile = at.item / args_.row_tiles;
-    if (args_.kind == WgmmaTileKind::kRows) return f(tile * kOutputs, 0);
-    const TileHalves halves(args_, kOutputs, tile);
-    f(halves.first, 0);
-    f(halves.first + halves.partner, kOutputs / 2);
+    if (!args_.swiglu) return f(tile * kOutputs, 0);
+    f(tile * (kOutputs / 2), 0);
+    f(args_.outputs + tile * (kOutputs / 2), kOutputs / 2);
   }
 
   // Also adds the bytes of x to the mbarrier's transaction count.

@@ -14,7 +14,6 @@
 
 #include "base/status.h"
 #include "compute/cuda/elementwise.h"
-#include "compute/cuda/gemm/heads.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
 #include "compute/cuda/runtime/launch.h"
@@ -42,14 +41,13 @@ struct WgmmaArgs {
   int32_t* arrivals = nullptr;  // [items], zero before and after a launch
   bool accumulate = false;
   bool aligned = false;  // out's rows start at multiples of 16 bytes
-  WgmmaTileKind kind = WgmmaTileKind::kRows;
-  // kGated: a tile is half gate rows, half the up rows `outputs` further down; silu(gate) * up goes
-  // to operand[rows, operand_stride] in the weights' type, zeros to columns [outputs,
+  // SwiGLU epilogue: a tile is half gate rows, half the up rows `outputs` further down; silu(gate)
+  // * up goes to operand[rows, operand_stride] in the weights' type, zeros to columns [outputs,
   // padded_outputs).
+  bool swiglu = false;
   void* operand = nullptr;
   int64_t operand_stride = 0;
   int padded_outputs = 0;
-  HeadsOut heads;  // kHeads
 };
 
 using WgmmaFunction = void (*)(CUtensorMap, CUtensorMap, WgmmaArgs);
@@ -73,20 +71,12 @@ class WgmmaGemm {
     MatrixView out;
     bool accumulate = false;
     RowsOut swiglu;  // SwiGLU epilogue instead of `out`, if its data is not null
-    HeadsOut heads;  // QKV epilogue into `out` and the cache, if its places are not null
-
-    WgmmaTileKind kind() const {
-      if (swiglu.data != nullptr) return WgmmaTileKind::kGated;
-      return heads.places != nullptr ? WgmmaTileKind::kHeads : WgmmaTileKind::kRows;
-    }
   };
 
   // Returns null where the device, its driver or this build lacks support for the kernels.
   static Result<std::unique_ptr<WgmmaGemm>> Create(const Stream& stream);
 
   WgmmaPlan Plan(const Call& call) const;
-  // Whether a QKV GEMM with `w` has the epilogue: it needs all inputs of a tile in one block.
-  bool StoresHeads(const CudaWeight& w, int head_dim) const;
   // REQUIRES: w's type is kBF16 or kF16; out.cols (SwiGLU: twice swiglu.cols) is w->rows(); swiglu
   // has w's type and rows aligned to 4 bytes.
   void Run(const Call& call) const { Run(call, Plan(call)); }

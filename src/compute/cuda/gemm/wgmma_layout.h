@@ -106,27 +106,14 @@ constexpr int64_t WgmmaCost(int tiles, int stages, int outputs, int splits, int 
   return rounds * block_stages * stage_cost + (splits > 1 ? 930 + 185 * splits : 0);
 }
 
-// What a tile consists of.
-enum class WgmmaTileKind {
-  kRows,   // consecutive weight rows
-  kGated,  // as many rows of the gate as of up: two parts of whole groups of eight rows
-  kHeads,  // rows of a head's first half and those of its second half that they rotate with
-};
-
-// Whether a tile of `tile` outputs can be of this kind. `head_dim`: of kHeads.
-constexpr bool AllowsTile(WgmmaTileKind kind, int tile, int head_dim) {
-  if (kind == WgmmaTileKind::kRows) return true;
-  return tile % 16 == 0 && (kind == WgmmaTileKind::kGated || head_dim % tile == 0);
-}
-
 // The cheapest tile for `row_tiles` tiles of rows. The blocks of a split-K tile wait for each
 // other, so all of them must be resident: outputs 0 if there is no such tile.
 constexpr WgmmaPlan ChooseWgmmaTile(int outputs, int stages, int row_tiles, int splits, int blocks,
-                                    WgmmaTileKind kind, int head_dim, int64_t* best_cost) {
+                                    bool halves, int64_t* best_cost) {
   WgmmaPlan best{.segments = splits, .splits = splits > 1};
   for (const int tile : kWgmmaOutputs) {
     const int tiles = (outputs + tile - 1) / tile * row_tiles;
-    if (!AllowsTile(kind, tile, head_dim)) continue;
+    if (halves && tile % 16 != 0) continue;
     if (splits > 1 && tiles * splits > blocks) continue;
     const int64_t cost = WgmmaCost(tiles, stages, tile, splits, blocks);
     if (best.outputs != 0 && cost >= *best_cost) continue;
@@ -136,10 +123,8 @@ constexpr WgmmaPlan ChooseWgmmaTile(int outputs, int stages, int row_tiles, int 
   return best;
 }
 
-// The plan of a GEMM on a device where `blocks` blocks are resident. kHeads: only for shapes of one
-// segment.
-constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int rows, int blocks,
-                                    WgmmaTileKind kind, int head_dim = 0) {
+// The plan of a GEMM on a device where `blocks` blocks are resident.
+constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int rows, int blocks, bool halves) {
   constexpr int kMinStages = 4;
   constexpr int kTileRows = kMaxGroups * kGroupRows;
   WgmmaPlan best;
@@ -147,10 +132,7 @@ constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int rows, int block
   for (const int splits : kWgmmaSplits) {
     if (splits > 1 && stages < splits * kMinStages) continue;
     int64_t cost = 0;
-    // Heads have the segments of plain rows.
-    const auto shape_kind = kind == WgmmaTileKind::kHeads ? WgmmaTileKind::kRows : kind;
-    const WgmmaPlan plan =
-        ChooseWgmmaTile(outputs, stages, 1, splits, blocks, shape_kind, 0, &cost);
+    const WgmmaPlan plan = ChooseWgmmaTile(outputs, stages, 1, splits, blocks, halves, &cost);
     if (plan.outputs == 0 || (best.outputs != 0 && cost >= best_cost)) continue;
     best = plan;
     best_cost = cost;
@@ -160,7 +142,7 @@ constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int rows, int block
     return {.outputs = kSegmentedOutputs, .segments = best.segments};
   }
   const int row_tiles = (rows + kTileRows - 1) / kTileRows;
-  return ChooseWgmmaTile(outputs, stages, row_tiles, 1, blocks, kind, head_dim, &best_cost);
+  return ChooseWgmmaTile(outputs, stages, row_tiles, 1, blocks, halves, &best_cost);
 }
 
 }  // namespace talon::cuda

@@ -136,8 +136,8 @@ TEST(WgmmaLayoutTest, CursorWalksEveryStageOfEveryItem) {
   EXPECT_EQ(seen, expected);
 }
 
-WgmmaPlan PlanOf(int outputs, int inputs, int rows, WgmmaTileKind kind = WgmmaTileKind::kRows) {
-  return ChooseWgmmaPlan(outputs, inputs / kWgmmaStageCols, rows, kH200, kind, 128);
+WgmmaPlan PlanOf(int outputs, int inputs, int rows, bool halves = false) {
+  return ChooseWgmmaPlan(outputs, inputs / kWgmmaStageCols, rows, kH200, halves);
 }
 
 void ExpectPlan(const WgmmaPlan& plan, int tile, int segments, bool splits) {
@@ -148,10 +148,9 @@ void ExpectPlan(const WgmmaPlan& plan, int tile, int segments, bool splits) {
 
 TEST(WgmmaPlanTest, BalancesTheMultiprocessors) {
   ExpectPlan(PlanOf(6144, 4096, 1), 48, 1, false);
-  ExpectPlan(PlanOf(6144, 4096, 1, WgmmaTileKind::kHeads), 64, 1, false);
   ExpectPlan(PlanOf(4096, 4096, 1), 128, 4, true);
   ExpectPlan(PlanOf(28672, 4096, 1), 224, 1, false);
-  ExpectPlan(PlanOf(28672, 4096, 1, WgmmaTileKind::kGated), 224, 1, false);
+  ExpectPlan(PlanOf(28672, 4096, 1, /*halves=*/true), 224, 1, false);
   ExpectPlan(PlanOf(4096, 14336, 1), 128, 4, true);
   ExpectPlan(PlanOf(128256, 4096, 1), 248, 1, false);
   ExpectPlan(PlanOf(6144, 4096, 512), 192, 1, false);
@@ -162,20 +161,15 @@ TEST(WgmmaPlanTest, BalancesTheMultiprocessors) {
 TEST(WgmmaPlanTest, SegmentsDoNotDependOnTheRows) {
   for (const int outputs : {1, 7, 64, 500, 2048, 4096, 6144, 151936}) {
     for (const int stages : {2, 4, 30, 64, 224, 1000}) {
-      for (const auto kind : {WgmmaTileKind::kRows, WgmmaTileKind::kGated}) {
-        const int segments = ChooseWgmmaPlan(outputs, stages, 1, kH200, kind).segments;
+      for (const bool halves : {false, true}) {
+        const int segments = ChooseWgmmaPlan(outputs, stages, 1, kH200, halves).segments;
         EXPECT_TRUE(segments == 1 || stages >= 4 * segments);
         for (const int rows : {2, 16, 64, 65, 128, 129, 500, 5000}) {
-          const WgmmaPlan plan = ChooseWgmmaPlan(outputs, stages, rows, kH200, kind);
+          const WgmmaPlan plan = ChooseWgmmaPlan(outputs, stages, rows, kH200, halves);
           EXPECT_EQ(plan.segments, segments);
           EXPECT_EQ(plan.splits, segments > 1 && rows <= 128);
           EXPECT_GT(plan.outputs, 0);
-          EXPECT_TRUE(kind == WgmmaTileKind::kRows || plan.outputs % 16 == 0);
-          const WgmmaPlan heads =
-              ChooseWgmmaPlan(outputs, stages, rows, kH200, WgmmaTileKind::kHeads, 64);
-          EXPECT_EQ(heads.segments,
-                    ChooseWgmmaPlan(outputs, stages, 1, kH200, WgmmaTileKind::kRows).segments);
-          EXPECT_TRUE(heads.segments > 1 || 64 % heads.outputs == 0);
+          EXPECT_TRUE(!halves || plan.outputs % 16 == 0);
           EXPECT_TRUE(plan.segments == 1 || plan.splits || plan.outputs == kSegmentedOutputs);
         }
       }
@@ -186,7 +180,7 @@ TEST(WgmmaPlanTest, SegmentsDoNotDependOnTheRows) {
 TEST(WgmmaPlanTest, BlocksThatWaitForEachOtherAllRun) {
   for (const int outputs : {64, 500, 2048, 4096, 6144, 9000}) {
     for (const int blocks : {8, 68, 108, 132}) {
-      const WgmmaPlan plan = ChooseWgmmaPlan(outputs, 64, 1, blocks, WgmmaTileKind::kRows);
+      const WgmmaPlan plan = ChooseWgmmaPlan(outputs, 64, 1, blocks, false);
       const int tiles = (outputs + plan.outputs - 1) / plan.outputs;
       EXPECT_TRUE(!plan.splits || tiles * plan.segments <= blocks) << outputs << " " << blocks;
     }

@@ -7,29 +7,10 @@
 
 #include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/device/hopper.cuh"
-#include "compute/cuda/gemm/heads.cuh"
 #include "compute/cuda/gemm/wgmma.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
 
 namespace talon::cuda {
-
-// The weight rows of a tile's two halves (WgmmaTileKind).
-struct TileHalves {
-  int first;    // of the first half
-  int partner;  // how much further down the second half is
-
-  __device__ __forceinline__ TileHalves(const WgmmaArgs& args, int outputs, int tile) {
-    if (args.kind == WgmmaTileKind::kGated) {
-      first = tile * (outputs / 2);
-      partner = args.outputs;
-      return;
-    }
-    const int head_dim = args.heads.shape.head_dim;
-    const int head_tiles = head_dim / outputs;
-    first = tile / head_tiles * head_dim + tile % head_tiles * (outputs / 2);
-    partner = head_dim / 2;
-  }
-};
 
 // kCount consecutive outputs of a row.
 template <int kCount>
@@ -108,16 +89,6 @@ __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int 
   }
 }
 
-// Rotates and stores two outputs of a head's first half and their partners in the second.
-__device__ __forceinline__ void StoreHeads(const WgmmaArgs& args, int row, int output, Outputs<2> a,
-                                           Outputs<2> b) {
-  const int head_dim = args.heads.shape.head_dim;
-  AddBias(args.bias, output, args.outputs, &a);
-  AddBias(args.bias, output + head_dim / 2, args.outputs, &b);
-  StoreHeadPair<2>(args.heads, row, output / head_dim, output % head_dim, {{a.v[0], a.v[1]}},
-                   {{b.v[0], b.v[1]}}, args.out + row * args.out_stride);
-}
-
 // The pair of accumulators that a thread has in the j-th group of eight outputs and row half
 // `half`.
 template <int kAccumulators>
@@ -164,21 +135,16 @@ __device__ __forceinline__ void RunEpilogue(const WgmmaArgs& args, int tile, int
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + AccumulatorRow(thread, half * 2);
     if (row >= args.rows) continue;
-    if (args.kind == WgmmaTileKind::kRows) {
+    if (!args.swiglu) {
       StoreRow(args, row, tile * kOutputs + AccumulatorOutput(thread, 0), half, acc);
       continue;
     }
     if constexpr (kOutputs % 16 == 0) {
-      const TileHalves halves(args, kOutputs, tile);
+      constexpr int kHalf = kOutputs / 2;
 #pragma unroll
-      for (int j = 0; j < kOutputs / 16; ++j) {
-        const int output = halves.first + AccumulatorOutput(thread, 0) + j * 8;
-        const Outputs<2> a = PairOf(acc, j, half), b = PairOf(acc, j + kOutputs / 16, half);
-        if (args.kind == WgmmaTileKind::kGated) {
-          StoreSwiGlu<Operand>(args, row, output, a, b);
-        } else {
-          StoreHeads(args, row, output, a, b);
-        }
+      for (int j = 0; j < kHalf / 8; ++j) {
+        StoreSwiGlu<Operand>(args, row, tile * kHalf + AccumulatorOutput(thread, 0) + j * 8,
+                             PairOf(acc, j, half), PairOf(acc, j + kHalf / 8, half));
       }
     }
   }
@@ -225,8 +191,7 @@ __device__ __forceinline__ Outputs<4> ReduceSplits(const float* from, int splits
 template <typename Operand, int kOutputs>
 __device__ __forceinline__ void RunSplitKEpilogue(const WgmmaArgs& args, int tile,
                                                   const float* partials, int rank, int threads) {
-  const bool gated = args.kind == WgmmaTileKind::kGated;
-  const int width = gated ? kOutputs / 2 : kOutputs;
+  const int width = args.swiglu ? kOutputs / 2 : kOutputs;
   const int quads = width / 4;
   const int stride = args.rows * kOutputs;
   for (int id = rank * threads + static_cast<int>(threadIdx.x); id < args.rows * quads;
@@ -235,7 +200,7 @@ __device__ __forceinline__ void RunSplitKEpilogue(const WgmmaArgs& args, int til
     const int col = id % quads * 4;
     const float* from = partials + row * kOutputs + col;
     const int output = tile * width + col;
-    if (gated) {
+    if (args.swiglu) {
       const Outputs<4> gate = ReduceSplits(from, args.splits, stride);
       StoreSwiGlu<Operand>(args, row, output, gate,
                            ReduceSplits(from + width, args.splits, stride));
