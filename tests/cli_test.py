@@ -339,7 +339,8 @@ class GoodRuns(CliTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         text, table = result.stdout.decode(), result.stderr.decode()
         self.assertTrue(text.startswith("Once upon a time there was a "), text)
-        for row in ("model", "device", "prompt", "generated  128 tokens", "seed", "memory"):
+        for row in ("model", "device", "prompt", "first token +after [0-9.]+ s",
+                    "generated +128 tokens", "seed", "memory"):
             self.assertRegex(table, rf"(?m)^{row}")
 
     def test_tables_and_help_fit_80_columns(self):
@@ -348,7 +349,7 @@ class GoodRuns(CliTest):
         self.assertRegex(table, r"(?m)^speed-up     \d+\.\d+x of plain decoding's \d+ tokens/s, \d")
         outputs = [line for line in table.splitlines() if not line.startswith("model")]
         for command in ("", "run", "check", "bench", "bench decode", "bench longcontext",
-                        "bench verify", "doctor", "tokenize"):
+                        "bench simulate", "bench verify", "doctor", "tokenize"):
             result = talon(*command.split(), "--help")
             self.assertEqual(result.returncode, 0)
             outputs += result.stdout.decode().splitlines()
@@ -582,7 +583,7 @@ class Interrupt(CliTest):
         text, table, code = self.interrupt()
         self.assertEqual(code, 0, table)
         self.assertTrue(text.endswith(b"\n"))
-        self.assertRegex(table, r"(?m)^generated  [1-9]\d* tokens, \d+ tokens/s, ended by cancel")
+        self.assertRegex(table, r"(?m)^generated +[1-9]\d* tokens, \d+ tokens/s, ended by cancel")
 
     def test_while_speculating(self):
         _, table, code = self.interrupt("--speculative-algorithm", "SUFFIX",

@@ -300,21 +300,21 @@ Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
 }
 
 constexpr const char* kHelp =
-    "Runs real steps of the engine: an EAGLE-3 head of the usual shape with random\n"
-    "weights drafts, the target verifies, accepted tokens are committed. Only how many\n"
-    "drafts are right is drawn, from --acceptance. So the times are this machine's,\n"
-    "and the tokens are those of a head that you have read about.\n\n"
-    "tau, the tokens of a step, is 1 + a1 + a1*a2 + ... for --acceptance a1,a2,...\n"
-    "The tree has as many levels as there are values; --speculative-eagle-topk and\n"
-    "--speculative-num-draft-tokens set its branches and nodes, top-k 1 is a chain.\n\n"
-    "Columns: plain and speculative tokens/s and their ratio, tau as drawn, a step's\n"
-    "milliseconds, and the share of drafting, verification and the rest of a step: by\n"
-    "the device's clock where it has one, and then idle time is part of the rest.\n\n"
-    "Examples:\n"
-    "  a chain of 3          --acceptance 0.8,0.75,0.7 --speculative-eagle-topk 1\n"
-    "  the EAGLE-3 paper's   --shape llama-8b --device cuda --speculative-eagle-topk 10\n"
-    "  8B model, tau 6.1       --speculative-num-draft-tokens 60\n"
-    "                          --acceptance 0.92,0.92,0.92,0.92,0.92,0.92,0.92";
+    "\nRuns real steps of the engine: an EAGLE-3 head of the usual shape with random\n"
+    "weights drafts, the target verifies, accepted tokens are committed. Only how\n"
+    "many drafts are right is drawn, from --acceptance. So the times are this\n"
+    "machine's, and the tokens are those of a head that you have read about.\n"
+    "\nFor --acceptance a1,a2,... a step has tau = 1 + a1 + a1*a2 + ... tokens. The\n"
+    "tree has as many levels as there are values; --speculative-eagle-topk and\n"
+    "--speculative-num-draft-tokens set its branches and nodes. Top-k 1 is a chain.\n"
+    "\nColumns: plain and speculative tokens/s and their ratio, tau as drawn, a step's\n"
+    "milliseconds, and the share of drafting, verification and the rest of a step:\n"
+    "by the device's clock where it has one, and then idle time is in the rest.\n"
+    "\nA chain of three, then the EAGLE-3 paper's tau of 6.1 for an 8B model:\n"
+    "\n  talon bench simulate --acceptance 0.8,0.75,0.7 --speculative-eagle-topk 1\n"
+    "  talon bench simulate --shape llama-8b --device cuda \\\n"
+    "      --speculative-eagle-topk 10 --speculative-num-draft-tokens 60 \\\n"
+    "      --acceptance 0.92,0.92,0.92,0.92,0.92,0.92,0.92\n";
 
 }  // namespace
 

@@ -17,8 +17,8 @@ constexpr int kChunks = 4;
 class PromptTime : public testing::Test {
  protected:
   PromptTime() : backend_(NewCpuBackend(2), kLag) {
-    auto loaded = Decoder::Load(std::string(TALON_SOURCE_DIR) + "/tests/data/goldens/llama3",
-                                &backend_, {.max_rows = 64, .max_output_rows = 16});
+    auto loaded = Decoder::Load(TALON_SOURCE_DIR "/tests/data/goldens/llama3", &backend_,
+                                {.max_rows = 64, .max_output_rows = 16});
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     target_ = std::move(loaded).value();
     auto engine = Engine::Create({.backend = &backend_, .target = target_.get()},

@@ -105,12 +105,11 @@ Outcome Generate(const RunOptions& run) {
   if (host != nullptr) host->GrowTreesAhead(run.ahead);
   std::unique_ptr<Drafter> drafter;
   if (!run.plain) {
-    auto head =
-        Eagle3Drafter::Load({.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny-eagle3",
-                             .budget = kBudget,
-                             .min_prob = run.min_prob,
-                             .cache = {.max_length = 1024, .max_sequences = 3}},
-                            *Tiny().target, Tiny().backend.get(), &metrics);
+    auto head = Eagle3Drafter::Load({.model_path = TALON_SOURCE_DIR "/models/tiny-eagle3",
+                                     .budget = kBudget,
+                                     .min_prob = run.min_prob,
+                                     .cache = {.max_length = 1024, .max_sequences = 3}},
+                                    *Tiny().target, Tiny().backend.get(), &metrics);
     EXPECT_TRUE(head.ok()) << head.status().message();
     drafter = std::make_unique<CountingDrafter>(std::move(*head), &outcome.calls);
   }
@@ -197,7 +196,9 @@ TEST(RunAhead, PartialViewsAndTheirFullPasses) {
     EXPECT_GT(ahead.calls.finished, 0);
     EXPECT_GT(ahead.refreshes, 2);
     if (IsHost()) ExpectSame(ahead, Generate({.ahead = false, .specpv = true, .mode = mode}));
-    if (mode == SpecPvMode::kExact) EXPECT_EQ(ahead.tokens, Generate({}).tokens);
+    if (mode == SpecPvMode::kExact) {
+      EXPECT_EQ(ahead.tokens, Generate({}).tokens);
+    }
   }
 }
 

@@ -189,7 +189,7 @@ void AdaptivePolicy::ObserveRows(const StepShape& shape, const StepCost& cost) {
   const double by_curve = CurveSeconds(shape, cost) - one;
   if (cost.ahead || now.plain_ratios.empty() || by_curve < kVisible * one) return;
   const double pass = (cost.total_seconds - cost.draft_seconds) / now.plain_scale;
-  now.row_ratios.Add(std::clamp((pass - one) / by_curve, kLeastRowScale, 1.0));
+  Blend(std::clamp((pass - one) / by_curve, kLeastRowScale, 1.0), kSlow, &now.row_scale);
 }
 
 // `seconds`: the step's time as CappedSeconds has it.

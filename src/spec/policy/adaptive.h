@@ -79,8 +79,8 @@ class AdaptivePolicy : public Policy {
     double plain_scale = 1;    // measured plain steps against the curve
     RecentTimes plain_ratios;  // the last plain steps, in the curve's seconds for one row
     RecentTimes tree_ratios;   // the last passes over trees since a plain step, the same
-    RecentTimes row_ratios;    // what their rows but the first cost, against the curve
-    bool ahead = false;        // drafting was not waited for, so its cost is not known
+    double row_scale = 1;  // cost of a pass's rows but the first against the curve, running mean
+    bool ahead = false;    // drafting was not waited for, so its cost is not known
     int steps_ahead = 0;
     RecentTimes draft_ratios;  // the last drafting steps, in the curve's seconds for their rows
     int plain_steps = 0;       // since drafting paused to measure them
@@ -104,8 +104,7 @@ class AdaptivePolicy : public Policy {
   double VerifySeconds(const StepShape& shape, double nodes) const {
     const Regime& now = Of(shape);
     const double one = curve_.Seconds(shape, 1);
-    const double row_scale = now.row_ratios.size() < 3 ? 1 : now.row_ratios.Median();
-    return (one + (curve_.Seconds(shape, nodes) - one) * row_scale) * now.plain_scale;
+    return (one + (curve_.Seconds(shape, nodes) - one) * now.row_scale) * now.plain_scale;
   }
   // Drafts of a tree, most likely first, and the probability of the path to each node.
   struct Ranking {

@@ -39,6 +39,17 @@ TEST(VerifyCurve, FewerRowsNeverCostMore) {
   EXPECT_NEAR(seconds(8, 1100), 2.4e-3, 1e-9);
 }
 
+// It ended at 128 rows and was taken to be proportional from there on.
+TEST(VerifyCurve, GoesOnWhileRowsCostLessThanInProportion) {
+  const std::vector<PassTimes> flat = {{64, 4.8e-3, 5e-3}, {128, 5.4e-3, 6e-3}};
+  EXPECT_EQ(NextCurveRows(flat, 2048), 256);
+  EXPECT_EQ(NextCurveRows(flat, 200), 200);
+  EXPECT_EQ(NextCurveRows(flat, 128), 0);
+  const std::vector<PassTimes> steep = {{64, 5e-3, 5e-3}, {128, 9.5e-3, 9.6e-3}};
+  EXPECT_EQ(NextCurveRows(steep, 2048), 0);
+  EXPECT_EQ(NextCurveRows(std::span(flat).first(1), 2048), 0);
+}
+
 TEST(VerifyCurve, SavesAndLoads) {
   const std::string path = testing::TempDir() + "/talon_curve.json";
   ASSERT_TRUE(CheapRows().Save(path).ok());

@@ -97,6 +97,15 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
   return best;
 }
 
+int NextCurveRows(std::span<const PassTimes> times, int most) {
+  if (times.size() < 2 || times.back().rows >= most) return 0;
+  const PassTimes& last = times.back();
+  const PassTimes& before = times[times.size() - 2];
+  const double doublings = static_cast<double>(last.rows) / before.rows / 2;
+  if (last.shorter >= kProportional * doublings * before.shorter) return 0;
+  return std::min(2 * last.rows, most);
+}
+
 VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer) {
   for (size_t i = times.size() - 1; i-- > 0;) {
     times[i].shorter = std::min(times[i].shorter, times[i + 1].shorter);
@@ -135,16 +144,11 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
       pass.longer = std::min(pass.longer, high);
     }
   }
-  while (times.size() > 1 && times.back().rows < batch_rows) {
-    const PassTimes& last = times.back();
-    const PassTimes& before = times[times.size() - 2];
-    const double growth = static_cast<double>(last.rows) / before.rows / 2;
-    if (last.shorter >= kProportional * growth * before.shorter) break;
-    const int rows = std::min(2 * last.rows, batch_rows);
+  while (const int rows = NextCurveRows(times, batch_rows)) {
     TALON_ASSIGN_OR_RETURN(const double seconds,
                            TimeVerifyPass(backend, target, kv, rows, shorter, kRounds));
     // Prefixes are read by one sequence of these; what a longer one adds is known from the last.
-    const double added = last.longer - last.shorter;
+    const double added = times.back().longer - times.back().shorter;
     times.push_back({.rows = rows, .shorter = seconds, .longer = seconds + added});
   }
   return FitVerifyCurve(std::move(times), shorter, longer);

@@ -7,6 +7,7 @@
 #define TALON_SPEC_POLICY_VERIFY_CURVE_H_
 
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ struct PassTimes {
   double shorter = std::numeric_limits<double>::max();  // seconds
   double longer = std::numeric_limits<double>::max();
 };
+
+// How many rows to time after these, at most `most`; 0: enough, more cost in proportion.
+int NextCurveRows(std::span<const PassTimes> times, int most);
 
 // The curve through measured times, by rows, for contexts of so many tokens. Fewer rows never cost
 // more: where they seem to, their passes were disturbed. REQUIRES: `times` is not empty.
