@@ -29,7 +29,7 @@ talon_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-ini
 # The same source must give the same bits wherever a row is computed: no compiler-chosen contraction.
 talon_compile_options(-ffp-contract=off)
 if(TALON_SANITIZE)
-  add_compile_options(-fsanitize=${TALON_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${TALON_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TALON_SANITIZE})
 endif()
 
