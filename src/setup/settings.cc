@@ -78,7 +78,8 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
       "GPU");
   add("enable_prefix_cache", &c->enable_prefix_cache,
       "Keep the K and V of earlier requests; equal prompt beginnings skip their pass");
-  add("kv_audit", &c->kv_audit, "Check after every step that committed K and V are unchanged (slow); if not, the requests "
+  add("kv_audit", &c->kv_audit,
+      "Check after every step that committed K and V are unchanged (slow); if not, the requests "
       "fail and the engine stops");
   add("log_level", &c->log_level, "Least severe messages that are logged",
       Choices{"debug", "info", "warning", "error", "off"});
