@@ -29,9 +29,15 @@ talon_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-ini
 # The same source must give the same bits wherever a row is computed: no compiler-chosen contraction.
 talon_compile_options(-ffp-contract=off)
 if(TALON_SANITIZE)
-  add_compile_options(-fsanitize=${TALON_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${TALON_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TALON_SANITIZE})
 endif()
+# Two checks of every pointer double the time of compiling. AddressSanitizer stops at null pointers
+# anyway; alignment is checked in the modules that read bytes as numbers.
+if(TALON_SANITIZE MATCHES "undefined")
+  add_compile_options(-fno-sanitize=null,alignment)
+endif()
+set(TALON_ALIGNMENT_CHECKED compute kv model wire)
 
 include(${CMAKE_CURRENT_LIST_DIR}/pch.cmake)
 
@@ -48,6 +54,9 @@ function(talon_library name)
   add_library(talon_${name} STATIC ${arg_SOURCES})
   target_include_directories(talon_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(talon_${name} PUBLIC ${arg_DEPS})
+  if(TALON_SANITIZE MATCHES "undefined" AND name IN_LIST TALON_ALIGNMENT_CHECKED)
+    target_compile_options(talon_${name} PRIVATE -fsanitize=alignment)
+  endif()
   if(arg_COLD)
     talon_compile_quickly(talon_${name})
   endif()

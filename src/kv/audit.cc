@@ -1,17 +1,17 @@
 #include "kv/audit.h"
 
 #include <algorithm>
-#include <span>
+#include <bit>
 
 namespace talon {
 namespace {
 
-uint64_t Fnv1a(uint64_t hash, std::span<const uint8_t> bytes) {
-  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3ull;
-  return hash;
-}
+constexpr uint64_t kHashStart = 0xcbf29ce484222325ull;
 
-constexpr uint64_t kFnvStart = 0xcbf29ce484222325ull;
+// One changed word always changes the hash; the rotation keeps high bits of two from cancelling.
+uint64_t AddWord(uint64_t hash, uint64_t word) {
+  return std::rotl((hash ^ word) * 0x9e3779b97f4a7c15ull, 31);
+}
 
 }  // namespace
 
@@ -31,14 +31,14 @@ uint64_t KvAudit::SlotHash(int32_t slot) const {
   const size_t tile_bytes = shape.TileElements() * DTypeSize(shape.dtype);
   const size_t start = static_cast<size_t>(slot / shape.block_size) * shape.BlockBytes() +
                        static_cast<size_t>(slot % shape.block_size) * head_bytes;
-  std::vector<uint8_t> bytes(head_bytes);
-  uint64_t hash = kFnvStart;
+  std::vector<uint64_t> words((head_bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t), 0);
+  uint64_t hash = kHashStart;
   for (const KvLayer& layer : view_.layers) {
     for (const void* array : {layer.k_blocks, layer.v_blocks}) {
       for (int head = 0; head < shape.kv_heads; ++head) {
         const auto* source = static_cast<const uint8_t*>(array) + start + head * tile_bytes;
-        backend_->CopyOut(bytes.data(), source, head_bytes);
-        hash = Fnv1a(hash, bytes);
+        backend_->CopyOut(words.data(), source, head_bytes);
+        for (const uint64_t word : words) hash = AddWord(hash, word);
       }
     }
   }
@@ -72,10 +72,9 @@ Status KvAudit::Check(const Sequence& sequence) const {
 }
 
 uint64_t KvAudit::ContentHash(const Sequence& sequence) const {
-  uint64_t hash = kFnvStart;
+  uint64_t hash = kHashStart;
   for (int t = 0; t < sequence.committed_len; ++t) {
-    const uint64_t slot_hash = SlotHash(SlotOf(sequence, t));
-    hash = Fnv1a(hash, {reinterpret_cast<const uint8_t*>(&slot_hash), sizeof(slot_hash)});
+    hash = AddWord(hash, SlotHash(SlotOf(sequence, t)));
   }
   return hash;
 }

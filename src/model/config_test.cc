@@ -215,8 +215,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadField{"RopeText", "rope_scaling", "linear", "rope_scaling is \"linear\""},
         BadField{"RopeKind", "rope_scaling", {{"type", "su"}}, "rope type \"su\" is not supported"},
         BadField{"RopeFactorMissing", "rope_scaling", {{"type", "linear"}}, "factor is missing"},
-        BadField{
-            "RopeFactor", "rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "rope factor: 0.5"},
+        BadField{"RopeFactor",
+                 "rope_scaling",
+                 {{"type", "linear"}, {"factor", 0.5}},
+                 "rope factor: 0.5"},
         BadField{"Llama3Bounds",
                  "rope_parameters",
                  {{"rope_type", "llama3"},

@@ -38,7 +38,8 @@ std::string FromPythonText(const py::handle& text, const std::string& what) {
   Py_ssize_t size = 0;
   const char* bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
   if (bytes != nullptr) return {bytes, static_cast<size_t>(size)};
-  const py::error_already_set error;  // Python's own error, which names the character and its position
+  const py::error_already_set
+      error;  // Python's own error, which names the character and its position
   throw py::value_error(what + ": " + std::string(py::str(error.value())));
 }
 

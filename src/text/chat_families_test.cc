@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "base/ordered_json.h"
 #include "text/chat_options.h"
 #include "text/chat_template.h"
-#include "base/ordered_json.h"
 #include "text/test_chat_templates.h"
 
 namespace talon {

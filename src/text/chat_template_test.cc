@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "text/chat_options.h"
 #include "base/ordered_json.h"
+#include "text/chat_options.h"
 
 namespace talon {
 namespace {

@@ -9,8 +9,8 @@ namespace {
 
 // Answers of a call that runs and one that comes after it, once `spoil` has changed the sequence of
 // session "a".
-std::vector<Result<VerifyAnswer>> SpoiledCalls(
-    SessionEngine* engine, const std::function<void(const Sequence&)>& spoil) {
+std::vector<Result<VerifyAnswer>> SpoiledCalls(SessionEngine* engine,
+                                               const std::function<void(const Sequence&)>& spoil) {
   EXPECT_TRUE(RunCall(engine, FirstCall("a", Ten(), Chain({1}))).ok());
   const Session* session = nullptr;
   for (const auto& one : engine->sessions().all()) session = one.get();

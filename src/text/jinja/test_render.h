@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ordered_json.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
-#include "base/ordered_json.h"
 
 namespace talon::jinja {
 
