@@ -1,6 +1,5 @@
-// `talon bench simulate`: what this machine makes of an EAGLE-3 head with a given acceptance. The
-// engine runs real steps of a real size, with random weights where there is no model; only how many
-// drafts are right is drawn.
+// `talon bench simulate`: the speed of an EAGLE-3 head with a given acceptance on this machine. The
+// engine runs real steps with a head of random weights; the number of accepted drafts is drawn.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>

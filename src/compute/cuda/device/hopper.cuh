@@ -98,19 +98,11 @@ __device__ __forceinline__ void TmaLoadBox(const CUtensorMap& map, int col, int 
 
 // ---- Cluster barrier ----
 
-// Split cluster barrier: every thread of every block arrives, then waits, alternately. Writes
-// before the arrive (release) are visible after the wait (acquire).
-__device__ __forceinline__ void ClusterArrive() {
+// Waits for every thread of every block. Writes before it are visible after it.
+__device__ __forceinline__ void ClusterSync() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void ClusterWait() {
-  __syncwarp();
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void ClusterSync() {
-  ClusterArrive();
-  ClusterWait();
 }
 
 // ---- wgmma: asynchronous matrix multiply-accumulate of a warpgroup ----

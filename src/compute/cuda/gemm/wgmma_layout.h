@@ -106,8 +106,9 @@ constexpr int64_t WgmmaCost(int tiles, int stages, int outputs, int splits, int 
   return rounds * block_stages * stage_cost + (splits > 1 ? 930 + 185 * splits : 0);
 }
 
-// The cheapest tile for `row_tiles` tiles of rows. The blocks of a split-K tile wait for each
-// other, so all of them must be resident: outputs 0 if there is no such tile.
+// The cheapest tile for `row_tiles` tiles of rows. `halves`: a tile is two equal parts, each of
+// whole groups of eight rows. The blocks of a split-K tile wait for each other, so all of them must
+// be resident; if that holds for no tile, the result has no outputs.
 constexpr WgmmaPlan ChooseWgmmaTile(int outputs, int stages, int row_tiles, int splits, int blocks,
                                     bool halves, int64_t* best_cost) {
   WgmmaPlan best{.segments = splits, .splits = splits > 1};
