@@ -34,11 +34,14 @@ struct Layout {
   int group = 2;
   int block_size = 16;
   bool partial = false;  // every sequence has its own list for each (layer, kv head)
+  int window = 0;
+  bool sinks = false;
 
   int cols() const { return head_dim * kv_heads * group; }
   std::string Name() const {
-    return fmt::format("{} head_dim {} kv_heads {} group {} block {}{}", DTypeName(dtype), head_dim,
-                       kv_heads, group, block_size, partial ? " partial" : "");
+    return fmt::format("{} head_dim {} kv_heads {} group {} block {}{} window {}{}",
+                       DTypeName(dtype), head_dim, kv_heads, group, block_size,
+                       partial ? " partial" : "", window, sinks ? " sinks" : "");
   }
 };
 
@@ -82,8 +85,15 @@ Outputs RunAttention(Backend& backend, const Layout& layout, std::vector<Sequenc
   const auto pass = backend.NewPass(layout.kv_heads * layout.group);
   backend.LoadPass(plan, shape, pass.get());
   const float scale = 1.0f / std::sqrt(static_cast<float>(layout.head_dim));
-  LayerOpsOf(backend).Attention(
-      *pass, {.q = q.view(), .kv = kv.view(), .layer = kLayer, .scale = scale}, out.view());
+  const testing::DeviceArray sinks(backend, RandomValues(layout.kv_heads * layout.group, 99, 4.0f));
+  LayerOpsOf(backend).Attention(*pass,
+                                {.q = q.view(),
+                                 .kv = kv.view(),
+                                 .layer = kLayer,
+                                 .scale = scale,
+                                 .window = layout.window,
+                                 .sinks = layout.sinks ? sinks.floats() : nullptr},
+                                out.view());
   Outputs outputs;
   const std::vector<float> values = out.Read();
   for (int r = 0; r < plan.num_rows(); ++r) {
@@ -329,6 +339,68 @@ TEST_P(AttentionTest, ExtremeScoresStayFinite) {
   };
   EXPECT_LE(MaxDifference(run(*reference), run(*backend_)), 0.02);
 }
+
+// Sliding windows and sinks, which the host's backends have.
+class WindowTest : public AttentionTest {};
+
+std::vector<Layout> WindowLayouts() {
+  std::vector<Layout> layouts;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    layouts.push_back({.dtype = dtype, .window = 1, .sinks = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .block_size = 8, .window = 3});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .group = 3, .window = 24, .sinks = true});
+    layouts.push_back({.dtype = dtype, .group = 8, .window = 128, .sinks = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .window = 1100});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .sinks = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .partial = true, .window = 20});
+  }
+  return layouts;
+}
+
+TEST_P(WindowTest, MatchesReference) {
+  const auto reference = MakeBackend("reference");
+  std::mt19937 random(21);
+  for (const Layout& layout : WindowLayouts()) {
+    std::vector<SequenceSpec> batch = MixedBatch(random);
+    batch.push_back({.base = 70000, .committed = 2500, .parents = RandomTree(9, random)});
+    batch.push_back({.base = 80000, .committed = 1300, .prompt_rows = 300});
+    ExpectClose(RunAttention(*reference, layout, batch), RunAttention(*backend_, layout, batch),
+                layout, GetParam());
+  }
+}
+
+TEST_P(WindowTest, RowBesideOthersHasTheBitsOfTheRowAlone) {
+  std::mt19937 random(22);
+  for (const Layout& layout : WindowLayouts()) {
+    std::vector<SequenceSpec> batch = MixedBatch(random);
+    batch.push_back({.base = 70000, .committed = 2500, .parents = RandomTree(9, random)});
+    const Outputs together = RunAttention(*backend_, layout, batch);
+    for (const SequenceSpec& spec : batch) {
+      ExpectSameBits(together, RunAttention(*backend_, layout, {spec}, 99), layout.Name());
+    }
+  }
+}
+
+TEST_P(WindowTest, LayoutOfKeysDoesNotChangeBits) {
+  constexpr int kTokens = 2090;
+  for (const int window : {1, 50, 128, 1100}) {
+    const Layout layout{.dtype = DType::kBF16, .head_dim = 8, .window = window, .sinks = true};
+    const Outputs whole =
+        RunAttention(*backend_, layout, {{.committed = kTokens, .prompt_rows = kTokens}});
+    for (const int end : {130, 1024, 1025, 1030, 2048, kTokens}) {
+      const SequenceSpec part{.committed = end, .prompt_rows = 5};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {part}, end), "chunk");
+      const SequenceSpec chain{.committed = end - 8, .parents = Chain(8)};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}, end), "staged");
+      const SequenceSpec tail{
+          .committed = end - 100, .parents = Chain(100), .tail = 95, .partial = true};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {tail}, end), "tail");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, WindowTest, ::testing::Values("cpu1", "cpu2", "cpu3"),
+                         [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(Backends, AttentionTest,
                          ::testing::ValuesIn(testing::WithDevices({"cpu1", "cpu2", "cpu3"})),

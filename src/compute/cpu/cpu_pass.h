@@ -16,6 +16,16 @@ namespace talon {
 struct CpuPass : HostPass {
   std::vector<int32_t> places;  // [rows] PassPlan::PlaceOfRow
   AttentionPlan attention;
+  // The plan of layers that see a window, made when the first of them runs.
+  mutable AttentionPlan windowed;
+  mutable int window = 0;  // that it was made for; 0: none yet
+
+  const AttentionPlan& PlanFor(int wanted, int num_threads) const {
+    if (wanted == 0) return attention;
+    if (window != wanted) windowed.Build(plan, shape, num_threads, wanted);
+    window = wanted;
+    return windowed;
+  }
 };
 
 inline const CpuPass& AsCpuPass(const Pass& pass) { return static_cast<const CpuPass&>(pass); }

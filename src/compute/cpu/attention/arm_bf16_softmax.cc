@@ -105,8 +105,8 @@ inline float32x4_t PairWeights(const float* scores, float32x4_t max, uint16_t* p
 }
 
 // Keys that a row does not see weigh nothing.
-void HideKeys(float* scores, int count) {
-  for (int key = count; key < kTileKeys; ++key) scores[key / 2 * 4 + key % 2] = -HUGE_VALF;
+void HideKeys(float* scores, int first, int last) {
+  for (int key = first; key < last; ++key) scores[key / 2 * 4 + key % 2] = -HUGE_VALF;
 }
 
 // One row's share of a pair's results.
@@ -124,7 +124,8 @@ void Softmax(const TileSoftmax& tile) {
   for (int r = 0; r < tile.rows; r += 2) {
     float* scores = tile.scores + r * kTileKeys;
     for (int half = 0; half < 2; ++half) {
-      if (tile.counts[r + half] < kTileKeys) HideKeys(scores + 2 * half, tile.counts[r + half]);
+      HideKeys(scores + 2 * half, 0, tile.firsts[r + half]);
+      HideKeys(scores + 2 * half, tile.counts[r + half], kTileKeys);
     }
     const float32x4_t before =
         vcombine_f32(vld1_dup_f32(tile.max + r), vld1_dup_f32(tile.max + r + 1));

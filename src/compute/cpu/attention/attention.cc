@@ -1,6 +1,9 @@
 #include "compute/cpu/attention/attention.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "base/math.h"
 
 namespace talon {
 namespace {
@@ -8,18 +11,26 @@ namespace {
 // Below this many multiply-adds a pass is not worth waking the other threads.
 constexpr int64_t kMinParallelWork = 1 << 16;
 
-int MaxKeys(const AttentionPlan& plan, const AttentionItem& item) {
-  int keys = 0;
-  for (int i = item.row_begin; i < item.row_end; ++i) keys = std::max(keys, plan.rows[i].num_keys);
+// The keys that rows of an item see are in [first, end).
+struct KeyRange {
+  int first = std::numeric_limits<int>::max();
+  int end = 0;
+};
+KeyRange KeysOf(const AttentionPlan& plan, const AttentionItem& item) {
+  KeyRange keys;
+  for (int i = item.row_begin; i < item.row_end; ++i) {
+    keys.first = std::min(keys.first, plan.rows[i].first_key);
+    keys.end = std::max(keys.end, plan.rows[i].num_keys);
+  }
   return keys;
 }
 
 // Tile by tile over all heads of the item, so that what lies side by side is read together.
-void RunSplit(std::vector<QueryBlock>& blocks, int split, int num_keys) {
+void RunSplit(std::vector<QueryBlock>& blocks, int split, const KeyRange& keys) {
   for (QueryBlock& block : blocks) block.BeginSplit();
-  const int tiles = (num_keys + kTileKeys - 1) / kTileKeys;
-  const int end = std::min(tiles, (split + 1) * kSplitTiles);
-  for (int tile = split * kSplitTiles; tile < end; ++tile) {
+  const int first = std::max(keys.first / kTileKeys, split * kSplitTiles);
+  const int end = std::min(CeilDiv(keys.end, kTileKeys), (split + 1) * kSplitTiles);
+  for (int tile = first; tile < end; ++tile) {
     for (QueryBlock& block : blocks) block.RunTile(tile);
   }
 }
@@ -41,7 +52,7 @@ void LoadBlocks(const AttentionCall& call, const AttentionItem& item, int first,
 void RunItem(const AttentionCall& call, const AttentionItem& item, AttentionScratch::Thread* thread,
              AttentionPartials* partials) {
   const int queries = (item.row_end - item.row_begin) * call.group();
-  const int keys = MaxKeys(*call.plan, item);
+  const KeyRange keys = KeysOf(*call.plan, item);
   std::vector<QueryBlock>& blocks = thread->blocks;
   for (int first = 0; first < queries; first += kMaxTileRows) {
     LoadBlocks(call, item, first, std::min(queries - first, kMaxTileRows), thread);
@@ -50,7 +61,7 @@ void RunItem(const AttentionCall& call, const AttentionItem& item, AttentionScra
       for (QueryBlock& block : blocks) block.StorePartials(split, partials);
     }
     if (item.split_end > 0) continue;
-    for (int split = 0; split * kSplitKeys < keys; ++split) {
+    for (int split = keys.first / kSplitKeys; split * kSplitKeys < keys.end; ++split) {
       RunSplit(blocks, split, keys);
       for (QueryBlock& block : blocks) block.MergeSplit(split);
     }
@@ -62,10 +73,11 @@ void RunItem(const AttentionCall& call, const AttentionItem& item, AttentionScra
 void MergeRow(const AttentionCall& call, const AttentionRow& row, AttentionPartials* partials) {
   const int head_dim = call.shape.head_dim;
   for (int head = 0; head < call.heads(); ++head) {
-    const Running total = partials->At(call, row, 0, head);
-    for (int split = 1; split < row.NumSplits(); ++split) {
+    const Running total = partials->At(call, row, row.FirstSplit(), head);
+    for (int split = row.FirstSplit() + 1; split < row.EndSplit(); ++split) {
       MergeRunning(partials->At(call, row, split, head), PaddedDim(head_dim), total);
     }
+    AddSink(call, head, PaddedDim(head_dim), total);
     WriteOutput(total, head_dim, call.out.data + row.row * call.out.stride + head * head_dim);
   }
 }

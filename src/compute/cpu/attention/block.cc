@@ -11,7 +11,8 @@
 namespace talon {
 namespace {
 
-constexpr int kTilesAhead = 1;  // how far ahead of their use keys and values are fetched
+constexpr int kTilesAhead = 1;         // how far ahead of their use keys and values are fetched
+constexpr float kLog2E = 1.44269504f;  // scores are kept in base 2
 
 }  // namespace
 
@@ -30,6 +31,16 @@ void CopyRunning(const Running& from, int dim, const Running& to) {
   std::copy_n(from.values, dim, to.values);
 }
 
+void AddSink(const AttentionCall& call, int head, int dim, const Running& total) {
+  if (call.sinks == nullptr) return;
+  const float sink = call.sinks[head] * kLog2E;
+  const float max = std::max(*total.max, sink);
+  const float keep = std::exp2(*total.max - max);
+  *total.sum = *total.sum * keep + std::exp2(sink - max);
+  for (int d = 0; d < dim; ++d) total.values[d] *= keep;
+  *total.max = max;
+}
+
 // Adding zero turns -0 into +0, which keys of weight zero may or may not have done already.
 void WriteOutput(const Running& total, int head_dim, float* out) {
   const float factor = 1.0f / *total.sum;
@@ -45,7 +56,7 @@ void AttentionPartials::Reserve(int64_t count, int dim) {
 
 Running AttentionPartials::At(const AttentionCall& call, const AttentionRow& row, int split,
                               int head) {
-  const int64_t index = int64_t{row.partial_begin + split} * call.heads() + head;
+  const int64_t index = int64_t{row.partial_begin + split - row.FirstSplit()} * call.heads() + head;
   return {&max[index], &sum[index], values.data() + index * PaddedDim(call.shape.head_dim)};
 }
 
@@ -113,14 +124,14 @@ void QueryBlock::FindRows(const AttentionItem& item, int first_query) {
     const int row = (first_query + query) / group;
     const int head = (first_query + query) % group;
     const int end = std::min(num_queries_, query + group - head);
-    state_->rows[num_rows_++] = {&call_.plan->rows[item.row_begin + row], query, end,
-                                 kv_head_ * group + head};
+    const AttentionRow& found = call_.plan->rows[item.row_begin + row];
+    state_->rows[num_rows_++] = {&found, query, end, kv_head_ * group + head};
+    last_first_key_ = std::max(last_first_key_, found.first_key);
     query = end;
   }
 }
 
 void QueryBlock::LoadQueries() {
-  constexpr float kLog2E = 1.44269504f;
   const int head_dim = call_.shape.head_dim;
   for (const RowQueries& queries : Rows()) {
     const float* q = call_.q.data + queries.row->row * call_.q.stride + queries.head * head_dim;
@@ -246,9 +257,13 @@ void QueryBlock::SharedProducts(Side side, int tile, const Chunk& chunk) {
     Products(side, chunk, chunk, {0, kTileUnits, &in_place, packed});
     return;
   }
+  const auto units_of = [&](int query) {
+    const AttentionRow& row = *RowOf(query).row;
+    return row.TileKeys(tile) == 0 ? 0 : row.SharedUnits(tile);
+  };
   for (int first = chunk.begin, last = first; first < chunk.end; first = last) {
-    const int units = RowOf(first).row->SharedUnits(tile);
-    while (last < chunk.end && RowOf(last).row->SharedUnits(tile) == units) ++last;
+    const int units = units_of(first);
+    while (last < chunk.end && units_of(last) == units) ++last;
     if (units > 0) Products(side, chunk, {first, last}, {0, units, &in_place, packed});
   }
 }
@@ -268,15 +283,18 @@ void QueryBlock::OwnProducts(Side side, int tile, const Chunk& chunk) {
 void QueryBlock::RunChunk(int tile, const Chunk& chunk) {
   const int rows = PaddedEnd(chunk.end) - chunk.begin;
   const bool whole = AllShareTile(tile);
+  std::fill_n(tiles_->firsts, rows, 0);
   std::fill_n(tiles_->counts, rows, 0);
   if (whole) std::fill_n(tiles_->counts, chunk.end - chunk.begin, kTileKeys);
   for (int i = chunk.begin; !whole && i < chunk.end; ++i) {
+    tiles_->firsts[i - chunk.begin] = RowOf(i).row->TileFirst(tile);
     tiles_->counts[i - chunk.begin] = RowOf(i).row->TileKeys(tile);
   }
   SharedProducts(Side::kKeys, tile, chunk);
   if (!whole) OwnProducts(Side::kKeys, tile, chunk);
   kernels_.softmax({.scores = tiles_->scores,
                     .probs = tiles_->probs,
+                    .firsts = tiles_->firsts,
                     .counts = tiles_->counts,
                     .rows = rows,
                     .max = state_->max + chunk.begin,
@@ -306,9 +324,9 @@ void QueryBlock::BeginSplit() {
 
 void QueryBlock::MergeSplit(int split) {
   for (const RowQueries& queries : Rows()) {
-    if (split >= queries.row->NumSplits()) continue;
+    if (!queries.row->SeesSplit(split)) continue;
     for (int i = queries.begin; i < queries.end; ++i) {
-      if (split == 0) {
+      if (split == queries.row->FirstSplit()) {
         CopyRunning(RunningOf(i), dim_, TotalOf(i));
       } else {
         MergeRunning(RunningOf(i), dim_, TotalOf(i));
@@ -317,11 +335,12 @@ void QueryBlock::MergeSplit(int split) {
   }
 }
 
-void QueryBlock::StoreOutputs() const {
+void QueryBlock::StoreOutputs() {
   const int head_dim = call_.shape.head_dim;
   for (const RowQueries& queries : Rows()) {
     float* out = call_.out.data + queries.row->row * call_.out.stride + queries.head * head_dim;
     for (int i = queries.begin; i < queries.end; ++i, out += head_dim) {
+      AddSink(call_, queries.head + i - queries.begin, dim_, TotalOf(i));
       WriteOutput(TotalOf(i), head_dim, out);
     }
   }
@@ -329,7 +348,7 @@ void QueryBlock::StoreOutputs() const {
 
 void QueryBlock::StorePartials(int split, AttentionPartials* partials) const {
   for (const RowQueries& queries : Rows()) {
-    if (split >= queries.row->NumSplits()) continue;
+    if (!queries.row->SeesSplit(split)) continue;
     for (int i = queries.begin; i < queries.end; ++i) {
       const int head = queries.head + i - queries.begin;
       CopyRunning(RunningOf(i), dim_, partials->At(call_, *queries.row, split, head));

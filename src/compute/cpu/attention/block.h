@@ -25,6 +25,7 @@ struct AttentionCall {
   int layer_index = 0;
   KvLayer layer;
   float scale = 1;
+  const float* sinks = nullptr;  // [heads], or null
 
   int heads() const { return q.cols / shape.head_dim; }
   int group() const { return heads() / shape.kv_heads; }
@@ -40,6 +41,8 @@ struct Running {
 // total += part. The only way in which splits come together, so their order is all that counts.
 void MergeRunning(const Running& part, int dim, const Running& total);
 void CopyRunning(const Running& from, int dim, const Running& to);
+// The head's sink, where there is one, joins the denominator: once for a row, after its last split.
+void AddSink(const AttentionCall& call, int head, int dim, const Running& total);
 void WriteOutput(const Running& total, int head_dim, float* out);
 
 // Results of the splits of (row, query head), kept apart until they are merged.
@@ -81,6 +84,7 @@ struct AttentionTiles {
   float* gathered;       // those of either that are not read in place, in the cache's type
   float* row_values;     // [dim], one query's
   float rescale[kChunkQueries];
+  int32_t firsts[kChunkQueries];
   int32_t counts[kChunkQueries];
 
   void Place(int dim, FloatArena* arena);
@@ -125,7 +129,7 @@ class QueryBlock {
   void RunTile(int tile);
   // Takes them into the total of each query that sees some of the split.
   void MergeSplit(int split);
-  void StoreOutputs() const;
+  void StoreOutputs();
   void StorePartials(int split, AttentionPartials* partials) const;
 
  private:
@@ -144,7 +148,9 @@ class QueryBlock {
   // The rows that see least and most of what is shared.
   const AttentionRow& FirstRow() const { return *state_->rows[0].row; }
   const AttentionRow& LastRow() const { return *state_->rows[num_rows_ - 1].row; }
-  bool AllShareTile(int tile) const { return FirstRow().SharedUnits(tile) == kTileUnits; }
+  bool AllShareTile(int tile) const {
+    return FirstRow().SharedUnits(tile) == kTileUnits && last_first_key_ <= tile * kTileKeys;
+  }
   // Kernels that work on pairs of rows are given whole ones.
   int PaddedEnd(int end) const {
     return kernels_.row_pairs && end == num_queries_ ? (end + 1) / 2 * 2 : end;
@@ -192,6 +198,7 @@ class QueryBlock {
   const int first_head_;  // of the group, of query 0
   const int num_queries_;
   size_t num_rows_ = 0;
+  int last_first_key_ = 0;  // the largest first_key of its rows
   const int dim_;
   const bool direct_;  // products straight from the cache
   const int block_shift_;

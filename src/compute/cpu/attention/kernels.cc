@@ -179,6 +179,7 @@ void Softmax(const TileSoftmax& tile) {
   for (int r = 0; r < tile.rows; ++r) {
     const int count = tile.counts[r];
     float* scores = tile.scores + r * kTileKeys;
+    std::fill(scores, scores + tile.firsts[r], -HUGE_VALF);
     if (count < kTileKeys) std::fill(scores + count, scores + kTileKeys, -HUGE_VALF);
     maxima[r] = std::max(tile.max[r], RowMax(scores));
   }

@@ -68,9 +68,11 @@ struct TileProduct {
 // Softmax of a tile's scores, base 2, online: see AttentionKernels::softmax. With row_pairs the
 // last pair is whole: a row more than wanted sees no key.
 struct TileSoftmax {
-  float* scores = nullptr;          // [rows, 128], overwritten
-  void* probs = nullptr;            // [rows, 128], the kernel's operand type
-  const int32_t* counts = nullptr;  // [rows] keys seen, 1..128; 0: the row is left alone
+  float* scores = nullptr;  // [rows, 128], overwritten
+  void* probs = nullptr;    // [rows, 128], the kernel's operand type
+  // [rows] keys [first, count) are seen, count 1..128; 0: the row is left alone.
+  const int32_t* firsts = nullptr;
+  const int32_t* counts = nullptr;
   int rows = 0;
   float* max = nullptr;      // [rows] running maximum
   float* sum = nullptr;      // [rows] running sum of weights
@@ -87,7 +89,7 @@ struct AttentionKernels {
   void (*pack_keys)(const KvTile& tile, void* b);    // to [dim, 128]
   void (*pack_values)(const KvTile& tile, void* b);  // to [128, dim]
   void (*multiply)(const TileProduct& product);
-  // For each row: new maximum m, weights 2^(score - m) of the keys seen and exact zeros after them,
+  // For each row: new maximum m, weights 2^(score - m) of the keys seen and exact zeros elsewhere,
   // sum = sum * rescale + their total.
   void (*softmax)(const TileSoftmax& tile);
   // Products straight from a tile, faster up to this many rows (0: never): the same bits as packing

@@ -215,8 +215,10 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
       std::vector<float> probs((kRows + 1) * kTileKeys), packed(kTileKeys * kHeadDim);
       std::vector<int32_t> counts(kRows, keys);
       counts.push_back(0);
+      const std::vector<int32_t> firsts(counts.size(), 0);
       c.kernels->softmax({.scores = scores.data(),
                           .probs = probs.data(),
+                          .firsts = firsts.data(),
                           .counts = counts.data(),
                           .rows = kRows,
                           .max = max.data(),
@@ -254,9 +256,11 @@ TEST(AttentionKernels, KeysNotSeenWeighExactlyNothing) {
     float max[] = {-std::numeric_limits<float>::infinity(), 7.0f};
     float sum[] = {0.0f, 2.0f};
     float rescale[] = {9.0f, 9.0f};
+    const int32_t firsts[] = {0, 0};
     const int32_t counts[] = {20, 0};
     c.kernels->softmax({.scores = scores.data(),
                         .probs = probs.data(),
+                        .firsts = firsts,
                         .counts = counts,
                         .rows = 2,
                         .max = max,

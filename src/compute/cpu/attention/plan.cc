@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <span>
 
 #include "base/check.h"
 #include "base/threads.h"
@@ -56,15 +58,24 @@ int TrunkLength(const PassPlan& pass, int sequence) {
   return trunk;
 }
 
-int MaxSplits(const std::vector<AttentionRow>& rows, int begin, int end) {
-  int splits = 0;
-  for (int i = begin; i < end; ++i) splits = std::max(splits, rows[i].NumSplits());
-  return splits;
+// The splits that hold keys of some of the rows.
+struct SplitRange {
+  int first = std::numeric_limits<int>::max();
+  int end = 0;
+  int count() const { return end - first; }
+};
+SplitRange SplitsOf(std::span<const AttentionRow> rows) {
+  SplitRange range;
+  for (const AttentionRow& row : rows) {
+    range.first = std::min(range.first, row.FirstSplit());
+    range.end = std::max(range.end, row.EndSplit());
+  }
+  return range;
 }
 
 }  // namespace
 
-void AttentionPlan::Build(const PassPlan& pass, const KvShape& shape, int num_threads) {
+void AttentionPlan::Build(const PassPlan& pass, const KvShape& shape, int num_threads, int window) {
   rows.clear();
   tree_places.clear();
   items.clear();
@@ -73,12 +84,12 @@ void AttentionPlan::Build(const PassPlan& pass, const KvShape& shape, int num_th
   row_keys = 0;
   for (int s = 0; s < pass.num_sequences(); ++s) {
     const int first_row = static_cast<int>(rows.size());
-    AddRows(pass, s);
+    AddRows(pass, s, window);
     AddItems(s, first_row, shape.kv_heads, num_threads);
   }
 }
 
-void AttentionPlan::AddRows(const PassPlan& pass, int sequence) {
+void AttentionPlan::AddRows(const PassPlan& pass, int sequence, int window) {
   const auto first = static_cast<ptrdiff_t>(rows.size());
   const int trunk = TrunkLength(pass, sequence);
   for (int r = pass.sequence_rows[sequence]; r < pass.sequence_rows[sequence + 1]; ++r) {
@@ -86,7 +97,8 @@ void AttentionPlan::AddRows(const PassPlan& pass, int sequence) {
     row.shared_len = row.prefix_len + std::min(trunk, LeadingNodes(pass, r));
     AppendTreePlaces(pass, sequence, &row, &tree_places);
     TALON_CHECK(row.num_keys > 0, "attention: row {} sees no key", r);
-    row_keys += row.num_keys;
+    if (window > 0) row.first_key = std::max(0, row.num_keys - window);
+    row_keys += row.num_keys - row.first_key;
     rows.push_back(row);
   }
   std::sort(rows.begin() + first, rows.end(), [](const AttentionRow& a, const AttentionRow& b) {
@@ -96,11 +108,12 @@ void AttentionPlan::AddRows(const PassPlan& pass, int sequence) {
 
 void AttentionPlan::AddItems(int sequence, int first_row, int kv_heads, int num_threads) {
   const int end = static_cast<int>(rows.size());
-  const int splits = MaxSplits(rows, first_row, end);
+  const SplitRange range = SplitsOf(std::span(rows).subspan(first_row));
+  const int splits = range.count();
   const bool apart = splits > 1 && int64_t{splits} * (end - first_row) <= kMaxPartials;
   for (int i = first_row; apart && i < end; ++i) {
     rows[i].partial_begin = num_partials;
-    num_partials += rows[i].NumSplits();
+    num_partials += rows[i].EndSplit() - rows[i].FirstSplit();
     merge_rows.push_back(i);
   }
   // With splits enough for every thread, an item takes all heads of several: a block's heads lie
@@ -113,8 +126,8 @@ void AttentionPlan::AddItems(int sequence, int first_row, int kv_heads, int num_
   for (int head = 0; head < kv_heads; head += heads) {
     for (int i = 0; i < runs; ++i) {
       const auto run = static_cast<int>(all_heads ? TaskInStretches(i, runs, num_threads) : i);
-      items.push_back({sequence, head, head + heads, first_row, end, run * splits / runs,
-                       (run + 1) * splits / runs});
+      items.push_back({sequence, head, head + heads, first_row, end,
+                       range.first + run * splits / runs, range.first + (run + 1) * splits / runs});
     }
     for (int last = end; !apart && last > first_row; last -= kItemRows) {  // long rows first
       items.push_back({sequence, head, head + 1, std::max(first_row, last - kItemRows), last});

@@ -8,6 +8,9 @@
 // once; both are shared by all rows that see all of it. A row's remaining keys are gathered for
 // that row alone, so nothing a row may not see ever takes part in its arithmetic. How the work is
 // cut changes no bits: a row's partial results are per split and always merge in ascending order.
+//
+// Layers with a sliding window have a plan of their own: a row's keys begin at first_key, and tiles
+// wholly before it are not touched for this row.
 #ifndef TALON_COMPUTE_CPU_ATTENTION_PLAN_H_
 #define TALON_COMPUTE_CPU_ATTENTION_PLAN_H_
 
@@ -30,24 +33,29 @@ struct AttentionRow {
   int32_t prefix_len = 0;     // keys of the block list
   int32_t shared_len = 0;     // prefix and the part of the trunk it sees
   int32_t num_keys = 0;       // prefix and ancestors
+  int32_t first_key = 0;      // keys before it are outside the window
   int32_t tree_begin = 0;     // first of its num_keys - prefix_len places
-  int32_t partial_begin = 0;  // first of its NumSplits() partial results, if its items are split
+  int32_t partial_begin = 0;  // first of its partial results, one a split, if its items are split
 
-  int NumSplits() const { return (num_keys + kSplitKeys - 1) / kSplitKeys; }
+  // The row's keys lie in splits [FirstSplit(), EndSplit()).
+  int FirstSplit() const { return first_key / kSplitKeys; }
+  int EndSplit() const { return (num_keys + kSplitKeys - 1) / kSplitKeys; }
+  bool SeesSplit(int split) const { return split >= FirstSplit() && split < EndSplit(); }
   // Units of `tile` that lie wholly in the prefix, or in prefix and trunk.
   int PrefixUnits(int tile) const { return UnitsOf(prefix_len, tile); }
   int SharedUnits(int tile) const { return UnitsOf(shared_len, tile); }
-  // Keys of `tile` the row sees.
+  // The row sees keys [TileFirst, TileKeys) of `tile`; none where TileKeys is 0.
+  int TileFirst(int tile) const { return Clamped(first_key, tile); }
   int TileKeys(int tile) const {
-    const int keys = num_keys - tile * kTileKeys;
-    return keys < 0 ? 0 : (keys > kTileKeys ? kTileKeys : keys);
+    return TileFirst(tile) == kTileKeys ? 0 : Clamped(num_keys, tile);
   }
 
  private:
-  static int UnitsOf(int keys, int tile) {
-    const int units = keys / kUnitKeys - tile * kTileUnits;
-    return units < 0 ? 0 : (units > kTileUnits ? kTileUnits : units);
+  static int Clamped(int key, int tile) {
+    const int keys = key - tile * kTileKeys;
+    return keys < 0 ? 0 : (keys > kTileKeys ? kTileKeys : keys);
   }
+  static int UnitsOf(int keys, int tile) { return Clamped(keys, tile) / kUnitKeys; }
 };
 
 // One task: rows [row_begin, row_end) of AttentionPlan::rows, all of one sequence, over the keys of
@@ -70,11 +78,11 @@ struct AttentionPlan {
   int num_partials = 0;              // per query head
   int64_t row_keys = 0;              // sum of the rows' keys, the measure of work
 
-  // REQUIRES: every row sees at least one key. Reuses its memory.
-  void Build(const PassPlan& pass, const KvShape& shape, int num_threads);
+  // `window`: as in AttentionInput. REQUIRES: every row sees at least one key. Reuses its memory.
+  void Build(const PassPlan& pass, const KvShape& shape, int num_threads, int window = 0);
 
  private:
-  void AddRows(const PassPlan& pass, int sequence);
+  void AddRows(const PassPlan& pass, int sequence, int window);
   void AddItems(int sequence, int first_row, int kv_heads, int num_threads);
 };
 

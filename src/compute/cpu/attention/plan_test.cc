@@ -29,7 +29,7 @@ std::multiset<std::tuple<int, int, int>> Coverage(const AttentionPlan& plan) {
   for (const AttentionItem& item : plan.items) {
     for (int i = item.row_begin; i < item.row_end; ++i) {
       for (int head = item.head_begin; head < item.head_end; ++head) {
-        for (int split = 0; split < plan.rows[i].NumSplits(); ++split) {
+        for (int split = 0; split < plan.rows[i].EndSplit(); ++split) {
           if (item.split_end == 0 || (item.split_begin <= split && split < item.split_end)) {
             covered.insert({plan.rows[i].row, head, split});
           }
@@ -92,7 +92,7 @@ TEST(AttentionPlan, EveryRowHeadAndSplitIsComputedOnce) {
         plan.Build(ChainPlan(committed, nodes), {.kv_heads = 3, .head_dim = 8}, threads);
         const auto covered = Coverage(plan);
         size_t expected = 0;
-        for (const AttentionRow& row : plan.rows) expected += 3 * row.NumSplits();
+        for (const AttentionRow& row : plan.rows) expected += 3 * row.EndSplit();
         EXPECT_EQ(covered.size(), expected);
         EXPECT_EQ(std::set(covered.begin(), covered.end()).size(), expected);
       }
@@ -117,7 +117,7 @@ TEST(AttentionPlan, ManyRowsKeepNoPartials) {
   EXPECT_EQ(plan.num_partials, 0);
   EXPECT_TRUE(plan.merge_rows.empty());
   size_t expected = 0;
-  for (const AttentionRow& row : plan.rows) expected += 2 * row.NumSplits();
+  for (const AttentionRow& row : plan.rows) expected += 2 * row.EndSplit();
   EXPECT_EQ(Coverage(plan).size(), expected);
 }
 
