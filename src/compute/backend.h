@@ -73,6 +73,23 @@ struct FeedForwardWeights {
   const float* down_bias = nullptr;
 };
 
+// How a sparse layer chooses its experts, and what they compute.
+struct ExpertRule {
+  int per_row = 1;  // experts that each row goes through, those with the largest router logits
+  // Weights of the chosen: the softmax of their logits or, if false, of all experts' logits.
+  bool normalised = true;
+  // 0: SwiGLU, as in FeedForward. Above: the clamped gate (LayerOps::ClampedGate).
+  float gate_limit = 0;
+};
+
+// A transformer layer's MLP of experts.
+struct ExpertsWeights {
+  const Weight* router = nullptr;      // [experts, hidden]
+  const float* router_bias = nullptr;  // or null
+  std::span<const FeedForwardWeights> experts;
+  ExpertRule rule;
+};
+
 // The result of the QKV product: views of one matrix's columns, and the norms of heads where the
 // model has them.
 struct QkvRows {
@@ -89,6 +106,17 @@ struct AttentionInput {
   KvView kv;
   int layer = 0;
   float scale = 1;  // of q k^T
+  // A row sees the last `window` of its keys only, itself included; 0: all.
+  int window = 0;
+  // [heads] logits that join the softmax's denominator and have no value; null: none.
+  const float* sinks = nullptr;
+};
+
+// What a model asks for that not every device has.
+struct ModelNeeds {
+  bool experts = false;
+  bool sinks = false;
+  bool windows = false;
 };
 
 class Backend {
@@ -136,6 +164,14 @@ class Backend {
   // x += SwiGlu(RmsNorm(x) * gate_up^T) * down^T, with biases where there are any.
   virtual void FeedForward(MatrixView x, const float* norm, float epsilon,
                            const FeedForwardWeights& weights) = 0;
+
+  // x += the sum of w_e * expert_e(RmsNorm(x)) over the experts that each row chose, added in
+  // ascending order of the experts whatever the other rows chose. An expert that no row chose is
+  // not read, each other one once.
+  virtual void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
+                                 const ExpertsWeights& weights) = 0;
+  // Why models of this kind cannot run here, or OK.
+  virtual Status CheckSupport(const ModelNeeds& /*needs*/) const { return OkStatus(); }
 
   // angles[r] = cos then sin of position[r] * inv_freq[i], times `scale`: [rows, 2 * half]. The
   // product is rounded to float32 first, as the reference implementations do.

@@ -110,6 +110,16 @@ OpCase SwiGluCase(int cols) {
           }};
 }
 
+OpCase ClampedGateCase(int cols) {
+  return {fmt::format("ClampedGate{}", cols), 2 * cols, cols, 16 * kEpsilon,
+          [cols](Backend& backend, const std::vector<float>& input, int, int count) {
+            const DeviceMatrix x(backend, count, 2 * cols, input);
+            const DeviceMatrix out(backend, count, cols);
+            LayerOpsOf(backend).ClampedGate(x.view(), 0.75f, out.view());
+            return out.Read();
+          }};
+}
+
 OpCase MatMulCase(WeightFormat format, DType stored, double tolerance, bool accumulate,
                   int in = 136, int out_cols = 75) {
   return {fmt::format("MatMul_{}_{}{}", WeightFormatName(format), DTypeName(stored),
@@ -171,6 +181,10 @@ std::vector<OpCase> Cases(const std::string& backend) {
   // Weights as stored differ from the reference by the order of sums, and where activations are
   // rounded to 16 bits by that rounding; int8 may round an activation at a tie the other way.
   constexpr double kSum = 64 * kEpsilon;
+  if (!testing::IsDevice(backend)) {  // has no experts
+    cases.push_back(ClampedGateCase(704));
+    cases.push_back(ClampedGateCase(5));
+  }
   constexpr double kHalf = 1.0 / 256;
   for (const bool accumulate : {false, true}) {
     cases.push_back(MatMulCase(WeightFormat::kF32, DType::kF32, kSum, accumulate));

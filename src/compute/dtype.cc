@@ -17,7 +17,7 @@ struct DTypeInfo {
   size_t size;
 };
 
-constexpr std::array<DTypeInfo, 11> kInfo = {{
+constexpr std::array<DTypeInfo, 12> kInfo = {{
     {DType::kF32, "f32", 4},
     {DType::kF16, "f16", 2},
     {DType::kBF16, "bf16", 2},
@@ -29,6 +29,7 @@ constexpr std::array<DTypeInfo, 11> kInfo = {{
     {DType::kI64, "i64", 8},
     {DType::kBool, "bool", 1},
     {DType::kI4, "i4", 0},
+    {DType::kMxfp4, "mxfp4", 0},
 }};
 
 const DTypeInfo& Info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
@@ -36,7 +37,7 @@ const DTypeInfo& Info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 }  // namespace
 
 size_t DTypeSize(DType dtype) {
-  TALON_DCHECK(dtype != DType::kI4);
+  TALON_DCHECK(dtype != DType::kI4 && dtype != DType::kMxfp4);
   return Info(dtype).size;
 }
 const char* DTypeName(DType dtype) { return Info(dtype).name; }

@@ -9,12 +9,13 @@
 
 namespace talon {
 
-// kI4 is known in packed weights only: it has no size of whole bytes, and no file names it.
-enum class DType { kF32, kF16, kBF16, kF64, kI8, kU8, kI16, kI32, kI64, kBool, kI4 };
+// kI4 and kMxfp4 (mxfp4.h) are known in weights only: they have no size of whole bytes, and no file
+// names them.
+enum class DType { kF32, kF16, kBF16, kF64, kI8, kU8, kI16, kI32, kI64, kBool, kI4, kMxfp4 };
 
-size_t DTypeSize(DType dtype);       // REQUIRES: not kI4
+size_t DTypeSize(DType dtype);       // REQUIRES: not kI4, kMxfp4
 const char* DTypeName(DType dtype);  // "f32", "bf16", ...
-// Accepts the names above but i4, in either case ("F32", "BF16"); false if unknown.
+// Accepts the names above but i4 and mxfp4, in either case ("F32", "BF16"); false if unknown.
 bool ParseDType(std::string_view name, DType* dtype);
 
 // Scalar conversions, exact or round-to-nearest-even.

@@ -37,6 +37,44 @@ void HostBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
   MatMul({.x = gated, .w = weights.down, .bias = weights.down_bias, .out = x, .accumulate = true});
 }
 
+void HostBackend::ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
+                                    const ExpertsWeights& weights) {
+  const auto experts = static_cast<int>(weights.experts.size());
+  const MatrixView normed = Take(&normed_, x.rows, x.cols);
+  RmsNorm(x, norm, epsilon, normed);
+  const MatrixView logits = Take(&router_logits_, x.rows, experts);
+  MatMul({.x = normed, .w = weights.router, .bias = weights.router_bias, .out = logits});
+  expert_choice_.Build(logits, weights.rule);
+  for (int e = 0; e < experts; ++e) {
+    const std::span<const int32_t> rows = expert_choice_.rows(e);
+    if (rows.empty()) continue;
+    const MatrixView in = Take(&expert_rows_, static_cast<int>(rows.size()), x.cols);
+    GatherRows(normed, rows, in);
+    const MatrixView out = RunExpert(in, weights.experts[e], weights.rule.gate_limit);
+    const std::span<const float> shares = expert_choice_.weights(e);
+    for (int i = 0; i < out.rows; ++i) {
+      float* to = x.data + rows[i] * x.stride;
+      const float* from = out.data + i * out.stride;
+      for (int j = 0; j < x.cols; ++j) to[j] += shares[i] * from[j];
+    }
+  }
+}
+
+MatrixView HostBackend::RunExpert(MatrixView x, const FeedForwardWeights& expert,
+                                  float gate_limit) {
+  const MatrixView gate_up = Take(&gate_up_, x.rows, expert.gate_up->rows());
+  MatMul({.x = x, .w = expert.gate_up, .bias = expert.gate_up_bias, .out = gate_up});
+  const MatrixView gated = TakeOperand(x.rows, gate_up.cols / 2);
+  if (gate_limit > 0) {
+    ClampedGate(gate_up, gate_limit, gated);
+  } else {
+    SwiGlu(gate_up, gated);
+  }
+  const MatrixView out = Take(&expert_out_, x.rows, expert.down->rows());
+  MatMul({.x = gated, .w = expert.down, .bias = expert.down_bias, .out = out});
+  return out;
+}
+
 void HostBackend::ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
                              MatrixView angles, const KvView& kv, int layer) {
   MatMul(product);

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "compute/backend.h"
+#include "compute/host_experts.h"
 #include "compute/layer_ops.h"
 
 namespace talon {
@@ -37,6 +38,8 @@ class HostBackend : public Backend, public LayerOps {
   }
   void FeedForward(MatrixView x, const float* norm, float epsilon,
                    const FeedForwardWeights& weights) override;
+  void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
+                         const ExpertsWeights& weights) override;
   void ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
                   MatrixView angles, const KvView& kv, int layer) override;
   void AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
@@ -54,12 +57,17 @@ class HostBackend : public Backend, public LayerOps {
   MatrixView TakeOperand(int rows, int cols) { return Take(&operand_, rows, cols); }
 
  private:
+  // One expert's outputs for `x`, in scratch rows.
+  MatrixView RunExpert(MatrixView x, const FeedForwardWeights& expert, float gate_limit);
   // Scratch rows; the buffer grows to the largest request.
   MatrixView Take(Buffer* buffer, int rows, int cols);
 
   DeviceClock clock_;
   Buffer operand_;  // left operands of products
   Buffer gate_up_;
+  Buffer normed_, router_logits_;  // of sparse layers
+  Buffer expert_rows_, expert_out_;
+  ExpertRows expert_choice_;
   bool grows_ahead_ = false;
   size_t most_bytes_ = std::numeric_limits<size_t>::max();
 };

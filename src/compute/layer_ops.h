@@ -18,6 +18,10 @@ class LayerOps {
   // out[:, i] = silu(x[:, i]) * x[:, cols/2 + i]; out has half the columns.
   virtual void SwiGlu(MatrixView gate_up, MatrixView out) = 0;
 
+  // Gate and up alternate in a row: g = min(x[2i], limit), u = x[2i + 1] clamped to +-limit;
+  // out[:, i] = g * sigmoid(1.702 g) * (u + 1). out has half the columns.
+  virtual void ClampedGate(MatrixView gate_up, float limit, MatrixView out) = 0;
+
   // softmax(scale * q k^T) v over the keys of each row (pass_plan.h). out: as input.q. Rows staged
   // in blocks (slots >= 0 with a mask) are read from their slot. Works in tiles aligned to logical
   // key indices, so committed and staged keys give the same bits.

@@ -45,14 +45,18 @@ struct MatrixView {
 // A row-major matrix in host memory (usually a mapped file), not owned.
 struct HostMatrix {
   const void* data = nullptr;
-  DType dtype = DType::kF32;  // kF32, kF16, kBF16
+  DType dtype = DType::kF32;  // kF32, kF16, kBF16, kMxfp4
   int64_t rows = 0;
   int64_t cols = 0;
+  const uint8_t* scales = nullptr;  // kMxfp4: [rows, cols / 32] exponents
+  // Where given, keeps `data` and `scales` in place: a weight may refer to them instead of copying.
+  std::shared_ptr<const void> owner;
 };
 
 // How a weight matrix is kept. kAsStored keeps the file's type. int8: symmetric, one scale per
 // output row; activations are quantised per row. (CUDA: one scale per 128 inputs of a row,
 // activations in bf16.) int4: as int4.h says, activations quantised as for int8; not on CUDA.
+// MXFP4 weights stay as they are stored unless a float type is asked for.
 enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kInt8, kInt4 };
 const char* WeightFormatName(WeightFormat format);
 bool ParseWeightFormat(std::string_view name, WeightFormat* format);

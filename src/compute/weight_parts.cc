@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "compute/mxfp4.h"
+
 namespace talon {
 namespace {
 
@@ -13,7 +15,15 @@ Status CheckWeightParts(std::span<const HostMatrix> parts) {
   if (parts.empty()) return InvalidArgument("weight: no parts");
   int64_t rows = 0;
   for (const HostMatrix& part : parts) {
-    if (part.dtype != DType::kF32 && part.dtype != DType::kF16 && part.dtype != DType::kBF16) {
+    if (part.dtype == DType::kMxfp4) {
+      if (parts.size() > 1 || part.scales == nullptr || part.cols % kMxfp4Group != 0) {
+        return InvalidArgument(
+            "weight: {} parts of mxfp4 with {} columns, expected one of whole "
+            "groups of {}",
+            parts.size(), part.cols, kMxfp4Group);
+      }
+    } else if (part.dtype != DType::kF32 && part.dtype != DType::kF16 &&
+               part.dtype != DType::kBF16) {
       return InvalidArgument("weight: cannot pack type {}", DTypeName(part.dtype));
     }
     if (part.cols != parts[0].cols) {

@@ -10,7 +10,7 @@
 
 namespace talon {
 
-// There are parts, of float types, sane shapes and equal columns.
+// There are parts, of float types, sane shapes and equal columns; or one of MXFP4.
 Status CheckWeightParts(std::span<const HostMatrix> parts);
 
 // The type that a weight's elements are kept in. Parts of several types, kept as they are, are kept

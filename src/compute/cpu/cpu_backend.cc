@@ -14,8 +14,10 @@
 #include "compute/cpu/elementwise.h"
 #include "compute/cpu/matmul/matmul.h"
 #include "compute/cpu/matmul/memory.h"
+#include "compute/cpu/matmul/mxfp4.h"
 #include "compute/cpu/matmul/quantize.h"
 #include "compute/host_backend.h"
+#include "compute/weight_parts.h"
 
 namespace talon {
 namespace {
@@ -37,6 +39,10 @@ class CpuBackend : public HostBackend {
 
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) override {
+    if (!parts.empty() && parts[0].dtype == DType::kMxfp4) {
+      TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
+      return NewMxfp4Weight(parts[0]);
+    }
     TALON_ASSIGN_OR_RETURN(auto weight, talon::PackWeight(pool_, parts, format));
     return std::unique_ptr<Weight>(std::move(weight));
   }
@@ -56,6 +62,7 @@ class CpuBackend : public HostBackend {
                   MatrixView angles) override;
   void Rope(MatrixView x, int head_dim, MatrixView angles) override;
   void SwiGlu(MatrixView gate_up, MatrixView out) override;
+  void ClampedGate(MatrixView gate_up, float limit, MatrixView out) override;
   void Attention(const Pass& pass, const AttentionInput& input, MatrixView out) override;
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override;
 
@@ -88,6 +95,7 @@ void CpuBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass
     }
   }
   loaded->attention.Build(plan, shape, pool_.num_threads());
+  loaded->window = 0;
 }
 
 void CpuBackend::Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) {
@@ -116,6 +124,9 @@ void CpuBackend::RmsNormHeads(MatrixView x, int head_dim, const float* weight, f
 }
 
 void CpuBackend::MatMul(const MatMulArgs& args) {
+  if (const auto* packed = dynamic_cast<const Mxfp4Weight*>(args.w)) {
+    return RunMxfp4Product(pool_, args, *packed, &matmul_scratch_);
+  }
   RunProduct(pool_,
              {.x = args.x,
               .norm = args.norm,
@@ -175,6 +186,12 @@ void CpuBackend::SwiGlu(MatrixView gate_up, MatrixView out) {
   });
 }
 
+void CpuBackend::ClampedGate(MatrixView gate_up, float limit, MatrixView out) {
+  TALON_CHECK(gate_up.rows == out.rows && gate_up.cols == 2 * out.cols);
+  ForRows(pool_, out.rows, out.cols * 1.0,
+          [&](int64_t r) { ClampedGateRow(RowOf(gate_up, r), out.cols, limit, RowOf(out, r)); });
+}
+
 void CpuBackend::Attention(const Pass& pass, const AttentionInput& input, MatrixView out) {
   const CpuPass& cpu_pass = AsCpuPass(pass);
   const MatrixView q = input.q;
@@ -182,14 +199,15 @@ void CpuBackend::Attention(const Pass& pass, const AttentionInput& input, Matrix
   TALON_CHECK(q.rows == cpu_pass.plan.num_rows() && out.rows == q.rows && out.cols == q.cols);
   TALON_CHECK(q.cols % (shape.head_dim * shape.kv_heads) == 0);
   const AttentionCall call{.pass = &cpu_pass.plan,
-                           .plan = &cpu_pass.attention,
+                           .plan = &cpu_pass.PlanFor(input.window, pool_.num_threads()),
                            .kernels = &GetAttentionKernels(shape.dtype),
                            .q = q,
                            .out = out,
                            .shape = shape,
                            .layer_index = input.layer,
                            .layer = input.kv.layers[input.layer],
-                           .scale = input.scale};
+                           .scale = input.scale,
+                           .sinks = input.sinks};
   RunAttention(pool_, call, &attention_scratch_);
 }
 

@@ -97,6 +97,31 @@ void SwiGlu(const float* gate, const float* up, int cols, float* out) {
   }
 }
 
+HWY_INLINE VF ClampedGateLanes(DF d, VF gate, VF up, VF limit) {
+  const VF g = hn::Min(gate, limit);
+  const VF u = hn::Max(hn::Min(up, limit), hn::Neg(limit));
+  const VF e = Exp(d, hn::Min(hn::Mul(g, hn::Set(d, -1.702f)), hn::Set(d, 87.0f)));
+  const VF one = hn::Set(d, 1.0f);
+  return hn::Mul(hn::Div(g, hn::Add(one, e)), hn::Add(u, one));
+}
+
+void ClampedGate(const float* gate_up, int cols, float limit, float* out) {
+  const DF d;
+  const int lanes = LanesF();
+  const VF bound = hn::Set(d, limit);
+  int i = 0;
+  for (; i + lanes <= cols; i += lanes) {
+    VF gate, up;
+    hn::LoadInterleaved2(d, gate_up + 2 * i, gate, up);
+    hn::StoreU(ClampedGateLanes(d, gate, up, bound), d, out + i);
+  }
+  for (; i < cols; ++i) {
+    const VF gate = hn::Set(d, gate_up[2 * i]);
+    const VF up = hn::Set(d, gate_up[2 * i + 1]);
+    out[i] = hn::GetLane(ClampedGateLanes(d, gate, up, bound));
+  }
+}
+
 // The largest value that is not NaN, -inf if there is none.
 float LargestValue(const float* x, int cols) {
   const DF d;
@@ -162,6 +187,7 @@ namespace talon {
 HWY_EXPORT(RmsNorm);
 HWY_EXPORT(Rope);
 HWY_EXPORT(SwiGlu);
+HWY_EXPORT(ClampedGate);
 HWY_EXPORT(LargestValue);
 HWY_EXPORT(FindEqual);
 HWY_EXPORT(FindGreater);
@@ -177,6 +203,10 @@ void RopeHead(float* head, const float* angles, int half) {
 
 void SwiGluRow(const float* gate, const float* up, int cols, float* out) {
   HWY_DYNAMIC_DISPATCH(SwiGlu)(gate, up, cols, out);
+}
+
+void ClampedGateRow(const float* gate_up, int cols, float limit, float* out) {
+  HWY_DYNAMIC_DISPATCH(ClampedGate)(gate_up, cols, limit, out);
 }
 
 int32_t ArgmaxRow(const float* x, int cols) {

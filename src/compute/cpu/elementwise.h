@@ -19,6 +19,9 @@ void RopeHead(float* head, const float* angles, int half);
 // out[i] = silu(gate[i]) * up[i].
 void SwiGluRow(const float* gate, const float* up, int cols, float* out);
 
+// The clamped gate of LayerOps::ClampedGate; `gate_up` has 2 * cols values.
+void ClampedGateRow(const float* gate_up, int cols, float limit, float* out);
+
 // Index of the largest value, the lowest of equals; NaN never wins; 0 if all are NaN.
 int32_t ArgmaxRow(const float* x, int cols);
 

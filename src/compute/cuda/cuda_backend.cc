@@ -70,6 +70,13 @@ class CudaBackend : public Backend, public LayerOps {
   void SwiGlu(MatrixView gate_up, MatrixView out) override;
   void ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
                   MatrixView angles, const KvView& kv, int layer) override;
+  Status CheckSupport(const ModelNeeds& needs) const override;
+  void ExpertFeedForward(MatrixView, const float*, float, const ExpertsWeights&) override {
+    TALON_CHECK(false, "experts on CUDA");
+  }
+  void ClampedGate(MatrixView, float, MatrixView) override {
+    TALON_CHECK(false, "experts on CUDA");
+  }
   void Attention(const Pass& pass, const AttentionInput& input, MatrixView out) override;
   void AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
                        const float* bias, MatrixView out) override;
@@ -103,6 +110,15 @@ Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatr
   TALON_RETURN_IF_ERROR(gemm_.Reserve(*weight));
   ++*context_.generation();  // reserved memory may have moved
   return std::unique_ptr<Weight>(std::move(weight));
+}
+
+Status CudaBackend::CheckSupport(const ModelNeeds& needs) const {
+  const char* missing = needs.experts   ? "experts"
+                        : needs.sinks   ? "attention sinks"
+                        : needs.windows ? "sliding windows"
+                                        : nullptr;
+  if (missing == nullptr) return OkStatus();
+  return Unimplemented("models with {} do not run on CUDA yet; use --device cpu", missing);
 }
 
 // ---- Passes and their CUDA graphs ----
@@ -232,6 +248,7 @@ void CudaBackend::RunAttention(const Pass& pass, const AttentionInput& input,
   const KvShape& shape = input.kv.shape;
   TALON_CHECK(input.q.rows == PlanOf(pass).rows && out.cols == input.q.cols);
   TALON_CHECK(input.q.cols % (shape.head_dim * shape.kv_heads) == 0);
+  TALON_CHECK(input.window == 0 && input.sinks == nullptr, "windows or sinks on CUDA");
   const cuda::AttentionCall call{.plan = PlanOf(pass),
                                  .q = input.q,
                                  .out = out,

@@ -49,9 +49,11 @@ double LoadKv(const KvView& kv, int layer, bool value, KeyPlace place, int head,
   return LoadElement(base, kv.shape.dtype, offset + d);
 }
 
-std::vector<double> Softmax(std::vector<double> scores) {
-  const double largest = *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
+// `sink`: a logit that joins the denominator, or null.
+std::vector<double> Softmax(std::vector<double> scores, const float* sink) {
+  double largest = *std::max_element(scores.begin(), scores.end());
+  if (sink != nullptr) largest = std::max(largest, double{*sink});
+  double sum = sink == nullptr ? 0 : std::exp(*sink - largest);
   for (double& score : scores) sum += score = std::exp(score - largest);
   for (double& score : scores) score /= sum;
   return scores;
@@ -160,6 +162,17 @@ class ReferenceBackend : public HostBackend {
     }
   }
 
+  void ClampedGate(MatrixView gate_up, float limit, MatrixView out) override {
+    TALON_CHECK(gate_up.rows == out.rows && gate_up.cols == 2 * out.cols);
+    for (int r = 0; r < out.rows; ++r) {
+      for (int i = 0; i < out.cols; ++i) {
+        const double gate = std::min(RowOf(gate_up, r)[2 * i], limit);
+        const double up = std::clamp(RowOf(gate_up, r)[2 * i + 1], -limit, limit);
+        RowOf(out, r)[i] = static_cast<float>(gate / (1 + std::exp(-1.702 * gate)) * (up + 1));
+      }
+    }
+  }
+
   void Attention(const Pass& pass, const AttentionInput& input, MatrixView out) override {
     const PassPlan& plan = HostPlanOf(pass);
     const MatrixView q = input.q;
@@ -172,9 +185,12 @@ class ReferenceBackend : public HostBackend {
         for (int h = 0; h < shape.kv_heads * group; ++h) {
           const int kv_head = h / group;
           const auto blocks = plan.BlocksOf(s, input.layer, kv_head, shape.kv_heads);
-          const auto keys = VisibleKeys(plan, shape.block_size, blocks, s, r);
+          auto keys = VisibleKeys(plan, shape.block_size, blocks, s, r);
+          if (input.window > 0 && std::ssize(keys) > input.window) {
+            keys.erase(keys.begin(), keys.end() - input.window);
+          }
           const int start = h * shape.head_dim;
-          AttendHead(input, kv_head, keys, RowOf(q, r) + start, RowOf(out, r) + start);
+          AttendHead(input, h, kv_head, keys, RowOf(q, r) + start, RowOf(out, r) + start);
         }
       }
     }
@@ -215,7 +231,7 @@ class ReferenceBackend : public HostBackend {
     for (int i = 0; i < cols; ++i) out[i] = static_cast<float>(x[i] * factor * weight[i]);
   }
 
-  static void AttendHead(const AttentionInput& input, int kv_head,
+  static void AttendHead(const AttentionInput& input, int head, int kv_head,
                          const std::vector<KeyPlace>& keys, const float* q, float* out) {
     TALON_CHECK(!keys.empty());
     const KvView& kv = input.kv;
@@ -227,7 +243,8 @@ class ReferenceBackend : public HostBackend {
       for (int d = 0; d < head_dim; ++d) dot += q[d] * LoadKv(kv, layer, false, key, kv_head, d);
       scores.push_back(dot * input.scale);
     }
-    const std::vector<double> weights = Softmax(std::move(scores));
+    const float* sink = input.sinks == nullptr ? nullptr : input.sinks + head;
+    const std::vector<double> weights = Softmax(std::move(scores), sink);
     for (int d = 0; d < head_dim; ++d) {
       double sum = 0;
       for (size_t i = 0; i < keys.size(); ++i) {

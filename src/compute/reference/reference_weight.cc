@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compute/int4.h"
+#include "compute/mxfp4.h"
 #include "compute/weight_parts.h"
 
 namespace talon {
@@ -52,9 +53,21 @@ void QuantiseInPlace(std::span<float> values) {
   for (float& value : values) value = static_cast<float>(std::nearbyint(value / scale) * scale);
 }
 
+std::unique_ptr<Weight> ReferenceWeight::Expanded(const HostMatrix& part) {
+  auto weight = std::make_unique<ReferenceWeight>();
+  weight->rows_ = static_cast<int>(part.rows);
+  weight->cols_ = static_cast<int>(part.cols);
+  weight->values_.resize(part.rows * part.cols);
+  ExpandMxfp4(static_cast<const uint8_t*>(part.data), part.scales, part.rows * part.cols,
+              weight->values_.data());
+  weight->bytes_ = part.rows * part.cols / kMxfp4Group * (kMxfp4GroupBytes + 1);
+  return weight;
+}
+
 Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix> parts,
                                                       WeightFormat format) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
+  if (parts[0].dtype == DType::kMxfp4) return Expanded(parts[0]);
   const DType storage = RoundedType(parts, format);
   auto weight = std::make_unique<ReferenceWeight>();
   weight->cols_ = static_cast<int>(parts[0].cols);

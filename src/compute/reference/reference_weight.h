@@ -24,6 +24,8 @@ class ReferenceWeight : public Weight {
   bool quantises_activations() const { return quantised_; }
 
  private:
+  static std::unique_ptr<Weight> Expanded(const HostMatrix& part);  // of MXFP4
+
   int rows_ = 0;
   int cols_ = 0;
   size_t bytes_ = 0;

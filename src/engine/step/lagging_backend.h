@@ -67,6 +67,10 @@ class LaggingBackend : public Backend {
                    const FeedForwardWeights& weights) override {
     inner_->FeedForward(x, norm, epsilon, weights);
   }
+  void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
+                         const ExpertsWeights& weights) override {
+    inner_->ExpertFeedForward(x, norm, epsilon, weights);
+  }
   void RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
                   MatrixView angles) override {
     inner_->RopeAngles(pass, inv_freq, half, scale, angles);

@@ -1,0 +1,164 @@
+#include "compute/cpu/matmul/mxfp4.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "compute/cpu/elementwise.h"
+#include "compute/cpu/matmul/memory.h"
+
+namespace talon {
+namespace {
+
+constexpr int kLargest = 127 * 128;       // of a 15-bit activation
+constexpr int kMaxRows = 512;             // bounds the scratch memory
+constexpr int64_t kBlockOutputs = 16;     // whose codes stay in the cache for all rows
+constexpr int64_t kTasksPerThread = 8;    // so that threads end together
+constexpr int64_t kInlineWork = 1 << 16;  // multiplications not worth waking a thread for
+
+void PackGroup(const float* x, int8_t* packed, float* scale) {
+  float largest = 0;
+  for (int i = 0; i < kMxfp4Group; ++i) {
+    largest = std::isnan(x[i]) ? x[i] : std::max(largest, std::abs(x[i]));
+  }
+  std::memset(packed, 0, kMxfp4PackedBytes);
+  *scale = largest / kLargest;
+  if (!std::isfinite(largest)) *scale = std::numeric_limits<float>::quiet_NaN();
+  if (!(*scale >= std::numeric_limits<float>::min())) return;
+  const float inverse = kLargest / largest;
+  for (int i = 0; i < kMxfp4Group; ++i) {
+    const int value = static_cast<int>(std::nearbyint(x[i] * inverse));
+    const int high = (value + 64) >> 7;
+    int8_t* to = packed + i % 2 * kMxfp4GroupBytes + i / 2;
+    to[0] = static_cast<int8_t>(high);
+    to[2 * kMxfp4GroupBytes] = static_cast<int8_t>(value - high * 128);
+  }
+}
+
+// At most kMaxRows rows: everything the tasks share.
+struct Product {
+  const MatMulArgs& args;
+  const Mxfp4Weight& w;
+  Mxfp4Kernel kernel;
+  int8_t* packed;  // as Mxfp4Tile has them
+  float* x_scales;
+  float* normed;  // a row for each thread
+};
+
+void PackRow(const Product& product, int row, int thread) {
+  const MatMulArgs& args = product.args;
+  const float* x = args.x.data + row * args.x.stride;
+  if (args.norm != nullptr) {
+    float* normed = product.normed + int64_t{thread} * args.x.cols;
+    RmsNormRow(x, args.x.cols, args.norm, args.epsilon, normed);
+    x = normed;
+  }
+  const int64_t groups = product.w.groups();
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t at = row * groups + g;
+    PackGroup(x + g * kMxfp4Group, product.packed + at * kMxfp4PackedBytes, product.x_scales + at);
+  }
+}
+
+void StoreSums(const Product& product, int64_t output, int first_row, int rows, const float* sums) {
+  const MatMulArgs& args = product.args;
+  const float bias = args.bias == nullptr ? 0 : args.bias[output];
+  for (int r = 0; r < rows; ++r) {
+    float* out = args.out.data + (first_row + r) * args.out.stride + output;
+    *out = args.accumulate ? *out + (sums[r] + bias) : sums[r] + bias;
+  }
+}
+
+void RunOutputs(const Product& product, int64_t first, int64_t last) {
+  const int64_t groups = product.w.groups();
+  for (int row = 0; row < product.args.x.rows; row += kMxfp4MaxRows) {
+    const int rows = std::min(kMxfp4MaxRows, product.args.x.rows - row);
+    for (int64_t output = first; output < last; ++output) {
+      float sums[kMxfp4MaxRows];
+      product.kernel({.codes = product.w.codes(output),
+                      .scales = product.w.scales(output),
+                      .groups = groups,
+                      .rows = rows,
+                      .x = product.packed + row * groups * kMxfp4PackedBytes,
+                      .x_scales = product.x_scales + row * groups,
+                      .sums = sums});
+      StoreSums(product, output, row, rows, sums);
+    }
+  }
+}
+
+template <typename F>
+void RunTasks(ThreadPool& pool, int64_t tasks, int64_t work, const F& f) {
+  if (work > kInlineWork) {
+    pool.Run(tasks, f);
+  } else {
+    for (int64_t task = 0; task < tasks; ++task) f(task, 0);
+  }
+}
+
+void RunRows(ThreadPool& pool, const MatMulArgs& args, const Mxfp4Weight& w,
+             MatMulScratch* scratch) {
+  const int64_t row_groups = args.x.rows * w.groups();
+  uint8_t* memory =
+      scratch->Activations(row_groups * (kMxfp4PackedBytes + static_cast<int64_t>(sizeof(float))));
+  const Product product = {
+      .args = args,
+      .w = w,
+      .kernel = GetMxfp4Kernel(),
+      .packed = reinterpret_cast<int8_t*>(memory),
+      .x_scales = reinterpret_cast<float*>(memory + row_groups * kMxfp4PackedBytes),
+      .normed =
+          args.norm == nullptr ? nullptr : scratch->ThreadRows(pool.num_threads(), args.x.cols)};
+  const int64_t elements = int64_t{args.x.rows} * args.x.cols;
+  RunTasks(pool, args.x.rows, elements,
+           [&](int64_t row, int thread) { PackRow(product, static_cast<int>(row), thread); });
+  const int64_t blocks = CeilDiv(int64_t{w.rows()}, kBlockOutputs);
+  const int64_t tasks = std::min(blocks, kTasksPerThread * pool.num_threads());
+  RunTasks(pool, tasks, elements * w.rows(), [&](int64_t task, int) {
+    const int64_t mine = TaskInStretches(task, tasks, pool.num_threads());
+    for (int64_t b = mine * blocks / tasks; b < (mine + 1) * blocks / tasks; ++b) {
+      RunOutputs(product, b * kBlockOutputs, std::min<int64_t>((b + 1) * kBlockOutputs, w.rows()));
+    }
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Weight>> NewMxfp4Weight(const HostMatrix& part) {
+  auto weight = std::make_unique<Mxfp4Weight>();
+  weight->rows_ = static_cast<int>(part.rows);
+  weight->cols_ = static_cast<int>(part.cols);
+  weight->codes_ = static_cast<const uint8_t*>(part.data);
+  weight->scales_ = part.scales;
+  weight->owner_ = part.owner;
+  if (part.owner == nullptr) {
+    const size_t groups = part.rows * weight->groups();
+    TALON_ASSIGN_OR_RETURN(weight->copy_, AllocateStreamed(groups * (kMxfp4GroupBytes + 1)));
+    auto* codes = static_cast<uint8_t*>(weight->copy_.data());
+    std::memcpy(codes, part.data, groups * kMxfp4GroupBytes);
+    std::memcpy(codes + groups * kMxfp4GroupBytes, part.scales, groups);
+    weight->codes_ = codes;
+    weight->scales_ = codes + groups * kMxfp4GroupBytes;
+  }
+  return std::unique_ptr<Weight>(std::move(weight));
+}
+
+void RunMxfp4Product(ThreadPool& pool, const MatMulArgs& args, const Mxfp4Weight& w,
+                     MatMulScratch* scratch) {
+  TALON_CHECK(args.x.cols == w.cols() && args.out.cols == w.rows() && args.out.rows == args.x.rows,
+              "matmul: [{}, {}] by [{}, {}] into [{}, {}]", args.x.rows, args.x.cols, w.rows(),
+              w.cols(), args.out.rows, args.out.cols);
+  for (int row = 0; row < args.x.rows; row += kMaxRows) {
+    const int rows = std::min(kMaxRows, args.x.rows - row);
+    MatMulArgs part = args;
+    part.x = args.x.Rows(row, rows);
+    part.out = args.out.Rows(row, rows);
+    RunRows(pool, part, w, scratch);
+  }
+}
+
+}  // namespace talon

@@ -1,0 +1,58 @@
+// The MXFP4 kernel for any machine, and the choice among kernels.
+#include <array>
+
+#include "compute/cpu/cpu_features.h"
+#include "compute/cpu/matmul/mxfp4.h"
+
+namespace talon {
+namespace {
+
+// The exact sum of a group's products.
+int32_t GroupSum(const uint8_t* codes, const int8_t* x) {
+  int32_t high = 0;
+  int32_t low = 0;
+  for (int i = 0; i < kMxfp4GroupBytes; ++i) {
+    const int even = kMxfp4Doubled[codes[i] & 15];
+    const int odd = kMxfp4Doubled[codes[i] >> 4];
+    high += even * x[i] + odd * x[i + kMxfp4GroupBytes];
+    low += even * x[i + 2 * kMxfp4GroupBytes] + odd * x[i + 3 * kMxfp4GroupBytes];
+  }
+  return high * 128 + low;
+}
+
+}  // namespace
+
+void PortableMxfp4Kernel(const Mxfp4Tile& tile) {
+  const float* half_scales = Mxfp4HalfScales();
+  for (int r = 0; r < tile.rows; ++r) {
+    float sum = 0;
+    for (int64_t g = 0; g < tile.groups; ++g) {
+      const int64_t at = r * tile.groups + g;
+      const auto products = static_cast<float>(
+          GroupSum(tile.codes + g * kMxfp4GroupBytes, tile.x + at * kMxfp4PackedBytes));
+      sum += products * (half_scales[tile.scales[g]] * tile.x_scales[at]);
+    }
+    tile.sums[r] = sum;
+  }
+}
+
+const float* Mxfp4HalfScales() {
+  static const std::array<float, 256> scales = [] {
+    std::array<float, 256> all;
+    for (int i = 0; i < 256; ++i) all[i] = Mxfp4HalfScale(static_cast<uint8_t>(i));
+    return all;
+  }();
+  return scales.data();
+}
+
+Mxfp4Kernel GetMxfp4Kernel() {
+  [[maybe_unused]] const CpuFeatures& has = GetCpuFeatures();
+#if defined(__aarch64__)
+  if (has.dotprod) return ArmDotprodMxfp4Kernel;
+#elif defined(__x86_64__)
+  if (has.avx2 && has.fma) return X86Avx2Mxfp4Kernel;
+#endif
+  return PortableMxfp4Kernel;
+}
+
+}  // namespace talon
