@@ -2,10 +2,14 @@
 // against plain decoding, token for token.
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "base/json.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/test_engine.h"
 #include "model/single_sequence.h"
+#include "model/test_model.h"
 
 namespace talon {
 namespace {
@@ -46,8 +50,21 @@ void ExpectSame(const GenerateResult& plain, const GenerateResult& spec, int rou
   }
 }
 
+// Random weights of a model with experts.
+TestModel& WithExperts(const std::string& kind) {
+  static std::map<std::string, std::unique_ptr<TestModel>> models;
+  std::unique_ptr<TestModel>& model = models[kind];
+  if (model == nullptr) {
+    const TempDirectory dir;
+    WriteModel(dir.path(), ExpertsConfig(kind), DType::kF32, 21);
+    model = std::make_unique<TestModel>(dir.path());
+  }
+  return *model;
+}
+
 struct Variant {
   const char* name;
+  const char* experts = nullptr;  // kind of ExpertsConfig; null: a dense model
   bool nwor = true;
   int scv_chunk_size = 0;
   DType kv_dtype = DType::kF32;
@@ -62,6 +79,7 @@ TEST_P(IdentityTest, RandomTreesGivePlainTokens) {
   std::mt19937 random(17);
   int64_t accepted = 0;
   const int rounds = TestRounds(variant.rounds);
+  TestModel& model = variant.experts == nullptr ? Small() : WithExperts(variant.experts);
   for (int round = 0; round < rounds; ++round) {
     std::vector<GenerateRequest> requests(1 + random() % 8);
     for (GenerateRequest& request : requests) {
@@ -75,7 +93,7 @@ TEST_P(IdentityTest, RandomTreesGivePlainTokens) {
                           .max_sequences = 1 + static_cast<int>(random() % 8),
                           .prefill_chunk = 1 + static_cast<int>(random() % 50),
                           .kv_audit = round % 10 == 0};
-    const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+    const auto plain = RunBatch(model.MakeEngine(options).get(), requests);
     std::vector<std::vector<int32_t>> answers;
     for (size_t i = 0; i < requests.size(); ++i) {
       answers.push_back(requests[i].prompt);
@@ -86,7 +104,7 @@ TEST_P(IdentityTest, RandomTreesGivePlainTokens) {
                            .max_depth = 1 + static_cast<int>(random() % 20)};
     options.step.nwor = variant.nwor;
     options.step.scv_chunk_size = variant.scv_chunk_size;
-    const auto engine = Small().MakeEngine(
+    const auto engine = model.MakeEngine(
         options, std::make_unique<OracleDrafter>(answers, kVocabulary, 0.7, round));
     const auto spec = RunBatch(engine.get(), requests);
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -104,6 +122,9 @@ INSTANTIATE_TEST_SUITE_P(Variants, IdentityTest,
                                          Variant{.name = "WithoutNwor", .nwor = false},
                                          Variant{.name = "ChunkOf3", .scv_chunk_size = 3},
                                          Variant{.name = "ChunkOf8", .scv_chunk_size = 8},
+                                         Variant{.name = "GptOss", .experts = "gpt_oss"},
+                                         Variant{.name = "GptOssMxfp4", .experts = "gpt_oss_mxfp4"},
+                                         Variant{.name = "QwenMoe", .experts = "qwen3_moe"},
                                          Variant{.name = "KvF16", .kv_dtype = DType::kF16},
                                          Variant{.name = "KvBf16", .kv_dtype = DType::kBF16}),
                          [](const auto& info) { return info.param.name; });

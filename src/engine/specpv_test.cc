@@ -4,9 +4,11 @@
 
 #include <limits>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "compute/host_backend.h"
 #include "engine/test_engine.h"
+#include "model/test_model.h"
 
 namespace talon {
 namespace {
@@ -113,6 +115,69 @@ TEST(SpecPvEngine, ExactGivesPlainTokens) {
   EXPECT_GT(partial * 60, 250 * rounds);
   EXPECT_GT(rolled_back * 60, 50 * rounds);  // a random model's partial views do disagree
   EXPECT_GT(confirmed * 60, 50 * rounds);
+}
+
+// Where all layers see a window and the view is wider, a partial pass sees what a full one does.
+TEST(SpecPvEngine, SlidingLayersKeepTheirWindow) {
+  const TempDirectory dir;
+  Json json = SmallConfig();
+  json.update({{"architectures", {"MistralForCausalLM"}},
+               {"sliding_window", 12},
+               {"vocab_size", kVocabulary},
+               {"max_position_embeddings", 512}});
+  WriteModel(dir.path(), json, DType::kF32, 5);
+  TestModel model(dir.path());
+  ASSERT_EQ(model.target->config().max_context, 512);
+  std::mt19937 random(31);
+  SpecPvConfig config = TinyBudget();
+  config.mode = SpecPvMode::kFast;
+  for (int round = 0; round < 5; ++round) {
+    const GenerateRequest request = LongRequest(random, 100, 80);
+    const auto plain = model.MakeEngine(Options({}))->Generate(request).value();
+    const auto engine = model.MakeEngine(
+        Options(config),
+        std::make_unique<OracleDrafter>(Answers({request}, {plain}), kVocabulary, 0.9, round));
+    const auto fast = engine->Generate(request).value();
+    EXPECT_EQ(fast.TokenIds(), plain.TokenIds()) << round;
+    EXPECT_GT(fast.stats.partial_passes, 5);
+  }
+}
+
+TEST(SpecPvEngine, AViewNarrowerThanTheWindowFallsBack) {
+  const TempDirectory dir;
+  Json json = ExpertsConfig("gpt_oss");
+  json["sliding_window"] = 60;
+  WriteModel(dir.path(), json, DType::kF32, 6);
+  TestModel model(dir.path());
+  std::mt19937 random(32);
+  const GenerateRequest request = LongRequest(random, 100, 40);
+  const auto plain = model.MakeEngine(Options({}))->Generate(request).value();
+  SetLogLevel(LogLevel::kOff);
+  const auto engine = model.MakeEngine(Options(TinyBudget()));
+  const auto result = engine->Generate(request).value();
+  SetLogLevel(LogLevel::kWarning);
+  EXPECT_EQ(result.TokenIds(), plain.TokenIds());
+  EXPECT_EQ(result.stats.partial_passes, 0);
+  EXPECT_GT(engine->metrics().Get(Counter::kSpecPvFallback, "narrow_view"), 0);
+}
+
+TEST(SpecPvEngine, ExactGivesPlainTokensWithExpertsAndWindows) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ExpertsConfig("gpt_oss"), DType::kF32, 7);
+  TestModel model(dir.path());
+  std::mt19937 random(33);
+  int64_t partial = 0;
+  for (int round = 0; round < 5; ++round) {
+    const GenerateRequest request = LongRequest(random, 100, 60);
+    const auto plain = model.MakeEngine(Options({}))->Generate(request).value();
+    const auto engine = model.MakeEngine(
+        Options(TinyBudget()),
+        std::make_unique<OracleDrafter>(Answers({request}, {plain}), kVocabulary, 0.9, round));
+    const auto exact = engine->Generate(request).value();
+    EXPECT_EQ(exact.TokenIds(), plain.TokenIds()) << round;
+    partial += exact.stats.partial_passes;
+  }
+  EXPECT_GT(partial, 5);
 }
 
 // Stop strings and end tokens inside provisional text: the same finish, text and tokens.

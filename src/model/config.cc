@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "compute/mxfp4.h"
 #include "model/config_fields.h"
 #include "model/files/model_dir.h"
 
@@ -21,6 +22,7 @@ constexpr int kMaxLayers = 1024;
 constexpr int kMaxHeads = 1024;
 constexpr int kMaxHeadDim = 1024;
 constexpr int kMaxPositions = 1 << 28;
+constexpr int kMaxExperts = 4096;
 
 // What the families leave unsaid in config.json, as Hugging Face's classes fill it in.
 struct FamilyInfo {
@@ -31,11 +33,13 @@ struct FamilyInfo {
   int head_dim;        // 0: hidden_size / heads
   int sliding_window;  // where the key is missing; 0: none
 };
-constexpr std::array<FamilyInfo, 4> kFamilies = {{
+constexpr std::array<FamilyInfo, 6> kFamilies = {{
     {ModelFamily::kLlama, "llama", "LlamaForCausalLM", 2048, 0, 0},
     {ModelFamily::kMistral, "mistral", "MistralForCausalLM", 131072, 0, 4096},
     {ModelFamily::kQwen2, "qwen2", "Qwen2ForCausalLM", 32768, 0, 4096},
     {ModelFamily::kQwen3, "qwen3", "Qwen3ForCausalLM", 32768, 128, 4096},
+    {ModelFamily::kQwen3Moe, "qwen3_moe", "Qwen3MoeForCausalLM", 32768, 0, 4096},
+    {ModelFamily::kGptOss, "gpt_oss", "GptOssForCausalLM", 131072, 64, 128},
 }};
 
 Status UnsupportedArchitecture(const std::string& what, const std::string& found) {
@@ -110,7 +114,13 @@ Status ParseOptions(const ConfigFields& fields, ModelConfig* config) {
     case ModelFamily::kQwen2:
       config->qkv_bias = true;
       break;
+    case ModelFamily::kGptOss:
+      config->qkv_bias = config->output_bias =
+          attention_bias || fields.Find("attention_bias") == nullptr;
+      config->sinks = true;
+      break;
     case ModelFamily::kQwen3:
+    case ModelFamily::kQwen3Moe:
       config->qkv_bias = config->output_bias = attention_bias;
       config->qk_norm = true;
       break;
@@ -122,13 +132,67 @@ Status ParseOptions(const ConfigFields& fields, ModelConfig* config) {
   if (act != "silu") {
     return InvalidArgument("{}: hidden_act \"{}\" is not supported, only silu", fields.what(), act);
   }
-  if (const Json* quantization = fields.Find("quantization_config")) {
-    const Json method =
-        quantization->is_object() ? quantization->value("quant_method", Json()) : *quantization;
-    return InvalidArgument("{}: quantization_config ({}) is not supported, only f32, f16 and bf16",
-                           fields.what(), BriefJson(method));
+  return OkStatus();
+}
+
+// One of two spellings of a key.
+Result<int> EitherInt(const ConfigFields& fields, const char* key, const char* other, int high) {
+  if (fields.Find(key) == nullptr && fields.Find(other) != nullptr)
+    return fields.Int(other, 1, high);
+  return fields.Int(key, 1, high);
+}
+
+// Layers that are named as dense, or skipped by the step.
+Status ParseDenseLayers(const ConfigFields& fields, ModelConfig* config) {
+  TALON_ASSIGN_OR_RETURN(const std::vector<int> named, fields.IntList("mlp_only_layers"));
+  TALON_ASSIGN_OR_RETURN(const int step, fields.Int("decoder_sparse_step", 1, kMaxLayers, 1));
+  config->dense_layers.resize(config->num_layers);
+  for (int i = 0; i < config->num_layers; ++i) {
+    config->dense_layers[i] = (i + 1) % step != 0 || std::ranges::find(named, i) != named.end();
   }
   return OkStatus();
+}
+
+Status ParseExperts(const ConfigFields& fields, ModelConfig* config) {
+  const bool gpt_oss = config->family == ModelFamily::kGptOss;
+  if (!gpt_oss && config->family != ModelFamily::kQwen3Moe) return OkStatus();
+  ExpertConfig* experts = &config->experts;
+  TALON_ASSIGN_OR_RETURN(experts->count,
+                         EitherInt(fields, "num_experts", "num_local_experts", kMaxExperts));
+  TALON_ASSIGN_OR_RETURN(experts->rule.per_row, EitherInt(fields, "num_experts_per_tok",
+                                                          "experts_per_token", experts->count));
+  if (gpt_oss) {
+    experts->intermediate_size = config->intermediate_size;
+    experts->biases = true;
+    TALON_ASSIGN_OR_RETURN(const double limit, fields.Positive("swiglu_limit", 7.0));
+    experts->rule.gate_limit = static_cast<float>(limit);
+    return OkStatus();
+  }
+  TALON_ASSIGN_OR_RETURN(experts->intermediate_size,
+                         fields.Int("moe_intermediate_size", 1, kMaxIntermediate));
+  TALON_ASSIGN_OR_RETURN(experts->rule.normalised, fields.Bool("norm_topk_prob", false));
+  return ParseDenseLayers(fields, config);
+}
+
+// Formats of weights other than the plain float types.
+Status ParseQuantization(const ConfigFields& fields, ModelConfig* config) {
+  const Json* quantization = fields.Find("quantization_config");
+  if (quantization == nullptr) return OkStatus();
+  const Json method =
+      quantization->is_object() ? quantization->value("quant_method", Json()) : *quantization;
+  if (method == "mxfp4" && config->family == ModelFamily::kGptOss) {
+    if (config->hidden_size % kMxfp4Group != 0 || config->intermediate_size % kMxfp4Group != 0) {
+      return InvalidArgument(
+          "{}: mxfp4 needs sizes in multiples of {}, got hidden_size {} and "
+          "intermediate_size {}",
+          fields.what(), kMxfp4Group, config->hidden_size, config->intermediate_size);
+    }
+    config->experts.mxfp4 = true;
+    return OkStatus();
+  }
+  return InvalidArgument(
+      "{}: quantization_config ({}) is not supported, only f32, f16, bf16, and mxfp4 of gpt_oss",
+      fields.what(), BriefJson(method));
 }
 
 Status ParseYarn(const ConfigFields& fields, RopeConfig* rope) {
@@ -202,25 +266,60 @@ Status ParseRope(const ConfigFields& fields, ModelConfig* config) {
   return CheckRope(*rope, config->head_dim, fields.what().c_str());
 }
 
-// Whether some layer of the model sees only a window, and how wide it is; 0 if none does.
-Result<int> ActiveSlidingWindow(const ConfigFields& fields, const FamilyInfo& info,
-                                const ModelConfig& config) {
-  if (info.sliding_window == 0) return 0;
-  const bool qwen = info.family == ModelFamily::kQwen2 || info.family == ModelFamily::kQwen3;
-  if (qwen) {
-    TALON_ASSIGN_OR_RETURN(const bool used, fields.Bool("use_sliding_window", false));
-    if (!used) return 0;
+bool IsQwen(ModelFamily family) {
+  return family == ModelFamily::kQwen2 || family == ModelFamily::kQwen3 ||
+         family == ModelFamily::kQwen3Moe;
+}
+
+// Which layers see only a window, by `layer_types` or as the family's class fills it in.
+Result<std::vector<bool>> SlidingLayers(const ConfigFields& fields, const ModelConfig& config) {
+  const int layers = config.num_layers;
+  const Json* types = fields.Find("layer_types");
+  std::vector<bool> sliding(layers, false);
+  if (types != nullptr) {
+    if (!types->is_array() || std::ssize(*types) != layers) {
+      return InvalidArgument("{}: layer_types is {}, expected a list of {}", fields.what(),
+                             BriefJson(*types), layers);
+    }
+    for (int i = 0; i < layers; ++i) {
+      const Json& type = (*types)[i];
+      sliding[i] = type == "sliding_attention";
+      if (!sliding[i] && type != "full_attention") {
+        return InvalidArgument(
+            "{}: layer_types[{}] {} is not supported (supported: "
+            "full_attention, sliding_attention)",
+            fields.what(), i, BriefJson(type));
+      }
+    }
+    return sliding;
   }
-  const Json* layers = fields.Find("layer_types");
-  if (layers != nullptr && layers->is_array()) {
-    if (std::ranges::find(*layers, Json("sliding_attention")) == layers->end()) return 0;
-  } else if (qwen) {  // the first max_window_layers see everything
-    TALON_ASSIGN_OR_RETURN(const int full, fields.Int("max_window_layers", 0, kMaxLayers, 28));
-    if (full >= config.num_layers) return 0;
+  int full = 0;  // the first ones of Qwen see everything
+  if (IsQwen(config.family)) {
+    TALON_ASSIGN_OR_RETURN(full, fields.Int("max_window_layers", 0, kMaxLayers, 28));
+  }
+  for (int i = 0; i < layers; ++i) {
+    sliding[i] = config.family == ModelFamily::kGptOss ? i % 2 == 0 : i >= full;
+  }
+  return sliding;
+}
+
+Status ParseWindows(const ConfigFields& fields, const FamilyInfo& info, ModelConfig* config) {
+  if (info.sliding_window == 0) return OkStatus();
+  if (IsQwen(info.family)) {
+    TALON_ASSIGN_OR_RETURN(const bool used, fields.Bool("use_sliding_window", false));
+    if (!used) return OkStatus();
   }
   // A missing key means the class's default, an explicit null means no window.
-  if (fields.Has("sliding_window") && fields.Find("sliding_window") == nullptr) return 0;
-  return fields.Int("sliding_window", 1, kMaxPositions, info.sliding_window);
+  if (fields.Has("sliding_window") && fields.Find("sliding_window") == nullptr) return OkStatus();
+  TALON_ASSIGN_OR_RETURN(const int window,
+                         fields.Int("sliding_window", 1, kMaxPositions, info.sliding_window));
+  TALON_ASSIGN_OR_RETURN(const std::vector<bool> sliding, SlidingLayers(fields, *config));
+  // A window as wide as the context is none.
+  if (window >= config->max_context || std::ranges::find(sliding, true) == sliding.end()) {
+    return OkStatus();
+  }
+  for (const bool slides : sliding) config->windows.push_back(slides ? window : 0);
+  return OkStatus();
 }
 
 Status ParseContext(const ConfigFields& fields, const FamilyInfo& info, ModelConfig* config) {
@@ -230,13 +329,7 @@ Status ParseContext(const ConfigFields& fields, const FamilyInfo& info, ModelCon
     config->max_context = static_cast<int>(
         std::clamp<double>(extended, config->max_position_embeddings, kMaxPositions));
   }
-  TALON_ASSIGN_OR_RETURN(const int window, ActiveSlidingWindow(fields, info, *config));
-  if (window > 0 && window < config->max_context) {
-    LogWarning("{}: sliding window of {} tokens: the context is limited from {} to {}",
-               fields.what(), window, config->max_context, window);
-    config->max_context = window;
-  }
-  return OkStatus();
+  return ParseWindows(fields, info, config);
 }
 
 Status ParseTokenIds(const ConfigFields& fields, ModelConfig* config) {
@@ -287,6 +380,8 @@ Result<ModelConfig> ParseModelConfig(const Json& json, const std::string& what) 
   config.family = info.family;
   TALON_RETURN_IF_ERROR(ParseSizes(fields, info, &config));
   TALON_RETURN_IF_ERROR(ParseOptions(fields, &config));
+  TALON_RETURN_IF_ERROR(ParseExperts(fields, &config));
+  TALON_RETURN_IF_ERROR(ParseQuantization(fields, &config));
   TALON_RETURN_IF_ERROR(ParseRope(fields, &config));
   TALON_RETURN_IF_ERROR(ParseContext(fields, info, &config));
   TALON_RETURN_IF_ERROR(ParseTokenIds(fields, &config));
@@ -310,46 +405,6 @@ Result<ModelConfig> LoadModelConfig(const std::string& dir) {
     TALON_RETURN_IF_ERROR(ApplyGenerationConfig(generation, generation_path, &config));
   }
   return config;
-}
-
-Result<ModelConfig> ShapeByName(std::string_view name) {
-  ModelConfig config;
-  config.tie_word_embeddings = true;
-  config.head_dim = 64;
-  config.rms_norm_eps = 1e-5f;
-  config.rope.theta = 500000;
-  config.max_position_embeddings = config.max_context = 32768;
-  config.num_layers = 16;
-  config.dtype = DType::kBF16;
-  if (name == "llama-1b") {
-    config.hidden_size = 2048;
-    config.num_heads = 32;
-    config.num_kv_heads = 8;
-    config.intermediate_size = 8192;
-    config.vocab_size = 32000;
-    return config;
-  }
-  if (name == "llama-8b") {
-    config.hidden_size = 4096;
-    config.num_heads = 32;
-    config.num_kv_heads = 8;
-    config.head_dim = 128;
-    config.intermediate_size = 14336;
-    config.vocab_size = 128256;
-    config.num_layers = 32;
-    config.tie_word_embeddings = false;
-    config.max_position_embeddings = config.max_context = 262144;
-    return config;
-  }
-  if (name == "tiny") {
-    config.hidden_size = 256;
-    config.num_heads = 4;
-    config.num_kv_heads = 2;
-    config.intermediate_size = 704;
-    config.vocab_size = 8192;
-    return config;
-  }
-  return InvalidArgument("shape \"{}\" is unknown (known: llama-1b, llama-8b, tiny)", name);
 }
 
 }  // namespace talon

@@ -122,27 +122,81 @@ TEST(ModelConfig, YarnTakesItsOptionsAndExtendsTheContext) {
   EXPECT_EQ(derived->rope.factor, 4);
 }
 
-TEST(ModelConfig, ActiveSlidingWindowLimitsTheContext) {
-  const QuietLog quiet;
+TEST(ModelConfig, LayersHaveTheirWindows) {
+  using Windows = std::vector<int>;
   Json mistral = With("architectures", {"MistralForCausalLM"});
   mistral["max_position_embeddings"] = 32768;
-  EXPECT_EQ(Parse(mistral)->max_context, 4096);
-  mistral["sliding_window"] = 100;
-  EXPECT_EQ(Parse(mistral)->max_context, 100);
-  mistral["sliding_window"] = nullptr;
   EXPECT_EQ(Parse(mistral)->max_context, 32768);
+  EXPECT_EQ(Parse(mistral)->windows, (Windows{4096, 4096}));
+  mistral["sliding_window"] = 100;
+  EXPECT_EQ(Parse(mistral)->windows, (Windows{100, 100}));
+  mistral["sliding_window"] = 32768;
+  EXPECT_EQ(Parse(mistral)->windows, Windows{}) << "as wide as the context";
+  mistral["sliding_window"] = nullptr;
+  EXPECT_EQ(Parse(mistral)->windows, Windows{});
 
   Json qwen = With("architectures", {"Qwen2ForCausalLM"});
   qwen["sliding_window"] = 100;
-  EXPECT_EQ(Parse(qwen)->max_context, 256);
+  EXPECT_EQ(Parse(qwen)->windows, Windows{});
   qwen["use_sliding_window"] = true;
-  EXPECT_EQ(Parse(qwen)->max_context, 256) << "28 full layers by default, the model has 2";
+  EXPECT_EQ(Parse(qwen)->windows, Windows{}) << "28 full layers by default, the model has 2";
   qwen["max_window_layers"] = 1;
-  EXPECT_EQ(Parse(qwen)->max_context, 100);
+  EXPECT_EQ(Parse(qwen)->windows, (Windows{0, 100}));
   qwen["layer_types"] = {"full_attention", "full_attention"};
-  EXPECT_EQ(Parse(qwen)->max_context, 256);
-  qwen["layer_types"] = {"full_attention", "sliding_attention"};
-  EXPECT_EQ(Parse(qwen)->max_context, 100);
+  EXPECT_EQ(Parse(qwen)->windows, Windows{});
+  qwen["layer_types"] = {"sliding_attention", "full_attention"};
+  EXPECT_EQ(Parse(qwen)->windows, (Windows{100, 0}));
+  qwen["layer_types"] = {"sliding_attention"};
+  EXPECT_EQ(Parse(qwen).status().message(),
+            "config.json: layer_types is [\"sliding_attention\"], expected a list of 2");
+  qwen["layer_types"] = {"full_attention", "linear_attention"};
+  EXPECT_EQ(Parse(qwen).status().message(),
+            "config.json: layer_types[1] \"linear_attention\" is not supported (supported: "
+            "full_attention, sliding_attention)");
+}
+
+TEST(ModelConfig, GptOssHasExpertsSinksAndEveryOtherWindow) {
+  const auto config = Parse(ExpertsConfig("gpt_oss_mxfp4"));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->windows, (std::vector<int>{12, 0, 12, 0}));
+  EXPECT_TRUE(config->sinks);
+  EXPECT_TRUE(config->qkv_bias && config->output_bias && config->experts.biases);
+  EXPECT_TRUE(config->experts.mxfp4);
+  EXPECT_EQ(config->experts.count, 8);
+  EXPECT_EQ(config->experts.rule.per_row, 3);
+  EXPECT_EQ(config->experts.rule.gate_limit, 7);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(config->IsSparse(i));
+  Json other = ExpertsConfig("gpt_oss");
+  other.erase("num_experts");
+  other["num_local_experts"] = 16;
+  other.erase("num_experts_per_tok");
+  other["experts_per_token"] = 2;
+  EXPECT_EQ(Parse(other)->experts.count, 16);
+  EXPECT_EQ(Parse(other)->experts.rule.per_row, 2);
+  other["experts_per_token"] = 17;
+  EXPECT_FALSE(Parse(other).ok());
+  Json ragged = ExpertsConfig("gpt_oss_mxfp4");
+  ragged["intermediate_size"] = 48;
+  EXPECT_EQ(Parse(ragged).status().message(),
+            "config.json: mxfp4 needs sizes in multiples of 32, got hidden_size 64 and "
+            "intermediate_size 48");
+}
+
+TEST(ModelConfig, QwenMoeNamesItsDenseLayers) {
+  Json json = ExpertsConfig("qwen3_moe");
+  const auto sparse = [&] {
+    std::string layers;
+    for (int i = 0; i < 4; ++i) layers += Parse(json)->IsSparse(i) ? 'x' : '-';
+    return layers;
+  };
+  EXPECT_EQ(sparse(), "x-xx");
+  EXPECT_TRUE(Parse(json)->experts.rule.normalised);
+  json.erase("norm_topk_prob");
+  EXPECT_FALSE(Parse(json)->experts.rule.normalised);
+  json["decoder_sparse_step"] = 2;
+  EXPECT_EQ(sparse(), "---x");
+  json.erase("mlp_only_layers");
+  EXPECT_EQ(sparse(), "-x-x");
 }
 
 TEST(ModelConfig, EosIsOneIdOrAListAndGenerationConfigReplacesIt) {
@@ -162,11 +216,12 @@ TEST(ModelConfig, EosIsOneIdOrAListAndGenerationConfigReplacesIt) {
 }
 
 TEST(ModelConfig, UnsupportedArchitectureListsTheSupportedOnes) {
-  const auto config = Parse(With("architectures", {"GptOssForCausalLM"}));
+  const auto config = Parse(With("architectures", {"GptNeoForCausalLM"}));
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.status().message(),
-            "config.json: architecture \"GptOssForCausalLM\" is not supported (supported: "
-            "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)");
+            "config.json: architecture \"GptNeoForCausalLM\" is not supported (supported: "
+            "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
+            "Qwen3MoeForCausalLM, GptOssForCausalLM)");
 }
 
 struct BadField {
@@ -252,7 +307,8 @@ TEST(ModelConfig, ShapesByName) {
   EXPECT_EQ(shape->vocab_size, 32000);
   EXPECT_TRUE(shape->tie_word_embeddings);
   EXPECT_EQ(ShapeByName("gpt").status().message(),
-            "shape \"gpt\" is unknown (known: llama-1b, llama-8b, tiny)");
+            "shape \"gpt\" is unknown (known: llama-1b, llama-8b, tiny, gpt-oss-tiny, gpt-oss-20b, "
+            "gpt-oss-120b, qwen3-30b-a3b)");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/log.h"
 #include "base/valid_values.h"
 #include "model/files/tensor_layout.h"
 #include "model/files/weight_source.h"
@@ -13,6 +14,17 @@ namespace talon {
 namespace {
 
 const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
+
+// A device without sliding windows runs what fits into the window, where there is nothing to slide.
+ModelConfig FitDevice(const ModelConfig& config, const Backend& backend) {
+  if (config.windows.empty() || backend.CheckSupport({.windows = true}).ok()) return config;
+  ModelConfig fitted = config;
+  fitted.max_context = std::min(fitted.max_context, *std::ranges::max_element(config.windows));
+  fitted.windows.clear();
+  LogWarning("sliding window of {} tokens: on {} the context is limited from {} to {}",
+             fitted.max_context, backend.name(), config.max_context, fitted.max_context);
+  return fitted;
+}
 
 }  // namespace
 
@@ -25,13 +37,13 @@ Decoder::Decoder(ModelConfig config, Backend* backend, DecoderWeights weights)
 Result<std::unique_ptr<Decoder>> Decoder::Load(const std::string& dir, Backend* backend,
                                                const LoadOptions& options) {
   TALON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(dir));
-  TALON_ASSIGN_OR_RETURN(const auto source, OpenWeightFiles(dir, LayoutOf(config)));
+  TALON_ASSIGN_OR_RETURN(const auto source, OpenWeightFiles(dir, config));
   return Create(config, backend, options, source.get());
 }
 
 Result<std::unique_ptr<Decoder>> Decoder::Random(const ModelConfig& config, Backend* backend,
                                                  const LoadOptions& options, uint64_t seed) {
-  const auto source = NewRandomWeights(config.dtype, seed);
+  const auto source = NewRandomWeights(config.dtype, seed, config.experts.mxfp4);
   return Create(config, backend, options, source.get());
 }
 
@@ -41,10 +53,12 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
     return InvalidArgument("decoder: max_rows {} and max_output_rows {} must be at least 1",
                            options.max_rows, options.max_output_rows);
   }
+  const ModelConfig fitted = FitDevice(config, *backend);
+  TALON_RETURN_IF_ERROR(backend->CheckSupport(fitted.needs()));
   TALON_ASSIGN_OR_RETURN(
       DecoderWeights weights,
-      LoadDecoderWeights(config, source, backend, options.weights, options.progress));
-  std::unique_ptr<Decoder> decoder(new Decoder(config, backend, std::move(weights)));
+      LoadDecoderWeights(fitted, source, backend, options.weights, options.progress));
+  std::unique_ptr<Decoder> decoder(new Decoder(fitted, backend, std::move(weights)));
   TALON_RETURN_IF_ERROR(decoder->AllocateWorkspace(options));
   return decoder;
 }
@@ -182,11 +196,24 @@ void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
   if (!plan.scores.empty()) {
     backend_->kv_ops()->ScoreBlocks(*pass_, q, kv, index, LayerScores(plan, index, 1));
   }
-  backend_->AttentionMatMul(*pass_, {q, kv, index, scale}, *layer.output, Floats(layer.output_bias),
-                            x);
-  backend_->FeedForward(
-      x, Floats(layer.post_norm), eps,
-      {layer.gate_up.get(), Floats(layer.gate_up_bias), layer.down.get(), Floats(layer.down_bias)});
+  backend_->AttentionMatMul(*pass_,
+                            {q, kv, index, scale, config_.WindowOf(index), Floats(layer.sinks)},
+                            *layer.output, Floats(layer.output_bias), x);
+  if (layer.experts.empty()) {
+    backend_->FeedForward(x, Floats(layer.post_norm), eps, layer.mlp.view());
+  } else {
+    backend_->ExpertFeedForward(
+        x, Floats(layer.post_norm), eps,
+        {layer.router.get(), Floats(layer.router_bias), layer.expert_views, config_.experts.rule});
+  }
+}
+
+size_t Decoder::weight_bytes_per_pass(int rows) const {
+  const double experts = config_.experts.count;
+  if (experts == 0) return weights_.matrix_bytes;
+  const double missed = std::pow(1 - config_.experts.rule.per_row / experts, rows);
+  return weights_.matrix_bytes -
+         static_cast<size_t>(static_cast<double>(weights_.expert_bytes) * missed);
 }
 
 void Decoder::CaptureInput(int index, const PassPlan& plan) {

@@ -80,8 +80,9 @@ class Decoder {
   // For models that share them; valid as long as the decoder.
   const DecoderWeights& weights() const { return weights_; }
   size_t weight_bytes() const { return weights_.bytes; }
-  // What one pass reads of them: all matrices, but only single rows of the embedding table.
-  size_t weight_bytes_per_pass() const { return weights_.matrix_bytes; }
+  // What a pass of this many rows reads of them: all matrices, but only single rows of the
+  // embedding table, and of the experts as many as independent rows choose on average.
+  size_t weight_bytes_per_pass(int rows = 1) const;
   size_t workspace_bytes() const;
 
  private:

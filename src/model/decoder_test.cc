@@ -127,6 +127,98 @@ INSTANTIATE_TEST_SUITE_P(
         OddModel{"PartialRotary", {{"head_dim", 16}, {"partial_rotary_factor", 0.5}}, DType::kF32}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// Experts, windows and sinks. In float32 only: a router that rounds differently chooses
+// differently.
+class DecoderExperts : public testing::TestWithParam<const char*> {};
+
+TEST_P(DecoderExperts, CpuAgreesWithReference) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ExpertsConfig(GetParam()), DType::kF32, 18);
+  const auto reference = NewReferenceBackend();
+  const auto cpu = NewTestBackend(kCpuThreads);
+  LoadOptions options = kSmall;
+  options.weights = WeightFormat::kF32;
+  const auto expected = RunDirectory(dir.path(), reference.get(), options);
+  const auto got = RunDirectory(dir.path(), cpu.get(), options);
+  EXPECT_GT(MaxAbs(expected.logits), 0.1f);
+  ExpectClose(got.logits, expected.logits, DType::kF32);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DecoderExperts,
+                         testing::Values("gpt_oss", "gpt_oss_mxfp4", "qwen3_moe"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Rewrites a model's separate experts as stacks of the given form.
+void StackExperts(const std::string& dir, const ModelConfig& config, bool input_first) {
+  auto tensors = RandomTensors(config, DType::kF32, 19);
+  const auto find = [&](const std::string& name) -> const OwnedTensor& {
+    return *std::ranges::find(tensors, name, &OwnedTensor::name);
+  };
+  std::vector<OwnedTensor> stacked;
+  for (const OwnedTensor& tensor : tensors) {
+    if (tensor.name.find(".experts.") == std::string::npos) stacked.push_back(tensor);
+  }
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    if (!config.IsSparse(layer)) continue;
+    const std::string base = fmt::format("model.layers.{}.mlp.experts.", layer);
+    for (const bool down : {false, true}) {
+      const int64_t rows = down ? config.hidden_size : 2 * config.experts.intermediate_size;
+      const int64_t cols = down ? config.experts.intermediate_size : config.hidden_size;
+      OwnedTensor stack{.name = base + (down ? "down_proj" : "gate_up_proj"),
+                        .dtype = DType::kF32,
+                        .shape = {config.experts.count, rows, cols},
+                        .bytes = {}};
+      if (input_first) std::swap(stack.shape[1], stack.shape[2]);
+      for (int e = 0; e < config.experts.count; ++e) {
+        std::vector<uint8_t> bytes;
+        for (const char* part : {"gate_proj", "up_proj", "down_proj"}) {
+          if ((std::string(part) == "down_proj") != down) continue;
+          const auto& from = find(fmt::format("{}{}.{}.weight", base, e, part)).bytes;
+          bytes.insert(bytes.end(), from.begin(), from.end());
+        }
+        std::vector<uint8_t> turned(bytes.size());
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t c = 0; c < cols; ++c) {
+            std::copy_n(bytes.data() + (r * cols + c) * 4, 4, turned.data() + (c * rows + r) * 4);
+          }
+        }
+        const auto& chosen = input_first ? turned : bytes;
+        stack.bytes.insert(stack.bytes.end(), chosen.begin(), chosen.end());
+      }
+      stacked.push_back(std::move(stack));
+    }
+  }
+  ASSERT_TRUE(WriteTensors(dir + "/model.safetensors", stacked).ok());
+}
+
+TEST(Decoder, StackedExpertsGiveTheSameAsSeparateOnes) {
+  const auto backend = NewTestBackend(kCpuThreads);
+  // 32: the hidden size is twice the experts', so that only down_proj tells the form.
+  for (const int ffn : {64, 32, 48}) {
+    const TempDirectory dir;
+    Json json = ExpertsConfig("qwen3_moe");
+    json["moe_intermediate_size"] = ffn;
+    WriteModel(dir.path(), json, DType::kF32, 19);
+    const auto separate = RunDirectory(dir.path(), backend.get());
+    for (const bool input_first : {false, true}) {
+      StackExperts(dir.path(), *ParseModelConfig(json, "test"), input_first);
+      EXPECT_EQ(RunDirectory(dir.path(), backend.get()).logits, separate.logits)
+          << ffn << (input_first ? " input first" : "");
+    }
+  }
+}
+
+TEST(Decoder, PackedExpertsWithoutTheirQuantizationConfigAreRefused) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ExpertsConfig("gpt_oss_mxfp4"), DType::kF32, 20);
+  ASSERT_TRUE(WriteFile(dir.path() + "/config.json", ExpertsConfig("gpt_oss").dump()).ok());
+  const auto backend = NewTestBackend(kCpuThreads);
+  const auto decoder = Decoder::Load(dir.path(), backend.get(), kSmall);
+  ASSERT_FALSE(decoder.ok());
+  EXPECT_NE(decoder.status().message().find("is packed (_blocks)"), std::string::npos)
+      << decoder.status().message();
+}
+
 TEST(Decoder, WiderWeightsOfTheSameValuesGiveTheSameResult) {
   const TempDirectory dir;
   WriteModel(dir.path(), SmallConfig(), DType::kBF16, 3);

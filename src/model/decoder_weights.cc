@@ -8,6 +8,27 @@
 namespace talon {
 namespace {
 
+Result<MlpWeights> LoadMlp(const MlpLayout& layout, WeightLoader* loader) {
+  MlpWeights mlp;
+  TALON_ASSIGN_OR_RETURN(mlp.gate_up, loader->Matrix(layout.gate_up));
+  TALON_ASSIGN_OR_RETURN(mlp.gate_up_bias, loader->Vector(layout.gate_up_bias));
+  TALON_ASSIGN_OR_RETURN(mlp.down, loader->Matrix(layout.down));
+  TALON_ASSIGN_OR_RETURN(mlp.down_bias, loader->Vector(layout.down_bias));
+  return mlp;
+}
+
+// The router decides by small differences, so it is kept exactly.
+Status LoadExperts(const LayerLayout& layout, WeightLoader* loader, LayerWeights* layer) {
+  TALON_ASSIGN_OR_RETURN(layer->router, loader->ExactMatrix(layout.router));
+  TALON_ASSIGN_OR_RETURN(layer->router_bias, loader->Vector(layout.router_bias));
+  for (const MlpLayout& expert : layout.experts) {
+    TALON_ASSIGN_OR_RETURN(MlpWeights mlp, LoadMlp(expert, loader));
+    layer->experts.push_back(std::move(mlp));
+    layer->expert_views.push_back(layer->experts.back().view());
+  }
+  return OkStatus();
+}
+
 Result<LayerWeights> LoadLayer(const LayerLayout& layout, WeightLoader* loader) {
   LayerWeights layer;
   TALON_ASSIGN_OR_RETURN(layer.input_norm, loader->Vector(layout.input_norm));
@@ -18,19 +39,27 @@ Result<LayerWeights> LoadLayer(const LayerLayout& layout, WeightLoader* loader) 
   TALON_ASSIGN_OR_RETURN(layer.output, loader->Matrix(layout.output));
   TALON_ASSIGN_OR_RETURN(layer.output_bias, loader->Vector(layout.output_bias));
   TALON_ASSIGN_OR_RETURN(layer.post_norm, loader->Vector(layout.post_norm));
-  TALON_ASSIGN_OR_RETURN(layer.gate_up, loader->Matrix(layout.gate_up));
-  TALON_ASSIGN_OR_RETURN(layer.gate_up_bias, loader->Vector(layout.gate_up_bias));
-  TALON_ASSIGN_OR_RETURN(layer.down, loader->Matrix(layout.down));
-  TALON_ASSIGN_OR_RETURN(layer.down_bias, loader->Vector(layout.down_bias));
+  TALON_ASSIGN_OR_RETURN(layer.sinks, loader->Vector(layout.sinks));
+  if (!layout.experts.empty()) {
+    TALON_RETURN_IF_ERROR(LoadExperts(layout, loader, &layer));
+  } else {
+    TALON_ASSIGN_OR_RETURN(layer.mlp, LoadMlp(layout.mlp, loader));
+  }
   return layer;
 }
 
+const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
+
 }  // namespace
+
+FeedForwardWeights MlpWeights::view() const {
+  return {gate_up.get(), Floats(gate_up_bias), down.get(), Floats(down_bias)};
+}
 
 Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSource* source,
                                           Backend* backend, WeightFormat format,
                                           const std::function<void(double)>& progress) {
-  const TensorLayout layout = LayoutOf(config);
+  const TensorLayout layout = LayoutOf(config, source->expert_tensors());
   const double steps = config.num_layers + 2.0;
   double done = 0;
   const auto advance = [&] {
@@ -44,6 +73,9 @@ Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSourc
   advance();
   for (const LayerLayout& layer_layout : layout.layers) {
     TALON_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(layer_layout, &loader));
+    for (const MlpWeights& expert : layer.experts) {
+      weights.expert_bytes += expert.gate_up->bytes() + expert.down->bytes();
+    }
     weights.layers.push_back(std::move(layer));
     advance();
   }

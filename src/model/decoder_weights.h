@@ -16,17 +16,29 @@
 namespace talon {
 
 // Norm weights and biases are float32 buffers; an absent one is empty, its data() null.
-struct LayerWeights {
-  Buffer input_norm, post_norm;     // [hidden]
-  std::unique_ptr<Weight> qkv;      // [q + 2 * kv, hidden]
-  Buffer qkv_bias;                  // [q + 2 * kv]
-  Buffer q_norm, k_norm;            // [head_dim]
-  std::unique_ptr<Weight> output;   // [hidden, q]
-  Buffer output_bias;               // [hidden]
+struct MlpWeights {
   std::unique_ptr<Weight> gate_up;  // [2 * ffn, hidden]
   Buffer gate_up_bias;              // [2 * ffn]
   std::unique_ptr<Weight> down;     // [hidden, ffn]
   Buffer down_bias;                 // [hidden]
+
+  FeedForwardWeights view() const;
+};
+
+struct LayerWeights {
+  Buffer input_norm, post_norm;    // [hidden]
+  std::unique_ptr<Weight> qkv;     // [q + 2 * kv, hidden]
+  Buffer qkv_bias;                 // [q + 2 * kv]
+  Buffer q_norm, k_norm;           // [head_dim]
+  std::unique_ptr<Weight> output;  // [hidden, q]
+  Buffer output_bias;              // [hidden]
+  Buffer sinks;                    // [heads]
+  MlpWeights mlp;                  // of a dense layer
+  // Of a sparse one.
+  std::unique_ptr<Weight> router;  // [experts, hidden]
+  Buffer router_bias;              // [experts]
+  std::vector<MlpWeights> experts;
+  std::vector<FeedForwardWeights> expert_views;  // of `experts`
 };
 
 struct DecoderWeights {
@@ -37,7 +49,8 @@ struct DecoderWeights {
   Buffer final_norm;             // [hidden]
   std::unique_ptr<Weight> head;  // [vocab, hidden]
 
-  size_t matrix_bytes = 0;  // all packed matrices: what one pass reads
+  size_t matrix_bytes = 0;  // all packed matrices: what one pass reads at most
+  size_t expert_bytes = 0;  // of these: experts, of which a pass reads those that its rows choose
   size_t bytes = 0;         // everything here
 };
 

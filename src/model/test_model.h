@@ -38,6 +38,10 @@ struct OwnedTensor {
 // A valid LlamaForCausalLM config: 2 layers, 4/2 heads of 8, hidden 32, ffn 48, vocabulary 96.
 Json SmallConfig();
 
+// The same with experts: 4 layers, 8 experts of 64, 3 for each token, vocabulary 512. "gpt_oss" has
+// windows of 12 tokens and sinks, "gpt_oss_mxfp4" is packed, "qwen3_moe" has a dense layer between.
+Json ExpertsConfig(const std::string& kind);
+
 // Values big enough that every projection, bias and norm changes the logits.
 std::vector<OwnedTensor> RandomTensors(const ModelConfig& config, DType dtype, uint64_t seed);
 

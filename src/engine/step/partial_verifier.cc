@@ -275,8 +275,15 @@ void PartialVerifier::Select(ActiveRequest* run) {
     return;
   }
   PartialState& state = run->partial;
-  state.lists =
-      MakePartialLists(*selection, sequence.blocks, sequence.committed_len, config_.block_size);
+  const std::vector<int>& windows = parts_.target->config().windows;
+  state.lists = MakePartialLists(*selection, sequence.blocks, sequence.committed_len,
+                                 config_.block_size, windows);
+  if (!windows.empty() && state.lists->visible_tokens < std::ranges::max(windows)) {
+    GiveUp(run, SpecPvFallbackReason::kNarrowView,
+           fmt::format("view of {} tokens < sliding window {}", state.lists->visible_tokens,
+                       std::ranges::max(windows)));
+    return;
+  }
   state.partial_steps = 0;
   state.copied_blocks.clear();
   if (parts_.kv->views().shape.num_blocks == 0) return;

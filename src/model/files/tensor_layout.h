@@ -11,24 +11,49 @@
 
 namespace talon {
 
+// How files hold the matrices of a layer's experts.
+enum class ExpertTensors {
+  kSeparate,    // a tensor for each projection of each expert
+  kStacked,     // [experts, outputs, inputs], gate over up
+  kInputFirst,  // [experts, inputs, outputs]
+  kMxfp4        // [experts, outputs, inputs] as NAME_blocks and NAME_scales (mxfp4.h)
+};
+
 struct TensorSpec {
   std::string name;
-  std::vector<int64_t> shape;  // [outputs, inputs] of a matrix, [size] of a vector
+  // [outputs, inputs] of a matrix, [size] of a vector; with `expert`, one more dimension in front.
+  std::vector<int64_t> shape;
+  int expert = -1;                               // of a stack; -1: the tensor is not a stack
+  ExpertTensors form = ExpertTensors::kStacked;  // of a stack's matrices
 
-  int64_t rows() const { return shape.size() == 2 ? shape[0] : 1; }
-  int64_t cols() const { return shape.back(); }
+  bool is_matrix() const { return shape.size() == (expert < 0 ? 2 : 3); }
+  bool input_first() const { return expert >= 0 && form == ExpertTensors::kInputFirst; }
+  int64_t rows() const {
+    if (!is_matrix()) return 1;
+    return input_first() ? shape.back() : shape[shape.size() - 2];
+  }
+  int64_t cols() const {
+    return is_matrix() && input_first() ? shape[shape.size() - 2] : shape.back();
+  }
 };
 
 // Stacked along the outputs; empty where the model has no such tensor.
 using TensorParts = std::vector<TensorSpec>;
+
+struct MlpLayout {
+  TensorParts gate_up, gate_up_bias;
+  TensorParts down, down_bias;
+};
 
 struct LayerLayout {
   TensorParts input_norm, post_norm;
   TensorParts qkv, qkv_bias;
   TensorParts q_norm, k_norm;
   TensorParts output, output_bias;
-  TensorParts gate_up, gate_up_bias;
-  TensorParts down, down_bias;
+  TensorParts sinks;
+  MlpLayout mlp;  // of a dense layer, empty in a sparse one
+  TensorParts router, router_bias;
+  std::vector<MlpLayout> experts;
 };
 
 struct TensorLayout {
@@ -37,11 +62,11 @@ struct TensorLayout {
   TensorParts final_norm;
   TensorParts head;  // the embedding where the two are tied
 
-  // All of them, each once.
+  // All of them, each once: a stack as its first expert's.
   std::vector<TensorSpec> All() const;
 };
 
-TensorLayout LayoutOf(const ModelConfig& config);
+TensorLayout LayoutOf(const ModelConfig& config, ExpertTensors experts = ExpertTensors::kSeparate);
 
 }  // namespace talon
 

@@ -4,7 +4,17 @@
 #include <utility>
 #include <vector>
 
+#include "compute/mxfp4.h"
+
 namespace talon {
+namespace {
+
+bool IsFloat(WeightFormat format) {
+  return format == WeightFormat::kF32 || format == WeightFormat::kF16 ||
+         format == WeightFormat::kBF16;
+}
+
+}  // namespace
 
 Result<Buffer> WeightLoader::Vector(const TensorParts& parts, float scale) {
   std::vector<float> values;
@@ -20,12 +30,20 @@ Result<Buffer> WeightLoader::Vector(const TensorParts& parts, float scale) {
 }
 
 Result<std::unique_ptr<Weight>> WeightLoader::Matrix(const TensorParts& parts) {
+  return Load(parts, format_);
+}
+
+Result<std::unique_ptr<Weight>> WeightLoader::ExactMatrix(const TensorParts& parts) {
+  return Load(parts, WeightFormat::kF32);
+}
+
+Result<std::unique_ptr<Weight>> WeightLoader::Load(const TensorParts& parts, WeightFormat format) {
   std::vector<HostMatrix> matrices;
   for (const TensorSpec& part : parts) {
     TALON_ASSIGN_OR_RETURN(const HostMatrix matrix, source_->Load(part));
     matrices.push_back(matrix);
   }
-  auto packed = Pack(matrices);
+  auto packed = Pack(matrices, format);
   source_->Release();
   return packed;
 }
@@ -37,7 +55,7 @@ Result<WeightTable> WeightLoader::Table(const TensorParts& parts, std::unique_pt
   TALON_ASSIGN_OR_RETURN(result.data, Upload(table.data, elements * DTypeSize(table.dtype)));
   result.dtype = table.dtype;
   if (tied != nullptr) {
-    TALON_ASSIGN_OR_RETURN(*tied, Pack({&table, 1}));
+    TALON_ASSIGN_OR_RETURN(*tied, Pack({&table, 1}, format_));
   }
   source_->Release();
   return result;
@@ -50,13 +68,22 @@ Result<Buffer> WeightLoader::Upload(const void* data, size_t bytes) {
   return buffer;
 }
 
-Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> parts) {
+Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> parts,
+                                                   WeightFormat format) {
   // Files may mix types; a stack of them is kept exactly.
   const bool mixed = std::ranges::any_of(
       parts, [&](const HostMatrix& part) { return part.dtype != parts[0].dtype; });
-  const bool widen = mixed && format_ == WeightFormat::kAsStored;
-  TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight,
-                         backend_->PackWeight(parts, widen ? WeightFormat::kF32 : format_));
+  if (mixed && format == WeightFormat::kAsStored) format = WeightFormat::kF32;
+  std::vector<float> expanded;
+  HostMatrix whole = parts[0];
+  if (parts[0].dtype == DType::kMxfp4 && IsFloat(format)) {
+    expanded.resize(static_cast<size_t>(whole.rows * whole.cols));
+    ExpandMxfp4(static_cast<const uint8_t*>(whole.data), whole.scales, whole.rows * whole.cols,
+                expanded.data());
+    whole = {.data = expanded.data(), .dtype = DType::kF32, .rows = whole.rows, .cols = whole.cols};
+    parts = {&whole, 1};
+  }
+  TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight, backend_->PackWeight(parts, format));
   matrix_bytes_ += weight->bytes();
   return weight;
 }

@@ -32,12 +32,15 @@ class WeightLoader {
   // The parts stacked into one float32 buffer, times `scale`; empty if there are none.
   Result<Buffer> Vector(const TensorParts& parts, float scale = 1);
   Result<std::unique_ptr<Weight>> Matrix(const TensorParts& parts);
+  // The same in float32 whatever the format.
+  Result<std::unique_ptr<Weight>> ExactMatrix(const TensorParts& parts);
   // The table and, unless `tied` is null, the matrix made from the same tensor.
   Result<WeightTable> Table(const TensorParts& parts, std::unique_ptr<Weight>* tied = nullptr);
 
  private:
   Result<Buffer> Upload(const void* data, size_t bytes);
-  Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts);
+  Result<std::unique_ptr<Weight>> Load(const TensorParts& parts, WeightFormat format);
+  Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts, WeightFormat format);
 
   WeightSource* source_;
   Backend* backend_;

@@ -16,6 +16,8 @@ const char* SpecPvFallbackName(SpecPvFallbackReason reason) {
       return "nan_scores";
     case SpecPvFallbackReason::kNoBlocks:
       return "no_blocks";
+    case SpecPvFallbackReason::kNarrowView:
+      return "narrow_view";
   }
   return "unknown";
 }

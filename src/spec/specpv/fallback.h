@@ -16,6 +16,7 @@ enum class SpecPvFallbackReason {
   // One sequence, which is verified in full until it ends.
   kNanScores,
   kNoBlocks,
+  kNarrowView,  // than the window of the model's sliding layers
 };
 
 const char* SpecPvFallbackName(SpecPvFallbackReason reason);  // "buffer_too_small"

@@ -124,7 +124,7 @@ Result<BlockSelection> SelectBlocks(const BlockScores& scores, const BlockBudget
 
 PartialLists MakePartialLists(const BlockSelection& selection,
                               std::span<const int32_t> sequence_blocks, int committed_len,
-                              int block_size) {
+                              int block_size, std::span<const int> windows) {
   const int full = committed_len / block_size;
   const int remainder = committed_len % block_size;
   TALON_CHECK(full == selection.full_blocks, "{} full blocks, selection made with {}", full,
@@ -139,7 +139,12 @@ PartialLists MakePartialLists(const BlockSelection& selection,
   lists.visible_tokens = (lists.list_blocks - (remainder > 0 ? 1 : 0)) * block_size + remainder;
   lists.block_ids.reserve(static_cast<size_t>(lists.layers) * lists.kv_heads * lists.list_blocks);
   for (int layer = 0; layer < lists.layers; ++layer) {
+    const bool slides = !windows.empty() && windows[layer] > 0;
     for (int head = 0; head < lists.kv_heads; ++head) {
+      if (slides) {
+        Append(sequence_blocks.last(lists.list_blocks), &lists.block_ids);
+        continue;
+      }
       Append(sink, &lists.block_ids);
       for (const int32_t index : selection.List(layer, head)) {
         lists.block_ids.push_back(sequence_blocks[index]);

@@ -89,10 +89,11 @@ struct PartialLists {
 };
 
 // REQUIRES: `sequence_blocks` cover exactly `committed_len` tokens, of which as many blocks are
-// full as when the selection was made.
+// full as when the selection was made. Layers that see a window (`windows`: by layer, 0: none; may
+// be empty) get the newest blocks, as many as the others.
 PartialLists MakePartialLists(const BlockSelection& selection,
                               std::span<const int32_t> sequence_blocks, int committed_len,
-                              int block_size);
+                              int block_size, std::span<const int> windows = {});
 
 // Blocks that lists under this budget leave out, given F full blocks.
 int OmittedBlocks(const BlockBudget& budget, int full_blocks);

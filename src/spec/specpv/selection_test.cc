@@ -294,6 +294,15 @@ TEST(MakePartialListsTest, WholeBlocksHaveNoPartialOne) {
   EXPECT_EQ(lists.visible_tokens, 48);
 }
 
+TEST(MakePartialListsTest, LayersWithAWindowGetTheNewestBlocks) {
+  const auto selection = SelectBlocks({.layers = 2, .kv_heads = 1}, {1, 0, 2}, 10);
+  ASSERT_TRUE(selection.ok());
+  const std::vector<int> windows = {0, 20};
+  const PartialLists lists = MakePartialLists(*selection, Range(50, 61), 165, 16, windows);
+  EXPECT_EQ(Indices(lists.List(0, 0)), (std::vector<int32_t>{50, 58, 59, 60}));
+  EXPECT_EQ(Indices(lists.List(1, 0)), (std::vector<int32_t>{57, 58, 59, 60}));
+}
+
 TEST(MakePartialListsTest, SlidingAndStreaming) {
   SpecPvConfig config{.window_blocks = 3};
   const std::vector<int32_t> blocks = Range(0, 21);  // C = 325, 20 full blocks
