@@ -1,6 +1,7 @@
 #include "compute/cpu/matmul/mxfp4.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -20,22 +21,36 @@ constexpr int64_t kBlockOutputs = 16;     // whose codes stay in the cache for a
 constexpr int64_t kTasksPerThread = 8;    // so that threads end together
 constexpr int64_t kInlineWork = 1 << 16;  // multiplications not worth waking a thread for
 
+// 2^(exponent - 128) has the exponent bits exponent - 1. The two smallest, subnormal numbers,
+// become the smallest normal one; 255, not a number, stays what no finite product can be.
+uint8_t KeptScale(uint8_t exponent) {
+  return exponent == 255 ? 255 : std::max<uint8_t>(exponent, 2) - 1;
+}
+
+// Loops without branches, which compilers vectorise.
 void PackGroup(const float* x, int8_t* packed, float* scale) {
   float largest = 0;
+  float not_finite = 0;  // NaN if a value is NaN or infinite
   for (int i = 0; i < kMxfp4Group; ++i) {
-    largest = std::isnan(x[i]) ? x[i] : std::max(largest, std::abs(x[i]));
+    largest = std::max(largest, std::abs(x[i]));
+    not_finite += x[i] * 0;
   }
-  std::memset(packed, 0, kMxfp4PackedBytes);
-  *scale = largest / kLargest;
-  if (!std::isfinite(largest)) *scale = std::numeric_limits<float>::quiet_NaN();
-  if (!(*scale >= std::numeric_limits<float>::min())) return;
-  const float inverse = kLargest / largest;
+  *scale = largest / kLargest + not_finite;
+  const bool usable = *scale >= std::numeric_limits<float>::min();
+  const float inverse = usable ? kLargest / largest : 0;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: rounds to an integer in the low bits
+  int16_t high[kMxfp4Group], low[kMxfp4Group];
   for (int i = 0; i < kMxfp4Group; ++i) {
-    const int value = static_cast<int>(std::nearbyint(x[i] * inverse));
-    const int high = (value + 64) >> 7;
-    int8_t* to = packed + i % 2 * kMxfp4GroupBytes + i / 2;
-    to[0] = static_cast<int8_t>(high);
-    to[2 * kMxfp4GroupBytes] = static_cast<int8_t>(value - high * 128);
+    const auto value = static_cast<int16_t>(std::bit_cast<int32_t>(x[i] * inverse + kRound) -
+                                            std::bit_cast<int32_t>(kRound));
+    high[i] = static_cast<int16_t>((value + 64) >> 7);
+    low[i] = static_cast<int16_t>(value - high[i] * 128);
+  }
+  for (int i = 0; i < kMxfp4GroupBytes; ++i) {
+    packed[i] = static_cast<int8_t>(high[2 * i]);
+    packed[i + kMxfp4GroupBytes] = static_cast<int8_t>(high[2 * i + 1]);
+    packed[i + 2 * kMxfp4GroupBytes] = static_cast<int8_t>(low[2 * i]);
+    packed[i + 3 * kMxfp4GroupBytes] = static_cast<int8_t>(low[2 * i + 1]);
   }
 }
 
@@ -64,12 +79,15 @@ void PackRow(const Product& product, int row, int thread) {
   }
 }
 
-void StoreSums(const Product& product, int64_t output, int first_row, int rows, const float* sums) {
+void StoreSums(const Product& product, int64_t first_output, int first_row, const Mxfp4Tile& tile) {
   const MatMulArgs& args = product.args;
-  const float bias = args.bias == nullptr ? 0 : args.bias[output];
-  for (int r = 0; r < rows; ++r) {
-    float* out = args.out.data + (first_row + r) * args.out.stride + output;
-    *out = args.accumulate ? *out + (sums[r] + bias) : sums[r] + bias;
+  for (int r = 0; r < tile.rows; ++r) {
+    float* out = args.out.data + (first_row + r) * args.out.stride + first_output;
+    for (int i = 0; i < tile.outputs; ++i) {
+      const float bias = args.bias == nullptr ? 0 : args.bias[first_output + i];
+      const float value = tile.sums[r * kMxfp4Outputs + i] + bias;
+      out[i] = args.accumulate ? out[i] + value : value;
+    }
   }
 }
 
@@ -77,16 +95,19 @@ void RunOutputs(const Product& product, int64_t first, int64_t last) {
   const int64_t groups = product.w.groups();
   for (int row = 0; row < product.args.x.rows; row += kMxfp4MaxRows) {
     const int rows = std::min(kMxfp4MaxRows, product.args.x.rows - row);
-    for (int64_t output = first; output < last; ++output) {
-      float sums[kMxfp4MaxRows];
-      product.kernel({.codes = product.w.codes(output),
-                      .scales = product.w.scales(output),
-                      .groups = groups,
-                      .rows = rows,
-                      .x = product.packed + row * groups * kMxfp4PackedBytes,
-                      .x_scales = product.x_scales + row * groups,
-                      .sums = sums});
-      StoreSums(product, output, row, rows, sums);
+    for (int64_t output = first; output < last; output += kMxfp4Outputs) {
+      float sums[kMxfp4MaxRows * kMxfp4Outputs];
+      const Mxfp4Tile tile = {
+          .codes = product.w.codes(output),
+          .scales = product.w.scales(output),
+          .outputs = static_cast<int>(std::min<int64_t>(kMxfp4Outputs, last - output)),
+          .groups = groups,
+          .rows = rows,
+          .x = product.packed + row * groups * kMxfp4PackedBytes,
+          .x_scales = product.x_scales + row * groups,
+          .sums = sums};
+      product.kernel(tile);
+      StoreSums(product, output, row, tile);
     }
   }
 }
@@ -133,16 +154,21 @@ Result<std::unique_ptr<Weight>> NewMxfp4Weight(const HostMatrix& part) {
   weight->rows_ = static_cast<int>(part.rows);
   weight->cols_ = static_cast<int>(part.cols);
   weight->codes_ = static_cast<const uint8_t*>(part.data);
-  weight->scales_ = part.scales;
   weight->owner_ = part.owner;
+  const int64_t groups = weight->groups();
   if (part.owner == nullptr) {
-    const size_t groups = part.rows * weight->groups();
-    TALON_ASSIGN_OR_RETURN(weight->copy_, AllocateStreamed(groups * (kMxfp4GroupBytes + 1)));
-    auto* codes = static_cast<uint8_t*>(weight->copy_.data());
-    std::memcpy(codes, part.data, groups * kMxfp4GroupBytes);
-    std::memcpy(codes + groups * kMxfp4GroupBytes, part.scales, groups);
-    weight->codes_ = codes;
-    weight->scales_ = codes + groups * kMxfp4GroupBytes;
+    const size_t bytes = part.rows * groups * kMxfp4GroupBytes;
+    TALON_ASSIGN_OR_RETURN(weight->copy_, AllocateStreamed(bytes));
+    weight->codes_ = static_cast<uint8_t*>(std::memcpy(weight->copy_.data(), part.data, bytes));
+  }
+  const int64_t padded = CeilDiv(part.rows, int64_t{kMxfp4Outputs}) * kMxfp4Outputs;
+  TALON_ASSIGN_OR_RETURN(weight->scales_, AllocateStreamed(padded * groups));
+  auto* scales = static_cast<uint8_t*>(weight->scales_.data());
+  for (int64_t row = 0; row < part.rows; ++row) {
+    uint8_t* to = scales + row / kMxfp4Outputs * kMxfp4Outputs * groups + row % kMxfp4Outputs;
+    for (int64_t g = 0; g < groups; ++g) {
+      to[g * kMxfp4Outputs] = KeptScale(part.scales[row * groups + g]);
+    }
   }
   return std::unique_ptr<Weight>(std::move(weight));
 }

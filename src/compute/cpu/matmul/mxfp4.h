@@ -1,5 +1,6 @@
-// Products with MXFP4 weights, from the codes as they lie in the file: nothing is repacked, so a
-// mapped file serves as it is.
+// Products with MXFP4 weights, from the codes as they lie in the file: a mapped file serves as it
+// is. Only the scales, a byte for 16 bytes of codes, are copied, so that those of four outputs lie
+// together.
 //
 // Codes are doubled to whole numbers and activations rounded to 15 bits with a scale for each group
 // of 32 inputs, in two signed bytes each: high * 128 + low. So the products of a group are summed
@@ -8,6 +9,8 @@
 #ifndef TALON_COMPUTE_CPU_MATMUL_MXFP4_H_
 #define TALON_COMPUTE_CPU_MATMUL_MXFP4_H_
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 
@@ -20,6 +23,8 @@
 
 namespace talon {
 
+constexpr int kMxfp4Outputs = 4;  // that a kernel computes together
+
 class Mxfp4Weight : public Weight {
  public:
   int rows() const override { return rows_; }
@@ -27,17 +32,20 @@ class Mxfp4Weight : public Weight {
   size_t bytes() const override { return rows_ * groups() * (kMxfp4GroupBytes + 1); }
 
   int64_t groups() const { return cols_ / kMxfp4Group; }
-  const uint8_t* codes(int64_t row) const { return codes_ + row * groups() * kMxfp4GroupBytes; }
-  const uint8_t* scales(int64_t row) const { return scales_ + row * groups(); }
+  // Of outputs [first, first + kMxfp4Outputs), first a multiple of that.
+  const uint8_t* codes(int64_t first) const { return codes_ + first * groups() * kMxfp4GroupBytes; }
+  const uint8_t* scales(int64_t first) const {
+    return static_cast<const uint8_t*>(scales_.data()) + first * groups();
+  }
 
  private:
   friend Result<std::unique_ptr<Weight>> NewMxfp4Weight(const HostMatrix& part);
   int rows_ = 0;
   int cols_ = 0;
   const uint8_t* codes_ = nullptr;
-  const uint8_t* scales_ = nullptr;
-  std::shared_ptr<const void> owner_;  // of the two, unless they were copied:
+  std::shared_ptr<const void> owner_;  // of the codes, unless they were copied:
   Buffer copy_;
+  Buffer scales_;  // [outputs / kMxfp4Outputs][groups][kMxfp4Outputs]
 };
 
 // Refers to the part's memory where it has an owner, else copies it. REQUIRES: CheckWeightParts.
@@ -51,15 +59,20 @@ void RunMxfp4Product(ThreadPool& pool, const MatMulArgs& args, const Mxfp4Weight
 constexpr int kMxfp4PackedBytes = 4 * kMxfp4GroupBytes;
 constexpr int kMxfp4MaxRows = 4;
 
-// One output's sums for up to kMxfp4MaxRows rows.
+// Sums of kMxfp4Outputs outputs for up to kMxfp4MaxRows rows.
 struct Mxfp4Tile {
-  const uint8_t* codes = nullptr;
-  const uint8_t* scales = nullptr;
+  const uint8_t* codes = nullptr;   // [outputs][groups][kMxfp4GroupBytes]
+  const uint8_t* scales = nullptr;  // [groups][kMxfp4Outputs], see Mxfp4FloatScale
+  int outputs = kMxfp4Outputs;      // that there are; the others' sums are arbitrary
   int64_t groups = 0;
   int rows = 0;
   const int8_t* x = nullptr;        // [rows][groups][kMxfp4PackedBytes]
   const float* x_scales = nullptr;  // [rows][groups]
-  float* sums = nullptr;            // [rows]
+  float* sums = nullptr;            // [rows][kMxfp4Outputs]
+
+  const uint8_t* CodesOf(int output) const {
+    return codes + std::min(output, outputs - 1) * groups * kMxfp4GroupBytes;
+  }
 };
 using Mxfp4Kernel = void (*)(const Mxfp4Tile& tile);
 
@@ -69,8 +82,10 @@ void PortableMxfp4Kernel(const Mxfp4Tile& tile);
 void ArmDotprodMxfp4Kernel(const Mxfp4Tile& tile);  // where the build is for this architecture
 void X86Avx2Mxfp4Kernel(const Mxfp4Tile& tile);
 
-// 2^(exponent - 128) by exponent.
-const float* Mxfp4HalfScales();
+// A scale as weights keep it: the exponent bits of the factor of doubled codes, a float32.
+inline float Mxfp4FloatScale(uint8_t kept) {
+  return std::bit_cast<float>(static_cast<uint32_t>(kept) << 23);
+}
 
 }  // namespace talon
 

@@ -1,6 +1,4 @@
 // The MXFP4 kernel for any machine, and the choice among kernels.
-#include <array>
-
 #include "compute/cpu/cpu_features.h"
 #include "compute/cpu/matmul/mxfp4.h"
 
@@ -23,26 +21,18 @@ int32_t GroupSum(const uint8_t* codes, const int8_t* x) {
 }  // namespace
 
 void PortableMxfp4Kernel(const Mxfp4Tile& tile) {
-  const float* half_scales = Mxfp4HalfScales();
   for (int r = 0; r < tile.rows; ++r) {
-    float sum = 0;
-    for (int64_t g = 0; g < tile.groups; ++g) {
-      const int64_t at = r * tile.groups + g;
-      const auto products = static_cast<float>(
-          GroupSum(tile.codes + g * kMxfp4GroupBytes, tile.x + at * kMxfp4PackedBytes));
-      sum += products * (half_scales[tile.scales[g]] * tile.x_scales[at]);
+    for (int i = 0; i < tile.outputs; ++i) {
+      float sum = 0;
+      for (int64_t g = 0; g < tile.groups; ++g) {
+        const int64_t at = r * tile.groups + g;
+        const auto products = static_cast<float>(
+            GroupSum(tile.CodesOf(i) + g * kMxfp4GroupBytes, tile.x + at * kMxfp4PackedBytes));
+        sum += products * (Mxfp4FloatScale(tile.scales[g * kMxfp4Outputs + i]) * tile.x_scales[at]);
+      }
+      tile.sums[r * kMxfp4Outputs + i] = sum;
     }
-    tile.sums[r] = sum;
   }
-}
-
-const float* Mxfp4HalfScales() {
-  static const std::array<float, 256> scales = [] {
-    std::array<float, 256> all;
-    for (int i = 0; i < 256; ++i) all[i] = Mxfp4HalfScale(static_cast<uint8_t>(i));
-    return all;
-  }();
-  return scales.data();
 }
 
 Mxfp4Kernel GetMxfp4Kernel() {

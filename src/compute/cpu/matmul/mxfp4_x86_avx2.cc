@@ -27,18 +27,18 @@ inline float SumOfLanes(__m256 v) {
 }
 
 template <int kRows>
-void Run(const Mxfp4Tile& tile) {
+void RunOutput(const Mxfp4Tile& tile, int output) {
+  const uint8_t* from = tile.CodesOf(output);
   const __m256i table =
       _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kMxfp4Doubled)));
-  const float* half_scales = Mxfp4HalfScales();
   const int64_t row_bytes = tile.groups * kMxfp4PackedBytes;
   __m256 acc[kRows];
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) acc[r] = _mm256_setzero_ps();
   for (int64_t g = 0; g < tile.groups; ++g) {
-    const __m256i codes = LoadCodes(tile.codes + g * kMxfp4GroupBytes, table);
+    const __m256i codes = LoadCodes(from + g * kMxfp4GroupBytes, table);
     const __m256i magnitudes = _mm256_abs_epi8(codes);
-    const float scale = half_scales[tile.scales[g]];
+    const float scale = Mxfp4FloatScale(tile.scales[g * kMxfp4Outputs + output]);
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const int8_t* x = tile.x + r * row_bytes + g * kMxfp4PackedBytes;
@@ -51,7 +51,12 @@ void Run(const Mxfp4Tile& tile) {
     }
   }
   TALON_UNROLL
-  for (int r = 0; r < kRows; ++r) tile.sums[r] = SumOfLanes(acc[r]);
+  for (int r = 0; r < kRows; ++r) tile.sums[r * kMxfp4Outputs + output] = SumOfLanes(acc[r]);
+}
+
+template <int kRows>
+void Run(const Mxfp4Tile& tile) {
+  for (int i = 0; i < tile.outputs; ++i) RunOutput<kRows>(tile, i);
 }
 
 }  // namespace
