@@ -6,8 +6,8 @@
 #include <random>
 
 #include "compute/backend_testing.h"
-#include "compute/host_backend.h"
-#include "compute/host_beams.h"
+#include "compute/host/host_backend.h"
+#include "compute/host/host_beams.h"
 #include "compute/layer_ops.h"
 
 namespace talon {

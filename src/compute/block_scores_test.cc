@@ -7,7 +7,7 @@
 
 #include "compute/backend.h"
 #include "compute/backend_testing.h"
-#include "compute/host_memory.h"
+#include "compute/host/host_memory.h"
 #include "compute/kv_testing.h"
 
 namespace talon {

@@ -7,7 +7,7 @@
 
 #include "compute/backend.h"
 #include "compute/backend_testing.h"
-#include "compute/host_experts.h"
+#include "compute/host/host_experts.h"
 #include "compute/mxfp4.h"
 
 namespace talon {

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "compute/host_memory.h"
+#include "compute/host/host_memory.h"
 
 namespace talon::testing {
 namespace {

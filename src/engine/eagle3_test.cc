@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "compute/host_backend.h"
+#include "compute/host/host_backend.h"
 #include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
 #include "model/files/safetensors.h"

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "compute/host_backend.h"
+#include "compute/host/host_backend.h"
 #include "engine/test_engine.h"
 #include "model/test_model.h"
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "compute/cpu/cpu_backend.h"
-#include "compute/host_memory.h"
+#include "compute/host/host_memory.h"
 #include "compute/reference/reference_backend.h"
 #include "kv/kv_cache.h"
 

@@ -64,6 +64,10 @@ struct ModelConfig {
   bool IsSparse(int layer) const {
     return experts.count > 0 && (dense_layers.empty() || !dense_layers[layer]);
   }
+  // Width of the layer's MLP as one row sees it: of all the experts that it goes through.
+  int ActiveMlpSize(int layer) const {
+    return IsSparse(layer) ? experts.rule.per_row * experts.intermediate_size : intermediate_size;
+  }
   ModelNeeds needs() const {
     return {.experts = experts.count > 0, .sinks = sinks, .windows = !windows.empty()};
   }
@@ -80,6 +84,7 @@ Result<ModelConfig> LoadModelConfig(const std::string& dir);
 
 // Shapes with no files, for speed measurements with random weights: "llama-1b", "gpt-oss-20b", ...
 Result<ModelConfig> ShapeByName(std::string_view name);
+std::string ShapeNames();  // "llama-1b, llama-8b, ..."
 
 }  // namespace talon
 

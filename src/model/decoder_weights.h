@@ -34,7 +34,7 @@ struct LayerWeights {
   Buffer output_bias;              // [hidden]
   Buffer sinks;                    // [heads]
   MlpWeights mlp;                  // of a dense layer
-  // Of a sparse one.
+  // A sparse layer has these instead.
   std::unique_ptr<Weight> router;  // [experts, hidden]
   Buffer router_bias;              // [experts]
   std::vector<MlpWeights> experts;

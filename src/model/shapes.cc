@@ -105,14 +105,20 @@ constexpr std::array<Shape, 7> kShapes = {{{"llama-1b", Llama1B},
 
 }  // namespace
 
+std::string ShapeNames() {
+  std::string names;
+  for (const Shape& shape : kShapes) {
+    names += names.empty() ? "" : ", ";
+    names += shape.name;
+  }
+  return names;
+}
+
 Result<ModelConfig> ShapeByName(std::string_view name) {
-  std::string known;
   for (const Shape& shape : kShapes) {
     if (name == shape.name) return shape.config();
-    known += known.empty() ? "" : ", ";
-    known += shape.name;
   }
-  return InvalidArgument("shape \"{}\" is unknown (known: {})", name, known);
+  return InvalidArgument("shape \"{}\" is unknown (known: {})", name, ShapeNames());
 }
 
 }  // namespace talon

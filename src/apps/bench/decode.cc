@@ -181,7 +181,7 @@ void AddBenchDecode(Command bench, Config* config, CommandBody* body) {
   Command command = bench.AddSubcommand(
       "decode", "Tokens/s of prompt and generation, bytes per token, share of the bandwidth");
   command.AddOption("--shape", &options->shape,
-                    "Random weights of this shape instead of a model: llama-1b, tiny");
+                    "Random weights of this shape instead of a model: " + ShapeNames());
   command.AddOption("--prompt-tokens", &options->prompt_tokens, "Length of the prompt")
       .Default(options->prompt_tokens)
       .Range(2, 16384);

@@ -50,8 +50,9 @@ class GpuBench {
 
  private:
   double Floor(const PassCase& pass) const {
-    return (static_cast<double>(model_->target->weight_bytes_per_pass()) + timer_->KvBytes(pass)) /
-           bandwidth_;
+    const int rows = pass.sequences * pass.nodes;
+    const auto weights = static_cast<double>(model_->target->weight_bytes_per_pass(rows));
+    return (weights + timer_->KvBytes(pass)) / bandwidth_;
   }
   void Note(const char* table, const PassCase& pass, double seconds) {
     json_[table].push_back({{"sequences", pass.sequences},
@@ -199,7 +200,8 @@ void AddBenchGpu(Command bench, Config* config, CommandBody* body) {
   const auto list = [&](const char* name, std::vector<int>* values, const char* help) {
     command.AddOption(name, values, help).Delimiter(',').Range(1, 1 << 24).TypeName("N,...");
   };
-  command.AddOption("--shape", &options->shape, "Random weights of this shape (llama-8b)");
+  command.AddOption("--shape", &options->shape,
+                    "Random weights of this shape (llama-8b): " + ShapeNames());
   list("--nodes", &options->nodes, "Numbers of nodes");
   list("--contexts", &options->contexts, "Lengths of the prefix (1024,65536)");
   list("--partial-contexts", &options->partial_contexts,

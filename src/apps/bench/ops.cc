@@ -42,8 +42,8 @@ class OpBench {
     };
     const Product products[] = {
         {"matmul qkv", model_.q_size() + 2 * model_.kv_size(), model_.hidden_size},
-        {"matmul gate+up", 2 * model_.intermediate_size, model_.hidden_size},
-        {"matmul down", model_.hidden_size, model_.intermediate_size},
+        {"matmul gate+up", 2 * MlpSize(), model_.hidden_size},
+        {"matmul down", model_.hidden_size, MlpSize()},
         {"matmul head", model_.vocab_size, model_.hidden_size}};
     for (const Product& product : products) {
       TALON_RETURN_IF_ERROR(MatMul(product.name, product.outputs, product.inputs, weights));
@@ -118,8 +118,13 @@ class OpBench {
     return OkStatus();
   }
 
+  // Of one expert, where there are experts.
+  int MlpSize() const {
+    return model_.experts.count > 0 ? model_.experts.intermediate_size : model_.intermediate_size;
+  }
+
   Status Elementwise(int rows) {
-    const int hidden = model_.hidden_size, ffn = model_.intermediate_size;
+    const int hidden = model_.hidden_size, ffn = MlpSize();
     TALON_ASSIGN_OR_RETURN(const MatrixView x, Matrix(rows, hidden));
     TALON_ASSIGN_OR_RETURN(const MatrixView normed, Matrix(rows, hidden));
     TALON_ASSIGN_OR_RETURN(const MatrixView weight, Matrix(1, hidden));
@@ -255,7 +260,7 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
 void AddBenchOps(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<OpsOptions>();
   Command command = bench.AddSubcommand("ops", "Time of each op and its share of the peak");
-  command.AddOption("--shape", &options->shape, "Sizes of the matrices: llama-1b, tiny")
+  command.AddOption("--shape", &options->shape, "Sizes of the matrices: " + ShapeNames())
       .Default(options->shape);
   command.AddOption("--rows", &options->rows, "Rows of a pass (default 1,8,64,512)")
       .Delimiter(',')

@@ -1,18 +1,29 @@
 #include "apps/bench/roofline.h"
 
+#include <algorithm>
+
 namespace talon {
 
 double LayerFlops(const ModelConfig& model) {
   const double hidden = model.hidden_size;
-  const double matrices = hidden * (model.q_size() + 2.0 * model.kv_size()) +
-                          model.q_size() * hidden + 3.0 * hidden * model.intermediate_size;
-  return 2 * model.num_layers * matrices;
+  double matrices = 0;
+  for (int layer = 0; layer < model.num_layers; ++layer) {
+    matrices += hidden * (2.0 * model.q_size() + 2.0 * model.kv_size()) +
+                3.0 * hidden * model.ActiveMlpSize(layer);
+    if (model.IsSparse(layer)) matrices += hidden * model.experts.count;  // the router
+  }
+  return 2 * matrices;
 }
 
 double HeadFlops(const ModelConfig& model) { return 2.0 * model.hidden_size * model.vocab_size; }
 
 double AttentionFlops(const ModelConfig& model, double keys) {
-  return 4.0 * model.num_layers * model.q_size() * keys;
+  double seen = 0;
+  for (int layer = 0; layer < model.num_layers; ++layer) {
+    const double window = model.WindowOf(layer);
+    seen += window > 0 ? std::min(window, keys) : keys;
+  }
+  return 4.0 * model.q_size() * seen;
 }
 
 Work WorkOf(const ModelConfig& model, const PassSums& sums) {

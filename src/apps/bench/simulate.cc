@@ -329,7 +329,7 @@ void AddBenchSimulate(Command bench, Config* config, CommandBody* body) {
       .Range(0.0, 1.0)
       .TypeName("P,...");
   command.AddOption("--shape", &options->shape,
-                    "Random weights of this shape instead of a model: llama-1b, llama-8b, tiny");
+                    "Random weights of this shape instead of a model: " + ShapeNames());
   command.AddOption("--batches", &options->batches, "Sequences at once (1,8,32,64)")
       .Delimiter(',')
       .Range(1, 1024)

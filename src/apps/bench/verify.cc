@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apps/bench/bench.h"
+#include "apps/bench/roofline.h"
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "base/json.h"
@@ -44,13 +45,10 @@ class PassFloor {
 
   double Seconds(int rows, int depth) const {
     const ModelConfig& shape = model_.config();
-    const double layer =
-        1.0 * shape.hidden_size *
-        (2.0 * shape.q_size() + 2.0 * shape.kv_size() + 3.0 * shape.intermediate_size);
-    const double weights = shape.num_layers * layer + 1.0 * shape.hidden_size * shape.vocab_size;
-    const double read = static_cast<double>(model_.weight_bytes_per_pass()) / bandwidth_;
-    const double attended = 4.0 * rows * depth * shape.q_size() * shape.num_layers;
-    return std::max(read, 2.0 * rows * weights / matrix_) +
+    const double flops = LayerFlops(shape) + HeadFlops(shape);  // of a row
+    const double read = static_cast<double>(model_.weight_bytes_per_pass(rows)) / bandwidth_;
+    const double attended = rows * AttentionFlops(shape, depth);
+    return std::max(read, rows * flops / matrix_) +
            std::max(depth * token_bytes_ / bandwidth_, attended / attention_);
   }
   std::string ToString() const {
@@ -246,7 +244,7 @@ void AddBenchVerify(Command bench, Config* config, CommandBody* body) {
       .Delimiter(',')
       .Range(0, 1 << 24)
       .TypeName("N,...");
-  command.AddOption("--shape", &options->shape, "Random weights of this shape: llama-1b, tiny");
+  command.AddOption("--shape", &options->shape, "Random weights of this shape: " + ShapeNames());
   command.AddOption("--repeats", &options->repeats, "Timed passes; the fastest counts")
       .Default(options->repeats)
       .Range(1, 1000);

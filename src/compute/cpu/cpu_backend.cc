@@ -16,7 +16,7 @@
 #include "compute/cpu/matmul/memory.h"
 #include "compute/cpu/matmul/mxfp4.h"
 #include "compute/cpu/matmul/quantize.h"
-#include "compute/host_backend.h"
+#include "compute/host/host_backend.h"
 #include "compute/weight_parts.h"
 
 namespace talon {

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "compute/cpu/cpu_pass.h"
 #include "compute/cpu/matmul/quantize.h"
-#include "compute/host_memory.h"
+#include "compute/host/host_memory.h"
 
 namespace talon {
 namespace {

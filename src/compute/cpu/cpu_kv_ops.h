@@ -7,7 +7,7 @@
 
 #include "base/threads.h"
 #include "compute/cpu/attention/block_scores.h"
-#include "compute/host_kv_ops.h"
+#include "compute/host/host_kv_ops.h"
 
 namespace talon {
 

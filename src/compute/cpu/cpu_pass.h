@@ -8,7 +8,7 @@
 
 #include "base/threads.h"
 #include "compute/cpu/attention/plan.h"
-#include "compute/host_pass.h"
+#include "compute/host/host_pass.h"
 #include "compute/matrix.h"
 
 namespace talon {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/check.h"
-#include "compute/host_backend.h"
-#include "compute/host_memory.h"
-#include "compute/host_pass.h"
+#include "compute/host/host_backend.h"
+#include "compute/host/host_memory.h"
+#include "compute/host/host_pass.h"
 #include "compute/reference/reference_kv_ops.h"
 #include "compute/reference/reference_token_ops.h"
 #include "compute/reference/reference_weight.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "compute/host_memory.h"
-#include "compute/host_pass.h"
+#include "compute/host/host_memory.h"
+#include "compute/host/host_pass.h"
 #include "compute/reference/reference_scores.h"
 
 namespace talon {

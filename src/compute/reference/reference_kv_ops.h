@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "compute/host_kv_ops.h"
+#include "compute/host/host_kv_ops.h"
 
 namespace talon {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compute/host_memory.h"
+#include "compute/host/host_memory.h"
 
 namespace talon {
 namespace {

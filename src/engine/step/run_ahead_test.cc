@@ -2,7 +2,7 @@
 // the CPU a twin of the device's search stands in for it.
 #include <gtest/gtest.h>
 
-#include "compute/host_backend.h"
+#include "compute/host/host_backend.h"
 #include "engine/test_engine.h"
 #include "spec/drafters/eagle3_drafter.h"
 #include "spec/policy/adaptive.h"

@@ -135,7 +135,7 @@ Result<ExpertTensors> StackForm(const SafetensorsReader& reader, const std::stri
   const TensorView* down = reader.Find(experts + "down_proj");
   const int64_t hidden = config.hidden_size;
   const int64_t ffn = config.experts.intermediate_size;
-  // Of the two at least one tells: 2 * ffn and ffn cannot both be the hidden size.
+  // At least one of the two tells: 2 * ffn and ffn cannot both be the hidden size.
   const bool by_down = hidden == 2 * ffn && down != nullptr && down->shape.size() == 3;
   const bool input_first = by_down ? down->shape[1] == ffn && ffn != hidden
                                    : gate_up.size() == 3 && gate_up[1] == hidden;

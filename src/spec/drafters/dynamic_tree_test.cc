@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "compute/host_beams.h"
+#include "compute/host/host_beams.h"
 
 namespace talon {
 namespace {

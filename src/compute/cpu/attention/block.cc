@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "compute/host_memory.h"
+#include "compute/host/host_memory.h"
 
 namespace talon {
 namespace {

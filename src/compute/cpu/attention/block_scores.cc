@@ -7,7 +7,7 @@
 #include "compute/cpu/attention/block_kernels.h"
 #include "compute/cpu/attention/kernels.h"
 #include "compute/cpu/matmul/quantize.h"
-#include "compute/host_memory.h"
+#include "compute/host/host_memory.h"
 
 namespace talon {
 namespace {

@@ -32,7 +32,7 @@ class Mxfp4Weight : public Weight {
   size_t bytes() const override { return rows_ * groups() * (kMxfp4GroupBytes + 1); }
 
   int64_t groups() const { return cols_ / kMxfp4Group; }
-  // Of outputs [first, first + kMxfp4Outputs), first a multiple of that.
+  // The codes and scales of outputs [first, first + kMxfp4Outputs), first a multiple of that.
   const uint8_t* codes(int64_t first) const { return codes_ + first * groups() * kMxfp4GroupBytes; }
   const uint8_t* scales(int64_t first) const {
     return static_cast<const uint8_t*>(scales_.data()) + first * groups();

@@ -1,6 +1,6 @@
 // KV cache ops that the backends on the host share.
-#ifndef TALON_COMPUTE_HOST_KV_OPS_H_
-#define TALON_COMPUTE_HOST_KV_OPS_H_
+#ifndef TALON_COMPUTE_HOST_HOST_KV_OPS_H_
+#define TALON_COMPUTE_HOST_HOST_KV_OPS_H_
 
 #include <cstdint>
 #include <span>
@@ -23,4 +23,4 @@ class HostKvOps : public KvOps {
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_HOST_KV_OPS_H_
+#endif  // TALON_COMPUTE_HOST_HOST_KV_OPS_H_

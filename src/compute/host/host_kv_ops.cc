@@ -1,4 +1,4 @@
-#include "compute/host_kv_ops.h"
+#include "compute/host/host_kv_ops.h"
 
 #include <algorithm>
 #include <cmath>

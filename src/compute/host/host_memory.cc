@@ -1,4 +1,4 @@
-#include "compute/host_memory.h"
+#include "compute/host/host_memory.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The choice of experts on the host: which rows go to which expert, with which weight.
-#ifndef TALON_COMPUTE_HOST_EXPERTS_H_
-#define TALON_COMPUTE_HOST_EXPERTS_H_
+#ifndef TALON_COMPUTE_HOST_HOST_EXPERTS_H_
+#define TALON_COMPUTE_HOST_HOST_EXPERTS_H_
 
 #include <cstdint>
 #include <span>
@@ -44,4 +44,4 @@ class ExpertRows {
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_HOST_EXPERTS_H_
+#endif  // TALON_COMPUTE_HOST_HOST_EXPERTS_H_

@@ -1,6 +1,6 @@
 // A pass of the backends on the host: its plan, and the shape of the cache it reads.
-#ifndef TALON_COMPUTE_HOST_PASS_H_
-#define TALON_COMPUTE_HOST_PASS_H_
+#ifndef TALON_COMPUTE_HOST_HOST_PASS_H_
+#define TALON_COMPUTE_HOST_HOST_PASS_H_
 
 #include "compute/backend.h"
 #include "compute/kv_view.h"
@@ -20,4 +20,4 @@ inline const PassPlan& HostPlanOf(const Pass& pass) {
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_HOST_PASS_H_
+#endif  // TALON_COMPUTE_HOST_HOST_PASS_H_

@@ -1,7 +1,7 @@
 // Plain host memory for the backends whose device is the host, and the address of a token's K or V
 // in a cache held there.
-#ifndef TALON_COMPUTE_HOST_MEMORY_H_
-#define TALON_COMPUTE_HOST_MEMORY_H_
+#ifndef TALON_COMPUTE_HOST_HOST_MEMORY_H_
+#define TALON_COMPUTE_HOST_HOST_MEMORY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -27,4 +27,4 @@ inline int64_t StagedOffset(const KvShape& shape, int64_t row, int head) {
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_HOST_MEMORY_H_
+#endif  // TALON_COMPUTE_HOST_HOST_MEMORY_H_

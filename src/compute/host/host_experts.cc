@@ -1,4 +1,4 @@
-#include "compute/host_experts.h"
+#include "compute/host/host_experts.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Beam search by plain loops on the host: the twin that devices are tested against, and how callers
 // are tested without a device.
-#ifndef TALON_COMPUTE_HOST_BEAMS_H_
-#define TALON_COMPUTE_HOST_BEAMS_H_
+#ifndef TALON_COMPUTE_HOST_HOST_BEAMS_H_
+#define TALON_COMPUTE_HOST_HOST_BEAMS_H_
 
 #include <cstdint>
 #include <functional>
@@ -81,4 +81,4 @@ class HostBeamSearch : public BeamSearch {
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_HOST_BEAMS_H_
+#endif  // TALON_COMPUTE_HOST_HOST_BEAMS_H_

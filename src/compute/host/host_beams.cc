@@ -1,11 +1,11 @@
-#include "compute/host_beams.h"
+#include "compute/host/host_beams.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "base/check.h"
-#include "compute/host_pass.h"
+#include "compute/host/host_pass.h"
 
 namespace talon {
 namespace {

@@ -1,10 +1,10 @@
-#include "compute/host_backend.h"
+#include "compute/host/host_backend.h"
 
 #include <utility>
 
 #include "base/check.h"
-#include "compute/host_beams.h"
-#include "compute/host_pass.h"
+#include "compute/host/host_beams.h"
+#include "compute/host/host_pass.h"
 
 namespace talon {
 

@@ -1,7 +1,7 @@
 // The common part of the backends on the host: fused ops made of the plain ones, with the rows
 // between them in scratch matrices, and beam search by plain loops.
-#ifndef TALON_COMPUTE_HOST_BACKEND_H_
-#define TALON_COMPUTE_HOST_BACKEND_H_
+#ifndef TALON_COMPUTE_HOST_HOST_BACKEND_H_
+#define TALON_COMPUTE_HOST_HOST_BACKEND_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <span>
 
 #include "compute/backend.h"
-#include "compute/host_experts.h"
+#include "compute/host/host_experts.h"
 #include "compute/layer_ops.h"
 
 namespace talon {
@@ -74,4 +74,4 @@ class HostBackend : public Backend, public LayerOps {
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_HOST_BACKEND_H_
+#endif  // TALON_COMPUTE_HOST_HOST_BACKEND_H_
