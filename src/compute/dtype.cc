@@ -17,7 +17,7 @@ struct DTypeInfo {
   size_t size;
 };
 
-constexpr std::array<DTypeInfo, 12> kInfo = {{
+constexpr std::array<DTypeInfo, 13> kInfo = {{
     {DType::kF32, "f32", 4},
     {DType::kF16, "f16", 2},
     {DType::kBF16, "bf16", 2},
@@ -28,6 +28,7 @@ constexpr std::array<DTypeInfo, 12> kInfo = {{
     {DType::kI32, "i32", 4},
     {DType::kI64, "i64", 8},
     {DType::kBool, "bool", 1},
+    {DType::kF8E4M3, "f8_e4m3", 1},
     {DType::kI4, "i4", 0},
     {DType::kMxfp4, "mxfp4", 0},
 }};

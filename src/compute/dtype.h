@@ -11,7 +11,21 @@ namespace talon {
 
 // kI4 and kMxfp4 (mxfp4.h) are known in weights only: they have no size of whole bytes, and no file
 // names them.
-enum class DType { kF32, kF16, kBF16, kF64, kI8, kU8, kI16, kI32, kI64, kBool, kI4, kMxfp4 };
+enum class DType {
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kI8,
+  kU8,
+  kI16,
+  kI32,
+  kI64,
+  kBool,
+  kF8E4M3,
+  kI4,
+  kMxfp4
+};
 
 size_t DTypeSize(DType dtype);       // REQUIRES: not kI4, kMxfp4
 const char* DTypeName(DType dtype);  // "f32", "bf16", ...

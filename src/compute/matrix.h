@@ -49,6 +49,8 @@ struct HostMatrix {
   int64_t rows = 0;
   int64_t cols = 0;
   const uint8_t* scales = nullptr;  // kMxfp4: [rows, cols / 32] exponents
+  // The values were expanded from a quantised file: kept as bf16 unless another type is asked for.
+  bool expanded = false;
   // Where given, keeps `data` and `scales` in place: a weight may refer to them instead of copying.
   std::shared_ptr<const void> owner;
 };

@@ -190,9 +190,9 @@ Status ParseQuantization(const ConfigFields& fields, ModelConfig* config) {
     config->experts.mxfp4 = true;
     return OkStatus();
   }
-  return InvalidArgument(
-      "{}: quantization_config ({}) is not supported, only f32, f16, bf16, and mxfp4 of gpt_oss",
-      fields.what(), BriefJson(method));
+  TALON_ASSIGN_OR_RETURN(config->quantised,
+                         ParseQuantConfig(*quantization, fields.what() + ": quantization_config"));
+  return OkStatus();
 }
 
 Status ParseYarn(const ConfigFields& fields, RopeConfig* rope) {

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "compute/dtype.h"
+#include "model/files/quant_config.h"
 #include "model/rope.h"
 
 namespace talon {
@@ -52,9 +53,9 @@ struct ModelConfig {
   bool qk_norm = false;  // RMSNorm of each query and key head
   bool sinks = false;    // a logit for each head in the softmax's denominator
   ExpertConfig experts;
-  std::vector<bool>
-      dense_layers;       // [layers] those without experts; empty: none, or all if no experts
-  int bos_token_id = -1;  // -1: none
+  QuantConfig quantised;           // how the file keeps matrices, where not as floats
+  std::vector<bool> dense_layers;  // [layers] those without experts; empty: none of them
+  int bos_token_id = -1;           // -1: none
   std::vector<int> eos_token_ids;
   DType dtype = DType::kF32;  // the file's declared type; the tensors say what they are
 

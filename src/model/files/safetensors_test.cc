@@ -81,9 +81,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{
             "NoDType", R"({"a":{"shape":[2],"data_offsets":[0,8]}})", {}, "tensor a: has no dtype"},
         BadHeader{"UnknownDType",
-                  R"({"a":)" + Entry("\"F8_E4M3\"", "[2]", "[0,2]") + "}",
+                  R"({"a":)" + Entry("\"F8_E5M2\"", "[2]", "[0,2]") + "}",
                   {},
-                  "tensor a: unknown dtype \"F8_E4M3\""},
+                  "tensor a: unknown dtype \"F8_E5M2\""},
         BadHeader{"NoShape",
                   R"({"a":{"dtype":"F32","data_offsets":[0,8]}})",
                   {},

@@ -73,7 +73,9 @@ Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> p
   // Files may mix types; a stack of them is kept exactly.
   const bool mixed = std::ranges::any_of(
       parts, [&](const HostMatrix& part) { return part.dtype != parts[0].dtype; });
-  if (mixed && format == WeightFormat::kAsStored) format = WeightFormat::kF32;
+  const bool quantised = std::ranges::any_of(parts, &HostMatrix::expanded);
+  if (format == WeightFormat::kAsStored && quantised) format = WeightFormat::kBF16;
+  if (format == WeightFormat::kAsStored && mixed) format = WeightFormat::kF32;
   std::vector<float> expanded;
   HostMatrix whole = parts[0];
   if (parts[0].dtype == DType::kMxfp4 && IsFloat(format)) {

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "compute/mxfp4.h"
+#include "model/files/quantised.h"
 
 namespace talon {
 namespace {
@@ -22,12 +23,15 @@ bool IsFloating(DType dtype) {
 
 class FileWeights : public WeightSource {
  public:
-  FileWeights(SafetensorsReader reader, ExpertTensors experts)
-      : reader_(std::make_shared<SafetensorsReader>(std::move(reader))), experts_(experts) {}
+  FileWeights(SafetensorsReader reader, ExpertTensors experts, const QuantConfig& quantised)
+      : reader_(std::make_shared<SafetensorsReader>(std::move(reader))),
+        experts_(experts),
+        quantised_(quantised) {}
 
   ExpertTensors expert_tensors() const override { return experts_; }
 
   Status Check(const TensorSpec& spec) const {
+    if (IsQuantised(spec)) return Open(spec).status();
     if (!IsMxfp4(spec)) {
       TALON_ASSIGN_OR_RETURN(const TensorView* tensor, Find(spec.name, spec.shape));
       if (IsFloating(tensor->dtype)) return OkStatus();
@@ -43,6 +47,7 @@ class FileWeights : public WeightSource {
   Result<HostMatrix> Load(const TensorSpec& spec) override {
     TALON_RETURN_IF_ERROR(Check(spec));
     if (IsMxfp4(spec)) return LoadMxfp4(spec);
+    if (IsQuantised(spec)) return LoadQuantised(spec);
     const TensorView tensor = PartOf(*reader_->Find(spec.name), spec.expert);
     loaded_.push_back(tensor);
     const void* data =
@@ -60,6 +65,25 @@ class FileWeights : public WeightSource {
  private:
   static bool IsMxfp4(const TensorSpec& spec) {
     return spec.expert >= 0 && spec.is_matrix() && spec.form == ExpertTensors::kMxfp4;
+  }
+
+  bool IsQuantised(const TensorSpec& spec) const {
+    return spec.expert < 0 && spec.is_matrix() && QuantisedMatrix::IsIn(*reader_, spec.name);
+  }
+  Result<QuantisedMatrix> Open(const TensorSpec& spec) const {
+    return QuantisedMatrix::Open(*reader_, quantised_, spec.name, spec.rows(), spec.cols());
+  }
+  Result<HostMatrix> LoadQuantised(const TensorSpec& spec) {
+    TALON_ASSIGN_OR_RETURN(const QuantisedMatrix matrix, Open(spec));
+    const auto count = static_cast<size_t>(spec.rows() * spec.cols());
+    auto* values = static_cast<float*>(NewCopy(count * sizeof(float)));
+    matrix.Expand(values);
+    loaded_.push_back(matrix.codes());
+    return HostMatrix{.data = values,
+                      .dtype = DType::kF32,
+                      .rows = spec.rows(),
+                      .cols = spec.cols(),
+                      .expanded = true};
   }
 
   Result<const TensorView*> Find(const std::string& name, std::span<const int64_t> shape) const {
@@ -123,6 +147,7 @@ class FileWeights : public WeightSource {
 
   std::shared_ptr<const SafetensorsReader> reader_;
   ExpertTensors experts_;
+  QuantConfig quantised_;
   std::vector<TensorView> loaded_;
   std::vector<std::vector<uint64_t>> copies_;
 };
@@ -258,8 +283,9 @@ class RandomWeights : public WeightSource {
 
 Result<std::unique_ptr<WeightSource>> NewSource(SafetensorsReader reader,
                                                 std::span<const TensorSpec> tensors,
-                                                ExpertTensors experts) {
-  auto source = std::make_unique<FileWeights>(std::move(reader), experts);
+                                                ExpertTensors experts,
+                                                const QuantConfig& quantised) {
+  auto source = std::make_unique<FileWeights>(std::move(reader), experts, quantised);
   for (const TensorSpec& spec : tensors) TALON_RETURN_IF_ERROR(source->Check(spec));
   return std::unique_ptr<WeightSource>(std::move(source));
 }
@@ -270,12 +296,12 @@ Result<std::unique_ptr<WeightSource>> OpenWeightFiles(const std::string& dir,
                                                       const ModelConfig& config) {
   TALON_ASSIGN_OR_RETURN(SafetensorsReader reader, SafetensorsReader::OpenDirectory(dir));
   TALON_ASSIGN_OR_RETURN(const ExpertTensors experts, FindExpertTensors(reader, config));
-  return NewSource(std::move(reader), LayoutOf(config, experts).All(), experts);
+  return NewSource(std::move(reader), LayoutOf(config, experts).All(), experts, config.quantised);
 }
 
 Result<std::unique_ptr<WeightSource>> NewFileWeights(SafetensorsReader reader,
                                                      std::span<const TensorSpec> tensors) {
-  return NewSource(std::move(reader), tensors, ExpertTensors::kSeparate);
+  return NewSource(std::move(reader), tensors, ExpertTensors::kSeparate, {});
 }
 
 std::unique_ptr<WeightSource> NewRandomWeights(DType dtype, uint64_t seed, bool mxfp4) {
