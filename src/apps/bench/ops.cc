@@ -118,7 +118,7 @@ class OpBench {
     return OkStatus();
   }
 
-  // Of one expert, where there are experts.
+  // The size of one expert, where there are experts.
   int MlpSize() const {
     return model_.experts.count > 0 ? model_.experts.intermediate_size : model_.intermediate_size;
   }
