@@ -6,9 +6,8 @@
 #include "model/files/weight_loader.h"
 
 namespace talon {
-namespace {
 
-Result<LayerWeights> LoadLayer(const LayerLayout& layout, WeightLoader* loader) {
+Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* loader) {
   LayerWeights layer;
   TALON_ASSIGN_OR_RETURN(layer.input_norm, loader->Vector(layout.input_norm));
   TALON_ASSIGN_OR_RETURN(layer.qkv, loader->Matrix(layout.qkv));
@@ -24,8 +23,6 @@ Result<LayerWeights> LoadLayer(const LayerLayout& layout, WeightLoader* loader) 
   TALON_ASSIGN_OR_RETURN(layer.down_bias, loader->Vector(layout.down_bias));
   return layer;
 }
-
-}  // namespace
 
 Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSource* source,
                                           Backend* backend, WeightFormat format,
@@ -43,7 +40,7 @@ Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSourc
       loader.Table(layout.embedding, config.tie_word_embeddings ? &weights.head : nullptr));
   advance();
   for (const LayerLayout& layer_layout : layout.layers) {
-    TALON_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(layer_layout, &loader));
+    TALON_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayerWeights(layer_layout, &loader));
     weights.layers.push_back(std::move(layer));
     advance();
   }

@@ -146,7 +146,8 @@ DrafterTarget DrafterTargetOf(const LoadedModel& model, const EngineOptions& opt
           .decoder = model.target.get(),
           .metrics = metrics,
           .vocab_size = model.target->config().vocab_size,
-          .cache = options.DraftCache(model.target->config().max_context)};
+          .cache = options.DraftCache(model.target->config().max_context),
+          .model_path = model.name};
 }
 
 // The model's drafter options, with what depends on the engine's drafters and its step.
