@@ -88,7 +88,7 @@ class CheckEagle3(CliTest):
         self.assert_refused(talon("check", "--model", TINY, "--draft", self.path), "512", "8192")
         self.assert_refused(talon("check", "--model", TINY, "--draft", DRAFT,
                                   "--golden", self.path / "golden.safetensors"),
-                            "num_hidden_layers 3")
+                            "a model of its own, not an EAGLE head")
         self.assert_refused(check("--golden", LLAMA3 / "golden.safetensors"), "input_ids")
         self.file("config.json", json.dumps({**self.BASE, "intermediate_size": 80}))
         self.assert_refused(check(), "mlp.gate_proj.weight", "[96, 64]", "[80, 64]")
