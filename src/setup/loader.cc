@@ -160,7 +160,8 @@ Result<DrafterOptions> DrafterOptionsFor(const LoadedModel& model, const Config&
     options.window = step.specpv.RetrievalTokens() + step.specpv.WindowTokens();
     options.sink = std::max(options.sink, step.specpv.SinkTokens());
   }
-  if (options.draft_model_path.empty() && config.model.empty()) {
+  const bool bundled = !drafters.HasHead() || drafters.Has(DrafterKind::kEagle3);
+  if (options.draft_model_path.empty() && config.model.empty() && bundled) {
     TALON_ASSIGN_OR_RETURN(options.draft_model_path, BundledModelDir(BundledDraftModel(drafters)));
   }
   if (drafters.Has(DrafterKind::kNgram)) {
