@@ -3,7 +3,7 @@
 // rarely accepted: what they propose is compared instead.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/log.h"
@@ -11,7 +11,6 @@
 #include "engine/test_engine.h"
 #include "model/heads/test_heads.h"
 #include "model/test_model.h"
-#include "spec/drafters/heads/block_drafter.h"
 #include "spec/drafters/registry.h"
 
 namespace talon {
@@ -19,6 +18,7 @@ namespace {
 
 constexpr DraftBudget kBudget{.max_nodes = 24, .max_depth = 6, .top_k = 4};
 constexpr int kMaxLength = 256;
+constexpr int kSequences = 11;  // more than a block head runs in one pass
 
 TestModel& Small() {
   static TestModel model("tests/data/goldens/llama3");
@@ -50,7 +50,8 @@ std::unique_ptr<Drafter> NewDrafter(const std::string& name, const DraftBudget& 
        .decoder = Small().target.get(),
        .metrics = metrics,
        .vocab_size = 512,
-       .cache = {.max_length = kMaxLength, .max_sequences = 4, .prefix_index = prefix_index}});
+       .cache = {
+           .max_length = kMaxLength, .max_sequences = kSequences, .prefix_index = prefix_index}});
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(drafter).value();
 }
@@ -242,6 +243,101 @@ TEST_P(HeadsTest, PartialVerificationIsExact) {
   EXPECT_GT(result.stats.partial_passes, 0);
   EXPECT_EQ(result.TokenIds(), plain.TokenIds());
 }
+
+// ---- The drafter alone, on features of its own making ----
+
+class HeadsAlone : public HeadsTest {
+ protected:
+  static constexpr int kRows = 64;
+  HeadsAlone() : drafter_(NewDrafter(GetParam(), kBudget, false, &metrics_)) {
+    const auto layers = static_cast<int>(drafter_->capture_layers().size());
+    auto features = NewScratch(Small().backend.get(), kRows, layers * 64);
+    EXPECT_TRUE(features.ok()) << features.status().message();
+    features_ = std::move(features).value();
+    for (int row = 0; row < kRows; ++row) {
+      std::vector<float> values;
+      for (int i = 0; i < features_.all.cols; ++i) {
+        values.push_back(std::sin(static_cast<float>(row * 977 + i) * 0.37f) * 3);
+      }
+      Small().backend->CopyIn(features_.all.Rows(row, 1).data, values.data(),
+                              values.size() * sizeof(float));
+    }
+    for (int i = 0; i <= kRows; ++i) tokens_.push_back(20 + i * 7 % 400);
+  }
+  CommittedRows Rows(SequenceId id, int first, int count) const {
+    CommittedRows committed{.sequence = id, .tokens = tokens_, .first = first, .rows = {}};
+    for (int i = 0; i < count; ++i) committed.rows.push_back(first + i);
+    return committed;
+  }
+  void Extend(SequenceId id, int first, int count) {
+    const CommittedRows committed = Rows(id, first, count);
+    drafter_->Extend({&committed, 1}, features_.all);
+  }
+  DraftRequest RequestOf(SequenceId id, int length) const {
+    return {.sequence = id,
+            .tokens = std::span(tokens_).first(static_cast<size_t>(length)),
+            .budget = kBudget};
+  }
+  TokenTree Propose(SequenceId id, int length) {
+    const DraftRequest request = RequestOf(id, length);
+    TokenTree tree(request.tokens.back());
+    drafter_->Propose({&request, 1}, {&tree, 1});
+    return tree;
+  }
+
+  Metrics metrics_;
+  std::unique_ptr<Drafter> drafter_;
+  Scratch features_;
+  std::vector<int32_t> tokens_;
+};
+
+TEST_P(HeadsAlone, RewindAndExtendAgainGiveTheSameTree) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 40);
+  const TokenTree before = Propose(1, 41);
+  EXPECT_EQ(before.size(), kBudget.max_nodes);
+  EXPECT_EQ(Propose(1, 41).tokens, before.tokens) << "asked twice";
+  Extend(1, 40, 12);
+  Propose(1, 53);
+  drafter_->Rewind(1, 33);
+  EXPECT_EQ(Propose(1, 34).size(), 1) << "its last row is gone";
+  Extend(1, 32, 8);
+  EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
+  Extend(1, 20, 20);  // rows that are known are replaced
+  EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
+  Extend(1, 50, 2);  // rows between are missing
+  EXPECT_EQ(Propose(1, 53).size(), 1);
+}
+
+// All rows together are more than one product or pass takes.
+TEST_P(HeadsAlone, ABatchIsDraftedAsEachOfItsSequences) {
+  std::vector<CommittedRows> batch;
+  std::vector<DraftRequest> requests;
+  std::vector<TokenTree> expected;
+  for (SequenceId id = 1; id <= kSequences; ++id) {
+    const int rows = kRows - static_cast<int>(id);
+    ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
+    Extend(id, 0, rows);
+    expected.push_back(Propose(id, rows + 1));
+    EXPECT_EQ(expected.back().size(), kBudget.max_nodes);
+    drafter_->Rewind(id, 1);
+    batch.push_back(Rows(id, 0, rows));
+    requests.push_back(RequestOf(id, rows + 1));
+  }
+  EXPECT_FALSE(drafter_->Begin(99, tokens_).ok()) << "no more sequences";
+  drafter_->Extend(batch, features_.all);
+  std::vector<TokenTree> trees;
+  for (const DraftRequest& request : requests) trees.emplace_back(request.tokens.back());
+  drafter_->Propose(requests, trees);
+  for (size_t i = 0; i < trees.size(); ++i) {
+    EXPECT_EQ(trees[i].tokens, expected[i].tokens) << "sequence " << i;
+    EXPECT_EQ(trees[i].parents, expected[i].parents) << "sequence " << i;
+  }
+  EXPECT_EQ(metrics_.Total(Counter::kSpecFallback), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, HeadsAlone, testing::Values("EAGLE", "DFLASH", "JETSPEC", "DSPARK"),
+                         [](const auto& info) { return std::string(info.param); });
 
 INSTANTIATE_TEST_SUITE_P(Heads, HeadsTest, testing::Values("EAGLE", "DFLASH", "JETSPEC", "DSPARK"),
                          [](const auto& info) { return std::string(info.param); });

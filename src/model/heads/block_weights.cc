@@ -15,6 +15,13 @@
 namespace talon {
 namespace {
 
+// All tensors of a layer.
+std::vector<TensorParts*> PartsOf(LayerLayout* layer) {
+  return {&layer->input_norm, &layer->post_norm,    &layer->qkv,    &layer->qkv_bias,
+          &layer->q_norm,     &layer->k_norm,       &layer->output, &layer->output_bias,
+          &layer->gate_up,    &layer->gate_up_bias, &layer->down,   &layer->down_bias};
+}
+
 struct BlockLayout {
   TensorParts embedding, fc, fc_bias, hidden_norm, context, context_bias, norm, head;
   TensorParts markov_in, markov_out;
@@ -31,13 +38,8 @@ struct BlockLayout {
          {&embedding, &fc, &fc_bias, &hidden_norm, &norm, &head, &markov_in, &markov_out}) {
       add(*parts);
     }
-    for (const LayerLayout& layer : layers) {
-      for (const TensorParts* parts :
-           {&layer.input_norm, &layer.post_norm, &layer.qkv, &layer.qkv_bias, &layer.q_norm,
-            &layer.k_norm, &layer.output, &layer.output_bias, &layer.gate_up, &layer.gate_up_bias,
-            &layer.down, &layer.down_bias}) {
-        add(*parts);
-      }
+    for (LayerLayout layer : layers) {
+      for (const TensorParts* parts : PartsOf(&layer)) add(*parts);
     }
     return all;
   }
@@ -101,10 +103,7 @@ class Finder {
   void FindLayers() {
     layout_.layers = LayoutOf(config_.layers).layers;
     for (LayerLayout& layer : layout_.layers) {
-      for (TensorParts* parts :
-           {&layer.input_norm, &layer.post_norm, &layer.qkv, &layer.qkv_bias, &layer.q_norm,
-            &layer.k_norm, &layer.output, &layer.output_bias, &layer.gate_up, &layer.gate_up_bias,
-            &layer.down, &layer.down_bias}) {
+      for (TensorParts* parts : PartsOf(&layer)) {
         for (TensorSpec& spec : *parts) spec = Spec(CanonicalName(spec.name), spec.shape);
       }
       const auto add_kv = [](const TensorParts& qkv, TensorParts* context) {

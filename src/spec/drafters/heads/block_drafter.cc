@@ -249,33 +249,34 @@ void BlockDrafter::GrowByDepth(const BlockOutput& output, std::span<Growing> gro
 
 // One node of every tree at a time, so that they share a product.
 void BlockDrafter::GrowByPath(std::span<Growing> growing) {
-  std::vector<int> nodes(growing.size(), BestFirstTree::kRoot);
+  while (!std::ranges::all_of(growing, &Growing::done)) {
+    RankNodes(growing);
+    for (Growing& one : growing) {
+      if (one.done) continue;
+      one.node = one.tree.Take();
+      one.done = one.node == BestFirstTree::kRoot;
+    }
+  }
+}
+
+void BlockDrafter::RankNodes(std::span<Growing> growing) {
+  std::vector<Growing*> ranked;
+  std::vector<int32_t> rows;
+  std::vector<int32_t> tokens;
+  for (Growing& one : growing) {
+    if (one.done || !one.tree.wants_successors(one.node)) continue;
+    ranked.push_back(&one);
+    rows.push_back(one.first_output + one.tree.depth(one.node));
+    tokens.push_back(one.tree.token(one.node));
+  }
+  if (ranked.empty()) return;
   std::vector<TopKEntry> best;
-  while (true) {
-    std::vector<size_t> ranked;
-    std::vector<int32_t> rows;
-    std::vector<int32_t> tokens;
-    for (size_t i = 0; i < growing.size(); ++i) {
-      const BestFirstTree& tree = growing[i].tree;
-      if (growing[i].done || !tree.wants_successors(nodes[i])) continue;
-      ranked.push_back(i);
-      rows.push_back(growing[i].first_output + tree.depth(nodes[i]));
-      tokens.push_back(tree.token(nodes[i]));
-    }
-    if (!ranked.empty()) TopK(head_->Following(rows, tokens), &best);
-    for (size_t j = 0; j < ranked.size(); ++j) {
-      Growing& one = growing[ranked[j]];
-      const auto width = static_cast<size_t>(width_);
-      one.has_nan =
-          !one.tree.AddSuccessors(nodes[ranked[j]], std::span(best).subspan(j * width, width));
-      one.done = one.has_nan;
-    }
-    for (size_t i = 0; i < growing.size(); ++i) {
-      if (growing[i].done) continue;
-      nodes[i] = growing[i].tree.Take();
-      growing[i].done = nodes[i] == BestFirstTree::kRoot;
-    }
-    if (std::ranges::all_of(growing, &Growing::done)) return;
+  TopK(head_->Following(rows, tokens), &best);
+  const auto width = static_cast<size_t>(width_);
+  for (size_t i = 0; i < ranked.size(); ++i) {
+    Growing& one = *ranked[i];
+    one.has_nan = !one.tree.AddSuccessors(one.node, std::span(best).subspan(i * width, width));
+    one.done = one.has_nan;
   }
 }
 

@@ -68,8 +68,9 @@ class BlockDrafter : public Drafter {
   // A tree that grows from rows of the pass's logits.
   struct Growing {
     BestFirstTree tree;
-    size_t owner = 0;      // the request
-    int first_output = 0;  // row of the logits for depth 1
+    size_t owner = 0;                 // the request
+    int first_output = 0;             // row of the logits for depth 1
+    int node = BestFirstTree::kRoot;  // the one taken last
     bool has_nan = false;
     bool done = false;
   };
@@ -89,6 +90,7 @@ class BlockDrafter : public Drafter {
   void GrowByDepth(const BlockOutput& output, std::span<Growing> growing);
   // Candidates follow the token before them.
   void GrowByPath(std::span<Growing> growing);
+  void RankNodes(std::span<Growing> growing);
   void TopK(const MatrixView& logits, std::vector<TopKEntry>* best);
 
   BlockOptions options_;
