@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "base/log.h"
@@ -242,6 +243,41 @@ TEST_P(HeadsTest, PartialVerificationIsExact) {
   const GenerateResult result = engine->Generate(request).value();
   EXPECT_GT(result.stats.partial_passes, 0);
   EXPECT_EQ(result.TokenIds(), plain.TokenIds());
+}
+
+// Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets how many.
+TEST_P(HeadsTest, RandomCasesGivePlainTokens) {
+  const char* wanted = std::getenv("TALON_CASES");
+  const int cases = wanted != nullptr ? std::atoi(wanted) : 6;
+  SetLogLevel(LogLevel::kOff);  // small pools preempt
+  for (int i = 0; i < cases; ++i) {
+    std::mt19937 random(i);
+    const auto draw = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
+    const DraftBudget budget{
+        .max_nodes = draw(2, 64), .max_depth = draw(1, 8), .top_k = draw(1, 40)};
+    EngineOptions options = Options(draw(1, 4));
+    options.prefill_chunk = draw(1, 40);
+    options.prefix_cache = draw(0, 1) == 1;
+    options.step.budget = budget;
+    std::vector<GenerateRequest> requests;
+    for (int j = draw(1, 5); j > 0; --j) {
+      // Some prompts are equal, so that the cache is used.
+      requests.push_back(Request(1000 * i + j / 2, draw(1, 60), draw(1, 40), 0.5f * draw(0, 4)));
+    }
+    const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+    if (draw(0, 2) == 0) options.kv_tokens = 256;
+    Metrics metrics;
+    const auto engine =
+        Small().MakeEngine(options, NewDrafter(GetParam(), budget, options.prefix_cache, &metrics));
+    const auto spec = RunBatch(engine.get(), requests);
+    for (size_t j = 0; j < requests.size(); ++j) {
+      ASSERT_EQ(plain[j].TokenIds(), spec[j].TokenIds()) << "case " << i << ", request " << j;
+    }
+    ASSERT_EQ(metrics.Total(Counter::kSpecFallback), 0) << "case " << i;
+  }
+  SetLogLevel(LogLevel::kWarning);
 }
 
 // ---- The drafter alone, on features of its own making ----
