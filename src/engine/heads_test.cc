@@ -408,6 +408,8 @@ TEST(Heads, WrongHeadsGetTheRightName) {
   EXPECT_NE(error_of("JETSPEC", DrafterKind::kDspark)
                 .find("is a DSpark head; use --speculative-algorithm DSPARK"),
             std::string::npos);
+  EXPECT_NE(error_of("STANDALONE", DrafterKind::kEagle).find("use --speculative-algorithm EAGLE"),
+            std::string::npos);
   EXPECT_EQ(error_of("DFLASH", DrafterKind::kDflash, "hot.json"),
             "speculative_token_map: is for EAGLE, the drafter is DFLASH");
 }

@@ -116,7 +116,7 @@ Result<std::unique_ptr<Drafter>> MakeEagle(const DrafterOptions& options,
 
 Result<std::unique_ptr<Drafter>> MakeOne(DrafterKind kind, const DrafterOptions& options,
                                          const DrafterTarget& target) {
-  if (DraftsWithHead(kind)) {
+  if (NeedsDraftModel(kind)) {
     TALON_RETURN_IF_ERROR(CheckDraftModel(kind, options.draft_model_path));
   }
   if (!options.token_map.empty() && kind != DrafterKind::kEagle && DraftsWithHead(kind)) {
