@@ -1,4 +1,4 @@
-"""The talon program's commands around drafts: EAGLE-3 goldens, the doctor, long contexts.
+"""The talon program's commands around drafts: goldens of heads, the doctor, long contexts.
 
 Usage: cli_draft_test.py PATH_OF_TALON [unittest arguments]
 """
@@ -10,6 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
 import eagle3_golden  # noqa: E402
+import head_goldens  # noqa: E402
 from cli import *  # noqa: E402,F403
 
 
@@ -87,12 +88,98 @@ class CheckEagle3(CliTest):
         self.assert_refused(talon("check", "--model", TINY, "--draft", self.path), "512", "8192")
         self.assert_refused(talon("check", "--model", TINY, "--draft", DRAFT,
                                   "--golden", self.path / "golden.safetensors"),
-                            "num_hidden_layers 3")
+                            "a model of its own, not an EAGLE head")
         self.assert_refused(check("--golden", LLAMA3 / "golden.safetensors"), "input_ids")
         self.file("config.json", json.dumps({**self.BASE, "intermediate_size": 80}))
         self.assert_refused(check(), "mlp.gate_proj.weight", "[96, 64]", "[80, 64]")
         (self.path / "golden.safetensors").unlink()
         self.assert_refused(check(), self.path, "--golden")
+
+
+class CheckHeads(CliTest):
+    """`check --draft`: EAGLE-1 and block heads against plain Python references."""
+
+    LAYER = {
+        "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 512, "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0, "max_position_embeddings": 4096}
+    EAGLE = {"architectures": ["LlamaForCausalLMEagle"], "num_hidden_layers": 1, **LAYER}
+    BLOCK = {"architectures": ["DFlashDraftModel"], "model_type": "qwen3", "num_hidden_layers": 2,
+             "num_target_layers": 8, "block_size": 6, **LAYER}
+    SHARED = ROOT.parent / "shared" / "goldens"
+
+    def write_head(self, config, head, golden, **options):
+        self.file("config.json", json.dumps(config))
+        eagle3_golden.write_tensors(self.path / "model.safetensors", head.checkpoint())
+        eagle3_golden.write_tensors(self.path / "golden.safetensors", golden)
+
+    def target(self):
+        known = eagle3_golden.read_tensors(LLAMA3 / "golden.safetensors")
+        hidden = {layer: known[f"short.hidden.{layer}"] for layer in range(9)}
+        return (eagle3_golden.read_tensors(LLAMA3 / "model.safetensors"), hidden,
+                known["short.input_ids"], known["short.greedy"][0])
+
+    def make_eagle(self, config):
+        tensors, hidden, ids, sampled = self.target()
+        head = head_goldens.Eagle1(config, tensors, num_layers=8)
+        self.write_head(config, head, head.golden(ids, sampled, hidden, k=3, steps=4, kept=11))
+
+    def make_block(self, config):
+        tensors, hidden, ids, anchor = self.target()
+        head = head_goldens.Block(config, tensors)
+        self.write_head(config, head, head.golden(ids, anchor, hidden, width=3, nodes=17))
+
+    def assert_passes(self, cases, draft, model=LLAMA3):
+        result = talon("check", "--model", model, "--draft", draft)
+        lines = result.stdout.decode().splitlines()
+        self.assertEqual(result.returncode, 0, "\n".join(lines) + result.stderr.decode())
+        self.assertEqual(lines[-1], f"{cases} passed, 0 failed")
+
+    def test_eagle(self):
+        self.make_eagle(self.EAGLE)
+        self.assert_passes(7, self.path)
+
+    def test_eagle_with_qkv_biases_and_a_config_that_names_a_llama(self):
+        self.make_eagle({**self.EAGLE, "architectures": ["LlamaForCausalLM"], "bias": False,
+                         "qkv_bias": True})
+        self.assert_passes(7, self.path)
+
+    def test_dflash(self):
+        self.make_block({**self.BLOCK, "dflash_config": {"mask_token_id": 500,
+                                                         "target_layer_ids": [1, 3, 5]}})
+        self.assert_passes(10, self.path)
+
+    def test_jetspec(self):
+        self.make_block({**self.BLOCK, "dflash_config": {
+            "mask_token_id": 7, "target_layer_ids": [0, 6], "causal_head": True}})
+        self.assert_passes(10, self.path)
+
+    def test_dspark(self):
+        self.make_block({**self.BLOCK, "architectures": ["Qwen3DSparkModel"], "mask_token_id": 3,
+                         "target_layer_ids": [2, 5], "markov_rank": 8})
+        self.assert_passes(10, self.path)
+
+    def test_dspark_in_the_speculators_layout(self):
+        self.make_block({"speculators_model_type": "dspark", "mask_token_id": 3, "markov_rank": 8,
+                         "aux_hidden_state_layer_ids": [2, 5], "sample_from_anchor": False,
+                         "draft_vocab_size": 160, "block_size": 5,
+                         "transformer_layer_config": {**self.LAYER, "num_hidden_layers": 1,
+                                                      "model_type": "qwen3"}})
+        self.assert_passes(8, self.path)
+
+    def test_shared_goldens(self):
+        for name, cases in [("eagle1/eagle", 6), ("dflash/head", 8)]:
+            golden = self.SHARED / name
+            if golden.exists():
+                self.assert_passes(cases, golden, golden.parent)
+
+    def test_wrong_heads_get_the_right_name(self):
+        self.make_eagle(self.EAGLE)
+        result = talon("run", "--model", LLAMA3, "--speculative-algorithm", "DFLASH",
+                       "--speculative-draft-model-path", self.path, "--prompt-tokens", "1,2")
+        self.assertEqual(result.returncode, 2, result.stderr.decode())
+        self.assertIn(b"is an EAGLE-1 or EAGLE-2 head; use --speculative-algorithm EAGLE",
+                      result.stderr)
 
 
 class DoctorRuns(CliTest):

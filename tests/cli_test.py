@@ -242,7 +242,9 @@ class BadFlags(CliTest):
         self.refused(["--log-level", "loud"], "log_level", "loud")
         self.refused(["--speculative-acceptance", "maybe"], "acceptance", "maybe")
         self.refused(["--speculative-algorithm", "MAGIC"], "MAGIC", "NGRAM", "STANDALONE")
-        self.refused(["--speculative-algorithm", "EAGLE"], "EAGLE", "unsupported")
+        self.refused(["--speculative-algorithm", "NEXTN"], "NEXTN", "multi-token prediction layers")
+        for name in ("EAGLE", "DFLASH", "JETSPEC", "DSPARK"):
+            self.refused(["--speculative-algorithm", name], name, "--speculative-draft-model-path")
 
     def test_partial_verification(self):
         for flag in ("block-size", "n-sink-blocks", "n-retrieval-blocks", "n-window-blocks",

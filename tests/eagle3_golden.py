@@ -137,12 +137,30 @@ class Head:
 
     def forward(self, g, token, position, keys):
         """One row; keys: the (k, v) it sees. Returns (k, v), out, next feature, logits."""
-        h = self.norm("midlayer.hidden_norm", g)
-        x = self.norm("midlayer.input_layernorm", self.get("embed_tokens.weight")[token]) + h
+        x, r = self.inputs(g, self.get("embed_tokens.weight")[token])
         q = self.rope(self.linear("midlayer.self_attn.q_proj", x), position)
         own = (self.rope(self.linear("midlayer.self_attn.k_proj", x), position),
                self.linear("midlayer.self_attn.v_proj", x))
-        keys, attended = keys + [own], []
+        attended = self.attend(q, keys + [own])
+        r = [a + b for a, b in zip(r, self.linear("midlayer.self_attn.o_proj", attended))]
+        out = self.mlp("midlayer.", r)
+        return own, out, *self.outputs(out)
+
+    def inputs(self, g, embedding):
+        """The layer's input and its residual."""
+        h = self.norm("midlayer.hidden_norm", g)
+        x = self.norm("midlayer.input_layernorm", embedding) + h
+        return x, h if self.residual_norm else g
+
+    def outputs(self, out):
+        """The next feature and the logits."""
+        normed = self.norm("norm", out)
+        scale = self.config.get("logit_scale", 1)
+        logits = [scale * v for v in self.linear("lm_head", normed)]
+        return normed if self.config.get("norm_output") else out, logits
+
+    def attend(self, q, keys):
+        attended = []
         for head in range(self.heads):
             at = head // (self.heads // self.kv_heads) * self.dim
             mine = q[head * self.dim : (head + 1) * self.dim]
@@ -150,16 +168,13 @@ class Head:
                                 / math.sqrt(self.dim)) for k, _ in keys]
             attended += [sum(w * v[at + i] for w, (_, v) in zip(weights, keys)) / sum(weights)
                          for i in range(self.dim)]
-        r = h if self.residual_norm else g
-        r = [a + b for a, b in zip(r, self.linear("midlayer.self_attn.o_proj", attended))]
-        z = self.norm("midlayer.post_attention_layernorm", r)
-        gate, up = self.linear("midlayer.mlp.gate_proj", z), self.linear("midlayer.mlp.up_proj", z)
+        return attended
+
+    def mlp(self, layer, r):
+        z = self.norm(layer + "post_attention_layernorm", r)
+        gate, up = self.linear(layer + "mlp.gate_proj", z), self.linear(layer + "mlp.up_proj", z)
         act = [a / (1 + math.exp(-a)) * b for a, b in zip(gate, up)]
-        out = [a + b for a, b in zip(r, self.linear("midlayer.mlp.down_proj", act))]
-        normed = self.norm("norm", out)
-        scale = self.config.get("logit_scale", 1)
-        logits = [scale * v for v in self.linear("lm_head", normed)]
-        return own, out, normed if self.config.get("norm_output") else out, logits
+        return [a + b for a, b in zip(r, self.linear(layer + "mlp.down_proj", act))]
 
     def best(self, logits, k):
         total = math.log(sum(math.exp(v) for v in logits))

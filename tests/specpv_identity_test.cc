@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "compute/test_device.h"
 #include "engine/engine.h"
-#include "spec/drafters/eagle3_drafter.h"
+#include "spec/drafters/heads/eagle_drafter.h"
 
 namespace talon {
 namespace {
@@ -64,13 +64,12 @@ class SpecPvIdentity : public testing::TestWithParam<const char*> {
     options.step.specpv = specpv;
     Engine::Parts parts{.backend = backend_.get(), .target = target_.get()};
     parts.drafter =
-        Eagle3Drafter::Load({.model_path = kRoot + "/models/tiny-eagle3",
-                             .budget = kTree,
-                             .window = 1024,
-                             .sink = 32,
-                             .cache = {.max_length = options.max_length, .prefix_index = true},
-                             .weights = WeightFormat::kInt8},
-                            *target_, backend_.get(), &metrics_)
+        EagleDrafter::Load({.model_path = kRoot + "/models/tiny-eagle3",
+                            .budget = kTree,
+                            .window = {.window = 1024, .sink = 32},
+                            .cache = {.max_length = options.max_length, .prefix_index = true},
+                            .weights = WeightFormat::kInt8},
+                           *target_, backend_.get(), &metrics_)
             .value();
     return Engine::Create(std::move(parts), options).value();
   }

@@ -1,12 +1,14 @@
 // `talon check`: compares a model and its tokenizer with reference files, a line a case.
 #include <cstdio>
 
+#include "apps/block_check.h"
 #include "apps/commands.h"
-#include "apps/eagle3_check.h"
+#include "apps/eagle_check.h"
 #include "apps/run_remote.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "model/files/golden.h"
+#include "model/heads/draft_kind.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -15,7 +17,7 @@ namespace {
 constexpr int kGoldenTreeNodes = 256;  // largest tree of a golden file
 
 struct CheckOptions {
-  std::string draft;  // an EAGLE-3 head, which `golden` is then about
+  std::string draft;  // a head, which `golden` is then about
   std::string golden;
   std::string tokenizer_golden;
   std::string skipped;  // why there is no check of the tokenizer
@@ -108,15 +110,17 @@ Result<std::vector<GoldenCase>> CheckModel(const Config& config, const CheckOpti
     return CheckGolden(model->target.get(), model->backend.get(), options.golden,
                        {.tolerance = options.tolerance, .kv_dtype = kv_dtype});
   }
-  Eagle3CheckOptions eagle3{.head = options.draft,
-                            .golden = options.golden,
-                            .tolerance = options.tolerance,
-                            .kv_dtype = kv_dtype,
-                            .capture_layers = config.speculative.eagle3_capture_layers};
-  if (!ParseWeightFormat(config.weights, &eagle3.weights)) {
+  HeadCheckOptions head{.head = options.draft,
+                        .golden = options.golden,
+                        .tolerance = options.tolerance,
+                        .kv_dtype = kv_dtype,
+                        .capture_layers = config.speculative.eagle3_capture_layers};
+  if (!ParseWeightFormat(config.weights, &head.weights)) {
     return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
   }
-  return CheckEagle3Golden(model->target.get(), model->backend.get(), eagle3);
+  TALON_ASSIGN_OR_RETURN(const DraftKind kind, DraftKindOf(options.draft));
+  return IsBlockHead(kind) ? CheckBlockGolden(model->target.get(), model->backend.get(), head)
+                           : CheckEagleGolden(model->target.get(), model->backend.get(), head);
 }
 
 Result<int> Check(Config config, CheckOptions options) {
@@ -147,9 +151,10 @@ void AddCheckCommand(Command app, Config* config, CommandBody* body) {
                  "tokenizer_golden.json in the model's directory")
       .TypeName("FILE");
   command
-      .AddOption("--draft", &options->draft,
-                 "An EAGLE-3 head of the model; --golden is then its reference, "
-                 "golden.safetensors in its directory unless given")
+      .AddOption(
+          "--draft", &options->draft,
+          "A head of the model (EAGLE, EAGLE-3 or a block head); --golden is then its reference, "
+          "golden.safetensors in its directory unless given")
       .TypeName("DIR");
   command.AddOption("--tokenizer-golden", &options->tokenizer_golden, "Reference encodings")
       .TypeName("FILE");

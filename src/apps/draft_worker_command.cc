@@ -38,8 +38,8 @@ void AddDraftWorkerCommand(Command app, Config* config, CommandBody* body) {
               kWorkerSettings | kDraftWorkerSettings | kModelSettings | kSpeculativeSettings);
   command.SetFooter(
       "\nDrafts come from the model of --model (none = the bundled draft model), or from\n"
-      "what was seen before (--ngram, --suffix). EAGLE3 needs its target's hidden states\n"
-      "and cannot run apart from it.\n"
+      "what was seen before (--ngram, --suffix). A head (EAGLE3, DFLASH, ..) needs its\n"
+      "target's hidden states and cannot run apart from it.\n"
       "\nExamples:\n"
       "  talon draft-worker --model DIR             for clients on this machine\n"
       "  talon draft-worker --ngram --port 50061\n"

@@ -111,8 +111,11 @@ TEST(DrafterList, NamesAliasesAndRefusals) {
   EXPECT_NE(DrafterList::Parse("NGRAM,lookup").status().message().find("twice"), std::string::npos);
   EXPECT_FALSE(DrafterList::Parse("NGRAM,").ok());
   EXPECT_FALSE(DrafterList::Parse("NGRAM,NONE").ok());
-  EXPECT_NE(DrafterList::Parse("NEXTN").status().message().find("unsupported"), std::string::npos);
-  EXPECT_NE(DrafterList::Parse("foo").status().message().find("known: EAGLE3"), std::string::npos);
+  EXPECT_EQ(DrafterList::Parse("eagle2")->Name(), "EAGLE");
+  EXPECT_EQ(DrafterList::Parse("dflash,suffix")->Name(), "DFLASH,SUFFIX");
+  EXPECT_NE(DrafterList::Parse("NEXTN").status().message().find("multi-token prediction layers"),
+            std::string::npos);
+  EXPECT_NE(DrafterList::Parse("foo").status().message().find("known: DFLASH"), std::string::npos);
 }
 
 TEST(Standalone, AnotherVocabularyIsRefused) {

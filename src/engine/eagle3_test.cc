@@ -10,7 +10,7 @@
 #include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
 #include "model/files/safetensors.h"
-#include "spec/drafters/eagle3_drafter.h"
+#include "spec/drafters/heads/eagle_drafter.h"
 #include "spec/drafters/registry.h"
 
 namespace talon {
@@ -25,14 +25,14 @@ TestModel& Tiny() {
 
 std::string HeadDir() { return std::string(TALON_SOURCE_DIR) + "/models/tiny-eagle3"; }
 
-Eagle3Options HeadOptions() {
+EagleOptions HeadOptions() {
   return {.model_path = HeadDir(),
           .budget = kBudget,
           .cache = {.max_length = 2048, .max_sequences = 4}};
 }
 
-std::unique_ptr<Eagle3Drafter> LoadHead(const Eagle3Options& options, Metrics* metrics) {
-  auto drafter = Eagle3Drafter::Load(options, *Tiny().target, Tiny().backend.get(), metrics);
+std::unique_ptr<EagleDrafter> LoadHead(const EagleOptions& options, Metrics* metrics) {
+  auto drafter = EagleDrafter::Load(options, *Tiny().target, Tiny().backend.get(), metrics);
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(drafter).value();
 }
@@ -57,7 +57,7 @@ struct Outcome {
 };
 
 Outcome Generate(
-    const Eagle3Options& head, const EngineOptions& options, int max_tokens,
+    const EagleOptions& head, const EngineOptions& options, int max_tokens,
     const std::function<bool(size_t)>& asks = [](size_t) { return true; }) {
   Outcome run;
   Metrics metrics;
@@ -125,9 +125,9 @@ TEST(Eagle3, PromptChunksDoNotMatter) {
 
 TEST(Eagle3, AWindowOverEverythingChangesNothing) {
   const Outcome all = Generate(HeadOptions(), OneSequence(), 100);
-  Eagle3Options head = HeadOptions();
-  head.window = 1024;
-  head.sink = 4;
+  EagleOptions head = HeadOptions();
+  head.window.window = 1024;
+  head.window.sink = 4;
   const Outcome wide = Generate(head, OneSequence(), 100);
   EXPECT_EQ(ExpectSameProposals(all.proposals, wide.proposals),
             static_cast<int>(all.proposals.size()));
@@ -135,9 +135,9 @@ TEST(Eagle3, AWindowOverEverythingChangesNothing) {
 
 // Past the window the drafts differ but still come, from true positions.
 TEST(Eagle3, AWindowKeepsDrafting) {
-  Eagle3Options head = HeadOptions();
-  head.window = 64;
-  head.sink = 16;
+  EagleOptions head = HeadOptions();
+  head.window.window = 64;
+  head.window.sink = 16;
   const Outcome windowed = Generate(head, OneSequence(), 600);
   const Outcome all = Generate(HeadOptions(), OneSequence(), 600);
   EXPECT_EQ(all.result.TokenIds(), windowed.result.TokenIds());
@@ -219,7 +219,7 @@ class Eagle3Alone : public testing::Test {
 
   static constexpr int kRows = 64;
   Metrics metrics_;
-  std::unique_ptr<Eagle3Drafter> drafter_;
+  std::unique_ptr<EagleDrafter> drafter_;
   int cols_ = 0;
   Buffer features_;
   std::vector<int32_t> tokens_;
@@ -317,7 +317,7 @@ TEST_F(Eagle3Alone, TooManySequencesAreRefused) {
 
 // Once it looked for room forever: every sequence keeps its last row back.
 TEST_F(Eagle3Alone, MoreSequencesThanPendingRows) {
-  Eagle3Options options = HeadOptions();
+  EagleOptions options = HeadOptions();
   options.budget = {.max_nodes = 2, .max_depth = 1, .top_k = 1};
   options.cache.max_sequences = 600;
   options.cache.max_length = 64;
@@ -342,7 +342,7 @@ TEST_F(Eagle3Alone, NanFeaturesGiveNoTree) {
 }
 
 // Depths of the trees of `count` proposals in a row for the same 11 tokens.
-std::vector<int> DepthsAtPrice(Eagle3Drafter* drafter, std::span<const int32_t> tokens, int count) {
+std::vector<int> DepthsAtPrice(EagleDrafter* drafter, std::span<const int32_t> tokens, int count) {
   DraftRequest request{.sequence = 1, .tokens = tokens.first(11), .budget = kBudget};
   request.budget.seconds_per_token = 1e-12;
   std::vector<int> depths;

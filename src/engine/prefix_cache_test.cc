@@ -4,7 +4,7 @@
 
 #include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
-#include "spec/drafters/eagle3_drafter.h"
+#include "spec/drafters/heads/eagle_drafter.h"
 #include "spec/drafters/registry.h"
 
 namespace talon {

@@ -8,6 +8,8 @@
 namespace talon {
 namespace {
 
+const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
+
 Result<MlpWeights> LoadMlp(const MlpLayout& layout, WeightLoader* loader) {
   MlpWeights mlp;
   TALON_ASSIGN_OR_RETURN(mlp.gate_up, loader->Matrix(layout.gate_up));
@@ -29,7 +31,13 @@ Status LoadExperts(const LayerLayout& layout, WeightLoader* loader, LayerWeights
   return OkStatus();
 }
 
-Result<LayerWeights> LoadLayer(const LayerLayout& layout, WeightLoader* loader) {
+}  // namespace
+
+FeedForwardWeights MlpWeights::view() const {
+  return {gate_up.get(), Floats(gate_up_bias), down.get(), Floats(down_bias)};
+}
+
+Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* loader) {
   LayerWeights layer;
   TALON_ASSIGN_OR_RETURN(layer.input_norm, loader->Vector(layout.input_norm));
   TALON_ASSIGN_OR_RETURN(layer.qkv, loader->Matrix(layout.qkv));
@@ -48,14 +56,6 @@ Result<LayerWeights> LoadLayer(const LayerLayout& layout, WeightLoader* loader) 
   return layer;
 }
 
-const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
-
-}  // namespace
-
-FeedForwardWeights MlpWeights::view() const {
-  return {gate_up.get(), Floats(gate_up_bias), down.get(), Floats(down_bias)};
-}
-
 Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSource* source,
                                           Backend* backend, WeightFormat format,
                                           const std::function<void(double)>& progress) {
@@ -72,7 +72,7 @@ Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSourc
       loader.Table(layout.embedding, config.tie_word_embeddings ? &weights.head : nullptr));
   advance();
   for (const LayerLayout& layer_layout : layout.layers) {
-    TALON_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayer(layer_layout, &loader));
+    TALON_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayerWeights(layer_layout, &loader));
     for (const MlpWeights& expert : layer.experts) {
       weights.expert_bytes += expert.gate_up->bytes() + expert.down->bytes();
     }

@@ -54,6 +54,9 @@ struct DecoderWeights {
   size_t bytes = 0;         // everything here
 };
 
+// One layer's, as a decoder or a head of such layers has them.
+Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* loader);
+
 // Packs group after group and releases the source's memory in between, so that at most one group of
 // tensors exists twice. `progress` (may be empty) is called with the share that is done, 0 to 1.
 Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSource* source,

@@ -20,10 +20,11 @@ int CommonPrefix(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
 }  // namespace
 
 Status CheckRemoteDrafter(const DrafterList& drafters) {
-  if (drafters == DrafterKind::kEagle3) {
+  if (drafters.HasHead()) {
     return InvalidArgument(
-        "drafter: EAGLE3 cannot run remotely: each step needs the target's hidden states, which do "
-        "not travel; use a model, NGRAM or SUFFIX");
+        "drafter: {} cannot run remotely: each step needs the target's hidden states, which do "
+        "not travel; use a model, NGRAM or SUFFIX",
+        drafters.Name());
   }
   for (const DrafterKind kind :
        {DrafterKind::kStandalone, DrafterKind::kNgram, DrafterKind::kSuffix}) {

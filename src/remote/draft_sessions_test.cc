@@ -185,9 +185,15 @@ TEST(DraftSessions, LookupDraftersKeepTheBranchLimit) {
   EXPECT_GE(greedy->drafts.size(), 1);
 }
 
-TEST(DraftSessions, Eagle3IsRefusedWithAReason) {
-  EXPECT_NE(CheckRemoteDrafter(DrafterKind::kEagle3).message().find("hidden states"),
-            std::string::npos);
+TEST(DraftSessions, HeadsAreRefusedWithAReason) {
+  for (const DrafterKind kind : {DrafterKind::kEagle, DrafterKind::kEagle3, DrafterKind::kDflash,
+                                 DrafterKind::kJetspec, DrafterKind::kDspark}) {
+    const std::string message(CheckRemoteDrafter(kind).message());
+    EXPECT_TRUE(message.starts_with(std::string("drafter: ") + DrafterKindName(kind) +
+                                    " cannot run remotely: each step needs the target's hidden "
+                                    "states"))
+        << message;
+  }
   EXPECT_FALSE(CheckRemoteDrafter(DrafterList()).ok());
   EXPECT_TRUE(CheckRemoteDrafter(DrafterKind::kSuffix).ok());
 }

@@ -31,6 +31,7 @@ struct SpeculativeConfig {
   int draft_window_size = -1;  // -1 = all rows, or what partial verification reads
   int draft_sink_size = 0;
   std::vector<int> eagle3_capture_layers;
+  std::string token_map;
   int num_steps = 0;  // 0 = the method's default, like the next two
   int eagle_topk = 0;
   int num_draft_tokens = 0;  // nodes of a tree, root included

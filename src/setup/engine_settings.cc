@@ -1,5 +1,7 @@
 #include "setup/engine_settings.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/log.h"
@@ -22,15 +24,19 @@ Result<DrafterList> DraftersOf(const Config& config) {
   TALON_ASSIGN_OR_RETURN(DrafterList drafters, ChosenDrafters(config));
   const SpeculativeConfig& speculative = config.speculative;
   if (IsAutoMethod(speculative.method) && !drafters.none() && !drafters.Has(DrafterKind::kRemote)) {
+    TALON_ASSIGN_OR_RETURN(const DraftKind kind, DraftKindOf(speculative.draft_model_path));
     LogWarning("{} is {}: drafting with --speculative-algorithm {}", speculative.draft_model_path,
-               drafters.Has(DrafterKind::kEagle3) ? "an EAGLE-3 head" : "a model of its own",
-               drafters.Name());
+               DraftKindText(kind), drafters.Name());
   }
-  if (drafters.Has(DrafterKind::kEagle3) && drafters.Has(DrafterKind::kStandalone)) {
+  std::vector<std::string> models;
+  for (const DrafterKind kind : drafters.kinds()) {
+    if (NeedsDraftModel(kind)) models.emplace_back(DrafterKindName(kind));
+  }
+  if (models.size() > 1) {
     return InvalidArgument(
-        "speculative_algorithm: {}: EAGLE3 and STANDALONE each need a draft model, and there is "
-        "one draft_model_path; leave one of them out",
-        drafters.Name());
+        "speculative_algorithm: {}: {} each need a draft model, and there is one "
+        "draft_model_path; leave all of them but one out",
+        drafters.Name(), fmt::join(models, " and "));
   }
   return drafters;
 }
@@ -89,6 +95,7 @@ DrafterOptions MakeDrafterOptions(const SpeculativeConfig& config, AcceptMode ac
                          .top_k = config.eagle_topk,
                          .min_prob = config.draft_min_prob,
                          .sample = accept == AcceptMode::kRejection,
+                         .token_map = config.token_map,
                          .capture_layers = config.eagle3_capture_layers,
                          .window = std::max(config.draft_window_size, 0),
                          .sink = config.draft_sink_size,
@@ -107,9 +114,9 @@ Result<DrafterList> ChosenDrafters(const Config& config) {
   if (!config.remote.target_address.empty() || speculative.draft_model_path.empty()) {
     return DrafterList();
   }
-  const auto head = IsEagle3Head(speculative.draft_model_path);
-  if (!head.ok()) return head.status().WithContext("draft_model_path");
-  return DrafterList(*head ? DrafterKind::kEagle3 : DrafterKind::kStandalone);
+  const auto kind = DraftKindOf(speculative.draft_model_path);
+  if (!kind.ok()) return kind.status().WithContext("draft_model_path");
+  return DrafterList(DrafterFor(*kind));
 }
 
 Result<EngineSettings> MakeEngineSettings(const Config& config) {
@@ -131,7 +138,7 @@ DraftBudget DraftBudgetOf(const Config& all, const DrafterList& drafters) {
   if (config.eagle_topk > 0) budget.top_k = config.eagle_topk;
   if (config.num_draft_tokens > 0) budget.max_nodes = config.num_draft_tokens;
   if (drafters.merged()) budget.max_depth = std::max(budget.max_depth, plain.max_depth);
-  const bool model = drafters == DrafterKind::kStandalone || drafters == DrafterKind::kEagle3;
+  const bool model = !drafters.merged() && NeedsDraftModel(drafters.kinds().front());
   if (model && config.num_steps > 0 && config.num_draft_tokens == 0) {
     budget.max_nodes = budget.top_k == 1 ? config.num_steps + 1 : 4 * config.num_steps;
   }

@@ -146,7 +146,8 @@ DrafterTarget DrafterTargetOf(const LoadedModel& model, const EngineOptions& opt
           .decoder = model.target.get(),
           .metrics = metrics,
           .vocab_size = model.target->config().vocab_size,
-          .cache = options.DraftCache(model.target->config().max_context)};
+          .cache = options.DraftCache(model.target->config().max_context),
+          .model_path = model.name};
 }
 
 // The model's drafter options, with what depends on the engine's drafters and its step.
@@ -159,7 +160,8 @@ Result<DrafterOptions> DrafterOptionsFor(const LoadedModel& model, const Config&
     options.window = step.specpv.RetrievalTokens() + step.specpv.WindowTokens();
     options.sink = std::max(options.sink, step.specpv.SinkTokens());
   }
-  if (options.draft_model_path.empty() && config.model.empty()) {
+  const bool bundled = !drafters.HasHead() || drafters.Has(DrafterKind::kEagle3);
+  if (options.draft_model_path.empty() && config.model.empty() && bundled) {
     TALON_ASSIGN_OR_RETURN(options.draft_model_path, BundledModelDir(BundledDraftModel(drafters)));
   }
   if (drafters.Has(DrafterKind::kNgram)) {

@@ -165,17 +165,19 @@ void AddDraftSettings(SpeculativeConfig* s, RowAdder add) {
   add("method", &s->method, "Drafter, or several separated by commas",
       Flag{"--speculative-algorithm"}, MethodChoices(), Check{CheckMethod});
   add.Speculative("draft_model_path", &s->draft_model_path,
-                  "Directory of the EAGLE3 head or the STANDALONE model", ValueName{"DIR"});
+                  "Directory of the head or the STANDALONE model", ValueName{"DIR"});
   add.Speculative("draft_weights", &s->draft_weights, "Type of the draft model's weights",
                   WeightChoices());
   add.Speculative("draft_window_size", &s->draft_window_size,
-                  "EAGLE3: a draft row sees this many last rows; 0 = all, -1 = all, or with SpecPV "
+                  "Heads: a draft row sees this many last rows; 0 = all, -1 = all, or with SpecPV "
                   "as many as a partial step reads",
                   Range{-1, 1 << 24});
   add.Speculative("draft_sink_size", &s->draft_sink_size,
-                  "EAGLE3: and this many first rows, where there is a window", Range{0, 1 << 24});
+                  "Heads: and this many first rows, where there is a window", Range{0, 1 << 24});
   add("eagle3_capture_layers", &s->eagle3_capture_layers,
-      "EAGLE3: layers whose input the head reads; none = as its config says");
+      "Heads: layers whose input the head reads; none = as its config says");
+  add.Speculative("token_map", &s->token_map,
+                  "EAGLE: file of the token ids it may draft; none = all", ValueName{"FILE"});
   add.Speculative("num_steps", &s->num_steps, "Depth of the draft tree; 0 = the method's default",
                   Range{0, 64});
   add.Speculative("eagle_topk", &s->eagle_topk,

@@ -19,8 +19,12 @@ struct DrafterNames {
   std::array<const char*, 2> aliases = {};  // nullptr: none
 };
 
-constexpr std::array<DrafterNames, 5> kDrafters = {{
+constexpr std::array<DrafterNames, 9> kDrafters = {{
+    {DrafterKind::kDflash, "DFLASH"},
+    {DrafterKind::kDspark, "DSPARK"},
+    {DrafterKind::kEagle, "EAGLE", {"EAGLE1", "EAGLE2"}},
     {DrafterKind::kEagle3, "EAGLE3"},
+    {DrafterKind::kJetspec, "JETSPEC"},
     {DrafterKind::kNgram, "NGRAM", {"LOOKUP", "PROMPT_LOOKUP"}},
     {DrafterKind::kRemote, "REMOTE"},
     {DrafterKind::kStandalone, "STANDALONE", {"DRAFT_MODEL"}},
@@ -44,9 +48,11 @@ Status UnknownDrafter(std::string_view name, const std::string& upper) {
   for (const std::string& each : DrafterList::KnownNames()) {
     known += (known.empty() ? "" : ", ") + each;
   }
-  if (upper == "EAGLE" || upper == "NEXTN") {
-    return InvalidArgument("drafter: '{}': EAGLE-1/2 heads are unsupported; known: {}", name,
-                           known);
+  if (upper == "NEXTN" || upper == "MTP") {
+    return InvalidArgument(
+        "drafter: '{}' needs a target whose file holds multi-token prediction layers, which no "
+        "supported model family has; known: {}",
+        name, known);
   }
   return InvalidArgument("drafter: '{}' is unknown; known: {}", name, known);
 }
@@ -81,6 +87,33 @@ const char* DrafterKindName(DrafterKind kind) {
   return "unknown";
 }
 
+bool DraftsBlocks(DrafterKind kind) {
+  return kind == DrafterKind::kDflash || kind == DrafterKind::kJetspec ||
+         kind == DrafterKind::kDspark;
+}
+
+bool DraftsWithHead(DrafterKind kind) {
+  return kind == DrafterKind::kEagle || kind == DrafterKind::kEagle3 || DraftsBlocks(kind);
+}
+
+DrafterKind DrafterFor(DraftKind draft) {
+  switch (draft) {
+    case DraftKind::kModel:
+      return DrafterKind::kStandalone;
+    case DraftKind::kEagle:
+      return DrafterKind::kEagle;
+    case DraftKind::kEagle3:
+      return DrafterKind::kEagle3;
+    case DraftKind::kDflash:
+      return DrafterKind::kDflash;
+    case DraftKind::kJetspec:
+      return DrafterKind::kJetspec;
+    case DraftKind::kDspark:
+      return DrafterKind::kDspark;
+  }
+  return DrafterKind::kStandalone;
+}
+
 Result<DrafterList> DrafterList::Parse(std::string_view names) {
   DrafterList list;
   const std::string upper = Upper(names);
@@ -113,6 +146,8 @@ std::vector<std::string> DrafterList::KnownNames() {
 bool DrafterList::Has(DrafterKind kind) const {
   return std::find(kinds_.begin(), kinds_.end(), kind) != kinds_.end();
 }
+
+bool DrafterList::HasHead() const { return std::ranges::any_of(kinds_, DraftsWithHead); }
 
 std::string DrafterList::Name() const {
   if (none()) return kNone;

@@ -7,13 +7,36 @@
 #include <vector>
 
 #include "base/status.h"
+#include "model/heads/draft_kind.h"
 
 namespace talon {
 
-enum class DrafterKind { kEagle3, kNgram, kRemote, kStandalone, kSuffix };
+enum class DrafterKind {
+  kDflash,
+  kDspark,
+  kEagle,
+  kEagle3,
+  kJetspec,
+  kNgram,
+  kRemote,
+  kStandalone,
+  kSuffix
+};
 
 // "EAGLE3"
 const char* DrafterKindName(DrafterKind kind);
+
+// Drafts with a head that continues the target's hidden states.
+bool DraftsWithHead(DrafterKind kind);
+// With a head that drafts a whole block in one pass.
+bool DraftsBlocks(DrafterKind kind);
+// Needs a draft model's directory.
+inline bool NeedsDraftModel(DrafterKind kind) {
+  return DraftsWithHead(kind) || kind == DrafterKind::kStandalone;
+}
+
+// The drafter for what a directory holds.
+DrafterKind DrafterFor(DraftKind draft);
 
 // A value. Invariant: no drafter is listed twice.
 class DrafterList {
@@ -32,6 +55,7 @@ class DrafterList {
   bool none() const { return kinds_.empty(); }
   bool merged() const { return kinds_.size() > 1; }
   bool Has(DrafterKind kind) const;
+  bool HasHead() const;
   const std::vector<DrafterKind>& kinds() const { return kinds_; }
 
   // "NONE", "EAGLE3", "EAGLE3,SUFFIX"

@@ -89,6 +89,27 @@ int PassBuilder::AddForest(const PrefixView& prefix, int position, std::span<con
   return first;
 }
 
+int PassBuilder::AddBlock(const PrefixView& prefix, const Block& block) {
+  TALON_CHECK(tree_rows_ == num_rows(), "trees come before prompts");
+  const int first = num_rows();
+  const auto rows = static_cast<int>(block.tokens.size());
+  WidenMasks(MaskWords(rows));
+  for (int i = 0; i < rows; ++i) {
+    AddRow(block.tokens[i], block.position + i, -1, prefix.tokens);
+    uint64_t* mask = &*(plan_.ancestors.end() - plan_.mask_words);
+    for (int seen = 0; seen < (block.causal ? i + 1 : rows); ++seen) {
+      mask[seen / 64] |= uint64_t{1} << (seen % 64);
+    }
+    const bool output = i >= block.first_output && i < block.first_output + block.outputs;
+    if (output) plan_.output_rows.push_back(first + i);
+  }
+  tree_rows_ += rows;
+  staged_.push_back({block.staging_base, rows});
+  AddList(prefix.blocks);
+  EndSequence(0, block.staging_base);
+  return first;
+}
+
 int PassBuilder::AddPrompt(const Sequence& sequence, const Reservation& reservation, int outputs) {
   const int first = num_rows();
   const int count = static_cast<int>(reservation.slots.size());

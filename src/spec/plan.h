@@ -63,6 +63,19 @@ class PassBuilder {
   int AddForest(const PrefixView& prefix, int position, std::span<const int32_t> tokens,
                 std::span<const int32_t> parents, int first_node, int staging_base);
 
+  // Staged rows at consecutive positions that see the prefix and each other: all of them, or
+  // `causal` those before them. Logits for rows [first_output, first_output + outputs). Returns the
+  // first row.
+  struct Block {
+    int position = 0;                 // of the first row
+    std::span<const int32_t> tokens;  // of all rows
+    bool causal = false;
+    int first_output = 0;
+    int outputs = 0;
+    int staging_base = 0;
+  };
+  int AddBlock(const PrefixView& prefix, const Block& block);
+
   // Prompt tokens [C, C + count) of the sequence, written to the reserved slots. Logits for the
   // last `outputs` of them.
   int AddPrompt(const Sequence& sequence, const Reservation& reservation, int outputs = 0);

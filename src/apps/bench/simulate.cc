@@ -16,7 +16,7 @@
 #include "setup/engine_settings.h"
 #include "setup/loader.h"
 #include "setup/progress.h"
-#include "spec/drafters/eagle3_drafter.h"
+#include "spec/drafters/heads/eagle_drafter.h"
 
 namespace talon {
 namespace {
@@ -121,14 +121,13 @@ Status Simulation::MakeEngine() {
                       .metrics = std::make_unique<Metrics>()};
   TALON_ASSIGN_OR_RETURN(
       parts.drafter,
-      Eagle3Drafter::Load({.random = true,
-                           .budget = budget_,
-                           .capture_layers = drafter.capture_layers,
-                           .window = drafter.window,
-                           .sink = drafter.sink,
-                           .cache = options.DraftCache(model_->target->config().max_context),
-                           .weights = drafter.weights},
-                          *model_->target, model_->backend.get(), parts.metrics.get()));
+      EagleDrafter::Load({.random = true,
+                          .budget = budget_,
+                          .capture_layers = drafter.capture_layers,
+                          .window = {.window = drafter.window, .sink = drafter.sink},
+                          .cache = options.DraftCache(model_->target->config().max_context),
+                          .weights = drafter.weights},
+                         *model_->target, model_->backend.get(), parts.metrics.get()));
   TALON_ASSIGN_OR_RETURN(engine_, Engine::Create(std::move(parts), options));
   return OkStatus();
 }

@@ -93,7 +93,7 @@ Limit DraftingLimit(const Mean& mean, const DraftSettings& settings) {
   const double now = mean.verify_cost + mean.draft_cost;
   Limit limit{.name = "drafting", .gain = now / (mean.verify_cost + mean.draft_cost / 2)};
   const bool light = settings.draft_weights == "int8" || settings.draft_weights == "int4";
-  const bool head = settings.kind == "EAGLE3";
+  const bool head = settings.kind != "STANDALONE";
   limit.sentence =
       fmt::format("Drafting limits: it takes {:.0f}% of the time. {}{} or fewer steps would help.",
                   100 * mean.draft_share, light ? "" : "Lighter draft weights, ",
@@ -105,7 +105,7 @@ Limit DraftingLimit(const Mean& mean, const DraftSettings& settings) {
 Limit AcceptanceLimit(const ProbeFigures& figures, const DraftSettings& settings) {
   const RequestStats& stats = figures.fixed_stats;
   const double first = AcceptanceAt(stats, 1);
-  const bool head = settings.kind == "EAGLE3";
+  const bool head = settings.kind != "STANDALONE";
   Limit limit{.name = "acceptance",
               .gain = first < kPoorFirst ? kGoodFirst / std::max(first, 0.2) : 1};
   limit.sentence = fmt::format(
@@ -137,7 +137,7 @@ Limit VocabularyLimit(const ProbeFigures& figures, const DraftSettings& settings
 Limit ContextLimit(const ProbeFigures& figures, const DraftSettings& settings) {
   const ContextFigures& first = figures.contexts.front();
   const ContextFigures& last = figures.contexts.back();
-  const bool head = settings.kind == "EAGLE3";
+  const bool head = settings.kind != "STANDALONE";
   Limit limit{.name = "context", .gain = first.fixed.tau / std::max(last.fixed.tau, 1.0)};
   limit.sentence =
       fmt::format("Context limits: tau falls from {:.1f} at {} tokens to {:.1f} at {}: {}.",

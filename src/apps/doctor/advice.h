@@ -12,7 +12,7 @@ namespace talon {
 
 // What the advice may propose to change.
 struct DraftSettings {
-  std::string kind;  // EAGLE3 or STANDALONE
+  std::string kind;  // the drafter's name: EAGLE3, STANDALONE
   DraftBudget budget;
   int draft_vocab = 0;
   int window = 0;

@@ -11,7 +11,7 @@ namespace {
 // A draft's weights are read once for each level of a tree.
 constexpr double kHeavyDraft = 0.3;  // of the target's weights
 
-bool IsHead(const DraftFacts& facts) { return facts.kind == "EAGLE3"; }
+bool IsHead(const DraftFacts& facts) { return facts.kind != "STANDALONE"; }
 
 CheckLine CheckVocabulary(const DraftFacts& facts) {
   if (!facts.same_tokenizer) {

@@ -18,7 +18,7 @@ namespace talon {
 
 // A draft and the target it belongs to.
 struct DraftFacts {
-  std::string kind;  // EAGLE3 or STANDALONE
+  std::string kind;  // the drafter's name: EAGLE3, STANDALONE
   std::string dir;
   int target_vocab = 0;       // V
   int draft_vocab = 0;        // Vd

@@ -33,15 +33,15 @@ Status FillDraft(Config* config, const DoctorOptions& options, std::string* kind
   SpeculativeConfig& speculative = config->speculative;
   if (!options.draft.empty()) speculative.draft_model_path = options.draft;
   if (speculative.draft_model_path.empty() && !config->model.empty()) {
-    return InvalidArgument("--draft DIR is missing: an EAGLE-3 head or a small model");
+    return InvalidArgument("--draft DIR is missing: a head or a small model");
   }
   TALON_ASSIGN_OR_RETURN(const DrafterList method, ChosenDrafters(*config));
   if (speculative.draft_model_path.empty()) {
     TALON_ASSIGN_OR_RETURN(speculative.draft_model_path,
                            BundledModelDir(BundledDraftModel(method)));
   }
-  TALON_ASSIGN_OR_RETURN(const bool head, IsEagle3Head(speculative.draft_model_path));
-  *kind = head ? "EAGLE3" : "STANDALONE";
+  TALON_ASSIGN_OR_RETURN(const DraftKind draft, DraftKindOf(speculative.draft_model_path));
+  *kind = DrafterKindName(DrafterFor(draft));
   if (!method.none() && method.Name() != *kind) {
     return InvalidArgument("--speculative-algorithm {}: {} is a draft for {}", method.Name(),
                            speculative.draft_model_path, *kind);
@@ -60,8 +60,9 @@ void PrintHead(const LoadedModel& model, const DraftFacts& facts) {
   Table table({});
   table.Add({"model", ShortName(model.name)});
   table.Add({"draft", ShortName(facts.dir)});
-  table.Add({"kind", facts.kind == "EAGLE3" ? "EAGLE3, a head on the model's features"
-                                            : "STANDALONE, a model of its own"});
+  table.Add({"kind", fmt::format("{}, {}", facts.kind,
+                                 facts.kind == "STANDALONE" ? "a model of its own"
+                                                            : "a head on the model's features")});
   table.Add({"device", ShortName(model.backend->description())});
   table.Add({"build has", ShortName(BuildDevices())});
   std::printf("%s\n", table.ToString(/*all_left=*/true).c_str());

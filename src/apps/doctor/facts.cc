@@ -8,12 +8,15 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/files/safetensors.h"
-#include "model/heads/eagle3_head.h"
+#include "model/heads/block_head.h"
+#include "model/heads/draft_kind.h"
+#include "model/heads/eagle_head.h"
 
 namespace talon {
 namespace {
 
 constexpr const char* kLayerIds = "eagle_aux_hidden_state_layer_ids";
+constexpr const char* kAuxLayerIds = "aux_hidden_state_layer_ids";
 constexpr int kStandaloneBlock = 16;  // of the STANDALONE drafter's cache, which is bf16
 
 // "bf16", or "bf16 and f32" where the tensors differ.
@@ -29,9 +32,10 @@ Result<std::string> StoredTypes(const std::string& dir) {
 
 std::string CaptureSource(const Json& json, bool overridden) {
   if (overridden) return "--eagle3-capture-layers";
-  if (json.contains(kLayerIds)) return "config.json";
+  if (json.contains(kLayerIds) || json.contains(kAuxLayerIds)) return "config.json";
   const auto eagle = json.find("eagle_config");
-  const bool nested = eagle != json.end() && eagle->is_object() && eagle->contains(kLayerIds);
+  const bool nested = eagle != json.end() && eagle->is_object() &&
+                      (eagle->contains(kLayerIds) || eagle->contains(kAuxLayerIds));
   return nested ? "eagle_config, output indices + 1" : "the default";
 }
 
@@ -41,17 +45,17 @@ int LongestSequence(const LoadedModel& model) {
   return limit > 0 ? std::min(limit, context) : context;
 }
 
-Status ExamineEagle3(const LoadedModel& model, const Config& config, DraftFacts* facts) {
+Status ExamineEagle(const LoadedModel& model, const Config& config, DraftFacts* facts) {
   const std::vector<int>& override = config.speculative.eagle3_capture_layers;
   TALON_ASSIGN_OR_RETURN(const auto head,
-                         Eagle3Head::Load(facts->dir, *model.target, model.backend.get(),
-                                          {.weights = model.drafter_options.weights,
-                                           .max_rows = 1,
-                                           .max_output_rows = 1,
-                                           .max_length = facts->max_length,
-                                           .capture_layers = override}));
+                         EagleHead::Load(facts->dir, *model.target, model.backend.get(),
+                                         {.weights = model.drafter_options.weights,
+                                          .max_rows = 1,
+                                          .max_output_rows = 1,
+                                          .max_length = facts->max_length,
+                                          .capture_layers = override}));
   TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(facts->dir + "/config.json"));
-  const Eagle3Config& draft = head->config();
+  const EagleConfig& draft = head->config();
   facts->draft_vocab = draft.draft_vocab_size;
   facts->covered.assign(facts->target_vocab, false);
   for (const int32_t id : head->target_ids()) facts->covered[id] = true;
@@ -60,6 +64,31 @@ Status ExamineEagle3(const LoadedModel& model, const Config& config, DraftFacts*
   facts->draft_hidden = draft.hidden_size;
   facts->draft_positions = draft.max_position_embeddings;
   facts->draft_rope = draft.rope.kind;
+  facts->draft_weight_bytes = head->weight_bytes();
+  KvShape kv = head->kv_shape();
+  kv.dtype = model.engine_options.kv_dtype;
+  facts->draft_kv_bytes = kv.BytesPerToken() * facts->max_length * config.max_sequences;
+  return OkStatus();
+}
+
+Status ExamineBlock(const LoadedModel& model, const Config& config, DraftFacts* facts) {
+  const std::vector<int>& override = config.speculative.eagle3_capture_layers;
+  TALON_ASSIGN_OR_RETURN(const auto head,
+                         BlockHead::Load(facts->dir, *model.target, model.backend.get(),
+                                         {.weights = model.drafter_options.weights,
+                                          .max_context_rows = 1,
+                                          .max_length = facts->max_length,
+                                          .capture_layers = override}));
+  const BlockConfig& draft = head->config();
+  facts->draft_vocab = draft.draft_vocab_size;
+  facts->covered.assign(facts->target_vocab, false);
+  for (const int32_t id : head->target_ids()) facts->covered[id] = true;
+  facts->capture_layers = draft.capture_layers;
+  facts->capture_source = override.empty() ? "the head's config" : "--eagle3-capture-layers";
+  facts->draft_layers = draft.layers.num_layers;
+  facts->draft_hidden = draft.layers.hidden_size;
+  facts->draft_positions = draft.layers.max_position_embeddings;
+  facts->draft_rope = draft.layers.rope.kind;
   facts->draft_weight_bytes = head->weight_bytes();
   KvShape kv = head->kv_shape();
   kv.dtype = model.engine_options.kv_dtype;
@@ -114,8 +143,10 @@ Result<DraftFacts> ExamineDraft(const LoadedModel& model, const Config& config,
                    .target_positions = target.max_context,
                    .max_length = LongestSequence(model),
                    .target_weight_bytes = model.target->weight_bytes()};
-  TALON_RETURN_IF_ERROR(kind == "EAGLE3" ? ExamineEagle3(model, config, &facts)
-                                         : ExamineStandalone(model, config, &facts));
+  TALON_ASSIGN_OR_RETURN(const DraftKind draft, DraftKindOf(dir));
+  TALON_RETURN_IF_ERROR(draft == DraftKind::kModel ? ExamineStandalone(model, config, &facts)
+                        : IsBlockHead(draft)       ? ExamineBlock(model, config, &facts)
+                                                   : ExamineEagle(model, config, &facts));
   TALON_ASSIGN_OR_RETURN(facts.target_types, StoredTypes(model.name));
   TALON_ASSIGN_OR_RETURN(facts.draft_types, StoredTypes(dir));
   return facts;

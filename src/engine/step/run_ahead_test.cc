@@ -4,7 +4,7 @@
 
 #include "compute/host/host_backend.h"
 #include "engine/test_engine.h"
-#include "spec/drafters/eagle3_drafter.h"
+#include "spec/drafters/heads/eagle_drafter.h"
 #include "spec/policy/adaptive.h"
 
 namespace talon {
@@ -105,11 +105,11 @@ Outcome Generate(const RunOptions& run) {
   if (host != nullptr) host->GrowTreesAhead(run.ahead);
   std::unique_ptr<Drafter> drafter;
   if (!run.plain) {
-    auto head = Eagle3Drafter::Load({.model_path = TALON_SOURCE_DIR "/models/tiny-eagle3",
-                                     .budget = kBudget,
-                                     .min_prob = run.min_prob,
-                                     .cache = {.max_length = 1024, .max_sequences = 3}},
-                                    *Tiny().target, Tiny().backend.get(), &metrics);
+    auto head = EagleDrafter::Load({.model_path = TALON_SOURCE_DIR "/models/tiny-eagle3",
+                                    .budget = kBudget,
+                                    .min_prob = run.min_prob,
+                                    .cache = {.max_length = 1024, .max_sequences = 3}},
+                                   *Tiny().target, Tiny().backend.get(), &metrics);
     EXPECT_TRUE(head.ok()) << head.status().message();
     drafter = std::make_unique<CountingDrafter>(std::move(*head), &outcome.calls);
   }

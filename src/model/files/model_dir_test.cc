@@ -118,9 +118,9 @@ TEST_F(ModelDirTest, OtherTokenizersGetTheCommandThatConvertsThem) {
 }
 
 TEST_F(ModelDirTest, DraftsAreToldApart) {
-  EXPECT_EQ(IsEagle3Head(TALON_SOURCE_DIR "/models/tiny-eagle3").value(), true);
-  EXPECT_EQ(IsEagle3Head(TALON_SOURCE_DIR "/models/tiny-draft").value(), false);
-  EXPECT_FALSE(IsEagle3Head(dir_.path()).ok());
+  EXPECT_EQ(DraftKindOf(TALON_SOURCE_DIR "/models/tiny-eagle3").value(), DraftKind::kEagle3);
+  EXPECT_EQ(DraftKindOf(TALON_SOURCE_DIR "/models/tiny-draft").value(), DraftKind::kModel);
+  EXPECT_FALSE(DraftKindOf(dir_.path()).ok());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "model/files/weight_loader.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,7 @@ Result<Buffer> WeightLoader::Vector(const TensorParts& parts, float scale) {
   std::vector<float> values;
   for (const TensorSpec& part : parts) {
     TALON_ASSIGN_OR_RETURN(const HostMatrix vector, source_->Load(part));
-    for (int64_t i = 0; i < vector.cols; ++i) {
+    for (int64_t i = 0; i < vector.rows * vector.cols; ++i) {
       values.push_back(scale * LoadElement(vector.data, vector.dtype, i));
     }
   }
@@ -46,6 +47,21 @@ Result<std::unique_ptr<Weight>> WeightLoader::Load(const TensorParts& parts, Wei
   auto packed = Pack(matrices, format);
   source_->Release();
   return packed;
+}
+
+Result<std::unique_ptr<Weight>> WeightLoader::Columns(const TensorSpec& spec, int first,
+                                                      int count) {
+  TALON_ASSIGN_OR_RETURN(const HostMatrix matrix, source_->Load(spec));
+  const size_t element = DTypeSize(matrix.dtype);
+  std::vector<uint8_t> columns;
+  for (int64_t row = 0; row < matrix.rows; ++row) {
+    const uint8_t* from = static_cast<const uint8_t*>(matrix.data) +
+                          static_cast<size_t>(row * matrix.cols + first) * element;
+    columns.insert(columns.end(), from, from + static_cast<size_t>(count) * element);
+  }
+  source_->Release();
+  const HostMatrix part{columns.data(), matrix.dtype, matrix.rows, count};
+  return Pack({&part, 1}, format_);
 }
 
 Result<WeightTable> WeightLoader::Table(const TensorParts& parts, std::unique_ptr<Weight>* tied) {

@@ -29,11 +29,14 @@ class WeightLoader {
   size_t matrix_bytes() const { return matrix_bytes_; }
   size_t other_bytes() const { return other_bytes_; }
 
-  // The parts stacked into one float32 buffer, times `scale`; empty if there are none.
+  // The parts, vectors or matrices, stacked into one float32 buffer, times `scale`; empty if there
+  // are none.
   Result<Buffer> Vector(const TensorParts& parts, float scale = 1);
   Result<std::unique_ptr<Weight>> Matrix(const TensorParts& parts);
   // The same in float32 whatever the format.
   Result<std::unique_ptr<Weight>> ExactMatrix(const TensorParts& parts);
+  // Columns [first, first + count) of a matrix.
+  Result<std::unique_ptr<Weight>> Columns(const TensorSpec& spec, int first, int count);
   // The table and, unless `tied` is null, the matrix made from the same tensor.
   Result<WeightTable> Table(const TensorParts& parts, std::unique_ptr<Weight>* tied = nullptr);
 

@@ -4,7 +4,9 @@
 #include <cctype>
 #include <utility>
 
-#include "spec/drafters/eagle3_drafter.h"
+#include "model/heads/draft_kind.h"
+#include "spec/drafters/heads/block_drafter.h"
+#include "spec/drafters/heads/eagle_drafter.h"
 #include "spec/drafters/merged_drafter.h"
 #include "spec/drafters/ngram_drafter.h"
 #include "spec/drafters/standalone_drafter.h"
@@ -19,6 +21,11 @@ constexpr DraftBudget kMergedBudget = {.max_nodes = 24, .max_depth = 23, .top_k 
 
 DraftBudget BudgetOfKind(DrafterKind kind) {
   switch (kind) {
+    case DrafterKind::kDflash:
+    case DrafterKind::kDspark:
+    case DrafterKind::kJetspec:
+      return {.max_nodes = 16, .max_depth = 15, .top_k = 4};
+    case DrafterKind::kEagle:
     case DrafterKind::kEagle3:
       return {.max_nodes = 8, .max_depth = 5, .top_k = 4};
     case DrafterKind::kNgram:
@@ -64,26 +71,66 @@ Result<std::unique_ptr<Drafter>> MakeStandalone(const DrafterOptions& options,
   return std::unique_ptr<Drafter>(std::move(drafter));
 }
 
-Result<std::unique_ptr<Drafter>> MakeEagle3(const DrafterOptions& options,
-                                            const DrafterTarget& target) {
-  const Eagle3Options eagle{.model_path = options.draft_model_path,
-                            .budget = options.budget,
-                            .min_prob = options.min_prob,
-                            .capture_layers = options.capture_layers,
-                            .window = options.window,
-                            .sink = options.sink,
-                            .cache = target.cache,
-                            .weights = options.weights};
+// A head or model that was made for another drafter gets the name of that one.
+Status CheckDraftModel(DrafterKind kind, const std::string& dir) {
+  if (dir.empty()) {
+    return InvalidArgument("drafter: {} needs --speculative-draft-model-path DIR",
+                           DrafterKindName(kind));
+  }
+  TALON_ASSIGN_OR_RETURN(const DraftKind found, DraftKindOf(dir));
+  if (DrafterFor(found) == kind) return OkStatus();
+  return InvalidArgument("drafter: {}: {} is {}; use --speculative-algorithm {}",
+                         DrafterKindName(kind), dir, DraftKindText(found),
+                         DrafterKindName(DrafterFor(found)));
+}
+
+Result<std::unique_ptr<Drafter>> MakeBlock(const DrafterOptions& options,
+                                           const DrafterTarget& target) {
+  const BlockOptions block{.model_path = options.draft_model_path,
+                           .budget = options.budget,
+                           .min_prob = options.min_prob,
+                           .capture_layers = options.capture_layers,
+                           .window = {.window = options.window, .sink = options.sink},
+                           .cache = target.cache,
+                           .weights = options.weights};
   TALON_ASSIGN_OR_RETURN(
-      auto drafter, Eagle3Drafter::Load(eagle, *target.decoder, target.backend, target.metrics));
+      auto drafter, BlockDrafter::Load(block, *target.decoder, target.backend, target.metrics));
+  return std::unique_ptr<Drafter>(std::move(drafter));
+}
+
+Result<std::unique_ptr<Drafter>> MakeEagle(const DrafterOptions& options,
+                                           const DrafterTarget& target) {
+  const EagleOptions eagle{.model_path = options.draft_model_path,
+                           .budget = options.budget,
+                           .min_prob = options.min_prob,
+                           .capture_layers = options.capture_layers,
+                           .token_map = options.token_map,
+                           .target_path = target.model_path,
+                           .window = {.window = options.window, .sink = options.sink},
+                           .cache = target.cache,
+                           .weights = options.weights};
+  TALON_ASSIGN_OR_RETURN(
+      auto drafter, EagleDrafter::Load(eagle, *target.decoder, target.backend, target.metrics));
   return std::unique_ptr<Drafter>(std::move(drafter));
 }
 
 Result<std::unique_ptr<Drafter>> MakeOne(DrafterKind kind, const DrafterOptions& options,
                                          const DrafterTarget& target) {
+  if (NeedsDraftModel(kind)) {
+    TALON_RETURN_IF_ERROR(CheckDraftModel(kind, options.draft_model_path));
+  }
+  if (!options.token_map.empty() && kind != DrafterKind::kEagle && DraftsWithHead(kind)) {
+    return InvalidArgument("speculative_token_map: is for EAGLE, the drafter is {}",
+                           DrafterKindName(kind));
+  }
   switch (kind) {
+    case DrafterKind::kDflash:
+    case DrafterKind::kDspark:
+    case DrafterKind::kJetspec:
+      return MakeBlock(options, target);
+    case DrafterKind::kEagle:
     case DrafterKind::kEagle3:
-      return MakeEagle3(options, target);
+      return MakeEagle(options, target);
     case DrafterKind::kNgram:
       return MakeNgram(options);
     case DrafterKind::kRemote:
@@ -106,9 +153,9 @@ Result<std::unique_ptr<Drafter>> MakeMerged(const DrafterList& drafters,
   for (const DrafterKind kind : drafters.kinds()) {
     DrafterOptions part = options;
     part.budget = DefaultDraftBudget(kind);
-    const bool eagle3 = kind == DrafterKind::kEagle3;
-    if (eagle3 && options.steps > 0) part.budget.max_depth = options.steps;
-    if (eagle3 && options.top_k > 0) part.budget.top_k = options.top_k;
+    const bool head = DraftsWithHead(kind);
+    if (head && options.steps > 0) part.budget.max_depth = options.steps;
+    if (head && options.top_k > 0) part.budget.top_k = options.top_k;
     part.budget.max_nodes = std::max(part.budget.max_nodes, options.budget.max_nodes);
     TALON_ASSIGN_OR_RETURN(auto drafter, MakeOne(kind, part, target));
     sources.push_back({std::move(drafter), part.budget});

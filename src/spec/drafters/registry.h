@@ -24,20 +24,22 @@ struct DrafterTarget {
   Metrics* metrics = nullptr;  // fallbacks are counted here
   int vocab_size = 0;
   DraftCacheShape cache;
+  std::string model_path;  // the target's directory
 };
 
 // Options of all drafters; each reads its own.
 struct DrafterOptions {
-  std::string draft_model_path;  // EAGLE3, STANDALONE
+  std::string draft_model_path;  // heads, STANDALONE
   DraftBudget budget;            // the largest it will be asked for
   int steps = 0;                 // merged model drafters: depth that the user set, 0 = default
   int top_k = 0;                 // the same for branches
   float min_prob = 0;            // tree drafters: drop paths below it
   bool sample = false;           // STANDALONE: draw chains at random, for rejection acceptance
-  WeightFormat weights = WeightFormat::kAsStored;  // EAGLE3, STANDALONE
+  WeightFormat weights = WeightFormat::kAsStored;  // heads, STANDALONE
+  std::string token_map;                           // EAGLE: a file of the tokens it may draft
   std::vector<int> capture_layers;                 // EAGLE3: empty = as the head says
-  int window = 0;                                  // EAGLE3: draft rows seen, 0 = all
-  int sink = 0;                                    // EAGLE3: first draft rows seen besides
+  int window = 0;                                  // heads: draft rows seen, 0 = all
+  int sink = 0;                                    // heads: first draft rows seen besides
   std::string ngram_mode = "BFS";
   int ngram_max_depth = 18;
   std::vector<std::vector<int32_t>> ngram_corpus;  // token sequences known from the start

@@ -1,0 +1,418 @@
+// EAGLE-1 and block heads in the engine: the same text as plain decoding, and a draft state that
+// follows the target whatever happens to the sequence. The heads are random, so their drafts are
+// rarely accepted: what they propose is compared instead.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "base/log.h"
+#include "engine/recording_drafter.h"
+#include "engine/test_engine.h"
+#include "model/heads/test_heads.h"
+#include "model/test_model.h"
+#include "spec/drafters/registry.h"
+
+namespace talon {
+namespace {
+
+constexpr DraftBudget kBudget{.max_nodes = 24, .max_depth = 6, .top_k = 4};
+constexpr int kMaxLength = 256;
+constexpr int kSequences = 11;  // more than a block head runs in one pass
+
+TestModel& Small() {
+  static TestModel model("tests/data/goldens/llama3");
+  return model;
+}
+
+// The head for a drafter, written once.
+std::string HeadDir(DrafterKind kind) {
+  static std::map<DraftKind, std::unique_ptr<TempDirectory>> dirs;
+  const DraftKind draft = kind == DrafterKind::kEagle     ? DraftKind::kEagle
+                          : kind == DrafterKind::kJetspec ? DraftKind::kJetspec
+                          : kind == DrafterKind::kDspark  ? DraftKind::kDspark
+                                                          : DraftKind::kDflash;
+  auto& dir = dirs[draft];
+  if (dir == nullptr) {
+    dir = std::make_unique<TempDirectory>();
+    WriteTestHead(dir->path(), draft, Small().target->config(), 21);
+  }
+  return dir->path();
+}
+
+std::unique_ptr<Drafter> NewDrafter(const std::string& name, const DraftBudget& budget,
+                                    bool prefix_index, Metrics* metrics) {
+  const DrafterList list = DrafterList::Parse(name).value();
+  auto drafter = MakeDrafter(
+      list,
+      {.draft_model_path = HeadDir(list.kinds().front()), .budget = budget, .top_k = budget.top_k},
+      {.backend = Small().backend.get(),
+       .decoder = Small().target.get(),
+       .metrics = metrics,
+       .vocab_size = 512,
+       .cache = {
+           .max_length = kMaxLength, .max_sequences = kSequences, .prefix_index = prefix_index}});
+  EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+  return std::move(drafter).value();
+}
+
+EngineOptions Options(int sequences = 1) {
+  EngineOptions options{.max_length = kMaxLength, .max_sequences = sequences, .kv_audit = true};
+  options.step.budget = kBudget;
+  return options;
+}
+
+GenerateRequest Request(int seed, int prompt, int max_tokens, float temperature = 0) {
+  std::mt19937 random(seed);
+  GenerateRequest request;
+  request.prompt = RandomPrompt(random, prompt, 512);
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.temperature = temperature;
+  request.sampling.seed = static_cast<uint64_t>(seed);
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+// Wide trees at a high temperature, so that some random drafts are accepted.
+void ExpectPlainTokens(const std::string& drafter) {
+  const DraftBudget budget{.max_nodes = 64, .max_depth = 4, .top_k = 48};
+  EngineOptions options = Options(4);
+  options.prefill_chunk = 8;
+  options.step.budget = budget;
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 8; ++i) requests.push_back(Request(i, 3 + 5 * i, 50, i % 4 == 0 ? 0 : 1.5f));
+  const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+  Metrics metrics;
+  const auto engine = Small().MakeEngine(options, NewDrafter(drafter, budget, false, &metrics));
+  const auto spec = RunBatch(engine.get(), requests);
+  int64_t accepted = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i;
+    accepted += spec[i].stats.accepted;
+  }
+  EXPECT_GT(accepted, 5);
+  EXPECT_EQ(engine->metrics().Total(Counter::kSpecFallback), 0);
+  EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+}
+
+class HeadsTest : public testing::TestWithParam<const char*> {
+ protected:
+  struct Outcome {
+    GenerateResult result;
+    Proposals proposals;
+  };
+  // What is proposed at every length of a plain run, where `asks` allows.
+  Outcome Record(
+      const EngineOptions& options, const GenerateRequest& request,
+      const std::function<bool(size_t)>& asks = [](size_t) { return true; }) {
+    Outcome run;
+    Metrics metrics;
+    const auto engine = Small().MakeEngine(
+        options, std::make_unique<RecordingDrafter>(
+                     NewDrafter(GetParam(), kBudget, options.prefix_cache, &metrics),
+                     &run.proposals, asks, /*discard=*/true));
+    run.result = engine->Generate(request).value();
+    EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+    return run;
+  }
+  // Where both runs asked, they got the same tree, node for node.
+  static void ExpectSameProposals(const Proposals& a, const Proposals& b, int at_least) {
+    int compared = 0;
+    for (const auto& [length, tree] : a) {
+      const auto at = b.find(length);
+      if (at == b.end()) continue;
+      EXPECT_EQ(tree.tokens, at->second.tokens) << "at length " << length;
+      EXPECT_EQ(tree.parents, at->second.parents) << "at length " << length;
+      EXPECT_GT(tree.size(), 1) << "at length " << length;
+      ++compared;
+    }
+    EXPECT_GE(compared, at_least);
+  }
+};
+
+TEST_P(HeadsTest, GivesPlainTokens) { ExpectPlainTokens(GetParam()); }
+
+TEST_P(HeadsTest, PausesAndChunksDoNotMatter) {
+  const GenerateRequest request = Request(3, 40, 60);
+  const Outcome always = Record(Options(), request);
+  const Outcome paused =
+      Record(Options(), request, [](size_t length) { return length < 50 || length > 80; });
+  EXPECT_EQ(always.result.TokenIds(), paused.result.TokenIds());
+  ExpectSameProposals(paused.proposals, always.proposals, 25);
+  for (const int chunk : {1, 7}) {
+    EngineOptions options = Options();
+    options.prefill_chunk = chunk;
+    ExpectSameProposals(Record(options, request).proposals, always.proposals, 58);
+  }
+}
+
+// Rewinds: the step is repeated, the draft state sees only what was kept.
+TEST_P(HeadsTest, FailedCommitsKeepTheDraftInStep) {
+  const GenerateRequest request = Request(4, 30, 40);
+  const Outcome clean = Record(Options(), request);
+  Metrics metrics;
+  Proposals proposals;
+  const auto engine = Small().MakeEngine(
+      Options(),
+      std::make_unique<RecordingDrafter>(NewDrafter(GetParam(), kBudget, false, &metrics),
+                                         &proposals, [](size_t) { return true; }));
+  const RequestId id = engine->Submit(request).value();
+  SetLogLevel(LogLevel::kOff);
+  for (int step = 0; engine->HasWork(); ++step) {
+    if (step % 4 == 2) engine->kv().InjectCommitFault(3);
+    engine->RunStep();
+  }
+  SetLogLevel(LogLevel::kWarning);
+  EXPECT_EQ(engine->Take(id).value().TokenIds(), clean.result.TokenIds());
+  ExpectSameProposals(proposals, clean.proposals, 20);
+}
+
+TEST_P(HeadsTest, CachedPrefixesKeepProposals) {
+  const GenerateRequest request = Request(5, 70, 24);
+  EngineOptions options = Options();
+  const Outcome cold = Record(options, request);
+  options.prefix_cache = true;
+  Metrics metrics;
+  Proposals proposals;
+  const auto engine =
+      Small().MakeEngine(options, std::make_unique<RecordingDrafter>(
+                                      NewDrafter(GetParam(), kBudget, true, &metrics), &proposals,
+                                      [](size_t) { return true; },
+                                      /*discard=*/true));
+  for (int round = 0; round < 2; ++round) {
+    proposals.clear();
+    const GenerateResult warm = engine->Generate(request).value();
+    EXPECT_EQ(warm.stats.cached_tokens > 0, round > 0);
+    EXPECT_EQ(warm.TokenIds(), cold.result.TokenIds());
+    ExpectSameProposals(proposals, cold.proposals, 22);
+  }
+}
+
+// The target knows the prompt from a run without speculation, the draft does not.
+TEST_P(HeadsTest, DraftsAfterRowsItNeverSaw) {
+  GenerateRequest request = Request(6, 70, 24);
+  EngineOptions options = Options();
+  options.prefix_cache = true;
+  Metrics metrics;
+  Proposals proposals;
+  const auto engine = Small().MakeEngine(
+      options, std::make_unique<RecordingDrafter>(NewDrafter(GetParam(), kBudget, true, &metrics),
+                                                  &proposals, [](size_t) { return true; }));
+  request.speculate = false;
+  const GenerateResult plain = engine->Generate(request).value();
+  request.speculate = true;
+  const GenerateResult warm = engine->Generate(request).value();
+  EXPECT_GT(warm.stats.cached_tokens, 32);
+  EXPECT_EQ(warm.TokenIds(), plain.TokenIds());
+  ASSERT_FALSE(proposals.empty());
+  for (const auto& [length, tree] : proposals) EXPECT_GT(tree.size(), 1) << "length " << length;
+  EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+}
+
+TEST_P(HeadsTest, PreemptionStartsTheDraftAgain) {
+  EngineOptions options = Options(3);
+  std::vector<GenerateRequest> requests;
+  for (int i = 0; i < 3; ++i) requests.push_back(Request(10 + i, 50, 60, 0.8f));
+  const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+  options.kv_tokens = 256;
+  Metrics metrics;
+  const auto engine = Small().MakeEngine(options, NewDrafter(GetParam(), kBudget, false, &metrics));
+  SetLogLevel(LogLevel::kOff);
+  const auto spec = RunBatch(engine.get(), requests);
+  SetLogLevel(LogLevel::kWarning);
+  EXPECT_GT(engine->metrics().Total(Counter::kRequestPreemptions), 0);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i;
+    EXPECT_GT(spec[i].stats.drafted, 100) << "request " << i;
+  }
+}
+
+TEST_P(HeadsTest, PartialVerificationIsExact) {
+  const GenerateRequest request = Request(8, 150, 60, 0.7f);
+  const GenerateResult plain = Small().MakeEngine(Options())->Generate(request).value();
+  EngineOptions options = Options();
+  options.step.specpv = {.enabled = true,
+                         .sink_blocks = 1,
+                         .retrieval_blocks = 2,
+                         .window_blocks = 2,
+                         .buffer_tokens = 40,
+                         .partial_threshold = 100};
+  Metrics metrics;
+  const auto engine = Small().MakeEngine(options, NewDrafter(GetParam(), kBudget, false, &metrics));
+  const GenerateResult result = engine->Generate(request).value();
+  EXPECT_GT(result.stats.partial_passes, 0);
+  EXPECT_EQ(result.TokenIds(), plain.TokenIds());
+}
+
+// Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets how many.
+TEST_P(HeadsTest, RandomCasesGivePlainTokens) {
+  const char* wanted = std::getenv("TALON_CASES");
+  const int cases = wanted != nullptr ? std::atoi(wanted) : 6;
+  SetLogLevel(LogLevel::kOff);  // small pools preempt
+  for (int i = 0; i < cases; ++i) {
+    std::mt19937 random(i);
+    const auto draw = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
+    const DraftBudget budget{
+        .max_nodes = draw(2, 64), .max_depth = draw(1, 8), .top_k = draw(1, 40)};
+    EngineOptions options = Options(draw(1, 4));
+    options.prefill_chunk = draw(1, 40);
+    options.prefix_cache = draw(0, 1) == 1;
+    options.step.budget = budget;
+    std::vector<GenerateRequest> requests;
+    for (int j = draw(1, 5); j > 0; --j) {
+      // Some prompts are equal, so that the cache is used.
+      requests.push_back(Request(1000 * i + j / 2, draw(1, 60), draw(1, 40), 0.5f * draw(0, 4)));
+    }
+    const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+    if (draw(0, 2) == 0) options.kv_tokens = 256;
+    Metrics metrics;
+    const auto engine =
+        Small().MakeEngine(options, NewDrafter(GetParam(), budget, options.prefix_cache, &metrics));
+    const auto spec = RunBatch(engine.get(), requests);
+    for (size_t j = 0; j < requests.size(); ++j) {
+      ASSERT_EQ(plain[j].TokenIds(), spec[j].TokenIds()) << "case " << i << ", request " << j;
+    }
+    ASSERT_EQ(metrics.Total(Counter::kSpecFallback), 0) << "case " << i;
+  }
+  SetLogLevel(LogLevel::kWarning);
+}
+
+// ---- The drafter alone, on features of its own making ----
+
+class HeadsAlone : public HeadsTest {
+ protected:
+  static constexpr int kRows = 64;
+  HeadsAlone() : drafter_(NewDrafter(GetParam(), kBudget, false, &metrics_)) {
+    const auto layers = static_cast<int>(drafter_->capture_layers().size());
+    auto features = NewScratch(Small().backend.get(), kRows, layers * 64);
+    EXPECT_TRUE(features.ok()) << features.status().message();
+    features_ = std::move(features).value();
+    for (int row = 0; row < kRows; ++row) {
+      std::vector<float> values;
+      for (int i = 0; i < features_.all.cols; ++i) {
+        values.push_back(std::sin(static_cast<float>(row * 977 + i) * 0.37f) * 3);
+      }
+      Small().backend->CopyIn(features_.all.Rows(row, 1).data, values.data(),
+                              values.size() * sizeof(float));
+    }
+    for (int i = 0; i <= kRows; ++i) tokens_.push_back(20 + i * 7 % 400);
+  }
+  CommittedRows Rows(SequenceId id, int first, int count) const {
+    CommittedRows committed{.sequence = id, .tokens = tokens_, .first = first, .rows = {}};
+    for (int i = 0; i < count; ++i) committed.rows.push_back(first + i);
+    return committed;
+  }
+  void Extend(SequenceId id, int first, int count) {
+    const CommittedRows committed = Rows(id, first, count);
+    drafter_->Extend({&committed, 1}, features_.all);
+  }
+  DraftRequest RequestOf(SequenceId id, int length) const {
+    return {.sequence = id,
+            .tokens = std::span(tokens_).first(static_cast<size_t>(length)),
+            .budget = kBudget};
+  }
+  TokenTree Propose(SequenceId id, int length) {
+    const DraftRequest request = RequestOf(id, length);
+    TokenTree tree(request.tokens.back());
+    drafter_->Propose({&request, 1}, {&tree, 1});
+    return tree;
+  }
+
+  Metrics metrics_;
+  std::unique_ptr<Drafter> drafter_;
+  Scratch features_;
+  std::vector<int32_t> tokens_;
+};
+
+TEST_P(HeadsAlone, RewindAndExtendAgainGiveTheSameTree) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 40);
+  const TokenTree before = Propose(1, 41);
+  EXPECT_EQ(before.size(), kBudget.max_nodes);
+  EXPECT_EQ(Propose(1, 41).tokens, before.tokens) << "asked twice";
+  Extend(1, 40, 12);
+  Propose(1, 53);
+  drafter_->Rewind(1, 33);
+  EXPECT_EQ(Propose(1, 34).size(), 1) << "its last row is gone";
+  Extend(1, 32, 8);
+  EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
+  Extend(1, 20, 20);  // rows that are known are replaced
+  EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
+  Extend(1, 50, 2);  // rows between are missing
+  EXPECT_EQ(Propose(1, 53).size(), 1);
+}
+
+// All rows together are more than one product or pass takes.
+TEST_P(HeadsAlone, ABatchIsDraftedAsEachOfItsSequences) {
+  std::vector<CommittedRows> batch;
+  std::vector<DraftRequest> requests;
+  std::vector<TokenTree> expected;
+  for (SequenceId id = 1; id <= kSequences; ++id) {
+    const int rows = kRows - static_cast<int>(id);
+    ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
+    Extend(id, 0, rows);
+    expected.push_back(Propose(id, rows + 1));
+    EXPECT_EQ(expected.back().size(), kBudget.max_nodes);
+    drafter_->Rewind(id, 1);
+    batch.push_back(Rows(id, 0, rows));
+    requests.push_back(RequestOf(id, rows + 1));
+  }
+  EXPECT_FALSE(drafter_->Begin(99, tokens_).ok()) << "no more sequences";
+  drafter_->Extend(batch, features_.all);
+  std::vector<TokenTree> trees;
+  for (const DraftRequest& request : requests) trees.emplace_back(request.tokens.back());
+  drafter_->Propose(requests, trees);
+  for (size_t i = 0; i < trees.size(); ++i) {
+    EXPECT_EQ(trees[i].tokens, expected[i].tokens) << "sequence " << i;
+    EXPECT_EQ(trees[i].parents, expected[i].parents) << "sequence " << i;
+  }
+  EXPECT_EQ(metrics_.Total(Counter::kSpecFallback), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, HeadsAlone, testing::Values("EAGLE", "DFLASH", "JETSPEC", "DSPARK"),
+                         [](const auto& info) { return std::string(info.param); });
+
+INSTANTIATE_TEST_SUITE_P(Heads, HeadsTest, testing::Values("EAGLE", "DFLASH", "JETSPEC", "DSPARK"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Heads, AreSourcesOfMerged) {
+  for (const char* list : {"DFLASH,SUFFIX", "DSPARK,NGRAM", "EAGLE,NGRAM,SUFFIX"}) {
+    SCOPED_TRACE(list);
+    ExpectPlainTokens(list);
+  }
+}
+
+TEST(Heads, WrongHeadsGetTheRightName) {
+  const auto error_of = [](const char* name, DrafterKind head, const std::string& map = "") {
+    Metrics metrics;
+    return std::string(
+        MakeDrafter(DrafterList::Parse(name).value(),
+                    {.draft_model_path = HeadDir(head), .budget = kBudget, .token_map = map},
+                    {.backend = Small().backend.get(),
+                     .decoder = Small().target.get(),
+                     .metrics = &metrics,
+                     .vocab_size = 512,
+                     .cache = {.max_length = kMaxLength}})
+            .status()
+            .message());
+  };
+  EXPECT_NE(error_of("EAGLE3", DrafterKind::kEagle)
+                .find("is an EAGLE-1 or EAGLE-2 head; use --speculative-algorithm EAGLE"),
+            std::string::npos);
+  EXPECT_NE(error_of("DFLASH", DrafterKind::kJetspec)
+                .find("is a JetSpec head; use --speculative-algorithm JETSPEC"),
+            std::string::npos);
+  EXPECT_NE(error_of("JETSPEC", DrafterKind::kDspark)
+                .find("is a DSpark head; use --speculative-algorithm DSPARK"),
+            std::string::npos);
+  EXPECT_NE(error_of("STANDALONE", DrafterKind::kEagle).find("use --speculative-algorithm EAGLE"),
+            std::string::npos);
+  EXPECT_EQ(error_of("DFLASH", DrafterKind::kDflash, "hot.json"),
+            "speculative_token_map: is for EAGLE, the drafter is DFLASH");
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,289 @@
+#include "spec/drafters/heads/block_drafter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace talon {
+namespace {
+
+constexpr int kContextRows = 512;  // rows of the context made by one product
+constexpr int kMaxBlocks = 8;      // blocks of one pass: logits of all their rows are large
+
+}  // namespace
+
+Result<std::unique_ptr<BlockDrafter>> BlockDrafter::Load(const BlockOptions& options,
+                                                         const Decoder& target, Backend* backend,
+                                                         Metrics* metrics) {
+  std::unique_ptr<BlockDrafter> drafter(new BlockDrafter(options, backend, metrics));
+  const BlockHead::Options head{.weights = options.weights,
+                                .max_context_rows = kContextRows,
+                                .max_blocks = std::min(kMaxBlocks, options.cache.max_sequences),
+                                .max_length = options.cache.max_length,
+                                .capture_layers = options.capture_layers};
+  TALON_ASSIGN_OR_RETURN(drafter->head_,
+                         BlockHead::Load(options.model_path, target, backend, head));
+  const int vocabulary = drafter->head_->config().draft_vocab_size;
+  if (options.budget.top_k > vocabulary) {
+    return InvalidArgument("eagle_topk: {}, the draft vocabulary of {} has {} tokens",
+                           options.budget.top_k, options.model_path, vocabulary);
+  }
+  TALON_RETURN_IF_ERROR(drafter->Allocate());
+  return drafter;
+}
+
+Status BlockDrafter::Allocate() {
+  const BlockConfig& config = head_->config();
+  KvShape shape = head_->kv_shape();
+  shape.block_size = options_.cache.block_size;
+  shape.dtype = options_.cache.kv_dtype;
+  shape.num_blocks = options_.cache.NumBlocks();
+  shape.staging_rows = head_->max_blocks() * config.block_size;
+  TALON_ASSIGN_OR_RETURN(kv_, KvCache::Create(backend_, shape, &own_metrics_,
+                                              {.prefix_index = options_.cache.prefix_index}));
+  TALON_ASSIGN_OR_RETURN(features_,
+                         NewScratch(backend_, head_->max_context_rows(), config.features_size()));
+  width_ = std::max(options_.budget.top_k, 1);
+  return OkStatus();
+}
+
+std::string_view BlockDrafter::name() const {
+  const BlockConfig& config = head_->config();
+  return config.markov ? "DSPARK" : config.causal ? "JETSPEC" : "DFLASH";
+}
+
+Status BlockDrafter::Begin(SequenceId sequence, std::span<const int32_t>) {
+  const auto limit = static_cast<size_t>(options_.cache.max_sequences);
+  if (states_.size() >= limit) {
+    return ResourceExhausted("drafter: {} sequences, limit {}", states_.size() + 1, limit);
+  }
+  states_[sequence].sequence.id = sequence;
+  return OkStatus();
+}
+
+void BlockDrafter::Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) {
+  const auto at = states_.find(sequence);
+  if (at == states_.end()) return;
+  Sequence& draft = at->second.sequence;
+  draft.tokens.assign(tokens.begin(), tokens.begin() + computed);
+  if (kv_->prefix().Attach(&draft, computed) == computed) return;
+  const int block = options_.cache.block_size;
+  at->second.missing = {draft.committed_len / block, computed / block};
+  if (kv_->prefix().Skip(&draft, computed).ok()) return;
+  draft.tokens.resize(draft.committed_len);  // no room: nothing is drafted for the sequence
+}
+
+// The last token that is left is the next root, whose row comes with it.
+void BlockDrafter::Rewind(SequenceId sequence, int length) {
+  Cut(&states_.at(sequence), std::max(length - 1, 0));
+}
+
+void BlockDrafter::End(SequenceId sequence) {
+  const auto at = states_.find(sequence);
+  if (at == states_.end()) return;
+  kv_->Free(&at->second.sequence);
+  states_.erase(at);
+}
+
+void BlockDrafter::Cut(State* state, int rows) {
+  if (rows >= state->sequence.committed_len) return;
+  const Status status = kv_->Rewind(&state->sequence, rows);
+  TALON_CHECK(status.ok(), "rewinding to fewer rows cannot fail");
+  state->sequence.tokens.resize(rows);
+}
+
+void BlockDrafter::GiveUp(const Status& why) {
+  metrics_->Add(Counter::kSpecFallback, 1, "draft_failed");
+  LogFallback("tree", fmt::format("draft_failed: {}; single-token step", why.message()));
+}
+
+// ---- Extend: follow the target ----
+
+void BlockDrafter::Extend(std::span<const CommittedRows> batch, MatrixView features) {
+  std::vector<Feed> feeds;
+  auto room = static_cast<size_t>(head_->max_context_rows());
+  const auto flush = [&] {
+    const Status status = feeds.empty() ? OkStatus() : AddRows(feeds, features);
+    if (!status.ok()) GiveUp(status);
+    feeds.clear();
+    room = static_cast<size_t>(head_->max_context_rows());
+  };
+  for (const CommittedRows& committed : batch) {
+    const auto at = states_.find(committed.sequence);
+    if (at == states_.end()) continue;
+    State& state = at->second;
+    if (committed.first > state.sequence.committed_len) continue;  // rows were lost, see AddRows
+    Cut(&state, committed.first);
+    std::span<const int32_t> rows = committed.rows;
+    const auto known = committed.tokens.first(committed.first + rows.size());
+    state.sequence.tokens.assign(known.begin(), known.end());
+    while (!rows.empty()) {
+      const size_t count = std::min(rows.size(), room);
+      feeds.push_back({&state, rows.first(count)});
+      rows = rows.subspan(count);
+      room -= count;
+      if (room > 0) continue;
+      flush();
+      if (state.sequence.committed_len + static_cast<int>(rows.size()) !=
+          committed.first + static_cast<int>(committed.rows.size())) {
+        break;  // its rows were not made
+      }
+    }
+  }
+  flush();
+}
+
+// All or nothing. A sequence whose rows were not made is behind, and gets no drafts.
+Status BlockDrafter::AddRows(std::span<const Feed> feeds, MatrixView features) {
+  builder_.Reset();
+  std::vector<Reservation> reservations;
+  std::vector<int32_t> rows;
+  Status status;
+  for (const Feed& feed : feeds) {
+    auto reservation = kv_->Reserve(feed.state->sequence, static_cast<int>(feed.rows.size()));
+    status = reservation.status();
+    if (!status.ok()) break;
+    builder_.AddPrompt(feed.state->sequence, *reservation);
+    rows.insert(rows.end(), feed.rows.begin(), feed.rows.end());
+    reservations.push_back(std::move(*reservation));
+  }
+  if (status.ok()) {
+    const MatrixView ordered = features_.Rows(static_cast<int>(rows.size()));
+    backend_->GatherRows(features, rows, ordered);
+    status = head_->AddContext(builder_.plan(), kv_->view(), ordered);
+  }
+  for (size_t i = 0; i < reservations.size(); ++i) {
+    Sequence* sequence = &feeds[i].state->sequence;
+    if (status.ok()) {
+      kv_->Advance(sequence, std::move(reservations[i]), static_cast<int>(feeds[i].rows.size()),
+                   "prefill");
+    } else {
+      kv_->Cancel(std::move(reservations[i]));
+    }
+  }
+  return status;
+}
+
+// ---- Propose: one pass, then the trees ----
+
+void BlockDrafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
+  const auto blocks = static_cast<size_t>(head_->max_blocks());
+  for (size_t first = 0; first < requests.size(); first += blocks) {
+    const size_t count = std::min(blocks, requests.size() - first);
+    const Status status = ProposeGroup(requests.subspan(first, count), trees.subspan(first, count));
+    if (!status.ok()) GiveUp(status);
+  }
+}
+
+Status BlockDrafter::ProposeGroup(std::span<const DraftRequest> requests,
+                                  std::span<TokenTree> trees) {
+  std::vector<Growing> growing = PlanBlocks(requests);
+  if (growing.empty()) return OkStatus();
+  BlockOutput output;
+  TALON_RETURN_IF_ERROR(head_->Forward(builder_.plan(), kv_->view(), &output));
+  if (head_->has_markov()) {
+    GrowByPath(growing);
+  } else {
+    GrowByDepth(output, growing);
+  }
+  for (const Growing& one : growing) {
+    if (one.has_nan) {
+      metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
+    } else {
+      trees[one.owner] = one.tree.Build();
+    }
+  }
+  return OkStatus();
+}
+
+std::vector<BlockDrafter::Growing> BlockDrafter::PlanBlocks(
+    std::span<const DraftRequest> requests) {
+  const BlockConfig& config = head_->config();
+  std::vector<Growing> growing;
+  std::vector<int32_t> tokens(static_cast<size_t>(config.block_size), config.mask_token);
+  std::vector<int32_t> chosen;
+  int outputs = 0;
+  builder_.Reset();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const State& state = states_.at(requests[i].sequence);
+    const DraftBudget& budget = requests[i].budget;
+    const int rows = state.sequence.committed_len;
+    const int depth = std::min({budget.max_depth, options_.budget.max_depth, config.num_drafts()});
+    // Rewound, lost or just begun: the next committed row may make it known again.
+    if (rows + 1 != static_cast<int>(requests[i].tokens.size())) continue;
+    if (depth < 1 || budget.max_nodes < 2) continue;
+    tokens[0] = requests[i].tokens.back();
+    // Rows that no wanted row sees are left out.
+    const int used = config.causal ? config.first_draft_row() + depth : config.block_size;
+    builder_.AddBlock(VisibleRows(options_.window, state.missing, state.sequence.blocks, rows,
+                                  options_.cache.block_size, &chosen),
+                      {.position = rows,
+                       .tokens = std::span(tokens).first(static_cast<size_t>(used)),
+                       .causal = config.causal,
+                       .first_output = config.first_draft_row(),
+                       .outputs = depth,
+                       .staging_base = static_cast<int>(growing.size()) * config.block_size});
+    growing.push_back({.tree = {tokens[0], {budget.max_nodes, depth, options_.min_prob}},
+                       .owner = i,
+                       .first_output = outputs});
+    outputs += depth;
+  }
+  return growing;
+}
+
+void BlockDrafter::GrowByDepth(const BlockOutput& output, std::span<Growing> growing) {
+  std::vector<TopKEntry> best;
+  TopK(output.logits, &best);
+  for (Growing& one : growing) {
+    int node = BestFirstTree::kRoot;
+    do {
+      if (!one.tree.wants_successors(node)) continue;
+      const auto row = static_cast<size_t>(one.first_output + one.tree.depth(node));
+      const auto width = static_cast<size_t>(width_);
+      one.has_nan = !one.tree.AddSuccessors(node, std::span(best).subspan(row * width, width));
+    } while (!one.has_nan && (node = one.tree.Take()) != BestFirstTree::kRoot);
+  }
+}
+
+// One node of every tree at a time, so that they share a product.
+void BlockDrafter::GrowByPath(std::span<Growing> growing) {
+  while (!std::ranges::all_of(growing, &Growing::done)) {
+    RankNodes(growing);
+    for (Growing& one : growing) {
+      if (one.done) continue;
+      one.node = one.tree.Take();
+      one.done = one.node == BestFirstTree::kRoot;
+    }
+  }
+}
+
+void BlockDrafter::RankNodes(std::span<Growing> growing) {
+  std::vector<Growing*> ranked;
+  std::vector<int32_t> rows;
+  std::vector<int32_t> tokens;
+  for (Growing& one : growing) {
+    if (one.done || !one.tree.wants_successors(one.node)) continue;
+    ranked.push_back(&one);
+    rows.push_back(one.first_output + one.tree.depth(one.node));
+    tokens.push_back(one.tree.token(one.node));
+  }
+  if (ranked.empty()) return;
+  std::vector<TopKEntry> best;
+  TopK(head_->Following(rows, tokens), &best);
+  const auto width = static_cast<size_t>(width_);
+  for (size_t i = 0; i < ranked.size(); ++i) {
+    Growing& one = *ranked[i];
+    one.has_nan = !one.tree.AddSuccessors(one.node, std::span(best).subspan(i * width, width));
+    one.done = one.has_nan;
+  }
+}
+
+void BlockDrafter::TopK(const MatrixView& logits, std::vector<TopKEntry>* best) {
+  best->resize(static_cast<size_t>(logits.rows) * width_);
+  backend_->token_ops()->TopK(logits, width_, *best);
+  for (TopKEntry& entry : *best) entry.id = head_->target_ids()[entry.id];
+}
+
+}  // namespace talon

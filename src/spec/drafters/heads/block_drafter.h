@@ -1,0 +1,110 @@
+// DFLASH, JETSPEC, DSPARK: a head drafts a block of tokens in one pass, and a tree is made of the
+// best candidates of its rows by best-first search.
+//
+// The draft's cache has a row for every position that the target has committed, made of the
+// target's features of that position alone; so its full blocks are known by the sequence's own
+// tokens. Extend makes the rows of all sequences by one product. Propose runs one pass over the
+// blocks of its sequences; the candidates of a depth are the same for all paths, unless the head
+// has a Markov bias: then each node that is taken is ranked anew.
+#ifndef TALON_SPEC_DRAFTERS_HEADS_BLOCK_DRAFTER_H_
+#define TALON_SPEC_DRAFTERS_HEADS_BLOCK_DRAFTER_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kv/kv_cache.h"
+#include "model/heads/block_head.h"
+#include "observe/metrics.h"
+#include "spec/draft_cache.h"
+#include "spec/drafter.h"
+#include "spec/drafters/heads/best_first_tree.h"
+#include "spec/drafters/heads/draft_window.h"
+#include "spec/plan.h"
+
+namespace talon {
+
+struct BlockOptions {
+  std::string model_path;
+  DraftBudget budget;  // the largest it will be asked for
+  float min_prob = 0;
+  std::vector<int> capture_layers;  // empty: as the head says
+  DraftWindow window;               // of draft rows that a block sees
+  DraftCacheShape cache;
+  WeightFormat weights = WeightFormat::kAsStored;
+};
+
+class BlockDrafter : public Drafter {
+ public:
+  // `target` must outlive the drafter, and capture capture_layers() from then on.
+  static Result<std::unique_ptr<BlockDrafter>> Load(const BlockOptions& options,
+                                                    const Decoder& target, Backend* backend,
+                                                    Metrics* metrics);
+
+  std::string_view name() const override;
+  std::vector<int> capture_layers() const override { return head_->config().capture_layers; }
+  Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
+  void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;
+  void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
+  void Observe(SequenceId, std::span<const int32_t>) override {}
+  void Rewind(SequenceId sequence, int length) override;
+  void End(SequenceId sequence) override;
+
+  // Rows of the sequence's draft state.
+  int RowsOf(SequenceId sequence) const { return states_.at(sequence).sequence.committed_len; }
+
+ private:
+  struct State {
+    Sequence sequence;  // the draft's; the same tokens as the target's
+    MissingBlocks missing;
+  };
+  // Features that a sequence's next rows are made of.
+  struct Feed {
+    State* state = nullptr;
+    std::span<const int32_t> rows;  // of the target's features
+  };
+  // A tree that grows from rows of the pass's logits.
+  struct Growing {
+    BestFirstTree tree;
+    size_t owner = 0;                 // the request
+    int first_output = 0;             // row of the logits for depth 1
+    int node = BestFirstTree::kRoot;  // the one taken last
+    bool has_nan = false;
+    bool done = false;
+  };
+
+  BlockDrafter(const BlockOptions& options, Backend* backend, Metrics* metrics)
+      : options_(options), backend_(backend), metrics_(metrics) {}
+  Status Allocate();
+
+  void Cut(State* state, int rows);
+  Status AddRows(std::span<const Feed> feeds, MatrixView features);
+  void GiveUp(const Status& why);
+
+  Status ProposeGroup(std::span<const DraftRequest> requests, std::span<TokenTree> trees);
+  // The blocks of the requests whose states are in step, as a pass.
+  std::vector<Growing> PlanBlocks(std::span<const DraftRequest> requests);
+  // Depths have the same candidates on all paths.
+  void GrowByDepth(const BlockOutput& output, std::span<Growing> growing);
+  // Candidates follow the token before them.
+  void GrowByPath(std::span<Growing> growing);
+  void RankNodes(std::span<Growing> growing);
+  void TopK(const MatrixView& logits, std::vector<TopKEntry>* best);
+
+  BlockOptions options_;
+  Backend* backend_;
+  Metrics* metrics_;
+  Metrics own_metrics_;  // the draft cache's, kept apart from the target's
+  std::unique_ptr<BlockHead> head_;
+  std::unique_ptr<KvCache> kv_;
+  std::map<SequenceId, State> states_;
+  PassBuilder builder_;
+  Scratch features_;  // [max_context_rows, A * Ht]
+  int width_ = 1;     // candidates of a row
+};
+
+}  // namespace talon
+
+#endif  // TALON_SPEC_DRAFTERS_HEADS_BLOCK_DRAFTER_H_
