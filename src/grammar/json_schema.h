@@ -17,6 +17,8 @@ namespace talon {
 // "#/properties/a/uniqueItems: not supported".
 Result<std::unique_ptr<Grammar>> CompileJsonSchema(std::string_view schema,
                                                    JsonSpacing spacing = JsonSpacing::kFlexible);
+// The same as a rule of a grammar that has others too; its number.
+Result<int> AddJsonSchema(std::string_view schema, JsonSpacing spacing, Grammar* grammar);
 // Any JSON object (response_format json_object).
 Result<std::unique_ptr<Grammar>> AnyJsonObject(JsonSpacing spacing = JsonSpacing::kFlexible);
 
