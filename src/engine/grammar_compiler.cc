@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "grammar/gbnf.h"
-#include "grammar/json_schema.h"
 #include "grammar/part_grammar.h"
+#include "grammar/schema/json_schema.h"
 
 namespace talon {
 namespace {

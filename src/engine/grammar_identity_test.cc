@@ -9,7 +9,7 @@
 
 #include "engine/test_engine.h"
 #include "grammar/gbnf.h"
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 #include "spec/drafters/ngram_drafter.h"
 
 namespace talon {

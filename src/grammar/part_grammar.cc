@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "grammar/code_points.h"
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 
 namespace talon {
 namespace {

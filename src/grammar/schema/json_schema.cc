@@ -1,4 +1,4 @@
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 
 #include <algorithm>
 #include <deque>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/ordered_json.h"
-#include "grammar/schema_reader.h"
+#include "grammar/schema/schema_reader.h"
 
 namespace talon {
 namespace {
