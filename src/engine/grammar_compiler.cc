@@ -1,5 +1,6 @@
 #include "engine/grammar_compiler.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,8 +57,22 @@ Result<std::shared_ptr<Matcher>> GrammarCompiler::Compile(const GrammarSpec& spe
   if (tokenizer_ == nullptr) {
     return InvalidArgument("the model has no tokenizer, so its answers cannot follow a grammar");
   }
+  if (auto matcher = Find(spec)) return matcher;
   TALON_ASSIGN_OR_RETURN(auto grammar, GrammarOf(spec, Trie()));
-  return std::make_shared<Matcher>(std::move(grammar), &Trie());
+  auto matcher = std::make_shared<Matcher>(std::move(grammar), &Trie());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  kept_.push_front({spec, matcher});
+  if (kept_.size() > kMostKept) kept_.pop_back();
+  return matcher;
+}
+
+std::shared_ptr<Matcher> GrammarCompiler::Find(const GrammarSpec& spec) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(kept_, [](const Kept& kept) { return kept.matcher->worn(); });
+  const auto at = std::ranges::find(kept_, spec, &Kept::spec);
+  if (at == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, at);
+  return kept_.front().matcher;
 }
 
 }  // namespace talon

@@ -19,8 +19,9 @@ struct DrafterNames {
   std::array<const char*, 2> aliases = {};  // nullptr: none
 };
 
-constexpr std::array<DrafterNames, 5> kDrafters = {{
+constexpr std::array<DrafterNames, 6> kDrafters = {{
     {DrafterKind::kEagle3, "EAGLE3"},
+    {DrafterKind::kGrammar, "GRAMMAR"},
     {DrafterKind::kNgram, "NGRAM", {"LOOKUP", "PROMPT_LOOKUP"}},
     {DrafterKind::kRemote, "REMOTE"},
     {DrafterKind::kStandalone, "STANDALONE", {"DRAFT_MODEL"}},

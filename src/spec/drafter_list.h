@@ -10,7 +10,7 @@
 
 namespace talon {
 
-enum class DrafterKind { kEagle3, kNgram, kRemote, kStandalone, kSuffix };
+enum class DrafterKind { kEagle3, kGrammar, kNgram, kRemote, kStandalone, kSuffix };
 
 // "EAGLE3"
 const char* DrafterKindName(DrafterKind kind);

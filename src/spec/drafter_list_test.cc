@@ -46,8 +46,8 @@ TEST(DrafterListTest, ErrorsNameTheProblem) {
     return DrafterList::Parse(names).status().message();
   };
   EXPECT_EQ(error_of("foo"),
-            "drafter: 'foo' is unknown; known: EAGLE3, MERGED, NGRAM, NONE, REMOTE, STANDALONE, "
-            "SUFFIX");
+            "drafter: 'foo' is unknown; known: EAGLE3, GRAMMAR, MERGED, NGRAM, NONE, REMOTE, "
+            "STANDALONE, SUFFIX");
   EXPECT_EQ(error_of("NGRAM,NONE"), "drafter: 'NONE' cannot be part of a list");
   EXPECT_EQ(error_of("NGRAM,lookup"), "drafter: 'NGRAM' twice in 'NGRAM,lookup'");
   EXPECT_EQ(error_of("EAGLE3,NGRAM,REMOTE,STANDALONE,SUFFIX"),
