@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/json.h"
-#include "base/ordered_json.h"
 
 namespace talon {
 namespace {
@@ -142,18 +141,12 @@ class Reader {
   ApiRequest& request_;
 };
 
-OrderedJson Ordered(const std::string& key, JsonReader* body) {
-  if (!body->Has(key)) return nullptr;
-  auto parsed = ParseOrderedJson(body->Text(key), key);
-  return parsed.ok() ? std::move(*parsed) : OrderedJson(nullptr);  // the body was checked before
-}
-
 }  // namespace
 
 void ReadTools(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
   Reader reader(body, request);
-  const OrderedJson list = Ordered("tools", body);
-  const OrderedJson choice = Ordered("tool_choice", body);
+  const OrderedJson list = FindOrdered("tools", body);
+  const OrderedJson choice = FindOrdered("tool_choice", body);
   body->Read("parallel_tool_calls", &request->tools.parallel);
   if (!list.is_null()) reader.List(list);
   if (!choice.is_null() && !body->failed()) reader.Choice(choice);
