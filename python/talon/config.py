@@ -192,8 +192,10 @@ class SamplingParams(_Settings, set_name="sampling"):
         ]
 
     def __init__(self, **keys: Any) -> None:
+        super().__init__()
         self.__dict__.update(dict.fromkeys(_GRAMMARS))
-        super().__init__(**keys)
+        for key, value in keys.items():
+            self._assign(key, value)
 
     def _assign_grammar(self, key: str, value: Any) -> None:
         fits = value is None or isinstance(value, str)
