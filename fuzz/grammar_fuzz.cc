@@ -7,7 +7,7 @@
 
 #include "grammar/automaton.h"
 #include "grammar/gbnf.h"
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using talon::Automaton;

@@ -173,11 +173,64 @@ class EngineConfig(_Settings, set_name="model"):
         return cls(**values["model"], speculative_config=values["speculative"])
 
 
+_GRAMMARS = {"json_schema": Mapping[str, Any] | bool | str | None, "regex": str | None}
+_GRAMMARS |= {"grammar": str | None, "choice": list[str] | None}
+
+
 class SamplingParams(_Settings, set_name="sampling"):
     """How to draw tokens; the defaults are greedy. Besides the file's forms `logit_bias` may be a
-    dict {token: bias}, `bad_words` a list of texts, and `seed` None (random)."""
+    dict {token: bias}, `bad_words` a list of texts, and `seed` None (random).
+
+    What the text must match, at most one of them: `json_schema` (a dict, or its JSON), `regex`,
+    `grammar` (GBNF), `choice` (a list of texts). These are not keys of the file."""
+
+    @classmethod
+    def _parameters(cls) -> list[inspect.Parameter]:
+        return super()._parameters() + [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=form)
+            for key, form in _GRAMMARS.items()
+        ]
+
+    def __init__(self, **keys: Any) -> None:
+        super().__init__()
+        self.__dict__.update(dict.fromkeys(_GRAMMARS))
+        for key, value in keys.items():
+            self._assign(key, value)
+
+    def _assign_grammar(self, key: str, value: Any) -> None:
+        fits = value is None or isinstance(value, str)
+        if key == "json_schema":
+            fits = fits or isinstance(value, (Mapping, bool))
+        elif key == "choice":
+            value = None if value is None else [value] if fits else list(value)
+            fits = value is None or (bool(value) and all(isinstance(one, str) for one in value))
+        if not fits:
+            raise TypeError(f"SamplingParams: {key}: {value!r}, must be {_GRAMMARS[key]}")
+        self.__dict__[key] = value
+
+    def setting_values(self) -> dict[str, Any]:
+        """All keys of the file."""
+        return {key: value for key, value in self.to_dict().items() if key not in _GRAMMARS}
+
+    def grammar_values(self) -> tuple[str, list[str]]:
+        """What the text must match, by its key, and its text or texts; "" and none if anything."""
+        given = {key: self.__dict__[key] for key in _GRAMMARS if self.__dict__[key] is not None}
+        if len(given) > 1:
+            raise ValueError(f"SamplingParams: {' and '.join(given)}: only one may be given")
+        for key, value in given.items():
+            texts = value if isinstance(value, list) else [value]
+            return key, [one if isinstance(one, str) else json.dumps(one) for one in texts]
+        return "", []
+
+    def to_yaml(self) -> str:
+        """All keys of the file as YAML, for `talon --config` or `from_yaml`."""
+        lines = (f"{key}: {_yaml_value(value)}\n" for key, value in self.setting_values().items())
+        return "".join(lines)
 
     def _assign(self, key: str, value: Any) -> None:
+        if key in _GRAMMARS:
+            self._assign_grammar(key, value)
+            return
         if key == "logit_bias" and isinstance(value, Mapping):
             value = ",".join(f"{token}={bias}" for token, bias in value.items())
         elif key == "bad_words" and isinstance(value, (list, tuple)):

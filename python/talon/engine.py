@@ -186,10 +186,11 @@ class Engine:
         """
         prompts = _prompt_list(prompts)
         options = _request_options(trees, speculate, drafter, max_draft_nodes, specpv)
+        chosen = self._params_list(params, len(prompts))
         streams: list[_talon.Stream] = []
         try:
-            for prompt, one in zip(prompts, self._params_list(params, len(prompts))):
-                streams.append(self._core.submit(prompt, one.to_dict(), **options))
+            for prompt, one in zip(prompts, chosen):
+                streams.append(self._submit(prompt, one, options))
             return [_finish(stream.wait(), trees) for stream in streams]
         except BaseException:
             for stream in streams:
@@ -214,7 +215,13 @@ class Engine:
         """
         (one,) = self._params_list(params, 1)
         options = _request_options(trees, speculate, drafter, max_draft_nodes, specpv)
-        return Stream(self._core.submit(prompt, one.to_dict(), **options), trees)
+        return Stream(self._submit(prompt, one, options), trees)
+
+    def _submit(self, prompt: Prompt, params: SamplingParams, options: dict) -> _talon.Stream:
+        kind, texts = params.grammar_values()
+        return self._core.submit(
+            prompt, params.setting_values(), grammar_kind=kind, grammar_texts=texts, **options
+        )
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, with those that begin a text."""

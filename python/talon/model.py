@@ -87,5 +87,8 @@ def verify(
         min_tokens. None: all are prompt.
     """
     length = -1 if prompt_length is None else prompt_length
-    values = (params or SamplingParams()).to_dict()
+    params = params or SamplingParams()
+    if params.grammar_values()[0]:
+        raise ValueError("params: verify has no grammars, an Engine has")
+    values = params.setting_values()
     return Verification(**model._core.verify(tokens, tree, values, length))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -265,3 +266,35 @@ def test_several_threads_share_an_engine(engine):
     for thread in threads:
         thread.join()
     assert answers == [expected] * 6
+
+
+def test_text_matches_its_grammar(engine):
+    schema = {
+        "type": "object",
+        "properties": {"pages": {"type": "integer", "minimum": 1, "maximum": 99},
+                       "kind": {"enum": ["play", "poem"]}},
+        "required": ["pages", "kind"],
+        "additionalProperties": False,
+    }
+    params = talon.SamplingParams(max_tokens=80, temperature=0.9, seed=5)
+    asked = [params.replace(json_schema=schema), params.replace(json_schema=json.dumps(schema)),
+             params.replace(regex="[0-9]{3}-[a-f]{2}"), params.replace(choice=["red", "green"]),
+             params.replace(grammar='root ::= "<" [a-z]{2,4} ">"')]
+    book, again, number, colour, tag = (r.text for r in engine.generate([PROMPT] * 5, asked))
+    assert list(json.loads(book)) == ["pages", "kind"]
+    assert book == again
+    assert re.fullmatch("[0-9]{3}-[a-f]{2}", number)
+    assert colour in ("red", "green")
+    assert re.fullmatch("<[a-z]{2,4}>", tag)
+
+
+def test_wrong_grammars(engine):
+    for keys, error, why in [
+        ({"json_schema": {"uniqueItems": True}}, ValueError, "uniqueItems"),
+        ({"regex": "(?=a)"}, ValueError, "look-around"),
+        ({"regex": "a", "choice": ["b"]}, ValueError, "only one"),
+        ({"choice": []}, TypeError, "choice"),
+        ({"grammar": 3}, TypeError, "grammar"),
+    ]:
+        with pytest.raises(error, match=why):
+            engine.generate(PROMPT, talon.SamplingParams(**keys))

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "apps/commands.h"
 #include "apps/common/stop_signal.h"
@@ -25,11 +26,13 @@
 #include "setup/generation_defaults.h"
 #include "setup/loader.h"
 #include "setup/settings.h"
+#include "text/answers/tool_format.h"
 
 namespace talon {
 namespace {
 
 constexpr const char* kApiKeyVariable = "TALON_API_KEY";
+constexpr const char* kAutoToolFormat = "auto";  // as the chat template shows it
 
 // As many files as the system lets us open, because connections are files.
 void RaiseFileLimit() {
@@ -129,8 +132,23 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
 struct Chat {
   ChatTemplate chat_template;
   ControlTokens control_tokens;
-  int32_t end_of_turn = -1;
+  ToolFormat tool_format = ToolFormat::kNone;
+  std::vector<int32_t> ends_of_turn;
 };
+
+// In harmony the end of a message is not that of the answer.
+std::vector<int32_t> EndsOfTurn(const Chat& chat, const LoadedModel& model) {
+  std::vector<int32_t> ends;
+  if (chat.tool_format == ToolFormat::kHarmony) {
+    for (const AddedToken& token : model.tokenizer->added_tokens()) {
+      if (token.content == "<|return|>" || token.content == "<|call|>") ends.push_back(token.id);
+    }
+  } else if (const auto end = EndOfTurn(chat.chat_template, *model.tokenizer)) {
+    ends.push_back(*end);
+  }
+  std::erase_if(ends, [&](int32_t end) { return end >= model.target->config().vocab_size; });
+  return ends;
+}
 
 // None if neither the settings nor the model's directory have a chat template.
 Result<std::optional<Chat>> LoadChat(const ServeConfig& serve, const LoadedModel& model) {
@@ -143,10 +161,13 @@ Result<std::optional<Chat>> LoadChat(const ServeConfig& serve, const LoadedModel
                            ChatTemplate::LoadFileOrName(serve.chat_template, model.name));
   }
   if (!chat_template) return std::optional<Chat>();
-  Chat chat{.chat_template = *chat_template,
-            .control_tokens = ControlTokens::Of(*chat_template, *model.tokenizer)};
-  const int32_t end = EndOfTurn(*chat_template, *model.tokenizer).value_or(-1);
-  if (end < model.target->config().vocab_size) chat.end_of_turn = end;
+  Chat chat{
+      .chat_template = *chat_template,
+      .control_tokens = ControlTokens::Of(*chat_template, *model.tokenizer),
+      .tool_format = serve.tool_call_parser == kAutoToolFormat
+                         ? FindToolFormat(chat_template->tools_source())
+                         : ParseToolFormat(serve.tool_call_parser).value_or(ToolFormat::kNone)};
+  chat.ends_of_turn = EndsOfTurn(chat, model);
   return std::optional<Chat>(std::move(chat));
 }
 
@@ -187,6 +208,11 @@ Result<int> RunServer(Config config) {
   TALON_ASSIGN_OR_RETURN(const auto suggested, UsedGenerationDefaults(config, LogLevel::kWarning));
   ApiDefaults defaults{.drafter = model->drafters.Name()};
   suggested.Apply(&defaults.sampling);
+  if (chat) {
+    defaults.tool_format = chat->tool_format;
+    defaults.takes_tools = chat->chat_template.Reads("tools");
+    defaults.takes_reasoning_effort = chat->chat_template.Reads("reasoning_effort");
+  }
   const GrammarCompiler grammars(model->tokenizer.get());
   EngineThread thread(std::move(engine), config.serve.max_waiting, RequestStop);
   const ServeParts parts{
@@ -195,7 +221,7 @@ Result<int> RunServer(Config config) {
       .chat_template = chat ? &chat->chat_template : nullptr,
       .control_tokens =
           chat && !config.serve.allow_special_in_content ? &chat->control_tokens : nullptr,
-      .end_of_turn = chat ? chat->end_of_turn : -1,
+      .ends_of_turn = chat ? chat->ends_of_turn : std::vector<int32_t>(),
       .model_name = config.serve.served_model_name.empty() ? ShortModelName(model->name)
                                                            : config.serve.served_model_name,
       .defaults = defaults,

@@ -1,16 +1,18 @@
 #include "engine/grammar_compiler.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "grammar/gbnf.h"
-#include "grammar/json_schema.h"
+#include "grammar/part_grammar.h"
+#include "grammar/schema/json_schema.h"
 
 namespace talon {
 namespace {
 
-Result<std::unique_ptr<Grammar>> GrammarOf(const GrammarSpec& spec) {
+Result<std::unique_ptr<Grammar>> GrammarOf(const GrammarSpec& spec, const TokenTrie& trie) {
   switch (spec.kind) {
     case GrammarSpec::Kind::kJsonObject:
       return AnyJsonObject(spec.spacing);
@@ -22,10 +24,19 @@ Result<std::unique_ptr<Grammar>> GrammarOf(const GrammarSpec& spec) {
       return CompileGbnf(spec.source);
     case GrammarSpec::Kind::kChoice:
       return ChoiceGrammar(spec.choices);
+    case GrammarSpec::Kind::kParts:
+      return CompileParts(spec.part, spec.spacing, trie);
     case GrammarSpec::Kind::kNone:
       break;
   }
   return InvalidArgument("no grammar");
+}
+
+// "" for a token that is neither special nor ever part of a text.
+std::string BytesOf(const Tokenizer& tokenizer, int32_t id) {
+  if (tokenizer.IsSpecial(id)) return SpecialBytes(tokenizer.Token(id).value_or(""));
+  std::string bytes = tokenizer.TokenBytes(id);
+  return bytes.find(kSpecialByte) == std::string::npos ? bytes : "";
 }
 
 }  // namespace
@@ -34,7 +45,7 @@ const TokenTrie& GrammarCompiler::Trie() const {
   std::call_once(made_, [this] {
     std::vector<std::string> bytes(static_cast<size_t>(tokenizer_->vocab_size()));
     for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
-      if (!tokenizer_->IsSpecial(id)) bytes[id] = tokenizer_->TokenBytes(id);
+      bytes[id] = BytesOf(*tokenizer_, id);
     }
     trie_ = std::make_unique<TokenTrie>(std::move(bytes));
   });
@@ -46,8 +57,22 @@ Result<std::shared_ptr<Matcher>> GrammarCompiler::Compile(const GrammarSpec& spe
   if (tokenizer_ == nullptr) {
     return InvalidArgument("the model has no tokenizer, so its answers cannot follow a grammar");
   }
-  TALON_ASSIGN_OR_RETURN(auto grammar, GrammarOf(spec));
-  return std::make_shared<Matcher>(std::move(grammar), &Trie());
+  if (auto matcher = Find(spec)) return matcher;
+  TALON_ASSIGN_OR_RETURN(auto grammar, GrammarOf(spec, Trie()));
+  auto matcher = std::make_shared<Matcher>(std::move(grammar), &Trie());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  kept_.push_front({spec, matcher});
+  if (kept_.size() > kMostKept) kept_.pop_back();
+  return matcher;
+}
+
+std::shared_ptr<Matcher> GrammarCompiler::Find(const GrammarSpec& spec) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(kept_, [](const Kept& kept) { return kept.matcher->worn(); });
+  const auto at = std::ranges::find(kept_, spec, &Kept::spec);
+  if (at == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, at);
+  return kept_.front().matcher;
 }
 
 }  // namespace talon

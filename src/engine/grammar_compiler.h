@@ -2,6 +2,7 @@
 #ifndef TALON_ENGINE_GRAMMAR_COMPILER_H_
 #define TALON_ENGINE_GRAMMAR_COMPILER_H_
 
+#include <list>
 #include <memory>
 #include <mutex>
 
@@ -12,7 +13,9 @@
 
 namespace talon {
 
-// Thread-safe. The vocabulary's prefix tree is made when the first grammar needs it.
+// Thread-safe. The vocabulary's prefix tree is made when the first grammar needs it. Matchers of
+// the grammars used last are kept, with all they have found out, for requests that ask for the
+// same: these must run on one thread, the engine's.
 class GrammarCompiler {
  public:
   // The tokenizer must outlive the compiler, and the compiler all its matchers. Null: the model has
@@ -22,10 +25,21 @@ class GrammarCompiler {
   // Null for kNone. InvalidArgument says what is wrong with the grammar or not supported.
   Result<std::shared_ptr<Matcher>> Compile(const GrammarSpec& spec) const;
 
+  static constexpr size_t kMostKept = 32;
+
  private:
+  struct Kept {
+    GrammarSpec spec;
+    std::shared_ptr<Matcher> matcher;  // shared with requests that run
+  };
+
   const TokenTrie& Trie() const;
+  // Null: not kept, or worn.
+  std::shared_ptr<Matcher> Find(const GrammarSpec& spec) const;
 
   const Tokenizer* tokenizer_;
+  mutable std::mutex mutex_;
+  mutable std::list<Kept> kept_;  // guarded by mutex_; used last first
   mutable std::once_flag made_;
   mutable std::unique_ptr<TokenTrie> trie_;
 };

@@ -9,8 +9,10 @@
 
 #include "engine/test_engine.h"
 #include "grammar/gbnf.h"
-#include "grammar/json_schema.h"
-#include "spec/drafters/ngram_drafter.h"
+#include "grammar/schema/json_schema.h"
+#include "spec/drafter_list.h"
+#include "spec/drafters/registry.h"
+#include "spec/grammar_drafter.h"
 
 namespace talon {
 namespace {
@@ -146,6 +148,53 @@ TEST(GrammarIdentity, AnswersMatchAndDraftsChangeNothing) {
   EXPECT_GT(complete, rounds);  // most of four for each
   EXPECT_GT(accepted, rounds);
   EXPECT_LT(cut, complete);
+}
+
+// Forced tokens alone and beside another drafter: the same tokens, and many of them accepted.
+TEST(GrammarIdentity, ForcedTokensAsDrafts) {
+  const int rounds = TestRounds(40);
+  int64_t accepted = 0, drafted = 0;
+  for (int seed = 0; seed < rounds; ++seed) {
+    std::mt19937 random(2000 + seed);
+    const auto plain =
+        RunBatch(Model().MakeEngine(Options(random)).get(), RandomCase(seed).requests);
+    for (const char* drafters : {"GRAMMAR", "SUFFIX,GRAMMAR"}) {
+      auto drafter = MakeDrafter(*DrafterList::Parse(drafters), {}, {});
+      ASSERT_TRUE(drafter.ok());
+      const bool alone = (*drafter)->name() == "GRAMMAR";
+      const auto results = RunBatch(Model().MakeEngine(Options(random), std::move(*drafter)).get(),
+                                    RandomCase(seed).requests);
+      for (size_t i = 0; i < plain.size(); ++i) {
+        EXPECT_EQ(results[i].TokenIds(), plain[i].TokenIds())
+            << drafters << " " << seed << " " << i;
+        EXPECT_EQ(results[i].finish, plain[i].finish);
+        if (!alone) continue;
+        accepted += results[i].stats.accepted;
+        drafted += results[i].stats.drafted;
+      }
+    }
+  }
+  EXPECT_GT(drafted, rounds);
+  EXPECT_GT(accepted, 0);
+}
+
+// Where the vocabulary leaves one way to write a forced text, all of it is accepted.
+TEST(GrammarIdentity, ForcedTextIsAcceptedAndCounted) {
+  std::mt19937 random(3);
+  EngineOptions options{.kv_dtype = DType::kF32, .max_length = 160};
+  options.step.budget = {.max_nodes = 8, .max_depth = 7, .top_k = 1};
+  const auto engine = Model().MakeEngine(options, std::make_unique<GrammarDrafter>());
+  GenerateRequest request{.prompt = RandomPrompt(random, 9, kVocabulary)};
+  request.sampling.max_tokens = 60;
+  request.sampling.grammar =  // no piece of the vocabulary has an x
+      std::make_shared<Matcher>(std::move(*RegexGrammar("x{24}[yz]")), &Vocabulary());
+  const GenerateResult result = RunBatch(engine.get(), {request})[0];
+  EXPECT_EQ(result.finish, FinishReason::kStop);
+  EXPECT_EQ(TextOf(result).substr(0, 24), std::string(24, 'x'));
+  EXPECT_EQ(result.stats.accepted, result.stats.drafted);
+  EXPECT_GE(result.stats.accepted, 18);
+  EXPECT_EQ(engine->metrics().Get(Counter::kGrammarTokens, "forced"), 24);
+  EXPECT_EQ(engine->metrics().Get(Counter::kGrammarTokens, "chosen"), 1);
 }
 
 // A draft that the grammar forbids is not verified.

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "text/stop_strings.h"
 #include "text/tokenizer/detokenizer.h"
@@ -16,7 +17,8 @@ namespace talon {
 
 struct TextOptions {
   bool skip_special_tokens = true;
-  bool include_stop = false;  // the text ends with the stop string, not before it
+  bool include_stop = false;                  // the text ends with the stop string, not before it
+  std::vector<int32_t> shown_special_tokens;  // which are not skipped
 };
 
 class OutputText {
@@ -27,7 +29,7 @@ class OutputText {
              const TextOptions& options = {})
       : matcher_(std::move(stops)), include_stop_(options.include_stop) {
     if (tokenizer == nullptr) return;
-    decoder_.emplace(tokenizer, options.skip_special_tokens);
+    decoder_.emplace(tokenizer, options.skip_special_tokens, options.shown_special_tokens);
     decoder_->ContinueAfter(prompt);
   }
 

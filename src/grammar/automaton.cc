@@ -88,11 +88,10 @@ Automaton::StateId Automaton::Intern(State state) {
   return at->second;
 }
 
-Automaton::StateId Automaton::Next(StateId state, uint8_t byte) {
+Automaton::StateId Automaton::NextUnknown(StateId state, uint8_t byte) {
   if (state == kDead) return kDead;
   if (rows_[state].empty()) rows_[state].assign(exprs_.num_classes(), -1);
   const int byte_class = exprs_.ClassOf(byte);
-  if (const StateId known = rows_[state][byte_class]; known >= 0) return known;
   if (states_.size() >= kMostStates) {
     exhausted_ = true;
     return kDead;

@@ -29,7 +29,11 @@ class Automaton {
   explicit Automaton(Grammar* grammar);
 
   StateId start() const { return start_; }
-  StateId Next(StateId state, uint8_t byte);
+  StateId Next(StateId state, uint8_t byte) {
+    const std::vector<StateId>& row = rows_[state];
+    const StateId known = row.empty() ? -1 : row[exprs_.ClassOf(byte)];
+    return known >= 0 ? known : NextUnknown(state, byte);
+  }
   StateId Next(StateId state, std::string_view bytes) {
     for (size_t i = 0; i < bytes.size() && state != kDead; ++i) {
       state = Next(state, static_cast<uint8_t>(bytes[i]));
@@ -81,6 +85,7 @@ class Automaton {
   const Opening& Open(Continuation continuation);
   void OpenInto(Continuation continuation, Opening* opening, int depth);
   StateId Intern(State state);
+  StateId NextUnknown(StateId state, uint8_t byte);
   StateId Compute(StateId state, uint8_t byte);
 
   Grammar& grammar_;

@@ -31,6 +31,12 @@ class GrammarCursor {
     return matcher_->Next(state, token);
   }
   bool Accepts(Matcher::StateId state) const { return matcher_->Accepts(state); }
+  std::vector<Matcher::ForcedToken> ForcedTokens(Matcher::StateId state, int most) const {
+    return matcher_->ForcedTokens(state, most);
+  }
+  bool IsForced(Matcher::StateId state, int32_t token) const {
+    return matcher_->IsForced(state, token);
+  }
   bool exhausted() const { return matcher_->exhausted(); }
 
   // Sets the logits of tokens that may not follow to minus infinity. The `ends` are allowed where

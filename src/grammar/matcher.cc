@@ -4,6 +4,8 @@ namespace talon {
 namespace {
 
 constexpr size_t kMostMasks = 512;
+constexpr size_t kWornStates = 10'000;
+constexpr size_t kLookAhead = 48;  // bytes; hardly a token of a forced text is longer
 
 }  // namespace
 
@@ -29,6 +31,7 @@ const TokenMask& Matcher::Allowed(StateId state) {
     masks_.pop_back();
   }
   masks_.emplace_front(state, Compute(state));
+  if (automaton_.size() > kWornStates || exhausted()) worn_.store(true, std::memory_order_relaxed);
   mask_of_[state] = masks_.begin();
   return masks_.front().second;
 }
@@ -63,6 +66,21 @@ void Matcher::Walk(StateId state, const TokenTrie::Slice& slice, TokenMask* mask
     }
     ++i;
   }
+}
+
+std::vector<Matcher::ForcedToken> Matcher::ForcedTokens(StateId state, int most) {
+  std::vector<ForcedToken> tokens;
+  std::string bytes;  // that must follow the tokens
+  while (static_cast<int>(tokens.size()) < most) {
+    const std::string more = Forced(state, kLookAhead - bytes.size());
+    state = automaton_.Next(state, more);
+    bytes += more;
+    const int32_t token = trie_.LongestPrefix(bytes);
+    if (token < 0) break;
+    bytes.erase(0, trie_.bytes(token).size());
+    tokens.push_back({.token = token, .last = bytes.empty()});
+  }
+  return tokens;
 }
 
 std::string Matcher::Forced(StateId state, size_t most) {

@@ -5,11 +5,14 @@
 #ifndef TALON_GRAMMAR_MATCHER_H_
 #define TALON_GRAMMAR_MATCHER_H_
 
+#include <atomic>
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "grammar/automaton.h"
 #include "grammar/token_trie.h"
@@ -33,8 +36,22 @@ class Matcher {
   const TokenMask& Allowed(StateId state);
   // The bytes that must follow, at most `most` of them.
   std::string Forced(StateId state, size_t most);
+  // The tokens that a tokenizer would most likely make of the bytes that must follow, at most
+  // `most` of them. The last one may be part of a longer token, if what follows is free.
+  struct ForcedToken {
+    int32_t token = 0;
+    bool last = false;  // of the bytes that must follow
+  };
+  std::vector<ForcedToken> ForcedTokens(StateId state, int most);
+  // Whether every byte of the token had to be what it is.
+  bool IsForced(StateId state, int32_t token) {
+    const std::string& bytes = trie_.bytes(token);
+    return !bytes.empty() && Forced(state, bytes.size()) == bytes;
+  }
 
   bool exhausted() const { return automaton_.exhausted(); }
+  // It has grown so much that new answers should have a fresh one. From any thread.
+  bool worn() const { return worn_.load(std::memory_order_relaxed); }
   Automaton& automaton() { return automaton_; }
 
  private:
@@ -45,6 +62,7 @@ class Matcher {
   const TokenTrie& trie_;
   Automaton automaton_;
   ExprId plain_;
+  std::atomic<bool> worn_ = false;
   std::vector<StateId> path_;  // of a walk
   // Masks by state, least recently used last.
   std::list<std::pair<StateId, TokenMask>> masks_;

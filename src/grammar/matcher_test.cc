@@ -5,7 +5,7 @@
 #include <random>
 
 #include "grammar/gbnf.h"
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 
 namespace talon {
 namespace {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,13 @@ class TokenMask {
   std::vector<uint64_t> words_;
 };
 
+// Bytes that stand for the special token of this spelling. No text has them: kSpecialByte is never
+// part of UTF-8, and no other token may have it.
+inline constexpr char kSpecialByte = '\xFF';
+inline std::string SpecialBytes(std::string_view spelling) {
+  return kSpecialByte + std::string(spelling) + kSpecialByte;
+}
+
 class TokenTrie {
  public:
   // Nodes in preorder. A node's subtree ends before `end`.
@@ -51,7 +59,7 @@ class TokenTrie {
     int deepest = 0;
   };
 
-  // `bytes` of each token; empty: no text, never allowed (special tokens).
+  // `bytes` of each token; empty: never allowed. A special token has those of SpecialBytes().
   explicit TokenTrie(std::vector<std::string> bytes);
 
   int vocabulary() const { return static_cast<int>(bytes_.size()); }

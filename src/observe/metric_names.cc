@@ -19,6 +19,9 @@ struct Row {
 };
 
 constexpr Row<Counter> kCounters[] = {
+    {Counter::kGrammarTokens,
+     {"grammar_tokens_total", "kind",
+      "Tokens of answers that must match a grammar: forced by it, or chosen."}},
     {Counter::kInternalErrors,
      {"internal_errors_total", "", "Steps that broke an invariant and failed their requests."}},
     {Counter::kKvBytesStaged,

@@ -8,6 +8,7 @@
 namespace talon {
 
 enum class Counter {
+  kGrammarTokens,  // kind: forced, chosen; of answers that must match a grammar
   kInternalErrors,
   kKvBytesStaged,   // kind: pass, tail, shadow; to staging rows
   kKvBytesWritten,  // kind: prefill, commit, tree, copy; to blocks

@@ -46,6 +46,18 @@ SpecPvOverrides MakeSpecPv(const std::string& mode, int retrieval_blocks) {
   return overrides;
 }
 
+// `texts`: one, or all choices.
+GrammarSpec MakeGrammar(const std::string& kind, std::vector<std::string> texts) {
+  if (kind.empty()) return {};
+  if (kind == "choice") {
+    return {.kind = GrammarSpec::Kind::kChoice, .choices = std::move(texts)};
+  }
+  const auto form = kind == "json_schema" ? GrammarSpec::Kind::kJsonSchema
+                    : kind == "regex"     ? GrammarSpec::Kind::kRegex
+                                          : GrammarSpec::Kind::kGbnf;
+  return {.kind = form, .source = texts.at(0)};
+}
+
 }  // namespace
 
 Config MakeConfig(const py::dict& model, const py::dict& speculative, const std::string& bundled) {
@@ -157,6 +169,7 @@ Status PythonEngine::Start(const Config& config, std::unique_ptr<PythonDrafter> 
   }
   TALON_ASSIGN_OR_RETURN(auto engine,
                          MakeEngine(model_.get(), config, drafters, std::move(drafter)));
+  grammars_ = std::make_unique<GrammarCompiler>(model_->tokenizer.get());
   thread_ = std::make_unique<EngineThread>(std::move(engine), kMaxWaiting);
   return OkStatus();
 }
@@ -168,12 +181,14 @@ void PythonEngine::CheckProcess() const { RaiseIfError(owner_.Check("engine")); 
 void PythonEngine::Close() {
   if (!owner_.here()) {
     static_cast<void>(thread_.release());
+    static_cast<void>(grammars_.release());
     static_cast<void>(model_.release());
     return;
   }
   const py::gil_scoped_release no_gil;
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   thread_.reset();
+  grammars_.reset();
   model_.reset();
 }
 
@@ -209,6 +224,7 @@ std::shared_ptr<PythonStream> PythonEngine::Submit(const Order& order) {
     }
     TALON_ASSIGN_OR_RETURN(request.sampling,
                            MakeSamplingParams(config.sampling, model_->tokenizer.get()));
+    TALON_ASSIGN_OR_RETURN(request.sampling.grammar, grammars_->Compile(order.grammar));
     return thread_->Submit(std::move(request));
   };
   return std::make_shared<PythonStream>(shared_from_this(), ValueOrRaise(submit()),
@@ -302,9 +318,11 @@ void BindEngine(py::module_* module) {
   };
   const auto submit = [](PythonEngine& engine, py::object prompt, py::dict sampling, bool trees,
                          bool speculate, std::string drafter, int max_draft_nodes,
-                         std::string specpv_mode, int specpv_budget) {
+                         std::string specpv_mode, int specpv_budget, std::string grammar_kind,
+                         std::vector<std::string> grammar_texts) {
     return engine.Submit({.prompt = std::move(prompt),
                           .sampling = std::move(sampling),
+                          .grammar = MakeGrammar(grammar_kind, std::move(grammar_texts)),
                           .trees = trees,
                           .speculate = speculate,
                           .drafter = std::move(drafter),
@@ -317,7 +335,8 @@ void BindEngine(py::module_* module) {
            py::arg("drafter"), py::arg("drafter_base"))
       .def("submit", submit, py::arg("prompt"), py::arg("sampling"), py::kw_only(),
            py::arg("trees"), py::arg("speculate"), py::arg("drafter"), py::arg("max_draft_nodes"),
-           py::arg("specpv_mode"), py::arg("specpv_budget"))
+           py::arg("specpv_mode"), py::arg("specpv_budget"), py::arg("grammar_kind"),
+           py::arg("grammar_texts"))
       .def("encode", &PythonEngine::Encode, py::arg("text"))
       .def("decode", &PythonEngine::Decode, py::arg("tokens"))
       .def("kv_report", &PythonEngine::Report)

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/engine_thread.h"
+#include "engine/grammar_compiler.h"
 #include "python/drafter.h"
 #include "python/owner_process.h"
 #include "setup/config.h"
@@ -64,6 +65,7 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
   struct Order {
     pybind11::object prompt;  // text or a list of tokens
     pybind11::dict sampling;
+    GrammarSpec grammar;  // what the text must match
     bool trees = false;
     bool speculate = true;
     std::string drafter;  // of the engine's, by name; "" = all that it has
@@ -97,10 +99,11 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
   std::shared_ptr<DrafterFaults> faults_ = std::make_shared<DrafterFaults>();
   GenerationDefaults suggested_;
   std::string drafter_name_;  // of the list, or of the Python drafter
-  // Guards the two below, which only Close changes. Locked without the GIL, which the engine's
+  // Guards those below, which only Close changes. Locked without the GIL, which the engine's
   // thread may be waiting for.
   mutable std::shared_mutex mutex_;
   std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<GrammarCompiler> grammars_;  // of the model's tokenizer
   std::unique_ptr<EngineThread> thread_;
 };
 

@@ -25,6 +25,12 @@ WIDER = {  # forms that only Python has
     "logit_bias": "str | Mapping[int, float]",
     "seed": "int | None",
 }
+GRAMMARS = {
+    "json_schema": "Mapping[str, Any] | bool | str | None",
+    "regex": "str | None",
+    "grammar": "str | None",
+    "choice": "list[str] | None",
+}
 EXTRA = {"EngineConfig": ("speculative_config", "SpeculativeConfig")}
 
 
@@ -42,9 +48,16 @@ def stub_of(name: str, set_name: str) -> str:
         key, kind = EXTRA[name]
         attributes.append(f"    {key}: {kind}\n")
         keywords.append(f"        {key}: {kind} | Mapping[str, Any] | None = ...,\n")
+    if name == "SamplingParams":
+        for key, kind in GRAMMARS.items():
+            attributes.append(f"    {key}: {kind}\n")
+            keywords.append(f"        {key}: {kind} = ...,\n")
     head = f"\nclass {name}(_Settings):\n" + "".join(attributes)
     if name == "EngineConfig":
         head += "    def model_values(self) -> dict[str, Any]: ...\n"
+    if name == "SamplingParams":
+        head += "    def setting_values(self) -> dict[str, Any]: ...\n"
+        head += "    def grammar_values(self) -> tuple[str, list[str]]: ...\n"
     head += "    def __init__(\n        self,\n        *,\n"
     return head + "".join(keywords) + "    ) -> None: ...\n"
 

@@ -87,6 +87,7 @@ struct ServeConfig {
   int request_timeout = 600;
   std::string served_model_name;  // empty = the model directory's name
   int shutdown_timeout = 30;
+  std::string tool_call_parser = "auto";
 };
 
 // Certificates of a worker or its client; PEM files.

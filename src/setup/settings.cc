@@ -159,6 +159,13 @@ void AddServeSettings(ServeConfig* s, std::vector<Setting>* rows) {
       "The model's name in the API; none = its directory's");
   add("shutdown_timeout", &s->shutdown_timeout,
       "Seconds that requests may still take after Ctrl-C or SIGTERM", kSecondsOfADay);
+  add("tool_call_parser", &s->tool_call_parser, "Format in which the model writes calls of tools",
+      Choices{{"auto", "the chat template's own"},
+              "harmony",
+              "hermes",
+              "llama3",
+              "mistral",
+              "mistral_args"});
 }
 
 void AddDraftSettings(SpeculativeConfig* s, RowAdder add) {

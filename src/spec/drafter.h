@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "compute/backend.h"
+#include "grammar/cursor.h"
 #include "spec/token_tree.h"
 
 namespace talon {
@@ -35,6 +36,9 @@ struct DraftRequest {
   // seed.
   float temperature = 0;
   uint64_t seed = 0;
+  // What the text must match and where it stands after `tokens`; null: nothing.
+  const GrammarCursor* grammar = nullptr;
+  Matcher::StateId grammar_state = Matcher::kDead;
   // Bit i: source_names()[i] may propose. A drafter with one source need not look.
   uint32_t sources = kAllSources;
   static constexpr uint32_t kAllSources = ~uint32_t{0};

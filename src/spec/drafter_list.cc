@@ -19,11 +19,12 @@ struct DrafterNames {
   std::array<const char*, 2> aliases = {};  // nullptr: none
 };
 
-constexpr std::array<DrafterNames, 9> kDrafters = {{
+constexpr std::array<DrafterNames, 10> kDrafters = {{
     {DrafterKind::kDflash, "DFLASH"},
     {DrafterKind::kDspark, "DSPARK"},
     {DrafterKind::kEagle, "EAGLE", {"EAGLE1", "EAGLE2"}},
     {DrafterKind::kEagle3, "EAGLE3"},
+    {DrafterKind::kGrammar, "GRAMMAR"},
     {DrafterKind::kJetspec, "JETSPEC"},
     {DrafterKind::kNgram, "NGRAM", {"LOOKUP", "PROMPT_LOOKUP"}},
     {DrafterKind::kRemote, "REMOTE"},

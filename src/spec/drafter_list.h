@@ -16,6 +16,7 @@ enum class DrafterKind {
   kDspark,
   kEagle,
   kEagle3,
+  kGrammar,
   kJetspec,
   kNgram,
   kRemote,

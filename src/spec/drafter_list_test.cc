@@ -46,8 +46,8 @@ TEST(DrafterListTest, ErrorsNameTheProblem) {
     return DrafterList::Parse(names).status().message();
   };
   EXPECT_EQ(error_of("foo"),
-            "drafter: 'foo' is unknown; known: DFLASH, DSPARK, EAGLE, EAGLE3, JETSPEC, MERGED, "
-            "NGRAM, NONE, REMOTE, STANDALONE, SUFFIX");
+            "drafter: 'foo' is unknown; known: DFLASH, DSPARK, EAGLE, EAGLE3, GRAMMAR, JETSPEC, "
+            "MERGED, NGRAM, NONE, REMOTE, STANDALONE, SUFFIX");
   EXPECT_TRUE(error_of("NEXTN").starts_with(
       "drafter: 'NEXTN' needs a target whose file holds multi-token prediction layers"));
   EXPECT_EQ(error_of("NGRAM,NONE"), "drafter: 'NONE' cannot be part of a list");

@@ -219,6 +219,15 @@ Result<ChatTemplate> ChatTemplate::LoadFileOrName(const std::string& file_or_nam
 
 const std::string& ChatTemplate::source() const { return default_->source; }
 
+const std::string& ChatTemplate::tools_source() const {
+  return tool_use_ == nullptr ? default_->source : tool_use_->source;
+}
+
+bool ChatTemplate::Reads(const std::string& variable) const {
+  return default_->traits.variables.contains(variable) ||
+         (tool_use_ != nullptr && tool_use_->traits.variables.contains(variable));
+}
+
 std::vector<std::string> ChatTemplate::SoughtTexts() const {
   std::vector<std::string> texts = default_->traits.sought;
   if (tool_use_ == nullptr) return texts;

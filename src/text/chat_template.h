@@ -38,6 +38,10 @@ class ChatTemplate {
   static Result<ChatTemplate> Parse(std::string_view source, const OrderedJson& special_tokens);
 
   const std::string& source() const;
+  // The source of the template for tools.
+  const std::string& tools_source() const;
+  // Whether it reads a variable of that name, such as "tools".
+  bool Reads(const std::string& variable) const;
   // Literals of the template that it looks for in other texts.
   std::vector<std::string> SoughtTexts() const;
 

@@ -92,6 +92,41 @@ TEST(ChatTemplateTest, BuiltinTemplates) {
             "plain");
 }
 
+TEST(ChatTemplateTest, ChatmlShowsToolsCallsAndTheirResults) {
+  const auto messages = FromText(R"([
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "1 + 2?"},
+    {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
+     "function": {"name": "add", "arguments": "{\"b\": 2, \"a\": 1}"}}]},
+    {"role": "tool", "tool_call_id": "1", "content": "3"}
+  ])");
+  const ChatTemplate chatml = Builtin("chatml");
+  EXPECT_TRUE(chatml.Reads("tools"));
+  EXPECT_FALSE(Builtin("plain").Reads("tools"));
+  const std::string text =
+      RenderOrError(chatml, messages,
+                    {.tools = FromText(R"([{"type": "function", "function": {"name": "add"}}])")});
+  EXPECT_TRUE(text.starts_with("<|im_start|>system\nBe brief.\n\n# Tools\n")) << text;
+  EXPECT_NE(text.find(R"(<tools>
+{"type": "function", "function": {"name": "add"}}
+</tools>)"),
+            std::string::npos)
+      << text;
+  EXPECT_TRUE(text.ends_with(R"(</tool_call><|im_end|>
+<|im_start|>user
+1 + 2?<|im_end|>
+<|im_start|>assistant
+<tool_call>
+{"name": "add", "arguments": {"b": 2, "a": 1}}
+</tool_call><|im_end|>
+<|im_start|>user
+<tool_response>
+3
+</tool_response><|im_end|>
+<|im_start|>assistant
+)")) << text;
+}
+
 TEST(ChatTemplateTest, BundledModelGetsThePlainForm) {
   const std::string dir = std::string(TALON_SOURCE_DIR) + "/models/tiny";
   const auto chat_template = ChatTemplate::Load(dir);

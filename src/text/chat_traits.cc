@@ -133,6 +133,8 @@ ChatTraits FindChatTraits(const jinja::Block& block) {
     const std::string* text = LiteralText(expr);
     if (text != nullptr && *text == "developer") traits.names_developer = true;
     if (CutsText(expr)) traits.cuts_texts = true;
+    if (const auto* name = std::get_if<jinja::Name>(&expr.node))
+      traits.variables.insert(name->name);
     AddSought(expr, &traits.sought);
   };
   jinja::Walk(block, {.on_statement = on_statement, .on_expr = on_expr});

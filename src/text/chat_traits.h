@@ -2,6 +2,7 @@
 #ifndef TALON_TEXT_CHAT_TRAITS_H_
 #define TALON_TEXT_CHAT_TRAITS_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct ChatTraits {
   bool tests_none = false;           // tells a content that is none from one that is empty
   bool names_developer = false;      // knows the role developer
   bool cuts_texts = false;           // splits texts, or replaces parts of them
+  std::set<std::string> variables;   // names it reads, such as "tools"
   std::vector<std::string> sought;   // texts it looks for in messages, such as "</think>"
 };
 

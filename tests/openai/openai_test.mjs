@@ -10,7 +10,10 @@ import path from 'node:path';
 import {after, before, test} from 'node:test';
 
 const [program, folder] = process.argv.slice(2).map((each) => path.resolve(each));
-const {OpenAI} = createRequire(path.join(folder, 'package.json'))('openai');
+const load = createRequire(path.join(folder, 'package.json'));
+const {OpenAI} = load('openai');
+const {zodFunction, zodResponseFormat} = load('openai/helpers/zod');
+const {z} = load('zod');
 
 const KEY = 'sk-of-the-test';
 const PROMPT = 'Once upon a time there was a';
@@ -39,7 +42,7 @@ before(async () => {
   keys = mkdtempSync(path.join(tmpdir(), 'talon-'));
   writeFileSync(path.join(keys, 'keys.txt'), `${KEY}\n`);
   const flags = ['--port', '0', '--api-key-file', path.join(keys, 'keys.txt'),
-    '--speculative-algorithm', 'SUFFIX', '--enable-prefix-cache', 'false'];
+    '--chat-template', 'chatml', '--speculative-algorithm', 'SUFFIX', '--enable-prefix-cache', 'false'];
   server = spawn(program, ['serve', ...flags], {stdio: ['ignore', 'ignore', 'pipe']});
   exited = new Promise((resolve) => server.once('exit', resolve));
   origin = await listening(server);
@@ -144,6 +147,50 @@ test('chat with logprobs, n and stop', async () => {
   assert.equal(stopped.message.content, text.split(word)[0]);
 });
 
+const City = z.object({city: z.enum(['Paris', 'Rome']), days: z.number().int().min(1).max(9)});
+const TOOLS = [zodFunction({name: 'get_weather', description: 'The weather', parameters: City})];
+const WITH_TOOLS = {model, messages: MESSAGES, tools: TOOLS, tool_choice: 'required',
+  parallel_tool_calls: false, max_completion_tokens: 200, temperature: 0.8, seed: 3};
+
+test('a format by zod is parsed', async () => {
+  const Book = z.object({title: z.string().max(8), pages: z.number().int().min(1).max(999)});
+  const answer = await client.chat.completions.parse({model, messages: MESSAGES, seed: 3,
+    max_completion_tokens: 200, response_format: zodResponseFormat(Book, 'book')});
+  assert.deepEqual(Book.parse(answer.choices[0].message.parsed), answer.choices[0].message.parsed);
+});
+
+test('tool calls, whole and streamed', async () => {
+  const whole = await client.chat.completions.parse(WITH_TOOLS);
+  assert.equal(whole.choices[0].finish_reason, 'tool_calls');
+  const [call] = whole.choices[0].message.tool_calls;
+  assert.equal(call.function.name, 'get_weather');
+  City.parse(call.function.parsed_arguments);
+  let pieces = 0;
+  const stream = client.chat.completions.stream(WITH_TOOLS)
+      .on('tool_calls.function.arguments.delta', () => ++pieces);
+  const final = await stream.finalChatCompletion();
+  assert.equal(final.choices[0].finish_reason, 'tool_calls');
+  assert.deepEqual(final.choices[0].message.tool_calls[0].function, call.function);
+  assert.ok(pieces > 1);
+});
+
+test('the client runs tools and sends their results', async () => {
+  const calls = [];
+  const tool = zodFunction({name: 'get_weather', description: 'The weather', parameters: City,
+    function: (city) => {
+      calls.push(city);
+      return 'sunny';
+    }});
+  const runner = client.chat.completions.runTools(
+      {...WITH_TOOLS, tools: [tool]}, {maxChatCompletions: 2});
+  const roles = [];
+  runner.on('message', (message) => roles.push(message.role));
+  await runner.done();
+  assert.deepEqual(roles, ['assistant', 'tool', 'assistant', 'tool']);
+  for (const each of calls) City.parse(each);
+  assert.equal(calls.length, 2);
+});
+
 test('embeddings, as numbers and as the client\'s own default', async () => {
   const ask = {model, input: [PROMPT, 'The sea']};
   const plain = await client.embeddings.create({...ask, encoding_format: 'float'});
@@ -204,7 +251,7 @@ test('errors are the client\'s own', async () => {
   await assert.rejects(stranger.completions.create(ask), OpenAI.AuthenticationError);
   await assert.rejects(
       client.chat.completions.create({model, messages: MESSAGES, tools: [{type: 'function',
-        function: {name: 'f', parameters: {}}}]}), OpenAI.BadRequestError);
+        function: {name: 'f', strict: true, parameters: {not: {}}}}]}), OpenAI.BadRequestError);
 });
 
 test('cancellation frees what the request held', async () => {

@@ -167,6 +167,24 @@ test('without speculation nothing is drafted and tau is one', async () => {
   await closeClean(page);
 });
 
+test('an answer matches its schema', async () => {
+  const page = await browser.open(server.origin);
+  const bodies = bodiesOf(page);
+  await page.locator('.schema summary').click();
+  await page.locator('#schema').fill('{"type": ');
+  await waitForText(page, '#schema-mark', 'not JSON');
+  const schema = {type: 'object', properties: {kind: {enum: ['play', 'poem']}, done: {const: true}},
+    required: ['kind', 'done'], additionalProperties: false};
+  await page.locator('#schema').fill(JSON.stringify(schema));
+  await generate(page, PROMPT);
+  await waitForText(page, '#progress', 'Done');
+  assert.equal(await textOf(page, '#schema-mark'), 'valid');
+  assert.deepEqual(bodies[0].response_format.json_schema.schema, schema);
+  const text = (await page.locator('#answer').textContent()).slice(PROMPT.length);
+  assert.deepEqual(Object.keys(JSON.parse(text)), ['kind', 'done']);
+  await closeClean(page);
+});
+
 test('a chat has turns and a system prompt', async () => {
   const page = await browser.open(server.origin);
   const bodies = bodiesOf(page);

@@ -38,10 +38,25 @@ void Observer::ObserveEntry(StepEntry* entry) {
     run.verified = VerifiedTree{proposal.tree().tokens, proposal.tree().parents, verdict.path};
   }
   if (entry->commit.provisional) return;
+  if (run.sampler.has_grammar()) CountForced(run, tokens);
   run.sampler.Observe(tokens);
   run.result.finish = verdict.finish;
   if (verdict.broken) run.result.error = Internal("the model's logits are not finite");
   std::ranges::move(verdict.emitted, std::back_inserter(run.result.tokens));
+}
+
+// `tokens` follow those of the result.
+void Observer::CountForced(const ActiveRequest& run, std::span<const int32_t> tokens) {
+  const GrammarCursor& grammar = run.sampler.grammar();
+  const size_t before = static_cast<size_t>(run.prompt_tokens) + run.result.tokens.size();
+  Matcher::StateId state =
+      run.sampler.GrammarState(std::span<const int32_t>(run.sequence.tokens).first(before));
+  for (const int32_t token : tokens) {
+    if (run.sampler.EndsRequest(token)) return;
+    parts_.metrics->Add(Counter::kGrammarTokens, 1,
+                        grammar.IsForced(state, token) ? "forced" : "chosen");
+    state = grammar.Next(state, token);
+  }
 }
 
 // Chunked verification: if the walk ended at a node of the unverified part, the next step goes on

@@ -20,6 +20,7 @@ class Observer {
 
  private:
   void ObserveEntry(StepEntry* entry);
+  void CountForced(const ActiveRequest& run, std::span<const int32_t> tokens);
   void KeepRemainder(StepEntry* entry);
 
   StepParts parts_;

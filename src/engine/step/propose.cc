@@ -41,11 +41,15 @@ void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
   std::vector<TokenTree> trees;
   for (const auto& [entry, budget] : asked) {
     const ActiveRequest& run = *entry->run;
+    const bool constrained = run.sampler.has_grammar();
     requests.push_back({.sequence = run.sequence.id,
                         .tokens = run.sequence.tokens,
                         .budget = budget,
                         .temperature = run.sampler.params().temperature,
                         .seed = run.sampler.seed(),
+                        .grammar = constrained ? &run.sampler.grammar() : nullptr,
+                        .grammar_state = constrained ? run.sampler.GrammarState(run.sequence.tokens)
+                                                     : Matcher::kDead,
                         .sources = run.sources});
     trees.push_back(entry->proposal.drafts());
   }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/random.h"
+#include "serve/http/api/tool_grammar.h"
 #include "serve/http/prompt_tokens.h"
 
 namespace talon {
@@ -15,6 +16,38 @@ namespace {
 
 constexpr std::chrono::milliseconds kWait(50);  // the longest time until a disconnect is noticed
 constexpr std::chrono::milliseconds kNoWait(0);
+
+bool IsChat(const ApiRequest& request) {
+  return request.endpoint == Endpoint::kChat || request.endpoint == Endpoint::kResponses;
+}
+
+// How the answer's text is taken apart. Without tools only channels are.
+ToolFormat AnswerFormat(const ServeParts& parts, const ApiRequest& request) {
+  const ToolFormat format = parts.defaults.tool_format;
+  const bool used = request.tools.active() || (IsChat(request) && format == ToolFormat::kHarmony);
+  return used ? format : ToolFormat::kNone;
+}
+
+// The special tokens among the format's markers.
+std::vector<int32_t> MarkerTokens(const Tokenizer& tokenizer, ToolFormat format) {
+  std::vector<int32_t> tokens;
+  for (const AddedToken& token : tokenizer.added_tokens()) {
+    const auto markers = FormatMarkers(format);
+    if (std::ranges::find(markers, token.content) != markers.end()) tokens.push_back(token.id);
+  }
+  return tokens;
+}
+
+Thinking ThinkingOf(const ServeParts& parts, std::span<const int32_t> prompt) {
+  constexpr std::string_view kThink = "<think>";
+  constexpr size_t kLastTokens = 16;
+  const std::string& source = parts.chat_template->source();
+  if (source.find(kThink) == std::string::npos) return Thinking::kNever;
+  std::string end = parts.tokenizer->Decode(prompt.last(std::min(prompt.size(), kLastTokens)),
+                                            /*skip_special_tokens=*/false);
+  end.resize(end.find_last_not_of(" \n") + 1);
+  return end.ends_with(kThink) ? Thinking::kBegun : Thinking::kMay;
+}
 
 }  // namespace
 
@@ -36,6 +69,11 @@ std::optional<ApiError> Completion::Start(const ServeParts& parts, ApiRequest re
                                           std::unique_ptr<Completion>* out) {
   std::vector<std::vector<int32_t>> prompts;
   if (auto error = EncodePrompts(parts, request, &prompts)) return error;
+  const ToolFormat format = AnswerFormat(parts, request);
+  if (NeedsAnswerGrammar(format, request.tools, request.grammar)) {
+    request.grammar =
+        AnswerGrammar(format, request.tools, request.grammar, ThinkingOf(parts, prompts[0]));
+  }
   if (request.grammar.kind != GrammarSpec::Kind::kNone) {
     auto grammar = parts.grammars->Compile(request.grammar);
     if (!grammar.ok()) return ErrorFromStatus(grammar.status());
@@ -46,7 +84,8 @@ std::optional<ApiError> Completion::Start(const ServeParts& parts, ApiRequest re
                      .id = id,
                      .prompts = prompts,
                      .tokenizer = parts.tokenizer,
-                     .model = parts.model_name};
+                     .model = parts.model_name,
+                     .answer_format = format};
   if (request.echo) answer.echoes = PromptTexts(parts, request, prompts);
   request.prompts.clear();  // may be large
   request.chat = {};
@@ -83,10 +122,12 @@ std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt) {
                            .specpv = request_.specpv,
                            .watched = request_.trace,
                            .label = id_};
-  const bool chat =
-      request_.endpoint == Endpoint::kChat || request_.endpoint == Endpoint::kResponses;
-  if (chat && parts_.end_of_turn >= 0 && !generate.sampling.ignore_eos) {
-    generate.sampling.stop_token_ids.push_back(parts_.end_of_turn);
+  if (IsChat(request_) && !generate.sampling.ignore_eos) {
+    std::ranges::copy(parts_.ends_of_turn, std::back_inserter(generate.sampling.stop_token_ids));
+  }
+  const ToolFormat format = AnswerFormat(parts_, request_);
+  if (format != ToolFormat::kNone) {
+    generate.text.shown_special_tokens = MarkerTokens(*parts_.tokenizer, format);
   }
   const int room = RoomAfter(*parts_.engine, generate.prompt.size());
   generate.sampling.max_tokens = std::min(generate.sampling.max_tokens, room);

@@ -79,6 +79,7 @@ Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput
       parts.chat_template->Render(chat.messages,
                                   {.add_generation_prompt = chat.add_generation_prompt,
                                    .continue_final_message = chat.continue_final_message,
+                                   .tools = chat.tools,
                                    .variables = chat.variables},
                                   guarded ? *parts.control_tokens : none);
   // Too much for the template's limits is too much at any time: no reason to try again.

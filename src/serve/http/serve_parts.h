@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/engine_thread.h"
 #include "engine/grammar_compiler.h"
@@ -22,9 +23,9 @@ struct ServeParts {
   const ChatTemplate* chat_template = nullptr;  // null: no chat
   // What the text of messages cannot spell; null: it may spell any token.
   const ControlTokens* control_tokens = nullptr;
-  int32_t end_of_turn = -1;  // ends the answers of chats, beside the model's own; -1: none
-  std::string model_name;    // as clients call it
-  ApiDefaults defaults;      // the drafter's name, what requests leave out
+  std::vector<int32_t> ends_of_turn;             // end the answers of chats, beside the model's own
+  std::string model_name;                        // as clients call it
+  ApiDefaults defaults;                          // the drafter's name, what requests leave out
   const GrammarCompiler* grammars = nullptr;     // null: answers cannot follow one
   std::chrono::milliseconds request_timeout{0};  // 0 = none
 };

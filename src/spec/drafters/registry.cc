@@ -11,6 +11,7 @@
 #include "spec/drafters/ngram_drafter.h"
 #include "spec/drafters/standalone_drafter.h"
 #include "spec/drafters/suffix_drafter.h"
+#include "spec/grammar_drafter.h"
 
 namespace talon {
 namespace {
@@ -28,6 +29,8 @@ DraftBudget BudgetOfKind(DrafterKind kind) {
     case DrafterKind::kEagle:
     case DrafterKind::kEagle3:
       return {.max_nodes = 8, .max_depth = 5, .top_k = 4};
+    case DrafterKind::kGrammar:
+      return {.max_nodes = 16, .max_depth = 15, .top_k = 1};
     case DrafterKind::kNgram:
       return {.max_nodes = 12, .max_depth = 17, .top_k = 1};
     case DrafterKind::kRemote:
@@ -131,6 +134,8 @@ Result<std::unique_ptr<Drafter>> MakeOne(DrafterKind kind, const DrafterOptions&
     case DrafterKind::kEagle:
     case DrafterKind::kEagle3:
       return MakeEagle(options, target);
+    case DrafterKind::kGrammar:
+      return std::unique_ptr<Drafter>(std::make_unique<GrammarDrafter>());
     case DrafterKind::kNgram:
       return MakeNgram(options);
     case DrafterKind::kRemote:

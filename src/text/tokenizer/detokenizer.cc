@@ -1,5 +1,6 @@
 #include "text/tokenizer/detokenizer.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -9,9 +10,11 @@
 
 namespace talon {
 
-StreamDecoder::StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens)
+StreamDecoder::StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens,
+                             std::vector<int32_t> shown)
     : tokenizer_(tokenizer),
       skip_special_tokens_(skip_special_tokens),
+      shown_(std::move(shown)),
       strip_left_(tokenizer->decoder().leading_strip().count) {}
 
 void StreamDecoder::ContinueAfter(std::span<const int32_t> prompt) {
@@ -23,7 +26,9 @@ void StreamDecoder::ContinueAfter(std::span<const int32_t> prompt) {
 
 std::string StreamDecoder::Push(int32_t id) {
   const std::optional<std::string_view> token = tokenizer_->Token(id);
-  if (!token || (skip_special_tokens_ && tokenizer_->IsSpecial(id))) return {};
+  const bool skipped = skip_special_tokens_ && tokenizer_->IsSpecial(id) &&
+                       std::ranges::find(shown_, id) == shown_.end();
+  if (!token || skipped) return {};
   const TextDecoder& decoder = tokenizer_->decoder();
   std::string text = decoder.TokenText(*token, !any_token_);
   any_token_ = true;

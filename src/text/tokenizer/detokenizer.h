@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace talon {
 
@@ -23,7 +24,9 @@ class Tokenizer;
 // Not thread-safe. The tokenizer must outlive it.
 class StreamDecoder {
  public:
-  StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens);
+  // Special tokens in `shown` are not skipped.
+  StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens,
+                std::vector<int32_t> shown = {});
 
   // The ids to come go on after `prompt`: what a decoder does to the beginning of a text, such as
   // removing a space, happens to the first text of prompt and ids together.
@@ -44,6 +47,7 @@ class StreamDecoder {
 
   const Tokenizer* tokenizer_;
   bool skip_special_tokens_;
+  std::vector<int32_t> shown_;
   bool any_token_ = false;    // a token was seen
   bool any_emitted_ = false;  // a token's text was finished
   size_t strip_left_;         // leading characters that may still be removed

@@ -26,7 +26,8 @@ std::optional<std::string_view> Tokenizer::Token(int32_t) const { return std::nu
 std::string Tokenizer::TokenBytes(int32_t) const { return ""; }
 bool Tokenizer::IsSpecial(int32_t) const { return false; }
 
-StreamDecoder::StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens)
+StreamDecoder::StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens,
+                             std::vector<int32_t>)
     : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens), strip_left_(0) {}
 void StreamDecoder::ContinueAfter(std::span<const int32_t>) {}
 std::string StreamDecoder::Push(int32_t) { return ""; }

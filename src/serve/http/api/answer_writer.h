@@ -42,6 +42,7 @@ struct AnswerParts {
   std::vector<std::vector<int32_t>> prompts = {{}};
   const Tokenizer* tokenizer = nullptr;  // null: none
   std::string model;
+  ToolFormat answer_format = ToolFormat::kNone;  // what a chat's text is taken apart by
   std::vector<std::string> echoes;  // the text of each prompt, where it is part of the answer
 };
 std::unique_ptr<AnswerWriter> NewAnswerWriter(AnswerParts parts);

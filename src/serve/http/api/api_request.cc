@@ -13,6 +13,8 @@
 #include "serve/http/api/json_reader.h"
 #include "serve/http/api/responses_input.h"
 #include "serve/http/api/sampling_fields.h"
+#include "serve/http/api/tool_fields.h"
+#include "serve/http/api/tool_grammar.h"
 #include "spec/drafter_list.h"
 
 namespace talon {
@@ -109,6 +111,23 @@ void ReadText(JsonReader* body, ApiRequest* request) {
   body->Read("no_stop_trim", &request->include_stop);  // SGLang's name
 }
 
+void ReadEffort(JsonReader* body, ChatInput* chat) {
+  std::string effort;
+  body->Read("reasoning_effort", &effort);
+  if (!effort.empty()) chat->variables["reasoning_effort"] = effort;
+}
+
+// Beside calls of tools, or on a channel of its own, an answer can have JSON but no other grammar.
+void CheckGrammar(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
+  using Kind = GrammarSpec::Kind;
+  const Kind kind = request->grammar.kind;
+  if (kind == Kind::kNone || kind == Kind::kJsonObject || kind == Kind::kJsonSchema) return;
+  if (!NeedsAnswerGrammar(defaults.tool_format, request->tools, request->grammar)) return;
+  body->Fail(request->tools.active() ? "tools" : "grammar",
+             "a regex, grammar or choice is not supported here, only a JSON schema",
+             "unsupported_parameter");
+}
+
 void ReadCompletion(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
   const bool chat = request->endpoint == Endpoint::kChat;
   if (!chat) {
@@ -127,6 +146,11 @@ void ReadCompletion(const ApiDefaults& defaults, JsonReader* body, ApiRequest* r
   ReadStop(body, request);
   ReadText(body, request);
   ReadGrammar(body, &request->grammar);
+  if (chat) {
+    if (defaults.takes_reasoning_effort) ReadEffort(body, &request->chat);
+    ReadTools(defaults, body, request);
+    CheckGrammar(defaults, body, request);
+  }
   ReadStreaming(body, request);
   if (request->stream && request->prompt_logprobs) {
     body->Fail("prompt_logprobs", "not with stream: true");

@@ -14,7 +14,9 @@
 #include "grammar/grammar_spec.h"
 #include "model/sampling/sampling_params.h"
 #include "serve/http/api/api_error.h"
+#include "serve/http/api/tool_request.h"
 #include "spec/specpv/config.h"
+#include "text/answers/tool_format.h"
 
 namespace talon {
 
@@ -30,6 +32,7 @@ struct ChatInput {
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   Json variables = Json::object();  // chat_template_kwargs
+  OrderedJson tools = nullptr;      // a list; null: none
 };
 
 struct ApiRequest {
@@ -63,6 +66,7 @@ struct ApiRequest {
   int max_draft_nodes = 0;  // 0 = as the engine has it
   SpecPvOverrides specpv;
   GrammarSpec grammar;               // what the answer must match
+  ToolRequest tools;                 // that it may call
   bool trace = false;                // chunks also carry the trees and statistics of speculation
   std::vector<std::string> ignored;  // parameters that were given and have no effect
   Json repeated = Json::object();    // members that the answer of kResponses repeats
@@ -71,6 +75,9 @@ struct ApiRequest {
 // What the server has, and what holds where a request says nothing.
 struct ApiDefaults {
   std::string drafter = "NONE";
+  ToolFormat tool_format = ToolFormat::kNone;
+  bool takes_tools = false;                      // the chat template does
+  bool takes_reasoning_effort = false;           // likewise
   SamplingParams sampling = {.temperature = 1};  // OpenAI's default; `talon run` has 0
 };
 

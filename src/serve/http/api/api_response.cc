@@ -12,9 +12,10 @@
 namespace talon {
 namespace {
 
-Json FinishJson(FinishReason finish) {
-  if (finish == FinishReason::kNone) return nullptr;
-  return FinishReasonName(finish);
+Json FinishJson(const ChoiceJson& choice) {
+  if (choice.finish == FinishReason::kNone) return nullptr;
+  if (choice.finish == FinishReason::kStop && choice.has_calls) return "tool_calls";
+  return FinishReasonName(choice.finish);
 }
 
 Json HeadJson(const AnswerHead& head, bool chunk) {
@@ -34,10 +35,12 @@ Json Chunk(const AnswerHead& head, Json choices) {
 Json OneChoice(const AnswerHead& head, const ChoiceJson& choice, bool chunk) {
   Json out = {{"index", choice.index},
               {"logprobs", choice.logprobs},
-              {"finish_reason", FinishJson(choice.finish)}};
+              {"finish_reason", FinishJson(choice)}};
   if (head.endpoint == Endpoint::kCompletions) {
     out["text"] = choice.text;
     if (!choice.prompt_logprobs.is_null()) out["prompt_logprobs"] = choice.prompt_logprobs;
+  } else if (!choice.chat.is_null()) {
+    out[chunk ? "delta" : "message"] = choice.chat;
   } else if (!chunk) {
     out["message"] = {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}};
   } else {

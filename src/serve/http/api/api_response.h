@@ -47,6 +47,8 @@ struct ChoiceJson {
   Json logprobs = nullptr;
   Json prompt_logprobs = nullptr;  // null: not asked for
   FinishReason finish = FinishReason::kNone;
+  Json chat = nullptr;  // the "message" or "delta" of a chat, in the place of the text
+  bool has_calls = false;
 };
 
 Json WholeAnswer(const AnswerHead& head, std::span<const ChoiceJson> choices, const Usage& usage);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "serve/http/api/answer_writer.h"
+#include "serve/http/api/chat_answer.h"
 
 namespace talon {
 namespace {
@@ -47,9 +48,14 @@ class CompletionWriter : public AnswerWriter {
               .model = parts.model} {
     for (const std::vector<int32_t>& prompt : parts.prompts) {
       const bool after = !request_.echo;  // else the prompt's tokens come first
-      const Choice choice{.tokens =
-                              TokenJsonWriter(tokenizer_, after ? prompt : std::vector<int32_t>())};
-      choices_.insert(choices_.end(), request_.n, choice);
+      const TokenJsonWriter tokens(tokenizer_, after ? prompt : std::vector<int32_t>());
+      for (int i = 0; i < request_.n; ++i) choices_.push_back({.tokens = tokens});
+    }
+    if (parts.answer_format == ToolFormat::kNone) return;
+    for (Choice& choice : choices_) {
+      choice.answer.emplace(parts.answer_format,
+                            ParserOptions{.tools = request_.tools.Names(),
+                                          .constrained = request_.sampling.grammar != nullptr});
     }
   }
 
@@ -60,6 +66,12 @@ class CompletionWriter : public AnswerWriter {
       parts.push_back(Part(static_cast<int>(i), result.prompt, result.tokens));
       parts.back().text += result.text;
       parts.back().finish = result.finish;
+      if (auto& answer = choices_[i].answer) {
+        answer->Feed(result.text);
+        answer->Finish();
+        parts.back().chat = answer->Message();
+        parts.back().has_calls = answer->has_calls();
+      }
       if (request_.prompt_logprobs) {
         parts.back().prompt_logprobs = PromptLogprobs(result.prompt, tokenizer_);
       }
@@ -71,15 +83,26 @@ class CompletionWriter : public AnswerWriter {
     std::string events = Role(index);
     ChoiceJson part = Part(index, update.prompt, update.tokens);
     part.text += update.text;
+    std::vector<Json> deltas;
+    if (auto& answer = choices_[index].answer) {
+      deltas = answer->Feed(std::exchange(part.text, {}));
+      if (!deltas.empty()) part.chat = deltas[0];
+    }
     const bool watched = update.stats.has_value();
-    if (part.text.empty() && !has_logprobs() && !watched) return events;
+    if (part.text.empty() && deltas.empty() && !has_logprobs() && !watched) return events;
     Json chunk = TextChunk(head_, part);
     if (watched) chunk["talon"] = choices_[index].tokens.Trace(update);
-    return events + Event(std::move(chunk));
+    return events + Event(std::move(chunk)) + Deltas(index, deltas, /*first=*/1);
   }
 
   std::string EndChoice(int index, const GenerateResult& result) override {
-    return Role(index) + Event(TextChunk(head_, {.index = index, .finish = result.finish}));
+    std::string events = Role(index);
+    ChoiceJson last{.index = index, .finish = result.finish};
+    if (auto& answer = choices_[index].answer) {
+      events += Deltas(index, answer->Finish(), /*first=*/0);
+      last.has_calls = answer->has_calls();
+    }
+    return events + Event(TextChunk(head_, last));
   }
 
   std::string End(const Usage& usage) override {
@@ -96,6 +119,7 @@ class CompletionWriter : public AnswerWriter {
     TokenJsonWriter tokens;
     bool has_role = false;
     bool echoed = false;
+    std::optional<ChatAnswer> answer;  // none: all of the text is content
   };
 
   bool has_logprobs() const { return request_.sampling.logprobs >= 0; }
@@ -105,6 +129,15 @@ class CompletionWriter : public AnswerWriter {
     const bool has_role = std::exchange(choices_[index].has_role, true);
     if (has_role || head_.endpoint != Endpoint::kChat) return "";
     return Event(RoleChunk(head_, index));
+  }
+
+  // Events of all from the `first` on.
+  std::string Deltas(int index, const std::vector<Json>& deltas, size_t first) const {
+    std::string events;
+    for (size_t i = first; i < deltas.size(); ++i) {
+      events += Event(TextChunk(head_, {.index = index, .chat = deltas[i]}));
+    }
+    return events;
   }
 
   // Tokens of a choice, the prompt's before its own where it is echoed.

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/json.h"
-#include "base/ordered_json.h"
 
 namespace talon {
 namespace {
@@ -96,19 +95,12 @@ class Reader {
   GrammarSpec& grammar_;
 };
 
-// The member in the order it was written; null if it is missing.
-OrderedJson Ordered(const std::string& key, JsonReader* body) {
-  if (!body->Has(key)) return nullptr;
-  auto parsed = ParseOrderedJson(body->Text(key), key);
-  return parsed.ok() ? std::move(*parsed) : OrderedJson(nullptr);  // the body was checked before
-}
-
 }  // namespace
 
 void ReadGrammar(JsonReader* body, GrammarSpec* grammar) {
   Reader reader(body, grammar);
   const auto each = [&](const std::string& key, const auto& read) {
-    if (const OrderedJson value = Ordered(key, body); !value.is_null()) read(key, value);
+    if (const OrderedJson value = FindOrdered(key, body); !value.is_null()) read(key, value);
   };
   each("response_format",
        [&](const auto& key, const auto& value) { reader.Format(key, value, /*flat=*/false); });
@@ -129,7 +121,7 @@ void ReadGrammar(JsonReader* body, GrammarSpec* grammar) {
 }
 
 void ReadTextFormat(JsonReader* body, GrammarSpec* grammar) {
-  const OrderedJson text = Ordered("text", body);
+  const OrderedJson text = FindOrdered("text", body);
   const auto format = text.is_object() ? text.find("format") : text.end();
   if (format == text.end() || format->is_null()) return;
   Reader(body, grammar).Format("text.format", *format, /*flat=*/true);

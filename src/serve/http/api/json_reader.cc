@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/nearest_name.h"
+#include "base/ordered_json.h"
 
 namespace talon {
 namespace {
@@ -20,6 +21,12 @@ const Json& EmptyObject() {
 }
 
 }  // namespace
+
+OrderedJson FindOrdered(const std::string& key, JsonReader* body) {
+  if (!body->Has(key)) return nullptr;
+  auto parsed = ParseOrderedJson(body->Text(key), key);
+  return parsed.ok() ? std::move(*parsed) : OrderedJson(nullptr);  // the body was checked before
+}
 
 std::string Shown(const Json& value) {
   if (value.is_array()) return fmt::format("a list of {}", value.size());

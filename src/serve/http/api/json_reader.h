@@ -66,6 +66,10 @@ class JsonReader {
   std::optional<ApiError> error_;
 };
 
+// A member of the whole body with the keys of its objects in the order they were written; null if
+// it is missing.
+OrderedJson FindOrdered(const std::string& key, JsonReader* body);
+
 // A value as messages show it: short, cut where it is long.
 std::string Shown(const Json& value);
 

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "serve/http/api/answer_writer.h"
+#include "serve/http/api/chat_answer.h"
 
 namespace talon {
 namespace {
@@ -35,10 +36,12 @@ class ResponsesWriter : public AnswerWriter {
         model_(parts.model),
         id_(parts.id),
         message_id_(NewAnswerId("msg_")),
-        created_(std::time(nullptr)) {}
+        created_(std::time(nullptr)),
+        answer_(parts.answer_format, {}) {}
 
   Json Whole(std::span<const GenerateResult* const> results, const Usage& usage) override {
-    text_ = results[0]->text;
+    answer_.Feed(results[0]->text);
+    answer_.Finish();
     finish_ = results[0]->finish;
     return Ended(usage);
   }
@@ -54,17 +57,16 @@ class ResponsesWriter : public AnswerWriter {
   }
 
   std::string Update(int, const RequestUpdate& update) override {
-    if (update.text.empty()) return "";
-    text_ += update.text;
-    return Event("response.output_text.delta",
-                 InPart({{"delta", update.text}, {"logprobs", Json::array()}}));
+    return Deltas(answer_.Feed(update.text));
   }
 
   std::string EndChoice(int, const GenerateResult& result) override {
     finish_ = result.finish;
-    return Event("response.output_text.done",
-                 InPart({{"text", text_}, {"logprobs", Json::array()}})) +
-           Event("response.content_part.done", InPart({{"part", TextPart(text_)}})) +
+    std::string events = Deltas(answer_.Finish());
+    return std::move(events) +
+           Event("response.output_text.done",
+                 InPart({{"text", answer_.content()}, {"logprobs", Json::array()}})) +
+           Event("response.content_part.done", InPart({{"part", TextPart(answer_.content())}})) +
            Event("response.output_item.done",
                  {{"output_index", 0}, {"item", Message(StatusOf(finish_))}});
   }
@@ -80,12 +82,22 @@ class ResponsesWriter : public AnswerWriter {
   }
 
  private:
+  std::string Deltas(const std::vector<Json>& deltas) {
+    std::string events;
+    for (const Json& delta : deltas) {
+      if (!delta.contains("content")) continue;
+      events += Event("response.output_text.delta",
+                      InPart({{"delta", delta.at("content")}, {"logprobs", Json::array()}}));
+    }
+    return events;
+  }
+
   Json Message(const char* status) const {
     return {{"type", "message"},
             {"id", message_id_},
             {"status", status},
             {"role", "assistant"},
-            {"content", Json::array({TextPart(text_)})}};
+            {"content", Json::array({TextPart(answer_.content())})}};
   }
 
   // What holds before and after. Members that this server does not have are at OpenAI's defaults.
@@ -142,7 +154,7 @@ class ResponsesWriter : public AnswerWriter {
   const std::string message_id_;
   const int64_t created_;
   int64_t sequence_number_ = 0;
-  std::string text_;
+  ChatAnswer answer_;  // only its content is shown
   FinishReason finish_ = FinishReason::kNone;
 };
 

@@ -7,6 +7,7 @@ import {Chat} from './chat.js';
 import {copyText} from './copy.js';
 import {Replay} from './replay.js';
 import {Run} from './run.js';
+import {Schema} from './schema.js';
 
 const POLL_BUSY_MS = 500;
 const POLL_IDLE_MS = 5000;
@@ -15,6 +16,7 @@ const byId = (id) => document.getElementById(id);
 const form = byId('prompt-form');
 const answer = new Answer(byId('answer'));
 const chat = new Chat();
+const schema = new Schema(byId('schema'), byId('schema-mark'));
 const replay = new Replay({
   tree: byId('tree'),
   slider: byId('replay'),
@@ -88,6 +90,7 @@ function bodyOf(input) {
     stream: true,
     stream_options: {include_usage: true},
     speculative: {off: !byId('speculate').checked, trace: true},
+    ...schema.request(),
   };
 }
 
@@ -121,6 +124,7 @@ function finish(words) {
   drawFrame();
   replay.finish();
   answer.finish();
+  schema.show(run.text, true);
   byId('copy').disabled = run.text === '';
   byId('progress').textContent = words;
 }
@@ -178,6 +182,7 @@ function askFrame() {
 
 function drawFrame() {
   answer.append(run.takePieces());
+  if (aborter) schema.show(run.text, false);
   drawNumbers();
   drawCharts();
   if (aborter) replay.update();

@@ -4,8 +4,8 @@
 // matches if it matches one of them. Sub-schemas of arrays and objects stay conjunctions of places
 // in the document, read when they are needed, so recursion costs nothing. allOf, $ref and keywords
 // beside them intersect unions; what has no exact answer is refused with its JSON pointer.
-#ifndef TALON_GRAMMAR_SCHEMA_PIECES_H_
-#define TALON_GRAMMAR_SCHEMA_PIECES_H_
+#ifndef TALON_GRAMMAR_SCHEMA_SCHEMA_PIECES_H_
+#define TALON_GRAMMAR_SCHEMA_SCHEMA_PIECES_H_
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "grammar/number_expr.h"
+#include "grammar/schema/number_expr.h"
 
 namespace talon {
 
@@ -65,4 +65,4 @@ bool Intersect(const Piece& a, const Piece& b, Piece* both);
 
 }  // namespace talon
 
-#endif  // TALON_GRAMMAR_SCHEMA_PIECES_H_
+#endif  // TALON_GRAMMAR_SCHEMA_SCHEMA_PIECES_H_

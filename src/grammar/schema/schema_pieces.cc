@@ -1,4 +1,4 @@
-#include "grammar/schema_pieces.h"
+#include "grammar/schema/schema_pieces.h"
 
 #include <algorithm>
 #include <iterator>

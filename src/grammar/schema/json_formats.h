@@ -1,6 +1,6 @@
 // The string formats of JSON Schema that are enforced.
-#ifndef TALON_GRAMMAR_JSON_FORMATS_H_
-#define TALON_GRAMMAR_JSON_FORMATS_H_
+#ifndef TALON_GRAMMAR_SCHEMA_JSON_FORMATS_H_
+#define TALON_GRAMMAR_SCHEMA_JSON_FORMATS_H_
 
 #include <string_view>
 
@@ -11,4 +11,4 @@ std::string_view JsonFormatRegex(std::string_view format);
 
 }  // namespace talon
 
-#endif  // TALON_GRAMMAR_JSON_FORMATS_H_
+#endif  // TALON_GRAMMAR_SCHEMA_JSON_FORMATS_H_

@@ -1,12 +1,12 @@
-#include "grammar/schema_reader.h"
+#include "grammar/schema/schema_reader.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "grammar/json_formats.h"
-#include "grammar/json_text.h"
 #include "grammar/regex.h"
+#include "grammar/schema/json_formats.h"
+#include "grammar/schema/json_text.h"
 
 namespace talon {
 namespace {

@@ -1,4 +1,4 @@
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 
 #include <algorithm>
 #include <deque>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/ordered_json.h"
-#include "grammar/schema_reader.h"
+#include "grammar/schema/schema_reader.h"
 
 namespace talon {
 namespace {
@@ -20,15 +20,16 @@ constexpr int64_t kMostRules = 300'000;
 
 class Compiler {
  public:
-  Compiler(const OrderedJson* root, JsonSpacing spacing)
-      : grammar_(std::make_unique<Grammar>()),
+  Compiler(const OrderedJson* root, JsonSpacing spacing, Grammar* grammar)
+      : grammar_(grammar),
         pool_(grammar_->exprs()),
         reader_(root, &pool_),
         space_(JsonSpace(spacing, &pool_)),
         colon_(pool_.Concat(pool_.Byte(':'), JsonSpaceAfterColon(spacing, &pool_))),
         comma_(pool_.Concat(pool_.Byte(','), space_)) {}
 
-  Result<std::unique_ptr<Grammar>> Compile(const OrderedJson* root) {
+  // The rule of the schema.
+  Result<int> Compile(const OrderedJson* root) {
     const int start = RuleOf(Conjunction{root});
     while (!open_.empty()) {
       const auto [schemas, rule] = std::move(open_.front());
@@ -38,8 +39,7 @@ class Compiler {
         return InvalidArgument("the schema is too large");
       }
     }
-    TALON_RETURN_IF_ERROR(grammar_->Finish(start));
-    return std::move(grammar_);
+    return start;
   }
 
  private:
@@ -208,7 +208,7 @@ class Compiler {
                                     RuleSymbol(RuleOf(value)), RuleSymbol(next)});
   }
 
-  std::unique_ptr<Grammar> grammar_;
+  Grammar* grammar_;
   ExprPool& pool_;
   SchemaReader reader_;
   ExprId space_;
@@ -220,12 +220,19 @@ class Compiler {
 
 }  // namespace
 
-Result<std::unique_ptr<Grammar>> CompileJsonSchema(std::string_view schema, JsonSpacing spacing) {
+Result<int> AddJsonSchema(std::string_view schema, JsonSpacing spacing, Grammar* grammar) {
   if (schema.size() > kLongestSource) {
     return InvalidArgument("schema: {} bytes, limit {}", schema.size(), kLongestSource);
   }
   TALON_ASSIGN_OR_RETURN(const OrderedJson root, ParseOrderedJson(schema, "schema"));
-  return Compiler(&root, spacing).Compile(&root);
+  return Compiler(&root, spacing, grammar).Compile(&root);
+}
+
+Result<std::unique_ptr<Grammar>> CompileJsonSchema(std::string_view schema, JsonSpacing spacing) {
+  auto grammar = std::make_unique<Grammar>();
+  TALON_ASSIGN_OR_RETURN(const int start, AddJsonSchema(schema, spacing, grammar.get()));
+  TALON_RETURN_IF_ERROR(grammar->Finish(start));
+  return grammar;
 }
 
 Result<std::unique_ptr<Grammar>> AnyJsonObject(JsonSpacing spacing) {

@@ -1,6 +1,6 @@
 // Numbers within bounds, as text.
-#ifndef TALON_GRAMMAR_NUMBER_EXPR_H_
-#define TALON_GRAMMAR_NUMBER_EXPR_H_
+#ifndef TALON_GRAMMAR_SCHEMA_NUMBER_EXPR_H_
+#define TALON_GRAMMAR_SCHEMA_NUMBER_EXPR_H_
 
 #include <optional>
 #include <string>
@@ -45,4 +45,4 @@ Result<ExprId> NumberExpr(const NumberSpec& spec, ExprPool* pool);
 
 }  // namespace talon
 
-#endif  // TALON_GRAMMAR_NUMBER_EXPR_H_
+#endif  // TALON_GRAMMAR_SCHEMA_NUMBER_EXPR_H_

@@ -1,6 +1,6 @@
 // Reads places of a schema document into pieces (schema_pieces.h).
-#ifndef TALON_GRAMMAR_SCHEMA_READER_H_
-#define TALON_GRAMMAR_SCHEMA_READER_H_
+#ifndef TALON_GRAMMAR_SCHEMA_SCHEMA_READER_H_
+#define TALON_GRAMMAR_SCHEMA_SCHEMA_READER_H_
 
 #include <map>
 #include <string>
@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "grammar/expr.h"
-#include "grammar/schema_pieces.h"
+#include "grammar/schema/schema_pieces.h"
 
 namespace talon {
 
@@ -94,4 +94,4 @@ class SchemaReader {
 
 }  // namespace talon
 
-#endif  // TALON_GRAMMAR_SCHEMA_READER_H_
+#endif  // TALON_GRAMMAR_SCHEMA_SCHEMA_READER_H_

@@ -1,6 +1,6 @@
 // From a JSON schema to a grammar.
-#ifndef TALON_GRAMMAR_JSON_SCHEMA_H_
-#define TALON_GRAMMAR_JSON_SCHEMA_H_
+#ifndef TALON_GRAMMAR_SCHEMA_JSON_SCHEMA_H_
+#define TALON_GRAMMAR_SCHEMA_JSON_SCHEMA_H_
 
 #include <memory>
 #include <string_view>
@@ -8,7 +8,7 @@
 #include "base/json_fwd.h"
 #include "base/status.h"
 #include "grammar/grammar.h"
-#include "grammar/json_text.h"
+#include "grammar/schema/json_text.h"
 
 namespace talon {
 
@@ -17,9 +17,11 @@ namespace talon {
 // "#/properties/a/uniqueItems: not supported".
 Result<std::unique_ptr<Grammar>> CompileJsonSchema(std::string_view schema,
                                                    JsonSpacing spacing = JsonSpacing::kFlexible);
+// The same as a rule of a grammar that has others too; its number.
+Result<int> AddJsonSchema(std::string_view schema, JsonSpacing spacing, Grammar* grammar);
 // Any JSON object (response_format json_object).
 Result<std::unique_ptr<Grammar>> AnyJsonObject(JsonSpacing spacing = JsonSpacing::kFlexible);
 
 }  // namespace talon
 
-#endif  // TALON_GRAMMAR_JSON_SCHEMA_H_
+#endif  // TALON_GRAMMAR_SCHEMA_JSON_SCHEMA_H_

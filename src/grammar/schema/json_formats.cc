@@ -1,4 +1,4 @@
-#include "grammar/json_formats.h"
+#include "grammar/schema/json_formats.h"
 
 #include <array>
 #include <utility>

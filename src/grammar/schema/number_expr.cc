@@ -1,9 +1,9 @@
-#include "grammar/number_expr.h"
+#include "grammar/schema/number_expr.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "grammar/json_text.h"
+#include "grammar/schema/json_text.h"
 
 namespace talon {
 namespace {

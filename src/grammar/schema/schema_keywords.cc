@@ -4,10 +4,10 @@
 #include <optional>
 #include <utility>
 
-#include "grammar/json_formats.h"
-#include "grammar/json_text.h"
 #include "grammar/regex.h"
-#include "grammar/schema_reader.h"
+#include "grammar/schema/json_formats.h"
+#include "grammar/schema/json_text.h"
+#include "grammar/schema/schema_reader.h"
 
 namespace talon {
 namespace {

@@ -1,6 +1,6 @@
 // The lexemes of JSON text.
-#ifndef TALON_GRAMMAR_JSON_TEXT_H_
-#define TALON_GRAMMAR_JSON_TEXT_H_
+#ifndef TALON_GRAMMAR_SCHEMA_JSON_TEXT_H_
+#define TALON_GRAMMAR_SCHEMA_JSON_TEXT_H_
 
 #include <string_view>
 
@@ -28,4 +28,4 @@ std::string JsonSpelling(std::string_view text);
 
 }  // namespace talon
 
-#endif  // TALON_GRAMMAR_JSON_TEXT_H_
+#endif  // TALON_GRAMMAR_SCHEMA_JSON_TEXT_H_

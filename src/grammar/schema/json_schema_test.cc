@@ -1,4 +1,4 @@
-#include "grammar/json_schema.h"
+#include "grammar/schema/json_schema.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "grammar/json_text.h"
+#include "grammar/schema/json_text.h"
 
 #include <array>
 #include <string>

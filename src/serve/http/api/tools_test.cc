@@ -1,0 +1,247 @@
+// Requests with tools, what they make answers match, and the answers.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/json.h"
+#include "grammar/matcher.h"
+#include "grammar/part_grammar.h"
+#include "serve/http/api/api_request.h"
+#include "serve/http/api/chat_answer.h"
+#include "serve/http/api/tool_grammar.h"
+
+namespace talon {
+namespace {
+
+constexpr const char* kTools = R"([
+  {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties":
+    {"b": {"type": "integer"}, "a": {"type": "integer"}}, "required": ["b", "a"],
+    "additionalProperties": false}}},
+  {"type": "function", "function": {"name": "now"}}])";
+
+const ApiDefaults kDefaults{.tool_format = ToolFormat::kHermes, .takes_tools = true};
+
+std::optional<ApiError> Parse(const std::string& members, ApiRequest* request,
+                              const ApiDefaults& defaults = kDefaults) {
+  return ParseApiRequest(R"({"messages": [{"role": "user", "content": "x"}], )" + members + "}",
+                         Endpoint::kChat, defaults, request);
+}
+
+std::string WithTools(const std::string& more = "") {
+  return std::string(R"("tools": )") + kTools + more;
+}
+
+TEST(ToolRequest, ToolsInTheirOrder) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(WithTools(), &request));
+  EXPECT_EQ(request.tools.Names(), (std::vector<std::string>{"add", "now"}));
+  EXPECT_EQ(request.chat.tools.size(), 2u);
+  EXPECT_LT(request.tools.tools[0].schema.find("\"b\""),
+            request.tools.tools[0].schema.find("\"a\""));
+  EXPECT_FALSE(request.tools.required);
+  EXPECT_TRUE(request.tools.parallel);
+}
+
+TEST(ToolRequest, Choices) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(WithTools(R"(, "tool_choice": "none")"), &request));
+  EXPECT_FALSE(request.tools.active());
+  EXPECT_TRUE(request.chat.tools.is_null());
+  ASSERT_FALSE(
+      Parse(WithTools(R"(, "tool_choice": "required", "parallel_tool_calls": false)"), &request));
+  EXPECT_TRUE(request.tools.required);
+  EXPECT_FALSE(request.tools.parallel);
+  ASSERT_FALSE(
+      Parse(WithTools(R"(, "tool_choice": {"type": "function", "function": {"name": "now"}})"),
+            &request));
+  EXPECT_TRUE(request.tools.required);
+  EXPECT_EQ(request.tools.Names(), std::vector<std::string>{"now"});
+  EXPECT_EQ(request.chat.tools.size(), 2u);
+  ASSERT_FALSE(Parse(WithTools(R"(, "tool_choice": {"type": "allowed_tools", "allowed_tools":
+      {"mode": "auto", "tools": [{"type": "function", "function": {"name": "add"}}]}})"),
+                     &request));
+  EXPECT_FALSE(request.tools.required);
+  EXPECT_EQ(request.tools.Names(), std::vector<std::string>{"add"});
+}
+
+TEST(ToolRequest, ErrorsNameTheirPlace) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"("tools": {})", "tools"},
+      {R"("tools": [{"type": "web_search"}])", "tools[0].type"},
+      {R"("tools": [{"type": "function"}])", "tools[0].function"},
+      {R"("tools": [{"type": "function", "function": {"name": "a b"}}])", "tools[0].function.name"},
+      {R"("tools": [{"type": "function", "function": {"name": "a", "parameters": 3}}])",
+       "tools[0].function.parameters"},
+      {R"("tools": [{"type": "function", "function": {"name": "a", "strict": 3}}])",
+       "tools[0].function.strict"},
+      {R"("tools": [{"type": "function", "function": {"name": "a"}},
+                    {"type": "function", "function": {"name": "a"}}])",
+       "tools[1].function.name"},
+      {R"("tool_choice": "required")", "tool_choice"},
+      {WithTools(R"(, "tool_choice": "maybe")"), "tool_choice"},
+      {WithTools(R"(, "tool_choice": {"type": "function", "function": {"name": "x"}})"),
+       "tool_choice"},
+      {WithTools(R"(, "regex": "a+")"), "tools"},
+  };
+  for (const auto& [members, place] : cases) {
+    ApiRequest request;
+    const auto error = Parse(members, &request);
+    ASSERT_TRUE(error) << members;
+    EXPECT_EQ(error->param, place) << error->message;
+  }
+  ApiRequest request;
+  EXPECT_TRUE(Parse(WithTools(), &request, {.tool_format = ToolFormat::kHermes}));
+  EXPECT_TRUE(Parse(WithTools(), &request, {.takes_tools = true}));
+  EXPECT_FALSE(Parse(WithTools(R"(, "tool_choice": "none")"), &request, {}));
+}
+
+TEST(ToolRequest, ReasoningEffortGoesToTheTemplate) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"("reasoning_effort": "low")", &request, {.takes_reasoning_effort = true}));
+  EXPECT_EQ(request.chat.variables["reasoning_effort"], "low");
+  EXPECT_TRUE(request.ignored.empty());
+  ASSERT_FALSE(Parse(R"("reasoning_effort": "low")", &request));
+  EXPECT_EQ(request.ignored, std::vector<std::string>{"reasoning_effort"});
+}
+
+// A vocabulary of bytes; the markers of all formats are text in it.
+class Answers {
+ public:
+  Answers(ToolFormat format, const std::string& members, Thinking thinking = Thinking::kNever) {
+    ApiRequest request;
+    const auto error = Parse(members, &request, {.tool_format = format, .takes_tools = true});
+    EXPECT_FALSE(error) << error.value_or(ApiError{}).message;
+    const GrammarSpec spec = AnswerGrammar(format, request.tools, request.grammar, thinking);
+    auto grammar = CompileParts(spec.part, spec.spacing, trie_);
+    EXPECT_TRUE(grammar.ok()) << grammar.status().message();
+    matcher_ = std::make_unique<Matcher>(std::move(*grammar), &trie_);
+  }
+  bool operator()(const std::string& text) {
+    Matcher::StateId state = matcher_->start();
+    for (const char byte : text) state = matcher_->Next(state, static_cast<unsigned char>(byte));
+    return matcher_->Accepts(state);
+  }
+
+ private:
+  static std::vector<std::string> Bytes() {
+    std::vector<std::string> tokens;
+    for (int byte = 0; byte < 255; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+    return tokens;
+  }
+  const TokenTrie trie_{Bytes()};
+  std::unique_ptr<Matcher> matcher_;
+};
+
+constexpr const char* kRequired = R"(, "tool_choice": "required")";
+constexpr const char* kOne = R"(, "tool_choice": "required", "parallel_tool_calls": false)";
+constexpr const char* kFormat = R"(, "response_format": {"type": "json_object"})";
+
+TEST(ToolGrammar, Hermes) {
+  const std::string call =
+      "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"b\": 1, \"a\": 2}}\n"
+      "</tool_call>";
+  const std::string bad = "<tool_call>\n{\"name\": \"add\", \"arguments\": {}}\n</tool_call>";
+  Answers any(ToolFormat::kHermes, WithTools());
+  EXPECT_TRUE(any("Just text."));
+  EXPECT_TRUE(any("Text, then\n" + call));
+  EXPECT_TRUE(any(call + "\n" + call));
+  EXPECT_FALSE(any(bad));
+  Answers required(ToolFormat::kHermes, WithTools(kRequired));
+  EXPECT_FALSE(required("Just text."));
+  EXPECT_TRUE(required(call + "\n" + call));
+  EXPECT_FALSE(required("<think>hm</think>\n\n" + call));
+  Answers may_think(ToolFormat::kHermes, WithTools(kRequired), Thinking::kMay);
+  EXPECT_TRUE(may_think("<think>hm</think>\n\n" + call));
+  EXPECT_TRUE(may_think(call));
+  Answers one(ToolFormat::kHermes, WithTools(kOne));
+  EXPECT_TRUE(one(call));
+  EXPECT_FALSE(one(call + "\n" + call));
+  Answers thinking(ToolFormat::kHermes, WithTools(kRequired), Thinking::kBegun);
+  EXPECT_FALSE(thinking(call));
+  EXPECT_TRUE(thinking("hm</think>\n\n" + call));
+  Answers format(ToolFormat::kHermes, WithTools(kFormat));
+  EXPECT_FALSE(format("Just text."));
+  EXPECT_TRUE(format("{\"x\": 1}"));
+  EXPECT_TRUE(format(call));
+}
+
+TEST(ToolGrammar, Llama3) {
+  const std::string call = R"({"name": "now", "parameters": {}})";
+  Answers any(ToolFormat::kLlama3, WithTools());
+  EXPECT_TRUE(any("Just {text}."));
+  EXPECT_TRUE(any("<|python_tag|>" + call));
+  EXPECT_TRUE(any(call + "; " + call));
+  EXPECT_FALSE(any("{\"x\": 1}"));
+  Answers required(ToolFormat::kLlama3, WithTools(kRequired));
+  EXPECT_TRUE(required(call));
+  EXPECT_FALSE(required("Just text."));
+}
+
+TEST(ToolGrammar, Mistral) {
+  Answers any(ToolFormat::kMistral, WithTools());
+  EXPECT_TRUE(any("Just text."));
+  EXPECT_TRUE(
+      any(R"([TOOL_CALLS] [{"name": "now", "arguments": {}}, {"name": "now", "arguments": {}}])"));
+  EXPECT_FALSE(any("[TOOL_CALLS] now"));
+  Answers newer(ToolFormat::kMistralArgs, WithTools(kRequired));
+  EXPECT_TRUE(newer("[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]now[ARGS]{}"));
+  EXPECT_FALSE(newer("Just text."));
+}
+
+TEST(ToolGrammar, Harmony) {
+  const std::string thoughts = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant";
+  const std::string call = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}";
+  const std::string final_text = "<|channel|>final<|message|>Just text.";
+  Answers any(ToolFormat::kHarmony, WithTools());
+  EXPECT_TRUE(any(thoughts + final_text));
+  EXPECT_TRUE(any(final_text));
+  EXPECT_TRUE(any(thoughts + thoughts + call));
+  EXPECT_FALSE(any("Just text."));
+  Answers required(ToolFormat::kHarmony, WithTools(kRequired));
+  EXPECT_TRUE(required(call));
+  EXPECT_FALSE(required(final_text));
+  Answers format(ToolFormat::kHarmony, R"("response_format": {"type": "json_object"})");
+  EXPECT_FALSE(format(thoughts + final_text));
+  EXPECT_TRUE(format(thoughts + "<|channel|>final <|constrain|>json<|message|>{\"x\": 1}"));
+}
+
+TEST(ChatAnswer, MessageAndDeltas) {
+  ChatAnswer answer(ToolFormat::kHermes, {.tools = {"now"}, .constrained = true});
+  const std::string text = "So:\n<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>";
+  std::string content, arguments, id;
+  for (const char byte : text) {
+    for (const Json& delta : answer.Feed(std::string(1, byte))) {
+      content += delta.value("content", "");
+      if (!delta.contains("tool_calls")) continue;
+      const Json& call = delta["tool_calls"][0];
+      EXPECT_EQ(call["index"], 0);
+      id += call.value("id", "");
+      arguments += call["function"]["arguments"].get<std::string>();
+    }
+  }
+  EXPECT_TRUE(answer.Finish().empty());
+  EXPECT_EQ(content, "So:");
+  EXPECT_EQ(arguments, "{}");
+  const Json message = answer.Message();
+  EXPECT_EQ(message["content"], "So:");
+  EXPECT_EQ(message["tool_calls"][0]["id"], id);
+  EXPECT_EQ(message["tool_calls"][0]["function"], (Json{{"name", "now"}, {"arguments", "{}"}}));
+  EXPECT_FALSE(message["tool_calls"][0].contains("index"));
+}
+
+TEST(ChatAnswer, ChannelsAndIds) {
+  ChatAnswer harmony(ToolFormat::kHarmony, {});
+  harmony.Feed(
+      "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final"
+      "<|message|>Hi");
+  harmony.Finish();
+  EXPECT_EQ(harmony.Message()["reasoning_content"], "Hm");
+  EXPECT_EQ(harmony.Message()["content"], "Hi");
+  ChatAnswer mistral(ToolFormat::kMistral, {.tools = {"now"}});
+  mistral.Feed("[TOOL_CALLS]now[ARGS]{}");
+  EXPECT_TRUE(mistral.Message()["content"].is_null());
+  EXPECT_EQ(mistral.Message()["tool_calls"][0]["id"].get<std::string>().size(), 9u);
+}
+
+}  // namespace
+}  // namespace talon

@@ -1,0 +1,141 @@
+"""`talon serve` with tools: calls that match their schemas, whole and streamed, drafted or not.
+
+Usage: serve_tools_test.py PATH_OF_TALON [unittest arguments]
+"""
+
+import json
+import sys
+
+sys.dont_write_bytecode = True  # leaves nothing beside the sources
+from cli import TINY, CliTest, main  # noqa: E402
+from server import Server  # noqa: E402
+
+
+def tool(name, properties):
+    return {"type": "function", "function": {
+        "name": name, "description": f"The tool {name}.", "strict": True,
+        "parameters": {"type": "object", "properties": properties,
+                       "required": list(properties), "additionalProperties": False}}}
+
+
+TOOLS = [
+    tool("get_weather", {"city": {"type": "string", "maxLength": 12},
+                         "unit": {"enum": ["celsius", "kelvin"]}}),
+    tool("add", {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"type": "boolean"}}),
+]
+MESSAGES = [{"role": "user", "content": "How is the weather in Paris?"}]
+OFF = {"speculative": {"off": True}}
+NAMED = {"type": "function", "function": {"name": "add"}}
+
+
+def merge(events):
+    """The message that the deltas of a stream's chunks make."""
+    message = {"content": "", "tool_calls": []}
+    for event in events:
+        delta = event["choices"][0]["delta"]
+        message["content"] += delta.get("content") or ""
+        for part in delta.get("tool_calls", []):
+            if part["index"] == len(message["tool_calls"]):
+                message["tool_calls"].append(
+                    {"id": part["id"], "name": part["function"]["name"], "arguments": ""})
+            message["tool_calls"][part["index"]]["arguments"] += part["function"]["arguments"]
+    return message
+
+
+class Tools(CliTest):
+    def check_call(self, call):
+        arguments = json.loads(call["function"]["arguments"])
+        if call["function"]["name"] == "add":
+            self.assertEqual(list(arguments), ["a", "b"])
+            self.assertIn(arguments["a"], range(100))
+            self.assertIsInstance(arguments["b"], bool)
+        else:
+            self.assertEqual(call["function"]["name"], "get_weather")
+            self.assertEqual(list(arguments), ["city", "unit"])
+            self.assertLessEqual(len(arguments["city"]), 12)
+            self.assertIn(arguments["unit"], ["celsius", "kelvin"])
+
+    def ask(self, server, **fields):
+        answer = server.post("/v1/chat/completions",
+                             {"messages": MESSAGES, "max_tokens": 300, **fields})
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json["choices"][0]
+
+    def test_calls_in_every_format(self):
+        for form in ("hermes", "llama3", "mistral", "mistral_args"):
+            with self.subTest(form), Server(
+                    "--model", TINY, "--chat-template", "chatml", "--tool-call-parser", form,
+                    "--speculative-algorithm", "SUFFIX") as server:
+                for choice in ("required", NAMED):
+                    fields = {"tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": False,
+                              "temperature": 0.9, "seed": 4}
+                    whole = self.ask(server, **fields)
+                    self.assertEqual(whole["finish_reason"], "tool_calls", whole)
+                    calls = whole["message"]["tool_calls"]
+                    self.assertEqual(len(calls), 1)
+                    self.check_call(calls[0])
+                    if choice is NAMED:
+                        self.assertEqual(calls[0]["function"]["name"], "add")
+                    plain = self.ask(server, **fields, **OFF)
+                    self.assertEqual([call["function"] for call in plain["message"]["tool_calls"]],
+                                     [call["function"] for call in calls])
+                    events = server.stream("/v1/chat/completions", messages=MESSAGES,
+                                           max_tokens=300, **fields)[:-1]
+                    self.assertEqual(events[-1]["choices"][0]["finish_reason"], "tool_calls")
+                    streamed = merge(events)
+                    self.assertEqual(streamed["tool_calls"][0]["arguments"],
+                                     calls[0]["function"]["arguments"])
+                    self.assertEqual(streamed["content"], whole["message"]["content"] or "")
+
+    def test_auto_none_and_messages_of_tools(self):
+        with Server("--model", TINY, "--chat-template", "chatml") as server:
+            text = self.ask(server, tools=TOOLS, temperature=0, max_tokens=24)
+            self.assertNotIn("tool_calls", text["message"])
+            self.assertEqual(self.ask(server, tools=TOOLS, tool_choice="none", temperature=0,
+                                      max_tokens=24)["message"],
+                             self.ask(server, temperature=0, max_tokens=24)["message"])
+            call = {"id": "call_1", "type": "function",
+                    "function": {"name": "add", "arguments": '{"a": 1, "b": true}'}}
+            history = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]},
+                       {"role": "tool", "tool_call_id": "call_1", "content": "42"}]
+            answer = server.post("/v1/chat/completions",
+                                 {"messages": history, "tools": TOOLS, "max_tokens": 8})
+            self.assertEqual(answer.status, 200, answer.body)
+
+    def test_text_outside_of_channels_is_content(self):
+        with Server("--model", TINY, "--chat-template", "chatml") as server:
+            expected = self.ask(server, temperature=0, max_tokens=24)["message"]
+        with Server("--model", TINY, "--chat-template", "chatml",
+                    "--tool-call-parser", "harmony") as server:
+            self.assertEqual(self.ask(server, temperature=0, max_tokens=24)["message"], expected)
+            message = self.ask(server, tools=TOOLS, tool_choice=NAMED, max_tokens=40,
+                               seed=1)["message"]
+            self.assertNotIn("<|channel|>", json.dumps(message))
+
+    def test_a_cut_call_says_length(self):
+        with Server("--model", TINY, "--chat-template", "chatml") as server:
+            choice = self.ask(server, tools=TOOLS, tool_choice="required", max_tokens=9, seed=1)
+            self.assertEqual(choice["finish_reason"], "length")
+
+    def test_what_is_refused(self):
+        hard = tool("hard", {"a": {"type": "array", "uniqueItems": True}})
+        with Server("--model", TINY, "--chat-template", "chatml") as server:
+            for fields, why in [
+                    ({"tools": [hard]}, "tools[0].function.parameters"),
+                    ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
+                    ({"tool_choice": "required"}, "no tools"),
+                    ({"tools": TOOLS, "regex": "a"}, "only a JSON schema")]:
+                with self.subTest(fields):
+                    answer = server.post("/v1/chat/completions", {"messages": MESSAGES, **fields})
+                    self.assertEqual(answer.status, 400)
+                    self.assertIn(why, answer.error["message"])
+            del hard["function"]["strict"]  # then best effort will do
+            self.ask(server, tools=[hard], max_tokens=4)
+        with Server("--model", TINY, "--chat-template", "plain") as server:
+            answer = server.post("/v1/chat/completions", {"messages": MESSAGES, "tools": TOOLS})
+            self.assertEqual(answer.status, 400)
+            self.assertIn("takes none", answer.error["message"])
+
+
+if __name__ == "__main__":
+    main()
