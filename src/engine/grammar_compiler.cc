@@ -59,7 +59,11 @@ Result<std::shared_ptr<Matcher>> GrammarCompiler::Compile(const GrammarSpec& spe
   }
   if (auto matcher = Find(spec)) return matcher;
   TALON_ASSIGN_OR_RETURN(auto grammar, GrammarOf(spec, Trie()));
-  auto matcher = std::make_shared<Matcher>(std::move(grammar), &Trie());
+  const auto encode = [tokenizer = tokenizer_](const std::string& text) {
+    auto tokens = tokenizer->Encode(text, /*add_special_tokens=*/false);
+    return tokens.ok() ? std::move(*tokens) : std::vector<int32_t>();
+  };
+  auto matcher = std::make_shared<Matcher>(std::move(grammar), &Trie(), encode);
   const std::lock_guard<std::mutex> lock(mutex_);
   kept_.push_front({spec, matcher});
   if (kept_.size() > kMostKept) kept_.pop_back();

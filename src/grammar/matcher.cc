@@ -5,14 +5,15 @@ namespace {
 
 constexpr size_t kMostMasks = 512;
 constexpr size_t kWornStates = 10'000;
-constexpr size_t kLookAhead = 48;  // bytes; hardly a token of a forced text is longer
+constexpr size_t kMostForced = 256;  // bytes that are looked at
 
 }  // namespace
 
 // Grammar::Finish has built the same expression, so that the bytes' classes know it.
-Matcher::Matcher(std::unique_ptr<Grammar> grammar, const TokenTrie* trie)
+Matcher::Matcher(std::unique_ptr<Grammar> grammar, const TokenTrie* trie, Encoder encode)
     : grammar_(std::move(grammar)),
       trie_(*trie),
+      encode_(std::move(encode)),
       automaton_(grammar_.get()),
       plain_(Utf8Of(TokenTrie::PlainCharacters(), &grammar_->exprs())) {}
 
@@ -70,17 +71,31 @@ void Matcher::Walk(StateId state, const TokenTrie::Slice& slice, TokenMask* mask
 
 std::vector<Matcher::ForcedToken> Matcher::ForcedTokens(StateId state, int most) {
   std::vector<ForcedToken> tokens;
-  std::string bytes;  // that must follow the tokens
-  while (static_cast<int>(tokens.size()) < most) {
-    const std::string more = Forced(state, kLookAhead - bytes.size());
-    state = automaton_.Next(state, more);
-    bytes += more;
-    const int32_t token = trie_.LongestPrefix(bytes);
-    if (token < 0) break;
-    bytes.erase(0, trie_.bytes(token).size());
-    tokens.push_back({.token = token, .last = bytes.empty()});
+  const std::string bytes = Forced(state, kMostForced);
+  std::string_view rest = bytes;
+  while (!rest.empty() && static_cast<int>(tokens.size()) < most) {
+    const size_t before = tokens.size();
+    for (const int32_t token : Tokens(rest)) {
+      if (static_cast<int>(tokens.size()) == most || !rest.starts_with(trie_.bytes(token))) break;
+      rest.remove_prefix(trie_.bytes(token).size());
+      tokens.push_back({.token = token, .last = rest.empty()});
+    }
+    if (tokens.size() == before) break;
   }
   return tokens;
+}
+
+// Of the beginning of `bytes`: a special token, or the text before one.
+std::vector<int32_t> Matcher::Tokens(std::string_view bytes) const {
+  const std::string text(bytes.substr(0, bytes.find(kSpecialByte)));
+  if (encode_ && !text.empty()) {
+    std::vector<int32_t> tokens = encode_(text);
+    const bool same = !tokens.empty() && !trie_.bytes(tokens[0]).empty() &&
+                      text.starts_with(trie_.bytes(tokens[0]));
+    if (same) return tokens;
+  }
+  const int32_t longest = trie_.LongestPrefix(bytes);
+  return longest < 0 ? std::vector<int32_t>() : std::vector<int32_t>{longest};
 }
 
 std::string Matcher::Forced(StateId state, size_t most) {

@@ -7,9 +7,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -24,8 +26,12 @@ class Matcher {
   using StateId = Automaton::StateId;
   static constexpr StateId kDead = Automaton::kDead;
 
-  // The trie must outlive it. REQUIRES: the grammar was made by a compiler of this folder.
-  Matcher(std::unique_ptr<Grammar> grammar, const TokenTrie* trie);
+  // The tokens that the vocabulary's tokenizer makes of a text; empty if it makes none.
+  using Encoder = std::function<std::vector<int32_t>(const std::string&)>;
+
+  // The trie must outlive it. `encode` may be empty. REQUIRES: the grammar was made by a compiler
+  // of this folder.
+  Matcher(std::unique_ptr<Grammar> grammar, const TokenTrie* trie, Encoder encode = {});
 
   StateId start() const { return automaton_.start(); }
   // kDead: the token is not allowed.
@@ -36,8 +42,8 @@ class Matcher {
   const TokenMask& Allowed(StateId state);
   // The bytes that must follow, at most `most` of them.
   std::string Forced(StateId state, size_t most);
-  // The tokens that a tokenizer would most likely make of the bytes that must follow, at most
-  // `most` of them. The last one may be part of a longer token, if what follows is free.
+  // What the tokenizer makes of the bytes that must follow (without one: the longest tokens), at
+  // most `most` tokens. The last one may be part of a longer token, if what follows is free.
   struct ForcedToken {
     int32_t token = 0;
     bool last = false;  // of the bytes that must follow
@@ -57,9 +63,11 @@ class Matcher {
  private:
   TokenMask Compute(StateId state);
   void Walk(StateId state, const TokenTrie::Slice& slice, TokenMask* mask);
+  std::vector<int32_t> Tokens(std::string_view bytes) const;
 
   std::unique_ptr<Grammar> grammar_;
   const TokenTrie& trie_;
+  Encoder encode_;
   Automaton automaton_;
   ExprId plain_;
   std::atomic<bool> worn_ = false;

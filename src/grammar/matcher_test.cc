@@ -5,6 +5,7 @@
 #include <random>
 
 #include "grammar/gbnf.h"
+#include "grammar/part_grammar.h"
 #include "grammar/schema/json_schema.h"
 
 namespace talon {
@@ -141,6 +142,38 @@ TEST(ChoiceTest, OneOfTheTexts) {
   EXPECT_TRUE(automaton.Accepts(automaton.Next(automaton.start(), "re")));
   EXPECT_TRUE(automaton.Accepts(automaton.Next(automaton.start(), "green")));
   EXPECT_FALSE(automaton.Accepts(automaton.Next(automaton.start(), "gre")));
+}
+
+// The tokenizer's own cut where it has one, else the longest tokens; special tokens as they are.
+TEST(MatcherTest, ForcedTokens) {
+  std::vector<std::string> bytes = {"n", "a", "m", "e", "na", "me", "nam", ":", "1", "2"};
+  bytes.push_back(SpecialBytes("<call>"));
+  const TokenTrie trie(bytes);
+  const auto tokens_of = [&](const Matcher::Encoder& encode) {
+    auto grammar = CompileParts(
+        GrammarPart::Sequence(
+            {GrammarPart::Literal("name:"), GrammarPart::Marker("<call>"),
+             GrammarPart::Choice({GrammarPart::Literal("1"), GrammarPart::Literal("2")})}),
+        JsonSpacing::kFlexible, trie);
+    EXPECT_TRUE(grammar.ok());
+    Matcher matcher(std::move(*grammar), &trie, encode);
+    std::vector<int32_t> tokens;
+    for (const auto& [token, last] : matcher.ForcedTokens(matcher.start(), 9)) {
+      EXPECT_EQ(last, token == 10);
+      tokens.push_back(token);
+    }
+    EXPECT_TRUE(matcher.IsForced(matcher.start(), 4));
+    EXPECT_EQ(matcher.ForcedTokens(matcher.start(), 2).size(), 2u);
+    return tokens;
+  };
+  EXPECT_EQ(tokens_of({}), (std::vector<int32_t>{6, 3, 7, 10}));
+  EXPECT_EQ(tokens_of([](const std::string& text) {
+              EXPECT_TRUE(std::string("name:").ends_with(text));
+              return std::vector<int32_t>{4, 5, 7};
+            }),
+            (std::vector<int32_t>{4, 5, 7, 10}));
+  EXPECT_EQ(tokens_of([](const std::string&) { return std::vector<int32_t>{8}; }),  // other text
+            (std::vector<int32_t>{6, 3, 7, 10}));
 }
 
 }  // namespace
