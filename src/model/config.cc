@@ -23,6 +23,7 @@ constexpr int kMaxHeads = 1024;
 constexpr int kMaxHeadDim = 1024;
 constexpr int kMaxPositions = 1 << 28;
 constexpr int kMaxExperts = 4096;
+constexpr int64_t kMaxExpertsOfAll = 1 << 17;  // layers together: each is a few tensors to look up
 
 // What the families leave unsaid in config.json, as Hugging Face's classes fill it in.
 struct FamilyInfo {
@@ -159,6 +160,10 @@ Status ParseExperts(const ConfigFields& fields, ModelConfig* config) {
   ExpertConfig* experts = &config->experts;
   TALON_ASSIGN_OR_RETURN(experts->count,
                          EitherInt(fields, "num_experts", "num_local_experts", kMaxExperts));
+  if (int64_t{experts->count} * config->num_layers > kMaxExpertsOfAll) {
+    return InvalidArgument("{}: {} experts in each of {} layers, limit {} in all", fields.what(),
+                           experts->count, config->num_layers, kMaxExpertsOfAll);
+  }
   TALON_ASSIGN_OR_RETURN(experts->rule.per_row, EitherInt(fields, "num_experts_per_tok",
                                                           "experts_per_token", experts->count));
   if (gpt_oss) {

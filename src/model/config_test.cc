@@ -173,6 +173,12 @@ TEST(ModelConfig, GptOssHasExpertsSinksAndEveryOtherWindow) {
   other["experts_per_token"] = 2;
   EXPECT_EQ(Parse(other)->experts.count, 16);
   EXPECT_EQ(Parse(other)->experts.rule.per_row, 2);
+  other["num_hidden_layers"] = 1024;
+  other["num_local_experts"] = 4096;
+  EXPECT_EQ(Parse(other).status().message(),
+            "config.json: 4096 experts in each of 1024 layers, limit 131072 in all");
+  other["num_hidden_layers"] = 4;
+  other["num_local_experts"] = 16;
   other["experts_per_token"] = 17;
   EXPECT_FALSE(Parse(other).ok());
   Json ragged = ExpertsConfig("gpt_oss_mxfp4");
