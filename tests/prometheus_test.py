@@ -56,7 +56,8 @@ class PrometheusTest(CliTest):
         super().setUp()
         address = self.start(
             "talon",
-            [program(), "serve", "--model", TINY, "--port", 0, "--speculative-algorithm", "NGRAM"],
+            [program(), "serve", "--model", TINY, "--port", 0, "--speculative-algorithm", "NGRAM",
+             "--speculative-adaptive", "false"],
             r"listening on http://(127\.0\.0\.1:\d+)")
         self.talon = f"http://{address}"
         config = self.file("prometheus.yml", SCRAPE_CONFIG.format(address=address))
