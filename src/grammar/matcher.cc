@@ -85,7 +85,7 @@ std::vector<Matcher::ForcedToken> Matcher::ForcedTokens(StateId state, int most)
   return tokens;
 }
 
-// Of the beginning of `bytes`: a special token, or the text before one.
+// What `bytes` begin with: a special token, or the text before one.
 std::vector<int32_t> Matcher::Tokens(std::string_view bytes) const {
   const std::string text(bytes.substr(0, bytes.find(kSpecialByte)));
   if (encode_ && !text.empty()) {
