@@ -76,7 +76,7 @@ class CheckExperts(CliTest):
         config = {**self.GPT, "quantization_config": {"quant_method": "bitnet"}}
         result = self.check(config, "input_first")
         self.assertEqual(result.returncode, 2)
-        self.assertIn('quantization_config ("bitnet") is not supported', result.stderr.decode())
+        self.assertIn('quant_method "bitnet" is not supported', result.stderr.decode())
 
 
 if __name__ == "__main__":

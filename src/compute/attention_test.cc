@@ -363,7 +363,7 @@ TEST_P(WindowTest, MatchesReference) {
   for (const Layout& layout : WindowLayouts()) {
     std::vector<SequenceSpec> batch = MixedBatch(random);
     batch.push_back({.base = 70000, .committed = 2500, .parents = RandomTree(9, random)});
-    batch.push_back({.base = 80000, .committed = 1300, .prompt_rows = 300});
+    batch.push_back({.base = 80000, .committed = 1300, .prompt_rows = 40});
     ExpectClose(RunAttention(*reference, layout, batch), RunAttention(*backend_, layout, batch),
                 layout, GetParam());
   }
