@@ -53,8 +53,10 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
     return InvalidArgument("decoder: max_rows {} and max_output_rows {} must be at least 1",
                            options.max_rows, options.max_output_rows);
   }
+  ModelNeeds needs = config.needs();
+  needs.windows = false;  // a model with windows can be fitted
+  TALON_RETURN_IF_ERROR(backend->CheckSupport(needs));
   const ModelConfig fitted = FitDevice(config, *backend);
-  TALON_RETURN_IF_ERROR(backend->CheckSupport(fitted.needs()));
   TALON_ASSIGN_OR_RETURN(
       DecoderWeights weights,
       LoadDecoderWeights(fitted, source, backend, options.weights, options.progress));

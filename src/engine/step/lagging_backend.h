@@ -67,6 +67,9 @@ class LaggingBackend : public Backend {
                    const FeedForwardWeights& weights) override {
     inner_->FeedForward(x, norm, epsilon, weights);
   }
+  Status CheckSupport(const ModelNeeds& needs) const override {
+    return inner_->CheckSupport(needs);
+  }
   void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
                          const ExpertsWeights& weights) override {
     inner_->ExpertFeedForward(x, norm, epsilon, weights);

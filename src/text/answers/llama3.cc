@@ -32,7 +32,7 @@ class Llama3Parser : public StepParser {
     return false;
   }
 
-  // Before a call, or the text. What is skipped is content if there is no call.
+  // Looks for the start of a call. Skipped characters are content if none follows.
   bool StepStart() {
     const std::string_view separators = after_call_ ? "; \n\r\t" : " \n\r\t";
     const size_t begin = rest().find_first_not_of(separators);

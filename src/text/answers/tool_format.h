@@ -18,7 +18,7 @@ enum class ToolFormat {
   kMistralArgs,  // [TOOL_CALLS]NAME[ARGS]{...}, of newer models
 };
 
-// By a name such as "hermes"; none if there is no such format.
+// The format of this name ("hermes"), or nullopt if it is unknown.
 std::optional<ToolFormat> ParseToolFormat(std::string_view name);
 // "harmony, hermes, ...", for messages.
 std::string ToolFormatNames();

@@ -23,9 +23,9 @@ constexpr int kInt4PartBytes = kWidth * kXGroup;  // holds two parts
 constexpr int kInt4ScalesAt = kWidth * kInt4Group / 2;
 constexpr int kInt4GroupBytes = kInt4ScalesAt + 2 * kWidth;
 
-// MatrixKernel::tile of a kernel whose Run<n>(args) takes n rows.
-template <typename Rows>
-void RowsTile(const TileArgs& args) {
+// MatrixKernel::tile, or the like, of a kernel whose Run<n>(args) takes n rows.
+template <typename Rows, typename Args = TileArgs>
+void RowsTile(const Args& args) {
   switch (args.rows) {
     case 1:
       return Rows::template Run<1>(args);

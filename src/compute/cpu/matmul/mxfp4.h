@@ -9,8 +9,6 @@
 #ifndef TALON_COMPUTE_CPU_MATMUL_MXFP4_H_
 #define TALON_COMPUTE_CPU_MATMUL_MXFP4_H_
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <memory>
 
@@ -18,12 +16,11 @@
 #include "base/threads.h"
 #include "compute/backend.h"
 #include "compute/cpu/matmul/matmul.h"
+#include "compute/cpu/matmul/mxfp4_kernels.h"
 #include "compute/matrix.h"
 #include "compute/mxfp4.h"
 
 namespace talon {
-
-constexpr int kMxfp4Outputs = 4;  // that a kernel computes together
 
 class Mxfp4Weight : public Weight {
  public:
@@ -53,39 +50,6 @@ Result<std::unique_ptr<Weight>> NewMxfp4Weight(const HostMatrix& part);
 
 void RunMxfp4Product(ThreadPool& pool, const MatMulArgs& args, const Mxfp4Weight& w,
                      MatMulScratch* scratch);
-
-// A row of activations, group by group: the high bytes of the 16 even inputs, of the odd ones, then
-// the low bytes of both.
-constexpr int kMxfp4PackedBytes = 4 * kMxfp4GroupBytes;
-constexpr int kMxfp4MaxRows = 4;
-
-// Sums of kMxfp4Outputs outputs for up to kMxfp4MaxRows rows.
-struct Mxfp4Tile {
-  const uint8_t* codes = nullptr;   // [outputs][groups][kMxfp4GroupBytes]
-  const uint8_t* scales = nullptr;  // [groups][kMxfp4Outputs], see Mxfp4FloatScale
-  int outputs = kMxfp4Outputs;      // that there are; the others' sums are arbitrary
-  int64_t groups = 0;
-  int rows = 0;
-  const int8_t* x = nullptr;        // [rows][groups][kMxfp4PackedBytes]
-  const float* x_scales = nullptr;  // [rows][groups]
-  float* sums = nullptr;            // [rows][kMxfp4Outputs]
-
-  const uint8_t* CodesOf(int output) const {
-    return codes + std::min(output, outputs - 1) * groups * kMxfp4GroupBytes;
-  }
-};
-using Mxfp4Kernel = void (*)(const Mxfp4Tile& tile);
-
-// The fastest kernel of this machine, and the one for any machine.
-Mxfp4Kernel GetMxfp4Kernel();
-void PortableMxfp4Kernel(const Mxfp4Tile& tile);
-void ArmDotprodMxfp4Kernel(const Mxfp4Tile& tile);  // where the build is for this architecture
-void X86Avx2Mxfp4Kernel(const Mxfp4Tile& tile);
-
-// A scale as weights keep it: the exponent bits of the factor of doubled codes, a float32.
-inline float Mxfp4FloatScale(uint8_t kept) {
-  return std::bit_cast<float>(static_cast<uint32_t>(kept) << 23);
-}
 
 }  // namespace talon
 

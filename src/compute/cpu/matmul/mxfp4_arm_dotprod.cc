@@ -3,13 +3,13 @@
 
 #include <cstring>
 
-#include "compute/cpu/matmul/kernels_table.h"
-#include "compute/cpu/matmul/mxfp4.h"
+#include "compute/cpu/matmul/kernels_rows-inl.h"
+#include "compute/cpu/matmul/mxfp4_kernels-inl.h"
 
 namespace talon {
 namespace {
 
-// Mxfp4FloatScale of four outputs.
+// ScaleOf four outputs.
 inline float32x4_t LoadScales(const uint8_t* from) {
   uint32_t bytes;
   std::memcpy(&bytes, from, sizeof(bytes));
@@ -22,61 +22,52 @@ inline int32x4_t SumLanes(const int32x4_t (&v)[kMxfp4Outputs]) {
   return vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
 }
 
-template <int kRows>
-void Run(const Mxfp4Tile& tile) {
-  const int8x16_t table = vld1q_s8(kMxfp4Doubled);
-  const int64_t row_bytes = tile.groups * kMxfp4PackedBytes;
-  const uint8_t* codes[kMxfp4Outputs];
-  for (int i = 0; i < kMxfp4Outputs; ++i) codes[i] = tile.CodesOf(i);
-  float32x4_t acc[kRows];
-  TALON_UNROLL
-  for (int r = 0; r < kRows; ++r) acc[r] = vdupq_n_f32(0);
-  for (int64_t g = 0; g < tile.groups; ++g) {
-    int8x16_t even[kMxfp4Outputs], odd[kMxfp4Outputs];
+struct Rows {
+  template <int kRows>
+  static void Run(const Mxfp4Tile& tile) {
+    const int8x16_t table = vld1q_s8(kMxfp4Doubled);
+    const int64_t row_bytes = tile.groups * kMxfp4PackedBytes;
+    const uint8_t* codes[kMxfp4Outputs];
+    for (int i = 0; i < kMxfp4Outputs; ++i) codes[i] = CodesOf(tile, i);
+    float32x4_t acc[kRows];
     TALON_UNROLL
-    for (int i = 0; i < kMxfp4Outputs; ++i) {
-      // The next outputs' codes at the same place, a cache line for four groups.
-      if (g % 4 == i)
-        __builtin_prefetch(codes[i] + (kMxfp4Outputs * tile.groups + g) * kMxfp4GroupBytes);
-      const uint8x16_t both = vld1q_u8(codes[i] + g * kMxfp4GroupBytes);
-      even[i] = vqtbl1q_s8(table, vandq_u8(both, vdupq_n_u8(15)));
-      odd[i] = vqtbl1q_s8(table, vshrq_n_u8(both, 4));
-    }
-    const float32x4_t scales = LoadScales(tile.scales + g * kMxfp4Outputs);
-    TALON_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const int8_t* x = tile.x + r * row_bytes + g * kMxfp4PackedBytes;
-      const int8x16x4_t row = vld1q_s8_x4(x);
-      int32x4_t high[kMxfp4Outputs], low[kMxfp4Outputs];
+    for (int r = 0; r < kRows; ++r) acc[r] = vdupq_n_f32(0);
+    for (int64_t g = 0; g < tile.groups; ++g) {
+      int8x16_t even[kMxfp4Outputs], odd[kMxfp4Outputs];
       TALON_UNROLL
       for (int i = 0; i < kMxfp4Outputs; ++i) {
-        high[i] = vdotq_s32(vdupq_n_s32(0), even[i], row.val[0]);
-        low[i] = vdotq_s32(vdupq_n_s32(0), even[i], row.val[2]);
-        high[i] = vdotq_s32(high[i], odd[i], row.val[1]);
-        low[i] = vdotq_s32(low[i], odd[i], row.val[3]);
+        // The next outputs' codes at the same place, a cache line for four groups.
+        if (g % 4 == i)
+          __builtin_prefetch(codes[i] + (kMxfp4Outputs * tile.groups + g) * kMxfp4GroupBytes);
+        const uint8x16_t both = vld1q_u8(codes[i] + g * kMxfp4GroupBytes);
+        even[i] = vqtbl1q_s8(table, vandq_u8(both, vdupq_n_u8(15)));
+        odd[i] = vqtbl1q_s8(table, vshrq_n_u8(both, 4));
       }
-      const int32x4_t all = vmlaq_n_s32(SumLanes(low), SumLanes(high), 128);
-      const float32x4_t factors = vmulq_n_f32(scales, tile.x_scales[r * tile.groups + g]);
-      acc[r] = vfmaq_f32(acc[r], vcvtq_f32_s32(all), factors);
+      const float32x4_t scales = LoadScales(tile.scales + g * kMxfp4Outputs);
+      TALON_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const int8_t* x = tile.x + r * row_bytes + g * kMxfp4PackedBytes;
+        const int8x16x4_t row = vld1q_s8_x4(x);
+        int32x4_t high[kMxfp4Outputs], low[kMxfp4Outputs];
+        TALON_UNROLL
+        for (int i = 0; i < kMxfp4Outputs; ++i) {
+          high[i] = vdotq_s32(vdupq_n_s32(0), even[i], row.val[0]);
+          low[i] = vdotq_s32(vdupq_n_s32(0), even[i], row.val[2]);
+          high[i] = vdotq_s32(high[i], odd[i], row.val[1]);
+          low[i] = vdotq_s32(low[i], odd[i], row.val[3]);
+        }
+        const int32x4_t all = vmlaq_n_s32(SumLanes(low), SumLanes(high), 128);
+        const float32x4_t factors = vmulq_n_f32(scales, tile.x_scales[r * tile.groups + g]);
+        acc[r] = vfmaq_f32(acc[r], vcvtq_f32_s32(all), factors);
+      }
     }
+    TALON_UNROLL
+    for (int r = 0; r < kRows; ++r) vst1q_f32(tile.sums + r * kMxfp4Outputs, acc[r]);
   }
-  TALON_UNROLL
-  for (int r = 0; r < kRows; ++r) vst1q_f32(tile.sums + r * kMxfp4Outputs, acc[r]);
-}
+};
 
 }  // namespace
 
-void ArmDotprodMxfp4Kernel(const Mxfp4Tile& tile) {
-  switch (tile.rows) {
-    case 1:
-      return Run<1>(tile);
-    case 2:
-      return Run<2>(tile);
-    case 3:
-      return Run<3>(tile);
-    default:
-      return Run<4>(tile);
-  }
-}
+void ArmDotprodMxfp4Kernel(const Mxfp4Tile& tile) { RowsTile<Rows, Mxfp4Tile>(tile); }
 
 }  // namespace talon

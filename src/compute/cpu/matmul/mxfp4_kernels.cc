@@ -1,6 +1,6 @@
 // The MXFP4 kernel for any machine, and the choice among kernels.
 #include "compute/cpu/cpu_features.h"
-#include "compute/cpu/matmul/mxfp4.h"
+#include "compute/cpu/matmul/mxfp4_kernels-inl.h"
 
 namespace talon {
 namespace {
@@ -27,8 +27,8 @@ void PortableMxfp4Kernel(const Mxfp4Tile& tile) {
       for (int64_t g = 0; g < tile.groups; ++g) {
         const int64_t at = r * tile.groups + g;
         const auto products = static_cast<float>(
-            GroupSum(tile.CodesOf(i) + g * kMxfp4GroupBytes, tile.x + at * kMxfp4PackedBytes));
-        sum += products * (Mxfp4FloatScale(tile.scales[g * kMxfp4Outputs + i]) * tile.x_scales[at]);
+            GroupSum(CodesOf(tile, i) + g * kMxfp4GroupBytes, tile.x + at * kMxfp4PackedBytes));
+        sum += products * (ScaleOf(tile.scales[g * kMxfp4Outputs + i]) * tile.x_scales[at]);
       }
       tile.sums[r * kMxfp4Outputs + i] = sum;
     }

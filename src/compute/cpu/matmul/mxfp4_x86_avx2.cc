@@ -2,8 +2,8 @@
 // factor: |code| times x with the sign of the code; a pair is at most 2 * 12 * 127.
 #include <immintrin.h>
 
-#include "compute/cpu/matmul/kernels_table.h"
-#include "compute/cpu/matmul/mxfp4.h"
+#include "compute/cpu/matmul/kernels_rows-inl.h"
+#include "compute/cpu/matmul/mxfp4_kernels-inl.h"
 
 namespace talon {
 namespace {
@@ -28,7 +28,7 @@ inline float SumOfLanes(__m256 v) {
 
 template <int kRows>
 void RunOutput(const Mxfp4Tile& tile, int output) {
-  const uint8_t* from = tile.CodesOf(output);
+  const uint8_t* from = CodesOf(tile, output);
   const __m256i table =
       _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kMxfp4Doubled)));
   const int64_t row_bytes = tile.groups * kMxfp4PackedBytes;
@@ -38,7 +38,7 @@ void RunOutput(const Mxfp4Tile& tile, int output) {
   for (int64_t g = 0; g < tile.groups; ++g) {
     const __m256i codes = LoadCodes(from + g * kMxfp4GroupBytes, table);
     const __m256i magnitudes = _mm256_abs_epi8(codes);
-    const float scale = Mxfp4FloatScale(tile.scales[g * kMxfp4Outputs + output]);
+    const float scale = ScaleOf(tile.scales[g * kMxfp4Outputs + output]);
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const int8_t* x = tile.x + r * row_bytes + g * kMxfp4PackedBytes;
@@ -54,24 +54,15 @@ void RunOutput(const Mxfp4Tile& tile, int output) {
   for (int r = 0; r < kRows; ++r) tile.sums[r * kMxfp4Outputs + output] = SumOfLanes(acc[r]);
 }
 
-template <int kRows>
-void Run(const Mxfp4Tile& tile) {
-  for (int i = 0; i < tile.outputs; ++i) RunOutput<kRows>(tile, i);
-}
+struct Rows {
+  template <int kRows>
+  static void Run(const Mxfp4Tile& tile) {
+    for (int i = 0; i < tile.outputs; ++i) RunOutput<kRows>(tile, i);
+  }
+};
 
 }  // namespace
 
-void X86Avx2Mxfp4Kernel(const Mxfp4Tile& tile) {
-  switch (tile.rows) {
-    case 1:
-      return Run<1>(tile);
-    case 2:
-      return Run<2>(tile);
-    case 3:
-      return Run<3>(tile);
-    default:
-      return Run<4>(tile);
-  }
-}
+void X86Avx2Mxfp4Kernel(const Mxfp4Tile& tile) { RowsTile<Rows, Mxfp4Tile>(tile); }
 
 }  // namespace talon
