@@ -87,6 +87,7 @@ struct ExpertsWeights {
   const Weight* router = nullptr;      // [experts, hidden]
   const float* router_bias = nullptr;  // or null
   std::span<const FeedForwardWeights> experts;
+  const void* prepared = nullptr;  // of `experts` (Backend::PrepareExperts)
   ExpertRule rule;
 };
 
@@ -112,13 +113,6 @@ struct AttentionInput {
   const float* sinks = nullptr;
 };
 
-// What a model asks for that not every device has.
-struct ModelNeeds {
-  bool experts = false;
-  bool sinks = false;
-  bool windows = false;
-};
-
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -142,6 +136,11 @@ class Backend {
   // cols. The host memory is not needed afterwards.
   virtual Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                                      WeightFormat format) = 0;
+
+  // What ExpertFeedForward needs to know of a layer's experts, once they are packed; may be empty.
+  virtual Result<Buffer> PrepareExperts(std::span<const FeedForwardWeights> /*experts*/) {
+    return Buffer();
+  }
 
   // Passes of a model whose attention has this many query heads.
   virtual std::unique_ptr<Pass> NewPass(int query_heads) = 0;
@@ -170,8 +169,6 @@ class Backend {
   // not read, each other one once.
   virtual void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
                                  const ExpertsWeights& weights) = 0;
-  // Why models of this kind cannot run here, or OK.
-  virtual Status CheckSupport(const ModelNeeds& /*needs*/) const { return OkStatus(); }
 
   // angles[r] = cos then sin of position[r] * inv_freq[i], times `scale`: [rows, 2 * half]. The
   // product is rounded to float32 first, as the reference implementations do.

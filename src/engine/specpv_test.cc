@@ -144,32 +144,6 @@ TEST(SpecPvEngine, SlidingLayersKeepTheirWindow) {
   }
 }
 
-// A device that has neither windows nor experts, as CUDA.
-class PlainDevice : public LaggingBackend {
- public:
-  PlainDevice() : LaggingBackend(NewTestBackend(2), std::chrono::milliseconds(0)) {}
-  Status CheckSupport(const ModelNeeds& needs) const override {
-    if (needs.experts) return Unimplemented("no experts");
-    return needs.windows ? Unimplemented("no windows") : OkStatus();
-  }
-};
-
-TEST(SpecPvEngine, ADeviceWithoutWindowsRunsWhatFitsIntoOne) {
-  const TempDirectory dir;
-  Json json = SmallConfig();
-  json.update({{"architectures", {"MistralForCausalLM"}}, {"sliding_window", 60}});
-  WriteModel(dir.path(), json, DType::kF32, 8);
-  PlainDevice device;
-  SetLogLevel(LogLevel::kOff);
-  const auto decoder = Decoder::Load(dir.path(), &device, {});
-  SetLogLevel(LogLevel::kWarning);
-  ASSERT_TRUE(decoder.ok()) << decoder.status().message();
-  EXPECT_EQ((*decoder)->config().max_context, 60);
-  EXPECT_TRUE((*decoder)->config().windows.empty());
-  WriteModel(dir.path(), ExpertsConfig("gpt_oss"), DType::kF32, 8);
-  EXPECT_EQ(Decoder::Load(dir.path(), &device, {}).status().message(), "no experts");
-}
-
 TEST(SpecPvEngine, AViewNarrowerThanTheWindowFallsBack) {
   const TempDirectory dir;
   Json json = ExpertsConfig("gpt_oss");

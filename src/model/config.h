@@ -69,9 +69,6 @@ struct ModelConfig {
   int ActiveMlpSize(int layer) const {
     return IsSparse(layer) ? experts.rule.per_row * experts.intermediate_size : intermediate_size;
   }
-  ModelNeeds needs() const {
-    return {.experts = experts.count > 0, .sinks = sinks, .windows = !windows.empty()};
-  }
 };
 
 // `what` names the source in messages, usually the file's path.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/log.h"
 #include "base/valid_values.h"
 #include "model/files/tensor_layout.h"
 #include "model/files/weight_source.h"
@@ -14,17 +13,6 @@ namespace talon {
 namespace {
 
 const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
-
-// A device without sliding windows runs what fits into the window, where there is nothing to slide.
-ModelConfig FitDevice(const ModelConfig& config, const Backend& backend) {
-  if (config.windows.empty() || backend.CheckSupport({.windows = true}).ok()) return config;
-  ModelConfig fitted = config;
-  fitted.max_context = std::min(fitted.max_context, *std::ranges::max_element(config.windows));
-  fitted.windows.clear();
-  LogWarning("sliding window of {} tokens: on {} the context is limited from {} to {}",
-             fitted.max_context, backend.name(), config.max_context, fitted.max_context);
-  return fitted;
-}
 
 }  // namespace
 
@@ -53,14 +41,10 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
     return InvalidArgument("decoder: max_rows {} and max_output_rows {} must be at least 1",
                            options.max_rows, options.max_output_rows);
   }
-  ModelNeeds needs = config.needs();
-  needs.windows = false;  // a model with windows can be fitted
-  TALON_RETURN_IF_ERROR(backend->CheckSupport(needs));
-  const ModelConfig fitted = FitDevice(config, *backend);
   TALON_ASSIGN_OR_RETURN(
       DecoderWeights weights,
-      LoadDecoderWeights(fitted, source, backend, options.weights, options.progress));
-  std::unique_ptr<Decoder> decoder(new Decoder(fitted, backend, std::move(weights)));
+      LoadDecoderWeights(config, source, backend, options.weights, options.progress));
+  std::unique_ptr<Decoder> decoder(new Decoder(config, backend, std::move(weights)));
   TALON_RETURN_IF_ERROR(decoder->AllocateWorkspace(options));
   return decoder;
 }
@@ -204,9 +188,9 @@ void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
   if (layer.experts.empty()) {
     backend_->FeedForward(x, Floats(layer.post_norm), eps, layer.mlp.view());
   } else {
-    backend_->ExpertFeedForward(
-        x, Floats(layer.post_norm), eps,
-        {layer.router.get(), Floats(layer.router_bias), layer.expert_views, config_.experts.rule});
+    backend_->ExpertFeedForward(x, Floats(layer.post_norm), eps,
+                                {layer.router.get(), Floats(layer.router_bias), layer.expert_views,
+                                 layer.expert_table.data(), config_.experts.rule});
   }
 }
 

@@ -28,6 +28,8 @@ Status LoadExperts(const LayerLayout& layout, WeightLoader* loader, LayerWeights
     layer->experts.push_back(std::move(mlp));
     layer->expert_views.push_back(layer->experts.back().view());
   }
+  TALON_ASSIGN_OR_RETURN(layer->expert_table,
+                         loader->backend()->PrepareExperts(layer->expert_views));
   return OkStatus();
 }
 

@@ -39,6 +39,7 @@ struct LayerWeights {
   Buffer router_bias;              // [experts]
   std::vector<MlpWeights> experts;
   std::vector<FeedForwardWeights> expert_views;  // of `experts`
+  Buffer expert_table;                           // Backend::PrepareExperts
 };
 
 struct DecoderWeights {

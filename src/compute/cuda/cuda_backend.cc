@@ -6,6 +6,7 @@
 #include "compute/cuda/attention/attention.h"
 #include "compute/cuda/cuda_pass.h"
 #include "compute/cuda/elementwise.h"
+#include "compute/cuda/experts/experts.h"
 #include "compute/cuda/gemm/gemm.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/kv/cuda_kv_ops.h"
@@ -52,6 +53,9 @@ class CudaBackend : public Backend, public LayerOps {
 
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) override;
+  Result<Buffer> PrepareExperts(std::span<const FeedForwardWeights> experts) override {
+    return cuda::Experts::MakeTable(stream(), experts);
+  }
 
   std::unique_ptr<Pass> NewPass(int query_heads) override;
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override;
@@ -70,12 +74,12 @@ class CudaBackend : public Backend, public LayerOps {
   void SwiGlu(MatrixView gate_up, MatrixView out) override;
   void ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
                   MatrixView angles, const KvView& kv, int layer) override;
-  Status CheckSupport(const ModelNeeds& needs) const override;
-  void ExpertFeedForward(MatrixView, const float*, float, const ExpertsWeights&) override {
-    TALON_CHECK(false, "experts on CUDA");
+  void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
+                         const ExpertsWeights& weights) override {
+    experts_.Run(x, norm, epsilon, weights);
   }
-  void ClampedGate(MatrixView, float, MatrixView) override {
-    TALON_CHECK(false, "experts on CUDA");
+  void ClampedGate(MatrixView gate_up, float limit, MatrixView out) override {
+    cuda::ClampedGate(stream(), gate_up, limit, out);
   }
   void Attention(const Pass& pass, const AttentionInput& input, MatrixView out) override;
   void AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
@@ -97,7 +101,9 @@ class CudaBackend : public Backend, public LayerOps {
   cuda::Context context_;
   cuda::CudaKvOps kv_ops_{&context_};
   cuda::CudaTokenOps token_ops_{&context_};
+  cuda::WeightPacker packer_{&context_.stream()};
   cuda::Gemm gemm_;
+  cuda::Experts experts_{&context_.stream(), context_.generation()};
   cuda::Scratch operand_{&context_.stream(), context_.generation()};
   cuda::Scratch gated_{&context_.stream(), context_.generation()};
   cuda::Scratch gate_up_{&context_.stream(), context_.generation()};
@@ -106,19 +112,10 @@ class CudaBackend : public Backend, public LayerOps {
 
 Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatrix> parts,
                                                         WeightFormat format) {
-  TALON_ASSIGN_OR_RETURN(auto weight, cuda::PackWeight(stream(), parts, format));
+  TALON_ASSIGN_OR_RETURN(auto weight, packer_.Pack(parts, format));
   TALON_RETURN_IF_ERROR(gemm_.Reserve(*weight));
   ++*context_.generation();  // reserved memory may have moved
   return std::unique_ptr<Weight>(std::move(weight));
-}
-
-Status CudaBackend::CheckSupport(const ModelNeeds& needs) const {
-  const char* missing = needs.experts   ? "experts"
-                        : needs.sinks   ? "attention sinks"
-                        : needs.windows ? "sliding windows"
-                                        : nullptr;
-  if (missing == nullptr) return OkStatus();
-  return Unimplemented("models with {} do not run on CUDA yet; use --device cpu", missing);
 }
 
 // ---- Passes and their CUDA graphs ----
@@ -248,7 +245,6 @@ void CudaBackend::RunAttention(const Pass& pass, const AttentionInput& input,
   const KvShape& shape = input.kv.shape;
   TALON_CHECK(input.q.rows == PlanOf(pass).rows && out.cols == input.q.cols);
   TALON_CHECK(input.q.cols % (shape.head_dim * shape.kv_heads) == 0);
-  TALON_CHECK(input.window == 0 && input.sinks == nullptr, "windows or sinks on CUDA");
   const cuda::AttentionCall call{.plan = PlanOf(pass),
                                  .q = input.q,
                                  .out = out,
@@ -256,6 +252,8 @@ void CudaBackend::RunAttention(const Pass& pass, const AttentionInput& input,
                                  .layer = input.kv.layers[input.layer],
                                  .layer_index = input.layer,
                                  .scale = input.scale,
+                                 .window = input.window,
+                                 .sinks = input.sinks,
                                  .scratch = attention_.Get(0)};
   cuda::RunAttention(stream(), call);
 }

@@ -106,6 +106,18 @@ __global__ void SwiGluKernel(const float* gate_up, int64_t x_stride, int cols, i
   out[blockIdx.y * out_stride + i] = FromFloat<T>(value);
 }
 
+__global__ void ClampedGateKernel(const __grid_constant__ MatrixView x, float limit,
+                                  const __grid_constant__ MatrixView out) {
+  PdlTrigger();
+  PdlWait();
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= out.cols) return;
+  const float* pair = x.data + blockIdx.y * x.stride + 2 * i;
+  const float gate = fminf(pair[0], limit);
+  const float up = fminf(fmaxf(pair[1], -limit), limit);
+  out.data[blockIdx.y * out.stride + i] = gate / (1.0f + expf(-1.702f * gate)) * (up + 1.0f);
+}
+
 template <typename T>
 __global__ void ConvertKernel(const float* x, int64_t x_stride, int cols, int padded_cols, T* out,
                               int64_t out_stride) {
@@ -172,6 +184,10 @@ void SwiGlu(const Stream& stream, MatrixView gate_up, RowsOut out) {
            gate_up.data, gate_up.stride, out.cols, out.padded_cols, static_cast<T*>(out.data),
            out.stride);
   });
+}
+
+void ClampedGate(const Stream& stream, MatrixView gate_up, float limit, MatrixView out) {
+  Launch(stream, ClampedGateKernel, GridFor(out.cols, out.rows), kThreads, 0, gate_up, limit, out);
 }
 
 void Convert(const Stream& stream, MatrixView x, RowsOut out) {

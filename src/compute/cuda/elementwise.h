@@ -29,6 +29,8 @@ void Embed(const Stream& stream, const DevicePlan& plan, const void* table, DTyp
            MatrixView out);
 void RmsNorm(const Stream& stream, MatrixView x, const float* weight, float epsilon, RowsOut out);
 void SwiGlu(const Stream& stream, MatrixView gate_up, RowsOut out);
+// LayerOps::ClampedGate.
+void ClampedGate(const Stream& stream, MatrixView gate_up, float limit, MatrixView out);
 void Convert(const Stream& stream, MatrixView x, RowsOut out);
 void RopeAngles(const Stream& stream, const DevicePlan& plan, const float* inv_freq, int half,
                 float scale, MatrixView angles);

@@ -67,8 +67,8 @@ class LaggingBackend : public Backend {
                    const FeedForwardWeights& weights) override {
     inner_->FeedForward(x, norm, epsilon, weights);
   }
-  Status CheckSupport(const ModelNeeds& needs) const override {
-    return inner_->CheckSupport(needs);
+  Result<Buffer> PrepareExperts(std::span<const FeedForwardWeights> experts) override {
+    return inner_->PrepareExperts(experts);
   }
   void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
                          const ExpertsWeights& weights) override {

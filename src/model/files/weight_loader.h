@@ -26,6 +26,7 @@ class WeightLoader {
   WeightLoader(WeightSource* source, Backend* backend, WeightFormat format)
       : source_(source), backend_(backend), format_(format) {}
 
+  Backend* backend() const { return backend_; }
   size_t matrix_bytes() const { return matrix_bytes_; }
   size_t other_bytes() const { return other_bytes_; }
 

@@ -27,10 +27,12 @@ struct AttentionArgs {
   int kv_heads;
   int group;
   int head_dim;
-  int block_shift;   // log2 of the block size
-  int tail_heads;    // query heads per block of the tail kernel
-  float scale_log2;  // scores are in base 2
-  float* states;     // kStateHeader + head_dim floats each
+  int block_shift;     // log2 of the block size
+  int tail_heads;      // query heads per block of the tail and the window kernel
+  float scale_log2;    // scores are in base 2
+  int window;          // AttentionInput
+  const float* sinks;  // AttentionInput
+  float* states;       // kStateHeader + head_dim floats each
   uint32_t* counters;
 
   __device__ int heads() const { return kv_heads * group; }

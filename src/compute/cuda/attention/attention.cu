@@ -9,8 +9,6 @@
 namespace talon::cuda {
 namespace {
 
-constexpr float kLog2E = 1.4426950408889634f;
-
 bool IsAligned(const void* data, int64_t stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 4 == 0;
 }
@@ -34,6 +32,8 @@ AttentionArgs ArgsOf(const AttentionCall& call) {
       .block_shift = std::countr_zero(static_cast<unsigned>(call.shape.block_size)),
       .tail_heads = 1,
       .scale_log2 = call.scale * kLog2E,
+      .window = call.window,
+      .sinks = call.sinks,
       .states = reinterpret_cast<float*>(scratch + kScratchHeaderBytes),
       .counters = reinterpret_cast<uint32_t*>(scratch)};
 }

@@ -1,5 +1,6 @@
 // Attention over paged and staged keys (LayerOps::Attention): one or two kernels on tensor cores
-// (attention_work.h), or a generic kernel for float32 caches and other head sizes.
+// (attention_work.h), the window kernel (window.cuh), or a generic kernel for float32 caches and
+// other head sizes.
 //
 // A row's bits depend on its queries and keys alone: neither on where its keys are stored nor on
 // the other rows of the pass.
@@ -27,7 +28,9 @@ struct AttentionCall {
   KvLayer layer;
   int layer_index = 0;
   float scale = 1;
-  void* scratch = nullptr;  // AttentionScratchBytes(), zero before its first use
+  int window = 0;                // AttentionInput
+  const float* sinks = nullptr;  // AttentionInput
+  void* scratch = nullptr;       // AttentionScratchBytes(), zero before its first use
 
   int group() const { return q.cols / shape.head_dim / shape.kv_heads; }
 };

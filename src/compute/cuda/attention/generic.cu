@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
     acc[d] = 0;
   }
   float m = kMinusInfinity, l = 0;
-  for (int first = 0; first < row.num_keys; first += kTileKeys) {
+  for (int first = FirstKey(args, row); first < row.num_keys; first += kTileKeys) {
     const int count = min(kTileKeys, row.num_keys - first);
     __syncthreads();
     if (threadIdx.x < count) {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     AddTile<T>(args, count, shared, acc, m, l);
   }
-  const float factor = l == 0 ? 0.0f : 1.0f / l;
+  const float factor = InverseTotal(args.sinks, block.head_begin, m, l);
   for (int d = threadIdx.x; d < args.head_dim; d += kThreads) {
     StoreResult<1>(args.out, block.row_index, block.head_begin * args.head_dim + d,
                    {acc[d] * factor});

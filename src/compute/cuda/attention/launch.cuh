@@ -8,6 +8,7 @@
 #include "compute/cuda/attention/prefix.cuh"
 #include "compute/cuda/attention/tail.cuh"
 #include "compute/cuda/attention/warpgroup.cuh"
+#include "compute/cuda/attention/window.cuh"
 #include "compute/cuda/runtime/launch.h"
 #include "compute/cuda/runtime/tensor_map.h"
 
@@ -97,21 +98,20 @@ void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
                  MakeKvTensorMaps<T>(args));
 }
 
-template <typename T, int Dim>
-void LaunchTail(const Stream& stream, AttentionArgs args) {
-  using Config = TileConfig<T, Dim, 1, 4, 1, 2>;
-  const auto kernel = &TailKernel<Config>;
+// Launches a kernel whose blocks have a row and some query heads of a kv head each.
+template <typename Config, void (*Kernel)(AttentionArgs)>
+void LaunchByRow(const Stream& stream, AttentionArgs args) {
   const size_t shared = sizeof(SharedTile<Config>) + args.plan.mask_words * 64 * sizeof(int32_t);
   static size_t allowed = 0;
   if (shared > allowed) {
-    AllowSharedMemory(kernel, shared);
+    AllowSharedMemory(Kernel, shared);
     allowed = shared;
   }
   // With few rows, one block per query head, so that many merge in parallel.
   const bool few = args.plan.rows * args.kv_heads * args.group <= stream.multiprocessors;
   args.tail_heads = few ? 1 : min(args.group, kMaxTailHeads);
   const int parts = (args.group + args.tail_heads - 1) / args.tail_heads;
-  Launch(stream, kernel, dim3(args.plan.rows, args.kv_heads * parts), Config::kThreads, shared,
+  Launch(stream, Kernel, dim3(args.plan.rows, args.kv_heads * parts), Config::kThreads, shared,
          args);
 }
 
@@ -141,8 +141,10 @@ void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
 
 template <typename T, int Dim>
 void LaunchForDim(const Stream& stream, const AttentionArgs& args) {
+  using Config = TileConfig<T, Dim, 1, 4, 1, 2>;
+  if (args.window > 0) return LaunchByRow<Config, WindowKernel<Config>>(stream, args);
   LaunchPrefixOf<T, Dim>(stream, args);
-  if (!args.plan.merges_in_place) LaunchTail<T, Dim>(stream, args);
+  if (!args.plan.merges_in_place) LaunchByRow<Config, TailKernel<Config>>(stream, args);
 }
 
 template <typename T>

@@ -85,7 +85,7 @@ template <int Width>
 __device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionRow& row,
                                             int row_index, int head, int column) {
   Running<Width> total = MergedPartials<Width>(args, row, head, column);
-  const float factor = total.l == 0 ? 0.0f : __fdiv_rn(1.0f, total.l);
+  const float factor = InverseTotal(args.sinks, head, total.m, total.l);
 #pragma unroll
   for (int w = 0; w < Width; ++w) total.acc[w] = __fmul_rn(total.acc[w], factor);
   StoreResult(args.out, row_index, head * args.head_dim + column, total.acc);

@@ -9,6 +9,7 @@
 namespace talon::cuda {
 
 inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+inline constexpr float kLog2E = 1.4426950408889634f;
 
 // Lazy rescaling: how far (in log2) scores may exceed the running maximum before it moves. Weights
 // stay below 2^8, and most tiles do not rescale the accumulators.
@@ -21,6 +22,14 @@ __device__ __forceinline__ float NextMaximum(float maximum, float largest) {
 // What weights are relative to.
 __device__ __forceinline__ float WeightBase(float maximum) {
   return maximum == kMinusInfinity ? 0.0f : maximum;
+}
+
+// 1 / (the sum of weights, with that of the head's sink where there is one); 0 without any weight.
+__device__ __forceinline__ float InverseTotal(const float* sinks, int head, float m, float l) {
+  if (sinks != nullptr) {
+    l = __fadd_rn(l, Exp2(__fsub_rn(__fmul_rn(sinks[head], kLog2E), WeightBase(m))));
+  }
+  return l == 0 ? 0.0f : __fdiv_rn(1.0f, l);
 }
 
 // Rescaling factors of two states that are merged.

@@ -24,6 +24,11 @@ struct TailBlock {
   }
 };
 
+// The first key of a row's window.
+__device__ __forceinline__ int FirstKey(const AttentionArgs& args, const AttentionRow& row) {
+  return args.window > 0 ? max(0, row.num_keys - args.window) : 0;
+}
+
 // Lists the vectors of the row's ancestors, in ascending order of nodes.
 __device__ __forceinline__ void ListAncestors(const AttentionArgs& args, const TailBlock& block,
                                               int sequence, int32_t* vectors) {
@@ -40,12 +45,13 @@ __device__ __forceinline__ void ListAncestors(const AttentionArgs& args, const T
 
 template <typename C>
 __device__ __forceinline__ void FillTailSlots(const AttentionArgs& args, const TailBlock& block,
-                                              const AttentionRow& row, SharedTile<C>& shared) {
+                                              const AttentionRow& row, int limit,
+                                              SharedTile<C>& shared) {
   if (threadIdx.x >= C::kQueries) return;
   const int head = block.head_begin + threadIdx.x;
   QuerySlot slot = {-1, 0, -1};
   if (head < block.head_end) {
-    slot = {block.row_index * args.q_stride + head * args.head_dim, row.num_keys,
+    slot = {block.row_index * args.q_stride + head * args.head_dim, limit,
             row.partial_begin * args.heads() + head};
   }
   shared.queries[threadIdx.x] = slot;
@@ -128,7 +134,7 @@ __device__ __forceinline__ void RunTail(const AttentionArgs& args, const TailBlo
   const TileRun run = {row.shared_len / kTileKeys, (row.num_keys + kTileKeys - 1) / kTileKeys,
                        row.num_keys, first};
   ListAncestors(args, block, row.sequence, ancestors);
-  FillTailSlots(args, block, row, shared);
+  FillTailSlots(args, block, row, row.num_keys, shared);
   __syncthreads();
   FindFirstVectors(shared, run.begin, run.end, vector_of);
   __syncthreads();

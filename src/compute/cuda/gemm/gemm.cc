@@ -41,7 +41,7 @@ StreamArgs MakeStreamArgs(const StreamKernel& kernel, const Operand& x, const Cu
 }
 
 Status Gemm::Reserve(const CudaWeight& w) {
-  if (w.dtype() == DType::kF32) return OkStatus();
+  if (w.dtype() == DType::kF32 || w.dtype() == DType::kMxfp4) return OkStatus();
   if (!wgmma_probed_) {
     TALON_ASSIGN_OR_RETURN(wgmma_, WgmmaGemm::Create(*stream_));
     wgmma_probed_ = true;
@@ -68,6 +68,7 @@ void Gemm::Run(const GemmCall& call) {
   TALON_CHECK(x.rows == out.rows && out.cols == w.rows() && x.stride >= w.padded_cols(),
               "{} x {} by {} x {} into {} x {}", x.rows, x.stride, w.rows(), w.cols(), out.rows,
               out.cols);
+  TALON_CHECK(w.dtype() != DType::kMxfp4, "mxfp4 outside of experts");
   if (x.rows == 0) return;
   if (w.dtype() == DType::kF32) {
     return LaunchF32(*stream_, {.x = static_cast<const float*>(x.data),

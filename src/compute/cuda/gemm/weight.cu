@@ -2,11 +2,14 @@
 #include <cstring>
 #include <utility>
 
+#include "base/math.h"
 #include "base/threads.h"
 #include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/gemm/layout.h"
+#include "compute/cuda/gemm/mxfp4_tiles.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/runtime/device_memory.h"
+#include "compute/mxfp4.h"
 #include "compute/weight_parts.h"
 
 namespace talon::cuda {
@@ -68,12 +71,81 @@ QuantisedRows RowsOf(const CudaWeight& weight, int64_t first) {
           weight.scales() + first, weight.scale_stride()};
 }
 
+// Rows of MXFP4: codes [rows, cols / 2], then exponents [rows, cols / 32].
+struct Mxfp4Rows {
+  const uint32_t* codes;
+  const uint8_t* scales;
+  int cols;
+
+  Mxfp4Rows(const void* data, int64_t rows, int64_t cols_in)
+      : codes(static_cast<const uint32_t*>(data)),
+        scales(static_cast<const uint8_t*>(data) + rows * cols_in / 2),
+        cols(static_cast<int>(cols_in)) {}
+  __device__ uint32_t Word(int64_t row, int word) const { return codes[row * (cols / 8) + word]; }
+  __device__ uint8_t Exponent(int64_t row, int group) const {
+    return scales[row * (cols / kMxfp4Group) + group];
+  }
+};
+
+// One block per row: into row `to_row` of the tiles.
+__global__ void TileRows(const __grid_constant__ Mxfp4Rows from, int64_t to_row, uint32_t* codes,
+                         uint8_t* scales) {
+  PdlWait();
+  const int64_t row = to_row + blockIdx.x;
+  const int tiles = (from.cols + kMxfp4TileCols - 1) / kMxfp4TileCols;
+  const int within = static_cast<int>(row % kMxfp4TileRows);
+  for (int i = static_cast<int>(threadIdx.x); i < from.cols / 8;
+       i += static_cast<int>(blockDim.x)) {
+    const int64_t tile = row / kMxfp4TileRows * tiles + i / 16;
+    const int piece = i % 16 / 4, lane = within % 8 * 4 + i % 4;
+    codes[tile * (kMxfp4TileBytes / 4) + within / 8 * 128 + lane * 4 + piece] =
+        SplitPairs(from.Word(blockIdx.x, i));
+    if (i % 4 == 0) {
+      scales[tile * kMxfp4TileScales + within * 4 + piece] = from.Exponent(blockIdx.x, i / 4);
+    }
+  }
+}
+
+// One block per row: to[row][col] = the value of the code.
+template <typename To>
+__global__ void ExpandRows(const __grid_constant__ Mxfp4Rows from, To* to, int64_t to_stride) {
+  PdlWait();
+  const int64_t row = blockIdx.x;
+  for (int col = static_cast<int>(threadIdx.x); col < from.cols;
+       col += static_cast<int>(blockDim.x)) {
+    const uint32_t code = from.Word(row, col / 8) >> (4 * (col % 8)) & 0xF;
+    const int size = code & 7;  // 0, 1/2, 1, 3/2, 2, 3, 4, 6
+    const float value = size < 2 ? 0.5f * size : ldexpf(2 + size % 2, size / 2 - 2);
+    const int exponent = from.Exponent(row, col / kMxfp4Group);
+    const float scaled = exponent == 255 ? NAN : ldexpf(value, exponent - 127);
+    to[row * to_stride + col] = FromFloat<To>(code & 8 ? -scaled : scaled);
+  }
+}
+
+int64_t HostRowBytes(const HostMatrix& part) {
+  if (part.dtype == DType::kMxfp4) return part.cols / 2 + part.cols / kMxfp4Group;
+  return part.cols * static_cast<int64_t>(DTypeSize(part.dtype));
+}
+
+int64_t RowsOfPiece(const HostMatrix& part) {
+  return std::clamp<int64_t>(kPieceBytes / HostRowBytes(part), 1, part.rows);
+}
+
+// MXFP4 is kept unless a float type is asked for.
+DType TypeOnDevice(std::span<const HostMatrix> parts, WeightFormat format) {
+  const bool keeps = format == WeightFormat::kAsStored || format == WeightFormat::kInt8;
+  if (parts[0].dtype == DType::kMxfp4 && keeps) return DType::kMxfp4;
+  return StoredWeightType(parts, format);
+}
+
+}  // namespace
+
 // Uploads host rows piece by piece through two pinned buffers: one is filled while the other is in
 // flight.
-class WeightUpload {
+class WeightPacker::Upload {
  public:
-  static Result<std::unique_ptr<WeightUpload>> Create(const Stream& stream, size_t piece_bytes) {
-    std::unique_ptr<WeightUpload> upload(new WeightUpload(stream));
+  static Result<std::unique_ptr<Upload>> Create(const Stream& stream, size_t piece_bytes) {
+    std::unique_ptr<Upload> upload(new Upload(stream, piece_bytes));
     for (Slot& slot : upload->slots_) {
       TALON_ASSIGN_OR_RETURN(slot.pinned, AllocatePinned(piece_bytes));
       TALON_ASSIGN_OR_RETURN(slot.device, AllocateDevice(stream, piece_bytes));
@@ -81,14 +153,16 @@ class WeightUpload {
     }
     return std::move(upload);
   }
-  ~WeightUpload() {
+  ~Upload() {
     cudaStreamSynchronize(stream_.handle);
     for (const Slot& slot : slots_) {
       if (slot.done != nullptr) cudaEventDestroy(slot.done);
     }
   }
-  WeightUpload(const WeightUpload&) = delete;
-  WeightUpload& operator=(const WeightUpload&) = delete;
+  Upload(const Upload&) = delete;
+  Upload& operator=(const Upload&) = delete;
+
+  size_t piece_bytes() const { return piece_bytes_; }
 
   // Uploads rows [first, first + count) of `part` to rows of `weight` from `to` on.
   void Send(const HostMatrix& part, int64_t first, int64_t count, int64_t to,
@@ -96,15 +170,15 @@ class WeightUpload {
     current_ ^= 1;
     Slot& slot = slots_[current_];
     TALON_CUDA_CHECK(cudaEventSynchronize(slot.done));
-    const int64_t row_bytes = part.cols * static_cast<int64_t>(DTypeSize(part.dtype));
-    const auto* source = static_cast<const uint8_t*>(part.data) + first * row_bytes;
-    CopyToPinned(source, count * row_bytes, static_cast<uint8_t*>(slot.pinned.data()));
+    auto* pinned = static_cast<uint8_t*>(slot.pinned.data());
+    const int64_t row_bytes = HostRowBytes(part);
+    CopyRows(part, first, count, pinned);
     auto* target = static_cast<uint8_t*>(weight.data()) + to * weight.row_bytes();
-    if (part.dtype == weight.dtype()) {
-      TALON_CUDA_CHECK(cudaMemcpy2DAsync(target, weight.row_bytes(), slot.pinned.data(), row_bytes,
-                                         row_bytes, count, cudaMemcpyHostToDevice, stream_.handle));
+    if (part.dtype == weight.dtype() && part.dtype != DType::kMxfp4) {
+      TALON_CUDA_CHECK(cudaMemcpy2DAsync(target, weight.row_bytes(), pinned, row_bytes, row_bytes,
+                                         count, cudaMemcpyHostToDevice, stream_.handle));
     } else {
-      TALON_CUDA_CHECK(cudaMemcpyAsync(slot.device.data(), slot.pinned.data(), count * row_bytes,
+      TALON_CUDA_CHECK(cudaMemcpyAsync(slot.device.data(), pinned, count * row_bytes,
                                        cudaMemcpyHostToDevice, stream_.handle));
       Convert(slot.device.data(), part, count, to, weight);
     }
@@ -118,8 +192,23 @@ class WeightUpload {
     cudaEvent_t done = nullptr;
   };
 
-  explicit WeightUpload(const Stream& stream)
-      : stream_(stream), pool_(std::min(4, ThreadPool::DefaultThreads())) {}
+  Upload(const Stream& stream, size_t piece_bytes)
+      : stream_(stream),
+        pool_(std::min(8, ThreadPool::DefaultThreads())),
+        piece_bytes_(piece_bytes) {}
+
+  // Rows of MXFP4 as Mxfp4Rows has them.
+  void CopyRows(const HostMatrix& part, int64_t first, int64_t count, uint8_t* pinned) {
+    const auto* data = static_cast<const uint8_t*>(part.data);
+    if (part.dtype != DType::kMxfp4) {
+      const int64_t row_bytes = HostRowBytes(part);
+      return CopyToPinned(data + first * row_bytes, count * row_bytes, pinned);
+    }
+    const int64_t code_bytes = part.cols / 2, scale_bytes = part.cols / kMxfp4Group;
+    CopyToPinned(data + first * code_bytes, count * code_bytes, pinned);
+    CopyToPinned(part.scales + first * scale_bytes, count * scale_bytes,
+                 pinned + count * code_bytes);
+  }
 
   void CopyToPinned(const uint8_t* source, int64_t bytes, uint8_t* pinned) {
     constexpr int64_t kTaskBytes = 256 << 10;
@@ -134,6 +223,8 @@ class WeightUpload {
     constexpr int kThreads = 256;
     const auto blocks = static_cast<unsigned>(count);
     const int cols = static_cast<int>(part.cols);
+    if (part.dtype == DType::kMxfp4)
+      return ConvertMxfp4({device, count, part.cols}, count, to, weight);
     DispatchFloatType(part.dtype, [&](auto from_type) {
       using From = decltype(from_type);
       const auto* from = static_cast<const From*>(device);
@@ -150,18 +241,28 @@ class WeightUpload {
     });
   }
 
+  void ConvertMxfp4(const Mxfp4Rows& from, int64_t count, int64_t to, const CudaWeight& weight) {
+    constexpr int kThreads = 256;
+    const auto blocks = static_cast<unsigned>(count);
+    if (weight.dtype() == DType::kMxfp4) {
+      Launch(stream_, TileRows, blocks, kThreads, 0, from, to,
+             static_cast<uint32_t*>(weight.data()), reinterpret_cast<uint8_t*>(weight.scales()));
+      return;
+    }
+    DispatchFloatType(weight.dtype(), [&](auto to_type) {
+      using To = decltype(to_type);
+      To* target = static_cast<To*>(weight.data()) + to * weight.padded_cols();
+      Launch(stream_, ExpandRows<To>, blocks, kThreads, 0, from, target,
+             int64_t{weight.padded_cols()});
+    });
+  }
+
   Stream stream_;
   ThreadPool pool_;
+  size_t piece_bytes_;
   Slot slots_[2];
   int current_ = 0;
 };
-
-int64_t RowsOfPiece(const HostMatrix& part) {
-  const int64_t row_bytes = part.cols * static_cast<int64_t>(DTypeSize(part.dtype));
-  return std::clamp<int64_t>(kPieceBytes / row_bytes, 1, part.rows);
-}
-
-}  // namespace
 
 Result<std::unique_ptr<CudaWeight>> CudaWeight::Allocate(const Stream& stream, int rows, int cols,
                                                          DType dtype) {
@@ -169,10 +270,16 @@ Result<std::unique_ptr<CudaWeight>> CudaWeight::Allocate(const Stream& stream, i
   weight->rows_ = rows;
   weight->cols_ = cols;
   weight->dtype_ = dtype;
-  weight->padded_cols_ = PaddedCols(cols, static_cast<int>(DTypeSize(dtype)));
   const auto add_context = [&](const Status& status) {
     return status.WithContext(fmt::format("weight of {} x {} {}", rows, cols, DTypeName(dtype)));
   };
+  if (dtype == DType::kMxfp4) {
+    const Status status = weight->AllocateTiles(stream);
+    if (!status.ok()) return add_context(status);
+    return std::move(weight);
+  }
+  weight->padded_cols_ = PaddedCols(cols, static_cast<int>(DTypeSize(dtype)));
+  weight->row_bytes_ = weight->padded_cols_ * static_cast<int64_t>(DTypeSize(dtype));
   auto data = AllocateDevice(stream, static_cast<size_t>(rows) * weight->row_bytes());
   if (!data.ok()) return add_context(data.status());
   weight->data_ = std::move(data).value();
@@ -186,34 +293,46 @@ Result<std::unique_ptr<CudaWeight>> CudaWeight::Allocate(const Stream& stream, i
   return std::move(weight);
 }
 
-Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
-                                               std::span<const HostMatrix> parts,
-                                               WeightFormat format) {
+Status CudaWeight::AllocateTiles(const Stream& stream) {
+  const int tile_cols = CeilDiv(cols_, kMxfp4TileCols);
+  padded_cols_ = tile_cols * kMxfp4TileCols;
+  const size_t tiles = size_t{1} * CeilDiv(rows_, kMxfp4TileRows) * tile_cols;
+  TALON_ASSIGN_OR_RETURN(data_, AllocateDevice(stream, tiles * kMxfp4TileBytes));
+  TALON_ASSIGN_OR_RETURN(scales_, AllocateDevice(stream, tiles * kMxfp4TileScales));
+  return OkStatus();
+}
+
+WeightPacker::WeightPacker(const Stream* stream) : stream_(stream) {}
+WeightPacker::~WeightPacker() = default;
+
+Result<std::unique_ptr<CudaWeight>> WeightPacker::Pack(std::span<const HostMatrix> parts,
+                                                       WeightFormat format) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
   if (format == WeightFormat::kInt4) {
     return InvalidArgument("weights: int4 is for the CPU, cuda has auto, f32, f16, bf16 and int8");
   }
   int64_t rows = 0;
-  int64_t piece_bytes = 0;
+  int64_t piece_bytes = kPieceBytes;
   for (const HostMatrix& part : parts) {
     rows += part.rows;
-    piece_bytes = std::max(
-        piece_bytes, RowsOfPiece(part) * part.cols * static_cast<int64_t>(DTypeSize(part.dtype)));
+    piece_bytes = std::max(piece_bytes, RowsOfPiece(part) * HostRowBytes(part));
   }
-  TALON_ASSIGN_OR_RETURN(auto weight, CudaWeight::Allocate(stream, static_cast<int>(rows),
+  TALON_ASSIGN_OR_RETURN(auto weight, CudaWeight::Allocate(*stream_, static_cast<int>(rows),
                                                            static_cast<int>(parts[0].cols),
-                                                           StoredWeightType(parts, format)));
-  TALON_ASSIGN_OR_RETURN(auto upload, WeightUpload::Create(stream, piece_bytes));
+                                                           TypeOnDevice(parts, format)));
+  if (upload_ == nullptr || upload_->piece_bytes() < static_cast<size_t>(piece_bytes)) {
+    TALON_ASSIGN_OR_RETURN(upload_, Upload::Create(*stream_, piece_bytes));
+  }
   int64_t to = 0;
   for (const HostMatrix& part : parts) {
     const int64_t step = RowsOfPiece(part);
     for (int64_t first = 0; first < part.rows; first += step) {
       const int64_t count = std::min(step, part.rows - first);
-      upload->Send(part, first, count, to + first, *weight);
+      upload_->Send(part, first, count, to + first, *weight);
     }
     to += part.rows;
   }
-  TALON_CUDA_CHECK(cudaStreamSynchronize(stream.handle));
+  TALON_CUDA_CHECK(cudaStreamSynchronize(stream_->handle));
   return std::move(weight);
 }
 

@@ -14,10 +14,11 @@
 namespace talon::cuda {
 
 // int8 weights are symmetric, with one float scale per (output, group of kScaleGroup inputs);
-// activations stay bf16.
+// activations stay bf16. MXFP4 weights, which only experts have, lie in tiles (mxfp4_tiles.h).
 class CudaWeight : public Weight {
  public:
-  // Allocates zeros, to be filled by PackWeight or a test. `dtype`: kF32, kF16, kBF16 or kI8.
+  // Allocates zeros, to be filled by PackWeight or a test. `dtype`: kF32, kF16, kBF16, kI8
+  // or kMxfp4.
   static Result<std::unique_ptr<CudaWeight>> Allocate(const Stream& stream, int rows, int cols,
                                                       DType dtype);
 
@@ -27,32 +28,47 @@ class CudaWeight : public Weight {
 
   DType dtype() const { return dtype_; }
   // Requirements on the left operand of a GEMM: its type, and its columns, zero from cols() on.
-  DType operand_dtype() const { return dtype_ == DType::kI8 ? DType::kBF16 : dtype_; }
+  DType operand_dtype() const {
+    return dtype_ == DType::kI8 || dtype_ == DType::kMxfp4 ? DType::kBF16 : dtype_;
+  }
   int padded_cols() const { return padded_cols_; }
 
-  int64_t row_bytes() const { return padded_cols_ * static_cast<int64_t>(DTypeSize(dtype_)); }
-  void* data() const { return data_.data(); }  // [rows, padded_cols]
-  // int8: [padded_cols / kScaleGroup, scale_stride]
+  int64_t row_bytes() const { return row_bytes_; }  // of kMxfp4: 0
+  void* data() const { return data_.data(); }       // [rows, padded_cols], or tiles
+  // int8: [padded_cols / kScaleGroup, scale_stride] floats. MXFP4: the tiles' exponents.
   float* scales() const { return static_cast<float*>(scales_.data()); }
   int64_t scale_stride() const { return scale_stride_; }
 
  private:
   CudaWeight() = default;
+  Status AllocateTiles(const Stream& stream);
 
   int rows_ = 0;
   int cols_ = 0;
   int padded_cols_ = 0;
+  int64_t row_bytes_ = 0;
   int64_t scale_stride_ = 0;
   DType dtype_ = DType::kF32;
   Buffer data_;
   Buffer scales_;
 };
 
-// Backend::PackWeight: stacks the parts' rows, converting on the device. Synchronises, because
-// GEMMs read weights before their PdlWait.
-Result<std::unique_ptr<CudaWeight>> PackWeight(const Stream& stream,
-                                               std::span<const HostMatrix> parts,
-                                               WeightFormat format);
+// Backend::PackWeight: stacks the parts' rows, converting on the device. Keeps pinned memory for
+// the uploads of the weights to come.
+class WeightPacker {
+ public:
+  explicit WeightPacker(const Stream* stream);
+  ~WeightPacker();
+
+  // Synchronises, because GEMMs read weights before their PdlWait.
+  Result<std::unique_ptr<CudaWeight>> Pack(std::span<const HostMatrix> parts, WeightFormat format);
+
+ private:
+  class Upload;
+
+  const Stream* stream_;
+  std::unique_ptr<Upload> upload_;
+};
 
 }  // namespace talon::cuda
 

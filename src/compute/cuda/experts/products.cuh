@@ -1,0 +1,299 @@
+// The products of expert tiles (experts.h). An item is a tile of pairs and kItemOutputs rows of its
+// expert's matrix; the block's warps take a quarter of the inputs each, whose sums are added in
+// order. Weights go from global memory to registers and are the left operand of mma.sync, the pairs
+// are its columns, so that a pair's sums do not depend on the others in its tile.
+#ifndef TALON_COMPUTE_CUDA_EXPERTS_PRODUCTS_CUH_
+#define TALON_COMPUTE_CUDA_EXPERTS_PRODUCTS_CUH_
+
+#include <algorithm>
+
+#include "compute/cuda/attention/mma.cuh"
+#include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/experts/work.h"
+
+namespace talon::cuda {
+
+inline constexpr int kExpertThreads = 32 * kExpertWarps;
+
+template <int Pairs>
+struct ProductShared {
+  float sums[kExpertWarps][kItemOutputs][Pairs + 1];
+};
+
+// A tile of pairs and some rows of its expert's matrix.
+struct ProductItem {
+  ExpertTile tile;
+  ExpertMatrix matrix;
+  int first;         // first output
+  int row_begin[2];  // first matrix row of each half
+
+  template <bool Gated>
+  static __device__ __forceinline__ ProductItem Of(const ExpertProduct& args, int index,
+                                                   int num_tiles) {
+    ProductItem item;
+    const ExpertTile* tile = args.routes.tiles + index % num_tiles;
+    item.tile = {__ldcg(&tile->expert), __ldcg(&tile->begin), __ldcg(&tile->count)};
+    const ExpertEntry& entry = args.table[item.tile.expert];
+    item.matrix = Gated ? entry.gate_up : entry.down;
+    const int block = index / num_tiles;
+    item.first = block * (Gated ? kItemOutputs / 2 : kItemOutputs);
+    const bool halves = Gated && args.gate_limit <= 0;  // all gates come before all ups
+    item.row_begin[0] = halves ? item.first : block * kItemOutputs;
+    item.row_begin[1] = halves ? args.outputs + item.first : item.row_begin[0] + kItemOutputs / 2;
+    return item;
+  }
+};
+
+// The row of x that belongs to column `pair` of the item, or null.
+template <bool Gated, typename T>
+__device__ __forceinline__ const T* InputOf(const ExpertProduct& args, const ProductItem& item,
+                                            int pair) {
+  if (pair >= item.tile.count) return nullptr;
+  const int index = item.tile.begin + pair;
+  const int row = Gated ? __ldcg(args.routes.pairs + index) / args.per_row : index;
+  return static_cast<const T*>(args.x) + row * args.x_stride;
+}
+
+// The quarter of the inputs, in chunks, that a warp takes.
+struct ChunkRange {
+  int begin;
+  int end;
+  __device__ ChunkRange(const ExpertProduct& args, int warp) {
+    const int chunks = static_cast<int>(args.x_stride / kChunkInputs);
+    begin = chunks * warp / kExpertWarps;
+    end = chunks * (warp + 1) / kExpertWarps;
+  }
+};
+
+// The sums of a warp: both halves of the item's rows, 8 pairs each.
+template <int Pairs>
+using Sums = float[2][Pairs / 8][4];
+
+// to += the chunk's weights times its inputs. Piece p of a lane is 8 inputs of rows lane / 4 and
+// lane / 4 + 8 of a half: two steps of mma.m16n8k16.
+template <typename Format, int Pairs>
+__device__ __forceinline__ void MultiplyChunk(const typename Format::Chunk (&chunk)[2],
+                                              const typename Format::T* const (&inputs)[Pairs / 8],
+                                              int index, Sums<Pairs>& to) {
+  using T = typename Format::T;
+#pragma unroll
+  for (int piece = 0; piece < 4; ++piece) {
+    uint32_t a[2][2][4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) chunk[half].Expand(piece, a[half]);
+    const int column = index * kChunkInputs + Format::InputOffset(piece, threadIdx.x % 4);
+#pragma unroll
+    for (int n = 0; n < Pairs / 8; ++n) {
+      uint4 x = {0, 0, 0, 0};
+      if (inputs[n] != nullptr) x = *reinterpret_cast<const uint4*>(inputs[n] + column);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        Mma<T>(to[half][n], a[half][0], x.x, x.y);
+        Mma<T>(to[half][n], a[half][1], x.z, x.w);
+      }
+    }
+  }
+}
+
+template <typename Format, int Pairs>
+__device__ __forceinline__ void AddChunk(const typename Format::Chunk (&chunk)[2],
+                                         const typename Format::T* const (&inputs)[Pairs / 8],
+                                         int index, Sums<Pairs>& sums) {
+  if constexpr (Format::kScalesChunks) {
+    Sums<Pairs> part = {};
+    MultiplyChunk<Format, Pairs>(chunk, inputs, index, part);
+#pragma unroll
+    for (int i = 0; i < Pairs; ++i) {
+      const int half = i / (Pairs / 2), n = i / 4 % (Pairs / 8);
+      float& sum = sums[half][n][i % 4];
+      sum = __fmaf_rn(part[half][n][i % 4], chunk[half].Scale(i % 4 / 2), sum);
+    }
+  } else {
+    MultiplyChunk<Format, Pairs>(chunk, inputs, index, sums);
+  }
+}
+
+// The warp's sums of an item. `wait` is called when the first weights are on their way.
+template <typename Format, int Pairs, bool Gated, typename Wait>
+__device__ __forceinline__ void SumItem(const ExpertProduct& args, const ProductItem& item,
+                                        const Wait& wait, Sums<Pairs>& sums) {
+  using T = typename Format::T;
+  constexpr int kAhead = Format::kAhead;
+  const ChunkRange range(args, threadIdx.x / 32);
+  typename Format::Chunk ring[kAhead][2];
+  const auto load = [&](int chunk, typename Format::Chunk(&to)[2]) {
+    if (chunk >= range.end) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      to[half].Load(args, item.matrix, item.row_begin[half], chunk);
+    }
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) load(range.begin + i, ring[i]);
+  wait();
+  const T* inputs[Pairs / 8];
+#pragma unroll
+  for (int n = 0; n < Pairs / 8; ++n) {
+    inputs[n] = InputOf<Gated, T>(args, item, 8 * n + threadIdx.x % 32 / 4);
+  }
+  for (int chunk = range.begin; chunk < range.end; chunk += kAhead) {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (chunk + i >= range.end) break;
+      AddChunk<Format, Pairs>(ring[i], inputs, chunk + i, sums);
+      load(chunk + i + kAhead, ring[i]);
+    }
+  }
+}
+
+template <int Pairs>
+__device__ __forceinline__ void ShareSums(const Sums<Pairs>& sums, ProductShared<Pairs>& shared) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int i = 0; i < Pairs / 2; ++i) {
+      const int row = 16 * half + lane / 4 + i % 4 / 2 * 8;
+      const int pair = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      shared.sums[warp][row][pair] = sums[half][i / 4][i % 4];
+    }
+  }
+}
+
+// Element (row, pair) of the product with its bias. `row` counts the item's rows, `at` the
+// matrix's.
+template <typename Format, int Pairs>
+__device__ __forceinline__ float Total(const ProductItem& item, const ProductShared<Pairs>& shared,
+                                       int row, int at, int pair) {
+  float sum = 0;
+#pragma unroll
+  for (int warp = 0; warp < kExpertWarps; ++warp) sum += shared.sums[warp][row][pair];
+  sum *= Format::kSumScale;
+  return item.matrix.bias != nullptr ? sum + item.matrix.bias[at] : sum;
+}
+
+__device__ __forceinline__ float Activate(float gate, float up, float limit) {
+  if (limit <= 0) return gate / (1.0f + expf(-gate)) * up;
+  gate = fminf(gate, limit);
+  up = fminf(fmaxf(up, -limit), limit);
+  return gate / (1.0f + expf(-1.702f * gate)) * (up + 1.0f);
+}
+
+template <typename Format, int Pairs>
+__device__ __forceinline__ void StoreGated(const ExpertProduct& args, const ProductItem& item,
+                                           const ProductShared<Pairs>& shared) {
+  using T = typename Format::T;
+  constexpr int kOutputs = kItemOutputs / 2;
+  const bool alternate = args.gate_limit > 0;
+  T* out = static_cast<T*>(args.out) + item.tile.begin * args.out_stride;
+  for (int i = threadIdx.x; i < kOutputs * item.tile.count; i += kExpertThreads) {
+    const int j = i % kOutputs, pair = i / kOutputs;
+    if (item.first + j >= args.outputs) continue;
+    const int gate = alternate ? 2 * j : j;
+    const int up = alternate ? 2 * j + 1 : kOutputs + j;
+    const int gate_at = item.row_begin[0] + gate;
+    const int up_at = alternate ? gate_at + 1 : item.row_begin[1] + j;
+    const float value =
+        Activate(Total<Format, Pairs>(item, shared, gate, gate_at, pair),
+                 Total<Format, Pairs>(item, shared, up, up_at, pair), args.gate_limit);
+    out[pair * args.out_stride + item.first + j] = FromFloat<T>(value);
+  }
+  if (item.first + kOutputs < args.outputs) return;
+  const int padding = static_cast<int>(args.out_stride) - args.outputs;
+  for (int i = threadIdx.x; i < padding * item.tile.count; i += kExpertThreads) {
+    out[i / padding * args.out_stride + args.outputs + i % padding] = FromFloat<T>(0.0f);
+  }
+}
+
+template <typename Format, int Pairs>
+__device__ __forceinline__ void StoreWeighted(const ExpertProduct& args, const ProductItem& item,
+                                              const ProductShared<Pairs>& shared) {
+  for (int i = threadIdx.x; i < kItemOutputs * item.tile.count; i += kExpertThreads) {
+    const int j = i % kItemOutputs, pair = i / kItemOutputs;
+    if (item.first + j >= args.outputs) continue;
+    const int slot = __ldcg(args.routes.pairs + item.tile.begin + pair);
+    const float weight = __ldcg(args.routes.weights + slot);
+    static_cast<float*>(args.out)[slot * args.out_stride + item.first + j] =
+        weight * Total<Format, Pairs>(item, shared, j, item.first + j, pair);
+  }
+}
+
+// gate_up lets down start only when the routes are there, so that down's weights, which the routes
+// name, are read ahead of its PdlWait.
+template <typename Format, int Pairs, bool Gated>
+__global__ void __launch_bounds__(kExpertThreads)
+    ExpertProductKernel(const __grid_constant__ ExpertProduct args) {
+  __shared__ ProductShared<Pairs> shared;
+  if constexpr (Gated) PdlWait();
+  PdlTrigger();
+  const int num_tiles = __ldcg(args.routes.num_tiles);
+  constexpr int kOutputs = Gated ? kItemOutputs / 2 : kItemOutputs;
+  const int num_items = num_tiles * ((args.outputs + kOutputs - 1) / kOutputs);
+  bool waits = !Gated;
+  const auto wait = [&] {
+    if (waits) PdlWait();
+    waits = false;
+  };
+  for (int index = blockIdx.x; index < num_items; index += gridDim.x) {
+    const auto item = ProductItem::Of<Gated>(args, index, num_tiles);
+    Format::template SumItem<Pairs, Gated>(args, item, wait, shared);
+    __syncthreads();
+    if constexpr (Gated) {
+      StoreGated<Format, Pairs>(args, item, shared);
+    } else {
+      StoreWeighted<Format, Pairs>(args, item, shared);
+    }
+    __syncthreads();
+  }
+  wait();
+}
+
+template <typename Format, int Pairs, bool Gated>
+void LaunchProduct(const Stream& stream, const ExpertProduct& product, int items) {
+  const auto kernel = &ExpertProductKernel<Format, Pairs, Gated>;
+  static const int resident = [&] {
+    int blocks = 0;
+    TALON_CUDA_CHECK(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kExpertThreads, 0));
+    return blocks;
+  }();
+  TALON_CHECK(resident > 0);
+  const int blocks = std::min(items, resident * stream.multiprocessors);
+  Launch(stream, kernel, blocks, kExpertThreads, 0, product);
+}
+
+template <typename Format, bool Gated>
+void LaunchProductOf(const Stream& stream, const ExpertProduct& product, int tile_pairs,
+                     int items) {
+  switch (tile_pairs) {
+    case 8:
+      return LaunchProduct<Format, 8, Gated>(stream, product, items);
+    case 16:
+      return LaunchProduct<Format, 16, Gated>(stream, product, items);
+    default:
+      return LaunchProduct<Format, 32, Gated>(stream, product, items);
+  }
+}
+
+template <typename Format>
+void LaunchProducts(const Stream& stream, const ExpertProduct& product, bool gated, int tile_pairs,
+                    int items) {
+  if (gated) return LaunchProductOf<Format, true>(stream, product, tile_pairs, items);
+  LaunchProductOf<Format, false>(stream, product, tile_pairs, items);
+}
+
+// The sums of formats that mma.sync takes.
+template <typename Format>
+struct MmaSums {
+  template <int Pairs, bool Gated, typename Wait>
+  static __device__ __forceinline__ void SumItem(const ExpertProduct& args, const ProductItem& item,
+                                                 const Wait& wait, ProductShared<Pairs>& shared) {
+    Sums<Pairs> sums = {};
+    cuda::SumItem<Format, Pairs, Gated>(args, item, wait, sums);
+    ShareSums<Pairs>(sums, shared);
+  }
+};
+
+}  // namespace talon::cuda
+
+#endif  // TALON_COMPUTE_CUDA_EXPERTS_PRODUCTS_CUH_

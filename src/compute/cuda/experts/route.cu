@@ -1,0 +1,224 @@
+#include "base/math.h"
+#include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/device/dynamic_shared.cuh"
+#include "compute/cuda/experts/work.h"
+
+namespace talon::cuda {
+namespace {
+
+constexpr int kWarps = 8;  // an expert each
+constexpr int kThreads = 32 * kWarps;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+// Shared memory of a block, followed by the normed row [operand_stride].
+struct RouteShared {
+  float partial[kWarps];
+  bool is_last;
+  float logits[kMaxExperts];
+  int32_t counts[kMaxExperts];
+  int32_t begins[kMaxExperts];
+};
+
+__device__ float WarpSum(float value) {
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, offset);
+  }
+  return value;
+}
+
+// RmsNorm of the block's row into shared memory, zeros from its end on.
+__device__ void NormRow(const RouteArgs& args, RouteShared& shared, float* normed) {
+  const float* row = args.x.data + blockIdx.y * args.x.stride;
+  float squares = 0;
+  for (int i = threadIdx.x; i < args.x.cols; i += kThreads) squares += row[i] * row[i];
+  squares = WarpSum(squares);
+  if (threadIdx.x % 32 == 0) shared.partial[threadIdx.x / 32] = squares;
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) sum += shared.partial[i];
+  const float factor = rsqrtf(sum / args.x.cols + args.epsilon);
+  for (int i = threadIdx.x; i < args.operand_stride; i += kThreads) {
+    normed[i] = i < args.x.cols ? row[i] * factor * args.norm[i] : 0.0f;
+  }
+  __syncthreads();
+}
+
+template <typename T>
+__device__ void StoreOperand(const RouteArgs& args, const float* normed) {
+  T* out = static_cast<T*>(args.operand) + blockIdx.y * args.operand_stride;
+  for (int i = threadIdx.x; i < args.operand_stride; i += kThreads) {
+    out[i] = FromFloat<T>(normed[i]);
+  }
+}
+
+// Each warp computes the logit of one expert.
+__device__ void RouterLogit(const RouteArgs& args, const float* normed) {
+  const int expert = blockIdx.x * kWarps + threadIdx.x / 32;
+  if (expert >= args.experts) return;
+  const int lane = threadIdx.x % 32;
+  const float* weights = args.router + expert * args.router_stride;
+  float sum = 0;
+#pragma unroll 4
+  for (int i = 4 * lane; i < args.x.cols; i += 128) {
+    const float4 w = *reinterpret_cast<const float4*>(weights + i);
+    const float4 x = *reinterpret_cast<const float4*>(normed + i);
+    sum += w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
+  }
+  sum = WarpSum(sum);
+  if (lane == 0) {
+    const float bias = args.router_bias != nullptr ? args.router_bias[expert] : 0.0f;
+    args.routes.logits[int64_t{blockIdx.y} * args.experts + expert] = sum + bias;
+  }
+}
+
+// Whether this block is the last of `blocks` to come here; all see what the others wrote before.
+__device__ bool IsLast(RouteShared& shared, uint32_t* counter, uint32_t blocks) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) shared.is_last = atomicInc(counter, blocks - 1) == blocks - 1;
+  __syncthreads();
+  __threadfence();
+  return shared.is_last;
+}
+
+// A warp chooses the experts of its row as ChooseExperts does (host_experts.h): lane i has the
+// i-th.
+__device__ void ChooseExperts(const RouteArgs& args, const RouteShared& shared) {
+  const int lane = threadIdx.x % 32;
+  const int per_row = args.rule.per_row;
+  float own = -INFINITY, before = INFINITY, largest = 0;
+  int own_expert = 0, before_expert = -1;
+  for (int i = 0; i < per_row; ++i) {
+    float best = -INFINITY;
+    int best_expert = args.experts;
+    for (int e = lane; e < args.experts; e += 32) {
+      const float logit = isnan(shared.logits[e]) ? -INFINITY : shared.logits[e];
+      const bool is_left = logit < before || (logit == before && e > before_expert);
+      if (is_left && (logit > best || (logit == best && e < best_expert))) {
+        best = logit, best_expert = e;
+      }
+    }
+    for (int offset = 16; offset > 0; offset /= 2) {
+      const float other = __shfl_xor_sync(kAllLanes, best, offset);
+      const int other_expert = __shfl_xor_sync(kAllLanes, best_expert, offset);
+      if (other > best || (other == best && other_expert < best_expert)) {
+        best = other, best_expert = other_expert;
+      }
+    }
+    if (lane == i) own = best, own_expert = best_expert;
+    if (i == 0) largest = best;
+    before = best, before_expert = best_expert;
+  }
+  const float weight = expf(own - largest);
+  float sum = 0;
+  int rank = 0;
+  for (int i = 0; i < per_row; ++i) {
+    sum += __shfl_sync(kAllLanes, weight, i);
+    rank += __shfl_sync(kAllLanes, own_expert, i) < own_expert ? 1 : 0;
+  }
+  if (!args.rule.normalised) {
+    sum = 0;
+    for (int e = lane; e < args.experts; e += 32) sum += expf(shared.logits[e] - largest);
+    sum = WarpSum(sum);
+  }
+  if (lane >= per_row) return;
+  const int slot = blockIdx.y * per_row + rank;
+  args.routes.experts[slot] = own_expert;
+  args.routes.weights[slot] = weight / sum;
+}
+
+// A warp turns the experts' counts into the begin of each one's pairs, and lists the tiles.
+__device__ void ListTiles(const RouteArgs& args, RouteShared& shared) {
+  const int lane = threadIdx.x % 32;
+  int pairs = 0, tiles = 0;
+  for (int first = 0; first < args.experts; first += 32) {
+    const int expert = first + lane;
+    const int count = expert < args.experts ? shared.counts[expert] : 0;
+    const int own_tiles = (count + args.tile_pairs - 1) / args.tile_pairs;
+    int pairs_end = count, tiles_end = own_tiles;
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const int more_pairs = __shfl_up_sync(kAllLanes, pairs_end, offset);
+      const int more_tiles = __shfl_up_sync(kAllLanes, tiles_end, offset);
+      if (lane >= offset) pairs_end += more_pairs, tiles_end += more_tiles;
+    }
+    const int begin = pairs + pairs_end - count;
+    if (expert < args.experts) shared.begins[expert] = begin;
+    for (int i = 0; i < own_tiles; ++i) {
+      const int done = i * args.tile_pairs;
+      args.routes.tiles[tiles + tiles_end - own_tiles + i] = {expert, begin + done,
+                                                              min(args.tile_pairs, count - done)};
+    }
+    pairs += __shfl_sync(kAllLanes, pairs_end, 31);
+    tiles += __shfl_sync(kAllLanes, tiles_end, 31);
+  }
+  if (lane == 0) *args.routes.num_tiles = tiles;
+}
+
+// Sorts all slots by expert. In which order those of one expert come does not matter.
+__device__ void SortPairs(const RouteArgs& args, RouteShared& shared) {
+  const int slots = gridDim.y * args.rule.per_row;
+  for (int e = threadIdx.x; e < args.experts; e += kThreads) shared.counts[e] = 0;
+  __syncthreads();
+  for (int s = threadIdx.x; s < slots; s += kThreads) {
+    atomicAdd(&shared.counts[__ldcg(args.routes.experts + s)], 1);
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) ListTiles(args, shared);
+  __syncthreads();
+  for (int s = threadIdx.x; s < slots; s += kThreads) {
+    args.routes.pairs[atomicAdd(&shared.begins[__ldcg(args.routes.experts + s)], 1)] = s;
+  }
+}
+
+// Blocks are [experts / kWarps, rows]. The last block of a row chooses its experts, the last of all
+// sorts the pairs.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteArgs args) {
+  auto& shared = *static_cast<RouteShared*>(DynamicShared());
+  auto* normed = reinterpret_cast<float*>(&shared + 1);
+  PdlTrigger();
+  PdlWait();
+  NormRow(args, shared, normed);
+  if (blockIdx.x == 0) StoreOperand<T>(args, normed);
+  RouterLogit(args, normed);
+  if (!IsLast(shared, args.routes.row_blocks + blockIdx.y, gridDim.x)) return;
+  for (int e = threadIdx.x; e < args.experts; e += kThreads) {
+    shared.logits[e] = __ldcg(args.routes.logits + int64_t{blockIdx.y} * args.experts + e);
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) ChooseExperts(args, shared);
+  if (!IsLast(shared, args.routes.row_blocks + gridDim.y, gridDim.y)) return;
+  SortPairs(args, shared);
+}
+
+__global__ void CombineKernel(const __grid_constant__ MatrixView x, const float* results,
+                              int per_row) {
+  PdlTrigger();
+  PdlWait();
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= x.cols) return;
+  float* to = x.data + blockIdx.y * x.stride + i;
+  const float* from = results + int64_t{blockIdx.y} * per_row * x.cols + i;
+  float sum = *to;
+  for (int slot = 0; slot < per_row; ++slot) sum += from[int64_t{slot} * x.cols];
+  *to = sum;
+}
+
+}  // namespace
+
+void LaunchRoute(const Stream& stream, const RouteArgs& args, DType operand) {
+  const size_t shared = sizeof(RouteShared) + args.operand_stride * sizeof(float);
+  const dim3 grid(CeilDiv(args.experts, kWarps), args.x.rows);
+  DispatchFloatType(operand, [&]<typename T>(T) {
+    if (shared > 48 * 1024) AllowSharedMemory(RouteKernel<T>, shared);
+    Launch(stream, RouteKernel<T>, grid, kThreads, shared, args);
+  });
+}
+
+void LaunchCombine(const Stream& stream, MatrixView x, const float* results, int per_row) {
+  Launch(stream, CombineKernel, dim3(CeilDiv(x.cols, kThreads), x.rows), kThreads, 0, x, results,
+         per_row);
+}
+
+}  // namespace talon::cuda
