@@ -356,3 +356,41 @@ def gpu_decode(results):
             )
     header = ["mode", "tokens/s", "vs plain", "tau", "same tokens", "device idle"]
     return table(header, rows)
+
+
+def gpu_experts(results):
+    rows = []
+    for result in results:
+        one = next(p["milliseconds"] for p in result["by_nodes"] if p["nodes"] == 1)
+        for point in result["by_nodes"]:
+            ms = point["milliseconds"]
+            rows.append(
+                [
+                    result["model"].split()[0],
+                    point["nodes"],
+                    number(ms),
+                    times(ms / point["floor_milliseconds"]),
+                    times(ms / one),
+                ]
+            )
+    return table(["shape", "nodes", "ms", "of floor", "of one token"], rows)
+
+
+def gpu_simulate(results):
+    rows = []
+    for result in results:
+        for row in result["rows"]:
+            rows.append(
+                [
+                    f"{result['nodes']} nodes, {result['depth']} levels",
+                    row["batch"],
+                    number(row["plain_tokens_per_second"]),
+                    number(row["tokens_per_second"]),
+                    times(row["speed_up"]),
+                    f"{row['tau']:.2f}",
+                    number(row["step_milliseconds"]),
+                    percent(row["draft_share"]),
+                ]
+            )
+    header = ["tree", "batch", "plain t/s", "t/s", "speed-up", "tau", "step ms", "drafting"]
+    return table(header, rows)

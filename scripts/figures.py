@@ -161,6 +161,28 @@ GPU = [
     Figure("partial", [GPU_PASSES + " --tables partial,batch"], tables.gpu_partial),
     Figure("offload", [GPU_PASSES + " --tables offload"], tables.gpu_offload),
     Figure("decode", [GPU_EAGLE3], tables.gpu_decode),
+    Figure(
+        "experts",
+        [
+            "build-cuda/talon bench gpu --device cuda --shape " + shape + " --nodes 1,2,4,8,16,64"
+            " --contexts 1024 --tables nodes"
+            for shape in ("gpt-oss-20b", "gpt-oss-120b", "qwen3-30b-a3b")
+        ],
+        tables.gpu_experts,
+    ),
+    Figure(
+        "simulate",
+        [
+            "build-cuda/talon bench simulate --device cuda --shape llama-8b --contexts 1024"
+            " --batches 1,2,4,8,16,32,64 " + tree
+            for tree in (
+                "--speculative-eagle-topk 10 --speculative-num-draft-tokens 60"
+                " --acceptance 0.92,0.92,0.92,0.92,0.92,0.92,0.92",
+                "--speculative-eagle-topk 1 --acceptance 0.8,0.75,0.7",
+            )
+        ],
+        tables.gpu_simulate,
+    ),
 ]
 
 
@@ -339,6 +361,9 @@ GPU_TITLES = {
     "partial": "SpecPV, partial steps that read 4096 tokens:",
     "offload": "`--kv-offload`, 65536 tokens, partial steps of 16 nodes over 4096:",
     "decode": "`models/tiny` with EAGLE-3, the whole tree:",
+    "experts": "Models with experts, one sequence of 1024 tokens; the floor has the bytes of as many"
+    " experts as independent rows choose:",
+    "simulate": "What the card would make of a published EAGLE-3 head (below):",
 }
 
 

@@ -185,6 +185,7 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
     TALON_RETURN_IF_ERROR(bench.Offload(offloaded.get()));
   }
   Json json = bench.json();
+  json["model"] = model->name;
   json["device"] = model->backend->description();
   json["read_bandwidth"] = bandwidth;
   TALON_RETURN_IF_ERROR(SaveJson(options.json, json));

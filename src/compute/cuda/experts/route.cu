@@ -11,7 +11,7 @@ constexpr int kThreads = 32 * kWarps;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Shared memory of a block, followed by the normed row [operand_stride].
-struct RouteShared {
+struct alignas(16) RouteShared {
   float partial[kWarps];
   bool is_last;
   float logits[kMaxExperts];
