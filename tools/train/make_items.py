@@ -15,7 +15,7 @@ from tasks.source import Source
 
 PER_KIND = 20
 MAX_TOKENS = {"story": 256, "tables": 160, "json": 160, "schema": 160, "tools": 128}
-LONG = [(40, 2), (90, 2), (330, 2)]  # paragraphs of a long text, number of such items
+LONG = [(40, 2), (90, 2), (430, 2)]  # paragraphs of a long text, number of such items
 
 
 def as_line(kind: str, number: int, item: tasks.Item) -> dict:

@@ -97,12 +97,12 @@ def story(s: Source, name: str, animal: str, place: str, wide: bool = False) -> 
     pick = s.any if wide else s.of
     other = s.any([a for a in pools.ANIMAL if a != animal])
     name2 = pick([n for n in pools.FIRST if n != name])
-    he = s.any(["he", "she"])
+    he = "she" if name[-1] in "aehy" else "he"
     his, him = ("his", "him") if he == "he" else ("her", "her")
     goal, thing = pick(GOALS)
     words = dict(name=name, Name=name, animal=animal, place=place, trait=pick(TRAITS), goal=goal,
                  thing=thing, name2=name2, Name2=name2, animal2=other, trait2=pick(TRAITS), he=he,
-                 his=his, him=him, his2=s.any(["his", "her"]))
+                 his=his, him=him, his2="her" if name2[-1] in "aehy" else "his")
     plan = [[OPENINGS], [HABITS] * s.number(1, 2) + [WISHES], [SETOUTS, TROUBLES, FEELINGS],
             [HELPS, OFFERS, ANSWERS], [WORKS] * s.number(1, 2) + [FINDS, JOYS], [TWISTS, ENDS]]
     if s.chance(0.4):
