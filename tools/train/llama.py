@@ -125,7 +125,7 @@ class Llama(nn.Module):
         """tokens [rows, length] -> the last layer's output, before the norm, [tokens, hidden]."""
         rows, length = tokens.shape
         cos, sin = self._positions(rows, length)
-        x = self.model.embed_tokens.weight[tokens.reshape(-1)]
+        x = F.embedding(tokens.reshape(-1), self.model.embed_tokens.weight)
         for layer in self.model.layers:
             a, m = layer.self_attn, layer.mlp
             heads = _KERNELS["_before_attention"](

@@ -50,7 +50,7 @@ class Source:
         return entries
 
     def made_up(self) -> str:
-        """A name nobody has: copying must not depend on known words."""
+        """A new name: copying must not depend on known words."""
         text = "".join(self.any(CONSONANTS) + self.any(VOWELS) for _ in range(self.number(2, 3)))
         return (text + self.any(["", "", "n", "r", "s", "l"])).capitalize()
 

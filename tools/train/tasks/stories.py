@@ -26,7 +26,7 @@ HABITS = ["Every morning {name} went for a walk and said hello to the birds.",
           "Nobody could whistle as well as {name}.",
           "{Name} had a little house with a green door.",
           "At night {name} looked at the stars for a long time."]
-WISHES = ["One day {name} heard about {goal} and could think of nothing else.",
+AIMS = ["One day {name} heard about {goal} and could think of nothing else.",
           "But there was one thing {name} wanted more than anything: {goal}.",
           "One morning {name} dreamed of {goal} and woke up with a smile.",
           "Then, on a windy day, {name} lost something dear: {goal}.",
@@ -103,7 +103,7 @@ def story(s: Source, name: str, animal: str, place: str, wide: bool = False) -> 
     words = dict(name=name, Name=name, animal=animal, place=place, trait=pick(TRAITS), goal=goal,
                  thing=thing, name2=name2, Name2=name2, animal2=other, trait2=pick(TRAITS), he=he,
                  his=his, him=him, his2="her" if name2[-1] in "aehy" else "his")
-    plan = [[OPENINGS], [HABITS] * s.number(1, 2) + [WISHES], [SETOUTS, TROUBLES, FEELINGS],
+    plan = [[OPENINGS], [HABITS] * s.number(1, 2) + [AIMS], [SETOUTS, TROUBLES, FEELINGS],
             [HELPS, OFFERS, ANSWERS], [WORKS] * s.number(1, 2) + [FINDS, JOYS], [TWISTS, ENDS]]
     if s.chance(0.4):
         plan.insert(3, [TROUBLES])
