@@ -1,7 +1,7 @@
 #!/bin/bash
 # Trains models/tiny, its EAGLE-3 head and its draft on one GPU, judges them, and leaves the files in $OUT.
 #
-# usage: OUT=DIR job.sh smoke|full     (smoke: every phase with tiny sizes, about a minute)
+# usage: OUT=DIR job.sh smoke|full     (smoke: every phase with tiny sizes, under two minutes)
 #
 # MODELS: the folder with tiny, tiny-eagle3 and tiny-draft to start from. CORPUS: corpus.py's output.
 # ITEMS: the held-out items. WORK: scratch space.
@@ -76,7 +76,7 @@ keep_small
 failed=0
 wait $judge || failed=1
 wait $draft || failed=1
-tail -2 "$work/draft.log"
+tail -12 "$work/draft.log"
 tail -60 "$work/judge.log"
 keep_small
 for file in judge/judge.json judge/golden.safetensors eagle3/model.safetensors draft/model.safetensors; do

@@ -167,10 +167,10 @@ def trip(s: Source) -> Record:
     seat, gate = f"{s.number(1, 40)}{s.any('ABCDEF')}", s.number(1, 60)
     fields = [
         Field("from", start, s.of([f"leaves from {start}", f"starts in {start}",
-                                   f"departs from {start}", f"sets off in {start}",
-                                   f"takes off in {start}"])),
-        Field("to", end, s.of([f"goes to {end}", f"ends in {end}", f"arrives in {end}",
-                               f"is bound for {end}", f"lands in {end}"])),
+                                   f"sets off in {start}", f"takes off in {start}",
+                                   f"departs from {start}"])),
+        Field("to", end, s.of([f"ends in {end}", f"arrives in {end}", f"is bound for {end}",
+                               f"lands in {end}", f"goes to {end}"])),
         Field("date", when, s.of([f"leaves on {when}", f"is booked for {when}", f"is on {when}",
                                   f"departs on {when}", f"runs on {when}"])),
         Field("seat", seat, s.of([f"has seat {seat} for you", f"is booked with seat {seat}",

@@ -125,6 +125,10 @@ def _arguments(s: Source, kinds: list[str]) -> tuple[list[Argument], list[Argume
     """Arguments that the request gives, and optional ones that it does not."""
     chosen = list(dict.fromkeys(s.shuffled(kinds)))[:s.number(1, 3)]
     made = {a.name: a for a in (_argument(s, kind) for kind in chosen)}
+    if "city" in chosen and "name" in chosen:  # "for X for Y" would not tell them apart
+        for a in made.values():
+            if a.description == "Name of the city":
+                a.phrase = f"in {a.value}"
     arguments = list(made.values())
     if len(arguments) > 1 and s.chance(0.25):
         return arguments[:-1], arguments[-1:]
