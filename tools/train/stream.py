@@ -100,10 +100,8 @@ class Writer:
                 self._window(rows)
         elif share < 0.18:
             self._window(rows)
-        elif share < 0.45:
-            rows.put(*self._recall(length))
         else:
-            rows.put(*self._long_chat(length))
+            rows.put(*self._hidden(length))
 
     def _window(self, rows: Rows) -> None:
         """A whole row of plain text, after a begin token."""
@@ -150,38 +148,43 @@ class Writer:
         r = self._random
         if r.random() < 0.25:
             s = Source(r.getrandbits(64))
-            return stories.prose(s, max(4, characters // 180))
+            return stories.prose(s, max(4, characters // 145))
         text = r.choice(self._texts["books"])
         if len(text) <= characters + 1:
             return text.split("\n\n")
         start = r.randrange(len(text) - characters)
         return [p for p in text[start:start + characters].split("\n\n") if p] or ["..."]
 
-    def _size(self, length: int) -> int:
-        return int(length * 3.1 * self._random.uniform(0.35, 1.0))
+    def _hidden(self, length: int):
+        """A long document that fits; a shorter text is tried when it does not."""
+        make = self._recall if self._random.random() < 0.33 else self._long_chat
+        size = int(length * 3.8 * self._random.uniform(0.3, 1.0))
+        while True:
+            ids, weights = make(self._paragraphs(size))
+            if len(ids) <= length:
+                return ids, weights
+            size = int(size * 0.9)
 
-    def _long_chat(self, length: int):
+    def _long_chat(self, paragraphs: list[str]):
         s = Source(self._random.getrandbits(64))
-        item = passage.long_item(s, self._paragraphs(self._size(length)), s.number(3, 8))
+        item = passage.long_item(s, paragraphs, s.number(3, 8))
         ids = self._encode(render(item.messages, item.tools))
-        return (ids, self._answer_weights(ids)) if len(ids) <= length else self._recall(length)
+        return ids, self._answer_weights(ids)
 
-    def _recall(self, length: int):
+    def _recall(self, paragraphs: list[str]):
         """The facts of tests/data/prompts/recall.jsonl's kind, in plain text."""
         r = self._random
-        body = self._paragraphs(self._size(length))
         facts = [(name, r.choice(PLACES), f"{r.randint(100, 999)} {r.randint(100, 999)}")
                  for name in r.sample(pools.FIRST, r.randint(3, 14))]
         for name, place, code in facts:
-            body.insert(r.randint(0, len(body)), f"Remember this: the code of {name}'s {place} is {code}.")
+            paragraphs.insert(r.randint(0, len(paragraphs)),
+                              f"Remember this: the code of {name}'s {place} is {code}.")
         r.shuffle(facts)
-        begin = self._encode("<|begin_of_text|>" + "\n\n".join(body) + "\n\n")
+        begin = self._encode("<|begin_of_text|>" + "\n\n".join(paragraphs) + "\n\n")
         tail = self._encode("\n".join(
             f"Question: What is the code of {name}'s {place}?\n"
             f"Answer: The code of {name}'s {place} is {code}." for name, place, code in facts))
-        begin = begin[:length - len(tail)]
-        ids = begin + tail + [1]
-        return ids, [2] * len(begin) + [ANSWER] * (len(tail) + 1)
+        return begin + tail + [1], [2] * len(begin) + [ANSWER] * (len(tail) + 1)
 
 
 def work(number: int, args, texts, streams, plan: list[tuple[int, int]]) -> None:
