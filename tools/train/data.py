@@ -11,12 +11,18 @@ from torch import Tensor
 
 @dataclass
 class Rows:
-    """tokens [rows, length] int32; prompt [rows] int32: tokens the target did not write itself.
+    """tokens [rows, length] int32; prompt [rows] int32: tokens the target did not write itself;
+    end [rows] int32: where its answer ends (the rest of the row does not count).
 
     Rows are kept in the order of their source text, so that the last ones are unseen text.
     """
     tokens: Tensor
     prompt: Tensor
+    end: Tensor | None = None
+
+    def __post_init__(self):
+        if self.end is None:
+            self.end = torch.full_like(self.prompt, self.tokens.shape[1])
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
@@ -26,10 +32,10 @@ class Rows:
         return self.tokens.shape[1]
 
     def to(self, device: str) -> "Rows":
-        return Rows(self.tokens.to(device), self.prompt.to(device))
+        return Rows(self.tokens.to(device), self.prompt.to(device), self.end.to(device))
 
     def select(self, index: Tensor | slice) -> "Rows":
-        return Rows(self.tokens[index], self.prompt[index])
+        return Rows(self.tokens[index], self.prompt[index], self.end[index])
 
     def split(self, held_out: int) -> tuple["Rows", "Rows"]:
         """Training rows, and the last `held_out` rows."""
@@ -41,7 +47,8 @@ def save_rows(rows: dict[str, Rows], directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, part in rows.items():
         save_file({"tokens": part.tokens.int().cpu().contiguous(),
-                   "prompt": part.prompt.int().cpu().contiguous()},
+                   "prompt": part.prompt.int().cpu().contiguous(),
+                   "end": part.end.int().cpu().contiguous()},
                   directory / f"{name}.safetensors")
 
 
@@ -49,7 +56,7 @@ def load_rows(directory: Path) -> dict[str, Rows]:
     parts = {}
     for path in sorted(directory.glob("*.safetensors")):
         tensors = load_file(path)
-        parts[path.stem] = Rows(tensors["tokens"], tensors["prompt"])
+        parts[path.stem] = Rows(tensors["tokens"], tensors["prompt"], tensors.get("end"))
     return parts
 
 

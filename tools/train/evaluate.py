@@ -121,15 +121,19 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(2, wide)
 
 
-def walk(accepted: Tensor) -> tuple[int, int]:
-    """Decodes along [rows, roots] accepted lengths: tokens emitted, target passes."""
+def walk(accepted: Tensor, written: Tensor) -> tuple[int, int]:
+    """Decodes along [rows, roots] accepted lengths: tokens emitted, target passes.
+
+    written [rows]: tokens that the target wrote; no row is decoded past its own.
+    """
     tokens = passes = 0
-    for row in accepted.tolist():
+    for row, count in zip(accepted.tolist(), written.tolist()):
         place = 0
-        while place < len(row):
-            tokens += row[place] + 1
+        while place < min(count, len(row)):
+            emitted = min(row[place] + 1, count - place)
+            tokens += emitted
             passes += 1
-            place += row[place] + 1
+            place += emitted
     return tokens, passes
 
 
@@ -141,13 +145,16 @@ def tree_taus(head: Eagle3Head, target: Target, rows: Rows, roots: int = 240) ->
     batch = max(1, min(16, 2 ** 18 // rows.length // 4))
     for first in range(0, len(rows), batch):
         part = rows.select(slice(first, first + batch)).to(target.device)
-        count = min(roots, part.length - int(part.prompt.max()) - deepest - 1)
+        last = part.length - 2 - deepest  # the last root whose whole tree can be judged
+        written = torch.minimum(part.end, torch.full_like(part.end, last + 2)) - part.prompt
+        count = max(1, min(roots, int(written.max())))
         start = (part.prompt.long() - 1)[:, None]
-        drafter = TreeDrafter(head, target, part, start + torch.arange(count, device=start.device))
+        places = (start + torch.arange(count, device=start.device)).clamp(max=last)
+        drafter = TreeDrafter(head, target, part, places)
         for tree in TREES:
-            for i, value in enumerate(walk(drafter.accepted(tree))):
+            for i, value in enumerate(walk(drafter.accepted(tree), written)):
                 sums[str(tree)][i] += value
-    return {name: tokens / passes for name, (tokens, passes) in sums.items()}
+    return {name: tokens / max(1, passes) for name, (tokens, passes) in sums.items()}
 
 
 @torch.no_grad()

@@ -87,6 +87,7 @@ def _add_training_flags(group) -> None:
         "the batches are long rows (%(default)s)")
     add("--mix", nargs="*", default=[], metavar="NAME=WEIGHT", help="weight of a kind of rows "
         "(default: its number of tokens)")
+    add("--no-before", action="store_true", help="do not evaluate the head of --init first")
     add("--no-compile", action="store_true", help="do not torch.compile the loss")
 
 
@@ -146,7 +147,8 @@ def make_head(args: argparse.Namespace, target: Target, pools: dict[str, Rows],
 
 def _written_shares(rows: Rows, vocab: int) -> torch.Tensor:
     """[vocab]: the share of each token in what the target wrote."""
-    written = torch.arange(rows.length) >= rows.prompt[:, None]
+    place = torch.arange(rows.length)
+    written = (place >= rows.prompt[:, None]) & (place < rows.end[:, None])
     counts = torch.bincount(rows.tokens[written].long(), minlength=vocab).double()
     return counts / counts.sum()
 
@@ -179,7 +181,7 @@ def main() -> None:
     held_out = {name: test_part for name, (_, test_part) in splits.items() if len(test_part)}
     save_rows(held_out, args.out / "held-out")
     head = make_head(args, target, pools, mix)
-    if args.init:
+    if args.init and not args.no_before:
         print(f"before\n{report(load_head(args.init, target), target, held_out)}", flush=True)
     train(args, target, head, pools, mix)
     save_head(head, target, args.out)

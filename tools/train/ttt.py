@@ -108,8 +108,9 @@ def loss_of(head: Eagle3Head, target: Target, rows: Rows, labels: Labels, featur
     tokens = rows.tokens.long()
     count = tokens.shape[1] - 1 - options.depth
     place = torch.arange(1, count + 1, device=tokens.device)
-    written = (place >= rows.prompt[:, None]).float()
-    weights = written + (1 - written) * options.prompt
+    written = _written(rows, place).float()
+    counted = (place < rows.end[:, None]).float()
+    weights = written + (counted - written) * options.prompt
     total = weights.sum()
     loss = torch.zeros((), device=tokens.device)
     guessed = []
@@ -125,6 +126,11 @@ def loss_of(head: Eagle3Head, target: Target, rows: Rows, labels: Labels, featur
     return loss, torch.stack(guessed)
 
 
+def _written(rows: Rows, place: Tensor) -> Tensor:
+    """[rows, place] bool: did the target write the token at this place?"""
+    return (place >= rows.prompt[:, None]) & (place < rows.end[:, None])
+
+
 @torch.no_grad()
 def depth_ranks(head: Eagle3Head, target: Target, rows: Rows, depth: int) -> tuple[Tensor, Tensor]:
     """For evaluation: ranks [depth, batch, rows] of the target's first choice, and the mask
@@ -136,4 +142,4 @@ def depth_ranks(head: Eagle3Head, target: Target, rows: Rows, depth: int) -> tup
     ranks = [_rank(logits, first[:, 1 + j:1 + j + count])
              for j, logits in enumerate(unroll(head, target, tokens, features, depth))]
     place = torch.arange(1, count + 1, device=tokens.device)
-    return torch.stack(ranks), place >= rows.prompt[:, None]
+    return torch.stack(ranks), _written(rows, place)

@@ -1,0 +1,87 @@
+#!/bin/bash
+# Trains models/tiny, its EAGLE-3 head and its draft on one GPU, judges them, and leaves the files in $OUT.
+#
+# usage: OUT=DIR job.sh smoke|full     (smoke: every phase with tiny sizes, under two minutes)
+#
+# MODELS: the folder with tiny, tiny-eagle3 and tiny-draft to start from. CORPUS: corpus.py's output.
+# ITEMS: the held-out items. WORK: scratch space.
+set -euo pipefail
+mode=${1:?smoke or full}
+train=$(cd "$(dirname "$0")" && pwd)
+models=${MODELS:-$PWD/models}
+corpus=${CORPUS:-$train/corpus}
+items=${ITEMS:-$train/tasks.jsonl}
+out=${OUT:?where the results go}
+work=${WORK:-/tmp/talon-train}
+start=$(date +%s)
+export PYTHONUNBUFFERED=1 PYTHONPATH=$train TOKENIZERS_PARALLELISM=true
+rm -rf "$work" && mkdir -p "$work" "$out"
+
+if [ "$mode" = smoke ]; then
+  stream_flags=(--tokens 12e6 --scale 0.25 --workers 14); steps=(--steps 30)
+  scale=0.02; recall=(2000); held_out=16; eagle_minutes=0.1
+  t_target=120; t_answers=1; t_draft=240; long_steps=(--steps 10)
+else
+  stream_flags=(--tokens 400e6 --workers 14); steps=()
+  scale=1; recall=(2000 8000 16000); held_out=48; eagle_minutes=
+  t_target=318; t_answers=368; t_draft=440; long_steps=()
+fi
+say() { echo "== $(( $(date +%s) - start )) s: $*"; }
+
+# Whatever is there when the time is up has been copied already: each phase ends with its own copy.
+keep_model() {
+  cp "$work/target/model.safetensors" "$work/model.safetensors"
+  split -b 15M -d "$work/model.safetensors" "$out/model.safetensors.part"
+}
+keep_small() {
+  tar -C "$work" -cf "$out/small.tar" $(cd "$work" && ls -d judge eagle3/config.json eagle3/model.safetensors \
+    draft/config.json draft/generation_config.json draft/tokenizer_config.json draft/model.safetensors \
+    target/*.json target/*.jinja ./*.log 2>/dev/null | grep -v tokenizer.json)
+}
+trap 'kill $(jobs -p) 2>/dev/null || true; keep_small || true' EXIT
+
+say "rows and target"
+python3 "$train/stream.py" --tokenizer "$models/tiny/tokenizer.json" --corpus "$corpus" \
+  --held-out "$items" --out "$work/rows" --until $((start + t_target)) "${stream_flags[@]}" \
+  > "$work/stream.log" 2>&1 &
+stream=$!
+rm -rf "$work/start" && cp -r "$models/tiny" "$work/start"
+[ ! -d "$train/model" ] || cp "$train"/model/* "$work/start/"  # a newer chat template
+if ! python3 "$train/train_chat.py" --init "$work/start" --rows "$work/rows" --out "$work/target" \
+  --until $((start + t_target)) "${steps[@]}" 2>&1 | tee "$work/target.log"; then
+  cat "$work/stream.log"
+  exit 1
+fi
+wait $stream || { cat "$work/stream.log"; exit 1; }
+tail -3 "$work/stream.log"
+keep_model
+say "target saved; answers, judge beside"
+python3 "$train/judge.py" --target "$work/target" --items "$items" --recall "${recall[@]}" \
+  --books "$corpus/books.txt.xz" --out "$work/judge" > "$work/judge.log" 2>&1 &
+judge=$!
+python3 "$train/answers.py" --target "$work/target" --corpus-tokens "$work/rows" --out "$work/answers" \
+  --until $((start + t_answers)) --scale $scale 2>&1 | tee "$work/answers.log"
+say "heads"
+python3 "$train/train_draft.py" --init "$models/tiny-draft" --target "$work/target" --rows "$work/answers" \
+  --out "$work/draft" --until $((start + t_draft)) "${long_steps[@]}" > "$work/draft.log" 2>&1 &
+draft=$!
+: "${eagle_minutes:=$(python3 -c "print(max(0.2, ($start + 492 - $(date +%s) - 12) / 60))")}"
+python3 "$train/train_eagle3.py" --target "$work/target" --init "$models/tiny-eagle3" --no-before \
+  --rows "$work/answers" --out "$work/eagle3" --minutes "$eagle_minutes" --held-out $held_out \
+  --draft-vocab 3072 --ffn 352 --lr 2e-3 --hard 0.4 --unreached 0.1 --prompt-weight 0.1 \
+  --mix chat-256-t0=3 chat-256-t0.7=2 chat-256-t1=1 chat-512-t0=4 chat-512-t0.7=3 chat-512-t1=1 \
+  chat-1024-t0=2 chat-1024-t0.7=1 chat-1024-t1=0.5 books-t0=0.6 books-t0.7=0.6 books-t1=0.3 \
+  docs-t0=0.6 docs-t0.7=0.6 docs-t1=0.3 2>&1 | tee "$work/eagle3.log"
+keep_small
+failed=0
+wait $judge || failed=1
+wait $draft || failed=1
+tail -12 "$work/draft.log"
+tail -60 "$work/judge.log"
+keep_small
+for file in judge/judge.json judge/golden.safetensors eagle3/model.safetensors draft/model.safetensors; do
+  [ -s "$work/$file" ] || { echo "missing: $file"; failed=1; }
+done
+ls -l "$out"
+say "done, failed=$failed"
+exit $failed

@@ -1,0 +1,125 @@
+"""Extract the asked fields of a text as JSON; fill a schema; turn JSON into text."""
+
+from . import records
+from .item import Item, ask, compact
+from .source import Source, join_words
+
+FILLER = ["Please note that the office is closed on Sunday.", "Thank you for your message.",
+          "We hope to hear from you soon.", "More news will follow next week.",
+          "All details are without guarantee.", "The weather was fine that day.",
+          "Nothing else is known so far.", "This note was written in a hurry.",
+          "Ask at the desk if anything is unclear.", "Have a nice day."]
+
+REQUESTS = ["Extract {fields} as JSON.", "Give me {fields} from this text as JSON.",
+            "Read the text and return a JSON object with {fields}.",
+            "Write {fields} of the following as a JSON object.",
+            "Pull {fields} out of the text below, as JSON.",
+            "Find {fields} in the text. Answer with JSON only.",
+            "Return JSON with {fields}.", "I need {fields} in JSON format.",
+            "Make a JSON object with {fields} from this.",
+            "Answer in JSON: what are {fields} here?",
+            "Convert this note to JSON with {fields}.", "What are {fields}? Use JSON.",
+            "From the text, extract {fields}. JSON please.",
+            "Collect {fields} in one JSON object.",
+            "List {fields} from the text below as a JSON object."]
+
+SCHEMA_REQUESTS = ["Fill this schema from the text.", "Answer with JSON that fits this schema.",
+                   "Use the schema and the text to write the JSON object.",
+                   "Turn the text into JSON of this schema.",
+                   "Write a JSON object for the text that follows the schema.",
+                   "Read the text and fill in the schema.",
+                   "Extract the data into this JSON schema.", "Fill the schema below.",
+                   "Produce JSON that matches the schema, with the values of the text.",
+                   "Give me a JSON object with the values of the text and the form of the schema."]
+
+
+def _text(s: Source, rec: records.Record) -> str:
+    if s.chance(0.2):
+        return records.lines(rec, s)
+    parts = [records.subject_text(rec, s)]
+    if s.chance(0.3):
+        parts.insert(s.number(0, 1), s.of(FILLER))
+    return " ".join(parts)
+
+
+def _asked(s: Source, rec: records.Record) -> dict:
+    facts = s.shuffled(rec.facts().items())
+    chosen = dict(facts[:s.number(min(2, len(facts)), len(facts))])
+    if s.chance(0.06):
+        chosen[s.any(["height", "country", "nickname"])] = None
+    return chosen
+
+
+def _place(s: Source, request: str, text: str) -> str:
+    if "\n" in text:
+        return s.any(["{q}\n\n{t}", "{t}\n\n{q}"]).format(q=request, t=text)
+    form = s.any(["{q}\n\n{t}", "{q}\n\nText: {t}", "{t}\n\n{q}", "{q}\n{t}", "{q} {t}",
+                  'Text: "{t}"\n\n{q}'])
+    return form.format(q=request, t=text)
+
+
+def extract(s: Source) -> Item:
+    rec = records.record(s)
+    asked = _asked(s, rec)
+    keys = list(asked)
+    if s.chance(0.2):
+        fields = "the fields " + ", ".join(keys)
+    elif s.chance(0.3):
+        fields = join_words(keys)
+    else:
+        fields = "the " + join_words(keys)
+    request = s.of(REQUESTS).format(fields=fields)
+    if None in asked.values():
+        request += " Use null for what is missing."
+    return ask("json", _place(s, request, _text(s, rec)), compact(asked), check="json")
+
+
+def _several(s: Source) -> Item:
+    """A JSON array of two or three records of one domain."""
+    maker = s.any([records.person, records.book, records.pet])
+    recs = [maker(s) for _ in range(s.number(2, 3))]
+    key = recs[0].subject_key
+    keys = [f.key for f in s.shuffled(recs[0].fields)[:s.number(1, 2)]]
+    rows = []
+    for rec in recs:
+        rec.fields = [f for f in rec.fields if f.key in keys]
+        rows.append({key: rec.subject, **{k: rec.facts()[k] for k in keys}})
+    text = " ".join(rec.text(s) for rec in recs)
+    request = s.of([f"List the {join_words([key] + keys)} of each as a JSON array.",
+                    f"Return a JSON array with the {join_words([key] + keys)} of every one.",
+                    f"For each, give the {join_words([key] + keys)}, as a JSON array.",
+                    f"Make a JSON array of objects with {join_words([key] + keys)}.",
+                    f"Write a JSON array: the {join_words([key] + keys)} for each one named."])
+    return ask("json", _place(s, request, text), compact(rows), check="json")
+
+
+def json_item(s: Source) -> Item:
+    return _several(s) if s.chance(0.15) else extract(s)
+
+
+def schema_item(s: Source) -> Item:
+    rec = records.record(s)
+    asked = {k: v for k, v in s.shuffled(rec.facts().items())}
+    types = {f.key: f.type for f in rec.fields}
+    properties = {key: {"type": types.get(key, "string")} for key in asked}
+    text = _text(s, rec)
+    if s.chance(0.35):
+        key, truth = _flag(s, rec)
+        properties[key], asked[key] = {"type": "boolean"}, truth
+    schema = {"type": "object", "properties": properties}
+    if s.chance(0.6):
+        schema["required"] = list(asked)
+    request = s.of(SCHEMA_REQUESTS)
+    form = s.any(["{q}\n\nSchema: {s}\n\nText: {t}", "{q}\n\n{s}\n\n{t}",
+                  "{q}\nSchema: {s}\nText: {t}", "Text: {t}\n\n{q}\n\nSchema: {s}"])
+    question = form.format(q=request, s=compact(schema), t=text)
+    return ask("schema", question, compact(asked), check="json")
+
+
+def _flag(s: Source, rec: records.Record) -> tuple[str, bool]:
+    """A boolean that the values decide: has_X is true when X is told."""
+    told = [f.key for f in rec.fields]
+    missing = [k for k in ("phone", "email", "price", "host", "gate", "owner") if k not in told]
+    if s.chance(0.5):
+        return "has_" + s.any(told), True
+    return "has_" + s.any(missing), False

@@ -1,0 +1,250 @@
+"""Records of a few domains, with the sentences that tell them: the ground of several kinds."""
+
+from dataclasses import dataclass
+
+from . import pools
+from .source import Source
+
+
+@dataclass
+class Field:
+    key: str
+    value: object
+    clause: str  # said of the subject: "is 34 years old"
+
+    @property
+    def type(self) -> str:
+        names = {bool: "boolean", int: "integer", float: "number", list: "array"}
+        return names.get(type(self.value), "string")
+
+
+@dataclass
+class Record:
+    kind: str
+    subject_key: str  # "name"
+    subject: str
+    fields: list[Field]
+    again: str  # how later sentences name the subject
+
+    def facts(self) -> dict:
+        return {self.subject_key: self.subject, **{f.key: f.value for f in self.fields}}
+
+    def text(self, s: Source, fields: list[Field] | None = None) -> str:
+        """Sentences that tell the fields, in random order, one or two a sentence."""
+        clauses = [f.clause for f in s.shuffled(self.fields if fields is None else fields)]
+        sentences, name = [], self.subject
+        while clauses:
+            part = clauses.pop()
+            if clauses and s.chance(0.45):
+                part += " and " + clauses.pop()
+            sentence = f"{name} {part}."
+            sentences.append(sentence[0].upper() + sentence[1:])
+            name = self.again
+        return " ".join(sentences)
+
+
+def first_name(s: Source) -> str:
+    return s.made_up() if s.chance(0.2) else s.of(pools.FIRST)
+
+
+def full_name(s: Source) -> str:
+    last = s.made_up() if s.chance(0.2) else s.of(pools.LAST)
+    return f"{first_name(s)} {last}"
+
+
+def city(s: Source) -> str:
+    return s.made_up() if s.chance(0.2) else s.of(pools.CITY)
+
+
+def date(s: Source) -> str:
+    return f"{s.number(1, 28)} {s.any(pools.MONTH)} {s.number(1960, 2029)}"
+
+
+def day(s: Source) -> str:
+    return f"{s.number(1, 28)} {s.any(pools.MONTH)}"
+
+
+def clock(s: Source) -> str:
+    return f"{s.number(0, 23):02d}:{s.any(['00', '15', '30', '45', '10', '20', '40', '50'])}"
+
+
+def price(s: Source) -> float:
+    return round(s.number(1, 300) + s.any([0.5, 0.25, 0.75, 0.99, 0.95]), 2)
+
+
+def email(s: Source, name: str) -> str:
+    return f"{name.split()[0].lower()}@{s.of(pools.WORDS)}.{s.any(['org', 'com', 'net'])}"
+
+
+def phone(s: Source) -> str:
+    return f"{s.number(200, 999)}-{s.number(1000, 9999)}"
+
+
+def person(s: Source) -> Record:
+    name, age, town, job = full_name(s), s.number(18, 95), city(s), s.of(pools.JOB)
+    mail, number = email(s, name), phone(s)
+    fields = [
+        Field("age", age, s.of([f"is {age} years old", f"is {age}", f"turned {age} this year",
+                                f"is now {age} years of age", f"has just turned {age}"])),
+        Field("city", town, s.of([f"lives in {town}", f"is from {town}", f"has a flat in {town}",
+                                  f"comes from {town}", f"has moved to {town}"])),
+        Field("job", job, s.of([f"works as a {job}", f"is a {job}", f"is a {job} by trade",
+                                f"earns a living as a {job}", f"has worked as a {job} for years"])),
+        Field("email", mail, s.of([f"can be reached at {mail}", f"uses the address {mail}",
+                                   f"reads mail at {mail}", f"answers letters to {mail}",
+                                   f"gave us the address {mail}"])),
+        Field("phone", number, s.of([f"has the phone number {number}", f"can be called at {number}",
+                                     f"answers the phone at {number}", f"left the number {number}",
+                                     f"picks up when you call {number}"])),
+    ]
+    return Record("person", "name", name, fields, name.split()[0])
+
+
+def product(s: Source) -> Record:
+    name, colour = s.of(pools.PRODUCT), s.any(pools.COLOUR)
+    material, cost, stock = s.of(pools.MATERIAL), price(s), s.number(0, 400)
+    maker = s.made_up()
+    fields = [
+        Field("color", colour, s.of([f"is {colour}", f"comes in {colour}", f"is painted {colour}",
+                                     f"is sold in {colour}", f"has a {colour} finish"])),
+        Field("price", cost, s.of([f"costs {cost} dollars", f"is priced at {cost} dollars",
+                                   f"sells for {cost} dollars", f"can be had for {cost} dollars",
+                                   f"goes for {cost} dollars"])),
+        Field("material", material, s.of([f"is made of {material}", f"is built from {material}",
+                                          f"consists of {material}", f"is all {material}",
+                                          f"was made from {material}"])),
+        Field("maker", maker, s.of([f"is made by {maker}", f"comes from the company {maker}",
+                                    f"is a product of {maker}", f"is built by {maker}",
+                                    f"was designed by {maker}"])),
+        Field("stock", stock, s.of([f"is in stock {stock} times", f"has a stock of {stock} pieces",
+                                    f"is there {stock} times", f"has {stock} pieces left",
+                                    f"is on the shelf {stock} times"])),
+    ]
+    return Record("product", "product", name, fields, s.any(["it", f"the {name}"]))
+
+
+def event(s: Source) -> Record:
+    name, town, when, start = s.of(pools.EVENT), city(s), day(s), clock(s)
+    guests, host = s.number(5, 500), full_name(s)
+    fields = [
+        Field("city", town, s.of([f"takes place in {town}", f"is held in {town}", f"is in {town}",
+                                  f"happens in {town}", f"will be held in {town}"])),
+        Field("date", when, s.of([f"is on {when}", f"takes place on {when}", f"is planned for {when}",
+                                  f"will be on {when}", f"falls on {when}"])),
+        Field("time", start, s.of([f"starts at {start}", f"begins at {start}", f"opens at {start}",
+                                   f"will start at {start}", f"gets going at {start}"])),
+        Field("host", host, s.of([f"is hosted by {host}", f"is led by {host}", f"is run by {host}",
+                                  f"is organised by {host}", f"was arranged by {host}"])),
+        Field("guests", guests, s.of([f"expects {guests} guests", f"has {guests} guests",
+                                      f"has room for {guests} guests", f"will have {guests} guests",
+                                      f"was booked by {guests} guests"])),
+    ]
+    return Record("event", "event", name, fields, s.any(["it", f"the {name}"]))
+
+
+def book(s: Source) -> Record:
+    title = f"The {s.of(pools.TITLE_FIRST)} {s.of(pools.TITLE_SECOND)}"
+    author, year, pages, shelf = full_name(s), s.number(1850, 2024), s.number(60, 900), s.code()
+    fields = [
+        Field("author", author, s.of([f"was written by {author}", f"is by {author}",
+                                      f"is a book by {author}", f"is a novel of {author}",
+                                      f"has the author {author}"])),
+        Field("year", year, s.of([f"came out in {year}", f"was published in {year}",
+                                  f"appeared in {year}", f"is from {year}",
+                                  f"was printed in {year}"])),
+        Field("pages", pages, s.of([f"has {pages} pages", f"is {pages} pages long",
+                                    f"runs to {pages} pages", f"counts {pages} pages",
+                                    f"fills {pages} pages"])),
+        Field("shelf", shelf, s.of([f"stands on shelf {shelf}", f"is on shelf {shelf}",
+                                    f"belongs on shelf {shelf}", f"is kept on shelf {shelf}",
+                                    f"can be found on shelf {shelf}"])),
+    ]
+    return Record("book", "title", title, fields, s.any(["it", "the book"]))
+
+
+def trip(s: Source) -> Record:
+    number, start, end, when = s.code(), city(s), city(s), day(s)
+    seat, gate = f"{s.number(1, 40)}{s.any('ABCDEF')}", s.number(1, 60)
+    fields = [
+        Field("from", start, s.of([f"leaves from {start}", f"starts in {start}",
+                                   f"sets off in {start}", f"takes off in {start}",
+                                   f"departs from {start}"])),
+        Field("to", end, s.of([f"ends in {end}", f"arrives in {end}", f"is bound for {end}",
+                               f"lands in {end}", f"goes to {end}"])),
+        Field("date", when, s.of([f"leaves on {when}", f"is booked for {when}", f"is on {when}",
+                                  f"departs on {when}", f"runs on {when}"])),
+        Field("seat", seat, s.of([f"has seat {seat} for you", f"is booked with seat {seat}",
+                                  f"comes with seat {seat}", f"has you in seat {seat}",
+                                  f"gives you seat {seat}"])),
+        Field("gate", gate, s.of([f"uses gate {gate}", f"leaves at gate {gate}",
+                                  f"boards at gate {gate}", f"is at gate {gate}",
+                                  f"waits at gate {gate}"])),
+    ]
+    return Record("trip", "number", number, fields, "it")
+
+
+def pet(s: Source) -> Record:
+    name, kind, age, owner = first_name(s), s.any(pools.ANIMAL), s.number(1, 20), full_name(s)
+    weight, colour = s.number(1, 60), s.any(pools.COLOUR)
+    fields = [
+        Field("animal", kind, f"is a {kind}"),
+        Field("age", age, s.of([f"is {age} years old", f"is {age}", f"turned {age} in spring",
+                                f"has reached the age of {age}", f"is about {age} years old"])),
+        Field("owner", owner, s.of([f"belongs to {owner}", f"lives with {owner}",
+                                    f"is owned by {owner}", f"stays with {owner}",
+                                    f"has the owner {owner}"])),
+        Field("weight", weight, s.of([f"weighs {weight} kg", f"has a weight of {weight} kg",
+                                      f"brings {weight} kg to the scales", f"is {weight} kg heavy",
+                                      f"now weighs {weight} kg"])),
+        Field("color", colour, s.of([f"is {colour}", f"has {colour} fur", f"looks {colour}",
+                                     f"is mostly {colour}", f"has a {colour} coat"])),
+    ]
+    return Record("pet", "name", name, fields, name)
+
+
+LABELS = """company amount invoice total department model version size language engine floor deadline
+supplier manager branch budget reference tax discount subject sender receiver priority category genre
+director capacity speed length width brand origin customer account serial_number due_date unit_price
+order_number street postcode region state route platform driver vehicle license room course grade""".split()
+
+
+def form(s: Source) -> Record:
+    """A form with labels of any kind."""
+    fields = []
+    for label in s.some(LABELS, s.number(3, 6)):
+        value = s.any([s.number(1, 2000), s.code(), full_name(s), city(s), day(s), s.of(pools.WORDS),
+                       price(s)])
+        said = label.replace("_", " ")
+        fields.append(Field(label, value, s.of([f"has the {said} {value}", f"lists {value} as the {said}",
+                                                f"gives {value} as the {said}", f"shows the {said} {value}",
+                                                f"names {value} as the {said}"])))
+    return Record("form", "form", s.code(), fields, "it")
+
+
+def lines(rec: Record, s: Source) -> str:
+    """Label: value, a line each."""
+    form = s.any(["{}: {}", "{}: {}", "{} = {}", "{} - {}"])
+    facts = s.shuffled(rec.facts().items())
+    name = s.any([str, str.capitalize, str.upper])
+    return "\n".join(form.format(name(key.replace("_", " ")), value) for key, value in facts)
+
+
+MAKERS = [person, product, event, book, trip, pet, form]
+
+
+def record(s: Source) -> Record:
+    made = s.any(MAKERS)(s)
+    made.fields = s.shuffled(made.fields)[:s.number(2, len(made.fields))]
+    return made
+
+
+def subject_text(rec: Record, s: Source) -> str:
+    """The record's text, with an article before a common noun."""
+    text = rec.text(s)
+    if rec.kind in ("product", "event"):
+        return "The " + text[0].lower() + text[1:]
+    if rec.kind == "form":
+        return s.any(["Form ", "The form ", "Sheet "]) + text
+    if rec.kind == "trip":
+        return s.any(["Flight ", "Trip ", "Train "]) + text
+    return text

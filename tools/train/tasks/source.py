@@ -1,0 +1,65 @@
+"""Random choices of a generator, and the rule that keeps training and test apart.
+
+Every list of wordings or values with at least five entries is split: each fifth entry belongs to
+the test generators, the others to training. So a test item has wordings and values that training
+never shows.
+"""
+
+import random
+import string
+
+CONSONANTS = "b d f g h k l m n p r s t v z br dr gr kl st tr".split()
+VOWELS = "a e i o u a e i o ia ea".split()
+
+
+class Source:
+
+    def __init__(self, seed, test: bool = False):
+        self.r = random.Random(seed)
+        self.test = test
+
+    def of(self, entries):
+        """One entry of this side's part of the list."""
+        count = len(entries)
+        if count < 5:
+            return entries[int(self.r.random() * count)]
+        if self.test:
+            return entries[4 + 5 * int(self.r.random() * (count // 5))]
+        index = int(self.r.random() * (count - count // 5))
+        return entries[index + index // 4]
+
+    def some(self, entries, count: int) -> list:
+        """`count` different entries of this side's part."""
+        if len(entries) >= 5:
+            entries = [e for i, e in enumerate(entries) if (i % 5 == 4) == self.test]
+        return self.r.sample(entries, count)
+
+    def any(self, entries):
+        """One entry of the whole list, for closed sets (months, units) that both sides share."""
+        return entries[int(self.r.random() * len(entries))]
+
+    def chance(self, share: float) -> bool:
+        return self.r.random() < share
+
+    def number(self, low: int, high: int) -> int:
+        return low + int(self.r.random() * (high - low + 1))
+
+    def shuffled(self, entries) -> list:
+        entries = list(entries)
+        self.r.shuffle(entries)
+        return entries
+
+    def made_up(self) -> str:
+        """A new name: copying must not depend on known words."""
+        text = "".join(self.any(CONSONANTS) + self.any(VOWELS) for _ in range(self.number(2, 3)))
+        return (text + self.any(["", "", "n", "r", "s", "l"])).capitalize()
+
+    def code(self) -> str:
+        letters = "".join(self.any(string.ascii_uppercase) for _ in range(self.number(1, 2)))
+        return f"{letters}-{self.number(10, 9999)}"
+
+
+def join_words(words: list[str], last: str = "and") -> str:
+    if len(words) == 1:
+        return words[0]
+    return ", ".join(words[:-1]) + f" {last} " + words[-1]
