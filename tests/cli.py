@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TINY = ROOT / "models" / "tiny"
 DRAFT = ROOT / "models" / "tiny-draft"
 LLAMA3 = ROOT / "tests" / "data" / "goldens" / "llama3"
-QWEN2 = ROOT / "tests" / "data" / "goldens" / "qwen2"
+QWEN3 = ROOT / "tests" / "data" / "goldens" / "qwen3"
 
 
 def program():

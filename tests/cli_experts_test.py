@@ -67,6 +67,10 @@ class CheckExperts(CliTest):
                            "separate")
         self.assert_passes({**self.QWEN, "decoder_sparse_step": 2}, "stacked")
 
+    def test_qwen2_has_biases_and_no_norms_of_heads(self):
+        config = {**self.BASE, "architectures": ["Qwen2ForCausalLM"], "rope_theta": 10000.0}
+        self.assert_passes(config, "separate")
+
     def test_packed_files_run_as_they_lie(self):
         config = {**self.GPT, "quantization_config": {"quant_method": "mxfp4"}}
         result = self.check(config, "mxfp4", "--weights", "auto", "--tolerance", "0.02")

@@ -556,7 +556,7 @@ class Check(CliTest):
         self.assertRegex(last, r"^[1-9]\d* passed, 0 failed$")
 
     def test_wrong_reference_fails(self):
-        result = talon("check", "--model", LLAMA3, "--golden", QWEN2 / "golden.safetensors")
+        result = talon("check", "--model", LLAMA3, "--golden", QWEN3 / "golden.safetensors")
         self.assertEqual(result.returncode, 1, result.stderr.decode())
         self.assertRegex(result.stdout.decode(), r"(?m)^FAIL ")
         self.assertRegex(result.stdout.decode().splitlines()[-1], r"^\d+ passed, [1-9]\d* failed$")

@@ -8,7 +8,7 @@ import json
 import sys
 
 sys.dont_write_bytecode = True
-from cli import LLAMA3, QWEN2, ROOT, TINY, CliTest, main, talon  # noqa: E402
+from cli import LLAMA3, QWEN3, ROOT, TINY, CliTest, main, talon  # noqa: E402
 
 PROMPTS = TINY / "prompts_tokens.jsonl"
 
@@ -82,7 +82,7 @@ class Tokens(CliTest):
                 self.assertGreater(out["stats"]["accepted"], 0)
 
     def test_check(self):
-        for arguments in (["--model", LLAMA3], ["--model", QWEN2],
+        for arguments in (["--model", LLAMA3], ["--model", QWEN3],
                           ["--model", LLAMA3, "--draft", LLAMA3 / "eagle3"]):
             result = talon("check", *arguments)
             self.assertEqual(result.returncode, 0, result.stdout.decode() + result.stderr.decode())

@@ -29,6 +29,7 @@ class Model:
     def __init__(self, config, form, seed=1):
         self.c, self.form, self.random = config, form, random.Random(seed)
         self.gpt = config["architectures"][0] == "GptOssForCausalLM"
+        self.qwen2 = config["architectures"][0] == "Qwen2ForCausalLM"
         self.hidden, self.dim = config["hidden_size"], config["head_dim"]
         self.heads, self.kv = config["num_attention_heads"], config["num_key_value_heads"]
         self.experts = config.get("num_experts", config.get("num_local_experts"))
@@ -62,11 +63,11 @@ class Model:
                                  ("v", kv, self.hidden), ("o", self.hidden, q)):
             layer[part] = self.matrix(f"{attention}{part}_proj.weight", rows, cols)
             layer[part + "b"] = None
-            if self.gpt:
+            if self.gpt or self.qwen2 and part != "o":
                 layer[part + "b"] = self.vector(f"{attention}{part}_proj.bias", rows)
         if self.gpt:
             layer["sinks"] = self.vector(attention + "sinks", self.heads)
-        else:
+        elif not self.qwen2:
             for part in ("q_norm", "k_norm"):
                 layer[part] = self.vector(f"{attention}{part}.weight", self.dim, 1)
         mlp = name + "mlp."
@@ -80,6 +81,8 @@ class Model:
         return layer
 
     def is_sparse(self, index):
+        if not self.experts:
+            return False
         step = self.c.get("decoder_sparse_step", 1)
         return index not in self.c.get("mlp_only_layers", []) and (index + 1) % step == 0
 
@@ -202,7 +205,7 @@ class Model:
         for index, layer in enumerate(self.layers):
             n = self.rms(x, layer["in"])
             q, k, v = (split(matvec(layer[p], n, layer[p + "b"])) for p in "qkv")
-            if not self.gpt:
+            if "q_norm" in layer:
                 q = [self.rms(h, layer["q_norm"]) for h in q]
                 k = [self.rms(h, layer["k_norm"]) for h in k]
             q, k = ([self.rotate(h, position) for h in part] for part in (q, k))

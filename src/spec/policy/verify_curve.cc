@@ -14,6 +14,13 @@ constexpr int kMostChainRows = 128;
 // Twice the rows of a pass that cost this much more are nearly in proportion.
 constexpr double kProportional = 1.8;
 
+// Tokens that differ from row to row: equal ones would all choose the same experts.
+int32_t TokenOfRow(int row, int vocab_size) {
+  constexpr uint32_t kSpread = 2654435761;  // 2^32 divided by the golden ratio
+  return static_cast<int32_t>(static_cast<uint32_t>(row) * kSpread %
+                              static_cast<uint32_t>(vocab_size));
+}
+
 }  // namespace
 
 VerifyCurve::Point VerifyCurve::At(double rows) const {
@@ -77,9 +84,12 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
                                  kv->shape().block_size);
   }
   PassBuilder builder;
-  for (int left = rows; left > 0; left -= kMostChainRows) {
-    TokenTree chain(0);
-    for (int i = 1; i < std::min(left, kMostChainRows); ++i) chain.Add(i - 1, 0, 1);
+  const int vocab = target->config().vocab_size;
+  for (int first = 0; first < rows; first += kMostChainRows) {
+    TokenTree chain(TokenOfRow(first, vocab));
+    for (int i = 1; i < std::min(rows - first, kMostChainRows); ++i) {
+      chain.Add(i - 1, TokenOfRow(first + i, vocab), 1);
+    }
     builder.AddTree(sequence, chain);
   }
   ForwardOutput output;
