@@ -22,16 +22,19 @@ constexpr int kChunk = 128;
 const std::string kRoot = TALON_SOURCE_DIR;
 const std::string kModel = kRoot + "/models/tiny";
 
-// The first of the longest prompts, as tokens.
+// Conversations that the model was trained for but has not seen: questions, each with its answer.
 std::vector<int32_t> FixedText() {
-  std::istringstream lines(ReadFile(kRoot + "/tests/data/prompts/books.jsonl").value());
-  std::string longest;
+  std::istringstream lines(ReadFile(kRoot + "/tests/data/tasks.jsonl").value());
+  std::string text;
   for (std::string line; std::getline(lines, line);) {
-    const auto prompt = ParseJson(line, "books.jsonl").value().at("prompt").get<std::string>();
-    if (prompt.size() > longest.size()) longest = prompt;
+    const Json item = ParseJson(line, "tasks.jsonl").value();
+    if (!item.contains("answer")) continue;
+    text += item.at("messages").back().at("content").get<std::string>() + "\n" +
+            item.at("answer").get<std::string>() + "\n\n";
+    if (text.size() > 10 * kMaxTokens) break;
   }
   const auto tokenizer = Tokenizer::Load(kModel + "/tokenizer.json").value();
-  std::vector<int32_t> tokens = tokenizer->Encode(longest, /*add_special_tokens=*/true).value();
+  std::vector<int32_t> tokens = tokenizer->Encode(text, /*add_special_tokens=*/true).value();
   if (tokens.size() > kMaxTokens) tokens.resize(kMaxTokens);
   return tokens;
 }

@@ -169,6 +169,8 @@ class Backend {
   // not read, each other one once.
   virtual void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
                                  const ExpertsWeights& weights) = 0;
+  // How many it has read since the start, of all layers together; 0 where the device does not count.
+  virtual int64_t experts_read() const { return 0; }
 
   // angles[r] = cos then sin of position[r] * inv_freq[i], times `scale`: [rows, 2 * half]. The
   // product is rounded to float32 first, as the reference implementations do.

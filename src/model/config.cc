@@ -370,6 +370,12 @@ Status ParseDeclaredDType(const ConfigFields& fields, ModelConfig* config) {
 
 }  // namespace
 
+double ModelConfig::PerSparseLayer(double total) const {
+  int layers = 0;
+  for (int layer = 0; layer < num_layers; ++layer) layers += IsSparse(layer) ? 1 : 0;
+  return layers == 0 ? 0 : total / layers;
+}
+
 const char* ModelFamilyName(ModelFamily family) {
   for (const FamilyInfo& info : kFamilies) {
     if (info.family == family) return info.name;

@@ -65,6 +65,8 @@ struct ModelConfig {
   bool IsSparse(int layer) const {
     return experts.count > 0 && (dense_layers.empty() || !dense_layers[layer]);
   }
+  // `total` of all sparse layers, by layer; 0 without any.
+  double PerSparseLayer(double total) const;
   // Width of the layer's MLP as one row sees it: of all the experts that it goes through.
   int ActiveMlpSize(int layer) const {
     return IsSparse(layer) ? experts.rule.per_row * experts.intermediate_size : intermediate_size;

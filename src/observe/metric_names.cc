@@ -107,6 +107,8 @@ constexpr Row<Gauge> kGauges[] = {
 };
 
 constexpr Row<Histogram> kHistograms[] = {
+    {Histogram::kExpertsTouched,
+     {"experts_touched", "", "Experts that a pass reads in a sparse layer.", kNodesBounds}},
     {Histogram::kRemoteRpcSeconds,
      {"remote_rpc_seconds", "method", "Time of a remote call, by method and code.", kSecondsBounds,
       "code"}},

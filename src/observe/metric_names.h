@@ -59,6 +59,7 @@ enum class Gauge {
 inline constexpr size_t kNumGauges = static_cast<size_t>(Gauge::kSpecPvProvisionalTokens) + 1;
 
 enum class Histogram {
+  kExpertsTouched,       // experts that a pass reads in a sparse layer, mean of the layers
   kRemoteRpcSeconds,     // method, and code: "VerifyDrafts", "ok"
   kRequestE2eSeconds,    // arrival to last token
   kRequestQueueSeconds,  // arrival to first scheduled

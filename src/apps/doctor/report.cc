@@ -69,6 +69,13 @@ std::string CurveTable(const ProbeFigures& figures) {
     }
     table.Add(row);
   }
+  if (figures.curve.points()[0].experts > 0) {
+    std::vector<std::string> row = {"experts"};
+    for (const VerifyCurve::Point& point : figures.curve.points()) {
+      row.push_back(fmt::format("{:.1f}", point.experts));
+    }
+    table.Add(row);
+  }
   return fmt::format("\n{}", table.ToString());
 }
 

@@ -48,6 +48,7 @@ void HostBackend::ExpertFeedForward(MatrixView x, const float* norm, float epsil
   for (int e = 0; e < experts; ++e) {
     const std::span<const int32_t> rows = expert_choice_.rows(e);
     if (rows.empty()) continue;
+    ++experts_read_;
     const MatrixView in = Take(&expert_rows_, static_cast<int>(rows.size()), x.cols);
     GatherRows(normed, rows, in);
     const MatrixView out = RunExpert(in, weights.experts[e], weights.rule.gate_limit);

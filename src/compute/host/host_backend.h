@@ -40,6 +40,7 @@ class HostBackend : public Backend, public LayerOps {
                    const FeedForwardWeights& weights) override;
   void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
                          const ExpertsWeights& weights) override;
+  int64_t experts_read() const override { return experts_read_; }
   void ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
                   MatrixView angles, const KvView& kv, int layer) override;
   void AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
@@ -68,6 +69,7 @@ class HostBackend : public Backend, public LayerOps {
   Buffer normed_, router_logits_;  // of sparse layers
   Buffer expert_rows_, expert_out_;
   ExpertRows expert_choice_;
+  int64_t experts_read_ = 0;
   bool grows_ahead_ = false;
   size_t most_bytes_ = std::numeric_limits<size_t>::max();
 };

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "engine/sessions/test_sessions.h"
+#include "model/test_model.h"
 
 namespace talon {
 namespace {
@@ -13,11 +14,9 @@ namespace {
 constexpr const char* kNotFinite = "the model's logits are not finite";
 
 // The small model with every byte of its weights 0xFF, which is NaN in every float format.
-std::string WriteBrokenModel() {
+void WriteBrokenModel(const std::filesystem::path& dir) {
   const std::filesystem::path source =
       std::filesystem::path(TALON_SOURCE_DIR) / "tests/data/goldens/llama3";
-  const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "broken_model";
-  std::filesystem::create_directories(dir);
   for (const char* name : {"config.json", "model.safetensors"}) {
     auto contents = ReadFile(source / name);
     EXPECT_TRUE(contents.ok()) << contents.status().message();
@@ -30,11 +29,14 @@ std::string WriteBrokenModel() {
     const Status written = WriteFile(dir / name, *contents);
     EXPECT_TRUE(written.ok()) << written.message();
   }
-  return dir;
 }
 
 TestModel& Broken() {
-  static TestModel model(WriteBrokenModel());
+  static TestModel model = [] {
+    const TempDirectory dir;
+    WriteBrokenModel(dir.path());
+    return TestModel(dir.path());
+  }();
   return model;
 }
 

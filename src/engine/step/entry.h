@@ -104,6 +104,7 @@ struct StepBatch {
   bool runs_ahead = false;  // the drafts are verified before the host knows them
   double draft_seconds = 0;
   double verify_seconds = 0;
+  double experts_touched = 0;  // Histogram::kExpertsTouched; 0: not counted
 };
 
 }  // namespace talon

@@ -74,6 +74,7 @@ class LaggingBackend : public Backend {
                          const ExpertsWeights& weights) override {
     inner_->ExpertFeedForward(x, norm, epsilon, weights);
   }
+  int64_t experts_read() const override { return inner_->experts_read(); }
   void RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
                   MatrixView angles) override {
     inner_->RopeAngles(pass, inv_freq, half, scale, angles);

@@ -134,6 +134,9 @@ void StepMeter::CountStep(const StepBatch& batch, bool drafted) {
   if (batch.entries.empty()) return;
   Metrics& metrics = *parts_.metrics;
   metrics.Observe(Histogram::kSpecVerifySeconds, batch.verify_seconds, PassMode(batch.entries));
+  if (batch.experts_touched > 0) {
+    metrics.Observe(Histogram::kExpertsTouched, batch.experts_touched);
+  }
   if (drafted) {
     metrics.Observe(Histogram::kSpecDraftSeconds, batch.draft_seconds, parts_.drafter->name());
   }

@@ -47,7 +47,7 @@ Result<VerifyCurve> VerifyCurve::Load(const std::string& path) {
   try {
     for (const Json& entry : json.at("points")) {
       points.push_back({entry.at("rows").get<int>(), entry.at("base").get<double>(),
-                        entry.at("per_token").get<double>()});
+                        entry.at("per_token").get<double>(), entry.value("experts", 0.0)});
     }
   } catch (const Json::exception& error) {
     return InvalidArgument("{}: not a verify curve: {}", path, error.what());
@@ -64,8 +64,10 @@ Result<VerifyCurve> VerifyCurve::Load(const std::string& path) {
 Status VerifyCurve::Save(const std::string& path) const {
   Json json = {{"points", Json::array()}};
   for (const Point& point : points_) {
-    json["points"].push_back(
-        {{"rows", point.rows}, {"base", point.base}, {"per_token", point.per_token}});
+    json["points"].push_back({{"rows", point.rows},
+                              {"base", point.base},
+                              {"per_token", point.per_token},
+                              {"experts", point.experts}});
   }
   return WriteFile(path, json.dump(2) + "\n");
 }
@@ -127,7 +129,7 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
     const double slope = longer > shorter ? grown / (longer - shorter) : 0.0;
     double base = std::max(pass.shorter - slope * shorter, 1e-9);
     if (!points.empty()) base = std::max(base, points.back().base);
-    points.push_back({pass.rows, base, slope});
+    points.push_back({pass.rows, base, slope, pass.experts});
   }
   return VerifyCurve(std::move(points));
 }
@@ -140,26 +142,33 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
                    1;
   const int longer = std::min(2048, room);
   const int shorter = std::min(64, longer / 2);
+  // Seconds of a pass, and the experts that it reads in a sparse layer.
+  const auto time = [&](int rows, int context, int repeats, double* experts) -> Result<double> {
+    const int64_t before = backend->experts_read();
+    auto seconds = TimeVerifyPass(backend, target, kv, rows, context, repeats);
+    const auto read = static_cast<double>(backend->experts_read() - before);
+    *experts = target->config().PerSparseLayer(read / (1 + repeats));
+    return seconds;
+  };
   std::vector<PassTimes> times;
   for (int rows = 1; rows < max_rows; rows *= 2) times.push_back({.rows = rows});
   times.push_back({.rows = max_rows});
   for (int round = 0; round < kRounds; ++round) {
     for (PassTimes& pass : times) {
       const int repeats = pass.rows <= 8 ? 4 : 1;
-      TALON_ASSIGN_OR_RETURN(const double low,
-                             TimeVerifyPass(backend, target, kv, pass.rows, shorter, repeats));
-      TALON_ASSIGN_OR_RETURN(const double high,
-                             TimeVerifyPass(backend, target, kv, pass.rows, longer, repeats));
+      TALON_ASSIGN_OR_RETURN(const double low, time(pass.rows, shorter, repeats, &pass.experts));
+      TALON_ASSIGN_OR_RETURN(const double high, time(pass.rows, longer, repeats, &pass.experts));
       pass.shorter = std::min(pass.shorter, low);
       pass.longer = std::min(pass.longer, high);
     }
   }
   while (const int rows = NextCurveRows(times, batch_rows)) {
-    TALON_ASSIGN_OR_RETURN(const double seconds,
-                           TimeVerifyPass(backend, target, kv, rows, shorter, kRounds));
+    double experts = 0;
+    TALON_ASSIGN_OR_RETURN(const double seconds, time(rows, shorter, kRounds, &experts));
     // Prefixes are read by one sequence of these; what a longer one adds is known from the last.
     const double added = times.back().longer - times.back().shorter;
-    times.push_back({.rows = rows, .shorter = seconds, .longer = seconds + added});
+    times.push_back(
+        {.rows = rows, .shorter = seconds, .longer = seconds + added, .experts = experts});
   }
   return FitVerifyCurve(std::move(times), shorter, longer);
 }

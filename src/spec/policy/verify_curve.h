@@ -25,6 +25,7 @@ class VerifyCurve {
     int rows = 0;
     double base = 0;       // seconds
     double per_token = 0;  // seconds per token of context
+    double experts = 0;    // read in a sparse layer by rows of different tokens; 0: not counted
   };
 
   VerifyCurve() = default;
@@ -54,6 +55,7 @@ struct PassTimes {
   int rows = 0;
   double shorter = std::numeric_limits<double>::max();  // seconds
   double longer = std::numeric_limits<double>::max();
+  double experts = 0;  // VerifyCurve::Point
 };
 
 // How many rows to time after these, at most `most`; 0: enough, more cost in proportion.
