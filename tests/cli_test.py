@@ -367,7 +367,8 @@ class GoodRuns(CliTest):
                          r"^talon \d+\.\d+\.\d+ \(devices: cpu[^\n]*\)\n$")
 
     def test_json(self):
-        out = self.run_json("--max-tokens", 12, "--logprobs", 2, "--seed", 5)
+        out = self.run_json("--max-tokens", 12, "--logprobs", 2, "--seed", 5,
+                            "--speculative-algorithm", "NONE")
         self.assertEqual(out["seed"], 5)
         self.assertEqual(out["finish_reason"], "length")
         self.assertEqual(len(out["tokens"]), 12)
@@ -520,7 +521,8 @@ class SameTokens(CliTest):
     def test_suffix_corpus(self):
         flags = ["--max-tokens", 32, "--speculative-adaptive", "false"]
         suffix = [*flags, "--speculative-algorithm", "SUFFIX"]
-        plain = self.run_json(*flags, "--suffix-corpus", self.path / "none")  # no use for it
+        plain = self.run_json(*flags, "--speculative-algorithm", "NONE",
+                              "--suffix-corpus", self.path / "none")  # no use for it
         answer = json.dumps({"prompt": "Once upon a time there was a" + plain["text"]})
         corpus = self.file("corpus.txt", f"[1] A note.\n{answer}\n")
         known = self.run_json(*suffix, "--suffix-corpus", corpus)

@@ -529,17 +529,17 @@ class Lifetimes(CliTest):
             with open(path, "w", encoding="utf-8") as file:
                 json.dump({**generation, "temperature": 0.01, "top_k": 1}, file)
             ask = {"prompt": PROMPT, "max_tokens": 24, "seed": 1}
-            with Server("--model", model) as server:
-                self.assertIn(b"temperature 0.01, top_k 1: ignored", server.output())
+            with Server("--model", model, "--generation-config", "none") as server:
                 drawn = server.complete(**ask)["choices"]
                 greedy = server.complete(**ask, temperature=0)["choices"]
                 self.assertNotEqual(drawn, greedy)
-            with Server("--model", model, "--generation-config", "use") as server:
+            with Server("--model", model, "--generation-config", "auto") as server:
+                self.assertRegex(server.output(), rb"sampling +temperature 0.01, top_k 1")
                 self.assertEqual(server.complete(**ask)["choices"], greedy)
                 self.assertEqual(server.complete(**ask, temperature=1, top_k=0)["choices"], drawn)
             flags = ["--model", model, "--prompt", PROMPT, "--max-tokens", 24, "--seed", 1]
             flags += ["--temperature", 1, "--generation-config"]
-            ignored, used = self.run_json(*flags, "ignore"), self.run_json(*flags, "use")
+            ignored, used = self.run_json(*flags, "none"), self.run_json(*flags, "auto")
             self.assertEqual(ignored["text"], drawn[0]["text"])
             self.assertEqual(used["text"], greedy[0]["text"])  # top_k 1
 

@@ -7,8 +7,9 @@ namespace talon {
 
 void AddServeCommand(Command app, Config* config, CommandBody* body) {
   Command command = app.AddSubcommand("serve", "Serve a model through OpenAI's HTTP API");
-  AddSettings(command, config,
-              kServeSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings);
+  AddSettings(
+      command, config,
+      kServeSettings | kChatSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings);
   command.SetFooter(
       "\nSampling is each request's own; temperature is 1 unless a request says\n"
       "otherwise, as in OpenAI's API ('talon run' is greedy unless told otherwise).\n"

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "model/heads/draft_kind.h"
 #include "setup/device.h"
+#include "setup/draft_choice.h"
 #include "setup/engine_settings.h"
 #include "setup/loader.h"
 
@@ -33,9 +34,15 @@ Status FillDraft(Config* config, const DoctorOptions& options, std::string* kind
   SpeculativeConfig& speculative = config->speculative;
   if (!options.draft.empty()) speculative.draft_model_path = options.draft;
   if (speculative.draft_model_path.empty() && !config->model.empty()) {
-    return InvalidArgument("--draft DIR is missing: a head or a small model");
+    speculative.draft_model_path = HeadBeside(config->model);
+    if (speculative.draft_model_path.empty()) {
+      return InvalidArgument("--draft DIR is missing: a head or a small model");
+    }
   }
-  TALON_ASSIGN_OR_RETURN(const DrafterList method, ChosenDrafters(*config));
+  DrafterList method;  // none: whatever the draft is
+  if (!IsAutoMethod(speculative.method)) {
+    TALON_ASSIGN_OR_RETURN(method, DrafterList::Parse(speculative.method));
+  }
   if (speculative.draft_model_path.empty()) {
     TALON_ASSIGN_OR_RETURN(speculative.draft_model_path,
                            BundledModelDir(BundledDraftModel(method)));
