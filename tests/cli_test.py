@@ -350,7 +350,7 @@ class GoodRuns(CliTest):
         self.assertRegex(table, r"(?m)^speculation  NGRAM, tau \d")
         self.assertRegex(table, r"(?m)^speed-up     \d+\.\d+x of plain decoding's \d+ tokens/s, \d")
         outputs = [line for line in table.splitlines() if not line.startswith("model")]
-        for command in ("", "run", "check", "bench", "bench decode", "bench longcontext",
+        for command in ("", "run", "chat", "show", "bench tasks", "check", "bench", "bench decode", "bench longcontext",
                         "bench simulate", "bench verify", "doctor", "tokenize"):
             result = talon(*command.split(), "--help")
             self.assertEqual(result.returncode, 0)
@@ -438,7 +438,8 @@ class GoodRuns(CliTest):
         self.assertEqual(out["drafter"], "NONE")
 
     def test_show_drafts_only_adds_colour(self):
-        flags = ["--max-tokens", 60, "--prompt", "One \u2014 two \u2014 one \u2014 two \u2014 one",
+        flags = ["--max-tokens", 60, "--temperature", 0,
+                 "--prompt", "One \u2014 two \u2014 one \u2014 two \u2014 one",
                  "--speculative-algorithm", "SUFFIX", "--speculative-adaptive", "false"]
         plain = talon("run", *flags).stdout
         coloured = talon("run", *flags, "--show-drafts").stdout

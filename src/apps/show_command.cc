@@ -137,8 +137,8 @@ void AddShowCommand(Command app, Config* config, CommandBody* body) {
   AddSettings(command, config,
               kModelSettings | kSamplingSettings | kChatSettings | kSpeculativeSettings);
   command.SetFooter(
-      "\nThe message is answered with and without drafts, three times each in turn, greedily\n"
-      "unless --temperature says otherwise; the medians are compared.\n");
+      "\nThe message is answered with and without drafts, three times each in turn,\n"
+      "greedily unless --temperature says otherwise; the medians are compared.\n");
   SetBody(command, body, [config, options]() -> Result<int> {
     if (config->sampling.seed < 0) config->sampling.seed = 1;  // both ways must draw alike
     options->colours = ShowsColours();

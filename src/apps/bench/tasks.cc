@@ -214,12 +214,13 @@ void AddBenchTasks(Command bench, Config* config, CommandBody* body) {
   AddSettings(command, config,
               kModelSettings | kSamplingSettings | kChatSettings | kSpeculativeSettings);
   command.SetFooter(
-      "\nGreedy unless --temperature says otherwise: the model's generation_config.json does\n"
-      "not count here. An answer is right if it is equal to the expected text, JSON value or\n"
-      "call of a tool; a story if no run of 8 tokens occurs in it more than twice.\n"
+      "\nGreedy unless --temperature says otherwise: what the model suggests does not\n"
+      "count here. An answer is right if it is equal to the expected text, JSON value\n"
+      "or call of a tool; a story if no run of 8 tokens occurs in it more than twice.\n"
       "\nExamples:\n"
       "  talon bench tasks --weights int4 --wrong\n"
-      "  talon bench tasks --enable-specpv --specpv-mode fast --specpv-partial-threshold 256\n");
+      "  talon bench tasks --enable-specpv --specpv-mode fast \\\n"
+      "      --specpv-partial-threshold 256\n");
   SetBody(command, body, [config, options] { return BenchTasks(*config, *options); });
 }
 

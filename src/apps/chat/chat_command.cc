@@ -102,9 +102,9 @@ void AddChatCommand(Command app, Config* config, CommandBody* body) {
   AddSettings(command, config,
               kModelSettings | kSamplingSettings | kChatSettings | kSpeculativeSettings);
   command.SetFooter(
-      "\nAnswers have 1024 tokens at most unless --max-tokens says otherwise. Drafted text is\n"
-      "green. /help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves. Without a\n"
-      "terminal each line of standard input is a message.\n"
+      "\nAnswers have 1024 tokens at most unless --max-tokens says otherwise. Drafted\n"
+      "text is green. /help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves.\n"
+      "Without a terminal each line of standard input is a message.\n"
       "\nExamples:\n"
       "  talon chat --system 'Answer in one sentence.'\n"
       "  talon chat --url http://127.0.0.1:8080\n"
