@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <sstream>
 
 #include "apps/bench/bench.h"
 #include "apps/commands.h"
@@ -64,12 +65,12 @@ Result<GenerateResult> Answer(Show* show, const DrafterList& drafters,
 
 // What one way of decoding gave.
 struct Way {
-  GenerateResult result;
-  std::vector<double> seconds;
+  GenerateResult result;        // the first
+  std::vector<double> seconds;  // of all
 
   void Add(GenerateResult more) {
+    if (seconds.empty()) result = more;
     seconds.push_back(more.stats.decode_seconds);
-    result = std::move(more);
   }
   double TokensPerSecond() const {
     return static_cast<double>(result.tokens.size()) / std::max(Median(seconds), 1e-9);
@@ -78,6 +79,16 @@ struct Way {
 
 std::string Bold(const std::string& text, bool colours) {
   return colours ? "\033[1m" + text + "\033[0m" : text;
+}
+
+// Each line of the prompt, wrapped; the first one after a mark.
+std::string Quoted(const std::string& prompt) {
+  std::string quoted;
+  std::istringstream lines(prompt);
+  for (std::string line; std::getline(lines, line);) {
+    quoted += (quoted.empty() ? "> " : "\n") + WrapText(line, kWidth);
+  }
+  return quoted;
 }
 
 // Three lines: tokens per pass, speed, what to do next.
@@ -103,7 +114,7 @@ Result<int> RunShow(const Config& config, const ShowOptions& options) {
   TALON_RETURN_IF_ERROR(CheckSettings(config, kChatSettings));
   TALON_ASSIGN_OR_RETURN(Show show, Load(config, options));
   const DrafterList drafters = show.model->drafters;
-  std::printf("%s\n\n", Bold(WrapText("> " + options.prompt, kWidth), options.colours).c_str());
+  std::printf("%s\n\n", Bold(Quoted(options.prompt), options.colours).c_str());
   TextPieces pieces(show.model->tokenizer.get(), show.request.prompt, show.request.text);
   Way drafted, plain;
   TALON_ASSIGN_OR_RETURN(

@@ -1,8 +1,6 @@
 // A chat with the model of a running server.
 #include <fmt/core.h>
 
-#include <mutex>
-#include <string_view>
 #include <utility>
 
 #include "apps/chat/chat_model.h"
@@ -13,33 +11,42 @@
 namespace talon {
 namespace {
 
+// Members of what a server sent, whatever that is: null, "" or 0 where there is no such member.
+const Json& MemberOf(const Json& json, const char* key) {
+  static const Json kNothing;
+  const auto at = json.find(key);
+  return at == json.end() ? kNothing : *at;
+}
+std::string TextOf(const Json& json, const char* key) {
+  const Json& member = MemberOf(json, key);
+  return member.is_string() ? member.get<std::string>() : "";
+}
+template <typename T>
+T NumberOf(const Json& json, const char* key) {
+  const Json& member = MemberOf(json, key);
+  return member.is_number() ? member.get<T>() : T{0};
+}
+
 // A chunk's text cut at its tokens, as Talon's server tells them. Where they differ the rest is one
 // piece that claims no draft.
 void ShowChunk(const std::string& text, const Json& tokens,
                const std::function<void(const TextPiece&)>& show) {
   size_t at = 0;
   for (const Json& token : tokens) {
-    const std::string piece = token.value("text", "");
+    const std::string piece = TextOf(token, "text");
     if (text.compare(at, piece.size(), piece) != 0) break;
     at += piece.size();
-    if (!piece.empty()) show({piece, token.value("drafted", false)});
+    if (!piece.empty()) show({piece, MemberOf(token, "drafted") == true});
   }
   if (at < text.size()) show({text.substr(at)});
 }
 
-std::string DeltaText(const Json& delta, const char* key) {
-  const auto at = delta.find(key);
-  return at != delta.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
-RequestStats StatsOf(const Json& json) {
-  RequestStats stats;
-  stats.passes = json.value("passes", int64_t{0});
-  stats.emitted = json.value("emitted", int64_t{0});
-  stats.drafted = json.value("drafted", int64_t{0});
-  stats.accepted = json.value("accepted", int64_t{0});
-  stats.decode_seconds = json.value("decode_seconds", 0.0);
-  return stats;
+void TakeStats(const Json& json, RequestStats* stats) {
+  stats->passes = NumberOf<int64_t>(json, "passes");
+  stats->emitted = NumberOf<int64_t>(json, "emitted");
+  stats->drafted = NumberOf<int64_t>(json, "drafted");
+  stats->accepted = NumberOf<int64_t>(json, "accepted");
+  stats->decode_seconds = NumberOf<double>(json, "decode_seconds");
 }
 
 class ServerChat : public ChatModel {
@@ -92,23 +99,22 @@ class ServerChat : public ChatModel {
 
   static void Take(const Json& event, const std::function<void(const TextPiece&)>& show,
                    ChatAnswerEnd* end) {
-    const Json talon = event.value("talon", Json::object());
-    if (talon.contains("stats")) {
-      const int64_t prompt = end->stats.prompt_tokens;
-      end->stats = StatsOf(talon["stats"]);
-      end->stats.prompt_tokens = prompt;
+    const Json& talon = MemberOf(event, "talon");
+    if (const Json& stats = MemberOf(talon, "stats"); stats.is_object()) {
+      TakeStats(stats, &end->stats);
     }
-    if (event.contains("usage") && event["usage"].is_object()) {
-      end->stats.prompt_tokens = event["usage"].value("prompt_tokens", int64_t{0});
+    if (const Json& usage = MemberOf(event, "usage"); usage.is_object()) {
+      end->stats.prompt_tokens = NumberOf<int64_t>(usage, "prompt_tokens");
+      end->stats.cached_tokens =
+          NumberOf<int64_t>(MemberOf(usage, "prompt_tokens_details"), "cached_tokens");
     }
-    if (!event.contains("choices") || event["choices"].empty()) return;
-    const Json& choice = event["choices"][0];
-    const Json delta = choice.value("delta", Json::object());
-    const std::string content = DeltaText(delta, "content");
+    const Json& choices = MemberOf(event, "choices");
+    if (!choices.is_array() || choices.empty()) return;
+    const Json& delta = MemberOf(choices[0], "delta");
+    const std::string content = TextOf(delta, "content");
     end->content += content;
-    ShowChunk(DeltaText(delta, "reasoning_content") + content, talon.value("tokens", Json::array()),
-              show);
-    end->at_limit = end->at_limit || DeltaText(choice, "finish_reason") == "length";
+    ShowChunk(TextOf(delta, "reasoning_content") + content, MemberOf(talon, "tokens"), show);
+    end->at_limit = end->at_limit || TextOf(choices[0], "finish_reason") == "length";
   }
 
   std::unique_ptr<ChatClient> client_;

@@ -44,7 +44,9 @@ class HttpChatClient : public ChatClient {
     }
     model_ = list[0]["id"].get<std::string>();
     const auto status = Get("/talon/status");
-    if (status.ok() && status->is_object()) drafter_ = status->value("drafter", "NONE");
+    if (status.ok() && status->contains("drafter") && (*status)["drafter"].is_string()) {
+      drafter_ = (*status)["drafter"].get<std::string>();
+    }
     return OkStatus();
   }
 
