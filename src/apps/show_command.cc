@@ -68,7 +68,7 @@ struct Way {
   GenerateResult result;        // the first
   std::vector<double> seconds;  // of all
 
-  void Add(GenerateResult more) {
+  void Add(const GenerateResult& more) {
     if (seconds.empty()) result = more;
     seconds.push_back(more.stats.decode_seconds);
   }
@@ -125,13 +125,13 @@ Result<int> RunShow(const Config& config, const ShowOptions& options) {
         std::fflush(stdout);
       }));
   std::printf("\n\n");
-  drafted.Add(std::move(first));
+  drafted.Add(first);
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     TALON_ASSIGN_OR_RETURN(GenerateResult result, Answer(&show, DrafterList(), {}));
-    plain.Add(std::move(result));
+    plain.Add(result);
     if (repeat == 0) continue;  // the one that was shown counts, too
     TALON_ASSIGN_OR_RETURN(result, Answer(&show, show.model->drafters, {}));
-    drafted.Add(std::move(result));
+    drafted.Add(result);
   }
   PrintEnd(drafted, plain, options);
   return drafted.result.TokenIds() == plain.result.TokenIds() ? kExitOk : kExitFailed;
