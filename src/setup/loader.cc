@@ -126,6 +126,8 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
                       .dtype = options.kv_dtype,
                       .num_blocks = tokens / options.block_size,
                       .staging_rows = batch_rows};
+  const StatusLine line;
+  line.Show("measuring passes of the model");
   Metrics unused;
   TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused));
   TALON_ASSIGN_OR_RETURN(

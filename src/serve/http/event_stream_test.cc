@@ -42,7 +42,7 @@ TEST(EventStream, SaysWhyAnAnswerIsNotComplete) {
   EXPECT_EQ(Read("data: {\n\ndata: [DONE]\n\n", 4).end.message(), "an event is not JSON");
 }
 
-TEST(EventStream, KeepsABodyThatIsNoStream) {
+TEST(EventStream, KeepsABodyThatIsNotAStream) {
   EventStream stream;
   stream.Read(R"({"error": {"message": "no"}})", [](const Json&) { FAIL(); });
   EXPECT_EQ(stream.unread(), R"({"error": {"message": "no"}})");
