@@ -17,9 +17,12 @@
 namespace talon {
 namespace {
 
-constexpr int kRepeats = 3;  // of each way; the median counts
+constexpr int kRepeats = 5;  // of each way; the median counts
 constexpr size_t kWidth = 80;
-constexpr const char* kPrompt = "Write a short story about a fox and a lighthouse.";
+constexpr const char* kPrompt =
+    "Extract the name, age, city, job, email and phone as JSON.\n\n"
+    "Mara Holm is 34 years old and lives in Oslo. Mara works as a teacher. Mara can be reached at "
+    "mara@garden.org and has the phone number 555-0134.";
 
 struct ShowOptions {
   std::string prompt = kPrompt;
@@ -144,11 +147,11 @@ void AddShowCommand(Command app, Config* config, CommandBody* body) {
   Command command = app.AddSubcommand(
       "show", "An answer with its drafts, and what they are worth, measured here");
   command.AddOption("-p,--prompt", &options->prompt, "Message to the model")
-      .DefaultText("'" + options->prompt + "'");
+      .DefaultText("JSON from a text");
   AddSettings(command, config,
               kModelSettings | kSamplingSettings | kChatSettings | kSpeculativeSettings);
   command.SetFooter(
-      "\nThe message is answered with and without drafts, three times each in turn,\n"
+      "\nThe message is answered with and without drafts, five times each in turn,\n"
       "greedily unless --temperature says otherwise; the medians are compared.\n");
   SetBody(command, body, [config, options]() -> Result<int> {
     if (config->sampling.seed < 0) config->sampling.seed = 1;  // both ways must draw alike

@@ -1,6 +1,6 @@
 // Examples that fill the form: a chat, JSON from a text, a call of a tool.
 
-const PERSON_TEXT = 'Mara Holm is 34 years old and works as a teacher. She lives in Oslo and has 2 cats.';
+const PERSON_TEXT = 'Mara Holm is 34 years old and lives in Oslo. Mara works as a teacher.';
 
 const PERSON = {
   type: 'object',
@@ -35,7 +35,7 @@ const TOOLS = [
 
 // Schema and tools are values, or undefined.
 const EXAMPLES = {
-  chat: {prompt: 'Tell me a short story about a fox named Ida who lives in a lighthouse.'},
+  chat: {prompt: 'Tell me a story about a fox named Ida in a harbour.'},
   json: {prompt: `Extract the name, age, city and job as JSON.\n\n${PERSON_TEXT}`, schema: PERSON},
   tool: {prompt: 'What is the weather in Lisbon tomorrow?', tools: TOOLS},
 };
