@@ -120,7 +120,13 @@ class ChatOnATerminal(CliTest):
             terminal.wait_for(rb"\033\[32m")  # a draft
             terminal.type(b"\x03")
             terminal.wait_for(rb"\(stopped\)")
+            terminal.wait_for(rb"> ")
             terminal.type(b"half a line\x03")
+            terminal.wait_for(rb"> ")
+            terminal.type(b"Again\r")
+            terminal.wait_for(rb"\033\[32m")
+            terminal.type(b"\x03")
+            terminal.wait_for(rb"\(stopped\)")
             terminal.type(b"/stats\r")
             terminal.wait_for(rb"tokens in \d+ passes")
             terminal.wait_for(rb"> ")

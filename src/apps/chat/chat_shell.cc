@@ -95,6 +95,7 @@ void ChatShell::Ask(const std::string& message) {
   const auto show = [this](const TextPiece& piece) {
     parts_.print(parts_.colours ? Coloured(piece) : piece.text);
   };
+  parts_.cancelled();  // a Ctrl-C before the answer does not count
   auto end = parts_.model->Answer(Messages(), show, parts_.cancelled);
   if (!end.ok()) {
     turns_.erase(turns_.size() - 1);
