@@ -78,11 +78,17 @@ class Chat(CliTest):
         lines = b'Hello\n"""two\nlines"""\n'
         plain = self.chat(lines, "--speculative-algorithm", "NONE")
         self.assertEqual(self.chat(lines, "--speculative-adaptive", "false"), plain)
-        self.assertNotEqual(self.chat(b"Hello\nHello\n"), self.chat(b"Hello\n") * 2)
 
-    def test_the_system_prompt_counts(self):
-        self.assertNotEqual(self.chat(b"Hello\n", "--system", "Answer in capitals."),
-                            self.chat(b"Hello\n"))
+    def prompts(self, lines, *flags):
+        """The tokens of each prompt."""
+        shown = self.chat(lines.replace(b"\n", b"\n/stats\n"), *flags)
+        return [int(tokens) for tokens in re.findall(rb"prompt (\d+) tokens", shown)]
+
+    def test_a_prompt_has_the_turns_before_and_the_system_prompt(self):
+        first, second = self.prompts(b"Hello\nHello\n")
+        self.assertGreater(second, first + 12)  # the answer
+        (with_system,) = self.prompts(b"Hello\n", "--system", "Answer in capitals.")
+        self.assertGreater(with_system, first)
 
     def test_a_server_gives_the_same_answers(self):
         with Server("--max-sequences", 1) as server:

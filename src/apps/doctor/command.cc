@@ -141,7 +141,7 @@ void AddDoctorCommand(Command app, Config* config, CommandBody* body) {
       "doctor", "Check a draft against its model: fit, speed-up, and what limits it");
   command
       .AddOption("--draft", &options->draft,
-                 "An EAGLE-3 head or a small model; the bundled head with the bundled model")
+                 "A head or a small model; none = the head that belongs to the model by its place")
       .TypeName("DIR");
   command
       .AddOption("--prompts", &options->prompts,
