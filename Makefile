@@ -36,8 +36,8 @@ package: build/build.ninja  ## Build a Debian package, build/talon_*.deb
 	@$(BUILD) release --target talon manual
 	@cd build && cpack
 
-run: build  ## Build and generate text (ARGS="--prompt ... --max-tokens ...")
-	@build/talon run $(ARGS)
+run: build  ## Build and show what it does; with ARGS="--prompt ... -n 100" generate text
+	@build/talon $(if $(ARGS),run $(ARGS),show)
 
 test: build/build.ninja  ## Build everything and run all tests
 	@bash scripts/setup.sh --tests

@@ -23,9 +23,10 @@ install(FILES ${talon_manual}/talon.bash
   DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME talon)
 install(FILES ${talon_manual}/_talon DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 
-# Where the program looks for them (BundledFile, src/setup/loader.h).
+# Where the program looks for them (BundledFile, src/setup/bundled.h).
 install(DIRECTORY models DESTINATION ${CMAKE_INSTALL_DATADIR}/talon)
 install(DIRECTORY tests/data/prompts DESTINATION ${CMAKE_INSTALL_DATADIR}/talon/tests/data)
+install(FILES tests/data/tasks.jsonl DESTINATION ${CMAKE_INSTALL_DATADIR}/talon/tests/data)
 
 install(FILES deploy/talon.service deploy/talon-draft.service deploy/talon-target.service
   DESTINATION lib/systemd/system)

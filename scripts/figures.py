@@ -57,7 +57,7 @@ def decode(prompts, modes, more=""):
 
 
 CPU = [
-    Figure("run", ["build/talon run"], tables.printed, is_text=True),
+    Figure("run", ["build/talon show"], tables.printed, is_text=True),
     Figure(
         "speculation",
         [decode(file, MODES, "--max-tokens 256 --repeats 3") for file in (DOCS, BOOKS)],

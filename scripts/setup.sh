@@ -11,7 +11,7 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build pkg-config python3
   libhwy-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
-  libpcre2-dev libutf8proc-dev libcpp-httplib-dev prometheus-cpp-dev libgtest-dev
+  libpcre2-dev libutf8proc-dev libedit-dev libcpp-httplib-dev prometheus-cpp-dev libgtest-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 )
 wanted=()  # good to have

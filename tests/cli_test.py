@@ -350,7 +350,7 @@ class GoodRuns(CliTest):
         self.assertRegex(table, r"(?m)^speculation  NGRAM, tau \d")
         self.assertRegex(table, r"(?m)^speed-up     \d+\.\d+x of plain decoding's \d+ tokens/s, \d")
         outputs = [line for line in table.splitlines() if not line.startswith("model")]
-        for command in ("", "run", "check", "bench", "bench decode", "bench longcontext",
+        for command in ("", "run", "chat", "show", "bench tasks", "check", "bench", "bench decode", "bench longcontext",
                         "bench simulate", "bench verify", "doctor", "tokenize"):
             result = talon(*command.split(), "--help")
             self.assertEqual(result.returncode, 0)
@@ -367,7 +367,8 @@ class GoodRuns(CliTest):
                          r"^talon \d+\.\d+\.\d+ \(devices: cpu[^\n]*\)\n$")
 
     def test_json(self):
-        out = self.run_json("--max-tokens", 12, "--logprobs", 2, "--seed", 5)
+        out = self.run_json("--max-tokens", 12, "--logprobs", 2, "--seed", 5,
+                            "--speculative-algorithm", "NONE")
         self.assertEqual(out["seed"], 5)
         self.assertEqual(out["finish_reason"], "length")
         self.assertEqual(len(out["tokens"]), 12)
@@ -437,7 +438,8 @@ class GoodRuns(CliTest):
         self.assertEqual(out["drafter"], "NONE")
 
     def test_show_drafts_only_adds_colour(self):
-        flags = ["--max-tokens", 60, "--prompt", "One \u2014 two \u2014 one \u2014 two \u2014 one",
+        flags = ["--max-tokens", 60, "--temperature", 0,
+                 "--prompt", "One \u2014 two \u2014 one \u2014 two \u2014 one",
                  "--speculative-algorithm", "SUFFIX", "--speculative-adaptive", "false"]
         plain = talon("run", *flags).stdout
         coloured = talon("run", *flags, "--show-drafts").stdout
@@ -520,7 +522,8 @@ class SameTokens(CliTest):
     def test_suffix_corpus(self):
         flags = ["--max-tokens", 32, "--speculative-adaptive", "false"]
         suffix = [*flags, "--speculative-algorithm", "SUFFIX"]
-        plain = self.run_json(*flags, "--suffix-corpus", self.path / "none")  # no use for it
+        plain = self.run_json(*flags, "--speculative-algorithm", "NONE",
+                              "--suffix-corpus", self.path / "none")  # no use for it
         answer = json.dumps({"prompt": "Once upon a time there was a" + plain["text"]})
         corpus = self.file("corpus.txt", f"[1] A note.\n{answer}\n")
         known = self.run_json(*suffix, "--suffix-corpus", corpus)

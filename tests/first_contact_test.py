@@ -151,7 +151,7 @@ class Prompts(CliTest):
 
 class Speculation(CliTest):
     def test_the_drafter_follows_from_the_draft_model(self):
-        for path, name, words in ((HEAD, "EAGLE3", b"an EAGLE-3 head"),
+        for path, name, words in ((HEAD, "EAGLE3,SUFFIX", b"an EAGLE-3 head"),
                                   (DRAFT, "STANDALONE", b"a model of its own")):
             flags = ["--speculative-draft-model-path", path, "-n", 4]
             result = talon("run", "--json", *flags)
@@ -159,6 +159,20 @@ class Speculation(CliTest):
             self.assertIn(words, result.stderr)
             off = self.run_json(*flags, "--speculative-algorithm", "NONE")
             self.assertEqual(off["drafter"], "NONE")
+
+    def test_it_is_on_by_default_and_does_not_change_the_text(self):
+        flags = ["-n", 24, "--speculative-adaptive", "false"]
+        drafted = self.run_json(*flags)
+        self.assertEqual(drafted["drafter"], "EAGLE3,SUFFIX")
+        self.assertGreater(drafted["stats"]["drafted"], 0)
+        plain = self.run_json(*flags, "--speculative-algorithm", "NONE")
+        self.assertEqual(plain["stats"]["drafted"], 0)
+        self.assertEqual(drafted["tokens"], plain["tokens"])
+
+    def test_a_head_in_the_models_folder_drafts(self):
+        for model, drafter in ((LLAMA3, "EAGLE3,SUFFIX"), (QWEN2, "SUFFIX")):
+            out = self.run_json("--model", model, "--prompt-tokens", "1,2,3,1,2,3", "-n", 4)
+            self.assertEqual(out["drafter"], drafter)
 
     def test_the_table_explains_itself(self):
         table = talon("run", "--speculative-algorithm", "SUFFIX").stderr.decode()

@@ -49,6 +49,11 @@ class Installed(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertIn(str(self.prefix / "share/talon/models/tiny"), result.stderr)
 
+    def test_finds_the_tasks_from_another_directory(self):
+        result = self.installed("bench", "tasks", "--kinds", "json", "--limit", 1)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"(?m)^json +[01] +1 ")
+
     def test_a_copy_of_the_program_says_what_it_lacks(self):
         copy = self.elsewhere / "copy" / "bin"
         copy.mkdir(parents=True)

@@ -518,6 +518,16 @@ class Lifetimes(CliTest):
             body = {**ask, "speculative": {"specpv": {"mode": "fast"}}}
             self.assertIn("enable_specpv", server.post("/v1/completions", body).error["message"])
 
+    def test_the_status_says_what_drafts_by_default(self):
+        with Server() as server:
+            status = server.status()
+            self.assertEqual(status["drafter"], "EAGLE3,SUFFIX")
+            self.assertEqual(status["draft_model"], "tiny-eagle3")
+            self.assertRegex(server.output(), rb"(?m)^drafter +EAGLE3,SUFFIX with tiny-eagle3$")
+        with Server("--speculative-algorithm", "NONE") as server:
+            status = server.status()
+            self.assertEqual((status["drafter"], status["draft_model"]), ("NONE", None))
+
     def test_sampling_that_the_model_suggests(self):
         tiny = os.path.join(os.path.dirname(__file__), "..", "models", "tiny")
         with tempfile.TemporaryDirectory() as folder:
@@ -527,19 +537,19 @@ class Lifetimes(CliTest):
             with open(path, encoding="utf-8") as file:
                 generation = json.load(file)
             with open(path, "w", encoding="utf-8") as file:
-                json.dump({**generation, "temperature": 0.01, "top_k": 1}, file)
+                json.dump({**generation, "temperature": 0.01, "top_k": 1, "top_p": 1}, file)
             ask = {"prompt": PROMPT, "max_tokens": 24, "seed": 1}
-            with Server("--model", model) as server:
-                self.assertIn(b"temperature 0.01, top_k 1: ignored", server.output())
+            with Server("--model", model, "--generation-config", "none") as server:
                 drawn = server.complete(**ask)["choices"]
                 greedy = server.complete(**ask, temperature=0)["choices"]
                 self.assertNotEqual(drawn, greedy)
-            with Server("--model", model, "--generation-config", "use") as server:
+            with Server("--model", model, "--generation-config", "auto") as server:
+                self.assertRegex(server.output(), rb"sampling +temperature 0.01, top_k 1, top_p 1 ")
                 self.assertEqual(server.complete(**ask)["choices"], greedy)
                 self.assertEqual(server.complete(**ask, temperature=1, top_k=0)["choices"], drawn)
             flags = ["--model", model, "--prompt", PROMPT, "--max-tokens", 24, "--seed", 1]
             flags += ["--temperature", 1, "--generation-config"]
-            ignored, used = self.run_json(*flags, "ignore"), self.run_json(*flags, "use")
+            ignored, used = self.run_json(*flags, "none"), self.run_json(*flags, "auto")
             self.assertEqual(ignored["text"], drawn[0]["text"])
             self.assertEqual(used["text"], greedy[0]["text"])  # top_k 1
 

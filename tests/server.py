@@ -32,11 +32,14 @@ class Answer:
 
 
 class Server:
-    """`talon serve` on a free port with the bundled model. Use as a context."""
+    """`talon serve` on a free port with the bundled model and OpenAI's defaults of sampling. Use as
+    a context."""
 
     def __init__(self, *flags):
         self.log = tempfile.TemporaryFile()
         command = [program(), "serve", "--port", "0", "--speculative-adaptive", "false"]
+        if "--generation-config" not in flags:
+            command += ["--generation-config", "none"]
         self.process = subprocess.Popen(
             command + [str(flag) for flag in flags], stdout=self.log, stderr=self.log
         )

@@ -238,7 +238,7 @@ class Engine:
 
     @property
     def default_params(self) -> SamplingParams:
-        """Greedy, or with `generation_config="use"` what the model's file suggests."""
+        """What the model's generation_config.json suggests, unless that is ignored; else greedy."""
         return SamplingParams(**self._core.suggested_sampling())
 
     @property

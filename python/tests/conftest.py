@@ -16,14 +16,16 @@ PROMPT = "Once upon a time there was a"
 
 
 def small(**keys):
-    """A configuration whose KV pool is small, so that engines start quickly."""
-    keys = {"max_sequences": 4, "kv_tokens": 4096, **keys}
+    """A configuration whose engines start quickly and decode plainly and greedily."""
+    keys = {"max_sequences": 4, "kv_tokens": 4096, "generation_config": "none", **keys}
+    keys.setdefault("speculative_config", {"method": "NONE"})
     return talon.EngineConfig(**keys)
 
 
 def run_program(*args):
     """The object that `talon run --json` prints."""
-    command = [os.environ["TALON_PROGRAM"], "run", "--json", *map(str, args)]
+    command = [os.environ["TALON_PROGRAM"], "run", "--json", "--generation-config", "none"]
+    command += map(str, args)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)

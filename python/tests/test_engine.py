@@ -116,6 +116,7 @@ def test_a_request_chooses_its_drafter(engine):
 
 def test_a_request_chooses_its_partial_verification(engine):
     speculation = {
+        "method": "NONE",
         "enable_specpv": True,
         "specpv_partial_threshold": 16,
         "specpv_n_sink_blocks": 1,
@@ -140,14 +141,24 @@ def test_a_request_chooses_its_partial_verification(engine):
         engine.generate(PROMPT, params, specpv={"mode": "fast"})
 
 
+def test_speculation_is_on_by_default(engine):
+    params = talon.SamplingParams(max_tokens=16)
+    with talon.Engine(config=small(speculative_config={"adaptive": False})) as default:
+        assert default.info["drafter"] == "EAGLE3,SUFFIX"
+        (drafted,) = default.generate(PROMPT, params)
+    (plain,) = engine.generate(PROMPT, params)
+    assert drafted.stats.drafted > 0 and drafted.tokens == plain.tokens
+
+
 def test_the_models_own_sampling(tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(ROOT / "models" / "tiny", folder)
     path = folder / "generation_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "temperature": 0.5, "top_k": 7}))
-    with talon.Engine(folder, small()) as ignoring:
+    suggested = {"temperature": 0.5, "top_k": 7, "top_p": 1}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **suggested}))
+    with talon.Engine(folder, small(generation_config="none")) as ignoring:
         assert ignoring.default_params == talon.SamplingParams()
-    with talon.Engine(folder, small(generation_config="use")) as using:
+    with talon.Engine(folder, small(generation_config="auto")) as using:
         assert using.default_params == talon.SamplingParams(temperature=0.5, top_k=7)
 
 

@@ -23,12 +23,14 @@ constexpr int kExitStopped = 3;  // a server whose engine cannot go on; a new pr
 using CommandBody = std::function<int()>;
 
 void AddRunCommand(Command app, Config* config, CommandBody* body);
+void AddChatCommand(Command app, Config* config, CommandBody* body);
 void AddCheckCommand(Command app, Config* config, CommandBody* body);
 void AddBenchCommand(Command app, Config* config, CommandBody* body);
 void AddDoctorCommand(Command app, Config* config, CommandBody* body);
 void AddDraftWorkerCommand(Command app, Config* config, CommandBody* body);
 void AddManualCommands(Command app, Config* config, CommandBody* body);
 void AddServeCommand(Command app, Config* config, CommandBody* body);
+void AddShowCommand(Command app, Config* config, CommandBody* body);
 void AddTargetWorkerCommand(Command app, Config* config, CommandBody* body);
 void AddTokenizeCommand(Command app, Config* config, CommandBody* body);
 

@@ -2,7 +2,7 @@
 #include "apps/commands.h"
 #include "apps/run_remote.h"
 #include "remote/draft_sessions.h"
-#include "setup/engine_settings.h"
+#include "setup/draft_choice.h"
 
 namespace talon {
 namespace {
@@ -16,10 +16,14 @@ struct DraftWorkerChoice {
 Result<DrafterList> ChooseDrafter(const Config& config, const DraftWorkerChoice& choice) {
   if (choice.ngram) return DrafterList(DrafterKind::kNgram);
   if (choice.suffix) return DrafterList(DrafterKind::kSuffix);
-  TALON_ASSIGN_OR_RETURN(const DrafterList method, ChosenDrafters(config));
-  if (method.none()) return DrafterList(DrafterKind::kStandalone);
-  TALON_RETURN_IF_ERROR(CheckRemoteDrafter(method));
-  return method;
+  const SpeculativeConfig& speculative = config.speculative;
+  if (IsAutoMethod(speculative.method) && speculative.draft_model_path.empty()) {
+    return DrafterList(DrafterKind::kStandalone);
+  }
+  TALON_ASSIGN_OR_RETURN(const DraftChoice chosen, ChooseDrafters(config));
+  if (chosen.drafters.none()) return DrafterList(DrafterKind::kStandalone);
+  TALON_RETURN_IF_ERROR(CheckRemoteDrafter(chosen.drafters));
+  return chosen.drafters;
 }
 
 }  // namespace

@@ -36,7 +36,9 @@ int main(int argc, char** argv) {
   talon::Command app = line.root();
   talon::CommandBody body;
   talon::AddRunCommand(app, &config, &body);
+  talon::AddChatCommand(app, &config, &body);
   talon::AddServeCommand(app, &config, &body);
+  talon::AddShowCommand(app, &config, &body);
   talon::AddDraftWorkerCommand(app, &config, &body);
   talon::AddTargetWorkerCommand(app, &config, &body);
   talon::AddCheckCommand(app, &config, &body);
@@ -46,9 +48,10 @@ int main(int argc, char** argv) {
   talon::AddManualCommands(app, &config, &body);
   app.SetFooter(
       "\nExamples:\n"
-      "  talon run                                  text from the bundled model\n"
+      "  talon show                                 what drafts gain, measured here\n"
+      "  talon chat                                 talk with the bundled model\n"
       "  talon run 'It was a dark night' --temperature 0.8 --seed 7\n"
-      "  talon run --speculative-algorithm SUFFIX   the same text, sooner\n"
+      "  talon run --speculative-algorithm NONE     the same text without drafts\n"
       "  talon serve                                OpenAI's API on port 8080\n"
       "  talon check --model models/tiny            compare with its golden files\n"
       "  talon doctor                               what the bundled head gains\n"

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <deque>
 #include <iostream>
 #include <iterator>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "apps/commands.h"
 #include "apps/common/prompts.h"
 #include "apps/common/run_report.h"
+#include "apps/common/text_pieces.h"
 #include "apps/run_remote.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -82,15 +82,13 @@ class Printer {
   Printer(const RunOptions& options, const Tokenizer* tokenizer, const std::string& prompt,
           std::span<const int32_t> prompt_tokens)
       : options_(options), prompt_(options.Echoes(prompt) ? prompt : "") {
-    if (tokenizer == nullptr) return;
-    decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
-    decoder_->ContinueAfter(prompt_tokens);
+    if (tokenizer != nullptr) pieces_.emplace(tokenizer, prompt_tokens);
   }
 
   void Show(const RequestUpdate& update) {
     if (options_.json) return;
     Print(std::exchange(prompt_, ""));
-    if (!decoder_) {
+    if (!pieces_) {
       for (const EmittedToken& token : update.tokens) Print(fmt::format(" {}", token.token));
     } else if (options_.show_drafts) {
       ShowColoured(update);
@@ -101,32 +99,15 @@ class Printer {
   }
 
  private:
-  struct Piece {
-    std::string text;
-    bool drafted;
-  };
-
-  // The update's text may lag behind its tokens; their pieces wait until it arrives.
   void ShowColoured(const RequestUpdate& update) {
-    for (const EmittedToken& token : update.tokens) {
-      pieces_.push_back({decoder_->Push(token.token), token.drafted});
-    }
-    if (update.finish != FinishReason::kNone) pieces_.push_back({decoder_->Flush(), false});
-    for (size_t left = update.text.size(); left > 0 && !pieces_.empty();) {
-      Piece& piece = pieces_.front();
-      const std::string shown = piece.text.substr(0, left);
-      Print(piece.drafted ? "\033[32m" : "\033[1;33m");
-      Print(shown + "\033[0m");
-      piece.text.erase(0, shown.size());
-      left -= shown.size();
-      if (piece.text.empty()) pieces_.pop_front();
+    for (const TextPiece& piece : pieces_->Split(update)) {
+      Print((piece.drafted ? "\033[32m" : "\033[1;33m") + piece.text + "\033[0m");
     }
   }
 
   const RunOptions& options_;
-  std::string prompt_;                    // to be shown before the text
-  std::optional<StreamDecoder> decoder_;  // none: there is no tokenizer
-  std::deque<Piece> pieces_;
+  std::string prompt_;                // to be shown before the text
+  std::optional<TextPieces> pieces_;  // none: there is no tokenizer
 };
 
 // Shows on a terminal how much of a prompt is computed, if that takes several steps.
@@ -385,7 +366,7 @@ void AddRunCommand(Command app, Config* config, CommandBody* body) {
       "  talon run 'Call me' --max-tokens 200\n"
       "  talon run --prompt-file chapter.txt --temperature 0.8 --top-p 0.95 --seed 7\n"
       "  echo 'The sea was' | talon run - --json\n"
-      "  talon run --speculative-algorithm NGRAM --show-drafts\n"
+      "  talon run --show-drafts\n"
       "  talon run --target-address 127.0.0.1:50052 --draft-address 127.0.0.1:50051\n");
   SetBody(command, body, [config, options, command]() -> Result<int> {
     TALON_RETURN_IF_ERROR(CheckRemoteMethod(*config));

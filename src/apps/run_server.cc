@@ -23,16 +23,15 @@
 #include "serve/http/guard/host_policy.h"
 #include "serve/http/http_server.h"
 #include "serve/http/prompt_tokens.h"
+#include "setup/chat.h"
 #include "setup/generation_defaults.h"
 #include "setup/loader.h"
 #include "setup/settings.h"
-#include "text/answers/tool_format.h"
 
 namespace talon {
 namespace {
 
 constexpr const char* kApiKeyVariable = "TALON_API_KEY";
-constexpr const char* kAutoToolFormat = "auto";  // as the chat template shows it
 
 // As many files as the system lets us open, because connections are files.
 void RaiseFileLimit() {
@@ -119,56 +118,19 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
                fmt::format("{} tokens, {} sequences at once", context, options.max_sequences)});
     table.Add({"KV pool", fmt::format("{} tokens, {}", kv_tokens,
                                       FormatBytes(static_cast<double>(kv_bytes)))});
-    table.Add({"drafter", parts.defaults.drafter});
+    table.Add({"drafter", parts.draft_model.empty()
+                              ? parts.defaults.drafter
+                              : parts.defaults.drafter + " with " + parts.draft_model});
+    const auto suggested = UsedGenerationDefaults(config);
+    if (suggested.ok() && !suggested->empty()) {
+      table.Add({"sampling", suggested->ToString() + " where a request does not say"});
+    }
     table.Add({"chat", chat});
     table.Add({"access", needs_key ? "with an API key" : "no key needed"});
     std::fprintf(stderr, "%slistening on %s\n", table.ToString(/*all_left=*/true).c_str(),
                  address.c_str());
   }
   std::fflush(stderr);
-}
-
-// How messages become prompts.
-struct Chat {
-  ChatTemplate chat_template;
-  ControlTokens control_tokens;
-  ToolFormat tool_format = ToolFormat::kNone;
-  std::vector<int32_t> ends_of_turn;
-};
-
-// In harmony the end of a message is not that of the answer.
-std::vector<int32_t> EndsOfTurn(const Chat& chat, const LoadedModel& model) {
-  std::vector<int32_t> ends;
-  if (chat.tool_format == ToolFormat::kHarmony) {
-    for (const AddedToken& token : model.tokenizer->added_tokens()) {
-      if (token.content == "<|return|>" || token.content == "<|call|>") ends.push_back(token.id);
-    }
-  } else if (const auto end = EndOfTurn(chat.chat_template, *model.tokenizer)) {
-    ends.push_back(*end);
-  }
-  std::erase_if(ends, [&](int32_t end) { return end >= model.target->config().vocab_size; });
-  return ends;
-}
-
-// None if neither the settings nor the model's directory have a chat template.
-Result<std::optional<Chat>> LoadChat(const ServeConfig& serve, const LoadedModel& model) {
-  if (model.tokenizer == nullptr) return std::optional<Chat>();
-  std::optional<ChatTemplate> chat_template;
-  if (serve.chat_template.empty()) {
-    TALON_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Load(model.name));
-  } else {
-    TALON_ASSIGN_OR_RETURN(chat_template,
-                           ChatTemplate::LoadFileOrName(serve.chat_template, model.name));
-  }
-  if (!chat_template) return std::optional<Chat>();
-  Chat chat{
-      .chat_template = *chat_template,
-      .control_tokens = ControlTokens::Of(*chat_template, *model.tokenizer),
-      .tool_format = serve.tool_call_parser == kAutoToolFormat
-                         ? FindToolFormat(chat_template->tools_source())
-                         : ParseToolFormat(serve.tool_call_parser).value_or(ToolFormat::kNone)};
-  chat.ends_of_turn = EndsOfTurn(chat, model);
-  return std::optional<Chat>(std::move(chat));
 }
 
 // Serves until a signal or until the engine stops; then lets requests finish. The exit code.
@@ -195,7 +157,7 @@ Result<int> ServeUntilStopped(const Config& config, const HttpOptions& options,
 Result<int> RunServer(Config config) {
   config.touch_memory = true;
   SetLogTimes(true);
-  TALON_RETURN_IF_ERROR(CheckSettings(config, kServeSettings));
+  TALON_RETURN_IF_ERROR(CheckSettings(config, kServeSettings | kChatSettings));
   TALON_ASSIGN_OR_RETURN(const HttpOptions options, MakeHttpOptions(config.serve));
   RaiseFileLimit();
   LimitAllocator();
@@ -205,7 +167,7 @@ Result<int> RunServer(Config config) {
   }
   TALON_ASSIGN_OR_RETURN(const std::optional<Chat> chat, LoadChat(config.serve, *model));
   TALON_ASSIGN_OR_RETURN(auto engine, MakeEngine(model.get(), config, model->drafters));
-  TALON_ASSIGN_OR_RETURN(const auto suggested, UsedGenerationDefaults(config, LogLevel::kWarning));
+  TALON_ASSIGN_OR_RETURN(const auto suggested, UsedGenerationDefaults(config));
   ApiDefaults defaults{.drafter = model->drafters.Name()};
   suggested.Apply(&defaults.sampling);
   if (chat) {
@@ -224,6 +186,7 @@ Result<int> RunServer(Config config) {
       .ends_of_turn = chat ? chat->ends_of_turn : std::vector<int32_t>(),
       .model_name = config.serve.served_model_name.empty() ? ShortModelName(model->name)
                                                            : config.serve.served_model_name,
+      .draft_model = DraftModelDir(*model).empty() ? "" : ShortModelName(DraftModelDir(*model)),
       .defaults = defaults,
       .grammars = &grammars,
       .request_timeout = std::chrono::seconds(config.serve.request_timeout)};

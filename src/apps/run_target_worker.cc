@@ -13,6 +13,7 @@
 #include "serve/grpc/target_service.h"
 #include "setup/engine_settings.h"
 #include "setup/loader.h"
+#include "setup/settings.h"
 
 namespace talon {
 namespace {
@@ -86,6 +87,10 @@ class Target {
 
 Result<int> RunTargetWorker(Config config) {
   config.touch_memory = true;
+  SpeculativeConfig& speculative = config.speculative;  // its clients draft
+  if (IsAutoMethod(speculative.method) && speculative.draft_model_path.empty()) {
+    speculative.method = "NONE";
+  }
   Metrics metrics;
   Target target(config, &metrics);
   TargetService service({.model_name = ShortModelName(config.model),

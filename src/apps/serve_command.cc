@@ -7,15 +7,15 @@ namespace talon {
 
 void AddServeCommand(Command app, Config* config, CommandBody* body) {
   Command command = app.AddSubcommand("serve", "Serve a model through OpenAI's HTTP API");
-  AddSettings(command, config,
-              kServeSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings);
+  AddSettings(
+      command, config,
+      kServeSettings | kChatSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings);
   command.SetFooter(
-      "\nSampling is each request's own; temperature is 1 unless a request says\n"
-      "otherwise, as in OpenAI's API ('talon run' is greedy unless told otherwise).\n"
+      "\nSampling is each request's own, else as the model's generation_config.json\n"
+      "suggests, else OpenAI's: temperature 1 ('talon run' is greedy then).\n"
       "\nExamples:\n"
       "  talon serve                                the bundled model, for this machine\n"
-      "  talon serve --model DIR --speculative-algorithm EAGLE3 \\\n"
-      "      --speculative-draft-model-path HEAD --max-sequences 32\n"
+      "  talon serve --model DIR --speculative-draft-model-path HEAD --max-sequences 32\n"
       "  talon serve --host 0.0.0.0 --port 80 --api-key-file keys.txt\n"
       "\nThen, from another terminal (or open http://127.0.0.1:8080/ in a browser):\n"
       "  curl -s http://127.0.0.1:8080/v1/completions \\\n"

@@ -66,8 +66,8 @@ Config MakeConfig(const py::dict& model, const py::dict& speculative, const std:
   ApplyValues(speculative, kSpeculativeSettings, &config);
   if (!config.model.empty()) return config;
   config.model = bundled + "/tiny";
-  if (config.speculative.draft_model_path.empty()) {
-    const auto drafters = ChosenDrafters(config);
+  if (config.speculative.draft_model_path.empty() && !IsAutoMethod(config.speculative.method)) {
+    const auto drafters = DrafterList::Parse(config.speculative.method);
     if (drafters.ok() && !drafters->none()) {
       config.speculative.draft_model_path = bundled + "/" + BundledDraftModel(*drafters);
     }
@@ -135,8 +135,10 @@ std::shared_ptr<PythonEngine> PythonEngine::Load(const Parts& parts) {
   std::shared_ptr<PythonEngine> engine(new PythonEngine);
   std::unique_ptr<PythonDrafter> drafter;
   if (!parts.drafter.is_none()) {
-    const auto drafters = ChosenDrafters(config);
-    if (drafters.ok() && !drafters->none()) {
+    const std::string& method = config.speculative.method;
+    const auto drafters = DrafterList::Parse(IsAutoMethod(method) ? "NONE" : method);
+    const bool named = !config.speculative.draft_model_path.empty();
+    if (named || (drafters.ok() && !drafters->none())) {
       Raise(InvalidArgument("drafter: given, but the configuration has method '{}' too",
                             config.speculative.method));
     }
@@ -152,7 +154,7 @@ std::shared_ptr<PythonEngine> PythonEngine::Load(const Parts& parts) {
 }
 
 Status PythonEngine::Start(const Config& config, std::unique_ptr<PythonDrafter> drafter) {
-  TALON_ASSIGN_OR_RETURN(suggested_, UsedGenerationDefaults(config, LogLevel::kInfo));
+  TALON_ASSIGN_OR_RETURN(suggested_, UsedGenerationDefaults(config));
   TALON_ASSIGN_OR_RETURN(model_, LoadModel(config));
   if (model_->engine_options.kv_tokens == 0) {
     model_->engine_options.kv_tokens =

@@ -10,7 +10,7 @@
 
 namespace talon {
 
-// The method that is chosen by the other settings (ChosenDrafters, engine_settings.h).
+// The method that is chosen by the other settings (ChooseDrafters, draft_choice.h).
 inline constexpr const char* kAutoMethod = "auto";
 
 // Partial verification. What is chosen by name stays as the user wrote it.
@@ -69,7 +69,7 @@ struct SamplingConfig {
   int logprobs = -1;
 };
 
-// The HTTP server. Times are in seconds.
+// The HTTP server, and how messages become prompts. Times are in seconds.
 struct ServeConfig {
   std::string host = "127.0.0.1";
   int port = 8080;
@@ -139,7 +139,7 @@ struct RemoteConfig {
 
 struct Config {
   std::string model;  // empty = the bundled one
-  std::string generation_config = "ignore";
+  std::string generation_config = "auto";
   std::string device = "cpu";
   int threads = 0;
   std::string weights = "auto";
@@ -158,7 +158,9 @@ struct Config {
   std::string log_level = "warning";
   std::string log_format = "text";
   std::string trace;
-  bool touch_memory = false;  // not a setting: servers allocate and touch memory at the start
+  // Not settings: servers allocate and touch memory at the start; the keys that a file has set.
+  bool touch_memory = false;
+  std::vector<std::string> file_keys;
   SamplingConfig sampling;
   SpeculativeConfig speculative;
   ServeConfig serve;

@@ -63,7 +63,8 @@ Status UnknownKey(const std::string& key, const std::string& group, const std::s
 }
 
 Status ApplyMap(const YAML::Node& map, const std::string& group,
-                const std::vector<Setting>& settings, const std::string& path) {
+                const std::vector<Setting>& settings, const std::string& path,
+                std::vector<std::string>* keys) {
   for (const auto& entry : map) {
     const std::string where = fmt::format("{}:{}", path, entry.first.Mark().line + 1);
     if (!entry.first.IsScalar()) {
@@ -74,7 +75,7 @@ Status ApplyMap(const YAML::Node& map, const std::string& group,
       if (!entry.second.IsMap()) {
         return InvalidArgument("{}: {}: {}, must be a map", where, key, Describe(entry.second));
       }
-      TALON_RETURN_IF_ERROR(ApplyMap(entry.second, key, settings, path));
+      TALON_RETURN_IF_ERROR(ApplyMap(entry.second, key, settings, path, keys));
       continue;
     }
     const auto at = std::find_if(settings.begin(), settings.end(), [&](const Setting& setting) {
@@ -82,6 +83,7 @@ Status ApplyMap(const YAML::Node& map, const std::string& group,
     });
     if (at == settings.end()) return UnknownKey(key, group, where, settings);
     TALON_RETURN_IF_ERROR(Assign(entry.second, *at, where + ": " + key));
+    keys->push_back(at->key);
   }
   return OkStatus();
 }
@@ -102,7 +104,7 @@ Status LoadConfigText(const std::string& text, const std::string& name, Config* 
   }
   if (root.IsNull()) return OkStatus();
   if (!root.IsMap()) return InvalidArgument("{}: not a map of settings", name);
-  return ApplyMap(root, "", SettingsOf(config, kAllSettings), name);
+  return ApplyMap(root, "", SettingsOf(config, kAllSettings), name, &config->file_keys);
 }
 
 }  // namespace talon

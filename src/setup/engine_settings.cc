@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "model/heads/draft_kind.h"
+#include "setup/draft_choice.h"
 #include "setup/remote_options.h"
 #include "setup/settings.h"
 
@@ -18,27 +19,28 @@ AcceptMode AcceptModeOf(const std::string& name, const AcceptThresholds& thresho
   return name == "threshold" || thresholds.lossy() ? AcceptMode::kThreshold : AcceptMode::kMatch;
 }
 
-// The drafters that the settings name, which may need one draft model at most.
-Result<DrafterList> DraftersOf(const Config& config) {
-  if (!Speculates(config)) return DrafterList();
-  TALON_ASSIGN_OR_RETURN(DrafterList drafters, ChosenDrafters(config));
-  const SpeculativeConfig& speculative = config.speculative;
-  if (IsAutoMethod(speculative.method) && !drafters.none() && !drafters.Has(DrafterKind::kRemote)) {
-    TALON_ASSIGN_OR_RETURN(const DraftKind kind, DraftKindOf(speculative.draft_model_path));
-    LogWarning("{} is {}: drafting with --speculative-algorithm {}", speculative.draft_model_path,
-               DraftKindText(kind), drafters.Name());
-  }
+// Says what was made of a draft model whose drafter the user has not named.
+Status ExplainDraftModel(const SpeculativeConfig& speculative, const DrafterList& drafters) {
+  const std::string& dir = speculative.draft_model_path;
+  const bool chosen = IsAutoMethod(speculative.method) && !dir.empty();
+  if (!chosen || drafters.none() || drafters.Has(DrafterKind::kRemote)) return OkStatus();
+  TALON_ASSIGN_OR_RETURN(const DraftKind kind, DraftKindOf(dir));
+  LogWarning("{} is {}: drafting with --speculative-algorithm {}", dir, DraftKindText(kind),
+             drafters.Name());
+  return OkStatus();
+}
+
+// There is one setting for the draft model's directory.
+Status CheckDraftModels(const DrafterList& drafters) {
   std::vector<std::string> models;
   for (const DrafterKind kind : drafters.kinds()) {
     if (NeedsDraftModel(kind)) models.emplace_back(DrafterKindName(kind));
   }
-  if (models.size() > 1) {
-    return InvalidArgument(
-        "speculative_algorithm: {}: {} each need a draft model, and there is one "
-        "draft_model_path; leave all of them but one out",
-        drafters.Name(), fmt::join(models, " and "));
-  }
-  return drafters;
+  if (models.size() <= 1) return OkStatus();
+  return InvalidArgument(
+      "speculative_algorithm: {}: {} each need a draft model, and there is one "
+      "draft_model_path; leave all of them but one out",
+      drafters.Name(), fmt::join(models, " and "));
 }
 
 // The largest nodes and depth that any drafter may be asked for.
@@ -107,23 +109,17 @@ DrafterOptions MakeDrafterOptions(const SpeculativeConfig& config, AcceptMode ac
 
 }  // namespace
 
-Result<DrafterList> ChosenDrafters(const Config& config) {
-  const SpeculativeConfig& speculative = config.speculative;
-  if (!IsAutoMethod(speculative.method)) return DrafterList::Parse(speculative.method);
-  if (!config.remote.draft_address.empty()) return DrafterList(DrafterKind::kRemote);
-  if (!config.remote.target_address.empty() || speculative.draft_model_path.empty()) {
-    return DrafterList();
-  }
-  const auto kind = DraftKindOf(speculative.draft_model_path);
-  if (!kind.ok()) return kind.status().WithContext("draft_model_path");
-  return DrafterList(DrafterFor(*kind));
-}
-
 Result<EngineSettings> MakeEngineSettings(const Config& config) {
   TALON_RETURN_IF_ERROR(CheckSettings(config, kModelSettings | kSpeculativeSettings));
   EngineSettings settings;
   ParseWeightFormat(config.weights, &settings.weights);
-  TALON_ASSIGN_OR_RETURN(settings.drafters, DraftersOf(config));
+  if (Speculates(config)) {
+    TALON_ASSIGN_OR_RETURN(DraftChoice choice, ChooseDrafters(config));
+    TALON_RETURN_IF_ERROR(CheckDraftModels(choice.drafters));
+    TALON_RETURN_IF_ERROR(ExplainDraftModel(config.speculative, choice.drafters));
+    settings.drafters = std::move(choice.drafters);
+    settings.head_found = !choice.head.empty();
+  }
   TALON_ASSIGN_OR_RETURN(settings.engine, MakeEngineOptions(config));
   settings.drafter = MakeDrafterOptions(config.speculative, settings.engine.step.accept);
   return settings;

@@ -17,16 +17,13 @@ namespace talon {
 struct EngineSettings {
   WeightFormat weights = WeightFormat::kAsStored;
   EngineOptions engine;
-  DrafterList drafters;    // none where speculation is off
-  DrafterOptions drafter;  // without what a loaded model adds: budget, corpus, remote
+  DrafterList drafters;     // none where speculation is off
+  bool head_found = false;  // the drafters need the head beside the model (draft_choice.h)
+  DrafterOptions drafter;   // without what a loaded model adds: budget, corpus, remote
 };
 
 // An error names the setting, its value and what is valid.
 Result<EngineSettings> MakeEngineSettings(const Config& config);
-
-// The drafters that the settings name. "auto": REMOTE where a draft worker is named, else what the
-// directory draft_model_path holds (EAGLE3 or STANDALONE), else none.
-Result<DrafterList> ChosenDrafters(const Config& config);
 
 // The method's default, with what the user set.
 DraftBudget DraftBudgetOf(const Config& config, const DrafterList& drafters);

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/valid_values.h"
 #include "model/sampling/sampling_params.h"
+#include "setup/bundled.h"
 
 namespace talon {
 namespace {
@@ -29,6 +30,7 @@ Status ReadMembers(const Json& json, GenerationDefaults* defaults) {
   TALON_RETURN_IF_ERROR(
       ReadNumber(json, "temperature", P::kTemperatureRange, &defaults->temperature));
   TALON_RETURN_IF_ERROR(ReadNumber(json, "top_p", P::kProbabilityRange, &defaults->top_p));
+  TALON_RETURN_IF_ERROR(ReadNumber(json, "min_p", P::kProbabilityRange, &defaults->min_p));
   TALON_RETURN_IF_ERROR(ReadNumber(json, "repetition_penalty", P::kRepetitionPenaltyRange,
                                    &defaults->repetition_penalty));
   TALON_RETURN_IF_ERROR(ReadNumber(json, "top_k", {-1, 1 << 24}, &top_k));
@@ -46,6 +48,7 @@ std::string GenerationDefaults::ToString() const {
   add("temperature", temperature);
   add("top_k", top_k);
   add("top_p", top_p);
+  add("min_p", min_p);
   add("repetition_penalty", repetition_penalty);
   return text;
 }
@@ -57,34 +60,27 @@ Result<GenerationDefaults> ParseGenerationDefaults(const Json& json, const std::
   return defaults;
 }
 
-Result<GenerationDefaults> UsedGenerationDefaults(const Config& config, LogLevel level) {
-  const std::string path = config.model + "/generation_config.json";
-  if (config.model.empty() || !FileExists(path)) return GenerationDefaults();
-  const bool use = config.generation_config == "use";
-  const auto json = ReadJsonFile(path);
-  auto defaults = json.ok() ? ParseGenerationDefaults(*json, path) : json.status();
-  if (use || !defaults.ok()) return use ? defaults : GenerationDefaults();
-  if (!defaults->empty()) {
-    LogMessage(level, fmt::format("{} suggests {}: ignored (--generation-config use)", path,
-                                  defaults->ToString()));
-  }
-  return GenerationDefaults();
+Result<GenerationDefaults> UsedGenerationDefaults(const Config& config) {
+  if (config.generation_config == "none") return GenerationDefaults();
+  TALON_ASSIGN_OR_RETURN(const std::string dir, ModelDir(config.model));
+  const std::string path = dir + "/generation_config.json";
+  if (!FileExists(path)) return GenerationDefaults();
+  TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
+  auto defaults = ParseGenerationDefaults(json, path);
+  return defaults.ok() ? defaults : defaults.status().WithContext("generation_config");
 }
 
 Status ApplyGenerationDefaults(const std::function<bool(std::string_view flag)>& given,
                                Config* config) {
-  TALON_ASSIGN_OR_RETURN(GenerationDefaults defaults,
-                         UsedGenerationDefaults(*config, LogLevel::kInfo));
-  const SamplingConfig& set = config->sampling;
-  const SamplingConfig untouched;
-  if (given("--temperature") || set.temperature != untouched.temperature) {
-    defaults.temperature.reset();
-  }
-  if (given("--top-k") || set.top_k != untouched.top_k) defaults.top_k.reset();
-  if (given("--top-p") || set.top_p != untouched.top_p) defaults.top_p.reset();
-  if (given("--repetition-penalty") || set.repetition_penalty != untouched.repetition_penalty) {
-    defaults.repetition_penalty.reset();
-  }
+  TALON_ASSIGN_OR_RETURN(GenerationDefaults defaults, UsedGenerationDefaults(*config));
+  const auto leave = [&](const char* flag, const char* key, auto* value) {
+    if (given(flag) || std::ranges::count(config->file_keys, key) > 0) value->reset();
+  };
+  leave("--temperature", "temperature", &defaults.temperature);
+  leave("--top-k", "top_k", &defaults.top_k);
+  leave("--top-p", "top_p", &defaults.top_p);
+  leave("--min-p", "min_p", &defaults.min_p);
+  leave("--repetition-penalty", "repetition_penalty", &defaults.repetition_penalty);
   defaults.Apply(&config->sampling);
   return OkStatus();
 }

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "base/json_fwd.h"
-#include "base/log.h"
 #include "base/status.h"
 #include "setup/config.h"
 
@@ -18,9 +17,10 @@ struct GenerationDefaults {
   std::optional<float> temperature;
   std::optional<int> top_k;
   std::optional<float> top_p;
+  std::optional<float> min_p;
   std::optional<float> repetition_penalty;
 
-  bool empty() const { return !temperature && !top_k && !top_p && !repetition_penalty; }
+  bool empty() const { return !temperature && !top_k && !top_p && !min_p && !repetition_penalty; }
   // "temperature 0.6, top_k 20"
   std::string ToString() const;
 
@@ -30,6 +30,7 @@ struct GenerationDefaults {
     sampling->temperature = temperature.value_or(sampling->temperature);
     sampling->top_k = top_k.value_or(sampling->top_k);
     sampling->top_p = top_p.value_or(sampling->top_p);
+    sampling->min_p = min_p.value_or(sampling->min_p);
     sampling->repetition_penalty = repetition_penalty.value_or(sampling->repetition_penalty);
   }
 };
@@ -38,8 +39,7 @@ struct GenerationDefaults {
 Result<GenerationDefaults> ParseGenerationDefaults(const Json& json, const std::string& what);
 
 // Those to use by the setting `generation_config`: of the file in the model's directory, or none.
-// Says in the log, at `level`, that a file's suggestions are ignored.
-Result<GenerationDefaults> UsedGenerationDefaults(const Config& config, LogLevel level);
+Result<GenerationDefaults> UsedGenerationDefaults(const Config& config);
 
 // Applies them to the sampling settings that the user has not given, as flags or in the file.
 Status ApplyGenerationDefaults(const std::function<bool(std::string_view flag)>& given,

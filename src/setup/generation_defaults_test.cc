@@ -7,11 +7,13 @@
 
 #include "base/json.h"
 #include "model/sampling/sampling_params.h"
+#include "setup/settings.h"
 
 namespace talon {
 namespace {
 
-const char* const kFile = R"({"temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": 1})";
+const char* const kFile =
+    R"({"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.1, "eos_token_id": 1})";
 
 // A model directory with nothing but this generation_config.json.
 class GenerationDefaultsTest : public ::testing::Test {
@@ -34,39 +36,38 @@ class GenerationDefaultsTest : public ::testing::Test {
   Config config_;
 };
 
-TEST_F(GenerationDefaultsTest, AreIgnoredUnlessAsked) {
-  ::testing::internal::CaptureStderr();
-  const auto ignored = UsedGenerationDefaults(config_, LogLevel::kWarning);
-  const std::string log = ::testing::internal::GetCapturedStderr();
-  ASSERT_TRUE(ignored.ok());
-  EXPECT_TRUE(ignored->empty());
-  EXPECT_NE(log.find("temperature 0.6, top_k 20, top_p 0.95: ignored"), std::string::npos) << log;
-  config_.generation_config = "use";
-  const auto used = UsedGenerationDefaults(config_, LogLevel::kWarning);
-  ASSERT_TRUE(used.ok());
+TEST_F(GenerationDefaultsTest, AreUsedUnlessToldOtherwise) {
+  const auto used = UsedGenerationDefaults(config_);
+  ASSERT_TRUE(used.ok()) << used.status().message();
   SamplingParams params;
   used->Apply(&params);
   EXPECT_EQ(params.temperature, 0.6f);
   EXPECT_EQ(params.top_k, 20);
   EXPECT_EQ(params.top_p, 0.95f);
+  EXPECT_EQ(params.min_p, 0.1f);
   EXPECT_EQ(params.repetition_penalty, 1.0f);
+  EXPECT_EQ(used->ToString(), "temperature 0.6, top_k 20, top_p 0.95, min_p 0.1");
+  config_.generation_config = "none";
+  const auto ignored = UsedGenerationDefaults(config_);
+  ASSERT_TRUE(ignored.ok());
+  EXPECT_TRUE(ignored->empty());
 }
 
-TEST_F(GenerationDefaultsTest, FlagsAndSettingsComeFirst) {
-  config_.generation_config = "use";
-  config_.sampling.top_p = 0.5f;
+TEST_F(GenerationDefaultsTest, FlagsAndSettingsComeFirstEvenIfTheyAreTheDefaults) {
+  ASSERT_TRUE(LoadConfigText("top_p: 1\nmin_p: 0.5\n", "test.yaml", &config_).ok());
   ASSERT_TRUE(Apply({"--temperature"}).ok());
   EXPECT_EQ(config_.sampling.temperature, 0.0f);
   EXPECT_EQ(config_.sampling.top_k, 20);
-  EXPECT_EQ(config_.sampling.top_p, 0.5f);
+  EXPECT_EQ(config_.sampling.top_p, 1.0f);
+  EXPECT_EQ(config_.sampling.min_p, 0.5f);
 }
 
 TEST_F(GenerationDefaultsTest, BadValuesMatterOnlyWhereTheyAreUsed) {
   for (const char* bad : {R"({"temperature": -1})", R"({"top_p": "x"})", "[]", "{"}) {
     Write(bad);
-    config_.generation_config = "ignore";
+    config_.generation_config = "none";
     EXPECT_TRUE(Apply({}).ok()) << bad;
-    config_.generation_config = "use";
+    config_.generation_config = "auto";
     EXPECT_FALSE(Apply({}).ok()) << bad;
   }
   Write(R"({"top_k": -1, "temperature": null})");

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <random>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include "base/log.h"
 #include "model/files/model_dir.h"
 #include "setup/device.h"
+#include "setup/draft_choice.h"
 #include "setup/engine_settings.h"
 #include "setup/progress.h"
 #include "setup/settings.h"
@@ -21,8 +21,6 @@
 
 namespace talon {
 namespace {
-
-constexpr const char* kBundledModel = "tiny";
 
 // Size of the verify curve that is measured at the start.
 constexpr int kCurveRows = 128;
@@ -101,10 +99,7 @@ Status MakeRandomModel(const std::string& shape, LoadOptions options, LoadedMode
 
 // Loads the model and its tokenizer; `dir` empty: the bundled one.
 Status LoadFromDirectory(const std::string& dir, LoadOptions options, LoadedModel* model) {
-  model->name = dir;
-  if (dir.empty()) {
-    TALON_ASSIGN_OR_RETURN(model->name, BundledModelDir(kBundledModel));
-  }
+  TALON_ASSIGN_OR_RETURN(model->name, ModelDir(dir));
   {
     const StatusLine line;
     options.progress = ShowLoading(line, model->name);
@@ -131,6 +126,8 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
                       .dtype = options.kv_dtype,
                       .num_blocks = tokens / options.block_size,
                       .staging_rows = batch_rows};
+  const StatusLine line;
+  line.Show("measuring passes of the model");
   Metrics unused;
   TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused));
   TALON_ASSIGN_OR_RETURN(
@@ -160,8 +157,11 @@ Result<DrafterOptions> DrafterOptionsFor(const LoadedModel& model, const Config&
     options.window = step.specpv.RetrievalTokens() + step.specpv.WindowTokens();
     options.sink = std::max(options.sink, step.specpv.SinkTokens());
   }
-  const bool bundled = !drafters.HasHead() || drafters.Has(DrafterKind::kEagle3);
-  if (options.draft_model_path.empty() && config.model.empty() && bundled) {
+  if (options.draft_model_path.empty()) {
+    options.draft_model_path = HeadBesideFor(drafters, model.name);
+  }
+  const bool standalone = drafters.Has(DrafterKind::kStandalone);
+  if (options.draft_model_path.empty() && standalone && config.model.empty()) {
     TALON_ASSIGN_OR_RETURN(options.draft_model_path, BundledModelDir(BundledDraftModel(drafters)));
   }
   if (drafters.Has(DrafterKind::kNgram)) {
@@ -195,30 +195,6 @@ Status ApplyLogSettings(const Config& config) {
   return OkStatus();
 }
 
-Result<std::string> BundledFile(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  // The prefix is that of an installation, or the repository for build/talon.
-  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
-  const fs::path folders[] = {fs::current_path(error), prefix, prefix / "share/talon"};
-  for (const fs::path& folder : folders) {
-    if (fs::exists(folder / path, error)) return (folder / path).string();
-  }
-  return NotFound("no bundled file '{}' found in {}, {} or {}", path, folders[0].string(),
-                  folders[1].string(), folders[2].string());
-}
-
-Result<std::string> BundledModelDir(const std::string& name) {
-  const auto config = BundledFile("models/" + name + "/config.json");
-  if (config.ok()) return std::filesystem::path(*config).parent_path().string();
-  return NotFound("{}; it is not part of the program itself: give a model with --model DIR",
-                  config.status().message());
-}
-
-const char* BundledDraftModel(const DrafterList& drafters) {
-  return drafters.Has(DrafterKind::kStandalone) ? "tiny-draft" : "tiny-eagle3";
-}
-
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
                                                int min_output_rows) {
   TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
@@ -230,7 +206,10 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
       .max_output_rows = std::max(settings.engine.MaxOutputRows(), min_output_rows)};
   auto model = std::make_unique<LoadedModel>();
   model->engine_options = settings.engine;
-  model->drafters = std::move(settings.drafters);
+  // A head that lies beside a model does not fit random weights.
+  model->head_found = settings.head_found && shape.empty();
+  model->drafters = settings.head_found && !shape.empty() ? DrafterList(DrafterKind::kSuffix)
+                                                          : std::move(settings.drafters);
   model->drafter_options = std::move(settings.drafter);
   if (!config.trace.empty()) {
     TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
@@ -278,9 +257,16 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
                       .metrics = std::make_unique<Metrics>()};
   if (parts.drafter == nullptr && !drafters.none()) {
     const DrafterTarget target = DrafterTargetOf(*model, options, parts.metrics.get());
-    TALON_ASSIGN_OR_RETURN(const DrafterOptions drafter,
+    TALON_ASSIGN_OR_RETURN(const DrafterOptions wanted,
                            DrafterOptionsFor(*model, config, drafters, options.step));
-    TALON_ASSIGN_OR_RETURN(parts.drafter, MakeDrafter(drafters, drafter, target));
+    auto drafter = MakeDrafter(drafters, wanted, target);
+    if (!drafter.ok() && model->head_found && drafters == model->drafters) {
+      LogWarning("{}; drafting with SUFFIX alone", drafter.status().message());
+      model->head_found = false;
+      model->drafters = DrafterKind::kSuffix;
+      return MakeEngine(model, config, model->drafters);
+    }
+    TALON_ASSIGN_OR_RETURN(parts.drafter, std::move(drafter));
   }
   const SpecPvConfig& specpv = options.step.specpv;
   const bool chooses = parts.drafter != nullptr ||  // by what passes cost
@@ -292,6 +278,12 @@ Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& con
     parts.policy = std::make_unique<AdaptivePolicy>(model->curve);
   }
   return Engine::Create(std::move(parts), options);
+}
+
+std::string DraftModelDir(const LoadedModel& model) {
+  if (std::ranges::none_of(model.drafters.kinds(), NeedsDraftModel)) return "";
+  const std::string& named = model.drafter_options.draft_model_path;
+  return named.empty() ? HeadBesideFor(model.drafters, model.name) : named;
 }
 
 Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
@@ -340,11 +332,6 @@ int DefaultKvTokens(const LoadedModel& model, int sequences) {
   const int64_t useful = context * sequences;
   return static_cast<int>(
       std::min<int64_t>({std::max(affordable, context), useful, int64_t{1} << 30}));
-}
-
-std::string ShortModelName(const std::string& dir) {
-  const auto path = std::filesystem::path(dir.empty() ? kBundledModel : dir).lexically_normal();
-  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
 int64_t PeakMemoryBytes() {

@@ -10,6 +10,7 @@
 #include "compute/backend.h"
 #include "engine/engine.h"
 #include "model/decoder.h"
+#include "setup/bundled.h"
 #include "setup/config.h"
 #include "setup/trace_file.h"
 #include "spec/drafter_list.h"
@@ -33,7 +34,10 @@ struct LoadedModel {
   std::unique_ptr<Decoder> target;
   std::unique_ptr<Tokenizer> tokenizer;  // null if the directory or the build has none
   EngineOptions engine_options;
-  DrafterList drafters;  // that the settings name
+  DrafterList drafters;  // that the settings choose
+  // The drafters need a head that was found beside the model. MakeEngine goes on with SUFFIX alone
+  // if it cannot be used.
+  bool head_found = false;
   DrafterOptions drafter_options;
   RemoteDrafterMaker make_remote;  // given by programs that link gRPC; null: REMOTE is refused
   VerifyCurve curve;               // measured when first needed
@@ -41,14 +45,6 @@ struct LoadedModel {
 
 // Sets how much is logged, and how. Checks the model's settings.
 Status ApplyLogSettings(const Config& config);
-
-// A file of the repository, found from the working directory or the program's, or in share/talon
-// where the program is installed. The error says where it was looked for.
-Result<std::string> BundledFile(const std::string& path);
-// The directory of a bundled model.
-Result<std::string> BundledModelDir(const std::string& name);
-// The name of the bundled draft model for these drafters.
-const char* BundledDraftModel(const DrafterList& drafters);
 
 // Checks the settings of model and speculation, then loads config.model, or random weights of
 // `shape` if that is not empty. Shows progress on a terminal. A pass gives logits for at least
@@ -62,10 +58,14 @@ Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& dir);
 Result<std::unique_ptr<Tokenizer>> RequireTokenizer(const std::string& dir);
 Result<const Tokenizer*> RequireTokenizer(const LoadedModel& model);
 
-// An engine on a loaded model. A `custom` drafter replaces those of the list and gets their budget.
+// An engine on a loaded model; `drafters` may be those of the model. A `custom` drafter replaces
+// those of the list and gets their budget.
 Result<std::unique_ptr<Engine>> MakeEngine(LoadedModel* model, const Config& config,
                                            const DrafterList& drafters,
                                            std::unique_ptr<Drafter> custom = nullptr);
+
+// The directory of the model's head or draft model; "" if its drafters need none.
+std::string DraftModelDir(const LoadedModel& model);
 
 // The sampling settings, checked. `tokenizer` may be null where no setting is a text.
 Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config, const Tokenizer* tokenizer);
@@ -76,9 +76,6 @@ int KvTokensFor(const LoadedModel& model, int64_t length);
 // Default size of a server's block pool in tokens: 1 GiB, but at least one context and at most what
 // `sequences` can use.
 int DefaultKvTokens(const LoadedModel& model, int sequences);
-
-// The model's name for clients: the last part of its path. Empty = the bundled model's.
-std::string ShortModelName(const std::string& dir);
 
 // Peak resident memory of this process in bytes.
 int64_t PeakMemoryBytes();

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "setup/engine_settings.h"
+#include "setup/draft_choice.h"
 #include "setup/settings.h"
 #include "spec/drafter_list.h"
 
@@ -71,7 +71,8 @@ Result<OrchestratorOptions> MakeOrchestratorOptions(const Config& config,
 
 Status CheckRemoteMethod(const Config& config) {
   TALON_RETURN_IF_ERROR(CheckRemoteConfig(config.remote));
-  TALON_ASSIGN_OR_RETURN(const DrafterList drafters, ChosenDrafters(config));
+  TALON_ASSIGN_OR_RETURN(const DraftChoice choice, ChooseDrafters(config));
+  const DrafterList& drafters = choice.drafters;
   const RemoteConfig& remote = config.remote;
   const bool asks_drafts = drafters.Has(DrafterKind::kRemote);
   if (asks_drafts && remote.draft_address.empty() && remote.target_address.empty()) {

@@ -21,7 +21,7 @@ Choices WeightChoices() {
 Choices BlockSizeChoices() { return {"8", "16", "32", "64"}; }
 
 Choices MethodChoices() {
-  Choices choices = {{kAutoMethod, "what --draft-address or the draft model needs, else NONE"}};
+  Choices choices = {{kAutoMethod, "the head given or found, and SUFFIX"}};
   for (const std::string& name : DrafterList::KnownNames()) {
     choices.emplace_back(name.c_str(), name == "MERGED" ? "EAGLE3,SUFFIX" : "");
   }
@@ -52,8 +52,8 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
       ValueName{"DIR"}, Alias{"model_path"}, Short{"-m"});
   add("generation_config", &c->generation_config,
       "Sampling that the model's generation_config.json suggests (temperature, top_k, top_p, "
-      "repetition_penalty)",
-      Choices{"ignore", {"use", "where a flag or request does not say otherwise"}});
+      "min_p, repetition_penalty)",
+      Choices{{"auto", "where a flag or request does not say otherwise"}, {"none", "ignored"}});
   add("device", &c->device, "Device, as far as this build has it (--version)",
       Choices{"cpu", "cuda", "cuda:N"}, Check{CheckDevice});
   add("deterministic", &c->deterministic,
@@ -132,9 +132,6 @@ void AddServeSettings(ServeConfig* s, std::vector<Setting>* rows) {
   add("api_key_file", &s->api_key_file,
       "File with one key per line; clients must send one as Authorization: Bearer KEY",
       ValueName{"FILE"});
-  add("chat_template", &s->chat_template,
-      "Chat template, in place of the model's own: a file, or chatml, gemma, llama2, llama3, plain",
-      ValueName{"FILE|NAME"});
   add("cors_origin", &s->cors_origin,
       "Web pages of this origin (* = all, else such as https://example.com) may use the server; "
       "none = only its own page",
@@ -159,6 +156,13 @@ void AddServeSettings(ServeConfig* s, std::vector<Setting>* rows) {
       "The model's name in the API; none = its directory's");
   add("shutdown_timeout", &s->shutdown_timeout,
       "Seconds that requests may still take after Ctrl-C or SIGTERM", kSecondsOfADay);
+}
+
+void AddChatSettings(ServeConfig* s, std::vector<Setting>* rows) {
+  RowAdder add("", rows);
+  add("chat_template", &s->chat_template,
+      "Chat template, in place of the model's own: a file, or chatml, gemma, llama2, llama3, plain",
+      ValueName{"FILE|NAME"});
   add("tool_call_parser", &s->tool_call_parser, "Format in which the model writes calls of tools",
       Choices{{"auto", "the chat template's own"},
               "harmony",
@@ -287,6 +291,7 @@ std::string HelpOf(const Setting& setting) {
 std::span<const SettingSetTitle> SettingSetTitles() {
   static constexpr SettingSetTitle kTitles[] = {
       {kServeSettings, "Server"},
+      {kChatSettings, "Chat"},
       {kWorkerSettings, "Worker"},
       {kDraftWorkerSettings, "Draft worker"},
       {kModelSettings, "Model and memory"},
@@ -307,6 +312,7 @@ std::vector<Setting> SettingsOf(Config* config, unsigned sets) {
     AddSpecPvSettings(&config->speculative.specpv, &rows);
   }
   if ((sets & kServeSettings) != 0) AddServeSettings(&config->serve, &rows);
+  if ((sets & kChatSettings) != 0) AddChatSettings(&config->serve, &rows);
   if ((sets & kWorkerSettings) != 0) AddWorkerSettings(&config->worker, &rows);
   if ((sets & kDraftWorkerSettings) != 0) AddDraftWorkerSettings(&config->worker, &rows);
   if ((sets & kRemoteSettings) != 0) AddRemoteSettings(&config->remote, &rows);

@@ -62,8 +62,9 @@ enum SettingSet : unsigned {
   kDraftWorkerSettings = 32,
   kRemoteSettings = 64,   // of a draft worker's client, and of every connection
   kTargetSettings = 128,  // of a target worker's client
+  kChatSettings = 256,    // of what makes prompts of messages
 };
-inline constexpr unsigned kAllSettings = 255;
+inline constexpr unsigned kAllSettings = 511;
 
 // The sets in the order of help and documentation, with their headings.
 struct SettingSetTitle {

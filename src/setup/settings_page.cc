@@ -34,7 +34,10 @@ struct CommandSets {
 constexpr CommandSets kCommands[] = {
     {"run",
      kModelSettings | kSamplingSettings | kSpeculativeSettings | kRemoteSettings | kTargetSettings},
-    {"serve", kServeSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings},
+    {"chat", kChatSettings | kModelSettings | kSamplingSettings | kSpeculativeSettings},
+    {"serve",
+     kServeSettings | kChatSettings | kModelSettings | kSpeculativeSettings | kRemoteSettings},
+    {"show", kChatSettings | kModelSettings | kSamplingSettings | kSpeculativeSettings},
     {"draft-worker",
      kWorkerSettings | kDraftWorkerSettings | kModelSettings | kSpeculativeSettings},
     {"target-worker", kWorkerSettings | kModelSettings | kSpeculativeSettings},
@@ -49,6 +52,7 @@ constexpr CommandSets kCommands[] = {
     {"bench remote", kModelSettings | kSamplingSettings | kRemoteSettings | kTargetSettings},
     {"bench scv", kModelSettings},
     {"bench simulate", kModelSettings | kSpeculativeSettings},
+    {"bench tasks", kChatSettings | kModelSettings | kSamplingSettings | kSpeculativeSettings},
     {"bench verify", kModelSettings},
 };
 

@@ -87,28 +87,6 @@ TEST(Settings, EverySetHasItsTitleAndItsOwnRows) {
   EXPECT_EQ(seen, kAllSettings);
 }
 
-TEST(Settings, TheDrafterFollowsFromTheOtherSettings) {
-  const auto chosen = [](const Config& config) {
-    const auto drafters = ChosenDrafters(config);
-    return drafters.ok() ? drafters->Name() : drafters.status().message();
-  };
-  Config config;
-  EXPECT_EQ(chosen(config), "NONE");
-  config.speculative.draft_model_path = TALON_SOURCE_DIR "/models/tiny-eagle3";
-  EXPECT_EQ(chosen(config), "EAGLE3");
-  config.speculative.draft_model_path = TALON_SOURCE_DIR "/models/tiny-draft";
-  EXPECT_EQ(chosen(config), "STANDALONE");
-  config.remote.target_address = "host:1";
-  EXPECT_EQ(chosen(config), "NONE") << "a draft model does not run beside a remote target";
-  config.remote.draft_address = "host:2";
-  EXPECT_EQ(chosen(config), "REMOTE");
-  config.speculative.method = "none";
-  EXPECT_EQ(chosen(config), "NONE");
-  config = Config();
-  config.speculative.draft_model_path = "/no/such";
-  EXPECT_EQ(chosen(config), "draft_model_path: /no/such: no such directory");
-}
-
 TEST(Settings, OnlyTheSetsThatAreAskedForAreChecked) {
   Config config;
   config.serve.port = -5;

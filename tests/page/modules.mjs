@@ -105,3 +105,23 @@ export async function testTreeIsReadable(page) {
     }
   }
 }
+
+// Runs in the page: a call that comes in two parts, shown as the model wrote it.
+async function callInParts() {
+  const {Run} = await import('/run.js');
+  const {callsText} = await import('/tools.js');
+  const token = (text, drafted) => ({id: 1, text, drafted});
+  const event = (part, tokens) => ({choices: [{delta: {tool_calls: [part]}}], talon: {tokens}});
+  const run = new Run(0, true);
+  run.add(event({index: 0, id: 'a', function: {name: 'f', arguments: ''}}, [token('<f', true)]), 1);
+  run.add(event({index: 0, function: {arguments: '{}'}}, [token('{}', false)]), 2);
+  return {text: run.text, calls: callsText(run.calls), pieces: run.takePieces()};
+}
+
+export async function testToolCalls(page) {
+  assert.deepEqual(await page.evaluate(callInParts), {
+    text: '',
+    calls: 'f({})',
+    pieces: [{text: '<f', origin: 'draft'}, {text: '{}', origin: 'bonus'}],
+  });
+}

@@ -14,6 +14,7 @@ import {
   testAllPassesAreKept,
   testBurstDoesNotInflateTheRate,
   testSplitByToken,
+  testToolCalls,
   testTreeIsReadable,
 } from './modules.mjs';
 import {Server} from './server.mjs';
@@ -170,7 +171,7 @@ test('without speculation nothing is drafted and tau is one', async () => {
 test('an answer matches its schema', async () => {
   const page = await browser.open(server.origin);
   const bodies = bodiesOf(page);
-  await page.locator('.schema summary').click();
+  await page.locator('details:has(#schema) summary').click();
   await page.locator('#schema').fill('{"type": ');
   await waitForText(page, '#schema-mark', 'not JSON');
   const schema = {type: 'object', properties: {kind: {enum: ['play', 'poem']}, done: {const: true}},
@@ -222,6 +223,38 @@ test('a chat has turns and a system prompt', async () => {
   await closeClean(page);
 });
 
+test('examples fill the form and run', async () => {
+  // A template that shows tools, whatever the bundled one does.
+  const chatty = await Server.start(program, ...FLAGS, '--chat-template', 'chatml');
+  try {
+    const page = await browser.open(chatty.origin);
+    const bodies = bodiesOf(page);
+    await setMaxTokens(page, 150);
+    const run = async (name) => {
+      await page.locator(`[data-example=${name}]`).click();
+      await waitForText(page, '#progress', 'Done');
+      return bodies.at(-1);
+    };
+    const story = await run('chat');
+    assert.equal(await page.locator('#mode-chat').isChecked(), true);
+    assert.equal(story.messages.length, 1);
+    assert.equal(story.response_format, undefined);
+    const json = await run('json');
+    assert.ok(json.messages[0].content.includes('as JSON'));
+    assert.equal(json.messages.length, 1);
+    assert.equal(await page.locator('#schema').isVisible(), true);
+    assert.match(await textOf(page, '#schema-mark'), /^(valid|cut)$/);
+    const call = await run('tool');
+    assert.equal(call.response_format, undefined);
+    assert.deepEqual(call.tools.map((one) => one.function.name), ['get_weather', 'book_table']);
+    assert.match(await textOf(page, '#tools-mark'), /called/);
+    assert.ok(await count(page, '#tree .node') > 0);
+    await closeClean(page);
+  } finally {
+    await chatty.stop();
+  }
+});
+
 test('the answer can be copied', async () => {
   const permissions = ['clipboard-read', 'clipboard-write'];
   const page = await browser.open(server.origin, {permissions});
@@ -244,13 +277,15 @@ test('what a server cannot do cannot be chosen', async () => {
   for (const name of ['config.json', 'model.safetensors', 'tokenizer.json']) {
     symlinkSync(join(repository, 'models/tiny', name), join(model, name));
   }
-  const bare = await Server.start(program, '--model', model);
+  const bare = await Server.start(
+      program, '--model', model, '--speculative-algorithm', 'NONE');
   try {
     const page = await browser.open(bare.origin);
     await waitForText(page, '#server', 'idle');
     assert.equal(await page.locator('#speculate').isDisabled(), true);
     assert.equal(await page.locator('#speculate').isChecked(), false);
     assert.equal(await page.locator('#mode-chat').isDisabled(), true);
+    assert.equal(await page.locator('#examples').isVisible(), false);
     await setMaxTokens(page, 8);
     await generate(page, PROMPT);
     await waitForText(page, '#progress', 'Done');
@@ -317,6 +352,7 @@ test('the modules of the page', async () => {
   await testBurstDoesNotInflateTheRate(page);
   await testAllPassesAreKept(page);
   await testSplitByToken(page);
+  await testToolCalls(page);
   await testTreeIsReadable(page);
   await closeClean(page);
 });

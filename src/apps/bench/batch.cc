@@ -92,8 +92,8 @@ double MedianRatio(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 Result<std::vector<Way>> MakeWays(LoadedModel* model, Config config) {
-  const DrafterList drafter =
-      model->drafters.none() ? DrafterList(DrafterKind::kEagle3) : model->drafters;
+  const bool named = !IsAutoMethod(config.speculative.method) && !model->drafters.none();
+  const DrafterList drafter = named ? model->drafters : DrafterList(DrafterKind::kEagle3);
   std::vector<Way> ways;
   ways.push_back({"off", DrafterList()});
   ways.push_back({"on", drafter});

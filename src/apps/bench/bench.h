@@ -26,6 +26,7 @@ void AddBenchNwor(Command bench, Config* config, CommandBody* body);
 void AddBenchOps(Command bench, Config* config, CommandBody* body);
 void AddBenchScv(Command bench, Config* config, CommandBody* body);
 void AddBenchSimulate(Command bench, Config* config, CommandBody* body);
+void AddBenchTasks(Command bench, Config* config, CommandBody* body);
 void AddBenchVerify(Command bench, Config* config, CommandBody* body);
 
 // Modes of decoding, compared over the prompts of a file (JSON lines with "prompt").

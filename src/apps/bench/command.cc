@@ -18,6 +18,7 @@ void AddBenchCommand(Command app, Config* config, CommandBody* body) {
   AddBenchRemote(command, config, body);
   AddBenchScv(command, config, body);
   AddBenchSimulate(command, config, body);
+  AddBenchTasks(command, config, body);
   AddBenchVerify(command, config, body);
 }
 

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "model/heads/draft_kind.h"
 #include "setup/device.h"
+#include "setup/draft_choice.h"
 #include "setup/engine_settings.h"
 #include "setup/loader.h"
 
@@ -33,9 +34,15 @@ Status FillDraft(Config* config, const DoctorOptions& options, std::string* kind
   SpeculativeConfig& speculative = config->speculative;
   if (!options.draft.empty()) speculative.draft_model_path = options.draft;
   if (speculative.draft_model_path.empty() && !config->model.empty()) {
-    return InvalidArgument("--draft DIR is missing: a head or a small model");
+    speculative.draft_model_path = HeadBeside(config->model);
+    if (speculative.draft_model_path.empty()) {
+      return InvalidArgument("--draft DIR is missing: a head or a small model");
+    }
   }
-  TALON_ASSIGN_OR_RETURN(const DrafterList method, ChosenDrafters(*config));
+  DrafterList method;  // none: whatever the draft is
+  if (!IsAutoMethod(speculative.method)) {
+    TALON_ASSIGN_OR_RETURN(method, DrafterList::Parse(speculative.method));
+  }
   if (speculative.draft_model_path.empty()) {
     TALON_ASSIGN_OR_RETURN(speculative.draft_model_path,
                            BundledModelDir(BundledDraftModel(method)));
@@ -134,7 +141,7 @@ void AddDoctorCommand(Command app, Config* config, CommandBody* body) {
       "doctor", "Check a draft against its model: fit, speed-up, and what limits it");
   command
       .AddOption("--draft", &options->draft,
-                 "An EAGLE-3 head or a small model; the bundled head with the bundled model")
+                 "A head or a small model; none = the head that belongs to the model by its place")
       .TypeName("DIR");
   command
       .AddOption("--prompts", &options->prompts,

@@ -28,16 +28,6 @@ ToolFormat AnswerFormat(const ServeParts& parts, const ApiRequest& request) {
   return used ? format : ToolFormat::kNone;
 }
 
-// The special tokens among the format's markers.
-std::vector<int32_t> MarkerTokens(const Tokenizer& tokenizer, ToolFormat format) {
-  std::vector<int32_t> tokens;
-  for (const AddedToken& token : tokenizer.added_tokens()) {
-    const auto markers = FormatMarkers(format);
-    if (std::ranges::find(markers, token.content) != markers.end()) tokens.push_back(token.id);
-  }
-  return tokens;
-}
-
 Thinking ThinkingOf(const ServeParts& parts, std::span<const int32_t> prompt) {
   constexpr std::string_view kThink = "<think>";
   constexpr size_t kLastTokens = 16;

@@ -111,6 +111,7 @@ Json DescribeStatus(const ServeParts& parts) {
   const EngineThread::Snapshot now = parts.engine->snapshot();
   return {{"model", parts.model_name},
           {"drafter", parts.defaults.drafter},
+          {"draft_model", parts.draft_model.empty() ? Json() : Json(parts.draft_model)},
           {"chat", parts.chat_template != nullptr},
           {"kv",
            {{"blocks", now.blocks},

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "serve/http/event_stream.h"
 
 namespace talon {
 namespace {
@@ -28,37 +29,14 @@ httplib::Client Connect(const LoadPlan& plan) {
 // The events of one answer as they arrive.
 struct Answer {
   Stopwatch watch;
-  std::string unread;
+  EventStream stream;
   double first_token_seconds = -1;
   int events = 0;
-  bool complete = false;
-  std::string error;
 
   void Read(std::string_view bytes) {
-    unread += bytes;
-    for (size_t end = 0; (end = unread.find("\n\n")) != std::string::npos;) {
-      ReadEvent(std::string_view(unread).substr(0, end));
-      unread.erase(0, end + 2);
-    }
-  }
-
- private:
-  void ReadEvent(std::string_view event) {
-    constexpr std::string_view kData = "data: ";
-    if (!event.starts_with(kData)) return;
-    const std::string_view data = event.substr(kData.size());
-    if (data == "[DONE]") {
-      complete = true;
-      return;
-    }
-    const auto json = ParseJson(data, "event");
-    if (!json.ok()) {
-      error = "an event is not JSON";
-    } else if (json->contains("error")) {
-      error = (*json)["error"].dump();
-    } else if (++events == 1) {
-      first_token_seconds = watch.Seconds();
-    }
+    stream.Read(bytes, [this](const Json&) {
+      if (++events == 1) first_token_seconds = watch.Seconds();
+    });
   }
 };
 
@@ -95,9 +73,9 @@ class Client {
     } else if (!result) {
       ++report->errors[httplib::to_string(result.error())];
     } else if (result->status != 200) {
-      ++report->errors["status " + std::to_string(result->status) + ": " + answer.unread];
-    } else if (!answer.error.empty() || !answer.complete) {
-      ++report->errors[answer.error.empty() ? "the stream broke off" : answer.error];
+      ++report->errors["status " + std::to_string(result->status) + ": " + answer.stream.unread()];
+    } else if (const Status end = answer.stream.End(); !end.ok()) {
+      ++report->errors[end.message()];
     } else {
       ++report->finished;
       report->answer_seconds.push_back(answer.watch.Seconds());

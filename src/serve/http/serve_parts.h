@@ -25,6 +25,7 @@ struct ServeParts {
   const ControlTokens* control_tokens = nullptr;
   std::vector<int32_t> ends_of_turn;             // end the answers of chats, beside the model's own
   std::string model_name;                        // as clients call it
+  std::string draft_model;                       // the head's or draft model's name; "" = none
   ApiDefaults defaults;                          // the drafter's name, what requests leave out
   const GrammarCompiler* grammars = nullptr;     // null: answers cannot follow one
   std::chrono::milliseconds request_timeout{0};  // 0 = none

@@ -102,7 +102,7 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
     const Stopwatch watch;
     status = target->Forward(builder.plan(), kv->view(), &output);
     if (status.ok()) backend->token_ops()->Argmax(output.logits, argmax);
-    if (i > 0) best = std::min(best, watch.Seconds());  // the first is a warm-up
+    if (i > 0 || repeats == 0) best = std::min(best, watch.Seconds());  // else a warm-up
   }
   kv->Cancel(std::move(reservation));
   if (!status.ok()) return status;
@@ -137,6 +137,8 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
 Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv, int max_rows,
                                        int batch_rows) {
   constexpr int kRounds = 3;
+  constexpr double kEnough = 2;      // seconds; long passes are measured well by few,
+  constexpr double kLongPass = 0.1;  // and without a warm-up each
   const int room = std::min(target->config().max_context - max_rows,
                             kv->free_blocks() * kv->shape().block_size) -
                    1;
@@ -153,9 +155,12 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
   std::vector<PassTimes> times;
   for (int rows = 1; rows < max_rows; rows *= 2) times.push_back({.rows = rows});
   times.push_back({.rows = max_rows});
-  for (int round = 0; round < kRounds; ++round) {
+  TALON_ASSIGN_OR_RETURN(const double first, TimeVerifyPass(backend, target, kv, 1, shorter, 1));
+  const int least = first < kLongPass ? 1 : 0;
+  const Stopwatch watch;
+  for (int round = 0; round < kRounds && (round == 0 || watch.Seconds() < kEnough); ++round) {
     for (PassTimes& pass : times) {
-      const int repeats = pass.rows <= 8 ? 4 : 1;
+      const int repeats = round > 0 && pass.rows <= 8 ? 4 : least;
       TALON_ASSIGN_OR_RETURN(const double low, time(pass.rows, shorter, repeats, &pass.experts));
       TALON_ASSIGN_OR_RETURN(const double high, time(pass.rows, longer, repeats, &pass.experts));
       pass.shorter = std::min(pass.shorter, low);

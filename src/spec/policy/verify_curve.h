@@ -73,8 +73,9 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
 Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv, int max_rows,
                                        int batch_rows);
 
-// Seconds of one pass of `rows` rows over `context` tokens: the fastest of `repeats`. Up to 128
-// rows are a chain, more are several of them over the same tokens.
+// Seconds of one pass of `rows` rows over `context` tokens: the fastest of `repeats` after one that
+// does not count, or with 0 repeats that one. Up to 128 rows are a chain, more are several of them
+// over the same tokens.
 Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, int rows, int context,
                               int repeats);
 

@@ -1,5 +1,9 @@
 #include "text/answers/tool_format.h"
 
+#include <algorithm>
+
+#include "text/tokenizer/tokenizer.h"
+
 namespace talon {
 namespace {
 
@@ -73,6 +77,15 @@ std::span<const std::string_view> FormatMarkers(ToolFormat format) {
       break;
   }
   return {};
+}
+
+std::vector<int32_t> MarkerTokens(const Tokenizer& tokenizer, ToolFormat format) {
+  std::vector<int32_t> tokens;
+  for (const AddedToken& token : tokenizer.added_tokens()) {
+    const auto markers = FormatMarkers(format);
+    if (std::ranges::find(markers, token.content) != markers.end()) tokens.push_back(token.id);
+  }
+  return tokens;
 }
 
 }  // namespace talon

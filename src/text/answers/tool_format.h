@@ -2,12 +2,16 @@
 #ifndef TALON_TEXT_ANSWERS_TOOL_FORMAT_H_
 #define TALON_TEXT_ANSWERS_TOOL_FORMAT_H_
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace talon {
+
+class Tokenizer;
 
 enum class ToolFormat {
   kNone,
@@ -29,6 +33,8 @@ ToolFormat FindToolFormat(std::string_view template_source);
 // What the format is put together of. Where these are special tokens, an answer's text must have
 // them.
 std::span<const std::string_view> FormatMarkers(ToolFormat format);
+// The special tokens among them.
+std::vector<int32_t> MarkerTokens(const Tokenizer& tokenizer, ToolFormat format);
 
 }  // namespace talon
 

@@ -5,9 +5,11 @@ import {getJson, hasApiKey, postForEvents, setApiKey} from './api.js';
 import {drawDepths, drawKv, drawSpark} from './charts.js';
 import {Chat} from './chat.js';
 import {copyText} from './copy.js';
+import {offerExamples} from './examples.js';
 import {Replay} from './replay.js';
 import {Run} from './run.js';
 import {Schema} from './schema.js';
+import {Tools, callsText} from './tools.js';
 
 const POLL_BUSY_MS = 500;
 const POLL_IDLE_MS = 5000;
@@ -17,6 +19,7 @@ const form = byId('prompt-form');
 const answer = new Answer(byId('answer'));
 const chat = new Chat();
 const schema = new Schema(byId('schema'), byId('schema-mark'));
+const tools = new Tools(byId('tools'), byId('tools-mark'));
 const replay = new Replay({
   tree: byId('tree'),
   slider: byId('replay'),
@@ -91,11 +94,12 @@ function bodyOf(input) {
     stream_options: {include_usage: true},
     speculative: {off: !byId('speculate').checked, trace: true},
     ...schema.request(),
+    ...(chatting() ? tools.request() : {}),
   };
 }
 
 function start(prompt) {
-  run = new Run(performance.now());
+  run = new Run(performance.now(), chatting() && tools.given);
   showProblem('');
   if (chatting()) {
     if (chat.empty) answer.clear();
@@ -111,11 +115,11 @@ function start(prompt) {
 // A message without an answer stays in its field.
 function endTurn(prompt) {
   drawFrame();
-  if (run.text === '') {
+  if (run.text === '' && run.calls.length === 0) {
     answer.dropTurn();
     return;
   }
-  chat.add(prompt, run.text);
+  chat.add(prompt, run.text, run.calls);
   byId('prompt').value = '';
   showChat();
 }
@@ -125,9 +129,13 @@ function finish(words) {
   replay.finish();
   answer.finish();
   schema.show(run.text, true);
-  byId('copy').disabled = run.text === '';
+  tools.show(run.calls);
+  byId('copy').disabled = copied() === '';
   byId('progress').textContent = words;
 }
+
+// The answer as text: its content, or the calls it consists of.
+const copied = () => run.text || callsText(run.calls);
 
 function stop() {
   aborter?.abort();
@@ -162,7 +170,8 @@ function showComparison(plain) {
   const plainRate = plain.decodedPerSecond();
   if (rate === 0 || plainRate === 0) return 'Too short to measure.';
   byId('speedup').textContent = `${(rate / plainRate).toFixed(2)}×`;
-  const text = plain.text === run.text ? 'the same text' : 'another text';
+  const whole = (one) => one.text + callsText(one.calls);
+  const text = whole(plain) === whole(run) ? 'the same text' : 'another text';
   return `${shortRate(rate)} tokens/s while decoding, ${shortRate(plainRate)} without ` +
       `speculation: ${text}.`;
 }
@@ -237,6 +246,21 @@ function startOver() {
   byId('prompt').focus();
 }
 
+// Fills the form with an example and runs it.
+function useExample(example) {
+  if (aborter) return;
+  form.elements.mode.value = 'chat';
+  for (const [id, text] of Object.entries({system: '', temperature: 0, ...example})) {
+    const field = byId(id);
+    field.value = text;
+    field.dispatchEvent(new Event('input'));
+    const details = field.closest('details');
+    if (details) details.open = text !== '';
+  }
+  startOver();
+  generate();
+}
+
 // --- The server ---
 
 function poll() {
@@ -282,6 +306,7 @@ function offer(drafts, chats) {
   mode.dataset.missing = !chats;
   mode.disabled = !chats || aborter !== null;
   mode.parentElement.title = chats ? '' : 'The model has no chat template (--chat-template).';
+  byId('examples').hidden = !chats;
 }
 
 function showKv({blocks, used, free, cached, block_size: blockSize}) {
@@ -349,8 +374,9 @@ onSubmit('prompt-form', generate);
 onSubmit('key-form', useKey);
 byId('stop').addEventListener('click', stop);
 byId('compare').addEventListener('click', compare);
-byId('copy').addEventListener('click', () => copyText(run.text, byId('copy')));
+byId('copy').addEventListener('click', () => copyText(copied(), byId('copy')));
 byId('new-chat').addEventListener('click', startOver);
+offerExamples(byId('examples'), useExample);
 for (const mode of form.elements.mode) mode.addEventListener('change', startOver);
 document.addEventListener('keydown', onKey);
 document.addEventListener('visibilitychange', poll);

@@ -19,7 +19,10 @@ export class Chat {
     return [...first, ...this.turns, {role: 'user', content: prompt}];
   }
 
-  add(prompt, answer) {
-    this.turns.push({role: 'user', content: prompt}, {role: 'assistant', content: answer});
+  // `calls`: of tools; may be empty.
+  add(prompt, answer, calls) {
+    const turn = {role: 'assistant', content: answer};
+    if (calls.length > 0) turn.tool_calls = calls;
+    this.turns.push({role: 'user', content: prompt}, turn);
   }
 }

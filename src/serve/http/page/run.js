@@ -3,7 +3,10 @@
 import {splitByToken} from './answer.js';
 
 export class Run {
-  constructor(now) {
+  // `raw`: show what the model wrote, token by token, where the API takes calls out of the text.
+  constructor(now, raw = false) {
+    this.raw = raw;
+    this.calls = [];    // of tools, as the API has them
     this.startedAt = now;
     this.firstAt = 0;   // when the first and the last tokens came
     this.lastAt = 0;
@@ -23,7 +26,9 @@ export class Run {
     const {tokens = [], tree, stats} = event.talon ?? {};
     const text = choice?.text ?? choice?.delta?.content ?? '';
     this.text += text;
-    this.pieces.push(...splitByToken(text, tokens));
+    const shown = this.raw ? tokens.map((token) => token.text).join('') : text;
+    this.pieces.push(...splitByToken(shown, tokens));
+    for (const call of choice?.delta?.tool_calls ?? []) this.addCall(call);
     this.countTokens(tokens.length, now);
     if (stats) this.addStats(stats);
     if (tree) this.addTree(tree, tokens.findLast((token) => !token.drafted));
@@ -51,6 +56,13 @@ export class Run {
 
   takePieces() {
     return this.pieces.splice(0);
+  }
+
+  // A call comes in parts: first its name, then more and more of its arguments.
+  addCall({index, id, type = 'function', function: part = {}}) {
+    const call = this.calls[index] ??= {id, type, function: {name: '', arguments: ''}};
+    call.function.name += part.name ?? '';
+    call.function.arguments += part.arguments ?? '';
   }
 
   countTokens(count, now) {

@@ -1,0 +1,98 @@
+#include "setup/draft_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "setup/loader.h"
+
+namespace talon {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kModels = TALON_SOURCE_DIR "/models/";
+
+std::string Chosen(const Config& config) {
+  const auto choice = ChooseDrafters(config);
+  return choice.ok() ? choice->drafters.Name() : choice.status().message();
+}
+
+TEST(DraftChoice, FollowsFromTheOtherSettings) {
+  Config config;
+  config.speculative.draft_model_path = kModels + "tiny-eagle3";
+  EXPECT_EQ(Chosen(config), "EAGLE3,SUFFIX");
+  config.speculative.draft_model_path = kModels + "tiny-draft";
+  EXPECT_EQ(Chosen(config), "STANDALONE");
+  config.remote.target_address = "host:1";
+  EXPECT_EQ(Chosen(config), "NONE") << "a draft model does not run beside a remote target";
+  config.remote.draft_address = "host:2";
+  EXPECT_EQ(Chosen(config), "REMOTE");
+  config.speculative.method = "none";
+  EXPECT_EQ(Chosen(config), "NONE");
+  config = Config();
+  config.speculative.draft_model_path = "/no/such";
+  EXPECT_EQ(Chosen(config), "draft_model_path: /no/such: no such directory");
+}
+
+TEST(DraftChoice, TheBundledModelDraftsWithItsHead) {
+  Config config;
+  config.model = kModels + "tiny/";
+  const auto choice = ChooseDrafters(config);
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->drafters.Name(), "EAGLE3,SUFFIX");
+  EXPECT_EQ(choice->head, kModels + "tiny-eagle3");
+}
+
+// A copy of the bundled model by links, with a directory for its head.
+class HeadInModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const fs::path model = fs::path(::testing::TempDir()) / "head_in_model";
+    fs::create_directories(model);
+    for (const auto& file : fs::directory_iterator(kModels + "tiny")) {
+      fs::create_symlink(fs::absolute(file.path()), model / file.path().filename());
+    }
+    config_.model = model.string();
+    config_.speculative.adaptive = false;
+  }
+  void TearDown() override { fs::remove_all(config_.model); }
+
+  fs::path Head() const { return fs::path(config_.model) / "eagle3"; }
+  // The drafter of an engine for these settings, or why there is none.
+  std::string EngineDrafter() {
+    auto model = LoadModel(config_);
+    if (!model.ok()) return model.status().message();
+    (*model)->engine_options.kv_tokens = 64;
+    const auto engine = MakeEngine(model->get(), config_, (*model)->drafters);
+    return engine.ok() ? (*model)->drafters.Name() : engine.status().message();
+  }
+
+  Config config_;
+};
+
+TEST_F(HeadInModelTest, IsUsed) {
+  EXPECT_EQ(EngineDrafter(), "SUFFIX") << "there is no head yet";
+  fs::create_directory_symlink(kModels + "tiny-eagle3", Head());
+  EXPECT_EQ(EngineDrafter(), "EAGLE3,SUFFIX");
+  config_.speculative.method = "EAGLE3";
+  EXPECT_EQ(EngineDrafter(), "EAGLE3");
+}
+
+TEST_F(HeadInModelTest, GivesWayToSuffixIfItDoesNotLoad) {
+  fs::create_directories(Head());
+  fs::copy_file(kModels + "tiny-eagle3/config.json", Head() / "config.json");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(EngineDrafter(), "SUFFIX");
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("drafting with SUFFIX alone"), std::string::npos) << log;
+  EXPECT_NE(log.find(Head().string()), std::string::npos) << log;
+  fs::remove(Head() / "config.json");
+  EXPECT_EQ(EngineDrafter(), "SUFFIX") << "a directory without a head";
+  config_.speculative.draft_model_path = Head().string();
+  EXPECT_NE(EngineDrafter().find("draft_model_path: "), std::string::npos)
+      << "one that the user names is an error";
+}
+
+}  // namespace
+}  // namespace talon
