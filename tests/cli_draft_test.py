@@ -247,7 +247,7 @@ class DoctorRuns(CliTest):
         self.assertIn("past 2048", re.sub(r"\s+", " ", text))
 
     def test_refused(self):
-        self.assert_refused(talon("doctor", "--model", QWEN2), "--draft")
+        self.assert_refused(talon("doctor", "--model", QWEN3), "--draft")
         self.assert_refused(talon("doctor", "--draft", self.path / "none"), "no such directory")
         self.assert_refused(talon("doctor", "--model", LLAMA3, "--draft", self.HEAD), "8192", "512")
         self.assert_refused(talon("doctor", "--model", LLAMA3, "--draft", DRAFT), "8192", "512")

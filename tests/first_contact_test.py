@@ -170,7 +170,7 @@ class Speculation(CliTest):
         self.assertEqual(drafted["tokens"], plain["tokens"])
 
     def test_a_head_in_the_models_folder_drafts(self):
-        for model, drafter in ((LLAMA3, "EAGLE3,SUFFIX"), (QWEN2, "SUFFIX")):
+        for model, drafter in ((LLAMA3, "EAGLE3,SUFFIX"), (QWEN3, "SUFFIX")):
             out = self.run_json("--model", model, "--prompt-tokens", "1,2,3,1,2,3", "-n", 4)
             self.assertEqual(out["drafter"], drafter)
 

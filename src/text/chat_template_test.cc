@@ -127,13 +127,19 @@ TEST(ChatTemplateTest, ChatmlShowsToolsCallsAndTheirResults) {
 )")) << text;
 }
 
-TEST(ChatTemplateTest, BundledModelGetsThePlainForm) {
+TEST(ChatTemplateTest, BundledModelHasLlamaHeadersAndHermesTools) {
   const std::string dir = std::string(TALON_SOURCE_DIR) + "/models/tiny";
   const auto chat_template = ChatTemplate::Load(dir);
-  ASSERT_TRUE(chat_template.ok() && chat_template->has_value());
-  EXPECT_EQ(RenderOrError(**chat_template, kHi), "<|begin_of_text|>User: Hi\nAssistant:");
+  ASSERT_TRUE(chat_template.ok()) << chat_template.status().message();
+  ASSERT_TRUE(chat_template->has_value());
   EXPECT_EQ(RenderOrError(**chat_template, kHi),
-            RenderOrError(ChatTemplate::LoadFileOrName("plain", dir).value(), kHi));
+            "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  EXPECT_TRUE((*chat_template)->Reads("tools"));
+  const std::string text =
+      RenderOrError(**chat_template, kHi,
+                    {.tools = FromText(R"([{"type": "function", "function": {"name": "add"}}])")});
+  EXPECT_NE(text.find("<tools>\n{\"name\": \"add\"}\n</tools>"), std::string::npos) << text;
 }
 
 // A template that knows three roles and has no else.
