@@ -48,10 +48,13 @@ TEST_F(ExpertsEngine, PassesCountTheExpertsThatTheyTouch) {
 // Rows of equal tokens would choose the same experts, and trees would look cheap.
 TEST_F(ExpertsEngine, VerifyCurveIsTimedWithRowsThatChooseDifferently) {
   if (std::getenv("TALON_TEST_DEVICE") != nullptr) GTEST_SKIP() << "the device does not count";
-  const auto engine = model_->MakeEngine({.kv_dtype = DType::kF32, .max_length = 512});
-  const VerifyCurve curve =
-      MeasureVerifyCurve(model_->backend.get(), model_->target.get(), &engine->kv(), 16, 16)
-          .value();
+  EngineOptions options{.kv_dtype = DType::kF32, .max_length = 256, .max_sequences = 1};
+  options.step.budget = {.max_nodes = 16, .max_depth = 8};
+  const auto engine = model_->MakeEngine(options);
+  const auto measured =
+      MeasureVerifyCurve(model_->backend.get(), model_->target.get(), &engine->kv(), 16, 16);
+  ASSERT_TRUE(measured.ok()) << measured.status().message();
+  const VerifyCurve& curve = *measured;
   ASSERT_EQ(curve.points().size(), 5u);
   EXPECT_EQ(curve.points()[0].experts, kPerRow);
   EXPECT_GT(curve.points()[1].experts, kPerRow);
