@@ -137,7 +137,7 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
 Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv, int max_rows,
                                        int batch_rows) {
   constexpr int kRounds = 3;
-  constexpr double kEnough = 2;      // seconds; long passes are measured well by few,
+  constexpr double kEnough = 0.3;    // seconds; long passes are measured well by few,
   constexpr double kLongPass = 0.1;  // and without a warm-up each
   const int room = std::min(target->config().max_context - max_rows,
                             kv->free_blocks() * kv->shape().block_size) -
