@@ -22,8 +22,9 @@ export class Run {
     const choice = event.choices?.[0];
     const {tokens = [], tree, stats} = event.talon ?? {};
     const text = choice?.text ?? choice?.delta?.content ?? '';
+    const thoughts = choice?.delta?.reasoning_content ?? '';  // shown, but no part of the answer
     this.text += text;
-    this.pieces.push(...splitByToken(text, tokens));
+    this.pieces.push(...splitByToken(thoughts + text, tokens));
     this.countTokens(tokens.length, now);
     if (stats) this.addStats(stats);
     if (tree) this.addTree(tree, tokens.findLast((token) => !token.drafted));
