@@ -193,7 +193,9 @@ class RandomAnswers(CliTest):
             return
         validator = jsonschema.Draft202012Validator(
             case["structured_outputs"]["json"], format_checker=FORMATS_OF_VALIDATOR)
-        errors = list(validator.iter_errors(json.loads(one["text"])))
+        # Python's calendar begins with the year 1, that of RFC 3339 with 0; both here are leap years.
+        value = json.loads(one["text"].replace('"0000-', '"0004-'))
+        errors = list(validator.iter_errors(value))
         self.assertEqual(errors, [], f"{about}\n{one['text']}")
         self.seen["valid"] += 1
 
