@@ -22,8 +22,11 @@ void Append(const Deltas& more, Deltas* all) {
 }
 
 Deltas Parse(uint8_t form, std::string_view text, size_t cut) {
-  const auto parser = talon::NewAnswerParser(static_cast<talon::ToolFormat>(form % 6),
-                                             {.tools = {"add"}, .constrained = form >= 128});
+  const auto parser =
+      talon::NewAnswerParser(static_cast<talon::ToolFormat>(form % 6),
+                             {.tools = {"add"},
+                              .constrained = form >= 128,
+                              .thinking = static_cast<talon::Thinking>(form / 6 % 3)});
   Deltas all;
   Append(parser->Feed(text.substr(0, cut)), &all);
   Append(parser->Feed(text.substr(cut)), &all);

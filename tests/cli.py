@@ -13,6 +13,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TINY = ROOT / "models" / "tiny"
 DRAFT = ROOT / "models" / "tiny-draft"
+EAGLE3 = ROOT / "models" / "tiny-eagle3"
 LLAMA3 = ROOT / "tests" / "data" / "goldens" / "llama3"
 QWEN3 = ROOT / "tests" / "data" / "goldens" / "qwen3"
 

@@ -87,6 +87,59 @@ class Tools(CliTest):
                                      calls[0]["function"]["arguments"])
                     self.assertEqual(streamed["content"], whole["message"]["content"] or "")
 
+    def test_calls_of_responses(self):
+        flat = [{"type": "function", **each["function"]} for each in TOOLS]
+        ask = {"input": MESSAGES, "tools": flat, "tool_choice": {"type": "function", "name": "add"},
+               "parallel_tool_calls": False, "max_output_tokens": 300, "seed": 4}
+        with Server("--model", TINY, "--speculative-algorithm", "SUFFIX") as server:
+            def output(**fields):
+                answer = server.post("/v1/responses", {**ask, **fields})
+                self.assertEqual(answer.status, 200, answer.body)
+                self.assertEqual(answer.json["status"], "completed")
+                return answer.json["output"]
+            [call] = output()
+            self.assertEqual(call["type"], "function_call")
+            self.check_call({"function": call})
+            [plain] = output(**OFF)
+            self.assertEqual(plain["arguments"], call["arguments"])
+            events = server.stream("/v1/responses", **ask)
+            self.assertEqual(events[-1]["response"]["output"][0]["arguments"], call["arguments"])
+            self.assertEqual("".join(event.get("delta", "") for event in events),
+                             call["arguments"])
+            gave = {"type": "function_call_output", "call_id": call["call_id"], "output": "42"}
+            messages = output(input=[*MESSAGES, call, gave], tool_choice="none")
+            self.assertEqual([item["type"] for item in messages], ["message"])
+            chat = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [
+                        {"id": call["call_id"], "type": "function",
+                         "function": {"name": "add", "arguments": call["arguments"]}}]},
+                    {"role": "tool", "tool_call_id": call["call_id"], "content": "42"}]
+            same = server.post("/v1/chat/completions",
+                               {"messages": chat, "tools": TOOLS, "tool_choice": "none", "seed": 4})
+            self.assertEqual(messages[0]["content"][0]["text"],
+                             same.json["choices"][0]["message"]["content"])
+
+    def test_thoughts_are_reasoning(self):
+        """The bundled model does not think, so what it writes after <think> never ends."""
+        template = (TINY / "chat_template.jinja").read_text()
+        header = "'<|start_header_id|>assistant<|end_header_id|>\\n\\n'"
+        self.assertEqual(template.count(header), 1)
+        path = self.file("thinking.jinja", template.replace(header, header + " + '<think>\\n'"))
+        with Server("--model", TINY, "--chat-template", path) as server:
+            fields = {"temperature": 0, "max_tokens": 12}
+            whole = self.ask(server, **fields)["message"]
+            self.assertEqual(whole["content"], "")
+            self.assertTrue(whole["reasoning_content"])
+            events = server.stream("/v1/chat/completions", messages=MESSAGES, **fields)[:-1]
+            deltas = [event["choices"][0]["delta"] for event in events]
+            self.assertEqual("".join(delta.get("reasoning_content", "") for delta in deltas),
+                             whole["reasoning_content"])
+            self.assertEqual("".join(delta.get("content", "") for delta in deltas), "")
+            item = server.post("/v1/responses", {"input": MESSAGES, "temperature": 0,
+                                                 "max_output_tokens": 12}).json["output"][0]
+            self.assertEqual(item["content"][0]["text"], whole["reasoning_content"])
+        with Server("--model", TINY) as server:  # without the tags all is content
+            self.assertNotIn("reasoning_content", self.ask(server, **fields)["message"])
+
     def test_auto_none_and_messages_of_tools(self):
         with Server("--model", TINY, "--chat-template", "chatml") as server:
             text = self.ask(server, tools=TOOLS, temperature=0, max_tokens=24)

@@ -126,8 +126,9 @@ class Server:
         events = []
         for block in response.read().decode().split("\n\n"):
             if block:
-                assert block.startswith("data: "), block
-                text = block[len("data: ") :]
+                text = block.splitlines()[-1]  # after the event's name, where it has one
+                assert text.startswith("data: "), block
+                text = text.removeprefix("data: ")
                 events.append(text if text == "[DONE]" else json.loads(text))
         connection.close()
         return events

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace talon {
 namespace {
@@ -12,6 +13,13 @@ constexpr size_t kMostLinks = 1'000'000;
 constexpr size_t kMostConfigurations = 4096;  // of one state
 constexpr int kDeepestOpening = 2000;
 constexpr size_t kMostPairsSearched = 512;
+
+// Clang 14, which builds the fuzzers, cannot compile std::ranges::unique.
+template <typename T>
+void SortAndRemoveRepeats(std::vector<T>* all) {
+  std::ranges::sort(*all);
+  all->erase(std::unique(all->begin(), all->end()), all->end());
+}
 
 }  // namespace
 
@@ -47,9 +55,7 @@ const Automaton::Opening& Automaton::Open(Continuation continuation) {
   if (!is_new) return at->second;
   Opening opening;
   OpenInto(continuation, &opening, 0);
-  std::ranges::sort(opening.configurations);
-  const auto repeats = std::ranges::unique(opening.configurations);
-  opening.configurations.erase(repeats.begin(), repeats.end());
+  SortAndRemoveRepeats(&opening.configurations);
   return openings_[continuation] = std::move(opening);
 }
 
@@ -115,9 +121,7 @@ Automaton::StateId Automaton::Compute(StateId state, uint8_t byte) {
   }
   if (next.configurations.size() > kMostConfigurations) exhausted_ = true;
   if (next.configurations.empty() && !next.accepts) return kDead;
-  std::ranges::sort(next.configurations);
-  const auto repeats = std::ranges::unique(next.configurations);
-  next.configurations.erase(repeats.begin(), repeats.end());
+  SortAndRemoveRepeats(&next.configurations);
   return Intern(std::move(next));
 }
 

@@ -35,10 +35,14 @@ struct Part {
 
 class Parser : private Scanner {
  public:
-  explicit Parser(std::string_view source)
-      : Scanner(source), grammar_(std::make_unique<Grammar>()), pool_(grammar_->exprs()) {}
+  Parser(std::string_view source, Grammar* grammar)
+      : Scanner(source),
+        grammar_(*grammar),
+        pool_(grammar->exprs()),
+        defined_(grammar->size(), true) {}
 
-  Result<std::unique_ptr<Grammar>> Parse() {
+  // The number of the rule `root`.
+  Result<int> Parse() {
     if (source_.size() > kLongestSource) {
       return InvalidArgument("grammar: {} bytes, limit {}", source_.size(), kLongestSource);
     }
@@ -48,8 +52,7 @@ class Parser : private Scanner {
     }
     const auto root = rules_.find("root");
     if (root == rules_.end()) return InvalidArgument("grammar: rule 'root' is missing");
-    TALON_RETURN_IF_ERROR(grammar_->Finish(root->second).WithContext("grammar"));
-    return std::move(grammar_);
+    return root->second;
   }
 
  private:
@@ -88,7 +91,7 @@ class Parser : private Scanner {
   }
   int NewRule(const std::string& name) {
     defined_.push_back(false);
-    return grammar_->AddRule(name);
+    return grammar_.AddRule(name);
   }
 
   Status ParseRule() {
@@ -111,7 +114,7 @@ class Parser : private Scanner {
       TALON_ASSIGN_OR_RETURN(const Part part, ParseSequence(nested));
       Grammar::Alternative symbols;
       part.AppendTo(&symbols);
-      grammar_->AddAlternative(rule, std::move(symbols));
+      grammar_.AddAlternative(rule, std::move(symbols));
       Skip(nested);
       if (!Take("|")) break;
       Skip(true);
@@ -128,7 +131,7 @@ class Parser : private Scanner {
       TALON_ASSIGN_OR_RETURN(Part one, ParseItem());
       TALON_ASSIGN_OR_RETURN(const Part repeated, ParseRepeats(std::move(one), nested));
       Join(repeated, &all);
-      if (grammar_->size() > kMostRules) return Error("too many rules");
+      if (grammar_.size() > kMostRules) return Error("too many rules");
     }
     return all;
   }
@@ -164,7 +167,7 @@ class Parser : private Scanner {
   // A group whose alternatives are all regular is one expression.
   Part GroupPart(int rule) {
     std::vector<ExprId> exprs;
-    for (const Grammar::Alternative& one : grammar_->rule(rule).alternatives) {
+    for (const Grammar::Alternative& one : grammar_.rule(rule).alternatives) {
       if (one.size() != 1 || one[0].kind != Symbol::Kind::kTerminal) {
         return {.regular = false, .symbols = {RuleSymbol(rule)}};
       }
@@ -279,11 +282,11 @@ class Parser : private Scanner {
     for (int i = count; i >= 0; --i) {
       const int rule = NewRule("repeat");
       defined_[rule] = true;
-      if (i >= min) grammar_->AddAlternative(rule, {});
+      if (i >= min) grammar_.AddAlternative(rule, {});
       if (i < count || max == ExprPool::kNoLimit) {
         Grammar::Alternative symbols = part.symbols;
         symbols.push_back(RuleSymbol(i == count ? rule : rest));
-        grammar_->AddAlternative(rule, std::move(symbols));
+        grammar_.AddAlternative(rule, std::move(symbols));
       }
       rest = rule;
     }
@@ -291,10 +294,10 @@ class Parser : private Scanner {
   }
 
   int depth_ = 0;
-  std::unique_ptr<Grammar> grammar_;
+  Grammar& grammar_;
   ExprPool& pool_;
   std::map<std::string, int> rules_;
-  std::vector<bool> defined_;
+  std::vector<bool> defined_;  // by the rule's number
 };
 
 Result<std::unique_ptr<Grammar>> OneTerminal(std::unique_ptr<Grammar> grammar, ExprId expr,
@@ -307,8 +310,15 @@ Result<std::unique_ptr<Grammar>> OneTerminal(std::unique_ptr<Grammar> grammar, E
 
 }  // namespace
 
+Result<int> AddGbnf(std::string_view source, Grammar* grammar) {
+  return Parser(source, grammar).Parse();
+}
+
 Result<std::unique_ptr<Grammar>> CompileGbnf(std::string_view source) {
-  return Parser(source).Parse();
+  auto grammar = std::make_unique<Grammar>();
+  TALON_ASSIGN_OR_RETURN(const int root, AddGbnf(source, grammar.get()));
+  TALON_RETURN_IF_ERROR(grammar->Finish(root).WithContext("grammar"));
+  return grammar;
 }
 
 Result<std::unique_ptr<Grammar>> RegexGrammar(std::string_view regex) {

@@ -15,6 +15,8 @@ namespace talon {
 
 // The rule `root` is where it starts. Messages name the line.
 Result<std::unique_ptr<Grammar>> CompileGbnf(std::string_view source);
+// Adds it to a larger grammar and returns its first rule.
+Result<int> AddGbnf(std::string_view source, Grammar* grammar);
 
 // A text that matches the regex as a whole.
 Result<std::unique_ptr<Grammar>> RegexGrammar(std::string_view regex);

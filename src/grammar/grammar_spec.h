@@ -20,6 +20,8 @@ struct GrammarPart {
     kText,      // any text that has none of `without` and, white space aside, does not begin with
                 // `text`
     kSchema,    // JSON that the schema `text` accepts
+    kRegex,     // a text that matches the regex `text`
+    kGbnf,      // a text of the grammar `text`
     kSequence,  // all of `parts`
     kChoice,    // one of `parts`
     kRepeat,    // `parts[0]`, which is not empty, once or more

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "grammar/code_points.h"
+#include "grammar/gbnf.h"
+#include "grammar/regex.h"
 #include "grammar/schema/json_schema.h"
 
 namespace talon {
@@ -27,6 +29,14 @@ class Compiler {
         return Terminal(FreeText(part));
       case Kind::kSchema:
         return Schema(part);
+      case Kind::kRegex: {
+        TALON_ASSIGN_OR_RETURN(const ExprId expr, CompileRegex(part.text, &pool_));
+        return Terminal(expr);
+      }
+      case Kind::kGbnf: {
+        TALON_ASSIGN_OR_RETURN(const int rule, AddGbnf(part.text, &grammar_));
+        return RuleSymbol(rule);
+      }
       case Kind::kSequence: {
         const int rule = grammar_.AddRule("sequence");
         Grammar::Alternative symbols;

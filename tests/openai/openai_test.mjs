@@ -12,7 +12,8 @@ import {after, before, test} from 'node:test';
 const [program, folder] = process.argv.slice(2).map((each) => path.resolve(each));
 const load = createRequire(path.join(folder, 'package.json'));
 const {OpenAI} = load('openai');
-const {zodFunction, zodResponseFormat} = load('openai/helpers/zod');
+const {zodFunction, zodResponseFormat, zodResponsesFunction, zodTextFormat} =
+    load('openai/helpers/zod');
 const {z} = load('zod');
 
 const KEY = 'sk-of-the-test';
@@ -230,6 +231,45 @@ test('responses, whole and streamed', async () => {
   assert.ok((await client.responses.create({...ask, input: turns})).output_text);
   await assert.rejects(client.responses.create({...ask, previous_response_id: whole.id}),
       (error) => error instanceof OpenAI.BadRequestError && error.param === 'previous_response_id');
+});
+
+test('responses with tools, whole and streamed, and what they gave', async () => {
+  const input = [{role: 'user', content: 'How is the weather in Rome?'}];
+  const tool = zodResponsesFunction(
+      {name: 'get_weather', description: 'The weather', parameters: City});
+  const ask = {model, input, tools: [tool], tool_choice: 'required', parallel_tool_calls: false,
+    max_output_tokens: 200, temperature: 0.8, seed: 3, store: false};
+  const whole = await client.responses.parse(ask);
+  assert.equal(whole.status, 'completed');
+  assert.equal(whole.tools[0].name, 'get_weather');
+  assert.deepEqual(whole.output.map((item) => item.type), ['function_call']);
+  const [call] = whole.output;
+  City.parse(call.parsed_arguments);
+  let pieces = '';
+  const types = [];
+  const stream = client.responses.stream(ask)
+      .on('event', (event) => types.push(event.type))
+      .on('response.function_call_arguments.delta', (event) => pieces += event.delta);
+  const final = await stream.finalResponse();
+  assert.equal(pieces, call.arguments);
+  assert.deepEqual(final.output[0].parsed_arguments, call.parsed_arguments);
+  assert.deepEqual([...new Set(types)].map((type) => type.replace('response.', '')),
+      ['created', 'in_progress', 'output_item.added', 'function_call_arguments.delta',
+        'function_call_arguments.done', 'output_item.done', 'completed']);
+  const gave = {type: 'function_call_output', call_id: call.call_id, output: 'sunny'};
+  const next = await client.responses.create(
+      {...ask, input: [...input, ...whole.output, gave], tool_choice: 'none'});
+  assert.equal(next.output[0].type, 'message');
+  assert.ok(next.usage.input_tokens > 0);
+  await assert.rejects(client.responses.create({...ask, input: [...input, gave]}),
+      (error) => error instanceof OpenAI.BadRequestError && error.param === 'input[1]');
+});
+
+test('a response by zod is parsed', async () => {
+  const answer = await client.responses.parse({model, input: 'A trip', max_output_tokens: 200,
+    seed: 3, text: {format: zodTextFormat(City, 'city')}});
+  assert.deepEqual(City.parse(answer.output_parsed), answer.output_parsed);
+  assert.equal(answer.text.format.name, 'city');
 });
 
 test('echo with logprobs scores a prompt', async () => {

@@ -21,22 +21,48 @@ bool IsChat(const ApiRequest& request) {
   return request.endpoint == Endpoint::kChat || request.endpoint == Endpoint::kResponses;
 }
 
-// How the answer's text is taken apart. Without tools only channels are.
+// How calls are written. Without tools only channels are of interest.
 ToolFormat AnswerFormat(const ServeParts& parts, const ApiRequest& request) {
   const ToolFormat format = parts.defaults.tool_format;
   const bool used = request.tools.active() || (IsChat(request) && format == ToolFormat::kHarmony);
   return used ? format : ToolFormat::kNone;
 }
 
-Thinking ThinkingOf(const ServeParts& parts, std::span<const int32_t> prompt) {
-  constexpr std::string_view kThink = "<think>";
-  constexpr size_t kLastTokens = 16;
+// The special tokens that an answer is taken apart by.
+std::vector<int32_t> ShownTokens(const Tokenizer& tokenizer, const AnswerShape& shape) {
+  std::vector<int32_t> tokens = MarkerTokens(tokenizer, shape.format);
+  if (shape.thinking == Thinking::kNever) return tokens;
+  for (const AddedToken& token : tokenizer.added_tokens()) {
+    if (token.content == kThinkBegin || token.content == kThinkEnd) tokens.push_back(token.id);
+  }
+  return tokens;
+}
+
+// The model's tags of reasoning are in its template, or are tokens of their own.
+bool HasThinkTags(const ServeParts& parts) {
   const std::string& source = parts.chat_template->source();
-  if (source.find(kThink) == std::string::npos) return Thinking::kNever;
+  if (source.find(kThinkBegin) != std::string::npos) return true;
+  if (source.find(kThinkEnd) != std::string::npos) return true;
+  return std::ranges::any_of(parts.tokenizer->added_tokens(),
+                             [](const AddedToken& token) { return token.content == kThinkBegin; });
+}
+
+Thinking ThinkingOf(const ServeParts& parts, std::span<const int32_t> prompt) {
+  constexpr size_t kLastTokens = 16;
+  if (!HasThinkTags(parts)) return Thinking::kNever;
   std::string end = parts.tokenizer->Decode(prompt.last(std::min(prompt.size(), kLastTokens)),
                                             /*skip_special_tokens=*/false);
   end.resize(end.find_last_not_of(" \n") + 1);
-  return end.ends_with(kThink) ? Thinking::kBegun : Thinking::kMay;
+  return end.ends_with(kThinkBegin) ? Thinking::kBegun : Thinking::kMay;
+}
+
+// How the text of the answer to a prompt is taken apart.
+AnswerShape ShapeOf(const ServeParts& parts, const ApiRequest& request,
+                    std::span<const int32_t> prompt) {
+  AnswerShape shape{.format = AnswerFormat(parts, request)};
+  const bool thinks = IsChat(request) && shape.format != ToolFormat::kHarmony;
+  if (thinks) shape.thinking = ThinkingOf(parts, prompt);
+  return shape;
 }
 
 }  // namespace
@@ -59,10 +85,9 @@ std::optional<ApiError> Completion::Start(const ServeParts& parts, ApiRequest re
                                           std::unique_ptr<Completion>* out) {
   std::vector<std::vector<int32_t>> prompts;
   if (auto error = EncodePrompts(parts, request, &prompts)) return error;
-  const ToolFormat format = AnswerFormat(parts, request);
-  if (NeedsAnswerGrammar(format, request.tools, request.grammar)) {
-    request.grammar =
-        AnswerGrammar(format, request.tools, request.grammar, ThinkingOf(parts, prompts[0]));
+  const AnswerShape shape = ShapeOf(parts, request, prompts[0]);
+  if (NeedsAnswerGrammar(shape, request.tools, request.grammar)) {
+    request.grammar = AnswerGrammar(shape, request.tools, request.grammar);
   }
   if (request.grammar.kind != GrammarSpec::Kind::kNone) {
     auto grammar = parts.grammars->Compile(request.grammar);
@@ -75,7 +100,7 @@ std::optional<ApiError> Completion::Start(const ServeParts& parts, ApiRequest re
                      .prompts = prompts,
                      .tokenizer = parts.tokenizer,
                      .model = parts.model_name,
-                     .answer_format = format};
+                     .answer_shape = shape};
   if (request.echo) answer.echoes = PromptTexts(parts, request, prompts);
   request.prompts.clear();  // may be large
   request.chat = {};
@@ -115,9 +140,9 @@ std::optional<ApiError> Completion::Submit(std::vector<int32_t> prompt) {
   if (IsChat(request_) && !generate.sampling.ignore_eos) {
     std::ranges::copy(parts_.ends_of_turn, std::back_inserter(generate.sampling.stop_token_ids));
   }
-  const ToolFormat format = AnswerFormat(parts_, request_);
-  if (format != ToolFormat::kNone) {
-    generate.text.shown_special_tokens = MarkerTokens(*parts_.tokenizer, format);
+  const AnswerShape shape = ShapeOf(parts_, request_, generate.prompt);
+  if (shape != AnswerShape{}) {
+    generate.text.shown_special_tokens = ShownTokens(*parts_.tokenizer, shape);
   }
   const int room = RoomAfter(*parts_.engine, generate.prompt.size());
   generate.sampling.max_tokens = std::min(generate.sampling.max_tokens, room);

@@ -1,7 +1,7 @@
 // Takes the text of an answer apart as it arrives: content, reasoning, calls of tools.
 //
 // Pure: the parts depend on the text alone, wherever it is cut into pieces. What is malformed is
-// content and never left out; only white space around calls is. One thread at a time.
+// content and never left out; only white space around calls and thoughts is. One thread at a time.
 #ifndef TALON_TEXT_ANSWERS_ANSWER_PARSER_H_
 #define TALON_TEXT_ANSWERS_ANSWER_PARSER_H_
 
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/answers/thinking.h"
 #include "text/answers/tool_format.h"
 
 namespace talon {
@@ -31,6 +32,7 @@ struct ParserOptions {
   // A grammar keeps calls well-formed: their arguments are passed on as they arrive. Otherwise a
   // call is passed on when it is complete, because it may still turn out to be content.
   bool constrained = false;
+  Thinking thinking = Thinking::kNever;  // a harmony answer has channels instead
 };
 
 class AnswerParser {
@@ -42,7 +44,7 @@ class AnswerParser {
   virtual std::vector<AnswerDelta> Finish() = 0;
 };
 
-// For kNone: all is content.
+// For kNone: all that follows the thoughts is content.
 std::unique_ptr<AnswerParser> NewAnswerParser(ToolFormat format, ParserOptions options);
 
 }  // namespace talon

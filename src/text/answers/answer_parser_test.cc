@@ -69,6 +69,54 @@ void CheckContent(ToolFormat format, const std::string& text) {
   Check(format, text, {{kContent, text}}, /*constrained=*/false);
 }
 
+// The parts of an answer that may begin with thoughts, the same wherever it is cut.
+Deltas Thoughts(const std::string& text, Thinking thinking = Thinking::kMay,
+                ToolFormat format = ToolFormat::kHermes) {
+  const auto parse = [&](size_t size) {
+    const auto parser = NewAnswerParser(format, {.tools = {"add"}, .thinking = thinking});
+    Deltas all;
+    for (size_t at = 0; at < text.size(); at += size) {
+      Append(parser->Feed(std::string_view(text).substr(at, size)), &all);
+    }
+    Append(parser->Finish(), &all);
+    return all;
+  };
+  const Deltas whole = parse(text.size() + 1);
+  for (size_t size = 1; size <= text.size(); ++size) EXPECT_EQ(parse(size), whole) << text;
+  return whole;
+}
+
+TEST(AnswerParser, ThoughtsAreReasoning) {
+  const std::string call = "<tool_call>{\"name\": \"add\"}</tool_call>";
+  EXPECT_EQ(Thoughts("<think>\nHm, a < b.\n\nOr </b?\n</think>\n\nYes.\n"),
+            (Deltas{{kReasoning, "Hm, a < b.\n\nOr </b?"}, {kContent, "Yes.\n"}}));
+  EXPECT_EQ(Thoughts(" <think>" + call + "</think>" + call),
+            (Deltas{{kReasoning, call}, {kCall, "add"}, {kArguments, "{}"}}));
+  EXPECT_EQ(Thoughts("Hm\n</think>\nYes.", Thinking::kBegun),
+            (Deltas{{kReasoning, "Hm"}, {kContent, "Yes."}}));
+  EXPECT_EQ(Thoughts("<think>\n\n</think>\n\nYes."), (Deltas{{kContent, "Yes."}}));
+  for (const ToolFormat format : {ToolFormat::kNone, ToolFormat::kLlama3, ToolFormat::kMistral}) {
+    EXPECT_EQ(Thoughts("<think>Hm</think>Yes. ", Thinking::kMay, format),
+              (Deltas{{kReasoning, "Hm"}, {kContent, "Yes. "}}));
+  }
+}
+
+TEST(AnswerParser, ThoughtsThatAreCut) {
+  EXPECT_EQ(Thoughts("<think>\nHm </thi"), (Deltas{{kReasoning, "Hm </thi"}}));
+  EXPECT_EQ(Thoughts("Hm \n", Thinking::kBegun), (Deltas{{kReasoning, "Hm"}}));
+  EXPECT_EQ(Thoughts("<think>"), Deltas());
+  EXPECT_EQ(Thoughts("<think>Hm</think>\n"), (Deltas{{kReasoning, "Hm"}}));
+}
+
+TEST(AnswerParser, WithoutThoughtsAllIsContent) {
+  for (const std::string text : {"Yes.\n", " <thin", "\n", "a <think>Hm</think>", "</think>"}) {
+    EXPECT_EQ(Thoughts(text), (Deltas{{kContent, text}}));
+    EXPECT_EQ(Thoughts(text, Thinking::kMay, ToolFormat::kNone), (Deltas{{kContent, text}}));
+  }
+  EXPECT_EQ(Thoughts("<think>Hm</think>", Thinking::kNever),
+            (Deltas{{kContent, "<think>Hm</think>"}}));
+}
+
 TEST(AnswerParser, WithoutAFormatAllIsContent) {
   Check(ToolFormat::kNone, " <tool_call>{} ", {{kContent, " <tool_call>{} "}});
 }

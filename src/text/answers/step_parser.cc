@@ -7,13 +7,15 @@ namespace {
 
 constexpr std::string_view kSpace = " \n\r\t";
 
-class PlainParser : public AnswerParser {
+class PlainParser : public StepParser {
  public:
-  std::vector<AnswerDelta> Feed(std::string_view text) override {
-    if (text.empty()) return {};
-    return {{AnswerDelta::Kind::kContent, std::string(text)}};
+  using StepParser::StepParser;
+
+ private:
+  bool Step() override {
+    Emit(AnswerDelta::Kind::kContent, Take(rest().size()));
+    return false;
   }
-  std::vector<AnswerDelta> Finish() override { return {}; }
 };
 
 // The longest end of `text` that begins a marker but is not all of it.
@@ -26,8 +28,13 @@ size_t BegunMarker(std::string_view text, std::string_view marker) {
 
 }  // namespace
 
+StepParser::StepParser(ParserOptions options) : options_(std::move(options)) {
+  if (options_.thinking == Thinking::kMay) phase_ = Phase::kBefore;
+  if (options_.thinking == Thinking::kBegun) phase_ = Phase::kOpened;
+}
+
 std::vector<AnswerDelta> StepParser::Run() {
-  while (Step()) {
+  while (StepPhase()) {
   }
   text_.erase(0, std::exchange(at_, 0));
   return std::exchange(deltas_, {});
@@ -43,9 +50,48 @@ std::vector<AnswerDelta> StepParser::Finish() {
   std::vector<AnswerDelta> deltas = Run();
   if (call_ && !call_->begun) Content(std::exchange(call_->raw, {}));
   Content(rest());
-  if (!any_call_ && !space_.empty()) Emit(AnswerDelta::Kind::kContent, space_);
+  const bool in_answer = phase_ == Phase::kAnswer && !any_call_;
+  if (in_answer) Emit(AnswerDelta::Kind::kContent, space_);
   std::ranges::move(std::exchange(deltas_, {}), std::back_inserter(deltas));
   return deltas;
+}
+
+bool StepParser::StepPhase() {
+  switch (phase_) {
+    case Phase::kBefore:
+      return StepBefore();
+    case Phase::kThoughts:
+      return StepThoughts();
+    case Phase::kOpened:
+    case Phase::kClosed:
+      SkipSpace();
+      if (rest().empty() && !ended_) return false;
+      phase_ = phase_ == Phase::kOpened ? Phase::kThoughts : Phase::kAnswer;
+      return true;
+    case Phase::kAnswer:
+      break;
+  }
+  return Step();
+}
+
+bool StepParser::StepBefore() {
+  const size_t begin = std::min(rest().find_first_not_of(kSpace), rest().size());
+  const std::string_view text = rest().substr(begin);
+  const bool opens = text.starts_with(kThinkBegin);
+  if (!opens && !ended_ && kThinkBegin.starts_with(text)) return false;
+  if (opens) Take(begin + kThinkBegin.size());
+  phase_ = opens ? Phase::kOpened : Phase::kAnswer;
+  return true;
+}
+
+bool StepParser::StepThoughts() {
+  const auto [text, marker] = TakeUntil(std::span(&kThinkEnd, 1));
+  EmitInner(AnswerDelta::Kind::kReasoning, text);
+  if (marker.empty()) return false;
+  Take(marker.size());
+  space_.clear();
+  phase_ = Phase::kClosed;
+  return true;
 }
 
 std::string_view StepParser::Take(size_t count) {
@@ -78,11 +124,11 @@ StepParser::Text StepParser::TakeUntil(std::span<const std::string_view> markers
   return {.text = Take(rest().size() - (ended_ ? 0 : held)), .marker = ""};
 }
 
-void StepParser::Content(std::string_view text) {
+void StepParser::EmitInner(AnswerDelta::Kind kind, std::string_view text) {
   const size_t end = text.find_last_not_of(kSpace) + 1;  // 0: all of it is white space
   if (end > 0) {
-    Emit(AnswerDelta::Kind::kContent, std::exchange(space_, {}));
-    Emit(AnswerDelta::Kind::kContent, text.substr(0, end));
+    Emit(kind, std::exchange(space_, {}));
+    Emit(kind, text.substr(0, end));
   }
   space_ += text.substr(end);
 }
@@ -141,7 +187,7 @@ std::unique_ptr<AnswerParser> NewAnswerParser(ToolFormat format, ParserOptions o
     case ToolFormat::kNone:
       break;
   }
-  return std::make_unique<PlainParser>();
+  return std::make_unique<PlainParser>(std::move(options));
 }
 
 }  // namespace talon

@@ -17,13 +17,13 @@ namespace talon {
 
 class StepParser : public AnswerParser {
  public:
-  explicit StepParser(ParserOptions options) : options_(std::move(options)) {}
+  explicit StepParser(ParserOptions options);
   std::vector<AnswerDelta> Feed(std::string_view text) final;
   std::vector<AnswerDelta> Finish() final;
 
  protected:
-  // Takes something off rest(), or goes on to another state. False: needs more text, or there is
-  // none and it has ended().
+  // Takes something off rest(), which follows the thoughts, or goes on to another state. False:
+  // needs more text, or there is none and it has ended().
   virtual bool Step() = 0;
 
   std::string_view rest() const { return std::string_view(text_).substr(at_); }
@@ -40,7 +40,7 @@ class StepParser : public AnswerParser {
   };
   Text TakeUntil(std::span<const std::string_view> markers);
 
-  void Content(std::string_view text);
+  void Content(std::string_view text) { EmitInner(AnswerDelta::Kind::kContent, text); }
   void Emit(AnswerDelta::Kind kind, std::string_view text);
 
   // The text `raw` opened a call; it is content if no call follows.
@@ -57,14 +57,22 @@ class StepParser : public AnswerParser {
     std::string raw;
     bool begun = false;  // its name was passed on
   };
+  enum class Phase { kBefore, kOpened, kThoughts, kClosed, kAnswer };
   void EmitCall();
+  // Holds back white space at the end of the text until more follows.
+  void EmitInner(AnswerDelta::Kind kind, std::string_view text);
+  // Takes the thoughts off rest(), then what follows by Step(). The same result.
+  bool StepPhase();
+  bool StepBefore();
+  bool StepThoughts();
   std::vector<AnswerDelta> Run();
 
   ParserOptions options_;
   std::string text_;
   size_t at_ = 0;  // what was taken of text_
+  Phase phase_ = Phase::kAnswer;
   bool ended_ = false;
-  std::string space_;  // white space that is content if more content follows
+  std::string space_;  // white space that is part of the text if more of it follows
   bool any_call_ = false;
   std::optional<Call> call_;
   std::vector<AnswerDelta> deltas_;

@@ -14,6 +14,8 @@
 #include "serve/http/api/api_error.h"
 #include "serve/http/api/api_request.h"
 #include "serve/http/api/api_response.h"
+#include "serve/http/api/tool_grammar.h"
+#include "text/answers/answer_parser.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace talon {
@@ -42,10 +44,12 @@ struct AnswerParts {
   std::vector<std::vector<int32_t>> prompts = {{}};
   const Tokenizer* tokenizer = nullptr;  // null: none
   std::string model;
-  ToolFormat answer_format = ToolFormat::kNone;  // what a chat's text is taken apart by
+  AnswerShape answer_shape;         // what a chat's text is taken apart by
   std::vector<std::string> echoes;  // the text of each prompt, where it is part of the answer
 };
 std::unique_ptr<AnswerWriter> NewAnswerWriter(AnswerParts parts);
+// How its text is taken apart.
+ParserOptions OptionsOf(const AnswerParts& parts);
 
 // One for each endpoint's form; NewAnswerWriter chooses.
 std::unique_ptr<AnswerWriter> NewCompletionWriter(const AnswerParts& parts);

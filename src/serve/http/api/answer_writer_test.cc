@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <sstream>
 #include <string>
 
@@ -146,6 +147,55 @@ TEST(AnswerWriter, ResponsesStreamWhatTheyAnswerAsAWhole) {
     (*each)["output"][0].erase("id");
   }
   EXPECT_EQ(last, whole);
+}
+
+TEST(AnswerWriter, ResponsesWithReasoningAndCalls) {
+  ApiRequest request{.endpoint = Endpoint::kResponses};
+  request.tools.tools = {{.name = "add"}, {.name = "now"}};
+  const AnswerParts parts{.request = request,
+                          .answer_shape = {ToolFormat::kHermes, Thinking::kMay}};
+  GenerateResult result = Result();
+  result.finish = FinishReason::kStop;
+  result.text =
+      "<think>hm</think>So:\n<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}}"
+      "</tool_call>\n<tool_call>{\"name\": \"now\"}</tool_call>";
+  const GenerateResult* const results[] = {&result};
+  const Json whole = NewAnswerWriter(parts)->Whole(results, {});
+  EXPECT_EQ(whole["status"], "completed");
+  const Json& output = whole["output"];
+  ASSERT_EQ(output.size(), 4u);
+  EXPECT_EQ(output[0]["content"][0], (Json{{"type", "reasoning_text"}, {"text", "hm"}}));
+  EXPECT_EQ(output[1]["content"][0]["text"], "So:");
+  EXPECT_EQ(output[2]["name"], "add");
+  EXPECT_EQ(output[2]["arguments"], "{\"a\": 1}");
+  EXPECT_EQ(output[3]["arguments"], "{}");
+  EXPECT_NE(output[2]["call_id"], output[3]["call_id"]);
+
+  const auto writer = NewAnswerWriter(parts);
+  std::string text = writer->Begin();
+  for (const char byte : result.text) text += writer->Update(0, {.text = std::string(1, byte)});
+  const auto events = Events(text + writer->EndChoice(0, result) + writer->End({}));
+  std::map<std::string, std::string> deltas;  // by item
+  Json items = Json::array();
+  for (const auto& [name, data] : events) {
+    if (name.ends_with(".delta")) deltas[data["item_id"]] += data["delta"];
+    if (name == "response.output_item.added") {
+      EXPECT_EQ(data["output_index"], items.size());
+      EXPECT_EQ(data["item"]["status"], "in_progress");
+    }
+    if (name.ends_with("_text.done")) EXPECT_EQ(deltas[data["item_id"]], data["text"]);
+    if (name.ends_with("arguments.done")) EXPECT_EQ(deltas[data["item_id"]], data["arguments"]);
+    if (name == "response.output_item.done") items.push_back(data["item"]);
+  }
+  EXPECT_EQ(events.back().first, "response.completed");
+  EXPECT_EQ(events.back().second["response"]["output"], items);
+  ASSERT_EQ(items.size(), output.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    EXPECT_EQ(items[i]["type"], output[i]["type"]);
+    EXPECT_EQ(items[i]["status"], "completed");
+    EXPECT_EQ(items[i].value("content", Json()), output[i].value("content", Json()));
+    EXPECT_EQ(items[i].value("arguments", Json()), output[i].value("arguments", Json()));
+  }
 }
 
 TEST(AnswerWriter, ResponsesThatEndEarlyOrFail) {

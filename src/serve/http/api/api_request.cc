@@ -14,7 +14,6 @@
 #include "serve/http/api/responses_input.h"
 #include "serve/http/api/sampling_fields.h"
 #include "serve/http/api/tool_fields.h"
-#include "serve/http/api/tool_grammar.h"
 #include "spec/drafter_list.h"
 
 namespace talon {
@@ -117,14 +116,13 @@ void ReadEffort(JsonReader* body, ChatInput* chat) {
   if (!effort.empty()) chat->variables["reasoning_effort"] = effort;
 }
 
-// Beside calls of tools, or on a channel of its own, an answer can have JSON but no other grammar.
-void CheckGrammar(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
+// Beside calls of tools an answer can have JSON but no other grammar.
+void CheckGrammar(JsonReader* body, ApiRequest* request) {
   using Kind = GrammarSpec::Kind;
   const Kind kind = request->grammar.kind;
   if (kind == Kind::kNone || kind == Kind::kJsonObject || kind == Kind::kJsonSchema) return;
-  if (!NeedsAnswerGrammar(defaults.tool_format, request->tools, request->grammar)) return;
-  body->Fail(request->tools.active() ? "tools" : "grammar",
-             "a regex, grammar or choice is not supported here, only a JSON schema",
+  if (!request->tools.active()) return;
+  body->Fail("tools", "a regex, grammar or choice is not supported here, only a JSON schema",
              "unsupported_parameter");
 }
 
@@ -149,7 +147,7 @@ void ReadCompletion(const ApiDefaults& defaults, JsonReader* body, ApiRequest* r
   if (chat) {
     if (defaults.takes_reasoning_effort) ReadEffort(body, &request->chat);
     ReadTools(defaults, body, request);
-    CheckGrammar(defaults, body, request);
+    CheckGrammar(body, request);
   }
   ReadStreaming(body, request);
   if (request->stream && request->prompt_logprobs) {
@@ -194,6 +192,19 @@ void ReadTextForm(JsonReader* body, ApiRequest* request) {
   ReadTextFormat(body, &request->grammar);
 }
 
+// {"effort": "low"}; there are no summaries.
+void ReadReasoning(JsonReader* body, ChatInput* chat) {
+  const Json* reasoning = body->Find("reasoning");
+  if (reasoning == nullptr) return;
+  JsonReader reader(*reasoning, "reasoning");
+  std::string effort;
+  reader.Read("effort", &effort);
+  reader.Ignore({"summary", "generate_summary"});
+  reader.RefuseUnknown();
+  if (reader.failed()) return body->Fail(*reader.error());
+  if (!effort.empty()) chat->variables["reasoning_effort"] = effort;
+}
+
 // Instructions and input as messages; what an answer repeats of the request is kept.
 void ReadResponses(const ApiDefaults& defaults, JsonReader* body, ApiRequest* request) {
   ReadResponsesInput(body, &request->chat);
@@ -205,12 +216,21 @@ void ReadResponses(const ApiDefaults& defaults, JsonReader* body, ApiRequest* re
   ReadStop(body, request);
   ReadText(body, request);
   ReadTextForm(body, request);
+  if (defaults.takes_reasoning_effort) ReadReasoning(body, &request->chat);
+  ReadTools(defaults, body, request);
   body->Read("stream", &request->stream);
   body->Ignore({"stream_options"});  // obfuscation, which is never added
   ReadSpeculative(defaults, body, request);
   for (const char* key : {"instructions", "max_output_tokens", "metadata"}) {
     const Json* value = body->Find(key);
     request->repeated[key] = value == nullptr ? Json(nullptr) : *value;
+  }
+  for (const char* key : {"parallel_tool_calls", "tool_choice", "tools"}) {
+    if (const Json* value = body->Find(key)) request->repeated[key] = *value;
+  }
+  const Json* text = body->Find("text");
+  if (text != nullptr && text->is_object() && text->contains("format")) {
+    request->repeated["text"] = {{"format", (*text)["format"]}};
   }
 }
 

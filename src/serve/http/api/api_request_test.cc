@@ -235,7 +235,7 @@ TEST(ApiRequest, Responses) {
       {R"({"instructions": "x", "input": [{"role": "user"}]})", "input[0]"},
       {R"({"input": [{"role": "user", "content": [{"type": "input_image"}]}]})", "input[0]"},
       {R"({"input": "a", "previous_response_id": "resp_1"})", "previous_response_id"},
-      {R"({"input": "a", "tools": [{"type": "function"}]})", "tools"},
+      {R"({"input": "a", "tools": [{"type": "function"}]})", "tools[0].name"},
       {R"({"input": "a", "text": {"format": {"type": "json_schema"}}})", "text.format"},
       {R"({"input": "a", "max_tokens": 5})", "max_tokens"},
       {R"({"input": "a", "n": 2})", "n"},

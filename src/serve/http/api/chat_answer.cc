@@ -22,7 +22,7 @@ Json ChatAnswer::AddOne(const AnswerDelta& delta) {
       reasoning_ += delta.text;
       return {{"reasoning_content", delta.text}};
     case AnswerDelta::Kind::kCall: {
-      Json call = {{"id", NewCallId()},
+      Json call = {{"id", NewCallId(format_)},
                    {"type", "function"},
                    {"function", {{"name", delta.text}, {"arguments", ""}}}};
       calls_.push_back(call);
@@ -38,8 +38,8 @@ Json ChatAnswer::AddOne(const AnswerDelta& delta) {
 }
 
 // Mistral's templates insist on nine letters or digits.
-std::string ChatAnswer::NewCallId() const {
-  const bool short_id = format_ == ToolFormat::kMistral || format_ == ToolFormat::kMistralArgs;
+std::string NewCallId(ToolFormat format) {
+  const bool short_id = format == ToolFormat::kMistral || format == ToolFormat::kMistralArgs;
   if (short_id) return fmt::format("{:09x}", RandomSeed() >> 28);
   return fmt::format("call_{:016x}", RandomSeed());
 }

@@ -14,6 +14,9 @@
 
 namespace talon {
 
+// A new id for a call, of the form that the model's template takes.
+std::string NewCallId(ToolFormat format);
+
 class ChatAnswer {
  public:
   ChatAnswer(ToolFormat format, ParserOptions options)
@@ -31,7 +34,6 @@ class ChatAnswer {
  private:
   std::vector<Json> Add(const std::vector<AnswerDelta>& deltas);
   Json AddOne(const AnswerDelta& delta);
-  std::string NewCallId() const;
 
   ToolFormat format_;
   std::unique_ptr<AnswerParser> parser_;

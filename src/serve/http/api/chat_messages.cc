@@ -31,7 +31,8 @@ std::optional<std::string> CheckContent(const Json& content) {
   return std::nullopt;
 }
 
-// The template checks everything else of a message.
+}  // namespace
+
 std::optional<std::string> CheckMessage(const Json& message) {
   if (!message.is_object()) return Shown(message) + ", must be an object";
   const auto role = message.find("role");
@@ -44,8 +45,6 @@ std::optional<std::string> CheckMessage(const Json& message) {
   if (auto problem = CheckContent(*content)) return "content: " + *problem;
   return std::nullopt;
 }
-
-}  // namespace
 
 void SetMessages(Json messages, const std::string& key, JsonReader* body, ChatInput* chat) {
   if (!messages.is_array()) return body->Fail(key, Shown(messages) + ", must be a list");

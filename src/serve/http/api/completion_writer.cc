@@ -51,11 +51,9 @@ class CompletionWriter : public AnswerWriter {
       const TokenJsonWriter tokens(tokenizer_, after ? prompt : std::vector<int32_t>());
       for (int i = 0; i < request_.n; ++i) choices_.push_back({.tokens = tokens});
     }
-    if (parts.answer_format == ToolFormat::kNone) return;
+    if (parts.answer_shape == AnswerShape{}) return;
     for (Choice& choice : choices_) {
-      choice.answer.emplace(parts.answer_format,
-                            ParserOptions{.tools = request_.tools.Names(),
-                                          .constrained = request_.sampling.grammar != nullptr});
+      choice.answer.emplace(parts.answer_shape.format, OptionsOf(parts));
     }
   }
 
@@ -171,6 +169,12 @@ class CompletionWriter : public AnswerWriter {
 
 std::unique_ptr<AnswerWriter> NewCompletionWriter(const AnswerParts& parts) {
   return std::make_unique<CompletionWriter>(parts);
+}
+
+ParserOptions OptionsOf(const AnswerParts& parts) {
+  return {.tools = parts.request.tools.Names(),
+          .constrained = parts.request.sampling.grammar != nullptr,
+          .thinking = parts.answer_shape.thinking};
 }
 
 std::unique_ptr<AnswerWriter> NewAnswerWriter(AnswerParts parts) {

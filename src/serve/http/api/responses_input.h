@@ -7,7 +7,8 @@
 
 namespace talon {
 
-// Reads "input", a text or a list of messages, and "instructions", which become a system message.
+// Reads "input", a text or a list of messages, calls and what they gave, and "instructions", which
+// become a system message.
 void ReadResponsesInput(JsonReader* body, ChatInput* chat);
 
 }  // namespace talon

@@ -1,10 +1,13 @@
-// Answers of /v1/responses: one message of one text.
+// Answers of /v1/responses.
 #include <ctime>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "serve/http/api/answer_writer.h"
 #include "serve/http/api/chat_answer.h"
+#include "text/answers/answer_parser.h"
 
 namespace talon {
 namespace {
@@ -22,11 +25,146 @@ Json UsageJson(const Usage& usage) {
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
 }
 
-Json TextPart(const std::string& text) {
+// What the events of an item's text begin with.
+std::string EventName(AnswerDelta::Kind kind) {
+  switch (kind) {
+    case AnswerDelta::Kind::kReasoning:
+      return "response.reasoning_text";
+    case AnswerDelta::Kind::kContent:
+      return "response.output_text";
+    default:
+      return "response.function_call_arguments";
+  }
+}
+
+Json NewItem(const AnswerDelta& first, ToolFormat format) {
+  switch (first.kind) {
+    case AnswerDelta::Kind::kReasoning:
+      return {{"type", "reasoning"},
+              {"id", NewAnswerId("rs_")},
+              {"summary", Json::array()},
+              {"content", Json::array()}};
+    case AnswerDelta::Kind::kContent:
+      return {{"type", "message"},
+              {"id", NewAnswerId("msg_")},
+              {"role", "assistant"},
+              {"content", Json::array()}};
+    default:
+      return {{"type", "function_call"},
+              {"id", NewAnswerId("fc_")},
+              {"call_id", NewCallId(format)},
+              {"name", first.text},
+              {"arguments", ""}};
+  }
+}
+
+// The output as it arrives: reasoning, messages and calls of functions, each an item.
+class OutputItems {
+ public:
+  // "response.output_text.delta", without the number that streams give it.
+  struct Event {
+    std::string type;
+    Json members;
+  };
+  using Events = std::vector<Event>;
+
+  explicit OutputItems(ToolFormat format) : format_(format) {}
+
+  Events Add(const std::vector<AnswerDelta>& deltas);
+  // Ends the last item, which has this status; if there is none, it is an empty message.
+  Events End(const char* status);
+
+  // The items that have ended.
+  const Json& items() const { return items_; }
+
+ private:
+  using Kind = AnswerDelta::Kind;  // of an item; never kArguments
+
+  void Open(const AnswerDelta& first, Events* events);
+  void Extend(const std::string& text, Events* events);
+  void Close(const char* status, Events* events);
+  Json Part(const std::string& text) const;
+  // Members of an event that belongs to the open item's text.
+  Json InText(Json members) const;
+
+  ToolFormat format_;
+  Json items_ = Json::array();
+  bool is_open_ = false;
+  Kind kind_ = Kind::kContent;  // of the open item
+  Json item_;                   // likewise, without its text
+  std::string text_;            // or the arguments of a call
+};
+
+OutputItems::Events OutputItems::Add(const std::vector<AnswerDelta>& deltas) {
+  Events events;
+  for (const AnswerDelta& delta : deltas) {
+    const bool goes_on = is_open_ && (delta.kind == kind_ || delta.kind == Kind::kArguments);
+    if (!goes_on || delta.kind == Kind::kCall) {
+      Close("completed", &events);
+      Open(delta, &events);
+    }
+    if (delta.kind != Kind::kCall) Extend(delta.text, &events);
+  }
+  return events;
+}
+
+OutputItems::Events OutputItems::End(const char* status) {
+  Events events;
+  if (!is_open_) Open({.kind = Kind::kContent}, &events);
+  Close(status, &events);
+  return events;
+}
+
+void OutputItems::Open(const AnswerDelta& first, Events* events) {
+  is_open_ = true;
+  kind_ = first.kind;
+  item_ = NewItem(first, format_);
+  item_["status"] = "in_progress";
+  text_.clear();
+  events->push_back(
+      {"response.output_item.added", {{"output_index", items_.size()}, {"item", item_}}});
+  if (kind_ == Kind::kCall) return;
+  events->push_back({"response.content_part.added", InText({{"part", Part("")}})});
+}
+
+void OutputItems::Extend(const std::string& text, Events* events) {
+  text_ += text;
+  Json members = InText({{"delta", text}});
+  if (kind_ == Kind::kContent) members["logprobs"] = Json::array();
+  events->push_back({EventName(kind_) + ".delta", std::move(members)});
+}
+
+void OutputItems::Close(const char* status, Events* events) {
+  if (!std::exchange(is_open_, false)) return;
+  Json members = InText({{kind_ == Kind::kCall ? "arguments" : "text", text_}});
+  if (kind_ == Kind::kContent) members["logprobs"] = Json::array();
+  if (kind_ == Kind::kCall) members["name"] = item_["name"];
+  events->push_back({EventName(kind_) + ".done", std::move(members)});
+  item_["status"] = status;
+  if (kind_ == Kind::kCall) {
+    item_["arguments"] = text_;
+  } else {
+    item_["content"].push_back(Part(text_));
+    events->push_back({"response.content_part.done", InText({{"part", Part(text_)}})});
+  }
+  events->push_back(
+      {"response.output_item.done", {{"output_index", items_.size()}, {"item", item_}}});
+  items_.push_back(std::move(item_));
+}
+
+Json OutputItems::Part(const std::string& text) const {
+  if (kind_ == Kind::kReasoning) return {{"type", "reasoning_text"}, {"text", text}};
   return {{"type", "output_text"},
           {"text", text},
           {"annotations", Json::array()},
           {"logprobs", Json::array()}};
+}
+
+Json OutputItems::InText(Json members) const {
+  members["item_id"] = item_["id"];
+  members["output_index"] = items_.size();
+  if (kind_ != Kind::kCall) members["content_index"] = 0;
+  return members;
 }
 
 class ResponsesWriter : public AnswerWriter {
@@ -35,40 +173,30 @@ class ResponsesWriter : public AnswerWriter {
       : request_(parts.request),
         model_(parts.model),
         id_(parts.id),
-        message_id_(NewAnswerId("msg_")),
         created_(std::time(nullptr)),
-        answer_(parts.answer_format, {}) {}
+        parser_(NewAnswerParser(parts.answer_shape.format, OptionsOf(parts))),
+        items_(parts.answer_shape.format) {}
 
   Json Whole(std::span<const GenerateResult* const> results, const Usage& usage) override {
-    answer_.Feed(results[0]->text);
-    answer_.Finish();
-    finish_ = results[0]->finish;
+    Update(0, {.text = results[0]->text});
+    EndChoice(0, *results[0]);
     return Ended(usage);
   }
 
   std::string Begin() override {
     const Json begun = Response("in_progress");
-    Json item = Message("in_progress");
-    item["content"] = Json::array();
     return Event("response.created", {{"response", begun}}) +
-           Event("response.in_progress", {{"response", begun}}) +
-           Event("response.output_item.added", {{"output_index", 0}, {"item", std::move(item)}}) +
-           Event("response.content_part.added", InPart({{"part", TextPart("")}}));
+           Event("response.in_progress", {{"response", begun}});
   }
 
   std::string Update(int, const RequestUpdate& update) override {
-    return Deltas(answer_.Feed(update.text));
+    return Texts(items_.Add(parser_->Feed(update.text)));
   }
 
   std::string EndChoice(int, const GenerateResult& result) override {
     finish_ = result.finish;
-    std::string events = Deltas(answer_.Finish());
-    return std::move(events) +
-           Event("response.output_text.done",
-                 InPart({{"text", answer_.content()}, {"logprobs", Json::array()}})) +
-           Event("response.content_part.done", InPart({{"part", TextPart(answer_.content())}})) +
-           Event("response.output_item.done",
-                 {{"output_index", 0}, {"item", Message(StatusOf(finish_))}});
+    const std::string rest = Texts(items_.Add(parser_->Finish()));
+    return rest + Texts(items_.End(StatusOf(finish_)));
   }
 
   std::string End(const Usage& usage) override {
@@ -82,22 +210,10 @@ class ResponsesWriter : public AnswerWriter {
   }
 
  private:
-  std::string Deltas(const std::vector<Json>& deltas) {
-    std::string events;
-    for (const Json& delta : deltas) {
-      if (!delta.contains("content")) continue;
-      events += Event("response.output_text.delta",
-                      InPart({{"delta", delta.at("content")}, {"logprobs", Json::array()}}));
-    }
-    return events;
-  }
-
-  Json Message(const char* status) const {
-    return {{"type", "message"},
-            {"id", message_id_},
-            {"status", status},
-            {"role", "assistant"},
-            {"content", Json::array({TextPart(answer_.content())})}};
+  std::string Texts(OutputItems::Events events) {
+    std::string text;
+    for (OutputItems::Event& event : events) text += Event(event.type, std::move(event.members));
+    return text;
   }
 
   // What holds before and after. Members that this server does not have are at OpenAI's defaults.
@@ -128,18 +244,12 @@ class ResponsesWriter : public AnswerWriter {
 
   Json Ended(const Usage& usage) const {
     Json response = Response(StatusOf(finish_));
-    response["output"].push_back(Message(StatusOf(finish_)));
+    response["output"] = items_.items();
     response["usage"] = UsageJson(usage);
     if (finish_ == FinishReason::kLength) {
       response["incomplete_details"] = {{"reason", "max_output_tokens"}};
     }
     return response;
-  }
-
-  // Members of an event that belongs to the message's text.
-  Json InPart(Json members) const {
-    members.update({{"item_id", message_id_}, {"output_index", 0}, {"content_index", 0}});
-    return members;
   }
 
   std::string Event(const std::string& type, Json members) {
@@ -151,10 +261,10 @@ class ResponsesWriter : public AnswerWriter {
   const ApiRequest request_;
   const std::string model_;
   const std::string id_;
-  const std::string message_id_;
   const int64_t created_;
   int64_t sequence_number_ = 0;
-  ChatAnswer answer_;  // only its content is shown
+  const std::unique_ptr<AnswerParser> parser_;
+  OutputItems items_;
   FinishReason finish_ = FinishReason::kNone;
 };
 

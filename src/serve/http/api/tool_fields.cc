@@ -38,7 +38,8 @@ std::string TextOf(const OrderedJson& object, const char* key) {
 
 class Reader {
  public:
-  Reader(JsonReader* body, ApiRequest* request) : body_(*body), request_(*request) {}
+  Reader(JsonReader* body, ApiRequest* request)
+      : body_(*body), request_(*request), flat_(request->endpoint == Endpoint::kResponses) {}
 
   void List(const OrderedJson& list) {
     if (!list.is_array()) return body_.Fail("tools", "must be a list");
@@ -53,6 +54,9 @@ class Reader {
       }
     }
     request_.chat.tools = list;
+    for (OrderedJson& tool : request_.chat.tools) {
+      if (flat_ && !body_.failed()) tool = ChatTool(std::move(tool));
+    }
   }
 
   void Choice(const OrderedJson& choice) {
@@ -80,11 +84,11 @@ class Reader {
     if (TextOf(tool, "type") != "function") {
       return body_.Fail(place + ".type", "must be function, others are not supported");
     }
-    const OrderedJson* function = Find(tool, "function");
+    const OrderedJson* function = flat_ ? &tool : Find(tool, "function");
     if (function == nullptr || !function->is_object()) {
       return body_.Fail(place + ".function", "must be an object");
     }
-    ApiTool read{.name = TextOf(*function, "name"), .place = place + ".function"};
+    ApiTool read{.name = TextOf(*function, "name"), .place = flat_ ? place : place + ".function"};
     if (!IsName(read.name)) {
       return body_.Fail(read.place + ".name",
                         fmt::format("must be 1 to {} letters, digits, _ - .", kLongestName));
@@ -100,6 +104,12 @@ class Reader {
     }
     read.schema = parameters == nullptr ? kNoParameters : ObjectSchema(*parameters);
     tools().push_back(std::move(read));
+  }
+
+  // A tool of /v1/responses as templates know them.
+  static OrderedJson ChatTool(OrderedJson tool) {
+    tool.erase("type");
+    return {{"type", "function"}, {"function", std::move(tool)}};
   }
 
   static std::string ObjectSchema(OrderedJson schema) {
@@ -139,6 +149,7 @@ class Reader {
 
   JsonReader& body_;
   ApiRequest& request_;
+  const bool flat_;  // tools are {"type": "function", "name": ...}, without an inner object
 };
 
 }  // namespace

@@ -30,25 +30,22 @@ class Builder {
       : format_(format), tools_(tools), content_(content) {}
 
   Part Answer(Thinking thinking) const {
-    switch (format_) {
-      case ToolFormat::kHarmony:
-        return Harmony();
-      case ToolFormat::kLlama3: {
-        const Part calls =
-            Part::Sequence({Part::Optional(Part::Marker("<|python_tag|>")), Calls()});
-        return tools_.required ? calls : Part::Choice({calls, Content({"<|python_tag|>"}, "{")});
-      }
-      default:
-        break;
-    }
-    if (tools_.required) return Part::Sequence({Thoughts(thinking), Calls()});
-    if (has_content()) {
-      return Part::Sequence({Thoughts(thinking), Part::Choice({Calls(), Content({}, "")})});
-    }
-    return Part::Sequence({Part::Text({OpenMarker()}), Part::Optional(Calls())});
+    return Part::Sequence({Thoughts(thinking), AfterThoughts()});
   }
 
  private:
+  Part AfterThoughts() const {
+    if (format_ == ToolFormat::kHarmony) return Harmony();
+    if (!tools_.active()) return Content({}, "");
+    if (format_ == ToolFormat::kLlama3) {
+      const Part calls = Part::Sequence({Part::Optional(Part::Marker("<|python_tag|>")), Calls()});
+      return tools_.required ? calls : Part::Choice({calls, Content({"<|python_tag|>"}, "{")});
+    }
+    if (tools_.required) return Calls();
+    if (has_content()) return Part::Choice({Calls(), Content({}, "")});
+    return Part::Sequence({Part::Text({OpenMarker()}), Part::Optional(Calls())});
+  }
+
   bool has_content() const { return content_.kind != GrammarSpec::Kind::kNone; }
   std::string OpenMarker() const {
     return format_ == ToolFormat::kHermes ? "<tool_call>" : "[TOOL_CALLS]";
@@ -56,20 +53,33 @@ class Builder {
 
   // What the request asks of the content, else free text.
   Part Content(std::vector<std::string> without, const std::string& not_first) const {
-    if (!has_content()) return Part::Text(std::move(without), not_first);
-    const bool schema = content_.kind == GrammarSpec::Kind::kJsonSchema;
-    return {.kind = Part::Kind::kSchema,
-            .text = schema ? content_.source : R"({"type": "object"})",
-            .name = "response_format"};
+    switch (content_.kind) {
+      case GrammarSpec::Kind::kJsonSchema:
+        return {.kind = Part::Kind::kSchema, .text = content_.source, .name = "response_format"};
+      case GrammarSpec::Kind::kJsonObject:
+        return {.kind = Part::Kind::kSchema, .text = R"({"type": "object"})"};
+      case GrammarSpec::Kind::kRegex:
+        return {.kind = Part::Kind::kRegex, .text = content_.source};
+      case GrammarSpec::Kind::kGbnf:
+        return {.kind = Part::Kind::kGbnf, .text = content_.source};
+      case GrammarSpec::Kind::kChoice: {
+        Parts choices;
+        for (const std::string& each : content_.choices) choices.push_back(Part::Literal(each));
+        return Part::Choice(std::move(choices));
+      }
+      default:
+        return Part::Text(std::move(without), not_first);
+    }
   }
 
-  // A block of reasoning before an answer that may not be free text.
+  // A block of reasoning before the answer.
   static Part Thoughts(Thinking thinking) {
     if (thinking == Thinking::kNever) return Part::Literal("");
     const Part end = Part::Choice({Part::Literal(""), Part::Literal("\n"), Part::Literal("\n\n")});
-    const Part rest = Part::Sequence({Part::Text({"</think>"}), Part::Marker("</think>"), end});
+    const std::string close(kThinkEnd);
+    const Part rest = Part::Sequence({Part::Text({close}), Part::Marker(close), end});
     if (thinking == Thinking::kBegun) return rest;
-    return Part::Optional(Part::Sequence({Part::Marker("<think>"), rest}));
+    return Part::Optional(Part::Sequence({Part::Marker(std::string(kThinkBegin)), rest}));
   }
 
   Part Calls() const {
@@ -142,15 +152,16 @@ class Builder {
 
 }  // namespace
 
-bool NeedsAnswerGrammar(ToolFormat format, const ToolRequest& tools, const GrammarSpec& content) {
-  const bool channels = format == ToolFormat::kHarmony;
-  return tools.active() || (channels && content.kind != GrammarSpec::Kind::kNone);
+bool NeedsAnswerGrammar(const AnswerShape& shape, const ToolRequest& tools,
+                        const GrammarSpec& content) {
+  const bool parts = shape.format == ToolFormat::kHarmony || shape.thinking != Thinking::kNever;
+  return tools.active() || (parts && content.kind != GrammarSpec::Kind::kNone);
 }
 
-GrammarSpec AnswerGrammar(ToolFormat format, const ToolRequest& tools, const GrammarSpec& content,
-                          Thinking thinking) {
+GrammarSpec AnswerGrammar(const AnswerShape& shape, const ToolRequest& tools,
+                          const GrammarSpec& content) {
   return {.kind = GrammarSpec::Kind::kParts,
-          .part = Builder(format, tools, content).Answer(thinking),
+          .part = Builder(shape.format, tools, content).Answer(shape.thinking),
           .spacing = content.spacing};
 }
 

@@ -4,26 +4,28 @@
 
 #include "grammar/grammar_spec.h"
 #include "serve/http/api/tool_request.h"
+#include "text/answers/thinking.h"
 #include "text/answers/tool_format.h"
 
 namespace talon {
 
-// Whether calls, or the parts of a harmony answer, change what `content` has to match. Only then is
-// AnswerGrammar() needed.
-bool NeedsAnswerGrammar(ToolFormat format, const ToolRequest& tools, const GrammarSpec& content);
-
-// Whether the model reasons between <think> and </think> before it answers.
-enum class Thinking {
-  kNever,
-  kMay,
-  kBegun,  // the prompt ends with <think>
+// What an answer is put together of.
+struct AnswerShape {
+  ToolFormat format = ToolFormat::kNone;
+  Thinking thinking = Thinking::kNever;
+  bool operator==(const AnswerShape&) const = default;
 };
 
-// Free text (or `content`) and calls where they may come, each call's arguments by its schema;
-// calls alone if they are required.
-// REQUIRES: `content` is none, a JSON object or a JSON schema.
-GrammarSpec AnswerGrammar(ToolFormat format, const ToolRequest& tools, const GrammarSpec& content,
-                          Thinking thinking);
+// Whether calls, thoughts or the parts of a harmony answer change what `content` has to match. Only
+// then is AnswerGrammar() needed.
+bool NeedsAnswerGrammar(const AnswerShape& shape, const ToolRequest& tools,
+                        const GrammarSpec& content);
+
+// Thoughts, then free text (or `content`) and calls where they may come, each call's arguments by
+// its schema; calls alone if they are required.
+// REQUIRES: `content` is not itself of parts.
+GrammarSpec AnswerGrammar(const AnswerShape& shape, const ToolRequest& tools,
+                          const GrammarSpec& content);
 
 }  // namespace talon
 

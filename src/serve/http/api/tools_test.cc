@@ -95,6 +95,86 @@ TEST(ToolRequest, ErrorsNameTheirPlace) {
   EXPECT_FALSE(Parse(WithTools(R"(, "tool_choice": "none")"), &request, {}));
 }
 
+std::optional<ApiError> ParseResponses(const std::string& members, ApiRequest* request) {
+  return ParseApiRequest(
+      "{" + members + "}", Endpoint::kResponses,
+      {.tool_format = ToolFormat::kHermes, .takes_tools = true, .takes_reasoning_effort = true},
+      request);
+}
+
+TEST(ToolRequest, ToolsOfResponsesAreFlat) {
+  ApiRequest request;
+  ASSERT_FALSE(ParseResponses(
+      R"("input": "x", "tools": [{"type": "function", "name": "add", "strict": true,
+         "parameters": {"type": "object", "properties": {"b": {}, "a": {}}}},
+         {"type": "function", "name": "now", "description": "the time"}],
+         "tool_choice": {"type": "function", "name": "add"}, "parallel_tool_calls": false,
+         "reasoning": {"effort": "low", "summary": "auto"})",
+      &request));
+  ASSERT_EQ(request.tools.Names(), std::vector<std::string>{"add"});
+  EXPECT_TRUE(request.tools.required);
+  EXPECT_TRUE(request.tools.tools[0].strict);
+  EXPECT_EQ(request.tools.tools[0].place, "tools[0]");
+  EXPECT_EQ(request.chat.tools[0]["function"]["parameters"]["properties"].begin().key(), "b");
+  EXPECT_EQ(request.chat.tools[1].dump(),
+            R"({"type":"function","function":{"name":"now","description":"the time"}})");
+  EXPECT_EQ(request.repeated["tool_choice"]["name"], "add");
+  EXPECT_EQ(request.repeated["tools"].size(), 2u);
+  EXPECT_EQ(request.chat.variables["reasoning_effort"], "low");
+  ASSERT_FALSE(ParseResponses(R"("input": "x", "tools": [{"type": "function", "name": "add"}],
+      "tool_choice": {"type": "allowed_tools", "mode": "required",
+                      "tools": [{"type": "function", "name": "add"}]})",
+                              &request));
+  EXPECT_TRUE(request.tools.required);
+}
+
+TEST(ToolRequest, ItemsOfAResponseBecomeMessages) {
+  ApiRequest request;
+  ASSERT_FALSE(ParseResponses(R"("input": [{"role": "user", "content": "x"},
+      {"type": "reasoning", "id": "rs_1", "summary": [],
+       "content": [{"type": "reasoning_text", "text": "hm"}]},
+      {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
+       "content": [{"type": "output_text", "text": "So:", "annotations": []}]},
+      {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}", "id": "fc_1"},
+      {"type": "function_call", "call_id": "c2", "name": "now", "arguments": "{}"},
+      {"type": "function_call_output", "call_id": "c1", "output": "3"},
+      {"type": "function_call_output", "call_id": "c2",
+       "output": [{"type": "input_text", "text": "noon"}]},
+      {"type": "reasoning", "summary": [], "encrypted_content": "?"},
+      {"type": "function_call", "call_id": "c3", "name": "add", "arguments": "{}"},
+      {"type": "function_call_output", "call_id": "c3", "output": "4"}])",
+                              &request));
+  const auto call = [](const char* id, const char* name) {
+    return Json{
+        {"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", "{}"}}}};
+  };
+  const auto result = [](const char* id, const Json& content) {
+    return Json{{"role", "tool"}, {"tool_call_id", id}, {"content", content}};
+  };
+  const auto text = [](const char* text) {
+    return Json::array({{{"type", "text"}, {"text", text}}});
+  };
+  const Json expected = {{{"role", "user"}, {"content", "x"}},
+                         {{"role", "assistant"},
+                          {"content", text("So:")},
+                          {"reasoning_content", "hm"},
+                          {"tool_calls", {call("c1", "add"), call("c2", "now")}}},
+                         result("c1", "3"),
+                         result("c2", text("noon")),
+                         {{"role", "assistant"},
+                          {"content", nullptr},
+                          {"tool_calls", Json::array({call("c3", "add")})}},
+                         result("c3", "4")};
+  EXPECT_EQ(request.chat.messages, expected);
+  for (const std::string item :
+       {R"({"type": "function_call_output", "call_id": "c1"})",
+        R"({"type": "function_call", "call_id": "c1", "name": "add"})",
+        R"({"type": "item_reference", "id": "msg_1"})", R"({"type": "reasoning"}, 3)"}) {
+    ApiRequest wrong;
+    EXPECT_TRUE(ParseResponses(R"("input": [)" + item + "]", &wrong)) << item;
+  }
+}
+
 TEST(ToolRequest, ReasoningEffortGoesToTheTemplate) {
   ApiRequest request;
   ASSERT_FALSE(Parse(R"("reasoning_effort": "low")", &request, {.takes_reasoning_effort = true}));
@@ -111,7 +191,7 @@ class Answers {
     ApiRequest request;
     const auto error = Parse(members, &request, {.tool_format = format, .takes_tools = true});
     EXPECT_FALSE(error) << error.value_or(ApiError{}).message;
-    const GrammarSpec spec = AnswerGrammar(format, request.tools, request.grammar, thinking);
+    const GrammarSpec spec = AnswerGrammar({format, thinking}, request.tools, request.grammar);
     auto grammar = CompileParts(spec.part, spec.spacing, trie_);
     EXPECT_TRUE(grammar.ok()) << grammar.status().message();
     matcher_ = std::make_unique<Matcher>(std::move(*grammar), &trie_);
@@ -163,6 +243,30 @@ TEST(ToolGrammar, Hermes) {
   EXPECT_FALSE(format("Just text."));
   EXPECT_TRUE(format("{\"x\": 1}"));
   EXPECT_TRUE(format(call));
+}
+
+TEST(ToolGrammar, AfterThoughts) {
+  const std::string call = R"({"name": "now", "parameters": {}})";
+  Answers llama(ToolFormat::kLlama3, WithTools(kRequired), Thinking::kMay);
+  EXPECT_TRUE(llama(call));
+  EXPECT_TRUE(llama("<think>hm</think>\n" + call));
+  Answers free(ToolFormat::kHermes, WithTools(), Thinking::kBegun);
+  EXPECT_TRUE(free("I may <tool_call> it.</think>Just text."));
+  EXPECT_FALSE(free("Just text."));
+  Answers json(ToolFormat::kNone, R"("response_format": {"type": "json_object"})",
+               Thinking::kBegun);
+  EXPECT_TRUE(json("hm {</think>{\"x\": 1}"));
+  EXPECT_FALSE(json("{\"x\": 1}"));
+  Answers regex(ToolFormat::kNone, R"("regex": "a+")", Thinking::kMay);
+  EXPECT_TRUE(regex("aa"));
+  EXPECT_TRUE(regex("<think>b</think>\n\naa"));
+  EXPECT_FALSE(regex("<think>b</think>b"));
+  Answers choice(ToolFormat::kNone, R"("choice": ["yes", "no"])", Thinking::kBegun);
+  EXPECT_TRUE(choice("hm</think>no"));
+  EXPECT_FALSE(choice("hm</think>maybe"));
+  Answers gbnf(ToolFormat::kNone, R"("grammar": "root ::= \"(\" root? \")\"")", Thinking::kBegun);
+  EXPECT_TRUE(gbnf("hm</think>(())"));
+  EXPECT_FALSE(gbnf("hm</think>(()"));
 }
 
 TEST(ToolGrammar, Llama3) {

@@ -25,8 +25,9 @@ export class Run {
     const choice = event.choices?.[0];
     const {tokens = [], tree, stats} = event.talon ?? {};
     const text = choice?.text ?? choice?.delta?.content ?? '';
+    const thoughts = choice?.delta?.reasoning_content ?? '';  // shown, but no part of the answer
     this.text += text;
-    const shown = this.raw ? tokens.map((token) => token.text).join('') : text;
+    const shown = this.raw ? tokens.map((token) => token.text).join('') : thoughts + text;
     this.pieces.push(...splitByToken(shown, tokens));
     for (const call of choice?.delta?.tool_calls ?? []) this.addCall(call);
     this.countTokens(tokens.length, now);
