@@ -133,6 +133,7 @@ class ChatOnATerminal(CliTest):
             terminal.wait_for(rb"\033\[32m")
             terminal.type(b"\x03")
             terminal.wait_for(rb"\(stopped\)")
+            terminal.wait_for(rb"> ")
             terminal.type(b"/stats\r")
             terminal.wait_for(rb"tokens in \d+ passes")
             terminal.wait_for(rb"> ")

@@ -30,7 +30,8 @@ class Run:
 
     def __init__(self, *flags):
         command = [program(), "run", "--prompt", PROMPT, "--max-tokens", str(LENGTH)]
-        command += ["--ignore-eos", *(str(flag) for flag in flags)]
+        command += ["--ignore-eos", "--generation-config", "none"]
+        command += [str(flag) for flag in flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.text = b""
 

@@ -2,8 +2,8 @@
 #include <histedit.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -25,6 +25,12 @@ class LineEditor : public LineInput {
     el_set(editor_, EL_EDITOR, "emacs");
     el_set(editor_, EL_HIST, history, history_);
     el_set(editor_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    // Keys while a line is edited: a signal could come before the editor waits for one.
+    el_set(editor_, EL_SETTY, "-d", "-isig", nullptr);
+    el_set(editor_, EL_ADDFN, "talon-cancel", "forget this line", &LineEditor::Cancel);
+    el_set(editor_, EL_BIND, "^C", "talon-cancel", nullptr);
+    el_set(editor_, EL_ADDFN, "talon-suspend", "stop until fg", &LineEditor::Suspend);
+    el_set(editor_, EL_BIND, "^Z", "talon-suspend", nullptr);
     el_source(editor_, nullptr);  // ~/.editrc
   }
   ~LineEditor() override {
@@ -37,12 +43,11 @@ class LineEditor : public LineInput {
   std::optional<std::string> Read(const std::string& prompt) override {
     prompt_ = prompt;
     int count = 0;
-    errno = 0;
+    cancelled_ = false;
     const char* line = el_gets(editor_, &count);
     if (line == nullptr || count <= 0) {
-      const bool interrupted = count == -1 && errno == EINTR;
       std::fputc('\n', stdout);
-      return interrupted ? std::optional<std::string>("") : std::nullopt;
+      return cancelled_ ? std::optional<std::string>("") : std::nullopt;
     }
     std::string text(line, static_cast<size_t>(count));
     while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
@@ -61,9 +66,23 @@ class LineEditor : public LineInput {
     return self->prompt_.data();
   }
 
+  static unsigned char Suspend(EditLine* editor, int /*key*/) {
+    el_set(editor, EL_PREP_TERM, 0);
+    std::raise(SIGTSTP);
+    el_set(editor, EL_PREP_TERM, 1);
+    return CC_REDISPLAY;
+  }
+  static unsigned char Cancel(EditLine* editor, int /*key*/) {
+    LineEditor* self = nullptr;
+    el_get(editor, EL_CLIENTDATA, &self);
+    self->cancelled_ = true;
+    return CC_EOF;
+  }
+
   EditLine* editor_;
   History* history_;
   std::string prompt_;
+  bool cancelled_ = false;  // the line, by Ctrl-C
 };
 
 }  // namespace
