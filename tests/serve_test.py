@@ -507,7 +507,7 @@ class Lifetimes(CliTest):
                 {"algorithm": "SUFFIX", "nodes": 4},
                 {"algorithm": "ngram"},
                 {"specpv": {"mode": "off"}},
-                {"specpv": {"mode": "exact", "budget": 0}},
+                {"specpv": {"mode": "exact", "budget_tokens": 0, "error_target": 0.1}},
             ]:
                 answer = server.complete(**ask, speculative=own)
                 self.assertEqual(answer["choices"], plain, own)

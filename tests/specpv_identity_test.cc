@@ -104,7 +104,7 @@ TEST_P(SpecPvIdentity, EveryPromptAndBudgetGivesPlainTokens) {
       std::vector<GenerateResult> exact;
       for (const int budget : budgets) {
         GenerateRequest request = Request(prompt, temperature);
-        request.specpv.retrieval_blocks = budget / config.block_size;
+        request.specpv.budget_tokens = budget;
         exact.push_back(engine->Generate(std::move(request)).value());
       }
       GenerateRequest request = Request(prompt, temperature);

@@ -70,7 +70,8 @@ class Engine:
         drafter: str,
         max_draft_nodes: int,
         specpv_mode: str,
-        specpv_budget: int,
+        specpv_budget_tokens: int | None,
+        specpv_error_target: float | None,
         grammar_kind: str,
         grammar_texts: list[str],
     ) -> Stream: ...

@@ -169,7 +169,7 @@ class Engine:
         speculate: bool = True,
         drafter: str = "",
         max_draft_nodes: int = 0,
-        specpv: Mapping[str, str | int] | None = None,
+        specpv: Mapping[str, str | int | float] | None = None,
     ) -> list[Result]:
         """Answers all prompts as one batch, in order.
 
@@ -180,7 +180,8 @@ class Engine:
         drafter: of those configured, by name ("SUFFIX", "EAGLE3,SUFFIX", "NONE"); "" is all.
         max_draft_nodes: of a tree, root included; 0 is as configured.
         specpv: of partial verification, where it is configured: {"mode": "exact", "fast" or "off",
-            "budget": retrieved blocks}; what is left out is as configured.
+            "budget_tokens": retrieved tokens, "error_target": 0 to 1}; what is left out is as
+            configured.
 
         Ctrl-C cancels all and raises KeyboardInterrupt.
         """
@@ -206,7 +207,7 @@ class Engine:
         speculate: bool = True,
         drafter: str = "",
         max_draft_nodes: int = 0,
-        specpv: Mapping[str, str | int] | None = None,
+        specpv: Mapping[str, str | int | float] | None = None,
     ) -> Stream:
         """Starts one request; the arguments are those of `generate`.
 
@@ -292,7 +293,7 @@ def _request_options(
     speculate: bool,
     drafter: str,
     max_draft_nodes: int,
-    specpv: Mapping[str, str | int] | None,
+    specpv: Mapping[str, str | int | float] | None,
 ) -> dict:
     """What a request chooses for itself, as the extension takes it."""
     own = dict(specpv or {})
@@ -302,8 +303,11 @@ def _request_options(
         "drafter": drafter,
         "max_draft_nodes": max_draft_nodes,
         "specpv_mode": own.pop("mode", ""),
-        "specpv_budget": own.pop("budget", -1),
+        "specpv_budget_tokens": own.pop("budget_tokens", None),
+        "specpv_error_target": own.pop("error_target", None),
     }
     if own:
-        raise ValueError(f"specpv: {next(iter(own))!r} is unknown, it has mode and budget")
+        raise ValueError(
+            f"specpv: {next(iter(own))!r} is unknown, it has mode, budget_tokens and error_target"
+        )
     return options

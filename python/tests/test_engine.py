@@ -127,8 +127,8 @@ def test_a_request_chooses_its_partial_verification(engine):
     (plain,) = engine.generate(PROMPT, params)
     with talon.Engine(config=small(speculative_config=speculation)) as partial:
         (off,) = partial.generate(PROMPT, params, specpv={"mode": "off"})
-        (exact,) = partial.generate(PROMPT, params, specpv={"mode": "exact", "budget": 0})
-        (fast,) = partial.generate(PROMPT, params, specpv={"mode": "fast", "budget": 0})
+        (exact,) = partial.generate(PROMPT, params, specpv={"mode": "exact", "budget_tokens": 0})
+        (fast,) = partial.generate(PROMPT, params, specpv={"mode": "fast", "budget_tokens": 0})
         assert off.tokens == exact.tokens == plain.tokens
         assert off.stats.partial_passes == 0
         assert exact.stats.partial_passes > 0

@@ -161,12 +161,22 @@ std::vector<float> RunScores(Backend& backend, const Layout& layout, const PassP
   return out.Read();
 }
 
+// By attention only where the backend can.
+std::vector<BlockScorer> ScorersOf(const std::string& backend) {
+  std::vector<BlockScorer> scorers = {BlockScorer::kQuest, BlockScorer::kQuestBound,
+                                      BlockScorer::kH2o};
+  if (MakeBackend(backend)->kv_ops()->ScoresByAttention()) {
+    scorers.push_back(BlockScorer::kAttention);
+  }
+  return scorers;
+}
+
 TEST_P(BlockScoresTest, MatchReference) {
   constexpr int kRows = 23;
   const auto reference = MakeBackend("reference");
   for (const Layout& layout : Layouts()) {
     const std::vector<float> queries = RandomValues(int64_t{kRows} * layout.cols(), 11);
-    for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kQuestBound, BlockScorer::kH2o}) {
+    for (const auto scorer : ScorersOf(GetParam())) {
       for (const auto reduce : {ScoreReduce::kMean, ScoreReduce::kMax}) {
         const PassPlan plan = PlanOf(kRows, Reversed(layout.blocks),
                                      {{.row_begin = 2,

@@ -58,6 +58,8 @@ class KvOps {
   // request's rows, then averaged over the query heads of the kv head. NaN counts as -inf.
   virtual void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                            MatrixView out) = 0;
+  // Whether it knows BlockScorer::kAttention.
+  virtual bool ScoresByAttention() const { return true; }
 
   // Chooses columns of every row of x, for each of `choices` those with the largest values: ties to
   // the lower column, NaN as -inf. ChosenColumns returns them, ascending: [choices][x.rows][count];

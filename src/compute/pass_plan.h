@@ -18,8 +18,10 @@
 
 namespace talon {
 
-// How a block's key summary is compared with queries (KvOps::ScoreBlocks).
+// How a block is scored under queries (KvOps::ScoreBlocks). The first reads its keys, the others
+// its key summary.
 enum class BlockScorer {
+  kAttention,   // its share of the softmax over all scored blocks
   kQuest,       // the larger of the query's products with the summary's max and min
   kQuestBound,  // per element the larger of the two, summed: a bound of every key's product
   kH2o          // mean norm of the block's keys, no query

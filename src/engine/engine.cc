@@ -53,7 +53,8 @@ Status Engine::CheckPartialVerification() {
   }
   const SpecPvHost host{.kv_block_size = options_.block_size,
                         .max_tree_nodes = options_.step.budget.max_nodes,
-                        .max_depth = options_.step.budget.max_depth};
+                        .max_depth = options_.step.budget.max_depth,
+                        .scores_by_attention = parts_.backend->kv_ops()->ScoresByAttention()};
   if (const auto fallback = SpecPvPreflight(specpv, host)) {
     ReportSpecPvFallback(*fallback, parts_.metrics.get());
     specpv.enabled = false;
@@ -64,7 +65,6 @@ Status Engine::CheckPartialVerification() {
 Status Engine::AllocateCache() {
   const ModelConfig& model = parts_.target->config();
   const SpecPvConfig& specpv = options_.step.specpv;
-  const bool summaries = specpv.enabled && specpv.NeedsSummaries();
   const KvShape shape{.num_layers = model.num_layers,
                       .kv_heads = model.num_kv_heads,
                       .head_dim = model.head_dim,
@@ -72,7 +72,7 @@ Status Engine::AllocateCache() {
                       .dtype = options_.kv_dtype,
                       .num_blocks = BlocksOf(options_.kv_tokens),
                       .staging_rows = options_.MaxTreeRows(),
-                      .key_summaries = summaries};
+                      .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
   kv_.reset();
   TALON_ASSIGN_OR_RETURN(
       kv_, KvCache::Create(parts_.backend, shape, parts_.metrics.get(),
@@ -82,7 +82,7 @@ Status Engine::AllocateCache() {
                             .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
                             .view_blocks = specpv.Budget().Total() + 1,
                             .prefix_index = options_.prefix_cache}));
-  if (!summaries) return OkStatus();
+  if (!specpv.enabled || !specpv.RanksBlocks()) return OkStatus();
   return parts_.target->ReserveScores(options_.max_sequences * BlocksOf(options_.max_length));
 }
 
@@ -137,13 +137,11 @@ Status Engine::CheckPromptOutputs(const GenerateRequest& request) const {
 
 Status Engine::CheckSpecPv(const SpecPvOverrides& wanted) const {
   const SpecPvConfig& specpv = options_.step.specpv;
-  const bool asked = !wanted.off && (wanted.mode || wanted.retrieval_blocks >= 0);
-  if (asked && !specpv.enabled) {
+  if (!wanted.ask()) return OkStatus();
+  if (!specpv.enabled) {
     return InvalidArgument("specpv: the engine runs without it (enable_specpv)");
   }
-  if (!asked || wanted.retrieval_blocks < 0) return OkStatus();
-  SpecPvConfig config = specpv;
-  config.retrieval_blocks = wanted.retrieval_blocks;
+  const SpecPvConfig config = WithOverrides(specpv, wanted);
   TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(config));
   if (options_.kv_offload && config.retrieval_blocks > specpv.retrieval_blocks) {
     return InvalidArgument("specpv: {} blocks, the copies on the device hold {}",

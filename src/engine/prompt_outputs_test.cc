@@ -265,7 +265,7 @@ TEST(RequestSpecPv, IsRefusedWhereTheEngineHasNone) {
   EXPECT_TRUE(engine->Check(request).ok());
   request.specpv = {.mode = SpecPvMode::kFast};
   EXPECT_FALSE(engine->Check(request).ok());
-  request.specpv = {.retrieval_blocks = 4};
+  request.specpv = {.budget_tokens = 64};
   EXPECT_FALSE(engine->Check(request).ok());
 }
 

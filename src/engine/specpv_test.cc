@@ -65,6 +65,13 @@ std::vector<std::vector<int32_t>> Answers(const std::vector<GenerateRequest>& re
 }
 
 // Random requests, selectors, budgets and batches: zero differences against plain decoding.
+SpecPvSelector RandomSelector(std::mt19937& random, Backend& backend) {
+  const auto selector = static_cast<SpecPvSelector>(random() % 6);
+  const bool known =
+      selector != SpecPvSelector::kAttention || backend.kv_ops()->ScoresByAttention();
+  return known ? selector : SpecPvSelector::kQuest;
+}
+
 TEST(SpecPvEngine, ExactGivesPlainTokens) {
   std::mt19937 random(23);
   const int rounds = TestRounds(30);
@@ -85,7 +92,7 @@ TEST(SpecPvEngine, ExactGivesPlainTokens) {
       if (random() % 8 == 0) requests.back().speculate = false;
     }
     SpecPvConfig config = TinyBudget();
-    config.selector = static_cast<SpecPvSelector>(random() % 5);
+    config.selector = RandomSelector(random, *Small().backend);
     config.reduce = static_cast<SpecPvReduce>(random() % 3);
     config.retrieval_blocks = 1 + static_cast<int>(random() % 6);
     config.full_refresh_interval = 1 + static_cast<int>(random() % 12);
@@ -302,6 +309,56 @@ TEST(SpecPvEngine, ShadowsMeasureAndChangeNothing) {
   EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvKlNats, "1").count, 3);
   EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvKlNats, "1").Mean(), 0);
   EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvHiddenCosine, "1").Mean(), 0.3);
+}
+
+// Refreshes that the governor asked for, of a request that is checked all along.
+int64_t DriftRefreshes(const SpecPvConfig& config, const GenerateRequest& request) {
+  const auto engine = Small().MakeEngine(Options(config));
+  EXPECT_TRUE(engine->Generate(request).ok());
+  return engine->metrics().Get(Counter::kSpecPvRefresh, "drift");
+}
+
+// The random model disagrees with itself often, so that a small target is missed.
+TEST(SpecPvEngine, AnErrorTargetBringsFullPassesSooner) {
+  std::mt19937 random(41);
+  GenerateRequest request = LongRequest(random, 60, 330);
+  SpecPvConfig config = TinyBudget();
+  config.mode = SpecPvMode::kFast;
+  config.shadow_rate = 1;
+  EXPECT_EQ(DriftRefreshes(config, request), 0);
+  config.error_target = 0.01f;
+  const int64_t refreshes = DriftRefreshes(config, request);
+  EXPECT_GT(refreshes, 0);
+  config.error_target = 0;
+  request.specpv.error_target = 0.01f;
+  EXPECT_EQ(DriftRefreshes(config, request), refreshes);
+  config.error_target = 1;  // any disagreement will do
+  request.specpv.error_target.reset();
+  EXPECT_EQ(DriftRefreshes(config, request), 0);
+}
+
+TEST(SpecPvEngine, AdaptiveBudgetsKeepShortAnswersFull) {
+  std::mt19937 random(43);
+  const GenerateRequest request = LongRequest(random, 100, 12);  // < 2 (depth 6 + 1)
+  SpecPvConfig config = TinyBudget();
+  for (const bool adaptive : {false, true}) {
+    config.adaptive = adaptive;
+    const auto result = Small().MakeEngine(Options(config))->Generate(request).value();
+    EXPECT_EQ(result.stats.partial_passes == 0, adaptive);
+  }
+}
+
+TEST(SpecPvEngine, ARequestsOwnBudgetIsInTokens) {
+  std::mt19937 random(47);
+  GenerateRequest request = LongRequest(random, 100, 30);
+  const auto visible = [&request](int budget_tokens) {
+    request.specpv.budget_tokens = budget_tokens;
+    const auto engine = Small().MakeEngine(Options(TinyBudget()));
+    EXPECT_TRUE(engine->Generate(request).ok());
+    return engine->metrics().Get(Histogram::kSpecPvVisibleRatio).Mean();
+  };
+  EXPECT_EQ(visible(16), visible(9));  // two blocks of 8
+  EXPECT_LT(visible(8), visible(9));
 }
 
 TEST(SpecPvEngine, OffLeavesNoTrace) {

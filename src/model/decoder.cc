@@ -104,7 +104,12 @@ Status Decoder::ReserveScores(int max_blocks) {
 
 Status Decoder::CheckScores(const PassPlan& plan, const KvShape& kv) const {
   if (plan.scores.empty()) return OkStatus();
-  if (!kv.key_summaries) return InvalidArgument("decoder: scores wanted, no key summaries");
+  const bool by_summaries = std::ranges::any_of(plan.scores, [](const ScoreRequest& request) {
+    return request.scorer != BlockScorer::kAttention;
+  });
+  if (by_summaries && !kv.key_summaries) {
+    return InvalidArgument("decoder: scores wanted, no key summaries");
+  }
   if (plan.num_scored_blocks() > scores_.all.cols) {
     return InvalidArgument("decoder: scores of {} blocks wanted, limit {}",
                            plan.num_scored_blocks(), scores_.all.cols);

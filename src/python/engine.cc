@@ -40,8 +40,11 @@ std::optional<std::vector<int32_t>> PromptTokens(const py::object& prompt) {
   }
 }
 
-SpecPvOverrides MakeSpecPv(const std::string& mode, int retrieval_blocks) {
-  SpecPvOverrides overrides{.off = mode == "off", .retrieval_blocks = retrieval_blocks};
+// `mode`: "exact", "fast", "off"; "" = the engine's.
+SpecPvOverrides MakeSpecPv(const std::string& mode, std::optional<int> budget_tokens,
+                           std::optional<float> error_target) {
+  SpecPvOverrides overrides{
+      .off = mode == "off", .budget_tokens = budget_tokens, .error_target = error_target};
   if (!mode.empty() && !overrides.off) overrides.mode = ValueOrRaise(ParseSpecPvMode(mode));
   return overrides;
 }
@@ -208,7 +211,7 @@ std::shared_ptr<PythonStream> PythonEngine::Submit(const Order& order) {
                           .speculate = order.speculate,
                           .drafter = order.drafter,
                           .max_draft_nodes = order.max_draft_nodes,
-                          .specpv = MakeSpecPv(order.specpv_mode, order.specpv_budget),
+                          .specpv = order.specpv,
                           .watched = order.trees};
   const auto tokens = PromptTokens(order.prompt);
   const auto text = tokens ? std::string() : FromPythonText(order.prompt, "prompt");
@@ -320,25 +323,26 @@ void BindEngine(py::module_* module) {
   };
   const auto submit = [](PythonEngine& engine, py::object prompt, py::dict sampling, bool trees,
                          bool speculate, std::string drafter, int max_draft_nodes,
-                         std::string specpv_mode, int specpv_budget, std::string grammar_kind,
+                         const std::string& specpv_mode, std::optional<int> specpv_budget_tokens,
+                         std::optional<float> specpv_error_target, const std::string& grammar_kind,
                          std::vector<std::string> grammar_texts) {
-    return engine.Submit({.prompt = std::move(prompt),
-                          .sampling = std::move(sampling),
-                          .grammar = MakeGrammar(grammar_kind, std::move(grammar_texts)),
-                          .trees = trees,
-                          .speculate = speculate,
-                          .drafter = std::move(drafter),
-                          .max_draft_nodes = max_draft_nodes,
-                          .specpv_mode = std::move(specpv_mode),
-                          .specpv_budget = specpv_budget});
+    return engine.Submit(
+        {.prompt = std::move(prompt),
+         .sampling = std::move(sampling),
+         .grammar = MakeGrammar(grammar_kind, std::move(grammar_texts)),
+         .trees = trees,
+         .speculate = speculate,
+         .drafter = std::move(drafter),
+         .max_draft_nodes = max_draft_nodes,
+         .specpv = MakeSpecPv(specpv_mode, specpv_budget_tokens, specpv_error_target)});
   };
   py::class_<PythonEngine, std::shared_ptr<PythonEngine>>(*module, "Engine")
       .def(py::init(load), py::arg("model"), py::arg("speculative"), py::arg("bundled"),
            py::arg("drafter"), py::arg("drafter_base"))
       .def("submit", submit, py::arg("prompt"), py::arg("sampling"), py::kw_only(),
            py::arg("trees"), py::arg("speculate"), py::arg("drafter"), py::arg("max_draft_nodes"),
-           py::arg("specpv_mode"), py::arg("specpv_budget"), py::arg("grammar_kind"),
-           py::arg("grammar_texts"))
+           py::arg("specpv_mode"), py::arg("specpv_budget_tokens"), py::arg("specpv_error_target"),
+           py::arg("grammar_kind"), py::arg("grammar_texts"))
       .def("encode", &PythonEngine::Encode, py::arg("text"))
       .def("decode", &PythonEngine::Decode, py::arg("tokens"))
       .def("kv_report", &PythonEngine::Report)

@@ -70,8 +70,7 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
     bool speculate = true;
     std::string drafter;  // of the engine's, by name; "" = all that it has
     int max_draft_nodes = 0;
-    std::string specpv_mode;  // "exact", "fast", "off"; "" = the engine's
-    int specpv_budget = -1;   // retrieved blocks; -1 = the engine's
+    SpecPvOverrides specpv;
   };
   std::shared_ptr<PythonStream> Submit(const Order& order);
   void Cancel(const std::shared_ptr<RequestStream>& stream);

@@ -109,8 +109,7 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
   config.max_sequences = *std::max_element(options.batches.begin(), options.batches.end());
   config.sampling.ignore_eos = true;
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config));
-  const PromptReader reader{.tokenizer = model->tokenizer.get(),
-                            .vocab_size = model->target->config().vocab_size};
+  TALON_ASSIGN_OR_RETURN(const PromptReader reader, MakePromptReader(config.serve, *model));
   std::string path = options.prompts;
   if (path.empty()) {
     TALON_ASSIGN_OR_RETURN(path, BundledFile("tests/data/prompts/docs.jsonl"));

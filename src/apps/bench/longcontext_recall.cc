@@ -63,9 +63,8 @@ class RecallEngines {
     GenerateRequest request{.prompt = prompt};
     TALON_ASSIGN_OR_RETURN(request.sampling,
                            MakeSamplingParams(config_.sampling, model_->tokenizer.get()));
-    request.specpv = {.off = !variant.partial,
-                      .mode = variant.partial,
-                      .retrieval_blocks = variant.budget / engine->options().block_size};
+    request.specpv = {
+        .off = !variant.partial, .mode = variant.partial, .budget_tokens = variant.budget};
     TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
     const StatusLine progress;
     while (engine->HasWork()) {

@@ -187,8 +187,7 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
     return InvalidArgument("modes: the first must be plain, the others are compared with it");
   }
   TALON_ASSIGN_OR_RETURN(model, LoadTarget(config));
-  const PromptReader reader{.tokenizer = model->tokenizer.get(),
-                            .vocab_size = model->target->config().vocab_size};
+  TALON_ASSIGN_OR_RETURN(const PromptReader reader, MakePromptReader(config.serve, *model));
   TALON_ASSIGN_OR_RETURN(const auto prompts, reader.Read(options.prompts));
   size_t longest = 0;
   for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/ordered_json.h"
+#include "setup/chat.h"
+#include "text/chat_options.h"
 
 namespace talon {
 namespace {
@@ -15,11 +19,11 @@ Status CheckToken(int64_t token, int vocab_size) {
   return InvalidArgument("token id {}, must be 0 to {}", token, vocab_size - 1);
 }
 
-Result<std::vector<int32_t>> TokensOf(const Json& list, int vocab_size) {
+Result<std::vector<int32_t>> TokensOf(const OrderedJson& list, int vocab_size) {
   if (!list.is_array()) return InvalidArgument("\"tokens\" is not a list");
   std::vector<int32_t> tokens;
   tokens.reserve(list.size());
-  for (const Json& token : list) {
+  for (const OrderedJson& token : list) {
     if (!token.is_number_integer()) {
       return InvalidArgument("\"tokens\": {}, must be token ids", token.dump());
     }
@@ -29,12 +33,16 @@ Result<std::vector<int32_t>> TokensOf(const Json& list, int vocab_size) {
   return tokens;
 }
 
-Result<std::vector<int32_t>> EntryTokens(const Json& entry, const PromptReader& reader) {
+Result<std::vector<int32_t>> EntryTokens(const OrderedJson& entry, const PromptReader& reader) {
   if (entry.is_object() && entry.contains("tokens")) {
     return TokensOf(entry["tokens"], reader.vocab_size);
   }
+  if (entry.is_object() && entry.contains("messages")) {
+    if (reader.chat) return reader.chat(entry);
+    return InvalidArgument("\"messages\", and there is no chat template for them");
+  }
   if (!entry.is_object() || !entry.contains("prompt") || !entry["prompt"].is_string()) {
-    return InvalidArgument("no \"prompt\" string and no \"tokens\"");
+    return InvalidArgument("no \"prompt\" string, no \"messages\" and no \"tokens\"");
   }
   if (reader.tokenizer == nullptr) {
     TALON_RETURN_IF_ERROR(Tokenizer::Supported());
@@ -43,7 +51,7 @@ Result<std::vector<int32_t>> EntryTokens(const Json& entry, const PromptReader& 
   return reader.tokenizer->Encode(entry["prompt"].get<std::string>(), reader.add_special_tokens);
 }
 
-std::string TextOf(const Json& entry, const char* key, const std::string& otherwise) {
+std::string TextOf(const OrderedJson& entry, const char* key, const std::string& otherwise) {
   const bool given = entry.contains(key) && entry[key].is_string();
   return given ? entry[key].get<std::string>() : otherwise;
 }
@@ -79,7 +87,7 @@ Result<std::vector<Prompt>> PromptReader::Read(const std::string& path) const {
     const std::string_view row = std::string_view(text).substr(start, end - start);
     start = end + 1;
     if (row.empty()) continue;
-    TALON_ASSIGN_OR_RETURN(const Json entry, ParseJson(row, where));
+    TALON_ASSIGN_OR_RETURN(const OrderedJson entry, ParseOrderedJson(row, where));
     auto tokens = EntryTokens(entry, *this);
     if (!tokens.ok()) return tokens.status().WithContext(where);
     prompts.push_back({.id = TextOf(entry, "id", std::to_string(line)),
@@ -88,6 +96,22 @@ Result<std::vector<Prompt>> PromptReader::Read(const std::string& path) const {
   }
   if (prompts.empty()) return InvalidArgument("{}: no prompts", path);
   return prompts;
+}
+
+Result<PromptReader> MakePromptReader(const ServeConfig& serve, const LoadedModel& model) {
+  const Tokenizer* tokenizer = model.tokenizer.get();
+  PromptReader reader{.tokenizer = tokenizer, .vocab_size = model.target->config().vocab_size};
+  if (tokenizer == nullptr) return reader;
+  TALON_ASSIGN_OR_RETURN(std::optional<Chat> found, LoadChat(serve, model));
+  if (!found) return reader;
+  const auto chat = std::make_shared<const Chat>(std::move(*found));
+  reader.chat = [chat, tokenizer](const OrderedJson& line) -> Result<std::vector<int32_t>> {
+    TALON_ASSIGN_OR_RETURN(GenerateRequest request,
+                           ChatRequest(*chat, *tokenizer, line["messages"], SamplingParams(),
+                                       {.tools = line.value("tools", OrderedJson())}));
+    return std::move(request.prompt);
+  };
+  return reader;
 }
 
 Result<std::vector<int32_t>> ReadPromptTokens(const std::string& argument, int vocab_size) {

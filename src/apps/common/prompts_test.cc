@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/json.h"
 
 namespace talon {
 namespace {
@@ -39,6 +40,16 @@ TEST(PromptsTest, TextNeedsATokenizer) {
   const std::string error = ErrorOf(PromptReader{.vocab_size = 10}.Read(path));
   EXPECT_NE(error.find("text.jsonl:1: "), std::string::npos) << error;
   EXPECT_NE(error.find("tokens"), std::string::npos) << error;
+}
+
+TEST(PromptsTest, MessagesNeedAChatTemplate) {
+  const std::string path =
+      TempFile("chat.jsonl", R"({"messages": [{"role": "user"}], "tools": [1]})"
+                             "\n");
+  PromptReader reader{.vocab_size = 10};
+  EXPECT_NE(ErrorOf(reader.Read(path)).find("chat.jsonl:1: \"messages\""), std::string::npos);
+  reader.chat = [](const OrderedJson& line) { return Ids(line["tools"].size(), 7); };
+  EXPECT_EQ(reader.Read(path).value()[0].tokens, (Ids{7}));
 }
 
 TEST(PromptsTest, BadTokensNameTheLine) {

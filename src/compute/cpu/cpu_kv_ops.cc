@@ -116,7 +116,7 @@ void CpuKvOps::ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int
                            MatrixView out) {
   const PassPlan& plan = AsCpuPass(pass).plan;
   const KvShape& shape = kv.shape;
-  TALON_CHECK(shape.key_summaries && q.rows == plan.num_rows());
+  TALON_CHECK(q.rows == plan.num_rows());
   TALON_CHECK(q.cols % (shape.head_dim * shape.kv_heads) == 0);
   TALON_CHECK(out.rows == shape.kv_heads && out.cols >= plan.num_scored_blocks());
   const ScoreCall call{.pass = &plan,

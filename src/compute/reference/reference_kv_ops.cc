@@ -1,5 +1,6 @@
 #include "compute/reference/reference_kv_ops.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -114,15 +115,15 @@ void ReferenceKvOps::SummariseBlocks(const KvView& kv, std::span<const int32_t> 
 void ReferenceKvOps::ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                                  MatrixView out) {
   const PassPlan& plan = HostPlanOf(pass);
-  TALON_CHECK(kv.shape.key_summaries && q.rows == plan.num_rows());
+  TALON_CHECK(q.rows == plan.num_rows());
   TALON_CHECK(out.rows == kv.shape.kv_heads && out.cols >= plan.num_scored_blocks());
   for (const ScoreRequest& request : plan.scores) {
     for (int head = 0; head < kv.shape.kv_heads; ++head) {
       const auto blocks = plan.BlocksOf(request.sequence, layer, head, kv.shape.kv_heads);
-      for (int i = 0; i < request.num_blocks; ++i) {
-        RowOf(out, head)[request.first_column + i] = static_cast<float>(
-            ReferenceScore(request, q, kv.shape, kv.layers[layer], blocks[i], head));
-      }
+      const std::vector<double> scores =
+          ReferenceScores(request, q, kv.shape, kv.layers[layer],
+                          std::span(blocks).first(request.num_blocks), head);
+      std::ranges::copy(scores, RowOf(out, head) + request.first_column);
     }
   }
 }

@@ -12,18 +12,65 @@ double OrLowest(double score) { return std::isnan(score) ? -HUGE_VAL : score; }
 
 double LargerOrNaN(double a, double b) { return a > b || std::isnan(a) ? a : b; }
 
-// One query head and row against the summary that starts at `summary`.
-double ScoreQuery(BlockScorer scorer, const float* q, const KvShape& shape, const KvLayer& arrays,
-                  int64_t summary) {
+// Everything about one kv head of a layer.
+struct Head {
+  const KvShape& shape;
+  const KvLayer& arrays;
+  std::span<const int32_t> blocks;
+  int kv_head;
+
+  int64_t Summary(int32_t block) const { return int64_t{block} * shape.kv_heads + kv_head; }
+};
+
+double ScoreSummary(BlockScorer scorer, const float* q, const Head& head, int64_t summary) {
+  const KvShape& shape = head.shape;
   double with_max = 0, with_min = 0, bound = 0;
   for (int d = 0; d < shape.head_dim; ++d) {
-    const double a = double{q[d]} * LoadElement(arrays.key_max, shape.dtype, summary + d);
-    const double b = double{q[d]} * LoadElement(arrays.key_min, shape.dtype, summary + d);
+    const int64_t at = summary * shape.head_dim + d;
+    const double a = double{q[d]} * LoadElement(head.arrays.key_max, shape.dtype, at);
+    const double b = double{q[d]} * LoadElement(head.arrays.key_min, shape.dtype, at);
     with_max += a;
     with_min += b;
     bound += LargerOrNaN(a, b);
   }
-  return OrLowest(scorer == BlockScorer::kQuest ? LargerOrNaN(with_max, with_min) : bound);
+  return scorer == BlockScorer::kQuest ? LargerOrNaN(with_max, with_min) : bound;
+}
+
+// Sums of e^score over the keys of each block, divided by their total.
+std::vector<double> AttentionMasses(const float* q, const Head& head) {
+  const KvShape& shape = head.shape;
+  std::vector<double> masses;
+  double total = 0;
+  for (const int32_t block : head.blocks) {
+    const int64_t tile = SlotOffset(shape, int64_t{block} * shape.block_size, head.kv_head);
+    double mass = 0;
+    for (int key = 0; key < shape.block_size; ++key) {
+      double product = 0;
+      for (int d = 0; d < shape.head_dim; ++d) {
+        const int64_t at = tile + int64_t{key} * shape.head_dim + d;
+        product += double{q[d]} * LoadElement(head.arrays.k_blocks, shape.dtype, at);
+      }
+      mass += std::exp(product / std::sqrt(shape.head_dim));
+    }
+    masses.push_back(mass);
+    total += mass;
+  }
+  for (double& mass : masses) mass /= total;
+  return masses;
+}
+
+// The blocks' scores under one query.
+std::vector<double> ScoreQuery(BlockScorer scorer, const float* q, const Head& head) {
+  std::vector<double> scores;
+  if (scorer == BlockScorer::kAttention) {
+    scores = AttentionMasses(q, head);
+  } else {
+    for (const int32_t block : head.blocks) {
+      scores.push_back(ScoreSummary(scorer, q, head, head.Summary(block)));
+    }
+  }
+  for (double& score : scores) score = OrLowest(score);
+  return scores;
 }
 
 }  // namespace
@@ -53,24 +100,34 @@ void ReferenceSummary(const KvShape& shape, const KvLayer& arrays, int32_t block
   arrays.key_norm[index] = static_cast<float>(norms / shape.block_size);
 }
 
-double ReferenceScore(const ScoreRequest& request, const MatrixView& q, const KvShape& shape,
-                      const KvLayer& arrays, int32_t block, int kv_head) {
-  const int64_t index = int64_t{block} * shape.kv_heads + kv_head;
-  if (request.scorer == BlockScorer::kH2o) return OrLowest(arrays.key_norm[index]);
+std::vector<double> ReferenceScores(const ScoreRequest& request, const MatrixView& q,
+                                    const KvShape& shape, const KvLayer& arrays,
+                                    std::span<const int32_t> blocks, int kv_head) {
+  const Head head{shape, arrays, blocks, kv_head};
+  std::vector<double> total(blocks.size());
+  if (request.scorer == BlockScorer::kH2o) {
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      total[b] = OrLowest(arrays.key_norm[head.Summary(blocks[b])]);
+    }
+    return total;
+  }
   const int group = q.cols / shape.head_dim / shape.kv_heads;
   const int rows = request.row_end - request.row_begin;
-  double heads = 0;
   for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-    double sum = 0, largest = -HUGE_VAL;
+    std::vector<double> sum(blocks.size()), largest(blocks.size(), -HUGE_VAL);
     for (int row = request.row_begin; row < request.row_end; ++row) {
       const float* query = q.data + row * q.stride + int64_t{h} * shape.head_dim;
-      const double score = ScoreQuery(request.scorer, query, shape, arrays, index * shape.head_dim);
-      sum += score;
-      largest = std::max(largest, score);
+      const std::vector<double> scores = ScoreQuery(request.scorer, query, head);
+      for (size_t b = 0; b < blocks.size(); ++b) {
+        sum[b] += scores[b];
+        largest[b] = std::max(largest[b], scores[b]);
+      }
     }
-    heads += request.reduce == ScoreReduce::kMax ? largest : sum / rows;
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      total[b] += (request.reduce == ScoreReduce::kMax ? largest[b] : sum[b] / rows) / group;
+    }
   }
-  return OrLowest(heads / group);
+  return total;
 }
 
 }  // namespace talon

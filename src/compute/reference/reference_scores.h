@@ -3,6 +3,8 @@
 #define TALON_COMPUTE_REFERENCE_REFERENCE_SCORES_H_
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "compute/kv_view.h"
 #include "compute/matrix.h"
@@ -12,9 +14,10 @@ namespace talon {
 
 void ReferenceSummary(const KvShape& shape, const KvLayer& arrays, int32_t block, int kv_head);
 
-// The score of a block of the cache at one kv head.
-double ReferenceScore(const ScoreRequest& request, const MatrixView& q, const KvShape& shape,
-                      const KvLayer& arrays, int32_t block, int kv_head);
+// The scores of blocks of the cache at one kv head.
+std::vector<double> ReferenceScores(const ScoreRequest& request, const MatrixView& q,
+                                    const KvShape& shape, const KvLayer& arrays,
+                                    std::span<const int32_t> blocks, int kv_head);
 
 }  // namespace talon
 

@@ -50,7 +50,8 @@ Result<std::unique_ptr<SessionEngine>> SessionEngine::Create(const Parts& given,
     own_metrics = std::make_unique<Metrics>();
     parts.metrics = own_metrics.get();
   }
-  TALON_RETURN_IF_ERROR(FitSessionOptions(parts.target->config(), parts.metrics, &options));
+  TALON_RETURN_IF_ERROR(
+      FitSessionOptions(parts.target->config(), parts.backend, parts.metrics, &options));
   TALON_ASSIGN_OR_RETURN(auto kv,
                          MakeSessionCache(parts.target, parts.backend, parts.metrics, &options));
   return std::unique_ptr<SessionEngine>(

@@ -21,7 +21,7 @@ void ChooseSizes(const ModelConfig& model, SessionOptions* options) {
 
 // Trees may be larger than the buffer: those are verified in full. So the buffer must only hold the
 // smallest tree and leave room for a second step.
-Status ChoosePartialVerification(Metrics* metrics, EngineOptions* engine) {
+Status ChoosePartialVerification(Backend* backend, Metrics* metrics, EngineOptions* engine) {
   SpecPvConfig& specpv = engine->step.specpv;
   if (!specpv.enabled) return OkStatus();
   TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(specpv));
@@ -35,7 +35,8 @@ Status ChoosePartialVerification(Metrics* metrics, EngineOptions* engine) {
   }
   const SpecPvHost host{.kv_block_size = engine->block_size,
                         .max_tree_nodes = 1,
-                        .max_depth = SessionOptions::kMaxTreeDepth};
+                        .max_depth = SessionOptions::kMaxTreeDepth,
+                        .scores_by_attention = backend->kv_ops()->ScoresByAttention()};
   if (const auto fallback = SpecPvPreflight(specpv, host)) {
     ReportSpecPvFallback(*fallback, metrics);
     specpv.enabled = false;
@@ -64,7 +65,7 @@ Result<std::unique_ptr<KvCache>> AllocateCache(const SessionOptions& options, De
                                           .tail_regions = specpv.enabled ? options.max_sessions : 0,
                                           .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
                                           .prefix_index = engine.prefix_cache}));
-  if (shape.key_summaries) {
+  if (specpv.enabled && specpv.RanksBlocks()) {
     const int blocks = CeilDiv(engine.max_length, engine.block_size);
     TALON_RETURN_IF_ERROR(target->ReserveScores(engine.max_sequences * blocks));
   }
@@ -81,9 +82,10 @@ int SessionOptions::TreeRows() const {
   return std::max(one_call, std::min(engine.max_sequences * tree, kSharedRows));
 }
 
-Status FitSessionOptions(const ModelConfig& model, Metrics* metrics, SessionOptions* options) {
+Status FitSessionOptions(const ModelConfig& model, Backend* backend, Metrics* metrics,
+                         SessionOptions* options) {
   ChooseSizes(model, options);
-  return ChoosePartialVerification(metrics, &options->engine);
+  return ChoosePartialVerification(backend, metrics, &options->engine);
 }
 
 Result<std::unique_ptr<KvCache>> MakeSessionCache(Decoder* target, Backend* backend,

@@ -30,7 +30,8 @@ struct SessionOptions {
 
 // Fills in what the options leave to the target, and turns partial verification off where it cannot
 // work.
-Status FitSessionOptions(const ModelConfig& model, Metrics* metrics, SessionOptions* options);
+Status FitSessionOptions(const ModelConfig& model, Backend* backend, Metrics* metrics,
+                         SessionOptions* options);
 
 // Also reserves the target's memory for block scores if partial verification needs them, and turns
 // that off where there is no memory for it. REQUIRES: options that FitSessionOptions has filled in.

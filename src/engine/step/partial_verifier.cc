@@ -12,6 +12,8 @@ namespace {
 
 BlockScorer ScorerOf(SpecPvSelector selector) {
   switch (selector) {
+    case SpecPvSelector::kAttention:
+      return BlockScorer::kAttention;
     case SpecPvSelector::kQuestBound:
       return BlockScorer::kQuestBound;
     case SpecPvSelector::kH2o:
@@ -28,11 +30,8 @@ void PartialVerifier::Admit(ActiveRequest* run) const {
   PartialState& state = run->partial;
   if (state.admitted) return;
   state.admitted = true;
-  state.config = config_;
-  const SpecPvOverrides& overrides = run->request.specpv;
-  if (overrides.off) return;
-  if (overrides.mode) state.config.mode = *overrides.mode;
-  if (overrides.retrieval_blocks >= 0) state.config.retrieval_blocks = overrides.retrieval_blocks;
+  state.config = WithOverrides(config_, run->request.specpv);
+  if (run->request.specpv.off) return;
   const SpecPvRequest request{.prompt_tokens = run->prompt_tokens,
                               .max_tokens = run->request.sampling.max_tokens,
                               .max_depth = max_depth_,
@@ -220,7 +219,7 @@ void PartialVerifier::RequestScores(const ActiveRequest& run, int row_begin, int
                   .budget = run.partial.governor->budget(),
                   .min_full_blocks = (committed + 1) / config_.block_size,
                   .max_full_blocks = (committed + max_committed) / config_.block_size};
-  if (config_.NeedsSummaries()) {
+  if (config_.RanksBlocks()) {
     const bool root_only = config_.reduce == SpecPvReduce::kRoot;
     ranking.scored_blocks = committed / config_.block_size;
     ranking.first_column = builder->RequestScores(

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/math.h"
+
 namespace talon {
 namespace {
 
@@ -18,7 +20,8 @@ using NameTable = std::array<std::pair<const char*, T>, kCount>;
 
 constexpr NameTable<SpecPvMode, 2> kModes = {
     {{"exact", SpecPvMode::kExact}, {"fast", SpecPvMode::kFast}}};
-constexpr NameTable<SpecPvSelector, 5> kSelectors = {{{"quest", SpecPvSelector::kQuest},
+constexpr NameTable<SpecPvSelector, 6> kSelectors = {{{"attention", SpecPvSelector::kAttention},
+                                                      {"quest", SpecPvSelector::kQuest},
                                                       {"quest_bound", SpecPvSelector::kQuestBound},
                                                       {"h2o", SpecPvSelector::kH2o},
                                                       {"streaming", SpecPvSelector::kStreaming},
@@ -71,16 +74,25 @@ Result<SpecPvReduce> ParseSpecPvReduce(std::string_view name) {
 BlockBudget SpecPvConfig::Budget() const {
   const bool has_sink = selector != SpecPvSelector::kSliding;
   return {.sink = has_sink ? sink_blocks : 0,
-          .retrieval = NeedsSummaries() ? retrieval_blocks : 0,
+          .retrieval = RanksBlocks() ? retrieval_blocks : 0,
           .window = window_blocks};
 }
 
-bool SpecPvConfig::NeedsSummaries() const {
+bool SpecPvConfig::RanksBlocks() const {
   return selector != SpecPvSelector::kStreaming && selector != SpecPvSelector::kSliding;
 }
 
-bool SpecPvConfig::NeedsQueries() const {
-  return selector == SpecPvSelector::kQuest || selector == SpecPvSelector::kQuestBound;
+bool SpecPvConfig::NeedsSummaries() const {
+  return RanksBlocks() && selector != SpecPvSelector::kAttention;
+}
+
+SpecPvConfig WithOverrides(SpecPvConfig config, const SpecPvOverrides& overrides) {
+  if (overrides.mode) config.mode = *overrides.mode;
+  if (overrides.budget_tokens) {
+    config.retrieval_blocks = CeilDiv(*overrides.budget_tokens, config.block_size);
+  }
+  if (overrides.error_target) config.error_target = *overrides.error_target;
+  return config;
 }
 
 Status ValidateSpecPvConfig(const SpecPvConfig& c) {
@@ -111,6 +123,10 @@ std::optional<SpecPvFallback> SpecPvPreflight(const SpecPvConfig& config, const 
     return SpecPvFallback{SpecPvFallbackReason::kBufferTooSmall,
                           fmt::format("buffer {} < tree {} + depth {} + 1", config.buffer_tokens,
                                       host.max_tree_nodes, host.max_depth)};
+  }
+  if (config.selector == SpecPvSelector::kAttention && !host.scores_by_attention) {
+    return SpecPvFallback{SpecPvFallbackReason::kSelector,
+                          "attention runs on the CPU only; quest runs on this device"};
   }
   return std::nullopt;
 }

@@ -19,9 +19,10 @@ namespace talon {
 // kExact re-checks every provisional token in a full pass before it leaves the engine; kFast
 // emits it at once and never re-checks it (lossy).
 enum class SpecPvMode { kExact, kFast };
-// How blocks are ranked: by query and key summary (the first two), by key norm, or not at all
-// (kStreaming: sink and window only; kSliding: window only).
-enum class SpecPvSelector { kQuest, kQuestBound, kH2o, kStreaming, kSliding };
+// How blocks are ranked: by the attention that a full pass's queries pay them, by query and key
+// summary (the next two), by key norm, or not at all (kStreaming: sink and window only; kSliding:
+// window only).
+enum class SpecPvSelector { kAttention, kQuest, kQuestBound, kH2o, kStreaming, kSliding };
 // How the scores of a pass's query rows become one.
 enum class SpecPvReduce { kMean, kMax, kRoot };
 
@@ -75,17 +76,23 @@ struct SpecPvConfig {
 
   // S, R and W as the selector uses them.
   BlockBudget Budget() const;
-  bool NeedsSummaries() const;  // the selector ranks blocks at all
-  bool NeedsQueries() const;    // ... and by the pass's queries
+  bool RanksBlocks() const;     // the selector does
+  bool NeedsSummaries() const;  // ... by key summaries
   bool lossy() const { return enabled && mode == SpecPvMode::kFast; }
 };
 
 // A request's own settings of partial verification, where the engine has it.
 struct SpecPvOverrides {
-  bool off = false;                // verify in full
-  std::optional<SpecPvMode> mode;  // none: the engine's
-  int retrieval_blocks = -1;       // -1: the engine's
+  bool off = false;                  // verify in full
+  std::optional<SpecPvMode> mode;    // none of these: the engine's
+  std::optional<int> budget_tokens;  // to retrieve; rounded up to blocks
+  std::optional<float> error_target;
+
+  bool ask() const { return !off && (mode || budget_tokens || error_target); }
 };
+
+// The engine's settings with a request's own. Not validated.
+SpecPvConfig WithOverrides(SpecPvConfig config, const SpecPvOverrides& overrides);
 
 // InvalidArgument names the key, its value and the valid range, in one line.
 Status ValidateSpecPvConfig(const SpecPvConfig& config);
@@ -93,8 +100,9 @@ Status ValidateSpecPvConfig(const SpecPvConfig& config);
 // What SpecPV must fit into.
 struct SpecPvHost {
   int kv_block_size = 16;
-  int max_tree_nodes = 1;  // T_max, root included
-  int max_depth = 0;       // D_max: drafts on a path
+  int max_tree_nodes = 1;           // T_max, root included
+  int max_depth = 0;                // D_max: drafts on a path
+  bool scores_by_attention = true;  // KvOps::ScoresByAttention
 };
 
 // Why an engine cannot use SpecPV (it then verifies in full), or nothing. The buffer must leave

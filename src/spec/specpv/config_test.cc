@@ -23,26 +23,25 @@ TEST(SpecPvConfigTest, DerivedSizesOfTheDefaults) {
 TEST(SpecPvConfigTest, SelectorsShapeTheBudget) {
   SpecPvConfig config;
   const BlockBudget all{.sink = 2, .retrieval = 256, .window = 8};
-  for (const auto selector :
-       {SpecPvSelector::kQuest, SpecPvSelector::kQuestBound, SpecPvSelector::kH2o}) {
+  for (const auto selector : {SpecPvSelector::kAttention, SpecPvSelector::kQuest,
+                              SpecPvSelector::kQuestBound, SpecPvSelector::kH2o}) {
     config.selector = selector;
     EXPECT_EQ(config.Budget(), all);
-    EXPECT_TRUE(config.NeedsSummaries());
-    EXPECT_EQ(config.NeedsQueries(), selector != SpecPvSelector::kH2o);
+    EXPECT_EQ(config.NeedsSummaries(), selector != SpecPvSelector::kAttention);
   }
   config.selector = SpecPvSelector::kStreaming;
   EXPECT_EQ(config.Budget(), (BlockBudget{.sink = 2, .retrieval = 0, .window = 8}));
   EXPECT_FALSE(config.NeedsSummaries());
   config.selector = SpecPvSelector::kSliding;
   EXPECT_EQ(config.Budget(), (BlockBudget{.sink = 0, .retrieval = 0, .window = 8}));
-  EXPECT_FALSE(config.NeedsQueries());
+  EXPECT_FALSE(config.NeedsSummaries());
 }
 
 TEST(SpecPvConfigTest, NamesParseBack) {
   for (const auto mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
     EXPECT_EQ(*ParseSpecPvMode(SpecPvModeName(mode)), mode);
   }
-  for (const char* name : {"quest", "quest_bound", "h2o", "streaming", "sliding"}) {
+  for (const char* name : {"attention", "quest", "quest_bound", "h2o", "streaming", "sliding"}) {
     ASSERT_TRUE(ParseSpecPvSelector(name).ok());
     EXPECT_STREQ(SpecPvSelectorName(*ParseSpecPvSelector(name)), name);
   }
@@ -55,8 +54,9 @@ TEST(SpecPvConfigTest, NamesParseBack) {
 TEST(SpecPvConfigTest, UnknownNamesListTheKnown) {
   EXPECT_EQ(ParseSpecPvMode("quick").status().message(),
             "specpv_mode: 'quick', must be exact or fast");
-  EXPECT_EQ(ParseSpecPvSelector("").status().message(),
-            "specpv_selector: '', must be quest, quest_bound, h2o, streaming or sliding");
+  EXPECT_EQ(
+      ParseSpecPvSelector("").status().message(),
+      "specpv_selector: '', must be attention, quest, quest_bound, h2o, streaming or sliding");
   EXPECT_EQ(ParseSpecPvReduce("last").status().message(),
             "specpv_reduce: 'last', must be mean, max or root");
 }
@@ -111,13 +111,17 @@ TEST(SpecPvPreflightTest, BufferMustAllowASecondPartialStep) {
 }
 
 TEST(SpecPvPreflightTest, WhatTheEngineMustOffer) {
-  const SpecPvConfig config{.enabled = true};
+  SpecPvConfig config{.enabled = true};
   const auto reason_of = [&](const SpecPvHost& host) {
     const auto fallback = SpecPvPreflight(config, host);
     return fallback ? std::string(SpecPvFallbackName(fallback->reason)) : "";
   };
   EXPECT_EQ(reason_of({.kv_block_size = 16}), "");
   EXPECT_EQ(reason_of({.kv_block_size = 32}), "block_size");
+  EXPECT_EQ(reason_of({.scores_by_attention = false}), "");
+  config.selector = SpecPvSelector::kAttention;
+  EXPECT_EQ(reason_of({.scores_by_attention = true}), "");
+  EXPECT_EQ(reason_of({.scores_by_attention = false}), "selector");
 }
 
 TEST(SpecPvFallbackTest, AllocatesAgainWithoutIt) {

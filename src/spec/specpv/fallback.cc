@@ -10,6 +10,8 @@ const char* SpecPvFallbackName(SpecPvFallbackReason reason) {
       return "block_size";
     case SpecPvFallbackReason::kBufferTooSmall:
       return "buffer_too_small";
+    case SpecPvFallbackReason::kSelector:
+      return "selector";
     case SpecPvFallbackReason::kNoMemory:
       return "no_memory";
     case SpecPvFallbackReason::kNanScores:

@@ -12,6 +12,7 @@ enum class SpecPvFallbackReason {
   // The engine, at start.
   kBlockSize,
   kBufferTooSmall,
+  kSelector,  // the device cannot score blocks so
   kNoMemory,  // for tails, key summaries or scores
   // One sequence, which is verified in full until it ends.
   kNanScores,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "compute/cpu/attention/attention_mass.h"
 #include "compute/cpu/attention/block_kernels.h"
 #include "compute/cpu/attention/kernels.h"
 #include "compute/cpu/matmul/quantize.h"
@@ -53,6 +54,7 @@ struct ScoreTask {
 std::vector<ScoreTask> TasksOf(const ScoreCall& call) {
   std::vector<ScoreTask> tasks;
   for (const ScoreRequest& request : call.pass->scores) {
+    if (request.scorer == BlockScorer::kAttention) continue;
     for (int head = 0; head < call.shape.kv_heads; ++head) {
       for (int first = 0; first < request.num_blocks; first += kTileKeys) {
         tasks.push_back({&request, head, first, std::min(kTileKeys, request.num_blocks - first)});
@@ -223,7 +225,8 @@ void SummariseBlocks(ThreadPool& pool, const KvView& kv, std::span<const int32_t
 
 void ScoreScratch::Reserve(int num_threads, const ScoreCall& call) {
   threads_.resize(std::max(threads_.size(), static_cast<size_t>(num_threads)));
-  const size_t floats = TileScorer::Floats(PaddedDim(call.shape.head_dim), call.group());
+  const int dim = PaddedDim(call.shape.head_dim);
+  const size_t floats = std::max(TileScorer::Floats(dim, call.group()), AttentionMassFloats(dim));
   for (FloatArena& arena : threads_) arena.Reserve(floats);
 }
 
@@ -238,6 +241,10 @@ void ScoreBlocks(ThreadPool& pool, const ScoreCall& call, ScoreScratch* scratch)
       TileScorer(call, task, &scratch->thread(thread)).Run();
     }
   });
+  for (const ScoreRequest& request : call.pass->scores) {
+    if (request.scorer != BlockScorer::kAttention) continue;
+    ScoreByAttention(pool, call, request, scratch);
+  }
 }
 
 }  // namespace talon

@@ -31,6 +31,7 @@ class CudaKvOps : public KvOps {
                  int first) override;
   void JoinCopies() override { copier_.Join(); }
   void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) override;
+  bool ScoresByAttention() const override { return false; }
   void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                    MatrixView out) override;
   void ChooseColumns(MatrixView x, std::span<const ColumnChoice> choices) override;

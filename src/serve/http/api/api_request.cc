@@ -56,13 +56,18 @@ void ReadStreaming(JsonReader* body, ApiRequest* request) {
   if (!request->stream) body->Fail("stream_options", "needs stream: true");
 }
 
-// "off", or a mode and the number of retrieved blocks.
+// What a request chooses of partial verification.
 void ReadSpecPv(const Json& value, SpecPvOverrides* specpv, std::optional<ApiError>* error) {
   JsonReader reader(value, "speculative.specpv");
   std::string mode;
   reader.Read("mode", &mode);
-  reader.Read("budget", 0, static_cast<int64_t>(SpecPvConfig::kBlocksRange.high),
-              &specpv->retrieval_blocks);
+  constexpr int64_t kMostTokens = 1 << 24;
+  int budget_tokens = -1;
+  float error_target = -1;
+  reader.Read("budget_tokens", 0, kMostTokens, &budget_tokens);
+  reader.Read("error_target", 0.0, 1.0, &error_target);
+  if (budget_tokens >= 0) specpv->budget_tokens = budget_tokens;
+  if (error_target >= 0) specpv->error_target = error_target;
   specpv->off = mode == "off";
   if (!mode.empty() && !specpv->off) {
     const auto parsed = ParseSpecPvMode(mode);

@@ -118,10 +118,12 @@ TEST(ApiRequest, SpeculationByOneOfTheDrafters) {
 
 TEST(ApiRequest, SpecPvOfARequest) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"specpv": {"mode": "fast", "budget": 9}}})",
-                     &request));
+  ASSERT_FALSE(Parse(
+      R"({"prompt": "x", "speculative": {"specpv": {"mode": "fast", "budget_tokens": 9, "error_target": 0.25}}})",
+      &request));
   EXPECT_EQ(request.specpv.mode, SpecPvMode::kFast);
-  EXPECT_EQ(request.specpv.retrieval_blocks, 9);
+  EXPECT_EQ(request.specpv.budget_tokens, 9);
+  EXPECT_EQ(request.specpv.error_target, 0.25f);
   EXPECT_FALSE(request.specpv.off);
   ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"specpv": {"mode": "off"}}})", &request));
   EXPECT_TRUE(request.specpv.off);
@@ -286,7 +288,8 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
       {R"("echo": true, "prompt_logprobs": 1)", "prompt_logprobs"},
       {R"("stream": true, "prompt_logprobs": 1)", "prompt_logprobs"},
       {R"("speculative": {"specpv": {"mode": "quick"}})", "speculative.specpv.mode"},
-      {R"("speculative": {"specpv": {"budget": -1}})", "speculative.specpv.budget"},
+      {R"("speculative": {"specpv": {"budget_tokens": -1}})", "speculative.specpv.budget_tokens"},
+      {R"("speculative": {"specpv": {"error_target": 2}})", "speculative.specpv.error_target"},
       {R"("speculative": {"specpv": {"blocks": 1}})", "speculative.specpv.blocks"},
       {R"("guided_regex": 5)", "guided_regex"},
       {R"("guided_choice": [])", "guided_choice"},
