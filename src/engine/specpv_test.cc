@@ -67,7 +67,7 @@ std::vector<std::vector<int32_t>> Answers(const std::vector<GenerateRequest>& re
 // Random requests, selectors, budgets and batches: zero differences against plain decoding.
 TEST(SpecPvEngine, ExactGivesPlainTokens) {
   std::mt19937 random(23);
-  const int rounds = TestRounds(30);
+  const int rounds = TestRounds(20);
   int64_t partial = 0, rolled_back = 0, confirmed = 0;
   for (int round = 0; round < rounds; ++round) {
     std::vector<GenerateRequest> requests;
@@ -183,7 +183,7 @@ TEST(SpecPvEngine, ExactGivesPlainTokensWithExpertsAndWindows) {
 
 // Stop strings and end tokens inside provisional text: the same finish, text and tokens.
 TEST(SpecPvEngine, StopsWherePlainDecodingStops) {
-  static TestModel tiny("models/tiny");
+  static TestModel tiny("models/tiny", WeightFormat::kInt8);
   std::vector<GenerateRequest> requests;
   std::string text;
   for (int i = 0; i < 12; ++i) text += "The captain looked at the sea and said nothing. ";
