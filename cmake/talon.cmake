@@ -67,17 +67,30 @@ function(talon_library name)
   endif()
 endfunction()
 
-# talon_test(NAME SOURCES ... DEPS ...): gtest program NAME, run by ctest as a whole.
+# The COST of tests that take long: ctest starts them first, so that none runs alone at the end.
+set(TALON_LONG_TEST 100)
+
+# talon_test(NAME [SHARDS N] SOURCES ... DEPS ...): gtest program NAME, run by ctest as a whole, or as
+# N tests NAME_1 to NAME_N side by side, which ctest starts first.
 function(talon_test name)
   if(NOT TALON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "SHARDS" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
   # What takes time is in the libraries; a test's own code should compile quickly.
   talon_compile_quickly(${name})
   talon_precompile(${name} TESTS ${TALON_PCH_HEADERS} <gtest/gtest.h>)
   target_compile_definitions(${name} PRIVATE TALON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_SHARDS)
+    add_test(NAME ${name} COMMAND ${name})
+    return()
+  endif()
+  foreach(number RANGE 1 ${arg_SHARDS})
+    math(EXPR index "${number} - 1")
+    add_test(NAME ${name}_${number} COMMAND ${name})
+    set_tests_properties(${name}_${number} PROPERTIES COST ${TALON_LONG_TEST}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()

@@ -346,7 +346,8 @@ class GoodRuns(CliTest):
             self.assertRegex(table, rf"(?m)^{row}")
 
     def test_tables_and_help_fit_80_columns(self):
-        table = talon("run", "--speculative-algorithm", "NGRAM").stderr.decode()
+        table = talon("run", "--speculative-algorithm", "NGRAM",
+                      "--speculative-adaptive", "true").stderr.decode()
         self.assertRegex(table, r"(?m)^speculation  NGRAM, tau \d")
         self.assertRegex(table, r"(?m)^speed-up     \d+\.\d+x of plain decoding's \d+ tokens/s, \d")
         outputs = [line for line in table.splitlines() if not line.startswith("model")]
@@ -482,15 +483,16 @@ class SameTokens(CliTest):
 
     def compare(self, *sampling):
         flags = ["--prompt", self.PROMPT, "--max-tokens", 64, "--kv-audit", *sampling]
-        plain = self.run_json(*flags)
+        plain = self.run_json(*flags, "--speculative-algorithm", "NONE")
+        self.assertEqual(plain["stats"]["drafted"], 0)
         for name, mode in self.MODES.items():
             with self.subTest(mode=name):
-                out = self.run_json(*flags, *mode, "--speculative-adaptive", "false")
+                out = self.run_json(*flags, *mode)
                 self.assertEqual(out["tokens"], plain["tokens"])
                 self.assertEqual(out["text"], plain["text"])
                 self.assertGreater(out["stats"]["drafted"], 0)
         with self.subTest(mode="adaptive"):
-            out = self.run_json(*flags, *self.STANDALONE)
+            out = self.run_json(*flags, *self.STANDALONE, "--speculative-adaptive", "true")
             self.assertEqual(out["tokens"], plain["tokens"])
 
     def test_greedy(self):
@@ -542,7 +544,7 @@ class SameTokens(CliTest):
     def test_verify_curve_is_saved_and_loaded(self):
         curve = self.path / "curve.json"
         flags = ["--max-tokens", 4, "--speculative-algorithm", "NGRAM",
-                 "--speculative-verify-curve", curve]
+                 "--speculative-adaptive", "true", "--speculative-verify-curve", curve]
         self.run_json(*flags)
         saved = curve.read_bytes()
         self.run_json(*flags)

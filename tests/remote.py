@@ -28,7 +28,7 @@ class Worker:
     """A worker of the bundled model on a free port, or on `port`. Use as a context."""
 
     def __init__(self, kind, *flags, host="127.0.0.1", port=0):
-        self.command = [program(), f"{kind}-worker", "--host", host]
+        self.command = [program(), f"{kind}-worker", "--host", host, "--threads", "1"]
         self.command += [str(flag) for flag in flags]
         self.log = tempfile.TemporaryFile()
         self.start(port)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from cli import program
+from cli import program, quick
 
 TIMEOUT_S = 60
 
@@ -37,7 +37,7 @@ class Server:
 
     def __init__(self, *flags):
         self.log = tempfile.TemporaryFile()
-        command = [program(), "serve", "--port", "0", "--speculative-adaptive", "false"]
+        command = [program(), "serve", "--port", "0", *quick(flags)]
         if "--generation-config" not in flags:
             command += ["--generation-config", "none"]
         self.process = subprocess.Popen(

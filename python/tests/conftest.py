@@ -17,7 +17,8 @@ PROMPT = "Once upon a time there was a"
 
 def small(**keys):
     """A configuration whose engines start quickly and decode plainly and greedily."""
-    keys = {"max_sequences": 4, "kv_tokens": 4096, "generation_config": "none", **keys}
+    defaults = {"max_sequences": 4, "kv_tokens": 4096, "generation_config": "none", "threads": 1}
+    keys = {**defaults, **keys}
     keys.setdefault("speculative_config", {"method": "NONE"})
     return talon.EngineConfig(**keys)
 
@@ -25,6 +26,8 @@ def small(**keys):
 def run_program(*args):
     """The object that `talon run --json` prints."""
     command = [os.environ["TALON_PROGRAM"], "run", "--json", "--generation-config", "none"]
+    if not any("adaptive" in str(arg) for arg in args):
+        command += ["--speculative-adaptive", "false"]
     command += map(str, args)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr.decode()

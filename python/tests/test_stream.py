@@ -149,7 +149,13 @@ def test_a_thousand_generations_leak_nothing():
                     break
             engine.generate(prompts, params, trees=True)
 
-    config = small(kv_tokens=1024, speculative_config={"adaptive": False}, log_level="off")
+    config = small(
+        kv_tokens=1024,
+        speculative_config={"adaptive": False},
+        log_level="off",
+        threads=1,
+        weights="int8",
+    )
     with talon.Engine(config=config, drafter=Faulty()) as engine:
         with pytest.warns(talon.DrafterWarning):
             generations(engine, 300)

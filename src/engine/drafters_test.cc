@@ -12,7 +12,7 @@ namespace talon {
 namespace {
 
 TestModel& Tiny() {
-  static TestModel model("models/tiny");
+  static TestModel model("models/tiny", WeightFormat::kInt8);
   return model;
 }
 
@@ -141,7 +141,8 @@ TEST(Standalone, SampledChainsAndRejection) {
                                  .budget = {.max_nodes = 4, .max_depth = 3},
                                  .sample = true,
                                  .vocab_size = 8192,
-                                 .cache = {.max_length = 512}},
+                                 .cache = {.max_length = 512},
+                                 .weights = WeightFormat::kInt8},
                                 Tiny().backend.get(), &metrics);
     EngineOptions options{.max_sequences = 1};
     options.step.budget = {.max_nodes = 4, .max_depth = 3};
@@ -165,7 +166,8 @@ TEST(Standalone, TheTargetItselfIsAlwaysAccepted) {
       StandaloneDrafter::Load({.model_path = std::string(TALON_SOURCE_DIR) + "/models/tiny",
                                .budget = {.max_nodes = 4, .max_depth = 3},
                                .vocab_size = 8192,
-                               .cache = {.max_length = 512}},
+                               .cache = {.max_length = 512},
+                               .weights = WeightFormat::kInt8},
                               Tiny().backend.get(), &metrics);
   ASSERT_TRUE(drafter.ok()) << drafter.status().message();
   EngineOptions options{.max_sequences = 1};

@@ -19,7 +19,7 @@ namespace {
 constexpr DraftBudget kBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
 
 TestModel& Tiny() {
-  static TestModel model("models/tiny");
+  static TestModel model("models/tiny", WeightFormat::kInt8);
   return model;
 }
 
@@ -138,8 +138,8 @@ TEST(Eagle3, AWindowKeepsDrafting) {
   EagleOptions head = HeadOptions();
   head.window.window = 64;
   head.window.sink = 16;
-  const Outcome windowed = Generate(head, OneSequence(), 600);
-  const Outcome all = Generate(HeadOptions(), OneSequence(), 600);
+  const Outcome windowed = Generate(head, OneSequence(), 300);
+  const Outcome all = Generate(HeadOptions(), OneSequence(), 300);
   EXPECT_EQ(all.result.TokenIds(), windowed.result.TokenIds());
   EXPECT_GT(static_cast<double>(windowed.result.stats.accepted),
             0.6 * static_cast<double>(all.result.stats.accepted));
@@ -407,7 +407,7 @@ TEST(Merged, TauAtLeastBestPart) {
     for (const std::string& text : texts) {
       GenerateRequest request;
       request.prompt = Tiny().tokenizer->Encode(text, true).value();
-      request.sampling.max_tokens = 200;
+      request.sampling.max_tokens = 120;
       const GenerateResult result = engine->Generate(std::move(request)).value();
       emitted += result.stats.emitted;
       passes += result.stats.passes;

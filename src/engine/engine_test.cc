@@ -8,7 +8,7 @@ namespace talon {
 namespace {
 
 TestModel& Tiny() {
-  static TestModel model("models/tiny");
+  static TestModel model("models/tiny", WeightFormat::kInt8);
   return model;
 }
 
@@ -50,8 +50,8 @@ TEST_P(WeightsTest, BatchAndChunksDoNotChangeALogitOrTheDeviceRefusesTheFormat) 
   std::mt19937 random(1);
   std::vector<GenerateRequest> requests(8);
   for (int i = 0; i < 8; ++i) {
-    requests[i].prompt = RandomPrompt(random, 5 + 37 * i, 8192);
-    requests[i].sampling.max_tokens = 12;
+    requests[i].prompt = RandomPrompt(random, 5 + 19 * i, 8192);
+    requests[i].sampling.max_tokens = 8;
     requests[i].sampling.logprobs = 20;
   }
   std::vector<GenerateResult> alone;

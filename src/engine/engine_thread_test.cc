@@ -195,7 +195,7 @@ TEST(EngineThread, LooksInsideBetweenSteps) {
 // Four threads, a pool that holds hardly two of the longer sequences, random cancels: every
 // finished answer is that of the request alone, and nothing is left behind.
 TEST(EngineThread, RandomTrafficEqualsRequestsAlone) {
-  const int count = TestRounds(600);
+  const int count = TestRounds(300);
   std::mt19937 random(17);
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < count; ++i) requests.push_back(RandomRequest(random));

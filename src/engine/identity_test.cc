@@ -68,7 +68,7 @@ struct Variant {
   bool nwor = true;
   int scv_chunk_size = 0;
   DType kv_dtype = DType::kF32;
-  int rounds = 90;
+  int rounds = 50;
 };
 
 class IdentityTest : public testing::TestWithParam<Variant> {};
@@ -119,13 +119,13 @@ TEST_P(IdentityTest, RandomTreesGivePlainTokens) {
 
 INSTANTIATE_TEST_SUITE_P(
     Variants, IdentityTest,
-    testing::Values(Variant{.name = "Default", .rounds = 200},
+    testing::Values(Variant{.name = "Default", .rounds = 100},
                     Variant{.name = "WithoutNwor", .nwor = false},
                     Variant{.name = "ChunkOf3", .scv_chunk_size = 3},
                     Variant{.name = "ChunkOf8", .scv_chunk_size = 8},
-                    Variant{.name = "GptOss", .experts = "gpt_oss", .rounds = 40},
-                    Variant{.name = "GptOssMxfp4", .experts = "gpt_oss_mxfp4", .rounds = 40},
-                    Variant{.name = "QwenMoe", .experts = "qwen3_moe", .rounds = 40},
+                    Variant{.name = "GptOss", .experts = "gpt_oss", .rounds = 30},
+                    Variant{.name = "GptOssMxfp4", .experts = "gpt_oss_mxfp4", .rounds = 30},
+                    Variant{.name = "QwenMoe", .experts = "qwen3_moe", .rounds = 30},
                     Variant{.name = "KvF16", .kv_dtype = DType::kF16},
                     Variant{.name = "KvBf16", .kv_dtype = DType::kBF16}),
     [](const auto& info) { return info.param.name; });

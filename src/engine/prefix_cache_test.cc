@@ -15,7 +15,7 @@ constexpr int kMaxLength = 1024;
 constexpr int kSequences = 4;
 
 TestModel& Tiny() {
-  static TestModel model("models/tiny");
+  static TestModel model("models/tiny", WeightFormat::kInt8);
   return model;
 }
 

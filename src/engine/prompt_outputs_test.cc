@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxLength = 512;
 
 TestModel& Tiny() {
-  static TestModel model("models/tiny");
+  static TestModel model("models/tiny", WeightFormat::kInt8);
   return model;
 }
 

@@ -74,7 +74,7 @@ SpecPvSelector RandomSelector(std::mt19937& random, Backend& backend) {
 
 TEST(SpecPvEngine, ExactGivesPlainTokens) {
   std::mt19937 random(23);
-  const int rounds = TestRounds(30);
+  const int rounds = TestRounds(20);
   int64_t partial = 0, rolled_back = 0, confirmed = 0;
   for (int round = 0; round < rounds; ++round) {
     std::vector<GenerateRequest> requests;
@@ -190,7 +190,7 @@ TEST(SpecPvEngine, ExactGivesPlainTokensWithExpertsAndWindows) {
 
 // Stop strings and end tokens inside provisional text: the same finish, text and tokens.
 TEST(SpecPvEngine, StopsWherePlainDecodingStops) {
-  static TestModel tiny("models/tiny");
+  static TestModel tiny("models/tiny", WeightFormat::kInt8);
   std::vector<GenerateRequest> requests;
   std::string text;
   for (int i = 0; i < 12; ++i) text += "The captain looked at the sea and said nothing. ";

@@ -200,7 +200,7 @@ TEST(DraftSessions, HeadsAreRefusedWithAReason) {
 
 // The drafts of a context do not depend on what the session saw before.
 TEST(DraftSessions, DraftsDoNotDependOnTheHistoryOfTheSession) {
-  TestModel tiny("models/tiny");
+  TestModel tiny("models/tiny", WeightFormat::kInt8);
   Metrics metrics;
   const auto make = [&] {
     auto drafter = StandaloneDrafter::Load(
@@ -248,7 +248,7 @@ TEST(DraftSessions, DraftsDoNotDependOnTheHistoryOfTheSession) {
 
 // Calls of one batch get what they would get alone.
 TEST(DraftSessions, ConcurrentCallsGetTheDraftsOfSingleCalls) {
-  TestModel tiny("models/tiny");
+  TestModel tiny("models/tiny", WeightFormat::kInt8);
   Metrics metrics;
   const auto make = [&] {
     auto drafter = StandaloneDrafter::Load(

@@ -13,7 +13,7 @@ namespace {
 constexpr DraftBudget kBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
 
 TestModel& Tiny() {
-  static TestModel model("models/tiny");
+  static TestModel model("models/tiny", WeightFormat::kInt8);
   return model;
 }
 

@@ -29,7 +29,7 @@ SessionOptions TargetOptions() {
 }
 
 TestModel& Tiny() {
-  static TestModel model("models/tiny");
+  static TestModel model("models/tiny", WeightFormat::kInt8);
   return model;
 }
 
