@@ -93,6 +93,26 @@ def front(results):
     return table(header, rows)
 
 
+def tasks_variant(result):
+    """Weights, or the tokens that SpecPV retrieves."""
+    if not result["specpv"]:
+        return "bf16" if result["weights"] == "auto" else result["weights"]
+    return f"SpecPV {result['specpv']['mode']} {result['specpv']['retrieval_tokens']}"
+
+
+def tasks(results):
+    """Right answers by kind of task, a column for each variant; kinds of the first one."""
+
+    def cell(result, kind):
+        found = [row for row in result["kinds"] + [result["all"]] if row["kind"] == kind]
+        is_part = kind == "all" and len(result["kinds"]) < len(results[0]["kinds"])
+        return "" if is_part or not found else f"{found[0]['right']} of {found[0]['items']}"
+
+    kinds = [row["kind"] for row in results[0]["kinds"]] + ["all"]
+    rows = [[kind, *(cell(result, kind) for result in results)] for kind in kinds]
+    return table(["kind", *(tasks_variant(result) for result in results)], rows)
+
+
 def eagle3(results):
     rows = []
     for result in results:
@@ -101,13 +121,15 @@ def eagle3(results):
         rows.append(
             [
                 prompts_name(result),
+                f"{result['temperature']:.1f}",
                 f"{head['tau']:.2f}",
                 depths,
                 times(head["ratio_to_plain"]),
                 percent(head["draft_share"]),
             ]
         )
-    return table(["prompts", "tau", "accepted by depth", "vs plain", "drafting"], rows)
+    header = ["prompts", "temperature", "tau", "accepted by depth", "vs plain", "drafting"]
+    return table(header, rows)
 
 
 def longcontext(results):

@@ -47,20 +47,37 @@ class Figure(NamedTuple):
 
 
 MODES = "plain,ngram,suffix,standalone,eagle3,merged"
+CHATS = "tests/data/prompts/chats.jsonl"
 DOCS = "tests/data/prompts/docs.jsonl"
 BOOKS = "tests/data/prompts/books.jsonl"
 FEW = {"--repeats": "1", "--max-tokens": "16"}
 
 
-def decode(prompts, modes, more=""):
-    return f"build/talon bench decode --prompts {prompts} --modes {modes} {more}".strip()
+def decode(prompts, modes, more, temperature=0):
+    return (
+        f"build/talon bench decode --prompts {prompts} --modes {modes} --temperature {temperature}"
+        f" {more}"
+    )
+
+
+def tasks(more):
+    return f"build/talon bench tasks --temperature 0 {more}".strip()
 
 
 CPU = [
     Figure("run", ["build/talon show"], tables.printed, is_text=True),
     Figure(
         "speculation",
-        [decode(file, MODES, "--max-tokens 256 --repeats 3") for file in (DOCS, BOOKS)],
+        [decode(file, MODES, "--max-tokens 256 --repeats 3") for file in (CHATS, DOCS, BOOKS)],
+        tables.speculation,
+        FEW,
+    ),
+    Figure(
+        "sampled",
+        [
+            decode(file, "plain,suffix,eagle3,merged", "--max-tokens 256 --repeats 3", 0.7)
+            for file in (CHATS, DOCS, BOOKS)
+        ],
         tables.speculation,
         FEW,
     ),
@@ -76,17 +93,32 @@ CPU = [
     Figure(
         "eagle3",
         [
-            decode(file, "plain,eagle3", "--max-tokens 256 --repeats 3")
+            decode(file, "plain,eagle3", "--max-tokens 256 --repeats 3", temperature)
             + " --speculative-adaptive false"
-            for file in (DOCS, BOOKS)
+            for file in (CHATS, DOCS, BOOKS)
+            for temperature in (0, 0.7)
         ],
         tables.eagle3,
         FEW,
     ),
     Figure(
+        "tasks",
+        [tasks("--limit 100" + more) for more in ("", " --weights int8", " --weights int4")]
+        + [
+            tasks(
+                "--limit 100 --kinds passage --enable-specpv --specpv-mode fast"
+                f" --specpv-partial-threshold 512 --specpv-n-retrieval-blocks {blocks}"
+            )
+            for blocks in (16, 32, 64)
+        ],
+        tables.tasks,
+        {"--limit": "1"},
+    ),
+    Figure(
         "longcontext",
         [
             "build/talon bench longcontext --contexts 4096,30000 --budgets 2048 --max-tokens 256"
+            " --temperature 0"
             " --prompts-per-context 1"
         ],
         tables.longcontext,
@@ -94,7 +126,10 @@ CPU = [
     ),
     Figure(
         "batch",
-        ["build/talon bench batch --max-tokens 192 --repeats 5 --batches 1,2,4,8,16,32"],
+        [
+            "build/talon bench batch --max-tokens 192 --repeats 5 --batches 1,2,4,8,16,32"
+            " --temperature 0"
+        ],
         tables.batch,
         {"--repeats": "1", "--max-tokens": "32", "--batches": "1,2"},
     ),
@@ -108,7 +143,7 @@ CPU = [
     Figure(
         "remote",
         [
-            "build/talon bench remote --num-prompts 1 --repeats 2 --max-tokens 96"
+            "build/talon bench remote --num-prompts 1 --repeats 2 --max-tokens 96 --temperature 0"
             " --rtts-ms 0,5,20,100 --loss 0.01 --loss-rtt-ms 20"
         ],
         tables.remote,

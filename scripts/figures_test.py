@@ -28,7 +28,12 @@ def mode(name, rate, ratio, tau=1.0):
 
 def decode_result(prompts):
     modes = [mode("plain", 1000.4, 1.0), mode("eagle3", 2000, 2.0, 3.25)]
-    return {"prompts": f"tests/{prompts}.jsonl", "num_prompts": 13, "modes": modes}
+    return {
+        "prompts": f"tests/{prompts}.jsonl",
+        "num_prompts": 13,
+        "temperature": 0.7,
+        "modes": modes,
+    }
 
 
 class CommandTest(unittest.TestCase):
@@ -100,7 +105,21 @@ class TableTest(unittest.TestCase):
 
     def test_eagle3(self):
         text = tables.eagle3([decode_result("docs")])
-        self.check(text, "| docs | 3.25 | 0.90 0.50 | 2.00x | 25% |")
+        self.check(text, "| docs | 0.7 | 3.25 | 0.90 0.50 | 2.00x | 25% |")
+
+    def test_tasks(self):
+        def result(weights, specpv, right):
+            kinds = [{"kind": k, "right": n, "items": 20} for k, n in right.items()]
+            total = {"kind": "all", "right": sum(right.values()), "items": 20 * len(right)}
+            return {"weights": weights, "specpv": specpv, "kinds": kinds, "all": total}
+
+        fast = {"mode": "fast", "retrieval_tokens": 256}
+        text = tables.tasks(
+            [result("auto", None, {"json": 7, "passage": 19}), result("auto", fast, {"passage": 18})]
+        )
+        self.check(text, "| kind | bf16 | SpecPV fast 256 |")
+        self.check(text, "| passage | 19 of 20 | 18 of 20 |")
+        self.check(text, "| all | 26 of 40 |  |")
 
     def test_verify(self):
         points = [

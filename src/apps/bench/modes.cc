@@ -196,10 +196,15 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     TALON_RETURN_IF_ERROR(RunRepeat(model.get(), config, prompts, repeat, &modes));
   }
-  Json json = {{"model", model->name},          {"device", model->backend->description()},
-               {"weights", config.weights},     {"prompts", options.prompts},
-               {"num_prompts", prompts.size()}, {"max_tokens", config.sampling.max_tokens},
-               {"repeats", options.repeats},    {"modes", Json::array()}};
+  Json json = {{"model", model->name},
+               {"device", model->backend->description()},
+               {"weights", config.weights},
+               {"prompts", options.prompts},
+               {"num_prompts", prompts.size()},
+               {"max_tokens", config.sampling.max_tokens},
+               {"temperature", config.sampling.temperature},
+               {"repeats", options.repeats},
+               {"modes", Json::array()}};
   for (const ModeResult& mode : modes) {
     json["modes"].push_back(ModeJson(modes[0], mode, options.repeats));
   }

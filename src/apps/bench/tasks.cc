@@ -111,6 +111,13 @@ Json KindJson(const std::string& name, const KindResult& kind) {
           {"tokens_per_second", PerSecond(kind)}};
 }
 
+// Null without partial verification.
+Json SpecPvJson(const Engine& engine) {
+  const SpecPvConfig& specpv = engine.options().step.specpv;
+  if (!specpv.enabled) return nullptr;
+  return {{"mode", SpecPvModeName(specpv.mode)}, {"retrieval_tokens", specpv.RetrievalTokens()}};
+}
+
 void AddRow(const std::string& name, const KindResult& kind, Table* table) {
   table->Add({name, std::to_string(kind.right), std::to_string(kind.items),
               fmt::format("{:.1f}%", 100.0 * kind.right / kind.items), std::to_string(kind.tokens),
@@ -167,6 +174,7 @@ Result<int> BenchTasks(Config config, TasksOptions options) {
                {"tasks", options.tasks},
                {"drafter", bench.model->drafters.Name()},
                {"temperature", config.sampling.temperature},
+               {"specpv", SpecPvJson(*bench.engine)},
                {"kinds", Json::array()},
                {"answers", Json::array()}};
   Table table({"kind", "right", "of", "accuracy", "tokens", "tau", "tokens/s"});
