@@ -49,6 +49,7 @@ class Figure(NamedTuple):
 MODES = "plain,ngram,suffix,standalone,eagle3,merged"
 DOCS = "tests/data/prompts/docs.jsonl"
 BOOKS = "tests/data/prompts/books.jsonl"
+JSON = "tests/data/prompts/json.jsonl"
 FEW = {"--repeats": "1", "--max-tokens": "16"}
 
 
@@ -83,6 +84,13 @@ CPU = [
         tables.eagle3,
         FEW,
     ),
+    Figure(
+        "json",
+        [decode(JSON, "plain,grammar,eagle3,eagle3+grammar", "--max-tokens 256 --repeats 3")],
+        tables.json_answers,
+        FEW,
+    ),
+    Figure("grammar", ["build/talon bench grammar"], tables.grammar),
     Figure(
         "longcontext",
         [

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/ordered_json.h"
 
 namespace talon {
 namespace {
@@ -48,6 +49,12 @@ std::string TextOf(const Json& entry, const char* key, const std::string& otherw
   return given ? entry[key].get<std::string>() : otherwise;
 }
 
+// The order of a schema's keys is that of the answer's.
+Result<std::string> SchemaOf(std::string_view row, const std::string& where) {
+  TALON_ASSIGN_OR_RETURN(const OrderedJson entry, ParseOrderedJson(row, where));
+  return entry.contains("json_schema") ? entry["json_schema"].dump() : std::string();
+}
+
 // Numbers between commas and blanks.
 Result<std::vector<int32_t>> ParseTokenList(std::string_view text, int vocab_size) {
   constexpr std::string_view kBetween = ", \t\r\n";
@@ -82,9 +89,11 @@ Result<std::vector<Prompt>> PromptReader::Read(const std::string& path) const {
     TALON_ASSIGN_OR_RETURN(const Json entry, ParseJson(row, where));
     auto tokens = EntryTokens(entry, *this);
     if (!tokens.ok()) return tokens.status().WithContext(where);
+    TALON_ASSIGN_OR_RETURN(std::string schema, SchemaOf(row, where));
     prompts.push_back({.id = TextOf(entry, "id", std::to_string(line)),
                        .tokens = std::move(*tokens),
-                       .answer = TextOf(entry, "answer", "")});
+                       .answer = TextOf(entry, "answer", ""),
+                       .json_schema = std::move(schema)});
   }
   if (prompts.empty()) return InvalidArgument("{}: no prompts", path);
   return prompts;
