@@ -74,6 +74,43 @@ def speculation(results):
     )
 
 
+def json_answers(results):
+    """Answers that must match a schema; plain decoding has the same grammar."""
+    rows = []
+    for mode in results[0]["modes"]:
+        rows.append(
+            [
+                mode["mode"],
+                number(mode["tokens_per_second"]),
+                times(mode["ratio_to_plain"]),
+                f"{mode['tau']:.2f}",
+                percent(mode["forced_share"]),
+                "yes" if mode["identical"] else percent(mode["same_tokens"]),
+            ]
+        )
+    return table(["mode", "tokens/s", "vs plain", "tau", "forced", "same text"], rows)
+
+
+def grammar(results):
+    """Verdicts and times of `bench grammar`, a row for each result."""
+    rows = []
+    for result in results:
+        mask, compile_time = result["mask_us"], result["compile_ms"]
+        rows.append(
+            [
+                number(result["vocabulary"]),
+                f"{result['compiled']} of {result['schemas']}",
+                f"{result['valid_refused']} of {result['instances']}",
+                str(result["invalid_accepted"]),
+                f"{mask['mean']:.1f}",
+                f"{mask['p99']:.0f}",
+                f"{compile_time['mean']:.2f}",
+            ]
+        )
+    header = ["vocabulary", "schemas compiled", "valid instances refused", "invalid accepted"]
+    return table(header + ["mask, us: mean", "p99", "compile, ms: mean"], rows)
+
+
 def front(results):
     """The front page's: tokens/s, speed against plain decoding and tau, by kind of prompts."""
     header = ["mode"]

@@ -50,6 +50,7 @@ MODES = "plain,ngram,suffix,standalone,eagle3,merged"
 CHATS = "tests/data/prompts/chats.jsonl"
 DOCS = "tests/data/prompts/docs.jsonl"
 BOOKS = "tests/data/prompts/books.jsonl"
+JSON = "tests/data/prompts/json.jsonl"
 FEW = {"--repeats": "1", "--max-tokens": "16"}
 
 
@@ -84,8 +85,9 @@ CPU = [
     Figure(
         "int8",
         [
-            decode(DOCS, "plain,suffix,eagle3", "--max-tokens 160 --repeats 3 --weights int8")
+            decode(file, "plain,suffix,eagle3", "--max-tokens 160 --repeats 3 --weights int8")
             + " --speculative-draft-weights int8"
+            for file in (CHATS, DOCS)
         ],
         tables.speculation,
         FEW,
@@ -114,6 +116,13 @@ CPU = [
         tables.tasks,
         {"--limit": "1"},
     ),
+    Figure(
+        "json",
+        [decode(JSON, "plain,grammar,eagle3,eagle3+grammar", "--max-tokens 256 --repeats 3")],
+        tables.json_answers,
+        FEW,
+    ),
+    Figure("grammar", ["build/talon bench grammar"], tables.grammar),
     Figure(
         "longcontext",
         [

@@ -103,6 +103,18 @@ class TableTest(unittest.TestCase):
         text = tables.speculation([decode_result("docs")])
         self.check(text, "|  | eagle3 | 2000 | 2.00x | 1.00x | 3.25 | 25% | yes |")
 
+    def test_json_answers(self):
+        modes = [m | {"forced_share": 0.5} for m in decode_result("json")["modes"]]
+        text = tables.json_answers([{"modes": modes}])
+        self.check(text, "| eagle3 | 2000 | 2.00x | 3.25 | 50% | yes |")
+
+    def test_grammar(self):
+        result = {"vocabulary": 8192, "schemas": 9, "compiled": 7, "instances": 40}
+        result |= {"valid_refused": 2, "invalid_accepted": 0}
+        result |= {"mask_us": {"mean": 12.34, "p99": 99.6}, "compile_ms": {"mean": 0.456}}
+        text = tables.grammar([result])
+        self.check(text, "| 8192 | 7 of 9 | 2 of 40 | 0 | 12.3 | 100 | 0.46 |")
+
     def test_eagle3(self):
         text = tables.eagle3([decode_result("docs")])
         self.check(text, "| docs | 0.7 | 3.25 | 0.90 0.50 | 2.00x | 25% |")

@@ -13,6 +13,8 @@ constexpr size_t kMostLinks = 1'000'000;
 constexpr size_t kMostConfigurations = 4096;  // of one state
 constexpr int kDeepestOpening = 2000;
 constexpr size_t kMostPairsSearched = 512;
+constexpr int kEnoughLength = 24;  // longer tokens are few
+constexpr int kLongestSearched = 256;
 
 // Clang 14, which builds the fuzzers, cannot compile std::ranges::unique.
 template <typename T>
@@ -136,32 +138,55 @@ std::optional<uint8_t> Automaton::OnlyByte(StateId state) {
   return only;
 }
 
-bool Automaton::AllowsAll(StateId state, ExprId character, int most) {
+int Automaton::FreeLength(StateId state, ExprId character) {
+  for (const Configuration& one : states_[state].configurations) {
+    if (exprs_.AllowsAllText(one.rest, character)) return kAnyLength;
+  }
+  const auto known = free_lengths_.find(state);
+  if (known != free_lengths_.end() && known->second >= kEnoughLength) return known->second;
+  return SearchFreeLength(state, character);
+}
+
+// Level by level: after each, texts of one character more are allowed. States on the way have what
+// is left of the length.
+int Automaton::SearchFreeLength(StateId state, ExprId character) {
   std::set<std::pair<StateId, ExprId>> seen;
-  std::vector<StateId> level = {state};  // at the end of a character
-  for (int length = 0; length < most && !level.empty(); ++length) {
+  std::vector<std::vector<StateId>> levels = {{state}};  // at the end of a character
+  int length = 0;
+  bool free = true;
+  while (free && !levels.back().empty() && length < kLongestSearched) {
     std::vector<std::pair<StateId, ExprId>> open;
-    for (const StateId one : level) {
+    for (const StateId one : levels.back()) {
       if (seen.insert({one, character}).second) open.push_back({one, character});
     }
-    level.clear();
-    while (!open.empty()) {
+    levels.emplace_back();
+    while (!open.empty() && free) {
       const auto [from, rest] = open.back();
       open.pop_back();
       for (const std::vector<uint8_t>& bytes : exprs_.class_bytes()) {
         const ExprId left = exprs_.Derive(rest, bytes[0]);
         if (left == ExprPool::kNone) continue;
         const StateId next = Next(from, bytes[0]);
-        if (next == kDead || seen.size() > kMostPairsSearched) return false;
+        free = next != kDead && seen.size() <= kMostPairsSearched;
+        if (!free) break;
         if (left == ExprPool::kEmpty) {
-          level.push_back(next);
+          levels.back().push_back(next);
         } else if (seen.insert({next, left}).second) {
           open.push_back({next, left});
         }
       }
     }
+    if (free) ++length;
+    SortAndRemoveRepeats(&levels.back());
   }
-  return true;
+  if (free && levels.back().empty()) length = kAnyLength;
+  for (int i = 0; i < static_cast<int>(levels.size()); ++i) {
+    for (const StateId one : levels[i]) {
+      int& known = free_lengths_[one];
+      known = std::max(known, length == kAnyLength ? kAnyLength : length - i);
+    }
+  }
+  return free_lengths_[state];
 }
 
 }  // namespace talon

@@ -11,6 +11,7 @@
 #define TALON_GRAMMAR_AUTOMATON_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -44,9 +45,10 @@ class Automaton {
   bool Accepts(StateId state) const { return states_[state].accepts; }
   // The only byte that may follow, if the text may not end.
   std::optional<uint8_t> OnlyByte(StateId state);
-  // Whether every text of 1 to `most` characters, each matched by `character`, may follow. A search
-  // with a limit: false may also mean that it was not found out.
-  bool AllowsAll(StateId state, ExprId character, int most);
+  // A length such that every text of as many characters or fewer, each matched by `character` (the
+  // same in all calls), may follow: kAnyLength, or what a search with a limit has found.
+  static constexpr int kAnyLength = std::numeric_limits<int>::max();
+  int FreeLength(StateId state, ExprId character);
 
   bool exhausted() const { return exhausted_ || exprs_.exhausted(); }
   size_t size() const { return states_.size(); }
@@ -87,6 +89,7 @@ class Automaton {
   StateId Intern(State state);
   StateId NextUnknown(StateId state, uint8_t byte);
   StateId Compute(StateId state, uint8_t byte);
+  int SearchFreeLength(StateId state, ExprId character);
 
   Grammar& grammar_;
   ExprPool& exprs_;
@@ -96,6 +99,7 @@ class Automaton {
   std::vector<State> states_;
   std::vector<std::vector<StateId>> rows_;  // [size][num_classes], -1: not computed
   std::unordered_map<State, StateId, StateHash> state_ids_;
+  std::unordered_map<StateId, int> free_lengths_;  // at least; of states that searches went through
   StateId start_ = kDead;
   bool exhausted_ = false;
 };

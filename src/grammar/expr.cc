@@ -7,6 +7,7 @@ namespace talon {
 namespace {
 
 constexpr size_t kMostStatesSearched = 20000;
+constexpr size_t kMostTextStates = 64;
 constexpr int kMostRows = 65536;  // of 1 KiB
 constexpr size_t kMostNodes = 2'000'000;
 
@@ -36,12 +37,34 @@ ExprPool::ExprPool() {
 
 ExprId ExprPool::Intern(Node node) {
   for (const ExprId part : node.parts) node.may_be_empty |= nodes_[part].may_be_empty;
+  node.finite = IsFinite(node);
   const auto [at, is_new] = ids_.try_emplace(node, static_cast<ExprId>(nodes_.size()));
   if (is_new) {
     nodes_.push_back(std::move(node));
     rows_.emplace_back();
   }
   return at->second;
+}
+
+bool ExprPool::IsFinite(const Node& node) const {
+  const auto finite = [&](ExprId part) { return nodes_[part].finite; };
+  switch (node.kind) {
+    case Kind::kNone:
+    case Kind::kEmpty:
+    case Kind::kBytes:
+      return true;
+    case Kind::kConcat:
+    case Kind::kOr:
+      return std::ranges::all_of(node.parts, finite);
+    case Kind::kAnd:
+      return std::ranges::any_of(node.parts, finite);
+    case Kind::kRepeat:
+      return node.max != kNoLimit && finite(node.parts[0]);
+    case Kind::kNot:
+    case Kind::kMultiple:
+      return false;
+  }
+  return false;
 }
 
 ExprId ExprPool::Bytes(const ByteSet& set) {
@@ -142,6 +165,8 @@ ExprId ExprPool::AnyOfSorted(std::span<const std::string> texts, size_t from) {
 ExprId ExprPool::And(std::vector<ExprId> parts) {
   if (std::ranges::find(parts, kNone) != parts.end() || parts.empty()) return kNone;
   Flatten(Kind::kAnd, &parts);
+  if (parts.size() > 1) std::erase(parts, Not(kNone));
+  if (parts.empty()) return Not(kNone);
   const bool nullable = std::ranges::all_of(parts, [&](ExprId part) { return Nullable(part); });
   if (parts[0] == kEmpty) return nullable ? kEmpty : kNone;
   if (parts.size() == 1) return parts[0];
@@ -267,8 +292,8 @@ bool ExprPool::IsEmpty(ExprId expr) {
   std::unordered_map<ExprId, bool> known = {{expr, true}};
   bool empty = true;
   for (size_t i = 0; i < seen.size() && empty && seen.size() < kMostStatesSearched; ++i) {
-    for (int byte = 0; byte < 256 && empty; ++byte) {
-      const ExprId next = Derive(seen[i], static_cast<uint8_t>(byte));
+    for (size_t c = 0; c < class_bytes_.size() && empty; ++c) {
+      const ExprId next = Derive(seen[i], class_bytes_[c][0]);
       if (next == kNone || !known.try_emplace(next, true).second) continue;
       const auto at = emptiness_.find(next);
       const bool alive =
@@ -282,6 +307,42 @@ bool ExprPool::IsEmpty(ExprId expr) {
   }
   emptiness_[expr] = empty;
   return empty;
+}
+
+// An intersection without the parts that only take finitely many strings away.
+ExprId ExprPool::WithoutFiniteExceptions(ExprId expr) {
+  if (nodes_[expr].kind != Kind::kAnd) return expr;
+  std::vector<ExprId> parts = nodes_[expr].parts;
+  std::erase_if(parts, [&](ExprId part) {
+    return nodes_[part].kind == Kind::kNot && nodes_[nodes_[part].parts[0]].finite;
+  });
+  return parts.empty() ? Not(kNone) : And(std::move(parts));
+}
+
+// A closed set of pairs: an expression, and what is left of a character. No byte of a character
+// leads out of it, so any text may be followed by longer ones, and finitely many exceptions leave
+// some of them.
+bool ExprPool::AllowsAllText(ExprId expr, ExprId character) {
+  expr = WithoutFiniteExceptions(expr);
+  if (nodes_[expr].finite) return false;
+  if (const auto at = allows_all_text_.find(expr); at != allows_all_text_.end()) return at->second;
+  std::vector<std::pair<ExprId, ExprId>> seen = {{expr, character}};
+  bool all = true;
+  for (size_t i = 0; i < seen.size() && all; ++i) {
+    const auto [from, rest] = seen[i];
+    for (size_t c = 0; c < class_bytes_.size() && all; ++c) {
+      const ExprId left = Derive(rest, class_bytes_[c][0]);
+      if (left == kNone) continue;
+      const ExprId next = WithoutFiniteExceptions(Derive(from, class_bytes_[c][0]));
+      all = !IsEmpty(next) && seen.size() < kMostTextStates;
+      const std::pair pair{next, left == kEmpty ? character : left};
+      if (std::ranges::find(seen, pair) == seen.end()) seen.push_back(pair);
+    }
+  }
+  for (const auto& [state, rest] : seen) {
+    if (all && rest == character) allows_all_text_[state] = true;
+  }
+  return allows_all_text_[expr] = all;
 }
 
 bool ExprPool::Matches(ExprId expr, std::string_view text) {

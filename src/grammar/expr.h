@@ -64,6 +64,10 @@ class ExprPool {
   // that nothing wrong is ever allowed.
   bool IsEmpty(ExprId expr);
   bool Matches(ExprId expr, std::string_view text);
+  // Whether every text of characters, however long, may begin a match. `character` is the
+  // expression of one, the same in all calls. A search with a limit: false may also mean that it
+  // was not found out.
+  bool AllowsAllText(ExprId expr, ExprId character);
 
   // No more sets of bytes come: bytes that no expression tells apart become one class, which makes
   // rows of derivatives short. Call once, when everything is built.
@@ -82,6 +86,7 @@ class ExprPool {
     Kind kind = Kind::kNone;
     bool nullable = false;
     bool may_be_empty = false;  // has And or Not inside
+    bool finite = false;        // matches finitely many strings, as far as its form tells
     int32_t set = -1;           // index in sets_
     std::vector<ExprId> parts;
     int64_t min = 0;  // kMultiple: divisor
@@ -99,6 +104,8 @@ class ExprPool {
   };
 
   ExprId Intern(Node node);
+  bool IsFinite(const Node& node) const;
+  ExprId WithoutFiniteExceptions(ExprId expr);
   ExprId Compute(ExprId expr, uint8_t byte);
   ExprId DeriveConcat(const Node& node, uint8_t byte);
   ExprId DeriveRepeat(const Node& node, uint8_t byte);
@@ -114,6 +121,7 @@ class ExprPool {
   // [size][num_classes] of derivatives, -1: not computed; made when an expression is first used.
   std::vector<std::vector<ExprId>> rows_;
   std::unordered_map<ExprId, bool> emptiness_;
+  std::unordered_map<ExprId, bool> allows_all_text_;
   int used_rows_ = 0;
   bool has_multiples_ = false;
   bool exhausted_ = false;

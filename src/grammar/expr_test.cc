@@ -98,6 +98,23 @@ TEST(RegexTest, AgreesWithTheStandardLibrary) {
   EXPECT_GT(matches, 1000);
 }
 
+TEST(ExprTest, TextThatIsAlwaysAllowed) {
+  ExprPool pool;
+  const ExprId letter = pool.Bytes(ByteSet::Range('a', 'z'));
+  const ExprId text = pool.Repeat(letter, 0, ExprPool::kNoLimit);
+  const ExprId quoted = pool.Concat(text, pool.Byte('"'));
+  EXPECT_TRUE(pool.AllowsAllText(text, letter));
+  EXPECT_TRUE(pool.AllowsAllText(quoted, letter));
+  EXPECT_TRUE(pool.AllowsAllText(pool.And({quoted, pool.Not(pool.Literal("name\""))}), letter));
+  EXPECT_TRUE(
+      pool.AllowsAllText(pool.And({quoted, pool.Not(pool.AnyOf({"a\"", "b\"", "\""}))}), letter));
+  EXPECT_FALSE(pool.AllowsAllText(pool.Repeat(letter, 0, 9), letter));
+  EXPECT_FALSE(pool.AllowsAllText(pool.Literal("a"), letter));
+  // Whatever begins with "no" is taken away: not a finite number of strings.
+  const ExprId no = pool.Concat(pool.Literal("no"), text);
+  EXPECT_FALSE(pool.AllowsAllText(pool.And({text, pool.Not(no)}), letter));
+}
+
 TEST(RegexTest, CharactersAreUtf8) {
   ExprPool pool;
   const auto any = CompileRegex(".", &pool);

@@ -31,7 +31,7 @@ void Grammar::RemoveUnproductive() {
   };
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t i = 0; i < rules_.size(); ++i) {
+    for (size_t i = rules_.size(); i-- > 0;) {  // rules mostly use later ones
       if (productive[i]) continue;
       productive[i] = std::ranges::any_of(rules_[i].alternatives, [&](const Alternative& one) {
         return std::ranges::all_of(one, is_productive);
@@ -53,7 +53,7 @@ Status Grammar::CheckLeftRecursion() const {
   };
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t i = 0; i < rules_.size(); ++i) {
+    for (size_t i = rules_.size(); i-- > 0;) {
       if (nullable[i]) continue;
       nullable[i] = std::ranges::any_of(rules_[i].alternatives, [&](const Alternative& one) {
         return std::ranges::all_of(one, is_nullable);

@@ -40,8 +40,9 @@ const TokenMask& Matcher::Allowed(StateId state) {
 TokenMask Matcher::Compute(StateId state) {
   TokenMask mask(trie_.vocabulary());
   if (state == kDead) return mask;
+  const int free = automaton_.FreeLength(state, plain_);
   for (const TokenTrie::Slice& slice : trie_.slices()) {
-    if (slice.most_characters > 0 && automaton_.AllowsAll(state, plain_, slice.most_characters)) {
+    if (slice.most_characters > 0 && slice.most_characters <= free) {
       mask.Add(slice.mask);
     } else {
       Walk(state, slice, &mask);

@@ -56,7 +56,11 @@ TEST(MatcherTest, MasksEqualFeedingEachToken) {
         R"({"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "number",
             "minimum": -5, "maximum": 90}}, "required": ["name"], "additionalProperties":
             {"type": "array", "items": {"enum": ["a", true, null]}}})",
-        R"({"type": "string", "pattern": "^(a|b| )*Z$"})"}) {
+        R"({"type": "string", "pattern": "^(a|b| )*Z$"})", R"({"type": "string", "maxLength": 40})",
+        R"({"type": "string", "minLength": 20, "maxLength": 300})",
+        R"({"type": "object", "properties": {"a": {}, "ab": false, "name": {}, "namename": {}}})",
+        R"({"type": "object", "patternProperties": {"^a": {"type": "null"}, "Z$": {}}})",
+        R"({"type": "string", "pattern": "name", "maxLength": 30})"}) {
     auto grammar = CompileJsonSchema(schema);
     ASSERT_TRUE(grammar.ok()) << grammar.status().message();
     ExpectMasksAreExact(std::move(*grammar), ++seed);

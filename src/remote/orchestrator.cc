@@ -321,6 +321,7 @@ Status Orchestrator::Check(const GenerateRequest& request) const {
   if (sampling.min_tokens > 0) return NotRemote("min_tokens");
   if (sampling.logprobs >= 0) return NotRemote("logprobs");
   if (sampling.choice != 0) return NotRemote("n above 1");
+  if (sampling.grammar != nullptr) return NotRemote("grammar");
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   if (options_.max_length > 0 && prompt >= options_.max_length) {
     return InvalidArgument("prompt: {} tokens, the context holds {} and one must be left", prompt,

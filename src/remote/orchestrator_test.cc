@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "grammar/gbnf.h"
+#include "grammar/matcher.h"
 #include "remote/fake_links.h"
 
 namespace talon {
@@ -293,6 +295,10 @@ TEST_F(OrchestratorTest, ChecksNameTheUnsupportedParameter) {
   request = Request();
   request.sampling.logprobs = 2;
   EXPECT_FALSE(orchestrator.Check(request).ok());
+  request = Request();
+  const TokenTrie trie({"a"});
+  request.sampling.grammar = std::make_shared<Matcher>(RegexGrammar("a").value(), &trie);
+  EXPECT_EQ(orchestrator.Check(request).message(), "grammar: not possible with a remote target");
   request = Request();
   request.prompt.push_back(kFakeVocabulary);
   EXPECT_EQ(orchestrator.Check(request).message(), "prompt: token 50 at 5, vocabulary 50");

@@ -20,6 +20,7 @@ namespace talon {
 void AddBenchBatch(Command bench, Config* config, CommandBody* body);
 void AddBenchDecode(Command bench, Config* config, CommandBody* body);
 void AddBenchGpu(Command bench, Config* config, CommandBody* body);
+void AddBenchGrammar(Command bench, Config* config, CommandBody* body);
 void AddBenchLoad(Command bench, Config* config, CommandBody* body);
 void AddBenchLongContext(Command bench, Config* config, CommandBody* body);
 void AddBenchNwor(Command bench, Config* config, CommandBody* body);

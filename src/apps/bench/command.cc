@@ -11,6 +11,7 @@ void AddBenchCommand(Command app, Config* config, CommandBody* body) {
   AddBenchBatch(command, config, body);
   AddBenchDecode(command, config, body);
   AddBenchGpu(command, config, body);
+  AddBenchGrammar(command, config, body);
   AddBenchLoad(command, config, body);
   AddBenchLongContext(command, config, body);
   AddBenchNwor(command, config, body);

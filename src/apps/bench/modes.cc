@@ -1,4 +1,5 @@
 // `talon bench decode --modes ...`: ways of decoding the same prompts, interleaved in one run.
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/bench/bench.h"
@@ -8,6 +9,7 @@
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "base/json.h"
+#include "engine/grammar_compiler.h"
 #include "setup/loader.h"
 #include "setup/progress.h"
 
@@ -24,6 +26,8 @@ struct ModeResult {
   int64_t tokens = 0;                               // of one repeat
   RequestStats stats;                               // summed over everything
   int64_t bytes_written = 0;
+  int64_t grammar_tokens = 0;  // of answers that must match a schema, and those with no choice
+  int64_t forced_tokens = 0;
   // Against plain decoding: tokens before the first difference, and all.
   int64_t same_tokens = 0;
   int64_t compared_tokens = 0;
@@ -38,18 +42,24 @@ void CompareTokens(const std::vector<int32_t>& tokens, const std::vector<int32_t
 }
 
 Result<GenerateRequest> RequestFor(const Prompt& prompt, const Config& config,
-                                   const LoadedModel& model) {
+                                   const LoadedModel& model, const GrammarCompiler& grammars) {
   GenerateRequest request;
   request.prompt = prompt.tokens;
   request.stop = config.sampling.stop;
   TALON_ASSIGN_OR_RETURN(request.sampling,
                          MakeSamplingParams(config.sampling, model.tokenizer.get()));
+  if (!prompt.json_schema.empty()) {
+    auto matcher =
+        grammars.Compile({.kind = GrammarSpec::Kind::kJsonSchema, .source = prompt.json_schema});
+    if (!matcher.ok()) return matcher.status().WithContext(prompt.id);
+    request.sampling.grammar = std::move(*matcher);
+  }
   return request;
 }
 
 // One repeat: fresh engines, so nothing is learnt from an earlier run of the same prompts.
 Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Prompt>& prompts,
-                 int repeat, std::vector<ModeResult>* modes) {
+                 const GrammarCompiler& grammars, int repeat, std::vector<ModeResult>* modes) {
   const StatusLine progress;
   for (ModeResult& mode : *modes) {
     mode.engine.reset();
@@ -64,7 +74,8 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
       // Rotated, so that no mode always runs first.
       const size_t m = (i + repeat) % modes->size();
       ModeResult& mode = (*modes)[m];
-      TALON_ASSIGN_OR_RETURN(GenerateRequest request, RequestFor(prompts[p], config, *model));
+      TALON_ASSIGN_OR_RETURN(GenerateRequest request,
+                             RequestFor(prompts[p], config, *model, grammars));
       auto result = mode.engine->Generate(std::move(request));
       if (!result.ok()) return result.status().WithContext(prompts[p].id);
       if (result->finish == FinishReason::kError) return result->error;
@@ -80,7 +91,10 @@ Status RunRepeat(LoadedModel* model, const Config& config, const std::vector<Pro
     }
   }
   for (ModeResult& mode : *modes) {
-    mode.bytes_written += mode.engine->metrics().Total(Counter::kKvBytesWritten);
+    const Metrics& metrics = mode.engine->metrics();
+    mode.bytes_written += metrics.Total(Counter::kKvBytesWritten);
+    mode.grammar_tokens += metrics.Total(Counter::kGrammarTokens);
+    mode.forced_tokens += metrics.Get(Counter::kGrammarTokens, "forced");
   }
   return OkStatus();
 }
@@ -121,14 +135,16 @@ Json ModeJson(const ModeResult& plain, const ModeResult& mode, int repeats) {
           {"accepted", mode.stats.accepted},
           {"draft_share", mode.stats.draft_seconds / mode.stats.decode_seconds},
           {"bytes_written", mode.bytes_written / repeats},
+          {"forced_share", static_cast<double>(mode.forced_tokens) /
+                               static_cast<double>(std::max<int64_t>(mode.grammar_tokens, 1))},
           {"identical", mode.identical()},
           {"same_tokens", static_cast<double>(mode.same_tokens) /
                               static_cast<double>(std::max<int64_t>(mode.compared_tokens, 1))}};
 }
 
 std::string ModeTable(const Json& modes) {
-  Table table({"mode", "tokens/s", "vs plain", "worst", "tau", "drafting", "KV", "identical",
-               "accepted by depth"});
+  Table table({"mode", "tokens/s", "vs plain", "worst", "tau", "drafting", "KV", "forced",
+               "identical", "accepted by depth"});
   for (const Json& mode : modes) {
     std::string depths;
     for (size_t d = 0; d < mode["acceptance_by_depth"].size() && d < 5; ++d) {
@@ -142,6 +158,7 @@ std::string ModeTable(const Json& modes) {
                fmt::format("{:.2f}", mode["tau"].get<double>()),
                fmt::format("{:.0f}%", 100 * mode["draft_share"].get<double>()),
                FormatBytes(mode["bytes_written"].get<double>()),
+               fmt::format("{:.0f}%", 100 * mode["forced_share"].get<double>()),
                mode["identical"].get<bool>()
                    ? "yes"
                    : fmt::format("{:.1f}%", 100 * mode["same_tokens"].get<double>()),
@@ -152,10 +169,10 @@ std::string ModeTable(const Json& modes) {
 
 // Where the steps of each mode spend their time, on the first prompt.
 Status AddStages(LoadedModel* model, const Config& config, const Prompt& prompt,
-                 std::vector<ModeResult>* modes, Json* json) {
+                 const GrammarCompiler& grammars, std::vector<ModeResult>* modes, Json* json) {
   for (size_t m = 0; m < modes->size(); ++m) {
     ModeResult& mode = (*modes)[m];
-    TALON_ASSIGN_OR_RETURN(GenerateRequest request, RequestFor(prompt, config, *model));
+    TALON_ASSIGN_OR_RETURN(GenerateRequest request, RequestFor(prompt, config, *model, grammars));
     TALON_ASSIGN_OR_RETURN(
         const StageTimes times,
         MeasureStages(model->backend.get(), mode.engine.get(), std::move(request)));
@@ -177,8 +194,9 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   std::unique_ptr<LoadedModel> model;                      // outlives the modes' engines
   std::vector<ModeResult> modes;
   for (const std::string& name : options.modes) {
-    TALON_ASSIGN_OR_RETURN(DrafterList drafter,
-                           DrafterList::Parse(name == "plain" ? "NONE" : name));
+    std::string drafters = name == "plain" ? "NONE" : name;
+    std::ranges::replace(drafters, '+', ',');
+    TALON_ASSIGN_OR_RETURN(DrafterList drafter, DrafterList::Parse(drafters));
     modes.emplace_back();
     modes.back().mode = name;
     modes.back().drafter = std::move(drafter);
@@ -189,12 +207,13 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
   TALON_ASSIGN_OR_RETURN(model, LoadTarget(config));
   TALON_ASSIGN_OR_RETURN(const PromptReader reader, MakePromptReader(config.serve, *model));
   TALON_ASSIGN_OR_RETURN(const auto prompts, reader.Read(options.prompts));
+  const GrammarCompiler grammars(model->tokenizer.get());
   size_t longest = 0;
   for (const Prompt& prompt : prompts) longest = std::max(longest, prompt.tokens.size());
   model->engine_options.kv_tokens =
       KvTokensFor(*model, static_cast<int64_t>(longest) + config.sampling.max_tokens + 1);
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
-    TALON_RETURN_IF_ERROR(RunRepeat(model.get(), config, prompts, repeat, &modes));
+    TALON_RETURN_IF_ERROR(RunRepeat(model.get(), config, prompts, grammars, repeat, &modes));
   }
   Json json = {{"model", model->name},
                {"device", model->backend->description()},
@@ -220,7 +239,7 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
     curve += fmt::format(" c({})={:.2f}", point.rows, point.base / model->curve.points()[0].base);
   }
   if (!curve.empty()) std::printf("verify curve at a short context:%s\n", curve.c_str());
-  TALON_RETURN_IF_ERROR(AddStages(model.get(), config, prompts[0], &modes, &json));
+  TALON_RETURN_IF_ERROR(AddStages(model.get(), config, prompts[0], grammars, &modes, &json));
   TALON_RETURN_IF_ERROR(SaveJson(options.json, json));
   return kExitOk;
 }

@@ -56,6 +56,12 @@ std::string TextOf(const OrderedJson& entry, const char* key, const std::string&
   return given ? entry[key].get<std::string>() : otherwise;
 }
 
+// The order of a schema's keys is that of the answer's.
+Result<std::string> SchemaOf(std::string_view row, const std::string& where) {
+  TALON_ASSIGN_OR_RETURN(const OrderedJson entry, ParseOrderedJson(row, where));
+  return entry.contains("json_schema") ? entry["json_schema"].dump() : std::string();
+}
+
 // Numbers between commas and blanks.
 Result<std::vector<int32_t>> ParseTokenList(std::string_view text, int vocab_size) {
   constexpr std::string_view kBetween = ", \t\r\n";
@@ -90,9 +96,11 @@ Result<std::vector<Prompt>> PromptReader::Read(const std::string& path) const {
     TALON_ASSIGN_OR_RETURN(const OrderedJson entry, ParseOrderedJson(row, where));
     auto tokens = EntryTokens(entry, *this);
     if (!tokens.ok()) return tokens.status().WithContext(where);
+    TALON_ASSIGN_OR_RETURN(std::string schema, SchemaOf(row, where));
     prompts.push_back({.id = TextOf(entry, "id", std::to_string(line)),
                        .tokens = std::move(*tokens),
-                       .answer = TextOf(entry, "answer", "")});
+                       .answer = TextOf(entry, "answer", ""),
+                       .json_schema = std::move(schema)});
   }
   if (prompts.empty()) return InvalidArgument("{}: no prompts", path);
   return prompts;

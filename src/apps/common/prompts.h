@@ -1,5 +1,5 @@
 // Prompts of a file: JSON lines with "prompt", "tokens" or "messages" (and "tools") and, if it
-// likes, "id" and "answer".
+// likes, "id", "answer" and "json_schema".
 #ifndef TALON_APPS_COMMON_PROMPTS_H_
 #define TALON_APPS_COMMON_PROMPTS_H_
 
@@ -20,7 +20,8 @@ namespace talon {
 struct Prompt {
   std::string id;  // the line's number if it has none
   std::vector<int32_t> tokens;
-  std::string answer;  // the text that should follow, "" = not given
+  std::string answer;       // the text that should follow, "" = not given
+  std::string json_schema;  // what the answer must match in `bench decode --modes`, "" = anything
 };
 
 // What turns a file's texts and ids into prompts.

@@ -159,16 +159,34 @@ class Compiler {
     return rules;
   }
 
+  // A declared key with its colon, its value, and whether it must be there.
+  struct Declared {
+    ExprId key;
+    Conjunction value;
+    bool needed = false;
+  };
+
+  Result<std::vector<Declared>> DeclaredOf(const ObjectSpec& object) {
+    std::vector<Declared> declared;
+    for (const std::string& name : reader_.DeclaredNames(object)) {
+      TALON_ASSIGN_OR_RETURN(Conjunction value, PropertyOf(object, name));
+      const ExprId key = pool_.Concat(pool_.Literal(JsonSpelling(name)), colon_);
+      const bool needed = std::ranges::find(object.required, name) != object.required.end();
+      declared.push_back({.key = key, .value = std::move(value), .needed = needed});
+    }
+    return declared;
+  }
+
   // Declared keys in order, each taken or left out, then the others. A rule for each place in that
   // order and each count of keys so far, up to where nothing changes any more.
   Status FillObject(const ObjectSpec& object, int rule) {
-    const std::vector<std::string> names = reader_.DeclaredNames(object);
+    TALON_ASSIGN_OR_RETURN(const std::vector<Declared> declared, DeclaredOf(object));
     TALON_ASSIGN_OR_RETURN(const auto others, reader_.Others(object));
     const int64_t states = std::max<int64_t>({object.min, object.max, 1});
-    const auto places = static_cast<int64_t>(names.size()) + 1;
+    const auto places = static_cast<int64_t>(declared.size()) + 1;
     if (places * (states + 1) + static_cast<int64_t>(grammar_->size()) > kMostRules) {
       return InvalidArgument("objects of {} properties with {} declared are too large", states,
-                             names.size());
+                             declared.size());
     }
     std::vector<std::vector<int>> rest;
     for (int64_t i = 0; i < places; ++i) rest.push_back(AddRules("properties", states + 1));
@@ -178,18 +196,15 @@ class Compiler {
       const bool full = object.max >= 0 && count >= object.max;
       const int64_t next = std::min(count + 1, states);
       for (int64_t i = 0; i + 1 < places; ++i) {
-        const bool needed = std::ranges::find(object.required, names[i]) != object.required.end();
+        const auto& [key, value, needed] = declared[i];
         if (!needed) grammar_->AddAlternative(rest[i][count], {RuleSymbol(rest[i + 1][count])});
-        if (full) continue;
-        TALON_ASSIGN_OR_RETURN(Conjunction value, PropertyOf(object, names[i]));
-        const ExprId key = pool_.Literal(JsonSpelling(names[i]));
-        AddEntry(rest[i][count], Separator(count), key, value, rest[i + 1][next]);
+        if (!full) AddEntry(rest[i][count], Separator(count), key, value, rest[i + 1][next]);
       }
       if (count >= object.min) grammar_->AddAlternative(rest[places - 1][count], {});
       for (const SchemaReader::OtherKeys& other : others) {
         if (full) break;
-        AddEntry(rest[places - 1][count], Separator(count), other.key, other.value,
-                 rest[places - 1][next]);
+        AddEntry(rest[places - 1][count], Separator(count), pool_.Concat(other.key, colon_),
+                 other.value, rest[places - 1][next]);
       }
     }
     return OkStatus();
@@ -204,7 +219,7 @@ class Compiler {
   }
 
   void AddEntry(int rule, ExprId separator, ExprId key, const Conjunction& value, int next) {
-    grammar_->AddAlternative(rule, {Terminal(pool_.Sequence({separator, key, colon_})),
+    grammar_->AddAlternative(rule, {Terminal(pool_.Concat(separator, key)),
                                     RuleSymbol(RuleOf(value)), RuleSymbol(next)});
   }
 
