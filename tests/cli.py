@@ -40,7 +40,7 @@ def talon(*args, stdin=b""):
     if args[:1] == ("run",):
         args = ("run", *quick(args), *args[1:])
     command = [program()] + [arg if isinstance(arg, bytes) else str(arg) for arg in args]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
 
 
 def read_safetensors(path):

@@ -313,7 +313,8 @@ class LongContext(CliTest):
         result = talon("bench", "longcontext", "--contexts", "768,384", "--budgets", "64,128",
                        "--modes", self.MODES, "--max-tokens", 24, "--recall", self.RECALL,
                        "--specpv-partial-threshold", 128, "--specpv-n-window-blocks", 2,
-                       "--speculative-adaptive", "false", "--json", path)
+                       "--speculative-adaptive", "false", "--weights", "int8", "--threads", 1,
+                       "--json", path)
         self.assertEqual(result.returncode, 0, result.stderr.decode())
         lines = result.stdout.decode().splitlines()
         self.assertEqual([line for line in lines[1:] if len(line) > 80], [])

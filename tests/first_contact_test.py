@@ -175,7 +175,8 @@ class Speculation(CliTest):
             self.assertEqual(out["drafter"], drafter)
 
     def test_the_table_explains_itself(self):
-        table = talon("run", "--speculative-algorithm", "SUFFIX").stderr.decode()
+        result = talon("run", "--speculative-adaptive", "true", "--speculative-algorithm", "SUFFIX")
+        table = result.stderr.decode()
         self.assertRegex(table, r"(?m)^speculation  SUFFIX, tau \d+\.\d+ \(tokens per pass of the m")
         self.assertRegex(table, r"(?m)^speed-up     [\d.]+x of plain decoding's \d+ tokens/s")
 

@@ -129,6 +129,27 @@ TEST(RegexTest, CharactersAreUtf8) {
   EXPECT_FALSE(pool.Matches(*range, "a"));
 }
 
+TEST(RegexTest, HexadecimalEscapesNameCodePoints) {
+  ExprPool pool;
+  for (const auto& [source, text] :
+       std::vector<std::pair<const char*, const char*>>{{"\\x41", "A"},
+                                                        {"\\u0041\\x42", "AB"},
+                                                        {"\\u00e9", "é"},
+                                                        {"\\u{e9}", "é"},
+                                                        {"\\u{1F600}", "😀"},
+                                                        {"\\ud83d\\ude00", "😀"},
+                                                        {"[\\x41-\\u0043]", "B"}}) {
+    const auto expr = CompileRegex(source, &pool);
+    ASSERT_TRUE(expr.ok()) << source << ": " << expr.status().message();
+    EXPECT_TRUE(pool.Matches(*expr, text)) << source;
+    EXPECT_FALSE(pool.Matches(*expr, "a")) << source;
+  }
+  for (const char* source :
+       {"\\x4", "\\x{41}", "\\u004", "\\u{41", "\\u{110000}", "\\ud83d\\u0041"}) {
+    EXPECT_FALSE(CompileRegex(source, &pool).ok()) << source;
+  }
+}
+
 TEST(RegexTest, AnchorsInPatterns) {
   ExprPool pool;
   const CharacterWriter utf8 = [&](const CodePoints& set) { return Utf8Of(set, &pool); };

@@ -298,6 +298,20 @@ TEST_F(KvCacheTest, ForkIsolation) {
   EXPECT_EQ(cache_->used_blocks(), 0);
 }
 
+TEST_F(KvCacheTest, ReservingNothingCopiesNoSharedBlock) {
+  Make(2, 8);
+  Sequence first{.id = 1};
+  ASSERT_TRUE(StageAndCommit(&first, 20, 0).ok());
+  const Sequence second = cache_->Fork(first, 2);
+  const Reservation nothing = cache_->Reserve(second, 0).value();
+  EXPECT_TRUE(nothing.new_blocks.empty());
+  EXPECT_TRUE(nothing.slots.empty());
+  EXPECT_FALSE(nothing.replaces_last_block);
+  EXPECT_EQ(cache_->used_blocks(), 2);
+  const Reservation one = cache_->Reserve(second, 1).value();
+  EXPECT_TRUE(one.replaces_last_block);
+}
+
 TEST_F(KvCacheTest, AuditSeesAChangedPrefix) {
   Make(2, 4);
   Sequence sequence{.id = 9};

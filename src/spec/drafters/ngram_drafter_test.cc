@@ -109,6 +109,20 @@ TEST(NgramDrafter, BreadthFormula) {
   EXPECT_EQ(options.Breadth(1, 0), 9);
 }
 
+// "1" is followed by 2, and "1 2" by twenty others.
+TEST(NgramDrafter, DeeperLevelsAreNarrower) {
+  Tokens text;
+  for (int32_t i = 0; i < 20; ++i) text.insert(text.end(), {1, 2, 100 + i, 200 + i});
+  NgramDrafter drafter;
+  ASSERT_TRUE(drafter.Begin(1, text).ok());
+  const TokenTree tree = Propose(&drafter, {99, 1}, {.max_nodes = 60, .max_depth = 2});
+  const int first = tree.FindChild(0, 2);
+  ASSERT_GT(first, 0);
+  const NgramOptions options;
+  EXPECT_LT(options.Breadth(1, 1), options.Breadth(1, 0));
+  EXPECT_EQ(std::count(tree.parents.begin(), tree.parents.end(), first), options.Breadth(1, 1));
+}
+
 TEST(NgramDrafter, CopiesWhatFollowedTheLongestMatch) {
   NgramDrafter drafter;
   const Tokens prompt = {7, 1, 2, 3, 4, 5, 8, 2, 3, 9, 1, 2, 3};

@@ -140,6 +140,21 @@ TEST(AdaptivePolicy, StopsWhereItDoesNot) {
   EXPECT_LT(nodes, 1.3);
 }
 
+TEST(AdaptivePolicy, ProbesBecomeRareButGoOn) {
+  std::vector<int> gaps;
+  int last = 0;
+  Simulation dear{.acceptance = 0.5, .draft_seconds = 1e-3, .steps = 20000};
+  dear.on_draft = [&](int step) {
+    if (step > last + 1) gaps.push_back(step - last);
+    last = step;
+  };
+  dear.Run();
+  ASSERT_GT(gaps.size(), 8u);
+  EXPECT_LT(gaps[1], 64);
+  EXPECT_GT(gaps.back(), 200);
+  EXPECT_LT(*std::max_element(gaps.begin(), gaps.end()), 1100);
+}
+
 TEST(AdaptivePolicy, CountsTheDraftersCost) {
   const auto [dear, dear_nodes] = Simulation{.acceptance = 0.5, .draft_seconds = 2e-3}.Run();
   EXPECT_LT(dear, 1.03);
