@@ -23,7 +23,7 @@ from server import Server  # noqa: E402
 CASES = int(os.environ.get("TALON_CASES", "24"))
 SEED = int(os.environ.get("TALON_SEED", "1"))
 BUNDLED = int(os.environ.get("TALON_BUNDLED", str(CASES * 3 // 5)))
-AT_ONCE = 8  # requests
+AT_ONCE = 4  # requests
 WORDS = ["a", "b", "name", "été", "x y", "quote\"", "1", "long_property_name"]
 PATTERNS = ["^[a-c]{1,4}$", "^(yes|no)$", "b", r"^\d{2,3}-[A-F]+$", "^.{0,3}$", r"^\w+( \w+)?$"]
 # Where newer versions have it, and where Debian 12's does.
