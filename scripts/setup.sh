@@ -26,7 +26,7 @@ for option in "$@"; do
     --tests)
       wanted+=(prometheus chromium python3-grpcio python3-protobuf haproxy openssl)
       wanted+=(pybind11-dev python3-dev python3-numpy python3-pytest python3-matplotlib)
-      wanted+=(python3-jsonschema)
+      wanted+=(python3-jsonschema json-schema-test-suite)
       # Node.js from elsewhere often brings its own npm.
       command -v node >/dev/null || wanted+=(nodejs)
       command -v npm >/dev/null || wanted+=(npm)

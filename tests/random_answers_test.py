@@ -3,6 +3,7 @@ validator that knows nothing of Talon, and be the same text as without speculati
 
 Usage: random_answers_test.py PATH_OF_TALON [unittest arguments]
 TALON_CASES: how many answers to ask for (24). TALON_SEED: where the random numbers begin (1).
+TALON_BUNDLED: how many of them of the bundled model (three fifths), which is slower than the random ones.
 """
 
 import collections
@@ -21,6 +22,7 @@ from server import Server  # noqa: E402
 
 CASES = int(os.environ.get("TALON_CASES", "24"))
 SEED = int(os.environ.get("TALON_SEED", "1"))
+BUNDLED = int(os.environ.get("TALON_BUNDLED", str(CASES * 3 // 5)))
 AT_ONCE = 4  # requests
 WORDS = ["a", "b", "name", "été", "x y", "quote\"", "1", "long_property_name"]
 PATTERNS = ["^[a-c]{1,4}$", "^(yes|no)$", "b", r"^\d{2,3}-[A-F]+$", "^.{0,3}$", r"^\w+( \w+)?$"]
@@ -222,14 +224,16 @@ class RandomAnswers(CliTest):
         free = ["SUFFIX", "NGRAM", "GRAMMAR"]
         partial = ["--enable-specpv", "--specpv-partial-threshold", 16, "--specpv-n-sink-blocks", 1,
                    "--specpv-n-retrieval-blocks", 1, "--specpv-n-window-blocks", 1]
-        share = CASES // 5
+        share, others = BUNDLED // 3, CASES - BUNDLED
         self.ask(["EAGLE3", *free], share, "--model", TINY, "--speculative-draft-model-path", EAGLE3)
         self.ask(["STANDALONE", *free], share, "--model", TINY,
                  "--speculative-draft-model-path", DRAFT)
-        self.ask(["EAGLE3", *free], share, "--model", TINY,
+        self.ask(["EAGLE3", *free], BUNDLED - 2 * share, "--model", TINY,
                  "--speculative-draft-model-path", EAGLE3, *partial)
-        self.ask(free, share, "--model", other, "--max-sequences", 2)
-        self.ask(["STANDALONE", *free], CASES - 4 * share, "--model", small,
+        self.ask(free, others // 4, "--model", other, "--max-sequences", 2)
+        self.ask(["STANDALONE", *free], others // 4, "--model", small,
+                 "--speculative-draft-model-path", other, *partial)
+        self.ask(["STANDALONE", *free], others - 2 * (others // 4), "--model", small,
                  "--speculative-draft-model-path", other)
         print(f"random answers: {dict(self.seen)}")
         self.assertEqual(self.seen["valid"] + self.seen["cut"] + self.seen["refused"], CASES)

@@ -325,6 +325,11 @@ ExprId ExprPool::WithoutFiniteExceptions(ExprId expr) {
 bool ExprPool::AllowsAllText(ExprId expr, ExprId character) {
   expr = WithoutFiniteExceptions(expr);
   if (nodes_[expr].finite) return false;
+  if (nodes_[expr].kind == Kind::kConcat) {  // the first part alone may do
+    const ExprId first = nodes_[expr].parts[0];
+    const ExprId second = nodes_[expr].parts[1];
+    if (!IsEmpty(second) && AllowsAllText(first, character)) return true;
+  }
   if (const auto at = allows_all_text_.find(expr); at != allows_all_text_.end()) return at->second;
   std::vector<std::pair<ExprId, ExprId>> seen = {{expr, character}};
   bool all = true;

@@ -105,9 +105,11 @@ TEST(ExprTest, TextThatIsAlwaysAllowed) {
   const ExprId quoted = pool.Concat(text, pool.Byte('"'));
   EXPECT_TRUE(pool.AllowsAllText(text, letter));
   EXPECT_TRUE(pool.AllowsAllText(quoted, letter));
-  EXPECT_TRUE(pool.AllowsAllText(pool.And({quoted, pool.Not(pool.Literal("name\""))}), letter));
   EXPECT_TRUE(
       pool.AllowsAllText(pool.And({quoted, pool.Not(pool.AnyOf({"a\"", "b\"", "\""}))}), letter));
+  const ExprId key = pool.And({quoted, pool.Not(pool.Literal("name\""))});
+  EXPECT_TRUE(pool.AllowsAllText(key, letter));
+  EXPECT_TRUE(pool.AllowsAllText(pool.Concat(key, pool.Byte(':')), letter));
   EXPECT_FALSE(pool.AllowsAllText(pool.Repeat(letter, 0, 9), letter));
   EXPECT_FALSE(pool.AllowsAllText(pool.Literal("a"), letter));
   // Whatever begins with "no" is taken away: not a finite number of strings.

@@ -35,6 +35,16 @@ TEST(PromptsTest, TokensNeedNoTokenizer) {
   EXPECT_EQ((*prompts)[1].answer, "b");
 }
 
+TEST(PromptsTest, SchemasKeepTheOrderOfTheirKeys) {
+  const std::string path = TempFile("schema.jsonl",
+                                    "{\"tokens\": [1], \"json_schema\": {\"b\": 1, \"a\": 2}}\n"
+                                    "{\"tokens\": [2]}\n");
+  const auto prompts = PromptReader{.vocab_size = 10}.Read(path);
+  ASSERT_TRUE(prompts.ok()) << prompts.status().message();
+  EXPECT_EQ((*prompts)[0].json_schema, R"({"b":1,"a":2})");
+  EXPECT_EQ((*prompts)[1].json_schema, "");
+}
+
 TEST(PromptsTest, TextNeedsATokenizer) {
   const std::string path = TempFile("text.jsonl", "{\"prompt\": \"text\"}\n");
   const std::string error = ErrorOf(PromptReader{.vocab_size = 10}.Read(path));
