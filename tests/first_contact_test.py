@@ -125,8 +125,7 @@ class Prompts(CliTest):
 
     def test_long_prompts_are_not_echoed(self):
         long = "word " * 400
-        text = talon("run", long, "-n", 3).stdout
-        self.assertNotIn(b"word word", text)
+        self.assertLess(len(talon("run", long, "-n", 3).stdout), 200)  # three tokens
         self.assertTrue(talon("run", long, "-n", 3, "--echo").stdout.startswith(long.encode()))
         self.assertTrue(talon("run", "A word", "-n", 3).stdout.startswith(b"A word"))
         short = talon("run", "A word", "-n", 3, "--echo", "false").stdout

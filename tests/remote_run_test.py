@@ -15,7 +15,7 @@ import time
 import unittest
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
-from cli import DRAFT, ROOT, CliTest, main, program, quick  # noqa: E402
+from cli import DRAFT, ROOT, CliTest, defaults, main, program  # noqa: E402
 from remote import TIMEOUT_S, Worker  # noqa: E402
 
 PROMPT = "Once upon a time there was a"
@@ -30,7 +30,7 @@ class Run:
 
     def __init__(self, *flags):
         command = [program(), "run", "--prompt", PROMPT, "--max-tokens", str(LENGTH)]
-        command += ["--ignore-eos", "--generation-config", "none", *quick(flags)]
+        command += ["--ignore-eos", *defaults(flags)]
         command += [str(flag) for flag in flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.text = b""

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from cli import program, quick
+from cli import defaults, program
 
 TIMEOUT_S = 60
 
@@ -37,9 +37,7 @@ class Server:
 
     def __init__(self, *flags):
         self.log = tempfile.TemporaryFile()
-        command = [program(), "serve", "--port", "0", *quick(flags)]
-        if "--generation-config" not in flags:
-            command += ["--generation-config", "none"]
+        command = [program(), "serve", "--port", "0", *defaults(flags)]
         self.process = subprocess.Popen(
             command + [str(flag) for flag in flags], stdout=self.log, stderr=self.log
         )
