@@ -22,8 +22,10 @@ namespace {
 
 constexpr double kSlow = 10e-3;  // seconds
 
+constexpr const char* kSuite = "/usr/share/json-schema-test-suite/tests/draft7";
+
 struct GrammarOptions {
-  std::vector<std::string> schemas = {"/usr/share/json-schema-test-suite/tests/draft7"};
+  std::vector<std::string> schemas = {kSuite};
   bool list = false;
   std::string json;
 };
@@ -179,6 +181,12 @@ class GrammarBench {
 Result<std::vector<std::string>> JsonFiles(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
+    if (path == kSuite && !IsDirectory(path)) {
+      return InvalidArgument(
+          "{} is missing: install the Debian package json-schema-test-suite, or "
+          "give --schemas",
+          path);
+    }
     if (!IsDirectory(path)) {
       files.push_back(path);
       continue;

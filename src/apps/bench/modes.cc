@@ -51,7 +51,8 @@ Result<GenerateRequest> RequestFor(const Prompt& prompt, const Config& config,
   if (!prompt.json_schema.empty()) {
     auto matcher =
         grammars.Compile({.kind = GrammarSpec::Kind::kJsonSchema, .source = prompt.json_schema});
-    if (!matcher.ok()) return matcher.status().WithContext(prompt.id);
+    if (!matcher.ok())
+      return matcher.status().WithContext(fmt::format("prompt {}: json_schema", prompt.id));
     request.sampling.grammar = std::move(*matcher);
   }
   return request;

@@ -57,8 +57,7 @@ std::string TextOf(const OrderedJson& entry, const char* key, const std::string&
 }
 
 // The order of a schema's keys is that of the answer's.
-Result<std::string> SchemaOf(std::string_view row, const std::string& where) {
-  TALON_ASSIGN_OR_RETURN(const OrderedJson entry, ParseOrderedJson(row, where));
+std::string SchemaOf(const OrderedJson& entry) {
   return entry.contains("json_schema") ? entry["json_schema"].dump() : std::string();
 }
 
@@ -96,11 +95,10 @@ Result<std::vector<Prompt>> PromptReader::Read(const std::string& path) const {
     TALON_ASSIGN_OR_RETURN(const OrderedJson entry, ParseOrderedJson(row, where));
     auto tokens = EntryTokens(entry, *this);
     if (!tokens.ok()) return tokens.status().WithContext(where);
-    TALON_ASSIGN_OR_RETURN(std::string schema, SchemaOf(row, where));
     prompts.push_back({.id = TextOf(entry, "id", std::to_string(line)),
                        .tokens = std::move(*tokens),
                        .answer = TextOf(entry, "answer", ""),
-                       .json_schema = std::move(schema)});
+                       .json_schema = SchemaOf(entry)});
   }
   if (prompts.empty()) return InvalidArgument("{}: no prompts", path);
   return prompts;

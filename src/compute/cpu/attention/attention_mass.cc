@@ -9,7 +9,6 @@
 namespace talon {
 namespace {
 
-constexpr float kLog2E = 1.44269504f;
 constexpr int kChunk = 32;  // queries at a time, so that their scores stay in the cache
 
 // One request's sizes.

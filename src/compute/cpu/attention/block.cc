@@ -11,8 +11,7 @@
 namespace talon {
 namespace {
 
-constexpr int kTilesAhead = 1;         // how far ahead of their use keys and values are fetched
-constexpr float kLog2E = 1.44269504f;  // scores are kept in base 2
+constexpr int kTilesAhead = 1;  // how far ahead of their use keys and values are fetched
 
 }  // namespace
 

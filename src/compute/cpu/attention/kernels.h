@@ -24,6 +24,8 @@
 
 namespace talon {
 
+inline constexpr float kLog2E = 1.44269504f;  // scores are kept in base 2
+
 inline int PaddedDim(int head_dim) { return (head_dim + 7) / 8 * 8; }
 
 inline constexpr int kMaxTileRows = 128;  // queries that share a packed tile, even
