@@ -25,7 +25,7 @@ class LineEditor : public LineInput {
     el_set(editor_, EL_EDITOR, "emacs");
     el_set(editor_, EL_HIST, history, history_);
     el_set(editor_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
-    // Keys while a line is edited: a signal could come before the editor waits for one.
+    // Keys while a line is edited, which no moment can lose.
     el_set(editor_, EL_SETTY, "-d", "-isig", nullptr);
     el_set(editor_, EL_ADDFN, "talon-cancel", "forget this line", &LineEditor::Cancel);
     el_set(editor_, EL_BIND, "^C", "talon-cancel", nullptr);
@@ -44,6 +44,8 @@ class LineEditor : public LineInput {
     prompt_ = prompt;
     int count = 0;
     cancelled_ = false;
+    // Before the prompt, not with the first key as el_gets() would: until then Ctrl-C is a signal.
+    el_set(editor_, EL_PREP_TERM, 1);
     const char* line = el_gets(editor_, &count);
     if (line == nullptr || count <= 0) {
       std::fputc('\n', stdout);
