@@ -98,15 +98,14 @@ class Plain(RemoteTest):
                     text, errors = Run(*workers, *sampling).finish()
                     self.assertEqual(text, self.truth[sampling], f"{workers} {sampling} {errors}")
 
-    def test_grammars_with_a_drafter_elsewhere(self):
-        """The target is here and masks tokens; one that is elsewhere cannot, and this is said."""
+    def test_grammars_with_workers(self):
         (self.path / "schema.json").write_text(json.dumps({
             "type": "object", "required": ["name", "tags"], "additionalProperties": False,
             "properties": {"name": {"type": "string", "maxLength": 20},
                            "tags": {"type": "array", "items": {"enum": ["old", "new"]},
                                     "minItems": 1, "maxItems": 3}}}))
         schema = ("--json-schema", self.path / "schema.json", "--speculative-algorithm")
-        with Worker("draft", *DRAFTER) as draft:
+        with Worker("target") as target, Worker("draft", *DRAFTER) as draft:
             for sampling in self.truth:
                 plain, _ = Run(*schema, "NONE", *sampling).finish()
                 drafted, errors = Run(*schema, "REMOTE", "--draft-address", draft.address,
@@ -114,9 +113,9 @@ class Plain(RemoteTest):
                 self.assertEqual(drafted, plain, errors)
                 answer = json.loads(drafted[len(PROMPT):])
                 self.assertEqual(list(answer), ["name", "tags"])
-        run = Run(*schema[:2], "--target-address", "127.0.0.1:1")
-        self.assertIn("a grammar needs the target here", run.finish()[1])
-        self.assertEqual(run.process.returncode, 2)
+                for workers in [remote(target), remote(target, draft)]:
+                    text, errors = Run(*workers, *schema[:2], *sampling).finish()
+                    self.assertEqual(text, plain, f"{workers} {sampling} {errors}")
 
     def test_draft_workers_of_every_kind(self):
         with Worker("target") as target:

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "engine/prefix_hash.h"
+#include "grammar/matcher.h"
 #include "remote/overlap.h"
 
 namespace talon {
@@ -54,6 +55,10 @@ VerifyCall Verifier::MakeCall(std::span<const int32_t> context, const DraftFores
                   .stop_token_ids = options_.stop_token_ids,
                   .rejection = options_.rejection,
                   .decode_on_empty = true};
+  if (sampling_.grammar != nullptr) {
+    call.grammar = sampling_.grammar->spec();
+    call.answer_start = options_.answer_start;
+  }
   if (held_ == 0) {
     SendWhole(context, &call);
     return call;

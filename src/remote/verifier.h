@@ -37,7 +37,8 @@ struct VerifierOptions {
   double timeout_seconds = 30;  // of a round, retries included
   bool rejection = false;
   std::vector<int32_t> stop_token_ids;
-  int vocab_size = 0;  // 0: not known
+  int vocab_size = 0;    // 0: not known
+  int answer_start = 0;  // tokens of the prompt
 };
 
 class Verifier {

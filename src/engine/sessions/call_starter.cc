@@ -61,9 +61,23 @@ Status CallStarter::FindContext(SessionCall* call) {
                                         : "has other tokens here");
   }
   const int limit = engine_options().max_length;
-  if (static_cast<int>(call->context.size()) < limit) return OkStatus();
+  if (static_cast<int>(call->context.size()) < limit) return CheckAnswer(*call);
   return InvalidArgument("PROMPT_TOO_LONG: {} tokens, the context holds {} and one must be left",
                          call->context.size(), limit);
+}
+
+// What the call says has been answered must be something that its grammar can go on from.
+Status CallStarter::CheckAnswer(const SessionCall& call) {
+  if (call.grammar == nullptr) return OkStatus();
+  const int start = call.asked.answer_start;
+  const auto length = static_cast<int>(call.context.size());
+  if (start < 1 || start > length) {
+    return InvalidArgument("BAD_GRAMMAR: answer_start {}, must be 1 to {}", start, length);
+  }
+  const GrammarCursor cursor(call.grammar);
+  const std::span<const int32_t> answer = std::span(call.context).subspan(start);
+  if (cursor.After(answer, {}) != Matcher::kDead) return OkStatus();
+  return InvalidArgument("BAD_GRAMMAR: the {} tokens of the answer do not match", answer.size());
 }
 
 Status CallStarter::Desync(const SessionCall& call, std::string_view problem) {
@@ -96,6 +110,8 @@ void CallStarter::StartRun(SessionCall* call) {
   SamplingParams sampling = SamplingOfCall(asked);
   if (!sampling.seed) sampling.seed = call->session->seed;
   sampling.max_tokens = room;
+  sampling.grammar = call->grammar;
+  sampling.answer_start = asked.answer_start;
   call->run = std::make_unique<ActiveRequest>(
       call->session->sequence.id, GenerateRequest{.prompt = call->context, .sampling = sampling},
       std::vector<int32_t>(), OutputText(nullptr, StopMatcher()));
