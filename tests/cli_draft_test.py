@@ -246,6 +246,19 @@ class DoctorRuns(CliTest):
         self.assertRegex(text, r"(?m)^warning +positions ")
         self.assertIn("past 2048", re.sub(r"\s+", " ", text))
 
+    def test_a_head_that_is_read_wrongly(self):
+        """Its layers are not those that it was trained with: they are found."""
+        prompts = TINY.parent.parent / "tests/data/prompts/chats.jsonl"
+        text, figures = self.doctor("--eagle3-capture-layers", "0,4,10", "--claimed", 4.0,
+                                    "--prompts", prompts, "--contexts", 64, "--texts", 2,
+                                    "--max-tokens", 16)
+        tau = {one["name"]: one["tau"] for one in figures["alternatives"]}
+        self.assertGreater(tau["captured layers 2,8,13"], 1.3 * tau["as it is"])
+        self.assertRegex(text, "'captured layers 2,8,13' raises acceptance from")
+        self.assertIn("--eagle3-capture-layers 2,8,13", text)
+        self.assertIn("norm_before_fc true", tau)  # which it has no weights for
+        self.assertEqual(tau["norm_before_fc true"], 0)
+
     def test_refused(self):
         self.assert_refused(talon("doctor", "--model", QWEN3), "--draft")
         self.assert_refused(talon("doctor", "--draft", self.path / "none"), "no such directory")
