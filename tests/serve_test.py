@@ -470,7 +470,7 @@ class Lifetimes(CliTest):
             self.assertEqual(answer.status, 200)
 
     def test_shutdown_lets_requests_finish(self):
-        with Server() as server:
+        with Server("--shutdown-timeout", TIMEOUT_S) as server:
             results = []
             connection, response = server.open_stream(
                 "/v1/completions", prompt=PROMPT, max_tokens=150, ignore_eos=True
