@@ -451,7 +451,7 @@ class GoodRuns(CliTest):
     def test_full_disk_is_a_failure_where_dev_full_exists(self):
         with open("/dev/full", "wb") as full:
             result = subprocess.run([program(), "run", "--max-tokens", "4"], stdout=full,
-                                    stderr=subprocess.PIPE, timeout=60, check=False)
+                                    stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"standard output", result.stderr)
 
@@ -583,7 +583,7 @@ class Interrupt(CliTest):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         begun = os.read(process.stdout.fileno(), 64)
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=TIMEOUT_S)
         return begun + out, error.decode(), process.returncode
 
     def test_ends_with_the_statistics_so_far(self):

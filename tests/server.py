@@ -2,16 +2,13 @@
 
 import http.client
 import json
-import re
 import signal
 import socket
 import subprocess
 import tempfile
 import time
 
-from cli import defaults, program
-
-TIMEOUT_S = 60
+from cli import TIMEOUT_S, defaults, program, wait_for
 
 
 class Answer:
@@ -58,13 +55,7 @@ class Server:
         return self.log.read()
 
     def wait_for(self, pattern):
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            found = re.search(pattern, self.output())
-            if found:
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"{pattern} is not in the output:\n{self.output().decode()}")
+        return wait_for(pattern, self.output, self.process)
 
     def close(self):
         if self.process.poll() is None:
@@ -84,7 +75,10 @@ class Server:
 
     def request(self, method, path, body=None, headers=None):
         connection = self.connect()
-        connection.request(method, path, body, headers or {})
+        try:
+            connection.request(method, path, body, headers or {})
+        except ConnectionError:
+            pass  # refused before all was sent; the answer is there
         answer = Answer(connection.getresponse())
         connection.close()
         return answer
@@ -131,21 +125,30 @@ class Server:
         connection.close()
         return events
 
-    def raw(self, data, timeout=TIMEOUT_S):
+    def raw(self, data):
         """Everything the server answers to these bytes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as client:
-            try:
-                client.sendall(data)
-                client.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass  # refused before all was sent
-            received = b""
-            try:
-                while chunk := client.recv(65536):
-                    received += chunk
-            except ConnectionError:
-                pass
-            return received
+        with self.half_close(data) as client:
+            return self.read_all(client)
+
+    def half_close(self, data):
+        """A socket that has sent these bytes and the end of its side."""
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
+        try:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # refused before all was sent
+        return client
+
+    @staticmethod
+    def read_all(client):
+        received = b""
+        try:
+            while chunk := client.recv(65536):
+                received += chunk
+        except ConnectionError:
+            pass
+        return received
 
     def status(self):
         return self.get("/talon/status").json

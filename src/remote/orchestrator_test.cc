@@ -197,6 +197,12 @@ TEST_F(OrchestratorTest, ATargetThatNeverAnsweredIsAnError) {
   EXPECT_TRUE(result.tokens.empty());
 }
 
+TEST_F(OrchestratorTest, ATargetThatCannotBeReachedIsToldIfTimeRunsOutInACall) {
+  target_.faults = {{Kind::kRefused, Unavailable("connection refused")},
+                    {Kind::kRefused, DeadlineExceeded("too late")}};
+  EXPECT_EQ(Run().error.message(), "target: connection refused");
+}
+
 TEST_F(OrchestratorTest, DeadlineExceededEndsTheRequestAtOnce) {
   target_.faults = {{}, {Kind::kRefused, DeadlineExceeded("too late")}};
   const GenerateResult result = Run();

@@ -72,7 +72,7 @@ class Verifier {
     Backoff backoff;
     int tries = 0;  // that failed for lack of room
     bool resent = false;
-    bool told = false;  // that the target cannot be reached
+    Status unreachable;  // why the target could not be reached, if it could not
   };
 
   VerifyCall MakeCall(std::span<const int32_t> context, const DraftForest& drafts);

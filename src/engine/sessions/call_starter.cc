@@ -158,11 +158,11 @@ int CallStarter::BlocksToCome(const SessionCall& call) const {
 }
 
 // Finds blocks for the whole call before it begins: a call that runs never lacks them. Idle
-// sessions make way, the least recently used first.
+// sessions make way, the least recently used first, then those of calls behind it.
 Status CallStarter::FindRoom(const SessionCall& call) {
   const bool enters = call.own != nullptr && !call.asked.session_id.empty();
   if (enters && parts_.sessions->size() >= parts_.options->max_sessions &&
-      !parts_.evictor->HasIdle()) {
+      !parts_.evictor->CanMakeWay(call)) {
     return ResourceExhausted("TOO_MANY_SESSIONS: {} sessions, all busy", parts_.sessions->size());
   }
   const KvShape& shape = parts_.kv->shape();
@@ -170,7 +170,7 @@ Status CallStarter::FindRoom(const SessionCall& call) {
   int promised = BlocksToCome(call);
   for (const auto& other : parts_.calls->running()) promised += BlocksToCome(*other);
   while (in_all <= shape.num_blocks && promised > parts_.kv->free_blocks() &&
-         parts_.evictor->EvictIdle()) {
+         parts_.evictor->MakeWay(call)) {
   }
   if (in_all <= shape.num_blocks && promised <= parts_.kv->free_blocks()) return OkStatus();
   return ResourceExhausted("KV_FULL: {} tokens and a path of {} need {} blocks, {} of {} are free",
@@ -180,7 +180,7 @@ Status CallStarter::FindRoom(const SessionCall& call) {
 
 void CallStarter::EnterTable(SessionCall* call, TimePoint now) {
   if (call->own != nullptr && !call->asked.session_id.empty()) {
-    if (parts_.sessions->size() >= parts_.options->max_sessions) parts_.evictor->EvictIdle();
+    if (parts_.sessions->size() >= parts_.options->max_sessions) parts_.evictor->MakeWay(*call);
     call->session = parts_.sessions->Add(std::move(call->own));
   }
   if (call->own == nullptr) parts_.sessions->Touch(call->session, now);
