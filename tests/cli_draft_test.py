@@ -274,6 +274,18 @@ class DoctorRuns(CliTest):
         self.assert_refused(talon("doctor", "--draft", broken), "model.safetensors")
 
 
+class RunReport(CliTest):
+    def test_a_run_compares_with_its_own_plain_steps(self):
+        stats = json.loads(talon("run", "--json", "--prompt", "Hello", "--max-tokens", 64,
+                                 "--ignore-eos", "--speculative-adaptive", "true").stdout)["stats"]
+        self.assertGreaterEqual(stats["plain_passes"], 3)
+        self.assertAlmostEqual(stats["plain_tokens_per_second"],
+                               stats["plain_passes"] / stats["plain_seconds"], places=3)
+        plain = stats["plain_seconds"] / stats["plain_passes"]
+        self.assertAlmostEqual(stats["measured_speed_up"],
+                               64 * plain / stats["decode_seconds"], places=3)
+
+
 class Nwor(CliTest):
     """`bench nwor`: acceptance is reached, and bytes follow from it."""
 
