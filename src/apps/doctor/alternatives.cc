@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "apps/common/prompts.h"
 #include "apps/common/run_report.h"
 #include "apps/common/table.h"
+#include "base/file.h"
 #include "setup/progress.h"
 
 namespace talon {
@@ -108,9 +108,9 @@ class OtherConfig {
       if (entry.path().filename() == "config.json") continue;
       fs::create_symlink(fs::absolute(entry.path()), fs::path(path) / entry.path().filename(),
                          error);
+      if (error) return Unavailable("{}: {}", path, error.message());
     }
-    std::ofstream(path + "/config.json") << config.dump();
-    if (error) return Unavailable("{}: {}", path, error.message());
+    TALON_RETURN_IF_ERROR(WriteFile(path + "/config.json", config.dump()));
     return made;
   }
   ~OtherConfig() {
@@ -147,6 +147,16 @@ Result<double> MeasureTau(LoadedModel* model, const Config& config, const Drafte
     AddStats(result.stats, &stats);
   }
   return stats.tau();
+}
+
+// The reading that does best or, where none does better on the same text, the other text.
+const AlternativeFigures& Best(const std::vector<AlternativeFigures>& figures) {
+  const AlternativeFigures* best[2] = {&figures.front(), &figures.front()};
+  for (const AlternativeFigures& one : figures) {
+    const AlternativeFigures*& kind = best[one.other_text ? 1 : 0];
+    if (one.tau > kind->tau) kind = &one;
+  }
+  return best[0]->tau >= kBetter * figures.front().tau ? *best[0] : *best[1];
 }
 
 // Empty: the model has no chat template that takes a question.
@@ -195,7 +205,8 @@ Result<std::vector<AlternativeFigures>> TryAlternatives(LoadedModel* model, cons
   TALON_ASSIGN_OR_RETURN(figures[0].tau, MeasureTau(model, config, as_is, contexts));
   if (!talks.empty()) {
     figures.push_back({.name = "as it is, on conversations",
-                       .change = "it knows conversations: judge it by prompts with \"messages\""});
+                       .change = "it knows conversations: judge it by prompts with \"messages\"",
+                       .other_text = true});
     TALON_ASSIGN_OR_RETURN(figures.back().tau, MeasureTau(model, config, as_is, talks));
   }
   for (const Alternative& other : AlternativesOf(json, facts)) {
@@ -214,16 +225,16 @@ Result<std::vector<AlternativeFigures>> TryAlternatives(LoadedModel* model, cons
 }
 
 std::string AlternativesText(const std::vector<AlternativeFigures>& figures, double claimed) {
-  Table table({"other readings of the head", "tokens per pass"});
+  Table table({"other readings of the draft", "tokens per pass"});
   for (const AlternativeFigures& one : figures) {
     table.Add({one.name, one.loads ? fmt::format("{:.2f}", one.tau) : "does not load"});
   }
   const AlternativeFigures& now = figures.front();
-  const auto& best = *std::ranges::max_element(figures, {}, &AlternativeFigures::tau);
+  const AlternativeFigures& best = Best(figures);
   std::string words;
   if (best.tau < kBetter * now.tau) {
     words = fmt::format(
-        "No other reading raises acceptance: the head has {:.2f} tokens per pass on this text and "
+        "No other reading raises acceptance: the draft has {:.2f} tokens per pass on this text and "
         "is claimed to have {:.2f}. Perhaps it was trained for other weights of this model, or for "
         "other text (--prompts).",
         now.tau, claimed);

@@ -30,7 +30,8 @@ struct AlternativeFigures {
   std::string name;
   std::string change;
   double tau = 0;
-  bool loads = true;  // false: the head does not fit such a config
+  bool loads = true;        // false: the head does not fit such a config
+  bool other_text = false;  // its tau is not that of the probe's text
 };
 
 // Tokens per pass of each reading, and of the head as it is on conversations (where the model has a
