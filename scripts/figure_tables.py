@@ -435,6 +435,25 @@ def gpu_experts(results):
     return table(["shape", "nodes", "ms", "of floor", "of one token"], rows)
 
 
+def gpu_batches(results):
+    rows = []
+    for result in results:
+        for row in result["batches"]:
+            rows.append(
+                [
+                    result["drafter"],
+                    row["batch"],
+                    number(row["off"]),
+                    number(row["on"]),
+                    number(row["adaptive"]),
+                    times(row["adaptive_to_off"]),
+                    times(row["adaptive_to_best"]),
+                ]
+            )
+    header = ["drafter", "batch", "off t/s", "on t/s", "adaptive t/s", "adaptive / off"]
+    return table(header + ["adaptive / best"], rows)
+
+
 def gpu_simulate(results):
     rows = []
     for result in results:

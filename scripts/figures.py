@@ -227,6 +227,28 @@ GPU = [
         ],
         tables.gpu_simulate,
     ),
+    Figure(
+        "batches",
+        [
+            "build-cuda/talon bench batch --device cuda --max-tokens 400 --repeats 3 --temperature 0"
+            " --batches 1,8,32,64 --max-sequences 64 --speculative-algorithm " + name
+            for name in ("EAGLE3", "SUFFIX", "EAGLE3,SUFFIX")
+        ],
+        tables.gpu_batches,
+    ),
+    Figure(
+        "answers",
+        [
+            f"build-cuda/talon bench decode --device cuda --prompts {JSON} --temperature 0"
+            " --modes plain,grammar,eagle3,eagle3+grammar --max-tokens 256 --repeats 3"
+        ],
+        tables.json_answers,
+    ),
+    Figure(
+        "written",
+        ["build-cuda/talon bench nwor --device cuda --batches 1,4 --nodes 8,32 --tokens 48 --repeats 5"],
+        tables.nwor,
+    ),
 ]
 
 
@@ -408,6 +430,9 @@ GPU_TITLES = {
     "experts": "Models with experts, one sequence of 1024 tokens; the floor has the bytes of as many"
     " experts as independent rows choose:",
     "simulate": "What the card would make of a published EAGLE-3 head (below):",
+    "batches": "`models/tiny`, many sequences at once; speculation off, always and by the policy:",
+    "answers": "`models/tiny`, JSON answers by a schema, all modes with the same grammar:",
+    "written": "No-write-on-reject: bytes written to KV blocks, and time:",
 }
 
 

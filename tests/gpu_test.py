@@ -73,6 +73,10 @@ class Gpu(CliTest):
         self.assert_same("docs-0", [["--speculative-algorithm", "EAGLE3", "--disable-cuda-graph"]],
                          "--ignore-eos")
 
+    def test_a_kv_pool_beyond_the_memory_is_refused(self):
+        result = talon("run", *GPU, "--prompt-tokens", 1, "--kv-tokens", 1 << 30)
+        self.assert_refused(result, "GiB of device memory", "are free")
+
     def test_a_device_that_is_not_there(self):
         self.assert_refused(talon("run", "--device", "cuda:99", "--prompt-tokens", 1), "cuda:99")
 

@@ -92,13 +92,14 @@ Status Decoder::SetCaptureLayers(const std::vector<int>& layers) {
   }
   features_ = std::move(features);
   capture_layers_ = layers;
-  ++capture_version_;
+  ++scratch_version_;
   return OkStatus();
 }
 
 Status Decoder::ReserveScores(int max_blocks) {
   const int lists = config_.num_layers * config_.num_kv_heads;
   TALON_ASSIGN_OR_RETURN(scores_, NewScratch(backend_, lists, max_blocks));
+  ++scratch_version_;
   return OkStatus();
 }
 
@@ -141,8 +142,8 @@ Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* o
   *output = {};
   backend_->LoadPass(plan, kv.shape, pass_.get());
   if (prepare) prepare(pass_.get());
-  // The ops' arguments follow from the pass's shape, the cache and what is captured.
-  const uint64_t key = IdentityOf(kv) + capture_version_;
+  // The ops' arguments follow from the pass's shape, the cache and these addresses.
+  const uint64_t key = IdentityOf(kv) + scratch_version_;
   backend_->Record(pass_.get(), /*second=*/nullptr, key, [&] { RunPass(plan, kv); });
   output->stored_layers = pass_->stored_layers();
   if (outputs > 0) {

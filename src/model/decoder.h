@@ -118,7 +118,7 @@ class Decoder {
   Scratch features_;  // [max_rows, captured * hidden]
   Scratch scores_;    // [layers * kv heads, ReserveScores]
   std::vector<int> capture_layers_;
-  uint64_t capture_version_ = 0;  // counts its changes
+  uint64_t scratch_version_ = 0;  // counts the changes of `features_` and `scores_`
 };
 
 }  // namespace talon

@@ -101,7 +101,7 @@ bool CallIsRight(const TaskItem& item, const TaskAnswer& answer) {
     if (delta.kind == Kind::kArguments) arguments += delta.text;
   }
   const auto parsed = ParseJson(arguments, "arguments");
-  return names.size() == 1 && names[0] == item.expected["name"] && parsed.ok() &&
+  return names.size() == 1 && names[0] == item.expected["name"].get<std::string>() && parsed.ok() &&
          *parsed == item.expected["arguments"];
 }
 

@@ -6,13 +6,15 @@
 namespace talon::cuda {
 namespace {
 
-constexpr int kWarps = 8;  // an expert each
+constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
+constexpr int kQuarters = 4;  // of a logit's inputs, whose sums are added in order
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Shared memory of a block, followed by the normed row [operand_stride].
 struct alignas(16) RouteShared {
   float partial[kWarps];
+  float quarters[kWarps];
   bool is_last;
   float logits[kMaxExperts];
   int32_t counts[kMaxExperts];
@@ -26,11 +28,29 @@ __device__ float WarpSum(float value) {
   return value;
 }
 
+__device__ __forceinline__ float Dot(float4 a, float4 b) {
+  return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+}
+
+// Four values of a row, zeros behind its end.
+__device__ __forceinline__ float4 LoadFour(const float* row, int i, int cols, bool aligned) {
+  if (aligned && i + 4 <= cols) return *reinterpret_cast<const float4*>(row + i);
+  const auto at = [&](int k) { return i + k < cols ? row[i + k] : 0.0f; };
+  return {at(0), at(1), at(2), at(3)};
+}
+
 // RmsNorm of the block's row into shared memory, zeros from its end on.
-__device__ void NormRow(const RouteArgs& args, RouteShared& shared, float* normed) {
+__device__ void NormRow(const RouteArgs& args, RouteShared& shared, float4* normed) {
   const float* row = args.x.data + blockIdx.y * args.x.stride;
+  const bool aligned = reinterpret_cast<uintptr_t>(row) % 16 == 0;
+  const int vectors = static_cast<int>(args.operand_stride / 4);
   float squares = 0;
-  for (int i = threadIdx.x; i < args.x.cols; i += kThreads) squares += row[i] * row[i];
+#pragma unroll 4
+  for (int i = threadIdx.x; i < vectors; i += kThreads) {
+    const float4 x = LoadFour(row, 4 * i, args.x.cols, aligned);
+    normed[i] = x;
+    squares += Dot(x, x);
+  }
   squares = WarpSum(squares);
   if (threadIdx.x % 32 == 0) shared.partial[threadIdx.x / 32] = squares;
   __syncthreads();
@@ -38,8 +58,11 @@ __device__ void NormRow(const RouteArgs& args, RouteShared& shared, float* norme
 #pragma unroll
   for (int i = 0; i < kWarps; ++i) sum += shared.partial[i];
   const float factor = rsqrtf(sum / args.x.cols + args.epsilon);
-  for (int i = threadIdx.x; i < args.operand_stride; i += kThreads) {
-    normed[i] = i < args.x.cols ? row[i] * factor * args.norm[i] : 0.0f;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < vectors; i += kThreads) {
+    const float4 x = normed[i];
+    const float4 w = LoadFour(args.norm, 4 * i, args.x.cols, true);
+    normed[i] = {x.x * factor * w.x, x.y * factor * w.y, x.z * factor * w.z, x.w * factor * w.w};
   }
   __syncthreads();
 }
@@ -52,24 +75,50 @@ __device__ void StoreOperand(const RouteArgs& args, const float* normed) {
   }
 }
 
-// Each warp computes the logit of one expert.
-__device__ void RouterLogit(const RouteArgs& args, const float* normed) {
-  const int expert = blockIdx.x * kWarps + threadIdx.x / 32;
-  if (expert >= args.experts) return;
-  const int lane = threadIdx.x % 32;
-  const float* weights = args.router + expert * args.router_stride;
-  float sum = 0;
-#pragma unroll 4
-  for (int i = 4 * lane; i < args.x.cols; i += 128) {
-    const float4 w = *reinterpret_cast<const float4*>(weights + i);
-    const float4 x = *reinterpret_cast<const float4*>(normed + i);
-    sum += w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
+// A quarter of an expert's router weights: chunks of 128 inputs, four for each lane. The first are
+// read into registers, before the row is known.
+class RouterQuarter {
+ public:
+  __device__ RouterQuarter(const RouteArgs& args, int expert, int quarter)
+      : weights_(args.router + expert * args.router_stride), cols_(args.x.cols) {
+    const int chunks = (cols_ + 127) / 128;
+    begin_ = chunks * quarter / kQuarters;
+    end_ = chunks * (quarter + 1) / kQuarters;
   }
-  sum = WarpSum(sum);
-  if (lane == 0) {
-    const float bias = args.router_bias != nullptr ? args.router_bias[expert] : 0.0f;
-    args.routes.logits[int64_t{blockIdx.y} * args.experts + expert] = sum + bias;
+  __device__ void Prefetch() {
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) ahead_[i] = Load(begin_ + i);
   }
+  __device__ float Sum(const float4* normed) const {
+    const int lane = threadIdx.x % 32;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (begin_ + i < end_) sum += Dot(ahead_[i], normed[(begin_ + i) * 32 + lane]);
+    }
+    for (int chunk = begin_ + kAhead; chunk < end_; ++chunk) {
+      sum += Dot(Load(chunk), normed[chunk * 32 + lane]);
+    }
+    return WarpSum(sum);
+  }
+
+ private:
+  static constexpr int kAhead = 6;
+  __device__ float4 Load(int chunk) const {
+    const int i = chunk * 128 + 4 * (threadIdx.x % 32);
+    if (chunk >= end_ || i >= cols_) return {0, 0, 0, 0};
+    return __ldg(reinterpret_cast<const float4*>(weights_ + i));
+  }
+
+  const float* weights_;
+  int cols_;
+  int begin_, end_;
+  float4 ahead_[kAhead];
+};
+
+__device__ void StoreLogit(const RouteArgs& args, int expert, float sum) {
+  const float bias = args.router_bias != nullptr ? args.router_bias[expert] : 0.0f;
+  args.routes.logits[int64_t{blockIdx.y} * args.experts + expert] = sum + bias;
 }
 
 // Whether this block is the last of `blocks` to come here; all see what the others wrote before.
@@ -171,24 +220,56 @@ __device__ void SortPairs(const RouteArgs& args, RouteShared& shared) {
   }
 }
 
-// Blocks are [experts / kWarps, rows]. The last block of a row chooses its experts, the last of all
-// sorts the pairs.
-template <typename T>
+// The logits of the block's experts: a warp for each (with many rows), or a warp for each quarter.
+template <int WarpsPerExpert, typename Norm>
+__device__ void RouterLogits(const RouteArgs& args, RouteShared& shared, const float4* normed,
+                             const Norm& norm_row) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int expert = min((blockIdx.x * kWarps + warp) / WarpsPerExpert, args.experts - 1);
+  if constexpr (WarpsPerExpert == 1) {
+    norm_row();
+    float sum = 0;
+    for (int quarter = 0; quarter < kQuarters; ++quarter) {
+      RouterQuarter weights(args, expert, quarter);
+      weights.Prefetch();
+      sum += weights.Sum(normed);
+    }
+    if (lane == 0) StoreLogit(args, expert, sum);
+  } else {
+    static_assert(WarpsPerExpert == kQuarters);
+    RouterQuarter weights(args, expert, warp % kQuarters);
+    weights.Prefetch();
+    norm_row();
+    const float own = weights.Sum(normed);
+    if (lane == 0) shared.quarters[warp] = own;
+    __syncthreads();
+    if (warp % kQuarters != 0 || lane != 0) return;
+    float sum = 0;
+    for (int quarter = 0; quarter < kQuarters; ++quarter) sum += shared.quarters[warp + quarter];
+    StoreLogit(args, expert, sum);
+  }
+}
+
+// Blocks are [experts, rows], kWarps / WarpsPerExpert experts in each. The last block of a row
+// chooses its experts, the last of all sorts the pairs.
+template <typename T, int WarpsPerExpert>
 __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteArgs args) {
   auto& shared = *static_cast<RouteShared*>(DynamicShared());
-  auto* normed = reinterpret_cast<float*>(&shared + 1);
+  auto* normed = reinterpret_cast<float4*>(&shared + 1);
   PdlTrigger();
-  PdlWait();
-  NormRow(args, shared, normed);
-  if (blockIdx.x == 0) StoreOperand<T>(args, normed);
-  RouterLogit(args, normed);
+  RouterLogits<WarpsPerExpert>(args, shared, normed, [&] {
+    PdlWait();
+    NormRow(args, shared, normed);
+    if (blockIdx.x == 0) StoreOperand<T>(args, reinterpret_cast<const float*>(normed));
+  });
   if (!IsLast(shared, args.routes.row_blocks + blockIdx.y, gridDim.x)) return;
   for (int e = threadIdx.x; e < args.experts; e += kThreads) {
     shared.logits[e] = __ldcg(args.routes.logits + int64_t{blockIdx.y} * args.experts + e);
   }
   __syncthreads();
   if (threadIdx.x < 32) ChooseExperts(args, shared);
-  if (!IsLast(shared, args.routes.row_blocks + gridDim.y, gridDim.y)) return;
+  if (gridDim.y > 1 && !IsLast(shared, args.routes.row_blocks + gridDim.y, gridDim.y)) return;
+  __syncthreads();
   SortPairs(args, shared);
 }
 
@@ -209,10 +290,12 @@ __global__ void CombineKernel(const __grid_constant__ MatrixView x, const float*
 
 void LaunchRoute(const Stream& stream, const RouteArgs& args, DType operand) {
   const size_t shared = sizeof(RouteShared) + args.operand_stride * sizeof(float);
-  const dim3 grid(CeilDiv(args.experts, kWarps), args.x.rows);
+  const int warps = args.x.rows <= 16 ? kQuarters : 1;  // for each expert
+  const dim3 grid(CeilDiv(args.experts * warps, kWarps), args.x.rows);
   DispatchFloatType(operand, [&]<typename T>(T) {
-    if (shared > 48 * 1024) AllowSharedMemory(RouteKernel<T>, shared);
-    Launch(stream, RouteKernel<T>, grid, kThreads, shared, args);
+    const auto kernel = warps == 1 ? RouteKernel<T, 1> : RouteKernel<T, kQuarters>;
+    if (shared > 48 * 1024) AllowSharedMemory(kernel, shared);
+    Launch(stream, kernel, grid, kThreads, shared, args);
   });
 }
 
