@@ -4,7 +4,7 @@
 # usage: OUT=DIR job.sh smoke|full     (smoke: every phase with tiny sizes, under two minutes)
 #
 # MODELS: the folder with tiny, tiny-eagle3 and tiny-draft to start from. CORPUS: corpus.py's output.
-# ITEMS: the held-out items. WORK: scratch space.
+# ITEMS: the held-out items. WORK: scratch space. TARGET_SECONDS: time for the target (480). LR: its rate.
 set -euo pipefail
 mode=${1:?smoke or full}
 train=$(cd "$(dirname "$0")" && pwd)
@@ -22,9 +22,9 @@ if [ "$mode" = smoke ]; then
   scale=0.02; recall=(2000); held_out=16; eagle_minutes=0.1
   t_target=120; t_answers=1; t_draft=240; long_steps=(--steps 10)
 else
-  stream_flags=(--tokens 400e6 --workers 14); steps=()
+  stream_flags=(--tokens 700e6 --workers 14); steps=()
   scale=1; recall=(2000 8000 16000); held_out=48; eagle_minutes=
-  t_target=318; t_answers=368; t_draft=440; long_steps=()
+  t_target=${TARGET_SECONDS:-480}; t_answers=$((t_target + 55)); t_draft=$((t_target + 135)); long_steps=()
 fi
 say() { echo "== $(( $(date +%s) - start )) s: $*"; }
 
@@ -47,7 +47,7 @@ python3 "$train/stream.py" --tokenizer "$models/tiny/tokenizer.json" --corpus "$
 stream=$!
 rm -rf "$work/start" && cp -r "$models/tiny" "$work/start"
 [ ! -d "$train/model" ] || cp "$train"/model/* "$work/start/"  # a newer chat template
-if ! python3 "$train/train_chat.py" --init "$work/start" --rows "$work/rows" --out "$work/target" \
+if ! python3 "$train/train_chat.py" --init "$work/start" --rows "$work/rows" --out "$work/target" --lr "${LR:-1.5e-3}" \
   --until $((start + t_target)) "${steps[@]}" 2>&1 | tee "$work/target.log"; then
   cat "$work/stream.log"
   exit 1
@@ -65,7 +65,7 @@ say "heads"
 python3 "$train/train_draft.py" --init "$models/tiny-draft" --target "$work/target" --rows "$work/answers" \
   --out "$work/draft" --until $((start + t_draft)) "${long_steps[@]}" > "$work/draft.log" 2>&1 &
 draft=$!
-: "${eagle_minutes:=$(python3 -c "print(max(0.2, ($start + 492 - $(date +%s) - 12) / 60))")}"
+: "${eagle_minutes:=$(python3 -c "print(max(0.2, ($start + $t_target + 178 - $(date +%s)) / 60))")}"
 python3 "$train/train_eagle3.py" --target "$work/target" --init "$models/tiny-eagle3" --no-before \
   --rows "$work/answers" --out "$work/eagle3" --minutes "$eagle_minutes" --held-out $held_out \
   --draft-vocab 4096 --ffn 352 --lr 2e-3 --hard 0.4 --unreached 0.1 --prompt-weight 0.1 \

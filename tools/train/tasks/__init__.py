@@ -5,7 +5,8 @@
 
 import random
 
-from . import amounts, commands, extract, lists, passage, rewriting, stories, tables, talk, toolcalls
+from . import (amounts, commands, extract, lists, passage, rewriting, spelling, stories, tables, talk,
+               toolcalls)
 from .item import Item
 from .source import Source
 
@@ -25,8 +26,10 @@ KINDS = {
     "system": (talk.system_item, 6),
     "story": (stories.story_item, 5),
 }
-_NAMES = list(KINDS)
-_SHARES = [share for _, share in KINDS.values()]
+# Exercises that no test asks for, in training only.
+EXERCISES = {"spelling": (spelling.spelling_item, 16)}
+_MAKERS = [maker for maker, _ in (KINDS | EXERCISES).values()]
+_SHARES = [share for _, share in (KINDS | EXERCISES).values()]
 
 
 def make(kind: str, seed, test: bool = False) -> Item:
@@ -35,10 +38,10 @@ def make(kind: str, seed, test: bool = False) -> Item:
 
 def conversation(r: random.Random) -> Item:
     """A training conversation: one item, or a few joined."""
-    item = KINDS[r.choices(_NAMES, _SHARES)[0]][0](Source(r.getrandbits(64)))
+    item = r.choices(_MAKERS, _SHARES)[0](Source(r.getrandbits(64)))
     turns = 1
     while item.joinable and turns < 4 and r.random() < 0.2:
-        more = KINDS[r.choices(_NAMES, _SHARES)[0]][0](Source(r.getrandbits(64)))
+        more = r.choices(_MAKERS, _SHARES)[0](Source(r.getrandbits(64)))
         if not more.joinable:
             break
         item.messages += more.messages

@@ -17,6 +17,7 @@ from types import ModuleType
 CONSONANTS = "b d f g h k l m n p r s t v z br dr gr kl st tr".split()
 VOWELS = "a e i o u a e i o ia ea".split()
 WORDS: list[str] = []  # of the corpus, for values of training
+SPELLED: list[str] = []  # all of them, for spelling.py alone
 
 
 def learn_words(texts: list[str], modules: list[ModuleType], skip: int = 150, most: int = 8000) -> None:
@@ -27,6 +28,8 @@ def learn_words(texts: list[str], modules: list[ModuleType], skip: int = 150, mo
     tests = {(e if isinstance(e, str) else e[0]).lower() for entries in lists for e in entries[4::5]
              if isinstance(e, (str, tuple))}
     ranked = [word for word, _ in counts.most_common(skip + most)[skip:]]
+    SPELLED[:] = [word for word, _ in collections.Counter(
+        w for text in texts for w in re.findall(r"\b[A-Za-z][a-z]{1,11}\b", text)).most_common(2 * most)]
     WORDS[:] = [word for word in ranked if word not in tests]
 
 
