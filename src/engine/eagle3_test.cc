@@ -326,9 +326,11 @@ TEST_F(Eagle3Alone, MoreSequencesThanPendingRows) {
     ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
     Extend(id, 0, 1);
   }
-  for (SequenceId id = 1; id <= 600; ++id) Extend(id, 1, 1);
-  EXPECT_EQ(drafter_->RowsOf(1), 2);
-  EXPECT_EQ(Propose(600, 3).size(), 2);
+  for (int row = 1; row < 6; ++row) {
+    for (SequenceId id = 1; id <= 600; ++id) Extend(id, row, 1);
+  }
+  EXPECT_EQ(drafter_->RowsOf(1), 6);
+  EXPECT_EQ(Propose(600, 7).size(), 2);
   EXPECT_EQ(metrics_.Total(Counter::kSpecFallback), 0);
 }
 
@@ -358,7 +360,7 @@ std::vector<int> DepthsAtPrice(EagleDrafter* drafter, std::span<const int32_t> t
 TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotRun) {
   ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
   Extend(1, 0, 10);
-  EXPECT_EQ(TreeDepths(Propose(1, 11).parents).back(), 5);
+  EXPECT_GT(TreeDepths(Propose(1, 11).parents).back(), 1);
   EXPECT_EQ(DepthsAtPrice(drafter_.get(), tokens_, 6).back(), 1);
 }
 
@@ -370,7 +372,10 @@ TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotQueued) {
   if (host != nullptr) host->GrowTreesAhead(false);
   ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
   Extend(1, 0, 10);
-  EXPECT_EQ(DepthsAtPrice(drafter_.get(), tokens_, 5), (std::vector<int>{5, 5, 5, 1, 1}));
+  const int whole = TreeDepths(Propose(1, 11).parents).back();  // without a price
+  EXPECT_GT(whole, 1);
+  EXPECT_EQ(DepthsAtPrice(drafter_.get(), tokens_, 5),
+            (std::vector<int>{whole, whole, whole, 1, 1}));
   DraftRequest request{.sequence = 1, .tokens = std::span(tokens_).first(11), .budget = kBudget};
   request.budget.seconds_per_token = 1e-12;
   std::vector<TokenTree> outlines = {TokenTree(request.tokens.back())};
@@ -379,7 +384,7 @@ TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotQueued) {
   std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
   drafter_->FinishTrees(trees);
   EXPECT_EQ(TreeDepths(trees[0].parents).back(), 1);
-  EXPECT_EQ(TreeDepths(Propose(1, 11).parents).back(), 5);  // without a price
+  EXPECT_EQ(TreeDepths(Propose(1, 11).parents).back(), whole);
 }
 
 // ---- MERGED ----

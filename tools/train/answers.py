@@ -109,8 +109,8 @@ class AnswerWriter:
                 self._write(f"chat-{length}", rows_of(prompts, length), ends=True)
                 if number and time.time() > self._until:
                     return
-            name = ("books", "docs")[number % 2]
-            self._write(name, self._text_rows(name, 512), ends=False)
+            for name in self._streams:
+                self._write(name, self._text_rows(name, 512), ends=False)
             number += 1
 
 

@@ -62,8 +62,9 @@ Result<double> RunBatch(Engine* engine, const std::vector<Prompt>& prompts, int 
     if (result.finish == FinishReason::kError) return result.error;
   }
   if (emitted_before < 0 || seconds <= 0) {
-    return InvalidArgument("max_tokens: {}, too few to measure a batch of {}", sampling.max_tokens,
-                           batch);
+    return InvalidArgument(
+        "max_tokens: {}: the first answer ends before the last of {} prompts is computed; try {}",
+        sampling.max_tokens, batch, 4 * sampling.max_tokens);
   }
   return tokens / seconds;
 }

@@ -32,6 +32,29 @@ SCHEMA_REQUESTS = ["Fill this schema from the text.", "Answer with JSON that fit
                    "Produce JSON that matches the schema, with the values of the text.",
                    "Give me a JSON object with the values of the text and the form of the schema."]
 
+# Parts of requests that training puts together, so that the fields are found in any wording.
+VERBS = "Extract Get Give Show Name Tell Fetch Find Note Report Copy Take State Print Output Write".split()
+SOURCES = ["", "", " from the text", " of this text", " from the note", " given here", " mentioned",
+           " that you read", " from what follows"]
+FORMS = ["as JSON", "in JSON", "as a JSON object", "in JSON form", "as one JSON object", "using JSON",
+         "formatted as JSON", "as JSON and nothing else"]
+QUESTIONS = ["what is", "which are", "what do you find for", "can you tell", "what does it say about",
+             "do you see", "how would you fill in"]
+OPENINGS = ["", "", "", "Please: ", "Task: ", "Now this: ", "Question: ", "Next, "]
+
+
+def _request(s: Source, fields: str) -> str:
+    if s.test or s.chance(0.4):
+        return s.of(REQUESTS).format(fields=fields)
+    opening, form, source = s.any(OPENINGS), s.any(FORMS), s.any(SOURCES)
+    if s.chance(0.5):
+        order = f"{s.any(VERBS)} {fields}{source}"
+        return opening + s.any([f"{order} {form}.", f"{order}, {form}.", f"{order}. {form[0].upper()}{form[1:]}.",
+                                f"{form[0].upper()}{form[1:]}: {order.lower()}.", f"{order}! Reply {form}."])
+    question = f"{s.any(QUESTIONS)} {fields}{source}?"
+    return opening + s.any([f"{question.capitalize()} {form[0].upper()}{form[1:]}.", f"Reply {form}: {question}",
+                            f"{form[0].upper()}{form[1:]}, {question}", f"Using JSON, {question}"])
+
 
 def _text(s: Source, rec: records.Record) -> str:
     if s.chance(0.2):
@@ -68,7 +91,7 @@ def extract(s: Source) -> Item:
         fields = join_words(keys)
     else:
         fields = "the " + join_words(keys)
-    request = s.of(REQUESTS).format(fields=fields)
+    request = _request(s, fields)
     if None in asked.values():
         request += " Use null for what is missing."
     return ask("json", _place(s, request, _text(s, rec)), compact(asked), check="json")

@@ -11,7 +11,11 @@
 namespace talon {
 namespace {
 
-constexpr int kPendingRows = 512;  // rows of all sequences that may wait for the next proposal
+// Rows of all sequences that may wait for the next proposal. A batch that is not drafted for runs
+// them whenever they are that many, so a large one has room for several steps.
+constexpr int kFewestPendingRows = 512;
+constexpr int kMostPendingRows = 2048;
+constexpr int kPendingSteps = 16;
 
 }  // namespace
 
@@ -24,7 +28,9 @@ Result<std::unique_ptr<EagleDrafter>> EagleDrafter::Load(const EagleOptions& opt
   std::unique_ptr<EagleDrafter> drafter(new EagleDrafter(options, backend, metrics));
   const int beams = options.cache.max_sequences * options.budget.top_k;
   // Every sequence keeps one row back, and some room must be left then.
-  const int rows = std::max(kPendingRows + options.cache.max_sequences, beams);
+  const int sequences = options.cache.max_sequences;
+  const int pending = std::clamp(kPendingSteps * sequences, kFewestPendingRows, kMostPendingRows);
+  const int rows = std::max(pending + sequences, beams);
   const EagleHead::Options head{.weights = options.weights,
                                 .max_rows = rows,
                                 .max_output_rows = std::max(beams, options.cache.max_sequences),
@@ -155,7 +161,8 @@ void EagleDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
     rows.insert(rows.end(), committed.rows.begin(), committed.rows.end());
   }
   const auto count = static_cast<int>(rows.size());
-  if (pending_used_ + count > pending_.all.rows) {
+  if (pending_used_ + count > pending_.all.rows && !MakeRoom()) return;
+  if (pending_used_ + count > pending_.all.rows) {  // a prompt's
     for (const auto& [state, each] : added) AddPending(state, each, features);
     return;
   }
@@ -170,7 +177,7 @@ void EagleDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
 void EagleDrafter::AddPending(State* state, std::span<const int32_t> rows, MatrixView features) {
   state->ranked = false;
   while (!rows.empty()) {
-    if (pending_used_ == pending_.all.rows) MakeRoom();
+    if (pending_used_ == pending_.all.rows && !MakeRoom()) return;
     const auto count =
         std::min<size_t>(rows.size(), static_cast<size_t>(pending_.all.rows - pending_used_));
     backend_->GatherRows(features, rows.first(count),
@@ -180,13 +187,14 @@ void EagleDrafter::AddPending(State* state, std::span<const int32_t> rows, Matri
   }
 }
 
-void EagleDrafter::MakeRoom() {
+bool EagleDrafter::MakeRoom() {
   const Status status = Shorten();
   if (!status.ok()) {  // rows are lost, and with them the drafts of their sequences
     GiveUp(status);
     for (auto& [id, state] : states_) Cut(&state, state.sequence.committed_len);
   }
   CompactPending();
+  return status.ok();
 }
 
 void EagleDrafter::GiveUp(const Status& why) {

@@ -84,7 +84,8 @@ class EagleDrafter : public Drafter {
   void KeepEdges(const State& state, int count, int first_ordered);
   void Cut(State* state, int rows);
   void AddPending(State* state, std::span<const int32_t> rows, MatrixView features);
-  void MakeRoom();
+  // False: all pending rows were dropped.
+  bool MakeRoom();
   // Runs pending rows: all of the sequences in `ranked`, whose last rows are ranked too.
   Status Rank(std::span<State* const> ranked);
   // The same for all sequences but their last rows, of which nothing is ranked.
