@@ -81,6 +81,15 @@ void AddCaptures(const Json& config, const DraftFacts& facts, std::vector<Altern
   }
 }
 
+void AddFeature(const Json& config, std::vector<Alternative>* all) {
+  const bool now = config.value("feature_norm", true);
+  Alternative other{.name = fmt::format("the feature {} the final norm", now ? "before" : "after"),
+                    .change = fmt::format("\"feature_norm\": {} in its config.json", !now),
+                    .config = config};
+  other.config["feature_norm"] = !now;
+  all->push_back(std::move(other));
+}
+
 void AddNorms(const Json& config, std::vector<Alternative>* all) {
   for (const char* key : {"norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"}) {
     const bool speculators = config.contains("speculators_model_type");
@@ -177,7 +186,11 @@ std::vector<Alternative> AlternativesOf(const Json& config, const DraftFacts& fa
   std::vector<Alternative> all;
   if (facts.kind == "STANDALONE") return all;
   AddRopes(config, &all);
-  if (facts.kind != "EAGLE") AddCaptures(config, facts, &all);
+  if (facts.kind == "EAGLE") {
+    AddFeature(config, &all);
+  } else {
+    AddCaptures(config, facts, &all);
+  }
   if (facts.kind == "EAGLE3") AddNorms(config, &all);
   return all;
 }

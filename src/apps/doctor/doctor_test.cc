@@ -57,6 +57,17 @@ TEST(DoctorAlternatives, ReadingsComeBeforeOtherTexts) {
   EXPECT_NE(AlternativesText(figures, 4).find("does not load"), std::string::npos);
 }
 
+TEST(DoctorAlternatives, AnEagleHeadMayContinueTheFeatureBeforeTheNorm) {
+  for (const bool now : {true, false}) {
+    const Json config = now ? Json{{"hidden_size", 32}} : Json{{"feature_norm", false}};
+    const auto all = AlternativesOf(config, {.kind = "EAGLE", .target_layers = 8});
+    const auto other = std::ranges::find_if(
+        all, [&](const Alternative& one) { return one.config.value("feature_norm", now) != now; });
+    ASSERT_NE(other, all.end());
+    EXPECT_EQ(other->name, fmt::format("the feature {} the final norm", now ? "before" : "after"));
+  }
+}
+
 TEST(DoctorAdvice, DearVerificationAsksForFewerNodes) {
   const Advice advice = Advise(Figures(Mode(3.3, 2.0, 0.1)), kSettings);
   EXPECT_EQ(advice.limit, "verification");

@@ -13,7 +13,12 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr int kMostGraphRows = 256;  // in prompts, launches are a small part of the time
-constexpr size_t kMostGraphs = 256;
+// A capture costs as much as launching the pass a few times. The shapes of one sequence are few,
+// but batches of trimmed trees have hundreds, most of which hardly come again.
+constexpr int kDirectRuns = 1;
+constexpr int kDirectRunsOfBatch = 4;
+constexpr int kMostGraphs = 256;
+constexpr size_t kMostShapes = 4096;
 
 template <typename T>
 std::pair<const void*, size_t> ArrayOf(const std::vector<T>& values) {
@@ -186,27 +191,30 @@ void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generat
     ops();
   };
   if (!use_graphs_ || plan_.rows > kMostGraphRows) return run_directly();
-  if (generation != generation_ || graphs_.size() > kMostGraphs) DropGraphs();
+  if (generation != generation_ || num_captured_ == kMostGraphs || graphs_.size() > kMostShapes) {
+    DropGraphs();
+  }
   generation_ = generation;
-  const auto [entry, is_new] =
-      graphs_.try_emplace(GraphKey{key, shape(), second != nullptr ? second->shape() : Shape{}});
+  Graph& graph = graphs_[GraphKey{key, shape(), second != nullptr ? second->shape() : Shape{}}];
   // The first run also grows scratch and sets up libraries, which cannot be done during capture.
-  if (is_new) return run_directly();
-  Graph& graph = entry->second;
-  if (graph.executable == nullptr) graph = CaptureGraph(ops);
+  if (graph.direct_runs < (plan_.sequences > 1 ? kDirectRunsOfBatch : kDirectRuns)) {
+    ++graph.direct_runs;
+    return run_directly();
+  }
+  if (graph.executable == nullptr) CaptureGraph(ops, &graph);
   TALON_CUDA_CHECK(cudaGraphLaunch(graph.executable, stream_.handle));
   stored_layers_ = graph.stored_layers;
 }
 
-CudaPass::Graph CudaPass::CaptureGraph(const std::function<void()>& ops) {
+void CudaPass::CaptureGraph(const std::function<void()>& ops, Graph* to) {
   cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
   TALON_CUDA_CHECK(cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal));
   ops();
   TALON_CUDA_CHECK(cudaStreamEndCapture(stream_.handle, &graph));
-  TALON_CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+  TALON_CUDA_CHECK(cudaGraphInstantiate(&to->executable, graph, 0));
   TALON_CUDA_CHECK(cudaGraphDestroy(graph));
-  return {executable, stored_layers_};
+  to->stored_layers = stored_layers_;
+  ++num_captured_;
 }
 
 void CudaPass::DropGraphs() {
@@ -217,6 +225,7 @@ void CudaPass::DropGraphs() {
     if (graph.executable != nullptr) cudaGraphExecDestroy(graph.executable);
   }
   graphs_.clear();
+  num_captured_ = 0;
 }
 
 }  // namespace talon::cuda

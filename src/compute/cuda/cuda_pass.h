@@ -29,8 +29,8 @@ class CudaPass : public DevicePass {
   int num_partials() const { return attention_.num_partials; }
   int query_heads() const { return query_heads_; }
 
-  // Runs `ops`: directly at first, captured in a graph when the same shape comes again, replayed
-  // from then on. `generation` counts the changes of addresses outside of the pass.
+  // Runs `ops`: directly a few times, then captured in a graph if the same shape comes again, and
+  // replayed from then on. `generation` counts the changes of addresses outside of the pass.
   void RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generation,
                   const std::function<void()>& ops);
 
@@ -57,7 +57,8 @@ class CudaPass : public DevicePass {
     auto operator<=>(const GraphKey&) const = default;
   };
   struct Graph {
-    cudaGraphExec_t executable = nullptr;  // null: seen once, not captured yet
+    int direct_runs = 0;
+    cudaGraphExec_t executable = nullptr;  // null: not captured yet
     std::vector<uint8_t> stored_layers;    // what its ops report
   };
   struct Section {
@@ -77,7 +78,7 @@ class CudaPass : public DevicePass {
   }
   void CompileRows(const PassPlan& plan);
   Shape shape() const;
-  Graph CaptureGraph(const std::function<void()>& ops);
+  void CaptureGraph(const std::function<void()>& ops, Graph* to);
   void DropGraphs();
 
   Stream stream_;
@@ -94,6 +95,7 @@ class CudaPass : public DevicePass {
 
   uint64_t generation_ = 0;
   std::map<GraphKey, Graph> graphs_;
+  int num_captured_ = 0;
 };
 
 }  // namespace talon::cuda

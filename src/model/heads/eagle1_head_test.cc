@@ -72,6 +72,19 @@ TEST_F(Eagle1, FeaturesGetTheTargetsFinalNorm) {
   EXPECT_EQ(got, want);
 }
 
+TEST_F(Eagle1, FeaturesStayAsTheyAreWhereTheConfigSaysSo) {
+  config_["feature_norm"] = false;
+  const auto head = std::move(Load()).value();
+  const std::vector<float> features = RandomFloats(64, 7);
+  auto in = NewScratch(backend_.get(), 2, 32);
+  auto out = NewScratch(backend_.get(), 2, 32);
+  backend_->CopyIn(in->all.data, features.data(), features.size() * sizeof(float));
+  head->Fuse(in->all, out->all);
+  std::vector<float> got;
+  CopyRows(backend_.get(), out->all, &got);
+  EXPECT_EQ(got, features);
+}
+
 TEST_F(Eagle1, ATokenMapCutsTheLogits) {
   const std::vector<float> all = LogitsOf(Load().value().get());
   const std::string map = head_dir_.path() + "/map.json";

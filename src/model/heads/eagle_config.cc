@@ -241,6 +241,7 @@ Result<EagleConfig> ParseEagle1Config(const Json& json, const std::string& what,
   TakeLayer(layer, &config);
   config.eagle3 = false;
   TALON_ASSIGN_OR_RETURN(config.fc_bias, fields.Bool("bias", true));
+  TALON_ASSIGN_OR_RETURN(config.feature_norm, fields.Bool("feature_norm", true));
   TALON_ASSIGN_OR_RETURN(config.attention_bias, fields.Bool("qkv_bias", config.attention_bias));
   TALON_RETURN_IF_ERROR(ParseShared(fields, target, &config));
   if (config.hidden_size != target.hidden_size) {

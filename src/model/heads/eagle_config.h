@@ -1,7 +1,8 @@
 // What an EAGLE head is: the sizes and options of its config.json, checked against the target.
 //
 // EAGLE-3's heads continue the features of several layers of the target; EAGLE's (1 and 2, which
-// differ in the tree alone) the last hidden state after the target's final norm.
+// differ in the tree alone) the last hidden state, after the target's final norm unless
+// `"feature_norm": false` stands in the file.
 //
 // Files come from several trainers. The layer's keys may stand at the top level or, in speculators
 // files, in `transformer_layer_config`; those of the head at the top level or in `eagle_config`.
@@ -35,6 +36,7 @@ struct EagleConfig {
   bool fc_bias = false;
   bool attention_bias = false;  // of q, k and v; that of the output projection is optional
   bool mlp_bias = false;
+  bool feature_norm = true;           // EAGLE: the feature has the target's final norm
   bool norm_before_residual = false;  // the residual is the normed feature
   bool norm_before_fc = false;        // one norm over the concatenated features
   bool fc_norm = false;               // a norm for each captured layer's features

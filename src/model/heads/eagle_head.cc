@@ -145,6 +145,14 @@ KvShape EagleHead::kv_shape() const {
 void EagleHead::Fuse(MatrixView features, MatrixView fused) {
   TALON_CHECK(features.rows == fused.rows && features.cols == config_.features_size() &&
               fused.cols == config_.hidden_size);
+  if (!config_.eagle3 && !config_.feature_norm) {
+    for (int first = 0; first < features.rows; first += max_rows_) {
+      const int count = std::min(max_rows_, features.rows - first);
+      backend_->GatherRows(features.Rows(first, count), std::span(all_rows_).first(count),
+                           fused.Rows(first, count));
+    }
+    return;
+  }
   if (!config_.eagle3) {
     backend_->RmsNorm(features, Floats(target_.weights().final_norm), target_.config().rms_norm_eps,
                       fused);
