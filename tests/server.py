@@ -35,9 +35,11 @@ class Server:
     """`talon serve` on a free port with the bundled model and OpenAI's defaults of sampling. Use as
     a context."""
 
+    launcher = []  # a command that starts the program
+
     def __init__(self, *flags):
         self.log = tempfile.TemporaryFile()
-        command = [program(), "serve", "--port", "0", *defaults(flags)]
+        command = [*self.launcher, program(), "serve", "--port", "0", *defaults(flags)]
         self.process = subprocess.Popen(
             command + [str(flag) for flag in flags], stdout=self.log, stderr=self.log
         )
