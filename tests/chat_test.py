@@ -8,11 +8,10 @@ import select
 import subprocess
 import time
 
-from cli import TINY, CliTest, main, program, talon
+from cli import TIMEOUT_S, TINY, CliTest, main, program, talon
 from server import Server
 
 GREEDY = ["--temperature", 0, "--max-tokens", 12, "--ignore-eos"]
-TIMEOUT_S = 60
 
 
 class Terminal:

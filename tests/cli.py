@@ -3,13 +3,16 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
+TIMEOUT_S = 300  # until something counts as hung; machines may be slow, busy or stopped for seconds
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TINY = ROOT / "models" / "tiny"
 DRAFT = ROOT / "models" / "tiny-draft"
@@ -40,7 +43,21 @@ def talon(*args, stdin=b""):
     if args[:1] == ("run",):
         args = ("run", *defaults(args), *args[1:])
     command = [program()] + [arg if isinstance(arg, bytes) else str(arg) for arg in args]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False)
+
+
+def wait_for(pattern, read, process):
+    """The match of a pattern in what `read` returns, once the running process has written it."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        ended = process.poll() is not None or time.monotonic() > deadline
+        text = read()
+        found = re.search(pattern, text)
+        if found:
+            return found
+        if ended:
+            raise AssertionError(f"{pattern} is not in the output:\n{text}")
+        time.sleep(0.02)
 
 
 def read_safetensors(path):

@@ -246,6 +246,19 @@ class DoctorRuns(CliTest):
         self.assertRegex(text, r"(?m)^warning +positions ")
         self.assertIn("past 2048", re.sub(r"\s+", " ", text))
 
+    def test_a_head_that_is_read_wrongly(self):
+        """Its layers are not those that it was trained with: they are found."""
+        prompts = TINY.parent.parent / "tests/data/prompts/chats.jsonl"
+        text, figures = self.doctor("--eagle3-capture-layers", "0,4,10", "--claimed", 4.0,
+                                    "--prompts", prompts, "--contexts", 64, "--texts", 2,
+                                    "--max-tokens", 16)
+        tau = {one["name"]: one["tau"] for one in figures["alternatives"]}
+        self.assertGreater(tau["captured layers 2,8,13"], 1.3 * tau["as it is"])
+        self.assertRegex(text, "'captured layers 2,8,13' raises acceptance from")
+        self.assertIn("--eagle3-capture-layers 2,8,13", text)
+        self.assertIn("norm_before_fc true", tau)  # which it has no weights for
+        self.assertEqual(tau["norm_before_fc true"], 0)
+
     def test_refused(self):
         self.assert_refused(talon("doctor", "--model", QWEN3), "--draft")
         self.assert_refused(talon("doctor", "--draft", self.path / "none"), "no such directory")
@@ -259,6 +272,18 @@ class DoctorRuns(CliTest):
         weights = broken / "model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-100])
         self.assert_refused(talon("doctor", "--draft", broken), "model.safetensors")
+
+
+class RunReport(CliTest):
+    def test_a_run_compares_with_its_own_plain_steps(self):
+        stats = json.loads(talon("run", "--json", "--prompt", "Hello", "--max-tokens", 64,
+                                 "--ignore-eos", "--speculative-adaptive", "true").stdout)["stats"]
+        self.assertGreaterEqual(stats["plain_passes"], 3)
+        self.assertAlmostEqual(stats["plain_tokens_per_second"],
+                               stats["plain_passes"] / stats["plain_seconds"], places=3)
+        plain = stats["plain_seconds"] / stats["plain_passes"]
+        self.assertAlmostEqual(stats["measured_speed_up"],
+                               64 * plain / stats["decode_seconds"], places=3)
 
 
 class Nwor(CliTest):

@@ -137,14 +137,14 @@ class Prompts(CliTest):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=side)
         os.close(side)
         shown = b""
-        while select.select([terminal], [], [], 60)[0]:
+        while select.select([terminal], [], [], TIMEOUT_S)[0]:
             try:
                 part = os.read(terminal, 4096)
             except OSError:  # the other side is closed
                 break
             shown += part
         os.close(terminal)
-        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertEqual(process.wait(timeout=TIMEOUT_S), 0)
         self.assertRegex(shown, rb"prompt: 64 of \d+ tokens, \d+ tokens/s")
 
 

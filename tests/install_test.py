@@ -13,14 +13,14 @@ import tempfile
 import unittest
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
-from cli import ROOT, main, program, talon  # noqa: E402
+from cli import ROOT, TIMEOUT_S, main, program, talon  # noqa: E402
 
 PREFIX = "/opt/talon"
 
 
 def run(*command, **options):
     return subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=300, check=False,
+        [str(word) for word in command], capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
         **options
     )
 

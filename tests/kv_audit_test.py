@@ -2,13 +2,11 @@
 
 import http.client
 import json
-import re
+import signal
 import subprocess
-import time
 
-from cli import TINY, CliTest, main, program
+from cli import TIMEOUT_S, TINY, CliTest, main, program, wait_for
 
-TIMEOUT_S = 60
 KV_TOKENS = 160_000  # larger than everything else the process holds
 PAGE = 4096
 STOPPED = 3
@@ -53,20 +51,15 @@ class KvAuditTest(CliTest):
                 [str(part) for part in (program(), "serve", "--model", TINY, "--port", 0,
                                         "--kv-tokens", KV_TOKENS, *flags)],
                 stdout=output, stderr=subprocess.STDOUT, cwd=self.path)
+        self.addCleanup(server.wait)
         self.addCleanup(server.kill)
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline and server.poll() is None:
-            found = re.search(r"listening on http://([\d.]+):(\d+)", log.read_text())
-            if found:
-                connection = http.client.HTTPConnection(found[1], int(found[2]),
-                                                        timeout=TIMEOUT_S)
-                self.addCleanup(connection.close)
-                return server, connection
-            time.sleep(0.05)
-        return self.fail(log.read_text())
+        found = wait_for(r"listening on http://([\d.]+):(\d+)\n", log.read_text, server)
+        connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=TIMEOUT_S)
+        self.addCleanup(connection.close)
+        return server, connection
 
-    def stream(self, connection):
-        body = {"prompt": "It was a dark night", "max_tokens": 300, "temperature": 0,
+    def stream(self, connection, tokens):
+        body = {"prompt": "It was a dark night", "max_tokens": tokens, "temperature": 0,
                 "ignore_eos": True, "stream": True}
         connection.request("POST", "/v1/completions", json.dumps(body),
                            {"Content-Type": "application/json"})
@@ -78,8 +71,10 @@ class KvAuditTest(CliTest):
 
     def test_a_changed_byte_ends_the_requests_and_the_server(self):
         server, connection = self.serve("--kv-audit")
-        answer = self.stream(connection)
+        answer = self.stream(connection, tokens=30000)  # which do not end before the flip
+        server.send_signal(signal.SIGSTOP)
         self.assertGreater(flip_bytes(server.pid), 0)
+        server.send_signal(signal.SIGCONT)
         rest = answer.read().decode()
         self.assertIn("audit: committed token", rest)
         self.assertEqual(server.wait(timeout=TIMEOUT_S), STOPPED)
@@ -87,7 +82,7 @@ class KvAuditTest(CliTest):
 
     def test_nothing_is_noticed_where_nothing_changes(self):
         server, connection = self.serve("--kv-audit")
-        rest = self.stream(connection).read().decode()
+        rest = self.stream(connection, tokens=300).read().decode()
         self.assertTrue(rest.rstrip().endswith("data: [DONE]"), rest[-200:])
         server.terminate()
         self.assertEqual(server.wait(timeout=TIMEOUT_S), 0)

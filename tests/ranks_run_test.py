@@ -3,11 +3,12 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 
 import server
-from cli import CliTest, EAGLE3, DRAFT, defaults, main, program
+from cli import CliTest, EAGLE3, DRAFT, defaults, main, program, talon
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 ENDS_WITHIN_S = 10
@@ -75,6 +76,22 @@ class RecoveringServer(RankServer):
     launcher = [*MPIRUN, "--enable-recovery", "-n", "2"]
 
 
+class RankTarget(RankServer):
+    """`talon target-worker` on two ranks."""
+
+    command = "target-worker"
+
+    def __init__(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        super().__init__("--metrics-port", port)  # fails if both ranks listen there
+
+    @property
+    def flags(self):
+        return ["--speculative-algorithm", "REMOTE", "--target-address", f"127.0.0.1:{self.port}"]
+
+
 class RanksTest(CliTest):
     def assert_same_text(self, *flags):
         args = ["run", "--json", *defaults(flags), "--seed", "5", "-n", "40", *flags, PROMPT]
@@ -106,11 +123,16 @@ class RanksTest(CliTest):
             (("--tensor-parallel", 4), "4 ranks"),
             (("--tensor-parallel", 3), "must be 1, 2, 4 or 8"),
             (("--tensor-parallel", 2, "--enable-specpv", "true"), "enable_specpv"),
-            (("--tensor-parallel", 2, "--device", "cuda"), "tensor_parallel"),
+            (("--tensor-parallel", 2, "--device", "cuda"), "on cuda a model has one"),
         ):
             result = on_ranks(flags[1], "run", "-n", 2, *flags, PROMPT)
             self.assertNotEqual(result.returncode, 0, flags)
             self.assertIn(reason, result.stderr.decode(), flags)
+        on_cuda = talon("run", "--tensor-parallel", 2, "--device", "cuda", PROMPT)
+        self.assert_refused(on_cuda, "on cuda a model has one")  # with or without mpirun
+        self.assert_refused(
+            talon("bench", "gpu", "--device", "cpu", "--tensor-parallel", 2), "times one device"
+        )
 
     def test_ranks_started_differently_do_not_meet(self):
         command = [*MPIRUN, "-n", "1", program(), "run", "--tensor-parallel", "2", PROMPT]
@@ -119,6 +141,35 @@ class RanksTest(CliTest):
         result = subprocess.run(command, capture_output=True, timeout=300, check=False)
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("rank 1 has another model", result.stderr.decode())
+
+    # ---- The target worker ----
+
+    def need_workers(self):
+        refusal = talon("target-worker", "--port", 0, "--model", self.path)
+        if b"built without gRPC" in refusal.stderr:
+            self.skipTest("no remote workers")
+
+    def remote_run(self, target):
+        args = ("--max-tokens", 60, "--temperature", 0.8, "--seed", 7, "--prompt", PROMPT)
+        return talon("run", *(target.flags if target else ()), *args)
+
+    def test_target_worker_answers_as_one_process_and_ends_in_order(self):
+        self.need_workers()
+        expected = self.remote_run(None)
+        with RankTarget() as target:
+            got = self.remote_run(target)
+            self.assertEqual(got.stdout, expected.stdout, got.stderr.decode())
+            os.kill(target.ranks[0], signal.SIGTERM)
+            target.assert_all_end()
+            self.assertEqual(target.process.returncode, 0, target.output().decode())
+
+    def test_killed_rank_ends_the_target_worker(self):
+        self.need_workers()
+        with RankTarget() as target:
+            os.kill(target.ranks[1], signal.SIGKILL)
+            target.assert_all_end()
+            self.assertNotEqual(target.process.returncode, 0)
+            self.assertIn("rank 1", target.output().decode())
 
     # ---- The server ----
 

@@ -1,18 +1,15 @@
 """Draft and target workers for tests, and clients of them."""
 
 import itertools
-import re
 import signal
 import subprocess
 import tempfile
-import time
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from cli import ROOT, program
+from cli import ROOT, TIMEOUT_S, program, wait_for
 
-TIMEOUT_S = 60
 SPECSPLIT_PROTO = ROOT / "tests" / "specsplit.proto"
 TALON_PROTO = ROOT / "src" / "serve" / "grpc" / "spec_decoding.proto"
 CHANNEL_OPTIONS = [
@@ -61,13 +58,7 @@ class Worker:
         return self.log.read().decode(errors="replace")
 
     def wait_for(self, pattern):
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            found = re.search(pattern, self.output())
-            if found:
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"{pattern} is not in the output:\n{self.output()}")
+        return wait_for(pattern, self.output, self.process)
 
     def kill(self):
         self.process.kill()

@@ -15,7 +15,7 @@ import urllib.request
 import grpc
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
-from cli import ROOT, TINY, CliTest, main, talon  # noqa: E402
+from cli import ROOT, TIMEOUT_S, TINY, CliTest, main, talon  # noqa: E402
 from remote import (  # noqa: E402
     SPECSPLIT_PROTO,
     TALON_PROTO,
@@ -252,23 +252,28 @@ class Faults(TargetTest):
         prompts = [(i + 1, 300, 2 * i + 5, 41) for i in range(4)]
         evicted = []
 
-        def run(index):
-            truth = plain(prompts[index % 4])
+        def begin(index):
             session = self.session(f"{self.id()} {index}", prompts[index % 4])
+            session.step(guesses(plain(prompts[index % 4]), 0, length=2))
+            return session
+
+        def go_on(session):
+            truth = plain(tuple(session.context[: session.prompt_length]))
             while len(session.output) < LENGTH:
                 paths = guesses(truth, len(session.output), length=2)
                 try:
                     session.step(paths)
                 except grpc.RpcError as error:
                     self.assertEqual(error.code(), grpc.StatusCode.FAILED_PRECONDITION)
-                    evicted.append(index)
+                    evicted.append(session)
                     session.step(paths, full=True)
             return session.output[:LENGTH] == truth
 
         for prompt in prompts:
             plain(prompt)
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
-            self.assertTrue(all(pool.map(run, range(64))))
+            sessions = list(pool.map(begin, range(64)))
+            self.assertTrue(all(pool.map(go_on, sessions)))
         self.assertTrue(evicted)  # there were too few slots indeed
         self.assert_alive()
 
@@ -399,7 +404,8 @@ class StandardServices(TargetTest):
 
     def health(self, service):
         request = b"\x0a" + varint(len(service)) + service if service else b""
-        return self.client.channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=60)
+        check = self.client.channel.unary_unary("/grpc.health.v1.Health/Check")
+        return check(request, timeout=TIMEOUT_S)
 
     def test_health(self):
         self.assertEqual(self.health(b""), b"\x08\x01")  # SERVING
@@ -409,7 +415,7 @@ class StandardServices(TargetTest):
 
     def reflect(self, request):
         method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-        answers = self.client.channel.stream_stream(method)(iter([request]), timeout=60)
+        answers = self.client.channel.stream_stream(method)(iter([request]), timeout=TIMEOUT_S)
         return next(answers)
 
     def test_reflection(self):
@@ -428,7 +434,7 @@ class StandardServices(TargetTest):
                     call = client.verify if kind == "target" else client.draft
                     call(prompt_token_ids=PROMPT, session_id="s")
                 url = re.search(r"metrics at (\S+)", worker.output())[1]
-                with urllib.request.urlopen(url, timeout=60) as answer:
+                with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
                     text = answer.read().decode()
                 labels = f'{{method="{method}",code="ok"}}'
                 self.assertIn(f"talon_remote_rpc_seconds_count{labels} 1\n", text)

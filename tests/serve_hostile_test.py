@@ -10,7 +10,7 @@ import sys
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
 from cli import TINY, CliTest, main  # noqa: E402
-from server import Server  # noqa: E402
+from server import TIMEOUT_S, Server  # noqa: E402
 
 
 def header(path="/v1/completions", *lines):
@@ -21,7 +21,7 @@ def header(path="/v1/completions", *lines):
 class Hostile(CliTest):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--read-timeout", "2", "--max-connections", "256", "--kv-tokens", "4096")
+        cls.server = Server("--max-connections", "256", "--kv-tokens", "4096")
 
     @classmethod
     def tearDownClass(cls):
@@ -216,7 +216,8 @@ class Hostile(CliTest):
         half = header("/v1/completions", "Content-Length: 500") + b'{"prompt'
         clients = []
         for i in range(count):
-            clients.append(socket.create_connection(("127.0.0.1", server.port), timeout=30))
+            address = ("127.0.0.1", server.port)
+            clients.append(socket.create_connection(address, timeout=TIMEOUT_S))
             clients[-1].sendall(b"POST /v1/comp" if i % 2 else half)
         return clients
 
@@ -228,10 +229,11 @@ class Hostile(CliTest):
                 client.close()
 
     def test_slow_clients_time_out(self):
-        for i, client in enumerate(self.slow_clients(self.server, 20)):
-            answer = client.recv(4096)
-            self.assertEqual(answer[:12], b"HTTP/1.1 408" if i % 2 else b"HTTP/1.1 400")
-            client.close()
+        with Server("--read-timeout", "2") as server:
+            for i, client in enumerate(self.slow_clients(server, 20)):
+                answer = client.recv(4096)
+                self.assertEqual(answer[:12], b"HTTP/1.1 408" if i % 2 else b"HTTP/1.1 400")
+                client.close()
 
     def test_a_thousand_idle_connections(self):
         address = ("127.0.0.1", self.server.port)

@@ -45,17 +45,18 @@ class Memory(CliTest):
     @staticmethod
     def status_of(server, data, statuses):
         """Adds the status of the answer; the answer itself is not kept."""
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10 * TIMEOUT_S) as client:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) as client:
             try:
                 client.sendall(data)
             except OSError:
                 pass  # refused before all was sent
+            first = b""
             try:
                 first = client.recv(12)
                 while client.recv(1 << 20):
                     pass
             except ConnectionError:
-                first = b""
+                pass  # after a refusal the rest of the body is not read
             statuses.append(first[9:12].decode())
 
     def statuses(self, server, data):

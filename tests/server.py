@@ -2,16 +2,13 @@
 
 import http.client
 import json
-import re
 import signal
 import socket
 import subprocess
 import tempfile
 import time
 
-from cli import defaults, program
-
-TIMEOUT_S = 60
+from cli import TIMEOUT_S, defaults, program, wait_for
 
 
 class Answer:
@@ -36,15 +33,16 @@ class Server:
     a context."""
 
     launcher = []  # a command that starts the program
+    command = "serve"
 
     def __init__(self, *flags):
         self.log = tempfile.TemporaryFile()
-        command = [*self.launcher, program(), "serve", "--port", "0", *defaults(flags)]
+        command = [*self.launcher, program(), self.command, "--port", "0", *defaults(flags)]
         self.process = subprocess.Popen(
             command + [str(flag) for flag in flags], stdout=self.log, stderr=self.log
         )
         try:
-            self.port = int(self.wait_for(rb'listening on http://[^\s"]*:(\d+)[\n"]')[1])
+            self.port = int(self.wait_for(rb'listening on [^\s"]*:(\d+)[\n"]')[1])
         except BaseException:
             self.close()
             raise
@@ -60,13 +58,7 @@ class Server:
         return self.log.read()
 
     def wait_for(self, pattern):
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            found = re.search(pattern, self.output())
-            if found:
-                return found
-            time.sleep(0.02)
-        raise AssertionError(f"{pattern} is not in the output:\n{self.output().decode()}")
+        return wait_for(pattern, self.output, self.process)
 
     def close(self):
         if self.process.poll() is None:
@@ -86,7 +78,10 @@ class Server:
 
     def request(self, method, path, body=None, headers=None):
         connection = self.connect()
-        connection.request(method, path, body, headers or {})
+        try:
+            connection.request(method, path, body, headers or {})
+        except ConnectionError:
+            pass  # refused before all was sent; the answer is there
         answer = Answer(connection.getresponse())
         connection.close()
         return answer
@@ -133,21 +128,30 @@ class Server:
         connection.close()
         return events
 
-    def raw(self, data, timeout=TIMEOUT_S):
+    def raw(self, data):
         """Everything the server answers to these bytes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as client:
-            try:
-                client.sendall(data)
-                client.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass  # refused before all was sent
-            received = b""
-            try:
-                while chunk := client.recv(65536):
-                    received += chunk
-            except ConnectionError:
-                pass
-            return received
+        with self.half_close(data) as client:
+            return self.read_all(client)
+
+    def half_close(self, data):
+        """A socket that has sent these bytes and the end of its side."""
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
+        try:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # refused before all was sent
+        return client
+
+    @staticmethod
+    def read_all(client):
+        received = b""
+        try:
+            while chunk := client.recv(65536):
+                received += chunk
+        except ConnectionError:
+            pass
+        return received
 
     def status(self):
         return self.get("/talon/status").json

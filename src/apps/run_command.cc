@@ -252,9 +252,6 @@ Status SetGrammar(const RunOptions& options, const GrammarCompiler& grammars,
 
 // With the target elsewhere.
 Result<int> RunRemotely(const Config& config, const RunOptions& options, const std::string& text) {
-  if (!options.regex.empty() || !options.json_schema.empty() || !options.grammar.empty()) {
-    return InvalidArgument("a grammar needs the target here, not at --target-address");
-  }
   TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
   interrupted = 0;
   TALON_ASSIGN_OR_RETURN(const auto model,
@@ -265,6 +262,8 @@ Result<int> RunRemotely(const Config& config, const RunOptions& options, const s
       TakePrompt({model->name, tokenizer, model->config.vocab_size}, options, text));
   GenerateRequest request{.prompt = prompt.tokens, .stop = config.sampling.stop};
   TALON_ASSIGN_OR_RETURN(request.sampling, MakeSamplingParams(config.sampling, tokenizer));
+  const GrammarCompiler grammars(tokenizer);
+  TALON_RETURN_IF_ERROR(SetGrammar(options, grammars, &request));
   if (const int most = config.remote.max_output_tokens; most > 0) {
     request.sampling.max_tokens = std::min(request.sampling.max_tokens, most);
   }

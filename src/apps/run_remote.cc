@@ -16,7 +16,7 @@
 namespace talon {
 namespace {
 
-constexpr auto kPingTime = std::chrono::seconds(2);
+constexpr auto kPingTime = std::chrono::seconds(10);  // busy workers answer late
 
 RpcLinkOptions LinkOptions(const RemoteConfig& remote, const std::string& address, Metrics* metrics,
                            std::function<bool()> cancelled) {

@@ -136,8 +136,8 @@ void Announce(const ServeParts& parts, const LoadedModel& model, const Config& c
 // Serves until a signal or until the engine stops; then lets requests finish. The exit code.
 Result<int> ServeUntilStopped(const Config& config, const HttpOptions& options,
                               const LoadedModel& model, const ServeParts& parts) {
+  TALON_RETURN_IF_ERROR(CatchStopSignals());  // before a request can stop the engine
   TALON_ASSIGN_OR_RETURN(const auto server, HttpServer::Start(parts, options));
-  TALON_RETURN_IF_ERROR(CatchStopSignals());
   const bool v6 = config.serve.host.find(':') != std::string::npos;
   const std::string host = v6 ? fmt::format("[{}]", config.serve.host) : config.serve.host;
   const bool needs_key = options.keys.required();

@@ -9,6 +9,7 @@
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "apps/run_worker.h"
+#include "engine/grammar_compiler.h"
 #include "engine/sessions/session_thread.h"
 #include "serve/grpc/target_service.h"
 #include "setup/engine_settings.h"
@@ -47,9 +48,11 @@ class Target {
     if (options.engine.kv_tokens == 0) {
       options.engine.kv_tokens = DefaultKvTokens(*model_, options.max_sessions);
     }
+    grammars_ = std::make_unique<GrammarCompiler>(model_->tokenizer.get());
     TALON_ASSIGN_OR_RETURN(auto engine, SessionEngine::Create({.backend = model_->backend.get(),
                                                                .target = model_->target.get(),
-                                                               .metrics = metrics_},
+                                                               .metrics = metrics_,
+                                                               .grammars = grammars_.get()},
                                                               options));
     sessions_ =
         std::make_unique<SessionThread>(std::move(engine), std::chrono::seconds(60), RequestStop);
@@ -75,11 +78,13 @@ class Target {
   }
 
   SessionThread* sessions() { return sessions_.get(); }
+  bool loaded() const { return sessions_ != nullptr; }
 
  private:
   Config config_;
   Metrics* metrics_;
   std::unique_ptr<LoadedModel> model_;
+  std::unique_ptr<GrammarCompiler> grammars_;
   std::unique_ptr<SessionThread> sessions_;  // ends before the model
 };
 
@@ -98,13 +103,15 @@ Result<int> RunTargetWorker(Config config) {
                          .limits = {.max_tree_nodes = config.worker.max_tree_nodes,
                                     .max_tree_depth = SessionOptions::kMaxTreeDepth,
                                     .max_prompt_tokens = config.worker.max_prompt_tokens}});
+  // Ranks that follow end here, so that only rank 0 listens.
+  if (config.tensor_parallel > 1) TALON_RETURN_IF_ERROR(target.Load());
   return RunWorker(
       {.kind = WorkerKind::kTarget,
        .config = config.worker,
        .service = &service,
        .metrics = &metrics,
        .load = [&]() -> Result<std::string> {
-         TALON_RETURN_IF_ERROR(target.Load());
+         if (!target.loaded()) TALON_RETURN_IF_ERROR(target.Load());
          service.Serve(target.sessions());
          return target.Announcement();
        },

@@ -213,7 +213,7 @@ TEST(BrokenStep, AStoppedEngineAnswersItsCallersAndSaysSoOnce) {
   while (stopped.load() == 0) std::this_thread::yield();  // the snapshot follows the answers
   EXPECT_EQ(thread.snapshot().health.code(), StatusCode::kUnavailable);
   EXPECT_EQ(thread.Submit(Requests(1)[0]).status().code(), StatusCode::kUnavailable);
-  thread.Shutdown(std::chrono::seconds(10));
+  thread.Shutdown(std::chrono::seconds(300));
   EXPECT_EQ(stopped.load(), 1);
 }
 

@@ -64,19 +64,20 @@ Result<std::shared_ptr<Matcher>> GrammarCompiler::Compile(const GrammarSpec& spe
     return tokens.ok() ? std::move(*tokens) : std::vector<int32_t>();
   };
   auto matcher = std::make_shared<Matcher>(std::move(grammar), &Trie(), encode);
+  matcher->set_spec(spec);
   const std::lock_guard<std::mutex> lock(mutex_);
-  kept_.push_front({spec, matcher});
+  kept_.push_front(matcher);
   if (kept_.size() > kMostKept) kept_.pop_back();
   return matcher;
 }
 
 std::shared_ptr<Matcher> GrammarCompiler::Find(const GrammarSpec& spec) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(kept_, [](const Kept& kept) { return kept.matcher->worn(); });
-  const auto at = std::ranges::find(kept_, spec, &Kept::spec);
+  std::erase_if(kept_, [](const auto& matcher) { return matcher->worn(); });
+  const auto at = std::ranges::find(kept_, spec, &Matcher::spec);
   if (at == kept_.end()) return nullptr;
   kept_.splice(kept_.begin(), kept_, at);
-  return kept_.front().matcher;
+  return kept_.front();
 }
 
 }  // namespace talon

@@ -28,18 +28,14 @@ class GrammarCompiler {
   static constexpr size_t kMostKept = 32;
 
  private:
-  struct Kept {
-    GrammarSpec spec;
-    std::shared_ptr<Matcher> matcher;  // shared with requests that run
-  };
-
   const TokenTrie& Trie() const;
   // Null: not kept, or worn.
   std::shared_ptr<Matcher> Find(const GrammarSpec& spec) const;
 
   const Tokenizer* tokenizer_;
   mutable std::mutex mutex_;
-  mutable std::list<Kept> kept_;  // guarded by mutex_; used last first
+  // Guarded by mutex_; used last first, shared with requests that run.
+  mutable std::list<std::shared_ptr<Matcher>> kept_;
   mutable std::once_flag made_;
   mutable std::unique_ptr<TokenTrie> trie_;
 };

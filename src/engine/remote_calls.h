@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar/grammar_spec.h"
 #include "spec/token_tree.h"
 
 namespace talon {
@@ -45,6 +46,8 @@ struct VerifyCall {
   std::vector<int32_t> stop_token_ids;
   bool rejection = false;        // accept by the drafts' own probabilities
   bool decode_on_empty = false;  // no drafts: one token of plain decoding
+  GrammarSpec grammar;           // what the answer must match
+  int answer_start = 0;          // with a grammar: where in the context the answer begins
 };
 
 struct VerifyAnswer {

@@ -24,12 +24,11 @@ Matcher::StateId GrammarCursor::After(std::span<const int32_t> answer,
 void GrammarCursor::Mask(Matcher::StateId state, std::span<const int32_t> ends,
                          std::span<float> logits) const {
   constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-  std::vector<std::pair<int32_t, float>> kept;
+  std::vector<std::pair<int32_t, float>> kept;  // the same end may be there twice
   for (const int32_t end : ends) {
-    const bool valid = end >= 0 && static_cast<size_t>(end) < logits.size();
-    if (valid && Accepts(state)) kept.push_back({end, logits[end]});
-    if (valid) logits[end] = kForbidden;
+    if (end >= 0 && static_cast<size_t>(end) < logits.size()) kept.push_back({end, logits[end]});
   }
+  for (const auto& [end, logit] : kept) logits[end] = kForbidden;
   const std::span<const uint64_t> words = matcher_->Allowed(state).words();
   for (size_t first = 0; first < logits.size(); first += 64) {
     const uint64_t allowed = first / 64 < words.size() ? words[first / 64] : 0;
@@ -39,6 +38,7 @@ void GrammarCursor::Mask(Matcher::StateId state, std::span<const int32_t> ends,
       if ((allowed >> i & 1) == 0) logits[first + i] = kForbidden;
     }
   }
+  if (!Accepts(state)) return;
   for (const auto& [end, logit] : kept) logits[end] = logit;
 }
 

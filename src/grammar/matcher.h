@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "grammar/automaton.h"
+#include "grammar/grammar_spec.h"
 #include "grammar/token_trie.h"
 
 namespace talon {
@@ -32,6 +33,10 @@ class Matcher {
   // The trie must outlive it. `encode` may be empty. REQUIRES: the grammar was made by a compiler
   // of this folder.
   Matcher(std::unique_ptr<Grammar> grammar, const TokenTrie* trie, Encoder encode = {});
+
+  // What it was compiled from, for those who send it on; kNone where it is not known.
+  const GrammarSpec& spec() const { return spec_; }
+  void set_spec(GrammarSpec spec) { spec_ = std::move(spec); }
 
   StateId start() const { return automaton_.start(); }
   // kDead: the token is not allowed.
@@ -68,6 +73,7 @@ class Matcher {
   std::unique_ptr<Grammar> grammar_;
   const TokenTrie& trie_;
   Encoder encode_;
+  GrammarSpec spec_;
   Automaton automaton_;
   ExprId plain_;
   std::atomic<bool> worn_ = false;

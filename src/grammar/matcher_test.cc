@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <memory>
 #include <random>
 
+#include "grammar/cursor.h"
 #include "grammar/gbnf.h"
 #include "grammar/part_grammar.h"
 #include "grammar/schema/json_schema.h"
@@ -178,6 +181,20 @@ TEST(MatcherTest, ForcedTokens) {
             (std::vector<int32_t>{4, 5, 7, 10}));
   EXPECT_EQ(tokens_of([](const std::string&) { return std::vector<int32_t>{8}; }),  // other text
             (std::vector<int32_t>{6, 3, 7, 10}));
+}
+
+// EOS may be among a request's stop tokens as well.
+TEST(CursorTest, EndsThatAreGivenTwiceAreAllowedWhereTheTextMayEnd) {
+  constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+  const TokenTrie trie({"a", "b", ""});
+  const GrammarCursor cursor(std::make_shared<Matcher>(RegexGrammar("ab*").value(), &trie));
+  const std::vector<int32_t> ends = {2, 2, 9};
+  std::vector<float> logits = {1, 2, 3};
+  cursor.Mask(cursor.After({}, {}), ends, logits);
+  EXPECT_EQ(logits, (std::vector<float>{1, kForbidden, kForbidden}));
+  logits = {1, 2, 3};
+  cursor.Mask(cursor.After(std::vector<int32_t>{0}, {}), ends, logits);
+  EXPECT_EQ(logits, (std::vector<float>{kForbidden, 2, 3}));
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ class FakeTarget : public TargetLink {
 
   Result<VerifyReply> Verify(const VerifyCall& call, RemoteClock::time_point deadline) override {
     ++calls;
+    asked.push_back(call);
     FakeFault fault;
     if (!faults.empty()) {
       fault = faults.front();
@@ -90,6 +91,7 @@ class FakeTarget : public TargetLink {
 
   std::deque<FakeFault> faults;  // of the calls to come
   int calls = 0;
+  std::vector<VerifyCall> asked;
   int verified = 0;  // calls that were computed
   int whole = 0;     // of these, with the whole context
   std::vector<std::string> ended;

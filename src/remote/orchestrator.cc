@@ -108,7 +108,8 @@ Orchestrator::Run::Run(Orchestrator* owner, GenerateRequest request, StopMatcher
                 {.timeout_seconds = options_.timeout_seconds,
                  .rejection = options_.rejection,
                  .stop_token_ids = stop_tokens_,
-                 .vocab_size = options_.vocab_size},
+                 .vocab_size = options_.vocab_size,
+                 .answer_start = static_cast<int>(request_.prompt.size())},
                 NewSessionId(), request_.sampling) {
   result_.id = 1;
   result_.seed = *request_.sampling.seed;
@@ -321,7 +322,6 @@ Status Orchestrator::Check(const GenerateRequest& request) const {
   if (sampling.min_tokens > 0) return NotRemote("min_tokens");
   if (sampling.logprobs >= 0) return NotRemote("logprobs");
   if (sampling.choice != 0) return NotRemote("n above 1");
-  if (sampling.grammar != nullptr) return NotRemote("grammar");
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   if (options_.max_length > 0 && prompt >= options_.max_length) {
     return InvalidArgument("prompt: {} tokens, the context holds {} and one must be left", prompt,

@@ -197,6 +197,12 @@ TEST_F(OrchestratorTest, ATargetThatNeverAnsweredIsAnError) {
   EXPECT_TRUE(result.tokens.empty());
 }
 
+TEST_F(OrchestratorTest, ATargetThatCannotBeReachedIsToldIfTimeRunsOutInACall) {
+  target_.faults = {{Kind::kRefused, Unavailable("connection refused")},
+                    {Kind::kRefused, DeadlineExceeded("too late")}};
+  EXPECT_EQ(Run().error.message(), "target: connection refused");
+}
+
 TEST_F(OrchestratorTest, DeadlineExceededEndsTheRequestAtOnce) {
   target_.faults = {{}, {Kind::kRefused, DeadlineExceeded("too late")}};
   const GenerateResult result = Run();
@@ -285,6 +291,23 @@ TEST_F(OrchestratorTest, RandomFaultsDoNotChangeTheText) {
   }
 }
 
+TEST_F(OrchestratorTest, EveryCallHasTheGrammarAndWhereTheAnswerBegins) {
+  const TokenTrie trie({"a"});
+  const GrammarSpec spec{.kind = GrammarSpec::Kind::kRegex, .source = "a"};
+  GenerateRequest request = Request();
+  request.sampling.grammar = std::make_shared<Matcher>(RegexGrammar("a").value(), &trie);
+  request.sampling.grammar->set_spec(spec);
+  Orchestrator orchestrator = Make();
+  ASSERT_TRUE(orchestrator.Check(request).ok());
+  const GenerateResult result = orchestrator.Generate(request);
+  ASSERT_TRUE(result.error.ok()) << result.error.message();
+  ASSERT_GT(target_.asked.size(), 1);
+  for (const VerifyCall& call : target_.asked) {
+    EXPECT_EQ(call.grammar, spec);
+    EXPECT_EQ(call.answer_start, static_cast<int>(Request().prompt.size()));
+  }
+}
+
 TEST_F(OrchestratorTest, ChecksNameTheUnsupportedParameter) {
   const Orchestrator orchestrator = Make();
   EXPECT_TRUE(orchestrator.Check(Request()).ok());
@@ -295,10 +318,6 @@ TEST_F(OrchestratorTest, ChecksNameTheUnsupportedParameter) {
   request = Request();
   request.sampling.logprobs = 2;
   EXPECT_FALSE(orchestrator.Check(request).ok());
-  request = Request();
-  const TokenTrie trie({"a"});
-  request.sampling.grammar = std::make_shared<Matcher>(RegexGrammar("a").value(), &trie);
-  EXPECT_EQ(orchestrator.Check(request).message(), "grammar: not possible with a remote target");
   request = Request();
   request.prompt.push_back(kFakeVocabulary);
   EXPECT_EQ(orchestrator.Check(request).message(), "prompt: token 50 at 5, vocabulary 50");

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "engine/prefix_hash.h"
+#include "grammar/matcher.h"
 #include "remote/overlap.h"
 
 namespace talon {
@@ -54,6 +55,10 @@ VerifyCall Verifier::MakeCall(std::span<const int32_t> context, const DraftFores
                   .stop_token_ids = options_.stop_token_ids,
                   .rejection = options_.rejection,
                   .decode_on_empty = true};
+  if (sampling_.grammar != nullptr) {
+    call.grammar = sampling_.grammar->spec();
+    call.answer_start = options_.answer_start;
+  }
   if (held_ == 0) {
     SendWhole(context, &call);
     return call;
@@ -112,12 +117,15 @@ Status Verifier::Recover(const Status& failure, std::span<const int32_t> context
   }
   const bool again = action == RecoveryAction::kWait ||
                      (action == RecoveryAction::kTryAgain && ++attempts->tries < kMaxTries);
+  if (action == RecoveryAction::kTimeOut && !attempts->unreachable.ok()) {  // this says more
+    return DeadlineExceeded("target: {}", attempts->unreachable.message());
+  }
   if (!again) return failure.WithContext("target");
   // A target that never answered is told by who opened the link.
-  if (action == RecoveryAction::kWait && held_ > 0 && !attempts->told) {
-    attempts->told = true;
+  if (action == RecoveryAction::kWait && held_ > 0 && attempts->unreachable.ok()) {
     LogWarning("target worker: {}; trying for {:g} s", failure.message(), options_.timeout_seconds);
   }
+  if (action == RecoveryAction::kWait) attempts->unreachable = failure;
   if (Pause(attempts->backoff.Next(), attempts->deadline)) return OkStatus();
   const bool stopped = parts_.cancelled && parts_.cancelled();
   return Status(stopped ? StatusCode::kCancelled : StatusCode::kDeadlineExceeded,

@@ -37,7 +37,8 @@ struct VerifierOptions {
   double timeout_seconds = 30;  // of a round, retries included
   bool rejection = false;
   std::vector<int32_t> stop_token_ids;
-  int vocab_size = 0;  // 0: not known
+  int vocab_size = 0;    // 0: not known
+  int answer_start = 0;  // tokens of the prompt
 };
 
 class Verifier {
@@ -71,7 +72,7 @@ class Verifier {
     Backoff backoff;
     int tries = 0;  // that failed for lack of room
     bool resent = false;
-    bool told = false;  // that the target cannot be reached
+    Status unreachable;  // why the target could not be reached, if it could not
   };
 
   VerifyCall MakeCall(std::span<const int32_t> context, const DraftForest& drafts);

@@ -205,7 +205,11 @@ Status ApplyLogSettings(const Config& config) {
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
                                                int min_output_rows, std::unique_ptr<Ranks> ranks) {
   TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
-  TALON_RETURN_IF_ERROR(CheckRankSettings(config, ranks.get()));
+  TALON_RETURN_IF_ERROR(CheckRankSettings(config));
+  if (ranks == nullptr && config.tensor_parallel > 1) {
+    return Unimplemented("tensor_parallel: {} ranks are for the talon program only",
+                         config.tensor_parallel);
+  }
   TALON_ASSIGN_OR_RETURN(EngineSettings settings, MakeEngineSettings(config));
   const bool follows = ranks != nullptr && !ranks->leads();
   const LoadOptions load{

@@ -30,12 +30,9 @@ std::span<uint8_t> BytesOf(T* value) {
 
 }  // namespace
 
-Status CheckRankSettings(const Config& config, const Ranks* ranks) {
+Status CheckRankSettings(const Config& config) {
   const int size = config.tensor_parallel;
   if (size == 1) return OkStatus();
-  if (ranks == nullptr) {
-    return Unimplemented("tensor_parallel: {} ranks are for the talon program only", size);
-  }
   TALON_ASSIGN_OR_RETURN(const DeviceName device, ParseDeviceName(config.device));
   if (device.cuda) {
     return Unimplemented("tensor_parallel: {} ranks are for the cpu; on {} a model has one", size,

@@ -9,8 +9,8 @@
 
 namespace talon {
 
-// `ranks`: those that the caller has, null for one.
-Status CheckRankSettings(const Config& config, const Ranks* ranks);
+// Whether the other settings can be had on config.tensor_parallel ranks.
+Status CheckRankSettings(const Config& config);
 
 // Waits until all ranks have loaded their part, and fails unless they were started alike. From then
 // on nothing waits longer than config.rank_timeout.

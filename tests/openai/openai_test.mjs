@@ -32,7 +32,7 @@ function listening(child) {
     let output = '';
     child.stderr.on('data', (data) => {
       output += data;
-      const found = output.match(/listening on (http:\S+)/);
+      const found = output.match(/listening on (http:\S+)\n/);
       if (found) resolve(found[1]);
     });
     child.once('exit', () => reject(new Error(`talon serve ended:\n${output}`)));

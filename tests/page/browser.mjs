@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 
+const DEADLINE_MS = 300000;  // until something counts as hung
+
 export class Browser {
   // folder: where npm installed playwright-core; screenshots go there too.
   static async start(chromium, folder) {
@@ -12,6 +14,7 @@ export class Browser {
     browser.folder = folder;
     browser.chromium = await playwright.chromium.launch({
       executablePath: chromium,
+      timeout: DEADLINE_MS,
       args: process.getuid() === 0 ? ['--no-sandbox'] : [],  // Chromium's sandbox refuses root
     });
     return browser;
@@ -20,6 +23,7 @@ export class Browser {
   // The page of a server; `options` are Playwright's for a new page.
   async open(origin, options = {}) {
     const page = await this.chromium.newPage(options);
+    page.setDefaultTimeout(DEADLINE_MS);
     page.complaints = [];
     page.on('console', (message) => {
       if (message.type() === 'error') page.complaints.push(message.text());

@@ -262,8 +262,8 @@ test('the answer can be copied', async () => {
   await setMaxTokens(page, 20);
   await generate(page, PROMPT);
   await waitForText(page, '#progress', 'Done');
-  await page.locator('#copy').click();
-  await waitForText(page, '#copy', 'Copied');
+  // It says so for a moment only.
+  await Promise.all([waitForText(page, '#copy', 'Copied'), page.locator('#copy').click()]);
   const shown = await page.locator('#answer').textContent();
   assert.equal(PROMPT + await page.evaluate(() => navigator.clipboard.readText()), shown);
   await closeClean(page);

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 
-const DEADLINE_MS = 60000;
+const DEADLINE_MS = 300000;
 
 export class Server {
   // Resolves once the server listens.
@@ -27,7 +27,7 @@ export class Server {
       };
       const read = (data) => {
         this.output += data;
-        const match = this.output.match(/listening on (http:\/\/[\d.]+:\d+)/);
+        const match = this.output.match(/listening on (http:\/\/[\d.]+:\d+)\n/);
         if (!match) return;
         clearTimeout(timer);
         resolve(match[1]);

@@ -68,10 +68,10 @@ draft=$!
 : "${eagle_minutes:=$(python3 -c "print(max(0.2, ($start + 492 - $(date +%s) - 12) / 60))")}"
 python3 "$train/train_eagle3.py" --target "$work/target" --init "$models/tiny-eagle3" --no-before \
   --rows "$work/answers" --out "$work/eagle3" --minutes "$eagle_minutes" --held-out $held_out \
-  --draft-vocab 3072 --ffn 352 --lr 2e-3 --hard 0.4 --unreached 0.1 --prompt-weight 0.1 \
+  --draft-vocab 4096 --ffn 352 --lr 2e-3 --hard 0.4 --unreached 0.1 --prompt-weight 0.1 \
   --mix chat-256-t0=3 chat-256-t0.7=2 chat-256-t1=1 chat-512-t0=4 chat-512-t0.7=3 chat-512-t1=1 \
-  chat-1024-t0=2 chat-1024-t0.7=1 chat-1024-t1=0.5 books-t0=0.6 books-t0.7=0.6 books-t1=0.3 \
-  docs-t0=0.6 docs-t0.7=0.6 docs-t1=0.3 2>&1 | tee "$work/eagle3.log"
+  chat-1024-t0=2 chat-1024-t0.7=1 chat-1024-t1=0.5 books-t0=1.2 books-t0.7=1.2 books-t1=0.5 \
+  docs-t0=1.8 docs-t0.7=1.8 docs-t1=0.6 2>&1 | tee "$work/eagle3.log"
 keep_small
 failed=0
 wait $judge || failed=1

@@ -24,7 +24,7 @@ os.environ["RAYON_NUM_THREADS"] = "1"
 import tasks
 from chat import context_key, read_items, render
 from tasks import passage, pools, stories
-from tasks.source import Source
+from tasks.source import Source, learn_words
 
 SHARD_TOKENS = 1 << 20
 LENGTHS = {1024: 0.80, 4096: 0.13, 16384: 0.07}  # share of the tokens
@@ -233,6 +233,8 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     texts = read_corpus(args.corpus)
+    learn_words([text for documents in texts.values() for text in documents],
+                [pools, tasks.passage, tasks.records, tasks.rewriting, tasks.toolcalls])
     with multiprocessing.Pool(args.workers) as pool:
         parts = [(str(args.tokenizer), name, documents[i::args.workers]) for name, documents in
                  _pieces(texts).items() for i in range(args.workers)]

@@ -21,18 +21,23 @@ std::string AcceptanceByDepth(const RequestStats& stats) {
 
 struct SpeedUp {
   double predicted = 0;  // tau / (c(T) + draft cost), at the mean number of nodes
-  double measured = 0;   // against one-token passes as the verify curve timed them
-  double plain = 0;      // tokens per second of such passes
+  double measured = 0;   // against plain steps
+  double plain = 0;      // tokens per second of such steps
 };
 
-// REQUIRES: a verify curve.
+// Plain steps are those of the run itself, if it had a few: the verify curve has the machine at its
+// best. REQUIRES: a verify curve.
 SpeedUp SpeedUpOf(const RequestStats& stats, const VerifyCurve& curve) {
   const auto passes = static_cast<double>(std::max<int64_t>(stats.passes, 1));
   const StepShape shape{.context = static_cast<int>(stats.prompt_tokens + stats.emitted / 2)};
   const double nodes = 1 + static_cast<double>(stats.drafted) / passes;
-  const double plain = curve.Seconds(shape, 1);
-  const double step = curve.Seconds(shape, nodes) + stats.draft_seconds / passes;
-  return {.predicted = stats.tau() * plain / step,
+  constexpr int kFew = 3;
+  const double one = curve.Seconds(shape, 1);
+  const double plain = stats.plain_passes < kFew
+                           ? one
+                           : stats.plain_seconds / static_cast<double>(stats.plain_passes);
+  const double step = curve.Seconds(shape, nodes) + stats.draft_seconds / passes * one / plain;
+  return {.predicted = stats.tau() * one / step,
           .measured = PerSecond(static_cast<double>(stats.emitted) * plain, stats.decode_seconds),
           .plain = PerSecond(1, plain)};
 }
@@ -90,6 +95,8 @@ void AddStats(const RequestStats& more, RequestStats* sum) {
   sum->decode_seconds += more.decode_seconds;
   sum->draft_seconds += more.draft_seconds;
   sum->verify_seconds += more.verify_seconds;
+  sum->plain_passes += more.plain_passes;
+  sum->plain_seconds += more.plain_seconds;
   sum->partial_seconds += more.partial_seconds;
   sum->prefix_tokens_read += more.prefix_tokens_read;
   sum->rows += more.rows;
@@ -157,6 +164,8 @@ Json GenerationJson(const GenerateResult& result) {
                 {"by_depth", by_depth},
                 {"draft_seconds", stats.draft_seconds},
                 {"verify_seconds", stats.verify_seconds},
+                {"plain_passes", stats.plain_passes},
+                {"plain_seconds", stats.plain_seconds},
                 {"lossy", stats.lossy}}}};
   if (!result.tokens.empty() && !result.tokens[0].top.empty()) out["logprobs"] = logprobs;
   return out;

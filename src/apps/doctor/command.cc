@@ -5,6 +5,7 @@
 #include "apps/commands.h"
 #include "apps/common/table.h"
 #include "apps/doctor/advice.h"
+#include "apps/doctor/alternatives.h"
 #include "apps/doctor/checks.h"
 #include "apps/doctor/probe.h"
 #include "apps/doctor/report.h"
@@ -20,12 +21,14 @@
 namespace talon {
 namespace {
 
-constexpr int kMaxTokens = 96;  // unless the user says otherwise
+constexpr int kMaxTokens = 96;      // unless the user says otherwise
+constexpr double kMuchBelow = 0.8;  // of what the draft's card claims
 
 struct DoctorOptions {
   std::string draft;
   std::string prompts;
   ProbeOptions probe;
+  double claimed = 0;
   std::string json;
 };
 
@@ -121,6 +124,12 @@ Result<int> Doctor(Config config, DoctorOptions options) {
   PrintProbe(figures, config);
   std::printf("%s\n%s", ChecklistText(seen).c_str(), AdviceText(advice).c_str());
   checks.insert(checks.end(), seen.begin(), seen.end());
+  std::vector<AlternativeFigures> others;
+  if (figures.fixed_stats.tau() < kMuchBelow * options.claimed) {
+    engines = {};
+    TALON_ASSIGN_OR_RETURN(others, TryAlternatives(model.get(), config, facts, text));
+    std::printf("\n%s", AlternativesText(others, options.claimed).c_str());
+  }
   const Json json = {
       {"model", model->name},
       {"device", model->backend->description()},
@@ -128,6 +137,7 @@ Result<int> Doctor(Config config, DoctorOptions options) {
       {"max_tokens", config.sampling.max_tokens},
       {"draft", FactsJson(facts, checks)},
       {"probe", ProbeJson(figures)},
+      {"alternatives", AlternativesJson(others)},
       {"advice", {{"limit", advice.limit}, {"limits", advice.limits}, {"next", advice.next}}}};
   TALON_RETURN_IF_ERROR(SaveJson(options.json, json));
   return figures.identical() || figures.may_differ ? kExitOk : kExitFailed;
@@ -161,6 +171,12 @@ void AddDoctorCommand(Command app, Config* config, CommandBody* body) {
       .Default(options->probe.repeats)
       .Range(1, 1000)
       .TypeName("N");
+  command
+      .AddOption("--claimed", &options->claimed,
+                 "Tokens per pass that the draft's card claims: where the probe has less than 0.8 "
+                 "of it, other readings of the head (rope, captured layers, norms) are tried")
+      .Range(1.0, 100.0)
+      .TypeName("TAU");
   command.AddOption("--json", &options->json, "Also write the figures to this file")
       .TypeName("FILE");
   AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/doctor/advice.h"
+#include "apps/doctor/alternatives.h"
 #include "apps/doctor/checks.h"
 #include "apps/doctor/report.h"
 #include "apps/doctor/text.h"
@@ -40,6 +41,21 @@ ProbeFigures Figures(const ModeFigures& mode) {
 
 const DraftSettings kSettings = {
     .kind = "EAGLE3", .budget = {.max_nodes = 8, .max_depth = 5, .top_k = 4}, .draft_vocab = 4096};
+
+// A better reading of the head comes before another text, on which tau is another thing.
+TEST(DoctorAlternatives, ReadingsComeBeforeOtherTexts) {
+  std::vector<AlternativeFigures> figures = {
+      {.name = "as it is", .tau = 1.5},
+      {.name = "talk", .change = "judge it by talk", .tau = 3, .other_text = true},
+      {.name = "rope", .change = "take the rope", .tau = 2},
+      {.name = "norm", .loads = false}};
+  EXPECT_NE(AlternativesText(figures, 4).find("take the rope"), std::string::npos);
+  figures[2].tau = 1.6;
+  EXPECT_NE(AlternativesText(figures, 4).find("judge it by talk"), std::string::npos);
+  figures[1].tau = 1.6;
+  EXPECT_NE(AlternativesText(figures, 4).find("No other reading"), std::string::npos);
+  EXPECT_NE(AlternativesText(figures, 4).find("does not load"), std::string::npos);
+}
 
 TEST(DoctorAdvice, DearVerificationAsksForFewerNodes) {
   const Advice advice = Advise(Figures(Mode(3.3, 2.0, 0.1)), kSettings);

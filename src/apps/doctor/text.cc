@@ -135,9 +135,8 @@ Result<ProbeText> MakeProbeText(LoadedModel* model, const Config& config,
     TALON_RETURN_IF_ERROR(SampleDocuments(model, config, tokens, &text));
     return text;
   }
-  const PromptReader reader{.tokenizer = tokenizer,
-                            .vocab_size = model->target->config().vocab_size,
-                            .add_special_tokens = false};
+  TALON_ASSIGN_OR_RETURN(PromptReader reader, MakePromptReader(config.serve, *model));
+  reader.add_special_tokens = false;
   TALON_ASSIGN_OR_RETURN(auto read, reader.Read(prompts));
   for (Prompt& prompt : read) {
     RemoveBegin(text.begin, &prompt.tokens);

@@ -41,6 +41,7 @@ Result<std::unique_ptr<LoadedModel>> LoadOnRanks(const Config& config, const std
                                                  int min_output_rows) {
   TALON_RETURN_IF_ERROR(CheckSettings(config, kModelSettings));
   if (config.tensor_parallel == 1) return LoadModel(config, shape, min_output_rows);
+  TALON_RETURN_IF_ERROR(CheckRankSettings(config));  // before advice to start it with mpirun
   TALON_ASSIGN_OR_RETURN(auto ranks, OpenMpiRanks(config.tensor_parallel));
   TALON_ASSIGN_OR_RETURN(auto model, LoadModel(config, shape, min_output_rows, std::move(ranks)));
   if (!model->ranks->leads()) std::exit(Follow(std::move(model)));

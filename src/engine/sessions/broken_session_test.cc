@@ -69,7 +69,7 @@ TEST(BrokenSession, TheThreadAnswersItsCallersAndSaysSoOnce) {
   EXPECT_EQ(thread.Verify(FirstCall("c", Ten(), Chain({1}))).status().code(),
             StatusCode::kUnavailable);
   EXPECT_FALSE(thread.snapshot().health.ok());
-  thread.Shutdown(std::chrono::seconds(10));
+  thread.Shutdown(std::chrono::seconds(300));
   EXPECT_EQ(stopped.load(), 1);
 }
 

@@ -61,9 +61,23 @@ Status CallStarter::FindContext(SessionCall* call) {
                                         : "has other tokens here");
   }
   const int limit = engine_options().max_length;
-  if (static_cast<int>(call->context.size()) < limit) return OkStatus();
+  if (static_cast<int>(call->context.size()) < limit) return CheckAnswer(*call);
   return InvalidArgument("PROMPT_TOO_LONG: {} tokens, the context holds {} and one must be left",
                          call->context.size(), limit);
+}
+
+// What the call says has been answered must be something that its grammar can go on from.
+Status CallStarter::CheckAnswer(const SessionCall& call) {
+  if (call.grammar == nullptr) return OkStatus();
+  const int start = call.asked.answer_start;
+  const auto length = static_cast<int>(call.context.size());
+  if (start < 1 || start > length) {
+    return InvalidArgument("BAD_GRAMMAR: answer_start {}, must be 1 to {}", start, length);
+  }
+  const GrammarCursor cursor(call.grammar);
+  const std::span<const int32_t> answer = std::span(call.context).subspan(start);
+  if (cursor.After(answer, {}) != Matcher::kDead) return OkStatus();
+  return InvalidArgument("BAD_GRAMMAR: the {} tokens of the answer do not match", answer.size());
 }
 
 Status CallStarter::Desync(const SessionCall& call, std::string_view problem) {
@@ -96,6 +110,8 @@ void CallStarter::StartRun(SessionCall* call) {
   SamplingParams sampling = SamplingOfCall(asked);
   if (!sampling.seed) sampling.seed = call->session->seed;
   sampling.max_tokens = room;
+  sampling.grammar = call->grammar;
+  sampling.answer_start = asked.answer_start;
   call->run = std::make_unique<ActiveRequest>(
       call->session->sequence.id, GenerateRequest{.prompt = call->context, .sampling = sampling},
       std::vector<int32_t>(), OutputText(nullptr, StopMatcher()));
@@ -142,11 +158,11 @@ int CallStarter::BlocksToCome(const SessionCall& call) const {
 }
 
 // Finds blocks for the whole call before it begins: a call that runs never lacks them. Idle
-// sessions make way, the least recently used first.
+// sessions make way, the least recently used first, then those of calls behind it.
 Status CallStarter::FindRoom(const SessionCall& call) {
   const bool enters = call.own != nullptr && !call.asked.session_id.empty();
   if (enters && parts_.sessions->size() >= parts_.options->max_sessions &&
-      !parts_.evictor->HasIdle()) {
+      !parts_.evictor->CanMakeWay(call)) {
     return ResourceExhausted("TOO_MANY_SESSIONS: {} sessions, all busy", parts_.sessions->size());
   }
   const KvShape& shape = parts_.kv->shape();
@@ -154,7 +170,7 @@ Status CallStarter::FindRoom(const SessionCall& call) {
   int promised = BlocksToCome(call);
   for (const auto& other : parts_.calls->running()) promised += BlocksToCome(*other);
   while (in_all <= shape.num_blocks && promised > parts_.kv->free_blocks() &&
-         parts_.evictor->EvictIdle()) {
+         parts_.evictor->MakeWay(call)) {
   }
   if (in_all <= shape.num_blocks && promised <= parts_.kv->free_blocks()) return OkStatus();
   return ResourceExhausted("KV_FULL: {} tokens and a path of {} need {} blocks, {} of {} are free",
@@ -164,7 +180,7 @@ Status CallStarter::FindRoom(const SessionCall& call) {
 
 void CallStarter::EnterTable(SessionCall* call, TimePoint now) {
   if (call->own != nullptr && !call->asked.session_id.empty()) {
-    if (parts_.sessions->size() >= parts_.options->max_sessions) parts_.evictor->EvictIdle();
+    if (parts_.sessions->size() >= parts_.options->max_sessions) parts_.evictor->MakeWay(*call);
     call->session = parts_.sessions->Add(std::move(call->own));
   }
   if (call->own == nullptr) parts_.sessions->Touch(call->session, now);

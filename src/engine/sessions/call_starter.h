@@ -39,6 +39,7 @@ class CallStarter {
 
  private:
   Status FindContext(SessionCall* call);
+  static Status CheckAnswer(const SessionCall& call);
   Status Desync(const SessionCall& call, std::string_view problem);
   void StartRun(SessionCall* call);
   void Prepare(SessionCall* call);

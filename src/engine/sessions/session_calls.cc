@@ -6,12 +6,13 @@
 
 namespace talon {
 
-int64_t SessionCalls::Add(VerifyCall asked) {
+int64_t SessionCalls::Add(VerifyCall asked, std::shared_ptr<Matcher> grammar) {
   auto call = std::make_unique<SessionCall>();
   call->id = next_id_++;
   call->answer.request_id = asked.request_id;
   call->answer.session_id = asked.session_id;
   call->asked = std::move(asked);
+  call->grammar = std::move(grammar);
   waiting_.push_back(std::move(call));
   return waiting_.back()->id;
 }

@@ -11,15 +11,17 @@
 #include "engine/active_request.h"
 #include "engine/remote_calls.h"
 #include "engine/sessions/session_table.h"
+#include "grammar/matcher.h"
 
 namespace talon {
 
 struct SessionCall {
   int64_t id = 0;
   VerifyCall asked;
-  Session* session = nullptr;    // from the table, or
-  std::unique_ptr<Session> own;  // not in the table: new, or of this call only
-  std::vector<int32_t> context;  // all tokens before the drafts
+  std::shared_ptr<Matcher> grammar;  // the call's, compiled; null: none
+  Session* session = nullptr;        // from the table, or
+  std::unique_ptr<Session> own;      // not in the table: new, or of this call only
+  std::vector<int32_t> context;      // all tokens before the drafts
   // While it runs. It has the session's sequence and partial state then.
   std::unique_ptr<ActiveRequest> run;
   int tree_rows = 0;  // nodes of its one step, root included; 0: it only computes the context
@@ -36,7 +38,7 @@ struct SessionCall {
 class SessionCalls {
  public:
   // Queues the call behind all others. Returns its id.
-  int64_t Add(VerifyCall asked);
+  int64_t Add(VerifyCall asked, std::shared_ptr<Matcher> grammar);
   // Takes a call back that waits. False: it runs, or is unknown.
   bool Drop(int64_t id);
   int64_t last_id() const { return next_id_ - 1; }

@@ -60,8 +60,18 @@ Result<std::unique_ptr<SessionEngine>> SessionEngine::Create(const Parts& given,
 
 // ---- Calls ----
 
-SessionEngine::CallId SessionEngine::Submit(VerifyCall asked) {
-  return calls_.Add(std::move(asked));
+Result<std::shared_ptr<Matcher>> SessionEngine::CompileGrammar(const VerifyCall& call) const {
+  if (call.grammar.kind == GrammarSpec::Kind::kNone) return std::shared_ptr<Matcher>();
+  if (parts_.grammars == nullptr) {
+    return InvalidArgument("BAD_GRAMMAR: the target worker's model has no tokenizer");
+  }
+  auto matcher = parts_.grammars->Compile(call.grammar);
+  if (!matcher.ok()) return matcher.status().WithContext("BAD_GRAMMAR");
+  return matcher;
+}
+
+SessionEngine::CallId SessionEngine::Submit(VerifyCall asked, std::shared_ptr<Matcher> grammar) {
+  return calls_.Add(std::move(asked), std::move(grammar));
 }
 
 bool SessionEngine::Drop(CallId id) {
@@ -220,7 +230,7 @@ void SessionEngine::Settle(SessionCall* call, TimePoint now) {
     Abandon(call, Internal("no token has a probability"));
   } else if (run.result.finish == FinishReason::kError) {
     Abandon(call, run.result.error);
-  } else if (!run.result.tokens.empty()) {
+  } else if (!run.result.tokens.empty() || run.result.finish == FinishReason::kStop) {
     Answer(call, now);
   } else if (run.plain_next && call->failed_steps++ > 0) {
     Abandon(call, Internal("the step cannot be committed"));

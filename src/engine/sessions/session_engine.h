@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "engine/active_request.h"
+#include "engine/grammar_compiler.h"
 #include "engine/health.h"
 #include "engine/remote_calls.h"
 #include "engine/sessions/call_starter.h"
@@ -41,9 +42,10 @@ class SessionEngine {
   using TimePoint = SessionTable::TimePoint;
 
   struct Parts {
-    Backend* backend = nullptr;  // not owned
-    Decoder* target = nullptr;   // not owned
-    Metrics* metrics = nullptr;  // not owned; null: the engine makes its own
+    Backend* backend = nullptr;                 // not owned
+    Decoder* target = nullptr;                  // not owned
+    Metrics* metrics = nullptr;                 // not owned; null: the engine makes its own
+    const GrammarCompiler* grammars = nullptr;  // not owned; null: calls with a grammar are refused
   };
   // The target must have been loaded with TreeRows() output rows at least, and more rows than that.
   static Result<std::unique_ptr<SessionEngine>> Create(const Parts& parts,
@@ -53,8 +55,11 @@ class SessionEngine {
   // What is wrong with a call, whatever the sessions. Any thread.
   Status Check(const VerifyCall& call) const { return CheckVerifyCall(call, limits_); }
 
-  // Queues a call that passes Check.
-  CallId Submit(VerifyCall call);
+  // The matcher of the call's grammar, null if it has none. Any thread: it may take a while.
+  Result<std::shared_ptr<Matcher>> CompileGrammar(const VerifyCall& call) const;
+
+  // Queues a call that passes Check, with what CompileGrammar gave for it.
+  CallId Submit(VerifyCall call, std::shared_ptr<Matcher> grammar = nullptr);
   // Takes a call back that has not begun. False: it has, or is unknown.
   bool Drop(CallId id);
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "engine/sessions/test_sessions.h"
+#include "grammar/gbnf.h"
 
 namespace talon {
 namespace {
@@ -299,6 +300,76 @@ TEST(SessionEngine, RejectionUsesTheDrawsOfTheDrafts) {
   EXPECT_EQ(rejection, 100);
   EXPECT_LT(match, 10);
   EXPECT_LT(ignored, 10);
+}
+
+// Token i is the letter i % 26, once or twice.
+const TokenTrie& LetterTrie() {
+  static const TokenTrie trie([] {
+    std::vector<std::string> bytes(kVocabulary);
+    for (int i = 1; i < kVocabulary; ++i) bytes[i] = std::string(i % 7 == 0 ? 2 : 1, 'a' + i % 26);
+    return bytes;
+  }());
+  return trie;
+}
+
+TEST(SessionEngine, GrammarEqualsPlainDecodingWithIt) {
+  const auto engine = MakeSessions(TestSessionOptions());
+  std::mt19937 random(7);
+  for (int i = 0; i < 20; ++i) {
+    SCOPED_TRACE(i);
+    const auto matcher = std::make_shared<Matcher>(
+        RegexGrammar("([a-f]{2,9}(bee|see)|zz)x{3,20}").value(), &LetterTrie());
+    GenerateRequest request = Plain(RandomPrompt(random, 20, kVocabulary), 60);
+    request.sampling.stop_token_ids = {2};
+    request.sampling.grammar = matcher;
+    request.sampling.temperature = i % 2 == 0 ? 0.0f : 1.0f;
+    request.sampling.seed = 5;
+    const std::vector<int32_t> plain = PlainTokens({request})[0];
+    ASSERT_EQ(plain.back(), 2) << "the text ends where the grammar does";
+
+    std::vector<int32_t> context = request.prompt;
+    bool finished = false;
+    while (!finished && context.size() < request.prompt.size() + plain.size()) {
+      const std::span<const int32_t> truth =
+          std::span(plain).subspan(context.size() - request.prompt.size());
+      VerifyCall call = FirstCall("", context, RandomForest(random, truth, 16, kVocabulary));
+      call.decode_on_empty = true;
+      call.stop_token_ids = {2};
+      call.temperature = request.sampling.temperature;
+      call.seed = 5;
+      call.answer_start = static_cast<int>(request.prompt.size());
+      engine->Submit(std::move(call), matcher);
+      while (engine->HasWork()) engine->RunStep({});
+      const auto answers = engine->TakeFinished();
+      ASSERT_TRUE(answers[0].answer.ok()) << answers[0].answer.status().message();
+      const VerifyAnswer& answer = *answers[0].answer;
+      context.insert(context.end(), answer.accepted.begin(), answer.accepted.end());
+      if (answer.correction) context.push_back(*answer.correction);
+      finished = answer.finished;
+    }
+    EXPECT_TRUE(finished);
+    EXPECT_EQ(std::vector<int32_t>(context.begin() + 20, context.end()), plain);
+  }
+}
+
+TEST(SessionEngine, GrammarsThatCannotGoOnAreRefused) {
+  const auto engine = MakeSessions(TestSessionOptions());
+  const auto matcher = std::make_shared<Matcher>(RegexGrammar("ab*").value(), &LetterTrie());
+  const auto refusal = [&](int answer_start, std::vector<int32_t> context) {
+    VerifyCall call = FirstCall("", std::move(context), {});
+    call.decode_on_empty = true;
+    call.answer_start = answer_start;
+    engine->Submit(std::move(call), matcher);
+    while (engine->HasWork()) engine->RunStep({});
+    return engine->TakeFinished()[0].answer.status().message();
+  };
+  EXPECT_EQ(refusal(3, {5, 6, 26, 1, 1}), "BAD_GRAMMAR: the 2 tokens of the answer do not match");
+  EXPECT_EQ(refusal(6, {5, 6, 26, 1, 1}), "BAD_GRAMMAR: answer_start 6, must be 1 to 5");
+  EXPECT_EQ(refusal(2, {5, 6, 26, 1, 1}), "");
+  VerifyCall call = FirstCall("", {5, 6}, {});
+  call.grammar = {.kind = GrammarSpec::Kind::kRegex, .source = "a"};
+  EXPECT_EQ(engine->CompileGrammar(call).status().message(),
+            "BAD_GRAMMAR: the target worker's model has no tokenizer");
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 namespace talon {
 
-bool SessionEvictor::EvictIdle() {
-  Session* oldest = OldestIdle();
+bool SessionEvictor::MakeWay(const SessionCall& call) {
+  Session* oldest = OldestFor(call);
   if (oldest == nullptr) return false;
   Remove(oldest, "lru");
   return true;
@@ -38,9 +38,12 @@ void SessionEvictor::Remove(Session* session, const char* reason) {
   parts_.metrics->Add(Counter::kRemoteSessionEvictions, 1, reason);
 }
 
-Session* SessionEvictor::OldestIdle() const {
-  return parts_.sessions->Oldest(
+Session* SessionEvictor::OldestFor(const SessionCall& call) const {
+  Session* idle = parts_.sessions->Oldest(
       [this](const Session& session) { return !parts_.calls->IsBusy(session); });
+  if (idle != nullptr || !parts_.calls->running().empty()) return idle;
+  return parts_.sessions->Oldest(
+      [&](const Session& session) { return !parts_.calls->IsBusyUpTo(session, call.id); });
 }
 
 }  // namespace talon

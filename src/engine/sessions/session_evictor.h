@@ -23,9 +23,11 @@ class SessionEvictor {
   };
   explicit SessionEvictor(const Parts& parts) : parts_(parts) {}
 
-  bool HasIdle() const { return OldestIdle() != nullptr; }
-  // Removes the least recently used idle session. False: all are busy.
-  bool EvictIdle();
+  // Whether a session can make way for the call: an idle one or, while no calls run, one whose
+  // calls all wait behind it. Otherwise clients that call again at once would keep others out.
+  bool CanMakeWay(const SessionCall& call) const { return OldestFor(call) != nullptr; }
+  // Removes the least recently used of these. False: there is none.
+  bool MakeWay(const SessionCall& call);
   // Removes idle sessions last used `ttl` ago or earlier. Returns how many.
   int Collect(SessionTable::TimePoint now, std::chrono::seconds ttl);
   // Removes sessions whose end was asked for, once the calls that were there before it are over.
@@ -34,7 +36,7 @@ class SessionEvictor {
   void Remove(Session* session, const char* reason);
 
  private:
-  Session* OldestIdle() const;
+  Session* OldestFor(const SessionCall& call) const;
 
   Parts parts_;
 };

@@ -24,6 +24,7 @@ SessionThread::~SessionThread() { Shutdown(std::chrono::milliseconds(0)); }
 Result<VerifyAnswer> SessionThread::Verify(VerifyCall call, Clock::time_point deadline) {
   TALON_RETURN_IF_ERROR(engine_->Check(call));
   auto ticket = std::make_shared<Ticket>();
+  TALON_ASSIGN_OR_RETURN(ticket->grammar, engine_->CompileGrammar(call));
   ticket->call = std::move(call);
   TALON_RETURN_IF_ERROR(Wait(ticket, deadline));
   return std::move(*ticket->answer);
@@ -78,7 +79,9 @@ bool SessionThread::TakeTickets() {
   if (!orders) return false;
   for (std::shared_ptr<Ticket>& ticket : orders->letters) {
     if (orders->stop || ticket->call) {
-      if (!orders->stop) ticket->id = engine_->Submit(std::move(*ticket->call));
+      if (!orders->stop) {
+        ticket->id = engine_->Submit(std::move(*ticket->call), std::move(ticket->grammar));
+      }
       in_engine_.push_back(std::move(ticket));
     } else {
       const bool was_active = engine_->EndSession(ticket->ending);

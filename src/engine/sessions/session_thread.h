@@ -61,8 +61,9 @@ class SessionThread {
  private:
   // What a caller waits for: filled by the engine's thread, abandoned by the caller.
   struct Ticket {
-    std::optional<VerifyCall> call;  // until it is submitted, or
-    std::string ending;              // the session to end
+    std::optional<VerifyCall> call;    // until it is submitted, or
+    std::shared_ptr<Matcher> grammar;  // the call's
+    std::string ending;                // the session to end
     SessionEngine::CallId id = 0;
     bool abandoned = false;
     std::optional<Result<VerifyAnswer>> answer;

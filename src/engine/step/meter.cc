@@ -118,9 +118,16 @@ std::string_view StepMeter::SourceOf(const StepEntry& entry) const {
 }
 
 void StepMeter::AddSeconds(const StepBatch& batch, double seconds) const {
+  const bool plain = batch.prompts.empty() && std::ranges::all_of(batch.entries, [](const auto& e) {
+                       return !e.origin.drafter_asked && e.rows.count == 1 && !e.view.partial;
+                     });
   for (const StepEntry& entry : batch.entries) {
     RequestStats& stats = entry.run->result.stats;
     stats.decode_seconds += seconds;
+    if (plain) {
+      ++stats.plain_passes;
+      stats.plain_seconds += seconds;
+    }
     stats.draft_seconds += batch.draft_seconds;
     stats.verify_seconds += batch.verify_seconds;
     if (entry.view.partial) stats.partial_seconds += seconds;

@@ -68,6 +68,7 @@ Sampler::Sampler(SamplingParams params, std::vector<int32_t> eos_ids,
       grammar_(params_.grammar),
       seed_(params_.seed.has_value() ? *params_.seed : RandomSeed()),
       prompt_length_(prompt.size()),
+      answer_start_(params_.answer_start.value_or(prompt.size())),
       counted_(prompt.size()) {
   if (!HasPenalties()) return;
   for (const int32_t token : prompt) ++SeenEntry(token).prompt;
@@ -184,7 +185,7 @@ void BoundSampler::MaskByGrammar(std::span<float> logits, std::span<const int32_
   const GrammarCursor& grammar = sampler_->grammar_;
   std::vector<int32_t> ends = params_.stop_token_ids;
   ends.insert(ends.end(), sampler_->eos_ids_.begin(), sampler_->eos_ids_.end());
-  grammar.Mask(grammar.After(tokens_.subspan(sampler_->prompt_length_), path), ends, logits);
+  grammar.Mask(grammar.After(tokens_.subspan(sampler_->answer_start_), path), ends, logits);
 }
 
 float Sampler::Penalize(float logit, int output_count) const {

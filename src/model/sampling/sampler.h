@@ -65,7 +65,7 @@ class Sampler {
   bool has_grammar() const { return grammar_.active(); }
   const GrammarCursor& grammar() const { return grammar_; }
   Matcher::StateId GrammarState(std::span<const int32_t> tokens) const {
-    return grammar_.After(tokens.subspan(prompt_length_), {});
+    return grammar_.After(tokens.subspan(answer_start_), {});
   }
 
   const SamplingParams& params() const { return params_; }
@@ -88,7 +88,8 @@ class Sampler {
   GrammarCursor grammar_;
   uint64_t seed_;
   size_t prompt_length_;
-  size_t counted_;  // leading tokens of the sequence: the prompt and what was observed
+  size_t answer_start_;  // what the grammar is about
+  size_t counted_;       // leading tokens of the sequence: the prompt and what was observed
   // Counts of their distinct tokens, kept only if there are penalties.
   std::vector<Seen> seen_;
   std::unordered_map<int32_t, int> seen_index_;  // token -> index in seen_

@@ -49,6 +49,8 @@ struct SamplingParams {
   int logprobs = -1;                 // -1 = none; 0 = the drawn token; n = and the n most likely
   uint32_t choice = 0;               // completion index for n > 1
   std::shared_ptr<Matcher> grammar;  // what the text must match; null: anything
+  // Where in the sequence that text begins; none: after the prompt. A session's context has more.
+  std::optional<size_t> answer_start;
 
   // InvalidArgument names the parameter, its value and the valid range.
   Status Validate(int vocab_size) const;

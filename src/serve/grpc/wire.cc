@@ -8,6 +8,7 @@
 
 #include "base/valid_values.h"
 #include "serve/grpc/wire_forest.h"
+#include "serve/grpc/wire_grammar.h"
 #include "serve/grpc/wire_scan.h"
 
 namespace talon {
@@ -118,12 +119,21 @@ std::string EncodeVerifyCall(const VerifyCall& call, TreeForm form) {
   *message.mutable_stop_token_ids() = {call.stop_token_ids.begin(), call.stop_token_ids.end()};
   message.set_acceptance(call.rejection ? "rejection" : "match");
   message.set_decode_on_empty(call.decode_on_empty);
+  if (call.grammar.kind != GrammarSpec::Kind::kNone) {
+    WriteGrammar(call.grammar, message.mutable_grammar());
+    message.set_answer_start(call.answer_start);
+  }
   return Serialize(message);
 }
 
 Result<VerifyCall> DecodeVerifyCall(std::string_view bytes, const WireLimits& limits) {
-  constexpr MessageShape kShape = {
-      .name = "VerifyRequest", .prompt = 2, .delta = 6, .stops = 19, .forest = 3, .flat = 16};
+  constexpr MessageShape kShape = {.name = "VerifyRequest",
+                                   .prompt = 2,
+                                   .delta = 6,
+                                   .stops = 19,
+                                   .forest = 3,
+                                   .flat = 16,
+                                   .grammar = 25};
   specsplit::VerifyRequest message;
   TALON_RETURN_IF_ERROR(ScanAndParse(bytes, kShape, limits, &message));
   TALON_RETURN_IF_ERROR(CheckId("request_id", message.request_id()));
@@ -144,6 +154,9 @@ Result<VerifyCall> DecodeVerifyCall(std::string_view bytes, const WireLimits& li
   TALON_ASSIGN_OR_RETURN(call.drafts,
                          ReadForest(message.draft_tree(), message.flat_tree(), limits));
   TALON_RETURN_IF_ERROR(ReadSampling(message, &call));
+  if (!message.has_grammar()) return call;
+  TALON_ASSIGN_OR_RETURN(call.grammar, ReadGrammar(message.grammar()));
+  call.answer_start = message.answer_start();
   return call;
 }
 

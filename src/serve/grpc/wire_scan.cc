@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kMaxDrawEntries = 1024;   // of a node: what it was drawn from
 constexpr int kMaxScalarFields = 4096;  // of a message, known or not
+constexpr int kMaxGrammarBytes = 1 << 18;
 
 // The fields of TokenNode and FlatTree.
 constexpr int kNodeChildren = 3;
@@ -125,6 +126,10 @@ class Scanner {
       return ScanForest(field.payload);
     } else if (field.number == shape_.flat && field.has_length) {
       return ScanFlat(field.payload);
+    } else if (field.number == shape_.grammar && field.has_length) {
+      TALON_RETURN_IF_ERROR(CountScalar());
+      return AtMost("BAD_GRAMMAR", "bytes", static_cast<int64_t>(field.payload.size()),
+                    kMaxGrammarBytes);
     } else {
       return CountScalar();
     }

@@ -21,6 +21,7 @@ struct MessageShape {
   int forest = 0;    // repeated TokenNode
   int flat = 0;      // FlatTree
   int accepted = 0;  // repeated int32, at most max_tree_nodes
+  int grammar = 0;   // Grammar
 };
 
 // OK: the message may be parsed.

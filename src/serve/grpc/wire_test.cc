@@ -6,6 +6,7 @@
 #include <serve/grpc/spec_decoding.pb.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "serve/grpc/rpc_status.h"
@@ -120,6 +121,49 @@ TEST(WireTest, DefaultsSurvive) {
 }
 
 // Flat trees have no place for them.
+TEST(WireTest, GrammarsSurvive) {
+  const GrammarPart tool = GrammarPart::Sequence(
+      {GrammarPart::Text({"<a>", "<b>"}, "{"), GrammarPart::Marker("<tool>"),
+       GrammarPart::Repeat(GrammarPart::Choice({GrammarPart::Literal("x"),
+                                                {.kind = GrammarPart::Kind::kSchema,
+                                                 .text = "{}",
+                                                 .name = "find",
+                                                 .lenient = true}}))});
+  for (const GrammarSpec& grammar :
+       {GrammarSpec{.kind = GrammarSpec::Kind::kJsonObject, .spacing = JsonSpacing::kCompact},
+        GrammarSpec{.kind = GrammarSpec::Kind::kJsonSchema, .source = "{}"},
+        GrammarSpec{.kind = GrammarSpec::Kind::kChoice, .choices = {"a", "b"}},
+        GrammarSpec{.kind = GrammarSpec::Kind::kParts, .part = tool}}) {
+    VerifyCall call = SomeVerifyCall();
+    call.grammar = grammar;
+    call.answer_start = 3;
+    const auto decoded = DecodeVerifyCall(EncodeVerifyCall(call, TreeForm::kFlat), kLimits);
+    ASSERT_TRUE(decoded.ok()) << decoded.status().message();
+    EXPECT_EQ(decoded->grammar, grammar);
+    EXPECT_EQ(decoded->answer_start, 3);
+  }
+}
+
+TEST(WireTest, BadGrammars) {
+  const auto refusal = [](const std::function<void(specsplit::Grammar*)>& spoil) {
+    specsplit::VerifyRequest message;
+    message.add_prompt_token_ids(1);
+    message.mutable_grammar()->set_kind("regex");
+    spoil(message.mutable_grammar());
+    return DecodeVerifyCall(message.SerializeAsString(), kLimits).status().message();
+  };
+  EXPECT_EQ(refusal([](auto*) {}), "");
+  EXPECT_EQ(refusal([](auto* grammar) { grammar->set_kind("yaml"); }),
+            "BAD_GRAMMAR: kind 'yaml' is not known");
+  EXPECT_EQ(refusal([](auto* grammar) {
+              grammar->set_kind("parts");
+              grammar->mutable_part()->set_kind("repeat");
+            }),
+            "BAD_GRAMMAR: 'repeat' with 0 parts");
+  EXPECT_EQ(refusal([](auto* grammar) { grammar->set_source(std::string(1 << 18, 'a')); }),
+            "BAD_GRAMMAR: 262155 bytes, limit 262144");
+}
+
 TEST(WireTest, DrawsTravelNested) {
   VerifyCall call = SomeVerifyCall();
   call.drafts.draws.resize(4);

@@ -82,7 +82,7 @@ std::string Connection::ClientAddress() const {
 }
 
 void Connection::BeginBody() {
-  looked_ = false;
+  looked_.reset();
   last_read_ = std::chrono::steady_clock::now();
   deadline_ = last_read_ + limits_.read;
 }
@@ -128,12 +128,13 @@ bool Connection::Write(std::string_view bytes) {
 }
 
 bool Connection::HungUp() {
-  const bool first_look = !std::exchange(looked_, true);
+  const auto last_look = std::exchange(looked_, std::chrono::steady_clock::now());
   pollfd fd{.fd = socket_, .events = POLLRDHUP, .revents = 0};
   if (poll(&fd, 1, 0) <= 0) return false;
   if ((fd.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return true;
   if ((fd.revents & POLLRDHUP) == 0 || half_closed_) return false;
-  half_closed_ = first_look || std::chrono::steady_clock::now() - last_read_ < kHalfCloseTime;
+  // The end came at some time after the last look.
+  half_closed_ = !last_look || *last_look - last_read_ < kHalfCloseTime;
   return !half_closed_;
 }
 

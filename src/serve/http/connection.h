@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -73,9 +74,9 @@ class Connection {
   std::string ahead_;    // received, not yet read
   size_t searched_ = 0;  // bytes of ahead_ known not to end a header
   TimePoint deadline_;
-  TimePoint last_read_;       // of bytes of a request
-  bool looked_ = false;       // HungUp was called for this request
-  bool half_closed_ = false;  // it sends no more, but reads
+  TimePoint last_read_;              // of bytes of a request
+  std::optional<TimePoint> looked_;  // when HungUp was called for this request
+  bool half_closed_ = false;         // it sends no more, but reads
 };
 
 }  // namespace talon

@@ -7,7 +7,7 @@ namespace talon {
 namespace {
 
 constexpr int kCalibrationSteps = 3;  // plain steps before the first draft, and now and then
-constexpr double kAffordable = 4;     // loss of a fresh engine, in plain steps
+constexpr double kAffordable = 3;     // loss of a fresh engine, in plain steps
 constexpr double kSlow = 0.05;        // weight of a new value in running means
 constexpr double kVerySlow = 0.02;
 constexpr double kFast = 0.2;
@@ -23,7 +23,7 @@ void Blend(double value, double weight, double* mean) { *mean += weight * (value
 bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
   // A fresh engine may lose a little before it has gained: early estimates are noisy.
   const Regime& now = Of(shape);
-  return Balance(now) > -kLedgerShare * now.total_seconds - kAffordable * PlainSeconds(shape);
+  return Balance(now) > -kLedgerShare * now.total_by_curve - kAffordable * curve_.Seconds(shape, 1);
 }
 
 void AdaptivePolicy::BeginStep(const StepShape& shape) { drafts_now_ = DraftsNow(shape); }
@@ -157,7 +157,6 @@ double AdaptivePolicy::CappedSeconds(const StepShape& shape, const StepCost& cos
 
 void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   Regime& now = Of(shape);
-  now.total_seconds += cost.total_seconds;
   const double seconds = CappedSeconds(shape, cost);
   const double pass_ratio = (cost.total_seconds - cost.draft_seconds) / curve_.Seconds(shape, 1);
   if (cost.rows == shape.sequences) {
@@ -174,6 +173,7 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
       now.plain_scale = std::min(now.plain_scale, now.tree_ratios.Median());
     }
   }
+  now.total_by_curve += cost.total_seconds / now.plain_scale;
   const double per_token = seconds / std::max(cost.emitted, 1);
   Blend(per_token, now.token_seconds == 0 ? 1.0 : kSlow, &now.token_seconds);
   if (cost.drafted) ObserveDrafts(shape, cost, seconds);
@@ -212,7 +212,8 @@ void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost,
   }
   if (cost.rows > shape.sequences) ++now.draft_steps;
   now.ledger.seconds += seconds;
-  now.ledger.plain_seconds += by_curve;
+  now.ledger.by_curve += seconds / now.plain_scale;
+  now.ledger.plain_by_curve += by_curve;
 }
 
 }  // namespace talon

@@ -18,7 +18,8 @@
 // Times are disturbed by what else the machine does. So drafting and plain steps are compared by
 // medians of the last few, a step much slower than those before it costs the ledger no more than
 // twice what they took, and plain steps are timed again now and then. The ledger is reckoned with
-// what they take now: a machine that became slower for all steps is not held against drafting.
+// what they take now or took then, whichever was more: a machine that became slower or faster for
+// all steps is not held against drafting.
 #ifndef TALON_SPEC_POLICY_ADAPTIVE_H_
 #define TALON_SPEC_POLICY_ADAPTIVE_H_
 
@@ -65,10 +66,12 @@ class AdaptivePolicy : public Policy {
 
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
 
-  // Steps that drafted, since they had last gained time in all.
+  // Steps that drafted, since they had last gained time in all. Times by the curve are those of the
+  // machine divided by plain_scale, so that they mean the same when it becomes slower or faster.
   struct Ledger {
-    double seconds = 0;
-    double plain_seconds = 0;  // for the same tokens, by the curve
+    double seconds = 0;         // of the machine
+    double by_curve = 0;        // the same, by the scale of each step's time
+    double plain_by_curve = 0;  // for the same tokens
   };
   // What is known of steps with about this many sequences.
   struct Regime {
@@ -91,7 +94,7 @@ class AdaptivePolicy : public Policy {
     int probes_left = 0;
     int gain_steps = 0;
     Ledger ledger;
-    double total_seconds = 0;
+    double total_by_curve = 0;  // of all steps
   };
   static size_t IndexOf(const StepShape& shape) {
     const auto others = static_cast<unsigned>(std::max(shape.sequences, 1) - 1);
@@ -115,9 +118,10 @@ class AdaptivePolicy : public Policy {
   Ranking Rank(const TokenTree& tree) const;
   // Keeps the root and the `keep` most likely drafts.
   void KeepFirst(const Ranking& rank, size_t keep, TokenTree* tree);
-  // Seconds that drafting has gained; negative: lost.
+  // Seconds by the curve that drafting has gained; negative: lost.
   static double Balance(const Regime& regime) {
-    return regime.ledger.plain_seconds * regime.plain_scale - regime.ledger.seconds;
+    const Ledger& ledger = regime.ledger;
+    return ledger.plain_by_curve - std::min(ledger.seconds / regime.plain_scale, ledger.by_curve);
   }
   bool LedgerAllows(const StepShape& shape) const;
   bool IsCheap(const StepShape& shape) const {

@@ -66,6 +66,16 @@ TEST(Disturbance, AMachineThatBecomesSlowerOrFaster) {
   }
 }
 
+// What drafting lost in slow steps used to be compared with plain steps of the fast machine: they
+// were many, and drafts that had become good waited until 1.5 % of the time made up for them.
+TEST(Disturbance, LossesOfASlowTimeAreNotWeighedByAFastOne) {
+  Simulation late = GoodDrafts();
+  late.text_changes_at = 60;
+  const double quiet = Speed(late);
+  EXPECT_GT(quiet, 1.3);
+  EXPECT_GT(Speed(With(late, [](int step) { return step < 60 ? 10.0 : 1.0; })), 0.95 * quiet);
+}
+
 // Plain steps that look slow flatter the drafts; they used to be kept as long as drafts went
 // on.
 TEST(Disturbance, SlowPlainStepsAtFirst) {

@@ -39,6 +39,17 @@ TEST(VerifyCurve, FewerRowsNeverCostMore) {
   EXPECT_NEAR(seconds(8, 1100), 2.4e-3, 1e-9);
 }
 
+TEST(VerifyCurve, TwiceTheRowsCostAtMostTwiceAsMuch) {
+  const VerifyCurve curve =
+      FitVerifyCurve({{1, 1e-3, 1e-3}, {2, 1.2e-3, 9e-3}, {4, 6e-3, 3e-3}}, 100, 1100);
+  const auto seconds = [&](int rows, int context) {
+    return curve.Seconds({.sequences = 1, .context = context}, rows);
+  };
+  EXPECT_NEAR(seconds(2, 1100), 2e-3, 1e-9);
+  EXPECT_NEAR(seconds(4, 100), 2.4e-3, 1e-9);
+  EXPECT_NEAR(seconds(4, 1100), 3e-3, 1e-9);
+}
+
 // It ended at 128 rows and was taken to be proportional from there on.
 TEST(VerifyCurve, GoesOnWhileRowsCostLessThanInProportion) {
   const std::vector<PassTimes> flat = {{64, 4.8e-3, 5e-3}, {128, 5.4e-3, 6e-3}};

@@ -19,6 +19,7 @@ inline VerifyCurve CheapRows() {
 
 struct Simulation {
   double acceptance = 0.5;   // of each draft, given its parent
+  int text_changes_at = 0;   // before this step no draft is accepted
   double draft_seconds = 0;  // per level
   double wrong_curve = 1;    // the machine's extra rows cost this much more than the curve says
   int steps = 2000;
@@ -48,7 +49,8 @@ struct Simulation {
       TokenTree tree = drafted ? Draft(budget, slow, &level_times) : TokenTree(0);
       const double drafting = draft_seconds * (tree.size() - 1);
       if (drafted) policy.Trim(shape, &tree);
-      const std::vector<int32_t> path = Verify(tree, &random);
+      const double good = step < text_changes_at ? 0.0 : acceptance;
+      const std::vector<int32_t> path = Verify(tree, good, &random);
       const double plain = curve.Seconds(shape, 1);
       const double verify = plain + (curve.Seconds(shape, tree.size()) - plain) * wrong_curve;
       if (tree.size() > 1) policy.ObserveTree(tree, path);
@@ -79,10 +81,10 @@ struct Simulation {
     return tree;
   }
 
-  std::vector<int32_t> Verify(const TokenTree& chain, std::mt19937* random) const {
+  static std::vector<int32_t> Verify(const TokenTree& chain, double good, std::mt19937* random) {
     std::vector<int32_t> path = {0};
     while (static_cast<int>(path.size()) < chain.size() &&
-           std::bernoulli_distribution(acceptance)(*random)) {
+           std::bernoulli_distribution(good)(*random)) {
       path.push_back(static_cast<int32_t>(path.size()));
     }
     return path;

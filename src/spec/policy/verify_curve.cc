@@ -123,6 +123,11 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
     times[i].shorter = std::min(times[i].shorter, times[i + 1].shorter);
     times[i].longer = std::min(times[i].longer, times[i + 1].longer);
   }
+  for (size_t i = 1; i < times.size(); ++i) {
+    const double rows = static_cast<double>(times[i].rows) / times[i - 1].rows;
+    times[i].shorter = std::min(times[i].shorter, rows * times[i - 1].shorter);
+    times[i].longer = std::min(times[i].longer, rows * times[i - 1].longer);
+  }
   std::vector<VerifyCurve::Point> points;
   for (const PassTimes& pass : times) {
     const double grown = std::max(0.0, pass.longer - pass.shorter);
@@ -158,7 +163,9 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
   TALON_ASSIGN_OR_RETURN(const double first, TimeVerifyPass(backend, target, kv, 1, shorter, 1));
   const int least = first < kLongPass ? 1 : 0;
   const Stopwatch watch;
-  for (int round = 0; round < kRounds && (round == 0 || watch.Seconds() < kEnough); ++round) {
+  const int rounds_at_least = first < kLongPass ? 2 : 1;  // one may be disturbed
+  for (int round = 0; round < kRounds && (round < rounds_at_least || watch.Seconds() < kEnough);
+       ++round) {
     for (PassTimes& pass : times) {
       const int repeats = round > 0 && pass.rows <= 8 ? 4 : least;
       TALON_ASSIGN_OR_RETURN(const double low, time(pass.rows, shorter, repeats, &pass.experts));

@@ -62,12 +62,13 @@ struct PassTimes {
 int NextCurveRows(std::span<const PassTimes> times, int most);
 
 // The curve through measured times, by rows, for contexts of so many tokens. Fewer rows never cost
-// more: where they seem to, their passes were disturbed. REQUIRES: `times` is not empty.
+// more, and twice as many at most twice as much: where they seem to, their passes were disturbed.
+// REQUIRES: `times` is not empty.
 VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer);
 
 // Times passes of 1, 2, 4, ... rows, at most `max_rows`, with a short and a longer context. Uses
 // and frees blocks of `kv`; their content does not matter. In rounds over all sizes, so that what
-// disturbs the machine for a moment spoils none of them: up to three, as long as the start of the
+// disturbs the machine for a moment spoils none of them: two or three, as long as the start of the
 // program is not held up (the policy corrects the curve by what steps take). Then passes of more
 // rows, at most `batch_rows`, as long as rows cost less than in proportion: on a GPU those of a
 // batch do.

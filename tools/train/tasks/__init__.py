@@ -11,19 +11,19 @@ from .source import Source
 
 # Kind -> (generator, share of the training conversations).
 KINDS = {
-    "json": (extract.json_item, 12),
-    "schema": (extract.schema_item, 7),
+    "json": (extract.json_item, 16),
+    "schema": (extract.schema_item, 9),
     "tools": (toolcalls.tools_item, 14),
     "passage": (passage.passage_item, 9),
-    "arithmetic": (amounts.arithmetic_item, 14),
-    "convert": (amounts.convert_item, 9),
-    "lists": (lists.lists_item, 10),
+    "arithmetic": (amounts.arithmetic_item, 12),
+    "convert": (amounts.convert_item, 6),
+    "lists": (lists.lists_item, 12),
     "tables": (tables.tables_item, 6),
     "commands": (commands.commands_item, 7),
     "rewrite": (rewriting.rewrite_item, 8),
     "talk": (talk.talk_item, 5),
     "system": (talk.system_item, 6),
-    "story": (stories.story_item, 6),
+    "story": (stories.story_item, 5),
 }
 _NAMES = list(KINDS)
 _SHARES = [share for _, share in KINDS.values()]

@@ -18,7 +18,7 @@ def _condition(s: Source) -> tuple[str, str]:
         value = s.number(1, 999)
         return f"with {column} {words} {value}", f"{column} {sign} {value}"
     column = s.any(TEXTS)
-    value = s.made_up() if s.chance(0.3) else s.of(pools.CITY + pools.FIRST)
+    value = s.made_up() if s.chance(0.3) else s.word(s.of(pools.CITY + pools.FIRST))
     return f"where the {column} is {value}", f"{column} = '{value}'"
 
 
@@ -58,13 +58,14 @@ def _sql(s: Source) -> tuple[str, str]:
 
 
 def _file(s: Source) -> str:
-    return f"{s.of(pools.WORDS)}.{s.any(['txt', 'log', 'csv', 'md', 'py', 'json'])}"
+    return f"{s.word(s.of(pools.WORDS))}.{s.any(['txt', 'log', 'csv', 'md', 'py', 'json'])}"
 
 
 def _shell(s: Source) -> tuple[str, str]:
     a, b = _file(s), _file(s)
-    folder, folder2 = s.of(pools.WORDS), s.of(pools.WORDS)
-    n, word, end = s.number(2, 50), s.of(pools.WORDS), s.any(["txt", "log", "csv", "md", "py", "json"])
+    folder, folder2 = s.word(s.of(pools.WORDS)), s.word(s.of(pools.WORDS))
+    n, word = s.number(2, 50), s.word(s.of(pools.WORDS))
+    end = s.any(["txt", "log", "csv", "md", "py", "json"])
     body, command = s.any([
         (f"list all files of the folder {folder}", f"ls {folder}"),
         (f"list all {end} files", f"ls *.{end}"),

@@ -27,7 +27,7 @@ def _sort_numbers(s: Source) -> tuple[str, str]:
 
 def _sort_words(s: Source) -> tuple[str, str]:
     words: dict[str, str] = {}
-    for word in s.shuffled(pools.WORDS):
+    for word in map(s.word, s.shuffled(pools.WORDS)):
         words.setdefault(word[0], word)  # first letters differ
         if len(words) == 12:
             break
@@ -39,7 +39,7 @@ def _sort_words(s: Source) -> tuple[str, str]:
 
 
 def _words(s: Source, low: int, high: int) -> list[str]:
-    return s.some(pools.WORDS, s.number(low, high))
+    return [s.word(w) for w in s.some(pools.WORDS, s.number(low, high))]
 
 
 def _count(s: Source) -> tuple[str, str]:
@@ -51,7 +51,7 @@ def _count(s: Source) -> tuple[str, str]:
 
 
 def _occurrences(s: Source) -> tuple[str, str]:
-    word, *others = s.some(pools.WORDS, 3)
+    word, *others = [s.word(w) for w in s.some(pools.WORDS, 3)]
     items = [word] * s.number(1, 5) + [s.any(others) for _ in range(s.number(1, 4))]
     text = " ".join(s.shuffled(items))
     return s.of([f'How often does "{word}" occur in: {text}', f'Count the word "{word}" in: {text}',

@@ -46,7 +46,7 @@ def fact(s: Source) -> tuple[str, list[str], str, str]:
                 s.of([f"When was the {place} opened?", f"On which day did the {place} open?",
                       f"What day was the {place} opened?", f"When did the {place} open?",
                       f"On what date was the {place} opened?"]), f"{when}.")
-    name, job = records.full_name(s), s.of(pools.JOB)
+    name, job = records.full_name(s), s.word(s.of(pools.JOB))
     return ("job" + name, f"{name} works as a {job}.",
             s.of([f"What does {name} do for a living?", f"What is the job of {name}?",
                   f"As what does {name} work?", f"What is {name}'s job?", f"What work does {name} do?"]),

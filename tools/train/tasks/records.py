@@ -44,16 +44,16 @@ class Record:
 
 
 def first_name(s: Source) -> str:
-    return s.made_up() if s.chance(0.2) else s.of(pools.FIRST)
+    return s.made_up() if s.chance(0.2) else s.word(s.of(pools.FIRST))
 
 
 def full_name(s: Source) -> str:
-    last = s.made_up() if s.chance(0.2) else s.of(pools.LAST)
+    last = s.made_up() if s.chance(0.2) else s.word(s.of(pools.LAST))
     return f"{first_name(s)} {last}"
 
 
 def city(s: Source) -> str:
-    return s.made_up() if s.chance(0.2) else s.of(pools.CITY)
+    return s.made_up() if s.chance(0.2) else s.word(s.of(pools.CITY))
 
 
 def date(s: Source) -> str:
@@ -73,7 +73,7 @@ def price(s: Source) -> float:
 
 
 def email(s: Source, name: str) -> str:
-    return f"{name.split()[0].lower()}@{s.of(pools.WORDS)}.{s.any(['org', 'com', 'net'])}"
+    return f"{name.split()[0].lower()}@{s.word(s.of(pools.WORDS))}.{s.any(['org', 'com', 'net'])}"
 
 
 def phone(s: Source) -> str:
@@ -81,7 +81,7 @@ def phone(s: Source) -> str:
 
 
 def person(s: Source) -> Record:
-    name, age, town, job = full_name(s), s.number(18, 95), city(s), s.of(pools.JOB)
+    name, age, town, job = full_name(s), s.number(18, 95), city(s), s.word(s.of(pools.JOB))
     mail, number = email(s, name), phone(s)
     fields = [
         Field("age", age, s.of([f"is {age} years old", f"is {age}", f"turned {age} this year",
@@ -101,8 +101,8 @@ def person(s: Source) -> Record:
 
 
 def product(s: Source) -> Record:
-    name, colour = s.of(pools.PRODUCT), s.any(pools.COLOUR)
-    material, cost, stock = s.of(pools.MATERIAL), price(s), s.number(0, 400)
+    name, colour = s.word(s.of(pools.PRODUCT)), s.any(pools.COLOUR)
+    material, cost, stock = s.word(s.of(pools.MATERIAL)), price(s), s.number(0, 400)
     maker = s.made_up()
     fields = [
         Field("color", colour, s.of([f"is {colour}", f"comes in {colour}", f"is painted {colour}",
@@ -124,7 +124,7 @@ def product(s: Source) -> Record:
 
 
 def event(s: Source) -> Record:
-    name, town, when, start = s.of(pools.EVENT), city(s), day(s), clock(s)
+    name, town, when, start = s.word(s.of(pools.EVENT)), city(s), day(s), clock(s)
     guests, host = s.number(5, 500), full_name(s)
     fields = [
         Field("city", town, s.of([f"takes place in {town}", f"is held in {town}", f"is in {town}",
@@ -143,7 +143,7 @@ def event(s: Source) -> Record:
 
 
 def book(s: Source) -> Record:
-    title = f"The {s.of(pools.TITLE_FIRST)} {s.of(pools.TITLE_SECOND)}"
+    title = f"The {s.word(s.of(pools.TITLE_FIRST))} {s.word(s.of(pools.TITLE_SECOND))}"
     author, year, pages, shelf = full_name(s), s.number(1850, 2024), s.number(60, 900), s.code()
     fields = [
         Field("author", author, s.of([f"was written by {author}", f"is by {author}",
@@ -211,9 +211,9 @@ order_number street postcode region state route platform driver vehicle license 
 def form(s: Source) -> Record:
     """A form with labels of any kind."""
     fields = []
-    for label in s.some(LABELS, s.number(3, 6)):
-        value = s.any([s.number(1, 2000), s.code(), full_name(s), city(s), day(s), s.of(pools.WORDS),
-                       price(s)])
+    for label in dict.fromkeys(s.word(x) for x in s.some(LABELS, s.number(3, 6))):
+        value = s.any([s.number(1, 2000), s.code(), full_name(s), city(s), day(s),
+                       s.word(s.of(pools.WORDS)), price(s)])
         said = label.replace("_", " ")
         fields.append(Field(label, value, s.of([f"has the {said} {value}", f"lists {value} as the {said}",
                                                 f"gives {value} as the {said}", f"shows the {said} {value}",

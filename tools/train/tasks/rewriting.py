@@ -25,7 +25,7 @@ def _put(s: Source, wordings: list[str], sentence: str) -> str:
 
 
 def _parts(s: Source) -> tuple[str, list[str], str]:
-    thing = s.any(["the", "the", "a"]) + " " + s.any(THINGS)
+    thing = s.any(["the", "the", "a"]) + " " + s.word(s.any(THINGS))
     return records.first_name(s), s.any(VERBS), f"{thing} {s.any(ADVERBS)}"
 
 
@@ -73,7 +73,7 @@ def _replace(s: Source) -> tuple[str, str]:
         old, new = name, records.first_name(s)
     else:
         old = rest.split()[1]
-        new = s.of(pools.WORDS)
+        new = s.word(s.of(pools.WORDS))
     request = s.of([f"Replace {old} with {new}", f'Change "{old}" to "{new}"', f"Put {new} in place of {old}",
                     f"Write {new} instead of {old}", f"Swap {old} for {new}", f"Use {new} for {old}",
                     f'Replace the word "{old}" by "{new}"', f"Exchange {old} for {new}",
@@ -82,7 +82,7 @@ def _replace(s: Source) -> tuple[str, str]:
 
 
 def _case(s: Source) -> tuple[str, str]:
-    words = " ".join(s.any(pools.WORDS) for _ in range(s.number(1, 5)))
+    words = " ".join(s.word(s.any(pools.WORDS)) for _ in range(s.number(1, 5)))
     if s.chance(0.5):
         return _put(s, ["Write this in upper case", "Convert to upper case", "Put this in capital letters",
                         "Change to upper case", "Make this upper case"], words), words.upper()

@@ -3,13 +3,31 @@
 Every list of wordings or values with at least five entries is split: each fifth entry belongs to
 the test generators, the others to training. So a test item has wordings and values that training
 never shows.
+
+A list of thirty jobs is soon known by heart, and then a job is chosen instead of copied. So half the
+values of training are words of the corpus, thousands of them (`learn_words`).
 """
 
+import collections
 import random
+import re
 import string
+from types import ModuleType
 
 CONSONANTS = "b d f g h k l m n p r s t v z br dr gr kl st tr".split()
 VOWELS = "a e i o u a e i o ia ea".split()
+WORDS: list[str] = []  # of the corpus, for values of training
+
+
+def learn_words(texts: list[str], modules: list[ModuleType], skip: int = 150, most: int = 8000) -> None:
+    """The frequent words of the texts but the commonest, and but what the modules keep for tests."""
+    counts = collections.Counter(w for text in texts for w in re.findall(r"\b[a-z]{3,11}\b", text))
+    lists = [entries for module in modules for name, entries in vars(module).items()
+             if name.isupper() and isinstance(entries, list)]
+    tests = {(e if isinstance(e, str) else e[0]).lower() for entries in lists for e in entries[4::5]
+             if isinstance(e, (str, tuple))}
+    ranked = [word for word, _ in counts.most_common(skip + most)[skip:]]
+    WORDS[:] = [word for word in ranked if word not in tests]
 
 
 class Source:
@@ -48,6 +66,13 @@ class Source:
         entries = list(entries)
         self.r.shuffle(entries)
         return entries
+
+    def word(self, usual: str) -> str:
+        """`usual` or, in training, as often a word of the corpus: to be copied, not known."""
+        if self.test or not WORDS or self.chance(0.5):
+            return usual
+        word = self.any(WORDS)
+        return word.capitalize() if usual[0].isupper() else word
 
     def made_up(self) -> str:
         """A new name: copying must not depend on known words."""

@@ -4,7 +4,8 @@ from . import pools, records
 from .item import Item, ask, compact
 from .source import Source
 
-COLUMNS = [("age", lambda s: s.number(1, 90)), ("city", records.city), ("job", lambda s: s.of(pools.JOB)),
+COLUMNS = [("age", lambda s: s.number(1, 90)), ("city", records.city),
+           ("job", lambda s: s.word(s.of(pools.JOB))),
            ("color", lambda s: s.any(pools.COLOUR)), ("score", lambda s: s.number(1, 100)),
            ("team", lambda s: s.any(["A", "B", "C", "D"])), ("price", lambda s: s.number(1, 300)),
            ("country", lambda s: s.any(pools.COUNTRY_CAPITAL)[0]), ("pet", lambda s: s.any(pools.ANIMAL)),

@@ -72,7 +72,7 @@ def fact(s: Source) -> tuple[str, str, str]:
 
 def _memory(s: Source) -> Item:
     """The user says something, and asks for it later."""
-    name, town, job = records.first_name(s), records.city(s), s.of(pools.JOB)
+    name, town, job = records.first_name(s), records.city(s), s.word(s.of(pools.JOB))
     colour = s.any(pools.COLOUR)
     said, question, answer, reply = s.any([
         (s.of([f"My name is {name}.", f"I am {name}.", f"Hi, I'm {name}.", f"You can call me {name}.",
@@ -115,7 +115,7 @@ def talk_item(s: Source) -> Item:
 
 def system_item(s: Source) -> Item:
     question, short, sentence = fact(s)
-    word = s.of(pools.WORDS)
+    word = s.word(s.of(pools.WORDS))
     kind = s.number(0, 7)
     if kind == 0:
         system = s.of(["Answer in upper case.", "Write all answers in capital letters.",

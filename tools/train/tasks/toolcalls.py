@@ -85,7 +85,7 @@ def _argument(s: Source, kind: str) -> Argument:
         v = records.email(s, records.first_name(s))
         about, phrase = "Email of the receiver", f"to {v}"
     elif kind == "text":
-        v = " ".join(s.of(pools.WORDS) for _ in range(s.number(1, 4)))
+        v = " ".join(s.word(s.of(pools.WORDS)) for _ in range(s.number(1, 4)))
         about, phrase = "The text", s.any([f'saying "{v}"', f'with the text "{v}"'])
     elif kind == "color":
         v = s.any(pools.COLOUR)
@@ -136,7 +136,7 @@ def _arguments(s: Source, kinds: list[str]) -> tuple[list[Argument], list[Argume
 
 
 def _lookup(s: Source, entry) -> Tool:
-    key, value = entry
+    key, value = s.word(entry[0]), entry[1]
     thing = key.replace("_", " ")
     verb = s.any(["get", "get", "find", "lookup", "check", "show", "get_current", "fetch", "read"])
     description = s.of([f"Get the {thing}", f"Returns the {thing}", f"Look up the {thing}",
@@ -155,7 +155,7 @@ def _lookup(s: Source, entry) -> Tool:
 
 def _action(s: Source) -> Tool:
     verb, words, things = s.any(ACTIONS)
-    thing, word = s.of(things), s.any(words)
+    thing, word = s.word(s.of(things)), s.any(words)
     article = "some" if thing in ("flowers", "music", "lunch") else \
         "an" if thing[0] in "aeiou" else "a"
     if verb in ("cancel", "stop", "delete", "rename", "update"):
