@@ -48,7 +48,7 @@ class OpBench {
          SegmentBounds(model_.q_size(), model_.q_size() / model_.num_kv_heads)},
         {"matmul gate+up", 2 * MlpSize(), model_.hidden_size},
         {"matmul down", model_.hidden_size, MlpSize(),
-         model_.experts.count > 0 ? std::vector<int>() : MlpBounds(MlpSize())},
+         model_.experts.count > 0 ? std::vector<int>() : MlpBounds(model_)},
         {"matmul head", model_.vocab_size, model_.hidden_size}};
     for (const Product& product : products) {
       TALON_RETURN_IF_ERROR(

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <numeric>
+
 #include "compute/int4.h"
 
 namespace talon {
@@ -14,7 +16,7 @@ MlpLayout DenseMlp(const ModelConfig& config, const std::string& mlp) {
   layout.gate_up = {{mlp + "gate_proj.weight", {ffn, hidden}},
                     {mlp + "up_proj.weight", {ffn, hidden}}};
   layout.down = {{mlp + "down_proj.weight", {hidden, ffn}}};
-  layout.down_bounds = MlpBounds(config.intermediate_size);
+  layout.down_bounds = MlpBounds(config);
   if (config.mlp_bias) {
     layout.gate_up_bias = {{mlp + "gate_proj.bias", {ffn}}, {mlp + "up_proj.bias", {ffn}}};
     layout.down_bias = {{mlp + "down_proj.bias", {hidden}}};
@@ -95,7 +97,10 @@ LayerLayout LayerOf(const ModelConfig& config, int index, ExpertTensors experts)
 
 }  // namespace
 
-std::vector<int> MlpBounds(int ffn) { return SegmentBounds(ffn, kInt4Group); }
+std::vector<int> MlpBounds(const ModelConfig& config) {
+  return SegmentBounds(config.intermediate_size, kInt4Group,
+                       std::gcd(config.num_kv_heads, kSegments));
+}
 
 TensorLayout LayoutOf(const ModelConfig& config, ExpertTensors experts) {
   TensorLayout layout;

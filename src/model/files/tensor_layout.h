@@ -73,8 +73,9 @@ struct TensorLayout {
   std::vector<TensorSpec> All() const;
 };
 
-// Segments of the inner values of an MLP, between which weights of every format can be cut.
-std::vector<int> MlpBounds(int ffn);
+// Segments of the inner values of a dense MLP, as many as the model can have ranks. Weights of
+// every format can be cut between them.
+std::vector<int> MlpBounds(const ModelConfig& config);
 
 TensorLayout LayoutOf(const ModelConfig& config, ExpertTensors experts = ExpertTensors::kSeparate);
 

@@ -62,7 +62,7 @@ Result<ModelShard> ShardOf(const ModelConfig& config, int rank, int size) {
   for (int r = 0; r <= size; ++r) {
     shard.vocab_bounds.push_back(EvenShare(config.vocab_size, r, size).first);
   }
-  const std::vector<int> ffn = MlpBounds(config.intermediate_size);
+  const std::vector<int> ffn = MlpBounds(config);
   const std::vector<int> experts = SegmentBounds(config.experts.count, 1);
   shard.ffn = InputsOf(ffn, rank, size);
   shard.experts = InputsOf(experts, rank, size);

@@ -7,44 +7,48 @@
 namespace talon {
 namespace {
 
-constexpr int kRun = 8;  // outputs taken together; divides every kernel's width
+// Outputs taken together; they divide every kernel's width. Vectors by name: left to itself, GCC
+// loads what is added to one by one.
+constexpr int kRun = 4;
+using FloatRun = float __attribute__((vector_size(kRun * sizeof(float))));
+using IntRun = int32_t __attribute__((vector_size(kRun * sizeof(int32_t))));
+
+template <typename Run>
+Run Load(const void* from) {
+  Run run;
+  std::memcpy(&run, from, sizeof(run));
+  return run;
+}
 
 // How accumulators become the values of a segment.
 struct FromFloats {
   float row_scale;  // 1: none
-  void operator()(const uint32_t* sums, int64_t /*output*/, float* values) const {
-    std::memcpy(values, sums, kRun * sizeof(float));
-    for (int j = 0; j < kRun; ++j) values[j] *= row_scale;
+  FloatRun operator()(IntRun sums, int64_t /*output*/) const {
+    return Load<FloatRun>(&sums) * row_scale;
   }
 };
 struct FromIntegers {
   float row_scale;
   const float* scales;
-  void operator()(const uint32_t* sums, int64_t output, float* values) const {
-    for (int j = 0; j < kRun; ++j) {
-      values[j] =
-          static_cast<float>(static_cast<int32_t>(sums[j])) * row_scale * scales[output + j];
-    }
+  FloatRun operator()(IntRun sums, int64_t output) const {
+    return __builtin_convertvector(sums, FloatRun) * row_scale * Load<FloatRun>(scales + output);
   }
 };
 struct FromOffsetIntegers {
   float row_scale;
   const float* scales;
   const int32_t* offsets;
-  void operator()(const uint32_t* sums, int64_t output, float* values) const {
-    for (int j = 0; j < kRun; ++j) {
-      const auto sum = static_cast<int32_t>(sums[j] - static_cast<uint32_t>(offsets[output + j]));
-      values[j] = static_cast<float>(sum) * row_scale * scales[output + j];
-    }
+  FloatRun operator()(IntRun sums, int64_t output) const {
+    return FromIntegers{row_scale, scales}(sums - Load<IntRun>(offsets + output), output);
   }
 };
 
 // The accumulators of kRun outputs of a row. With a unit of 2, pairs of two rows alternate.
 template <int kUnit>
-void ReadRun(const uint32_t* from, uint32_t* sums) {
-  for (int j = 0; j < kRun; j += kUnit) {
-    for (int i = 0; i < kUnit; ++i) sums[j + i] = from[kUnit * j + i];
-  }
+IntRun ReadRun(const uint32_t* from) {
+  if constexpr (kUnit == 1) return Load<IntRun>(from);
+  const uint32_t sums[kRun] = {from[0], from[1], from[4], from[5]};
+  return Load<IntRun>(sums);
 }
 
 // One row of a segment: its accumulators in the block's first panel, what it is added to, from the
@@ -64,15 +68,10 @@ void AddPanels(const Block& block, const MatrixKernel& kernel, const Values& val
   for (int64_t p = 0; p < block.panels; ++p, from += kernel.max_rows * kernel.width) {
     const int64_t output = block.PanelOf(p) * kernel.width;
     for (int j = 0; j < kernel.width; j += kRun, at += kRun) {
-      uint32_t sums[kRun];
-      float run[kRun];
-      ReadRun<kUnit>(from + kUnit * j, sums);
-      values(sums, output + j, run);
+      FloatRun run = values(ReadRun<kUnit>(from + kUnit * j), output + j);
       TALON_UNROLL
-      for (int m = 0; m < kMerges; ++m) {
-        for (int i = 0; i < kRun; ++i) run[i] = row.left[m][at + i] + run[i];
-      }
-      std::memcpy(row.to + at, run, sizeof(run));
+      for (int m = 0; m < kMerges; ++m) run = Load<FloatRun>(row.left[m] + at) + run;
+      std::memcpy(row.to + at, &run, sizeof(run));
     }
   }
 }

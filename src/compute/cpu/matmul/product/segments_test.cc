@@ -120,5 +120,20 @@ TEST(SegmentBoundsTest, SegmentsCoverAllInputsAtMultiplesOfTheUnit) {
   }
 }
 
+// A model that can have two ranks at most needs no more than two segments.
+TEST(SegmentBoundsTest, FewerPartsLeaveSegmentsEmptyButGiveEveryRankItsShare) {
+  for (const int parts : {1, 2, 4}) {
+    const std::vector<int> bounds = SegmentBounds(704, 32, parts);
+    ASSERT_EQ(bounds.size(), size_t{kSegments + 1});
+    int filled = 0;
+    for (int s = 0; s < kSegments; ++s) filled += bounds[s + 1] > bounds[s];
+    EXPECT_EQ(filled, parts);
+    for (int rank = 0; rank < parts; ++rank) {
+      EXPECT_EQ(InputsOf(bounds, rank, parts).first, 22 * rank / parts * 32) << rank;
+    }
+    EXPECT_EQ(bounds.back(), 704);
+  }
+}
+
 }  // namespace
 }  // namespace talon
