@@ -1,9 +1,10 @@
 # Libraries that Talon does without, at a price. Sets TALON_HAS_HIGHWAY, TALON_HAS_TOKENIZER,
-# TALON_MISSING_TEXT_PARTS, TALON_HAS_LIBEDIT, TALON_HAS_SERVE, TALON_MISSING_SERVE_PARTS and TALON_HAS_GRPC.
+# TALON_MISSING_TEXT_PARTS, TALON_HAS_LIBEDIT, TALON_HAS_MPI, TALON_HAS_SERVE, TALON_MISSING_SERVE_PARTS and TALON_HAS_GRPC.
 
 option(TALON_WITH_GRPC "Build the remote workers where gRPC and protobuf are found" ON)
 option(TALON_WITH_HIGHWAY "Use Highway where it is found" ON)
 option(TALON_WITH_LIBEDIT "Edit the lines of talon chat with libedit where it is found" ON)
+option(TALON_WITH_MPI "Spread a model over several processes where MPI is found" ON)
 option(TALON_WITH_PCRE2 "Use PCRE2 where it is found" ON)
 option(TALON_WITH_SERVE "Build the HTTP server where cpp-httplib and prometheus-cpp are found" ON)
 option(TALON_WITH_UTF8PROC "Use utf8proc where it is found" ON)
@@ -29,6 +30,7 @@ talon_optional(hwy HIGHWAY libhwy)
 talon_optional(pcre2 PCRE2 libpcre2-8)
 talon_optional(utf8proc UTF8PROC libutf8proc)
 talon_optional(libedit LIBEDIT libedit)
+talon_optional(mpi MPI ompi-c)  # Open MPI
 
 if(NOT TALON_HAS_HIGHWAY)
   talon_lacks("Highway" "the CPU backend is a portable one, slow and on one thread")
@@ -36,6 +38,10 @@ endif()
 
 if(NOT TALON_HAS_LIBEDIT)
   talon_lacks("libedit" "talon chat reads plain lines, without history")
+endif()
+
+if(NOT TALON_HAS_MPI)
+  talon_lacks("Open MPI" "no --tensor-parallel above 1")
 endif()
 
 set(TALON_MISSING_TEXT_PARTS "")

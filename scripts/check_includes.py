@@ -38,6 +38,7 @@ CONFINED = [
         ("compute/cuda/",),
     ),
     ("Highway", re.compile(r"hwy/"), ("compute/cpu/",)),
+    ("MPI", re.compile(r"mpi\.h"), ("apps/ranks/",)),
     ("gRPC", re.compile(r"grpc|google/protobuf/"), ("serve/grpc/",)),
     ("pybind11", re.compile(r"pybind11/"), ("python/",)),
 ]

@@ -12,7 +12,7 @@ packages=(
   build-essential cmake ninja-build pkg-config python3
   libhwy-dev nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libspdlog-dev libfmt-dev
   libpcre2-dev libutf8proc-dev libedit-dev libcpp-httplib-dev prometheus-cpp-dev libgtest-dev
-  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libopenmpi-dev openmpi-bin
 )
 wanted=()  # good to have
 

@@ -32,14 +32,17 @@ class Server:
     """`talon serve` on a free port with the bundled model and OpenAI's defaults of sampling. Use as
     a context."""
 
+    launcher = []  # a command that starts the program
+    command = "serve"
+
     def __init__(self, *flags):
         self.log = tempfile.TemporaryFile()
-        command = [program(), "serve", "--port", "0", *defaults(flags)]
+        command = [*self.launcher, program(), self.command, "--port", "0", *defaults(flags)]
         self.process = subprocess.Popen(
             command + [str(flag) for flag in flags], stdout=self.log, stderr=self.log
         )
         try:
-            self.port = int(self.wait_for(rb'listening on http://[^\s"]*:(\d+)[\n"]')[1])
+            self.port = int(self.wait_for(rb'listening on [^\s"]*:(\d+)[\n"]')[1])
         except BaseException:
             self.close()
             raise

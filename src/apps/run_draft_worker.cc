@@ -51,6 +51,10 @@ int DraftKvTokens(const ModelConfig& model, int context, int sessions) {
 }
 
 Status LoadDraftModel(const Config& config, LoadedDrafter* loaded) {
+  if (config.tensor_parallel > 1) {
+    return Unimplemented("tensor_parallel: {} ranks are for targets, a draft worker has one",
+                         config.tensor_parallel);
+  }
   std::string dir = config.model;
   if (dir.empty()) {
     TALON_ASSIGN_OR_RETURN(dir, BundledModelDir("tiny-draft"));

@@ -78,6 +78,7 @@ class Target {
   }
 
   SessionThread* sessions() { return sessions_.get(); }
+  bool loaded() const { return sessions_ != nullptr; }
 
  private:
   Config config_;
@@ -102,13 +103,15 @@ Result<int> RunTargetWorker(Config config) {
                          .limits = {.max_tree_nodes = config.worker.max_tree_nodes,
                                     .max_tree_depth = SessionOptions::kMaxTreeDepth,
                                     .max_prompt_tokens = config.worker.max_prompt_tokens}});
+  // Ranks that follow end here, so that only rank 0 listens.
+  if (config.tensor_parallel > 1) TALON_RETURN_IF_ERROR(target.Load());
   return RunWorker(
       {.kind = WorkerKind::kTarget,
        .config = config.worker,
        .service = &service,
        .metrics = &metrics,
        .load = [&]() -> Result<std::string> {
-         TALON_RETURN_IF_ERROR(target.Load());
+         if (!target.loaded()) TALON_RETURN_IF_ERROR(target.Load());
          service.Serve(target.sessions());
          return target.Announcement();
        },

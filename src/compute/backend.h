@@ -33,6 +33,8 @@
 
 namespace talon {
 
+class Ranks;
+
 // A PassPlan in the backend's own form: uploaded, work split. Reused from pass to pass.
 class Pass {
  public:
@@ -71,6 +73,8 @@ struct FeedForwardWeights {
   const float* gate_up_bias = nullptr;  // or null
   const Weight* down = nullptr;
   const float* down_bias = nullptr;
+  // Null, or the ranks that have a part of the MLP each: outputs of gate_up, inputs of down.
+  Ranks* ranks = nullptr;
 };
 
 // How a sparse layer chooses its experts, and what they compute.
@@ -89,6 +93,9 @@ struct ExpertsWeights {
   std::span<const FeedForwardWeights> experts;
   const void* prepared = nullptr;  // of `experts` (Backend::PrepareExperts)
   ExpertRule rule;
+  // Null, or the ranks that have some of the experts each; here they begin with `first_expert`.
+  Ranks* ranks = nullptr;
+  int first_expert = 0;
 };
 
 // The result of the QKV product: views of one matrix's columns, and the norms of heads where the
@@ -111,6 +118,8 @@ struct AttentionInput {
   int window = 0;
   // [heads] logits that join the softmax's denominator and have no value; null: none.
   const float* sinks = nullptr;
+  // Null, or the ranks that have some of the heads each, and as many inputs of the product.
+  Ranks* ranks = nullptr;
 };
 
 class Backend {
@@ -136,6 +145,16 @@ class Backend {
   // cols. The host memory is not needed afterwards.
   virtual Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                                      WeightFormat format) = 0;
+
+  // The same for the right operand of a sum over ranks (ranks/segments.h): products add the inputs
+  // in segments, which begin and end at `bounds`, then the segments pairwise. A device that does
+  // not (SumsInSegments) cannot be one of several ranks.
+  virtual Result<std::unique_ptr<Weight>> PackSummedWeight(const HostMatrix& part,
+                                                           WeightFormat format,
+                                                           std::span<const int> /*bounds*/) {
+    return PackWeight({&part, 1}, format);
+  }
+  virtual bool SumsInSegments() const { return false; }
 
   // What ExpertFeedForward needs to know of a layer's experts, once they are packed; may be empty.
   virtual Result<Buffer> PrepareExperts(std::span<const FeedForwardWeights> /*experts*/) {
@@ -165,11 +184,13 @@ class Backend {
                            const FeedForwardWeights& weights) = 0;
 
   // x += the sum of w_e * expert_e(RmsNorm(x)) over the experts that each row chose, added in
-  // ascending order of the experts whatever the other rows chose. An expert that no row chose is
-  // not read, each other one once.
+  // ascending order of the experts (a device that sums in segments: within segments of the experts,
+  // then pairwise) whatever the other rows chose. An expert that no row chose is not read, each
+  // other one once.
   virtual void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
                                  const ExpertsWeights& weights) = 0;
-  // How many it has read since the start, of all layers together; 0 where the device does not count.
+  // How many it has read since the start, of all layers together; 0 where the device does not
+  // count.
   virtual int64_t experts_read() const { return 0; }
 
   // angles[r] = cos then sin of position[r] * inv_freq[i], times `scale`: [rows, 2 * half]. The

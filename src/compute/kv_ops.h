@@ -49,6 +49,9 @@ class KvOps {
                          int first) = 0;
   virtual void JoinCopies() {}
 
+  // The cache's memory is about to be freed.
+  virtual void ForgetCache(const KvView& /*kv*/) {}
+
   // Writes the summaries of full blocks in all layers. NaN in a key makes NaN of the summary's
   // element and norm. REQUIRES: KvShape::key_summaries.
   virtual void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) = 0;

@@ -66,7 +66,7 @@ Status Engine::AllocateCache() {
   const ModelConfig& model = parts_.target->config();
   const SpecPvConfig& specpv = options_.step.specpv;
   const KvShape shape{.num_layers = model.num_layers,
-                      .kv_heads = model.num_kv_heads,
+                      .kv_heads = parts_.target->kv_heads(),
                       .head_dim = model.head_dim,
                       .block_size = options_.block_size,
                       .dtype = options_.kv_dtype,
@@ -81,7 +81,8 @@ Status Engine::AllocateCache() {
                             .tail_regions = specpv.enabled ? options_.max_sequences : 0,
                             .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
                             .view_blocks = specpv.Budget().Total() + 1,
-                            .prefix_index = options_.prefix_cache}));
+                            .prefix_index = options_.prefix_cache,
+                            .ops = parts_.target->kv_ops()}));
   if (!specpv.enabled || !specpv.RanksBlocks()) return OkStatus();
   return parts_.target->ReserveScores(options_.max_sequences * BlocksOf(options_.max_length));
 }

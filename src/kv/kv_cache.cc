@@ -79,7 +79,7 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(Backend* backend, const KvShape
 
 KvCache::KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const KvOptions& options)
     : backend_(backend),
-      ops_(backend->kv_ops()),
+      ops_(options.ops != nullptr ? options.ops : backend->kv_ops()),
       shape_(shape),
       metrics_(metrics),
       staging_({.layers = shape.num_layers,

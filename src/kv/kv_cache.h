@@ -33,6 +33,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "compute/kv_ops.h"
 #include "compute/kv_view.h"
 #include "compute/matrix.h"
 #include "kv/audit.h"
@@ -46,7 +47,6 @@
 namespace talon {
 
 class Backend;
-class KvOps;
 
 // Slots for tokens that are about to be written past a sequence's committed length.
 struct Reservation {
@@ -65,6 +65,7 @@ struct KvOptions {
   // for each tail region.
   int view_blocks = 0;
   bool prefix_index = false;
+  KvOps* ops = nullptr;  // that move its K/V (Decoder::kv_ops); null: the backend's
 };
 
 class KvCache {
@@ -72,6 +73,9 @@ class KvCache {
   static Result<std::unique_ptr<KvCache>> Create(Backend* backend, const KvShape& shape,
                                                  Metrics* metrics, const KvOptions& options = {});
 
+  ~KvCache() { ops_->ForgetCache(view()); }
+
+  KvOps* ops() const { return ops_; }
   const KvShape& shape() const { return shape_; }  // staging_rows include the tails
   KvView view() const { return {shape_, layers_}; }
   int free_blocks() const { return pool_.free_blocks(); }  // cached ones included

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/valid_values.h"
+#include "compute/ranks/ranks.h"
 #include "model/files/tensor_layout.h"
 #include "model/files/weight_source.h"
 #include "model/rope.h"
@@ -16,11 +17,12 @@ const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buf
 
 }  // namespace
 
-Decoder::Decoder(ModelConfig config, Backend* backend, DecoderWeights weights)
+Decoder::Decoder(ModelConfig config, ModelShard shard, Backend* backend, DecoderWeights weights)
     : config_(std::move(config)),
+      shard_(std::move(shard)),
       backend_(backend),
       weights_(std::move(weights)),
-      pass_(backend->NewPass(config_.num_heads)) {}
+      pass_(backend->NewPass(shard_.heads.count())) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::Load(const std::string& dir, Backend* backend,
                                                const LoadOptions& options) {
@@ -41,10 +43,24 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
     return InvalidArgument("decoder: max_rows {} and max_output_rows {} must be at least 1",
                            options.max_rows, options.max_output_rows);
   }
+  Ranks* ranks = options.ranks;
+  if (ranks != nullptr && ranks->size() > 1 && !backend->SumsInSegments()) {
+    return Unimplemented("tensor_parallel: {} ranks are for the cpu; on {} a model has one",
+                         ranks->size(), backend->name());
+  }
+  TALON_ASSIGN_OR_RETURN(
+      const ModelShard shard,
+      ranks == nullptr ? ShardOf(config, 0, 1) : ShardOf(config, ranks->rank(), ranks->size()));
   TALON_ASSIGN_OR_RETURN(
       DecoderWeights weights,
-      LoadDecoderWeights(config, source, backend, options.weights, options.progress));
-  std::unique_ptr<Decoder> decoder(new Decoder(config, backend, std::move(weights)));
+      LoadDecoderWeights(config, shard, source, backend, options.weights, options.progress));
+  std::unique_ptr<Decoder> decoder(new Decoder(config, shard, backend, std::move(weights)));
+  if (!shard.whole()) {
+    decoder->ranks_ = ranks;
+    if (ranks->leads()) {
+      decoder->leader_ = std::make_unique<RankLeader>(ranks, backend->kv_ops());
+    }
+  }
   TALON_RETURN_IF_ERROR(decoder->AllocateWorkspace(options));
   return decoder;
 }
@@ -59,21 +75,25 @@ Status Decoder::AllocateWorkspace(const LoadOptions& options) {
   TALON_ASSIGN_OR_RETURN(inv_freq_, backend_->Allocate(rope_bytes));
   backend_->CopyIn(inv_freq_.data(), rope.inv_freq.data(), rope_bytes);
 
-  const int q = config_.q_size();
-  const int kv = config_.kv_size();
   const int rotary = static_cast<int>(2 * rope.inv_freq.size());
   TALON_ASSIGN_OR_RETURN(stream_, NewScratch(backend_, max_rows_, config_.hidden_size));
   TALON_ASSIGN_OR_RETURN(angles_, NewScratch(backend_, max_rows_, rotary));
-  TALON_ASSIGN_OR_RETURN(qkv_, NewScratch(backend_, max_rows_, q + 2 * kv));
+  TALON_ASSIGN_OR_RETURN(qkv_, NewScratch(backend_, max_rows_, q_size() + 2 * kv_size()));
   TALON_ASSIGN_OR_RETURN(hidden_, NewScratch(backend_, max_output_rows_, config_.hidden_size));
-  TALON_ASSIGN_OR_RETURN(logits_, NewScratch(backend_, max_output_rows_, config_.vocab_size));
+  if (shard_.rank == 0) {
+    TALON_ASSIGN_OR_RETURN(logits_, NewScratch(backend_, max_output_rows_, config_.vocab_size));
+  }
+  if (!shard_.whole()) {
+    TALON_ASSIGN_OR_RETURN(own_logits_,
+                           NewScratch(backend_, max_output_rows_, shard_.vocab.count()));
+  }
   return OkStatus();
 }
 
 size_t Decoder::workspace_bytes() const {
   size_t bytes = inv_freq_.bytes();
   for (const Scratch* scratch :
-       {&stream_, &angles_, &qkv_, &hidden_, &logits_, &features_, &scores_}) {
+       {&stream_, &angles_, &qkv_, &hidden_, &logits_, &own_logits_, &features_, &scores_}) {
     bytes += scratch->buffer.bytes();
   }
   return bytes;
@@ -97,6 +117,7 @@ Status Decoder::SetCaptureLayers(const std::vector<int>& layers) {
 }
 
 Status Decoder::ReserveScores(int max_blocks) {
+  if (!shard_.whole()) return Unimplemented("decoder: no block scores of several ranks");
   const int lists = config_.num_layers * config_.num_kv_heads;
   TALON_ASSIGN_OR_RETURN(scores_, NewScratch(backend_, lists, max_blocks));
   ++scratch_version_;
@@ -130,7 +151,7 @@ PassLimits Decoder::limits() const {
           .vocab_size = config_.vocab_size,
           .max_position = config_.max_context,
           .num_layers = config_.num_layers,
-          .kv_heads = config_.num_kv_heads,
+          .kv_heads = kv_heads(),
           .head_dim = config_.head_dim};
 }
 
@@ -140,13 +161,16 @@ Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* o
   TALON_RETURN_IF_ERROR(CheckScores(plan, kv.shape));
   const auto outputs = static_cast<int>(plan.output_rows.size());
   *output = {};
+  std::unique_lock<std::mutex> turn;
+  if (leader_ != nullptr) turn = leader_->BeginPass(plan, kv);
   backend_->LoadPass(plan, kv.shape, pass_.get());
   if (prepare) prepare(pass_.get());
   // The ops' arguments follow from the pass's shape, the cache and these addresses.
   const uint64_t key = IdentityOf(kv) + scratch_version_;
   backend_->Record(pass_.get(), /*second=*/nullptr, key, [&] { RunPass(plan, kv); });
+  EndPass(plan);
   output->stored_layers = pass_->stored_layers();
-  if (outputs > 0) {
+  if (outputs > 0 && shard_.rank == 0) {
     output->hidden = hidden_.Rows(outputs);
     output->logits = logits_.Rows(outputs);
   }
@@ -178,9 +202,9 @@ void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   const MatrixView x = stream_.Rows(rows);
   const MatrixView qkv = qkv_.Rows(rows);
-  const MatrixView q = qkv.Cols(0, config_.q_size());
-  const MatrixView k = qkv.Cols(q.cols, config_.kv_size());
-  const MatrixView v = qkv.Cols(q.cols + k.cols, config_.kv_size());
+  const MatrixView q = qkv.Cols(0, q_size());
+  const MatrixView k = qkv.Cols(q.cols, kv_size());
+  const MatrixView v = qkv.Cols(q.cols + k.cols, kv_size());
 
   backend_->ProjectQkv(
       *pass_, {x, Floats(layer.input_norm), eps, layer.qkv.get(), Floats(layer.qkv_bias), qkv},
@@ -188,15 +212,18 @@ void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
   if (!plan.scores.empty()) {
     backend_->kv_ops()->ScoreBlocks(*pass_, q, kv, index, LayerScores(plan, index, 1));
   }
-  backend_->AttentionMatMul(*pass_,
-                            {q, kv, index, scale, config_.WindowOf(index), Floats(layer.sinks)},
-                            *layer.output, Floats(layer.output_bias), x);
+  backend_->AttentionMatMul(
+      *pass_, {q, kv, index, scale, config_.WindowOf(index), Floats(layer.sinks), ranks_},
+      *layer.output, Floats(layer.output_bias), x);
   if (layer.experts.empty()) {
-    backend_->FeedForward(x, Floats(layer.post_norm), eps, layer.mlp.view());
+    FeedForwardWeights mlp = layer.mlp.view();
+    mlp.ranks = ranks_;
+    backend_->FeedForward(x, Floats(layer.post_norm), eps, mlp);
   } else {
-    backend_->ExpertFeedForward(x, Floats(layer.post_norm), eps,
-                                {layer.router.get(), Floats(layer.router_bias), layer.expert_views,
-                                 layer.expert_table.data(), config_.experts.rule});
+    backend_->ExpertFeedForward(
+        x, Floats(layer.post_norm), eps,
+        {layer.router.get(), Floats(layer.router_bias), layer.expert_views,
+         layer.expert_table.data(), config_.experts.rule, ranks_, shard_.experts.first});
   }
 }
 
@@ -225,7 +252,22 @@ void Decoder::RunHead(const PassPlan& plan) {
   const MatrixView hidden = hidden_.Rows(outputs);
   backend_->GatherPassRows(*pass_, PassRows::kOutputs, stream_.Rows(plan.num_rows()), hidden);
   backend_->RmsNorm(hidden, Floats(weights_.final_norm), config_.rms_norm_eps, hidden);
-  backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = logits_.Rows(outputs)});
+  const Scratch& logits = shard_.whole() ? logits_ : own_logits_;
+  backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = logits.Rows(outputs)});
+  if (shard_.whole()) return;
+  ranks_->GatherColumns(own_logits_.Rows(outputs), shard_.vocab_bounds,
+                        shard_.rank == 0 ? logits_.Rows(outputs) : MatrixView());
+}
+
+void Decoder::EndPass(const PassPlan& plan) {
+  if (shard_.whole()) return;
+  const MatrixView x = stream_.Rows(plan.num_rows());
+  RankHash hash;
+  for (int r = 0; r < x.rows; ++r) {
+    hash.Add({reinterpret_cast<const uint8_t*>(x.data + r * x.stride), x.cols * sizeof(float)});
+  }
+  activations_hash_ = hash.value();
+  if (leader_ != nullptr) leader_->EndPass(activations_hash_);
 }
 
 }  // namespace talon

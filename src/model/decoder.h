@@ -3,6 +3,9 @@
 // One pass computes any mix of prompt and tree rows of any sequences (PassPlan). K and V go where
 // the plan says; the cache itself belongs to the caller. Everything the pass needs is allocated at
 // load, so a pass allocates no device memory. Used by one thread, the one that uses the backend.
+//
+// Of several ranks each has a decoder of its part (ranks/shard.h). The leader's Forward makes the
+// others run theirs (RankFollower), and only the leader has logits.
 #ifndef TALON_MODEL_DECODER_H_
 #define TALON_MODEL_DECODER_H_
 
@@ -20,6 +23,8 @@
 #include "model/config.h"
 #include "model/decoder_weights.h"
 #include "model/pass_limits.h"
+#include "model/ranks/leader.h"
+#include "model/ranks/shard.h"
 #include "model/scratch.h"
 
 namespace talon {
@@ -29,6 +34,8 @@ struct LoadOptions {
   int max_rows = 512;                             // of one pass
   int max_output_rows = 64;                       // of one pass, at most max_rows are used
   std::function<void(double fraction)> progress;  // may be empty
+  // Null, or the ranks that the model is spread over; they must outlive the decoder.
+  Ranks* ranks = nullptr;
 };
 
 // Device memory of the decoder, but for the reports; valid until its next pass.
@@ -52,6 +59,14 @@ class Decoder {
                                                  const LoadOptions& options, uint64_t seed);
 
   const ModelConfig& config() const { return config_; }
+  // This rank's share of config().num_kv_heads: what caches for this decoder hold.
+  int kv_heads() const { return shard_.kv_heads.count(); }
+  // The ops for caches that this decoder reads: on the leader of several ranks, they run on all.
+  KvOps* kv_ops() { return leader_ != nullptr ? leader_.get() : backend_->kv_ops(); }
+  RankLeader* leader() { return leader_.get(); }  // null: this rank is alone, or follows
+  const ModelShard& shard() const { return shard_; }
+  // A hash of the last pass's activations, which are whole on every rank.
+  uint64_t activations_hash() const { return activations_hash_; }
   int max_rows() const { return max_rows_; }
   int max_output_rows() const { return max_output_rows_; }
 
@@ -86,7 +101,7 @@ class Decoder {
   size_t workspace_bytes() const;
 
  private:
-  Decoder(ModelConfig config, Backend* backend, DecoderWeights weights);
+  Decoder(ModelConfig config, ModelShard shard, Backend* backend, DecoderWeights weights);
   static Result<std::unique_ptr<Decoder>> Create(const ModelConfig& config, Backend* backend,
                                                  const LoadOptions& options, WeightSource* source);
   Status AllocateWorkspace(const LoadOptions& options);
@@ -100,8 +115,16 @@ class Decoder {
   void RunLayer(int index, const PassPlan& plan, const KvView& kv);
   void CaptureInput(int index, const PassPlan& plan);
   void RunHead(const PassPlan& plan);
+  // Has the other ranks end their pass, too.
+  void EndPass(const PassPlan& plan);
+  int q_size() const { return shard_.heads.count() * config_.head_dim; }
+  int kv_size() const { return shard_.kv_heads.count() * config_.head_dim; }
 
   ModelConfig config_;
+  ModelShard shard_;
+  Ranks* ranks_ = nullptr;
+  std::unique_ptr<RankLeader> leader_;
+  uint64_t activations_hash_ = 0;
   Backend* backend_;
   DecoderWeights weights_;
   Buffer inv_freq_;  // float32 [rotary_dim / 2]
@@ -110,13 +133,14 @@ class Decoder {
 
   int max_rows_ = 0;
   int max_output_rows_ = 0;
-  Scratch stream_;    // [max_rows, hidden], the residual stream
-  Scratch angles_;    // [max_rows, rotary_dim]
-  Scratch qkv_;       // [max_rows, q + 2 * kv]
-  Scratch hidden_;    // [max_output_rows, hidden]
-  Scratch logits_;    // [max_output_rows, vocab]
-  Scratch features_;  // [max_rows, captured * hidden]
-  Scratch scores_;    // [layers * kv heads, ReserveScores]
+  Scratch stream_;      // [max_rows, hidden], the residual stream
+  Scratch angles_;      // [max_rows, rotary_dim]
+  Scratch qkv_;         // [max_rows, q + 2 * kv]
+  Scratch hidden_;      // [max_output_rows, hidden]
+  Scratch logits_;      // [max_output_rows, vocab], on the leader
+  Scratch own_logits_;  // [max_output_rows, shard_.vocab], of several ranks
+  Scratch features_;    // [max_rows, captured * hidden]
+  Scratch scores_;      // [layers * kv heads, ReserveScores]
   std::vector<int> capture_layers_;
   uint64_t scratch_version_ = 0;  // counts the changes of `features_` and `scores_`
 };

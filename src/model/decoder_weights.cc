@@ -14,7 +14,7 @@ Result<MlpWeights> LoadMlp(const MlpLayout& layout, WeightLoader* loader) {
   MlpWeights mlp;
   TALON_ASSIGN_OR_RETURN(mlp.gate_up, loader->Matrix(layout.gate_up));
   TALON_ASSIGN_OR_RETURN(mlp.gate_up_bias, loader->Vector(layout.gate_up_bias));
-  TALON_ASSIGN_OR_RETURN(mlp.down, loader->Matrix(layout.down));
+  TALON_ASSIGN_OR_RETURN(mlp.down, loader->SummedMatrix(layout.down, layout.down_bounds));
   TALON_ASSIGN_OR_RETURN(mlp.down_bias, loader->Vector(layout.down_bias));
   return mlp;
 }
@@ -46,7 +46,7 @@ Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* l
   TALON_ASSIGN_OR_RETURN(layer.qkv_bias, loader->Vector(layout.qkv_bias));
   TALON_ASSIGN_OR_RETURN(layer.q_norm, loader->Vector(layout.q_norm));
   TALON_ASSIGN_OR_RETURN(layer.k_norm, loader->Vector(layout.k_norm));
-  TALON_ASSIGN_OR_RETURN(layer.output, loader->Matrix(layout.output));
+  TALON_ASSIGN_OR_RETURN(layer.output, loader->SummedMatrix(layout.output, layout.output_bounds));
   TALON_ASSIGN_OR_RETURN(layer.output_bias, loader->Vector(layout.output_bias));
   TALON_ASSIGN_OR_RETURN(layer.post_norm, loader->Vector(layout.post_norm));
   TALON_ASSIGN_OR_RETURN(layer.sinks, loader->Vector(layout.sinks));
@@ -58,10 +58,12 @@ Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* l
   return layer;
 }
 
-Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSource* source,
-                                          Backend* backend, WeightFormat format,
+Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, const ModelShard& shard,
+                                          WeightSource* source, Backend* backend,
+                                          WeightFormat format,
                                           const std::function<void(double)>& progress) {
-  const TensorLayout layout = LayoutOf(config, source->expert_tensors());
+  TensorLayout layout = LayoutOf(config, source->expert_tensors());
+  TakeShard(config, shard, &layout);
   const double steps = config.num_layers + 2.0;
   double done = 0;
   const auto advance = [&] {
@@ -69,9 +71,9 @@ Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSourc
   };
   WeightLoader loader(source, backend, format);
   DecoderWeights weights;
-  TALON_ASSIGN_OR_RETURN(
-      weights.embedding,
-      loader.Table(layout.embedding, config.tie_word_embeddings ? &weights.head : nullptr));
+  TALON_ASSIGN_OR_RETURN(weights.embedding,
+                         loader.TiedTable(layout.embedding, layout.head[0],
+                                          config.tie_word_embeddings ? &weights.head : nullptr));
   advance();
   for (const LayerLayout& layer_layout : layout.layers) {
     TALON_ASSIGN_OR_RETURN(LayerWeights layer, LoadLayerWeights(layer_layout, &loader));

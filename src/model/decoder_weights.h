@@ -12,6 +12,7 @@
 #include "model/config.h"
 #include "model/files/weight_loader.h"
 #include "model/files/weight_source.h"
+#include "model/ranks/shard.h"
 
 namespace talon {
 
@@ -58,10 +59,12 @@ struct DecoderWeights {
 // One layer's, as a decoder or a head of such layers has them.
 Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* loader);
 
-// Packs group after group and releases the source's memory in between, so that at most one group of
-// tensors exists twice. `progress` (may be empty) is called with the share that is done, 0 to 1.
-Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, WeightSource* source,
-                                          Backend* backend, WeightFormat format,
+// Those of a shard. Packs group after group and releases the source's memory in between, so that at
+// most one group of tensors exists twice. `progress` (may be empty) is called with the share that
+// is done, 0 to 1.
+Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, const ModelShard& shard,
+                                          WeightSource* source, Backend* backend,
+                                          WeightFormat format,
                                           const std::function<void(double)>& progress);
 
 }  // namespace talon

@@ -8,7 +8,7 @@ Result<SingleSequence> SingleSequence::Create(Decoder* decoder, Backend* backend
                                               const Limits& limits) {
   const ModelConfig& config = decoder->config();
   const KvShape shape{.num_layers = config.num_layers,
-                      .kv_heads = config.num_kv_heads,
+                      .kv_heads = decoder->kv_heads(),
                       .head_dim = config.head_dim};
   TALON_ASSIGN_OR_RETURN(PrivateKv kv, PrivateKv::Create(backend, shape, limits));
   return SingleSequence(decoder, backend, std::move(kv));

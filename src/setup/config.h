@@ -142,6 +142,8 @@ struct Config {
   std::string generation_config = "auto";
   std::string device = "cpu";
   int threads = 0;
+  int tensor_parallel = 1;
+  int rank_timeout = 8;
   std::string weights = "auto";
   std::string kv_dtype = "bf16";
   int block_size = 16;

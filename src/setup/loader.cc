@@ -15,6 +15,7 @@
 #include "setup/draft_choice.h"
 #include "setup/engine_settings.h"
 #include "setup/progress.h"
+#include "setup/ranks.h"
 #include "setup/settings.h"
 #include "spec/drafters/draft_corpus.h"
 #include "spec/policy/adaptive.h"
@@ -88,11 +89,16 @@ Result<std::vector<std::pair<int32_t, float>>> ParseLogitBias(const std::string&
   return biases;
 }
 
+// Only the leader of several ranks does.
+bool ShowsProgress(const LoadOptions& options) {
+  return options.ranks == nullptr || options.ranks->leads();
+}
+
 Status MakeRandomModel(const std::string& shape, LoadOptions options, LoadedModel* model) {
   TALON_ASSIGN_OR_RETURN(const ModelConfig random, ShapeByName(shape));
   model->name = shape + " (random weights)";
   const StatusLine line;
-  options.progress = ShowLoading(line, model->name);
+  if (ShowsProgress(options)) options.progress = ShowLoading(line, model->name);
   TALON_ASSIGN_OR_RETURN(model->target, Decoder::Random(random, model->backend.get(), options, 1));
   return OkStatus();
 }
@@ -102,7 +108,7 @@ Status LoadFromDirectory(const std::string& dir, LoadOptions options, LoadedMode
   TALON_ASSIGN_OR_RETURN(model->name, ModelDir(dir));
   {
     const StatusLine line;
-    options.progress = ShowLoading(line, model->name);
+    if (ShowsProgress(options)) options.progress = ShowLoading(line, model->name);
     TALON_ASSIGN_OR_RETURN(model->target,
                            Decoder::Load(model->name, model->backend.get(), options));
   }
@@ -120,7 +126,7 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
   const int batch_rows = std::min(options.MaxTreeRows(), kBatchCurveRows);
   const int tokens = std::min(kCurveContext + rows, target.max_context) + options.block_size;
   const KvShape shape{.num_layers = target.num_layers,
-                      .kv_heads = target.num_kv_heads,
+                      .kv_heads = model->target->kv_heads(),
                       .head_dim = target.head_dim,
                       .block_size = options.block_size,
                       .dtype = options.kv_dtype,
@@ -129,7 +135,8 @@ Result<VerifyCurve> GetVerifyCurve(LoadedModel* model, const Config& config) {
   const StatusLine line;
   line.Show("measuring passes of the model");
   Metrics unused;
-  TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused));
+  TALON_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(model->backend.get(), shape, &unused,
+                                                        {.ops = model->target->kv_ops()}));
   TALON_ASSIGN_OR_RETURN(
       VerifyCurve curve,
       MeasureVerifyCurve(model->backend.get(), model->target.get(), kv.get(), rows, batch_rows));
@@ -196,27 +203,38 @@ Status ApplyLogSettings(const Config& config) {
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
-                                               int min_output_rows) {
+                                               int min_output_rows, std::unique_ptr<Ranks> ranks) {
   TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
+  TALON_RETURN_IF_ERROR(CheckRankSettings(config));
+  if (ranks == nullptr && config.tensor_parallel > 1) {
+    return Unimplemented("tensor_parallel: {} ranks are for the talon program only",
+                         config.tensor_parallel);
+  }
   TALON_ASSIGN_OR_RETURN(EngineSettings settings, MakeEngineSettings(config));
+  const bool follows = ranks != nullptr && !ranks->leads();
   const LoadOptions load{
       .weights = settings.weights,
       .max_rows =
           std::max(settings.engine.MaxRows(), settings.engine.prefill_chunk + min_output_rows),
-      .max_output_rows = std::max(settings.engine.MaxOutputRows(), min_output_rows)};
+      .max_output_rows = std::max(settings.engine.MaxOutputRows(), min_output_rows),
+      .ranks = ranks.get()};
   auto model = std::make_unique<LoadedModel>();
+  model->ranks = std::move(ranks);
   model->engine_options = settings.engine;
   // A head that lies beside a model does not fit random weights.
   model->head_found = settings.head_found && shape.empty();
   model->drafters = settings.head_found && !shape.empty() ? DrafterList(DrafterKind::kSuffix)
                                                           : std::move(settings.drafters);
   model->drafter_options = std::move(settings.drafter);
-  if (!config.trace.empty()) {
+  if (!config.trace.empty() && !follows) {
     TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
   }
   TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
   TALON_RETURN_IF_ERROR(shape.empty() ? LoadFromDirectory(config.model, load, model.get())
                                       : MakeRandomModel(shape, load, model.get()));
+  if (model->ranks != nullptr) {
+    TALON_RETURN_IF_ERROR(MeetRanks(config, *model->target, model->ranks.get()));
+  }
   const int context = model->target->config().max_context;
   if (config.max_length > context) {
     LogWarning("max_length: {}, but the model's context is {} tokens, which is the limit",
@@ -324,7 +342,7 @@ int DefaultKvTokens(const LoadedModel& model, int sequences) {
   const int64_t context =
       KvTokensFor(model, options.max_length > 0 ? options.max_length : target.max_context);
   const KvShape shape{.num_layers = target.num_layers,
-                      .kv_heads = target.num_kv_heads,
+                      .kv_heads = model.target->kv_heads(),
                       .head_dim = target.head_dim,
                       .block_size = options.block_size,
                       .dtype = options.kv_dtype};

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "compute/backend.h"
+#include "compute/ranks/ranks.h"
 #include "engine/engine.h"
 #include "model/decoder.h"
 #include "setup/bundled.h"
@@ -30,6 +31,7 @@ using RemoteDrafterMaker = std::function<Result<std::unique_ptr<Drafter>>(
 struct LoadedModel {
   std::unique_ptr<TraceFile> trace;  // null: none; destroyed last
   std::string name;                  // directory or shape
+  std::unique_ptr<Ranks> ranks;      // null: the model is whole here
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Decoder> target;
   std::unique_ptr<Tokenizer> tokenizer;  // null if the directory or the build has none
@@ -48,9 +50,11 @@ Status ApplyLogSettings(const Config& config);
 
 // Checks the settings of model and speculation, then loads config.model, or random weights of
 // `shape` if that is not empty. Shows progress on a terminal. A pass gives logits for at least
-// `min_output_rows` rows.
+// `min_output_rows` rows. `ranks`: those of config.tensor_parallel, null for 1. They have met when
+// this returns: all have loaded their part of the same model.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape = "",
-                                               int min_output_rows = 1);
+                                               int min_output_rows = 1,
+                                               std::unique_ptr<Ranks> ranks = nullptr);
 
 // The tokenizer of a model directory; null where the directory or the build has none.
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& dir);

@@ -159,6 +159,10 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
   for (const int context : options.partial_contexts) {
     if (options.Wants("partial")) tokens = std::max(tokens, context);
   }
+  if (config.tensor_parallel > 1) {
+    return Unimplemented("tensor_parallel: {} ranks, but bench gpu times one device",
+                         config.tensor_parallel);
+  }
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, options.shape, rows));
   ThreadPool pool(config.threads);  // the CPU is there so that the command can be tried anywhere
   TALON_ASSIGN_OR_RETURN(const double bandwidth,

@@ -9,6 +9,7 @@
 #include "compute/cpu/cpu_backend.h"
 #include "compute/cpu/peaks.h"
 #include "compute/layer_ops.h"
+#include "model/files/tensor_layout.h"
 #include "setup/loader.h"
 #include "spec/plan.h"
 
@@ -39,14 +40,19 @@ class OpBench {
     struct Product {
       const char* name;
       int outputs, inputs;
+      std::vector<int> bounds = {};  // of segments, where the model sums in segments
     };
     const Product products[] = {
         {"matmul qkv", model_.q_size() + 2 * model_.kv_size(), model_.hidden_size},
+        {"matmul output", model_.hidden_size, model_.q_size(),
+         SegmentBounds(model_.q_size(), model_.q_size() / model_.num_kv_heads)},
         {"matmul gate+up", 2 * MlpSize(), model_.hidden_size},
-        {"matmul down", model_.hidden_size, MlpSize()},
+        {"matmul down", model_.hidden_size, MlpSize(),
+         model_.experts.count > 0 ? std::vector<int>() : MlpBounds(model_)},
         {"matmul head", model_.vocab_size, model_.hidden_size}};
     for (const Product& product : products) {
-      TALON_RETURN_IF_ERROR(MatMul(product.name, product.outputs, product.inputs, weights));
+      TALON_RETURN_IF_ERROR(
+          MatMul(product.name, product.outputs, product.inputs, product.bounds, weights));
     }
     for (const int rows : options_.rows) TALON_RETURN_IF_ERROR(Elementwise(rows));
     for (const int rows : options_.rows) {
@@ -89,7 +95,8 @@ class OpBench {
                      {"share", std::max(byte_share, flop_share)}});
   }
 
-  Status MatMul(const char* name, int outputs, int inputs, WeightFormat format) {
+  Status MatMul(const char* name, int outputs, int inputs, std::span<const int> bounds,
+                WeightFormat format) {
     std::vector<float> values(static_cast<size_t>(outputs) * inputs);
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>(static_cast<int>(i * 2654435761u >> 16) % 201 - 100) / 5000;
@@ -99,7 +106,9 @@ class OpBench {
     std::vector<std::unique_ptr<Weight>> weights;
     const HostMatrix host{values.data(), DType::kF32, outputs, inputs};
     for (int i = 0; i < copies; ++i) {
-      TALON_ASSIGN_OR_RETURN(auto weight, backend_->PackWeight({&host, 1}, format));
+      TALON_ASSIGN_OR_RETURN(auto weight, bounds.empty()
+                                              ? backend_->PackWeight({&host, 1}, format)
+                                              : backend_->PackSummedWeight(host, format, bounds));
       weights.push_back(std::move(weight));
     }
     for (const int rows : options_.rows) {

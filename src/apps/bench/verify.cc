@@ -74,13 +74,13 @@ Result<std::unique_ptr<KvCache>> NewCache(const LoadedModel& model, int deepest,
   }
   const int block = model.engine_options.block_size;
   const KvShape shape{.num_layers = target.num_layers,
-                      .kv_heads = target.num_kv_heads,
+                      .kv_heads = model.target->kv_heads(),
                       .head_dim = target.head_dim,
                       .block_size = block,
                       .dtype = model.engine_options.kv_dtype,
                       .num_blocks = deepest / block + 2,
                       .staging_rows = most_nodes};
-  return KvCache::Create(model.backend.get(), shape, metrics);
+  return KvCache::Create(model.backend.get(), shape, metrics, {.ops = model.target->kv_ops()});
 }
 
 struct VerifyPoint {

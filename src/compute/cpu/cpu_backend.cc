@@ -47,6 +47,14 @@ class CpuBackend : public HostBackend {
     return std::unique_ptr<Weight>(std::move(weight));
   }
 
+  Result<std::unique_ptr<Weight>> PackSummedWeight(const HostMatrix& part, WeightFormat format,
+                                                   std::span<const int> bounds) override {
+    if (part.dtype == DType::kMxfp4) return PackWeight({&part, 1}, format);
+    TALON_ASSIGN_OR_RETURN(auto weight,
+                           talon::PackWeight(pool_, {&part, 1}, format, nullptr, bounds));
+    return std::unique_ptr<Weight>(std::move(weight));
+  }
+
   std::unique_ptr<Pass> NewPass(int /*query_heads*/) override {
     return std::make_unique<CpuPass>();
   }
@@ -152,7 +160,7 @@ void CpuBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
               .out = gated,
               .epilogue = Epilogue::kSwiGlu},
              &matmul_scratch_);
-  MatMul({.x = gated, .w = weights.down, .bias = weights.down_bias, .out = x, .accumulate = true});
+  AddProduct(gated, *weights.down, weights.down_bias, weights.ranks, x);
 }
 
 void CpuBackend::RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,

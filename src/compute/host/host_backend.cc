@@ -1,10 +1,13 @@
 #include "compute/host/host_backend.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "compute/host/host_beams.h"
 #include "compute/host/host_pass.h"
+#include "compute/ranks/ranks.h"
 
 namespace talon {
 
@@ -34,29 +37,80 @@ void HostBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
           .out = gate_up});
   const MatrixView gated = TakeOperand(x.rows, gate_up.cols / 2);
   SwiGlu(gate_up, gated);
-  MatMul({.x = gated, .w = weights.down, .bias = weights.down_bias, .out = x, .accumulate = true});
+  AddProduct(gated, *weights.down, weights.down_bias, weights.ranks, x);
+}
+
+void HostBackend::AddProduct(MatrixView x, const Weight& w, const float* bias, Ranks* ranks,
+                             MatrixView out) {
+  if (ranks == nullptr) {
+    return MatMul({.x = x, .w = &w, .bias = bias, .out = out, .accumulate = true});
+  }
+  const MatrixView sum = Take(&summed_, x.rows, w.rows());
+  MatMul({.x = x, .w = &w, .out = sum});
+  ranks->Sum(sum);
+  for (int r = 0; r < out.rows; ++r) {
+    float* to = out.data + r * out.stride;
+    const float* from = sum.data + r * sum.stride;
+    for (int j = 0; j < out.cols; ++j) to[j] += bias == nullptr ? from[j] : from[j] + bias[j];
+  }
 }
 
 void HostBackend::ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
                                     const ExpertsWeights& weights) {
-  const auto experts = static_cast<int>(weights.experts.size());
+  const int experts = weights.router->rows();
   const MatrixView normed = Take(&normed_, x.rows, x.cols);
   RmsNorm(x, norm, epsilon, normed);
   const MatrixView logits = Take(&router_logits_, x.rows, experts);
   MatMul({.x = normed, .w = weights.router, .bias = weights.router_bias, .out = logits});
   expert_choice_.Build(logits, weights.rule);
-  for (int e = 0; e < experts; ++e) {
+  Ranks* ranks = weights.ranks;
+  const std::vector<int> bounds = SegmentBounds(experts, 1);
+  const IndexRange own =
+      ranks == nullptr ? SegmentsOf(0, 1) : SegmentsOf(ranks->rank(), ranks->size());
+  const MatrixView sum = SumExperts(
+      weights, normed, std::span(bounds).subspan(own.first, own.count() + 1), expert_sums_);
+  if (ranks != nullptr) ranks->Sum(sum);
+  for (int r = 0; r < x.rows; ++r) {
+    float* to = x.data + r * x.stride;
+    const float* from = sum.data + r * sum.stride;
+    for (int j = 0; j < x.cols; ++j) to[j] += from[j];
+  }
+}
+
+MatrixView HostBackend::SumExperts(const ExpertsWeights& weights, MatrixView x,
+                                   std::span<const int> bounds, std::span<Buffer> scratch) {
+  if (bounds.size() == 2) {
+    const MatrixView sums = Take(&scratch[0], x.rows, x.cols);
+    std::fill_n(sums.data, static_cast<size_t>(x.rows) * x.cols, 0.0f);
+    AddExperts(weights, {bounds[0], bounds[1]}, x, sums);
+    return sums;
+  }
+  const std::span left = bounds.first(bounds.size() / 2 + 1);
+  const std::span right = bounds.subspan(bounds.size() / 2);
+  if (left.front() == left.back()) return SumExperts(weights, x, right, scratch);
+  const MatrixView sums = SumExperts(weights, x, left, scratch);
+  if (right.front() == right.back()) return sums;
+  const MatrixView others = SumExperts(weights, x, right, scratch.subspan(1));
+  const auto elements = static_cast<size_t>(sums.rows) * sums.cols;
+  for (size_t i = 0; i < elements; ++i) sums.data[i] += others.data[i];
+  return sums;
+}
+
+void HostBackend::AddExperts(const ExpertsWeights& weights, IndexRange experts, MatrixView x,
+                             MatrixView sums) {
+  for (int e = experts.first; e < experts.last; ++e) {
     const std::span<const int32_t> rows = expert_choice_.rows(e);
     if (rows.empty()) continue;
     ++experts_read_;
-    const MatrixView in = Take(&expert_rows_, static_cast<int>(rows.size()), x.cols);
-    GatherRows(normed, rows, in);
-    const MatrixView out = RunExpert(in, weights.experts[e], weights.rule.gate_limit);
+    const MatrixView in = Take(&expert_rows_, static_cast<int>(rows.size()), sums.cols);
+    GatherRows(x, rows, in);
+    const MatrixView out =
+        RunExpert(in, weights.experts[e - weights.first_expert], weights.rule.gate_limit);
     const std::span<const float> shares = expert_choice_.weights(e);
     for (int i = 0; i < out.rows; ++i) {
-      float* to = x.data + rows[i] * x.stride;
+      float* to = sums.data + rows[i] * sums.stride;
       const float* from = out.data + i * out.stride;
-      for (int j = 0; j < x.cols; ++j) to[j] += shares[i] * from[j];
+      for (int j = 0; j < sums.cols; ++j) to[j] += shares[i] * from[j];
     }
   }
 }
@@ -91,7 +145,7 @@ void HostBackend::AttentionMatMul(const Pass& pass, const AttentionInput& input,
                                   const float* bias, MatrixView out) {
   const MatrixView attended = TakeOperand(input.q.rows, input.q.cols);
   Attention(pass, input, attended);
-  MatMul({.x = attended, .w = &w, .bias = bias, .out = out, .accumulate = true});
+  AddProduct(attended, w, bias, input.ranks, out);
 }
 
 void HostBackend::GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) {

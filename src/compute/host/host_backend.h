@@ -3,6 +3,7 @@
 #ifndef TALON_COMPUTE_HOST_HOST_BACKEND_H_
 #define TALON_COMPUTE_HOST_HOST_BACKEND_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "compute/backend.h"
 #include "compute/host/host_experts.h"
 #include "compute/layer_ops.h"
+#include "compute/ranks/segments.h"
 
 namespace talon {
 
@@ -36,6 +38,7 @@ class HostBackend : public Backend, public LayerOps {
               const std::function<void()>& ops) override {
     ops();
   }
+  bool SumsInSegments() const override { return true; }
   void FeedForward(MatrixView x, const float* norm, float epsilon,
                    const FeedForwardWeights& weights) override;
   void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
@@ -54,12 +57,20 @@ class HostBackend : public Backend, public LayerOps {
 
  protected:
   virtual Result<Buffer> AllocateMemory(size_t bytes) = 0;
+  // out += x * w^T (+ bias), where every one of `ranks` has a part of the inputs; null: all here.
+  void AddProduct(MatrixView x, const Weight& w, const float* bias, Ranks* ranks, MatrixView out);
   // Scratch rows for the left operand of a product, until the next call.
   MatrixView TakeOperand(int rows, int cols) { return Take(&operand_, rows, cols); }
 
  private:
   // One expert's outputs for `x`, in scratch rows.
   MatrixView RunExpert(MatrixView x, const FeedForwardWeights& expert, float gate_limit);
+  // What the experts of segments, which begin and end at `bounds`, add to the rows, summed pairwise
+  // in one of `scratch`, of which every level of the sum takes one.
+  MatrixView SumExperts(const ExpertsWeights& weights, MatrixView x, std::span<const int> bounds,
+                        std::span<Buffer> scratch);
+  // Adds what the experts of a range make of x to `sums`, in ascending order.
+  void AddExperts(const ExpertsWeights& weights, IndexRange experts, MatrixView x, MatrixView sums);
   // Scratch rows; the buffer grows to the largest request.
   MatrixView Take(Buffer* buffer, int rows, int cols);
 
@@ -68,6 +79,8 @@ class HostBackend : public Backend, public LayerOps {
   Buffer gate_up_;
   Buffer normed_, router_logits_;  // of sparse layers
   Buffer expert_rows_, expert_out_;
+  std::array<Buffer, 4> expert_sums_;
+  Buffer summed_;  // products over several ranks
   ExpertRows expert_choice_;
   int64_t experts_read_ = 0;
   bool grows_ahead_ = false;

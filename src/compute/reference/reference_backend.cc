@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,11 @@ class ReferenceBackend : public HostBackend {
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) override {
     return ReferenceWeight::Pack(parts, format);
+  }
+
+  Result<std::unique_ptr<Weight>> PackSummedWeight(const HostMatrix& part, WeightFormat format,
+                                                   std::span<const int> bounds) override {
+    return ReferenceWeight::Pack({&part, 1}, format, bounds);
   }
 
   std::unique_ptr<Pass> NewPass(int /*query_heads*/) override {
@@ -211,16 +217,36 @@ class ReferenceBackend : public HostBackend {
     TALON_CHECK(x.cols == weight.cols() && out.cols == weight.rows() && x.rows == out.rows);
     for (int r = 0; r < x.rows; ++r) {
       std::vector<float> input(RowOf(x, r), RowOf(x, r) + x.cols);
-      if (weight.quantises_activations()) QuantiseInPlace(input);
+      if (weight.quantises_activations()) ForSegments(weight.bounds(), input, QuantiseInPlace);
       for (int o = 0; o < out.cols; ++o) {
-        const float* row = weight.Row(o);
-        double sum = std::inner_product(input.begin(), input.end(), row, 0.0, std::plus<>(),
-                                        [](double a, double b) { return a * b; });
-        if (args.bias != nullptr) sum += args.bias[o];
-        if (args.accumulate) sum += RowOf(out, r)[o];
-        RowOf(out, r)[o] = static_cast<float>(sum);
+        const float bias = args.bias == nullptr ? 0 : args.bias[o];
+        const float before = args.accumulate ? RowOf(out, r)[o] : 0;
+        if (weight.bounds().empty()) {
+          const double sum = Sum(input, weight.Row(o), {0, x.cols});
+          RowOf(out, r)[o] = static_cast<float>(sum + bias + before);
+          continue;
+        }
+        float sum = *SumSegments(input, weight.Row(o), weight.bounds());
+        if (args.bias != nullptr) sum += bias;
+        RowOf(out, r)[o] = args.accumulate ? before + sum : sum;
       }
     }
+  }
+
+  static double Sum(std::span<const float> input, const float* row, IndexRange range) {
+    double sum = 0;
+    for (int i = range.first; i < range.last; ++i) sum += double{input[i]} * row[i];
+    return sum;
+  }
+
+  // The pairwise sum of the segments that are not empty; nothing if all are.
+  static std::optional<float> SumSegments(std::span<const float> input, const float* row,
+                                          std::span<const int> bounds) {
+    if (bounds.front() == bounds.back()) return std::nullopt;
+    if (bounds.size() == 2) return static_cast<float>(Sum(input, row, {bounds[0], bounds[1]}));
+    const auto left = SumSegments(input, row, bounds.first(bounds.size() / 2 + 1));
+    const auto right = SumSegments(input, row, bounds.subspan(bounds.size() / 2));
+    return left && right ? *left + *right : left ? left : right;
   }
 
   static void NormaliseRow(const float* x, int cols, const float* weight, float epsilon,

@@ -53,6 +53,14 @@ void QuantiseInPlace(std::span<float> values) {
   for (float& value : values) value = static_cast<float>(std::nearbyint(value / scale) * scale);
 }
 
+void ForSegments(std::span<const int> bounds, std::span<float> values,
+                 const std::function<void(std::span<float>)>& visit) {
+  if (bounds.empty()) return visit(values);
+  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+    visit(values.subspan(bounds[s], bounds[s + 1] - bounds[s]));
+  }
+}
+
 std::unique_ptr<Weight> ReferenceWeight::Expanded(const HostMatrix& part) {
   auto weight = std::make_unique<ReferenceWeight>();
   weight->rows_ = static_cast<int>(part.rows);
@@ -65,13 +73,15 @@ std::unique_ptr<Weight> ReferenceWeight::Expanded(const HostMatrix& part) {
 }
 
 Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix> parts,
-                                                      WeightFormat format) {
+                                                      WeightFormat format,
+                                                      std::span<const int> bounds) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
   if (parts[0].dtype == DType::kMxfp4) return Expanded(parts[0]);
   const DType storage = RoundedType(parts, format);
   auto weight = std::make_unique<ReferenceWeight>();
   weight->cols_ = static_cast<int>(parts[0].cols);
   weight->quantised_ = IsQuantised(format);
+  weight->bounds_.assign(bounds.begin(), bounds.end());
   for (const HostMatrix& part : parts) {
     for (int64_t i = 0; i < part.rows * part.cols; ++i) {
       weight->values_.push_back(Rounded(LoadElement(part.data, part.dtype, i), storage));
@@ -82,7 +92,9 @@ Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix
     for (int row = 0; row < weight->rows_; ++row) {
       const size_t cols = static_cast<size_t>(weight->cols_);
       const std::span values = std::span(weight->values_).subspan(row * cols, cols);
-      format == WeightFormat::kInt4 ? RoundToInt4(values) : QuantiseInPlace(values);
+      ForSegments(bounds, values, [&](std::span<float> segment) {
+        format == WeightFormat::kInt4 ? RoundToInt4(segment) : QuantiseInPlace(segment);
+      });
     }
   }
   weight->bytes_ = KeptBytes(*weight, format, storage);

@@ -3,6 +3,7 @@
 #ifndef TALON_COMPUTE_REFERENCE_REFERENCE_WEIGHT_H_
 #define TALON_COMPUTE_REFERENCE_REFERENCE_WEIGHT_H_
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,13 +16,16 @@ namespace talon {
 class ReferenceWeight : public Weight {
  public:
   static Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts,
-                                              WeightFormat format);
+                                              WeightFormat format,
+                                              std::span<const int> bounds = {});
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
   size_t bytes() const override { return bytes_; }
   const float* Row(int row) const { return values_.data() + static_cast<size_t>(row) * cols_; }
   bool quantises_activations() const { return quantised_; }
+  // Where segments of the inputs begin and end (compute/ranks/segments.h); empty: not summed so.
+  std::span<const int> bounds() const { return bounds_; }
 
  private:
   static std::unique_ptr<Weight> Expanded(const HostMatrix& part);  // of MXFP4
@@ -30,11 +34,16 @@ class ReferenceWeight : public Weight {
   int cols_ = 0;
   size_t bytes_ = 0;
   bool quantised_ = false;
+  std::vector<int> bounds_;
   std::vector<float> values_;  // [rows, cols]
 };
 
 // Replaces values by the nearest multiples of max|v| / 127.
 void QuantiseInPlace(std::span<float> values);
+
+// Calls `visit` for the values of each segment; without bounds all are one.
+void ForSegments(std::span<const int> bounds, std::span<float> values,
+                 const std::function<void(std::span<float>)>& visit);
 
 }  // namespace talon
 

@@ -51,7 +51,7 @@ Result<std::unique_ptr<KvCache>> AllocateCache(const SessionOptions& options, De
   const ModelConfig& model = target->config();
   const SpecPvConfig& specpv = engine.step.specpv;
   const KvShape shape{.num_layers = model.num_layers,
-                      .kv_heads = model.num_kv_heads,
+                      .kv_heads = target->kv_heads(),
                       .head_dim = model.head_dim,
                       .block_size = engine.block_size,
                       .dtype = engine.kv_dtype,
@@ -64,7 +64,8 @@ Result<std::unique_ptr<KvCache>> AllocateCache(const SessionOptions& options, De
                                           .audit = engine.kv_audit,
                                           .tail_regions = specpv.enabled ? options.max_sessions : 0,
                                           .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
-                                          .prefix_index = engine.prefix_cache}));
+                                          .prefix_index = engine.prefix_cache,
+                                          .ops = target->kv_ops()}));
   if (specpv.enabled && specpv.RanksBlocks()) {
     const int blocks = CeilDiv(engine.max_length, engine.block_size);
     TALON_RETURN_IF_ERROR(target->ReserveScores(engine.max_sequences * blocks));

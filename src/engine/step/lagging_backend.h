@@ -52,6 +52,10 @@ class LaggingBackend : public Backend {
                                              WeightFormat format) override {
     return inner_->PackWeight(parts, format);
   }
+  Result<std::unique_ptr<Weight>> PackSummedWeight(const HostMatrix& part, WeightFormat format,
+                                                   std::span<const int> bounds) override {
+    return inner_->PackSummedWeight(part, format, bounds);
+  }
   std::unique_ptr<Pass> NewPass(int query_heads) override { return inner_->NewPass(query_heads); }
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override {
     inner_->LoadPass(plan, shape, pass);

@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <numeric>
+
+#include "compute/int4.h"
+
 namespace talon {
 namespace {
 
@@ -12,6 +16,7 @@ MlpLayout DenseMlp(const ModelConfig& config, const std::string& mlp) {
   layout.gate_up = {{mlp + "gate_proj.weight", {ffn, hidden}},
                     {mlp + "up_proj.weight", {ffn, hidden}}};
   layout.down = {{mlp + "down_proj.weight", {hidden, ffn}}};
+  layout.down_bounds = MlpBounds(config);
   if (config.mlp_bias) {
     layout.gate_up_bias = {{mlp + "gate_proj.bias", {ffn}}, {mlp + "up_proj.bias", {ffn}}};
     layout.down_bias = {{mlp + "down_proj.bias", {hidden}}};
@@ -70,6 +75,7 @@ LayerLayout LayerOf(const ModelConfig& config, int index, ExpertTensors experts)
                {attention + "k_proj.weight", {kv, hidden}},
                {attention + "v_proj.weight", {kv, hidden}}};
   layer.output = {{attention + "o_proj.weight", {hidden, q}}};
+  layer.output_bounds = SegmentBounds(config.q_size(), config.q_size() / config.num_kv_heads);
   if (config.qkv_bias) {
     layer.qkv_bias = {{attention + "q_proj.bias", {q}},
                       {attention + "k_proj.bias", {kv}},
@@ -90,6 +96,11 @@ LayerLayout LayerOf(const ModelConfig& config, int index, ExpertTensors experts)
 }
 
 }  // namespace
+
+std::vector<int> MlpBounds(const ModelConfig& config) {
+  return SegmentBounds(config.intermediate_size, kInt4Group,
+                       std::gcd(config.num_kv_heads, kSegments));
+}
 
 TensorLayout LayoutOf(const ModelConfig& config, ExpertTensors experts) {
   TensorLayout layout;

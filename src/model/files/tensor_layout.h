@@ -4,9 +4,11 @@
 #define TALON_MODEL_FILES_TENSOR_LAYOUT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "compute/ranks/segments.h"
 #include "model/config.h"
 
 namespace talon {
@@ -25,6 +27,9 @@ struct TensorSpec {
   std::vector<int64_t> shape;
   int expert = -1;                               // of a stack; -1: the tensor is not a stack
   ExpertTensors form = ExpertTensors::kStacked;  // of a stack's matrices
+  // The part that a rank takes of it: outputs and inputs of a matrix, or (only_cols) elements of a
+  // vector. The shape is that of the whole.
+  std::optional<IndexRange> only_rows, only_cols;
 
   bool is_matrix() const { return shape.size() == (expert < 0 ? 2 : 3); }
   bool input_first() const { return expert >= 0 && form == ExpertTensors::kInputFirst; }
@@ -43,6 +48,7 @@ using TensorParts = std::vector<TensorSpec>;
 struct MlpLayout {
   TensorParts gate_up, gate_up_bias;
   TensorParts down, down_bias;
+  std::vector<int> down_bounds;  // segments of its inputs; empty: not summed in segments
 };
 
 struct LayerLayout {
@@ -50,6 +56,7 @@ struct LayerLayout {
   TensorParts qkv, qkv_bias;
   TensorParts q_norm, k_norm;
   TensorParts output, output_bias;
+  std::vector<int> output_bounds;  // as MlpLayout::down_bounds
   TensorParts sinks;
   MlpLayout mlp;  // of a dense layer, empty in a sparse one
   TensorParts router, router_bias;
@@ -65,6 +72,10 @@ struct TensorLayout {
   // All of them, each once: a stack as its first expert's.
   std::vector<TensorSpec> All() const;
 };
+
+// Segments of the inner values of a dense MLP, as many as the model can have ranks. Weights of
+// every format can be cut between them.
+std::vector<int> MlpBounds(const ModelConfig& config);
 
 TensorLayout LayoutOf(const ModelConfig& config, ExpertTensors experts = ExpertTensors::kSeparate);
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "compute/mxfp4.h"
 
 namespace talon {
@@ -17,15 +19,48 @@ bool IsFloat(WeightFormat format) {
 
 }  // namespace
 
+Result<HostMatrix> WeightLoader::Take(const TensorSpec& spec) {
+  TALON_ASSIGN_OR_RETURN(const HostMatrix matrix, source_->Load(spec));
+  return Cut(matrix, spec);
+}
+
+// Rows are a part of the mapped file; columns are copied, so that only their pages are read.
+HostMatrix WeightLoader::Cut(const HostMatrix& matrix, const TensorSpec& spec) {
+  if (!spec.only_rows && !spec.only_cols) return matrix;
+  TALON_CHECK(matrix.dtype != DType::kMxfp4, "{} cannot be cut", spec.name);
+  const auto element = static_cast<int64_t>(DTypeSize(matrix.dtype));
+  HostMatrix part = matrix;
+  if (spec.only_rows) {
+    part.rows = spec.only_rows->count();
+    part.data =
+        static_cast<const uint8_t*>(matrix.data) + spec.only_rows->first * matrix.cols * element;
+  }
+  if (!spec.only_cols) return part;
+  part.cols = spec.only_cols->count();
+  const int64_t bytes = part.cols * element;
+  auto& copy = copies_.emplace_back((part.rows * bytes + 7) / 8);
+  const auto* from = static_cast<const uint8_t*>(part.data) + spec.only_cols->first * element;
+  for (int64_t row = 0; row < part.rows; ++row, from += matrix.cols * element) {
+    std::memcpy(reinterpret_cast<uint8_t*>(copy.data()) + row * bytes, from, bytes);
+  }
+  part.data = copy.data();
+  return part;
+}
+
+void WeightLoader::Release() {
+  source_->Release();
+  copies_.clear();
+}
+
 Result<Buffer> WeightLoader::Vector(const TensorParts& parts, float scale) {
   std::vector<float> values;
   for (const TensorSpec& part : parts) {
-    TALON_ASSIGN_OR_RETURN(const HostMatrix vector, source_->Load(part));
+    TALON_ASSIGN_OR_RETURN(const HostMatrix vector, Take(part));
     for (int64_t i = 0; i < vector.rows * vector.cols; ++i) {
       values.push_back(scale * LoadElement(vector.data, vector.dtype, i));
     }
   }
-  source_->Release();
+  Release();
   if (values.empty()) return Buffer();
   return Upload(values.data(), values.size() * sizeof(float));
 }
@@ -34,18 +69,24 @@ Result<std::unique_ptr<Weight>> WeightLoader::Matrix(const TensorParts& parts) {
   return Load(parts, format_);
 }
 
+Result<std::unique_ptr<Weight>> WeightLoader::SummedMatrix(const TensorParts& parts,
+                                                           std::span<const int> bounds) {
+  return Load(parts, format_, bounds);
+}
+
 Result<std::unique_ptr<Weight>> WeightLoader::ExactMatrix(const TensorParts& parts) {
   return Load(parts, WeightFormat::kF32);
 }
 
-Result<std::unique_ptr<Weight>> WeightLoader::Load(const TensorParts& parts, WeightFormat format) {
+Result<std::unique_ptr<Weight>> WeightLoader::Load(const TensorParts& parts, WeightFormat format,
+                                                   std::span<const int> bounds) {
   std::vector<HostMatrix> matrices;
   for (const TensorSpec& part : parts) {
-    TALON_ASSIGN_OR_RETURN(const HostMatrix matrix, source_->Load(part));
+    TALON_ASSIGN_OR_RETURN(const HostMatrix matrix, Take(part));
     matrices.push_back(matrix);
   }
-  auto packed = Pack(matrices, format);
-  source_->Release();
+  auto packed = Pack(matrices, format, bounds);
+  Release();
   return packed;
 }
 
@@ -64,16 +105,22 @@ Result<std::unique_ptr<Weight>> WeightLoader::Columns(const TensorSpec& spec, in
   return Pack({&part, 1}, format_);
 }
 
-Result<WeightTable> WeightLoader::Table(const TensorParts& parts, std::unique_ptr<Weight>* tied) {
+Result<WeightTable> WeightLoader::Table(const TensorParts& parts) {
+  return TiedTable(parts, parts[0], nullptr);
+}
+
+Result<WeightTable> WeightLoader::TiedTable(const TensorParts& parts, const TensorSpec& head,
+                                            std::unique_ptr<Weight>* tied) {
   TALON_ASSIGN_OR_RETURN(const HostMatrix table, source_->Load(parts[0]));
   const auto elements = static_cast<size_t>(table.rows) * static_cast<size_t>(table.cols);
   WeightTable result;
   TALON_ASSIGN_OR_RETURN(result.data, Upload(table.data, elements * DTypeSize(table.dtype)));
   result.dtype = table.dtype;
   if (tied != nullptr) {
-    TALON_ASSIGN_OR_RETURN(*tied, Pack({&table, 1}, format_));
+    const HostMatrix part = Cut(table, head);
+    TALON_ASSIGN_OR_RETURN(*tied, Pack({&part, 1}, format_));
   }
-  source_->Release();
+  Release();
   return result;
 }
 
@@ -85,7 +132,8 @@ Result<Buffer> WeightLoader::Upload(const void* data, size_t bytes) {
 }
 
 Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> parts,
-                                                   WeightFormat format) {
+                                                   WeightFormat format,
+                                                   std::span<const int> bounds) {
   // Files may mix types; a stack of them is kept exactly.
   const bool mixed = std::ranges::any_of(
       parts, [&](const HostMatrix& part) { return part.dtype != parts[0].dtype; });
@@ -101,7 +149,9 @@ Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> p
     whole = {.data = expanded.data(), .dtype = DType::kF32, .rows = whole.rows, .cols = whole.cols};
     parts = {&whole, 1};
   }
-  TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight, backend_->PackWeight(parts, format));
+  TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight,
+                         bounds.empty() ? backend_->PackWeight(parts, format)
+                                        : backend_->PackSummedWeight(parts[0], format, bounds));
   matrix_bytes_ += weight->bytes();
   return weight;
 }

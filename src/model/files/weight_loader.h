@@ -3,8 +3,10 @@
 #define TALON_MODEL_FILES_WEIGHT_LOADER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "compute/backend.h"
@@ -34,21 +36,34 @@ class WeightLoader {
   // are none.
   Result<Buffer> Vector(const TensorParts& parts, float scale = 1);
   Result<std::unique_ptr<Weight>> Matrix(const TensorParts& parts);
+  // A matrix whose products are sums over ranks, in segments (Backend::PackSummedWeight).
+  Result<std::unique_ptr<Weight>> SummedMatrix(const TensorParts& parts,
+                                               std::span<const int> bounds);
   // The same in float32 whatever the format.
   Result<std::unique_ptr<Weight>> ExactMatrix(const TensorParts& parts);
   // Columns [first, first + count) of a matrix.
   Result<std::unique_ptr<Weight>> Columns(const TensorSpec& spec, int first, int count);
-  // The table and, unless `tied` is null, the matrix made from the same tensor.
-  Result<WeightTable> Table(const TensorParts& parts, std::unique_ptr<Weight>* tied = nullptr);
+  Result<WeightTable> Table(const TensorParts& parts);
+  // The table and the matrix made from what `head` takes of the same tensor.
+  Result<WeightTable> TiedTable(const TensorParts& parts, const TensorSpec& head,
+                                std::unique_ptr<Weight>* tied);
 
  private:
+  // The part that is taken of a tensor, until Release.
+  Result<HostMatrix> Take(const TensorSpec& spec);
+  HostMatrix Cut(const HostMatrix& matrix, const TensorSpec& spec);
+  void Release();
+
   Result<Buffer> Upload(const void* data, size_t bytes);
-  Result<std::unique_ptr<Weight>> Load(const TensorParts& parts, WeightFormat format);
-  Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts, WeightFormat format);
+  Result<std::unique_ptr<Weight>> Load(const TensorParts& parts, WeightFormat format,
+                                       std::span<const int> bounds = {});
+  Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts, WeightFormat format,
+                                       std::span<const int> bounds = {});
 
   WeightSource* source_;
   Backend* backend_;
   WeightFormat format_;
+  std::vector<std::vector<uint64_t>> copies_;  // of columns
   size_t matrix_bytes_ = 0;
   size_t other_bytes_ = 0;
 };

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "compute/layer_ops.h"
+#include "model/heads/head_file.h"
 #include "model/rope.h"
 
 namespace talon {
@@ -35,6 +36,7 @@ Result<std::unique_ptr<BlockHead>> BlockHead::Load(const std::string& dir, const
                          LoadBlockConfig(dir, target.config(), options.capture_layers));
   TALON_ASSIGN_OR_RETURN(BlockWeights weights,
                          LoadBlockWeights(dir, config, backend, options.weights));
+  if (weights.head == nullptr) TALON_RETURN_IF_ERROR(CheckHeadIsWhole(dir, target));
   std::unique_ptr<BlockHead> head(
       new BlockHead(std::move(config), target, backend, std::move(weights)));
   const int length = options.max_length > 0 ? options.max_length : target.config().max_context;

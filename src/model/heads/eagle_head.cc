@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "model/files/tensor_layout.h"
+#include "model/heads/head_file.h"
 #include "model/heads/token_map.h"
 #include "model/rope.h"
 
@@ -70,6 +71,7 @@ Result<std::unique_ptr<EagleHead>> EagleHead::Load(const std::string& dir, const
   if (!options.token_map.empty()) {
     TALON_RETURN_IF_ERROR(CutVocabulary(dir, options, target, backend, &config, &weights));
   }
+  if (weights.head == nullptr) TALON_RETURN_IF_ERROR(CheckHeadIsWhole(dir, target));
   return Create(std::move(config), target, backend, std::move(weights), options);
 }
 

@@ -82,8 +82,8 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
   sequence.blocks = reservation.new_blocks;
   sequence.committed_len = context;
   for (size_t i = 1; i < sequence.blocks.size(); ++i) {
-    backend->kv_ops()->CopyBlock(kv->view(), sequence.blocks[0], sequence.blocks[i],
-                                 kv->shape().block_size);
+    kv->ops()->CopyBlock(kv->view(), sequence.blocks[0], sequence.blocks[i],
+                         kv->shape().block_size);
   }
   PassBuilder builder;
   const int vocab = target->config().vocab_size;

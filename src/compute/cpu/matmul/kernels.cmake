@@ -4,9 +4,11 @@
 set(TALON_CPU_KERNEL_SOURCES
   cpu/cpu_features.cc cpu/matmul/kernels_float.cc cpu/matmul/kernels_portable.cc
   cpu/matmul/kernels_portable_int4.cc cpu/matmul/kernels_table.cc cpu/matmul/matmul.cc
-  cpu/matmul/mxfp4.cc cpu/matmul/mxfp4_kernels.cc cpu/matmul/pack.cc cpu/peak_kernels.cc cpu/matmul/quantize.cc)
+  cpu/matmul/mxfp4.cc cpu/matmul/mxfp4_kernels.cc cpu/matmul/pack.cc cpu/peak_kernels.cc cpu/matmul/quantize.cc
+  cpu/matmul/product/segment_sums.cc)
 set(TALON_CPU_KERNEL_TESTS
-  cpu/matmul/int4_test.cc cpu/matmul/test.cc cpu/matmul/testing.cc cpu/matmul/quantize_test.cc)
+  cpu/matmul/int4_test.cc cpu/matmul/test.cc cpu/matmul/testing.cc cpu/matmul/quantize_test.cc
+  cpu/matmul/product/segments_test.cc)
 
 function(talon_kernel source)
   set_source_files_properties(${source} PROPERTIES

@@ -5,88 +5,19 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "compute/cpu/elementwise.h"
 #include "compute/cpu/matmul/memory.h"
+#include "compute/cpu/matmul/product/product.h"
+#include "compute/cpu/matmul/product/segment_sums.h"
 #include "compute/cpu/matmul/quantize.h"
 
 namespace talon {
 namespace {
 
 constexpr int kMaxRows = 512;                // bounds the scratch memory
-constexpr int kRowsPerTask = 64;             // a multiple of every kernel's max_rows
-constexpr int kMaxOutputsPerTask = 128;      // a multiple of every kernel's width
 constexpr int64_t kMinTaskBytes = 32 << 10;  // of weights: worth handing out, a stream to fetch
 constexpr int64_t kTasksPerThread = 8;       // where there is enough, so that threads end together
-constexpr int64_t kPanelSliceBytes = 16 << 10;  // stays in the first-level cache for all tiles
-constexpr int64_t kFetchAheadBytes = 4 << 10;   // in a stream, further than memory is away
-constexpr int64_t kInlineWork = 1 << 16;        // multiplications not worth waking a thread for
-
-// Floats from a thread's row to the next one's: whole cache lines.
-int64_t ThreadRowSize(int cols) { return (int64_t{cols} + 15) / 16 * 16; }
-
-// The part of one task: `outputs` from `first_output` on and, in gated products, as many of up.
-struct Block {
-  int first_row, rows;
-  int first_output, outputs;  // outputs: valid ones, the last panel may hold fewer than its width
-  // The same in tiles and panels.
-  int64_t tiles;
-  int64_t panels;       // up's included
-  int64_t gate_panels;  // the first ones
-  int64_t first_panel, first_up_panel;
-
-  // The weights' panel that is the block's p-th.
-  int64_t PanelOf(int64_t p) const {
-    return p < gate_panels ? first_panel + p : first_up_panel + p - gate_panels;
-  }
-};
-
-// A run of groups of one panel.
-struct Slice {
-  const uint8_t* panel = nullptr;  // at first_group
-  int64_t first_group = 0, groups = 0;
-  const uint8_t* next = nullptr;  // what to fetch meanwhile, as long as the slice; `panel`: nothing
-};
-
-// At most kMaxRows rows: everything the tasks share.
-struct Product {
-  ProductCall call;
-  const PackedWeight& w;
-
-  uint8_t* packed = nullptr;  // tiles of activations, as TileArgs has them
-  int64_t row_bytes = 0;      // of one packed row
-  float* row_scales = nullptr;
-  float* normed = nullptr;  // a row for each thread
-
-  int outputs_per_task = 0;
-  int64_t row_blocks = 0;
-  int64_t output_blocks = 0;
-  int threads = 1;
-
-  const MatrixKernel& kernel() const { return w.kernel(); }
-  bool HasRowScales() const {
-    return kernel().activation_type == DType::kI8 || kernel().activation_type == DType::kF16;
-  }
-  int PaddedRows(int rows) const {
-    const int unit = kernel().row_unit;
-    return (rows + unit - 1) / unit * unit;
-  }
-  int halves() const { return call.epilogue == Epilogue::kSwiGlu ? 2 : 1; }
-  // Distance from an output of gate to the same one of up.
-  int half_outputs() const { return w.rows() / halves(); }
-  int64_t SliceGroups() const {
-    return std::max<int64_t>(1, kPanelSliceBytes / kernel().panel_group_bytes);
-  }
-  // A row of the left operand, after the norm if there is one.
-  const float* RowOf(int row, int thread) const {
-    const float* x = call.x.data + row * call.x.stride;
-    if (call.norm == nullptr) return x;
-    float* to = normed + thread * ThreadRowSize(call.x.cols);
-    RmsNormRow(x, call.x.cols, call.norm, call.epsilon, to);
-    return to;
-  }
-  // Tiles before the last are full, so a tile starts where its rows would.
-  const uint8_t* Tile(int first_row) const { return packed + first_row * row_bytes; }
-};
+constexpr int64_t kFetchAheadBytes = 4 << 10;  // in a stream, further than memory is away
+constexpr int64_t kInlineWork = 1 << 16;       // multiplications not worth waking a thread for
 
 void ZeroGroups(const InterleavedRow& row, int64_t first, int64_t last) {
   auto* to = static_cast<uint8_t*>(row.to);
@@ -94,37 +25,54 @@ void ZeroGroups(const InterleavedRow& row, int64_t first, int64_t last) {
   for (int64_t g = first; g < last; ++g) std::memset(to + g * row.stride, 0, bytes);
 }
 
+// One segment of a row, in the groups that the kernel takes.
+void PackSegment(const Product& product, const float* from, int row, int segment,
+                 InterleavedRow packed) {
+  const MatrixKernel& kernel = product.kernel();
+  const WeightSegment& part = product.w.segments()[segment];
+  const int64_t runs = kernel.group / kernel.x_group;  // of a group
+  packed.to = static_cast<uint8_t*>(packed.to) + part.first_group * runs * packed.stride;
+  from += part.first_col;
+  if (product.HasRowScales()) {
+    const RowScale scale = kernel.activation_type == DType::kI8
+                               ? ChooseInt8Scale(from, DType::kF32, part.cols)
+                               : ChooseF16Scale(from, part.cols);
+    *product.RowScale(segment, row) = scale.scale;
+    packed.inverse_scale = scale.inverse;
+  }
+  PackRow(from, DType::kF32, part.cols, packed);
+  ZeroGroups(packed, (part.cols + kernel.x_group - 1) / kernel.x_group, part.groups * runs);
+}
+
 void PackTile(const Product& product, int first_row, int thread) {
   const MatrixKernel& kernel = product.kernel();
-  const MatrixView& x = product.call.x;
-  const int rows = std::min(kernel.max_rows, x.rows - first_row);
+  const int rows = std::min(kernel.max_rows, product.call.x.rows - first_row);
   const int padded = product.PaddedRows(rows);
   const size_t group_bytes = kernel.x_group * DTypeSize(kernel.activation_type);
-  const int64_t groups = product.w.groups() * kernel.group / kernel.x_group;
-  const int64_t filled = (x.cols + kernel.x_group - 1) / kernel.x_group;
   uint8_t* tile = product.packed + first_row * product.row_bytes;
   for (int r = 0; r < padded; ++r) {
-    InterleavedRow row = {.to = tile + r * group_bytes,
-                          .stride = static_cast<int64_t>(padded * group_bytes),
-                          .group = kernel.x_group,
-                          .type = kernel.activation_type,
-                          .flip = static_cast<uint8_t>(kernel.offset_activation ? 0x80 : 0)};
+    const InterleavedRow row = {.to = tile + r * group_bytes,
+                                .stride = static_cast<int64_t>(padded * group_bytes),
+                                .group = kernel.x_group,
+                                .type = kernel.activation_type,
+                                .flip = static_cast<uint8_t>(kernel.offset_activation ? 0x80 : 0)};
     if (r >= rows) {
-      ZeroGroups(row, 0, groups);
+      ZeroGroups(row, 0, product.w.groups() * kernel.group / kernel.x_group);
       continue;
     }
     const float* from = product.RowOf(first_row + r, thread);
-    if (product.HasRowScales()) {
-      const RowScale scale = kernel.activation_type == DType::kI8
-                                 ? ChooseInt8Scale(from, DType::kF32, x.cols)
-                                 : ChooseF16Scale(from, x.cols);
-      product.row_scales[first_row + r] = scale.scale;
-      row.inverse_scale = scale.inverse;
+    for (int s = 0; s < product.num_segments(); ++s) {
+      PackSegment(product, from, first_row + r, s, row);
     }
-    PackRow(from, DType::kF32, x.cols, row);
-    ZeroGroups(row, filled, groups);
   }
 }
+
+// A run of groups of one panel.
+struct Slice {
+  const uint8_t* panel = nullptr;  // at first_group
+  int64_t first_group = 0, groups = 0;
+  const uint8_t* next = nullptr;  // what to fetch meanwhile, as long as the slice; `panel`: nothing
+};
 
 // The weights of `panel` from `group` on.
 const uint8_t* PanelAt(const Product& product, int64_t panel, int64_t group) {
@@ -151,116 +99,43 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
   }
 }
 
-// `acc`: int32 or float accumulators of the block, [tiles][panels][max_rows * width].
-void Multiply(const Product& product, const Block& block, uint32_t* acc) {
+// Few rows are bound by memory alone: they read the panels from end to end, as they lie, a stream
+// that the processor fetches by itself. More rows stay at a slice and fetch the next meanwhile.
+bool IsFew(const Product& product, const Block& block) {
+  return 2 * block.rows <= product.kernel().max_rows;
+}
+
+// One segment of few rows: `panel` is the p-th of the block.
+void MultiplyStreamed(const Product& product, const Block& block, int64_t p,
+                      const WeightSegment& segment, uint32_t* acc) {
+  const uint8_t* panel = PanelAt(product, block.PanelOf(p), segment.first_group);
+  MultiplySlice(
+      product, block,
+      {.panel = panel, .first_group = segment.first_group, .groups = segment.groups, .next = panel},
+      acc, /*acc_step=*/0);
+}
+
+// One segment of all panels. `acc`: int32 or float accumulators of the block,
+// [tiles][panels][max_rows * width].
+void Multiply(const Product& product, const Block& block, const WeightSegment& segment,
+              uint32_t* acc) {
   const MatrixKernel& kernel = product.kernel();
-  const int64_t groups = product.w.groups();
+  const int64_t end = segment.first_group + segment.groups;
   const int64_t panels = block.panels;
   const int64_t tile_sums = int64_t{kernel.max_rows} * kernel.width;
-  // Few rows are bound by memory alone: they read the panels from end to end, as they lie, a stream
-  // that the processor fetches by itself. More rows stay at a slice and fetch the next meanwhile.
-  const bool few = 2 * block.rows <= kernel.max_rows;
-  const bool whole = few || groups <= product.SliceGroups();
-  const int64_t step = whole ? groups : product.SliceGroups();
-  const auto panel_bytes = static_cast<int64_t>(product.w.panel_bytes());
-  const int64_t ahead = few ? 0 : std::max(kFetchAheadBytes, panel_bytes);
-  for (int64_t g = 0; g < groups; g += step) {
+  const bool whole = segment.groups <= product.SliceGroups();
+  const int64_t step = whole ? segment.groups : product.SliceGroups();
+  const int64_t ahead = std::max(kFetchAheadBytes, static_cast<int64_t>(product.w.panel_bytes()));
+  for (int64_t g = segment.first_group; g < end; g += step) {
     for (int64_t p = 0; p < panels; ++p) {
       Slice slice = {.panel = PanelAt(product, block.PanelOf(p), g),
                      .first_group = g,
-                     .groups = std::min(step, groups - g)};
-      slice.next = whole ? slice.panel + ahead
-                   : p + 1 < panels
-                       ? PanelAt(product, block.PanelOf(p + 1), g)
-                       : PanelAt(product, block.PanelOf(0), std::min(g + step, groups));
+                     .groups = std::min(step, end - g)};
+      slice.next = whole            ? slice.panel + ahead
+                   : p + 1 < panels ? PanelAt(product, block.PanelOf(p + 1), g)
+                                    : PanelAt(product, block.PanelOf(0), std::min(g + step, end));
       MultiplySlice(product, block, slice, acc + p * tile_sums, panels * tile_sums);
     }
-  }
-}
-
-// Copies one row's accumulators, in the order of outputs.
-void ReadAccumulators(const Product& product, const Block& block, int row, const uint32_t* acc,
-                      uint32_t* __restrict sums) {
-  const MatrixKernel& kernel = product.kernel();
-  const int width = kernel.width;
-  const int64_t panels = block.panels;
-  const int unit = kernel.row_unit;
-  const int within = row % kernel.max_rows;  // its tile
-  const uint32_t* __restrict from = acc + (row - within) * panels * width +
-                                    (within - within % unit) * width + within % unit * unit;
-  for (int64_t p = 0; p < panels; ++p, sums += width, from += kernel.max_rows * width) {
-    if (unit == 1) {
-      std::memcpy(sums, from, width * sizeof(uint32_t));
-      continue;
-    }
-    for (int j = 0; j < width; j += 2) {
-      sums[j] = from[2 * j];
-      sums[j + 1] = from[2 * j + 1];
-    }
-  }
-}
-
-// Consecutive outputs of one row: where they are in the product, and their sums.
-struct OutputRun {
-  int row = 0;
-  int first = 0;
-  int count = 0;
-  const uint32_t* sums = nullptr;
-};
-
-// Scales int32 accumulators to floats.
-void Dequantize(const Product& product, const OutputRun& run, float* values) {
-  const float row_scale = product.row_scales[run.row];
-  const float* scales = product.w.scales().data() + run.first;
-  if (product.kernel().offset_activation) {
-    const int32_t* offsets = product.w.offsets().data() + run.first;
-    for (int j = 0; j < run.count; ++j) {
-      const auto sum = static_cast<int32_t>(run.sums[j] - static_cast<uint32_t>(offsets[j]));
-      values[j] = static_cast<float>(sum) * row_scale * scales[j];
-    }
-  } else {
-    for (int j = 0; j < run.count; ++j) {
-      values[j] = static_cast<float>(static_cast<int32_t>(run.sums[j])) * row_scale * scales[j];
-    }
-  }
-}
-
-// The product's values, with the bias.
-void ToValues(const Product& product, const OutputRun& run, float* values) {
-  if (product.kernel().sum_type == DType::kI32) {
-    Dequantize(product, run, values);
-  } else {
-    std::memcpy(values, run.sums, run.count * sizeof(float));
-    const float scale = product.HasRowScales() ? product.row_scales[run.row] : 1;
-    if (scale != 1) {
-      for (int j = 0; j < run.count; ++j) values[j] *= scale;
-    }
-  }
-  if (product.call.bias == nullptr) return;
-  const float* bias = product.call.bias + run.first;
-  for (int j = 0; j < run.count; ++j) values[j] += bias[j];
-}
-
-void StoreRow(const Product& product, const Block& block, int row, const uint32_t* acc) {
-  uint32_t sums[kMaxOutputsPerTask];
-  float values[kMaxOutputsPerTask];
-  ReadAccumulators(product, block, row, acc, sums);
-  const int n = block.outputs;
-  for (int half = 0; half < product.halves(); ++half) {
-    const OutputRun run = {.row = block.first_row + row,
-                           .first = block.first_output + half * product.half_outputs(),
-                           .count = n,
-                           .sums = sums + half * n};
-    ToValues(product, run, values + half * n);
-  }
-  const MatrixView& to = product.call.out;
-  float* out = to.data + (block.first_row + row) * to.stride + block.first_output;
-  if (product.call.epilogue == Epilogue::kSwiGlu) {
-    SwiGluRow(values, values + n, n, out);
-  } else if (product.call.epilogue == Epilogue::kAdd) {
-    for (int j = 0; j < n; ++j) out[j] += values[j];
-  } else {
-    std::memcpy(out, values, n * sizeof(float));
   }
 }
 
@@ -282,14 +157,34 @@ Block BlockOf(const Product& product, int64_t task) {
   return block;
 }
 
+// Few rows: all segments of a panel, then those of the next, so that it is one stream.
+void RunStreamedTask(const Product& product, const Block& block, int64_t sums, uint32_t* acc) {
+  const auto& segments = product.w.segments();
+  const int64_t tile_sums = sums / block.panels;
+  std::memset(acc, 0, segments.size() * sums * sizeof(uint32_t));
+  for (int64_t p = 0; p < block.panels; ++p) {
+    for (size_t s = 0; s < segments.size(); ++s) {
+      MultiplyStreamed(product, block, p, segments[s], acc + s * sums + p * tile_sums);
+    }
+  }
+  SegmentSums segment_sums(product, block);
+  for (size_t s = 0; s < segments.size(); ++s) segment_sums.Add(acc + s * sums);
+}
+
 void RunTask(const Product& product, int64_t task) {
   const MatrixKernel& kernel = product.kernel();
   const Block block = BlockOf(product, task);
-  alignas(64) uint32_t acc[kRowsPerTask * kMaxOutputsPerTask];
+  alignas(64) uint32_t acc[kTaskSums];
   const int64_t sums = block.tiles * block.panels * kernel.max_rows * kernel.width;
-  std::memset(acc, 0, sums * sizeof(uint32_t));
-  Multiply(product, block, acc);
-  for (int row = 0; row < block.rows; ++row) StoreRow(product, block, row, acc);
+  if (IsFew(product, block) && product.num_segments() * sums <= kTaskSums) {
+    return RunStreamedTask(product, block, sums, acc);
+  }
+  SegmentSums segment_sums(product, block);
+  for (const WeightSegment& segment : product.w.segments()) {
+    std::memset(acc, 0, sums * sizeof(uint32_t));
+    Multiply(product, block, segment, acc);
+    segment_sums.Add(acc);
+  }
 }
 
 // Makes enough tasks to keep all threads busy, none too small, none with more outputs than its
@@ -326,7 +221,7 @@ void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) 
   const int rows = call.x.rows;
   product.row_bytes = product.w.groups() * kernel.group * DTypeSize(kernel.activation_type);
   product.packed = scratch->Activations(product.PaddedRows(rows) * product.row_bytes);
-  product.row_scales = scratch->RowScales(rows);
+  product.row_scales = scratch->RowScales(rows * product.num_segments());
   if (call.norm != nullptr) {
     product.normed = scratch->ThreadRows(pool.num_threads(), call.x.cols);
   }

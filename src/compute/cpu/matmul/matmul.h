@@ -18,8 +18,17 @@
 
 namespace talon {
 
+// A run of inputs that are summed on their own (compute/ranks/segments.h).
+struct WeightSegment {
+  int first_col = 0, cols = 0;
+  int64_t first_group = 0, groups = 0;  // in the packed panels
+  // Sums left of it that it completes: each is added, the last first.
+  int merges = 0;
+};
+
 // A weight matrix [rows = outputs, cols = inputs] cut into panels of kernel().width outputs, padded
-// with zeros: [ceil(rows / width)][ceil(cols / group)][panel_group_bytes]. Immutable.
+// with zeros: [ceil(rows / width)][groups()][panel_group_bytes]. Every segment begins with a group.
+// Immutable.
 class PackedWeight : public Weight {
  public:
   int rows() const override { return rows_; }
@@ -33,14 +42,17 @@ class PackedWeight : public Weight {
   const uint8_t* panel(int64_t index) const {
     return static_cast<const uint8_t*>(data_.data()) + index * panel_bytes_;
   }
-  // int8 only, [panels * width]: the scale of each output, and 128 times the sum of its weights
-  // where the kernel wants activations offset by 128 (else empty).
-  const std::vector<float>& scales() const { return scales_; }
-  const std::vector<int32_t>& offsets() const { return offsets_; }
+  // Those that are not empty, ascending; at least one.
+  const std::vector<WeightSegment>& segments() const { return segments_; }
+  // int8 only, [panels * width]: the scale of each output in a segment, and 128 times the sum of
+  // its weights where the kernel wants activations offset by 128 (else empty).
+  const float* scales(int segment) const { return scales_.data() + segment * padded_rows(); }
+  const int32_t* offsets(int segment) const { return offsets_.data() + segment * padded_rows(); }
 
  private:
   friend class WeightPacker;
   PackedWeight() = default;
+  int64_t padded_rows() const { return panels_ * kernel_->width; }
   const MatrixKernel* kernel_ = nullptr;
   int rows_ = 0;
   int cols_ = 0;
@@ -48,17 +60,19 @@ class PackedWeight : public Weight {
   int64_t panels_ = 0;
   size_t panel_bytes_ = 0;
   Buffer data_;
-  std::vector<float> scales_;
-  std::vector<int32_t> offsets_;
+  std::vector<WeightSegment> segments_;
+  std::vector<float> scales_;     // [segments][padded_rows()]
+  std::vector<int32_t> offsets_;  // the same
 };
 
 // Stacks the parts' rows. The parts must agree in cols; types may differ (kAsStored then means
 // f32). `kernel`, for tests: one of AttainableKernels() for the resulting type; null takes the
-// best.
+// best. `bounds`: where segments begin and end, 1, 2, 4 or 8 of them; empty: all is one.
 Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
                                                  std::span<const HostMatrix> parts,
                                                  WeightFormat format,
-                                                 const MatrixKernel* kernel = nullptr);
+                                                 const MatrixKernel* kernel = nullptr,
+                                                 std::span<const int> bounds = {});
 
 // Memory of MatMul that is kept from call to call, so that a steady state allocates nothing. Used
 // by one MatMul at a time.

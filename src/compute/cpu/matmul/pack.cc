@@ -15,6 +15,21 @@ namespace {
 // 127 * 127 * this fits an int32, so int8 sums are exact.
 constexpr int64_t kMaxInt8Cols = 1 << 17;
 
+// Lists those of `count` segments from `first` on that are not empty. Returns whether there are
+// any.
+bool ListSegments(std::span<const int> bounds, int first, int count,
+                  std::vector<WeightSegment>* segments) {
+  if (count == 1) {
+    const int cols = bounds[first + 1] - bounds[first];
+    if (cols > 0) segments->push_back({.first_col = bounds[first], .cols = cols});
+    return cols > 0;
+  }
+  const bool left = ListSegments(bounds, first, count / 2, segments);
+  const bool right = ListSegments(bounds, first + count / 2, count / 2, segments);
+  if (left && right) ++segments->back().merges;
+  return left || right;
+}
+
 }  // namespace
 
 // Fills one PackedWeight; every panel is packed on its own.
@@ -23,19 +38,27 @@ class WeightPacker {
   WeightPacker(std::span<const HostMatrix> parts, const MatrixKernel& kernel)
       : parts_(parts), kernel_(kernel), weight_(new PackedWeight) {}
 
-  Status Allocate() {
+  Status Allocate(std::span<const int> bounds) {
     int64_t rows = 0;
     for (const HostMatrix& part : parts_) rows += part.rows;
     PackedWeight& w = *weight_;
     w.kernel_ = &kernel_;
     w.rows_ = static_cast<int>(rows);
     w.cols_ = static_cast<int>(parts_[0].cols);
-    w.groups_ = (w.cols_ + kernel_.group - 1) / kernel_.group;
+    const int whole[] = {0, w.cols_};
+    if (bounds.empty()) bounds = whole;
+    TALON_CHECK(bounds.front() == 0 && bounds.back() == w.cols_);
+    ListSegments(bounds, 0, static_cast<int>(bounds.size()) - 1, &w.segments_);
+    for (WeightSegment& segment : w.segments_) {
+      segment.first_group = w.groups_;
+      segment.groups = (segment.cols + kernel_.group - 1) / kernel_.group;
+      w.groups_ += segment.groups;
+    }
     w.panels_ = (rows + kernel_.width - 1) / kernel_.width;
     w.panel_bytes_ = w.groups_ * kernel_.panel_group_bytes;
-    const size_t padded_rows = w.panels_ * kernel_.width;
-    if (kernel_.weight_type == DType::kI8) w.scales_.resize(padded_rows);
-    if (kernel_.offset_activation) w.offsets_.resize(padded_rows);
+    const size_t scales = w.segments_.size() * w.padded_rows();
+    if (kernel_.weight_type == DType::kI8) w.scales_.resize(scales);
+    if (kernel_.offset_activation) w.offsets_.resize(scales);
     TALON_ASSIGN_OR_RETURN(w.data_, AllocateStreamed(w.panels_ * w.panel_bytes_));
     return OkStatus();
   }
@@ -52,30 +75,42 @@ class WeightPacker {
 
  private:
   void PackOutput(int64_t row) {
-    PackedWeight& w = *weight_;
     int64_t within = row;
     size_t p = 0;
     for (; within >= parts_[p].rows; ++p) within -= parts_[p].rows;
     const HostMatrix& part = parts_[p];
-    const auto* source = static_cast<const uint8_t*>(part.data) +
-                         within * part.cols * static_cast<int64_t>(DTypeSize(part.dtype));
-    uint8_t* panel = const_cast<uint8_t*>(w.panel(row / kernel_.width));
+    const auto element = static_cast<int64_t>(DTypeSize(part.dtype));
+    const auto* source = static_cast<const uint8_t*>(part.data) + within * part.cols * element;
+    for (size_t s = 0; s < weight_->segments_.size(); ++s) {
+      PackSegment(row, s, source + weight_->segments_[s].first_col * element, part.dtype);
+    }
+  }
+
+  // `source`: the output's weights for the inputs of the segment.
+  void PackSegment(int64_t row, size_t s, const uint8_t* source, DType type) {
+    PackedWeight& w = *weight_;
+    const WeightSegment& segment = w.segments_[s];
+    uint8_t* panel = const_cast<uint8_t*>(w.panel(row / kernel_.width)) +
+                     segment.first_group * kernel_.panel_group_bytes;
+    const int64_t output = row % kernel_.width;
     if (kernel_.weight_type == DType::kI4) {
-      PackInt4Output(source, part, panel, static_cast<int>(row % kernel_.width));
+      PackInt4Output(source, {.dtype = type, .cols = segment.cols}, panel,
+                     static_cast<int>(output));
       return;
     }
     const int64_t group_bytes = kernel_.panel_group_bytes / kernel_.width;
-    InterleavedRow target = {.to = panel + row % kernel_.width * group_bytes,
+    InterleavedRow target = {.to = panel + output * group_bytes,
                              .stride = kernel_.panel_group_bytes,
                              .group = kernel_.group,
                              .type = kernel_.weight_type};
+    const int64_t at = static_cast<int64_t>(s) * w.padded_rows() + row;
     if (kernel_.weight_type == DType::kI8) {
-      const RowScale scale = ChooseInt8Scale(source, part.dtype, part.cols);
-      w.scales_[row] = scale.scale;
+      const RowScale scale = ChooseInt8Scale(source, type, segment.cols);
+      w.scales_[at] = scale.scale;
       target.inverse_scale = scale.inverse;
     }
-    PackRow(source, part.dtype, part.cols, target);
-    if (kernel_.offset_activation) w.offsets_[row] = 128 * SumOfRow(target, w.groups_);
+    PackRow(source, type, segment.cols, target);
+    if (kernel_.offset_activation) w.offsets_[at] = 128 * SumOfRow(target, segment.groups);
   }
 
   // The layout is described in kernels_table.h.
@@ -114,7 +149,8 @@ class WeightPacker {
 
 Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
                                                  std::span<const HostMatrix> parts,
-                                                 WeightFormat format, const MatrixKernel* kernel) {
+                                                 WeightFormat format, const MatrixKernel* kernel,
+                                                 std::span<const int> bounds) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
   const DType type = StoredWeightType(parts, format);
   if (type == DType::kI8 && parts[0].cols > kMaxInt8Cols) {
@@ -123,7 +159,7 @@ Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
   if (kernel == nullptr) kernel = AttainableKernels(type)[0];
   TALON_CHECK(kernel->weight_type == type, "kernel {} for {}", kernel->name, DTypeName(type));
   WeightPacker packer(parts, *kernel);
-  TALON_RETURN_IF_ERROR(packer.Allocate());
+  TALON_RETURN_IF_ERROR(packer.Allocate(bounds));
   pool.Run(packer.panels(), [&](int64_t panel, int) { packer.PackPanel(panel); });
   return packer.Take();
 }

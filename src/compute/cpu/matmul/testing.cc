@@ -145,8 +145,8 @@ float RoundedTo(float value, DType type) {
 }
 
 std::unique_ptr<PackedWeight> PackWith(ThreadPool& pool, const HostMatrix& matrix,
-                                       const MatrixKernel& kernel) {
-  auto packed = PackWeight(pool, {&matrix, 1}, FormatOf(kernel.weight_type), &kernel);
+                                       const MatrixKernel& kernel, std::span<const int> bounds) {
+  auto packed = PackWeight(pool, {&matrix, 1}, FormatOf(kernel.weight_type), &kernel, bounds);
   EXPECT_TRUE(packed.ok()) << packed.status().message();
   return std::move(packed).value();
 }

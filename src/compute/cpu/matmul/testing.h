@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "compute/cpu/matmul/matmul.h"
@@ -28,7 +29,8 @@ struct MatMulProblem {
 float RoundedTo(float value, DType type);
 
 std::unique_ptr<PackedWeight> PackWith(ThreadPool& pool, const HostMatrix& matrix,
-                                       const MatrixKernel& kernel);
+                                       const MatrixKernel& kernel,
+                                       std::span<const int> bounds = {});
 
 std::vector<float> RunMatMul(ThreadPool& pool, MatrixView x, const PackedWeight& w,
                              const float* bias = nullptr);

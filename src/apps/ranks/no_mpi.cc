@@ -1,0 +1,12 @@
+// Builds without MPI.
+#include "apps/ranks/mpi_ranks.h"
+
+namespace talon {
+
+bool HasMpi() { return false; }
+
+Result<std::unique_ptr<Ranks>> OpenMpiRanks(int size) {
+  return Unimplemented("tensor_parallel: {} ranks need MPI, and this is built without it", size);
+}
+
+}  // namespace talon

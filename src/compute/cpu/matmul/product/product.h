@@ -1,0 +1,84 @@
+// What the tasks of one product share, and the part of one task (matmul.cc).
+#ifndef TALON_COMPUTE_CPU_MATMUL_PRODUCT_PRODUCT_H_
+#define TALON_COMPUTE_CPU_MATMUL_PRODUCT_PRODUCT_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "compute/cpu/elementwise.h"
+#include "compute/cpu/matmul/matmul.h"
+
+namespace talon {
+
+constexpr int kRowsPerTask = 64;         // a multiple of every kernel's max_rows
+constexpr int kMaxOutputsPerTask = 128;  // a multiple of every kernel's width
+constexpr int kTaskSums = kRowsPerTask * kMaxOutputsPerTask;
+constexpr int64_t kPanelSliceBytes = 16 << 10;  // stays in the first-level cache for all tiles
+
+// Floats from a thread's row to the next one's: whole cache lines.
+inline int64_t ThreadRowSize(int cols) { return (int64_t{cols} + 15) / 16 * 16; }
+
+// The part of one task: `outputs` from `first_output` on and, in gated products, as many of up.
+struct Block {
+  int first_row, rows;
+  int first_output, outputs;  // outputs: valid ones, the last panel may hold fewer than its width
+  // The same in tiles and panels.
+  int64_t tiles;
+  int64_t panels;       // up's included
+  int64_t gate_panels;  // the first ones
+  int64_t first_panel, first_up_panel;
+
+  // The weights' panel that is the block's p-th.
+  int64_t PanelOf(int64_t p) const {
+    return p < gate_panels ? first_panel + p : first_up_panel + p - gate_panels;
+  }
+};
+
+// A product of as many rows as the scratch memory has room for: everything the tasks share.
+struct Product {
+  ProductCall call;
+  const PackedWeight& w;
+
+  uint8_t* packed = nullptr;    // tiles of activations, as TileArgs has them
+  int64_t row_bytes = 0;        // of one packed row
+  float* row_scales = nullptr;  // [segments][rows]
+  float* normed = nullptr;      // a row for each thread
+
+  int outputs_per_task = 0;
+  int64_t row_blocks = 0;
+  int64_t output_blocks = 0;
+  int threads = 1;
+
+  const MatrixKernel& kernel() const { return w.kernel(); }
+  int num_segments() const { return static_cast<int>(w.segments().size()); }
+  float* RowScale(int segment, int row) const {
+    return row_scales + int64_t{segment} * call.x.rows + row;
+  }
+  bool HasRowScales() const {
+    return kernel().activation_type == DType::kI8 || kernel().activation_type == DType::kF16;
+  }
+  int PaddedRows(int rows) const {
+    const int unit = kernel().row_unit;
+    return (rows + unit - 1) / unit * unit;
+  }
+  int halves() const { return call.epilogue == Epilogue::kSwiGlu ? 2 : 1; }
+  // Distance from an output of gate to the same one of up.
+  int half_outputs() const { return w.rows() / halves(); }
+  int64_t SliceGroups() const {
+    return std::max<int64_t>(1, kPanelSliceBytes / kernel().panel_group_bytes);
+  }
+  // A row of the left operand, after the norm if there is one.
+  const float* RowOf(int row, int thread) const {
+    const float* x = call.x.data + row * call.x.stride;
+    if (call.norm == nullptr) return x;
+    float* to = normed + thread * ThreadRowSize(call.x.cols);
+    RmsNormRow(x, call.x.cols, call.norm, call.epsilon, to);
+    return to;
+  }
+  // Tiles before the last are full, so a tile starts where its rows would.
+  const uint8_t* Tile(int first_row) const { return packed + first_row * row_bytes; }
+};
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_CPU_MATMUL_PRODUCT_PRODUCT_H_

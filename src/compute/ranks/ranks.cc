@@ -1,0 +1,65 @@
+#include "compute/ranks/ranks.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace talon {
+namespace {
+
+std::span<uint8_t> BytesOf(std::span<float> values) {
+  return {reinterpret_cast<uint8_t*>(values.data()), values.size_bytes()};
+}
+
+void CopyRows(const MatrixView& from, float* to) {
+  for (int r = 0; r < from.rows; ++r, to += from.cols) {
+    std::memcpy(to, from.data + r * from.stride, from.cols * sizeof(float));
+  }
+}
+
+}  // namespace
+
+// After the step of `half`, neighbouring groups of 2 * half ranks have the sum of their subtree.
+// Addition does not depend on the operands' order, so both halves of a pair get the same bits.
+void Ranks::Sum(MatrixView x) {
+  const size_t count = static_cast<size_t>(x.rows) * x.cols;
+  out_.resize(count);
+  in_.resize(count);
+  CopyRows(x, out_.data());
+  for (int half = 1; half < size_; half *= 2) {
+    Exchange(rank_ ^ half, BytesOf(out_), BytesOf(in_));
+    for (size_t i = 0; i < count; ++i) out_[i] += in_[i];
+  }
+  for (int r = 0; r < x.rows; ++r) {
+    std::memcpy(x.data + r * x.stride, out_.data() + static_cast<size_t>(r) * x.cols,
+                x.cols * sizeof(float));
+  }
+}
+
+void Ranks::GatherColumns(MatrixView part, std::span<const int> bounds, MatrixView whole) {
+  TALON_CHECK(static_cast<int>(bounds.size()) == size_ + 1 &&
+              part.cols == bounds[rank_ + 1] - bounds[rank_]);
+  if (!leads()) {
+    out_.resize(static_cast<size_t>(part.rows) * part.cols);
+    CopyRows(part, out_.data());
+    return Send(0, BytesOf(out_));
+  }
+  TALON_CHECK(whole.rows == part.rows && whole.cols == bounds[size_]);
+  for (int rank = 0; rank < size_; ++rank) {
+    const int cols = bounds[rank + 1] - bounds[rank];
+    const MatrixView to = whole.Cols(bounds[rank], cols);
+    if (rank == 0) {
+      in_.resize(static_cast<size_t>(part.rows) * cols);
+      CopyRows(part, in_.data());
+    } else {
+      in_.resize(static_cast<size_t>(part.rows) * cols);
+      Receive(rank, BytesOf(in_));
+    }
+    for (int r = 0; r < to.rows; ++r) {
+      std::memcpy(to.data + r * to.stride, in_.data() + static_cast<size_t>(r) * cols,
+                  cols * sizeof(float));
+    }
+  }
+}
+
+}  // namespace talon

@@ -1,0 +1,56 @@
+// The processes that run one model together: rank 0 of them leads, each has a part of the weights
+// and of the K/V heads.
+//
+// Messages between two ranks arrive in the order they were sent. Every call has a deadline: a rank
+// that does not answer in time, or is gone, throws DeviceFault with its number, and the model
+// cannot go on in this process. Used by one thread at a time.
+#ifndef TALON_COMPUTE_RANKS_RANKS_H_
+#define TALON_COMPUTE_RANKS_RANKS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "compute/matrix.h"
+#include "compute/ranks/segments.h"
+
+namespace talon {
+
+class Ranks {
+ public:
+  Ranks(int rank, int size) : rank_(rank), size_(size) {}
+  virtual ~Ranks() = default;
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool leads() const { return rank_ == 0; }
+
+  // How long a call may wait for another rank.
+  virtual void SetDeadline(double seconds) = 0;
+
+  // All ranks end in order. Without it they end as if by a fault.
+  virtual void Finish() {}
+
+  // Return when `bytes` may be used again; the receiver knows how many there are.
+  virtual void Send(int to, std::span<const uint8_t> bytes) = 0;
+  virtual void Receive(int from, std::span<uint8_t> bytes) = 0;
+  // Both at once, with a rank that does the same.
+  virtual void Exchange(int peer, std::span<const uint8_t> out, std::span<uint8_t> in) = 0;
+
+  // x = the sum of x over all ranks, added pairwise (segments.h): the same bits in all of them.
+  void Sum(MatrixView x);
+  // Rank r has the columns of bounds[r] to bounds[r + 1] of `whole` as `part`; the leader's `whole`
+  // gets all, the others' is not used. REQUIRES: bounds [size + 1].
+  void GatherColumns(MatrixView part, std::span<const int> bounds, MatrixView whole);
+
+ private:
+  int rank_;
+  int size_;
+  std::vector<float> out_, in_;  // rows of messages
+};
+
+}  // namespace talon
+
+#endif  // TALON_COMPUTE_RANKS_RANKS_H_

@@ -1,0 +1,219 @@
+// One model on 1, 2, 4 and 8 ranks: the same bits.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <future>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "base/contain.h"
+#include "base/json.h"
+#include "compute/reference/reference_backend.h"
+#include "model/ranks/messages.h"
+#include "model/ranks/test_ranks.h"
+#include "model/single_sequence.h"
+#include "model/test_model.h"
+
+namespace talon {
+namespace {
+
+const LoadOptions kSmall = {.max_rows = 64, .max_output_rows = 64};
+
+Json ConfigOf(const std::string& family) {
+  const Json sizes = {{"num_attention_heads", 16}, {"num_key_value_heads", 8}, {"head_dim", 16},
+                      {"hidden_size", 64},         {"intermediate_size", 320}, {"vocab_size", 301}};
+  if (family == "llama" || family == "qwen3" || family == "qwen2") {
+    Json config = SmallConfig();
+    config.update(sizes);
+    if (family == "llama") config.update({{"attention_bias", true}, {"mlp_bias", true}});
+    if (family == "qwen2") {
+      config.update({{"architectures", {"Qwen2ForCausalLM"}}, {"tie_word_embeddings", true}});
+    }
+    if (family == "qwen3") config["architectures"] = {"Qwen3ForCausalLM"};
+    return config;
+  }
+  Json config = ExpertsConfig(family);
+  const Json experts_hidden = config["hidden_size"];
+  config.update(sizes);
+  config["hidden_size"] = experts_hidden;
+  if (family != "qwen3_moe") config["intermediate_size"] = 64;
+  return config;
+}
+
+// A prompt, then a tree after it.
+std::vector<float> PromptAndTree(Decoder* decoder, Backend* backend) {
+  auto sequence = SingleSequence::Create(decoder, backend, {.max_tokens = 64, .max_tree = 8});
+  EXPECT_TRUE(sequence.ok());
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 36; ++i) tokens.push_back((i * 37 + 11) % decoder->config().vocab_size);
+  auto rows = sequence->Append(std::span(tokens).first(30));
+  EXPECT_TRUE(rows.ok()) << rows.status().message();
+  const auto tree = sequence->Tree(std::span(tokens).last(6), std::vector{-1, -1, 0, 0, 1, 2});
+  EXPECT_TRUE(tree.ok()) << tree.status().message();
+  std::vector<float> all = rows->logits;
+  all.insert(all.end(), rows->hidden.begin(), rows->hidden.end());
+  all.insert(all.end(), tree->logits.begin(), tree->logits.end());
+  all.insert(all.end(), tree->hidden.begin(), tree->hidden.end());
+  return all;
+}
+
+class RanksModelTest : public testing::TestWithParam<std::tuple<const char*, WeightFormat>> {};
+
+TEST_P(RanksModelTest, LogitsHaveTheSameBitsOnAnyNumberOfRanks) {
+  const auto [family, format] = GetParam();
+  const TempDirectory dir;
+  WriteModel(dir.path(), ConfigOf(family), DType::kBF16, 19);
+  LoadOptions options = kSmall;
+  options.weights = format;
+  std::vector<float> expected;
+  for (const int size : {1, 2, 4, 8}) {
+    TestRanks ranks(dir.path(), size, options);
+    ASSERT_NE(ranks.leader(), nullptr);
+    const std::vector<float> got = PromptAndTree(ranks.leader(), ranks.backend());
+    for (const Status& status : ranks.Stop()) EXPECT_TRUE(status.ok()) << status.message();
+    if (size == 1) expected = got;
+    EXPECT_EQ(got, expected) << size << " ranks";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RanksModelTest,
+                         testing::Combine(testing::Values("llama", "qwen2", "qwen3", "gpt_oss",
+                                                          "gpt_oss_mxfp4", "qwen3_moe"),
+                                          testing::Values(WeightFormat::kAsStored,
+                                                          WeightFormat::kInt8,
+                                                          WeightFormat::kInt4)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" +
+                                  WeightFormatName(std::get<1>(info.param));
+                         });
+
+TEST(RanksTest, ReferenceHasTheSameBitsOnTwoRanks) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ConfigOf("llama"), DType::kF32, 20);
+  std::vector<float> expected;
+  for (const int size : {1, 2}) {
+    TestRanks ranks(dir.path(), size, kSmall, [] { return NewReferenceBackend(); });
+    const std::vector<float> got = PromptAndTree(ranks.leader(), ranks.backend());
+    if (size == 1) expected = got;
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(RanksTest, ARankHoldsItsShareOfTheMatrices) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ConfigOf("llama"), DType::kBF16, 21);
+  TestRanks alone(dir.path(), 1, kSmall);
+  TestRanks ranks(dir.path(), 4, kSmall);
+  const double whole = static_cast<double>(alone.leader()->weight_bytes_per_pass());
+  for (int rank = 0; rank < 4; ++rank) {
+    const double share = static_cast<double>(ranks.decoder(rank)->weight_bytes_per_pass()) / whole;
+    EXPECT_NEAR(share, 0.25, 0.05) << "rank " << rank;
+  }
+  EXPECT_EQ(ranks.leader()->kv_heads(), 2);
+}
+
+TEST(RanksTest, ModelsThatCannotBeCutAreRefused) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), SmallConfig(), DType::kF32, 22);  // 2 kv heads
+  const auto config = LoadModelConfig(dir.path());
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(ShardOf(*config, 0, 2).ok());
+  for (const int size : {0, 3, 4, 16}) {
+    EXPECT_EQ(ShardOf(*config, 0, size).status().code(), StatusCode::kInvalidArgument) << size;
+  }
+}
+
+TEST(RanksTest, ALostRankFailsThePassAndIsNamed) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ConfigOf("llama"), DType::kF32, 23);
+  const auto ranks = LocalRanks::Create(2);
+  ranks[0]->SetDeadline(0.05);
+  const auto backend = NewCpuBackend(1, false);
+  LoadOptions options = kSmall;
+  options.ranks = ranks[0].get();
+  auto decoder = Decoder::Load(dir.path(), backend.get(), options);
+  ASSERT_TRUE(decoder.ok());
+  auto sequence = SingleSequence::Create(decoder->get(), backend.get(), {.max_tokens = 64});
+  ASSERT_TRUE(sequence.ok());
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  const Status lost = Contain([&] { (void)sequence->Append(tokens); });
+  EXPECT_EQ(lost.code(), StatusCode::kUnavailable);
+  EXPECT_NE(std::string(lost.message()).find("rank 1"), std::string::npos) << lost.message();
+  const Status again = Contain([&] { (void)sequence->Append(tokens); });
+  EXPECT_EQ(again.code(), StatusCode::kUnavailable);
+}
+
+// A follower whose weights are others than the leader's.
+TEST(RanksTest, ARankThatComputesSomethingElseFailsThePassAndIsNamed) {
+  const TempDirectory dir, other;
+  WriteModel(dir.path(), ConfigOf("llama"), DType::kF32, 24);
+  WriteModel(other.path(), ConfigOf("llama"), DType::kF32, 25);
+  const auto ranks = LocalRanks::Create(2);
+  const auto backends = std::array{NewCpuBackend(1, false), NewCpuBackend(1, false)};
+  std::array<std::unique_ptr<Decoder>, 2> decoders;
+  for (int rank = 0; rank < 2; ++rank) {
+    LoadOptions options = kSmall;
+    options.ranks = ranks[rank].get();
+    auto decoder =
+        Decoder::Load(rank == 0 ? dir.path() : other.path(), backends[rank].get(), options);
+    ASSERT_TRUE(decoder.ok());
+    decoders[rank] = std::move(decoder).value();
+  }
+  std::thread follower(
+      [&] { (void)RankFollower(ranks[1].get(), decoders[1].get(), backends[1].get()).Run(); });
+  auto sequence = SingleSequence::Create(decoders[0].get(), backends[0].get(), {.max_tokens = 64});
+  ASSERT_TRUE(sequence.ok());
+  const Status status = Contain([&] { (void)sequence->Append(std::vector<int32_t>{1, 2, 3}); });
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(std::string(status.message()).find("rank 1"), std::string::npos) << status.message();
+  const MessageHeader stop{.command = RankCommand::kStop};
+  ranks[0]->Send(1, {reinterpret_cast<const uint8_t*>(&stop), sizeof(stop)});
+  follower.join();
+}
+
+TEST(RanksTest, AfterAPassThatWasBrokenOffNothingIsSent) {
+  const auto ranks = LocalRanks::Create(2);
+  const auto backend = NewCpuBackend(1, false);
+  RankLeader leader(ranks[0].get(), backend->kv_ops());
+  { const auto turn = leader.BeginPass({}, {}); }  // without EndPass
+  EXPECT_EQ(Contain([&] { (void)leader.BeginPass({}, {}); }).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Contain([&] { leader.CopyBlock({}, 0, 1, 1); }).code(), StatusCode::kUnavailable);
+}
+
+TEST(RanksTest, AnIdleLeaderNoticesThatARankIsGone) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ConfigOf("llama"), DType::kF32, 26);
+  const auto ranks = LocalRanks::Create(2);
+  ranks[0]->SetDeadline(0.02);
+  const auto backend = NewCpuBackend(1, false);
+  std::promise<std::string> lost;
+  RankLeader leader(ranks[0].get(), backend->kv_ops());
+  leader.StartPings(0.01, [&](const std::string& reason) { lost.set_value(reason); });
+  EXPECT_NE(lost.get_future().get().find("rank 1"), std::string::npos);
+}
+
+TEST(RanksTest, PlansTravelAsTheyAre) {
+  PassPlan plan;
+  plan.tokens = {1, 2};
+  plan.ancestors = {3, ~uint64_t{0}};
+  plan.mask_words = 2;
+  plan.scores = {{.sequence = 1, .num_blocks = 4, .reduce = ScoreReduce::kMax}};
+  plan.output_rows = {1};
+  MessageWriter writer;
+  PutPlan(plan, &writer);
+  MessageReader reader(writer.bytes());
+  const PassPlan got = GetPlan(&reader);
+  EXPECT_EQ(got.tokens, plan.tokens);
+  EXPECT_EQ(got.ancestors, plan.ancestors);
+  EXPECT_EQ(got.mask_words, 2);
+  EXPECT_EQ(got.output_rows, plan.output_rows);
+  ASSERT_EQ(got.scores.size(), 1u);
+  EXPECT_EQ(got.scores[0].num_blocks, 4);
+  EXPECT_EQ(got.scores[0].reduce, ScoreReduce::kMax);
+  EXPECT_TRUE(got.slots.empty());
+}
+
+}  // namespace
+}  // namespace talon

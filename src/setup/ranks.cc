@@ -1,0 +1,78 @@
+#include "setup/ranks.h"
+
+#include <string>
+
+#include "base/contain.h"
+#include "model/ranks/messages.h"
+#include "setup/device.h"
+
+namespace talon {
+namespace {
+
+// What ranks must have in common.
+uint64_t Fingerprint(const Config& config, const Decoder& decoder) {
+  const ModelConfig& model = decoder.config();
+  RankHash hash;
+  for (const int value :
+       {model.vocab_size, model.hidden_size, model.num_layers, model.num_heads, model.num_kv_heads,
+        model.head_dim, model.intermediate_size, model.experts.count, model.max_context,
+        decoder.max_rows(), decoder.max_output_rows()}) {
+    hash.Add(static_cast<uint64_t>(value));
+  }
+  hash.Add({reinterpret_cast<const uint8_t*>(config.weights.data()), config.weights.size()});
+  return hash.value();
+}
+
+template <typename T>
+std::span<uint8_t> BytesOf(T* value) {
+  return {reinterpret_cast<uint8_t*>(value), sizeof(T)};
+}
+
+}  // namespace
+
+Status CheckRankSettings(const Config& config) {
+  const int size = config.tensor_parallel;
+  if (size == 1) return OkStatus();
+  TALON_ASSIGN_OR_RETURN(const DeviceName device, ParseDeviceName(config.device));
+  if (device.cuda) {
+    return Unimplemented("tensor_parallel: {} ranks are for the cpu; on {} a model has one", size,
+                         config.device);
+  }
+  if (config.speculative.specpv.values.enabled) {
+    return Unimplemented("enable_specpv: not on {} ranks (--tensor-parallel)", size);
+  }
+  if (config.kv_offload) {
+    return Unimplemented("kv_offload: not on {} ranks (--tensor-parallel)", size);
+  }
+  return OkStatus();
+}
+
+Status MeetRanks(const Config& config, const Decoder& decoder, Ranks* ranks) {
+  uint64_t own = Fingerprint(config, decoder);
+  int different = 0;  // a rank
+  uint8_t heard = 1;
+  const auto follow = [&] {
+    ranks->Send(0, BytesOf(&own));
+    ranks->Receive(0, BytesOf(&different));
+    ranks->Send(0, BytesOf(&heard));
+  };
+  const auto lead = [&] {
+    for (int rank = 1; rank < ranks->size(); ++rank) {
+      uint64_t other = 0;
+      ranks->Receive(rank, BytesOf(&other));
+      if (other != own) different = rank;
+    }
+    for (int rank = 1; rank < ranks->size(); ++rank) ranks->Send(rank, BytesOf(&different));
+    // A message may lie in this process until the next call: waits until all have theirs.
+    for (int rank = 1; rank < ranks->size(); ++rank) ranks->Receive(rank, BytesOf(&heard));
+  };
+  TALON_RETURN_IF_ERROR(Contain([&] { ranks->leads() ? lead() : follow(); }));
+  if (different != 0) {
+    return InvalidArgument(
+        "tensor_parallel: rank {} has another model or other settings than rank 0", different);
+  }
+  ranks->SetDeadline(config.rank_timeout);
+  return OkStatus();
+}
+
+}  // namespace talon

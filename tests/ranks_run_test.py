@@ -1,0 +1,225 @@
+"""A model on several ranks: processes that mpirun starts share it, and the text is that of one."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+import server
+from cli import CliTest, EAGLE3, DRAFT, defaults, main, program, talon
+
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+ENDS_WITHIN_S = 10
+PROMPT = "It was a dark night and the little fox"
+
+
+def on_ranks(count, *args):
+    command = [*MPIRUN, "-n", str(count), program(), *map(str, args)]
+    return subprocess.run(command, capture_output=True, timeout=300, check=False)
+
+
+def rank_processes(mpirun):
+    """Process ids by rank."""
+    ranks = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            continue
+        if parent == mpirun:
+            for variable in variables:
+                if variable.startswith(b"OMPI_COMM_WORLD_RANK="):
+                    ranks[int(variable.split(b"=")[1])] = int(folder.name)
+    return ranks
+
+
+def runs(process):
+    try:
+        state = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+class RankServer(server.Server):
+    """`talon serve` on two ranks; `process` is mpirun."""
+
+    launcher = [*MPIRUN, "-n", "2"]
+
+    def __init__(self, *flags):
+        super().__init__("--tensor-parallel", 2, *flags)
+        self.ranks = rank_processes(self.process.pid)
+
+    def assert_all_end(self):
+        deadline = time.monotonic() + ENDS_WITHIN_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None and not any(map(runs, self.ranks.values())):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"still running:\n{self.output().decode()}")
+
+    def close(self):
+        for process in getattr(self, "ranks", {}).values():
+            if runs(process):
+                os.kill(process, signal.SIGKILL)
+        super().close()
+
+
+class RecoveringServer(RankServer):
+    """The same under an mpirun that leaves the others alone when a rank ends."""
+
+    launcher = [*MPIRUN, "--enable-recovery", "-n", "2"]
+
+
+class RankTarget(RankServer):
+    """`talon target-worker` on two ranks."""
+
+    command = "target-worker"
+
+    def __init__(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        super().__init__("--metrics-port", port)  # fails if both ranks listen there
+
+    @property
+    def flags(self):
+        return ["--speculative-algorithm", "REMOTE", "--target-address", f"127.0.0.1:{self.port}"]
+
+
+class RanksTest(CliTest):
+    def assert_same_text(self, *flags):
+        args = ["run", "--json", *defaults(flags), "--seed", "5", "-n", "40", *flags, PROMPT]
+        alone = subprocess.run([program(), *map(str, args)], capture_output=True, check=False)
+        shared = on_ranks(2, *args, "--tensor-parallel", 2)
+        self.assertEqual(alone.returncode, 0, alone.stderr.decode())
+        self.assertEqual(shared.returncode, 0, shared.stderr.decode())
+        expected, got = server.json.loads(alone.stdout), server.json.loads(shared.stdout)
+        for key in ("text", "tokens"):
+            self.assertEqual(got[key], expected[key], flags)
+
+    def test_text_is_that_of_one_process(self):
+        self.assert_same_text("--speculative-algorithm", "NONE")
+        self.assert_same_text("--speculative-algorithm", "SUFFIX", "--weights", "int8")
+        self.assert_same_text("--weights", "int4", "--temperature", "0.9", "--kv-dtype", "f32")
+
+    def test_drafters_with_models_run_on_rank_0(self):
+        self.assert_same_text("--speculative-draft-model-path", EAGLE3, "--temperature", "0.7")
+        self.assert_same_text(
+            "--speculative-algorithm", "STANDALONE", "--speculative-draft-model-path", DRAFT
+        )
+
+    def test_what_ranks_cannot_do_is_refused(self):
+        alone = subprocess.run(
+            [program(), "run", "--tensor-parallel", "2", PROMPT], capture_output=True, check=False
+        )
+        self.assert_refused(alone, "tensor_parallel", "mpirun -n 2")
+        for flags, reason in (
+            (("--tensor-parallel", 4), "4 ranks"),
+            (("--tensor-parallel", 3), "must be 1, 2, 4 or 8"),
+            (("--tensor-parallel", 2, "--enable-specpv", "true"), "enable_specpv"),
+            (("--tensor-parallel", 2, "--device", "cuda"), "on cuda a model has one"),
+        ):
+            result = on_ranks(flags[1], "run", "-n", 2, *flags, PROMPT)
+            self.assertNotEqual(result.returncode, 0, flags)
+            self.assertIn(reason, result.stderr.decode(), flags)
+        on_cuda = talon("run", "--tensor-parallel", 2, "--device", "cuda", PROMPT)
+        self.assert_refused(on_cuda, "on cuda a model has one")  # with or without mpirun
+        self.assert_refused(
+            talon("bench", "gpu", "--device", "cpu", "--tensor-parallel", 2), "times one device"
+        )
+
+    def test_ranks_started_differently_do_not_meet(self):
+        command = [*MPIRUN, "-n", "1", program(), "run", "--tensor-parallel", "2", PROMPT]
+        command += [":", "-n", "1", program(), "run", "--tensor-parallel", "2"]
+        command += ["--weights", "int8", PROMPT]
+        result = subprocess.run(command, capture_output=True, timeout=300, check=False)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("rank 1 has another model", result.stderr.decode())
+
+    # ---- The target worker ----
+
+    def need_workers(self):
+        refusal = talon("target-worker", "--port", 0, "--model", self.path)
+        if b"built without gRPC" in refusal.stderr:
+            self.skipTest("no remote workers")
+
+    def remote_run(self, target):
+        args = ("--max-tokens", 60, "--temperature", 0.8, "--seed", 7, "--prompt", PROMPT)
+        return talon("run", *(target.flags if target else ()), *args)
+
+    def test_target_worker_answers_as_one_process_and_ends_in_order(self):
+        self.need_workers()
+        expected = self.remote_run(None)
+        with RankTarget() as target:
+            got = self.remote_run(target)
+            self.assertEqual(got.stdout, expected.stdout, got.stderr.decode())
+            os.kill(target.ranks[0], signal.SIGTERM)
+            target.assert_all_end()
+            self.assertEqual(target.process.returncode, 0, target.output().decode())
+
+    def test_killed_rank_ends_the_target_worker(self):
+        self.need_workers()
+        with RankTarget() as target:
+            os.kill(target.ranks[1], signal.SIGKILL)
+            target.assert_all_end()
+            self.assertNotEqual(target.process.returncode, 0)
+            self.assertIn("rank 1", target.output().decode())
+
+    # ---- The server ----
+
+    def test_server_answers_as_one_process_and_ends_in_order(self):
+        request = {"prompt": PROMPT, "max_tokens": 24, "temperature": 0, "logprobs": 1}
+        with server.Server() as alone:
+            expected = alone.complete(**request)["choices"][0]
+        with RankServer() as shared:
+            self.assertEqual(sorted(shared.ranks), [0, 1])
+            got = shared.complete(**request)["choices"][0]
+            self.assertEqual(got["text"], expected["text"])
+            self.assertEqual(got["logprobs"], expected["logprobs"])
+            os.kill(shared.ranks[0], signal.SIGTERM)
+            shared.assert_all_end()
+            self.assertEqual(shared.process.returncode, 0, shared.output().decode())
+
+    def test_killed_rank_ends_the_others_and_is_named(self):
+        for rank in (0, 1):
+            for busy in (False, True):
+                with self.subTest(rank=rank, busy=busy), RankServer() as shared:
+                    if busy:
+                        connection, response = shared.open_stream(
+                            "/v1/completions", prompt=PROMPT, max_tokens=2000, ignore_eos=True
+                        )
+                        response.readline()
+                    os.kill(shared.ranks[rank], signal.SIGKILL)
+                    shared.assert_all_end()
+                    self.assertNotEqual(shared.process.returncode, 0)
+                    self.assertIn(f"rank {rank}", shared.output().decode())
+                    if busy:
+                        connection.close()
+
+    def test_request_ends_with_an_error_that_names_the_lost_rank(self):
+        with RecoveringServer("--rank-timeout", 2) as shared:
+            connection, response = shared.open_stream(
+                "/v1/completions", prompt=PROMPT, max_tokens=2000, ignore_eos=True
+            )
+            response.readline()
+            os.kill(shared.ranks[1], signal.SIGKILL)
+            self.assertIn(b"rank 1 did not answer within 2 s", response.read())
+            connection.close()
+            shared.assert_all_end()
+
+    def test_idle_ranks_notice_that_another_is_gone(self):
+        for rank in (0, 1):
+            with self.subTest(rank=rank), RecoveringServer("--rank-timeout", 2) as shared:
+                os.kill(shared.ranks[rank], signal.SIGKILL)
+                shared.assert_all_end()
+                self.assertIn(f"rank {rank} did not answer", shared.output().decode())
+
+
+if __name__ == "__main__":
+    main()
