@@ -4,8 +4,8 @@
 // the plan says; the cache itself belongs to the caller. Everything the pass needs is allocated at
 // load, so a pass allocates no device memory. Used by one thread, the one that uses the backend.
 //
-// Of several ranks each has a decoder of its part (ranks/shard.h). The leader's Forward makes the
-// others run theirs (RankFollower), and only the leader has logits.
+// With several ranks, each has a decoder of its part (ranks/shard.h). The leader's Forward makes
+// the others run theirs (RankFollower), and only the leader has logits.
 #ifndef TALON_MODEL_DECODER_H_
 #define TALON_MODEL_DECODER_H_
 

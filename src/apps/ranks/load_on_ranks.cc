@@ -28,7 +28,7 @@ int Follow(std::unique_ptr<LoadedModel> model) {
   return kExitStopped;
 }
 
-// Found out while nothing ran, so there is no request to answer.
+// A ping found a rank lost while no request ran, so none has to be answered.
 void EndProcess(const std::string& reason) {
   LogError("the engine has stopped: {}", reason);
   std::fflush(nullptr);

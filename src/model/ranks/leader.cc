@@ -119,63 +119,63 @@ void RankLeader::EndPass(uint64_t activations) {
   });
 }
 
-void RankLeader::CommitRows(const KvView& kv, std::span<const int32_t> rows,
-                            std::span<const int32_t> slots, int num_layers) {
+template <typename Put, typename Own>
+void RankLeader::Relay(RankCommand command, const KvView& kv, const Put& put, const Own& own) {
   const std::lock_guard lock(mutex_);
   Talk([&] {
     BeginMessage(kv);
-    message_.PutAll(rows);
-    message_.PutAll(slots);
-    message_.Put(num_layers);
-    Tell(RankCommand::kCommitRows, message_);
+    put();
+    Tell(command, message_);
   });
-  own_->CommitRows(kv, rows, slots, num_layers);
+  own();
+}
+
+void RankLeader::CommitRows(const KvView& kv, std::span<const int32_t> rows,
+                            std::span<const int32_t> slots, int num_layers) {
+  Relay(
+      RankCommand::kCommitRows, kv,
+      [&] {
+        message_.PutAll(rows);
+        message_.PutAll(slots);
+        message_.Put(num_layers);
+      },
+      [&] { own_->CommitRows(kv, rows, slots, num_layers); });
+}
+
+void RankLeader::PutMoves(std::span<const int32_t> from, std::span<const int32_t> to) {
+  message_.PutAll(from);
+  message_.PutAll(to);
 }
 
 void RankLeader::CopySlots(const KvView& kv, std::span<const int32_t> from,
                            std::span<const int32_t> to) {
-  const std::lock_guard lock(mutex_);
-  Talk([&] {
-    BeginMessage(kv);
-    message_.PutAll(from);
-    message_.PutAll(to);
-    Tell(RankCommand::kCopySlots, message_);
-  });
-  own_->CopySlots(kv, from, to);
+  Relay(
+      RankCommand::kCopySlots, kv, [&] { PutMoves(from, to); },
+      [&] { own_->CopySlots(kv, from, to); });
 }
 
 void RankLeader::CopyBlock(const KvView& kv, int from, int to, int tokens) {
-  const std::lock_guard lock(mutex_);
-  Talk([&] {
-    BeginMessage(kv);
-    message_.Put(from);
-    message_.Put(to);
-    message_.Put(tokens);
-    Tell(RankCommand::kCopyBlock, message_);
-  });
-  own_->CopyBlock(kv, from, to, tokens);
+  Relay(
+      RankCommand::kCopyBlock, kv,
+      [&] {
+        message_.Put(from);
+        message_.Put(to);
+        message_.Put(tokens);
+      },
+      [&] { own_->CopyBlock(kv, from, to, tokens); });
 }
 
 void RankLeader::CopyStaged(const KvView& kv, std::span<const int32_t> from,
                             std::span<const int32_t> to) {
-  const std::lock_guard lock(mutex_);
-  Talk([&] {
-    BeginMessage(kv);
-    message_.PutAll(from);
-    message_.PutAll(to);
-    Tell(RankCommand::kCopyStaged, message_);
-  });
-  own_->CopyStaged(kv, from, to);
+  Relay(
+      RankCommand::kCopyStaged, kv, [&] { PutMoves(from, to); },
+      [&] { own_->CopyStaged(kv, from, to); });
 }
 
 void RankLeader::SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) {
-  const std::lock_guard lock(mutex_);
-  Talk([&] {
-    BeginMessage(kv);
-    message_.PutAll(blocks);
-    Tell(RankCommand::kSummariseBlocks, message_);
-  });
-  own_->SummariseBlocks(kv, blocks);
+  Relay(
+      RankCommand::kSummariseBlocks, kv, [&] { message_.PutAll(blocks); },
+      [&] { own_->SummariseBlocks(kv, blocks); });
 }
 
 // Called by destructors, so it does not throw.

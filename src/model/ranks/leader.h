@@ -62,6 +62,10 @@ class RankLeader : public KvOps {
   std::span<const int32_t> ChosenColumns() override;
 
  private:
+  // Tells the others what `put` writes behind the cache's id, then does this rank's part.
+  template <typename Put, typename Own>
+  void Relay(RankCommand command, const KvView& kv, const Put& put, const Own& own);
+
   // The rest requires the lock.
   void Tell(RankCommand command, const MessageWriter& message);
   // Begins a message about a cache, which the others learn of before.
@@ -71,6 +75,7 @@ class RankLeader : public KvOps {
   // Runs `talk`; when it throws, the other ranks are not spoken to any more.
   template <typename F>
   void Talk(const F& talk);
+  void PutMoves(std::span<const int32_t> from, std::span<const int32_t> to);
 
   Ranks* ranks_;
   KvOps* own_;

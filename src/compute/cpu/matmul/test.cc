@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cctype>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -13,16 +12,6 @@
 namespace talon {
 namespace {
 
-std::vector<const MatrixKernel*> AllKernels() {
-  std::vector<const MatrixKernel*> all;
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kI4}) {
-    for (auto kernel = AttainableKernels(type); *kernel != nullptr; ++kernel) {
-      all.push_back(*kernel);
-    }
-  }
-  return all;
-}
-
 class MatMulKernelTest : public testing::TestWithParam<const MatrixKernel*> {
  protected:
   const MatrixKernel& kernel() const { return *GetParam(); }
@@ -30,11 +19,7 @@ class MatMulKernelTest : public testing::TestWithParam<const MatrixKernel*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Attainable, MatMulKernelTest, testing::ValuesIn(AllKernels()),
-                         [](const auto& info) {
-                           std::string name = info.param->name;
-                           for (char& c : name) c = std::isalnum(c) ? c : '_';
-                           return name;
-                         });
+                         [](const auto& info) { return TestNameOf(*info.param); });
 
 constexpr MatMulShape kCases[] = {
     {1, 1, 1},    {1, 16, 64},   {1, 33, 65},   {1, 300, 1000}, {2, 8, 8},     {2, 31, 7},

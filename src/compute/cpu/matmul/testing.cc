@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "compute/cpu/matmul/quantize.h"
@@ -136,6 +137,22 @@ MatMulProblem::MatMulProblem(const MatMulShape& shape, uint32_t seed)
   for (int r = 0; r < rows; ++r) {
     for (int k = 0; k < inputs; ++k) x[r * inputs + k] *= std::ldexp(1.0f, r % 7 - 3);
   }
+}
+
+std::vector<const MatrixKernel*> AllKernels() {
+  std::vector<const MatrixKernel*> all;
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kI4}) {
+    for (auto kernel = AttainableKernels(type); *kernel != nullptr; ++kernel) {
+      all.push_back(*kernel);
+    }
+  }
+  return all;
+}
+
+std::string TestNameOf(const MatrixKernel& kernel) {
+  std::string name = kernel.name;
+  for (char& c : name) c = std::isalnum(c) ? c : '_';
+  return name;
 }
 
 float RoundedTo(float value, DType type) {

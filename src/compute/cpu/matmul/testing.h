@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compute/cpu/matmul/matmul.h"
@@ -24,6 +25,10 @@ struct MatMulProblem {
   int rows, outputs, inputs;
   std::vector<float> x, w, bias;  // in (-1, 1), some zero; rows of x are of very different size
 };
+
+// The kernels that this machine can run, of all types.
+std::vector<const MatrixKernel*> AllKernels();
+std::string TestNameOf(const MatrixKernel& kernel);
 
 // `value` as an element of `type`.
 float RoundedTo(float value, DType type);

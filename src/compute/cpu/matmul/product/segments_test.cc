@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cctype>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,16 +13,6 @@
 
 namespace talon {
 namespace {
-
-std::vector<const MatrixKernel*> AllKernels() {
-  std::vector<const MatrixKernel*> all;
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kI4}) {
-    for (auto kernel = AttainableKernels(type); *kernel != nullptr; ++kernel) {
-      all.push_back(*kernel);
-    }
-  }
-  return all;
-}
 
 class SegmentsTest : public testing::TestWithParam<const MatrixKernel*> {
  protected:
@@ -58,11 +47,7 @@ class SegmentsTest : public testing::TestWithParam<const MatrixKernel*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Attainable, SegmentsTest, testing::ValuesIn(AllKernels()),
-                         [](const auto& info) {
-                           std::string name = info.param->name;
-                           for (char& c : name) c = std::isalnum(c) ? c : '_';
-                           return name;
-                         });
+                         [](const auto& info) { return TestNameOf(*info.param); });
 
 struct SegmentCase {
   MatMulShape shape;
