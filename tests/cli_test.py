@@ -348,7 +348,7 @@ class SameTokens(CliTest):
         staged = self.run_json(*flags)
         direct = self.run_json(*flags, "--enable-nwor", "false")
         self.assertEqual(direct["stats"]["passes"], staged["stats"]["passes"])
-        self.assertGreater(direct["stats"]["tau"], 2)
+        self.assertGreater(direct["stats"]["tau"], 1)
         self.assertNotIn("nwor_fallback_total", str(direct["metrics"]))
 
     def test_seeded(self):

@@ -102,7 +102,7 @@ TEST(PerplexityTest, FormatsCostLittle) {
   } cases[] = {{"weights bf16, KV f32", WeightFormat::kBF16, DType::kF32, 0.005},
                {"weights f16, KV f32", WeightFormat::kF16, DType::kF32, 0.005},
                {"weights int8, KV f32", WeightFormat::kInt8, DType::kF32, 0.025},
-               {"weights int4, KV f32", WeightFormat::kInt4, DType::kF32, 0.08},
+               {"weights int4, KV f32", WeightFormat::kInt4, DType::kF32, 0.1},
                {"weights f32, KV f16", WeightFormat::kF32, DType::kF16, 0.005},
                {"weights f32, KV bf16", WeightFormat::kF32, DType::kBF16, 0.005},
                {"weights int8, KV bf16", WeightFormat::kInt8, DType::kBF16, 0.025}};

@@ -142,7 +142,8 @@ class Tools(CliTest):
 
     def test_auto_none_and_messages_of_tools(self):
         with Server("--model", TINY, "--chat-template", "chatml") as server:
-            text = self.ask(server, tools=TOOLS, temperature=0, max_tokens=24)
+            greeting = [{"role": "user", "content": "Hello!"}]
+            text = self.ask(server, messages=greeting, tools=TOOLS, temperature=0, max_tokens=24)
             self.assertNotIn("tool_calls", text["message"])
             self.assertEqual(self.ask(server, tools=TOOLS, tool_choice="none", temperature=0,
                                       max_tokens=24)["message"],

@@ -12,7 +12,7 @@ from .source import Source
 
 # Kind -> (generator, share of the training conversations).
 KINDS = {
-    "json": (extract.json_item, 16),
+    "json": (extract.json_item, 20),
     "schema": (extract.schema_item, 9),
     "tools": (toolcalls.tools_item, 14),
     "passage": (passage.passage_item, 9),
@@ -27,7 +27,7 @@ KINDS = {
     "story": (stories.story_item, 5),
 }
 # Exercises that no test asks for, in training only.
-EXERCISES = {"spelling": (spelling.spelling_item, 16)}
+EXERCISES = {"spelling": (spelling.spelling_item, 12)}
 _MAKERS = [maker for maker, _ in (KINDS | EXERCISES).values()]
 _SHARES = [share for _, share in (KINDS | EXERCISES).values()]
 

@@ -2,7 +2,7 @@
 
 from . import records
 from .item import Item, ask, compact
-from .source import Source, join_words
+from .source import WORDS, Source, join_words
 
 FILLER = ["Please note that the office is closed on Sunday.", "Thank you for your message.",
           "We hope to hear from you soon.", "More news will follow next week.",
@@ -43,17 +43,30 @@ QUESTIONS = ["what is", "which are", "what do you find for", "can you tell", "wh
 OPENINGS = ["", "", "", "Please: ", "Task: ", "Now this: ", "Question: ", "Next, "]
 
 
+def _order(s: Source, fields: str) -> str:
+    """A request of training: parts put together, half of them any words of the corpus."""
+    if s.chance(0.5):
+        return f"{s.word(s.any(VERBS))} {fields}{s.any(SOURCES)}"
+    before, after = s.number(0, 3), s.number(0, 4)
+    words = [s.any(WORDS) for _ in range(before + after)] if WORDS else []
+    return " ".join([*words[:before], fields, *words[before:]])
+
+
 def _request(s: Source, fields: str) -> str:
     if s.test or s.chance(0.4):
         return s.of(REQUESTS).format(fields=fields)
-    opening, form, source = s.any(OPENINGS), s.any(FORMS), s.any(SOURCES)
+    opening, form = s.any(OPENINGS), s.any(FORMS)
+    start = form[0].upper() + form[1:]
     if s.chance(0.5):
-        order = f"{s.any(VERBS)} {fields}{source}"
-        return opening + s.any([f"{order} {form}.", f"{order}, {form}.", f"{order}. {form[0].upper()}{form[1:]}.",
-                                f"{form[0].upper()}{form[1:]}: {order.lower()}.", f"{order}! Reply {form}."])
-    question = f"{s.any(QUESTIONS)} {fields}{source}?"
-    return opening + s.any([f"{question.capitalize()} {form[0].upper()}{form[1:]}.", f"Reply {form}: {question}",
-                            f"{form[0].upper()}{form[1:]}, {question}", f"Using JSON, {question}"])
+        order = _order(s, fields)
+        order = order[0].upper() + order[1:]
+        return opening + s.any([f"{order} {form}.", f"{order}, {form}.", f"{order}. {start}.",
+                                f"{start}: {order[0].lower()}{order[1:]}.", f"{order}! Reply {form}."])
+    question = f"{s.any(QUESTIONS)} {fields}{s.any(SOURCES)}?" if s.chance(0.5) else f"{_order(s, fields)}?"
+    upper = question[0].upper() + question[1:]
+    lead = s.any(["Reply", "Answer", "Write", "Respond", *WORDS[:200]])
+    return opening + s.any([f"{upper} {start}.", f"{lead} {form}: {question}", f"{start}, {question}",
+                            f"Using JSON, {question}", f"{lead.capitalize()} {form}: {question}"])
 
 
 def _text(s: Source, rec: records.Record) -> str:
@@ -97,6 +110,14 @@ def extract(s: Source) -> Item:
     return ask("json", _place(s, request, _text(s, rec)), compact(asked), check="json")
 
 
+def _array_request(s: Source, fields: str) -> str:
+    each = s.any(["for each", "of each", "of every one", "for all of them", "one by one", "each time", ""])
+    array = s.any(["as a JSON array", "as an array in JSON", "in one JSON array", "as JSON, one array"])
+    order = _order(s, s.any([fields, "the " + fields]))
+    return s.any([f"{order} {each} {array}.", f"{array[0].upper()}{array[1:]}: {order} {each}.",
+                  f"{order} {each}, {array}.", f"{order}. {array[0].upper()}{array[1:]} {each}."]).replace(" .", ".")
+
+
 def _several(s: Source) -> Item:
     """A JSON array of two or three records of one domain."""
     maker = s.any([records.person, records.book, records.pet])
@@ -108,11 +129,15 @@ def _several(s: Source) -> Item:
         rec.fields = [f for f in rec.fields if f.key in keys]
         rows.append({key: rec.subject, **{k: rec.facts()[k] for k in keys}})
     text = " ".join(rec.text(s) for rec in recs)
-    request = s.of([f"List the {join_words([key] + keys)} of each as a JSON array.",
-                    f"Return a JSON array with the {join_words([key] + keys)} of every one.",
-                    f"For each, give the {join_words([key] + keys)}, as a JSON array.",
-                    f"Make a JSON array of objects with {join_words([key] + keys)}.",
-                    f"Write a JSON array: the {join_words([key] + keys)} for each one named."])
+    fields = join_words([key] + keys)
+    if not s.test and s.chance(0.6):
+        request = _array_request(s, fields)
+    else:
+        request = s.of([f"List the {fields} of each as a JSON array.",
+                        f"Return a JSON array with the {fields} of every one.",
+                        f"For each, give the {fields}, as a JSON array.",
+                        f"Make a JSON array of objects with {fields}.",
+                        f"Write a JSON array: the {fields} for each one named."])
     return ask("json", _place(s, request, text), compact(rows), check="json")
 
 

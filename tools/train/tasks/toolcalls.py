@@ -52,6 +52,8 @@ ACTION_ARGUMENTS = "city date time name people quantity minutes id to text color
 
 def _argument(s: Source, kind: str) -> Argument:
     key = s.any(KEYS.get(kind, [kind]))
+    if not s.test and s.chance(0.4):
+        key = s.word(key)
     enum = None
     type_ = "integer" if kind in ("people", "quantity", "minutes") else "string"
     if kind == "city":
@@ -137,8 +139,10 @@ def _arguments(s: Source, kinds: list[str]) -> tuple[list[Argument], list[Argume
 
 def _lookup(s: Source, entry) -> Tool:
     key, value = s.word(entry[0]), entry[1]
+    if not s.test and s.chance(0.25):
+        key += "_" + s.word("level")
     thing = key.replace("_", " ")
-    verb = s.any(["get", "get", "find", "lookup", "check", "show", "get_current", "fetch", "read"])
+    verb = s.word(s.any(["get", "get", "find", "lookup", "check", "show", "get_current", "fetch", "read"]))
     description = s.of([f"Get the {thing}", f"Returns the {thing}", f"Look up the {thing}",
                         f"Find the {thing}", f"Tells the {thing}", f"Shows the {thing}.",
                         f"Read the {thing}", f"Gives the current {thing}",
@@ -156,6 +160,8 @@ def _lookup(s: Source, entry) -> Tool:
 def _action(s: Source) -> Tool:
     verb, words, things = s.any(ACTIONS)
     thing, word = s.word(s.of(things)), s.any(words)
+    if not s.test and s.chance(0.5):  # a verb to be copied
+        word = verb = s.word(verb)
     article = "some" if thing in ("flowers", "music", "lunch") else \
         "an" if thing[0] in "aeiou" else "a"
     if verb in ("cancel", "stop", "delete", "rename", "update"):
