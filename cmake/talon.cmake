@@ -47,12 +47,24 @@ function(talon_compile_quickly target)
     $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
+# Libraries are compiled eight sources at a time: a whole build takes half as long. For work on the
+# code, where one file changes at a time, -DTALON_UNITY=OFF is quicker.
+option(TALON_UNITY "Compile several sources of a library at once" ON)
+function(talon_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TALON_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  # GCC takes an included source for a header, and the other two are wrong where it inlines more.
+  foreach(warning subobject-linkage maybe-uninitialized stringop-overflow)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-${warning}>)
+  endforeach()
+endfunction()
+
 # talon_library(NAME [COLD] [JSON] SOURCES ... DEPS ...): static library talon_NAME with src/ as its
 # include root. COLD: nothing in it takes time when it runs. JSON: most sources need base/json.h.
 function(talon_library name)
   cmake_parse_arguments(arg "COLD;JSON" "" "SOURCES;DEPS" ${ARGN})
   add_library(talon_${name} STATIC ${arg_SOURCES})
   target_include_directories(talon_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  talon_unity(talon_${name})
   target_link_libraries(talon_${name} PUBLIC ${arg_DEPS})
   if(TALON_SANITIZE MATCHES "undefined" AND name IN_LIST TALON_ALIGNMENT_CHECKED)
     target_compile_options(talon_${name} PRIVATE -fsanitize=alignment)

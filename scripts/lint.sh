@@ -32,6 +32,17 @@ import re
 
 entries = json.load(open("build/compile_commands.json"))
 entries = [e for e in entries if "cmake_pch" not in e["file"]]
+
+
+def sources(entry):
+    """A batch of sources (TALON_UNITY) as entries of their own."""
+    if "/Unity/unity_" not in entry["file"]:
+        return [entry]
+    included = re.findall(r'^#include "(.*)"', open(entry["file"]).read(), re.MULTILINE)
+    return [{**entry, "file": f, "command": entry["command"].replace(entry["file"], f)} for f in included]
+
+
+entries = [source for entry in entries for source in sources(entry)]
 for entry in entries:
     entry["command"] = re.sub(r"-Winvalid-pch|-include \S*cmake_pch\S*", "", entry["command"])
 os.makedirs("build/lint", exist_ok=True)

@@ -15,7 +15,6 @@ namespace talon {
 namespace {
 
 constexpr int kMaxWidth = 64;
-constexpr int kMaxNodes = 1024;
 
 class BlockChecker {
  public:

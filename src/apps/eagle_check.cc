@@ -16,7 +16,6 @@ namespace {
 
 constexpr int kMaxTopK = 64;
 constexpr int kMaxSteps = 64;
-constexpr int kMaxNodes = 1024;
 
 class EagleChecker {
  public:

@@ -17,6 +17,8 @@
 
 namespace talon {
 
+inline constexpr int kMaxNodes = 1024;  // of a golden tree
+
 struct HeadCheckOptions {
   std::string head;         // directory
   std::string golden;       // file

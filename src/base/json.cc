@@ -5,7 +5,6 @@
 namespace talon {
 namespace {
 
-constexpr int kMaxNesting = 256;
 constexpr size_t kMaxQuotedBytes = 200;  // the library's messages quote numbers whole
 
 // The parser's recursion is on the heap, but the value's destructor and dump recurse.
@@ -20,7 +19,7 @@ bool NestsTooDeep(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > kMaxNesting) return true;
+      if (++depth > kMaxJsonNesting) return true;
     } else if (c == ']' || c == '}') {
       --depth;
     }
@@ -36,7 +35,7 @@ Result<Json> ParseJson(std::string_view text, const std::string& what) {
     return InvalidArgument("{}: not valid JSON at byte {}", what, nul);
   }
   if (NestsTooDeep(text)) {
-    return InvalidArgument("{}: JSON nested more than {} levels deep", what, kMaxNesting);
+    return InvalidArgument("{}: JSON nested more than {} levels deep", what, kMaxJsonNesting);
   }
   try {
     return Json::parse(text);

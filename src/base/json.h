@@ -11,8 +11,10 @@
 
 namespace talon {
 
-// `what` names the source in messages, usually a file's path. Nesting is limited (256 levels), so a
-// hostile text cannot exhaust the stack.
+// Levels of nesting that are read, so that a hostile text cannot exhaust the stack.
+inline constexpr int kMaxJsonNesting = 256;
+
+// `what` names the source in messages, usually a file's path.
 Result<Json> ParseJson(std::string_view text, const std::string& what);
 Result<Json> ReadJsonFile(const std::string& path);
 

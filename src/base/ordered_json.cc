@@ -10,8 +10,6 @@
 namespace talon {
 namespace {
 
-constexpr size_t kMaxNesting = 256;
-
 // Builds the value from the parser's events. Open containers lie on a stack of their own, so that
 // nothing points into a vector that may still grow.
 class Builder : public nlohmann::json_sax<OrderedJson> {
@@ -49,7 +47,7 @@ class Builder : public nlohmann::json_sax<OrderedJson> {
   };
 
   bool Open(OrderedJson empty) {
-    too_deep_ = open_.size() == kMaxNesting;
+    too_deep_ = open_.size() == kMaxJsonNesting;
     if (!too_deep_) open_.push_back({.value = std::move(empty)});
     return !too_deep_;
   }
@@ -93,7 +91,7 @@ Result<OrderedJson> ParseOrderedJson(std::string_view text, const std::string& w
   Builder builder;
   if (OrderedJson::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
   if (builder.too_deep()) {
-    return InvalidArgument("{}: JSON nested more than {} levels deep", what, kMaxNesting);
+    return InvalidArgument("{}: JSON nested more than {} levels deep", what, kMaxJsonNesting);
   }
   return InvalidArgument("{}: not valid JSON at byte {}", what, builder.error_position());
 }

@@ -11,7 +11,7 @@
 
 namespace talon {
 
-// `what` names the source in messages. At most 256 levels deep. Of equal keys the last one counts,
+// `what` names the source in messages. At most kMaxJsonNesting levels deep. Of equal keys the last one counts,
 // at the place of the first.
 Result<OrderedJson> ParseOrderedJson(std::string_view text, const std::string& what);
 

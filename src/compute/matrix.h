@@ -29,6 +29,10 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
+inline const float* Floats(const Buffer& buffer) {
+  return static_cast<const float*>(buffer.data());
+}
+
 // A float32 matrix in device memory, not owned. Row r starts at data + r * stride.
 struct MatrixView {
   float* data = nullptr;

@@ -12,32 +12,32 @@
 namespace talon {
 namespace {
 
-using Kind = GrammarPart::Kind;
+using PartKind = GrammarPart::Kind;
 
-class Compiler {
+class PartCompiler {
  public:
-  Compiler(JsonSpacing spacing, const TokenTrie& trie, Grammar* grammar)
+  PartCompiler(JsonSpacing spacing, const TokenTrie& trie, Grammar* grammar)
       : spacing_(spacing), trie_(trie), grammar_(*grammar), pool_(grammar->exprs()) {}
 
   Result<Symbol> Compile(const GrammarPart& part) {
     switch (part.kind) {
-      case Kind::kLiteral:
+      case PartKind::kLiteral:
         return Terminal(pool_.Literal(part.text));
-      case Kind::kMarker:
+      case PartKind::kMarker:
         return Terminal(pool_.Literal(MarkerBytes(part.text)));
-      case Kind::kText:
+      case PartKind::kText:
         return Terminal(FreeText(part));
-      case Kind::kSchema:
+      case PartKind::kSchema:
         return Schema(part);
-      case Kind::kRegex: {
+      case PartKind::kRegex: {
         TALON_ASSIGN_OR_RETURN(const ExprId expr, CompileRegex(part.text, &pool_));
         return Terminal(expr);
       }
-      case Kind::kGbnf: {
+      case PartKind::kGbnf: {
         TALON_ASSIGN_OR_RETURN(const int rule, AddGbnf(part.text, &grammar_));
         return RuleSymbol(rule);
       }
-      case Kind::kSequence: {
+      case PartKind::kSequence: {
         const int rule = grammar_.AddRule("sequence");
         Grammar::Alternative symbols;
         for (const GrammarPart& each : part.parts) {
@@ -47,7 +47,7 @@ class Compiler {
         grammar_.AddAlternative(rule, std::move(symbols));
         return RuleSymbol(rule);
       }
-      case Kind::kChoice: {
+      case PartKind::kChoice: {
         const int rule = grammar_.AddRule("choice");
         for (const GrammarPart& each : part.parts) {
           TALON_ASSIGN_OR_RETURN(const Symbol symbol, Compile(each));
@@ -55,7 +55,7 @@ class Compiler {
         }
         return RuleSymbol(rule);
       }
-      case Kind::kRepeat: {
+      case PartKind::kRepeat: {
         const int rule = grammar_.AddRule("repeat");
         TALON_ASSIGN_OR_RETURN(const Symbol symbol, Compile(part.parts[0]));
         grammar_.AddAlternative(rule, {symbol});
@@ -106,7 +106,8 @@ class Compiler {
 Result<std::unique_ptr<Grammar>> CompileParts(const GrammarPart& part, JsonSpacing spacing,
                                               const TokenTrie& trie) {
   auto grammar = std::make_unique<Grammar>();
-  TALON_ASSIGN_OR_RETURN(const Symbol symbol, Compiler(spacing, trie, grammar.get()).Compile(part));
+  TALON_ASSIGN_OR_RETURN(const Symbol symbol,
+                         PartCompiler(spacing, trie, grammar.get()).Compile(part));
   const int start = grammar->AddRule("answer");
   grammar->AddAlternative(start, {symbol});
   TALON_RETURN_IF_ERROR(grammar->Finish(start));

@@ -8,7 +8,7 @@
 namespace talon {
 namespace {
 
-using Kind = RegexNode::Kind;
+using NodeKind = RegexNode::Kind;
 
 constexpr size_t kMostVariants = 256;
 
@@ -20,7 +20,7 @@ struct Variant {
 };
 
 bool HasAnchor(const RegexNode& node) {
-  if (node.kind == Kind::kBegin || node.kind == Kind::kEnd) return true;
+  if (node.kind == NodeKind::kBegin || node.kind == NodeKind::kEnd) return true;
   for (const RegexNode& kid : node.kids) {
     if (HasAnchor(kid)) return true;
   }
@@ -63,22 +63,22 @@ Status SplitSequence(const RegexNode& node, std::vector<Variant>* variants) {
 
 Status SplitAnchors(const RegexNode& node, std::vector<Variant>* variants) {
   switch (node.kind) {
-    case Kind::kBegin:
+    case NodeKind::kBegin:
       variants->push_back({.at_begin = true});
       return OkStatus();
-    case Kind::kEnd:
+    case NodeKind::kEnd:
       variants->push_back({.at_end = true});
       return OkStatus();
-    case Kind::kConcat:
+    case NodeKind::kConcat:
       return SplitSequence(node, variants);
-    case Kind::kAlternatives:
+    case NodeKind::kAlternatives:
       for (const RegexNode& kid : node.kids) TALON_RETURN_IF_ERROR(SplitAnchors(kid, variants));
       return variants->size() > kMostVariants ? InvalidArgument("regex: too many anchors")
                                               : OkStatus();
-    case Kind::kRepeat:
+    case NodeKind::kRepeat:
       if (HasAnchor(node)) return InvalidArgument("regex: a repeated anchor is not supported");
       break;
-    case Kind::kSet:
+    case NodeKind::kSet:
       break;
   }
   variants->push_back({.node = node});
@@ -87,24 +87,24 @@ Status SplitAnchors(const RegexNode& node, std::vector<Variant>* variants) {
 
 ExprId Emit(const RegexNode& node, const CharacterWriter& writer, ExprPool* pool) {
   switch (node.kind) {
-    case Kind::kSet:
+    case NodeKind::kSet:
       return writer(node.set);
-    case Kind::kRepeat:
+    case NodeKind::kRepeat:
       return pool->Repeat(Emit(node.kids[0], writer, pool), node.min, node.max);
-    case Kind::kAlternatives: {
+    case NodeKind::kAlternatives: {
       std::vector<ExprId> parts;
       for (const RegexNode& kid : node.kids) parts.push_back(Emit(kid, writer, pool));
       return pool->Or(std::move(parts));
     }
-    case Kind::kConcat: {
+    case NodeKind::kConcat: {
       ExprId result = ExprPool::kEmpty;
       for (size_t i = node.kids.size(); i > 0; --i) {
         result = pool->Concat(Emit(node.kids[i - 1], writer, pool), result);
       }
       return result;
     }
-    case Kind::kBegin:
-    case Kind::kEnd:
+    case NodeKind::kBegin:
+    case NodeKind::kEnd:
       break;  // SplitAnchors has taken them out
   }
   return ExprPool::kNone;

@@ -7,7 +7,7 @@
 namespace talon {
 namespace {
 
-using Kind = RegexNode::Kind;
+using NodeKind = RegexNode::Kind;
 
 constexpr size_t kLongestSource = 16384;
 constexpr int kDeepest = 100;
@@ -52,7 +52,7 @@ class Parser : private Scanner {
 
   Result<RegexNode> Alternatives() {
     if (++depth_ > kDeepest) return Error("too deeply nested");
-    RegexNode result{.kind = Kind::kAlternatives};
+    RegexNode result{.kind = NodeKind::kAlternatives};
     do {
       TALON_ASSIGN_OR_RETURN(RegexNode sequence, Sequence());
       result.kids.push_back(std::move(sequence));
@@ -74,8 +74,8 @@ class Parser : private Scanner {
   }
 
   Result<RegexNode> Atom() {
-    if (Take("^")) return RegexNode{.kind = Kind::kBegin};
-    if (Take("$")) return RegexNode{.kind = Kind::kEnd};
+    if (Take("^")) return RegexNode{.kind = NodeKind::kBegin};
+    if (Take("$")) return RegexNode{.kind = NodeKind::kEnd};
     if (Take("(")) return Group();
     if (Take("[")) return Class();
     if (Take(".")) return Set(LineEnds().Complement());
@@ -91,7 +91,9 @@ class Parser : private Scanner {
     return Set(std::move(set));
   }
 
-  static RegexNode Set(CodePoints points) { return {.kind = Kind::kSet, .set = std::move(points)}; }
+  static RegexNode Set(CodePoints points) {
+    return {.kind = NodeKind::kSet, .set = std::move(points)};
+  }
 
   Result<RegexNode> Group() {
     if (Take("?")) {
@@ -125,10 +127,10 @@ class Parser : private Scanner {
         if (!counted) return atom;
       }
       Take("?");  // a lazy quantifier matches the same strings
-      if (atom.kind == Kind::kBegin || atom.kind == Kind::kEnd) {
+      if (atom.kind == NodeKind::kBegin || atom.kind == NodeKind::kEnd) {
         return Error("a repeated anchor is not supported");
       }
-      RegexNode repeat{.kind = Kind::kRepeat, .min = min, .max = max};
+      RegexNode repeat{.kind = NodeKind::kRepeat, .min = min, .max = max};
       repeat.kids.push_back(std::move(atom));
       atom = std::move(repeat);
     }

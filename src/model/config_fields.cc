@@ -1,5 +1,7 @@
 #include "model/config_fields.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 
@@ -11,6 +13,11 @@ std::string BriefJson(const Json& value) {
   constexpr size_t kMaxBytes = 40;
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
   if (text.size() > kMaxBytes) text = text.substr(0, kMaxBytes) + "...";
+  return text;
+}
+
+std::string Lowercase(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 

@@ -14,6 +14,7 @@ namespace talon {
 
 // A value as messages show it: on one line, cut after 40 bytes.
 std::string BriefJson(const Json& value);
+std::string Lowercase(std::string text);  // ASCII
 
 // Reads the fields of one object, which must outlive it. A key that is null counts as missing, as
 // in Hugging Face files. The look-ups without a default require the key.

@@ -11,12 +11,6 @@
 #include "model/rope.h"
 
 namespace talon {
-namespace {
-
-const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
-
-}  // namespace
-
 Decoder::Decoder(ModelConfig config, ModelShard shard, Backend* backend, DecoderWeights weights)
     : config_(std::move(config)),
       shard_(std::move(shard)),

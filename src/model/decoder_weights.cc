@@ -8,8 +8,6 @@
 namespace talon {
 namespace {
 
-const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
-
 Result<MlpWeights> LoadMlp(const MlpLayout& layout, WeightLoader* loader) {
   MlpWeights mlp;
   TALON_ASSIGN_OR_RETURN(mlp.gate_up, loader->Matrix(layout.gate_up));

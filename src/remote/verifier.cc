@@ -11,8 +11,8 @@
 namespace talon {
 namespace {
 
-constexpr auto kFirstPause = std::chrono::milliseconds(50);
-constexpr auto kLongestPause = std::chrono::milliseconds(800);
+constexpr auto kFirstRetryPause = std::chrono::milliseconds(50);
+constexpr auto kLongestRetryPause = std::chrono::milliseconds(800);
 constexpr int kMaxTries = 5;           // where there is no room
 constexpr double kEndSessionTime = 2;  // seconds
 
@@ -79,7 +79,7 @@ void Verifier::SendWhole(std::span<const int32_t> context, VerifyCall* call) {
 Result<VerifyReply> Verifier::Verify(std::span<const int32_t> context, const DraftForest& drafts) {
   VerifyCall call = MakeCall(context, drafts);
   Attempts attempts{.deadline = parts_.timer->Now() + SecondsToDuration(options_.timeout_seconds),
-                    .backoff = Backoff(kFirstPause, kLongestPause)};
+                    .backoff = Backoff(kFirstRetryPause, kLongestRetryPause)};
   for (;;) {
     ReportSent(call);
     Result<VerifyReply> reply = Try(call, attempts.deadline);

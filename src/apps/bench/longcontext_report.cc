@@ -11,7 +11,6 @@
 namespace talon {
 namespace {
 
-constexpr size_t kColumns = 80;
 constexpr int kUsualBudget = 2048;
 constexpr double kMega = 1e6;
 
@@ -108,7 +107,7 @@ std::string Sentence(const Json& row) {
   if (drafting >= 0.005 && row["part"] != "full") {
     text += fmt::format(", drafting is {:.0f}% of the time of all steps", 100 * drafting);
   }
-  return WrapText(text + ".", kColumns) + "\n";
+  return WrapText(text + ".", kTerminalColumns) + "\n";
 }
 
 // The label of the fastest variant of each mode.
@@ -183,7 +182,7 @@ std::string FlatnessReport(const Json& flatness) {
         Number(base["ms"], 2), row["base_context"].get<int>(), row["ratio"].get<double>(),
         Number(row["draft_ms"], 2), Number(row["base_draft_ms"], 2), Mega(far["kv_bytes_read"], 1),
         Mega(base["kv_bytes_read"], 1), Number(far["rows"], 1), Number(base["rows"], 1));
-    out += WrapText(text, kColumns) + "\n";
+    out += WrapText(text, kTerminalColumns) + "\n";
   }
   return out.empty() ? "" : "\nFlatness\n" + out;
 }
@@ -201,7 +200,7 @@ std::string MemoryReport(const Json& memory) {
       "KV cache with key summaries and tails at {} tokens: {}, {:.3f}x the {} of full verification",
       (*largest)["context"].get<int>(), FormatBytes((*largest)["kv_bytes"].get<double>()),
       (*largest)["ratio"].get<double>(), FormatBytes((*largest)["full_kv_bytes"].get<double>()));
-  return "\nMemory\n" + WrapText(text, kColumns) + "\n";
+  return "\nMemory\n" + WrapText(text, kTerminalColumns) + "\n";
 }
 
 std::string RecallReport(const Json& recall) {

@@ -297,7 +297,7 @@ Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
   return kExitOk;
 }
 
-constexpr const char* kHelp =
+constexpr const char* kSimulateHelp =
     "\nRuns real steps of the engine: an EAGLE-3 head of the usual shape with random\n"
     "weights drafts, the target verifies, accepted tokens are committed. Only how\n"
     "many drafts are right is drawn, from --acceptance. So the times are this\n"
@@ -345,7 +345,7 @@ void AddBenchSimulate(Command bench, Config* config, CommandBody* body) {
       .Range(0, 1 << 30);
   command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings | kSpeculativeSettings);
-  command.SetFooter(kHelp);
+  command.SetFooter(kSimulateHelp);
   SetBody(command, body, [config, options] { return BenchSimulate(*config, *options); });
 }
 

@@ -12,7 +12,7 @@ namespace talon {
 namespace {
 
 constexpr std::string_view kBlock = "\"\"\"";  // begins and ends a message of several lines
-constexpr const char* kHelp =
+constexpr const char* kShellHelp =
     "/drafts        colour drafted text, or stop it\n"
     "/help          this text\n"
     "/quit          leave, as Ctrl-D does\n"
@@ -118,7 +118,7 @@ bool ChatShell::RunCommand(const std::string& line) {
     parts_.colours = !parts_.colours;
     Say(parts_.colours ? "drafted text is green" : "drafted text is not coloured");
   } else if (command == "/help") {
-    Say(kHelp);
+    Say(kShellHelp);
   } else if (command == "/reset") {
     turns_ = OrderedJson::array();
     last_.reset();

@@ -14,10 +14,11 @@ namespace talon {
 namespace {
 
 constexpr const char* kProgram = "talon";
-constexpr size_t kColumns = 80;
 constexpr size_t kNameColumns = 30;
 
-std::string Wrap(const std::string& text) { return WrapText(text, kColumns - kNameColumns); }
+std::string Wrap(const std::string& text) {
+  return WrapText(text, kTerminalColumns - kNameColumns);
+}
 
 // The command that was being parsed, and how the user spells it: "talon bench decode".
 const CLI::App* ChosenCommand(const CLI::App& app, std::string* spelling) {

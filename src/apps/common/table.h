@@ -8,6 +8,8 @@
 
 namespace talon {
 
+inline constexpr size_t kTerminalColumns = 80;
+
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}

@@ -7,7 +7,6 @@
 namespace talon {
 namespace {
 
-constexpr size_t kColumns = 80;
 constexpr size_t kTextColumn = 21;  // of a checklist's text
 constexpr int kShownDepths = 8;
 constexpr double kGoodCoverage = 0.95;
@@ -16,7 +15,7 @@ constexpr double kTrustedGap = 1.35;  // between two ways of timing the same pas
 // The text in lines of its own column, behind `first` in the first.
 std::string Paragraph(const std::string& first, const std::string& text) {
   std::string out = fmt::format("{:<{}}", first, kTextColumn);
-  for (const char c : WrapText(text, kColumns - kTextColumn)) {
+  for (const char c : WrapText(text, kTerminalColumns - kTextColumn)) {
     out += c;
     if (c == '\n') out += std::string(kTextColumn, ' ');
   }
@@ -149,8 +148,9 @@ std::string ProbeTables(const ProbeFigures& figures) {
 
 std::string AdviceText(const Advice& advice) {
   std::string text;
-  for (const std::string& sentence : advice.limits) text += WrapText(sentence, kColumns) + "\n";
-  return text + WrapText("Try next: " + advice.next, kColumns) + "\n";
+  for (const std::string& sentence : advice.limits)
+    text += WrapText(sentence, kTerminalColumns) + "\n";
+  return text + WrapText("Try next: " + advice.next, kTerminalColumns) + "\n";
 }
 
 }  // namespace talon

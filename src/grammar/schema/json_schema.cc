@@ -15,12 +15,12 @@ namespace {
 
 using Kind = Piece::Kind;
 
-constexpr size_t kLongestSource = 256 * 1024;
-constexpr int64_t kMostRules = 300'000;
+constexpr size_t kLongestSchema = 256 * 1024;
+constexpr int64_t kMostSchemaRules = 300'000;
 
-class Compiler {
+class SchemaCompiler {
  public:
-  Compiler(const OrderedJson* root, JsonSpacing spacing, Grammar* grammar)
+  SchemaCompiler(const OrderedJson* root, JsonSpacing spacing, Grammar* grammar)
       : grammar_(grammar),
         pool_(grammar_->exprs()),
         reader_(root, &pool_),
@@ -35,7 +35,7 @@ class Compiler {
       const auto [schemas, rule] = std::move(open_.front());
       open_.pop_front();
       TALON_RETURN_IF_ERROR(Fill(schemas, rule));
-      if (static_cast<int64_t>(grammar_->size()) > kMostRules) {
+      if (static_cast<int64_t>(grammar_->size()) > kMostSchemaRules) {
         return InvalidArgument("the schema is too large");
       }
     }
@@ -136,7 +136,7 @@ class Compiler {
     const auto prefix = static_cast<int64_t>(SchemaReader::PrefixLength(array));
     int64_t states = std::max<int64_t>({prefix, array.min, 1});
     if (array.max >= 0) states = array.max;
-    if (states + static_cast<int64_t>(grammar_->size()) > kMostRules) {
+    if (states + static_cast<int64_t>(grammar_->size()) > kMostSchemaRules) {
       return InvalidArgument("arrays of {} items are too long", states);
     }
     const std::vector<int> rest = AddRules("items", states + 1);
@@ -184,7 +184,7 @@ class Compiler {
     TALON_ASSIGN_OR_RETURN(const auto others, reader_.Others(object));
     const int64_t states = std::max<int64_t>({object.min, object.max, 1});
     const auto places = static_cast<int64_t>(declared.size()) + 1;
-    if (places * (states + 1) + static_cast<int64_t>(grammar_->size()) > kMostRules) {
+    if (places * (states + 1) + static_cast<int64_t>(grammar_->size()) > kMostSchemaRules) {
       return InvalidArgument("objects of {} properties with {} declared are too large", states,
                              declared.size());
     }
@@ -236,11 +236,11 @@ class Compiler {
 }  // namespace
 
 Result<int> AddJsonSchema(std::string_view schema, JsonSpacing spacing, Grammar* grammar) {
-  if (schema.size() > kLongestSource) {
-    return InvalidArgument("schema: {} bytes, limit {}", schema.size(), kLongestSource);
+  if (schema.size() > kLongestSchema) {
+    return InvalidArgument("schema: {} bytes, limit {}", schema.size(), kLongestSchema);
   }
   TALON_ASSIGN_OR_RETURN(const OrderedJson root, ParseOrderedJson(schema, "schema"));
-  return Compiler(&root, spacing, grammar).Compile(&root);
+  return SchemaCompiler(&root, spacing, grammar).Compile(&root);
 }
 
 Result<std::unique_ptr<Grammar>> CompileJsonSchema(std::string_view schema, JsonSpacing spacing) {

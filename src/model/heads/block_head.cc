@@ -11,12 +11,6 @@
 #include "model/rope.h"
 
 namespace talon {
-namespace {
-
-const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
-
-}  // namespace
-
 BlockHead::BlockHead(BlockConfig config, const Decoder& target, Backend* backend,
                      BlockWeights weights)
     : config_(std::move(config)),

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <set>
 
 #include "base/json.h"
+#include "model/config_fields.h"
 #include "model/files/model_dir.h"
 #include "model/files/safetensors.h"
 
@@ -14,13 +14,8 @@ namespace {
 
 constexpr std::array kBlockConfigs = {"dflash_config", "jetspec_config", "dspark_config"};
 
-std::string Lowercase(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 // Whether an architecture or the speculators' type contains `part`.
-bool Names(const Json& json, const char* part) {
+bool NamesPart(const Json& json, const char* part) {
   const auto contains = [&](const Json& item) {
     return item.is_string() && Lowercase(item.get<std::string>()).find(part) != std::string::npos;
   };
@@ -35,7 +30,7 @@ bool NamesAnyKey(const Json& json, std::initializer_list<const char*> keys) {
 
 bool IsBlockConfig(const Json& json) {
   return NamesAnyKey(json, {"dflash_config", "jetspec_config", "dspark_config", "markov_rank"}) ||
-         Names(json, "dflash") || Names(json, "jetspec") || Names(json, "dspark");
+         NamesPart(json, "dflash") || NamesPart(json, "jetspec") || NamesPart(json, "dspark");
 }
 
 bool IsTrue(const Json& json, const char* key) {
@@ -45,9 +40,9 @@ bool IsTrue(const Json& json, const char* key) {
 
 DraftKind BlockKind(const Json& json, bool markov) {
   const Json flat = FlatBlockConfig(json);
-  if (markov || Names(json, "dspark")) return DraftKind::kDspark;
+  if (markov || NamesPart(json, "dspark")) return DraftKind::kDspark;
   const bool causal = IsTrue(flat, "causal_head") || IsTrue(flat, "causal");
-  return causal || Names(json, "jetspec") ? DraftKind::kJetspec : DraftKind::kDflash;
+  return causal || NamesPart(json, "jetspec") ? DraftKind::kJetspec : DraftKind::kDflash;
 }
 
 std::set<std::string> TensorNames(const SafetensorsReader& file) {
@@ -108,11 +103,11 @@ Result<DraftKind> DraftKindOf(const std::string& dir) {
   TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(dir + "/config.json"));
   if (!json.is_object()) return InvalidArgument("{}/config.json: is not a JSON object", dir);
   if (IsBlockConfig(json)) return BlockKind(json, json.contains("markov_rank"));
-  if (Names(json, "eagle3") ||
+  if (NamesPart(json, "eagle3") ||
       NamesAnyKey(json, {"draft_vocab_size", "eagle_config", "eagle_aux_hidden_state_layer_ids"})) {
     return DraftKind::kEagle3;
   }
-  if (Names(json, "eagle")) return DraftKind::kEagle;
+  if (NamesPart(json, "eagle")) return DraftKind::kEagle;
   TALON_ASSIGN_OR_RETURN(const auto file, SafetensorsReader::OpenDirectory(dir));
   return KindByTensors(json, TensorNames(file));
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "base/json.h"
@@ -50,11 +49,6 @@ Result<Json> Flatten(const Json& json, const std::string& what) {
     }
   }
   return flat;
-}
-
-std::string Lowercase(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 Status RefuseOtherHeads(const Json& json, const ConfigFields& fields) {

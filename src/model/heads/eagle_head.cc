@@ -16,8 +16,6 @@
 namespace talon {
 namespace {
 
-const float* Floats(const Buffer& buffer) { return static_cast<const float*>(buffer.data()); }
-
 // Many heads state fewer positions than they are run at; it works, but may draft worse there.
 void WarnOfLongPositions(const std::string& dir, const EagleConfig& config, int max_length) {
   const bool scaled = config.rope.kind != RopeKind::kDefault;

@@ -29,8 +29,8 @@ using Reactor = grpc::ServerUnaryReactor;
 
 // Keepalive: a client that does not answer pings is disconnected, and so is one that pings more
 // often than this.
-constexpr int kKeepaliveMs = 30000;
-constexpr int kKeepaliveTimeoutMs = 10000;
+constexpr int kServerKeepaliveMs = 30000;
+constexpr int kServerKeepaliveTimeoutMs = 10000;
 constexpr int kMinPingIntervalMs = 5000;
 // Limits of what gRPC buffers for a hostile client before a call reaches the service.
 constexpr int kMaxCallsPerConnection = 256;
@@ -199,8 +199,8 @@ void Configure(grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(kMaxRpcBytes);
   builder->SetMaxSendMessageSize(kMaxRpcBytes);
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a port in use is an error
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kServerKeepaliveMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kServerKeepaliveTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                               kMinPingIntervalMs);
 }

@@ -18,7 +18,7 @@ constexpr size_t kMemberBytes = 112;
 // A list of token ids takes eight times its text; the rest is for short texts in many objects.
 size_t TreeLimit(std::string_view text) { return 8 * text.size() + (size_t{4} << 20); }
 
-constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::string_view kJsonBlanks = " \t\r\n";
 
 // Checks a text and keeps nothing of it but the error.
 class Checker : public nlohmann::json_sax<Json> {
@@ -140,7 +140,7 @@ class Scanner {
   }
 
  private:
-  void SkipBlanks() { at_ = std::min(text_.find_first_not_of(kBlanks, at_), text_.size()); }
+  void SkipBlanks() { at_ = std::min(text_.find_first_not_of(kJsonBlanks, at_), text_.size()); }
   void SkipToken(int* depth) {
     const char c = text_[at_++];
     if (c == '"') return SkipString();
