@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 
-from cli import TIMEOUT_S, TINY, CliTest, main, program, wait_for
+from cli import TIMEOUT_S, TINY, CliTest, defaults, main, program, wait_for
 
 KV_TOKENS = 160_000  # larger than everything else the process holds
 PAGE = 4096
@@ -51,7 +51,7 @@ class KvAuditTest(CliTest):
         with log.open("wb") as output:
             server = subprocess.Popen(
                 [str(part) for part in (program(), "serve", "--model", TINY, "--port", 0,
-                                        "--kv-tokens", KV_TOKENS, *flags)],
+                                        "--kv-tokens", KV_TOKENS, *defaults(flags), *flags)],
                 stdout=output, stderr=subprocess.STDOUT, cwd=self.path)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
