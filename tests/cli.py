@@ -39,9 +39,9 @@ def defaults(flags):
 
 
 def talon(*args, stdin=b""):
-    """Runs the program, `talon run` with DEFAULTS. Arguments may be paths or bytes."""
-    if args[:1] == ("run",):
-        args = ("run", *defaults(args), *args[1:])
+    """Runs the program, `talon run` and `serve` with DEFAULTS. Arguments may be paths or bytes."""
+    if args[:1] in (("run",), ("serve",)):
+        args = (args[0], *defaults(args), *args[1:])
     command = [program()] + [arg if isinstance(arg, bytes) else str(arg) for arg in args]
     return subprocess.run(command, input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False)
 

@@ -50,8 +50,12 @@ class PrometheusTest(CliTest):
             [program(), "serve", "--model", TINY, "--port", 0, "--speculative-algorithm", "NGRAM",
              "--speculative-adaptive", "false"],
             r"listening on http://(127\.0\.0\.1:\d+)\n")
+        self.address = address
         self.talon = f"http://{address}"
-        config = self.file("prometheus.yml", SCRAPE_CONFIG.format(address=address))
+
+    def scrape(self):
+        """Starts Prometheus, which is slow to start, and waits for its first scrape."""
+        config = self.file("prometheus.yml", SCRAPE_CONFIG.format(address=self.address))
         self.prometheus = "http://" + self.start(
             "prometheus",
             ["prometheus", f"--config.file={config}", "--web.listen-address=127.0.0.1:0",
@@ -85,6 +89,7 @@ class PrometheusTest(CliTest):
         self.assertEqual(value, expected, expression)
 
     def test_prometheus_knows_what_a_request_did(self):
+        self.scrape()
         usage = self.complete()
         self.assertEqual(usage["completion_tokens"], 24)
         spec = usage["spec"]
@@ -116,6 +121,7 @@ class PrometheusTest(CliTest):
             "talon_request_e2e_seconds_sum > bool talon_request_ttft_seconds_sum", 1)
 
     def test_counters_add_up_over_requests(self):
+        self.scrape()
         usages = [self.complete(), self.complete(speculative={"off": True})]
         for expression, expected in {
                 "sum(talon_requests_total)": 2,

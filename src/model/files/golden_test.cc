@@ -78,7 +78,7 @@ class ChangedGolden : public testing::Test {
     return names;
   }
   TempDirectory dir_;
-  std::unique_ptr<Backend> backend_ = NewReferenceBackend();
+  std::unique_ptr<Backend> backend_ = NewCpuBackend(1);
 };
 
 void AddToFloat(OwnedTensor* tensor, size_t index, float amount) {
