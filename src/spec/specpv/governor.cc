@@ -101,7 +101,7 @@ void TrunkLength::KeepAtMost(double tokens) {
 }
 
 double TrunkLength::Odds(double expected) const {
-  constexpr double kExpectedTokens = 25;  // what the expectation weighs
+  constexpr double kExpectedTokens = 3;  // what the expectation weighs
   const double disagreed = disagreed_ + expected * kExpectedTokens;
   if (disagreed == 0) return 0;
   return disagreed / (checked_ + (expected > 0 ? kExpectedTokens : 0));

@@ -53,8 +53,13 @@ StepCosts PartialPayoff::Corrected(const StepCosts& by_curve, const TrunkLength&
   return costs;
 }
 
+// Slow start, where costs are known: a trunk is no longer than what full passes have checked, so
+// that a view which never agrees costs a few short ones.
 int PartialPayoff::MaxTrunk(const StepCosts& by_curve) const {
-  return seen_.Limit(TrunkCostsOf(Corrected(by_curve, seen_)));
+  constexpr double kFirstTrunk = 8;
+  const int best = seen_.Limit(TrunkCostsOf(Corrected(by_curve, seen_)));
+  if (best == TrunkLength::kNoLimit) return best;
+  return std::min(best, static_cast<int>(std::max(kFirstTrunk, seen_.checked())));
 }
 
 bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {

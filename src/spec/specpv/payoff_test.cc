@@ -81,6 +81,30 @@ TEST_F(PayoffTest, DisagreementTurnsThemOff) {
   EXPECT_FALSE(trying_);
 }
 
+// Where a partial pass is cheap, only what was thrown away tells that it does not pay.
+TEST_F(PayoffTest, AViewThatNeverAgreesCostsFewTokens) {
+  costs_ = {.full_step = 8.5,
+            .partial_step = 2,
+            .tokens_per_step = 1,
+            .replay_pass = 8,
+            .replay_row = 0.45,
+            .trunk = 32};
+  TimeFullPasses();
+  int thrown_away = 0;
+  while (payoff_.Decide(costs_, &trying_)) {
+    thrown_away += std::min(payoff_.MaxTrunk(costs_), costs_.trunk);
+    ASSERT_LE(thrown_away, 64);
+    Round(/*agreeing=*/0);
+  }
+}
+
+TEST_F(PayoffTest, TrunksGrowWithWhatWasChecked) {
+  TimeFullPasses();
+  EXPECT_LE(payoff_.MaxTrunk(costs_), 8);
+  for (int i = 0; i < 6; ++i) Round(/*agreeing=*/100);
+  EXPECT_GE(payoff_.MaxTrunk(costs_), 32);
+}
+
 TEST_F(PayoffTest, TheyAreTriedAgainMoreAndMoreRarely) {
   TimeFullPasses();
   ShareOfRounds(100, /*agreeing=*/1);
