@@ -51,7 +51,10 @@ endfunction()
 # code, where one file changes at a time, -DTALON_UNITY=OFF is quicker.
 option(TALON_UNITY "Compile several sources of a library at once" ON)
 function(talon_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TALON_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  if(NOT TALON_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   # GCC takes an included source for a header, and the others are wrong where it inlines more.
   foreach(warning array-bounds maybe-uninitialized stringop-overflow subobject-linkage)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-${warning}>)

@@ -11,8 +11,8 @@
 
 namespace talon {
 
-// `what` names the source in messages. At most kMaxJsonNesting levels deep. Of equal keys the last one counts,
-// at the place of the first.
+// `what` names the source in messages. At most kMaxJsonNesting levels deep. Of equal keys the last
+// one counts, at the place of the first.
 Result<OrderedJson> ParseOrderedJson(std::string_view text, const std::string& what);
 
 }  // namespace talon
