@@ -379,7 +379,9 @@ TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotQueued) {
   DraftRequest request{.sequence = 1, .tokens = std::span(tokens_).first(11), .budget = kBudget};
   request.budget.seconds_per_token = 1e-12;
   std::vector<TokenTree> outlines = {TokenTree(request.tokens.back())};
-  ASSERT_TRUE(drafter_->BeginTrees({&request, 1}, outlines));
+  ASSERT_TRUE(drafter_->GrowsAhead());
+  ASSERT_EQ(drafter_->BeginTrees({&request, 1}, request.budget.max_nodes, outlines),
+            std::vector<bool>{true});
   EXPECT_EQ(outlines[0].size(), 1 + kBudget.top_k);  // level 1 alone
   std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
   drafter_->FinishTrees(trees);

@@ -19,7 +19,13 @@ Matcher::Matcher(std::unique_ptr<Grammar> grammar, const TokenTrie* trie, Encode
 
 Matcher::StateId Matcher::Next(StateId state, int32_t token) {
   const std::string& bytes = trie_.bytes(token);
-  return bytes.empty() ? kDead : automaton_.Next(state, bytes);
+  const StateId next = bytes.empty() ? kDead : automaton_.Next(state, bytes);
+  NoteWear();
+  return next;
+}
+
+void Matcher::NoteWear() {
+  if (automaton_.size() > kWornStates || exhausted()) worn_.store(true, std::memory_order_relaxed);
 }
 
 const TokenMask& Matcher::Allowed(StateId state) {
@@ -32,7 +38,7 @@ const TokenMask& Matcher::Allowed(StateId state) {
     masks_.pop_back();
   }
   masks_.emplace_front(state, Compute(state));
-  if (automaton_.size() > kWornStates || exhausted()) worn_.store(true, std::memory_order_relaxed);
+  NoteWear();
   mask_of_[state] = masks_.begin();
   return masks_.front().second;
 }

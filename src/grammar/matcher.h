@@ -66,6 +66,7 @@ class Matcher {
   Automaton& automaton() { return automaton_; }
 
  private:
+  void NoteWear();
   TokenMask Compute(StateId state);
   void Walk(StateId state, const TokenTrie::Slice& slice, TokenMask* mask);
   std::vector<int32_t> Tokens(std::string_view bytes) const;

@@ -63,7 +63,11 @@ class TokenTrie {
   explicit TokenTrie(std::vector<std::string> bytes);
 
   int vocabulary() const { return static_cast<int>(bytes_.size()); }
-  const std::string& bytes(int32_t token) const { return bytes_[token]; }
+  // Empty for ids beyond the vocabulary, which models with padded embeddings have.
+  const std::string& bytes(int32_t token) const {
+    static const std::string kNone;
+    return token >= 0 && token < vocabulary() ? bytes_[token] : kNone;
+  }
   const std::vector<Slice>& slices() const { return slices_; }
   // The token of these bytes, -1 if there is none.
   int32_t Find(std::string_view bytes) const;

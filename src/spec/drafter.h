@@ -85,17 +85,21 @@ class Drafter {
   // token_tree.h and carry `probs`.
   virtual void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) = 0;
 
-  // The same without waiting for a device that grows trees ahead of the host. False: not here, and
-  // nothing happened. Else trees[i] becomes an outline, with as many nodes as the tree can have and
-  // each as deep as it can be, or stays [root]. PlaceTrees writes the drafts into the loaded pass
-  // that verifies them; FinishTrees, after that pass was waited for, tells the host what they were.
-  virtual bool BeginTrees(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
-    (void)requests, (void)trees;
-    return false;
+  // Whether a device grows trees ahead of the host here: then BeginTrees may be called for Propose.
+  virtual bool GrowsAhead() const { return false; }
+  // The same as Propose without waiting for the device. A tree that grows there is an outline: as
+  // many nodes as it can have, at most `most_nodes`, and each as deep as it can be. PlaceTrees
+  // writes its drafts into the loaded pass that verifies them; FinishTrees, after that pass was
+  // waited for, tells the host what they were. Returns which trees are outlines: [requests].
+  virtual std::vector<bool> BeginTrees(std::span<const DraftRequest> requests, int most_nodes,
+                                       std::span<TokenTree> trees) {
+    (void)most_nodes, (void)trees;
+    return std::vector<bool>(requests.size());
   }
   virtual void PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) {
     (void)outlines, (void)pass;
   }
+  // trees: [requests] of BeginTrees, of which outlines are replaced.
   virtual void FinishTrees(std::span<TokenTree> trees) { (void)trees; }
 
   // What the target has computed and kept in a pass, prompts included, with the captured features;

@@ -19,9 +19,10 @@ class LogitRows : public TreeRows {
       : backend_(backend), logits_(logits), choices_(choices), sampler_(sampler) {}
 
   Choice Choose(int node, std::span<const int32_t> path) override {
-    Choice choice = choices_.empty()
-                        ? sampler_.Choose(Fetch(node), path)
-                        : Choice{.token = choices_[node], .dead_end = choices_[node] < 0};
+    // The best token of all is the best of those that a grammar allows, if it is one of them.
+    const bool chosen = !choices_.empty() && sampler_.Permits(choices_[node], path);
+    Choice choice = chosen ? Choice{.token = choices_[node], .dead_end = choices_[node] < 0}
+                           : sampler_.Choose(Fetch(node), path);
     // Where every logit is NaN, the argmax is column 0 and a draw finds nothing: only such rows
     // need a second look.
     if (choice.token > 0 || HasFiniteLogit(node)) return choice;

@@ -32,7 +32,7 @@ void Observer::ObserveEntry(StepEntry* entry) {
   }
   const Proposal& proposal = entry->proposal;
   if (proposal.num_drafts() > 0 && !verdict.draft_path.empty()) {
-    parts_.policy->ObserveTree(proposal.drafts(), verdict.draft_path);
+    parts_.policy->ObserveTree(proposal.drafts(), verdict.draft_path, entry->origin.is_outline);
   }
   if (run.request.watched) {
     run.verified = VerifiedTree{proposal.tree().tokens, proposal.tree().parents, verdict.path};

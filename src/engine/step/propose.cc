@@ -53,32 +53,25 @@ void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
                         .sources = run.sources});
     trees.push_back(entry->proposal.drafts());
   }
-  batch->runs_ahead = RunsAhead(asked) && BeginTrees(batch->shape, requests, trees);
-  if (!batch->runs_ahead) parts_.drafter->Propose(requests, trees);
+  std::vector<bool> outlines(trees.size());
+  if (RunsAhead()) {
+    const int nodes = parts_.policy->NodesAhead(batch->shape, options_.budget.max_nodes);
+    outlines = parts_.drafter->BeginTrees(requests, nodes, trees);
+  } else {
+    parts_.drafter->Propose(requests, trees);
+  }
   for (size_t i = 0; i < asked.size(); ++i) {
-    asked[i].entry->origin = {.drafter_asked = true,
-                              .is_outline = batch->runs_ahead && trees[i].size() > 1,
-                              .request = i};
+    asked[i].entry->origin = {.drafter_asked = true, .is_outline = outlines[i], .request = i};
     asked[i].entry->proposal.SetDrafts(std::move(trees[i]));
+    batch->runs_ahead |= outlines[i];
   }
   batch->draft_seconds = watch.Seconds();
 }
 
-bool Proposer::BeginTrees(const StepShape& shape, std::vector<DraftRequest> requests,
-                          std::span<TokenTree> trees) const {
-  const int nodes = parts_.policy->NodesAhead(shape, options_.budget.max_nodes);
-  for (DraftRequest& request : requests) {
-    request.budget.max_nodes = std::min(request.budget.max_nodes, nodes);
-  }
-  return parts_.drafter->BeginTrees(requests, trees);
-}
-
-bool Proposer::RunsAhead(std::span<const Asked> asked) const {
-  const bool sees_trees_first =
-      !options_.nwor || options_.scv_chunk_size > 0 || options_.specpv.shadow_rate > 0;
-  return !sees_trees_first && std::ranges::all_of(asked, [this](const Asked& one) {
-    return DeviceChooses(one.entry->sampler(), options_, parts_.backend);
-  });
+// Unless the host has to see trees before they are verified.
+bool Proposer::RunsAhead() const {
+  return options_.nwor && options_.scv_chunk_size <= 0 && options_.specpv.shadow_rate <= 0 &&
+         parts_.drafter->GrowsAhead();
 }
 
 DraftBudget Proposer::BudgetFor(const ActiveRequest& run, const StepShape& shape) const {
@@ -127,8 +120,7 @@ void Proposer::DropForbidden(StepEntry* entry) {
     const int parent = drafts.parents[i];
     const int32_t token = drafts.tokens[i];
     states.push_back(sampler.grammar().Next(states[parent], token));
-    const bool ends = sampler.EndsRequest(token) && sampler.grammar().Accepts(states[parent]);
-    keep.push_back(keep[parent] && (ends || states[i] != Matcher::kDead));
+    keep.push_back(keep[parent] && sampler.GrammarAllows(states[parent], token));
   }
   entry->proposal.SetDrafts(SelectNodes(drafts, keep));
 }

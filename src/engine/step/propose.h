@@ -27,12 +27,9 @@ class Proposer {
     DraftBudget budget;
   };
   void AskDrafter(std::span<const Asked> asked, StepBatch* batch);
-  // Whether drafts of these sequences can be verified before the host knows them: then the step
-  // waits once, for the target's choices.
-  bool RunsAhead(std::span<const Asked> asked) const;
-  // Drafter::BeginTrees, for trees of as many nodes as the policy wants.
-  bool BeginTrees(const StepShape& shape, std::vector<DraftRequest> requests,
-                  std::span<TokenTree> trees) const;
+  // Whether drafts can be verified before the host knows them: then the step waits once, for the
+  // target's choices.
+  bool RunsAhead() const;
   DraftBudget BudgetFor(const ActiveRequest& run, const StepShape& shape) const;
   // A tree that breaks a rule becomes [root].
   static void DropForbidden(StepEntry* entry);

@@ -4,7 +4,10 @@
 
 #include "compute/host/host_backend.h"
 #include "engine/test_engine.h"
+#include "grammar/gbnf.h"
 #include "spec/drafters/heads/eagle_drafter.h"
+#include "spec/drafters/merged_drafter.h"
+#include "spec/drafters/suffix_drafter.h"
 #include "spec/policy/adaptive.h"
 
 namespace talon {
@@ -36,8 +39,10 @@ class CountingDrafter : public Drafter {
     inner_->Propose(requests, trees);
     Note(trees, &calls_->proposed);
   }
-  bool BeginTrees(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override {
-    return inner_->BeginTrees(requests, trees);
+  bool GrowsAhead() const override { return inner_->GrowsAhead(); }
+  std::vector<bool> BeginTrees(std::span<const DraftRequest> requests, int most_nodes,
+                               std::span<TokenTree> trees) override {
+    return inner_->BeginTrees(requests, most_nodes, trees);
   }
   void PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) override {
     inner_->PlaceTrees(outlines, pass);
@@ -80,7 +85,29 @@ struct RunOptions {
   bool offload = false;
   bool plain = false;  // without drafter
   bool adaptive = false;
+  bool merged = false;   // beside a lookup
+  bool grammar = false;  // of the answers
 };
+
+// Letters for the model's tokens, of which the grammar forbids many.
+std::shared_ptr<Matcher> SomeLetters() {
+  static const TokenTrie trie = [] {
+    std::vector<std::string> bytes;
+    for (int i = 0; i < 8192; ++i) {
+      bytes.push_back(std::string(1 + i % 3, static_cast<char>('a' + i % 26)));
+    }
+    return TokenTrie(std::move(bytes));
+  }();
+  return std::make_shared<Matcher>(std::move(*RegexGrammar("([a-t]+[u-z])*")), &trie);
+}
+
+// A head that grows trees ahead, and a lookup whose drafts the host knows.
+std::unique_ptr<Drafter> BesideLookup(std::unique_ptr<Drafter> head) {
+  std::vector<MergedDrafter::Source> sources(2);
+  sources[0] = {std::move(head), kBudget};
+  sources[1] = {std::make_unique<SuffixDrafter>(), kBudget};
+  return std::make_unique<MergedDrafter>(std::move(sources));
+}
 
 EngineOptions OptionsOf(const RunOptions& run) {
   EngineOptions options{.max_length = 1024, .max_sequences = 3, .kv_offload = run.offload};
@@ -112,6 +139,7 @@ Outcome Generate(const RunOptions& run) {
                                    *Tiny().target, Tiny().backend.get(), &metrics);
     EXPECT_TRUE(head.ok()) << head.status().message();
     drafter = std::make_unique<CountingDrafter>(std::move(*head), &outcome.calls);
+    if (run.merged) drafter = BesideLookup(std::move(drafter));
   }
   Engine::Parts parts{.backend = Tiny().backend.get(),
                       .target = Tiny().target.get(),
@@ -128,6 +156,7 @@ Outcome Generate(const RunOptions& run) {
     request.sampling.max_tokens = 40 + length % 9;
     request.sampling.temperature = run.temperature;
     request.sampling.seed = 5;
+    if (run.grammar) request.sampling.grammar = SomeLetters();
     requests.push_back(std::move(request));
   }
   for (const GenerateResult& result : RunBatch(engine.get(), std::move(requests))) {
@@ -211,10 +240,37 @@ TEST(RunAhead, OffloadedBlocksChangeNothing) {
   }
 }
 
+// Some steps have the head's trees, which nothing waits for, others the lookup's.
+TEST(RunAhead, MergedWithALookup) {
+  for (const bool adaptive : {false, true}) {
+    const Outcome merged = Generate({.ahead = true, .adaptive = adaptive, .merged = true});
+    EXPECT_GT(merged.calls.finished, 0);
+    EXPECT_EQ(merged.calls.proposed, 0);
+    EXPECT_GT(merged.accepted, 0);
+    EXPECT_EQ(merged.tokens, Generate({.plain = true}).tokens);
+  }
+}
+
+// The target's choices are checked against the grammar afterwards, so nothing waits for it.
+TEST(RunAhead, AnswersByAGrammar) {
+  for (const float temperature : {0.0f, 0.8f}) {
+    const Outcome plain = Generate({.temperature = temperature, .plain = true, .grammar = true});
+    EXPECT_NE(plain.tokens, Generate({.temperature = temperature, .plain = true}).tokens);
+    for (const bool merged : {false, true}) {
+      const Outcome ahead =
+          Generate({.temperature = temperature, .merged = merged, .grammar = true});
+      EXPECT_GT(ahead.calls.finished, 0);
+      EXPECT_EQ(ahead.calls.proposed, 0);
+      EXPECT_EQ(ahead.tokens, plain.tokens);
+    }
+  }
+}
+
 // Where the device does not draw, the host does, after the tree is known.
 TEST(RunAhead, RandomChoicesDoNotDependOnDrafts) {
   const Outcome random = Generate({.temperature = 0.8f});
-  EXPECT_EQ(random.calls.finished > 0, Tiny().backend->token_ops()->DrawsTokens());
+  EXPECT_GT(random.calls.finished, 0);
+  EXPECT_EQ(random.calls.proposed, 0);
   EXPECT_GT(random.accepted, 0);
   EXPECT_EQ(random.tokens, Generate({.temperature = 0.8f, .plain = true}).tokens);
 }

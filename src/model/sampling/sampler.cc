@@ -113,9 +113,15 @@ RandomKey BoundSampler::Key(size_t path_length, RandomStream stream, uint32_t dr
           .draw = draw};
 }
 
-bool BoundSampler::IsPlain() const {
+bool BoundSampler::UsesRawLogits() const {
   return !sampler_->HasPenalties() && params_.logit_bias.empty() && params_.bad_words.empty() &&
-         params_.logprobs < 0 && num_outputs() >= params_.min_tokens && !sampler_->has_grammar();
+         params_.logprobs < 0 && num_outputs() >= params_.min_tokens;
+}
+
+bool BoundSampler::Permits(int32_t token, std::span<const int32_t> path) const {
+  if (!sampler_->has_grammar()) return true;
+  const std::span<const int32_t> answer = tokens_.subspan(sampler_->answer_start_);
+  return sampler_->GrammarAllows(sampler_->grammar_.After(answer, path), token);
 }
 
 RowDraw Sampler::DrawOf() const {
@@ -130,6 +136,11 @@ RowDraw Sampler::DrawOf() const {
 bool Sampler::EndsRequest(int32_t token) const {
   return (!params_.ignore_eos && Contains(eos_ids_, token)) ||
          Contains(params_.stop_token_ids, token);
+}
+
+bool Sampler::GrammarAllows(Matcher::StateId state, int32_t token) const {
+  const bool ends = Contains(eos_ids_, token) || Contains(params_.stop_token_ids, token);
+  return ends ? grammar_.Accepts(state) : grammar_.Next(state, token) != Matcher::kDead;
 }
 
 void Sampler::Observe(std::span<const int32_t> tokens) {

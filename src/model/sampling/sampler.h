@@ -67,6 +67,9 @@ class Sampler {
   Matcher::StateId GrammarState(std::span<const int32_t> tokens) const {
     return grammar_.After(tokens.subspan(answer_start_), {});
   }
+  // Whether the grammar lets `token` follow: text that goes on, or an end where it may end.
+  // REQUIRES: has_grammar().
+  bool GrammarAllows(Matcher::StateId state, int32_t token) const;
 
   const SamplingParams& params() const { return params_; }
   uint64_t seed() const { return seed_; }  // the request's, or the random one it was given
@@ -112,17 +115,21 @@ class BoundSampler {
   // The generator's key for the token after `path`, for acceptance rules with draws of their own.
   RandomKey Key(size_t path_length, RandomStream stream, uint32_t draw = 0) const;
 
-  // True if the choice is the plain argmax of the raw logits, now and for every later token, and no
-  // log-probs are wanted: the backend's argmax can replace Choose().
-  bool IsPlainGreedy() const { return params_.temperature == 0 && IsPlain(); }
-  // The same for tokens drawn from the raw logits: temperature, top-k, top-p, min-p.
-  bool IsPlain() const;
+  // True if the choice is the argmax of the raw logits wherever Permits() holds for it, now and for
+  // every later token, and no log-probs are wanted: the backend's argmax can replace Choose().
+  bool IsPlainGreedy() const { return params_.temperature == 0 && UsesRawLogits(); }
+  // The same for tokens drawn from the raw logits: temperature, top-k, top-p, min-p. What a grammar
+  // forbids is not drawn from, so with one it never holds.
+  bool IsPlain() const { return UsesRawLogits() && !sampler_->has_grammar(); }
+  // Whether the grammar, if there is one, lets `token` follow `path`.
+  bool Permits(int32_t token, std::span<const int32_t> path) const;
 
   int num_outputs() const { return static_cast<int>(tokens_.size() - sampler_->prompt_length_); }
   const Sampler& sampler() const { return *sampler_; }
   const SamplingParams& params() const { return params_; }
 
  private:
+  bool UsesRawLogits() const;
   void Process(std::span<float> logits, std::span<const int32_t> path) const;
   void ApplyPenalties(std::span<float> logits, std::span<const int32_t> path) const;
   void MaskStops(std::span<float> logits) const;

@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "grammar/gbnf.h"
+
 namespace talon {
 namespace {
 
@@ -252,6 +254,41 @@ TEST(Sampler, AnyProcessorEndsPlainGreedy) {
         SamplingParams{.min_tokens = 1}, SamplingParams{.logprobs = 0}}) {
     EXPECT_FALSE(OwnedSampler(params, {}, Tokens{0}).IsPlainGreedy());
   }
+}
+
+// Permits says of every token what the mask says, ends and ids without text included.
+TEST(Sampler, PermitsWhatTheMaskLeaves) {
+  std::vector<std::string> bytes = {"a", "b", "c", "ab", "bc", "ca", "", "x", "abc", "a"};
+  const TokenTrie trie(bytes);
+  const int vocabulary = trie.vocabulary() + 3;  // a padded embedding
+  std::mt19937 random(4);
+  int refused = 0, ends = 0;
+  for (int round = 0; round < 200; ++round) {
+    SamplingParams params{.temperature = 0, .ignore_eos = random() % 2 == 0};
+    params.grammar = std::make_shared<Matcher>(
+        std::move(*RegexGrammar(round % 2 == 0 ? "(ab?c)*x" : "[abc]{0,5}")), &trie);
+    params.stop_token_ids = {7};
+    const OwnedSampler owned(params, {6, 9}, Tokens{0});
+    const BoundSampler sampler = owned.sampler.At(owned.tokens);
+    Tokens path;
+    for (uint32_t n = random() % 3; n > 0; --n) path.push_back(static_cast<int32_t>(random() % 6));
+    const std::vector<float> raw = RandomLogits(vocabulary, round);
+    std::vector<float> logits = raw;
+    const Choice choice = sampler.Choose(logits, path);
+    for (int32_t token = 0; token < vocabulary; ++token) {
+      EXPECT_EQ(sampler.Permits(token, path), logits[token] != -kInf) << round << " " << token;
+    }
+    const auto best = static_cast<int32_t>(std::ranges::max_element(raw) - raw.begin());
+    if (sampler.Permits(best, path)) {
+      EXPECT_EQ(choice.token, best);
+    } else {
+      ++refused;
+    }
+    ends += sampler.Permits(6, path) ? 1 : 0;
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_LT(refused, 190);
+  EXPECT_GT(ends, 20);
 }
 
 TEST(Sampler, LogProbsIgnoreTemperatureAndTruncation) {

@@ -63,19 +63,26 @@ void MergedDrafter::End(SequenceId sequence) {
 // ---- Propose ----
 
 void MergedDrafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
-  std::vector<Union> unions;
-  for (const DraftRequest& request : requests) {
-    Settle(last_[request.sequence]);
-    Union united{.tree = TokenTree(request.tokens.back()), .scores = {{}}, .depth = {0}};
-    united.scores[0].fill(-1);
-    unions.push_back(std::move(united));
-  }
+  std::vector<Union> unions = NewStep(requests);
   for (const size_t index : ByCost()) Ask(index, requests, &unions);
   for (size_t i = 0; i < requests.size(); ++i) {
     trees[i] = Best(unions[i], requests[i].budget);
-    unions[i].cursor = 0;
     last_[requests[i].sequence] = std::move(unions[i]);
   }
+}
+
+std::vector<MergedDrafter::Union> MergedDrafter::NewStep(std::span<const DraftRequest> requests) {
+  Settle();
+  step_ = {};
+  std::vector<Union> unions;
+  for (const DraftRequest& request : requests) {
+    step_.sequences.push_back(request.sequence);
+    Union united{
+        .tree = TokenTree(request.tokens.back()), .scores = {{}}, .depth = {0}, .cursor = 0};
+    united.scores[0].fill(-1);
+    unions.push_back(std::move(united));
+  }
+  return unions;
 }
 
 std::vector<size_t> MergedDrafter::ByCost() const {
@@ -87,50 +94,128 @@ std::vector<size_t> MergedDrafter::ByCost() const {
   return order;
 }
 
-// Asks one source for those sequences where it pays.
 void MergedDrafter::Ask(size_t index, std::span<const DraftRequest> requests,
                         std::vector<Union>* unions) {
   Member& member = members_[index];
-  std::vector<DraftRequest> asked;
-  std::vector<size_t> owners;
-  std::vector<TokenTree> proposals;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if ((requests[i].sources >> index & 1) == 0) continue;
-    Union& united = (*unions)[i];
-    const double token_seconds = requests[i].budget.seconds_per_token;
-    if (!member.worth.IsCheap(token_seconds)) {
-      const int bucket = SourceWorth::BucketOf(ExpectedTokens(united));
-      united.bucket[index] = static_cast<int8_t>(bucket);
-      united.asked[index] = member.worth.Pays(bucket, token_seconds);
-      if (!united.asked[index]) continue;
-    }
-    asked.push_back(requests[i]);
-    DraftBudget& budget = asked.back().budget;
-    budget.max_nodes = std::min(budget.max_nodes, member.source.budget.max_nodes);
-    budget.max_depth = std::min(budget.max_depth, member.source.budget.max_depth);
-    budget.top_k = member.source.budget.top_k;
-    owners.push_back(i);
-    proposals.emplace_back(requests[i].tokens.back());
-  }
-  if (asked.empty()) return;
+  const bool weighed = !member.worth.IsCheap(requests[0].budget.seconds_per_token);
+  Asking asking = Choose(index, weighed, requests, *unions);
+  if (asking.owners.empty()) return;
   const Stopwatch watch;
-  member.source.drafter->Propose(asked, proposals);
-  member.worth.ObserveProposal(watch.Seconds() / static_cast<double>(asked.size()));
-  for (size_t i = 0; i < asked.size(); ++i) Add(index, proposals[i], &(*unions)[owners[i]]);
-}
-
-// A step is over: what it gave and took, for the next decisions of its kind.
-void MergedDrafter::Settle(const Union& last) {
-  if (last.observed != 1) return;  // not one whole step
-  const double seconds = last.watch.Seconds();
-  for (size_t source = 0; source < members_.size(); ++source) {
-    if (last.bucket[source] < 0) continue;
-    members_[source].worth.ObserveStep(last.bucket[source], last.asked[source], last.emitted,
-                                       seconds);
+  member.source.drafter->Propose(asking.requests, asking.trees);
+  member.worth.ObserveProposal(watch.Seconds() / static_cast<double>(asking.owners.size()));
+  for (size_t i = 0; i < asking.owners.size(); ++i) {
+    Add(index, asking.trees[i], &(*unions)[asking.owners[i]]);
   }
 }
 
-void MergedDrafter::Add(size_t source, const TokenTree& proposal, Union* united) const {
+MergedDrafter::Asking MergedDrafter::Choose(size_t index, bool weighed,
+                                            std::span<const DraftRequest> requests,
+                                            std::span<const Union> unions) {
+  std::vector<bool> asked(requests.size(), true);
+  if (weighed) {
+    std::vector<double> expected;
+    for (const Union& united : unions) expected.push_back(ExpectedTokens(united));
+    step_.batch[index] = SourceWorth::BatchOf(expected);
+    asked = members_[index].worth.Choose(step_.batch[index], requests[0].budget.seconds_per_token);
+  }
+  const DraftBudget& most = members_[index].source.budget;
+  Asking asking;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if ((requests[i].sources >> index & 1) == 0) asked[i] = false;
+    if (!asked[i]) continue;
+    asking.owners.push_back(i);
+    asking.requests.push_back(requests[i]);
+    DraftBudget& budget = asking.requests.back().budget;
+    budget.max_nodes = std::min(budget.max_nodes, most.max_nodes);
+    budget.max_depth = std::min(budget.max_depth, most.max_depth);
+    budget.top_k = most.top_k;
+    asking.trees.emplace_back(requests[i].tokens.back());
+  }
+  step_.asked[index] = std::move(asked);
+  return asking;
+}
+
+// Sequences that took part in no step since, or in several, tell nothing.
+void MergedDrafter::Settle() {
+  const double seconds = step_.watch.Seconds();
+  for (size_t source = 0; source < members_.size(); ++source) {
+    const SourceWorth::Batch& batch = step_.batch[source];
+    const std::vector<bool>& asked = step_.asked[source];
+    bool whole = !batch.strengths.empty();
+    for (size_t i = 0; i < batch.strengths.size(); ++i) {
+      const auto at = last_.find(step_.sequences[i]);
+      if (at == last_.end()) continue;
+      const Union& united = at->second;
+      if (united.observed == 1) {
+        members_[source].worth.ObserveTokens(batch.strengths[i], asked[i], united.emitted);
+      } else {
+        whole = false;
+      }
+    }
+    const bool any = std::ranges::find(asked, true) != asked.end();
+    if (whole) members_[source].worth.ObserveStep(batch, any, seconds);
+  }
+}
+
+// ---- Ahead of the host ----
+
+size_t MergedDrafter::GrowingAhead() const {
+  const auto at = std::ranges::find_if(
+      members_, [](const Member& member) { return member.source.drafter->GrowsAhead(); });
+  return static_cast<size_t>(at - members_.begin());
+}
+
+std::vector<bool> MergedDrafter::BeginTrees(std::span<const DraftRequest> requests, int most_nodes,
+                                            std::span<TokenTree> trees) {
+  const size_t ahead = GrowingAhead();
+  std::vector<Union> unions = NewStep(requests);
+  for (const size_t index : ByCost()) {
+    if (index != ahead) Ask(index, requests, &unions);
+  }
+  for (size_t i = 0; i < requests.size(); ++i) trees[i] = Best(unions[i], requests[i].budget);
+
+  std::vector<bool> outlines(requests.size());
+  ahead_ = Choose(ahead, /*weighed=*/true, requests, unions);
+  if (!ahead_.owners.empty()) {
+    const std::vector<bool> grown =
+        members_[ahead].source.drafter->BeginTrees(ahead_.requests, most_nodes, ahead_.trees);
+    for (size_t i = 0; i < ahead_.owners.size(); ++i) {
+      if (!grown[i]) continue;
+      outlines[ahead_.owners[i]] = true;
+      trees[ahead_.owners[i]] = ahead_.trees[i];
+    }
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    last_[requests[i].sequence] = std::move(unions[i]);
+  }
+  return outlines;
+}
+
+void MergedDrafter::PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) {
+  std::vector<OutlineRows> own(outlines.begin(), outlines.end());
+  for (OutlineRows& outline : own) {
+    const auto at = std::ranges::find(ahead_.owners, outline.request);
+    outline.request = static_cast<size_t>(at - ahead_.owners.begin());
+  }
+  members_[GrowingAhead()].source.drafter->PlaceTrees(own, pass);
+}
+
+void MergedDrafter::FinishTrees(std::span<TokenTree> trees) {
+  const size_t ahead = GrowingAhead();
+  for (size_t i = 0; i < ahead_.owners.size(); ++i) {
+    ahead_.trees[i] = TokenTree(ahead_.requests[i].tokens.back());
+  }
+  members_[ahead].source.drafter->FinishTrees(ahead_.trees);
+  for (size_t i = 0; i < ahead_.owners.size(); ++i) {
+    Union& united = last_[ahead_.requests[i].sequence];
+    Add(ahead, ahead_.trees[i], &united);
+    TokenTree& tree = trees[ahead_.owners[i]];
+    tree = std::move(ahead_.trees[i]);
+  }
+  ahead_ = {};
+}
+
+void MergedDrafter::Add(size_t source, const TokenTree& proposal, Union* united) {
   std::vector<int> place(proposal.size(), 0);  // its nodes' indices in the union
   for (int i = 1; i < proposal.size(); ++i) {
     const int parent = place[proposal.parents[i]];

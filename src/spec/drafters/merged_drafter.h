@@ -6,6 +6,10 @@
 //
 // Sources are asked in order of what they cost. One that costs time is asked only where steps with
 // it have been better than steps without (source_worth.h).
+//
+// Where a device grows one source's trees ahead of the host, waiting for them would cost more than
+// the union gains: there a sequence has either that source's tree, which the host has not seen, or
+// the union of the others. Which one is better is learnt in the same way.
 #ifndef TALON_SPEC_DRAFTERS_MERGED_DRAFTER_H_
 #define TALON_SPEC_DRAFTERS_MERGED_DRAFTER_H_
 
@@ -36,6 +40,11 @@ class MergedDrafter : public Drafter {
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  bool GrowsAhead() const override { return GrowingAhead() < members_.size(); }
+  std::vector<bool> BeginTrees(std::span<const DraftRequest> requests, int most_nodes,
+                               std::span<TokenTree> trees) override;
+  void PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) override;
+  void FinishTrees(std::span<TokenTree> trees) override;
   void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
   void Observe(SequenceId sequence, std::span<const int32_t> emitted) override;
   void Rewind(SequenceId sequence, int length) override;
@@ -54,25 +63,44 @@ class MergedDrafter : public Drafter {
     TokenTree tree;
     std::vector<std::array<float, kMaxSources>> scores;  // [nodes], -1: not proposed by the source
     std::vector<int32_t> depth;                          // [nodes]
-    int cursor = -1;  // the last node on the target's path, -1: the path has left it
-    // The step it was made for: what it decided and what came of it.
-    std::array<int8_t, kMaxSources> bucket = {-1, -1, -1, -1};  // -1: not weighed
-    std::array<bool, kMaxSources> asked = {};
-    Stopwatch watch;
+    int cursor = -1;   // the last node on the target's path, -1: the path has left it
     int observed = 0;  // steps since it was made
     int emitted = 0;
   };
+  // For which sequences a source was asked.
+  struct Asking {
+    std::vector<size_t> owners;  // the requests' indices
+    std::vector<DraftRequest> requests;
+    std::vector<TokenTree> trees;
+  };
+  // The step that began last: what was decided for it.
+  struct Decisions {
+    std::vector<SequenceId> sequences;
+    std::array<SourceWorth::Batch, kMaxSources> batch;  // no strengths: not weighed
+    std::array<std::vector<bool>, kMaxSources> asked;   // [sequences]
+    Stopwatch watch;
+  };
 
   std::vector<size_t> ByCost() const;
-  void Settle(const Union& last);
+  // The source whose trees a device grows ahead; as many as there are: none.
+  size_t GrowingAhead() const;
+  std::vector<Union> NewStep(std::span<const DraftRequest> requests);
+  // What came of the step before.
+  void Settle();
+  // The requests that a source is asked for: those that allow it and, if it is `weighed`, where it
+  // pays.
+  Asking Choose(size_t index, bool weighed, std::span<const DraftRequest> requests,
+                std::span<const Union> unions);
   void Ask(size_t index, std::span<const DraftRequest> requests, std::vector<Union>* unions);
-  void Add(size_t source, const TokenTree& proposal, Union* united) const;
+  static void Add(size_t source, const TokenTree& proposal, Union* united);
   double Estimate(const Union& united, int node) const;
   double ExpectedTokens(const Union& united) const;
   TokenTree Best(const Union& united, const DraftBudget& budget) const;
 
   std::vector<Member> members_;
   std::map<SequenceId, Union> last_;
+  Decisions step_;
+  Asking ahead_;  // of the source that grows ahead, by BeginTrees
 };
 
 }  // namespace talon

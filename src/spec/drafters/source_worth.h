@@ -1,12 +1,17 @@
 // Whether one source of a MERGED draft is worth what it costs, learnt from the steps so far.
 //
-// Steps with and without the source are compared by the tokens they gave and the time they took,
-// apart for each strength of what the cheaper sources propose. Both ways are tried now and then.
-// Outliers are forgotten soon (recent_times.h).
+// Steps with and without it are compared, apart for each strength of what the cheaper sources
+// propose. What it adds is counted for each sequence, in tokens; what it costs for whole steps,
+// also apart for each size of the batch: a device runs a head for one sequence in the time that it
+// takes for ten. So it is asked where it adds tokens, if all that it adds to a step is worth the
+// step's time. Both ways are tried now and then, by all sequences in the same step. Outliers are
+// forgotten soon (recent_times.h).
 #ifndef TALON_SPEC_DRAFTERS_SOURCE_WORTH_H_
 #define TALON_SPEC_DRAFTERS_SOURCE_WORTH_H_
 
 #include <array>
+#include <span>
+#include <vector>
 
 #include "spec/recent_times.h"
 
@@ -14,36 +19,52 @@ namespace talon {
 
 class SourceWorth {
  public:
-  // Kind of a step, by the tokens that are expected without the source.
-  static int BucketOf(double expected_tokens);
+  // A batch, as what is expected of the source depends on it.
+  struct Batch {
+    std::vector<int>
+        strengths;          // of its sequences: class of the tokens expected without the source
+    int mean_strength = 0;  // the same of their mean
+  };
+  static Batch BatchOf(std::span<const double> expected_tokens);
 
   // So cheap for what a token costs now that it is always asked.
   bool IsCheap(double token_seconds) const;
-  // A step with the source is worth its time at the rate at which tokens come now.
-  bool Pays(int bucket, double token_seconds) const;
+  // A step begins: for which of its sequences the source is asked, at the rate at which tokens
+  // come now.
+  std::vector<bool> Choose(const Batch& batch, double token_seconds) const;
 
   // The source was asked, which took `seconds` for each sequence.
   void ObserveProposal(double seconds);
-  // A step is over for which it was asked, or was not.
-  void ObserveStep(int bucket, bool asked, int tokens, double seconds);
+  // A sequence of a step for which it was asked, or was not.
+  void ObserveTokens(int strength, bool asked, int tokens);
+  // A step; `asked`: for any of its sequences.
+  void ObserveStep(const Batch& batch, bool asked, double seconds);
 
   // 0: never asked.
   double proposal_seconds() const { return proposals_.empty() ? 0 : proposals_.Median(); }
 
  private:
-  static constexpr int kBuckets = 6;
+  static constexpr int kStrengths = 6;
+  static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
 
-  // Steps of one kind.
+  struct Tokens {
+    double mean = 0;  // running
+    int count = 0;
+  };
   struct Steps {
-    double tokens = 0;   // running mean
     double seconds = 0;  // the median of the first few, then a running mean
     RecentTimes recent;  // seconds of the last
     int count = 0;
     int since_last = 0;  // steps of the other kind since
   };
+  template <class T>
+  using ByStrength = std::array<std::array<T, 2>, kStrengths>;  // without and with the source
+  static int StrengthOf(double expected_tokens);
+  static size_t SizeOf(const Batch& batch);
 
-  RecentTimes proposals_;                             // seconds
-  std::array<std::array<Steps, 2>, kBuckets> steps_;  // without and with the source
+  RecentTimes proposals_;  // seconds
+  ByStrength<Tokens> tokens_;
+  std::array<ByStrength<Steps>, kBatchSizes> steps_;
 };
 
 }  // namespace talon

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
+#include <vector>
 
 namespace talon {
 namespace {
@@ -26,9 +28,11 @@ int Asked(const Step& with, const std::function<double(int step)>& slowdown = Qu
   SourceWorth worth;
   int asked = 0;
   for (int step = 0; step < kSteps; ++step) {
-    const bool asks = worth.Pays(/*bucket=*/2, kTokenSeconds);
+    const SourceWorth::Batch batch = SourceWorth::BatchOf(std::array{0.7});
+    const bool asks = worth.Choose(batch, kTokenSeconds)[0];
     const Step& taken = asks ? with : kPlain;
-    worth.ObserveStep(/*bucket=*/2, asks, taken.tokens, slowdown(step) * taken.seconds);
+    worth.ObserveTokens(batch.strengths[0], asks, taken.tokens);
+    worth.ObserveStep(batch, asks, slowdown(step) * taken.seconds);
     asked += asks ? 1 : 0;
   }
   return asked;
@@ -66,6 +70,42 @@ TEST(SourceWorth, SlowSpells) {
   }
   EXPECT_GT(good, 10 * 0.5 * kSteps);
   EXPECT_LT(useless, 10 * 0.05 * kSteps);
+}
+
+// In how many of the steps the source is asked for each sequence of a batch. It takes 4 ms however
+// many it is asked for; a weak sequence gains three tokens by it, a strong one loses two.
+std::vector<int> AskedInBatch(const std::vector<double>& expected) {
+  SourceWorth worth;
+  const SourceWorth::Batch batch = SourceWorth::BatchOf(expected);
+  std::vector<int> asked(expected.size());
+  for (int step = 0; step < kSteps; ++step) {
+    const std::vector<bool> asks = worth.Choose(batch, kTokenSeconds / expected.size());
+    bool any = false;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const int gain = expected[i] < 1 ? 3 : -2;
+      worth.ObserveTokens(batch.strengths[i], asks[i], 4 + (asks[i] ? gain : 0));
+      asked[i] += asks[i] ? 1 : 0;
+      any |= asks[i];
+    }
+    worth.ObserveStep(batch, any, any ? 14e-3 : 10e-3);
+  }
+  return asked;
+}
+
+// What it costs is shared by the sequences it is asked for, so a few must not pay for a step.
+TEST(SourceWorth, IsAskedForTheSequencesItHelpsIfTheyAreMany) {
+  std::vector<double> expected(32, 6.0);
+  expected[3] = 0;
+  for (const int asked : AskedInBatch(expected)) EXPECT_LT(asked, 0.03 * kSteps);
+  std::fill(expected.begin(), expected.begin() + 16, 0.0);
+  const std::vector<int> asked = AskedInBatch(expected);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (i < 16) {
+      EXPECT_GT(asked[i], 0.96 * kSteps) << i;
+    } else {
+      EXPECT_LT(asked[i], 0.04 * kSteps) << i;
+    }
+  }
 }
 
 // A lookup whose first proposal took long used to be weighed like a model for many steps.

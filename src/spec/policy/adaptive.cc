@@ -137,14 +137,14 @@ void AdaptivePolicy::TrimSettling(const StepShape& shape, int trunk, TokenTree* 
   KeepFirst(rank, keep, tree);
 }
 
-void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t> path) {
+void AdaptivePolicy::ObserveTree(const TokenTree& tree, std::span<const int32_t> path, bool ahead) {
   const std::vector<int32_t> depth = TreeDepths(tree.parents);
   std::vector<bool> accepted(tree.size(), false);
   for (const int32_t node : path) accepted[node] = true;
   for (int i = 1; i < tree.size(); ++i) {
     if (accepted[tree.parents[i]]) calibration_.Record(depth[i], tree.probs[i], accepted[i]);
   }
-  sizes_.Observe(tree, path);
+  if (ahead) sizes_.Observe(tree, path);
 }
 
 double AdaptivePolicy::CappedSeconds(const StepShape& shape, const StepCost& cost) const {

@@ -48,7 +48,7 @@ class AdaptivePolicy : public Policy {
   double PassSeconds(const StepShape& shape, double rows) const override {
     return curve_.Seconds(shape, rows);
   }
-  void ObserveTree(const TokenTree& tree, std::span<const int32_t> path) override;
+  void ObserveTree(const TokenTree& tree, std::span<const int32_t> path, bool ahead) override;
   void ObserveStep(const StepShape& shape, const StepCost& cost) override;
 
   const VerifyCurve& curve() const { return curve_; }

@@ -63,7 +63,7 @@ double Speed(const BatchCase& run, Policy* policy, bool drafts) {
              std::bernoulli_distribution(run.acceptance)(random)) {
         path.push_back(static_cast<int32_t>(path.size()));
       }
-      if (tree.size() > 1) policy->ObserveTree(tree, path);
+      if (tree.size() > 1) policy->ObserveTree(tree, path, run.ahead);
       cost.rows += tree.size();
       cost.emitted += static_cast<int>(path.size());
     }

@@ -49,8 +49,8 @@ class Policy {
   // What a pass with `rows` rows of each sequence takes by the verify curve; 0: not known.
   virtual double PassSeconds(const StepShape& shape, double rows) const = 0;
 
-  // A verified tree and its accepted nodes, the root first.
-  virtual void ObserveTree(const TokenTree& tree, std::span<const int32_t> path) = 0;
+  // A verified tree and its accepted nodes, the root first. `ahead`: NodesAhead chose its size.
+  virtual void ObserveTree(const TokenTree& tree, std::span<const int32_t> path, bool ahead) = 0;
 
   virtual void ObserveStep(const StepShape& shape, const StepCost& cost) = 0;
 };
@@ -64,7 +64,7 @@ class FixedPolicy : public Policy {
   void Trim(const StepShape&, TokenTree*) override {}
   void TrimSettling(const StepShape&, int, TokenTree*) override {}
   double PassSeconds(const StepShape&, double) const override { return 0; }
-  void ObserveTree(const TokenTree&, std::span<const int32_t>) override {}
+  void ObserveTree(const TokenTree&, std::span<const int32_t>, bool) override {}
   void ObserveStep(const StepShape&, const StepCost&) override {}
 };
 

@@ -101,17 +101,19 @@ TEST(AdaptivePolicy, ChoosesTheSizeOfTreesItDoesNotSee) {
   TokenTree chain(0);  // its first two drafts are always right, the others never
   for (int i = 0; i < 15; ++i) chain.Add(i, i, 0.9f);
   const std::vector<int32_t> path = {0, 1, 2};
-  for (int i = 0; i < 100; ++i) policy.ObserveTree(chain, path);
+  for (int i = 0; i < 100; ++i) policy.ObserveTree(chain, path, /*ahead=*/true);
   EXPECT_EQ(policy.NodesAhead({.sequences = 1}, 16), 4);
   EXPECT_EQ(policy.NodesAhead({.sequences = 8}, 16), 4);
   EXPECT_EQ(policy.NodesAhead({.sequences = 8}, 3), 3);
   EXPECT_EQ(policy.NodesAhead({.sequences = 64}, 16), 2);  // four times the rows it knows
   const std::vector<int32_t> wrong = {0};
-  for (int i = 0; i < 10000; ++i) policy.ObserveTree(chain, wrong);
+  for (int i = 0; i < 10000; ++i) policy.ObserveTree(chain, wrong, /*ahead=*/true);
   EXPECT_EQ(policy.NodesAhead({.sequences = 1}, 16), 2);
   int largest = 0;
   for (int i = 0; i < 640; ++i) largest += policy.NodesAhead({.sequences = 64}, 16) == 16;
   EXPECT_EQ(largest, 10);  // now and then
+  for (int i = 0; i < 10000; ++i) policy.ObserveTree(chain, path, /*ahead=*/false);
+  EXPECT_EQ(policy.NodesAhead({.sequences = 1}, 16), 2) << "trees of other drafters tell nothing";
 }
 
 TEST(SizeWorth, AddsUpWhatRanksGained) {
@@ -235,7 +237,7 @@ TEST(AdaptivePolicy, SimulatedBatchesLoseLittleWhereDraftsDoNotPay) {
                  std::bernoulli_distribution(0.6)(random)) {
             path.push_back(static_cast<int32_t>(path.size()));
           }
-          if (tree.size() > 1) policy.ObserveTree(tree, path);
+          if (tree.size() > 1) policy.ObserveTree(tree, path, /*ahead=*/false);
           cost.rows += tree.size();
           cost.emitted += static_cast<int>(path.size());
         }

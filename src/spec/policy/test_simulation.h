@@ -53,7 +53,7 @@ struct Simulation {
       const std::vector<int32_t> path = Verify(tree, good, &random);
       const double plain = curve.Seconds(shape, 1);
       const double verify = plain + (curve.Seconds(shape, tree.size()) - plain) * wrong_curve;
-      if (tree.size() > 1) policy.ObserveTree(tree, path);
+      if (tree.size() > 1) policy.ObserveTree(tree, path, /*ahead=*/false);
       policy.ObserveStep(shape, {.rows = tree.size(),
                                  .emitted = static_cast<int>(path.size()),
                                  .drafted = drafted,

@@ -324,24 +324,31 @@ void EagleDrafter::Propose(std::span<const DraftRequest> requests, std::span<Tok
   for (TokenTree& tree : trees) tree.Truncate(1);
 }
 
-bool EagleDrafter::BeginTrees(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
-  if (!growth_->grows_ahead()) return false;
+std::vector<bool> EagleDrafter::BeginTrees(std::span<const DraftRequest> requests, int most_nodes,
+                                           std::span<TokenTree> trees) {
   std::vector<State*> states;
-  for (const DraftRequest& request : requests) states.push_back(&states_.at(request.sequence));
+  std::vector<DraftRequest> limited(requests.begin(), requests.end());
+  for (DraftRequest& request : limited) {
+    states.push_back(&states_.at(request.sequence));
+    request.budget.max_nodes = std::min(request.budget.max_nodes, most_nodes);
+  }
   begun_.clear();
   Status status = Rank(states);
   if (status.ok()) {
     std::vector<std::vector<int32_t>> chosen;
-    begun_ = NewTrees(requests, states, &chosen);
+    begun_ = NewTrees(limited, states, &chosen);
     status = growth_->GrowAhead(begun_, requests[0].budget.seconds_per_token);
   }
   if (!status.ok()) {
     GiveUp(status);
     begun_.clear();
   }
-  for (const GrowingTree& one : begun_)
+  std::vector<bool> outlines(requests.size());
+  for (const GrowingTree& one : begun_) {
     trees[one.owner] = one.tree.Outline(requests[one.owner].tokens.back());
-  return true;
+    outlines[one.owner] = trees[one.owner].size() > 1;
+  }
+  return outlines;
 }
 
 void EagleDrafter::PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) {

@@ -54,7 +54,9 @@ class EagleDrafter : public Drafter {
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
-  bool BeginTrees(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  bool GrowsAhead() const override { return growth_->grows_ahead(); }
+  std::vector<bool> BeginTrees(std::span<const DraftRequest> requests, int most_nodes,
+                               std::span<TokenTree> trees) override;
   void PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) override;
   void FinishTrees(std::span<TokenTree> trees) override;
   void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
