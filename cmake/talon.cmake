@@ -85,6 +85,17 @@ endfunction()
 # The COST of tests that take long: ctest starts them first, so that none runs alone at the end.
 set(TALON_LONG_TEST 100)
 
+# talon_add_shards(NAME PROGRAM N [VARIABLE=VALUE ...]): N tests NAME_1 to NAME_N, each with a part of a
+# gtest program's cases.
+function(talon_add_shards name program shards)
+  foreach(number RANGE 1 ${shards})
+    math(EXPR index "${number} - 1")
+    add_test(NAME ${name}_${number} COMMAND ${program})
+    set_tests_properties(${name}_${number} PROPERTIES COST ${TALON_LONG_TEST}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};${ARGN}")
+  endforeach()
+endfunction()
+
 # talon_test(NAME [SHARDS N] SOURCES ... DEPS ...): gtest program NAME, run by ctest as a whole, or as
 # N tests NAME_1 to NAME_N side by side, which ctest starts first.
 function(talon_test name)
@@ -102,10 +113,5 @@ function(talon_test name)
     add_test(NAME ${name} COMMAND ${name})
     return()
   endif()
-  foreach(number RANGE 1 ${arg_SHARDS})
-    math(EXPR index "${number} - 1")
-    add_test(NAME ${name}_${number} COMMAND ${name})
-    set_tests_properties(${name}_${number} PROPERTIES COST ${TALON_LONG_TEST}
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
-  endforeach()
+  talon_add_shards(${name} ${name} ${arg_SHARDS})
 endfunction()

@@ -98,7 +98,7 @@ step build cmake --build "$build" --parallel "$(nproc)" -- -k 0
 step ops "$build/src/compute/compute_test" --gtest_brief=1
 step units ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" \
   --label-exclude 'gpu|slow' --exclude-regex '^compute_test$'
-step gpu ctest --test-dir "$build" --output-on-failure --parallel 4 --label-regex gpu \
+step gpu ctest --test-dir "$build" --output-on-failure --parallel 8 --label-regex gpu \
   --exclude-regex '^pass_fuzz_test$' --no-tests=error
 step fuzz env TALON_FUZZ_CASES=500 "$build/tests/pass_fuzz_test" --gtest_brief=1
 if "$build/talon" serve --help | grep -q -- --port; then
