@@ -26,6 +26,8 @@ struct DraftBudget {
   // What a token costs the engine now, 0 = unknown. A drafter stops where another level costs it
   // more than the tokens it would win.
   double seconds_per_token = 0;
+  // Only sources that cost next to nothing are asked (Drafter::HasLookups).
+  bool lookups_only = false;
 };
 
 struct DraftRequest {
@@ -67,6 +69,9 @@ class Drafter {
   virtual std::string_view name() const = 0;  // registry name, e.g. "NGRAM"
   // The names of the drafters that it is made of.
   virtual std::vector<std::string_view> source_names() const { return {name()}; }
+
+  // Whether it has a source that costs next to nothing.
+  virtual bool HasLookups() const { return false; }
 
   // The target's layers whose input the drafter wants (Decoder::SetCaptureLayers).
   virtual std::vector<int> capture_layers() const { return {}; }

@@ -61,7 +61,9 @@ void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
     parts_.drafter->Propose(requests, trees);
   }
   for (size_t i = 0; i < asked.size(); ++i) {
-    asked[i].entry->origin = {.drafter_asked = true, .is_outline = outlines[i], .request = i};
+    // A lookup that finds nothing leaves a plain step.
+    const bool drafted = !asked[i].budget.lookups_only || trees[i].size() > 1;
+    asked[i].entry->origin = {.drafter_asked = drafted, .is_outline = outlines[i], .request = i};
     asked[i].entry->proposal.SetDrafts(std::move(trees[i]));
     batch->runs_ahead |= outlines[i];
   }
@@ -88,7 +90,12 @@ DraftBudget Proposer::BudgetFor(const ActiveRequest& run, const StepShape& shape
   limit.max_depth = std::min({limit.max_depth, run.tokens_left() - 1,
                               room - 1 - run.sequence.tail_len, options_.max_length - length});
   if (limit.max_depth < 1) return {};
-  return parts_.policy->Budget(shape, limit);
+  DraftBudget budget = parts_.policy->Budget(shape, limit);
+  if (budget.max_nodes <= 1 && parts_.policy->AllowsLookups() && parts_.drafter->HasLookups()) {
+    budget = limit;
+    budget.lookups_only = true;
+  }
+  return budget;
 }
 
 void Proposer::CheckDrafts(StepEntry* entry) const {

@@ -23,6 +23,11 @@ std::vector<std::string_view> MergedDrafter::source_names() const {
   return names;
 }
 
+bool MergedDrafter::HasLookups() const {
+  return std::ranges::any_of(
+      members_, [](const Member& member) { return member.source.drafter->HasLookups(); });
+}
+
 std::vector<int> MergedDrafter::capture_layers() const {
   for (const Member& member : members_) {
     std::vector<int> layers = member.source.drafter->capture_layers();
@@ -111,6 +116,7 @@ void MergedDrafter::Ask(size_t index, std::span<const DraftRequest> requests,
 MergedDrafter::Asking MergedDrafter::Choose(size_t index, bool weighed,
                                             std::span<const DraftRequest> requests,
                                             std::span<const Union> unions) {
+  if (requests[0].budget.lookups_only && !members_[index].source.drafter->HasLookups()) return {};
   std::vector<bool> asked(requests.size(), true);
   if (weighed) {
     std::vector<double> expected;
@@ -141,7 +147,7 @@ void MergedDrafter::Settle() {
   for (size_t source = 0; source < members_.size(); ++source) {
     const SourceWorth::Batch& batch = step_.batch[source];
     const std::vector<bool>& asked = step_.asked[source];
-    bool whole = !batch.strengths.empty();
+    bool whole = !batch.expected.empty();
     for (size_t i = 0; i < batch.strengths.size(); ++i) {
       const auto at = last_.find(step_.sequences[i]);
       if (at == last_.end()) continue;

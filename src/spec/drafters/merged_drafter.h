@@ -36,6 +36,7 @@ class MergedDrafter : public Drafter {
 
   std::string_view name() const override { return "MERGED"; }
   std::vector<std::string_view> source_names() const override;
+  bool HasLookups() const override;
   std::vector<int> capture_layers() const override;
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace talon {
 namespace {
@@ -14,11 +15,9 @@ constexpr double kCheapShare = 0.05;  // share of a token's time: always asked
 
 }  // namespace
 
-int SourceWorth::StrengthOf(double expected_tokens) {
+int SourceWorth::StrengthOf(double expected) {
   int strength = 0;
-  for (double limit = 0.25; expected_tokens > limit && strength < kStrengths - 1; limit *= 2) {
-    ++strength;
-  }
+  for (double limit = 0.25; expected > limit && strength < kStrengths - 1; limit *= 2) ++strength;
   return strength;
 }
 
@@ -27,14 +26,11 @@ size_t SourceWorth::SizeOf(const Batch& batch) {
   return std::min<size_t>(std::bit_width(others), kBatchSizes - 1);
 }
 
-SourceWorth::Batch SourceWorth::BatchOf(std::span<const double> expected_tokens) {
-  Batch batch;
-  double sum = 0;
-  for (const double expected : expected_tokens) {
-    batch.strengths.push_back(StrengthOf(expected));
-    sum += expected;
-  }
-  batch.mean_strength = StrengthOf(sum / std::max<double>(expected_tokens.size(), 1));
+SourceWorth::Batch SourceWorth::BatchOf(std::span<const double> expected) {
+  Batch batch{.expected = {expected.begin(), expected.end()}};
+  for (const double tokens : expected) batch.strengths.push_back(StrengthOf(tokens));
+  const double sum = std::accumulate(expected.begin(), expected.end(), 0.0);
+  batch.mean_strength = StrengthOf(sum / std::max<double>(expected.size(), 1));
   return batch;
 }
 
@@ -43,33 +39,41 @@ bool SourceWorth::IsCheap(double token_seconds) const {
   return !proposals_.empty() && proposals_.Median() < kCheapShare * token_seconds;
 }
 
-std::vector<bool> SourceWorth::Choose(const Batch& batch, double token_seconds) const {
-  const std::vector<int>& strengths = batch.strengths;
-  const auto& [without, with] = steps_[SizeOf(batch)][batch.mean_strength];
-  const bool is_trial = with.count < kTrials || without.count < kTrials;
-  const bool tries_with =
-      is_trial ? with.count <= without.count : with.since_last >= kProbeInterval;
-  const bool tries_without = is_trial ? !tries_with : without.since_last >= kProbeInterval;
-  if (tries_with || tries_without) return std::vector<bool>(strengths.size(), tries_with);
+double SourceWorth::Gain(int strength, double expected) const {
+  const auto& [without, with] = tokens_[strength];
+  if (without.count >= kTrials && with.count >= kTrials) return with.mean - without.mean;
+  return usual_.count >= kTrials ? usual_.mean - (1 + expected) : 1;
+}
 
-  std::vector<bool> gains(strengths.size());
-  std::vector<bool> unknown(strengths.size());
+std::vector<bool> SourceWorth::Choose(const Batch& batch, double token_seconds) const {
+  const size_t count = batch.strengths.size();
+  const auto& [without, with] = steps_[SizeOf(batch)][batch.mean_strength];
+  if (with.since_last >= kProbeInterval) return std::vector<bool>(count, true);
+  if (without.since_last >= kProbeInterval) return std::vector<bool>(count, false);
+
+  std::vector<bool> gains(count);
   double gained = 0;
-  for (size_t i = 0; i < strengths.size(); ++i) {
-    const auto& [plain, asked] = tokens_[strengths[i]];
-    unknown[i] = (plain.count < kTrials || asked.count < kTrials) && asked.count <= plain.count;
-    gains[i] = unknown[i] || asked.mean > plain.mean;
-    if (!unknown[i] && gains[i]) gained += asked.mean - plain.mean;
+  for (size_t i = 0; i < count; ++i) {
+    const double gain = Gain(batch.strengths[i], batch.expected[i]);
+    gains[i] = gain > 0;
+    gained += std::max(gain, 0.0);
   }
-  const bool pays = token_seconds <= 0 || gained * token_seconds > with.seconds - without.seconds;
-  return pays ? gains : unknown;
+  const bool tried = with.count >= kTrials && without.count >= kTrials;
+  const bool pays =
+      !tried ? with.count <= without.count
+             : token_seconds <= 0 || gained * token_seconds > with.seconds - without.seconds;
+  return pays ? gains : std::vector<bool>(count, false);
 }
 
 void SourceWorth::ObserveProposal(double seconds) { proposals_.Add(seconds); }
 
+void SourceWorth::Tokens::Add(int tokens) {
+  mean += std::max(kSlow, 1.0 / ++count) * (tokens - mean);
+}
+
 void SourceWorth::ObserveTokens(int strength, bool asked, int tokens) {
-  Tokens& kind = tokens_[strength][asked ? 1 : 0];
-  kind.mean += std::max(kSlow, 1.0 / ++kind.count) * (tokens - kind.mean);
+  tokens_[strength][asked ? 1 : 0].Add(tokens);
+  if (asked) usual_.Add(tokens);
 }
 
 void SourceWorth::ObserveStep(const Batch& batch, bool asked, double seconds) {

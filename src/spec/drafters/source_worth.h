@@ -4,7 +4,8 @@
 // propose. What it adds is counted for each sequence, in tokens; what it costs for whole steps,
 // also apart for each size of the batch: a device runs a head for one sequence in the time that it
 // takes for ten. So it is asked where it adds tokens, if all that it adds to a step is worth the
-// step's time. Both ways are tried now and then, by all sequences in the same step. Outliers are
+// step's time. Where that is not known, it is tried if it usually gives more than the others
+// promise. Both ways are tried again now and then, by all sequences in the same step. Outliers are
 // forgotten soon (recent_times.h).
 #ifndef TALON_SPEC_DRAFTERS_SOURCE_WORTH_H_
 #define TALON_SPEC_DRAFTERS_SOURCE_WORTH_H_
@@ -19,18 +20,18 @@ namespace talon {
 
 class SourceWorth {
  public:
-  // A batch, as what is expected of the source depends on it.
+  // The sequences of a step.
   struct Batch {
-    std::vector<int>
-        strengths;          // of its sequences: class of the tokens expected without the source
-    int mean_strength = 0;  // the same of their mean
+    std::vector<double> expected;  // drafts that are accepted without the source, for each
+    std::vector<int> strengths;    // classes of these
+    int mean_strength = 0;         // class of their mean
   };
-  static Batch BatchOf(std::span<const double> expected_tokens);
+  static Batch BatchOf(std::span<const double> expected);
 
   // So cheap for what a token costs now that it is always asked.
   bool IsCheap(double token_seconds) const;
   // A step begins: for which of its sequences the source is asked, at the rate at which tokens
-  // come now.
+  // come now; 0: time does not matter.
   std::vector<bool> Choose(const Batch& batch, double token_seconds) const;
 
   // The source was asked, which took `seconds` for each sequence.
@@ -50,6 +51,7 @@ class SourceWorth {
   struct Tokens {
     double mean = 0;  // running
     int count = 0;
+    void Add(int tokens);
   };
   struct Steps {
     double seconds = 0;  // the median of the first few, then a running mean
@@ -59,11 +61,14 @@ class SourceWorth {
   };
   template <class T>
   using ByStrength = std::array<std::array<T, 2>, kStrengths>;  // without and with the source
-  static int StrengthOf(double expected_tokens);
+  static int StrengthOf(double expected);
   static size_t SizeOf(const Batch& batch);
+  // Tokens that it adds to a sequence, as far as that is known.
+  double Gain(int strength, double expected) const;
 
   RecentTimes proposals_;  // seconds
   ByStrength<Tokens> tokens_;
+  Tokens usual_;  // with the source, at any strength
   std::array<ByStrength<Steps>, kBatchSizes> steps_;
 };
 

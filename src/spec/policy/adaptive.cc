@@ -37,6 +37,7 @@ DraftBudget AdaptivePolicy::Budget(const StepShape& shape, const DraftBudget& li
 
 bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
   Regime& now = Of(shape);
+  allows_lookups_ = false;
   if (now.draft_steps >= now.recheck_interval) {
     now.draft_steps = 0;
     now.plain_steps = 0;
@@ -50,7 +51,10 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
     return true;
   }
   // Several steps in a row, because one says little.
-  if (now.probes_left == 0 && now.until_probe-- > 0) return false;
+  if (now.probes_left == 0 && now.until_probe-- > 0) {
+    allows_lookups_ = true;
+    return false;
+  }
   if (now.probes_left == 0) {
     now.probes_left = kProbeSteps;
     now.until_probe = now.probe_interval;

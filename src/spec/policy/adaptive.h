@@ -7,7 +7,8 @@
 // chosen beforehand, by what trees of that size gained (size_worth.h). What drafting costs is
 // weighed by the drafter itself, level by level, against what a token costs now
 // (DraftBudget::seconds_per_token). A drafter whose steps have been no faster than plain ones is
-// asked again at growing intervals.
+// asked again at growing intervals; until then only its lookups, if it has any, since they cost
+// next to nothing.
 //
 // What steps cost and gain is kept by the size of the batch: a machine that has time to spare for
 // one sequence has none for thirty-two. What drafts are worth (calibration) does not depend on it.
@@ -42,6 +43,7 @@ class AdaptivePolicy : public Policy {
 
   void BeginStep(const StepShape& shape) override;
   DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) override;
+  bool AllowsLookups() const override { return allows_lookups_; }
   int NodesAhead(const StepShape& shape, int most) override;
   void Trim(const StepShape& shape, TokenTree* tree) override;
   void TrimSettling(const StepShape& shape, int trunk, TokenTree* tree) override;
@@ -143,7 +145,9 @@ class AdaptivePolicy : public Policy {
   Calibration calibration_;
   SizeWorth sizes_;
   std::array<Regime, kBatchSizes> regimes_;
-  bool drafts_now_ = false;  // in the step that began last
+  // In the step that began last:
+  bool drafts_now_ = false;
+  bool allows_lookups_ = false;
 };
 
 }  // namespace talon

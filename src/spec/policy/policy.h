@@ -36,6 +36,10 @@ class Policy {
   // What the drafter may propose for one sequence in the coming step, within `limit`.
   virtual DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) = 0;
 
+  // Whether sources that cost next to nothing may propose in the coming step although the budget
+  // asks for nothing.
+  virtual bool AllowsLookups() const { return false; }
+
   // How many nodes the trees of the coming step should have, at most `most`, where they are
   // verified before the host knows them, so that none can be trimmed.
   virtual int NodesAhead(const StepShape& shape, int most) = 0;
