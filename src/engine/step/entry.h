@@ -14,6 +14,7 @@
 #include "engine/step/shadow_verifier.h"
 #include "kv/kv_cache.h"
 #include "spec/policy/policy.h"
+#include "spec/specpv/gate.h"
 #include "spec/verify/accept.h"
 
 namespace talon {
@@ -29,8 +30,10 @@ struct DraftOrigin {
 // Propose: what the pass reads of the prefix (SpecPV).
 struct ViewChoice {
   bool partial = false;
-  bool select = false;       // choose blocks for partial passes after the commit
-  bool opened_tail = false;  // the tail region was taken for this pass
+  bool select = false;                   // choose blocks for partial passes after the commit
+  bool opened_tail = false;              // the tail region was taken for this pass
+  std::optional<RefreshReason> refresh;  // why the pass is full
+  Status no_tail;                        // a failure: there is no tail region to be had
 };
 
 // Plan: the sequence's rows in the pass.
@@ -69,10 +72,7 @@ struct StepEntry {
       : run(request), proposal(request->sequence.tokens.back()) {}
 
   // The tokens above the judged tree, its root included. Valid until the commit.
-  std::span<const int32_t> base() const {
-    const std::span<const int32_t> tokens(run->sequence.tokens);
-    return tokens.first(tokens.size() - proposal.num_rejudged());
-  }
+  std::span<const int32_t> base() const { return proposal.Base(run->sequence.tokens); }
   BoundSampler sampler() const { return run->sampler.At(base()); }
   // The first position whose row the pass computes.
   int first_position() const {

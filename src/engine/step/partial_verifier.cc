@@ -25,10 +25,9 @@ BlockScorer ScorerOf(SpecPvSelector selector) {
 
 }  // namespace
 
-// Decides once whether and with which settings the request is verified partially.
-void PartialVerifier::Admit(ActiveRequest* run) const {
+void PartialVerifier::Admit(ActiveRequest* run) {
   PartialState& state = run->partial;
-  if (state.admitted) return;
+  if (!config_.enabled || state.admitted) return;
   state.admitted = true;
   state.config = WithOverrides(config_, run->request.specpv);
   if (run->request.specpv.off) return;
@@ -37,7 +36,18 @@ void PartialVerifier::Admit(ActiveRequest* run) const {
                               .max_depth = max_depth_,
                               .wants_logprobs = run->request.sampling.logprobs >= 0};
   const auto budget = SpecPvBudgetOf(state.config, request);
-  if (budget) state.governor.emplace(state.config, *budget);
+  if (!budget) return;
+  state.governor.emplace(state.config, *budget);
+  Reconsider(run);
+}
+
+void PartialVerifier::Reconsider(ActiveRequest* run) {
+  PartialState& state = run->partial;
+  if (!CouldBePartial(*run) || !state.exact() || run->sequence.tail_len > 0) return;
+  const StepCosts costs = CostsOf(*run);
+  state.pays = payoff_.Decide(costs, &state.trying);
+  state.max_trunk = payoff_.MaxTrunk(costs);
+  if (!state.pays) state.lists.reset();  // they become stale
 }
 
 int PartialVerifier::TreeRoom(const ActiveRequest& run) const {
@@ -74,8 +84,8 @@ StepCosts PartialVerifier::CostsOf(const ActiveRequest& run) const {
 
 void PartialVerifier::ObserveStep(int rows, int emitted) {
   constexpr double kWeight = 0.05;
-  constexpr int kImagined = 4;  // steps before the first one
-  const double weight = std::max(kWeight, 1.0 / (++ordinary_steps_ + kImagined));
+  constexpr int kPriorSteps = 4;  // weight of what is assumed
+  const double weight = std::max(kWeight, 1.0 / (++ordinary_steps_ + kPriorSteps));
   mean_rows_ += weight * (rows - mean_rows_);
   mean_emitted_ += weight * (emitted - mean_emitted_);
 }
@@ -86,26 +96,19 @@ void PartialVerifier::ObservePass(PassKind kind, const StepShape& shape, double 
   if (by_curve > 0) payoff_.RecordPass(kind, seconds / by_curve);
 }
 
-GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
+GateDecision PartialVerifier::Decide(const ActiveRequest& run, int nodes) const {
   if (!config_.enabled) return {};
-  Admit(run);
-  PartialState& state = run->partial;
-  if (CouldBePartial(*run) && state.exact() && run->sequence.tail_len == 0) {
-    const StepCosts costs = CostsOf(*run);
-    state.pays = payoff_.Decide(costs, &state.trying);
-    state.max_trunk = payoff_.MaxTrunk(costs);
-    if (!state.pays) state.lists.reset();  // they grow old
-  }
+  const PartialState& state = run.partial;
   GateState gate{.supported = state.governor.has_value(),
                  .pays = state.pays,
                  .selected = state.lists.has_value(),
-                 .committed_len = run->sequence.committed_len,
-                 .provisional_tokens = run->sequence.tail_len,
+                 .committed_len = run.sequence.committed_len,
+                 .provisional_tokens = run.sequence.tail_len,
                  .partial_steps = state.partial_steps,
                  .max_trunk = state.max_trunk,
                  .tree_nodes = nodes,
                  .finish_pending = state.finish_pending,
-                 .settle_requested = run->plain_next};
+                 .settle_requested = run.plain_next};
   if (state.governor) {
     gate.budget = state.governor->budget();
     gate.interval = state.governor->interval();
@@ -113,23 +116,18 @@ GateDecision PartialVerifier::Decide(ActiveRequest* run, int nodes) {
   return DecideVerification(state.config, gate);
 }
 
-void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) {
-  ActiveRequest& run = *entry->run;
-  Sequence& sequence = run.sequence;
-  GateDecision decision = Decide(&run, entry->proposal.drafts().size());
+void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) const {
+  Sequence& sequence = entry->run->sequence;
+  ViewChoice& view = entry->view;
+  GateDecision decision = Decide(*entry->run, entry->proposal.drafts().size());
   if (decision.partial && sequence.tail_first < 0) {
-    const Status status = parts_.kv->staging().OpenTail(&sequence);
-    entry->view.opened_tail = status.ok();
-    if (!status.ok()) {
-      GiveUp(&run, SpecPvFallbackReason::kNoBlocks, status.message());
-      decision = {};
-    }
+    view.no_tail = parts_.kv->staging().OpenTail(&sequence);
+    view.opened_tail = view.no_tail.ok();
+    if (!view.opened_tail) decision = {};
   }
-  if (decision.reason) {
-    parts_.metrics->Add(Counter::kSpecPvRefresh, 1, RefreshReasonName(*decision.reason));
-  }
-  entry->view.partial = decision.partial;
-  entry->view.select = decision.select;
+  view.partial = decision.partial;
+  view.select = decision.select;
+  view.refresh = decision.reason;
   if (decision.partial || sequence.tail_len == 0) return;
   if (entry->origin.drafter_asked && !entry->origin.is_outline) {
     const StepShape whole{.sequences = shape.sequences, .context = sequence.committed_len};
@@ -139,7 +137,7 @@ void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) {
   }
   entry->proposal.AddTrunk(
       std::span(sequence.tokens).subspan(sequence.committed_len, sequence.tail_len),
-      /*judged=*/run.partial.exact());
+      /*judged=*/entry->run->partial.exact());
 }
 
 void PartialVerifier::Abandon(StepEntry* entry) const {
@@ -176,7 +174,12 @@ void PartialVerifier::DropTail(ActiveRequest* run) const {
 void PartialVerifier::Settle(StepEntry* entry) {
   ActiveRequest& run = *entry->run;
   PartialState& state = run.partial;
-  if (entry->view.partial) {
+  const ViewChoice& view = entry->view;
+  if (!view.no_tail.ok()) GiveUp(&run, SpecPvFallbackReason::kNoBlocks, view.no_tail.message());
+  if (view.refresh) {
+    parts_.metrics->Add(Counter::kSpecPvRefresh, 1, RefreshReasonName(*view.refresh));
+  }
+  if (view.partial) {
     ++state.partial_steps;
     parts_.metrics->Observe(
         Histogram::kSpecPvVisibleRatio,
@@ -191,7 +194,7 @@ void PartialVerifier::Settle(StepEntry* entry) {
     entry->commit.confirmed = entry->proposal.NumConfirmed(entry->verdict.path);
     CountTrunk(&run, rejudged, entry->commit.confirmed);
   }
-  if (entry->view.select) Select(&run);
+  if (view.select) Select(&run);
 }
 
 Status PartialVerifier::RunShadows(std::span<StepEntry> entries) {

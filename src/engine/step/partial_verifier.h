@@ -40,11 +40,13 @@ class PartialVerifier {
 
   // ---- Propose ----
 
+  // A request's first step: decides whether and with which settings it is verified partially.
+  void Admit(ActiveRequest* run);
   // Nodes that the request's next tree may have.
   int TreeRoom(const ActiveRequest& run) const;
   // Decides whether the entry's pass reads a partial view of the prefix. If not, provisional tokens
-  // become the trunk of its tree. Counts refreshes; the sequence gets a tail region, nothing more.
-  void ChooseView(const StepShape& shape, StepEntry* entry);
+  // become the trunk of its tree. The sequence gets a tail region, nothing more.
+  void ChooseView(const StepShape& shape, StepEntry* entry) const;
   // The pass failed: gives the tail region back that ChooseView took.
   void Abandon(StepEntry* entry) const;
 
@@ -76,12 +78,14 @@ class PartialVerifier {
 
   // Empties the tail. In exact mode the provisional tokens leave the sequence as well.
   void DropTail(ActiveRequest* run) const;
-  // After the entry's rows were committed: counts what a trunk came to, notes what is provisional
-  // and chooses the blocks of the partial steps to come.
+  // After the entry's rows were committed: counts refreshes and what a trunk came to, notes what is
+  // provisional and chooses the blocks of the partial steps to come.
   void Settle(StepEntry* entry);
 
   // ---- Observe ----
 
+  // After the step: whether partial steps pay from here on.
+  void Reconsider(ActiveRequest* run);
   // Records an ordinary step of a sequence, one without trunk or choice of blocks.
   void ObserveStep(int rows, int emitted);
   // Records a pass whose sequences are all of `kind`, with `rows` rows of each.
@@ -103,8 +107,7 @@ class PartialVerifier {
   // The blocks ranked for a request whose sequence now has this many full ones.
   std::vector<int32_t> RankedOf(const Ranking& ranking, int full_blocks) const;
 
-  void Admit(ActiveRequest* run) const;
-  GateDecision Decide(ActiveRequest* run, int nodes);
+  GateDecision Decide(const ActiveRequest& run, int nodes) const;
   // Costs by the verify curve; all unknown without one.
   StepCosts CostsOf(const ActiveRequest& run) const;
   // Counts an exact full pass that confirmed the first `confirmed` of `provisional` tokens.

@@ -63,7 +63,7 @@ void Planner::PlanEntry(StepEntry* entry, int kept_blocks, PlannedPass* pass) {
   rows.count = proposal.tree().size();
   rows.num_outputs = proposal.judged().size();
   if (entry->view.select) {
-    partial_->RequestScores(run, rows.first + proposal.draft_root(), rows.first + rows.count,
+    partial_->RequestScores(run, proposal.RootRow(rows.first), rows.first + rows.count,
                             proposal.LongestPath(), &builder);
   }
   rows.first_feature = sync_->CaptureRows(run, rows.first, rows.count, &builder);

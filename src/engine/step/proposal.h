@@ -47,11 +47,17 @@ class Proposal {
   int draft_root() const { return trunk_len(); }  // the node that is the drafts' root
   // The first node whose logits are needed.
   int first_judged() const { return judges_trunk_ ? 0 : trunk_len(); }
+  // The row of the drafts' root in a pass where the tree's rows begin at `first`.
+  int RootRow(int first) const { return first + draft_root(); }
   // Nodes of its longest path, which a pass may commit.
   int LongestPath() const;
 
   // ---- Acceptance ----
 
+  // Those of the sequence's tokens that are above the judged tree, its root included.
+  std::span<const int32_t> Base(std::span<const int32_t> tokens) const {
+    return tokens.first(tokens.size() - num_rejudged());
+  }
   // The subtree of tree() at first_judged(), numbered from 0.
   const TokenTree& judged() const { return first_judged() == 0 ? tree() : drafts_; }
   // An accepted path of judged() as nodes of tree(); a trunk that is not judged is part of it.

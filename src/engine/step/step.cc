@@ -32,51 +32,46 @@ Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const Promp
   StageRange range("Step");
   range.Note("sequences", decoding.size());
   range.Note("prompt_chunks", prompts.size());
-  const Stopwatch watch;
   try {
-    TALON_RETURN_IF_ERROR(RunPass(decoding, prompts));
-    reader_.Read(batch_, pass_, verified_.output);
-    acceptor_.Accept(&batch_, verified_);
-    committer_.Commit(&batch_, &pass_);
-    observer_.Observe(&batch_, verified_.output.features);
-    verifier_.WaitForPrompts(batch_);
-    meter_.Account(batch_, pass_.builder.num_tree_rows(), watch.Seconds());
+    const Status status = RunStages(decoding, prompts);
+    if (!status.ok()) Abandon();
+    return status;
   } catch (...) {  // a broken invariant
     Abandon();
     throw;
   }
+}
+
+Status Step::RunStages(std::span<ActiveRequest* const> decoding,
+                       std::span<const PromptChunk> prompts) {
+  const Stopwatch watch;
+  Begin(decoding, prompts);
+  proposer_.Propose(&batch_);
+  TALON_RETURN_IF_ERROR(planner_.Plan(&batch_, &pass_));
+  TALON_RETURN_IF_ERROR(Stage(decoding));
+  TALON_RETURN_IF_ERROR(verifier_.Verify(&batch_, pass_, &verified_));
+  reader_.Read(batch_, pass_, verified_.output);
+  acceptor_.Accept(&batch_, verified_);
+  committer_.Commit(&batch_, &pass_);
+  observer_.Observe(&batch_, verified_.output.features);
+  verifier_.WaitForPrompts(batch_);
+  meter_.Account(batch_, pass_.builder.num_tree_rows(), watch.Seconds());
+  for (ActiveRequest* run : decoding) partial_.Reconsider(run);
   return OkStatus();
 }
 
-Status Step::RunPass(std::span<ActiveRequest* const> decoding,
-                     std::span<const PromptChunk> prompts) {
-  Status status = PlanPass(decoding, prompts);
-  if (status.ok()) {
-    const Status staged = parts_.kv->staging().Begin(pass_.builder.staged());
-    if (!staged.ok()) {  // nothing is computed yet
-      FallBack(staged);
-      status = PlanPass(decoding, prompts);
-    }
+Status Step::Stage(std::span<ActiveRequest* const> decoding) {
+  const Status staged = parts_.kv->staging().Begin(pass_.builder.staged());
+  if (staged.ok()) return staged;
+  Abandon();
+  for (ActiveRequest* run : decoding) {
+    ReportStepFallback({Counter::kNworFallback, "nwor", ReasonOf(staged)}, run->sequence.id, staged,
+                       parts_.metrics);
+    run->plain_next = true;
   }
-  if (status.ok()) status = verifier_.Verify(&batch_, pass_, &verified_);
-  if (!status.ok()) Abandon();
-  return status;
-}
-
-Status Step::PlanPass(std::span<ActiveRequest* const> decoding,
-                      std::span<const PromptChunk> prompts) {
-  Begin(decoding, prompts);
+  Begin(decoding, batch_.prompts);
   proposer_.Propose(&batch_);
   return planner_.Plan(&batch_, &pass_);
-}
-
-void Step::FallBack(const Status& why) {
-  Abandon();
-  for (const StepEntry& entry : batch_.entries) {
-    ReportStepFallback({Counter::kNworFallback, "nwor", ReasonOf(why)}, entry.run->sequence.id, why,
-                       parts_.metrics);
-    entry.run->plain_next = true;
-  }
 }
 
 void Step::Begin(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts) {
@@ -84,6 +79,7 @@ void Step::Begin(std::span<ActiveRequest* const> decoding, std::span<const Promp
   int64_t context = 0;
   for (ActiveRequest* run : decoding) {
     sync_.Introduce(run);
+    partial_.Admit(run);
     batch_.entries.emplace_back(run);
     const PartialState& partial = run->partial;
     context += partial.lists ? partial.lists->visible_tokens + run->sequence.tail_len

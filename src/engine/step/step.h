@@ -44,10 +44,11 @@ class Step {
 
  private:
   void Begin(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
-  Status RunPass(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
-  Status PlanPass(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
-  // The pass cannot be staged: reports it, and lets all sequences take plain steps.
-  void FallBack(const Status& why);
+  // The step as a sentence: propose, plan, stage, verify, accept, commit, observe.
+  Status RunStages(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts);
+  // Takes the pass's staging rows. Where there are none to be had, reports it and plans plain steps
+  // for all sequences instead: nothing is computed yet.
+  Status Stage(std::span<ActiveRequest* const> decoding);
   void Abandon();
 
   StepParts parts_;

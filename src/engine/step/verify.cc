@@ -58,7 +58,7 @@ void Verifier::PlaceDrafts(const StepBatch& batch, const PassPlan& plan, Pass* p
   std::vector<OutlineRows> outlines;
   for (const StepEntry& entry : batch.entries) {
     if (!entry.origin.is_outline) continue;
-    const int root_row = entry.rows.first + entry.proposal.draft_root();
+    const int root_row = entry.proposal.RootRow(entry.rows.first);
     outlines.push_back(
         {.request = entry.origin.request,
          .root_row = root_row,
