@@ -141,7 +141,8 @@ MergedDrafter::Asking MergedDrafter::Choose(size_t index, bool weighed,
   return asking;
 }
 
-// Sequences that took part in no step since, or in several, tell nothing.
+// Sequences that have ended, or took part in no step since or in several, tell nothing; and then
+// the time is not that of one step.
 void MergedDrafter::Settle() {
   const double seconds = step_.watch.Seconds();
   for (size_t source = 0; source < members_.size(); ++source) {
@@ -150,13 +151,10 @@ void MergedDrafter::Settle() {
     bool whole = !batch.expected.empty();
     for (size_t i = 0; i < batch.strengths.size(); ++i) {
       const auto at = last_.find(step_.sequences[i]);
-      if (at == last_.end()) continue;
-      const Union& united = at->second;
-      if (united.observed == 1) {
-        members_[source].worth.ObserveTokens(batch.strengths[i], asked[i], united.emitted);
-      } else {
-        whole = false;
-      }
+      const bool observed = at != last_.end() && at->second.observed == 1;
+      whole &= observed;
+      if (!observed) continue;
+      members_[source].worth.ObserveTokens(batch.strengths[i], asked[i], at->second.emitted);
     }
     const bool any = std::ranges::find(asked, true) != asked.end();
     if (whole) members_[source].worth.ObserveStep(batch, any, seconds);
