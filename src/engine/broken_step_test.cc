@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/contain.h"
 #include "engine/engine_thread.h"
+#include "engine/health.h"
 #include "engine/test_engine.h"
 
 namespace talon {
@@ -185,6 +186,7 @@ TEST(BrokenStep, AuditCatchesAByteThatChangesInACommittedBlock) {
     Model().backend->CopyIn(keys, &byte, 1);
     engine->RunStep();
     EXPECT_EQ(engine->health().ok(), !audit);
+    EXPECT_EQ(engine->metrics().Total(Counter::kInternalErrors), audit ? 1 : 0);
     if (!audit) continue;
     EXPECT_EQ(delivered, before);  // nothing of that step leaves the engine
     EXPECT_FALSE(engine->HasWork());
@@ -215,6 +217,36 @@ TEST(BrokenStep, AStoppedEngineAnswersItsCallersAndSaysSoOnce) {
   EXPECT_EQ(thread.Submit(Requests(1)[0]).status().code(), StatusCode::kUnavailable);
   thread.Shutdown(std::chrono::seconds(300));
   EXPECT_EQ(stopped.load(), 1);
+}
+
+TEST(EngineHealth, AnAuditThatBreaksStopsTheEngine) {
+  Metrics metrics;
+  EngineHealth health(&metrics);
+  health.StepBroke(Internal("a step"), [] { return OkStatus(); });
+  EXPECT_TRUE(health.ok());
+  health.StepBroke(Internal("a step"), []() -> Status { throw DeviceFault("the device is lost"); });
+  EXPECT_EQ(health.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(health.status().message().find("the device is lost"), std::string::npos);
+  EXPECT_EQ(metrics.Total(Counter::kInternalErrors), 2);
+}
+
+TEST(EngineHealth, ADeviceThatFailedIsNotAudited) {
+  EngineHealth health(nullptr);
+  health.StepBroke(Unavailable("lost"), []() -> Status {
+    ADD_FAILURE();
+    return OkStatus();
+  });
+  EXPECT_FALSE(health.ok());
+}
+
+TEST(EngineHealth, WhatStopsTheEngineIsCountedOnce) {
+  Metrics metrics;
+  EngineHealth health(&metrics);
+  health.StopIfBroken([] {});
+  EXPECT_TRUE(health.ok());
+  for (int i = 0; i < 3; ++i) health.StopIfBroken([] { TALON_CHECK(false, "by the test"); });
+  EXPECT_NE(health.status().message().find("by the test"), std::string::npos);
+  EXPECT_EQ(metrics.Total(Counter::kInternalErrors), 1);
 }
 
 }  // namespace

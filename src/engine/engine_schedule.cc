@@ -27,7 +27,7 @@ void Engine::RunStep() {
       waiting_.pop_front();
     }
     FailRunning(broken);
-    health_.StepBroke(broken, CheckIntegrity());
+    health_.StepBroke(broken, [this] { return CheckIntegrity(); });
   }
   if (!health_.ok()) FailAll();
   ReportState();

@@ -1,6 +1,9 @@
 // A pass that breaks an invariant, or an audit that fails, in the target worker's engine.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "engine/sessions/session_thread.h"
 #include "engine/sessions/test_sessions.h"
 
@@ -41,6 +44,7 @@ TEST(BrokenSession, AuditCatchesAByteThatChanges) {
   EXPECT_NE(answers[0].status().message().find("audit"), std::string::npos);
   EXPECT_EQ(answers[1].status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(engine->health().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(engine->metrics().Total(Counter::kInternalErrors), 1);
 }
 
 TEST(BrokenSession, ABrokenInvariantEndsTheCallAndStopsTheEngineIfBlocksAreWrong) {
@@ -71,6 +75,48 @@ TEST(BrokenSession, TheThreadAnswersItsCallersAndSaysSoOnce) {
   EXPECT_FALSE(thread.snapshot().health.ok());
   thread.Shutdown(std::chrono::seconds(300));
   EXPECT_EQ(stopped.load(), 1);
+}
+
+// An engine whose session "a" has blocks that are free already.
+std::unique_ptr<SessionEngine> EngineWithStolenBlocks(SessionOptions options) {
+  auto engine = MakeSessions(options);
+  EXPECT_TRUE(RunCall(engine.get(), FirstCall("a", Ten(), Chain({1}))).ok());
+  Sequence stolen = engine->sessions().all().front()->sequence;
+  engine->kv().Free(&stolen);
+  return engine;
+}
+
+// The blocks are found wrong outside of a step: where a session ends.
+TEST(BrokenSession, EndingASessionWhoseBlocksAreWrongStopsTheEngine) {
+  auto engine = EngineWithStolenBlocks(TestSessionOptions());
+  const Metrics& metrics = engine->metrics();
+  SessionThread thread(std::move(engine), std::chrono::seconds(60), [] {});
+  EXPECT_EQ(thread.EndSession("a").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(thread.EndSession("b").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(thread.Verify(FirstCall("c", Ten(), Chain({1}))).status().code(),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(metrics.Total(Counter::kInternalErrors), 1);
+}
+
+TEST(BrokenSession, CollectingASessionWhoseBlocksAreWrongStopsTheEngine) {
+  SessionOptions options = TestSessionOptions();
+  options.session_ttl = std::chrono::seconds(0);
+  std::atomic<int> stopped{0};
+  SessionThread thread(EngineWithStolenBlocks(options), std::chrono::seconds(0),
+                       [&] { ++stopped; });
+  while (stopped.load() == 0) std::this_thread::yield();
+  EXPECT_EQ(thread.snapshot().health.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(thread.Verify(FirstCall("c", Ten(), Chain({1}))).status().code(),
+            StatusCode::kUnavailable);
+}
+
+TEST(BrokenSession, DroppingACallOfASessionWhoseBlocksAreWrongStopsTheEngine) {
+  const auto engine = EngineWithStolenBlocks(TestSessionOptions());
+  const auto call = engine->Submit(DeltaCall("a", {7}, 1, Chain({2})));
+  EXPECT_TRUE(engine->EndSession("a"));  // after that call
+  EXPECT_TRUE(engine->health().ok());
+  EXPECT_TRUE(engine->Drop(call));
+  EXPECT_EQ(engine->health().code(), StatusCode::kUnavailable);
 }
 
 }  // namespace

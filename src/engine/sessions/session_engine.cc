@@ -76,7 +76,7 @@ SessionEngine::CallId SessionEngine::Submit(VerifyCall asked, std::shared_ptr<Ma
 
 bool SessionEngine::Drop(CallId id) {
   const bool waited = calls_.Drop(id);
-  evictor_.RemoveEnded();
+  RemoveEnded();
   return waited;
 }
 
@@ -88,13 +88,15 @@ bool SessionEngine::EndSession(std::string_view id) {
   Session* session = id.empty() ? nullptr : sessions_.Find(id);
   if (session == nullptr) return false;
   session->ends_after = calls_.last_id();
-  evictor_.RemoveEnded();
+  RemoveEnded();
   ReportState();
   return true;
 }
 
 int SessionEngine::Collect(TimePoint now) {
-  const int collected = evictor_.Collect(now, options_.session_ttl);
+  int collected = 0;
+  if (!health_.ok()) return 0;
+  health_.StopIfBroken([&] { collected = evictor_.Collect(now, options_.session_ttl); });
   if (collected > 0) ReportState();
   return collected;
 }
@@ -156,9 +158,8 @@ void SessionEngine::RunStep(TimePoint now) {
     }
   }
   calls_.EraseEnded();
-  const Status freed = Contain([&] { evictor_.RemoveEnded(); });
-  if (!freed.ok()) health_.Stop(freed);
-  if (!broken.ok()) health_.StepBroke(broken, CheckIntegrity());
+  RemoveEnded();
+  if (!broken.ok()) health_.StepBroke(broken, [this] { return CheckIntegrity(); });
   if (!health_.ok()) RefuseWaiting();
   ReportState();
 }
@@ -281,6 +282,10 @@ void SessionEngine::RefuseWaiting() {
     finished_.push_back({calls_.waiting().front()->id, health()});
     calls_.EraseWaiting(0);
   }
+}
+
+void SessionEngine::RemoveEnded() {
+  health_.StopIfBroken([this] { evictor_.RemoveEnded(); });
 }
 
 // A broken invariant: the session's state cannot be trusted any more.

@@ -81,7 +81,8 @@ class SessionEngine {
 
   // Whether there was such a session. One that is busy goes after the calls it has now.
   bool EndSession(std::string_view id);
-  // Ends idle sessions whose time is over. Returns how many.
+  // Ends idle sessions whose time is over. Returns how many. Like EndSession and Drop it stops the
+  // engine where a session's blocks cannot be freed.
   int Collect(TimePoint now);
 
   const SessionOptions& options() const { return options_; }
@@ -112,6 +113,7 @@ class SessionEngine {
   void AbandonRunning(const Status& why);
   void Abandon(SessionCall* call, const Status& why);
   void RefuseWaiting();
+  void RemoveEnded();
   void End(SessionCall* call, Result<VerifyAnswer> answer);
   void ReportState();
 

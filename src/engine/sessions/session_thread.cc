@@ -85,7 +85,10 @@ bool SessionThread::TakeTickets() {
       in_engine_.push_back(std::move(ticket));
     } else {
       const bool was_active = engine_->EndSession(ticket->ending);
-      mailbox_.Answer([&] { ticket->was_active = was_active; });
+      mailbox_.Answer([&] {
+        ticket->was_active = was_active;
+        ticket->refused = engine_->health();
+      });
     }
   }
   if (orders->stop) return false;

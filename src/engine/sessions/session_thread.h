@@ -37,7 +37,7 @@ class SessionThread {
   // after Shutdown began.
   Result<VerifyAnswer> Verify(VerifyCall call,
                               Clock::time_point deadline = Clock::time_point::max());
-  // Whether there was such a session.
+  // Whether there was such a session. Unavailable where its blocks cannot be freed.
   Result<bool> EndSession(const std::string& id);
 
   // No new calls from now on; those there may finish until `patience` is over, then they are
