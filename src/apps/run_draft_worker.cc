@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "apps/common/stop_signal.h"
 #include "apps/common/table.h"
 #include "apps/run_remote.h"
 #include "apps/run_worker.h"
@@ -28,12 +29,14 @@ struct LoadedDrafter {
   int vocab_size = 0;  // 0: any
 };
 
-DraftSessionsOptions SessionsOptions(const WorkerConfig& worker) {
+DraftSessionsOptions SessionsOptions(const WorkerConfig& worker, Metrics* metrics) {
   DraftSessionsOptions options;
   options.max_draft_tokens = worker.max_draft_tokens;
   options.num_beams = worker.num_beams;
   options.temperature = worker.draft_temperature;
   options.max_sessions = worker.max_sessions;
+  options.metrics = metrics;
+  options.on_stopped = RequestStop;
   return options;
 }
 
@@ -85,7 +88,7 @@ Status LoadDraftModel(const Config& config, LoadedDrafter* loaded) {
   TALON_ASSIGN_OR_RETURN(loaded->backend, NewBackend(config));
   TALON_ASSIGN_OR_RETURN(auto drafter,
                          StandaloneDrafter::Load(options, loaded->backend.get(), &loaded->metrics));
-  DraftSessionsOptions calls = SessionsOptions(config.worker);
+  DraftSessionsOptions calls = SessionsOptions(config.worker, &loaded->metrics);
   calls.max_tokens = kv_tokens;
   calls.eos_ids.assign(model.eos_token_ids.begin(), model.eos_token_ids.end());
   loaded->name = ShortModelName(dir);
@@ -121,8 +124,8 @@ Status LoadLookup(const Config& config, const DrafterList& drafter, LoadedDrafte
   }
   TALON_ASSIGN_OR_RETURN(auto made, MakeDrafter(drafter, options, {.metrics = &loaded->metrics}));
   loaded->name = drafter.Name();
-  loaded->sessions =
-      std::make_unique<DraftSessions>(std::move(made), SessionsOptions(config.worker));
+  loaded->sessions = std::make_unique<DraftSessions>(
+      std::move(made), SessionsOptions(config.worker, &loaded->metrics));
   return OkStatus();
 }
 
@@ -163,7 +166,8 @@ Result<int> RunDraftWorker(Config config, const DrafterList& drafter) {
                       service.Serve(loaded.sessions.get(), loaded.vocab_size);
                       return Announcement(config, loaded);
                     },
-                    .finish = [](std::chrono::milliseconds) {}});
+                    .finish = [](std::chrono::milliseconds) {},
+                    .health = [&] { return loaded.sessions->health(); }});
 }
 
 }  // namespace talon

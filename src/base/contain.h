@@ -1,8 +1,8 @@
 // Contains a broken invariant: the work that met it fails, not the process.
 //
 // TALON_CHECK throws BrokenInvariant. It is the only exception that crosses modules, and it is
-// caught where requests are answered for: around a step of an engine. Elsewhere it ends the process
-// with its message.
+// caught where requests are answered for: around a step of an engine, a batch of a draft worker and
+// the end of a session. Elsewhere it ends the process with its message.
 #ifndef TALON_BASE_CONTAIN_H_
 #define TALON_BASE_CONTAIN_H_
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/contain.h"
 #include "base/random.h"
 #include "engine/draft_forest.h"
 #include "remote/overlap.h"
@@ -35,7 +36,7 @@ Status CheckRemoteDrafter(const DrafterList& drafters) {
 }
 
 DraftSessions::DraftSessions(std::unique_ptr<Drafter> drafter, DraftSessionsOptions options)
-    : drafter_(std::move(drafter)), options_(std::move(options)) {}
+    : drafter_(std::move(drafter)), options_(std::move(options)), health_(options_.metrics) {}
 
 DraftSessions::~DraftSessions() = default;
 
@@ -74,6 +75,8 @@ Result<DraftAnswer> DraftSessions::Draft(const DraftCall& call,
                                          const std::function<bool()>& cancelled) {
   TALON_ASSIGN_OR_RETURN(const DraftParams params, ParamsOf(call));
   Caller caller{.call = call, .params = params, .cancelled = cancelled};
+  std::vector<Caller*> batch;
+  batch.reserve(DraftSessionsOptions::kMaxBatch);  // nothing throws while the caller is queued
   std::unique_lock lock(mutex_);
   waiting_.push_back(&caller);
   while (!caller.served) {
@@ -82,7 +85,7 @@ Result<DraftAnswer> DraftSessions::Draft(const DraftCall& call,
       continue;
     }
     serving_ = true;
-    const std::vector<Caller*> batch = TakeBatch();
+    TakeBatch(&batch);
     lock.unlock();
     Serve(batch);
     lock.lock();
@@ -94,30 +97,46 @@ Result<DraftAnswer> DraftSessions::Draft(const DraftCall& call,
 }
 
 // The first waiting calls, at most one of each session, as far as their contexts fit together.
-std::vector<DraftSessions::Caller*> DraftSessions::TakeBatch() {
-  std::vector<Caller*> batch;
+void DraftSessions::TakeBatch(std::vector<Caller*>* batch) {
+  batch->clear();
   int64_t tokens = 0;
   for (auto at = waiting_.begin();
-       at != waiting_.end() && batch.size() < DraftSessionsOptions::kMaxBatch;) {
+       at != waiting_.end() && batch->size() < DraftSessionsOptions::kMaxBatch;) {
     const DraftCall& call = (*at)->call;
-    const bool repeats = std::ranges::any_of(batch, [&](const Caller* other) {
+    const bool repeats = std::ranges::any_of(*batch, [&](const Caller* other) {
       return !call.session_id.empty() && other->call.session_id == call.session_id;
     });
     const auto size = static_cast<int64_t>(call.context.size());
     const bool fits =
-        batch.empty() || options_.max_tokens == 0 || tokens + size <= options_.max_tokens;
+        batch->empty() || options_.max_tokens == 0 || tokens + size <= options_.max_tokens;
     if (repeats || !fits) {
       ++at;
       continue;
     }
     tokens += size;
-    batch.push_back(*at);
+    batch->push_back(*at);
     at = waiting_.erase(at);
   }
-  return batch;
 }
 
 void DraftSessions::Serve(const std::vector<Caller*>& batch) {
+  if (health_.ok()) {
+    const Status broken = Contain([&] { TryServe(batch); });
+    if (!broken.ok()) Fail(batch, broken);
+  } else {
+    for (Caller* caller : batch) caller->answer = health_.status();
+  }
+  num_sessions_ = static_cast<int>(sessions_.size());
+}
+
+void DraftSessions::Fail(const std::vector<Caller*>& batch, const Status& why) {
+  for (Caller* caller : batch) caller->answer = Internal("INVARIANT: {}", why.message());
+  const Status ended = EndSessionsOf(batch);
+  health_.StepBroke(why, [&] { return ended; });
+  if (!health_.ok() && options_.on_stopped) options_.on_stopped();
+}
+
+void DraftSessions::TryServe(const std::vector<Caller*>& batch) {
   const Stopwatch watch;
   std::vector<Caller*> drafting;
   for (Caller* caller : batch) {
@@ -141,7 +160,6 @@ void DraftSessions::Serve(const std::vector<Caller*>& batch) {
     if (!caller->call.session_id.empty()) continue;
     EndSession(std::ranges::find(sessions_, caller->session->sequence, &Session::sequence));
   }
-  num_sessions_ = static_cast<int>(sessions_.size());
 }
 
 void DraftSessions::Propose(const std::vector<Caller*>& batch) {
@@ -231,6 +249,22 @@ void DraftSessions::MakeRoom(const std::string& kept_id, size_t new_tokens) {
 void DraftSessions::EndSession(std::list<Session>::iterator at) {
   drafter_->End(at->sequence);
   sessions_.erase(at);
+}
+
+// Ends the sessions of a batch that failed, whose state is unknown; those without an id are of this
+// batch. An error: the drafter may still hold one.
+Status DraftSessions::EndSessionsOf(const std::vector<Caller*>& batch) {
+  Status ended;
+  std::erase_if(sessions_, [&](const Session& session) {
+    const bool fails = session.id.empty() || std::ranges::any_of(batch, [&](const Caller* caller) {
+                         return caller->call.session_id == session.id;
+                       });
+    if (!fails) return false;
+    const Status one = Contain([&] { drafter_->End(session.sequence); });
+    if (!one.ok()) ended = one;
+    return true;
+  });
+  return ended;
 }
 
 }  // namespace talon

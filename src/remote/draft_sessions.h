@@ -3,7 +3,8 @@
 // A session is a sequence of the drafter, kept between calls: only the part of a new context that
 // differs is computed again. The least recently used session is evicted where there is no room.
 // Thread-safe; calls that arrive while others are served form the next batch, calls of one session
-// are served one after the other.
+// are served one after the other. A batch that breaks an invariant fails and its sessions end; the
+// others go on, unless the device failed or a session cannot be ended: then every call fails.
 #ifndef TALON_REMOTE_DRAFT_SESSIONS_H_
 #define TALON_REMOTE_DRAFT_SESSIONS_H_
 
@@ -21,7 +22,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/health.h"
 #include "engine/remote_calls.h"
+#include "observe/metrics.h"
 #include "spec/drafter.h"
 #include "spec/drafter_list.h"
 
@@ -41,6 +44,10 @@ struct DraftSessionsOptions {
   int max_sessions = 16;
   int64_t max_tokens = 0;  // of all sessions' contexts; 0: any number
   std::vector<int32_t> eos_ids;
+
+  Metrics* metrics = nullptr;  // not owned; null: nothing is counted
+  // Called once, by the thread that serves a batch, when no call can be served any more.
+  std::function<void()> on_stopped;
 };
 
 class DraftSessions {
@@ -56,6 +63,8 @@ class DraftSessions {
   Result<DraftAnswer> Draft(const DraftCall& call, const std::function<bool()>& cancelled = {});
 
   int num_sessions() const { return num_sessions_; }
+  // Not OK: every call is answered with that. REQUIRES: no call is being served.
+  const Status& health() const { return health_.status(); }
 
  private:
   struct Session {
@@ -84,8 +93,10 @@ class DraftSessions {
   };
 
   Result<DraftParams> ParamsOf(const DraftCall& call) const;
-  std::vector<Caller*> TakeBatch();
+  void TakeBatch(std::vector<Caller*>* batch);
   void Serve(const std::vector<Caller*>& batch);
+  void TryServe(const std::vector<Caller*>& batch);
+  void Fail(const std::vector<Caller*>& batch, const Status& why);
   void Propose(const std::vector<Caller*>& batch);
   // The call's session, brought up to its context and moved to the front. `computed`: tokens that
   // the session did not have.
@@ -93,6 +104,7 @@ class DraftSessions {
   Status BeginSession(Session* session, const std::vector<int32_t>& context);
   void MakeRoom(const std::string& kept_id, size_t new_tokens);
   void EndSession(std::list<Session>::iterator at);
+  Status EndSessionsOf(const std::vector<Caller*>& batch);
 
   const std::unique_ptr<Drafter> drafter_;
   const DraftSessionsOptions options_;
@@ -104,6 +116,7 @@ class DraftSessions {
   // Owned by the serving thread:
   std::list<Session> sessions_;  // most recently used first
   SequenceId next_sequence_ = 1;
+  EngineHealth health_;
 };
 
 // Refuses drafters that cannot run apart from their target; the error says why.

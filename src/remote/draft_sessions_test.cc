@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <thread>
 
+#include "base/check.h"
+#include "base/contain.h"
 #include "engine/draft_forest.h"
 #include "engine/test_engine.h"
 #include "spec/drafters/ngram_drafter.h"
@@ -19,6 +22,7 @@ using Tokens = std::vector<int32_t>;
 // Proposes a fixed tree and records its calls.
 class ToldDrafter : public Drafter {
  public:
+  enum class Place { kBegin, kPropose, kObserve, kEnd };
   struct Log {
     std::map<SequenceId, Tokens> sequences;  // that have begun and not ended
     int begun = 0;
@@ -26,16 +30,19 @@ class ToldDrafter : public Drafter {
     DraftRequest last;
     TokenTree tree{0};
     Status begin;
+    std::function<void(Place)> breaks;  // called first in each of these members
   };
   explicit ToldDrafter(Log* log) : log_(log) {}
   std::string_view name() const override { return "TOLD"; }
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override {
+    Reach(Place::kBegin);
     TALON_RETURN_IF_ERROR(log_->begin);
     ++log_->begun;
     log_->sequences[sequence].assign(prompt.begin(), prompt.end());
     return OkStatus();
   }
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override {
+    Reach(Place::kPropose);
     const Tokens& known = log_->sequences.at(requests[0].sequence);
     EXPECT_EQ(known, Tokens(requests[0].tokens.begin(), requests[0].tokens.end()));
     log_->last = requests[0];
@@ -43,6 +50,7 @@ class ToldDrafter : public Drafter {
     trees[0] = log_->tree;
   }
   void Observe(SequenceId sequence, std::span<const int32_t> emitted) override {
+    Reach(Place::kObserve);
     Tokens& tokens = log_->sequences.at(sequence);
     tokens.insert(tokens.end(), emitted.begin(), emitted.end());
     log_->observed += static_cast<int>(emitted.size());
@@ -50,9 +58,15 @@ class ToldDrafter : public Drafter {
   void Rewind(SequenceId sequence, int length) override {
     log_->sequences.at(sequence).resize(length);
   }
-  void End(SequenceId sequence) override { log_->sequences.erase(sequence); }
+  void End(SequenceId sequence) override {
+    Reach(Place::kEnd);
+    log_->sequences.erase(sequence);
+  }
 
  private:
+  void Reach(Place place) {
+    if (log_->breaks) log_->breaks(place);
+  }
   Log* log_;
 };
 
@@ -170,6 +184,63 @@ TEST_F(DraftSessionsTest, EosNodesAreLeaves) {
   log_.tree.Add(end, 9, 0.9f);
   EXPECT_EQ(sessions.Draft({.context = {1}, .num_beams = 2, .max_nodes = 9})->drafts.tokens,
             (Tokens{7, 8}));
+}
+
+// A drafter that breaks in one of its members must not leave its callers waiting for ever.
+TEST_F(DraftSessionsTest, ABrokenBatchAnswersItsCallersAndTheNextCallWorks) {
+  for (const ToldDrafter::Place place :
+       {ToldDrafter::Place::kBegin, ToldDrafter::Place::kPropose, ToldDrafter::Place::kObserve}) {
+    log_ = {};
+    Metrics metrics;
+    DraftSessions sessions = Make({.metrics = &metrics});
+    ASSERT_TRUE(sessions.Draft({.session_id = "kept", .context = {1}}).ok());
+    if (place == ToldDrafter::Place::kObserve) {
+      for (const char* id : {"0", "1", "2"}) {
+        ASSERT_TRUE(sessions.Draft({.session_id = id, .context = {1, 2}}).ok());
+      }
+    }
+    log_.breaks = [&](ToldDrafter::Place at) { TALON_CHECK(at != place, "by the test"); };
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 3; ++i) {
+      callers.emplace_back([&, i] {
+        const auto answer = sessions.Draft({.session_id = std::to_string(i), .context = {1, 2, 3}});
+        EXPECT_EQ(answer.status().code(), StatusCode::kInternal);
+        EXPECT_NE(answer.status().message().find("INVARIANT"), std::string::npos);
+        EXPECT_NE(answer.status().message().find("by the test"), std::string::npos);
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    EXPECT_GE(metrics.Total(Counter::kInternalErrors), 1);
+    EXPECT_EQ(sessions.num_sessions(), 1) << "those of the batch have ended";
+    EXPECT_EQ(log_.sequences.size(), 1u);
+    log_.breaks = {};
+    EXPECT_TRUE(sessions.Draft({.session_id = "0", .context = {1, 2, 3}}).ok());
+    EXPECT_EQ(sessions.Draft({.session_id = "kept", .context = {1}})->rows, 0);
+    EXPECT_TRUE(sessions.health().ok());
+  }
+}
+
+TEST_F(DraftSessionsTest, ADeviceFaultStopsTheWorkerAndIsSaidOnce) {
+  int stopped = 0;
+  DraftSessions sessions = Make({.on_stopped = [&] { ++stopped; }});
+  log_.breaks = [](ToldDrafter::Place at) {
+    if (at == ToldDrafter::Place::kPropose) throw DeviceFault("the device is lost");
+  };
+  EXPECT_EQ(sessions.Draft({.context = {1}}).status().code(), StatusCode::kInternal);
+  log_.breaks = {};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(sessions.Draft({.context = {1}}).status().code(), StatusCode::kUnavailable);
+  }
+  EXPECT_EQ(stopped, 1);
+  EXPECT_FALSE(sessions.health().ok());
+}
+
+TEST_F(DraftSessionsTest, ASessionThatCannotBeEndedStopsTheWorker) {
+  DraftSessions sessions = Make();
+  log_.breaks = [](ToldDrafter::Place at) { TALON_CHECK(at != ToldDrafter::Place::kEnd, "test"); };
+  EXPECT_EQ(sessions.Draft({.context = {1}}).status().code(), StatusCode::kInternal);
+  EXPECT_EQ(sessions.Draft({.context = {1}}).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(sessions.num_sessions(), 0);
 }
 
 // Drafters that do not sample give SpecSplit's clients the number of branches they request.
