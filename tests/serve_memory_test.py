@@ -103,6 +103,19 @@ class Memory(CliTest):
                 self.assertTrue({"503", "500", ""} & set(statuses) or "200" in statuses, name)
             server.complete(prompt="x", max_tokens=1)
 
+    def test_bodies_that_stall_hold_what_they_sent(self):
+        with Server("--kv-tokens", KV_TOKENS, "--max-inflight-bytes", INFLIGHT_BYTES) as server:
+            begun = LOADS["words"][:70_000]  # a body of 4 MB that stops
+            stalled = [
+                socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S)
+                for _ in range(2 * INFLIGHT_BYTES // BODY_BYTES)
+            ]
+            for client in stalled:
+                client.sendall(begun)
+            self.assertEqual(server.post("/tokenize", {"prompt": "x " * 50_000}).status, 200)
+            for client in stalled:
+                client.close()
+
 
 if __name__ == "__main__":
     main()

@@ -54,6 +54,22 @@ std::optional<ApiError> CheckLength(const httplib::Request& request, size_t max_
   return std::nullopt;
 }
 
+// Room for `size` bytes of a body that has `most` at most. What was sent counts, not what was
+// promised: the share is at most twice that, so that its text is copied few times.
+bool MakeRoom(size_t size, size_t most, ByteBudget* budget, ByteBudget::Share* share,
+              std::string* body) {
+  if (size <= std::max(share->bytes(), BodyLimits::kSmallBytes)) return true;
+  const size_t room = std::max(size, std::min(most, 2 * body->size()));
+  if (*share) {
+    if (!share->GrowTo(room, BodyLimits::kWait)) return false;
+  } else {
+    *share = budget->Take(room, BodyLimits::kWait);
+    if (!*share) return false;
+  }
+  body->reserve(room);
+  return true;
+}
+
 }  // namespace
 
 std::string MethodsOf(const std::string& path) {
@@ -111,10 +127,8 @@ std::optional<ApiError> ReadBody(const httplib::Request& request,
   const bool whole = reader([&](const char* bytes, size_t size) {
     if (size > limits.max_bytes - body->size()) {
       error = TooLarge(limits.max_bytes);
-    } else if (!*share && body->size() + size > BodyLimits::kSmallBytes) {
-      *share = limits.budget->Take(most, BodyLimits::kWait);
-      if (!*share) error = Overloaded();
-      if (*share) body->reserve(length);
+    } else if (!MakeRoom(body->size() + size, most, limits.budget, share, body)) {
+      error = Overloaded();
     }
     if (!error) body->append(bytes, size);
     return !error.has_value();

@@ -39,8 +39,8 @@ struct BodyLimits {
   size_t max_bytes = 0;
   ByteBudget* budget = nullptr;  // of the bodies of all requests
 };
-// Reads a body, also without a Content-Length. *share is what it takes of the budget; 503 if that
-// is used up.
+// Reads a body, also without a Content-Length. *share is what it takes of the budget, which grows
+// with the bytes that arrive; 503 if the budget is used up.
 std::optional<ApiError> ReadBody(const httplib::Request& request,
                                  const httplib::ContentReader& reader, const BodyLimits& limits,
                                  ByteBudget::Share* share, std::string* body);

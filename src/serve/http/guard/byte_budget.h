@@ -10,7 +10,10 @@
 
 namespace talon {
 
-// Thread-safe. Outlives the shares that were taken of it.
+// Thread-safe, but each share is one thread's. Outlives the shares that were taken of it.
+//
+// One share at a time may grow beyond the limit: shares that all wait for more would otherwise wait
+// for each other.
 class ByteBudget {
  public:
   // Bytes of the budget, given back at its end. An empty share has none.
@@ -22,11 +25,17 @@ class ByteBudget {
     ~Share() { Release(); }
     void Release();
     explicit operator bool() const { return budget_ != nullptr; }
+    size_t bytes() const { return bytes_; }
+
+    // Waits until the share has `bytes` in all. False: it did not in time, and has what it had.
+    // REQUIRES: not an empty share, and not fewer bytes than it has.
+    bool GrowTo(size_t bytes, std::chrono::milliseconds wait);
 
    private:
     friend class ByteBudget;
     ByteBudget* budget_ = nullptr;
     size_t bytes_ = 0;
+    bool beyond_ = false;  // it may exceed the limit
   };
 
   explicit ByteBudget(size_t limit) : limit_(limit) {}
@@ -44,6 +53,7 @@ class ByteBudget {
   std::mutex mutex_;
   std::condition_variable released_;
   size_t taken_ = 0;
+  bool beyond_ = false;  // a share may exceed the limit
 };
 
 }  // namespace talon
