@@ -144,8 +144,12 @@ Json UsageChunk(const AnswerHead& head, const Usage& usage) {
 
 std::optional<ApiError> ErrorOf(const GenerateResult& result) {
   switch (result.finish) {
-    case FinishReason::kError:
-      return ErrorFromStatus(result.error);
+    case FinishReason::kError: {
+      ApiError error = ErrorFromStatus(result.error);
+      // A step without memory is the server's failure, not one of a client that asks too often.
+      if (result.error.code() == StatusCode::kResourceExhausted) error.status = 503;
+      return error;
+    }
     case FinishReason::kDeadEnd:
       return ApiError{.status = 400,
                       .message = "every token is forbidden, the answer cannot go on",

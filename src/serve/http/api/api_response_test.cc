@@ -155,6 +155,8 @@ TEST_F(ApiResponse, ErrorsEndAnAnswer) {
   EXPECT_EQ(ErrorOf({.finish = FinishReason::kDeadEnd})->code, "all_tokens_banned");
   EXPECT_EQ(ErrorOf({.finish = FinishReason::kCancelled})->status, 503);
   EXPECT_EQ(ErrorOf({.finish = FinishReason::kError, .error = Internal("x")})->status, 500);
+  EXPECT_EQ(ErrorOf({.finish = FinishReason::kError, .error = ResourceExhausted("x")})->status,
+            503);
 }
 
 }  // namespace
