@@ -70,7 +70,7 @@ struct DraftCall {
   int num_beams = 0;                 // children of the root; 0: the worker's default
   int max_nodes = 0;                 // 0: as many as length and beams give
   std::optional<float> temperature;  // none: the worker's default
-  uint64_t seed = 0;
+  std::optional<uint64_t> seed;      // none: the worker draws one
   bool reset_cache = false;
 };
 

@@ -171,7 +171,7 @@ void DraftSessions::Propose(const std::vector<Caller*>& batch) {
                         .tokens = session.tokens,
                         .budget = caller->params.budget,
                         .temperature = caller->params.temperature,
-                        .seed = caller->call.seed != 0 ? caller->call.seed : RandomSeed()});
+                        .seed = caller->call.seed ? *caller->call.seed : RandomSeed()});
     trees.emplace_back(session.tokens.back());
   }
   drafter_->Propose(requests, trees);

@@ -127,7 +127,11 @@ TEST_F(DraftSessionsTest, DefaultsAndLimits) {
   EXPECT_EQ(log_.last.budget.max_depth, 7);
   EXPECT_EQ(log_.last.budget.top_k, 2);
   EXPECT_EQ(log_.last.temperature, 0.5f);
-  EXPECT_NE(log_.last.seed, 0u) << "drafts of no seed must differ from call to call";
+  const uint64_t drawn = log_.last.seed;
+  ASSERT_TRUE(sessions.Draft({.context = {1}}).ok());
+  EXPECT_NE(log_.last.seed, drawn) << "drafts of no seed must differ from call to call";
+  ASSERT_TRUE(sessions.Draft({.context = {1}, .seed = 0}).ok());
+  EXPECT_EQ(log_.last.seed, 0u) << "0 is a seed like any other";
 
   ASSERT_TRUE(sessions.Draft({.context = {1}, .num_beams = 3, .temperature = 0.0f}).ok());
   EXPECT_EQ(log_.last.budget.top_k, 1) << "greedy drafts do not branch";

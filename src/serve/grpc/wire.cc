@@ -209,7 +209,7 @@ std::string EncodeDraftCall(const DraftCall& call) {
   message.set_num_beams(call.num_beams);
   message.set_max_nodes(call.max_nodes);
   if (call.temperature) message.set_temperature(*call.temperature);
-  message.set_seed(call.seed);
+  if (call.seed) message.set_seed(*call.seed);
   message.set_reset_cache(call.reset_cache);
   return Serialize(message);
 }
@@ -230,8 +230,8 @@ Result<DraftCall> DecodeDraftCall(std::string_view bytes, const WireLimits& limi
                  .max_length = message.max_draft_len(),
                  .num_beams = message.num_beams(),
                  .max_nodes = message.max_nodes(),
-                 .seed = message.seed(),
                  .reset_cache = message.reset_cache()};
+  if (message.has_seed()) call.seed = message.seed();
   TALON_RETURN_IF_ERROR(CheckTokens("prompt token", call.context, limits));
   if (message.has_temperature()) {
     TALON_RETURN_IF_ERROR(CheckTemperature(message.temperature()));

@@ -243,6 +243,11 @@ TEST(WireTest, DraftCallsAndAnswersSurvive) {
   EXPECT_EQ(read->temperature, std::optional<float>(0.0f));
   EXPECT_EQ(read->seed, 9u);
   EXPECT_TRUE(read->reset_cache);
+  const auto seed_of = [](const DraftCall& sent) {
+    return DecodeDraftCall(EncodeDraftCall(sent), kLimits)->seed;
+  };
+  EXPECT_FALSE(seed_of({.context = {1}}).has_value());
+  EXPECT_EQ(seed_of({.context = {1}, .seed = 0}), std::optional<uint64_t>(0));
 
   const DraftAnswer answer = {
       .request_id = "r", .drafts = SomeForest(), .model_seconds = 0.125, .rows = 3};

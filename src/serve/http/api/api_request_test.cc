@@ -1,5 +1,6 @@
 #include "serve/http/api/api_request.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -68,6 +69,16 @@ TEST(ApiRequest, ReadsEveryParameter) {
   EXPECT_EQ(sampling.stop_token_ids, (std::vector<int32_t>{5}));
   EXPECT_EQ(request.max_draft_nodes, 6);
   EXPECT_TRUE(request.speculate);
+}
+
+TEST(ApiRequest, ASeedOfMinusOneIsRandomAsOnTheCommandLine) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"prompt": "a", "seed": -1})", &request));
+  EXPECT_FALSE(request.sampling.seed.has_value());
+  for (const int seed : {0, 5, -2}) {
+    ASSERT_FALSE(Parse(fmt::format(R"({{"prompt": "a", "seed": {}}})", seed), &request));
+    EXPECT_EQ(request.sampling.seed, static_cast<uint64_t>(seed));
+  }
 }
 
 TEST(ApiRequest, PromptsOfEveryKind) {

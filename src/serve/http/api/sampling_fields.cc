@@ -136,12 +136,10 @@ void ReadSampling(JsonReader* body, ApiRequest* request) {
   body->Read("presence_penalty", -2.0, 2.0, &sampling.presence_penalty);
   body->Read("repetition_penalty", 0.01, 100.0, &sampling.repetition_penalty);
   body->Read("ignore_eos", &sampling.ignore_eos);
-  if (body->Has("seed")) {
-    int64_t seed = 0;
-    body->Read("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
-               &seed);
-    sampling.seed = static_cast<uint64_t>(seed);
-  }
+  int64_t seed = -1;  // random, as `talon run` has it
+  body->Read("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(),
+             &seed);
+  if (seed != -1) sampling.seed = static_cast<uint64_t>(seed);
   if (const Json* ids = body->Find("stop_token_ids")) {
     if (!ids->is_array() || ids->size() > ApiRequest::kMaxStops) {
       return body->Fail("stop_token_ids", fmt::format("{}, must be a list of at most {} token ids",
