@@ -42,6 +42,15 @@ class WhatIsNotAModel(CliTest):
         path = self.model("config.json", "tokenizer.json")
         (path / "pytorch_model.bin").write_bytes(b"PK\x03\x04")
         self.refused(path, "pytorch_model.bin", "python3 -c", "save_pretrained")
+        self.refused(path / "pytorch_model.bin", "python3 -c", f"give the directory: {path}")
+        (path / "adapter.safetensors").write_bytes(b"")
+        self.refused(path, "PyTorch's pytorch_model.bin", "python3 -c")
+
+    def test_check_of_what_is_not_a_model(self):
+        self.assert_refused(talon("check", "--model", "Qwen/Qwen3-0.6B"),
+                            "hf download Qwen/Qwen3-0.6B")
+        self.assert_refused(talon("check", "--model", self.file("m.gguf", b"GGUF\x03\0\0\0")),
+                            "GGUF file")
 
     def test_pointers_of_git_lfs(self):
         path = self.model("config.json")
@@ -75,6 +84,13 @@ class Flags(CliTest):
 
     def test_a_mistyped_flag_beside_a_prompt(self):
         self.refused("run", "--prompt", "hi", "--temprature", 0.3, ["--temperature?"])
+
+    def test_flags_that_are_cut_short_or_of_other_engines(self):
+        self.refused("run", "--temp", 0.3, ["--temperature?"])
+        for flag in ("--tp", "--helpme"):
+            result = talon("run", flag, 1)
+            self.assert_refused(result, f"unknown flag {flag}")
+            self.assertNotIn(b"did you mean", result.stderr)
 
     def test_flags_of_other_commands(self):
         self.refused("serve", "--max-rounds", 5, ["--max-rounds", "'talon run'"])

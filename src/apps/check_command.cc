@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "model/files/golden.h"
+#include "model/files/model_dir.h"
 #include "model/heads/draft_kind.h"
 #include "setup/loader.h"
 
@@ -95,6 +96,7 @@ Status FillDefaults(Config* config, CheckOptions* options) {
     return InvalidArgument("{}: no golden.safetensors in it; name one with --golden", dir);
   }
   if (options->golden.empty() && options->tokenizer_golden.empty()) {
+    TALON_RETURN_IF_ERROR(CheckModelDir(config->model));
     return InvalidArgument(
         "{}: no golden.safetensors or tokenizer_golden.json in it; name one with "
         "--golden or --tokenizer-golden",

@@ -21,18 +21,41 @@ size_t EditDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+size_t CommonPrefixLength(const std::string& a, const std::string& b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
+
+// Edits that a name of this length may have. Two edits make any short word of any other.
+size_t MostEdits(const std::string& name, const std::string& candidate) {
+  constexpr size_t kShortName = 3;
+  if (name.size() <= kShortName) return 1;
+  return std::max<size_t>(2, std::max(name.size(), candidate.size()) * 2 / 5);
+}
+
+std::string ShortestThatBeginsWith(const std::string& name,
+                                   const std::vector<std::string>& candidates) {
+  constexpr size_t kShortestBeginning = 3;
+  std::string best;
+  if (name.size() < kShortestBeginning) return best;
+  for (const std::string& candidate : candidates) {
+    if (!candidate.starts_with(name)) continue;
+    if (best.empty() || candidate.size() < best.size()) best = candidate;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
-  std::string best;
+  std::string best = ShortestThatBeginsWith(name, candidates);
+  if (!best.empty()) return best;
   size_t best_distance = std::numeric_limits<size_t>::max();
   for (const std::string& candidate : candidates) {
     const size_t distance = EditDistance(name, candidate);
-    const size_t limit = std::max<size_t>(2, std::max(name.size(), candidate.size()) * 2 / 5);
-    if (distance <= limit && distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
+    if (distance > MostEdits(name, candidate) || distance > best_distance) continue;
+    const bool more_alike = CommonPrefixLength(name, candidate) > CommonPrefixLength(name, best);
+    if (distance < best_distance || more_alike) best = candidate;
+    best_distance = distance;
   }
   return best;
 }

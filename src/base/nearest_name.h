@@ -7,7 +7,8 @@
 
 namespace talon {
 
-// The candidate with the smallest edit distance to `name`, or "" if none is near.
+// The shortest candidate that begins with `name`, else the one with the smallest edit distance, of
+// several the one that begins most alike. "" if none is near.
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
 
 }  // namespace talon

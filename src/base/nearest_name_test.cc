@@ -15,5 +15,20 @@ TEST(NearestNameTest, SmallestDistanceWithinReason) {
   EXPECT_EQ(NearestName("x", {}), "");
 }
 
+TEST(NearestNameTest, BeginningsOfNamesComeFirst) {
+  const std::vector<std::string> names = {"help", "stop", "top_p", "temperature_x", "temperature"};
+  EXPECT_EQ(NearestName("temp", names), "temperature") << "not help, which has two edits";
+  EXPECT_EQ(NearestName("temperatur", names), "temperature");
+  EXPECT_EQ(NearestName("repeat_penalty", {"length_penalty", "repetition_penalty"}),
+            "repetition_penalty")
+      << "both have five edits";
+}
+
+TEST(NearestNameTest, ShortNamesHaveOneEditAtMost) {
+  EXPECT_EQ(NearestName("tp", {"stop", "top_p"}), "");
+  EXPECT_EQ(NearestName("sto", {"stop"}), "stop");
+  EXPECT_EQ(NearestName("tup", {"top"}), "top");
+}
+
 }  // namespace
 }  // namespace talon

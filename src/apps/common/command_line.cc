@@ -68,7 +68,9 @@ std::string UnknownFlag(const std::string& argument, const CLI::App& app, const 
   if (!takers.empty() && &command != &app) {
     return fmt::format("{}: '{}' has no use for it, {} does", flag, spelling, takers.front());
   }
-  return "unknown flag " + flag + DidYouMean("--", name, known);
+  std::vector<std::string> offered = known;
+  std::erase(offered, "help");  // every error names it already
+  return "unknown flag " + flag + DidYouMean("--", name, offered);
 }
 
 // REQUIRES: there are some.

@@ -73,6 +73,23 @@ Status NoSuchDirectory(const std::string& dir) {
       dir, dir, fs::path(dir).filename().string());
 }
 
+// The command that turns what PyTorch saved in a directory into safetensors.
+std::string Conversion(const std::string& dir) {
+  return fmt::format(
+      "python3 -c \"from transformers import AutoModelForCausalLM as M; "
+      "M.from_pretrained('{}').save_pretrained('{}')\" writes safetensors",
+      dir, dir);
+}
+
+bool IsPyTorch(const std::string& name) {
+  return name.ends_with(".bin") || name.ends_with(".pth") || name.ends_with(".pt");
+}
+
+std::string DirectoryOf(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
 Status IsFile(const std::string& path) {
   const auto file = MappedFile::Open(path);
   const bool gguf = file.ok() && file->bytes().size() >= 4 &&
@@ -84,9 +101,12 @@ Status IsFile(const std::string& path) {
         path, kFormat);
   }
   if (path.ends_with(".safetensors") || path.ends_with("/config.json")) {
-    const fs::path parent = fs::path(path).parent_path();
-    return InvalidArgument("{}: is a file; give its directory: {}", path,
-                           parent.empty() ? "." : parent.string());
+    return InvalidArgument("{}: is a file; give its directory: {}", path, DirectoryOf(path));
+  }
+  if (IsPyTorch(path)) {
+    const std::string dir = DirectoryOf(path);
+    return InvalidArgument("{}: is a file of PyTorch; {}, then give the directory: {}", path,
+                           Conversion(dir), dir);
   }
   return InvalidArgument("{}: is a file, expected a model directory", path);
 }
@@ -139,10 +159,9 @@ Status CheckModelDir(const std::string& dir) {
 
 Status CheckNotLfsPointer(std::string_view contents, const std::string& path) {
   if (!contents.starts_with(kLfsPointer)) return OkStatus();
-  const fs::path parent = fs::path(path).parent_path();
   return InvalidArgument(
       "{}: is a git-lfs pointer, the file itself was not fetched; 'git -C {} lfs pull' does", path,
-      parent.empty() ? "." : parent.string());
+      DirectoryOf(path));
 }
 
 Status CheckFetched(const std::string& path) {
@@ -158,16 +177,16 @@ Status MissingWeights(const std::string& dir) {
   const std::vector<std::string> names = NamesIn(dir);
   const std::string neither =
       fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json", dir);
-  if (const auto other = FirstWithEnding(names, ".safetensors")) {
-    return NotFound("{}, only {}: fetch the missing files", neither, *other);
+  const auto shard = std::ranges::find_if(names, [](const std::string& name) {
+    return name.starts_with("model-") && name.ends_with(".safetensors");
+  });
+  const auto pytorch = std::ranges::find_if(names, IsPyTorch);
+  if (shard == names.end() && pytorch != names.end()) {
+    return NotFound("{}, only PyTorch's {}; {}", neither, *pytorch, Conversion(dir));
   }
-  for (const char* ending : {".bin", ".pth", ".pt"}) {
-    const auto pytorch = FirstWithEnding(names, ending);
-    if (!pytorch) continue;
-    return NotFound(
-        "{}, only PyTorch's {}; python3 -c \"from transformers import AutoModelForCausalLM as M; "
-        "M.from_pretrained('{}').save_pretrained('{}')\" writes safetensors",
-        neither, *pytorch, dir, dir);
+  if (const auto other = FirstWithEnding(names, ".safetensors")) {
+    return NotFound("{}, only {}: fetch the missing files", neither,
+                    shard == names.end() ? *other : *shard);
   }
   if (const auto gguf = FirstWithEnding(names, ".gguf")) return IsFile(dir + "/" + *gguf);
   return NotFound("{}", neither);

@@ -54,6 +54,10 @@ TEST_F(ModelDirTest, FilesOfOtherFormatsAreNamed) {
   ExpectSays(CheckModelDir(Write("m.gguf", "GGUF....")), {"m.gguf", "GGUF file", "hf download"});
   ExpectSays(CheckModelDir(Write("blob", "GGUF....")), {"GGUF file"});
   ExpectSays(CheckModelDir(dir_.path()), {"m.gguf", "GGUF file"});
+  for (const char* name : {"pytorch_model.bin", "consolidated.00.pth"}) {
+    ExpectSays(CheckModelDir(Write(name)),
+               {name, "python3 -c", "save_pretrained", "give the directory: " + dir_.path()});
+  }
   ExpectSays(CheckModelDir(Write("model.safetensors")), {"give its directory: " + dir_.path()});
 }
 
@@ -107,6 +111,8 @@ TEST_F(ModelDirTest, WeightsOfPyTorchGetTheCommandThatConvertsThem) {
   ExpectSays(SafetensorsReader::OpenDirectory(dir_.path()).status(),
              {"neither model.safetensors nor", "pytorch_model.bin", "python3 -c", "save_pretrained",
               dir_.path()});
+  Write("adapter.safetensors");
+  ExpectSays(MissingWeights(dir_.path()), {"only PyTorch's pytorch_model.bin", "python3 -c"});
   Write("model-00001-of-00002.safetensors");
   ExpectSays(MissingWeights(dir_.path()), {"only model-00001-of-00002.safetensors"});
 }
