@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckRequest(text, talon::Endpoint::kEmbeddings);
   CheckRequest(text, talon::Endpoint::kResponses);
   talon::TokenizeRequest tokenize;
-  CheckError(talon::ParseTokenizeRequest(text, &tokenize));
+  CheckError(talon::ParseTokenizeRequest(text, {}, &tokenize));
   talon::DetokenizeRequest detokenize;
   CheckError(talon::ParseDetokenizeRequest(text, &detokenize));
   const auto keys = talon::ApiKeys::Parse(text, "fuzz");

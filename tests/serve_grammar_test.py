@@ -91,11 +91,14 @@ class Grammar(CliTest):
                 ({"grammar": "root ::= x"}, "'x' is not defined"),
                 ({"regex": "a", "guided_choice": ["b"]}, "one grammar only"),
                 ({"response_format": {"type": "xml"}}, "must be text, json_object or json_schema"),
+                ({"response_format": {"type": "json_schema", "json_schema": {
+                    "schema": {"type": "strange"}}}}, "strange"),
                 ({"ebnf": "root ::= x"}, "not supported")]:
             with self.subTest(fields):
                 answer = self.server.post("/v1/completions", {**ASK, **fields})
                 self.assertEqual(answer.status, 400)
                 self.assertIn(why, answer.error["message"])
+                self.assertEqual(answer.error["param"], list(fields)[-1])
 
 
 if __name__ == "__main__":

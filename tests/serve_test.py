@@ -4,6 +4,7 @@ Usage: serve_test.py PATH_OF_TALON [unittest arguments]
 """
 
 import base64
+import re
 import struct
 import sys
 
@@ -103,6 +104,23 @@ class Routes(CliTest):
             choice = choice["choices"][0]
             self.assertEqual(choice["text"], text[: text.index(word)])
             self.assertEqual(choice["finish_reason"], "stop")
+
+    def test_bad_words_are_those_of_talon_run(self):
+        ask = {"prompt": PROMPT, "max_tokens": 60, "temperature": 0}
+        text = self.server.complete(**ask)["choices"][0]["text"]
+        words = re.findall(r"(?<= )[a-z]{4,}(?=[ .,])", text)
+        word = max(words, key=words.count)
+        without = self.server.complete(**ask, bad_words=[word])["choices"][0]["text"]
+        self.assertNotRegex(without, rf"\b{word}\b")
+        report = self.run_json("--prompt", PROMPT, "--max-tokens", 60, "--bad-words", word)
+        self.assertEqual(without, report["text"])
+
+    def test_names_of_llama_cpp(self):
+        ask = {"prompt": PROMPT, "temperature": 0, "ignore_eos": True}
+        theirs = self.server.complete(**ask, n_predict=9, repeat_penalty=1.5)
+        ours = self.server.complete(**ask, max_tokens=9, repetition_penalty=1.5)
+        self.assertEqual(theirs["usage"]["completion_tokens"], 9)
+        self.assertEqual(theirs["choices"], ours["choices"])
 
     def test_logit_bias_and_limits(self):
         tokens = self.server.post(

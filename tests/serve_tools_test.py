@@ -156,6 +156,17 @@ class Tools(CliTest):
                                  {"messages": history, "tools": TOOLS, "max_tokens": 8})
             self.assertEqual(answer.status, 200, answer.body)
 
+    def test_tokenize_shows_the_tools_to_the_template(self):
+        with Server("--model", TINY, "--chat-template", "chatml") as server:
+            counts = []
+            for more in ({}, {"tools": TOOLS}):
+                chat = {"messages": MESSAGES, **more}
+                answer = server.post("/v1/chat/completions", {**chat, "max_tokens": 1}).json
+                tokens = server.post("/tokenize", chat).json
+                self.assertEqual(tokens["count"], answer["usage"]["prompt_tokens"])
+                counts.append(tokens["count"])
+            self.assertGreater(counts[1], counts[0])
+
     def test_text_outside_of_channels_is_content(self):
         with Server("--model", TINY, "--chat-template", "chatml") as server:
             expected = self.ask(server, temperature=0, max_tokens=24)["message"]

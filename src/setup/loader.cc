@@ -19,6 +19,7 @@
 #include "setup/settings.h"
 #include "spec/drafters/draft_corpus.h"
 #include "spec/policy/adaptive.h"
+#include "text/bad_words.h"
 
 namespace talon {
 namespace {
@@ -53,22 +54,17 @@ Result<std::vector<std::vector<int32_t>>> ReadCorpus(const char* setting, const 
                          });
 }
 
-// A tokenizer spells a word within a sentence with the space before it, so a text is banned with
-// and without one; a text that begins with a space means just that.
-Result<std::vector<std::vector<int32_t>>> EncodeBadWords(const std::string& lines,
-                                                         const Tokenizer* tokenizer) {
-  std::vector<std::vector<int32_t>> banned;
-  std::stringstream words(lines);
-  for (std::string word; std::getline(words, word);) {
-    if (word.empty()) continue;
-    if (tokenizer == nullptr) return NoTokenizer("bad_words");
-    TALON_ASSIGN_OR_RETURN(auto tokens, tokenizer->Encode(word, false));
-    banned.push_back(std::move(tokens));
-    if (word.front() == ' ') continue;
-    TALON_ASSIGN_OR_RETURN(auto after_space, tokenizer->Encode(" " + word, false));
-    banned.push_back(std::move(after_space));
+// One text a line.
+Result<std::vector<std::vector<int32_t>>> ParseBadWords(const std::string& lines,
+                                                        const Tokenizer* tokenizer) {
+  std::vector<std::string> words;
+  std::stringstream stream(lines);
+  for (std::string word; std::getline(stream, word);) {
+    if (!word.empty()) words.push_back(std::move(word));
   }
-  return banned;
+  if (words.empty()) return std::vector<std::vector<int32_t>>();
+  if (tokenizer == nullptr) return NoTokenizer("bad_words");
+  return EncodeBadWords(words, *tokenizer);
 }
 
 // "17=-2.5,42=1"
@@ -326,7 +322,7 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
   // A random seed has 32 bits, short enough to be typed in again.
   params.seed = config.seed >= 0 ? static_cast<uint64_t>(config.seed) : std::random_device()();
   TALON_ASSIGN_OR_RETURN(params.logit_bias, ParseLogitBias(config.logit_bias));
-  TALON_ASSIGN_OR_RETURN(params.bad_words, EncodeBadWords(config.bad_words, tokenizer));
+  TALON_ASSIGN_OR_RETURN(params.bad_words, ParseBadWords(config.bad_words, tokenizer));
   return params;
 }
 

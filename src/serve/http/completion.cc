@@ -65,6 +65,14 @@ AnswerShape ShapeOf(const ServeParts& parts, const ApiRequest& request,
   return shape;
 }
 
+// The message begins with the tool whose schema is at fault; else it is the answer's own grammar.
+ApiError GrammarError(const Status& status, const std::string& param) {
+  ApiError error = ErrorFromStatus(status);
+  const bool tool = error.message.starts_with("tools[");
+  error.param = tool ? error.message.substr(0, error.message.find(':')) : param;
+  return error;
+}
+
 }  // namespace
 
 Completion::Completion(const ServeParts& parts, ApiRequest request, std::string id,
@@ -85,13 +93,18 @@ std::optional<ApiError> Completion::Start(const ServeParts& parts, ApiRequest re
                                           std::unique_ptr<Completion>* out) {
   std::vector<std::vector<int32_t>> prompts;
   if (auto error = EncodePrompts(parts, request, &prompts)) return error;
+  if (!request.bad_words.empty()) {
+    auto banned = EncodeBannedWords(parts, request.bad_words);
+    if (!banned.ok()) return ErrorFromStatus(banned.status());
+    request.sampling.bad_words = std::move(*banned);
+  }
   const AnswerShape shape = ShapeOf(parts, request, prompts[0]);
   if (NeedsAnswerGrammar(shape, request.tools, request.grammar)) {
     request.grammar = AnswerGrammar(shape, request.tools, request.grammar);
   }
   if (request.grammar.kind != GrammarSpec::Kind::kNone) {
     auto grammar = parts.grammars->Compile(request.grammar);
-    if (!grammar.ok()) return ErrorFromStatus(grammar.status());
+    if (!grammar.ok()) return GrammarError(grammar.status(), request.grammar_param);
     request.sampling.grammar = std::move(*grammar);
   }
   const std::string id = NewAnswerId(request.endpoint);

@@ -59,7 +59,7 @@ std::optional<ApiError> CheckModel(const ServeParts& parts, const std::string& m
 
 std::optional<ApiError> Tokenize(const ServeParts& parts, std::string body, std::string* answer) {
   TokenizeRequest request;
-  if (auto error = ParseTokenizeRequest(body, &request)) return error;
+  if (auto error = ParseTokenizeRequest(body, parts.defaults, &request)) return error;
   body = std::string();
   const auto encode = request.parse_special ? EncodeText : EncodeWithoutSpecial;
   const auto tokens = request.chat ? EncodeChat(parts, *request.chat, request.parse_special)

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "text/bad_words.h"
 #include "text/builtin_templates.h"
 #include "text/chat_options.h"
 
@@ -88,6 +89,12 @@ Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput
   }
   TALON_RETURN_IF_ERROR(text.status());
   return parts.tokenizer->Encode(*text, /*add_special_tokens=*/false);
+}
+
+Result<std::vector<std::vector<int32_t>>> EncodeBannedWords(const ServeParts& parts,
+                                                            std::span<const std::string> words) {
+  if (parts.tokenizer == nullptr) return InvalidArgument("bad_words: the model has no tokenizer");
+  return EncodeBadWords(words, *parts.tokenizer);
 }
 
 std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,

@@ -1,4 +1,4 @@
-// Turns the prompts of a request into tokens.
+// Turns the prompts and banned words of a request into tokens.
 #ifndef TALON_SERVE_HTTP_PROMPT_TOKENS_H_
 #define TALON_SERVE_HTTP_PROMPT_TOKENS_H_
 
@@ -26,6 +26,10 @@ Result<std::vector<int32_t>> EncodeWithoutSpecial(const ServeParts& parts, const
 // their text may spell control tokens whatever the server's settings.
 Result<std::vector<int32_t>> EncodeChat(const ServeParts& parts, const ChatInput& chat,
                                         bool parse_special = false);
+
+// The words that an answer must not contain.
+Result<std::vector<std::vector<int32_t>>> EncodeBannedWords(const ServeParts& parts,
+                                                            std::span<const std::string> words);
 
 // All prompts of a request. The error, or none; also an error if one leaves no room in the context.
 std::optional<ApiError> EncodePrompts(const ServeParts& parts, const ApiRequest& request,

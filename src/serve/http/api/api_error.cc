@@ -48,7 +48,8 @@ int HttpStatusOf(StatusCode code) {
 }
 
 std::string ParameterOf(const std::string& message) {
-  static constexpr std::array<std::string_view, 14> kParameters = {"frequency_penalty",
+  static constexpr std::array<std::string_view, 15> kParameters = {"bad_words",
+                                                                   "frequency_penalty",
                                                                    "logit_bias",
                                                                    "logprobs",
                                                                    "max_tokens",

@@ -146,9 +146,10 @@ void ReadCompletion(const ApiDefaults& defaults, JsonReader* body, ApiRequest* r
   ReadMaxTokens(body, request);
   ReadSampling(body, request);
   ReadLogprobs(body, request);
-  ReadStop(body, request);
+  ReadTexts("stop", body, &request->stop);
+  ReadTexts("bad_words", body, &request->bad_words);
   ReadText(body, request);
-  ReadGrammar(body, &request->grammar);
+  ReadGrammar(body, &request->grammar, &request->grammar_param);
   if (chat) {
     if (defaults.takes_reasoning_effort) ReadEffort(body, &request->chat);
     ReadTools(defaults, body, request);
@@ -194,7 +195,7 @@ void ReadTextForm(JsonReader* body, ApiRequest* request) {
   if (verbosity != "medium") request->ignored.emplace_back("text.verbosity");
   reader.RefuseUnknown();
   if (reader.failed()) body->Fail(*reader.error());
-  ReadTextFormat(body, &request->grammar);
+  ReadTextFormat(body, &request->grammar, &request->grammar_param);
 }
 
 // {"effort": "low"}; there are no summaries.
@@ -218,7 +219,8 @@ void ReadResponses(const ApiDefaults& defaults, JsonReader* body, ApiRequest* re
   request->max_tokens_given = body->Has("max_output_tokens");
   body->Read("max_output_tokens", 1, sampling.max_tokens, &sampling.max_tokens);
   ReadSampling(body, request);
-  ReadStop(body, request);
+  ReadTexts("stop", body, &request->stop);
+  ReadTexts("bad_words", body, &request->bad_words);
   ReadText(body, request);
   ReadTextForm(body, request);
   if (defaults.takes_reasoning_effort) ReadReasoning(body, &request->chat);
@@ -260,14 +262,20 @@ std::optional<ApiError> ParseApiRequest(std::string_view text, Endpoint endpoint
   return body.error();
 }
 
-std::optional<ApiError> ParseTokenizeRequest(std::string_view text, TokenizeRequest* request) {
+std::optional<ApiError> ParseTokenizeRequest(std::string_view text, const ApiDefaults& defaults,
+                                             TokenizeRequest* request) {
   auto json = JsonBody::Parse(text);
   if (!json.ok()) return ErrorFromStatus(json.status());
   JsonReader body(&*json);
   *request = {};
   body.Ignore({"model"});
   body.Read("prompt", &request->prompt);
-  if (body.Has("messages")) ReadChatInput(&body, &request->chat.emplace());
+  if (body.Has("messages")) {
+    ApiRequest chat{.endpoint = Endpoint::kChat};
+    ReadChatInput(&body, &chat.chat);
+    ReadTools(defaults, &body, &chat);
+    request->chat = std::move(chat.chat);
+  }
   if (body.Has("prompt") == body.Has("messages")) {
     body.Fail("prompt", "give either prompt or messages");
   }

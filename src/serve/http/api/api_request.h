@@ -57,7 +57,8 @@ struct ApiRequest {
   bool add_special_tokens = true;
   bool skip_special_tokens = true;
   std::vector<std::string> stop;
-  bool include_stop = false;  // the text ends with the stop string, not before it
+  std::vector<std::string> bad_words;  // that the answer must not contain
+  bool include_stop = false;           // the text ends with the stop string, not before it
   int n = 1;
   bool stream = false;
   bool include_usage = false;
@@ -66,6 +67,7 @@ struct ApiRequest {
   int max_draft_nodes = 0;  // 0 = as the engine has it
   SpecPvOverrides specpv;
   GrammarSpec grammar;               // what the answer must match
+  std::string grammar_param;         // the parameter that says so
   ToolRequest tools;                 // that it may call
   bool trace = false;                // chunks also carry the trees and statistics of speculation
   std::vector<std::string> ignored;  // parameters that were given and have no effect
@@ -85,7 +87,7 @@ struct ApiDefaults {
 std::optional<ApiError> ParseApiRequest(std::string_view body, Endpoint endpoint,
                                         const ApiDefaults& defaults, ApiRequest* request);
 
-// The body of /tokenize: a prompt or messages.
+// The body of /tokenize: a prompt, or messages with or without tools.
 struct TokenizeRequest {
   std::string prompt;
   std::optional<ChatInput> chat;
@@ -93,7 +95,8 @@ struct TokenizeRequest {
   // Special tokens that are written out are tokens; by default so for a prompt, not for messages.
   bool parse_special = true;
 };
-std::optional<ApiError> ParseTokenizeRequest(std::string_view body, TokenizeRequest* request);
+std::optional<ApiError> ParseTokenizeRequest(std::string_view body, const ApiDefaults& defaults,
+                                             TokenizeRequest* request);
 
 // The body of /detokenize.
 struct DetokenizeRequest {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 #include "base/json.h"
@@ -71,6 +72,18 @@ TEST(ApiRequest, ReadsEveryParameter) {
   EXPECT_TRUE(request.speculate);
 }
 
+TEST(ApiRequest, NamesOfLlamaCpp) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"prompt": "a", "n_predict": 7, "repeat_penalty": 1.25})", &request));
+  EXPECT_EQ(request.sampling.max_tokens, 7);
+  EXPECT_TRUE(request.max_tokens_given);
+  EXPECT_EQ(request.sampling.repetition_penalty, 1.25f);
+  ASSERT_FALSE(Parse(R"({"prompt": "a", "n_predict": -1})", &request));
+  EXPECT_EQ(request.sampling.max_tokens, std::numeric_limits<int>::max());
+  ASSERT_FALSE(Parse(R"({"prompt": "a", "n_predict": -1, "max_tokens": 3})", &request));
+  EXPECT_EQ(request.sampling.max_tokens, 3);
+}
+
 TEST(ApiRequest, ASeedOfMinusOneIsRandomAsOnTheCommandLine) {
   ApiRequest request;
   ASSERT_FALSE(Parse(R"({"prompt": "a", "seed": -1})", &request));
@@ -78,6 +91,27 @@ TEST(ApiRequest, ASeedOfMinusOneIsRandomAsOnTheCommandLine) {
   for (const int seed : {0, 5, -2}) {
     ASSERT_FALSE(Parse(fmt::format(R"({{"prompt": "a", "seed": {}}})", seed), &request));
     EXPECT_EQ(request.sampling.seed, static_cast<uint64_t>(seed));
+  }
+}
+
+TEST(ApiRequest, BadWordsAreTexts) {
+  ApiRequest request;
+  ASSERT_FALSE(Parse(R"({"prompt": "a", "bad_words": ["x", " y"]})", &request));
+  EXPECT_EQ(request.bad_words, (std::vector<std::string>{"x", " y"}));
+  ASSERT_FALSE(Parse(R"({"input": "a", "bad_words": []})", &request, Endpoint::kResponses));
+  EXPECT_TRUE(request.bad_words.empty());
+}
+
+TEST(ApiRequest, TheParameterOfAGrammarIsKept) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("response_format": {"type": "json_object"})", "response_format"},
+      {R"("structured_outputs": {"regex": "a"})", "structured_outputs.regex"},
+      {R"("guided_choice": ["a"])", "guided_choice"},
+  };
+  for (const auto& [member, param] : cases) {
+    ApiRequest request;
+    ASSERT_FALSE(Parse(fmt::format(R"({{"prompt": "a", {}}})", member), &request));
+    EXPECT_EQ(request.grammar_param, param);
   }
 }
 
@@ -273,6 +307,11 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
       {R"("max_tokens": 99999999999999999999)", "max_tokens"},
       {R"("max_tokens": 18446744073709551615)", "max_tokens"},
       {R"("max_tokens": 4, "min_tokens": 5)", "min_tokens"},
+      {R"("n_predict": 0)", "n_predict"},
+      {R"("n_predict": -2)", "n_predict"},
+      {R"("repeat_penalty": 0)", "repeat_penalty"},
+      {R"("bad_words": [""])", "bad_words"},
+      {R"("bad_words": [5])", "bad_words"},
       {R"("n": 0)", "n"},
       {R"("n": 129)", "n"},
       {R"("seed": 1.5)", "seed"},
@@ -421,16 +460,25 @@ TEST(ApiRequest, BadMessagesNameTheirPlace) {
 
 TEST(ApiRequest, TokenizeAndDetokenize) {
   TokenizeRequest tokenize;
-  ASSERT_FALSE(ParseTokenizeRequest(R"({"prompt": "a", "add_special_tokens": false})", &tokenize));
+  ASSERT_FALSE(
+      ParseTokenizeRequest(R"({"prompt": "a", "add_special_tokens": false})", {}, &tokenize));
   EXPECT_EQ(tokenize.prompt, "a");
   EXPECT_FALSE(tokenize.add_special_tokens);
   EXPECT_TRUE(tokenize.parse_special);
-  ASSERT_FALSE(ParseTokenizeRequest(R"({"prompt": "a", "parse_special": false})", &tokenize));
+  ASSERT_FALSE(ParseTokenizeRequest(R"({"prompt": "a", "parse_special": false})", {}, &tokenize));
   EXPECT_FALSE(tokenize.parse_special);
   ASSERT_FALSE(
-      ParseTokenizeRequest(R"({"messages": [{"role": "user", "content": "x"}]})", &tokenize));
+      ParseTokenizeRequest(R"({"messages": [{"role": "user", "content": "x"}]})", {}, &tokenize));
   EXPECT_FALSE(tokenize.parse_special);
-  EXPECT_TRUE(ParseTokenizeRequest("{}", &tokenize));
+  EXPECT_TRUE(ParseTokenizeRequest("{}", {}, &tokenize));
+  const std::string tools = R"("tools": [{"type": "function", "function": {"name": "f"}}]})";
+  const std::string with_tools = R"({"messages": [{"role": "user", "content": "x"}], )" + tools;
+  const ApiDefaults takes_tools{.tool_format = ToolFormat::kHermes, .takes_tools = true};
+  ASSERT_FALSE(ParseTokenizeRequest(with_tools, takes_tools, &tokenize));
+  EXPECT_EQ(tokenize.chat->tools.size(), 1u);
+  EXPECT_EQ(ParseTokenizeRequest(with_tools, {}, &tokenize)->param, "tools");
+  EXPECT_EQ(ParseTokenizeRequest(R"({"prompt": "x", )" + tools, takes_tools, &tokenize)->param,
+            "tools");
   DetokenizeRequest detokenize;
   ASSERT_FALSE(ParseDetokenizeRequest(R"({"tokens": [1, 2]})", &detokenize));
   EXPECT_EQ(detokenize.tokens, (std::vector<int32_t>{1, 2}));

@@ -30,7 +30,6 @@ constexpr ForeignParameter kForeign[] = {
     {"allowed_token_ids", kRefused, "[[]]"},
     {"audio", kRefused},
     {"background", kRefused, "[false]"},
-    {"bad_words", kRefused, "[[]]"},
     {"cache_prompt", kIgnored, "[true]"},
     {"cache_salt", kIgnored},
     {"chat_template", kRefused},

@@ -16,7 +16,8 @@ using Kind = GrammarSpec::Kind;
 // parsed again from their text.
 class Reader {
  public:
-  Reader(JsonReader* body, GrammarSpec* grammar) : body_(*body), grammar_(*grammar) {}
+  Reader(JsonReader* body, GrammarSpec* grammar, std::string* param)
+      : body_(*body), grammar_(*grammar), param_(*param) {}
 
   void Schema(const std::string& key, const OrderedJson& schema) {
     // Some clients send a schema as text.
@@ -81,6 +82,7 @@ class Reader {
     }
     grammar_.kind = kind;
     grammar_.source = std::move(source);
+    param_ = key;
   }
   void Spacing(const std::string& key, const OrderedJson& object) {
     const auto spacing = object.find("whitespace");
@@ -93,12 +95,13 @@ class Reader {
 
   JsonReader& body_;
   GrammarSpec& grammar_;
+  std::string& param_;
 };
 
 }  // namespace
 
-void ReadGrammar(JsonReader* body, GrammarSpec* grammar) {
-  Reader reader(body, grammar);
+void ReadGrammar(JsonReader* body, GrammarSpec* grammar, std::string* param) {
+  Reader reader(body, grammar, param);
   const auto each = [&](const std::string& key, const auto& read) {
     if (const OrderedJson value = FindOrdered(key, body); !value.is_null()) read(key, value);
   };
@@ -120,11 +123,11 @@ void ReadGrammar(JsonReader* body, GrammarSpec* grammar) {
   }
 }
 
-void ReadTextFormat(JsonReader* body, GrammarSpec* grammar) {
+void ReadTextFormat(JsonReader* body, GrammarSpec* grammar, std::string* param) {
   const OrderedJson text = FindOrdered("text", body);
   const auto format = text.is_object() ? text.find("format") : text.end();
   if (format == text.end() || format->is_null()) return;
-  Reader(body, grammar).Format("text.format", *format, /*flat=*/true);
+  Reader(body, grammar, param).Format("text.format", *format, /*flat=*/true);
 }
 
 }  // namespace talon

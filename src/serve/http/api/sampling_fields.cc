@@ -47,6 +47,17 @@ void ReadMinTokens(JsonReader* body, ApiRequest* request) {
   }
 }
 
+// llama.cpp's name of max_tokens; -1 is unlimited.
+void ReadNPredict(int least, JsonReader* body, int* max_tokens) {
+  const Json* value = body->Find("n_predict");
+  if (value == nullptr) return;
+  if (*value == -1) {
+    *max_tokens = kMaxInt;
+  } else {
+    body->Read("n_predict", least, kMaxInt, max_tokens);
+  }
+}
+
 }  // namespace
 
 bool IsTokenList(const Json& value) {
@@ -68,23 +79,22 @@ bool ReadTokens(const Json& value, const std::string& key, JsonReader* body,
   return true;
 }
 
-void ReadStop(JsonReader* body, ApiRequest* request) {
-  const Json* stop = body->Find("stop");
-  if (stop == nullptr) return;
-  const Json list = stop->is_array() ? *stop : Json::array({*stop});
+void ReadTexts(const std::string& key, JsonReader* body, std::vector<std::string>* texts) {
+  const Json* value = body->Find(key);
+  if (value == nullptr) return;
+  const Json list = value->is_array() ? *value : Json::array({*value});
   if (list.size() > ApiRequest::kMaxStops) {
-    return body->Fail("stop",
-                      fmt::format("{} strings, limit {}", list.size(), ApiRequest::kMaxStops));
+    return body->Fail(key, fmt::format("{} strings, limit {}", list.size(), ApiRequest::kMaxStops));
   }
   for (const Json& each : list) {
-    if (!each.is_string()) return body->Fail("stop", Shown(each) + ", must be a string");
+    if (!each.is_string()) return body->Fail(key, Shown(each) + ", must be a string");
     const auto& text = each.get_ref<const std::string&>();
-    if (text.empty()) return body->Fail("stop", "an empty string");
+    if (text.empty()) return body->Fail(key, "an empty string");
     if (text.size() > StopMatcher::kMaxStopBytes) {
-      return body->Fail("stop", fmt::format("a string of {} bytes, limit {}", text.size(),
-                                            StopMatcher::kMaxStopBytes));
+      return body->Fail(key, fmt::format("a string of {} bytes, limit {}", text.size(),
+                                         StopMatcher::kMaxStopBytes));
     }
-    request->stop.push_back(text);
+    texts->push_back(text);
   }
 }
 
@@ -93,8 +103,11 @@ void ReadMaxTokens(JsonReader* body, ApiRequest* request) {
   const bool of_prompt = request->echo || request->prompt_outputs.logprobs >= 0;
   SamplingParams& sampling = request->sampling;
   sampling.max_tokens = may_run_on ? kMaxInt : 16;  // OpenAI's defaults
-  request->max_tokens_given = body->Has("max_tokens") || body->Has("max_completion_tokens");
-  body->Read("max_tokens", of_prompt ? 0 : 1, kMaxInt, &sampling.max_tokens);
+  request->max_tokens_given =
+      body->Has("max_tokens") || body->Has("max_completion_tokens") || body->Has("n_predict");
+  const int least = of_prompt ? 0 : 1;
+  ReadNPredict(least, body, &sampling.max_tokens);
+  body->Read("max_tokens", least, kMaxInt, &sampling.max_tokens);
   body->Read("max_completion_tokens", 1, kMaxInt, &sampling.max_tokens);
   ReadMinTokens(body, request);
 }
@@ -134,6 +147,7 @@ void ReadSampling(JsonReader* body, ApiRequest* request) {
   sampling.top_k = std::max(sampling.top_k, 0);  // some clients say -1 for off
   body->Read("frequency_penalty", -2.0, 2.0, &sampling.frequency_penalty);
   body->Read("presence_penalty", -2.0, 2.0, &sampling.presence_penalty);
+  body->Read("repeat_penalty", 0.01, 100.0, &sampling.repetition_penalty);  // llama.cpp's name
   body->Read("repetition_penalty", 0.01, 100.0, &sampling.repetition_penalty);
   body->Read("ignore_eos", &sampling.ignore_eos);
   int64_t seed = -1;  // random, as `talon run` has it

@@ -18,7 +18,8 @@ bool IsTokenList(const Json& value);
 bool ReadTokens(const Json& value, const std::string& key, JsonReader* body,
                 std::vector<int32_t>* tokens);
 
-void ReadStop(JsonReader* body, ApiRequest* request);
+// A text, or a list of them.
+void ReadTexts(const std::string& key, JsonReader* body, std::vector<std::string>* texts);
 void ReadPromptOutputs(JsonReader* body, ApiRequest* request);
 // After ReadPromptOutputs: a prompt that is echoed may have nothing after it.
 void ReadMaxTokens(JsonReader* body, ApiRequest* request);
