@@ -108,7 +108,7 @@ class Log(CliTest):
         return [dict(field.split("=", 1) for field in fields.split()) for _, fields in found]
 
     def test_every_request_has_a_line(self):
-        with Server("--log-level", "info") as server:
+        with Server() as server:  # by default
             # Lines are written after answers: without the waits a later request's could be first.
             whole = server.complete(prompt=PROMPT, max_tokens=5, ignore_eos=True)
             self.lines(server, 1)
@@ -134,6 +134,12 @@ class Log(CliTest):
         self.assertTrue(all(line["client"].startswith("127.0.0.1:") for line in lines))
         self.assertRegex(output, rf"\dZ request finished id={whole['id']} reason=length ")
         self.assertNotIn("secret", output)
+
+    def test_warnings_only(self):
+        with Server("--log-level", "warning") as server:
+            server.complete(prompt=PROMPT, max_tokens=5)
+            self.assertEqual(server.stop(), 0)
+            self.assertNotIn(b" access ", server.output())
 
     def test_refused_keys_have_a_line(self):
         with Server("--log-level", "info", "--api-key", "secret") as server:

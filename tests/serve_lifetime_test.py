@@ -191,11 +191,12 @@ class Lifetimes(CliTest):
 
     def test_bad_settings(self):
         self.assert_refused(talon("serve", "--port", "70000"), "port", "70000")
-        self.assert_refused(talon("serve", "--host", "no such host"), "no such host")
+        quiet = ("serve", "--log-level", "warning")  # the model is loaded first
+        self.assert_refused(talon(*quiet, "--host", "no such host"), "no such host")
         self.assert_refused(talon("serve", "--api-key-file", self.path / "none"), "none")
         self.assert_refused(talon("serve", "--read-timeout", "0"), "read_timeout")
         with Server() as server:
-            self.assert_refused(talon("serve", "--port", server.port), "cannot listen")
+            self.assert_refused(talon(*quiet, "--port", server.port), "cannot listen")
 
 
 if __name__ == "__main__":

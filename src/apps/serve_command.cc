@@ -26,7 +26,8 @@ void AddServeCommand(Command app, Config* config, CommandBody* body) {
       "      -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"stream\": "
       "true}'\n"
       "  curl -s http://127.0.0.1:8080/metrics\n"
-      "\nCtrl-C or SIGTERM ends it after the requests on their way; a second one at once.\n");
+      "\nEach request is a line of the log (--log-level warning: only what goes wrong).\n"
+      "Ctrl-C or SIGTERM ends it after the requests on their way; a second one at once.\n");
   SetBody(command, body, [config, command]() -> Result<int> {
     TALON_RETURN_IF_ERROR(CheckRemoteMethod(*config));
     if (!config->remote.target_address.empty()) {
@@ -35,6 +36,7 @@ void AddServeCommand(Command app, Config* config, CommandBody* body) {
           "from elsewhere (--draft-address)");
     }
     TALON_RETURN_IF_ERROR(CheckIgnoredFlags(*config, GivenTo(command)));
+    if (config->log_level == "auto") config->log_level = "info";
     return RunServer(*config);
   });
 }

@@ -157,7 +157,7 @@ struct Config {
   bool deterministic = true;
   bool disable_cuda_graph = false;
   bool enable_nan_detection = true;
-  std::string log_level = "warning";
+  std::string log_level = "auto";
   std::string log_format = "text";
   std::string trace;
   // Not settings: servers allocate and touch memory at the start; the keys that a file has set.

@@ -189,7 +189,7 @@ Result<DrafterOptions> DrafterOptionsFor(const LoadedModel& model, const Config&
 
 Status ApplyLogSettings(const Config& config) {
   TALON_RETURN_IF_ERROR(CheckSettings(config, kModelSettings));
-  LogLevel level = LogLevel::kWarning;
+  LogLevel level = LogLevel::kWarning;  // also that of "auto"
   ParseLogLevel(config.log_level, &level);
   SetLogLevel(level);
   LogFormat format = LogFormat::kText;

@@ -86,7 +86,12 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
       "Check after every step that committed K and V are unchanged (slow); if not, the requests "
       "fail and the engine stops");
   add("log_level", &c->log_level, "Least severe messages that are logged",
-      Choices{"debug", "info", "warning", "error", "off"});
+      Choices{{"auto", "info for serve, which logs its requests, else warning"},
+              "debug",
+              "info",
+              "warning",
+              "error",
+              "off"});
   add("log_format", &c->log_format, "Form of log lines",
       Choices{"text", {"json", "one object per line"}});
   add("trace", &c->trace,

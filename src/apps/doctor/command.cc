@@ -191,7 +191,7 @@ void AddDoctorCommand(Command app, Config* config, CommandBody* body) {
     const bool from_file = command.Count("--config") > 0;
     if (max_tokens.count() == 0 && !from_file) config->sampling.max_tokens = kMaxTokens;
     // The checklist says what the loader would warn of, once.
-    if (command.Count("--log-level") == 0 && !from_file) config->log_level = "error";
+    if (config->log_level == "auto") config->log_level = "error";
     return Doctor(*config, *options);
   });
 }
