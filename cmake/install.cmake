@@ -28,8 +28,16 @@ install(DIRECTORY models DESTINATION ${CMAKE_INSTALL_DATADIR}/talon)
 install(DIRECTORY tests/data/prompts DESTINATION ${CMAKE_INSTALL_DATADIR}/talon/tests/data)
 install(FILES tests/data/tasks.jsonl DESTINATION ${CMAKE_INSTALL_DATADIR}/talon/tests/data)
 
-install(FILES deploy/talon.service deploy/talon-draft.service deploy/talon-target.service
-  DESTINATION lib/systemd/system)
+# systemd wants the whole path of a program, which is known when it is installed.
+install(CODE "
+  foreach(unit talon.service talon-draft.service talon-target.service)
+    file(READ ${PROJECT_SOURCE_DIR}/deploy/\${unit} text)
+    string(REPLACE ExecStart=/usr/bin \"ExecStart=\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\"
+      text \"\${text}\")
+    file(WRITE ${PROJECT_BINARY_DIR}/units/\${unit} \"\${text}\")
+    file(INSTALL ${PROJECT_BINARY_DIR}/units/\${unit}
+      DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib/systemd/system\")
+  endforeach()")
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY deploy/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples

@@ -113,14 +113,23 @@ class Installed(unittest.TestCase):
             self.assertRegex(files, rf"(?m) \./usr/{path}$")
         self.assertIn("libc6", run("dpkg-deb", "--field", package, "Depends").stdout)
 
+    def test_units_start_the_installed_program(self):
+        commands = {"talon.service": "serve", "talon-draft.service": "draft-worker",
+                    "talon-target.service": "target-worker"}
+        for unit, command in commands.items():
+            text = (self.prefix / "lib/systemd/system" / unit).read_text()
+            self.assertRegex(text, rf"(?m)^ExecStart={PREFIX}/bin/talon {command} ")
+
     @unittest.skipUnless(shutil.which("systemd-analyze"), "needs systemd")
     def test_units_where_systemd_is_installed(self):
-        unit = self.elsewhere / "talon.service"  # with a program that is there
-        text = (self.prefix / "lib/systemd/system/talon.service").read_text()
-        unit.write_text(text.replace("ExecStart=talon", f"ExecStart={self.prefix}/bin/talon"))
-        done = run("systemd-analyze", "verify", "--man=no", unit)
-        complaints = [line for line in done.stderr.splitlines() if "talon.service" in line]
-        self.assertEqual(complaints, [])
+        build = pathlib.Path(program()).parent
+        made = run("cmake", "--install", build, "--prefix", self.elsewhere / "here")
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        for name in ("talon", "talon-draft", "talon-target"):
+            unit = self.elsewhere / "here/lib/systemd/system" / f"{name}.service"
+            done = run("systemd-analyze", "verify", "--man=no", unit)
+            complaints = [line for line in done.stderr.splitlines() if unit.name in line]
+            self.assertEqual(complaints, [])
 
 
 if __name__ == "__main__":
