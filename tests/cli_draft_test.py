@@ -302,7 +302,7 @@ class Nwor(CliTest):
             with self.subTest(**{key: nwor[key] for key in ("batch", "nodes", "acceptance")}):
                 self.assertEqual((direct["mode"], nwor["mode"], scv["mode"]),
                                  ("direct", "nwor", "nwor+scv"))
-                for row in (direct, nwor):
+                for row in (direct, nwor, scv):
                     self.assertLess(abs(row["reached"] - row["acceptance"]), 0.1)
                 self.check_bytes(direct, nwor, scv)
 
