@@ -125,7 +125,7 @@ class Mutants:
                                  check=True)
         subprocess.run(["tar", "-x", "-C", str(self.tree)], input=archive.stdout, check=True)
         code, text = run(["cmake", "-S", str(self.tree), "-B", str(self.build), "-G", "Ninja",
-                          "-DCMAKE_BUILD_TYPE=Release"])
+                          "-DCMAKE_BUILD_TYPE=Release", "-DTALON_UNITY=OFF"])
         if code != 0:
             sys.exit(text)
         targets = sorted({target for module in self.modules for target, _ in MODULES[module]})
