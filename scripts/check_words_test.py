@@ -110,6 +110,12 @@ class SubjectTest(unittest.TestCase):
         self.assertIsNone(check_words.problem_of_subject("Fix " + "x" * 68))
         self.assertIsNotNone(check_words.problem_of_subject("Fix " + "x" * 69))
 
+    def test_only_named_commits_are_excused(self):
+        subject = "Fix " + "x" * 69
+        excused = next(iter(check_words.EXCUSED_COMMITS))
+        self.assertIsNone(check_words.problem_of_commit(excused + "0" * 32, subject))
+        self.assertIsNotNone(check_words.problem_of_commit("0" * 40, subject))
+
 
 if __name__ == "__main__":
     unittest.main()
