@@ -112,22 +112,20 @@ def grammar(results):
 
 
 def front(results):
-    """The front page's: tokens/s, speed against plain decoding and tau, by kind of prompts."""
-    header = ["mode"]
-    for result in results:
-        name = prompts_name(result)
-        header += [f"{name}: tokens/s", "vs plain", "tau"]
+    """The front page's: a row for each kind of prompts and mode."""
     rows = []
-    for modes in zip(*(result["modes"] for result in results)):
-        row = [modes[0]["mode"]]
-        for mode in modes:
-            row += [
-                number(mode["tokens_per_second"]),
-                times(mode["ratio_to_plain"]),
-                f"{mode['tau']:.2f}",
-            ]
-        rows.append(row)
-    return table(header, rows)
+    for result in results:
+        for mode in result["modes"]:
+            rows.append(
+                [
+                    prompts_name(result) if mode is result["modes"][0] else "",
+                    mode["mode"],
+                    number(mode["tokens_per_second"]),
+                    times(mode["ratio_to_plain"]),
+                    f"{mode['tau']:.2f}",
+                ]
+            )
+    return table(["prompts", "mode", "tokens/s", "vs plain", "tau"], rows)
 
 
 def tasks_variant(result):

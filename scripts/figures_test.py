@@ -80,7 +80,8 @@ class PageTest(unittest.TestCase):
         self.assertNotIn("tokens/s |", pages["docs/benchmarks.md"])
         results = {"speculation": [decode_result("docs"), decode_result("books")]}
         pages = figures.cpu_pages(results, "Commit x.\n")
-        self.assertIn("| eagle3 | 2000 | 2.00x | 3.25 |", pages["README.md"])
+        self.assertIn("| books | plain | 1000 | 1.00x | 1.00 |", pages["README.md"])
+        self.assertIn("|  | eagle3 | 2000 | 2.00x | 3.25 |", pages["README.md"])
         self.assertIn("Commit x.", pages["README.md"])
 
 
