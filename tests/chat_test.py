@@ -156,6 +156,16 @@ class Show(CliTest):
         self.assertRegex(lines[-1], r"talon chat, or \S*talon serve")
         self.assertNotIn("\033", result.stdout.decode())
 
+    def test_drafts_after_the_end_of_the_answer_are_not_counted(self):
+        """Each pass but the last adds a token of the model's own."""
+        result = talon("show", "--temperature", 0, "--speculative-adaptive", "false")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        line = result.stdout.decode().splitlines()[-3]
+        tau, drafted, tokens = re.search(r"([\d.]+) tokens per .*: (\d+) of (\d+)", line).groups()
+        passes = round(int(tokens) / float(tau))
+        self.assertGreater(passes, 1, line)
+        self.assertLessEqual(int(drafted), int(tokens) - (passes - 1), line)
+
     def test_colours_on_a_terminal(self):
         with Terminal("show", "--prompt", "Hello", *GREEDY) as terminal:
             terminal.wait_for(rb"\033\[1m> Hello")

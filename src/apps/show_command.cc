@@ -78,6 +78,10 @@ struct Way {
   double TokensPerSecond() const {
     return static_cast<double>(result.tokens.size()) / std::max(Median(seconds), 1e-9);
   }
+  // Tokens of the answer that were drafts. RequestStats::accepted also has those after its end.
+  int64_t NumDrafted() const {
+    return std::ranges::count(result.tokens, true, &EmittedToken::drafted);
+  }
 };
 
 std::string Bold(const std::string& text, bool colours) {
@@ -96,13 +100,12 @@ std::string Quoted(const std::string& prompt) {
 
 // Three lines: tokens per pass, speed, what to do next.
 void PrintEnd(const Way& drafted, const Way& plain, const ShowOptions& options) {
-  const RequestStats& stats = drafted.result.stats;
   const bool same = drafted.result.TokenIds() == plain.result.TokenIds();
   const auto line = [&](const std::string& bold, const std::string& rest) {
     std::printf("  %s %s\n", Bold(bold, options.colours).c_str(), rest.c_str());
   };
-  line(fmt::format("{:.2f} tokens", stats.tau()),
-       fmt::format("per pass of the model: {} of {} tokens were drafted{}", stats.accepted,
+  line(fmt::format("{:.2f} tokens", drafted.result.stats.tau()),
+       fmt::format("per pass of the model: {} of {} tokens were drafted{}", drafted.NumDrafted(),
                    drafted.result.tokens.size(), options.colours ? " (\033[32mgreen\033[0m)" : ""));
   line(fmt::format("{:.2f}x", drafted.TokensPerSecond() / plain.TokensPerSecond()),
        fmt::format("the speed of plain decoding: {:.0f} against {:.0f} tokens/s, {}",
