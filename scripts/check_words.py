@@ -4,6 +4,7 @@
   - A comment does not open with a headless "Of", "Whose" or "That".
   - "is not a", not "is no" (but "there is no", "is no longer").
   - No people-words for machines (hope, believe, nobody, ...), in comments, names or prose.
+  - One name for one computation: CeilDiv and RoundUp, not `(a + b - 1) / b`.
   - A folder has at most 40 files.
   - Commits after BASE_COMMIT (--commits): a subject of at most 72 characters without a period at
     its end, whose first word is not a past tense or a gerund.
@@ -48,6 +49,8 @@ PEOPLE = re.compile(
 )
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 FIELD_WORDS = {"copy engine": "TMA", "copy engines": "TMA"}  # home-made -> the field's
+OPEN_CODED_CEIL = re.compile(r"\+\s+([\w.:()>-]+|\(.*\)) - 1\)\s+/\s+\1(?!\w)")
+CEIL_HOME = "src/base/math.h"
 
 C_LIKE = {".h", ".cc", ".cu", ".cuh", ".js", ".proto"}
 HASH = {".sh", ".cmake", ".yaml", ".yml", ".cfg", ".service", ".conf"}
@@ -159,8 +162,18 @@ def problems_of_text(text):
             yield f'"{home_made}": write "{word}"'
 
 
+def open_coded(name, source):
+    """Computations of C++ that have a name already."""
+    if Path(name).suffix not in C_LIKE or name == CEIL_HOME:
+        return
+    for match in OPEN_CODED_CEIL.finditer(source):
+        line = source.count("\n", 0, match.start()) + 1
+        yield f"{name}:{line}: write CeilDiv or RoundUp ({CEIL_HOME})"
+
+
 def check_file(name, source):
     """The problems of a file, one `file:line: problem` each."""
+    yield from open_coded(name, source)
     seen = set()
     for text in texts_of(name, source):
         for problem in problems_of_text(text):

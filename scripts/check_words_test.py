@@ -75,6 +75,25 @@ class PeopleWordTest(unittest.TestCase):
         self.assertEqual(problems, ['1: "copy engine": write "TMA"'])
 
 
+class OpenCodedTest(unittest.TestCase):
+    def test_ceil_division_has_a_name(self):
+        for code in (
+            "int x = (a + b - 1) / b;",
+            "int x = (n * heads + tile.rows - 1) / tile.rows * tile.rows;",
+            "auto x = (bytes + sizeof(T) - 1) / sizeof(T);",
+            "const int blocks =\n    (tokens + kBlock - 1) /\n    kBlock;",
+        ):
+            problems = check_words.check_file("a.cu", code)
+            self.assertEqual(len(list(problems)), 1, code)
+
+    def test_other_quotients_pass(self):
+        for code in ("(a + b) / b", "(a + b - 1) / c", "(a + b - 1) / bb", "CeilDiv(a + 1, b)"):
+            self.assertEqual(problems_of("a.cc", f"int x = {code};"), [], code)
+
+    def test_the_definition_passes(self):
+        self.assertEqual(problems_of(check_words.CEIL_HOME, "return (a + b - 1) / b;"), [])
+
+
 class FolderTest(unittest.TestCase):
     def test_files_are_counted_for_their_module(self):
         self.assertEqual(check_words.folder_of("README.md"), ".")

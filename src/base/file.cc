@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/math.h"
+
 namespace talon {
 namespace {
 
@@ -112,7 +114,7 @@ MappedFile::~MappedFile() {
 
 void MappedFile::Release(std::span<const uint8_t> range) const {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
+  const auto begin = RoundUp(reinterpret_cast<uintptr_t>(range.data()), page);
   const auto end = (reinterpret_cast<uintptr_t>(range.data()) + range.size()) / page * page;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }

@@ -218,7 +218,7 @@ PassPlan BuildPass(const std::vector<SequenceSpec>& sequences, std::mt19937& ran
   PassPlan plan;
   bool plain = true;  // neither partial lists nor tails: what describes them may be left out
   for (const SequenceSpec& spec : sequences) {
-    plan.mask_words = std::max(plan.mask_words, static_cast<int>(spec.parents.size() + 63) / 64);
+    plan.mask_words = std::max(plan.mask_words, static_cast<int>(CeilDiv(spec.parents.size(), 64)));
     plain &= !spec.partial && spec.tail == 0;
   }
   plan.sequence_rows = {0};

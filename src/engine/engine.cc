@@ -7,6 +7,7 @@
 
 #include "base/contain.h"
 #include "base/log.h"
+#include "base/math.h"
 #include "engine/end_tokens.h"
 #include "observe/trace.h"
 #include "spec/drafter_list.h"
@@ -87,9 +88,7 @@ Status Engine::AllocateCache() {
   return parts_.target->ReserveScores(options_.max_sequences * BlocksOf(options_.max_length));
 }
 
-int Engine::BlocksOf(int tokens) const {
-  return (tokens + options_.block_size - 1) / options_.block_size;
-}
+int Engine::BlocksOf(int tokens) const { return CeilDiv(tokens, options_.block_size); }
 
 Status Engine::Check(const GenerateRequest& request) const {
   const int vocabulary = parts_.target->config().vocab_size;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/math.h"
+
 namespace talon {
 
 std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, PromptLimits limits,
@@ -11,7 +13,7 @@ std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, Pr
   std::vector<PromptChunk> chunks;
   auto sharing = static_cast<int>(prompts.size());
   for (ActiveRequest* run : prompts) {
-    int tokens = std::min(run->prompt_left(), (limits.rows + sharing - 1) / sharing);
+    int tokens = std::min(run->prompt_left(), CeilDiv(limits.rows, sharing));
     tokens -= std::max(run->reads_of(tokens) - limits.reads, 0);
     --sharing;
     const int needed = kv.BlocksNeeded(run->sequence, tokens);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/math.h"
+
 namespace talon {
 namespace {
 
@@ -31,7 +33,7 @@ uint64_t KvAudit::SlotHash(int32_t slot) const {
   const size_t tile_bytes = shape.TileElements() * DTypeSize(shape.dtype);
   const size_t start = static_cast<size_t>(slot / shape.block_size) * shape.BlockBytes() +
                        static_cast<size_t>(slot % shape.block_size) * head_bytes;
-  std::vector<uint64_t> words((head_bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t), 0);
+  std::vector<uint64_t> words(CeilDiv(head_bytes, sizeof(uint64_t)), 0);
   uint64_t hash = kHashStart;
   for (const KvLayer& layer : view_.layers) {
     for (const void* array : {layer.k_blocks, layer.v_blocks}) {

@@ -11,7 +11,7 @@
 namespace talon {
 namespace {
 
-size_t AlignUp(size_t bytes) { return (bytes + 63) / 64 * 64; }
+size_t AlignUp(size_t bytes) { return RoundUp(bytes, 64); }
 
 // K and V of a layer's blocks.
 size_t BlocksBytes(const KvShape& shape) {

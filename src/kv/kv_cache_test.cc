@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/math.h"
 #include "compute/backend.h"
 #include "compute/reference/reference_backend.h"
 
@@ -110,7 +111,7 @@ TEST_F(KvCacheTest, PreStepCoversPrefix) {
   Sequence sequence{.id = 1};
   for (const int count : {1, 14, 1, 1, 16, 5}) {
     ASSERT_TRUE(StageAndCommit(&sequence, count, 0).ok());
-    EXPECT_EQ(static_cast<int>(sequence.blocks.size()), (sequence.committed_len + 15) / 16);
+    EXPECT_EQ(static_cast<int>(sequence.blocks.size()), CeilDiv(sequence.committed_len, 16));
     ExpectIntact({&sequence});
   }
 }

@@ -61,7 +61,7 @@ Result<PassPlan> PrivateKv::TreePlan(std::span<const int32_t> tokens,
                                      std::span<const int32_t> parents) const {
   PassPlan plan;
   plan.tokens.assign(tokens.begin(), tokens.end());
-  plan.mask_words = static_cast<int>((tokens.size() + 63) / 64);
+  plan.mask_words = static_cast<int>(CeilDiv(tokens.size(), 64));
   const auto words = static_cast<size_t>(plan.mask_words);
   plan.ancestors.assign(tokens.size() * words, 0);
   for (size_t node = 0; node < tokens.size(); ++node) {

@@ -2,6 +2,7 @@
 #ifndef TALON_MODEL_SCRATCH_H_
 #define TALON_MODEL_SCRATCH_H_
 
+#include "base/math.h"
 #include "base/status.h"
 #include "compute/backend.h"
 
@@ -15,7 +16,7 @@ struct Scratch {
 
 inline Result<Scratch> NewScratch(Backend* backend, int rows, int cols) {
   constexpr int kAlign = 16;  // floats: rows start on cache lines
-  const int64_t stride = (static_cast<int64_t>(cols) + kAlign - 1) / kAlign * kAlign;
+  const int64_t stride = RoundUp(static_cast<int64_t>(cols), kAlign);
   Scratch scratch;
   TALON_ASSIGN_OR_RETURN(scratch.buffer,
                          backend->Allocate(static_cast<size_t>(rows * stride) * sizeof(float)));

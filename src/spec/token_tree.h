@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/math.h"
 #include "base/status.h"
 
 namespace talon {
@@ -57,7 +58,7 @@ Status ValidateTree(const TokenTree& tree, const TreeLimits& limits);
 std::vector<int32_t> TreeDepths(std::span<const int32_t> parents);
 // [T][words] bit j of row i: i may attend to node j, that is j is an ancestor of i or i itself.
 std::vector<uint64_t> AncestorMasks(std::span<const int32_t> parents, int words);
-inline int MaskWords(int nodes) { return (nodes + 63) / 64; }
+inline int MaskWords(int nodes) { return CeilDiv(nodes, 64); }
 
 // True breadth-first form of any tree with parents before children: by depth, then by the parent's
 // new index, then by input order. Repeated siblings merge into the first, children included.

@@ -11,6 +11,7 @@
 #include "apps/run_remote.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/math.h"
 #include "setup/loader.h"
 #include "setup/progress.h"
 
@@ -64,7 +65,7 @@ class ShareDrafter : public Drafter {
     int wrong = drafts - right;
     for (int level = 0, tip = 0; level < levels; ++level) {
       const int32_t token = answer[known + level];
-      const int siblings = (wrong + levels - level - 1) / (levels - level);
+      const int siblings = CeilDiv(wrong, levels - level);
       for (int i = 1; i <= siblings; ++i) tree->Add(tip, (token + i) % vocab_size_, 0.1f);
       wrong -= siblings;
       if (level < right) tip = tree->Add(tip, token, 0.9f);

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/math.h"
+
 namespace talon {
 
 constexpr int kSegments = 8;
@@ -26,10 +28,10 @@ struct IndexRange {
 // [kSegments + 1]: where the segments of `count` inputs begin and end. Only multiples of `unit`
 // separate inputs. `parts`, 1, 2, 4 or 8: how many are not empty, for no more ranks than that.
 inline std::vector<int> SegmentBounds(int count, int unit, int parts = kSegments) {
-  const int64_t units = (int64_t{count} + unit - 1) / unit;
+  const int64_t units = CeilDiv(int64_t{count}, unit);
   std::vector<int> bounds;
   for (int s = 0; s <= kSegments; ++s) {
-    const int part = (s * parts + kSegments - 1) / kSegments;
+    const int part = CeilDiv(s * parts, kSegments);
     bounds.push_back(static_cast<int>(std::min<int64_t>(units * part / parts * unit, count)));
   }
   return bounds;

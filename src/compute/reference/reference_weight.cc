@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/math.h"
 #include "compute/int4.h"
 #include "compute/mxfp4.h"
 #include "compute/weight_parts.h"
@@ -33,7 +34,7 @@ size_t KeptBytes(const ReferenceWeight& weight, WeightFormat format, DType stora
   const size_t cols = static_cast<size_t>(weight.cols());
   if (format == WeightFormat::kInt8) return rows * (cols + sizeof(float));
   if (format != WeightFormat::kInt4) return rows * cols * DTypeSize(storage);
-  const size_t groups = (cols + kInt4Group - 1) / kInt4Group;
+  const size_t groups = CeilDiv(cols, kInt4Group);
   return rows * groups * (kInt4Group / 2 + sizeof(uint16_t));
 }
 

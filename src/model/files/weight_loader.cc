@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/mxfp4.h"
 
 namespace talon {
@@ -38,7 +39,7 @@ HostMatrix WeightLoader::Cut(const HostMatrix& matrix, const TensorSpec& spec) {
   if (!spec.only_cols) return part;
   part.cols = spec.only_cols->count();
   const int64_t bytes = part.cols * element;
-  auto& copy = copies_.emplace_back((part.rows * bytes + 7) / 8);
+  auto& copy = copies_.emplace_back(CeilDiv(part.rows * bytes, 8));
   const auto* from = static_cast<const uint8_t*>(part.data) + spec.only_cols->first * element;
   for (int64_t row = 0; row < part.rows; ++row, from += matrix.cols * element) {
     std::memcpy(reinterpret_cast<uint8_t*>(copy.data()) + row * bytes, from, bytes);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/math.h"
 #include "base/random.h"
 #include "compute/mxfp4.h"
 #include "model/files/quantised.h"
@@ -124,7 +125,7 @@ class FileWeights : public WeightSource {
             .owner = reader_};
   }
 
-  void* NewCopy(size_t bytes) { return copies_.emplace_back((bytes + 7) / 8).data(); }
+  void* NewCopy(size_t bytes) { return copies_.emplace_back(CeilDiv(bytes, 8)).data(); }
 
   // The mapped bytes, or a copy of them where the file does not align its tensors.
   const void* Aligned(const TensorView& tensor) {
@@ -211,7 +212,7 @@ class RandomWeights : public WeightSource {
     const int64_t count = spec.rows() * spec.cols();
     if (mxfp4_ && spec.expert >= 0 && spec.is_matrix()) return RandomMxfp4(spec);
     const size_t bytes = static_cast<size_t>(count) * DTypeSize(dtype_);
-    std::vector<uint64_t>& storage = loaded_.emplace_back((bytes + 7) / 8);
+    std::vector<uint64_t>& storage = loaded_.emplace_back(CeilDiv(bytes, 8));
     if (spec.is_matrix()) {
       FillRandom(storage.data(), count, NameHash(spec.name) ^ seed_);
     } else {

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "base/math.h"
 #include "compute/backend.h"
 #include "compute/layer_ops.h"
 #include "compute/reference/reference_backend.h"
@@ -45,7 +46,7 @@ class PartialAttentionTest : public testing::Test {
   PartialAttentionTest() : random_(41), blocks_(kPoolBlocks) {
     std::iota(blocks_.begin(), blocks_.end(), 0);
     std::shuffle(blocks_.begin(), blocks_.end(), random_);
-    blocks_.resize((kLength + kBlock - 1) / kBlock);
+    blocks_.resize(CeilDiv(kLength, kBlock));
     for (LayerTokens& tokens : tokens_) {
       tokens.k = RandomFloats((kLength + 1) * kRowFloats, random_);
       tokens.v = RandomFloats((kLength + 1) * kRowFloats, random_);

@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "base/math.h"
+
 namespace talon {
 namespace {
 
@@ -274,7 +276,7 @@ TEST(MakePartialListsTest, ListsAreInPositionOrder) {
         full);
     ASSERT_TRUE(selection.ok());
     // Ids are positions, so that order can be read off them.
-    const std::vector<int32_t> blocks = Range(0, (length + 15) / 16);
+    const std::vector<int32_t> blocks = Range(0, CeilDiv(length, 16));
     const PartialLists lists = MakePartialLists(*selection, blocks, length, 16);
     for (int head = 0; head < 2; ++head) {
       const std::vector<int32_t> list = Indices(lists.List(0, head));

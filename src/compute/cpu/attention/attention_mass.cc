@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/math.h"
 #include "compute/cpu/attention/kernels.h"
 #include "compute/host/host_memory.h"
 
@@ -19,7 +20,7 @@ struct Extent {
         queries(rows * group),
         blocks(request.num_blocks),
         tile_blocks(kTileKeys / call.shape.block_size),
-        tiles((blocks + tile_blocks - 1) / tile_blocks) {}
+        tiles(CeilDiv(blocks, tile_blocks)) {}
 
   int rows;
   int group;

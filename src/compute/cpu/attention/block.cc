@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/host/host_memory.h"
 
 namespace talon {
@@ -88,7 +89,7 @@ size_t AttentionTiles::Floats(int dim) {
 }
 
 void AttentionState::Place(int num_queries, int dim, FloatArena* arena) {
-  const size_t padded = (num_queries + 1) / 2 * 2;  // whole pairs
+  const size_t padded = RoundUp(num_queries, 2);  // whole pairs
   queries = arena->Take(padded * dim);
   values = arena->Take(padded * dim);
   total_values = arena->Take(padded * dim);
@@ -167,7 +168,7 @@ const uint8_t* QueryBlock::KeyData(Side side, const AttentionRow& row, int key) 
 void QueryBlock::Gather(Side side, const AttentionRow& row, int tile, int first_unit, int end_key,
                         KvTile* view) const {
   const int first = first_unit * kUnitKeys;
-  const int num_units = (end_key - first + kUnitKeys - 1) / kUnitKeys;
+  const int num_units = CeilDiv(end_key - first, kUnitKeys);
   const size_t bytes = vector_bytes_;
   auto* out = reinterpret_cast<uint8_t*>(tiles_->gathered);
   for (int u = 0; u < num_units; ++u) view->units[view->num_units++] = out + u * kUnitKeys * bytes;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/math.h"
 #include "compute/cpu/attention/kernels.h"
 #include "compute/cpu/attention/plan.h"
 #include "compute/kv_view.h"
@@ -64,7 +65,7 @@ class FloatArena {
   // 64-byte aligned, uninitialised. REQUIRES: reserved.
   float* Take(size_t floats);
   // Floats that Take(floats) uses up.
-  static size_t Rounded(size_t floats) { return (floats + 15) / 16 * 16; }
+  static size_t Rounded(size_t floats) { return RoundUp(floats, 16); }
 
  private:
   Buffer memory_;
@@ -153,7 +154,7 @@ class QueryBlock {
   }
   // Kernels that work on pairs of rows are given whole ones.
   int PaddedEnd(int end) const {
-    return kernels_.row_pairs && end == num_queries_ ? (end + 1) / 2 * 2 : end;
+    return kernels_.row_pairs && end == num_queries_ ? RoundUp(end, 2) : end;
   }
 
   // In a buffer that the next call reuses.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/math.h"
 #include "compute/cpu/attention/attention_mass.h"
 #include "compute/cpu/attention/block_kernels.h"
 #include "compute/cpu/attention/kernels.h"
@@ -105,7 +106,7 @@ class TileScorer {
   }
 
  private:
-  int NumUnits() const { return (task_.num_blocks + kUnitKeys - 1) / kUnitKeys; }
+  int NumUnits() const { return CeilDiv(task_.num_blocks, kUnitKeys); }
 
   void Pack(const void* summaries, float* packed) {
     const int head_dim = call_.shape.head_dim;

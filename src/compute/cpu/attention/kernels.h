@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/math.h"
 #include "compute/cpu/attention/plan.h"
 #include "compute/dtype.h"
 
@@ -26,7 +27,7 @@ namespace talon {
 
 inline constexpr float kLog2E = 1.44269504f;  // scores are kept in base 2
 
-inline int PaddedDim(int head_dim) { return (head_dim + 7) / 8 * 8; }
+inline int PaddedDim(int head_dim) { return RoundUp(head_dim, 8); }
 
 inline constexpr int kMaxTileRows = 128;  // queries that share a packed tile, even
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/math.h"
 #include "compute/backend_testing.h"
 #include "compute/cpu/attention/plan.h"
 
@@ -60,7 +61,7 @@ struct CacheRows {
 };
 
 // Arrays of kernels that work on pairs of rows have whole pairs.
-int PaddedRows(int rows) { return (rows + 1) / 2 * 2; }
+int PaddedRows(int rows) { return RoundUp(rows, 2); }
 
 // Sums [rows, cols] in plain row-major order.
 std::vector<float> RowMajor(const KernelCase& c, const std::vector<float>& sums, int rows,
@@ -231,7 +232,7 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
                            .b_depth = kTileKeys,
                            .b_cols = kHeadDim,
                            .rows = kRows,
-                           .depth = (keys + 7) / 8 * 8,
+                           .depth = RoundUp(keys, 8),
                            .cols = kHeadDim,
                            .out = out.data(),
                            .out_stride = kHeadDim,

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/math.h"
 #include "compute/kv_view.h"
 #include "compute/pass_plan.h"
 
@@ -39,7 +40,7 @@ struct AttentionRow {
 
   // The row's keys lie in splits [FirstSplit(), EndSplit()).
   int FirstSplit() const { return first_key / kSplitKeys; }
-  int EndSplit() const { return (num_keys + kSplitKeys - 1) / kSplitKeys; }
+  int EndSplit() const { return CeilDiv(num_keys, kSplitKeys); }
   bool SeesSplit(int split) const { return split >= FirstSplit() && split < EndSplit(); }
   // Units of `tile` that lie wholly in the prefix, or in prefix and trunk.
   int PrefixUnits(int tile) const { return UnitsOf(prefix_len, tile); }

@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/math.h"
+
 namespace talon {
 namespace {
 
@@ -18,7 +20,7 @@ PassPlan ChainPlan(int committed, int nodes) {
     plan.ancestors.push_back((uint64_t{2} << i) - 1);
   }
   plan.sequence_rows = {0, nodes};
-  plan.block_offsets = {0, (committed + 15) / 16};
+  plan.block_offsets = {0, CeilDiv(committed, 16)};
   plan.block_ids.resize(plan.block_offsets[1]);
   return plan;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cpu/matmul/memory.h"
 #include "compute/cpu/matmul/product/product.h"
 #include "compute/cpu/matmul/product/segment_sums.h"
@@ -41,7 +42,7 @@ void PackSegment(const Product& product, const float* from, int row, int segment
     packed.inverse_scale = scale.inverse;
   }
   PackRow(from, DType::kF32, part.cols, packed);
-  ZeroGroups(packed, (part.cols + kernel.x_group - 1) / kernel.x_group, part.groups * runs);
+  ZeroGroups(packed, CeilDiv(part.cols, kernel.x_group), part.groups * runs);
 }
 
 void PackTile(const Product& product, int first_row, int thread) {
@@ -149,8 +150,8 @@ Block BlockOf(const Product& product, int64_t task) {
       TaskInStretches(task / product.row_blocks, product.output_blocks, product.threads);
   block.first_output = static_cast<int>(outputs) * product.outputs_per_task;
   block.outputs = std::min(product.outputs_per_task, product.half_outputs() - block.first_output);
-  block.tiles = (block.rows + kernel.max_rows - 1) / kernel.max_rows;
-  block.gate_panels = (block.outputs + kernel.width - 1) / kernel.width;
+  block.tiles = CeilDiv(block.rows, kernel.max_rows);
+  block.gate_panels = CeilDiv(block.outputs, kernel.width);
   block.panels = product.halves() * block.gate_panels;
   block.first_panel = block.first_output / kernel.width;
   block.first_up_panel = (block.first_output + product.half_outputs()) / kernel.width;
@@ -195,14 +196,14 @@ void PlanTasks(int threads, Product* product) {
   const int64_t panels = product->w.panels() / product->halves();
   const int64_t bytes = product->w.panels() * static_cast<int64_t>(product->w.panel_bytes());
   const int64_t most_panels = kMaxOutputsPerTask / width / product->halves();
-  product->row_blocks = (product->call.x.rows + kRowsPerTask - 1) / kRowsPerTask;
+  product->row_blocks = CeilDiv(product->call.x.rows, kRowsPerTask);
   int64_t tasks =
       std::min(kTasksPerThread * threads / product->row_blocks + 1, bytes / kMinTaskBytes);
-  tasks = std::max(tasks, (panels + most_panels - 1) / most_panels);
-  tasks = (tasks + threads - 1) / threads * threads;
-  const int64_t panels_per_task = (panels + tasks - 1) / tasks;
+  tasks = std::max(tasks, CeilDiv(panels, most_panels));
+  tasks = RoundUp(tasks, threads);
+  const int64_t panels_per_task = CeilDiv(panels, tasks);
   product->outputs_per_task = static_cast<int>(panels_per_task) * width;
-  product->output_blocks = (panels + panels_per_task - 1) / panels_per_task;
+  product->output_blocks = CeilDiv(panels, panels_per_task);
 }
 
 // Calls f(task, thread) for each task, on this thread alone if the work is small.
@@ -226,10 +227,9 @@ void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) 
     product.normed = scratch->ThreadRows(pool.num_threads(), call.x.cols);
   }
   const int64_t elements = static_cast<int64_t>(rows) * call.x.cols;
-  RunTasks(pool, (rows + kernel.max_rows - 1) / kernel.max_rows, elements,
-           [&](int64_t tile, int thread) {
-             PackTile(product, static_cast<int>(tile) * kernel.max_rows, thread);
-           });
+  RunTasks(pool, CeilDiv(rows, kernel.max_rows), elements, [&](int64_t tile, int thread) {
+    PackTile(product, static_cast<int>(tile) * kernel.max_rows, thread);
+  });
   PlanTasks(pool.num_threads(), &product);
   RunTasks(pool, product.row_blocks * product.output_blocks, elements * product.w.rows(),
            [&](int64_t task, int) { RunTask(product, task); });

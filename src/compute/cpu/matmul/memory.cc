@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/math.h"
+
 namespace talon {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 Status NoMemory(size_t bytes) { return ResourceExhausted("cpu: no memory for {} bytes", bytes); }
 
 Result<Buffer> AllocateSmall(size_t bytes) {
-  const size_t rounded = (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
+  const size_t rounded = RoundUp(std::max<size_t>(bytes, 1), 64);
   void* data = std::aligned_alloc(64, rounded);
   if (data == nullptr) return NoMemory(bytes);
   std::memset(data, 0, rounded);

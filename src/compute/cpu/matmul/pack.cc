@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cpu/matmul/matmul.h"
 #include "compute/cpu/matmul/memory.h"
 #include "compute/cpu/matmul/quantize.h"
@@ -51,10 +52,10 @@ class WeightPacker {
     ListSegments(bounds, 0, static_cast<int>(bounds.size()) - 1, &w.segments_);
     for (WeightSegment& segment : w.segments_) {
       segment.first_group = w.groups_;
-      segment.groups = (segment.cols + kernel_.group - 1) / kernel_.group;
+      segment.groups = CeilDiv(segment.cols, kernel_.group);
       w.groups_ += segment.groups;
     }
-    w.panels_ = (rows + kernel_.width - 1) / kernel_.width;
+    w.panels_ = CeilDiv(rows, kernel_.width);
     w.panel_bytes_ = w.groups_ * kernel_.panel_group_bytes;
     const size_t scales = w.segments_.size() * w.padded_rows();
     if (kernel_.weight_type == DType::kI8) w.scales_.resize(scales);

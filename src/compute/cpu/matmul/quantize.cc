@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/math.h"
 
 namespace talon {
 namespace {
@@ -184,7 +185,7 @@ void PackRow(const void* from, DType type, int64_t count, const InterleavedRow& 
     const int64_t n = std::min(kChunk, count - i);
     const float* values = AsF32(from, type, i, n, floats);
     ConvertChunk(values, n, row, packed);
-    const int64_t groups = (n + row.group - 1) / row.group;
+    const int64_t groups = CeilDiv(n, row.group);
     std::memset(packed + n * element, 0, groups * group_bytes - n * element);
     if (row.flip != 0) {
       for (size_t b = 0; b < groups * group_bytes; ++b) packed[b] ^= row.flip;

@@ -3,6 +3,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_LAUNCH_CUH_
 
+#include "base/math.h"
 #include "compute/cuda/attention/attention.h"
 #include "compute/cuda/attention/plan.h"
 #include "compute/cuda/attention/prefix.cuh"
@@ -110,7 +111,7 @@ void LaunchByRow(const Stream& stream, AttentionArgs args) {
   // With few rows, one block per query head, so that many merge in parallel.
   const bool few = args.plan.rows * args.kv_heads * args.group <= stream.multiprocessors;
   args.tail_heads = few ? 1 : min(args.group, kMaxTailHeads);
-  const int parts = (args.group + args.tail_heads - 1) / args.tail_heads;
+  const int parts = CeilDiv(args.group, args.tail_heads);
   Launch(stream, Kernel, dim3(args.plan.rows, args.kv_heads * parts), Config::kThreads, shared,
          args);
 }

@@ -31,7 +31,7 @@ struct SequenceWork {
   int first_counter = 0;  // AttentionItem::counter of its first tile of queries
 
   int NumTiles(int group, int tile_queries) const {
-    return ((row_end - row_begin) * group + tile_queries - 1) / tile_queries;
+    return CeilDiv((row_end - row_begin) * group, tile_queries);
   }
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/math.h"
 #include "compute/cuda/attention/plan_testing.h"
 
 namespace talon::cuda {
@@ -74,8 +75,8 @@ TEST(AttentionPlan, EveryQuerySeesEverySharedTileOnce) {
     }
     size_t expected = 0;
     for (const AttentionRow& row : plan.rows) {
-      expected += static_cast<size_t>((row.shared_len + kTileKeys - 1) / kTileKeys) *
-                  shape.kv_heads * shape.group;
+      expected +=
+          static_cast<size_t>(CeilDiv(row.shared_len, kTileKeys)) * shape.kv_heads * shape.group;
     }
     EXPECT_EQ(seen.size(), expected);
     std::sort(seen.begin(), seen.end());

@@ -5,13 +5,14 @@
 #include <tuple>
 #include <vector>
 
+#include "base/math.h"
 #include "compute/cuda/attention/plan.h"
 
 namespace talon::cuda::testing {
 
 inline void EndSequence(int keys, PassPlan* plan) {
   plan->sequence_rows.push_back(plan->num_rows());
-  plan->block_ids.resize(plan->block_ids.size() + (keys + 15) / 16);
+  plan->block_ids.resize(plan->block_ids.size() + CeilDiv(keys, 16));
   plan->block_offsets.push_back(static_cast<int32_t>(plan->block_ids.size()));
 }
 

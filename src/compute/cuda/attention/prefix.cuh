@@ -2,6 +2,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_PREFIX_CUH_
 
+#include "base/math.h"
 #include "compute/cuda/attention/merge.cuh"
 #include "compute/cuda/attention/tile.cuh"
 #include "compute/cuda/runtime/launch.h"
@@ -46,15 +47,15 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
                                         bool is_first, int num_items, SharedTile<C>& shared) {
   const ItemKeys next_keys(args, next);
   FillSlots<C::kThreads>(args, next, 0, C::kQueries, threadIdx.x, shared.queries);
-  FindFirstVectors(shared, next.key_begin / kTileKeys, (next.key_end + kTileKeys - 1) / kTileKeys,
+  FindFirstVectors(shared, next.key_begin / kTileKeys, CeilDiv(next.key_end, kTileKeys),
                    [&](int key) { return next_keys.VectorOf(key); });
   if (threadIdx.x == 0) shared.item = next;
   __syncthreads();
   const AttentionItem& item = shared.item;  // leaves the registers to accumulators
   const ItemKeys keys = {args, item, next_keys.blocks};
   const auto vector_of = [&](int key) { return keys.VectorOf(key); };
-  const TileRun run = {item.key_begin / kTileKeys, (item.key_end + kTileKeys - 1) / kTileKeys,
-                       item.full_end, item.chunk};
+  const TileRun run = {item.key_begin / kTileKeys, CeilDiv(item.key_end, kTileKeys), item.full_end,
+                       item.chunk};
   const int old_tiles = max(run.begin, item.old_end / kTileKeys);
   StartFirstTiles(args, shared, run, run.begin, old_tiles);
   if (is_first) {

@@ -2,6 +2,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 
+#include "base/math.h"
 #include "compute/cuda/attention/merge.cuh"
 #include "compute/cuda/attention/tile.cuh"
 #include "compute/cuda/runtime/launch.h"
@@ -16,7 +17,7 @@ struct TailBlock {
   int head_end;
 
   __device__ explicit TailBlock(const AttentionArgs& args) : row_index(blockIdx.x) {
-    const int parts = (args.group + args.tail_heads - 1) / args.tail_heads;
+    const int parts = CeilDiv(args.group, args.tail_heads);
     kv_head = blockIdx.y / parts;
     const int first = blockIdx.y % parts * args.tail_heads;
     head_begin = kv_head * args.group + first;
@@ -131,8 +132,8 @@ __device__ __forceinline__ void RunTail(const AttentionArgs& args, const TailBlo
     return key < row.num_keys ? ancestors[key - row.prefix_len] : kNoVector;
   };
   const int first = ChunkOf(row.shared_len);
-  const TileRun run = {row.shared_len / kTileKeys, (row.num_keys + kTileKeys - 1) / kTileKeys,
-                       row.num_keys, first};
+  const TileRun run = {row.shared_len / kTileKeys, CeilDiv(row.num_keys, kTileKeys), row.num_keys,
+                       first};
   ListAncestors(args, block, row.sequence, ancestors);
   FillTailSlots(args, block, row, row.num_keys, shared);
   __syncthreads();

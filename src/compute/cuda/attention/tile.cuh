@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "base/math.h"
 #include "compute/cuda/attention/item.cuh"
 #include "compute/cuda/attention/mma.cuh"
 #include "compute/cuda/attention/softmax.cuh"
@@ -32,7 +33,7 @@ struct TileConfig {
   static constexpr int kStride = Dim + 8;  // eight consecutive rows are in different banks
   static constexpr int kKeyPairs = kTileKeys / 16 / WarpsN;  // pairs of 8 keys per warp
   static constexpr int kDimPairs = Dim / 16;
-  static constexpr int kOwnDimPairs = (kDimPairs + WarpsN - 1) / WarpsN;
+  static constexpr int kOwnDimPairs = CeilDiv(kDimPairs, WarpsN);
 };
 
 template <typename C>

@@ -4,6 +4,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WINDOW_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WINDOW_CUH_
 
+#include "base/math.h"
 #include "compute/cuda/attention/softmax.cuh"
 #include "compute/cuda/attention/tail.cuh"
 #include "compute/cuda/attention/tile.cuh"
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(C::kThreads)
     if (key < row.prefix_len) return args.VectorOfKey(blocks, key, block.kv_head);
     return ancestors[key - row.prefix_len];
   };
-  const TileRun run = {0, (count + kTileKeys - 1) / kTileKeys, count, 0};
+  const TileRun run = {0, CeilDiv(count, kTileKeys), count, 0};
   ListAncestors(args, block, row.sequence, ancestors);
   FillTailSlots(args, block, row, count, shared);
   __syncthreads();

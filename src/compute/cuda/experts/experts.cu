@@ -35,7 +35,7 @@ class Cutter {
   template <typename T>
   size_t Add(int64_t count) {
     const size_t at = bytes_;
-    bytes_ += (count * sizeof(T) + 15) / 16 * 16;
+    bytes_ += RoundUp(count * sizeof(T), 16);
     return at;
   }
   size_t bytes() const { return bytes_; }

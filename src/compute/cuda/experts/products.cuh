@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/math.h"
 #include "compute/cuda/attention/mma.cuh"
 #include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/experts/work.h"
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(kExpertThreads)
   PdlTrigger();
   const int num_tiles = __ldcg(args.routes.num_tiles);
   constexpr int kOutputs = Gated ? kItemOutputs / 2 : kItemOutputs;
-  const int num_items = num_tiles * ((args.outputs + kOutputs - 1) / kOutputs);
+  const int num_items = num_tiles * CeilDiv(args.outputs, kOutputs);
   bool waits = !Gated;
   const auto wait = [&] {
     if (waits) PdlWait();

@@ -81,7 +81,7 @@ class RouterQuarter {
  public:
   __device__ RouterQuarter(const RouteArgs& args, int expert, int quarter)
       : weights_(args.router + expert * args.router_stride), cols_(args.x.cols) {
-    const int chunks = (cols_ + 127) / 128;
+    const int chunks = CeilDiv(cols_, 128);
     begin_ = chunks * quarter / kQuarters;
     end_ = chunks * (quarter + 1) / kQuarters;
   }
@@ -184,7 +184,7 @@ __device__ void ListTiles(const RouteArgs& args, RouteShared& shared) {
   for (int first = 0; first < args.experts; first += 32) {
     const int expert = first + lane;
     const int count = expert < args.experts ? shared.counts[expert] : 0;
-    const int own_tiles = (count + args.tile_pairs - 1) / args.tile_pairs;
+    const int own_tiles = CeilDiv(count, args.tile_pairs);
     int pairs_end = count, tiles_end = own_tiles;
     for (int offset = 1; offset < 32; offset *= 2) {
       const int more_pairs = __shfl_up_sync(kAllLanes, pairs_end, offset);

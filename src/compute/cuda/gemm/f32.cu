@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "compute/cuda/gemm/f32.h"
 
 namespace talon::cuda {
@@ -65,8 +66,7 @@ __global__ void __launch_bounds__(32 * kWarps) F32GemmKernel(const F32Args args)
 
 void LaunchF32(const Stream& stream, const F32Args& args) {
   constexpr int kBlockOutputs = kWarps * kWarpOutputs;
-  const dim3 grid((args.out.cols + kBlockOutputs - 1) / kBlockOutputs,
-                  (args.out.rows + kBlockRows - 1) / kBlockRows);
+  const dim3 grid(CeilDiv(args.out.cols, kBlockOutputs), CeilDiv(args.out.rows, kBlockRows));
   Launch(stream, F32GemmKernel, grid, 32 * kWarps, 0, args);
 }
 

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/math.h"
 #include "compute/cuda/device/host_device.h"
 
 namespace talon::cuda {
@@ -34,7 +35,7 @@ inline constexpr int kMaxSplitBlocks = 264;
 // whole groups of scales.
 constexpr int PaddedCols(int cols, int element_bytes) {
   const int multiple = element_bytes == 1 ? 256 : element_bytes == 2 ? 128 : 4;
-  return (cols + multiple - 1) / multiple * multiple;
+  return RoundUp(cols, multiple);
 }
 
 // Swizzle: position of 16-byte chunk `chunk` within row `row` in shared memory. Lanes read rows in
@@ -109,7 +110,7 @@ template <int Rows, int RowBytes, int Threads>
 struct CopyShape {
   static constexpr int kRowChunks = RowBytes / kChunkBytes;
   static constexpr int kRowStep = Threads / kRowChunks;
-  static constexpr int kLoads = (Rows + kRowStep - 1) / kRowStep;
+  static constexpr int kLoads = CeilDiv(Rows, kRowStep);
   static_assert(kRowStep % 2 == 0, "a thread's rows are swizzled alike");
   static constexpr bool kAllThreads = Rows >= kRowStep;
   static_assert(!kAllThreads || Rows % kRowStep == 0);

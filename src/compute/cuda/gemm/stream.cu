@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cuda/gemm/layout.h"
 #include "compute/cuda/gemm/stream.h"
 
@@ -36,8 +37,8 @@ void PrepareStreamKernels(int shared_memory) {
 }
 
 void LaunchStream(const Stream& stream, const StreamKernel& kernel, const StreamArgs& args) {
-  const int tiles = (args.outputs + kernel.outputs - 1) / kernel.outputs;
-  const int row_blocks = (args.rows + kernel.rows - 1) / kernel.rows;
+  const int tiles = CeilDiv(args.outputs, kernel.outputs);
+  const int row_blocks = CeilDiv(args.rows, kernel.rows);
   const unsigned blocks = static_cast<unsigned>(tiles) * row_blocks * args.splits;
   Launch(stream, kernel.kernel, blocks, kernel.threads, kernel.shared_bytes, args);
 }

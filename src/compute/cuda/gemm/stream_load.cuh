@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/math.h"
 #include "compute/cuda/gemm/layout.h"
 #include "compute/cuda/gemm/stream.h"
 
@@ -37,7 +38,7 @@ struct StreamWork {
 template <typename Tile>
 __device__ StreamWork WorkOfBlock(const StreamArgs& args) {
   // Blocks that read the same weights are neighbours, then the splits of a tile.
-  const int row_blocks = (args.rows + Tile::kRows - 1) / Tile::kRows;
+  const int row_blocks = CeilDiv(args.rows, Tile::kRows);
   const int block = static_cast<int>(blockIdx.x);
   const int row_block = block % row_blocks;
   const int split = block / row_blocks % args.splits;

@@ -41,7 +41,7 @@ __global__ void QuantiseRows(const From* from, int cols, const QuantisedRows to)
   PdlWait();
   const int64_t row = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int groups = (cols + kScaleGroup - 1) / kScaleGroup;
+  const int groups = CeilDiv(cols, kScaleGroup);
   for (int group = static_cast<int>(threadIdx.x) / 32; group < groups;
        group += static_cast<int>(blockDim.x) / 32) {
     float values[kPerLane];
@@ -92,7 +92,7 @@ __global__ void TileRows(const __grid_constant__ Mxfp4Rows from, int64_t to_row,
                          uint8_t* scales) {
   PdlWait();
   const int64_t row = to_row + blockIdx.x;
-  const int tiles = (from.cols + kMxfp4TileCols - 1) / kMxfp4TileCols;
+  const int tiles = CeilDiv(from.cols, kMxfp4TileCols);
   const int within = static_cast<int>(row % kMxfp4TileRows);
   for (int i = static_cast<int>(threadIdx.x); i < from.cols / 8;
        i += static_cast<int>(blockDim.x)) {
@@ -211,7 +211,7 @@ class WeightPacker::Upload {
 
   void CopyToPinned(const uint8_t* source, int64_t bytes, uint8_t* pinned) {
     constexpr int64_t kTaskBytes = 256 << 10;
-    pool_.Run((bytes + kTaskBytes - 1) / kTaskBytes, [&](int64_t task, int) {
+    pool_.Run(CeilDiv(bytes, kTaskBytes), [&](int64_t task, int) {
       const int64_t begin = task * kTaskBytes;
       std::memcpy(pinned + begin, source + begin, std::min(kTaskBytes, bytes - begin));
     });
@@ -283,7 +283,7 @@ Result<std::unique_ptr<CudaWeight>> CudaWeight::Allocate(const Stream& stream, i
   if (!data.ok()) return add_context(data.status());
   weight->data_ = std::move(data).value();
   if (dtype == DType::kI8) {
-    weight->scale_stride_ = (rows + kMaxTileOutputs - 1) / kMaxTileOutputs * kMaxTileOutputs;
+    weight->scale_stride_ = RoundUp(rows, kMaxTileOutputs);
     const size_t groups = weight->padded_cols_ / kScaleGroup;
     auto scales = AllocateDevice(stream, groups * weight->scale_stride_ * sizeof(float));
     if (!scales.ok()) return add_context(scales.status());

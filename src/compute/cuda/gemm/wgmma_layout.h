@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/math.h"
 #include "compute/cuda/device/host_device.h"
 #include "compute/cuda/gemm/layout.h"
 
@@ -59,7 +60,7 @@ TALON_HOST_DEVICE constexpr int AccumulatorOutput(int thread, int i) {
 // Rows of x in a stage, for GEMMs of `rows` rows by `groups` warpgroups.
 TALON_HOST_DEVICE constexpr int StageRows(int rows, int groups) {
   const int most = groups * kGroupRows;
-  return rows < most ? (rows + 7) / 8 * 8 : most;
+  return rows < most ? RoundUp(rows, 8) : most;
 }
 TALON_HOST_DEVICE constexpr int StageBytes(int outputs, int stage_rows) {
   const int read = stage_rows > kGroupRows ? 2 * kGroupRows : kGroupRows;
@@ -100,8 +101,8 @@ constexpr int WgmmaSharedBytes(const WgmmaPlan& plan, int stage_rows) {
 // of a stage's wgmmas (80) and adding the splits (930 and 185 for each) are included; the constants
 // are fitted to an H200.
 constexpr int64_t WgmmaCost(int tiles, int stages, int outputs, int splits, int blocks) {
-  const int64_t rounds = (int64_t{tiles} * splits + blocks - 1) / blocks;
-  const int block_stages = (stages + splits - 1) / splits;
+  const int64_t rounds = CeilDiv(int64_t{tiles} * splits, blocks);
+  const int block_stages = CeilDiv(stages, splits);
   const int stage_cost = outputs + 24 > 80 ? outputs + 24 : 80;
   return rounds * block_stages * stage_cost + (splits > 1 ? 930 + 185 * splits : 0);
 }
@@ -113,7 +114,7 @@ constexpr WgmmaPlan ChooseWgmmaTile(int outputs, int stages, int row_tiles, int 
                                     bool halves, int64_t* best_cost) {
   WgmmaPlan best{.segments = splits, .splits = splits > 1};
   for (const int tile : kWgmmaOutputs) {
-    const int tiles = (outputs + tile - 1) / tile * row_tiles;
+    const int tiles = CeilDiv(outputs, tile) * row_tiles;
     if (halves && tile % 16 != 0) continue;
     if (splits > 1 && tiles * splits > blocks) continue;
     const int64_t cost = WgmmaCost(tiles, stages, tile, splits, blocks);
@@ -142,7 +143,7 @@ constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int stages, int rows, int block
     if (rows <= kTileRows) return best;
     return {.outputs = kSegmentedOutputs, .segments = best.segments};
   }
-  const int row_tiles = (rows + kTileRows - 1) / kTileRows;
+  const int row_tiles = CeilDiv(rows, kTileRows);
   return ChooseWgmmaTile(outputs, stages, row_tiles, 1, blocks, halves, &best_cost);
 }
 

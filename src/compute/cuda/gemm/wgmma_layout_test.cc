@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/math.h"
+
 namespace talon::cuda {
 namespace {
 
@@ -181,7 +183,7 @@ TEST(WgmmaPlanTest, BlocksThatWaitForEachOtherAllRun) {
   for (const int outputs : {64, 500, 2048, 4096, 6144, 9000}) {
     for (const int blocks : {8, 68, 108, 132}) {
       const WgmmaPlan plan = ChooseWgmmaPlan(outputs, 64, 1, blocks, false);
-      const int tiles = (outputs + plan.outputs - 1) / plan.outputs;
+      const int tiles = CeilDiv(outputs, plan.outputs);
       EXPECT_TRUE(!plan.splits || tiles * plan.segments <= blocks) << outputs << " " << blocks;
     }
   }

@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/device/dynamic_shared.cuh"
 #include "compute/cuda/kv/block_scores.h"
@@ -52,7 +53,7 @@ struct ScoreShared {
 __device__ bool FindTile(const ScoreArgs& args, int index, ScoreTile* tile) {
   for (int r = 0; r < args.plan.score_requests; ++r) {
     const ScoreRequest request = args.plan.scores[r];
-    const int tiles = (request.num_blocks + kTileBlocks - 1) / kTileBlocks;
+    const int tiles = CeilDiv(request.num_blocks, kTileBlocks);
     if (index >= tiles * args.shape.kv_heads) {
       index -= tiles * args.shape.kv_heads;
       continue;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/device/kv_place.cuh"
 #include "compute/cuda/kv/kv_ops.h"
@@ -145,7 +146,7 @@ __global__ void StoreKernel(const __grid_constant__ StoreArgs args) {
 void LaunchStore(const Stream& stream, const StoreArgs& args) {
   const int query_heads = args.rows.q.data == nullptr ? 0 : args.rows.q.cols / args.shape.head_dim;
   const int heads = query_heads + 2 * args.shape.kv_heads;
-  const dim3 grid(args.rows.k.rows, (heads + kWarps - 1) / kWarps);
+  const dim3 grid(args.rows.k.rows, CeilDiv(heads, kWarps));
   DispatchFloatType(args.shape.dtype, [&](auto type) {
     Launch(stream, &StoreKernel<decltype(type)>, grid, kThreads, 0, args);
   });
@@ -154,7 +155,7 @@ void LaunchStore(const Stream& stream, const StoreArgs& args) {
 void LaunchHeads(const Stream& stream, MatrixView x, const HeadWork& work, MatrixView angles) {
   if (x.rows == 0) return;
   const int heads = x.cols / work.head_dim;
-  const dim3 grid(x.rows, (heads + kWarps - 1) / kWarps);
+  const dim3 grid(x.rows, CeilDiv(heads, kWarps));
   Launch(stream, &HeadsKernel, grid, kThreads, 0, x, work, angles);
 }
 

@@ -19,6 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/math.h"
+
 namespace talon::cuda {
 
 inline constexpr int kTileKeys = 64;
@@ -34,8 +36,8 @@ inline constexpr int kStateHeader = 4;
 // kv head or long contexts.
 enum class PrefixKernelKind : int32_t { kTiles, kWarpgroups };
 
-// Chunks have 128 keys up to key 1024, then every octave [2^n, 2^(n + 1)) has eight of equal length:
-// short contexts give work to many SMs, long ones produce few partials.
+// Chunks have 128 keys up to key 1024, then every octave [2^n, 2^(n + 1)) has eight of equal
+// length: short contexts give work to many SMs, long ones produce few partials.
 constexpr int kFirstChunkKeys = 128;
 constexpr int kOctaveChunks = 8;
 constexpr int OctaveOf(int key) {  // 0 for all keys before 1024
@@ -56,9 +58,7 @@ constexpr int ChunkBegin(int chunk) {
 }
 // Number of chunks and sections that cover the first `keys` keys.
 constexpr int NumChunks(int keys) { return keys == 0 ? 0 : ChunkOf(keys - 1) + 1; }
-constexpr int NumSections(int keys) {
-  return (NumChunks(keys) + kSectionChunks - 1) / kSectionChunks;
-}
+constexpr int NumSections(int keys) { return CeilDiv(NumChunks(keys), kSectionChunks); }
 
 // Keys [key_begin, key_end) of a sequence for some of its queries in one kv head. Query q is head q
 // % group of row q / group of the pass.

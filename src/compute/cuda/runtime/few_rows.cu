@@ -1,3 +1,4 @@
+#include "base/math.h"
 #include "compute/cuda/runtime/few_rows.h"
 
 namespace talon::cuda {
@@ -17,7 +18,7 @@ __global__ void GatherFewKernel(MatrixView x, const __grid_constant__ FewIndices
 }  // namespace
 
 void GatherFewRows(const Stream& stream, MatrixView x, const FewIndices& rows, MatrixView out) {
-  const dim3 grid((out.cols + kThreads - 1) / kThreads, out.rows);
+  const dim3 grid(CeilDiv(out.cols, kThreads), out.rows);
   Launch(stream, GatherFewKernel, grid, kThreads, 0, x, rows, out);
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/math.h"
 #include "compute/cuda/runtime/upload.h"
 
 namespace talon::cuda {
@@ -23,8 +24,8 @@ __global__ void FenceKernel() {}
 void UploadByKernel(const Stream& stream, void* device, const void* pinned, size_t bytes) {
   Stream in_order = stream;
   in_order.uses_pdl = false;
-  const auto count = static_cast<int>((bytes + sizeof(uint4) - 1) / sizeof(uint4));
-  const int blocks = std::clamp((count + kThreads - 1) / kThreads, 1, kMostBlocks);
+  const auto count = static_cast<int>(CeilDiv(bytes, sizeof(uint4)));
+  const int blocks = std::clamp(CeilDiv(count, kThreads), 1, kMostBlocks);
   Launch(in_order, UploadKernel, blocks, kThreads, 0, static_cast<const uint4*>(pinned),
          static_cast<uint4*>(device), count);
 }

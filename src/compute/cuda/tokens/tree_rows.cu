@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/math.h"
 #include "compute/cuda/tokens/top_k.h"
 #include "compute/cuda/tokens/tree_rows.h"
 
@@ -92,7 +93,7 @@ __device__ uint64_t LeastKept(const TreeBlock& block, int wanted) {
 }
 
 __device__ void FillSet(const TreeBlock& block, uint64_t least, KeptSet& kept) {
-  const int words = (block.count + 31) / 32;
+  const int words = CeilDiv(block.count, 32);
   for (int first = 0; first < words * 32; first += blockDim.x) {
     const int candidate = first + threadIdx.x;
     const bool is_kept = candidate < block.count && block.keys[candidate] >= least;
@@ -176,7 +177,7 @@ void WriteTreeRows(const Stream& stream, std::span<const TreePlace> places,
   Stream in_order = stream;
   in_order.uses_pdl = false;
   const int candidates = call.layout.NumCandidates(call.levels);
-  const int threads = std::min((candidates + 31) / 32 * 32, kMostThreads);
+  const int threads = std::min(RoundUp(candidates, 32), kMostThreads);
   for (size_t first = 0; first < places.size(); first += kFewPlaces) {
     const auto some = places.subspan(first, std::min<size_t>(kFewPlaces, places.size() - first));
     FewPlaces few;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/math.h"
 #include "compute/cpu/elementwise.h"
 #include "compute/cpu/matmul/matmul.h"
 
@@ -16,7 +17,7 @@ constexpr int kTaskSums = kRowsPerTask * kMaxOutputsPerTask;
 constexpr int64_t kPanelSliceBytes = 16 << 10;  // stays in the first-level cache for all tiles
 
 // Floats from a thread's row to the next one's: whole cache lines.
-inline int64_t ThreadRowSize(int cols) { return (int64_t{cols} + 15) / 16 * 16; }
+inline int64_t ThreadRowSize(int cols) { return RoundUp(int64_t{cols}, 16); }
 
 // The part of one task: `outputs` from `first_output` on and, in gated products, as many of up.
 struct Block {
@@ -59,7 +60,7 @@ struct Product {
   }
   int PaddedRows(int rows) const {
     const int unit = kernel().row_unit;
-    return (rows + unit - 1) / unit * unit;
+    return RoundUp(rows, unit);
   }
   int halves() const { return call.epilogue == Epilogue::kSwiGlu ? 2 : 1; }
   // Distance from an output of gate to the same one of up.
