@@ -23,6 +23,14 @@ std::string Lowercase(std::string text) {
 
 bool ConfigFields::Has(const std::string& key) const { return object_.contains(key); }
 
+Status CheckWholeNumber(std::string_view name, const Json& value, const Range& range) {
+  if (!value.is_number_integer()) {
+    return InvalidArgument("{}: {}, must be a whole number", name, BriefJson(value));
+  }
+  return value.is_number_unsigned() ? CheckRange(name, value.get<uint64_t>(), range)
+                                    : CheckRange(name, value.get<int64_t>(), range);
+}
+
 const Json* ConfigFields::Find(const std::string& key) const {
   const auto it = object_.find(key);
   return it == object_.end() || it->is_null() ? nullptr : &*it;
@@ -31,14 +39,9 @@ const Json* ConfigFields::Find(const std::string& key) const {
 Result<int> ConfigFields::Int(const std::string& key, int low, int high) const {
   const Json* value = Find(key);
   if (value == nullptr) return InvalidArgument("{}: {} is missing", what_, key);
-  const bool fits = value->is_number_unsigned()
-                        ? value->get<uint64_t>() <= std::numeric_limits<int>::max()
-                        : value->is_number_integer();
-  if (fits && value->get<int64_t>() >= low && value->get<int64_t>() <= high) {
-    return static_cast<int>(value->get<int64_t>());
-  }
-  return InvalidArgument("{}: {} is {}, expected a whole number from {} to {}", what_, key,
-                         BriefJson(*value), low, high);
+  TALON_RETURN_IF_ERROR(
+      CheckWholeNumber(key, *value, {.low = 1. * low, .high = 1. * high}).WithContext(what_));
+  return value->get<int>();
 }
 
 Result<int> ConfigFields::Int(const std::string& key, int low, int high, int default_value) const {
@@ -49,11 +52,12 @@ Result<int> ConfigFields::Int(const std::string& key, int low, int high, int def
 Result<double> ConfigFields::Positive(const std::string& key) const {
   const Json* value = Find(key);
   if (value == nullptr) return InvalidArgument("{}: {} is missing", what_, key);
-  if (value->is_number()) {
-    const double number = value->get<double>();
-    if (std::isfinite(number) && number > 0) return number;
+  if (!value->is_number() || !std::isfinite(value->get<double>())) {
+    return InvalidArgument("{}: {}: {}, must be a number", what_, key, BriefJson(*value));
   }
-  return InvalidArgument("{}: {} is {}, expected a number above 0", what_, key, BriefJson(*value));
+  const auto number = value->get<double>();
+  TALON_RETURN_IF_ERROR(CheckRange(key, number, {.low = 0, .above_low = true}).WithContext(what_));
+  return number;
 }
 
 Result<double> ConfigFields::Positive(const std::string& key, double default_value) const {
@@ -71,7 +75,7 @@ Result<bool> ConfigFields::Bool(const std::string& key, bool default_value) cons
   const Json* value = Find(key);
   if (value == nullptr) return default_value;
   if (!value->is_boolean()) {
-    return InvalidArgument("{}: {} is {}, expected true or false", what_, key, BriefJson(*value));
+    return InvalidArgument("{}: {}: {}, must be true or false", what_, key, BriefJson(*value));
   }
   return value->get<bool>();
 }
@@ -81,7 +85,7 @@ Result<std::string> ConfigFields::String(const std::string& key,
   const Json* value = Find(key);
   if (value == nullptr) return default_value;
   if (!value->is_string()) {
-    return InvalidArgument("{}: {} is {}, expected a string", what_, key, BriefJson(*value));
+    return InvalidArgument("{}: {}: {}, must be a string", what_, key, BriefJson(*value));
   }
   return value->get<std::string>();
 }
@@ -90,14 +94,10 @@ Result<std::vector<int>> ConfigFields::IntList(const std::string& key) const {
   std::vector<int> list;
   const Json* value = Find(key);
   if (value == nullptr) return list;
+  constexpr Range kRange = {.low = 0, .high = std::numeric_limits<int>::max()};
   const Json items = value->is_array() ? *value : Json::array({*value});
   for (const Json& item : items) {
-    const bool fits = item.is_number_integer() && item.get<int64_t>() >= 0 &&
-                      item.get<int64_t>() <= std::numeric_limits<int>::max();
-    if (!fits) {
-      return InvalidArgument("{}: {} holds {}, expected whole numbers from 0", what_, key,
-                             BriefJson(item));
-    }
+    TALON_RETURN_IF_ERROR(CheckWholeNumber(key, item, kRange).WithContext(what_));
     list.push_back(item.get<int>());
   }
   return list;

@@ -5,16 +5,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json_fwd.h"
 #include "base/status.h"
+#include "base/valid_values.h"
 
 namespace talon {
 
 // A value as messages show it: on one line, cut after 40 bytes.
 std::string BriefJson(const Json& value);
 std::string Lowercase(std::string text);  // ASCII
+
+// A JSON number without a fraction. REQUIRES: the ends of the range are exact in a double.
+Status CheckWholeNumber(std::string_view name, const Json& value, const Range& range);
 
 // Reads the fields of one object, which must outlive it. A key that is null counts as missing, as
 // in Hugging Face files. The look-ups without a default require the key.

@@ -33,10 +33,8 @@ Result<std::unique_ptr<Decoder>> Decoder::Random(const ModelConfig& config, Back
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Backend* backend,
                                                  const LoadOptions& options, WeightSource* source) {
-  if (options.max_rows < 1 || options.max_output_rows < 1) {
-    return InvalidArgument("decoder: max_rows {} and max_output_rows {} must be at least 1",
-                           options.max_rows, options.max_output_rows);
-  }
+  TALON_RETURN_IF_ERROR(CheckRange("max_rows", options.max_rows, {.low = 1}));
+  TALON_RETURN_IF_ERROR(CheckRange("max_output_rows", options.max_output_rows, {.low = 1}));
   Ranks* ranks = options.ranks;
   if (ranks != nullptr && ranks->size() > 1 && !backend->SumsInSegments()) {
     return Unimplemented("tensor_parallel: {} ranks are for the cpu; on {} a model has one",

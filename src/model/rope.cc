@@ -144,11 +144,9 @@ Status CheckRope(const RopeConfig& config, int head_dim, const char* what) {
                            config.high_freq_factor, config.low_freq_factor);
   }
   const bool extended = config.kind == RopeKind::kLlama3 || config.kind == RopeKind::kYarn;
-  if (extended && config.trained_positions < 1) {
-    return InvalidArgument("{}: original_max_position_embeddings {}, expected at least 1", what,
-                           config.trained_positions);
-  }
-  return OkStatus();
+  if (!extended) return OkStatus();
+  return CheckRange("original_max_position_embeddings", config.trained_positions, {.low = 1})
+      .WithContext(what);
 }
 
 RopeTable ComputeRope(const RopeConfig& config, int head_dim, int max_positions, int context) {

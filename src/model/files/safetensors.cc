@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/valid_values.h"
 #include "model/config_fields.h"
 #include "model/files/model_dir.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr Range kDimRange = {.low = 0, .high = int64_t{1} << 62};
 
 uint64_t ReadLittleEndian64(const uint8_t* bytes) {
   uint64_t value = 0;
@@ -63,10 +65,7 @@ Result<std::vector<int64_t>> ParseShape(const Json& entry, const std::string& wh
   if (it == entry.end() || !it->is_array()) return InvalidArgument("{}: has no shape list", where);
   std::vector<int64_t> shape;
   for (const Json& dim : *it) {
-    if (!dim.is_number_unsigned() || dim.get<uint64_t>() > INT64_MAX) {
-      return InvalidArgument("{}: shape holds {}, expected whole numbers from 0", where,
-                             BriefJson(dim));
-    }
+    TALON_RETURN_IF_ERROR(CheckWholeNumber("shape", dim, kDimRange).WithContext(where));
     shape.push_back(dim.get<int64_t>());
   }
   return shape;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/valid_values.h"
 #include "compute/layer_ops.h"
 #include "model/heads/head_file.h"
 #include "model/rope.h"
@@ -22,10 +23,8 @@ BlockHead::BlockHead(BlockConfig config, const Decoder& target, Backend* backend
 
 Result<std::unique_ptr<BlockHead>> BlockHead::Load(const std::string& dir, const Decoder& target,
                                                    Backend* backend, const Options& options) {
-  if (options.max_context_rows < 1 || options.max_blocks < 1) {
-    return InvalidArgument("block head: max_context_rows {} and max_blocks {} must be at least 1",
-                           options.max_context_rows, options.max_blocks);
-  }
+  TALON_RETURN_IF_ERROR(CheckRange("max_context_rows", options.max_context_rows, {.low = 1}));
+  TALON_RETURN_IF_ERROR(CheckRange("max_blocks", options.max_blocks, {.low = 1}));
   TALON_ASSIGN_OR_RETURN(BlockConfig config,
                          LoadBlockConfig(dir, target.config(), options.capture_layers));
   TALON_ASSIGN_OR_RETURN(BlockWeights weights,

@@ -69,7 +69,7 @@ TEST_F(BlockHeads, WrongConfigsSayWhatDoesNotFit) {
   EXPECT_EQ(ErrorOf({{"target_hidden_size", 48}}),
             "c.json: made for a target of hidden_size 48, this one has 32");
   EXPECT_EQ(ErrorOf({{"block_size", 1}}), "c.json: block_size 1 drafts nothing");
-  EXPECT_NE(ErrorOf({{"dflash_config", {{"mask_token_id", 96}}}}).find("mask_token_id is 96"),
+  EXPECT_NE(ErrorOf({{"dflash_config", {{"mask_token_id", 96}}}}).find("mask_token_id: 96"),
             std::string::npos);
   EXPECT_EQ(ErrorOf({{"dflash_config", {{"target_layer_ids", {1, 8}}}}}),
             "c.json: captured layer 8, a target of 8 layers allows 0 to 7");

@@ -144,8 +144,7 @@ TEST(EagleConfig, MismatchesWithTheTarget) {
             "c.json: hidden_size (no target_hidden_size) 64, the target has hidden_size 32");
   EXPECT_EQ(ErrorOf({{"target_hidden_size", 48}}),
             "c.json: target_hidden_size 48, the target has hidden_size 32");
-  EXPECT_EQ(ErrorOf({{"draft_vocab_size", 97}}),
-            "c.json: draft_vocab_size is 97, expected a whole number from 1 to 96");
+  EXPECT_EQ(ErrorOf({{"draft_vocab_size", 97}}), "c.json: draft_vocab_size: 97, must be 1 to 96");
 }
 
 TEST(EagleConfig, OtherHeadsAreRefused) {
@@ -161,16 +160,16 @@ TEST(EagleConfig, OtherHeadsAreRefused) {
 }
 
 TEST(EagleConfig, BadValues) {
-  EXPECT_EQ(ErrorOf({{"logit_scale", 0}}), "c.json: logit_scale is 0, expected a number above 0");
+  EXPECT_EQ(ErrorOf({{"logit_scale", 0}}), "c.json: logit_scale: 0, must be above 0");
   EXPECT_EQ(ErrorOf({{"logit_scale", 1e9}}),
             "c.json: logit_scale: 1000000000, must be 1e-06 to 1000000");
   EXPECT_EQ(ErrorOf({{"norm_output", "yes"}}),
-            "c.json: norm_output is \"yes\", expected true or false");
+            "c.json: norm_output: \"yes\", must be true or false");
   EXPECT_EQ(ErrorOf({{"eagle_config", 3}}), "c.json: eagle_config is 3, expected an object");
   EXPECT_EQ(ErrorOf({{"transformer_layer_config", {1}}}),
             "c.json: transformer_layer_config is [1], expected an object");
   EXPECT_EQ(ErrorOf({{kIds, {"a"}}}),
-            "c.json: eagle_aux_hidden_state_layer_ids holds \"a\", expected whole numbers from 0");
+            "c.json: eagle_aux_hidden_state_layer_ids: \"a\", must be a whole number");
   EXPECT_EQ(ParseEagle3Config(Json::array(), "c.json", Target(), {}).status().message(),
             "c.json: is not a JSON object");
   EXPECT_EQ(LoadEagleConfig("/no/such", Target(), {}).status().message(),

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/valid_values.h"
 #include "model/files/tensor_layout.h"
 #include "model/heads/head_file.h"
 #include "model/heads/token_map.h"
@@ -87,10 +88,10 @@ Result<std::unique_ptr<EagleHead>> EagleHead::Random(const Decoder& target, Back
 Result<std::unique_ptr<EagleHead>> EagleHead::Create(EagleConfig config, const Decoder& target,
                                                      Backend* backend, EagleWeights weights,
                                                      const Options& options) {
-  if (options.max_rows < 1 || options.max_output_rows < 1) {
-    return InvalidArgument("{}: max_rows {} and max_output_rows {} must be at least 1",
-                           config.name(), options.max_rows, options.max_output_rows);
-  }
+  TALON_RETURN_IF_ERROR(
+      CheckRange("max_rows", options.max_rows, {.low = 1}).WithContext(config.name()));
+  TALON_RETURN_IF_ERROR(CheckRange("max_output_rows", options.max_output_rows, {.low = 1})
+                            .WithContext(config.name()));
   std::unique_ptr<EagleHead> head(
       new EagleHead(std::move(config), target, backend, std::move(weights)));
   TALON_RETURN_IF_ERROR(head->AllocateRope(MaxLength(options, target)));

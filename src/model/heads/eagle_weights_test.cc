@@ -262,7 +262,7 @@ TEST_F(Eagle3Loading, ShardedAndMissingFiles) {
 
 TEST_F(Eagle3Loading, OptionsOfTheCaller) {
   EXPECT_EQ(bed_.Load(MakeTestHead(), {.max_rows = 0}).status().message(),
-            "eagle3: max_rows 0 and max_output_rows 64 must be at least 1");
+            "eagle3: max_rows: 0, must be 1 or more");
   const auto head = bed_.Load(MakeTestHead(), {.capture_layers = {1, 2, 3}});
   ASSERT_TRUE(head.ok()) << head.status().message();
   EXPECT_EQ((*head)->config().capture_layers, (std::vector<int>{1, 2, 3}));
