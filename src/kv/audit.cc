@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/math.h"
+#include "compute/backend.h"
 
 namespace talon {
 namespace {

@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compute/backend.h"
+#include "compute/kv_view.h"
 #include "kv/sequence.h"
 
 namespace talon {
+
+class Backend;
 
 class KvAudit {
  public:

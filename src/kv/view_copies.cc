@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "compute/backend.h"
+
 namespace talon {
 
 Status ViewCopies::Allocate(Backend* backend, const KvView& cache, int regions, int blocks) {

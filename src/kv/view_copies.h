@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "base/status.h"
-#include "compute/backend.h"
+#include "compute/kv_view.h"
+#include "compute/matrix.h"
 
 namespace talon {
+
+class Backend;
 
 class ViewCopies {
  public:
@@ -21,7 +24,7 @@ class ViewCopies {
   KvView view() const { return {shape_, layers_}; }
   size_t bytes() const { return memory_.bytes(); }
   // Copies the blocks of each (layer, kv head), layer by layer, beside other work
-  // (Backend::CopyTiles). Returns their blocks in view(), the same for all. Fails without effect if
+  // (KvOps::CopyTiles). Returns their blocks in view(), the same for all. Fails without effect if
   // there are too many.
   Result<std::vector<int32_t>> Copy(const KvView& cache, std::span<const int32_t> block_ids,
                                     int region);

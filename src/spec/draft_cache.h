@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "compute/backend.h"
+#include "compute/dtype.h"
 
 namespace talon {
 
