@@ -30,6 +30,16 @@ ALLOWED["setup"] = ALLOWED["remote"] | {"remote"}
 ALLOWED["apps"] = ALLOWED["serve"] | {"serve", "setup"}
 ALLOWED["python"] = ALLOWED["setup"] | {"setup"}
 
+# What a folder of compute/cuda may include there besides itself. The files beside the folders and
+# testing/ may include all of them.
+CUDA = "compute/cuda/"
+CUDA_ALLOWED = {"device": set(), "runtime": {"device"}}
+CUDA_ALLOWED["attention"] = {"device", "runtime"}
+CUDA_ALLOWED["gemm"] = {"device", "runtime"}
+CUDA_ALLOWED["tokens"] = {"device", "runtime"}
+CUDA_ALLOWED["experts"] = {"device", "runtime", "gemm"}  # their weights are GEMM's
+CUDA_ALLOWED["kv"] = {"device", "runtime", "tokens"}  # ChooseColumns ranks blocks, too
+
 # (dependency, how its headers begin, path prefixes under src/ that may include them)
 CONFINED = [
     (
@@ -47,6 +57,15 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".inc"}
 
 
+def problem_in_cuda(path: str, header: str):
+    """Why a file of compute/cuda may not include this one of compute/cuda, or None if it may."""
+    folder = path.removeprefix(CUDA).rpartition("/")[0]
+    target = header.removeprefix(CUDA).rpartition("/")[0]
+    if folder == target or folder not in CUDA_ALLOWED or target in CUDA_ALLOWED[folder]:
+        return None
+    return f"{CUDA}{folder} may not include {CUDA}{target} ({header})"
+
+
 def problem_with(path: str, bracket: str, header: str):
     """Why `path` (relative to the source root) may not include `header`, or None if it may."""
     for dependency, pattern, places in CONFINED:
@@ -60,6 +79,8 @@ def problem_with(path: str, bracket: str, header: str):
     if target in ALLOWED and "/" in header:
         if target != module and target not in ALLOWED[module]:
             return f"{module} may not include {target} ({header})"
+        if path.startswith(CUDA) and header.startswith(CUDA):
+            return problem_in_cuda(path, header)
         return None
     if bracket == '"':
         return f'"{header}" is not a path from the source root; other libraries take <>'

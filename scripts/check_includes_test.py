@@ -51,6 +51,25 @@ class CheckIncludesTest(unittest.TestCase):
             self.assertEqual(problems_of(place, f"#include {header}"), [], place)
             self.assertEqual(len(problems_of(elsewhere, f"#include {header}")), 1, elsewhere)
 
+    def test_folders_of_cuda_include_downwards_too(self):
+        for path, header in [
+            ("compute/cuda/cuda_backend.cc", "gemm/gemm.h"),
+            ("compute/cuda/testing/a.cu", "attention/plan.h"),
+            ("compute/cuda/attention/a.cu", "runtime/launch.h"),
+            ("compute/cuda/runtime/a.cc", "device/convert.cuh"),
+            ("compute/cuda/experts/a.cu", "gemm/weight.h"),
+            ("compute/backend_test.cc", "testing/trap.h"),
+        ]:
+            self.assertEqual(problems_of(path, f'#include "compute/cuda/{header}"'), [], path)
+        for path, header in [
+            ("compute/cuda/device/a.cuh", "runtime/launch.h"),
+            ("compute/cuda/runtime/a.cc", "kv/kv_ops.h"),
+            ("compute/cuda/attention/a.cuh", "elementwise.h"),
+            ("compute/cuda/experts/a.cu", "attention/plan.h"),
+            ("compute/cuda/gemm/a.cu", "testing/trap.h"),
+        ]:
+            self.assertEqual(len(problems_of(path, f'#include "compute/cuda/{header}"')), 1, path)
+
     def test_quoted_includes_start_at_the_source_root(self):
         self.assertEqual(len(problems_of("kv/a.cc", '#include "pool.h"')), 1)
         self.assertEqual(len(problems_of("kv/a.cc", '#include "../base/log.h"')), 1)

@@ -7,23 +7,11 @@
 
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/cuda/runtime/rows_out.h"
 #include "compute/dtype.h"
 #include "compute/matrix.h"
 
 namespace talon::cuda {
-
-// Output rows of a kernel: float32 of a MatrixView, or 16-bit with zeros in columns [cols,
-// padded_cols).
-struct RowsOut {
-  void* data = nullptr;
-  DType dtype = DType::kF32;
-  int64_t stride = 0;  // elements
-  int cols = 0;
-  int padded_cols = 0;
-};
-inline RowsOut OutOf(const MatrixView& x) {
-  return {x.data, DType::kF32, x.stride, x.cols, x.cols};
-}
 
 void Embed(const Stream& stream, const DevicePlan& plan, const void* table, DType dtype,
            MatrixView out);

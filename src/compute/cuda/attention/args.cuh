@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-#include "compute/cuda/attention/mma.cuh"
 #include "compute/cuda/device/convert.cuh"
-#include "compute/cuda/elementwise.h"
+#include "compute/cuda/device/mma.cuh"
 #include "compute/cuda/runtime/attention_work.h"
 #include "compute/cuda/runtime/device_plan.h"
+#include "compute/cuda/runtime/rows_out.h"
 
 namespace talon::cuda {
 

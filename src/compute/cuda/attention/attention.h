@@ -12,9 +12,9 @@
 #define TALON_COMPUTE_CUDA_ATTENTION_ATTENTION_H_
 
 #include "compute/cuda/attention/plan.h"
-#include "compute/cuda/elementwise.h"
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/cuda/runtime/rows_out.h"
 #include "compute/kv_view.h"
 #include "compute/matrix.h"
 

@@ -4,7 +4,7 @@
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_SOFTMAX_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_SOFTMAX_CUH_
 
-#include "compute/cuda/attention/mma.cuh"
+#include "compute/cuda/device/mma.cuh"
 
 namespace talon::cuda {
 

@@ -12,9 +12,9 @@
 
 #include "base/math.h"
 #include "compute/cuda/attention/item.cuh"
-#include "compute/cuda/attention/mma.cuh"
 #include "compute/cuda/attention/softmax.cuh"
 #include "compute/cuda/device/dynamic_shared.cuh"
+#include "compute/cuda/device/mma.cuh"
 
 namespace talon::cuda {
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "base/math.h"
-#include "compute/cuda/attention/mma.cuh"
 #include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/device/mma.cuh"
 #include "compute/cuda/experts/work.h"
 
 namespace talon::cuda {

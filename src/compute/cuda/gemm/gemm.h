@@ -7,12 +7,12 @@
 #include <memory>
 
 #include "base/status.h"
-#include "compute/cuda/elementwise.h"
 #include "compute/cuda/gemm/heads.h"
 #include "compute/cuda/gemm/stream.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/cuda/runtime/rows_out.h"
 #include "compute/matrix.h"
 
 namespace talon::cuda {

@@ -13,10 +13,10 @@
 #include <memory>
 
 #include "base/status.h"
-#include "compute/cuda/elementwise.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
 #include "compute/cuda/runtime/launch.h"
+#include "compute/cuda/runtime/rows_out.h"
 #include "compute/matrix.h"
 
 namespace talon::cuda {

@@ -1,8 +1,8 @@
-// PTX instructions of the attention kernels: cp.async, ldmatrix and mma.sync. Fragments are those
+// PTX instructions of the mma.sync kernels: cp.async, ldmatrix and mma.sync. Fragments are those
 // of mma.m16n8k16: with lane = 4 * g + t, a lane holds of the 16x8 accumulator (g, 2t), (g, 2t+1),
 // (g+8, 2t), (g+8, 2t+1).
-#ifndef TALON_COMPUTE_CUDA_ATTENTION_MMA_CUH_
-#define TALON_COMPUTE_CUDA_ATTENTION_MMA_CUH_
+#ifndef TALON_COMPUTE_CUDA_DEVICE_MMA_CUH_
+#define TALON_COMPUTE_CUDA_DEVICE_MMA_CUH_
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -90,4 +90,4 @@ __device__ __forceinline__ float ShuffleXor(float x, int mask) {
 
 }  // namespace talon::cuda
 
-#endif  // TALON_COMPUTE_CUDA_ATTENTION_MMA_CUH_
+#endif  // TALON_COMPUTE_CUDA_DEVICE_MMA_CUH_
