@@ -1,16 +1,12 @@
 #include "engine/engine.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/contain.h"
 #include "base/log.h"
-#include "base/math.h"
 #include "engine/end_tokens.h"
 #include "observe/trace.h"
-#include "spec/drafter_list.h"
 
 namespace talon {
 
@@ -34,13 +30,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
   TALON_RETURN_IF_ERROR(engine->CheckPartialVerification());
   TALON_RETURN_IF_ERROR(AllocateOrGiveUp(&chosen.step.specpv, engine->parts_.metrics.get(),
                                          [&engine] { return engine->AllocateCache(); }));
-  engine->step_ = std::make_unique<Step>(Step::Parts{.backend = engine->parts_.backend,
-                                                     .target = engine->parts_.target,
-                                                     .kv = engine->kv_.get(),
-                                                     .drafter = engine->parts_.drafter.get(),
-                                                     .policy = engine->parts_.policy.get(),
-                                                     .metrics = engine->parts_.metrics.get()},
-                                         chosen.step);
+  engine->MakeParts();
   return engine;
 }
 
@@ -71,7 +61,7 @@ Status Engine::AllocateCache() {
                       .head_dim = model.head_dim,
                       .block_size = options_.block_size,
                       .dtype = options_.kv_dtype,
-                      .num_blocks = BlocksOf(options_.kv_tokens),
+                      .num_blocks = options_.BlocksOf(options_.kv_tokens),
                       .staging_rows = options_.MaxTreeRows(),
                       .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
   kv_.reset();
@@ -85,87 +75,28 @@ Status Engine::AllocateCache() {
                             .prefix_index = options_.prefix_cache,
                             .ops = parts_.target->kv_ops()}));
   if (!specpv.enabled || !specpv.RanksBlocks()) return OkStatus();
-  return parts_.target->ReserveScores(options_.max_sequences * BlocksOf(options_.max_length));
+  return parts_.target->ReserveScores(options_.max_sequences *
+                                      options_.BlocksOf(options_.max_length));
 }
 
-int Engine::BlocksOf(int tokens) const { return CeilDiv(tokens, options_.block_size); }
-
-Status Engine::Check(const GenerateRequest& request) const {
-  const int vocabulary = parts_.target->config().vocab_size;
-  if (request.prompt.empty()) return InvalidArgument("prompt: no tokens");
-  for (size_t i = 0; i < request.prompt.size(); ++i) {
-    const int32_t token = request.prompt[i];
-    if (token < 0 || token >= vocabulary) {
-      return InvalidArgument("prompt: token {} at {}, vocabulary {}", token, i, vocabulary);
-    }
-  }
-  TALON_RETURN_IF_ERROR(request.sampling.Validate(vocabulary));
-  TALON_RETURN_IF_ERROR(CheckPromptOutputs(request));
-  const auto prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt + std::min(request.sampling.max_tokens, 1) > options_.max_length) {
-    return InvalidArgument("prompt: {} tokens, the context holds {}{}", prompt, options_.max_length,
-                           request.sampling.max_tokens > 0 ? " and one must be left" : "");
-  }
-  const auto longest = static_cast<int>(
-      std::min<int64_t>(prompt + request.sampling.max_tokens, options_.max_length));
-  if (BlocksOf(longest) > kv_->shape().num_blocks) {
-    return ResourceExhausted("kv: {} tokens need {} blocks, the pool has {}", longest,
-                             BlocksOf(longest), kv_->shape().num_blocks);
-  }
-  const bool random_accept = options_.step.accept != AcceptMode::kMatch;
-  if (request.sampling.logprobs >= 0 && request.sampling.temperature > 0 && random_accept) {
-    return InvalidArgument("logprobs: only with acceptance 'match'");
-  }
-  TALON_RETURN_IF_ERROR(CheckSpecPv(request.specpv));
-  TALON_RETURN_IF_ERROR(SourcesOf(request).status());
-  if (!request.stop.empty() && parts_.tokenizer == nullptr) {
-    return InvalidArgument("stop: the model has no tokenizer");
-  }
-  return StopMatcher::Create(request.stop).status();
-}
-
-Status Engine::CheckPromptOutputs(const GenerateRequest& request) const {
-  const PromptOutputs& wanted = request.prompt_outputs;
-  TALON_RETURN_IF_ERROR(
-      CheckRange("prompt_logprobs", wanted.logprobs, SamplingParams::kLogProbsRange));
-  if (wanted.pooling != Pooling::kNone && request.sampling.max_tokens > 0) {
-    return InvalidArgument("max_tokens: {}, must be 0 where the prompt becomes a vector",
-                           request.sampling.max_tokens);
-  }
-  return OkStatus();
-}
-
-Status Engine::CheckSpecPv(const SpecPvOverrides& wanted) const {
-  const SpecPvConfig& specpv = options_.step.specpv;
-  if (!wanted.ask()) return OkStatus();
-  if (!specpv.enabled) {
-    return InvalidArgument("specpv: the engine runs without it (enable_specpv)");
-  }
-  const SpecPvConfig config = WithOverrides(specpv, wanted);
-  TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(config));
-  if (options_.kv_offload && config.retrieval_blocks > specpv.retrieval_blocks) {
-    return InvalidArgument("specpv: {} blocks, the copies on the device hold {}",
-                           config.retrieval_blocks, specpv.retrieval_blocks);
-  }
-  return OkStatus();
-}
-
-// The drafters that the request names, as bits of DraftRequest::sources; 0: none.
-Result<uint32_t> Engine::SourcesOf(const GenerateRequest& request) const {
-  if (request.drafter.empty()) return DraftRequest::kAllSources;
-  std::vector<std::string_view> known;
-  if (parts_.drafter != nullptr) known = parts_.drafter->source_names();
-  TALON_ASSIGN_OR_RETURN(const DrafterList wanted, DrafterList::Parse(request.drafter));
-  uint32_t sources = 0;
-  for (const DrafterKind kind : wanted.kinds()) {
-    const auto at = std::ranges::find(known, std::string_view(DrafterKindName(kind)));
-    if (at == known.end()) {
-      return InvalidArgument("drafter: '{}', this engine has {}", DrafterKindName(kind),
-                             known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
-    }
-    sources |= uint32_t{1} << (at - known.begin());
-  }
-  return sources;
+void Engine::MakeParts() {
+  step_ = std::make_unique<Step>(Step::Parts{.backend = parts_.backend,
+                                             .target = parts_.target,
+                                             .kv = kv_.get(),
+                                             .drafter = parts_.drafter.get(),
+                                             .policy = parts_.policy.get(),
+                                             .metrics = parts_.metrics.get()},
+                                 options_.step);
+  scheduler_ = std::make_unique<Scheduler>(Scheduler::Parts{.target = parts_.target,
+                                                            .kv = kv_.get(),
+                                                            .step = step_.get(),
+                                                            .metrics = parts_.metrics.get()},
+                                           options_);
+  limits_ = {.options = options_,
+             .vocabulary = parts_.target->config().vocab_size,
+             .kv_blocks = kv_->shape().num_blocks,
+             .has_tokenizer = parts_.tokenizer != nullptr};
+  if (parts_.drafter != nullptr) limits_.drafters = parts_.drafter->source_names();
 }
 
 Result<RequestId> Engine::Submit(GenerateRequest request) {
@@ -178,29 +109,91 @@ Result<RequestId> Engine::Submit(GenerateRequest request) {
   if (Tracer* tracer = ActiveTracer()) {
     tracer->BeginRequest(id, static_cast<int>(request.prompt.size()));
   }
-  TALON_ASSIGN_OR_RETURN(const uint32_t sources, SourcesOf(request));
+  TALON_ASSIGN_OR_RETURN(const uint32_t sources, SourcesOf(request, limits_.drafters));
   request.speculate = request.speculate && sources != 0 && request.sampling.max_tokens > 0;
-  waiting_.push_back(
-      std::make_unique<ActiveRequest>(id, std::move(request), std::move(ends), std::move(text)));
-  waiting_.back()->sources = sources;
+  auto run =
+      std::make_unique<ActiveRequest>(id, std::move(request), std::move(ends), std::move(text));
+  run->sources = sources;
+  scheduler_->Add(std::move(run));
   return id;
 }
 
 void Engine::Cancel(RequestId id, FinishReason reason) {
-  const auto matches = [id](const std::unique_ptr<ActiveRequest>& run) {
-    return run->result.id == id;
-  };
-  if (const auto at = std::find_if(waiting_.begin(), waiting_.end(), matches);
-      at != waiting_.end()) {
-    (*at)->result.finish = reason;
-    std::unique_ptr<ActiveRequest> run = std::move(*at);
-    waiting_.erase(at);
-    Retire(std::move(run));
-  } else if (const auto found = std::find_if(running_.begin(), running_.end(), matches);
-             found != running_.end()) {
-    (*found)->result.finish = reason;
-    RetireFinished();
+  ActiveRequest* run = scheduler_->Find(id);
+  if (run == nullptr) return;
+  run->result.finish = reason;
+  RetireFinished();
+}
+
+void Engine::RunStep() {
+  Status failed;
+  const Status broken = Contain([&] { failed = TryStep(); });
+  if (!failed.ok()) Fail(scheduler_->Running(), failed);
+  if (!broken.ok()) {
+    std::vector<ActiveRequest*> involved = scheduler_->Running();
+    if (involved.empty()) involved = scheduler_->FirstWaiting();  // broken by its admission
+    Fail(involved, broken);
+    health_.StepBroke(broken, [this] { return CheckIntegrity(); });
   }
+  if (!health_.ok()) Fail(scheduler_->All(), health_.status());
+  ReportState();
+}
+
+Status Engine::TryStep() {
+  scheduler_->Admit();
+  EndDonePrompts();  // of one token, say
+  const Schedule next = scheduler_->Choose();
+  if (next.decoding.empty() && next.prompts.empty()) return OkStatus();
+  for (ActiveRequest* run : next.decoding) Start(run);
+  for (const PromptChunk& prompt : next.prompts) Start(prompt.run);
+  TALON_RETURN_IF_ERROR(step_->Run(next.decoding, next.prompts));
+  if (options_.kv_audit) TALON_RETURN_IF_ERROR(Audit());
+  for (ActiveRequest* run : next.decoding) Deliver(run);
+  EndDonePrompts();
+  return OkStatus();
+}
+
+// Before anything of the step leaves the engine.
+Status Engine::Audit() {
+  const Status status = CheckIntegrity();
+  if (!status.ok()) health_.Stop(status);
+  return status;
+}
+
+void Engine::Fail(const std::vector<ActiveRequest*>& runs, const Status& why) {
+  for (ActiveRequest* run : runs) {
+    run->result.finish = FinishReason::kError;
+    run->result.error = why;
+    run->result.tokens.resize(run->delivered);
+    if (run->request.on_update) {
+      run->request.on_update({.id = run->result.id, .finish = run->result.finish});
+    }
+  }
+  RetireFinished();
+}
+
+// Requests that want nothing after their prompt.
+void Engine::EndDonePrompts() {
+  for (ActiveRequest* run : scheduler_->Running()) {
+    if (run->finished() || !run->prompt_done()) continue;
+    Start(run);
+    run->result.finish = FinishReason::kLength;
+    Deliver(run);
+  }
+  RetireFinished();
+}
+
+// From now on the request has rows of its own.
+void Engine::Start(ActiveRequest* run) {
+  if (run->started) return;
+  run->started = true;
+  if (run->counted) return;  // it was preempted
+  run->counted = true;
+  run->result.stats.cached_tokens = run->sequence.committed_len;
+  metrics().Add(Counter::kRequestPromptTokens, run->result.stats.prompt_tokens);
+  if (!options_.prefix_cache) return;
+  metrics().Add(Counter::kKvPrefixQueryTokens, run->result.stats.prompt_tokens);
+  metrics().Add(Counter::kKvPrefixHitTokens, run->sequence.committed_len);
 }
 
 void Engine::Deliver(ActiveRequest* run) {
@@ -230,12 +223,7 @@ void Engine::Deliver(ActiveRequest* run) {
 }
 
 void Engine::RetireFinished() {
-  std::vector<std::unique_ptr<ActiveRequest>> going;
-  for (auto& run : running_) {
-    if (run->finished()) going.push_back(std::move(run));
-  }
-  std::erase(running_, nullptr);
-  for (auto& run : going) Retire(std::move(run));
+  for (auto& run : scheduler_->TakeFinished()) Retire(std::move(run));
 }
 
 void Engine::Retire(std::unique_ptr<ActiveRequest> run) {
@@ -300,8 +288,7 @@ Result<GenerateResult> Engine::Generate(GenerateRequest request) {
 
 std::vector<const Sequence*> Engine::Sequences() const {
   std::vector<const Sequence*> sequences;
-  for (const auto& run : running_) sequences.push_back(&run->sequence);
-  for (const auto& run : waiting_) sequences.push_back(&run->sequence);
+  for (const ActiveRequest* run : scheduler_->All()) sequences.push_back(&run->sequence);
   return sequences;
 }
 

@@ -5,68 +5,27 @@
 #ifndef TALON_ENGINE_ENGINE_H_
 #define TALON_ENGINE_ENGINE_H_
 
-#include <algorithm>
-#include <deque>
 #include <map>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "compute/backend.h"
 #include "engine/active_request.h"
+#include "engine/engine_options.h"
 #include "engine/health.h"
 #include "engine/request.h"
+#include "engine/request_checks.h"
+#include "engine/schedule/scheduler.h"
 #include "engine/step/step.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "observe/metrics.h"
-#include "spec/draft_cache.h"
 #include "spec/drafter.h"
 #include "spec/policy/policy.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace talon {
-
-struct EngineOptions {
-  DType kv_dtype = DType::kBF16;
-  int block_size = 16;
-  int kv_tokens = 0;        // size of the block pool in tokens; 0 = as much as can be used
-  int max_length = 0;       // tokens of a sequence; 0 = the model's
-  int max_sequences = 8;    // sequences that run at once
-  int prefill_chunk = 512;  // prompt tokens of one step
-  bool kv_offload = false;  // K and V in host memory, partial views also on the device (CUDA)
-  bool kv_audit = false;
-  bool prefix_cache = false;  // keep full blocks for prompts to come, as long as there is room
-  StepOptions step;           // max_length is filled in
-
-  // A drafter's cache for the same sequences; `model_context` limits their length.
-  DraftCacheShape DraftCache(int model_context) const {
-    return {.max_length = max_length > 0 ? std::min(max_length, model_context) : model_context,
-            .max_sequences = max_sequences,
-            .kv_tokens = kv_tokens,
-            .block_size = block_size,
-            .kv_dtype = kv_dtype,
-            .prefix_index = prefix_cache};
-  }
-  // What the target must be loaded with (LoadOptions).
-  // A full pass after partial ones also has the provisional tokens.
-  int TreeRowsPerSequence() const {
-    const SpecPvConfig& specpv = step.specpv;
-    const int settling = specpv.enabled ? specpv.buffer_tokens + step.budget.max_depth + 1 : 0;
-    return std::max(step.budget.max_nodes, settling);
-  }
-  // Tokens of blocks that a sequence of `length` tokens needs: without no-write-on-reject its tree
-  // lies in blocks, too.
-  int PoolTokens(int length) const { return length + (step.nwor ? 0 : TreeRowsPerSequence()); }
-  int MaxTreeRows() const { return max_sequences * TreeRowsPerSequence(); }
-  int MaxRows() const { return prefill_chunk + MaxTreeRows(); }
-  // Prompt rows whose outputs are read come in chunks of this many at least.
-  static constexpr int kMinOutputRows = 64;
-  int MaxOutputRows() const {
-    return std::max(MaxTreeRows(), std::min(prefill_chunk, kMinOutputRows));
-  }
-};
 
 class Engine {
  public:
@@ -82,15 +41,15 @@ class Engine {
   ~Engine();
 
   // Everything wrong with a request. Any thread.
-  Status Check(const GenerateRequest& request) const;
+  Status Check(const GenerateRequest& request) const { return CheckRequest(request, limits_); }
   // Queues a request that passes Check.
   Result<RequestId> Submit(GenerateRequest request);
   // Ends a request at once with what it has; unknown ids are ignored.
   void Cancel(RequestId id, FinishReason reason = FinishReason::kCancelled);
 
-  int num_running() const { return static_cast<int>(running_.size()); }
-  int num_waiting() const { return static_cast<int>(waiting_.size()); }
-  bool HasWork() const { return !waiting_.empty() || !running_.empty(); }
+  int num_running() const { return scheduler_->num_running(); }
+  int num_waiting() const { return scheduler_->num_waiting(); }
+  bool HasWork() const { return num_waiting() > 0 || num_running() > 0; }
   // One step of everything that runs. A failure ends the running requests with that error, a broken
   // invariant too; the others go on if the KV cache is in order.
   void RunStep();
@@ -118,35 +77,28 @@ class Engine {
   Status CheckPartialVerification();
   // The cache, and the target's memory for block scores where they are needed.
   Status AllocateCache();
-  Status CheckPromptOutputs(const GenerateRequest& request) const;
-  Status CheckSpecPv(const SpecPvOverrides& wanted) const;
-  Result<uint32_t> SourcesOf(const GenerateRequest& request) const;
-  void Admit();
-  void AttachKnown(ActiveRequest* run);
-  int BlocksForRoots(std::span<ActiveRequest* const> runs) const;
-  void MakeRoomForRoots();
-  void PreemptYoungest();
-  std::vector<ActiveRequest*> PromptsToCompute() const;
-  void Start(ActiveRequest* run);
+  // The parts that need the cache: the step, the scheduler and what requests may ask for.
+  void MakeParts();
+
   Status TryStep();
   Status Audit();
-  void FailRunning(const Status& why);
-  void FailAll();
+  void Start(ActiveRequest* run);
   void Deliver(ActiveRequest* run);
-  void Retire(std::unique_ptr<ActiveRequest> run);
   void EndDonePrompts();
-  void ReportState();
+  // Ends requests with an error. What the failed step has added to the answers is dropped.
+  void Fail(const std::vector<ActiveRequest*>& runs, const Status& why);
   void RetireFinished();
-  int BlocksOf(int tokens) const;
+  void Retire(std::unique_ptr<ActiveRequest> run);
+  void ReportState();
 
   Parts parts_;
   EngineOptions options_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Step> step_;
+  std::unique_ptr<Scheduler> scheduler_;
+  RequestLimits limits_;
   EngineHealth health_;
   RequestId next_id_ = 1;
-  std::deque<std::unique_ptr<ActiveRequest>> waiting_;
-  std::vector<std::unique_ptr<ActiveRequest>> running_;  // in order of admission
   std::map<RequestId, GenerateResult> finished_;
 };
 

@@ -63,8 +63,8 @@ struct RequestStats {
   double decode_seconds = 0;        // steps after the prompt
   double draft_seconds = 0;
   double verify_seconds = 0;
-  int64_t plain_passes = 0;  // steps without drafting, one row a sequence
-  double plain_seconds = 0;  // part of decode_seconds in these
+  int64_t plain_passes = 0;        // steps without drafting, one row a sequence
+  double plain_seconds = 0;        // part of decode_seconds in these
   double partial_seconds = 0;      // part of decode_seconds in steps over a partial view
   int64_t prefix_tokens_read = 0;  // committed and provisional tokens whose K/V passes have read
   int64_t rows = 0;                // all rows of its passes

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/contain.h"
-#include "engine/prompt_shares.h"
+#include "engine/schedule/prompt_shares.h"
 
 namespace talon {
 

@@ -1,6 +1,6 @@
 // How prompts share the rows of a step.
-#ifndef TALON_ENGINE_PROMPT_SHARES_H_
-#define TALON_ENGINE_PROMPT_SHARES_H_
+#ifndef TALON_ENGINE_SCHEDULE_PROMPT_SHARES_H_
+#define TALON_ENGINE_SCHEDULE_PROMPT_SHARES_H_
 
 #include <vector>
 
@@ -24,4 +24,4 @@ std::vector<PromptChunk> SharePromptRows(std::vector<ActiveRequest*> prompts, Pr
 
 }  // namespace talon
 
-#endif  // TALON_ENGINE_PROMPT_SHARES_H_
+#endif  // TALON_ENGINE_SCHEDULE_PROMPT_SHARES_H_

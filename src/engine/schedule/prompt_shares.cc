@@ -1,4 +1,4 @@
-#include "engine/prompt_shares.h"
+#include "engine/schedule/prompt_shares.h"
 
 #include <algorithm>
 
