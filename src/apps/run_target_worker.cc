@@ -105,18 +105,20 @@ Result<int> RunTargetWorker(Config config) {
                                     .max_prompt_tokens = config.worker.max_prompt_tokens}});
   // Ranks that follow end here, so that only rank 0 listens.
   if (config.tensor_parallel > 1) TALON_RETURN_IF_ERROR(target.Load());
-  return RunWorker(
-      {.kind = WorkerKind::kTarget,
-       .config = config.worker,
-       .service = &service,
-       .metrics = &metrics,
-       .load = [&]() -> Result<std::string> {
-         if (!target.loaded()) TALON_RETURN_IF_ERROR(target.Load());
-         service.Serve(target.sessions());
-         return target.Announcement();
-       },
-       .finish = [&](std::chrono::milliseconds patience) { target.sessions()->Shutdown(patience); },
-       .health = [&] { return target.sessions()->snapshot().health; }});
+  return RunWorker({.kind = WorkerKind::kTarget,
+                    .config = config.worker,
+                    .service = &service,
+                    .metrics = &metrics,
+                    .load = [&]() -> Result<std::string> {
+                      if (!target.loaded()) TALON_RETURN_IF_ERROR(target.Load());
+                      service.Serve(target.sessions());
+                      return target.Announcement();
+                    },
+                    .finish =
+                        [&](std::chrono::milliseconds grace_period) {
+                          target.sessions()->Shutdown(grace_period);
+                        },
+                    .health = [&] { return target.sessions()->snapshot().health; }});
 }
 
 }  // namespace talon

@@ -56,10 +56,10 @@ Result<int> RunWorker(const WorkerProcess& worker) {
   std::fprintf(stderr, "%slistening on %s\n", announcement.c_str(), server->address().c_str());
   std::fflush(stderr);
   WaitForStopSignal(worker.config.shutdown_timeout);
-  const std::chrono::seconds patience(worker.config.shutdown_timeout);
+  const std::chrono::seconds grace_period(worker.config.shutdown_timeout);
   server->Drain();
-  worker.finish(patience);
-  server->Stop(patience);
+  worker.finish(grace_period);
+  server->Stop(grace_period);
   return worker.health().ok() ? kExitOk : kExitStopped;
 }
 

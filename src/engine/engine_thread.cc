@@ -69,7 +69,9 @@ void EngineThread::Cancel(const std::shared_ptr<RequestStream>& stream, FinishRe
   mailbox_.Alert();
 }
 
-void EngineThread::Shutdown(std::chrono::milliseconds patience) { mailbox_.Shutdown(patience); }
+void EngineThread::Shutdown(std::chrono::milliseconds grace_period) {
+  mailbox_.Shutdown(grace_period);
+}
 
 EngineThread::Snapshot EngineThread::snapshot() const {
   return mailbox_.Locked([this] {
@@ -85,7 +87,7 @@ Status EngineThread::Inspect(const std::function<void(const Engine&)>& inspect) 
     return state.ended ? Unavailable("the engine has shut down") : OkStatus();
   });
   TALON_RETURN_IF_ERROR(posted);
-  mailbox_.WaitUntil(Mailbox<Letter>::Clock::time_point::max(), [&] { return mine.done; });
+  mailbox_.WaitUntil(Mailbox<Message>::Clock::time_point::max(), [&] { return mine.done; });
   return mine.done ? OkStatus() : Unavailable("the engine has shut down");
 }
 
@@ -93,7 +95,7 @@ Status EngineThread::Inspect(const std::function<void(const Engine&)>& inspect) 
 
 void EngineThread::Loop() {
   if (Tracer* tracer = ActiveTracer()) tracer->NameThread("engine");
-  while (TakeLetters()) {
+  while (TakeMessages()) {
     engine_->RunStep();
     DeliverResults();
     PublishSnapshot();
@@ -102,17 +104,17 @@ void EngineThread::Loop() {
   }
 }
 
-bool EngineThread::TakeLetters() {
-  auto orders = mailbox_.Take(!running_.empty());
-  if (!orders) return false;
-  for (Letter& letter : orders->letters) {
-    if (auto* submission = std::get_if<Submission>(&letter)) {
+bool EngineThread::TakeMessages() {
+  auto batch = mailbox_.Take(!running_.empty());
+  if (!batch) return false;
+  for (Message& message : batch->messages) {
+    if (auto* submission = std::get_if<Submission>(&message)) {
       Start(std::move(*submission));
     } else {
-      inspections_.push_back(std::get<Inspection*>(letter));
+      inspections_.push_back(std::get<Inspection*>(message));
     }
   }
-  if (orders->alerted || orders->stop) CancelRequests(/*all=*/orders->stop);
+  if (batch->alerted || batch->stop) CancelRequests(/*all=*/batch->stop);
   return true;
 }
 
@@ -168,10 +170,10 @@ void EngineThread::PublishSnapshot() {
                      .cached_blocks = kv.cached_blocks()};
   mailbox_.Locked([&] {
     snapshot_ = now;
-    waiting_ = engine_->num_waiting() +
-               static_cast<int>(std::ranges::count_if(mailbox_.letters(), [](const Letter& letter) {
-                 return std::holds_alternative<Submission>(letter);
-               }));
+    waiting_ = engine_->num_waiting() + static_cast<int>(std::ranges::count_if(
+                                            mailbox_.messages(), [](const Message& message) {
+                                              return std::holds_alternative<Submission>(message);
+                                            }));
   });
 }
 

@@ -53,7 +53,7 @@ class EngineThread {
   // (Engine::health); its requests have been answered then.
   explicit EngineThread(std::unique_ptr<Engine> engine, int max_waiting = kMaxWaiting,
                         std::function<void()> on_stopped = nullptr);
-  ~EngineThread();  // as Shutdown without patience
+  ~EngineThread();  // as Shutdown without a grace period
 
   // Queues a request; what is wrong with it is said here, at once. Unavailable after Shutdown
   // began; ResourceExhausted if `max_waiting` requests wait already. REQUIRES: the request's
@@ -63,9 +63,9 @@ class EngineThread {
   void Cancel(const std::shared_ptr<RequestStream>& stream,
               FinishReason reason = FinishReason::kCancelled);
 
-  // No new requests from now on; those there may finish until `patience` is over, then they are
+  // No new requests from now on; those there may finish until `grace_period` is over, then they are
   // cancelled. Returns when the thread has ended. Again: does nothing.
-  void Shutdown(std::chrono::milliseconds patience);
+  void Shutdown(std::chrono::milliseconds grace_period);
 
   // Between steps of the engine, refreshed after each.
   struct Snapshot {
@@ -99,11 +99,11 @@ class EngineThread {
     const std::function<void(const Engine&)>* call = nullptr;
     bool done = false;
   };
-  using Letter = std::variant<Submission, Inspection*>;
+  using Message = std::variant<Submission, Inspection*>;
 
   void Loop();
   // Carries out what was posted. False: nothing more will come.
-  bool TakeLetters();
+  bool TakeMessages();
   void Start(Submission submission);
   void CancelRequests(bool all);
   void DeliverResults();
@@ -119,7 +119,7 @@ class EngineThread {
   // Under the mailbox's lock.
   int waiting_ = 0;  // requests that were submitted and do not run
   Snapshot snapshot_;
-  Mailbox<Letter> mailbox_;
+  Mailbox<Message> mailbox_;
 };
 
 }  // namespace talon

@@ -1,4 +1,4 @@
-// A thread with a mailbox: many callers post letters, one loop takes them.
+// A thread with a mailbox: many callers post messages, one loop takes them.
 //
 // The loop's own data is touched by the loop only. Callers share with it what they change in
 // Locked() or Answer(). Thread-safe, but for Start.
@@ -18,32 +18,32 @@
 
 namespace talon {
 
-template <typename Letter>
+template <typename Message>
 class Mailbox {
  public:
   using Clock = std::chrono::steady_clock;
 
   // ---- For callers ----
 
-  // Posts a letter if `admit`, called under the lock, agrees. It is told whether the mailbox is
+  // Posts a message if `admit`, called under the lock, agrees. It is told whether the mailbox is
   // closed and whether the loop has ended.
   struct State {
     bool closed = false;
     bool ended = false;
   };
   template <typename Admit>
-  Status Post(Letter letter, const Admit& admit) {
+  Status Post(Message message, const Admit& admit) {
     const std::lock_guard<std::mutex> lock(mutex_);
     TALON_RETURN_IF_ERROR(admit(state_));
-    letters_.push_back(std::move(letter));
-    letters_changed_.notify_all();
+    messages_.push_back(std::move(message));
+    messages_changed_.notify_all();
     return OkStatus();
   }
-  // Wakes the loop, whose next Orders say so.
+  // Wakes the loop, whose next Batch says so.
   void Alert() {
     const std::lock_guard<std::mutex> lock(mutex_);
     alerted_ = true;
-    letters_changed_.notify_all();
+    messages_changed_.notify_all();
   }
   // Waits until `done`, called under the lock, is true or the loop has ended. False: neither was
   // before the deadline.
@@ -61,16 +61,16 @@ class Mailbox {
     return function();
   }
 
-  // Closes the mailbox. The loop may work on until `patience` is over, then it is told to stop.
+  // Closes the mailbox. The loop may work on until `grace_period` is over, then it is told to stop.
   // Returns when the thread has ended. Again: does nothing.
-  void Shutdown(std::chrono::milliseconds patience) {
+  void Shutdown(std::chrono::milliseconds grace_period) {
     {
       std::unique_lock<std::mutex> lock(mutex_);
       state_.closed = true;
-      letters_changed_.notify_all();
-      answered_.wait_for(lock, patience, [this] { return state_.ended; });
+      messages_changed_.notify_all();
+      answered_.wait_for(lock, grace_period, [this] { return state_.ended; });
       stops_ = true;
-      letters_changed_.notify_all();
+      messages_changed_.notify_all();
     }
     const std::lock_guard<std::mutex> joining(join_mutex_);
     if (thread_.joinable()) thread_.join();
@@ -86,25 +86,25 @@ class Mailbox {
     });
   }
 
-  struct Orders {
-    std::vector<Letter> letters;
+  struct Batch {
+    std::vector<Message> messages;
     bool alerted = false;
-    bool stop = false;  // patience is over
+    bool stop = false;  // the grace period is over
   };
   // Waits for something to do, until `deadline`; at once where the loop has work. None: the mailbox
   // is closed and empty and there is no work left.
-  std::optional<Orders> Take(bool has_work, Clock::time_point deadline = Clock::time_point::max()) {
+  std::optional<Batch> Take(bool has_work, Clock::time_point deadline = Clock::time_point::max()) {
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto ready = [&] { return has_work || !letters_.empty() || alerted_ || state_.closed; };
+    const auto ready = [&] { return has_work || !messages_.empty() || alerted_ || state_.closed; };
     if (deadline == Clock::time_point::max()) {
-      letters_changed_.wait(lock, ready);
+      messages_changed_.wait(lock, ready);
     } else {
-      letters_changed_.wait_until(lock, deadline, ready);
+      messages_changed_.wait_until(lock, deadline, ready);
     }
-    if (state_.closed && letters_.empty() && !has_work) return std::nullopt;
-    return Orders{.letters = std::exchange(letters_, {}),
-                  .alerted = std::exchange(alerted_, false),
-                  .stop = stops_};
+    if (state_.closed && messages_.empty() && !has_work) return std::nullopt;
+    return Batch{.messages = std::exchange(messages_, {}),
+                 .alerted = std::exchange(alerted_, false),
+                 .stop = stops_};
   }
   // Changes what callers wait for, and wakes them.
   template <typename Function>
@@ -113,14 +113,14 @@ class Mailbox {
     function();
     answered_.notify_all();
   }
-  // Letters that wait. REQUIRES: called in Locked() or Answer().
-  const std::vector<Letter>& letters() const { return letters_; }
+  // Messages that wait. REQUIRES: called in Locked() or Answer().
+  const std::vector<Message>& messages() const { return messages_; }
 
  private:
   mutable std::mutex mutex_;
-  std::condition_variable letters_changed_;
+  std::condition_variable messages_changed_;
   std::condition_variable answered_;
-  std::vector<Letter> letters_;
+  std::vector<Message> messages_;
   bool alerted_ = false;
   State state_;
   bool stops_ = false;

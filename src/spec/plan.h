@@ -81,7 +81,7 @@ class PassBuilder {
   int AddPrompt(const Sequence& sequence, const Reservation& reservation, int outputs = 0);
 
   // One row whose K/V is already in `slot`, the last token of `prefix`: it only reads. `fresh`: the
-  // last keys of the prefix that the pass recorded with this one writes.
+  // last keys of the prefix that the pass captured with this one writes.
   int AddReader(const PrefixView& prefix, int32_t token, int position, int32_t slot, int fresh);
 
   // Captures the features of rows [first, first + count). Returns their first row in the features.

@@ -127,11 +127,11 @@ Result<double> PassTimer::Time(const PassCase& pass, int repeats) {
   ForwardOutput output;
   std::vector<int32_t> argmax(builder_.plan().output_rows.size());
   std::vector<double> seconds;
-  constexpr int kWarmUps = 3;  // the device records the pass in them
+  constexpr int kWarmUps = 3;  // the pass is captured in them
   const KvView kv = pass.copied ? kv_->views() : kv_->view();
   model_->backend->kv_ops()->JoinCopies();
   for (int i = 0; i < kWarmUps + repeats && status.ok(); ++i) {
-    const StageRange range(i == 0 ? "first pass" : "pass");  // the first is not a recording
+    const StageRange range(i == 0 ? "first pass" : "pass");  // the first is not a replay
     const Stopwatch watch;
     status = model_->target->Forward(builder_.plan(), kv, &output);
     if (status.ok()) model_->backend->token_ops()->Argmax(output.logits, argmax);

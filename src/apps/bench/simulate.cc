@@ -21,7 +21,7 @@
 namespace talon {
 namespace {
 
-constexpr int kWarmUpSteps = 8;  // passes are recorded in them
+constexpr int kWarmUpSteps = 8;  // passes are captured in them
 constexpr int kStageSteps = 16;  // timed once more, stage by stage
 
 struct SimulateOptions {

@@ -111,7 +111,7 @@ StageTimes TimeSteps(Backend* backend, Engine* engine, int64_t most_steps) {
 }
 
 Result<StageTimes> MeasureStages(Backend* backend, Engine* engine, GenerateRequest request) {
-  constexpr int kWarmUpSteps = 8;  // passes are recorded in them
+  constexpr int kWarmUpSteps = 8;  // passes are captured in them
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
   for (int i = 0; i < kWarmUpSteps && engine->HasWork(); ++i) engine->RunStep();
   const StageTimes times = TimeSteps(backend, engine, std::numeric_limits<int64_t>::max());

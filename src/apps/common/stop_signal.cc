@@ -64,10 +64,10 @@ Status CatchStopSignals() {
   return OkStatus();
 }
 
-void WaitForStopSignal(int patience_s) {
+void WaitForStopSignal(int grace_period_s) {
   WaitForOne();
   std::fprintf(stderr, "shutting down: waiting up to %d s for what runs; Ctrl-C again aborts\n",
-               patience_s);
+               grace_period_s);
   std::thread(AbortOnSecond).detach();
 }
 

@@ -10,9 +10,9 @@ namespace talon {
 Status CatchStopSignals();
 // The same from inside, for an engine that cannot go on. Does nothing after a signal. Any thread.
 void RequestStop();
-// Waits for one and says that what runs has `patience_s` seconds to finish. A second one then ends
-// the process at once; only a trace is completed before.
-void WaitForStopSignal(int patience_s);
+// Waits for one and says that what runs has `grace_period_s` seconds to finish. A second one then
+// ends the process at once; only a trace is completed before.
+void WaitForStopSignal(int grace_period_s);
 
 }  // namespace talon
 

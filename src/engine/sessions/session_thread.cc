@@ -51,7 +51,9 @@ Status SessionThread::Wait(const std::shared_ptr<Ticket>& ticket, Clock::time_po
   return DeadlineExceeded("the call's time is over");
 }
 
-void SessionThread::Shutdown(std::chrono::milliseconds patience) { mailbox_.Shutdown(patience); }
+void SessionThread::Shutdown(std::chrono::milliseconds grace_period) {
+  mailbox_.Shutdown(grace_period);
+}
 
 SessionThread::Snapshot SessionThread::snapshot() const {
   return mailbox_.Locked([this] { return snapshot_; });
@@ -75,11 +77,11 @@ void SessionThread::Loop() {
 }
 
 bool SessionThread::TakeTickets() {
-  auto orders = mailbox_.Take(engine_->HasWork(), collect_at_);
-  if (!orders) return false;
-  for (std::shared_ptr<Ticket>& ticket : orders->letters) {
-    if (orders->stop || ticket->call) {
-      if (!orders->stop) {
+  auto batch = mailbox_.Take(engine_->HasWork(), collect_at_);
+  if (!batch) return false;
+  for (std::shared_ptr<Ticket>& ticket : batch->messages) {
+    if (batch->stop || ticket->call) {
+      if (!batch->stop) {
         ticket->id = engine_->Submit(std::move(*ticket->call), std::move(ticket->grammar));
       }
       in_engine_.push_back(std::move(ticket));
@@ -91,8 +93,8 @@ bool SessionThread::TakeTickets() {
       });
     }
   }
-  if (orders->stop) return false;
-  if (orders->alerted) DropAbandoned();
+  if (batch->stop) return false;
+  if (batch->alerted) DropAbandoned();
   return true;
 }
 

@@ -30,7 +30,7 @@ class SessionThread {
   explicit SessionThread(std::unique_ptr<SessionEngine> engine,
                          std::chrono::seconds collect_every = std::chrono::seconds(60),
                          std::function<void()> on_stopped = nullptr);
-  ~SessionThread();  // as Shutdown without patience
+  ~SessionThread();  // as Shutdown without a grace period
 
   // Waits for the answer. DeadlineExceeded: a call that had not begun never will; one that had is
   // finished, and its session keeps the answer for a retry by request id. Unavailable, "STOPPING",
@@ -40,9 +40,9 @@ class SessionThread {
   // Whether there was such a session. Unavailable where its blocks cannot be freed.
   Result<bool> EndSession(const std::string& id);
 
-  // No new calls from now on; those there may finish until `patience` is over, then they are
+  // No new calls from now on; those there may finish until `grace_period` is over, then they are
   // answered with Unavailable. Returns when the thread has ended. Again: does nothing.
-  void Shutdown(std::chrono::milliseconds patience);
+  void Shutdown(std::chrono::milliseconds grace_period);
 
   // Between passes, refreshed after each.
   struct Snapshot {

@@ -90,7 +90,7 @@ void AdaptivePolicy::KeepFirst(const Ranking& rank, size_t keep, TokenTree* tree
   *tree = SelectNodes(*tree, kept);
 }
 
-// A few sizes only: a device records a pass for each number of rows. The largest is tried now and
+// A few sizes only: a device captures a pass for each number of rows. The largest is tried now and
 // then, or its worth would never be known again.
 int AdaptivePolicy::NodesAhead(const StepShape& shape, int most) {
   if (++Of(shape).steps_ahead % kTryLargest == 0) return most;

@@ -9,8 +9,9 @@ struct F32Format {
   static constexpr float kSumScale = 1;
 
   template <int Pairs, bool Gated, typename Wait>
-  static __device__ __forceinline__ void SumItem(const ExpertProduct& args, const ProductItem& item,
-                                                 const Wait& wait, ProductShared<Pairs>& shared) {
+  static __device__ __forceinline__ void AccumulateItem(const ExpertProduct& args,
+                                                        const ProductItem& item, const Wait& wait,
+                                                        ProductShared<Pairs>& shared) {
     wait();
     const int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32; row < kItemOutputs; row += kExpertWarps) {
@@ -22,7 +23,7 @@ struct F32Format {
         float sum = 0;
         for (int i = lane; i < args.inputs; i += 32) sum = __fmaf_rn(weights[i], x[i], sum);
         for (int offset = 16; offset > 0; offset /= 2) sum += ShuffleXor(sum, offset);
-        if (lane < kExpertWarps) shared.sums[lane][row][pair] = lane == 0 ? sum : 0.0f;
+        if (lane < kExpertWarps) shared.partials[lane][row][pair] = lane == 0 ? sum : 0.0f;
       }
     }
   }

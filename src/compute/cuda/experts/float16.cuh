@@ -7,7 +7,7 @@
 namespace talon::cuda {
 
 template <typename Element>
-struct Float16Format : MmaSums<Float16Format<Element>> {
+struct Float16Format : MmaAccumulate<Float16Format<Element>> {
   using T = Element;
   static constexpr bool kScalesChunks = false;
   static constexpr float kSumScale = 1;

@@ -9,7 +9,7 @@ __device__ __forceinline__ uint32_t PairOf(uint32_t word, int first) {
 }
 
 // Row-major, with a scale for each row and chunk (CudaWeight).
-struct Int8Format : MmaSums<Int8Format> {
+struct Int8Format : MmaAccumulate<Int8Format> {
   using T = __nv_bfloat16;
   static constexpr bool kScalesChunks = true;
   static constexpr float kSumScale = 1;

@@ -22,7 +22,7 @@ __device__ __forceinline__ uint32_t ExpandPair(uint32_t word, int pair, __nv_bfl
   return *reinterpret_cast<const uint32_t*>(&value);
 }
 
-struct Mxfp4Format : MmaSums<Mxfp4Format> {
+struct Mxfp4Format : MmaAccumulate<Mxfp4Format> {
   using T = __nv_bfloat16;
   static constexpr bool kScalesChunks = false;
   static constexpr float kSumScale = 18446744073709551616.0f;  // 2^64

@@ -1,7 +1,7 @@
 // The products of expert tiles (experts.h). An item is a tile of pairs and kItemOutputs rows of its
-// expert's matrix; the block's warps take a quarter of the inputs each, whose sums are added in
-// order. Weights go from global memory to registers and are the left operand of mma.sync, the pairs
-// are its columns, so that a pair's sums do not depend on the others in its tile.
+// expert's matrix; the block's warps take a quarter of the inputs each, whose accumulators are
+// added in order. Weights go from global memory to registers and are the left operand of mma.sync,
+// the pairs are its columns, so that a pair's sums do not depend on the others in its tile.
 #ifndef TALON_COMPUTE_CUDA_EXPERTS_PRODUCTS_CUH_
 #define TALON_COMPUTE_CUDA_EXPERTS_PRODUCTS_CUH_
 
@@ -18,7 +18,7 @@ inline constexpr int kExpertThreads = 32 * kExpertWarps;
 
 template <int Pairs>
 struct ProductShared {
-  float sums[kExpertWarps][kItemOutputs][Pairs + 1];
+  float partials[kExpertWarps][kItemOutputs][Pairs + 1];  // a warp's share of the inputs each
 };
 
 // A tile of pairs and some rows of its expert's matrix.
@@ -66,16 +66,16 @@ struct ChunkRange {
   }
 };
 
-// The sums of a warp: both halves of the item's rows, 8 pairs each.
+// The accumulators of a warp: both halves of the item's rows, 8 pairs each.
 template <int Pairs>
-using Sums = float[2][Pairs / 8][4];
+using Accumulators = float[2][Pairs / 8][4];
 
 // to += the chunk's weights times its inputs. Piece p of a lane is 8 inputs of rows lane / 4 and
 // lane / 4 + 8 of a half: two steps of mma.m16n8k16.
 template <typename Format, int Pairs>
 __device__ __forceinline__ void MultiplyChunk(const typename Format::Chunk (&chunk)[2],
                                               const typename Format::T* const (&inputs)[Pairs / 8],
-                                              int index, Sums<Pairs>& to) {
+                                              int index, Accumulators<Pairs>& to) {
   using T = typename Format::T;
 #pragma unroll
   for (int piece = 0; piece < 4; ++piece) {
@@ -99,25 +99,26 @@ __device__ __forceinline__ void MultiplyChunk(const typename Format::Chunk (&chu
 template <typename Format, int Pairs>
 __device__ __forceinline__ void AddChunk(const typename Format::Chunk (&chunk)[2],
                                          const typename Format::T* const (&inputs)[Pairs / 8],
-                                         int index, Sums<Pairs>& sums) {
+                                         int index, Accumulators<Pairs>& accumulators) {
   if constexpr (Format::kScalesChunks) {
-    Sums<Pairs> part = {};
+    Accumulators<Pairs> part = {};
     MultiplyChunk<Format, Pairs>(chunk, inputs, index, part);
 #pragma unroll
     for (int i = 0; i < Pairs; ++i) {
       const int half = i / (Pairs / 2), n = i / 4 % (Pairs / 8);
-      float& sum = sums[half][n][i % 4];
+      float& sum = accumulators[half][n][i % 4];
       sum = __fmaf_rn(part[half][n][i % 4], chunk[half].Scale(i % 4 / 2), sum);
     }
   } else {
-    MultiplyChunk<Format, Pairs>(chunk, inputs, index, sums);
+    MultiplyChunk<Format, Pairs>(chunk, inputs, index, accumulators);
   }
 }
 
-// The warp's sums of an item. `wait` is called when the first weights are on their way.
+// The warp's accumulators of an item. `wait` is called when the first weights are on their way.
 template <typename Format, int Pairs, bool Gated, typename Wait>
-__device__ __forceinline__ void SumItem(const ExpertProduct& args, const ProductItem& item,
-                                        const Wait& wait, Sums<Pairs>& sums) {
+__device__ __forceinline__ void AccumulateItem(const ExpertProduct& args, const ProductItem& item,
+                                               const Wait& wait,
+                                               Accumulators<Pairs>& accumulators) {
   using T = typename Format::T;
   constexpr int kAhead = Format::kAhead;
   const ChunkRange range(args, threadIdx.x / 32);
@@ -141,14 +142,16 @@ __device__ __forceinline__ void SumItem(const ExpertProduct& args, const Product
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (chunk + i >= range.end) break;
-      AddChunk<Format, Pairs>(ring[i], inputs, chunk + i, sums);
+      AddChunk<Format, Pairs>(ring[i], inputs, chunk + i, accumulators);
       load(chunk + i + kAhead, ring[i]);
     }
   }
 }
 
+// Stores the warp's accumulators in shared memory.
 template <int Pairs>
-__device__ __forceinline__ void ShareSums(const Sums<Pairs>& sums, ProductShared<Pairs>& shared) {
+__device__ __forceinline__ void ShareAccumulators(const Accumulators<Pairs>& accumulators,
+                                                  ProductShared<Pairs>& shared) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -156,19 +159,20 @@ __device__ __forceinline__ void ShareSums(const Sums<Pairs>& sums, ProductShared
     for (int i = 0; i < Pairs / 2; ++i) {
       const int row = 16 * half + lane / 4 + i % 4 / 2 * 8;
       const int pair = i / 4 * 8 + lane % 4 * 2 + i % 2;
-      shared.sums[warp][row][pair] = sums[half][i / 4][i % 4];
+      shared.partials[warp][row][pair] = accumulators[half][i / 4][i % 4];
     }
   }
 }
 
-// Element (row, pair) of the product with its bias. `row` counts the item's rows, `at` the
-// matrix's.
+// Element (row, pair) of the product: the sum over the warps, with its bias. `row` counts the
+// item's rows, `at` the matrix's.
 template <typename Format, int Pairs>
-__device__ __forceinline__ float Total(const ProductItem& item, const ProductShared<Pairs>& shared,
-                                       int row, int at, int pair) {
+__device__ __forceinline__ float ReduceWarps(const ProductItem& item,
+                                             const ProductShared<Pairs>& shared, int row, int at,
+                                             int pair) {
   float sum = 0;
 #pragma unroll
-  for (int warp = 0; warp < kExpertWarps; ++warp) sum += shared.sums[warp][row][pair];
+  for (int warp = 0; warp < kExpertWarps; ++warp) sum += shared.partials[warp][row][pair];
   sum *= Format::kSumScale;
   return item.matrix.bias != nullptr ? sum + item.matrix.bias[at] : sum;
 }
@@ -195,8 +199,8 @@ __device__ __forceinline__ void StoreGated(const ExpertProduct& args, const Prod
     const int gate_at = item.row_begin[0] + gate;
     const int up_at = alternate ? gate_at + 1 : item.row_begin[1] + j;
     const float value =
-        Activate(Total<Format, Pairs>(item, shared, gate, gate_at, pair),
-                 Total<Format, Pairs>(item, shared, up, up_at, pair), args.gate_limit);
+        Activate(ReduceWarps<Format, Pairs>(item, shared, gate, gate_at, pair),
+                 ReduceWarps<Format, Pairs>(item, shared, up, up_at, pair), args.gate_limit);
     out[pair * args.out_stride + item.first + j] = FromFloat<T>(value);
   }
   if (item.first + kOutputs < args.outputs) return;
@@ -215,7 +219,7 @@ __device__ __forceinline__ void StoreWeighted(const ExpertProduct& args, const P
     const int slot = __ldcg(args.routes.pairs + item.tile.begin + pair);
     const float weight = __ldcg(args.routes.weights + slot);
     static_cast<float*>(args.out)[slot * args.out_stride + item.first + j] =
-        weight * Total<Format, Pairs>(item, shared, j, item.first + j, pair);
+        weight * ReduceWarps<Format, Pairs>(item, shared, j, item.first + j, pair);
   }
 }
 
@@ -237,7 +241,7 @@ __global__ void __launch_bounds__(kExpertThreads)
   };
   for (int index = blockIdx.x; index < num_items; index += gridDim.x) {
     const auto item = ProductItem::Of<Gated>(args, index, num_tiles);
-    Format::template SumItem<Pairs, Gated>(args, item, wait, shared);
+    Format::template AccumulateItem<Pairs, Gated>(args, item, wait, shared);
     __syncthreads();
     if constexpr (Gated) {
       StoreGated<Format, Pairs>(args, item, shared);
@@ -283,15 +287,16 @@ void LaunchProducts(const Stream& stream, const ExpertProduct& product, bool gat
   LaunchProductOf<Format, false>(stream, product, tile_pairs, items);
 }
 
-// The sums of formats that mma.sync takes.
+// AccumulateItem for formats that mma.sync takes.
 template <typename Format>
-struct MmaSums {
+struct MmaAccumulate {
   template <int Pairs, bool Gated, typename Wait>
-  static __device__ __forceinline__ void SumItem(const ExpertProduct& args, const ProductItem& item,
-                                                 const Wait& wait, ProductShared<Pairs>& shared) {
-    Sums<Pairs> sums = {};
-    cuda::SumItem<Format, Pairs, Gated>(args, item, wait, sums);
-    ShareSums<Pairs>(sums, shared);
+  static __device__ __forceinline__ void AccumulateItem(const ExpertProduct& args,
+                                                        const ProductItem& item, const Wait& wait,
+                                                        ProductShared<Pairs>& shared) {
+    Accumulators<Pairs> accumulators = {};
+    cuda::AccumulateItem<Format, Pairs, Gated>(args, item, wait, accumulators);
+    ShareAccumulators<Pairs>(accumulators, shared);
   }
 };
 
