@@ -310,12 +310,10 @@ Result<int> Run(Config config, const RunOptions& options) {
   return Finish(result, report, options.json);
 }
 
-}  // namespace
+using SharedOptions = std::shared_ptr<RunOptions>;
 
-void AddRunCommand(Command app, Config* config, CommandBody* body) {
-  auto options = std::make_shared<RunOptions>();
-  options->prompt = kDefaultPrompt;
-  Command command = app.AddSubcommand("run", "Generate text from a prompt");
+// Where the prompt comes from, and whether it is shown.
+void AddPromptOptions(Command command, const SharedOptions& options) {
   Option input = command.AddOption("text", &options->positional,
                                    "Text to continue, as --prompt; - reads it from standard input");
   input.TypeName("");
@@ -324,16 +322,6 @@ void AddRunCommand(Command app, Config* config, CommandBody* body) {
   Option file =
       command.AddOption("--prompt-file", &options->prompt_file, "File with the text to continue");
   file.TypeName("FILE").Excludes(input).Excludes(text);
-  Option schema = command.AddOption("--json-schema", &options->json_schema,
-                                    "File with a JSON schema that the text must match");
-  schema.TypeName("FILE");
-  Option regex = command.AddOption("--regex", &options->regex,
-                                   "Regular expression that the whole text must match");
-  regex.Excludes(schema);
-  command.AddOption("--grammar", &options->grammar, "File with a grammar (GBNF) for the text")
-      .TypeName("FILE")
-      .Excludes(schema)
-      .Excludes(regex);
   command
       .AddOption("--prompt-tokens", &options->prompt_tokens,
                  "Token ids to continue, separated by commas, or @FILE: the same in a file, or "
@@ -354,6 +342,30 @@ void AddRunCommand(Command app, Config* config, CommandBody* body) {
                       kLongestEcho))
       .TypeName("BOOL")
       .OptionalValue();
+}
+
+// What the text must match.
+void AddGrammarOptions(Command command, const SharedOptions& options) {
+  Option schema = command.AddOption("--json-schema", &options->json_schema,
+                                    "File with a JSON schema that the text must match");
+  schema.TypeName("FILE");
+  Option regex = command.AddOption("--regex", &options->regex,
+                                   "Regular expression that the whole text must match");
+  regex.Excludes(schema);
+  command.AddOption("--grammar", &options->grammar, "File with a grammar (GBNF) for the text")
+      .TypeName("FILE")
+      .Excludes(schema)
+      .Excludes(regex);
+}
+
+}  // namespace
+
+void AddRunCommand(Command app, Config* config, CommandBody* body) {
+  auto options = std::make_shared<RunOptions>();
+  options->prompt = kDefaultPrompt;
+  Command command = app.AddSubcommand("run", "Generate text from a prompt");
+  AddPromptOptions(command, options);
+  AddGrammarOptions(command, options);
   command.AddFlag("--json", &options->json, "Print one JSON object instead of text and table");
   command.AddFlag("--show-drafts", &options->show_drafts,
                   "Colour the text: green = drafted and accepted, yellow = the model's own");

@@ -80,6 +80,21 @@ void LaunchProduct(const Stream& stream, DType dtype, const ExpertProduct& produ
 
 int PaddedInputs(int cols) { return CeilDiv(cols, kChunkInputs) * kChunkInputs; }
 
+// The product with down of what the one with gate_up gives.
+ExpertProduct DownProduct(const ExpertProduct& activated, const CudaWeight& down, float* results) {
+  ExpertProduct product = activated;
+  product.x = activated.out;
+  product.x_stride = activated.out_stride;
+  product.inputs = down.cols();
+  product.outputs = down.rows();
+  product.matrix_rows = down.rows();
+  product.row_bytes = down.row_bytes();
+  product.scale_stride = down.scale_stride();
+  product.out = results;
+  product.out_stride = down.rows();
+  return product;
+}
+
 }  // namespace
 
 Experts::Experts(const Stream* stream, uint64_t* generation)
@@ -153,32 +168,23 @@ void Experts::Run(MatrixView x, const float* norm, float epsilon, const ExpertsW
                .operand_stride = inputs,
                .routes = routes},
               operand);
-  ExpertProduct product{.table = static_cast<const ExpertEntry*>(weights.prepared),
-                        .routes = routes,
-                        .per_row = per_row,
-                        .gate_limit = weights.rule.gate_limit,
-                        .x = normed,
-                        .x_stride = inputs,
-                        .inputs = x.cols,
-                        .outputs = down.cols(),
-                        .matrix_rows = gate_up.rows(),
-                        .row_bytes = gate_up.row_bytes(),
-                        .scale_stride = gate_up.scale_stride(),
-                        .out = gated,
-                        .out_stride = hidden};
-  LaunchProduct(*stream_, gate_up.dtype(), product, /*gated=*/true, tile_pairs,
+  const ExpertProduct activated{.table = static_cast<const ExpertEntry*>(weights.prepared),
+                                .routes = routes,
+                                .per_row = per_row,
+                                .gate_limit = weights.rule.gate_limit,
+                                .x = normed,
+                                .x_stride = inputs,
+                                .inputs = x.cols,
+                                .outputs = down.cols(),
+                                .matrix_rows = gate_up.rows(),
+                                .row_bytes = gate_up.row_bytes(),
+                                .scale_stride = gate_up.scale_stride(),
+                                .out = gated,
+                                .out_stride = hidden};
+  LaunchProduct(*stream_, gate_up.dtype(), activated, /*gated=*/true, tile_pairs,
                 most_tiles * CeilDiv(down.cols(), kItemOutputs / 2));
-  product.x = gated;
-  product.x_stride = hidden;
-  product.inputs = down.cols();
-  product.outputs = x.cols;
-  product.matrix_rows = down.rows();
-  product.row_bytes = down.row_bytes();
-  product.scale_stride = down.scale_stride();
-  product.out = results;
-  product.out_stride = x.cols;
-  LaunchProduct(*stream_, down.dtype(), product, /*gated=*/false, tile_pairs,
-                most_tiles * CeilDiv(x.cols, kItemOutputs));
+  LaunchProduct(*stream_, down.dtype(), DownProduct(activated, down, results), /*gated=*/false,
+                tile_pairs, most_tiles * CeilDiv(x.cols, kItemOutputs));
   LaunchCombine(*stream_, x, results, per_row);
 }
 
