@@ -8,7 +8,7 @@
 namespace talon {
 
 constexpr int kMxfp4Group = 32;                    // inputs that share a scale
-constexpr int kMxfp4GroupBytes = kMxfp4Group / 2;  // of codes
+constexpr int kMxfp4GroupBytes = kMxfp4Group / 2;  // bytes of a group's codes
 // Twice the value of each code, a whole number: 0, 0.5, 1, 1.5, 2, 3, 4, 6, then the negative ones.
 constexpr int8_t kMxfp4Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 

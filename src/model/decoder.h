@@ -31,8 +31,8 @@ namespace talon {
 
 struct LoadOptions {
   WeightFormat weights = WeightFormat::kAsStored;
-  int max_rows = 512;                             // of one pass
-  int max_output_rows = 64;                       // of one pass, at most max_rows are used
+  int max_rows = 512;        // rows of one pass
+  int max_output_rows = 64;  // rows of one pass that have outputs; at most max_rows
   std::function<void(double fraction)> progress;  // may be empty
   // Null, or the ranks that the model is spread over; they must outlive the decoder.
   Ranks* ranks = nullptr;

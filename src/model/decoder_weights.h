@@ -34,12 +34,12 @@ struct LayerWeights {
   std::unique_ptr<Weight> output;  // [hidden, q]
   Buffer output_bias;              // [hidden]
   Buffer sinks;                    // [heads]
-  MlpWeights mlp;                  // of a dense layer
+  MlpWeights mlp;                  // dense layers only
   // A sparse layer has these instead.
   std::unique_ptr<Weight> router;  // [experts, hidden]
   Buffer router_bias;              // [experts]
   std::vector<MlpWeights> experts;
-  std::vector<FeedForwardWeights> expert_views;  // of `experts`
+  std::vector<FeedForwardWeights> expert_views;  // views of `experts`
   Buffer expert_table;                           // Backend::PrepareExperts
 };
 
@@ -52,7 +52,7 @@ struct DecoderWeights {
   std::unique_ptr<Weight> head;  // [vocab, hidden]
 
   size_t matrix_bytes = 0;  // all packed matrices: what one pass reads at most
-  size_t expert_bytes = 0;  // of these: experts, of which a pass reads those that its rows choose
+  size_t expert_bytes = 0;  // the experts' part; a pass reads those that its rows choose
   size_t bytes = 0;         // everything here
 };
 

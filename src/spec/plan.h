@@ -67,8 +67,8 @@ class PassBuilder {
   // `causal` those before them. Logits for rows [first_output, first_output + outputs). Returns the
   // first row.
   struct Block {
-    int position = 0;                 // of the first row
-    std::span<const int32_t> tokens;  // of all rows
+    int position = 0;                 // position of the first row
+    std::span<const int32_t> tokens;  // tokens of all rows
     bool causal = false;
     int first_output = 0;
     int outputs = 0;

@@ -67,7 +67,7 @@ class ChatTemplate {
   static Result<ChatTemplate> FromSources(const Sources& sources, const OrderedJson& special);
   const Program& ProgramFor(const ChatOptions& options) const;
   Result<std::string> Run(const OrderedJson& prepared, const ChatOptions& options) const;
-  struct Rendering;  // of some messages
+  struct Rendering;  // some messages as text
   Status CheckWithProbes(const Rendering& rendering) const;
 
   // Shared by all copies; never change. Only tool_use_ may be null: no template of its own for

@@ -51,7 +51,7 @@ class ControlTokens {
   void MarkText(std::string_view mark, std::string* text) const;
   void MarkAll(std::string_view mark, OrderedJson* value) const;
 
-  ByteTrie spellings_;  // of all
+  ByteTrie spellings_;  // spellings of all control tokens
   ByteTrie separators_;
   size_t longest_ = 0;  // bytes of a spelling
 };

@@ -77,7 +77,7 @@ class HostBackend : public Backend, public LayerOps {
   DeviceClock clock_;
   Buffer operand_;  // left operands of products
   Buffer gate_up_;
-  Buffer normed_, router_logits_;  // of sparse layers
+  Buffer normed_, router_logits_;  // sparse layers only
   Buffer expert_rows_, expert_out_;
   std::array<Buffer, 4> expert_sums_;
   Buffer summed_;  // products over several ranks

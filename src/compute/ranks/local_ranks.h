@@ -35,7 +35,7 @@ class LocalRanks : public Ranks {
   LocalRanks(int rank, int size, std::shared_ptr<Mail> mail)
       : Ranks(rank, size), mail_(std::move(mail)) {}
 
-  std::shared_ptr<Mail> mail_;  // of all ranks, until the last is gone
+  std::shared_ptr<Mail> mail_;  // shared by all ranks, until the last is gone
   double deadline_ = 60;
 };
 

@@ -28,7 +28,7 @@ class ReferenceWeight : public Weight {
   std::span<const int> bounds() const { return bounds_; }
 
  private:
-  static std::unique_ptr<Weight> Expanded(const HostMatrix& part);  // of MXFP4
+  static std::unique_ptr<Weight> Expanded(const HostMatrix& part);  // MXFP4 as floats
 
   int rows_ = 0;
   int cols_ = 0;

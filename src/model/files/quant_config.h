@@ -16,7 +16,7 @@ struct QuantConfig {
   QuantMethod method = QuantMethod::kNone;
   int bits = 4;
   bool zeros_minus_one = false;  // GPTQ before its second format
-  int block_rows = 128;          // of FP8 with scales for blocks
+  int block_rows = 128;          // FP8 with scales for blocks
   int block_cols = 128;
 };
 

@@ -63,7 +63,7 @@ class WeightLoader {
   WeightSource* source_;
   Backend* backend_;
   WeightFormat format_;
-  std::vector<std::vector<uint64_t>> copies_;  // of columns
+  std::vector<std::vector<uint64_t>> copies_;  // copies of columns
   size_t matrix_bytes_ = 0;
   size_t other_bytes_ = 0;
 };

@@ -25,7 +25,7 @@ struct BlockConfig {
   int target_hidden_size = 0;
   int draft_vocab_size = 0;  // Vd, at most the target's
   int block_size = 0;        // B, rows of a block, the anchor's included
-  int mask_token = 0;        // of the rows after the anchor
+  int mask_token = 0;        // token of the rows after the anchor
   bool causal = false;       // a row sees the rows before it, else all rows of the block
   bool from_anchor = false;  // a row drafts the token after its position, else the one at it
   bool markov = false;       // the logits of a draft depend on the token before it

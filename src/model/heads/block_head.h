@@ -39,8 +39,8 @@ class BlockHead {
  public:
   struct Options {
     WeightFormat weights = WeightFormat::kAsStored;
-    int max_context_rows = 512;       // of one AddContext
-    int max_blocks = 1;               // of one Forward
+    int max_context_rows = 512;       // rows of one AddContext
+    int max_blocks = 1;               // blocks of one Forward
     int max_length = 0;               // longest sequence that will run; 0 = the target's
     std::vector<int> capture_layers;  // replaces the checkpoint's list unless empty
   };

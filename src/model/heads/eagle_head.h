@@ -44,8 +44,8 @@ class EagleHead {
  public:
   struct Options {
     WeightFormat weights = WeightFormat::kAsStored;
-    int max_rows = 512;               // of one pass
-    int max_output_rows = 64;         // of one pass, at most max_rows are used
+    int max_rows = 512;               // rows of one pass
+    int max_output_rows = 64;         // rows of one pass that have outputs; at most max_rows
     int max_length = 0;               // longest sequence that will run; 0 = the target's
     std::vector<int> capture_layers;  // replaces the checkpoint's list unless empty
     // EAGLE-1: a file of the only tokens to draft (token_map.h), and the directory of the model

@@ -19,7 +19,7 @@ namespace talon {
 struct RpcLinkOptions {
   std::string address;  // HOST:PORT
   RpcSecurity security;
-  WireLimits limits;  // of answers
+  WireLimits limits;  // limits of answers
   // Added to every answer, to simulate a distant worker.
   std::chrono::microseconds simulated_rtt{0};
   Metrics* metrics = nullptr;  // null: nothing is counted

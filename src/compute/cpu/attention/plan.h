@@ -30,7 +30,7 @@ inline constexpr int kSplitKeys = 1024;
 inline constexpr int kSplitTiles = kSplitKeys / kTileKeys;
 
 struct AttentionRow {
-  int32_t row = 0;            // of the pass
+  int32_t row = 0;            // row of the pass
   int32_t prefix_len = 0;     // keys of the block list
   int32_t shared_len = 0;     // prefix and the part of the trunk it sees
   int32_t num_keys = 0;       // prefix and ancestors

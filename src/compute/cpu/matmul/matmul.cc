@@ -31,7 +31,7 @@ void PackSegment(const Product& product, const float* from, int row, int segment
                  InterleavedRow packed) {
   const MatrixKernel& kernel = product.kernel();
   const WeightSegment& part = product.w.segments()[segment];
-  const int64_t runs = kernel.group / kernel.x_group;  // of a group
+  const int64_t runs = kernel.group / kernel.x_group;  // runs in a group
   packed.to = static_cast<uint8_t*>(packed.to) + part.first_group * runs * packed.stride;
   from += part.first_col;
   if (product.HasRowScales()) {

@@ -31,7 +31,7 @@ struct Mxfp4Format : MmaAccumulate<Mxfp4Format> {
 
   struct Chunk {
     uint4 codes[2];
-    uint32_t scales[2];  // of the chunk's groups
+    uint32_t scales[2];  // scales of the chunk's groups
 
     __device__ __forceinline__ void Load(const ExpertProduct& args, const ExpertMatrix& matrix,
                                          int row_begin, int chunk) {

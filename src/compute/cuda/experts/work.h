@@ -73,7 +73,7 @@ struct ExpertProduct {
   const void* x;
   int64_t x_stride;  // a multiple of kChunkInputs
   int inputs;
-  int outputs;  // of gate_up: of the activation, half the matrix's rows
+  int outputs;  // gate_up: columns of the activation, half the matrix's rows
   int matrix_rows;
   int64_t row_bytes;  // of the matrices, where they are row-major
   int64_t scale_stride;

@@ -29,7 +29,7 @@ __device__ __forceinline__ void CpAsyncWaitGroup() {
 struct StreamWork {
   int tile;       // tile * row_blocks + row block
   int split;      // split-K index within the tile
-  int first_row;  // of x
+  int first_row;  // first row of x
   int first_output;
   int stage_begin;
   int stage_count;

@@ -9,7 +9,7 @@ namespace talon::cuda {
 namespace {
 
 constexpr int kMostThreads = 512;  // fewer where there are fewer candidates: barriers are quicker
-constexpr int kFewPlaces = 32;     // of a launch
+constexpr int kFewPlaces = 32;     // places that one launch takes
 
 struct FewPlaces {
   TreePlace at[kFewPlaces];
@@ -36,7 +36,7 @@ struct TreeBlock {
   const TreeRowsCall& call;
   TreePlace place;
   int count;       // candidates
-  uint64_t* keys;  // of these
+  uint64_t* keys;  // their keys
 
   __device__ TreeBlock(const TreeRowsCall& call_in, const TreePlace& place_in)
       : call(call_in), place(place_in) {
