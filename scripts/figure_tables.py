@@ -136,7 +136,7 @@ def tasks_variant(result):
 
 
 def tasks(results):
-    """Right answers by kind of task, a column for each variant; kinds of the first one."""
+    """Task accuracy by kind of task, a column for each variant; kinds of the first one."""
 
     def cell(result, kind):
         found = [row for row in result["kinds"] + [result["all"]] if row["kind"] == kind]
@@ -249,14 +249,14 @@ def verify(results):
     depths = sorted({point["depth"] for point in points})
     header = ["T"]
     for depth in depths:
-        header += [f"at {depth} tokens", "c(T)", "of the floor"]
+        header += [f"at {depth} tokens", "c(T)", "time / floor"]
     rows = []
     for nodes in sorted({point["nodes"] for point in points}):
         row = [nodes]
         for depth in depths:
             point = next(p for p in points if (p["nodes"], p["depth"]) == (nodes, depth))
-            share = percent(point["share_of_floor"]) if "share_of_floor" in point else ""
-            row += [number(point["milliseconds"]), f"{point['c']:.2f}", share]
+            ms, floor = point["milliseconds"], point.get("floor_milliseconds")
+            row += [number(ms), f"{point['c']:.2f}", times(ms / floor) if floor else ""]
         rows.append(row)
     return table(header, rows)
 
@@ -361,7 +361,7 @@ def gpu_nodes(results):
                 times(ms / one[point["context"]]) if point["context"] in one else "",
             ]
         )
-    return table(["context", "nodes", "ms", "of floor", "of one token"], rows)
+    return table(["context", "nodes", "ms", "time / floor", "of one token"], rows)
 
 
 def gpu_partial(results):
@@ -430,7 +430,7 @@ def gpu_experts(results):
                     times(ms / one),
                 ]
             )
-    return table(["shape", "nodes", "ms", "of floor", "of one token"], rows)
+    return table(["shape", "nodes", "ms", "time / floor", "of one token"], rows)
 
 
 def gpu_batches(results):

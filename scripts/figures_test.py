@@ -136,12 +136,12 @@ class TableTest(unittest.TestCase):
 
     def test_verify(self):
         points = [
-            {"nodes": n, "depth": d, "milliseconds": n + d, "c": n, "share_of_floor": 0.5}
+            {"nodes": n, "depth": d, "milliseconds": n + d, "c": n, "floor_milliseconds": 4}
             for n in (1, 8)
             for d in (0, 4)
         ]
         text = tables.verify([{"points": points}])
-        self.check(text, "| 8 | 8.00 | 8.00 | 50% | 12.0 | 8.00 | 50% |")
+        self.check(text, "| 8 | 8.00 | 8.00 | 2.00x | 12.0 | 8.00 | 3.00x |")
 
     def test_scv(self):
         points = [

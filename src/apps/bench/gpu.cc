@@ -71,7 +71,7 @@ class GpuBench {
 };
 
 Status GpuBench::ByNodes() {
-  Table table({"context", "nodes", "ms", "floor ms", "of floor", "of one token"});
+  Table table({"context", "nodes", "ms", "floor ms", "time / floor", "of one token"});
   for (const int context : options_.contexts) {
     double one = 0;
     for (const int nodes : options_.nodes) {

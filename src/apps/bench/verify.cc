@@ -53,8 +53,9 @@ class PassFloor {
   }
   std::string ToString() const {
     return fmt::format(
-        "floor: share of the speed that {:.1f} GB/s of reads, and {:.0f} and {:.0f} G(FL)OP/s\n"
-        "of products and attention, would allow",
+        "floor: the least time by {:.1f} GB/s of reads, and {:.0f} and {:.0f} G(FL)OP/s of "
+        "products\n"
+        "and attention, measured here",
         bandwidth_ / 1e9, matrix_ / 1e9, attention_ / 1e9);
   }
 
@@ -104,7 +105,7 @@ Table NewVerifyTable(const std::vector<int>& depths, bool has_floor) {
   for (const int depth : depths) {
     header.push_back(fmt::format("at {}", depth));
     header.push_back("c(T)");
-    if (has_floor) header.push_back("floor");
+    if (has_floor) header.push_back("time / floor");
   }
   return Table(header);
 }
@@ -131,9 +132,9 @@ Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
                       {"milliseconds", point.seconds * 1e3},
                       {"c", point.c}});
       if (!floor) continue;
-      const double share = floor->Seconds(nodes, depth) / point.seconds;
-      line.push_back(fmt::format("{:.0f}%", 100 * share));
-      rows.back()["share_of_floor"] = share;
+      const double least = floor->Seconds(nodes, depth);
+      line.push_back(fmt::format("{:.2f}x", point.seconds / least));
+      rows.back()["floor_milliseconds"] = least * 1e3;
     }
     table.Add(line);
   }
