@@ -426,7 +426,7 @@ GPU_TITLES = {
     "nodes": "One sequence, whole prefix:",
     "partial": "SpecPV, partial steps that read 4096 tokens:",
     "offload": "`--kv-offload`, 65536 tokens, partial steps of 16 nodes over 4096:",
-    "decode": "`models/tiny` with EAGLE-3, the whole tree, on documentation and books, which the head hardly knows:",
+    "decode": "`models/tiny` with EAGLE-3, the whole tree, on documentation and books, where few drafts are accepted:",
     "experts": "Models with experts, one sequence of 1024 tokens; the floor has the bytes of as many"
     " experts as independent rows choose:",
     "simulate": "What the card would make of a published EAGLE-3 head (below):",
