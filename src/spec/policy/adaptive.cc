@@ -6,9 +6,10 @@
 namespace talon {
 namespace {
 
-constexpr int kCalibrationSteps = 3;  // plain steps before the first draft, and now and then
-constexpr double kAffordable = 3;     // loss of a fresh engine, in plain steps
-constexpr double kSlow = 0.05;        // weight of a new value in running means
+constexpr int kCalibrationSteps = 3;    // plain steps before the first draft, and now and then
+constexpr double kAffordable = 3;       // loss of a fresh engine, in plain steps
+constexpr double kRecheckShare = 0.01;  // of the time, given away to time plain steps again
+constexpr double kSlow = 0.05;          // weight of a new value in running means
 constexpr double kVerySlow = 0.02;
 constexpr double kFast = 0.2;
 constexpr int kPriorSteps = 8;    // weight of kPriorGain, in steps
@@ -38,7 +39,9 @@ DraftBudget AdaptivePolicy::Budget(const StepShape& shape, const DraftBudget& li
 bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
   Regime& now = Of(shape);
   allows_lookups_ = false;
-  if (now.draft_steps >= now.recheck_interval) {
+  // Each plain step gives away what drafting gains.
+  const double given_away = kCalibrationSteps * (1 - 1 / now.gain);
+  if (now.draft_steps >= std::max<double>(now.recheck_interval, given_away / kRecheckShare)) {
     now.draft_steps = 0;
     now.plain_steps = 0;
     now.recheck_interval = std::min(now.recheck_interval * 2, kLastRecheck);
