@@ -133,7 +133,7 @@ std::string Announcement(const Config& config, const LoadedDrafter& loaded) {
   Table table({});
   table.Add({"drafter", loaded.backend == nullptr
                             ? loaded.name
-                            : loaded.name + " on " + loaded.backend->description()});
+                            : loaded.name + " on " + loaded.backend->info().description});
   table.Add({"drafts", fmt::format("{} tokens, {} beams, temperature {} where a call does not say",
                                    config.worker.max_draft_tokens, config.worker.num_beams,
                                    config.worker.draft_temperature)});

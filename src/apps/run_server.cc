@@ -91,7 +91,7 @@ std::string DescribeChat(const ServeParts& parts, const ServeConfig& serve) {
 void Announce(const ServeParts& parts, const LoadedModel& model, const Config& config,
               bool needs_key, const std::string& address) {
   const EngineOptions& options = parts.engine->engine().options();
-  const std::string backend = model.backend->description();
+  const std::string backend = model.backend->info().description;
   const int context = ContextTokens(*parts.engine);
   const int kv_tokens = parts.engine->snapshot().blocks * options.block_size;
   const std::string chat = DescribeChat(parts, config.serve);

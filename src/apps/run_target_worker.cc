@@ -64,7 +64,7 @@ class Target {
     const int pool = sessions_->snapshot().blocks * options.engine.block_size;
     Table table({});
     table.Add({"target", fmt::format("{} on {}", ShortModelName(model_->name),
-                                     model_->backend->description())});
+                                     model_->backend->info().description)});
     table.Add({"context",
                fmt::format("{} tokens, prompts of {} at most",
                            std::min(options.engine.max_length, pool), options.max_prompt_tokens)});

@@ -9,7 +9,6 @@
 #include "compute/backend.h"
 #include "compute/backend_testing.h"
 #include "compute/kv_testing.h"
-#include "compute/layer_ops.h"
 
 namespace talon {
 namespace {
@@ -86,14 +85,14 @@ Outputs RunAttention(Backend& backend, const Layout& layout, std::vector<Sequenc
   backend.LoadPass(plan, shape, pass.get());
   const float scale = 1.0f / std::sqrt(static_cast<float>(layout.head_dim));
   const testing::DeviceArray sinks(backend, RandomValues(layout.kv_heads * layout.group, 99, 4.0f));
-  LayerOpsOf(backend).Attention(*pass,
-                                {.q = q.view(),
-                                 .kv = kv.view(),
-                                 .layer = kLayer,
-                                 .scale = scale,
-                                 .window = layout.window,
-                                 .sinks = layout.sinks ? sinks.floats() : nullptr},
-                                out.view());
+  backend.layer_ops()->Attention(*pass,
+                                 {.q = q.view(),
+                                  .kv = kv.view(),
+                                  .layer = kLayer,
+                                  .scale = scale,
+                                  .window = layout.window,
+                                  .sinks = layout.sinks ? sinks.floats() : nullptr},
+                                 out.view());
   Outputs outputs;
   const std::vector<float> values = out.Read();
   for (int r = 0; r < plan.num_rows(); ++r) {
@@ -350,7 +349,7 @@ TEST_P(AttentionTest, ExtremeScoresStayFinite) {
     const DeviceMatrix out(backend, 3, 16);
     const auto pass = backend.NewPass(layout.kv_heads * layout.group);
     backend.LoadPass(plan, shape, pass.get());
-    LayerOpsOf(backend).Attention(
+    backend.layer_ops()->Attention(
         *pass, {.q = q.view(), .kv = kv.view(), .layer = kLayer, .scale = 1.0f}, out.view());
     return out.Read();
   };

@@ -10,7 +10,6 @@
 #include <numeric>
 
 #include "compute/backend_testing.h"
-#include "compute/layer_ops.h"
 
 namespace talon {
 namespace {
@@ -66,7 +65,7 @@ OpCase RmsNormCase(int cols) {
             const DeviceMatrix x(backend, count, cols, input);
             const DeviceArray weight(backend, RandomValues(cols, 11));
             const DeviceMatrix out(backend, count, cols);
-            backend.RmsNorm(x.view(), weight.floats(), 1e-5f, out.view());
+            backend.layer_ops()->RmsNorm(x.view(), weight.floats(), 1e-5f, out.view());
             return out.Read();
           }};
 }
@@ -77,7 +76,7 @@ OpCase RmsNormHeadsCase(int heads, int head_dim) {
           [=](Backend& backend, const std::vector<float>& input, int, int count) {
             const DeviceMatrix x(backend, count, cols, input);
             const DeviceArray weight(backend, RandomValues(head_dim, 12));
-            LayerOpsOf(backend).RmsNormHeads(x.view(), head_dim, weight.floats(), 1e-6f);
+            backend.layer_ops()->RmsNormHeads(x.view(), head_dim, weight.floats(), 1e-6f);
             return x.Read();
           }};
 }
@@ -95,7 +94,7 @@ OpCase RopeCase(int heads, int head_dim, int half) {
             const DeviceMatrix angles(backend, count, 2 * half);
             const DeviceMatrix x(backend, count, cols, input);
             backend.RopeAngles(*pass, inv_freq.floats(), half, 1.25f, angles.view());
-            backend.Rope(x.view(), head_dim, angles.view());
+            backend.layer_ops()->Rope(x.view(), head_dim, angles.view());
             return x.Read();
           }};
 }
@@ -105,7 +104,7 @@ OpCase SwiGluCase(int cols) {
           [cols](Backend& backend, const std::vector<float>& input, int, int count) {
             const DeviceMatrix x(backend, count, 2 * cols, input);
             const DeviceMatrix out(backend, count, cols);
-            LayerOpsOf(backend).SwiGlu(x.view(), out.view());
+            backend.layer_ops()->SwiGlu(x.view(), out.view());
             return out.Read();
           }};
 }
@@ -115,7 +114,7 @@ OpCase ClampedGateCase(int cols) {
           [cols](Backend& backend, const std::vector<float>& input, int, int count) {
             const DeviceMatrix x(backend, count, 2 * cols, input);
             const DeviceMatrix out(backend, count, cols);
-            LayerOpsOf(backend).ClampedGate(x.view(), 0.75f, out.view());
+            backend.layer_ops()->ClampedGate(x.view(), 0.75f, out.view());
             return out.Read();
           }};
 }
@@ -263,15 +262,15 @@ TEST_P(OpTest, RmsNormWorksInPlace) {
   const DeviceArray weight(*backend_, RandomValues(100, 25));
   const DeviceMatrix x(*backend_, 3, 100, input);
   const DeviceMatrix out(*backend_, 3, 100);
-  backend_->RmsNorm(x.view(), weight.floats(), 1e-5f, out.view());
-  backend_->RmsNorm(x.view(), weight.floats(), 1e-5f, x.view());
+  backend_->layer_ops()->RmsNorm(x.view(), weight.floats(), 1e-5f, out.view());
+  backend_->layer_ops()->RmsNorm(x.view(), weight.floats(), 1e-5f, x.view());
   EXPECT_TRUE(SameBits(x.Read(), out.Read()));
 }
 
 TEST_P(OpTest, SwiGluStaysFiniteAtExtremes) {
   const DeviceMatrix x(*backend_, 1, 10, std::vector<float>{-200, -90, 0, 90, 200, 1, 1, 1, 1, 1});
   const DeviceMatrix out(*backend_, 1, 5);
-  LayerOpsOf(*backend_).SwiGlu(x.view(), out.view());
+  backend_->layer_ops()->SwiGlu(x.view(), out.view());
   const std::vector<float> y = out.Read();
   EXPECT_NEAR(y[0], 0, 1e-30);
   EXPECT_NEAR(y[1], 0, 1e-30);

@@ -6,9 +6,8 @@
 #include <random>
 
 #include "compute/backend_testing.h"
-#include "compute/host/host_backend.h"
 #include "compute/host/host_beams.h"
-#include "compute/layer_ops.h"
+#include "compute/host/host_token_ops.h"
 
 namespace talon {
 namespace {
@@ -103,7 +102,7 @@ RowContents ReadRows(Backend& backend, const Pass& pass, int rows, int rows_per_
   const DeviceMatrix values(backend, rows, kHeadDim, one_hot);
   backend.kv_ops()->StoreKv(pass, zeros.view(), values.view(), kv, 0);
   const DeviceMatrix out(backend, rows, kHeadDim);
-  LayerOpsOf(backend).Attention(pass, {.q = zeros.view(), .kv = kv}, out.view());
+  backend.layer_ops()->Attention(pass, {.q = zeros.view(), .kv = kv}, out.view());
   return {tokens.Read(), angles.Read(), out.Read()};
 }
 
@@ -113,9 +112,11 @@ class BeamSearchTest : public ::testing::TestWithParam<std::string> {
   struct Pair {
     Pair(const std::string& name, const BeamLimits& limits)
         : backend(MakeBackend(name)), host(MakeBackend("reference")) {
-      if (auto* own = dynamic_cast<HostBackend*>(backend.get())) own->GrowTreesAhead(true);
+      if (auto* own = dynamic_cast<HostTokenOps*>(backend->token_ops())) {
+        own->GrowTreesAhead(true);
+      }
       for (int i = 0; i < kVocabulary / 3; ++i) ids.push_back(3 * i + 1);
-      search = std::move(backend->NewBeamSearch(limits, ids)).value();
+      search = std::move(backend->token_ops()->NewBeamSearch(limits, ids)).value();
       twin = std::make_unique<HostBeams>(limits, ids,
                                          [this](MatrixView, int k, std::span<TopKEntry> out) {
                                            backend->token_ops()->TopK(logits->view(), k, out);

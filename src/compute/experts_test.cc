@@ -94,7 +94,7 @@ class Layer {
       experts_.push_back({packed_[2 * e].get(), biases_[2 * e].floats(), packed_[2 * e + 1].get(),
                           biases_[2 * e + 1].floats()});
     }
-    auto prepared = backend.PrepareExperts(experts_);
+    auto prepared = backend.expert_ops()->Prepare(experts_);
     EXPECT_TRUE(prepared.ok()) << prepared.status().message();
     prepared_ = std::move(prepared).value();
     weights_ = {router_.get(), router_bias_.floats(), experts_, prepared_.data(), kind.rule};
@@ -102,7 +102,7 @@ class Layer {
 
   std::vector<float> Run(const std::vector<float>& rows) const {
     const DeviceMatrix x(backend_, static_cast<int>(rows.size()) / kHidden, kHidden, rows);
-    backend_.ExpertFeedForward(x.view(), norm_.floats(), 1e-5f, weights_);
+    backend_.expert_ops()->FeedForward(x.view(), norm_.floats(), 1e-5f, weights_);
     return x.Read();
   }
 

@@ -1,14 +1,18 @@
-// Ops that turn logits into tokens: argmax, top-k, and sampling on the device.
+// Ops that turn logits into tokens: argmax, top-k, sampling on the device, and beam search.
 #ifndef TALON_COMPUTE_TOKEN_OPS_H_
 #define TALON_COMPUTE_TOKEN_OPS_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
+#include "base/status.h"
 #include "compute/matrix.h"
 
 namespace talon {
 
+class BeamSearch;  // beam_search.h
+struct BeamLimits;
 class Pass;
 
 struct TopKEntry {
@@ -27,7 +31,7 @@ struct RowDraw {
   float min_p = 0;
 };
 
-// Results are in host memory: every op waits for the device.
+// Results are in host memory: every op waits for the device, but not those of a beam search.
 class TokenOps {
  public:
   virtual ~TokenOps() = default;
@@ -46,6 +50,11 @@ class TokenOps {
   // [logits.rows].
   virtual void DrawTokens(const Pass& /*pass*/, MatrixView /*logits*/,
                           std::span<const RowDraw> /*draws*/, std::span<int32_t> /*out*/) {}
+
+  // A search for at most this many trees, whose logits rank `token_ids`. Null where growing trees
+  // on the host costs this device nothing more.
+  virtual Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
+                                                            std::span<const int32_t> token_ids) = 0;
 };
 
 }  // namespace talon

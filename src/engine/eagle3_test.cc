@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "compute/host/host_backend.h"
+#include "compute/host/host_token_ops.h"
 #include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
 #include "model/files/safetensors.h"
@@ -366,7 +366,7 @@ TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotRun) {
 
 // The same for trees whose levels are queued ahead of the host, here by the device's twin.
 TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotQueued) {
-  auto* host = dynamic_cast<HostBackend*>(Tiny().backend.get());
+  auto* host = dynamic_cast<HostTokenOps*>(Tiny().backend->token_ops());
   if (host != nullptr) host->GrowTreesAhead(true);
   drafter_ = LoadHead(HeadOptions(), &metrics_);
   if (host != nullptr) host->GrowTreesAhead(false);

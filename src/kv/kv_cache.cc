@@ -60,8 +60,9 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(Backend* backend, const KvShape
   }
   std::unique_ptr<KvCache> cache(new KvCache(backend, shape, metrics, options));
   const size_t blocks_bytes = BlocksBytes(cache->shape_) * shape.num_layers;
-  TALON_ASSIGN_OR_RETURN(cache->blocks_, options.offload ? backend->AllocateOffloaded(blocks_bytes)
-                                                         : backend->Allocate(blocks_bytes));
+  TALON_ASSIGN_OR_RETURN(cache->blocks_,
+                         backend->Allocate(blocks_bytes, options.offload ? Placement::kOffloaded
+                                                                         : Placement::kDevice));
   TALON_ASSIGN_OR_RETURN(cache->side_,
                          backend->Allocate(SideBytes(cache->shape_) * shape.num_layers));
   auto* blocks = static_cast<uint8_t*>(cache->blocks_.data());

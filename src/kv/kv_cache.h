@@ -56,7 +56,7 @@ struct Reservation {
 };
 
 struct KvOptions {
-  bool offload = false;  // blocks lie where there is more room (Backend::AllocateOffloaded)
+  bool offload = false;  // blocks lie where there is more room (Placement::kOffloaded)
   bool audit = false;    // hash committed slots; CheckAudit fails loudly if one ever changes
   // Staging rows for tails, behind the shape's staging rows, which passes share.
   int tail_regions = 0;  // sequences that can have a tail at a time

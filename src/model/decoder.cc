@@ -36,9 +36,9 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
   TALON_RETURN_IF_ERROR(CheckRange("max_rows", options.max_rows, {.low = 1}));
   TALON_RETURN_IF_ERROR(CheckRange("max_output_rows", options.max_output_rows, {.low = 1}));
   Ranks* ranks = options.ranks;
-  if (ranks != nullptr && ranks->size() > 1 && !backend->SumsInSegments()) {
+  if (ranks != nullptr && ranks->size() > 1 && !backend->info().sums_in_segments) {
     return Unimplemented("tensor_parallel: {} ranks are for the cpu; on {} a model has one",
-                         ranks->size(), backend->name());
+                         ranks->size(), backend->info().name);
   }
   TALON_ASSIGN_OR_RETURN(
       const ModelShard shard,
@@ -212,7 +212,7 @@ void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
     mlp.ranks = ranks_;
     backend_->FeedForward(x, Floats(layer.post_norm), eps, mlp);
   } else {
-    backend_->ExpertFeedForward(
+    backend_->expert_ops()->FeedForward(
         x, Floats(layer.post_norm), eps,
         {layer.router.get(), Floats(layer.router_bias), layer.expert_views,
          layer.expert_table.data(), config_.experts.rule, ranks_, shard_.experts.first});
@@ -243,7 +243,7 @@ void Decoder::RunHead(const PassPlan& plan) {
   if (outputs == 0) return;
   const MatrixView hidden = hidden_.Rows(outputs);
   backend_->GatherPassRows(*pass_, PassRows::kOutputs, stream_.Rows(plan.num_rows()), hidden);
-  backend_->RmsNorm(hidden, Floats(weights_.final_norm), config_.rms_norm_eps, hidden);
+  backend_->layer_ops()->RmsNorm(hidden, Floats(weights_.final_norm), config_.rms_norm_eps, hidden);
   const Scratch& logits = shard_.whole() ? logits_ : own_logits_;
   backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = logits.Rows(outputs)});
   if (shard_.whole()) return;

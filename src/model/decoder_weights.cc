@@ -27,7 +27,7 @@ Status LoadExperts(const LayerLayout& layout, WeightLoader* loader, LayerWeights
     layer->expert_views.push_back(layer->experts.back().view());
   }
   TALON_ASSIGN_OR_RETURN(layer->expert_table,
-                         loader->backend()->PrepareExperts(layer->expert_views));
+                         loader->backend()->expert_ops()->Prepare(layer->expert_views));
   return OkStatus();
 }
 

@@ -40,7 +40,7 @@ struct LayerWeights {
   Buffer router_bias;              // [experts]
   std::vector<MlpWeights> experts;
   std::vector<FeedForwardWeights> expert_views;  // views of `experts`
-  Buffer expert_table;                           // Backend::PrepareExperts
+  Buffer expert_table;                           // ExpertOps::Prepare
 };
 
 struct DecoderWeights {

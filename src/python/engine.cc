@@ -287,8 +287,9 @@ py::dict PythonEngine::Info() const {
     if (!lock.owns_lock() || thread_ == nullptr) return EngineClosed();
     const EngineOptions& options = thread_->engine().options();
     return py::dict(
-        arg("model") = ToPythonText(model_->name), arg("device") = model_->backend->description(),
-        arg("drafter") = drafter_name_, arg("vocab_size") = model_->target->config().vocab_size,
+        arg("model") = ToPythonText(model_->name),
+        arg("device") = model_->backend->info().description, arg("drafter") = drafter_name_,
+        arg("vocab_size") = model_->target->config().vocab_size,
         arg("max_length") = options.max_length, arg("max_sequences") = options.max_sequences);
   };
   return ValueOrRaise(read());

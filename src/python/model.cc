@@ -179,7 +179,7 @@ py::str PythonModel::Decode(const std::vector<int32_t>& tokens) const {
 py::dict PythonModel::Info() const {
   const ModelConfig& config = model_->target->config();
   return py::dict(arg("model") = ToPythonText(model_->name),
-                  arg("device") = model_->backend->description(),
+                  arg("device") = model_->backend->info().description,
                   arg("vocab_size") = config.vocab_size, arg("hidden_size") = config.hidden_size,
                   arg("num_layers") = config.num_layers, arg("max_length") = config.max_context);
 }

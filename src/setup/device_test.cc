@@ -25,8 +25,8 @@ TEST(DeviceTest, BadNamesAreRefused) {
 TEST(DeviceTest, TheCpuIsAlwaysThere) {
   const auto backend = NewBackend({.device = "cpu", .threads = 1});
   ASSERT_TRUE(backend.ok());
-  EXPECT_EQ((*backend)->name(), "cpu");
-  EXPECT_NE((*backend)->description().find("cpu"), std::string::npos);
+  EXPECT_EQ((*backend)->info().name, "cpu");
+  EXPECT_NE((*backend)->info().description.find("cpu"), std::string::npos);
 }
 
 // Without the CUDA backend, without a GPU, or with too few of them: an error, never a crash.

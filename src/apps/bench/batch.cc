@@ -158,7 +158,7 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
               config.sampling.max_tokens, options.repeats, table.ToString().c_str());
   std::printf("adaptive at its worst: %.2fx of off, batch %d\n", worst, worst_batch);
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"model", model->name},
-                                                {"device", model->backend->description()},
+                                                {"device", model->backend->info().description},
                                                 {"drafter", ways[1].drafter.Name()},
                                                 {"worst_adaptive_to_off", worst},
                                                 {"batches", rows}}));

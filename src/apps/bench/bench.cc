@@ -36,7 +36,7 @@ double TimeCall(int repeats, const std::function<void()>& call) {
 }
 
 Result<double> MeasureDeviceBandwidth(Backend* backend, ThreadPool* pool) {
-  if (backend->name() != "cpu") return MeasureCudaReadBandwidth(backend);
+  if (backend->info().name != "cpu") return MeasureCudaReadBandwidth(backend);
   return MeasureReadBandwidth(*pool) * 1e9;
 }
 

@@ -77,7 +77,7 @@ Result<DecodeRuns> RunDecode(const Config& config, const DecodeOptions& options,
     TALON_ASSIGN_OR_RETURN(const double bandwidth,
                            MeasureDeviceBandwidth(model.backend.get(), &pool));
     runs.bandwidth.push_back(bandwidth * 1e-9);
-    if (model.backend->name() != "cpu") continue;
+    if (model.backend->info().name != "cpu") continue;
     runs.int8_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kInt8));
     runs.bf16_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kBF16));
   }
@@ -142,14 +142,15 @@ Result<int> BenchRandomPrompt(Config config, const DecodeOptions& options) {
   const DecodeFigures figures =
       FiguresOf(runs, *model, engine.get(), options.prompt_tokens, generated);
   std::printf("%s\n%s, weights %s, median of %d runs\n%s", model->name.c_str(),
-              model->backend->description().c_str(), config.weights.c_str(), options.modes.repeats,
+              model->backend->info().description.c_str(), config.weights.c_str(),
+              options.modes.repeats,
               TableOf(figures, options.prompt_tokens, generated).ToString().c_str());
   std::printf("first token after %.1f ms\n", figures.first_token * 1e3);
   PrintMemory(*model, engine.get(), runs.peak_memory);
   const auto measured = [](double peak) { return peak == 0 ? Json() : Json(peak); };
   const Json json = {{"model", model->name},
                      {"weights", config.weights},
-                     {"device", model->backend->description()},
+                     {"device", model->backend->info().description},
                      {"prompt_tokens_per_second", figures.prompt_rate},
                      {"first_token_seconds", figures.first_token},
                      {"prompt_gflops", figures.prompt_gflops},

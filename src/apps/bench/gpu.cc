@@ -172,7 +172,7 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
       PassTimer::Create(model.get(), {.tokens = tokens, .rows = rows, .sequences = options.batch}));
   std::printf("%s, weights %s, KV %s\n%s, reads %.2f TB/s; median of %d passes with their argmax\n",
               model->name.c_str(), config.weights.c_str(), config.kv_dtype.c_str(),
-              model->backend->description().c_str(), bandwidth * 1e-12, options.repeats);
+              model->backend->info().description.c_str(), bandwidth * 1e-12, options.repeats);
   GpuBench bench(model.get(), timer.get(), options, bandwidth);
   if (options.Wants("nodes")) TALON_RETURN_IF_ERROR(bench.ByNodes());
   if (options.Wants("partial")) TALON_RETURN_IF_ERROR(bench.Partial());
@@ -190,7 +190,7 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
   }
   Json json = bench.json();
   json["model"] = model->name;
-  json["device"] = model->backend->description();
+  json["device"] = model->backend->info().description;
   json["read_bandwidth"] = bandwidth;
   TALON_RETURN_IF_ERROR(SaveJson(options.json, json));
   return kExitOk;

@@ -206,7 +206,7 @@ void Begin(LongContextBench* bench) {
   const Config& config = bench->config;
   const LoadedModel& model = *bench->model;
   bench->json = {{"model", model.name},
-                 {"device", model.backend->description()},
+                 {"device", model.backend->info().description},
                  {"weights", config.weights},
                  {"kv_dtype", config.kv_dtype},
                  {"block_size", config.block_size},
@@ -219,7 +219,7 @@ void Begin(LongContextBench* bench) {
                  {"prompts_per_context", bench->options.prompts_per_context},
                  {"contexts", Json::array()}};
   Print(fmt::format("{}\n{}\nweights {}, KV {}, {} new tokens, median of {}\n", model.name,
-                    model.backend->description(), config.weights, config.kv_dtype,
+                    model.backend->info().description, config.weights, config.kv_dtype,
                     config.sampling.max_tokens,
                     bench->options.repeats * bench->options.prompts_per_context));
   size_t tokens = 0;

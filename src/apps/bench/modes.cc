@@ -217,7 +217,7 @@ Result<int> BenchModes(Config config, const ModesOptions& options) {
     TALON_RETURN_IF_ERROR(RunRepeat(model.get(), config, prompts, grammars, repeat, &modes));
   }
   Json json = {{"model", model->name},
-               {"device", model->backend->description()},
+               {"device", model->backend->info().description},
                {"weights", config.weights},
                {"prompts", options.prompts},
                {"num_prompts", prompts.size()},

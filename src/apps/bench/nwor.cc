@@ -275,10 +275,10 @@ Result<int> BenchNwor(const Config& config, const NworOptions& options) {
       "bandwidth, and milliseconds per token; T: nodes of a tree, acc.: accepted share\n"
       "of the drafts verified; changes are against %s, times fastest of %d\n%s",
       model->name.c_str(), config.weights.c_str(), config.kv_dtype.c_str(),
-      model->backend->description().c_str(), options.modes[0].c_str(), options.repeats,
+      model->backend->info().description.c_str(), options.modes[0].c_str(), options.repeats,
       NworTable(rows).c_str());
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"model", model->name},
-                                                {"device", model->backend->description()},
+                                                {"device", model->backend->info().description},
                                                 {"weights", config.weights},
                                                 {"kv_dtype", config.kv_dtype},
                                                 {"chunk", options.chunk},

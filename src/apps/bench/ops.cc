@@ -8,7 +8,6 @@
 #include "base/threads.h"
 #include "compute/cpu/cpu_backend.h"
 #include "compute/cpu/peaks.h"
-#include "compute/layer_ops.h"
 #include "model/files/tensor_layout.h"
 #include "setup/loader.h"
 #include "spec/plan.h"
@@ -106,9 +105,7 @@ class OpBench {
     std::vector<std::unique_ptr<Weight>> weights;
     const HostMatrix host{values.data(), DType::kF32, outputs, inputs};
     for (int i = 0; i < copies; ++i) {
-      TALON_ASSIGN_OR_RETURN(auto weight, bounds.empty()
-                                              ? backend_->PackWeight({&host, 1}, format)
-                                              : backend_->PackSummedWeight(host, format, bounds));
+      TALON_ASSIGN_OR_RETURN(auto weight, backend_->PackWeight({&host, 1}, format, bounds));
       weights.push_back(std::move(weight));
     }
     for (const int rows : options_.rows) {
@@ -148,9 +145,10 @@ class OpBench {
         backend_->Synchronize();
       });
     };
-    Add("rms_norm", rows, time([&] { backend_->RmsNorm(x, weight.data, 1e-5f, normed); }),
+    Add("rms_norm", rows,
+        time([&] { backend_->layer_ops()->RmsNorm(x, weight.data, 1e-5f, normed); }),
         8.0 * rows * hidden);
-    Add("swiglu", rows, time([&] { LayerOpsOf(*backend_).SwiGlu(gate_up, gated); }),
+    Add("swiglu", rows, time([&] { backend_->layer_ops()->SwiGlu(gate_up, gated); }),
         12.0 * rows * ffn);
     if (rows <= 64) {
       const double bytes = 4.0 * logits.rows * logits.cols;
@@ -197,8 +195,8 @@ class OpBench {
                  }),
         8.0 * rows * k.cols + row_bytes * rows);
     const double seconds = TimeCall(options_.repeats, [&] {
-      LayerOpsOf(*backend_).Attention(*pass,
-                                      {.q = q, .kv = kv->view(), .layer = 0, .scale = 0.125f}, out);
+      backend_->layer_ops()->Attention(
+          *pass, {.q = q, .kv = kv->view(), .layer = 0, .scale = 0.125f}, out);
       backend_->Synchronize();
     });
     const double keys = options_.context + rows / 2.0;
@@ -255,8 +253,9 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   OpBench bench(backend.get(), model, options, peaks);
   TALON_RETURN_IF_ERROR(bench.Run(weights, kv_dtype));
   std::printf("%s, weights %s, KV %s\nmeasured peaks: %.1f GB/s read, %.0f G(FL)OP/s %s\n%s",
-              backend->description().c_str(), WeightFormatName(weights), config.kv_dtype.c_str(),
-              peaks.bandwidth, peaks.matrix, PeakName(weights), bench.table().ToString().c_str());
+              backend->info().description.c_str(), WeightFormatName(weights),
+              config.kv_dtype.c_str(), peaks.bandwidth, peaks.matrix, PeakName(weights),
+              bench.table().ToString().c_str());
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"bandwidth_gb_per_second", peaks.bandwidth},
                                                 {"matrix_peak_gflops", peaks.matrix},
                                                 {"weights", WeightFormatName(weights)},

@@ -279,14 +279,14 @@ Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
   std::printf(
       "%s, weights %s\n%s\nEAGLE-3 head with random weights: %d nodes, %d levels, top-k %d;"
       " %d steps\nSIMULATED acceptance, tau %.2f expected\n%s",
-      model->name.c_str(), config.weights.c_str(), model->backend->description().c_str(), nodes,
-      budget.max_depth, budget.top_k, options.steps, expected, table.ToString().c_str());
+      model->name.c_str(), config.weights.c_str(), model->backend->info().description.c_str(),
+      nodes, budget.max_depth, budget.top_k, options.steps, expected, table.ToString().c_str());
   if (const int64_t cut = simulation->acceptance().cut_short(); cut > 0) {
     std::printf("%ld draws were deeper than the tree\n", static_cast<long>(cut));
   }
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"model", model->name},
                                                 {"weights", config.weights},
-                                                {"device", model->backend->description()},
+                                                {"device", model->backend->info().description},
                                                 {"acceptance", options.acceptance},
                                                 {"expected_tau", expected},
                                                 {"nodes", nodes},

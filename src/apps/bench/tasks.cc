@@ -168,7 +168,7 @@ Result<int> BenchTasks(Config config, TasksOptions options) {
   if (config.sampling.seed < 0) config.sampling.seed = 1;
   TALON_ASSIGN_OR_RETURN(const TaskBench bench, Load(config));
   Json json = {{"model", bench.model->name},
-               {"device", bench.model->backend->description()},
+               {"device", bench.model->backend->info().description},
                {"weights", config.weights},
                {"kv_dtype", config.kv_dtype},
                {"tasks", options.tasks},

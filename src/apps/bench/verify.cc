@@ -117,7 +117,7 @@ Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
   Metrics unused;
   TALON_ASSIGN_OR_RETURN(const auto kv, NewCache(*model, deepest, most_nodes, &unused));
   std::optional<PassFloor> floor;  // devices have `bench gpu`
-  if (model->backend->name() == "cpu") floor.emplace(config, *model);
+  if (model->backend->info().name == "cpu") floor.emplace(config, *model);
   Table table = NewVerifyTable(options.depths, floor.has_value());
   Json rows = Json::array();
   for (const int nodes : options.nodes) {
@@ -139,8 +139,9 @@ Result<int> BenchVerify(const Config& config, const VerifyOptions& options) {
     table.Add(line);
   }
   std::printf("%s\n%s\nweights %s, KV %s, milliseconds by length of the prefix, fastest of %d\n%s",
-              model->name.c_str(), model->backend->description().c_str(), config.weights.c_str(),
-              config.kv_dtype.c_str(), options.repeats, table.ToString().c_str());
+              model->name.c_str(), model->backend->info().description.c_str(),
+              config.weights.c_str(), config.kv_dtype.c_str(), options.repeats,
+              table.ToString().c_str());
   if (floor) std::printf("%s\n", floor->ToString().c_str());
   TALON_RETURN_IF_ERROR(SaveJson(
       options.json, {{"model", model->name}, {"weights", config.weights}, {"points", rows}}));

@@ -33,7 +33,7 @@ class LocalChat : public ChatModel {
 
   std::string Description() const override {
     return fmt::format("{} on {}, drafter {}", ShortModelName(model_->name),
-                       model_->backend->description(), model_->drafters.Name());
+                       model_->backend->info().description, model_->drafters.Name());
   }
 
   Result<ChatAnswerEnd> Answer(const OrderedJson& messages,

@@ -111,7 +111,7 @@ std::string ReportTable(const GenerateResult& result, const LoadedModel& model, 
   const RequestStats& stats = result.stats;
   Table table({});
   table.Add({"model", model.name});
-  table.Add({"device", model.backend->description()});
+  table.Add({"device", model.backend->info().description});
   AddGeneration(result, &table);
   if (!model.drafters.none() || stats.partial_passes > 0) {
     AddSpeculation(stats, model, engine->metrics().Total(Counter::kSpecPvRolledBackTokens), &table);
@@ -182,7 +182,7 @@ Json CountersJson(const Metrics& metrics) {
 Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* engine) {
   Json out = GenerationJson(result);
   out["model"] = model.name;
-  out["device"] = model.backend->description();
+  out["device"] = model.backend->info().description;
   out["drafter"] = model.drafters.Name();
   out["memory"] = {{"weights", model.target->weight_bytes()},
                    {"kv", engine->kv().bytes()},

@@ -73,7 +73,7 @@ void PrintHead(const LoadedModel& model, const DraftFacts& facts) {
   table.Add({"kind", fmt::format("{}, {}", facts.kind,
                                  facts.kind == "STANDALONE" ? "a model of its own"
                                                             : "a head on the model's features")});
-  table.Add({"device", ShortName(model.backend->description())});
+  table.Add({"device", ShortName(model.backend->info().description)});
   table.Add({"build has", ShortName(BuildDevices())});
   std::printf("%s\n", table.ToString(/*all_left=*/true).c_str());
 }
@@ -132,7 +132,7 @@ Result<int> Doctor(Config config, DoctorOptions options) {
   }
   const Json json = {
       {"model", model->name},
-      {"device", model->backend->description()},
+      {"device", model->backend->info().description},
       {"build_devices", BuildDevices()},
       {"max_tokens", config.sampling.max_tokens},
       {"draft", FactsJson(facts, checks)},

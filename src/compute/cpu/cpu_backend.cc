@@ -27,31 +27,23 @@ class CpuBackend : public HostBackend {
   CpuBackend(int num_threads, bool touch_memory)
       : pool_(num_threads), touch_memory_(touch_memory) {}
 
-  std::string name() const override { return "cpu"; }
-  std::string description() const override {
+  BackendInfo info() const override {
     const int threads = pool_.num_threads();
-    return fmt::format("cpu, {} thread{}, {}", threads, threads == 1 ? "" : "s",
-                       MatMulKernelNames());
+    return {
+        "cpu",
+        fmt::format("cpu, {} thread{}, {}", threads, threads == 1 ? "" : "s", MatMulKernelNames()),
+        /*sums_in_segments=*/true};
   }
-
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }
 
-  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
-                                             WeightFormat format) override {
+  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
+                                             std::span<const int> bounds) override {
     if (!parts.empty() && parts[0].dtype == DType::kMxfp4) {
       TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
       return NewMxfp4Weight(parts[0]);
     }
-    TALON_ASSIGN_OR_RETURN(auto weight, talon::PackWeight(pool_, parts, format));
-    return std::unique_ptr<Weight>(std::move(weight));
-  }
-
-  Result<std::unique_ptr<Weight>> PackSummedWeight(const HostMatrix& part, WeightFormat format,
-                                                   std::span<const int> bounds) override {
-    if (part.dtype == DType::kMxfp4) return PackWeight({&part, 1}, format);
-    TALON_ASSIGN_OR_RETURN(auto weight,
-                           talon::PackWeight(pool_, {&part, 1}, format, nullptr, bounds));
+    TALON_ASSIGN_OR_RETURN(auto weight, talon::PackWeight(pool_, parts, format, nullptr, bounds));
     return std::unique_ptr<Weight>(std::move(weight));
   }
 
@@ -82,7 +74,7 @@ class CpuBackend : public HostBackend {
   ThreadPool pool_;
   bool touch_memory_;
   CpuKvOps kv_ops_{&pool_};
-  CpuTokenOps token_ops_{&pool_};
+  CpuTokenOps token_ops_{this, &pool_};
   MatMulScratch matmul_scratch_;
   AttentionScratch attention_scratch_;
 };

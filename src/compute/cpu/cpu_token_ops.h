@@ -6,13 +6,13 @@
 #include <span>
 
 #include "base/threads.h"
-#include "compute/token_ops.h"
+#include "compute/host/host_token_ops.h"
 
 namespace talon {
 
-class CpuTokenOps : public TokenOps {
+class CpuTokenOps : public HostTokenOps {
  public:
-  explicit CpuTokenOps(ThreadPool* pool) : pool_(pool) {}
+  CpuTokenOps(Backend* backend, ThreadPool* pool) : HostTokenOps(backend), pool_(pool) {}
 
   void Argmax(MatrixView x, std::span<int32_t> out) override;
   void TopK(MatrixView x, int k, std::span<TopKEntry> out) override;

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "base/check.h"
-#include "compute/cuda/attention/attention.h"
+#include "compute/cuda/cuda_layer_ops.h"
 #include "compute/cuda/cuda_pass.h"
 #include "compute/cuda/elementwise.h"
-#include "compute/cuda/experts/experts.h"
+#include "compute/cuda/experts/cuda_expert_ops.h"
 #include "compute/cuda/gemm/gemm.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/kv/cuda_kv_ops.h"
@@ -15,9 +15,7 @@
 #include "compute/cuda/runtime/few_rows.h"
 #include "compute/cuda/runtime/open_device.h"
 #include "compute/cuda/runtime/read_bandwidth.h"
-#include "compute/cuda/tokens/beam_search.h"
 #include "compute/cuda/tokens/cuda_token_ops.h"
-#include "compute/layer_ops.h"
 
 namespace talon {
 namespace {
@@ -28,21 +26,24 @@ using cuda::CudaWeight;
 using cuda::FewIndices;
 using cuda::PlanOf;
 
-class CudaBackend : public Backend, public LayerOps {
+class CudaBackend : public Backend {
  public:
   CudaBackend(const cuda::Device& device, const CudaOptions& options)
       : device_(device), options_(options), context_(device.stream), gemm_(context_.stream()) {}
   ~CudaBackend() override { cuda::CloseDevice(device_); }
 
-  std::string name() const override { return "cuda"; }
-  std::string description() const override { return fmt::format("cuda, {}", device_.name); }
+  BackendInfo info() const override { return {"cuda", fmt::format("cuda, {}", device_.name)}; }
+  LayerOps* layer_ops() override { return &layer_ops_; }
+  ExpertOps* expert_ops() override { return &expert_ops_; }
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }
   DeviceClock* clock() override { return context_.clock(); }
   const cuda::Stream& stream() const { return context_.stream(); }
 
-  Result<Buffer> Allocate(size_t bytes) override { return cuda::AllocateDevice(stream(), bytes); }
-  Result<Buffer> AllocateOffloaded(size_t bytes) override { return cuda::AllocatePinned(bytes); }
+  Result<Buffer> Allocate(size_t bytes, Placement placement) override {
+    return placement == Placement::kOffloaded ? cuda::AllocatePinned(bytes)
+                                              : cuda::AllocateDevice(stream(), bytes);
+  }
   void CopyIn(void* device, const void* host, size_t bytes) override {
     context_.Copy(device, host, bytes);
   }
@@ -51,11 +52,8 @@ class CudaBackend : public Backend, public LayerOps {
   }
   void Synchronize() override { context_.Synchronize(); }
 
-  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
-                                             WeightFormat format) override;
-  Result<Buffer> PrepareExperts(std::span<const FeedForwardWeights> experts) override {
-    return cuda::Experts::MakeTable(stream(), experts);
-  }
+  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
+                                             std::span<const int> bounds) override;
 
   std::unique_ptr<Pass> NewPass(int query_heads) override;
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override;
@@ -63,55 +61,41 @@ class CudaBackend : public Backend, public LayerOps {
               const std::function<void()>& ops) override;
 
   void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) override;
-  void RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) override;
-  void RmsNormHeads(MatrixView x, int head_dim, const float* weight, float epsilon) override;
   void MatMul(const MatMulArgs& args) override;
   void FeedForward(MatrixView x, const float* norm, float epsilon,
                    const FeedForwardWeights& weights) override;
   void RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
                   MatrixView angles) override;
-  void Rope(MatrixView x, int head_dim, MatrixView angles) override;
-  void SwiGlu(MatrixView gate_up, MatrixView out) override;
   void ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
                   MatrixView angles, const KvView& kv, int layer) override;
-  void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
-                         const ExpertsWeights& weights) override {
-    experts_.Run(x, norm, epsilon, weights);
-  }
-  void ClampedGate(MatrixView gate_up, float limit, MatrixView out) override {
-    cuda::ClampedGate(stream(), gate_up, limit, out);
-  }
-  void Attention(const Pass& pass, const AttentionInput& input, MatrixView out) override;
   void AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
                        const float* bias, MatrixView out) override;
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override;
   void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override;
-  Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
-                                                    std::span<const int32_t> token_ids) override;
 
  private:
   // Room for the left operand of a product with `w`, in w's type and padded as w needs it.
   cuda::RowsOut Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch);
   // RmsNorm(x) as the left operand of a product with `w`; x itself if `norm` is null.
   cuda::Operand NormedOperand(MatrixView x, const float* norm, float epsilon, const CudaWeight& w);
-  void RunAttention(const Pass& pass, const AttentionInput& input, const cuda::RowsOut& out);
 
   cuda::Device device_;
   CudaOptions options_;
   cuda::Context context_;
+  cuda::CudaLayerOps layer_ops_{&context_};
+  cuda::CudaExpertOps expert_ops_{&context_};
   cuda::CudaKvOps kv_ops_{&context_};
   cuda::CudaTokenOps token_ops_{&context_};
   cuda::WeightPacker packer_{&context_.stream()};
   cuda::Gemm gemm_;
-  cuda::Experts experts_{&context_.stream(), context_.generation()};
   cuda::Scratch operand_{&context_.stream(), context_.generation()};
   cuda::Scratch gated_{&context_.stream(), context_.generation()};
   cuda::Scratch gate_up_{&context_.stream(), context_.generation()};
-  cuda::Scratch attention_{&context_.stream(), context_.generation()};
 };
 
 Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatrix> parts,
-                                                        WeightFormat format) {
+                                                        WeightFormat format,
+                                                        std::span<const int> /*bounds*/) {
   TALON_ASSIGN_OR_RETURN(auto weight, packer_.Pack(parts, format));
   TALON_RETURN_IF_ERROR(gemm_.Reserve(*weight));
   ++*context_.generation();  // reserved memory may have moved
@@ -129,9 +113,7 @@ void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pas
   auto* cuda_pass = static_cast<CudaPass*>(pass);
   cuda_pass->Load(plan, shape, context_.uploads());
   cuda_pass->ClearStored();
-  // Here and not in Attention, which a replayed pass does not call.
-  attention_.Get(cuda::AttentionScratchBytes(cuda_pass->num_partials(), cuda_pass->query_heads(),
-                                             shape.head_dim));
+  layer_ops_.ReserveAttention(*cuda_pass, shape.head_dim);
 }
 
 void CudaBackend::Record(Pass* pass, const Pass* second, uint64_t key,
@@ -211,28 +193,13 @@ void CudaBackend::ProjectQkv(const Pass& pass, const MatMulArgs& product, const 
   pass.ReportStored(layer);
 }
 
-void CudaBackend::RmsNormHeads(MatrixView x, int head_dim, const float* weight, float epsilon) {
-  TALON_CHECK(x.cols % head_dim == 0);
-  cuda::RmsNormHeads(stream(), x, head_dim, weight, epsilon);
-}
-
-void CudaBackend::Rope(MatrixView x, int head_dim, MatrixView angles) {
-  TALON_CHECK(x.rows == angles.rows && x.cols % head_dim == 0 && angles.cols <= head_dim);
-  cuda::Rope(stream(), x, head_dim, angles);
-}
-
 // ---- Attention ----
-
-void CudaBackend::Attention(const Pass& pass, const AttentionInput& input, MatrixView out) {
-  TALON_CHECK(out.rows == input.q.rows);
-  RunAttention(pass, input, cuda::OutOf(out));
-}
 
 void CudaBackend::AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
                                   const float* bias, MatrixView out) {
   const auto& weight = static_cast<const CudaWeight&>(w);
   const cuda::RowsOut operand = Operand(weight, input.q.rows, &operand_);
-  RunAttention(pass, input, operand);
+  layer_ops_.AttentionTo(pass, input, operand);
   gemm_.Run({.x = {operand.data, input.q.rows, operand.stride},
              .w = &weight,
              .bias = bias,
@@ -240,25 +207,7 @@ void CudaBackend::AttentionMatMul(const Pass& pass, const AttentionInput& input,
              .accumulate = true});
 }
 
-void CudaBackend::RunAttention(const Pass& pass, const AttentionInput& input,
-                               const cuda::RowsOut& out) {
-  const KvShape& shape = input.kv.shape;
-  TALON_CHECK(input.q.rows == PlanOf(pass).rows && out.cols == input.q.cols);
-  TALON_CHECK(input.q.cols % (shape.head_dim * shape.kv_heads) == 0);
-  const cuda::AttentionCall call{.plan = PlanOf(pass),
-                                 .q = input.q,
-                                 .out = out,
-                                 .shape = shape,
-                                 .layer = input.kv.layers[input.layer],
-                                 .layer_index = input.layer,
-                                 .scale = input.scale,
-                                 .window = input.window,
-                                 .sinks = input.sinks,
-                                 .scratch = attention_.Get(0)};
-  cuda::RunAttention(stream(), call);
-}
-
-// ---- Feed-forward and norms ----
+// ---- Feed-forward ----
 
 void CudaBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
                               const FeedForwardWeights& weights) {
@@ -278,17 +227,6 @@ void CudaBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
              .bias = weights.down_bias,
              .out = x,
              .accumulate = true});
-}
-
-void CudaBackend::SwiGlu(MatrixView gate_up, MatrixView out) {
-  TALON_CHECK(gate_up.rows == out.rows && gate_up.cols == 2 * out.cols);
-  cuda::SwiGlu(stream(), gate_up, cuda::OutOf(out));
-}
-
-void CudaBackend::RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) {
-  const CudaClock::Batch batch(context_.clock());
-  TALON_CHECK(x.rows == out.rows && x.cols == out.cols);
-  cuda::RmsNorm(stream(), x, weight, epsilon, cuda::OutOf(out));
 }
 
 // ---- Rows that leave the pass ----
@@ -311,12 +249,6 @@ void CudaBackend::GatherRows(MatrixView x, std::span<const int32_t> rows, Matrix
   }
 }
 
-Result<std::unique_ptr<BeamSearch>> CudaBackend::NewBeamSearch(const BeamLimits& limits,
-                                                               std::span<const int32_t> token_ids) {
-  TALON_ASSIGN_OR_RETURN(auto search, cuda::CudaBeamSearch::Create(&context_, limits, token_ids));
-  return std::unique_ptr<BeamSearch>(std::move(search));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options) {
@@ -327,7 +259,7 @@ Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options) {
 Result<double> MeasureCudaReadBandwidth(Backend* backend) {
   auto* device = dynamic_cast<CudaBackend*>(backend);
   if (device == nullptr) {
-    return InvalidArgument("the {} backend is not a CUDA device", backend->name());
+    return InvalidArgument("the {} backend is not a CUDA device", backend->info().name);
   }
   return cuda::ReadBandwidth(device->stream());
 }

@@ -10,7 +10,7 @@ Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions&) {
 }
 
 Result<double> MeasureCudaReadBandwidth(Backend* backend) {
-  return InvalidArgument("the {} backend is not a CUDA device", backend->name());
+  return InvalidArgument("the {} backend is not a CUDA device", backend->info().name);
 }
 
 }  // namespace talon

@@ -65,21 +65,14 @@ class ReferenceBackend : public HostBackend {
   ReferenceBackend(std::string name, std::string description)
       : name_(std::move(name)), description_(std::move(description)) {}
 
-  std::string name() const override { return name_; }
-  std::string description() const override { return description_; }
-
+  BackendInfo info() const override { return {name_, description_, /*sums_in_segments=*/true}; }
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }
 
   Result<Buffer> AllocateMemory(size_t bytes) override { return AllocateHostMemory(bytes); }
-  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
-                                             WeightFormat format) override {
-    return ReferenceWeight::Pack(parts, format);
-  }
-
-  Result<std::unique_ptr<Weight>> PackSummedWeight(const HostMatrix& part, WeightFormat format,
-                                                   std::span<const int> bounds) override {
-    return ReferenceWeight::Pack({&part, 1}, format, bounds);
+  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
+                                             std::span<const int> bounds) override {
+    return ReferenceWeight::Pack(parts, format, bounds);
   }
 
   std::unique_ptr<Pass> NewPass(int /*query_heads*/) override {
@@ -281,7 +274,7 @@ class ReferenceBackend : public HostBackend {
   }
 
   ReferenceKvOps kv_ops_;
-  ReferenceTokenOps token_ops_;
+  ReferenceTokenOps token_ops_{this};
   std::string name_;
   std::string description_;
 };

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <span>
 
-#include "compute/token_ops.h"
+#include "compute/host/host_token_ops.h"
 
 namespace talon {
 
-class ReferenceTokenOps : public TokenOps {
+class ReferenceTokenOps : public HostTokenOps {
  public:
+  using HostTokenOps::HostTokenOps;
+
   void Argmax(MatrixView x, std::span<int32_t> out) override;
   void TopK(MatrixView x, int k, std::span<TopKEntry> out) override;
 };

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 
@@ -40,21 +39,20 @@ class LaggingBackend : public Backend {
   }
 
   // The rest is the other backend's.
-  std::string name() const override { return inner_->name(); }
-  std::string description() const override { return inner_->description(); }
+  BackendInfo info() const override { return inner_->info(); }
+  LayerOps* layer_ops() override { return inner_->layer_ops(); }
+  ExpertOps* expert_ops() override { return inner_->expert_ops(); }
   KvOps* kv_ops() override { return inner_->kv_ops(); }
   DeviceClock* clock() override { return inner_->clock(); }
-  Result<Buffer> Allocate(size_t bytes) override { return inner_->Allocate(bytes); }
+  Result<Buffer> Allocate(size_t bytes, Placement placement) override {
+    return inner_->Allocate(bytes, placement);
+  }
   void CopyIn(void* device, const void* host, size_t bytes) override {
     inner_->CopyIn(device, host, bytes);
   }
-  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
-                                             WeightFormat format) override {
-    return inner_->PackWeight(parts, format);
-  }
-  Result<std::unique_ptr<Weight>> PackSummedWeight(const HostMatrix& part, WeightFormat format,
-                                                   std::span<const int> bounds) override {
-    return inner_->PackSummedWeight(part, format, bounds);
+  Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
+                                             std::span<const int> bounds) override {
+    return inner_->PackWeight(parts, format, bounds);
   }
   std::unique_ptr<Pass> NewPass(int query_heads) override { return inner_->NewPass(query_heads); }
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override {
@@ -63,28 +61,14 @@ class LaggingBackend : public Backend {
   void Embed(const Pass& pass, const void* table, DType dtype, MatrixView out) override {
     inner_->Embed(pass, table, dtype, out);
   }
-  void RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) override {
-    inner_->RmsNorm(x, weight, epsilon, out);
-  }
   void MatMul(const MatMulArgs& args) override { inner_->MatMul(args); }
   void FeedForward(MatrixView x, const float* norm, float epsilon,
                    const FeedForwardWeights& weights) override {
     inner_->FeedForward(x, norm, epsilon, weights);
   }
-  Result<Buffer> PrepareExperts(std::span<const FeedForwardWeights> experts) override {
-    return inner_->PrepareExperts(experts);
-  }
-  void ExpertFeedForward(MatrixView x, const float* norm, float epsilon,
-                         const ExpertsWeights& weights) override {
-    inner_->ExpertFeedForward(x, norm, epsilon, weights);
-  }
-  int64_t experts_read() const override { return inner_->experts_read(); }
   void RopeAngles(const Pass& pass, const float* inv_freq, int half, float scale,
                   MatrixView angles) override {
     inner_->RopeAngles(pass, inv_freq, half, scale, angles);
-  }
-  void Rope(MatrixView x, int head_dim, MatrixView angles) override {
-    inner_->Rope(x, head_dim, angles);
   }
   void ProjectQkv(const Pass& pass, const MatMulArgs& product, const QkvRows& rows,
                   MatrixView angles, const KvView& kv, int layer) override {
@@ -99,10 +83,6 @@ class LaggingBackend : public Backend {
   }
   void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override {
     inner_->GatherPassRows(pass, rows, x, out);
-  }
-  Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
-                                                    std::span<const int32_t> token_ids) override {
-    return inner_->NewBeamSearch(limits, token_ids);
   }
 
  private:

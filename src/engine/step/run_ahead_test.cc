@@ -2,7 +2,7 @@
 // the CPU a twin of the device's search stands in for it.
 #include <gtest/gtest.h>
 
-#include "compute/host/host_backend.h"
+#include "compute/host/host_token_ops.h"
 #include "engine/test_engine.h"
 #include "grammar/gbnf.h"
 #include "spec/drafters/heads/eagle_drafter.h"
@@ -128,7 +128,7 @@ EngineOptions OptionsOf(const RunOptions& run) {
 Outcome Generate(const RunOptions& run) {
   Outcome outcome;
   Metrics metrics;
-  auto* host = dynamic_cast<HostBackend*>(Tiny().backend.get());
+  auto* host = dynamic_cast<HostTokenOps*>(Tiny().backend->token_ops());
   if (host != nullptr) host->GrowTreesAhead(run.ahead);
   std::unique_ptr<Drafter> drafter;
   if (!run.plain) {
@@ -170,7 +170,7 @@ Outcome Generate(const RunOptions& run) {
 }
 
 // A device always grows its trees ahead, so there is nothing to compare with.
-bool IsHost() { return dynamic_cast<HostBackend*>(Tiny().backend.get()) != nullptr; }
+bool IsHost() { return dynamic_cast<HostTokenOps*>(Tiny().backend->token_ops()) != nullptr; }
 
 void ExpectSame(const Outcome& ahead, const Outcome& behind) {
   EXPECT_EQ(ahead.tokens, behind.tokens);

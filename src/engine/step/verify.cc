@@ -25,7 +25,7 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   // The device is one pass behind at most: a request that comes now waits for no more.
   if (std::exchange(in_flight_, batch->entries.empty())) parts_.backend->Synchronize();
   const KvView kv = pass.reads_views ? parts_.kv->views() : parts_.kv->view();
-  const int64_t experts_before = parts_.backend->experts_read();
+  const int64_t experts_before = parts_.backend->expert_ops()->experts_read();
   TALON_RETURN_IF_ERROR(parts_.target->Forward(
       plan, kv, &verified->output, [&](Pass* loaded) { PlaceDrafts(*batch, plan, loaded); }));
   if (StagingArea& staging = parts_.kv->staging(); !staging.is_clear()) {
@@ -43,7 +43,7 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
         std::span(verified->choices).subspan(entry.rows.first_output, entry.rows.num_outputs));
   }
   batch->experts_touched = parts_.target->config().PerSparseLayer(
-      static_cast<double>(parts_.backend->experts_read() - experts_before));
+      static_cast<double>(parts_.backend->expert_ops()->experts_read() - experts_before));
   batch->verify_seconds = watch.Seconds();
   return OkStatus();
 }

@@ -151,8 +151,7 @@ Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> p
     parts = {&whole, 1};
   }
   TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight,
-                         bounds.empty() ? backend_->PackWeight(parts, format)
-                                        : backend_->PackSummedWeight(parts[0], format, bounds));
+                         backend_->PackWeight(parts, format, bounds));
   matrix_bytes_ += weight->bytes();
   return weight;
 }

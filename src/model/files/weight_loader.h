@@ -36,7 +36,7 @@ class WeightLoader {
   // are none.
   Result<Buffer> Vector(const TensorParts& parts, float scale = 1);
   Result<std::unique_ptr<Weight>> Matrix(const TensorParts& parts);
-  // A matrix whose products are sums over ranks, in segments (Backend::PackSummedWeight).
+  // A matrix whose products are sums over ranks, in segments (Backend::PackWeight).
   Result<std::unique_ptr<Weight>> SummedMatrix(const TensorParts& parts,
                                                std::span<const int> bounds);
   // The same in float32 whatever the format.

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/valid_values.h"
-#include "compute/layer_ops.h"
 #include "model/heads/head_file.h"
 #include "model/rope.h"
 
@@ -122,9 +121,9 @@ void BlockHead::RunContext(int rows, MatrixView features, const KvView& kv) {
     const MatrixView v = context.Cols((2 * i + 1) * layers.kv_size(), layers.kv_size());
     const Buffer& norm = weights_.layers[static_cast<size_t>(i)].k_norm;
     if (norm.data() != nullptr) {
-      LayerOpsOf(*backend_).RmsNormHeads(k, layers.head_dim, Floats(norm), layers.rms_norm_eps);
+      backend_->layer_ops()->RmsNormHeads(k, layers.head_dim, Floats(norm), layers.rms_norm_eps);
     }
-    backend_->Rope(k, layers.head_dim, angles);
+    backend_->layer_ops()->Rope(k, layers.head_dim, angles);
     backend_->kv_ops()->StoreKv(*context_pass_, k, v, kv, i);
   }
 }
@@ -169,7 +168,8 @@ void BlockHead::RunLayer(int index, int rows, const KvView& kv) {
 void BlockHead::RunOutputs(int rows, int outputs) {
   const MatrixView hidden = hidden_.Rows(outputs);
   backend_->GatherPassRows(*pass_, PassRows::kOutputs, stream_.Rows(rows), hidden);
-  backend_->RmsNorm(hidden, Floats(weights_.norm), config_.layers.rms_norm_eps, hidden);
+  backend_->layer_ops()->RmsNorm(hidden, Floats(weights_.norm), config_.layers.rms_norm_eps,
+                                 hidden);
   const Weight& head = weights_.head != nullptr ? *weights_.head : *target_.weights().head;
   backend_->MatMul({.x = hidden, .w = &head, .out = logits_.Rows(outputs)});
 }

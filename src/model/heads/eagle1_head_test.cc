@@ -64,8 +64,9 @@ TEST_F(Eagle1, FeaturesGetTheTargetsFinalNorm) {
   auto expected = NewScratch(backend_.get(), 1, 32);
   backend_->CopyIn(in->all.data, features.data(), features.size() * sizeof(float));
   head->Fuse(in->all, out->all);
-  backend_->RmsNorm(in->all, static_cast<const float*>(target_->weights().final_norm.data()),
-                    target_->config().rms_norm_eps, expected->all);
+  backend_->layer_ops()->RmsNorm(in->all,
+                                 static_cast<const float*>(target_->weights().final_norm.data()),
+                                 target_->config().rms_norm_eps, expected->all);
   std::vector<float> got, want;
   CopyRows(backend_.get(), out->all, &got);
   CopyRows(backend_.get(), expected->all, &want);

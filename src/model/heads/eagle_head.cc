@@ -155,8 +155,8 @@ void EagleHead::Fuse(MatrixView features, MatrixView fused) {
     return;
   }
   if (!config_.eagle3) {
-    backend_->RmsNorm(features, Floats(target_.weights().final_norm), target_.config().rms_norm_eps,
-                      fused);
+    backend_->layer_ops()->RmsNorm(features, Floats(target_.weights().final_norm),
+                                   target_.config().rms_norm_eps, fused);
     return;
   }
   if (!HasFeatureNorms()) {
@@ -179,14 +179,14 @@ void EagleHead::NormFeatures(MatrixView features) {
   const MatrixView normed = features_.Rows(features.rows);
   const float eps = config_.rms_norm_eps;
   if (config_.norm_before_fc) {
-    backend_->RmsNorm(features, Floats(weights_.concat_norm), eps, normed);
+    backend_->layer_ops()->RmsNorm(features, Floats(weights_.concat_norm), eps, normed);
   }
   const MatrixView& x = config_.norm_before_fc ? normed : features;
   const int size = config_.target_hidden_size;
   for (size_t i = 0; i < weights_.fc_norms.size(); ++i) {
     const int start = static_cast<int>(i) * size;
-    backend_->RmsNorm(x.Cols(start, size), Floats(weights_.fc_norms[i]), eps,
-                      normed.Cols(start, size));
+    backend_->layer_ops()->RmsNorm(x.Cols(start, size), Floats(weights_.fc_norms[i]), eps,
+                                   normed.Cols(start, size));
   }
 }
 
@@ -266,8 +266,10 @@ void EagleHead::ReadInputs(MatrixView inputs) {
   backend_->Embed(*pass_, table.data.data(), table.dtype, embedded);
   if (!config_.eagle3) return FuseEmbeddings(inputs);
   const MatrixView feature = x.Cols(hidden, hidden);
-  backend_->RmsNorm(embedded, Floats(weights_.embed_norm), config_.rms_norm_eps, embedded);
-  backend_->RmsNorm(inputs, Floats(weights_.hidden_norm), config_.rms_norm_eps, feature);
+  backend_->layer_ops()->RmsNorm(embedded, Floats(weights_.embed_norm), config_.rms_norm_eps,
+                                 embedded);
+  backend_->layer_ops()->RmsNorm(inputs, Floats(weights_.hidden_norm), config_.rms_norm_eps,
+                                 feature);
 }
 
 void EagleHead::FuseEmbeddings(MatrixView inputs) {
@@ -289,7 +291,7 @@ void EagleHead::StoreKeys(int rows, const KvView& kv) {
                     .w = weights_.kv.get(),
                     .bias = Floats(weights_.kv_bias),
                     .out = keys_values});
-  backend_->Rope(k, config_.head_dim, angles);
+  backend_->layer_ops()->Rope(k, config_.head_dim, angles);
   backend_->kv_ops()->StoreKv(*pass_, k, v, kv, /*layer=*/0);
 }
 
@@ -313,7 +315,7 @@ void EagleHead::RunAttention(const Pass& pass, const OutputRows& rows, const KvV
   const MatrixView q = q_.Rows(outputs);
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   backend_->MatMul({.x = rows.x, .w = weights_.q.get(), .bias = Floats(weights_.q_bias), .out = q});
-  backend_->Rope(q, config_.head_dim, rows.angles);
+  backend_->layer_ops()->Rope(q, config_.head_dim, rows.angles);
   backend_->AttentionMatMul(pass, {.q = q, .kv = kv, .layer = 0, .scale = scale}, *weights_.output,
                             Floats(weights_.output_bias), stream_.Rows(outputs));
 }
@@ -322,7 +324,7 @@ void EagleHead::RunHead(int outputs) {
   const float eps = config_.rms_norm_eps;
   const MatrixView hidden = stream_.Rows(outputs);
   if (config_.norm_output) {
-    backend_->RmsNorm(hidden, Floats(weights_.norm), eps, next_.Rows(outputs));
+    backend_->layer_ops()->RmsNorm(hidden, Floats(weights_.norm), eps, next_.Rows(outputs));
   }
   const Weight& head = weights_.head != nullptr ? *weights_.head : *target_.weights().head;
   backend_->MatMul({.x = hidden,

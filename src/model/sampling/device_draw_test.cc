@@ -76,7 +76,7 @@ const RowDraw kDraws[] = {
 TEST(DeviceDraw, MatchesTheHostOnDevicesThatDraw) {
   const auto backend = NewTestBackend(1);
   if (!backend->token_ops()->DrawsTokens())
-    GTEST_SKIP() << backend->name() << " leaves draws to the host";
+    GTEST_SKIP() << backend->info().name << " leaves draws to the host";
   PassPlan plan;
   const auto pass = LoadRows(backend.get(), &plan);
   std::mt19937 random(11);

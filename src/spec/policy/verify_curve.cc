@@ -151,9 +151,9 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
   const int shorter = std::min(64, longer / 2);
   // Seconds of a pass, and the experts that it reads in a sparse layer.
   const auto time = [&](int rows, int context, int repeats, double* experts) -> Result<double> {
-    const int64_t before = backend->experts_read();
+    const int64_t before = backend->expert_ops()->experts_read();
     auto seconds = TimeVerifyPass(backend, target, kv, rows, context, repeats);
-    const auto read = static_cast<double>(backend->experts_read() - before);
+    const auto read = static_cast<double>(backend->expert_ops()->experts_read() - before);
     *experts = target->config().PerSparseLayer(read / (1 + repeats));
     return seconds;
   };

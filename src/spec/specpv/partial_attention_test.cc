@@ -11,7 +11,6 @@
 
 #include "base/math.h"
 #include "compute/backend.h"
-#include "compute/layer_ops.h"
 #include "compute/reference/reference_backend.h"
 #include "compute/test_device.h"
 #include "spec/specpv/selection.h"
@@ -158,7 +157,7 @@ class PartialAttentionTest : public testing::Test {
     backend.LoadPass(RootPlan(), shape, pass.get());
     const float scale = 0.25f;
     for (int layer = 0; layer < kLayers; ++layer) {
-      LayerOpsOf(backend).Attention(
+      backend.layer_ops()->Attention(
           *pass, {.q = query, .kv = {shape, layers}, .layer = layer, .scale = scale}, out);
       std::vector<float> result(width);
       backend.CopyOut(result.data(), out.data, width * sizeof(float));
@@ -166,7 +165,7 @@ class PartialAttentionTest : public testing::Test {
         const std::vector<double> expected = Expected(layer, head, scale);
         for (int d = 0; d < kDim; ++d) {
           EXPECT_NEAR(result[head * kDim + d], expected[d], 1e-5)
-              << backend.name() << " layer " << layer << " head " << head;
+              << backend.info().name << " layer " << layer << " head " << head;
         }
       }
     }

@@ -12,7 +12,7 @@
 
 namespace talon::cuda {
 
-// LayerOps::RmsNormHeads, Backend::Rope, KvOps::StoreKv; RotateAndStore does all three in one
+// LayerOps::RmsNormHeads, LayerOps::Rope, KvOps::StoreKv; RotateAndStore does all three in one
 // kernel with the same bits.
 void RmsNormHeads(const Stream& stream, MatrixView x, int head_dim, const float* weight,
                   float epsilon);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "compute/cuda/runtime/device_pass.h"
+#include "compute/cuda/tokens/beam_search.h"
 #include "compute/cuda/tokens/draw_tokens.h"
 #include "compute/cuda/tokens/top_k.h"
 
@@ -59,6 +60,12 @@ void CudaTokenOps::DrawTokens(const Pass& pass, MatrixView logits, std::span<con
   cuda::DrawTokens(stream(), PlanOf(pass), logits, device, tokens);
   context_->Synchronize();
   std::copy_n(tokens, rows, out.begin());
+}
+
+Result<std::unique_ptr<BeamSearch>> CudaTokenOps::NewBeamSearch(
+    const BeamLimits& limits, std::span<const int32_t> token_ids) {
+  TALON_ASSIGN_OR_RETURN(auto search, CudaBeamSearch::Create(context_, limits, token_ids));
+  return std::unique_ptr<BeamSearch>(std::move(search));
 }
 
 }  // namespace talon::cuda

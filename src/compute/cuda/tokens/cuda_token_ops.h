@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "compute/cuda/runtime/context.h"
@@ -20,6 +21,8 @@ class CudaTokenOps : public TokenOps {
   bool DrawsTokens() const override { return true; }
   void DrawTokens(const Pass& pass, MatrixView logits, std::span<const RowDraw> draws,
                   std::span<int32_t> out) override;
+  Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
+                                                    std::span<const int32_t> token_ids) override;
 
  private:
   const Stream& stream() const { return context_->stream(); }

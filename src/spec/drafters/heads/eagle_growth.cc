@@ -23,8 +23,8 @@ Result<std::unique_ptr<EagleGrowth>> EagleGrowth::Create(const Parts& parts, int
   if (budget.top_k <= kMostBeamWidth) {
     const BeamLimits limits{
         .trees = slots, .width = budget.top_k, .levels = std::max(budget.max_depth, 1)};
-    TALON_ASSIGN_OR_RETURN(growth->beams_,
-                           parts.backend->NewBeamSearch(limits, parts.head->target_ids()));
+    TALON_ASSIGN_OR_RETURN(growth->beams_, parts.backend->token_ops()->NewBeamSearch(
+                                               limits, parts.head->target_ids()));
   }
   return growth;
 }

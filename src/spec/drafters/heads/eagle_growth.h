@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "compute/backend.h"
+#include "compute/beam_search.h"
 #include "kv/kv_cache.h"
 #include "model/heads/eagle_head.h"
 #include "model/scratch.h"

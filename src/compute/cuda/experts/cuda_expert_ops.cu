@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "compute/cuda/experts/experts.h"
+#include "compute/cuda/experts/cuda_expert_ops.h"
 #include "compute/cuda/experts/work.h"
 #include "compute/cuda/gemm/mxfp4_tiles.h"
 #include "compute/cuda/gemm/weight.h"
@@ -97,16 +97,7 @@ ExpertProduct DownProduct(const ExpertProduct& activated, const CudaWeight& down
 
 }  // namespace
 
-Experts::Experts(const Stream* stream, uint64_t* generation)
-    : stream_(stream),
-      counters_(stream, generation),
-      routes_(stream, generation),
-      normed_(stream, generation),
-      gated_(stream, generation),
-      results_(stream, generation) {}
-
-Result<Buffer> Experts::MakeTable(const Stream& stream,
-                                  std::span<const FeedForwardWeights> experts) {
+Result<Buffer> CudaExpertOps::Prepare(std::span<const FeedForwardWeights> experts) {
   if (experts.size() > kMaxExperts) {
     return Unimplemented("cuda: {} experts, at most {} are supported", experts.size(), kMaxExperts);
   }
@@ -126,14 +117,15 @@ Result<Buffer> Experts::MakeTable(const Stream& stream,
         {MatrixOf(expert.gate_up, expert.gate_up_bias), MatrixOf(expert.down, expert.down_bias)});
   }
   const size_t bytes = table.size() * sizeof(ExpertEntry);
-  TALON_ASSIGN_OR_RETURN(Buffer buffer, AllocateDevice(stream, bytes));
+  TALON_ASSIGN_OR_RETURN(Buffer buffer, AllocateDevice(stream(), bytes));
   TALON_CUDA_CHECK(
-      cudaMemcpyAsync(buffer.data(), table.data(), bytes, cudaMemcpyHostToDevice, stream.handle));
-  TALON_CUDA_CHECK(cudaStreamSynchronize(stream.handle));
+      cudaMemcpyAsync(buffer.data(), table.data(), bytes, cudaMemcpyHostToDevice, stream().handle));
+  TALON_CUDA_CHECK(cudaStreamSynchronize(stream().handle));
   return std::move(buffer);
 }
 
-void Experts::Run(MatrixView x, const float* norm, float epsilon, const ExpertsWeights& weights) {
+void CudaExpertOps::FeedForward(MatrixView x, const float* norm, float epsilon,
+                                const ExpertsWeights& weights) {
   if (x.rows == 0) return;
   const auto experts = static_cast<int>(weights.experts.size());
   const CudaWeight& gate_up = WeightOf(weights.experts[0].gate_up);
@@ -154,7 +146,7 @@ void Experts::Run(MatrixView x, const float* norm, float epsilon, const ExpertsW
   void* gated = gated_.Get(int64_t{slots} * hidden * DTypeSize(operand));
   auto* results = results_.GetAs<float>(int64_t{slots} * x.cols);
 
-  LaunchRoute(*stream_,
+  LaunchRoute(stream(),
               {.x = x,
                .norm = norm,
                .epsilon = epsilon,
@@ -181,11 +173,11 @@ void Experts::Run(MatrixView x, const float* norm, float epsilon, const ExpertsW
                                 .scale_stride = gate_up.scale_stride(),
                                 .out = gated,
                                 .out_stride = hidden};
-  LaunchProduct(*stream_, gate_up.dtype(), activated, /*gated=*/true, tile_pairs,
+  LaunchProduct(stream(), gate_up.dtype(), activated, /*gated=*/true, tile_pairs,
                 most_tiles * CeilDiv(down.cols(), kItemOutputs / 2));
-  LaunchProduct(*stream_, down.dtype(), DownProduct(activated, down, results), /*gated=*/false,
+  LaunchProduct(stream(), down.dtype(), DownProduct(activated, down, results), /*gated=*/false,
                 tile_pairs, most_tiles * CeilDiv(x.cols, kItemOutputs));
-  LaunchCombine(*stream_, x, results, per_row);
+  LaunchCombine(stream(), x, results, per_row);
 }
 
 }  // namespace talon::cuda
