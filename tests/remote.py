@@ -89,10 +89,12 @@ class Messages:
         self.pool = descriptor_pool.DescriptorPool()
         for file in files.file:
             self.pool.Add(file)
-        self.factory = message_factory.MessageFactory(self.pool)
 
     def __getattr__(self, name):
-        return self.factory.GetPrototype(self.pool.FindMessageTypeByName(f"specsplit.{name}"))
+        described = self.pool.FindMessageTypeByName(f"specsplit.{name}")
+        if hasattr(message_factory, "GetMessageClass"):  # protobuf 4.22 and newer
+            return message_factory.GetMessageClass(described)
+        return message_factory.MessageFactory(self.pool).GetPrototype(described)
 
 
 def open_channel(address, credentials=None, options=()):

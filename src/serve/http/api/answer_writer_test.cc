@@ -65,7 +65,7 @@ TEST(AnswerWriter, EchoIsOneTextWithOneListOfLogprobs) {
       token_logprobs.push_back(value);
     }
   }
-  EXPECT_EQ(text, choice["text"]);
+  EXPECT_EQ(text, choice["text"].get<std::string>());
   EXPECT_EQ(token_logprobs, choice["logprobs"]["token_logprobs"]);
 }
 
@@ -183,8 +183,12 @@ TEST(AnswerWriter, ResponsesWithReasoningAndCalls) {
       EXPECT_EQ(data["output_index"], items.size());
       EXPECT_EQ(data["item"]["status"], "in_progress");
     }
-    if (name.ends_with("_text.done")) EXPECT_EQ(deltas[data["item_id"]], data["text"]);
-    if (name.ends_with("arguments.done")) EXPECT_EQ(deltas[data["item_id"]], data["arguments"]);
+    if (name.ends_with("_text.done")) {
+      EXPECT_EQ(deltas[data["item_id"]], data["text"].get<std::string>());
+    }
+    if (name.ends_with("arguments.done")) {
+      EXPECT_EQ(deltas[data["item_id"]], data["arguments"].get<std::string>());
+    }
     if (name == "response.output_item.done") items.push_back(data["item"]);
   }
   EXPECT_EQ(events.back().first, "response.completed");
