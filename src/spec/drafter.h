@@ -26,7 +26,7 @@ struct DraftBudget {
   // What a token costs the engine now, 0 = unknown. A drafter stops where another level costs it
   // more than the tokens it would win.
   double seconds_per_token = 0;
-  // Only sources that cost next to nothing are asked (Drafter::HasLookups).
+  // Only sources that cost next to nothing are asked (Drafter::IsLookup).
   bool lookups_only = false;
 };
 
@@ -70,7 +70,9 @@ class Drafter {
   // The names of the drafters that it is made of.
   virtual std::vector<std::string_view> source_names() const { return {name()}; }
 
-  // Whether it has a source that costs next to nothing.
+  // Whether its proposals cost next to nothing.
+  virtual bool IsLookup() const { return false; }
+  // Whether it has such sources beside others.
   virtual bool HasLookups() const { return false; }
 
   // The target's layers whose input the drafter wants (Decoder::SetCaptureLayers).

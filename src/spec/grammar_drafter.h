@@ -12,7 +12,7 @@ namespace talon {
 class GrammarDrafter : public Drafter {
  public:
   std::string_view name() const override { return "GRAMMAR"; }
-  bool HasLookups() const override { return true; }
+  bool IsLookup() const override { return true; }
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
 
   // Nothing is kept: the request says where its grammar stands.

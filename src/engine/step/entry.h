@@ -101,7 +101,8 @@ struct StepBatch {
   std::vector<StepEntry> entries;
   std::span<const PromptChunk> prompts;
   StepShape shape;
-  bool runs_ahead = false;  // the drafts are verified before the host knows them
+  bool runs_ahead = false;    // the drafts are verified before the host knows them
+  bool lookups_only = false;  // the drafter was asked for nothing else
   double draft_seconds = 0;
   double verify_seconds = 0;
   double experts_touched = 0;  // Histogram::kExpertsTouched; 0: not counted

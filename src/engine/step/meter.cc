@@ -40,6 +40,7 @@ void StepMeter::Account(const StepBatch& batch, int tree_rows, double seconds) {
     cost.drafted |= entry.origin.drafter_asked;
   }
   cost.ahead = batch.runs_ahead;
+  cost.lookups_only = batch.lookups_only;
   AddSeconds(batch, seconds);
   CountStep(batch, cost.drafted);
   const bool ordinary = IsOrdinary(batch.entries);

@@ -60,6 +60,7 @@ void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
   } else {
     parts_.drafter->Propose(requests, trees);
   }
+  batch->lookups_only = asked[0].budget.lookups_only;
   for (size_t i = 0; i < asked.size(); ++i) {
     // A lookup that finds nothing leaves a plain step.
     const bool drafted = !asked[i].budget.lookups_only || trees[i].size() > 1;

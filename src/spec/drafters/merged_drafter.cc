@@ -23,9 +23,10 @@ std::vector<std::string_view> MergedDrafter::source_names() const {
   return names;
 }
 
-bool MergedDrafter::HasLookups() const {
-  return std::ranges::any_of(
-      members_, [](const Member& member) { return member.source.drafter->HasLookups(); });
+size_t MergedDrafter::NumLookups() const {
+  const auto count = std::ranges::count_if(
+      members_, [](const Member& member) { return member.source.drafter->IsLookup(); });
+  return static_cast<size_t>(count);
 }
 
 std::vector<int> MergedDrafter::capture_layers() const {
@@ -116,7 +117,7 @@ void MergedDrafter::Ask(size_t index, std::span<const DraftRequest> requests,
 MergedDrafter::Asking MergedDrafter::Choose(size_t index, bool weighed,
                                             std::span<const DraftRequest> requests,
                                             std::span<const Union> unions) {
-  if (requests[0].budget.lookups_only && !members_[index].source.drafter->HasLookups()) return {};
+  if (requests[0].budget.lookups_only && !members_[index].source.drafter->IsLookup()) return {};
   std::vector<bool> asked(requests.size(), true);
   if (weighed) {
     std::vector<double> expected;

@@ -36,7 +36,8 @@ class MergedDrafter : public Drafter {
 
   std::string_view name() const override { return "MERGED"; }
   std::vector<std::string_view> source_names() const override;
-  bool HasLookups() const override;
+  bool IsLookup() const override { return NumLookups() == members_.size(); }
+  bool HasLookups() const override { return NumLookups() > 0 && !IsLookup(); }
   std::vector<int> capture_layers() const override;
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;
@@ -82,6 +83,7 @@ class MergedDrafter : public Drafter {
     Stopwatch watch;
   };
 
+  size_t NumLookups() const;
   std::vector<size_t> ByCost() const;
   // The source whose trees a device grows ahead; as many as there are: none.
   size_t GrowingAhead() const;

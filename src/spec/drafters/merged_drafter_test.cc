@@ -20,7 +20,7 @@ class ChainDrafter : public Drafter {
   };
   explicit ChainDrafter(const Kind& kind) : kind_(kind) {}
   std::string_view name() const override { return kind_.lookup ? "LOOKUP" : "MODEL"; }
-  bool HasLookups() const override { return kind_.lookup; }
+  bool IsLookup() const override { return kind_.lookup; }
   bool GrowsAhead() const override { return kind_.ahead; }
   Status Begin(SequenceId, std::span<const int32_t>) override { return OkStatus(); }
   void Observe(SequenceId, std::span<const int32_t>) override {}
@@ -101,6 +101,9 @@ TEST(MergedDrafter, AsksLookupsAloneWhereTheBudgetSaysSo) {
   EXPECT_EQ(pair.model->proposals, 2);
   EXPECT_EQ(trees[1].tokens, (std::vector<int32_t>{2, 7, 7}));
   EXPECT_FALSE(MakePair({.token = 7}, {.token = 8}).merged->HasLookups());
+  const Pair lookups = MakePair({.token = 7, .lookup = true}, {.token = 8, .lookup = true});
+  EXPECT_TRUE(lookups.merged->IsLookup());
+  EXPECT_FALSE(lookups.merged->HasLookups()) << "whether they pay is what the policy decides";
 }
 
 // The model is allowed for the second and the third sequence only: theirs are outlines, and the

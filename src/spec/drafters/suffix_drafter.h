@@ -37,7 +37,7 @@ class SuffixDrafter : public Drafter {
                          std::span<const std::vector<int32_t>> corpus = {});
 
   std::string_view name() const override { return "SUFFIX"; }
-  bool HasLookups() const override { return true; }
+  bool IsLookup() const override { return true; }
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
   void Observe(SequenceId sequence, std::span<const int32_t> emitted) override;

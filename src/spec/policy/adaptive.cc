@@ -55,11 +55,13 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
   }
   // Several steps in a row, because one says little.
   if (now.probes_left == 0 && now.until_probe-- > 0) {
-    allows_lookups_ = true;
+    allows_lookups_ = now.lookup_gain >= kMinGain;
     return false;
   }
   if (now.probes_left == 0) {
     now.probes_left = kProbeSteps;
+    now.lookup_gain = kPriorGain;
+    now.lookup_steps = 0;
     now.until_probe = now.probe_interval;
     const int last = now.gain < kVeryLowGain ? 4 * kLastProbe : kLastProbe;
     now.probe_interval = std::min(now.probe_interval * 2, last);
@@ -202,6 +204,15 @@ void AdaptivePolicy::ObserveRows(const StepShape& shape, const StepCost& cost) {
 // `seconds`: the step's time as CappedSeconds has it.
 void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost, double seconds) {
   Regime& now = Of(shape);
+  const double by_curve = curve_.Seconds(shape, 1) * cost.emitted / shape.sequences;
+  now.ledger.seconds += seconds;
+  now.ledger.by_curve += seconds / now.plain_scale;
+  now.ledger.plain_by_curve += by_curve;
+  if (cost.lookups_only) {
+    const double weight = std::max(kVerySlow, 1.0 / (++now.lookup_steps + kPriorSteps));
+    Blend(by_curve * now.plain_scale / seconds, weight, &now.lookup_gain);
+    return;
+  }
   now.ahead = cost.ahead;
   now.draft_ratios.Add(cost.total_seconds / CurveSeconds(shape, cost));
   // Rare slow proposals (other work on the machine, a table that grows) must not end drafting.
@@ -210,7 +221,6 @@ void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost,
                                    : cost.draft_seconds;
   Blend(draft_seconds, now.draft_cost_known ? kFast : 1.0, &now.draft_seconds);
   now.draft_cost_known = true;
-  const double by_curve = curve_.Seconds(shape, 1) * cost.emitted / shape.sequences;
   // An empty proposal at no cost carries no information about the worth of proposals.
   if (cost.rows > shape.sequences || !IsCheap(shape)) {
     const double weight = std::max(kVerySlow, 1.0 / (++now.gain_steps + kPriorSteps));
@@ -218,9 +228,6 @@ void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost,
     Blend(by_curve * now.plain_scale / usual, weight, &now.gain);
   }
   if (cost.rows > shape.sequences) ++now.draft_steps;
-  now.ledger.seconds += seconds;
-  now.ledger.by_curve += seconds / now.plain_scale;
-  now.ledger.plain_by_curve += by_curve;
 }
 
 }  // namespace talon

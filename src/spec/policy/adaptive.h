@@ -7,8 +7,8 @@
 // chosen beforehand, by what trees of that size gained (size_worth.h). What drafting costs is
 // weighed by the drafter itself, level by level, against what a token costs now
 // (DraftBudget::seconds_per_token). A drafter whose steps have been no faster than plain ones is
-// asked again at growing intervals; until then only its lookups, if it has any, since they cost
-// next to nothing.
+// asked again at growing intervals; until then only lookups beside it, which cost next to nothing,
+// as long as steps with them are faster than plain ones.
 //
 // What steps cost and gain is kept by the size of the batch: a machine that has time to spare for
 // one sequence has none for thirty-two. What drafts are worth (calibration) does not depend on it.
@@ -79,7 +79,9 @@ class AdaptivePolicy : public Policy {
   struct Regime {
     double draft_seconds = 0;  // a proposal takes, running mean
     bool draft_cost_known = false;
-    double gain = kPriorGain;  // speed of drafting steps against plain ones, running mean
+    double gain = kPriorGain;         // speed of drafting steps against plain ones, running mean
+    double lookup_gain = kPriorGain;  // the same with lookups alone, since the last probe
+    int lookup_steps = 0;
     double token_seconds = 0;  // what a token costs, running mean
     double plain_scale = 1;    // measured plain steps against the curve
     RecentTimes plain_ratios;  // the last plain steps, in the curve's seconds for one row

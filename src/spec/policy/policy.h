@@ -20,8 +20,9 @@ struct StepShape {
 struct StepCost {
   int rows = 0;  // tree rows of all sequences
   int emitted = 0;
-  bool drafted = false;  // the drafter was asked
-  bool ahead = false;    // drafting was not waited for: its time is in that of the pass
+  bool drafted = false;       // the drafter was asked
+  bool ahead = false;         // drafting was not waited for: its time is in that of the pass
+  bool lookups_only = false;  // only what costs next to nothing was asked
   double draft_seconds = 0;
   double total_seconds = 0;
 };

@@ -95,31 +95,34 @@ TEST(Calibration, EstimatesDecayWithoutTrials) {
   EXPECT_NEAR(calibration.Estimate(2, 0.95f), known, 0.02);
 }
 
-// While a drafter is not worth its time, what costs nothing may still propose; plain steps that are
-// timed stay plain.
-TEST(AdaptivePolicy, AllowsLookupsWhileItDoesNotDraft) {
+// How often lookups are asked while a drafter beside them is not worth its time. They cost a tenth
+// of a step and give so many tokens.
+int StepsWithLookupsAlone(int tokens) {
   AdaptivePolicy policy(VerifyCurve({{1, 1e-3, 0}, {64, 2e-3, 0}}));
   const StepShape shape{.sequences = 1};
-  int drafted = 0, lookups = 0, plain = 0;
+  int lookups = 0;
   for (int step = 0; step < 400; ++step) {
     policy.BeginStep(shape);
     const bool drafts = policy.Budget(shape, {.max_nodes = 8, .max_depth = 4}).max_nodes > 1;
-    EXPECT_FALSE(drafts && policy.AllowsLookups());
-    if (step < 3) {
-      EXPECT_FALSE(drafts || policy.AllowsLookups()) << step;
+    const bool alone = policy.AllowsLookups();
+    EXPECT_FALSE(drafts && alone);
+    if (step < 3) {  // plain steps are timed
+      EXPECT_FALSE(drafts || alone) << step;
     }
-    drafted += drafts ? 1 : 0;
-    lookups += policy.AllowsLookups() ? 1 : 0;
-    plain += !drafts && !policy.AllowsLookups() ? 1 : 0;
-    policy.ObserveStep(shape, {.rows = drafts ? 8 : 1,
-                               .emitted = 1,
-                               .drafted = drafts,
+    lookups += alone ? 1 : 0;
+    policy.ObserveStep(shape, {.rows = drafts || alone ? 8 : 1,
+                               .emitted = alone ? tokens : 1,
+                               .drafted = drafts || alone,
+                               .lookups_only = alone,
                                .draft_seconds = drafts ? 1e-4 : 0,
-                               .total_seconds = drafts ? 1.15e-3 : 1e-3});
+                               .total_seconds = drafts || alone ? 1.1e-3 : 1e-3});
   }
-  EXPECT_GT(drafted, 5);
-  EXPECT_GT(lookups, 200);
-  EXPECT_GT(plain, 3);
+  return lookups;
+}
+
+TEST(AdaptivePolicy, AsksLookupsAloneAsLongAsTheyGainTime) {
+  EXPECT_GT(StepsWithLookupsAlone(/*tokens=*/3), 250);
+  EXPECT_LT(StepsWithLookupsAlone(/*tokens=*/1), 60);
 }
 
 // Trees that the host does not see: large where rows are nearly free, small where they cost.
