@@ -1,8 +1,6 @@
-// Random batches as the engine builds them, on a GPU: attention of every row against a plain
-// kernel, and the bits of some sequences against those they have alone.
-//
-// Trees, partial views with tails, prompt chunks, forks that share blocks, in random numbers and
-// lengths, in a pool larger than 2^31 elements, all memory that no row may read poisoned with NaN.
+// Random batches (random_batch.h) on a GPU: attention of every row against a plain kernel, and the
+// bits of some sequences against those they have alone. In a pool larger than 2^31 elements, all
+// memory that no row may read poisoned with NaN.
 // Cases: TALON_FUZZ_CASES (default 100 a shape and mode), the first seed: TALON_FUZZ_SEED.
 #include <gtest/gtest.h>
 
@@ -10,16 +8,15 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "compute/cuda/cuda_backend.h"
 #include "compute/cuda/testing/naive_attention.h"
 #include "kv/kv_cache.h"
+#include "random_batch.h"
 #include "spec/plan.h"
 
 namespace talon {
@@ -30,28 +27,7 @@ int64_t FromEnvironment(const char* name, int64_t otherwise) {
   return text == nullptr ? otherwise : std::atoll(text);
 }
 
-struct FuzzShape {
-  int kv_heads = 8;
-  int group = 4;
-  int head_dim = 128;
-  int block_size = 16;
-  DType dtype = DType::kBF16;
-  int64_t pool_elements = int64_t{1} << 27;  // of K
-
-  int heads() const { return kv_heads * group; }
-  int cols() const { return heads() * head_dim; }
-  std::string Name() const {
-    return fmt::format("{}x{}x{}_block{}_{}", kv_heads, group, head_dim, block_size,
-                       DTypeName(dtype));
-  }
-};
-
-constexpr int kLayers = 2;  // lists of partial views are by layer; only the last one is read
 constexpr int kLayer = 1;
-constexpr int kMaxRows = 2048;
-constexpr int kTailRegions = 16;
-constexpr int kTailRows = 128;
-constexpr int kPromptRows = 512;
 
 class PassFuzz {
  public:
@@ -76,24 +52,24 @@ class PassFuzz {
     no_rotation_ = backend_->Allocate(sizeof(float) * shape.head_dim).value();  // zeros
     qkv_identity_ = Identity(qkv_cols());
     out_identity_ = Identity(shape.cols());
-    ScatterBlocks();
+    batch_ = std::make_unique<RandomBatch>(shape, kv_.get());
   }
 
   // One batch of this seed. Returns what differs, or nothing.
   std::string Run(uint64_t seed) {
-    random_.seed(seed);
-    Compose();
+    batch_->Compose(seed);
     FillCache(seed);
     const MatrixView x = Matrix(0, qkv_cols());
     cuda::FillRandom(x.Cols(0, shape_.cols()), seed * 2 + 1, kQueryDeviation);
     cuda::FillRandom(x.Cols(shape_.cols(), 2 * kv_cols()), seed * 2 + 2, 1);
     // The first runs of a shape are direct, at most four, then a graph is captured and replayed.
-    const int runs = random_() % 2 == 0 ? 1 : 6;
-    for (int i = 0; i < runs; ++i) RunPass(builder_.plan(), 0);
+    const int runs = batch_->Random() % 2 == 0 ? 1 : 6;
+    for (int i = 0; i < runs; ++i) RunPass(batch_->plan(), 0);
     std::string difference = Compare();
     if (difference.empty()) difference = CompareAlone();
-    FreeAll();
-    return difference.empty() ? "" : fmt::format("seed {}: {}; {}", seed, difference, batch_);
+    batch_->FreeAll();
+    return difference.empty() ? ""
+                              : fmt::format("seed {}: {}; {}", seed, difference, batch_->text());
   }
 
  private:
@@ -104,7 +80,7 @@ class PassFuzz {
   float scale() const { return 1 / std::sqrt(static_cast<float>(shape_.head_dim)); }
   MatrixView Matrix(int first_col, int cols) const {
     return {static_cast<float*>(matrices_.data()) + int64_t{first_col} * kMaxRows,
-            builder_.num_rows(), cols, cols};
+            batch_->num_rows(), cols, cols};
   }
 
   std::unique_ptr<Weight> Identity(int size) {
@@ -142,145 +118,6 @@ class PassFuzz {
     backend_->Synchronize();
   }
 
-  // Frees the whole pool in random order, so that later sequences get blocks of all places.
-  void ScatterBlocks() {
-    std::vector<Sequence> all(kv_->free_blocks());
-    for (Sequence& sequence : all) Extend(&sequence, shape_.block_size);
-    std::shuffle(all.begin(), all.end(), random_);
-    for (Sequence& sequence : all) kv_->Free(&sequence);
-  }
-
-  void Extend(Sequence* sequence, int tokens) {
-    sequence->tokens.assign(sequence->committed_len + tokens + 1, 0);
-    Reservation reservation = kv_->Reserve(*sequence, tokens).value();
-    kv_->Advance(sequence, std::move(reservation), tokens, "prefill");
-  }
-
-  int Uniform(int low, int high) { return low + static_cast<int>(random_() % (high - low + 1)); }
-  int LogUniform(int low, int high) {
-    const double share = static_cast<double>(random_()) / static_cast<double>(random_.max());
-    return static_cast<int>(low * std::pow(static_cast<double>(high) / low, share) + 0.5);
-  }
-
-  // ---- The batch ----
-
-  // Adds rows to the batch, and remembers how.
-  void Add(std::function<void(PassBuilder*)> add) {
-    add(&builder_);
-    adders_.push_back(std::move(add));
-  }
-
-  void Compose() {
-    builder_.Reset();
-    sequences_.clear();
-    adders_.clear();
-    const int count = LogUniform(1, 128);
-    sequences_.reserve(count);
-    const int longest = random_() % 64 == 0 ? 131072 : LogUniform(16, 8192);
-    const int most_nodes = LogUniform(1, 64);
-    const bool in_slots = random_() % 8 == 0;
-    const bool partial = random_() % 3 == 0;
-    const int prompts = random_() % 2 == 0 ? 0 : Uniform(0, std::min(count, 48));
-    for (int i = 0; i < count - prompts; ++i) AddTree(longest, most_nodes, in_slots, partial);
-    AddPrompts(prompts, longest);
-    batch_ = fmt::format("{}, {} sequences ({} prompts) to {} tokens, {} rows, nodes to {}{}{}",
-                         shape_.Name(), sequences_.size(), prompts, longest, builder_.num_rows(),
-                         most_nodes, in_slots ? ", in slots" : "", partial ? ", partial" : "");
-  }
-
-  // A new sequence, or one that shares an earlier one's blocks. Null: the pool is full.
-  Sequence* NewSequence(int longest) {
-    const int length = LogUniform(1, longest);
-    const SequenceId id = sequences_.size() + 1;
-    if (!sequences_.empty() && random_() % 4 == 0) {
-      const Sequence& other = sequences_[random_() % sequences_.size()];
-      if (kv_->free_blocks() < length / shape_.block_size + kSpareBlocks) return nullptr;
-      sequences_.push_back(kv_->Fork(other, id));
-    } else {
-      if (kv_->free_blocks() < length / shape_.block_size + kSpareBlocks) return nullptr;
-      sequences_.push_back({.id = id});
-    }
-    Sequence* sequence = &sequences_.back();
-    const int more = std::max(1, length - sequence->committed_len);
-    Extend(sequence, more);
-    return sequence;
-  }
-
-  TokenTree RandomTree(int nodes) {
-    TokenTree tree(0);
-    std::vector<int> parents;
-    for (int i = 1; i < nodes; ++i) parents.push_back(Uniform(std::max(0, i - 8), i - 1));
-    std::ranges::sort(parents);  // then depths do not decrease
-    for (const int parent : parents) tree.Add(parent, tree.size(), 1);
-    return tree;
-  }
-
-  void AddTree(int longest, int most_nodes, bool in_slots, bool partial) {
-    const int nodes = random_() % 3 == 0 ? 1 : LogUniform(1, most_nodes);
-    if (builder_.num_rows() + nodes > kMaxRows - kPromptRows) return;
-    Sequence* sequence = NewSequence(longest);
-    if (sequence == nullptr) return;
-    const TokenTree tree = RandomTree(nodes);
-    if (partial && random_() % 2 == 0 && kv_->staging().OpenTail(sequence).ok()) {
-      AddPartialTree(sequence, tree);
-    } else if (in_slots) {
-      reservations_.push_back(kv_->Reserve(*sequence, nodes).value());
-      Add([=, slots = reservations_.back().slots](PassBuilder* pass) {
-        pass->AddTree(*sequence, tree, slots);
-      });
-    } else {
-      Add([=](PassBuilder* pass) { pass->AddTree(*sequence, tree); });
-    }
-  }
-
-  void AddPartialTree(Sequence* sequence, const TokenTree& tree) {
-    sequence->tail_len = Uniform(0, kTailRows - tree.size());
-    sequence->tokens.resize(sequence->tokens.size() + sequence->tail_len);
-    const int blocks = static_cast<int>(sequence->blocks.size());
-    const int kept = LogUniform(1, blocks);
-    std::vector<int32_t> ids;
-    for (int list = 0; list < kLayers * shape_.kv_heads; ++list) {
-      std::vector<int32_t> chosen(sequence->blocks.begin(), sequence->blocks.end() - 1);
-      std::shuffle(chosen.begin(), chosen.end(), random_);
-      chosen.resize(kept - 1);
-      chosen.push_back(sequence->blocks.back());
-      ids.insert(ids.end(), chosen.begin(), chosen.end());
-    }
-    const int left_out = (blocks - kept) * shape_.block_size;
-    Add([=, this](PassBuilder* pass) {
-      pass->AddPartialTree(*sequence, tree,
-                           {.block_ids = ids,
-                            .num_lists = kLayers * shape_.kv_heads,
-                            .tokens = sequence->committed_len - left_out});
-    });
-  }
-
-  // They share the rows of a chunk, as the scheduler divides them, and begin anywhere.
-  void AddPrompts(int count, int longest) {
-    int budget = kPromptRows;
-    for (int left = count; left > 0; --left) {
-      const int rows =
-          std::min(budget, random_() % 2 == 0 ? budget / left + 1 : LogUniform(1, 256));
-      if (rows == 0) return;
-      Sequence* sequence = NewSequence(longest);
-      if (sequence == nullptr) return;
-      sequence->tokens.resize(sequence->tokens.size() + rows);
-      auto reservation = kv_->Reserve(*sequence, rows);
-      if (!reservation.ok()) return;
-      reservations_.push_back(std::move(*reservation));
-      Add([this, sequence, index = reservations_.size() - 1](PassBuilder* pass) {
-        pass->AddPrompt(*sequence, reservations_[index]);
-      });
-      budget -= rows;
-    }
-  }
-
-  void FreeAll() {
-    for (Reservation& reservation : reservations_) kv_->Cancel(std::move(reservation));
-    reservations_.clear();
-    for (Sequence& sequence : sequences_) kv_->Free(&sequence);
-  }
-
   // ---- The cache ----
 
   // Committed tokens and tails hold values, everything else NaN; the pass writes its own rows.
@@ -292,7 +129,7 @@ class PassFuzz {
     for (void* array : {layer.k_blocks, layer.v_blocks}) cuda::Poison(array, blocks);
     for (void* array : {layer.k_staged, layer.v_staged}) cuda::Poison(array, staged);
     std::vector<int32_t> places;
-    for (const Sequence& sequence : sequences_) {
+    for (const Sequence& sequence : batch_->sequences()) {
       for (int t = 0; t < sequence.committed_len; ++t) {
         places.push_back(sequence.blocks[t / shape.block_size] * shape.block_size +
                          t % shape.block_size);
@@ -308,7 +145,7 @@ class PassFuzz {
 
   // The places of all keys, from the PassPlan alone.
   cuda::NaiveAttention Expected(MatrixView q) const {
-    const PassPlan& plan = builder_.plan();
+    const PassPlan& plan = batch_->plan();
     cuda::NaiveAttention naive{
         .shape = kv_->shape(), .layer = kv_->view().layers[kLayer], .q = q, .scale = scale()};
     naive.keys.resize(static_cast<size_t>(plan.num_rows()) * shape_.kv_heads);
@@ -338,7 +175,7 @@ class PassFuzz {
   }
 
   std::string NodesOf(int row) const {
-    const PassPlan& plan = builder_.plan();
+    const PassPlan& plan = batch_->plan();
     int s = 0;
     while (plan.sequence_rows[s + 1] <= row) ++s;
     return fmt::format("sequence {} of {} rows after {} nodes, {} lists", s,
@@ -365,8 +202,8 @@ class PassFuzz {
       if (difference <= bound) continue;  // false for NaN
       const auto row = static_cast<int>(i / shape_.cols());
       return fmt::format("row {} (prefix {}, {}) column {}: {} instead of {}, bound {}", row,
-                         builder_.plan().prefix_len[row], NodesOf(row), i % shape_.cols(),
-                         actual[i], expected.out[i], bound);
+                         batch_->plan().prefix_len[row], NodesOf(row), i % shape_.cols(), actual[i],
+                         expected.out[i], bound);
     }
     return "";
   }
@@ -375,12 +212,12 @@ class PassFuzz {
   std::string CompareAlone() {
     constexpr int kMost = 4;
     const std::vector<float> expected = Read(Out());
-    const PassPlan& plan = builder_.plan();
+    const PassPlan& plan = batch_->plan();
     for (int i = 0; i < std::min(kMost, plan.num_sequences()); ++i) {
-      const int s = Uniform(0, plan.num_sequences() - 1);
+      const int s = batch_->Uniform(0, plan.num_sequences() - 1);
       PassBuilder alone;
       alone.Reset();
-      adders_[s](&alone);
+      batch_->AddAlone(s, &alone);
       RunPass(alone.plan(), plan.sequence_rows[s]);
       const std::vector<float> actual = Read(Out());
       const int64_t begin = int64_t{plan.sequence_rows[s]} * shape_.cols();
@@ -400,8 +237,6 @@ class PassFuzz {
   float largest() const { return largest_; }  // difference seen, as a share of its bound
 
  private:
-  static constexpr int kSpareBlocks = 64;
-
   FuzzShape shape_;
   std::unique_ptr<Backend> backend_;
   Metrics metrics_;
@@ -410,12 +245,7 @@ class PassFuzz {
   Buffer matrices_;
   Buffer no_rotation_;
   std::unique_ptr<Weight> qkv_identity_, out_identity_;
-  std::mt19937_64 random_;
-  std::vector<Sequence> sequences_;
-  std::vector<Reservation> reservations_;
-  PassBuilder builder_;
-  std::vector<std::function<void(PassBuilder*)>> adders_;  // of each sequence
-  std::string batch_;
+  std::unique_ptr<RandomBatch> batch_;
   float largest_ = 0;
 };
 
