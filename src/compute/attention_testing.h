@@ -1,0 +1,66 @@
+// Attention of a backend over sequences laid out in any way (kv_testing.h), and the comparisons of
+// its results.
+#ifndef TALON_COMPUTE_ATTENTION_TESTING_H_
+#define TALON_COMPUTE_ATTENTION_TESTING_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compute/backend.h"
+#include "compute/backend_testing.h"
+#include "compute/kv_testing.h"
+
+namespace talon::testing {
+
+struct Layout {
+  DType dtype = DType::kF32;
+  int head_dim = 64;
+  int kv_heads = 2;
+  int group = 2;
+  int block_size = 16;
+  bool partial = false;  // every sequence has its own list for each (layer, kv head)
+  int window = 0;
+  bool sinks = false;
+
+  int cols() const { return head_dim * kv_heads * group; }
+  std::string Name() const;
+};
+
+// The shape of a cache that has room for the sequences.
+KvShape ShapeFor(const Layout& layout, const std::vector<SequenceSpec>& sequences);
+
+using Outputs = std::map<int32_t, std::vector<float>>;  // by the row's content
+
+Outputs RunAttention(Backend& backend, const Layout& layout, std::vector<SequenceSpec> sequences,
+                     uint32_t seed = 1);
+
+// Rows of `expected` agree within the error of `backend`, a name for MakeBackend.
+void ExpectClose(const Outputs& expected, const Outputs& actual, const Layout& layout,
+                 const std::string& backend);
+// Rows present in both must agree to the bit.
+void ExpectSameBits(const Outputs& expected, const Outputs& actual, const std::string& what);
+
+// Trees, prompts, tails and partial views.
+std::vector<SequenceSpec> MixedBatch(std::mt19937& random);
+
+struct ReferenceCase {
+  Layout layout;
+  std::vector<SequenceSpec> batch;
+  Outputs outputs;  // the slow twin's
+};
+
+// The parameter is a name for MakeBackend.
+class AttentionTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<Backend> backend_ = MakeBackend(GetParam());
+};
+
+}  // namespace talon::testing
+
+#endif  // TALON_COMPUTE_ATTENTION_TESTING_H_

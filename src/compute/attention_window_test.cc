@@ -1,0 +1,101 @@
+// Attention with sliding windows and sinks: every backend against the reference, and the bits of a
+// row.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compute/attention_testing.h"
+
+namespace talon {
+namespace {
+
+using testing::AttentionTest;
+using testing::Chain;
+using testing::ExpectClose;
+using testing::ExpectSameBits;
+using testing::Layout;
+using testing::MakeBackend;
+using testing::MixedBatch;
+using testing::Outputs;
+using testing::RandomTree;
+using testing::ReferenceCase;
+using testing::RunAttention;
+using testing::SequenceSpec;
+
+class WindowTest : public AttentionTest {};
+
+std::vector<Layout> WindowLayouts() {
+  std::vector<Layout> layouts;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    layouts.push_back({.dtype = dtype, .window = 1, .sinks = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .block_size = 8, .window = 3});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .group = 3, .window = 24, .sinks = true});
+    layouts.push_back({.dtype = dtype, .group = 8, .window = 128, .sinks = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .window = 1100});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .sinks = true});
+    layouts.push_back({.dtype = dtype, .head_dim = 16, .partial = true, .window = 20});
+  }
+  return layouts;
+}
+
+// Computed once for all backends.
+const std::vector<ReferenceCase>& WindowCases() {
+  static const std::vector<ReferenceCase> cases = [] {
+    const auto reference = MakeBackend("reference");
+    std::mt19937 random(21);
+    std::vector<ReferenceCase> made;
+    for (const Layout& layout : WindowLayouts()) {
+      std::vector<SequenceSpec> batch = MixedBatch(random);
+      batch.push_back({.base = 70000, .committed = 2500, .parents = RandomTree(9, random)});
+      batch.push_back({.base = 80000, .committed = 1300, .prompt_rows = 40});
+      made.push_back({layout, batch, RunAttention(*reference, layout, batch)});
+    }
+    return made;
+  }();
+  return cases;
+}
+
+TEST_P(WindowTest, MatchesReference) {
+  for (const auto& [layout, batch, expected] : WindowCases()) {
+    ExpectClose(expected, RunAttention(*backend_, layout, batch), layout, GetParam());
+  }
+}
+
+TEST_P(WindowTest, RowBesideOthersHasTheBitsOfTheRowAlone) {
+  std::mt19937 random(22);
+  for (const Layout& layout : WindowLayouts()) {
+    std::vector<SequenceSpec> batch = MixedBatch(random);
+    batch.push_back({.base = 70000, .committed = 2500, .parents = RandomTree(9, random)});
+    const Outputs together = RunAttention(*backend_, layout, batch);
+    for (const SequenceSpec& spec : batch) {
+      ExpectSameBits(together, RunAttention(*backend_, layout, {spec}, 99), layout.Name());
+    }
+  }
+}
+
+TEST_P(WindowTest, LayoutOfKeysDoesNotChangeBits) {
+  constexpr int kTokens = 2090;
+  for (const int window : {1, 50, 128, 1100}) {
+    const Layout layout{.dtype = DType::kBF16, .head_dim = 8, .window = window, .sinks = true};
+    const Outputs whole =
+        RunAttention(*backend_, layout, {{.committed = kTokens, .prompt_rows = kTokens}});
+    for (const int end : {130, 1024, 1025, 1030, 2048, kTokens}) {
+      const SequenceSpec part{.committed = end, .prompt_rows = 5};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {part}, end), "chunk");
+      const SequenceSpec chain{.committed = end - 8, .parents = Chain(8)};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}, end), "staged");
+      const SequenceSpec tail{
+          .committed = end - 100, .parents = Chain(100), .tail = 95, .partial = true};
+      ExpectSameBits(whole, RunAttention(*backend_, layout, {tail}, end), "tail");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, WindowTest,
+                         ::testing::ValuesIn(testing::WithDevices({"cpu1", "cpu2", "cpu3"})),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace talon
