@@ -1,5 +1,6 @@
 #include "grammar/regex_parser.h"
 
+#include <optional>
 #include <utility>
 
 #include "grammar/scanner.h"
@@ -30,6 +31,54 @@ const CodePoints& Spaces() {
 const CodePoints& LineEnds() {
   static const CodePoints set = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
   return set;
+}
+
+// What \d, \w, \s and their opposites \D, \W, \S stand for. False: the letter is another one.
+bool NamedSet(uint32_t letter, CodePoints* set) {
+  switch (letter) {
+    case 'd':
+      *set = Digits();
+      return true;
+    case 'D':
+      *set = Digits().Complement();
+      return true;
+    case 'w':
+      *set = WordCharacters();
+      return true;
+    case 'W':
+      *set = WordCharacters().Complement();
+      return true;
+    case 's':
+      *set = Spaces();
+      return true;
+    case 'S':
+      *set = Spaces().Complement();
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What \n and the like stand for; \b, in a class only, is the backspace.
+std::optional<uint32_t> ControlCharacter(uint32_t letter) {
+  switch (letter) {
+    case 'n':
+      return '\n';
+    case 'r':
+      return '\r';
+    case 't':
+      return '\t';
+    case 'f':
+      return '\f';
+    case 'v':
+      return '\v';
+    case 'b':
+      return '\b';
+    case '0':
+      return 0;
+    default:
+      return std::nullopt;
+  }
 }
 
 class Parser : private Scanner {
@@ -212,59 +261,18 @@ class Parser : private Scanner {
     uint32_t point = 0;
     const size_t begin = at_;
     if (!DecodeUtf8(source_, &at_, &point)) return Error("malformed UTF-8");
-    switch (point) {
-      case 'd':
-        *set = Digits();
-        return OkStatus();
-      case 'D':
-        *set = Digits().Complement();
-        return OkStatus();
-      case 'w':
-        *set = WordCharacters();
-        return OkStatus();
-      case 'W':
-        *set = WordCharacters().Complement();
-        return OkStatus();
-      case 's':
-        *set = Spaces();
-        return OkStatus();
-      case 'S':
-        *set = Spaces().Complement();
-        return OkStatus();
-      case 'n':
-        point = '\n';
-        break;
-      case 'r':
-        point = '\r';
-        break;
-      case 't':
-        point = '\t';
-        break;
-      case 'f':
-        point = '\f';
-        break;
-      case 'v':
-        point = '\v';
-        break;
-      case '0':
-        point = 0;
-        break;
-      case 'x':
-        return HexEscape(2, set);
-      case 'u':
-        return HexEscape(4, set);
-      case 'b':
-        if (!in_class) return Error("word boundaries are not supported");
-        point = '\b';
-        break;
-      default: {
-        const bool letter = (point >= 'a' && point <= 'z') || (point >= 'A' && point <= 'Z');
-        if (letter || (point >= '1' && point <= '9')) {
-          at_ = begin;
-          return Error(letter ? "this escape is not supported"
-                              : "back references are not supported");
-        }
-      }
+    if (NamedSet(point, set)) return OkStatus();
+    if (point == 'x') return HexEscape(2, set);
+    if (point == 'u') return HexEscape(4, set);
+    if (point == 'b' && !in_class) return Error("word boundaries are not supported");
+    if (const auto control = ControlCharacter(point)) {
+      set->Add(*control, *control);
+      return OkStatus();
+    }
+    const bool letter = (point >= 'a' && point <= 'z') || (point >= 'A' && point <= 'Z');
+    if (letter || (point >= '1' && point <= '9')) {
+      at_ = begin;
+      return Error(letter ? "this escape is not supported" : "back references are not supported");
     }
     set->Add(point, point);
     return OkStatus();

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/math.h"
 #include "grammar/code_points.h"
 
 namespace talon {
@@ -21,7 +22,7 @@ namespace talon {
 class TokenMask {
  public:
   TokenMask() = default;
-  explicit TokenMask(int size) : words_((static_cast<size_t>(size) + 63) / 64, 0) {}
+  explicit TokenMask(int size) : words_(CeilDiv(static_cast<size_t>(size), 64), 0) {}
   void Set(int32_t token) { words_[token >> 6] |= uint64_t{1} << (token & 63); }
   bool Has(int32_t token) const { return (words_[token >> 6] >> (token & 63)) & 1; }
   void Add(const TokenMask& other) {
