@@ -41,5 +41,7 @@ if(TALON_HAS_CUDA)
   # fmt is only half constexpr under nvcc unless told otherwise, and nvcc takes assigning a Status for
   # ignoring one.
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1;--diag-suppress=2810>")
+  # nvcc needs moves in return statements that GCC calls redundant.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-redundant-move>")
   message(STATUS "CUDA backend: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 endif()

@@ -174,7 +174,9 @@ TEST(VocabBridge, GenerationWithADrafterOfAnotherVocabulary) {
     const GenerateResult result = orchestrator.Generate(request);
     EXPECT_EQ(result.TokenIds(), FakeText(prompt, 7, 60));
     // Without the bridge the drafts are wrong, and the text is the same.
-    if (used != nullptr) EXPECT_GT(result.stats.accepted, 20);
+    if (used != nullptr) {
+      EXPECT_GT(result.stats.accepted, 20);
+    }
   }
 }
 

@@ -88,10 +88,14 @@ TEST_F(ModelDirTest, DirectoriesThatCannotBeReadSaySo) {
   fs::permissions(dir_.path(), fs::perms::none);
   const uid_t user = geteuid();
   constexpr uid_t kOtherUser = 65534;  // root may read everything
-  if (user == 0) ASSERT_EQ(seteuid(kOtherUser), 0);
+  if (user == 0) {
+    ASSERT_EQ(seteuid(kOtherUser), 0);
+  }
   ExpectSays(CheckModelDir(dir_.path()), {"cannot read the directory", "Permission denied"});
   ExpectSays(CheckModelDir(Path("below")), {"Permission denied"});
-  if (user == 0) ASSERT_EQ(seteuid(0), 0);
+  if (user == 0) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
   fs::permissions(dir_.path(), fs::perms::owner_all);
 }
 
