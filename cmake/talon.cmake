@@ -60,7 +60,7 @@ function(talon_unity target)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   # GCC takes an included source for a header, and the others are wrong where it inlines more.
-  foreach(warning array-bounds maybe-uninitialized stringop-overflow subobject-linkage)
+  foreach(warning array-bounds maybe-uninitialized restrict stringop-overflow subobject-linkage)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-${warning}>)
   endforeach()
 endfunction()
