@@ -88,26 +88,6 @@ sanitizer() {
 export -f sanitizer
 export build logs shards
 
-# Processes take turns on a GPU, which is slow for tests that wait often, unless they share it through
-# the Multi-Process Service. Where that does not work they take turns.
-share_gpu() {
-  command -v nvidia-cuda-mps-control >/dev/null || return 0
-  export CUDA_MPS_PIPE_DIRECTORY=$PWD/$logs/mps CUDA_MPS_LOG_DIRECTORY=$PWD/$logs/mps
-  mkdir -p "$CUDA_MPS_PIPE_DIRECTORY"
-  if nvidia-cuda-mps-control -d && TALON_TEST_DEVICE=cuda timeout 60 "$build/src/kv/kv_test" \
-    --gtest_brief=1 >"$logs/mps/probe.log" 2>&1; then
-    echo "tests share the GPU"
-  else
-    unshare_gpu
-  fi
-  return 0
-}
-unshare_gpu() {
-  [[ -v CUDA_MPS_PIPE_DIRECTORY ]] || return 0
-  echo quit | timeout 20 nvidia-cuda-mps-control >/dev/null 2>&1
-  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
-}
-
 if command -v nvidia-smi >/dev/null; then
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 fi
@@ -118,13 +98,8 @@ step build cmake --build "$build" --parallel "$(nproc)" -- -k 0
 step ops "$build/src/compute/compute_test" --gtest_brief=1
 step units ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" \
   --label-exclude 'gpu|slow' --exclude-regex '^compute_test$'
-# A fault of the device ends every process that shares it, so its test runs alone.
-share_gpu
 step gpu ctest --test-dir "$build" --output-on-failure --parallel 8 --label-regex gpu \
-  --exclude-regex '^(pass_fuzz_test|device_fault_test)$' --no-tests=error
-unshare_gpu
-step fault ctest --test-dir "$build" --output-on-failure --tests-regex '^device_fault_test$' \
-  --no-tests=error
+  --exclude-regex '^pass_fuzz_test$' --no-tests=error
 step fuzz env TALON_FUZZ_CASES=500 "$build/tests/pass_fuzz_test" --gtest_brief=1
 if "$build/talon" serve --help | grep -q -- --port; then
   step soak python3 scripts/soak.py "$build/talon" --clients 1,32,64,128 --seconds 10 -- \

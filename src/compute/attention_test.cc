@@ -18,9 +18,11 @@ using testing::DeviceKv;
 using testing::DeviceMatrix;
 using testing::ExpectClose;
 using testing::ExpectSameBits;
+using testing::ExpectSameBitsAlone;
 using testing::KvImage;
 using testing::Layout;
 using testing::MakeBackend;
+using testing::MakeReferenceCases;
 using testing::MaxDifference;
 using testing::MixedBatch;
 using testing::Outputs;
@@ -47,16 +49,7 @@ std::vector<Layout> Layouts() {
 
 // Computed once for all backends.
 const std::vector<ReferenceCase>& ReferenceCases() {
-  static const std::vector<ReferenceCase> cases = [] {
-    const auto reference = MakeBackend("reference");
-    std::mt19937 random(5);
-    std::vector<ReferenceCase> made;
-    for (const Layout& layout : Layouts()) {
-      const std::vector<SequenceSpec> batch = MixedBatch(random);
-      made.push_back({layout, batch, RunAttention(*reference, layout, batch)});
-    }
-    return made;
-  }();
+  static const std::vector<ReferenceCase> cases = MakeReferenceCases(Layouts(), 5, MixedBatch);
   return cases;
 }
 
@@ -82,13 +75,7 @@ TEST_P(AttentionTest, MatchesReferenceOverManySplits) {
 
 TEST_P(AttentionTest, RowBesideOthersHasTheBitsOfTheRowAlone) {
   std::mt19937 random(7);
-  for (const Layout& layout : Layouts()) {
-    const std::vector<SequenceSpec> batch = MixedBatch(random);
-    const Outputs together = RunAttention(*backend_, layout, batch);
-    for (const SequenceSpec& spec : batch) {
-      ExpectSameBits(together, RunAttention(*backend_, layout, {spec}, 99), layout.Name());
-    }
-  }
+  for (const Layout& layout : Layouts()) ExpectSameBitsAlone(*backend_, layout, MixedBatch(random));
 }
 
 // The same tokens as prompt rows in one chunk, in chunks, and as staged chains over a shorter

@@ -127,4 +127,24 @@ std::vector<SequenceSpec> MixedBatch(std::mt19937& random) {
   return batch;
 }
 
+std::vector<ReferenceCase> MakeReferenceCases(const std::vector<Layout>& layouts, uint32_t seed,
+                                              const MakeBatch& make_batch) {
+  const auto reference = MakeBackend("reference");
+  std::mt19937 random(seed);
+  std::vector<ReferenceCase> cases;
+  for (const Layout& layout : layouts) {
+    const std::vector<SequenceSpec> batch = make_batch(random);
+    cases.push_back({layout, batch, RunAttention(*reference, layout, batch)});
+  }
+  return cases;
+}
+
+void ExpectSameBitsAlone(Backend& backend, const Layout& layout,
+                         const std::vector<SequenceSpec>& batch) {
+  const Outputs together = RunAttention(backend, layout, batch);
+  for (const SequenceSpec& spec : batch) {
+    ExpectSameBits(together, RunAttention(backend, layout, {spec}, 99), layout.Name());
+  }
+}
+
 }  // namespace talon::testing

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -49,11 +50,20 @@ void ExpectSameBits(const Outputs& expected, const Outputs& actual, const std::s
 // Trees, prompts, tails and partial views.
 std::vector<SequenceSpec> MixedBatch(std::mt19937& random);
 
+using MakeBatch = std::function<std::vector<SequenceSpec>(std::mt19937&)>;
+
 struct ReferenceCase {
   Layout layout;
   std::vector<SequenceSpec> batch;
   Outputs outputs;  // the slow twin's
 };
+// One for each layout, with a batch of its own.
+std::vector<ReferenceCase> MakeReferenceCases(const std::vector<Layout>& layouts, uint32_t seed,
+                                              const MakeBatch& make_batch);
+
+// Every sequence has the same bits in the batch and alone.
+void ExpectSameBitsAlone(Backend& backend, const Layout& layout,
+                         const std::vector<SequenceSpec>& batch);
 
 // The parameter is a name for MakeBackend.
 class AttentionTest : public ::testing::TestWithParam<std::string> {

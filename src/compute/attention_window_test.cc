@@ -15,8 +15,9 @@ using testing::AttentionTest;
 using testing::Chain;
 using testing::ExpectClose;
 using testing::ExpectSameBits;
+using testing::ExpectSameBitsAlone;
 using testing::Layout;
-using testing::MakeBackend;
+using testing::MakeReferenceCases;
 using testing::MixedBatch;
 using testing::Outputs;
 using testing::RandomTree;
@@ -40,20 +41,18 @@ std::vector<Layout> WindowLayouts() {
   return layouts;
 }
 
+// With sequences longer than every window.
+std::vector<SequenceSpec> LongBatch(std::mt19937& random) {
+  std::vector<SequenceSpec> batch = MixedBatch(random);
+  batch.push_back({.base = 70000, .committed = 2500, .parents = RandomTree(9, random)});
+  batch.push_back({.base = 80000, .committed = 1300, .prompt_rows = 40});
+  return batch;
+}
+
 // Computed once for all backends.
 const std::vector<ReferenceCase>& WindowCases() {
-  static const std::vector<ReferenceCase> cases = [] {
-    const auto reference = MakeBackend("reference");
-    std::mt19937 random(21);
-    std::vector<ReferenceCase> made;
-    for (const Layout& layout : WindowLayouts()) {
-      std::vector<SequenceSpec> batch = MixedBatch(random);
-      batch.push_back({.base = 70000, .committed = 2500, .parents = RandomTree(9, random)});
-      batch.push_back({.base = 80000, .committed = 1300, .prompt_rows = 40});
-      made.push_back({layout, batch, RunAttention(*reference, layout, batch)});
-    }
-    return made;
-  }();
+  static const std::vector<ReferenceCase> cases =
+      MakeReferenceCases(WindowLayouts(), 21, LongBatch);
   return cases;
 }
 
@@ -66,12 +65,7 @@ TEST_P(WindowTest, MatchesReference) {
 TEST_P(WindowTest, RowBesideOthersHasTheBitsOfTheRowAlone) {
   std::mt19937 random(22);
   for (const Layout& layout : WindowLayouts()) {
-    std::vector<SequenceSpec> batch = MixedBatch(random);
-    batch.push_back({.base = 70000, .committed = 2500, .parents = RandomTree(9, random)});
-    const Outputs together = RunAttention(*backend_, layout, batch);
-    for (const SequenceSpec& spec : batch) {
-      ExpectSameBits(together, RunAttention(*backend_, layout, {spec}, 99), layout.Name());
-    }
+    ExpectSameBitsAlone(*backend_, layout, LongBatch(random));
   }
 }
 

@@ -33,7 +33,7 @@ struct ViewChoice {
   bool select = false;                   // choose blocks for partial passes after the commit
   bool opened_tail = false;              // the tail region was taken for this pass
   std::optional<RefreshReason> refresh;  // why the pass is full
-  Status no_tail;                        // a failure: there is no tail region to be had
+  Status tail;                           // not OK: no tail region could be opened for the pass
 };
 
 // Plan: the sequence's rows in the pass.

@@ -121,8 +121,8 @@ void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) const
   ViewChoice& view = entry->view;
   GateDecision decision = Decide(*entry->run, entry->proposal.drafts().size());
   if (decision.partial && sequence.tail_first < 0) {
-    view.no_tail = parts_.kv->staging().OpenTail(&sequence);
-    view.opened_tail = view.no_tail.ok();
+    view.tail = parts_.kv->staging().OpenTail(&sequence);
+    view.opened_tail = view.tail.ok();
     if (!view.opened_tail) decision = {};
   }
   view.partial = decision.partial;
@@ -175,7 +175,7 @@ void PartialVerifier::Settle(StepEntry* entry) {
   ActiveRequest& run = *entry->run;
   PartialState& state = run.partial;
   const ViewChoice& view = entry->view;
-  if (!view.no_tail.ok()) GiveUp(&run, SpecPvFallbackReason::kNoBlocks, view.no_tail.message());
+  if (!view.tail.ok()) GiveUp(&run, SpecPvFallbackReason::kNoBlocks, view.tail.message());
   if (view.refresh) {
     parts_.metrics->Add(Counter::kSpecPvRefresh, 1, RefreshReasonName(*view.refresh));
   }

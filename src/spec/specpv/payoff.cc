@@ -53,8 +53,8 @@ StepCosts PartialPayoff::Corrected(const StepCosts& by_curve, const TrunkLength&
   return costs;
 }
 
-// A trunk is no longer than what full passes have checked so far (slow start): a view that never
-// agrees costs a few short ones. Unknown costs set no limit.
+// Slow start: a trunk has at most as many tokens as full passes have checked so far, so that a view
+// that never agrees costs a few short trunks. Unknown costs set no limit.
 int PartialPayoff::MaxTrunk(const StepCosts& by_curve) const {
   constexpr double kFirstTrunk = 8;
   const int best = seen_.Limit(TrunkCostsOf(Corrected(by_curve, seen_)));
