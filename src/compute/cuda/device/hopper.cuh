@@ -81,7 +81,7 @@ __device__ __forceinline__ bool NamedBarrierAny(int id, int count, bool value) {
   return any != 0;
 }
 
-// ---- TMA: asynchronous box loads of a 2D tensor map; elements out of bounds become zeros ----
+// ---- TMA: asynchronous box loads of a tensor map; elements out of bounds become zeros ----
 
 __device__ __forceinline__ void PrefetchTensorMap(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -93,6 +93,16 @@ __device__ __forceinline__ void TmaLoadBox(const CUtensorMap& map, int col, int 
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
       "{%2, %3}], [%4];" ::"r"(shared),
       "l"(&map), "r"(col), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+// Loads a box of a SlicedMatrix (runtime/tensor_map.h).
+__device__ __forceinline__ void TmaLoadSlices(const CUtensorMap& map, int row, int slice,
+                                              uint32_t shared, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2, %3, %2, %4}], [%5];" ::"r"(shared),
+      "l"(&map), "r"(0), "r"(row), "r"(slice), "r"(barrier)
       : "memory");
 }
 

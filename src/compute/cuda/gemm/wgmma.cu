@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "compute/cuda/gemm/wgmma.h"
 #include "compute/cuda/runtime/device_memory.h"
+#include "compute/cuda/runtime/tensor_map.h"
 
 namespace talon::cuda {
 namespace {
@@ -32,29 +33,23 @@ bool IsCompiledIn() {
   return error == cudaSuccess && attributes.numRegs >= kWgmmaOutputs.back() / 2;
 }
 
-PFN_cuTensorMapEncodeTiled_v12000 FindEncoder() {
-  constexpr int kVersion = 12000;
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult result;
-  const auto error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kVersion,
-                                                      cudaEnableDefault, &result);
-  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
+CUtensorMap MapOf(const SlicedMatrix& matrix) {
+  CUtensorMap map;
+  TALON_CHECK(MakeTensorMap(matrix, &map),
+              "cuda: no tensor map of {} x {} slices, stride {}, box {} x {}", matrix.rows,
+              matrix.slices, matrix.stride, matrix.box_rows, matrix.box_slices);
+  return map;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<WgmmaGemm>> WgmmaGemm::Create(const Stream& stream) {
-  const auto encode = FindEncoder();
-  if (encode == nullptr || !IsCompiledIn()) return std::unique_ptr<WgmmaGemm>();
+  if (!HasTensorMaps() || !IsCompiledIn()) return std::unique_ptr<WgmmaGemm>();
   for (const WgmmaKernels* kernels : {&WgmmaKernelsBF16(), &WgmmaKernelsF16()}) {
     for (const WgmmaFunction kernel : kernels->tiles) AllowSharedMemory(kernel, kMaxSharedBytes);
     AllowSharedMemory(kernels->segmented, kMaxSharedBytes);
   }
-  std::unique_ptr<WgmmaGemm> gemm(new WgmmaGemm(stream, encode));
+  std::unique_ptr<WgmmaGemm> gemm(new WgmmaGemm(stream));
   constexpr size_t kRows = kMaxGroups * kGroupRows;
   const size_t accumulators = kRows * kWgmmaOutputs.back() * stream.multiprocessors;
   TALON_ASSIGN_OR_RETURN(gemm->partials_, AllocateDevice(stream, accumulators * sizeof(float)));
@@ -63,26 +58,8 @@ Result<std::unique_ptr<WgmmaGemm>> WgmmaGemm::Create(const Stream& stream) {
   return std::move(gemm);
 }
 
-CUtensorMap WgmmaGemm::MapOf(const void* data, DType dtype, int64_t rows, int64_t cols,
-                             int64_t stride, int box_rows) const {
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t row_bytes = static_cast<cuuint64_t>(stride) * 2;
-  const cuuint32_t box[2] = {kWgmmaStageCols, static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[2] = {1, 1};
-  CUtensorMap map;
-  const CUresult result = encode_(
-      &map,
-      dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
-      const_cast<void*>(data), sizes, &row_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  TALON_CHECK(result == CUDA_SUCCESS, "cuda: no tensor map of {} x {}, stride {}, box {}: error {}",
-              rows, cols, stride, box_rows, static_cast<int>(result));
-  return map;
-}
-
 WgmmaPlan WgmmaGemm::Plan(const Call& call) const {
-  return ChooseWgmmaPlan(call.w->rows(), call.w->padded_cols() / kWgmmaStageCols, call.rows,
+  return ChooseWgmmaPlan(call.w->rows(), call.w->padded_cols() / kWgmmaSliceCols, call.rows,
                          stream_.multiprocessors, call.swiglu.data != nullptr);
 }
 
@@ -97,7 +74,6 @@ void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
   args.outputs = swiglu ? call.swiglu.cols : w.rows();
   args.groups = call.rows > kGroupRows ? 2 : 1;
   args.stage_rows = StageRows(call.rows, args.groups);
-  args.box_rows = std::min(call.rows, args.groups * kGroupRows);
   args.row_tiles = CeilDiv(call.rows, args.groups * kGroupRows);
   args.swiglu = swiglu;
   args.operand = call.swiglu.data;
@@ -105,10 +81,13 @@ void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
   args.padded_outputs = call.swiglu.padded_cols;
   const int box_outputs = swiglu ? plan.outputs / 2 : plan.outputs;
   args.items = args.row_tiles * CeilDiv(swiglu ? args.padded_outputs : args.outputs, box_outputs);
-  args.stages = w.padded_cols() / kWgmmaStageCols;
+  args.slices = w.padded_cols() / kWgmmaSliceCols;
+  args.stage_slices = StageSlices(plan, args.slices, args.stage_rows);
+  args.stage_bytes = StageBytes(plan.outputs, args.stage_rows, args.stage_slices);
   args.segments = plan.segments;
   args.splits = plan.splits ? plan.segments : 1;
-  args.ring = RingStages(plan, args.stage_rows);
+  args.ring = RingStages(plan, args.stage_bytes);
+  TALON_CHECK(args.ring >= 2, "a stage is released when the next one is there");
   args.partials = static_cast<float*>(partials_.data());
   args.arrivals = static_cast<int32_t*>(arrivals_.data());
   args.accumulate = call.accumulate;
@@ -116,12 +95,23 @@ void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
   TALON_CHECK(args.splits == 1 ||
               (args.row_tiles == 1 && args.items * args.splits <= stream_.multiprocessors));
   const int blocks = std::min(args.items * args.splits, stream_.multiprocessors);
-  const CUtensorMap weights =
-      MapOf(w.data(), w.dtype(), w.rows(), w.padded_cols(), w.padded_cols(), box_outputs);
-  const CUtensorMap x =
-      MapOf(call.x, w.dtype(), call.rows, w.padded_cols(), call.x_stride, args.box_rows);
+  const CUtensorMap weights = MapOf({.data = w.data(),
+                                     .dtype = w.dtype(),
+                                     .rows = args.outputs,
+                                     .parts = swiglu ? 2 : 1,
+                                     .slices = args.slices,
+                                     .stride = w.padded_cols(),
+                                     .box_rows = box_outputs,
+                                     .box_slices = args.stage_slices});
+  const CUtensorMap x = MapOf({.data = call.x,
+                               .dtype = w.dtype(),
+                               .rows = call.rows,
+                               .slices = args.slices,
+                               .stride = call.x_stride,
+                               .box_rows = args.stage_rows,
+                               .box_slices = args.stage_slices});
   cuda::Launch(stream_, KernelFor(w.dtype(), plan), blocks, args.groups * 128 + 32,
-               WgmmaSharedBytes(plan, args.stage_rows), weights, x, args);
+               WgmmaSharedBytes(plan, args.stage_bytes), weights, x, args);
 }
 
 }  // namespace talon::cuda

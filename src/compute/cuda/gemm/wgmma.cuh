@@ -47,8 +47,8 @@ struct WgmmaBlock {
   int first_item;
   int item_step;
   int rank;  // split-K index within the tile
-  int stage_begin;
-  int stage_count;
+  int slice_begin;
+  int slice_count;
 
   __device__ uint32_t Full(int slot) const { return full + slot * 8; }
   __device__ uint32_t Empty(int slot) const { return empty + slot * 8; }
@@ -63,8 +63,8 @@ __device__ __forceinline__ WgmmaBlock DescribeBlock(const WgmmaArgs& args, void*
   block.rank = static_cast<int>(blockIdx.x) % args.splits;
   block.first_item = static_cast<int>(blockIdx.x) / args.splits;
   block.item_step = static_cast<int>(gridDim.x) / args.splits;
-  block.stage_begin = SplitBegin(args.stages, args.splits, block.rank);
-  block.stage_count = SplitBegin(args.stages, args.splits, block.rank + 1) - block.stage_begin;
+  block.slice_begin = SegmentBegin(args.slices, args.splits, block.rank);
+  block.slice_count = SegmentBegin(args.slices, args.splits, block.rank + 1) - block.slice_begin;
   return block;
 }
 
@@ -105,36 +105,22 @@ class WgmmaProducer {
 
  private:
   __device__ void Advance(StageCursor* cursor) const {
-    cursor->Advance(block_.stage_count, block_.item_step);
+    cursor->Advance(args_.stage_slices, block_.slice_count, block_.item_step);
   }
-  __device__ int Col(const StageCursor& at) const {
-    return (block_.stage_begin + at.stage) * kWgmmaStageCols;
-  }
-  __device__ uint32_t Stage(int slot) const {
-    return block_.ring + slot * StageBytes(kOutputs, args_.stage_rows);
-  }
-
-  // Calls f(first row of weights, first row of the tile) for the box, or both boxes of SwiGLU.
-  template <typename F>
-  __device__ void ForEachBox(const StageCursor& at, F&& f) const {
-    const int tile = at.item / args_.row_tiles;
-    if (!args_.swiglu) return f(tile * kOutputs, 0);
-    f(tile * (kOutputs / 2), 0);
-    f(args_.outputs + tile * (kOutputs / 2), kOutputs / 2);
-  }
+  __device__ uint32_t Stage(int slot) const { return block_.ring + slot * args_.stage_bytes; }
 
   // Also adds the bytes of x to the mbarrier's transaction count.
   __device__ void LoadWeights(const StageCursor& at, int slot) const {
-    const uint32_t to = Stage(slot) + args_.stage_rows * kStageRowBytes;
-    MbarrierArriveExpectTx(block_.Full(slot), (kOutputs + args_.box_rows) * kStageRowBytes);
-    ForEachBox(at, [&](int row, int tile_row) {
-      TmaLoadBox(weights_, Col(at), row, to + tile_row * kStageRowBytes, block_.Full(slot));
-    });
+    const int row = at.item / args_.row_tiles * (args_.swiglu ? kOutputs / 2 : kOutputs);
+    const int slice_rows = args_.stage_slices * kSliceRowBytes;
+    MbarrierArriveExpectTx(block_.Full(slot), (kOutputs + args_.stage_rows) * slice_rows);
+    TmaLoadSlices(weights_, row, block_.slice_begin + at.slice,
+                  Stage(slot) + args_.stage_rows * slice_rows, block_.Full(slot));
   }
 
   __device__ void LoadOperand(const StageCursor& at, int slot) const {
     const int row = at.item % args_.row_tiles * args_.groups * kGroupRows;
-    TmaLoadBox(x_, Col(at), row, Stage(slot), block_.Full(slot));
+    TmaLoadSlices(x_, row, block_.slice_begin + at.slice, Stage(slot), block_.Full(slot));
   }
 
   const CUtensorMap& weights_;
@@ -145,23 +131,28 @@ class WgmmaProducer {
 };
 
 // Starts the wgmma group that adds the stage at `stage` to a warpgroup's accumulators.
-template <typename Operand, int kOutputs>
+template <typename Operand, int kOutputs, int kSlices>
 __device__ __forceinline__ void MultiplyStage(uint32_t stage, int stage_rows, int group,
                                               float (&acc)[kOutputs / 2]) {
-  constexpr int kGroupBytes = kGroupRows * kStageRowBytes;
-  const uint64_t x = MatrixDescriptor(stage + group * kGroupBytes);
-  const uint64_t w = MatrixDescriptor(stage + stage_rows * kStageRowBytes);
+  const uint32_t x_bytes = stage_rows * kSliceRowBytes;  // of a slice
+  constexpr uint32_t kWeightBytes = kOutputs * kSliceRowBytes;
   WgmmaFence();
 #pragma unroll
-  for (int step = 0; step < kWgmmaStageCols / kWgmmaStepCols; ++step) {
-    Wgmma<Operand>(acc, x + step * kDescriptorStep, w + step * kDescriptorStep);
+  for (int slice = 0; slice < kSlices; ++slice) {
+    const uint64_t x =
+        MatrixDescriptor(stage + slice * x_bytes + group * kGroupRows * kSliceRowBytes);
+    const uint64_t w = MatrixDescriptor(stage + kSlices * x_bytes + slice * kWeightBytes);
+#pragma unroll
+    for (int step = 0; step < kWgmmaSliceCols / kWgmmaStepCols; ++step) {
+      Wgmma<Operand>(acc, x + step * kDescriptorStep, w + step * kDescriptorStep);
+    }
   }
   WgmmaCommitGroup();
 }
 
 // Accumulates the next `count` stages. A stage is released once the next one's wgmma group is
 // issued.
-template <typename Operand, int kOutputs>
+template <typename Operand, int kOutputs, int kSlices>
 __device__ __forceinline__ void AccumulateStages(const WgmmaArgs& args, const WgmmaBlock& block,
                                                  int count, int group, PipelineState* state,
                                                  float (&acc)[kOutputs / 2]) {
@@ -173,8 +164,8 @@ __device__ __forceinline__ void AccumulateStages(const WgmmaArgs& args, const Wg
   for (int stage = 0; stage < count; ++stage) {
     MbarrierWait(block.Full(state->slot), state->parity);
     __syncwarp();
-    const uint32_t address = block.ring + state->slot * StageBytes(kOutputs, args.stage_rows);
-    MultiplyStage<Operand, kOutputs>(address, args.stage_rows, group, acc);
+    MultiplyStage<Operand, kOutputs, kSlices>(block.ring + state->slot * args.stage_bytes,
+                                              args.stage_rows, group, acc);
     WgmmaWaitGroup<1>();
     if (stage > 0 && leader) MbarrierArrive(block.Empty(before));
     before = state->slot;
@@ -186,19 +177,33 @@ __device__ __forceinline__ void AccumulateStages(const WgmmaArgs& args, const Wg
   if (count > 0 && leader) MbarrierArrive(block.Empty(before));
 }
 
+// Accumulates the next `slices` slices.
+template <typename Operand, int kOutputs, int kSlices = MostSlices(kOutputs)>
+__device__ __forceinline__ void AccumulateSlices(const WgmmaArgs& args, const WgmmaBlock& block,
+                                                 int slices, int group, PipelineState* state,
+                                                 float (&acc)[kOutputs / 2]) {
+  if constexpr (kSlices > 1) {
+    if (args.stage_slices != kSlices) {
+      return AccumulateSlices<Operand, kOutputs, kSlices / 2>(args, block, slices, group, state,
+                                                              acc);
+    }
+  }
+  AccumulateStages<Operand, kOutputs, kSlices>(args, block, slices / kSlices, group, state, acc);
+}
+
 // Accumulates the block's next item: its split, or all segments in order.
 template <typename Operand, int kOutputs, bool kSegmented>
 __device__ __forceinline__ void AccumulateItem(const WgmmaArgs& args, const WgmmaBlock& block,
                                                int group, PipelineState* state,
                                                float (&acc)[kOutputs / 2]) {
   if constexpr (!kSegmented) {
-    AccumulateStages<Operand, kOutputs>(args, block, block.stage_count, group, state, acc);
+    AccumulateSlices<Operand, kOutputs>(args, block, block.slice_count, group, state, acc);
   } else {
     float sum[kOutputs / 2];
     for (int segment = 0; segment < args.segments; ++segment) {
-      const int count = SplitBegin(args.stages, args.segments, segment + 1) -
-                        SplitBegin(args.stages, args.segments, segment);
-      AccumulateStages<Operand, kOutputs>(args, block, count, group, state, acc);
+      const int count = SegmentBegin(args.slices, args.segments, segment + 1) -
+                        SegmentBegin(args.slices, args.segments, segment);
+      AccumulateSlices<Operand, kOutputs>(args, block, count, group, state, acc);
 #pragma unroll
       for (int i = 0; i < kOutputs / 2; ++i) sum[i] = segment == 0 ? acc[i] : sum[i] + acc[i];
     }

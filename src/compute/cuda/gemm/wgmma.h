@@ -7,7 +7,6 @@
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_H_
 
 #include <cuda.h>
-#include <cudaTypedefs.h>
 
 #include <cstdint>
 #include <memory>
@@ -28,11 +27,12 @@ struct WgmmaArgs {
   int64_t out_stride = 0;
   int rows = 0;
   int outputs = 0;     // SwiGLU: outputs of each half
-  int stage_rows = 0;  // rows of x per stage (StageRows)
-  int box_rows = 0;    // rows of x per TMA box
+  int stage_rows = 0;  // rows of x per slice (StageRows)
   int row_tiles = 0;
-  int items = 0;                // row tiles times output tiles
-  int stages = 0;               // over all inputs (K)
+  int items = 0;         // row tiles times output tiles
+  int slices = 0;        // over all inputs (K)
+  int stage_slices = 1;  // slices per stage
+  int stage_bytes = 0;
   int segments = 1;             // of the inputs
   int splits = 1;               // blocks of a tile, each with a segment: 1 or all segments
   int groups = 1;               // consumer warpgroups per block, of 64 rows each
@@ -83,15 +83,9 @@ class WgmmaGemm {
   void Run(const Call& call, const WgmmaPlan& plan) const;
 
  private:
-  using Encoder = PFN_cuTensorMapEncodeTiled_v12000;
-
-  WgmmaGemm(const Stream& stream, Encoder encode) : stream_(stream), encode_(encode) {}
-  // Tensor map of [rows, cols] for boxes of `box_rows` rows and one stage's columns.
-  CUtensorMap MapOf(const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride,
-                    int box_rows) const;
+  explicit WgmmaGemm(const Stream& stream) : stream_(stream) {}
 
   Stream stream_;
-  Encoder encode_;
   Buffer partials_;
   Buffer arrivals_;
 };

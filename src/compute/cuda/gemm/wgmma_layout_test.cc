@@ -17,16 +17,17 @@ constexpr int kH200 = 132;  // multiprocessors
 // Model of shared memory as TMA writes and wgmma reads it, by their documentation.
 class SharedMemory {
  public:
-  // A box of `rows` rows of 64 elements, element (r, c) being value(r, c), with a 128-byte swizzle.
+  // A box of `slices` slices of `rows` rows of 64 elements, element (r, c) being value(r, c), with
+  // a 128-byte swizzle by the address.
   template <typename F>
-  void TmaLoadBox(uint32_t address, int rows, F&& value) {
+  void TmaLoadSlices(uint32_t address, int rows, int slices, F&& value) {
     ASSERT_EQ(address % 1024, 0u);
-    for (int r = 0; r < rows; ++r) {
-      for (int c = 0; c < kWgmmaStageCols; ++c) {
-        const int chunk = c / 8 ^ r % 8;
-        const uint16_t element = value(r, c);
-        std::memcpy(bytes_.data() + address + r * 128 + chunk * 16 + c % 8 * 2, &element, 2);
-      }
+    for (int i = 0; i < slices * rows * kWgmmaSliceCols; ++i) {
+      const int c = i % kWgmmaSliceCols;
+      const int slice = i / kWgmmaSliceCols / rows;
+      const uint16_t element = value(i / kWgmmaSliceCols % rows, slice * kWgmmaSliceCols + c);
+      const uint32_t dense = address + i * 2;
+      std::memcpy(bytes_.data() + (dense ^ (dense >> 7 & 7) << 4), &element, 2);
     }
   }
 
@@ -50,23 +51,28 @@ uint16_t XAt(int row, int k) { return static_cast<uint16_t>(row * 53 + k * 7 + r
 uint16_t WAt(int output, int k) { return static_cast<uint16_t>(output * 37 + k * 11 + output * k); }
 
 TEST(WgmmaLayoutTest, StepsReadTheStageThatTheCopiesFilled) {
-  constexpr uint32_t kGroupBytes = kGroupRows * kStageRowBytes;
+  constexpr uint32_t kGroupBytes = kGroupRows * kSliceRowBytes;
   for (const int outputs : kWgmmaOutputs) {
-    for (const int rows : {1, 8, 13, 64, 65, 120, 128}) {
-      SharedMemory memory;
-      const int stage_rows = StageRows(rows, rows > kGroupRows ? 2 : 1);
-      const uint32_t stage = 2048 + StageBytes(outputs, stage_rows);  // the second of a ring
-      memory.TmaLoadBox(stage, rows, XAt);
-      memory.TmaLoadBox(stage + stage_rows * kStageRowBytes, outputs, WAt);
-      for (int col = 0; col < kWgmmaStageCols; ++col) {
-        const uint64_t step = col / kWgmmaStepCols * kDescriptorStep;
-        const int k = col % kWgmmaStepCols;
-        for (int row = 0; row < rows; ++row) {
-          const uint64_t x = MatrixDescriptor(stage + row / kGroupRows * kGroupBytes);
-          ASSERT_EQ(memory.Read(x + step, row % kGroupRows, k), XAt(row, col));
+    for (const int rows : {1, 13, 64, 65, 128}) {
+      for (int slices = 1; slices <= MostSlices(outputs); slices *= 2) {
+        SharedMemory memory;
+        const int stage_rows = StageRows(rows, rows > kGroupRows ? 2 : 1);
+        const uint32_t stage = 2048 + StageBytes(outputs, stage_rows, slices);  // the second
+        memory.TmaLoadSlices(stage, stage_rows, slices, XAt);
+        const uint32_t weights = stage + slices * stage_rows * kSliceRowBytes;
+        memory.TmaLoadSlices(weights, outputs, slices, WAt);
+        for (int col = 0; col < slices * kWgmmaSliceCols; ++col) {
+          const int slice = col / kWgmmaSliceCols;
+          const uint64_t step = col % kWgmmaSliceCols / kWgmmaStepCols * kDescriptorStep;
+          const int k = col % kWgmmaStepCols;
+          const uint32_t x_slice = stage + slice * stage_rows * kSliceRowBytes;
+          for (int row = 0; row < rows; ++row) {
+            const uint64_t x = MatrixDescriptor(x_slice + row / kGroupRows * kGroupBytes);
+            ASSERT_EQ(memory.Read(x + step, row % kGroupRows, k), XAt(row, col));
+          }
+          const uint64_t w = MatrixDescriptor(weights + slice * outputs * kSliceRowBytes);
+          for (int o = 0; o < outputs; ++o) ASSERT_EQ(memory.Read(w + step, o, k), WAt(o, col));
         }
-        const uint64_t w = MatrixDescriptor(stage + stage_rows * kStageRowBytes);
-        for (int o = 0; o < outputs; ++o) ASSERT_EQ(memory.Read(w + step, o, k), WAt(o, col));
       }
     }
   }
@@ -80,8 +86,12 @@ TEST(WgmmaLayoutTest, RowsOfAllWarpgroupsLieInTheStage) {
       const int stage_rows = StageRows(rows, groups);
       EXPECT_GE(stage_rows, rows);
       EXPECT_LE(stage_rows, groups * kGroupRows);
-      EXPECT_EQ(stage_rows * kStageRowBytes % kRingAlignment, 0);
-      EXPECT_LE(groups * kGroupRows * kStageRowBytes, StageBytes(outputs, stage_rows));
+      EXPECT_EQ(stage_rows * kSliceRowBytes % kRingAlignment, 0);
+      for (const int slices : {1, 2, 4}) {
+        const int last_slice = (slices - 1) * stage_rows * kSliceRowBytes;
+        EXPECT_LE(last_slice + groups * kGroupRows * kSliceRowBytes,
+                  StageBytes(outputs, stage_rows, slices));
+      }
     }
   }
 }
@@ -117,29 +127,50 @@ TEST(WgmmaLayoutTest, GateAndUpOfAColumnAreInOneThread) {
 TEST(WgmmaLayoutTest, RingIsAlignedAndFitsSharedMemory) {
   for (const int outputs : kWgmmaOutputs) {
     if (outputs % 16 == 0) {
-      EXPECT_EQ(outputs / 2 * kStageRowBytes % kRingAlignment, 0);
+      EXPECT_EQ(outputs / 2 * kSliceRowBytes % kRingAlignment, 0);
     }
     for (const int stage_rows : {8, 16, 64, 128}) {
-      EXPECT_EQ(StageBytes(outputs, stage_rows) % kRingAlignment, 0);
       const WgmmaPlan plan = {.outputs = outputs};
-      EXPECT_GE(RingStages(plan, stage_rows), 4);
-      EXPECT_LE(RingStages(plan, stage_rows), kMaxRing);
-      EXPECT_LE(WgmmaSharedBytes(plan, stage_rows), 202 << 10);
+      const int bytes = StageBytes(outputs, stage_rows, StageSlices(plan, 64, stage_rows));
+      EXPECT_EQ(bytes % kRingAlignment, 0);
+      EXPECT_GE(RingStages(plan, bytes), 4);
+      EXPECT_LE(RingStages(plan, bytes), kMaxRing);
+      EXPECT_LE(WgmmaSharedBytes(plan, bytes), 202 << 10);
     }
   }
 }
 
 TEST(WgmmaLayoutTest, CursorWalksEveryStageOfEveryItem) {
-  StageCursor cursor = {.item = 1, .stage = 0};
+  StageCursor cursor = {.item = 1, .slice = 0};
   std::vector<std::pair<int, int>> seen;
-  for (; cursor.item < 6; cursor.Advance(3, 2)) seen.emplace_back(cursor.item, cursor.stage);
-  const std::vector<std::pair<int, int>> expected = {{1, 0}, {1, 1}, {1, 2}, {3, 0}, {3, 1},
-                                                     {3, 2}, {5, 0}, {5, 1}, {5, 2}};
+  for (; cursor.item < 6; cursor.Advance(2, 6, 2)) seen.emplace_back(cursor.item, cursor.slice);
+  const std::vector<std::pair<int, int>> expected = {{1, 0}, {1, 2}, {1, 4}, {3, 0}, {3, 2},
+                                                     {3, 4}, {5, 0}, {5, 2}, {5, 4}};
   EXPECT_EQ(seen, expected);
 }
 
+// A stage lies in one segment, and narrow tiles have long stages.
+TEST(WgmmaLayoutTest, StagesDivideTheSegments) {
+  for (const int outputs : kWgmmaOutputs) {
+    for (const int segments : kWgmmaSplits) {
+      for (const int slices : {4, 16, 46, 64, 90, 224}) {
+        const WgmmaPlan plan = {.outputs = outputs, .segments = segments};
+        const int stage = StageSlices(plan, slices, 8);
+        EXPECT_LE(stage, MostSlices(outputs));
+        for (int s = 0; s <= segments; ++s) {
+          EXPECT_EQ(SegmentBegin(slices, segments, s) % stage, 0);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(StageSlices({.outputs = 48}, 64, 8), 4);
+  EXPECT_EQ(StageSlices({.outputs = 48}, 46, 8), 2);
+  EXPECT_EQ(StageSlices({.outputs = 128, .segments = 4}, 64, 8), 2);
+  EXPECT_EQ(StageSlices({.outputs = 224}, 64, 8), 1);
+}
+
 WgmmaPlan PlanOf(int outputs, int inputs, int rows, bool halves = false) {
-  return ChooseWgmmaPlan(outputs, inputs / kWgmmaStageCols, rows, kH200, halves);
+  return ChooseWgmmaPlan(outputs, inputs / kWgmmaSliceCols, rows, kH200, halves);
 }
 
 void ExpectPlan(const WgmmaPlan& plan, int tile, int segments, bool splits) {

@@ -3,6 +3,9 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 
+#include <array>
+#include <cstddef>
+
 namespace talon::cuda {
 namespace {
 
@@ -21,23 +24,62 @@ Encoder FindEncoder() {
   return reinterpret_cast<Encoder>(function);
 }
 
+Encoder FoundEncoder() {
+  static const Encoder encode = FindEncoder();
+  return encode;
+}
+
+// Sizes of a tensor's dimensions and of its box in elements, the innermost first, and the distance
+// in bytes of neighbours in every dimension but the innermost.
+template <size_t kRank>
+struct Tensor {
+  const void* data;
+  DType dtype;
+  std::array<cuuint64_t, kRank> sizes;
+  std::array<cuuint64_t, kRank - 1> strides;
+  std::array<cuuint32_t, kRank> box;
+};
+
+template <size_t kRank>
+bool Encode(const Tensor<kRank>& tensor, CUtensorMap* map) {
+  if (FoundEncoder() == nullptr) return false;
+  std::array<cuuint32_t, kRank> steps;
+  steps.fill(1);
+  const auto type = tensor.dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  return FoundEncoder()(map, type, kRank, const_cast<void*>(tensor.data), tensor.sizes.data(),
+                        tensor.strides.data(), tensor.box.data(), steps.data(),
+                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
 }  // namespace
 
+bool HasTensorMaps() { return FoundEncoder() != nullptr; }
+
 bool MakeTensorMap(const BoxedMatrix& matrix, CUtensorMap* map) {
-  static const Encoder encode = FindEncoder();
-  if (encode == nullptr) return false;
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.cols),
-                               static_cast<cuuint64_t>(matrix.rows)};
+  return Encode(
+      Tensor<2>{
+          matrix.data,
+          matrix.dtype,
+          {static_cast<cuuint64_t>(matrix.cols), static_cast<cuuint64_t>(matrix.rows)},
+          {static_cast<cuuint64_t>(matrix.stride) * 2},
+          {static_cast<cuuint32_t>(matrix.box_cols), static_cast<cuuint32_t>(matrix.box_rows)}},
+      map);
+}
+
+bool MakeTensorMap(const SlicedMatrix& matrix, CUtensorMap* map) {
+  const auto rows = static_cast<cuuint64_t>(matrix.rows);
   const cuuint64_t row_bytes = static_cast<cuuint64_t>(matrix.stride) * 2;
-  const cuuint32_t box[2] = {static_cast<cuuint32_t>(matrix.box_cols),
-                             static_cast<cuuint32_t>(matrix.box_rows)};
-  const cuuint32_t steps[2] = {1, 1};
-  const auto type = matrix.dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  return encode(map, type, 2, const_cast<void*>(matrix.data), sizes, &row_bytes, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  const auto parts = static_cast<cuuint32_t>(matrix.parts);
+  return Encode(Tensor<4>{matrix.data,
+                          matrix.dtype,
+                          {kSliceCols, rows, parts, static_cast<cuuint64_t>(matrix.slices)},
+                          {row_bytes, rows * row_bytes, 2 * kSliceCols},
+                          {kSliceCols, static_cast<cuuint32_t>(matrix.box_rows), parts,
+                           static_cast<cuuint32_t>(matrix.box_slices)}},
+                map);
 }
 
 }  // namespace talon::cuda

@@ -22,8 +22,27 @@ struct BoxedMatrix {
   int box_cols = 64;  // rows of 128 bytes, stored with the 128-byte swizzle that wgmma reads
 };
 
-// Returns false where the driver does not support tensor maps, or not for such a matrix.
+// A matrix cut into slices of 64 columns. A box has the same rows of `box_slices` consecutive
+// slices, slice after slice; where the matrix consists of several parts of `rows` rows each, the
+// same rows of every part follow each other within a slice. Each row of a box has 128 bytes and is
+// stored with the 128-byte swizzle.
+struct SlicedMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::kBF16;  // or kF16
+  int64_t rows = 0;            // of a part
+  int parts = 1;
+  int64_t slices = 0;
+  int64_t stride = 0;  // elements, a multiple of 8
+  int box_rows = 0;    // of a part
+  int box_slices = 1;
+};
+inline constexpr int kSliceCols = 64;
+
+bool HasTensorMaps();  // whether the driver supports them
+// Return false where the driver does not support tensor maps, or not for such a matrix. Rows and
+// columns of a box that lie outside become zeros.
 bool MakeTensorMap(const BoxedMatrix& matrix, CUtensorMap* map);
+bool MakeTensorMap(const SlicedMatrix& matrix, CUtensorMap* map);
 
 }  // namespace talon::cuda
 
