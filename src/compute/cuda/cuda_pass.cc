@@ -81,7 +81,6 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
   plan_.score_requests = static_cast<int>(plan.scores.size());
   plan_.tile_queries = attention_.tile_queries;
   plan_.kernel = attention_.kernel;
-  plan_.merges_in_place = attention_.merges_in_place;
   scored_blocks_ = plan.num_scored_blocks();
 }
 
@@ -180,8 +179,7 @@ CudaPass::Shape CudaPass::shape() const {
           .score_requests = plan_.score_requests,
           .scored_blocks = scored_blocks_,
           .tile_queries = plan_.tile_queries,
-          .kernel = plan_.kernel,
-          .merges_in_place = plan_.merges_in_place};
+          .kernel = plan_.kernel};
 }
 
 void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generation,

@@ -47,7 +47,6 @@ class CudaPass : public DevicePass {
     int scored_blocks = 0;
     int tile_queries = 0;
     PrefixKernelKind kernel = PrefixKernelKind::kTiles;
-    bool merges_in_place = false;
     auto operator<=>(const Shape&) const = default;
   };
   struct GraphKey {

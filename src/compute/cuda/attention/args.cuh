@@ -33,7 +33,7 @@ struct AttentionArgs {
   int window;          // AttentionInput
   const float* sinks;  // AttentionInput
   float* states;       // kStateHeader + head_dim floats each
-  uint32_t* counters;
+  uint32_t* counter;   // items that PrefixKernel has taken
 
   __device__ int heads() const { return kv_heads * group; }
   __device__ float* State(int index) const {

@@ -35,7 +35,7 @@ AttentionArgs ArgsOf(const AttentionCall& call) {
       .window = call.window,
       .sinks = call.sinks,
       .states = reinterpret_cast<float*>(scratch + kScratchHeaderBytes),
-      .counters = reinterpret_cast<uint32_t*>(scratch)};
+      .counter = reinterpret_cast<uint32_t*>(scratch)};
 }
 
 }  // namespace

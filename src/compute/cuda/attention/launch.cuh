@@ -26,26 +26,26 @@ template <typename T, int Dim, int Queries>
 struct PrefixVariant;
 template <typename T, int Dim>
 struct PrefixVariant<T, Dim, 16> {
-  using Config = TileConfig<T, Dim, 1, 4, 1, TileStages(16, Dim)>;
+  using Config = TileConfig<T, Dim, 1, 4, 1, kTileStages>;
 };
 template <typename T, int Dim>
 struct PrefixVariant<T, Dim, 32> {
-  using Config = TileConfig<T, Dim, 2, 2, 1, TileStages(32, Dim)>;
+  using Config = TileConfig<T, Dim, 2, 2, 1, kTileStages>;
 };
 template <typename T, int Dim>
 struct PrefixVariant<T, Dim, 64> {
-  using Config = TileConfig<T, Dim, 4, 1, 1, TileStages(64, Dim)>;
+  using Config = TileConfig<T, Dim, 4, 1, 1, kTileStages>;
 };
 template <typename T, int Dim>
 struct PrefixVariant<T, Dim, 128> {
-  using Config = TileConfig<T, Dim, 4, 1, 2, TileStages(128, Dim)>;
+  using Config = TileConfig<T, Dim, 4, 1, 2, kTileStages>;
 };
 
 template <typename T, int Dim, int Queries>
 void LaunchPrefix(const Stream& stream, const AttentionArgs& args) {
   using Config = typename PrefixVariant<T, Dim, Queries>::Config;
   static_assert(sizeof(SharedTile<Config>) <= TileSharedBytes(Queries, Dim));
-  constexpr int kBlocks = PrefixBlocks(Dim);
+  constexpr int kBlocks = PrefixBlocks(Queries, Dim);
   constexpr size_t kShared = sizeof(SharedTile<Config>);
   const auto kernel = &PrefixKernel<Config, kBlocks>;
   static const int resident = [&] {
@@ -142,10 +142,10 @@ void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
 
 template <typename T, int Dim>
 void LaunchForDim(const Stream& stream, const AttentionArgs& args) {
-  using Config = TileConfig<T, Dim, 1, 4, 1, 2>;
+  using Config = TileConfig<T, Dim, 1, 4, 1, kTileStages>;
   if (args.window > 0) return LaunchByRow<Config, WindowKernel<Config>>(stream, args);
   LaunchPrefixOf<T, Dim>(stream, args);
-  if (!args.plan.merges_in_place) LaunchByRow<Config, TailKernel<Config>>(stream, args);
+  LaunchByRow<Config, TailKernel<Config>>(stream, args);
 }
 
 template <typename T>

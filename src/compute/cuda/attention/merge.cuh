@@ -47,34 +47,62 @@ __device__ __forceinline__ Running<Width> LoadPartial(const float* state, int co
   return partial;
 }
 
+// The partials [begin, end) of a row that make up a section.
+struct SectionPartials {
+  int begin;
+  int end;
+
+  __device__ SectionPartials(const AttentionRow& row, int section) {
+    begin = section < row.sections ? section : row.PartialOf(section * kSectionChunks);
+    end = section < row.sections ? begin + 1 : begin + kSectionChunks;
+    end = min(end, row.NumPartials());
+  }
+};
+
+// Merges the partials of each of the sections first, first + step, ... that exist, with all loads
+// in flight at once.
+template <int Width, int kCount>
+__device__ __forceinline__ void MergeSections(const AttentionArgs& args, const AttentionRow& row,
+                                              int head, int column, int first, int step,
+                                              Running<Width> (&sections)[kCount]) {
+  Running<Width> partials[kCount][kSectionChunks];
+  const int num_sections = NumSections(row.num_keys);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (first + i * step >= num_sections) continue;
+    const SectionPartials range(row, first + i * step);
+#pragma unroll
+    for (int j = 0; j < kSectionChunks; ++j) {
+      if (range.begin + j >= range.end) continue;
+      const int index = (row.partial_begin + range.begin + j) * args.heads() + head;
+      partials[i][j] = LoadPartial<Width>(args.State(index), column);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    sections[i].empty = true;
+    if (first + i * step >= num_sections) continue;
+    const SectionPartials range(row, first + i * step);
+#pragma unroll
+    for (int j = 0; j < kSectionChunks; ++j) {
+      if (range.begin + j < range.end) sections[i].Add(partials[i][j]);
+    }
+  }
+}
+
 // Merges all partials of a row and query head, section by section.
 template <int Width>
 __device__ __forceinline__ Running<Width> MergedPartials(const AttentionArgs& args,
                                                          const AttentionRow& row, int head,
                                                          int column) {
-  constexpr int kBatch = 16;  // loads in flight
-  const int num_partials = row.NumPartials();
-  Running<Width> section, total;
-  for (int begin = 0; begin < num_partials; begin += kBatch) {
-    Running<Width> batch[kBatch];
+  constexpr int kCount = 4;
+  Running<Width> total;
+  for (int first = 0; first < NumSections(row.num_keys); first += kCount) {
+    Running<Width> sections[kCount];
+    MergeSections<Width>(args, row, head, column, first, 1, sections);
 #pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      if (begin + j >= num_partials) continue;
-      const int index = (row.partial_begin + begin + j) * args.heads() + head;
-      batch[j] = LoadPartial<Width>(args.State(index), column);
-    }
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      const int partial = begin + j;
-      if (partial >= num_partials) continue;
-      section.Add(batch[j]);
-      const int chunk = partial + row.sections * (kSectionChunks - 1);
-      const bool section_ends = partial < row.sections ||
-                                chunk % kSectionChunks == kSectionChunks - 1 ||
-                                partial == num_partials - 1;
-      if (!section_ends) continue;
-      total.Add(section);
-      section.empty = true;
+    for (int i = 0; i < kCount; ++i) {
+      if (!sections[i].empty) total.Add(sections[i]);
     }
   }
   return total;
@@ -82,40 +110,12 @@ __device__ __forceinline__ Running<Width> MergedPartials(const AttentionArgs& ar
 
 // Writes `Width` columns of a query's result.
 template <int Width>
-__device__ __forceinline__ void StoreMerged(const AttentionArgs& args, const AttentionRow& row,
-                                            int row_index, int head, int column) {
-  Running<Width> total = MergedPartials<Width>(args, row, head, column);
+__device__ __forceinline__ void StoreTotal(const AttentionArgs& args, int row_index, int head,
+                                           int column, Running<Width> total) {
   const float factor = InverseTotal(args.sinks, head, total.m, total.l);
 #pragma unroll
   for (int w = 0; w < Width; ++w) total.acc[w] = __fmul_rn(total.acc[w], factor);
   StoreResult(args.out, row_index, head * args.head_dim + column, total.acc);
-}
-
-// The last item to finish among those with the same queries merges their partials, one warp for
-// each query. Called by a whole block; `is_last` is in shared memory.
-template <int kThreads>
-__device__ __forceinline__ void MergeIfLast(const AttentionArgs& args, const AttentionItem& item,
-                                            bool& is_last) {
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    const auto last = static_cast<uint32_t>(item.arrivals) - 1;
-    is_last = atomicInc(args.counters + 1 + item.counter, last) == last;
-  }
-  __syncthreads();
-  if (!is_last) return;
-  __threadfence();
-  const int lane = threadIdx.x % 32;
-  for (int query = item.query_begin + threadIdx.x / 32; query < item.query_end;
-       query += kThreads / 32) {
-    const int row_index = query / args.group;
-    const int head = item.kv_head * args.group + query % args.group;
-    const AttentionRow row = args.plan.attention_rows[row_index];
-    for (int column = 4 * lane; column < args.head_dim; column += 128) {
-      StoreMerged<4>(args, row, row_index, head, column);
-    }
-    if (head == args.heads() - 1) StorePadding(args.out, row_index, lane, 32);
-  }
 }
 
 }  // namespace talon::cuda

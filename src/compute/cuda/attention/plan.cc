@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <queue>
 #include <span>
 #include <utility>
 
@@ -28,7 +29,6 @@ struct SequenceWork {
   int min_shared = 0;
   int max_shared = 0;
   int sections = 0;
-  int first_counter = 0;  // AttentionItem::counter of its first tile of queries
 
   int NumTiles(int group, int tile_queries) const {
     return CeilDiv((row_end - row_begin) * group, tile_queries);
@@ -48,16 +48,15 @@ struct PrefixKind {
   int unit() const { return kernel == PrefixKernelKind::kTiles ? kTileKeys : kStepKeys; }
   // Whether two blocks share keys and values, with half of the queries each.
   bool is_pair() const { return queries == 256; }
-  // Items that run at once.
+  // Items that run at once at these costs: a third block of an SM hides latency, but slows down the
+  // others.
   int Slots(const AttentionShape& shape) const {
     if (kernel == PrefixKernelKind::kTiles) {
-      return PrefixBlocks(PaddedHeadDim(shape.head_dim)) * shape.multiprocessors;
+      const int blocks = PrefixBlocks(queries, PaddedHeadDim(shape.head_dim));
+      return std::min(blocks, 2) * shape.multiprocessors;
     }
     return std::max(1, is_pair() ? shape.multiprocessors / 2 : shape.multiprocessors);
   }
-  // Whether the last of a query's items merges the partials; with many queries this would take too
-  // long.
-  bool MergesPartials() const { return kernel == PrefixKernelKind::kTiles && queries <= 32; }
 };
 
 constexpr PrefixKind kTileKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 0.8, 2.7},
@@ -70,7 +69,6 @@ constexpr PrefixKind kHopperKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 0.8, 
                                        {128, PrefixKernelKind::kWarpgroups, 1.85, 2.5, 6.0},
                                        {256, PrefixKernelKind::kWarpgroups, 1.8, 2.5, 6.0}};
 constexpr double kBytesPerMicrosecond = 4.3e6;
-constexpr double kTailCost = 3;  // microseconds of the tail kernel
 
 int SharedBytes(const PrefixKind& kind, int dim) {
   if (kind.kernel == PrefixKernelKind::kTiles) return TileSharedBytes(kind.queries, dim);
@@ -178,6 +176,12 @@ double WholeTime(const SequenceWork& work, const PrefixKind& kind) {
          NumChunks(work.max_shared) * kind.chunk_cost;
 }
 
+// A number of items that take equally long.
+struct EqualItems {
+  double time = 0;
+  int count = 0;
+};
+
 // Calls f(first chunk, end chunk, merges, time) for the items of a sequence.
 template <typename F>
 void ForEachItem(const SequenceWork& work, const KindChoice& choice, F&& f) {
@@ -199,36 +203,57 @@ void ForEachItem(const SequenceWork& work, const KindChoice& choice, F&& f) {
   }
 }
 
+// The time in which all items run, the longest first, each in the slot that is free first: a bound
+// that the last of them and the first two that must share a slot give. Sections are too long to
+// fill the slots evenly.
+double BusyTime(bool sections, int slots, std::vector<EqualItems>* items) {
+  double time = 0, count = 0;
+  double shortest = std::numeric_limits<double>::infinity(), longest = 0;
+  for (const EqualItems& group : *items) {
+    time += group.count * group.time;
+    count += group.count;
+    shortest = std::min(shortest, group.time);
+    longest = std::max(longest, group.time);
+  }
+  if (count <= slots) return longest;
+  if (sections) return std::max(longest, time / slots + longest / 2);
+  const double rounds = std::ceil(count / slots);
+  const double bound = std::max(longest, std::min(rounds * longest, time / slots + shortest));
+  constexpr int kManyRounds = 4;  // after so many it matters little how the last one is filled
+  if (count > kManyRounds * slots) return bound;
+  std::ranges::sort(*items, std::greater(), &EqualItems::time);
+  int before = 0;
+  double last = 0;  // of the first round
+  for (const EqualItems& group : *items) {
+    if (before < slots) last = group.time;
+    before += group.count;
+    if (before > slots) return std::max(bound, last + group.time);
+  }
+  return bound;
+}
+
 KindChoice Estimate(const std::vector<SequenceWork>& works, const AttentionShape& shape,
                     const PrefixKind& kind, bool sections, double stretch) {
   const int slots = kind.Slots(shape);
   KindChoice choice{kind, sections};
   double keys = 0, partials = 0;
-  bool has_tail = false;
   for (const SequenceWork& work : works) {
     const double tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
     choice.item_time += stretch * tiles * WholeTime(work, kind) / slots;
     keys += work.max_shared;
     partials += double{1} * (work.row_end - work.row_begin) *
                 (sections ? NumSections(work.max_shared) : NumChunks(work.max_shared));
-    has_tail |= work.has_tail;
   }
-  double time = 0, longest = 0, items = 0;
+  std::vector<EqualItems> items;
   for (const SequenceWork& work : works) {
-    const double tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
-    ForEachItem(work, choice, [&](int, int, bool, double item) {
-      time += tiles * item;
-      longest = std::max(longest, item);
-      items += tiles;
-    });
+    const int tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
+    ForEachItem(work, choice, [&](int, int, bool, double time) { items.push_back({time, tiles}); });
   }
   const double read =
       keys * 2 * shape.kv_heads * shape.head_dim * DTypeSize(shape.dtype) / kBytesPerMicrosecond;
   const double states = partials * shape.kv_heads * shape.group * shape.head_dim * sizeof(float);
-  const bool tail = has_tail || !kind.MergesPartials();
-  // One round of items lasts as long as the longest; of several the last is not full.
-  const double busy = items <= slots ? longest : std::max(time / slots + longest / 2, longest);
-  choice.cost = std::max(busy, read) + busy / 10 + (tail ? kTailCost : 0) +
+  const double busy = BusyTime(sections, slots, &items);
+  choice.cost = std::max(busy, read) + busy / 10 +
                 4 * states / kBytesPerMicrosecond;  // written and read, and memory
   return choice;
 }
@@ -241,8 +266,8 @@ KindChoice ChooseKind(const std::vector<SequenceWork>& works, const AttentionSha
     if (shape.tile_queries != 0 && kind.queries != shape.tile_queries) continue;
     for (const bool sections : {false, true}) {
       if (sections && !many_rows) continue;  // their partials are small
-      for (const double stretch :
-           {1.0, 1.1, 1.25}) {  // of a fair share, so that one round suffices
+      // Items of about a fair share run in one round, shorter ones fill the slots evenly.
+      for (const double stretch : {1.25, 1.0, 0.4}) {
         const KindChoice choice = Estimate(works, shape, kind, sections, stretch);
         if (choice.cost < best.cost) best = choice;
         if (sections) break;
@@ -281,22 +306,26 @@ AttentionItem ItemOf(const SequenceWork& work, int head, int query, const Attent
   return item;
 }
 
+struct TimedItem {
+  AttentionItem item;
+  double time = 0;
+};
+
 // Adds the item of chunks [begin, end) of a sequence, for each kv head and tile of queries that
 // sees it. Tiles that read the same keys are adjacent, so that the second one hits the cache.
-void AddItem(const SequenceWork& work, int begin, int end, bool merges, const AttentionShape& shape,
-             AttentionPlan* plan) {
-  int counter = work.first_counter;
+void AddItem(const SequenceWork& work, int begin, int end, bool merges, double time,
+             const AttentionShape& shape, const AttentionPlan& plan,
+             std::vector<TimedItem>* items) {
   for (int head = 0; head < shape.kv_heads; ++head) {
     for (int query = work.row_begin * shape.group; query < work.row_end * shape.group;
-         query += plan->tile_queries, ++counter) {
-      AttentionItem item = ItemOf(work, head, query, shape, *plan);
+         query += plan.tile_queries) {
+      AttentionItem item = ItemOf(work, head, query, shape, plan);
       item.key_begin = ChunkBegin(begin);
       item.key_end = std::min(item.key_end, ChunkBegin(end));
-      item.partial = merges ? begin / kSectionChunks : plan->rows[work.row_begin].PartialOf(begin);
+      item.partial = merges ? begin / kSectionChunks : plan.rows[work.row_begin].PartialOf(begin);
       item.chunk = begin;
       item.merges = merges ? 1 : 0;
-      item.counter = counter;
-      if (item.key_end > item.key_begin) plan->items.push_back(item);
+      if (item.key_end > item.key_begin) items->push_back({item, time});
     }
   }
 }
@@ -308,43 +337,48 @@ void SplitPairs(int queries, std::vector<AttentionItem>* items) {
     const int middle = std::min(item.query_begin + queries, item.query_end);
     halves.push_back(item);
     halves.back().query_end = middle;
+    if (item.next >= 0) halves.back().next = 2 * item.next;
     halves.push_back(item);
     halves.back().query_begin = middle;
+    if (item.next >= 0) halves.back().next = 2 * item.next + 1;
   }
   *items = std::move(halves);
 }
 
-// Tells each item how many have the same queries, if these are to merge their partials.
-void CountArrivals(bool merge, int num_counters, std::vector<AttentionItem>* items) {
-  std::vector<int> arrivals(num_counters);
-  for (const AttentionItem& item : *items) ++arrivals[item.counter];
-  for (AttentionItem& item : *items) item.arrivals = merge ? arrivals[item.counter] : 0;
+// Sorts the items, the longest first. The blocks of PrefixKernel take one after the other. Those of
+// WarpgroupKernel begin with the first ones; each other item follows in the slot that is free
+// first.
+std::vector<AttentionItem> InOrder(std::vector<TimedItem> timed, PrefixKernelKind kernel,
+                                   int slots) {
+  std::ranges::stable_sort(timed, std::greater(), &TimedItem::time);
+  std::vector<AttentionItem> items;
+  for (const TimedItem& each : timed) items.push_back(each.item);
+  if (kernel == PrefixKernelKind::kTiles) return items;
+  using Slot = std::pair<double, int>;  // busy until, last item
+  std::priority_queue<Slot, std::vector<Slot>, std::greater<>> free;
+  for (int i = 0; i < static_cast<int>(items.size()); ++i) {
+    double begin = 0;
+    if (i >= slots) {
+      begin = free.top().first;
+      items[free.top().second].next = i;
+      free.pop();
+    }
+    free.emplace(begin + timed[i].time, i);
+  }
+  return items;
 }
 
 void AddAllItems(const KindChoice& choice, const AttentionShape& shape,
                  std::vector<SequenceWork>* works, AttentionPlan* plan) {
-  int num_counters = 0;
-  bool has_tail = false;
-  for (SequenceWork& work : *works) {
-    work.sections = choice.sections ? MostSections(work) : 0;
-    work.first_counter = num_counters;
-    num_counters += work.NumTiles(shape.group, plan->tile_queries) * shape.kv_heads;
-    has_tail |= work.has_tail;
-  }
+  for (SequenceWork& work : *works) work.sections = choice.sections ? MostSections(work) : 0;
   PlacePartials(*works, plan);
+  std::vector<TimedItem> items;
   for (const SequenceWork& work : *works) {
-    ForEachItem(work, choice, [&](int begin, int end, bool merges, double) {
-      AddItem(work, begin, end, merges, shape, plan);
+    ForEachItem(work, choice, [&](int begin, int end, bool merges, double time) {
+      AddItem(work, begin, end, merges, time, shape, *plan, &items);
     });
   }
-  std::ranges::stable_sort(plan->items, std::greater(),
-                           [](const AttentionItem& item) { return item.key_end - item.key_begin; });
-  // Rows without keys have no items, and the tail kernel writes their zeros.
-  const bool all_see_keys =
-      std::ranges::all_of(plan->rows, [](const AttentionRow& row) { return row.num_keys > 0; });
-  plan->merges_in_place = choice.kind.MergesPartials() && !has_tail && all_see_keys &&
-                          num_counters <= kMaxMergeCounters;
-  CountArrivals(plan->merges_in_place, num_counters, &plan->items);
+  plan->items = InOrder(std::move(items), choice.kind.kernel, choice.kind.Slots(shape));
   if (choice.kind.is_pair()) SplitPairs(choice.kind.queries / 2, &plan->items);
 }
 
@@ -356,7 +390,6 @@ void AttentionPlan::Build(const PassPlan& pass, const AttentionShape& shape) {
   node_places.clear();
   num_items = 0;
   num_partials = 0;
-  merges_in_place = false;
   std::vector<SequenceWork> works;
   for (int s = 0; s < pass.num_sequences(); ++s) works.push_back(AddRows(pass, s, this));
   for (SequenceWork& work : works) FindSharedParts(&work, &rows);

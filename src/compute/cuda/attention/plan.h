@@ -39,19 +39,22 @@ struct AttentionPlan {
   // type, head_dim or device.
   int tile_queries = 0;
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;
-  bool merges_in_place = false;  // no tail kernel
 
   // Reuses its memory. Makes no items and partials if tile_queries is 0.
   void Build(const PassPlan& pass, const AttentionShape& shape);
 };
 
-// Bytes of device memory for `num_partials` partials of every query head and the kernels' counters.
+// Bytes of device memory for `num_partials` partials of every query head and the kernel's counter.
 // The memory must be zero before its first use.
 size_t AttentionScratchBytes(int64_t num_partials, int heads, int head_dim);
 
-// Maximum blocks of the prefix kernel per SM.
-inline constexpr int kMaxPrefixBlocks = 2;
-constexpr int PrefixBlocks(int dim) { return dim <= 128 ? kMaxPrefixBlocks : 1; }
+// Blocks of a variant of the prefix kernel per SM, whose head_dim is padded to `dim`: as many as
+// registers and shared memory allow.
+inline constexpr int kMaxPrefixBlocks = 3;
+constexpr int PrefixBlocks(int tile_queries, int dim) {
+  if (dim > 128) return 1;
+  return tile_queries == 16 ? kMaxPrefixBlocks : 2;
+}
 
 // Shared memory of a variant of the prefix kernel, whose head_dim is padded to `dim`.
 constexpr int PaddedHeadDim(int head_dim) {
@@ -59,12 +62,12 @@ constexpr int PaddedHeadDim(int head_dim) {
   if (head_dim <= 96) return 96;
   return head_dim <= 128 ? 128 : 256;
 }
-constexpr int TileStages(int tile_queries, int dim) {
-  return tile_queries == 16 && dim <= 128 ? 3 : 2;
-}
+// Elements from one row of a tile to the next: padded, if dim is not a power of two (TileConfig).
+constexpr int TileStride(int dim) { return (dim & (dim - 1)) == 0 ? dim : dim + 8; }
+inline constexpr int kTileStages = 2;
 constexpr int TileSharedBytes(int tile_queries, int dim) {
-  const int row_bytes = 2 * (dim + 8);
-  const int keys = 2 * TileStages(tile_queries, dim) * kTileKeys * row_bytes;
+  const int row_bytes = 2 * TileStride(dim);
+  const int keys = 2 * kTileStages * kTileKeys * row_bytes;
   const int scores = tile_queries <= 32 ? tile_queries * kTileKeys * 4 : 16;
   const int vectors = 4 * kTileKeys * 4;
   return keys + tile_queries * (row_bytes + 24) + scores + vectors + 96;

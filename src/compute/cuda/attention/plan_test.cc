@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -129,14 +130,59 @@ TEST(AttentionPlan, ItemsFillTheDevice) {
   PassPlan tree;
   AddChain(65536, 16, &tree);
   plan.Build(tree, kH200);
-  EXPECT_LE(plan.num_items, 160);  // long: little more than one round
-  EXPECT_GT(plan.num_items, 100);
+  EXPECT_GT(plan.num_items, 132);  // long: short items fill what long ones leave
   PassPlan prompt;
   AddPrompt(65536, 512, &prompt);
   plan.Build(prompt, kH200);
   EXPECT_GT(plan.rows[0].sections, 0);  // few partials for many rows
-  EXPECT_GE(plan.items[0].key_end - plan.items[0].key_begin,
-            plan.items[plan.num_items - 1].key_end - plan.items[plan.num_items - 1].key_begin);
+}
+
+// The items that each block of WarpgroupKernel runs.
+std::vector<std::vector<int>> BlocksOf(const AttentionPlan& plan, int blocks) {
+  std::vector<std::vector<int>> all(std::min(blocks, plan.num_items));
+  for (int block = 0; block < static_cast<int>(all.size()); ++block) {
+    for (int i = block; i >= 0; i = plan.items[i].next) all[block].push_back(i);
+  }
+  return all;
+}
+
+TEST(AttentionPlan, EveryItemRunsInOneBlock) {
+  for (const int tile : {64, 128, 256}) {
+    for (const auto& [committed, nodes] : {std::pair(65536, 16), {131072, 60}, {300, 1}}) {
+      PassPlan pass;
+      AddChain(committed, nodes, &pass);
+      AttentionShape shape = kH200;
+      shape.tile_queries = tile;
+      AttentionPlan plan;
+      plan.Build(pass, shape);
+      std::vector<int> all;
+      for (const auto& block : BlocksOf(plan, shape.multiprocessors)) {
+        all.insert(all.end(), block.begin(), block.end());
+      }
+      std::ranges::sort(all);
+      std::vector<int> expected(plan.num_items);
+      std::iota(expected.begin(), expected.end(), 0);
+      EXPECT_EQ(all, expected) << tile << " " << committed;
+    }
+  }
+}
+
+// One token of a long context: no block has much more than its share of the keys.
+TEST(AttentionPlan, LongContextsAreSharedEvenly) {
+  for (const int committed : {16384, 32768, 65536, 100000, 131072}) {
+    PassPlan pass;
+    AddChain(committed, 1, &pass);
+    AttentionPlan plan;
+    plan.Build(pass, kH200);
+    ASSERT_EQ(plan.kernel, PrefixKernelKind::kWarpgroups);
+    int most = 0;
+    for (const auto& block : BlocksOf(plan, kH200.multiprocessors)) {
+      int keys = 0;
+      for (const int i : block) keys += plan.items[i].key_end - plan.items[i].key_begin;
+      most = std::max(most, keys);
+    }
+    EXPECT_LE(most, 1.36 * committed * kH200.kv_heads / kH200.multiprocessors) << committed;
+  }
 }
 
 TEST(AttentionPlan, KernelFollowsQueriesAndKeys) {
@@ -149,7 +195,8 @@ TEST(AttentionPlan, KernelFollowsQueriesAndKeys) {
   };
   constexpr auto kTiles = PrefixKernelKind::kTiles;
   constexpr auto kWarpgroups = PrefixKernelKind::kWarpgroups;
-  EXPECT_EQ(kernel(1000, 1, kH200), std::pair(kTiles, 16));
+  EXPECT_EQ(kernel(1000, 1, kH200), std::pair(kWarpgroups, 64));
+  EXPECT_EQ(kernel(3000, 1, kH200), std::pair(kTiles, 16));
   EXPECT_EQ(kernel(65536, 1, kH200), std::pair(kWarpgroups, 64));
   EXPECT_EQ(kernel(65536, 16, kH200), std::pair(kWarpgroups, 64));
   EXPECT_EQ(kernel(65536, 63, kH200), std::pair(kWarpgroups, 256));
@@ -167,42 +214,6 @@ TEST(AttentionPlan, KernelFollowsQueriesAndKeys) {
     shape.head_dim = head_dim;
     EXPECT_EQ(kernel(1000, 1, shape).second, 0);
   }
-}
-
-TEST(AttentionPlan, ItemsMergeInPlaceWhereNoRowHasATail) {
-  for (const AttentionShape& shape : Shapes()) {
-    PassPlan pass;
-    AddChain(3000, 1, &pass);
-    AddPrompt(5000, 40, &pass);
-    AttentionPlan plan;
-    plan.Build(pass, shape);
-    EXPECT_EQ(plan.merges_in_place, shape.tile_queries <= 32);
-    std::map<std::pair<int, int>, std::vector<AttentionItem>> same;  // query and head
-    std::map<int, std::pair<int, int>> owners;
-    for (const AttentionItem& item : ItemsOf(plan)) {
-      same[{item.query_begin, item.kv_head}].push_back(item);
-    }
-    for (const auto& [queries, items] : same) {
-      for (const AttentionItem& item : items) {
-        EXPECT_EQ(item.arrivals, plan.merges_in_place ? static_cast<int>(items.size()) : 0);
-        if (!plan.merges_in_place) continue;
-        EXPECT_LT(item.counter, kMaxMergeCounters);
-        EXPECT_EQ(owners.try_emplace(item.counter, queries).first->second, queries);
-      }
-    }
-    AddChain(100, 2, &pass);
-    plan.Build(pass, shape);
-    EXPECT_FALSE(plan.merges_in_place);
-  }
-}
-
-TEST(AttentionPlan, RowsWithoutKeysAreLeftToTheTailKernel) {
-  PassPlan pass;
-  AddPrompt(3, 3, &pass);
-  pass.prefix_len.back() = 0;
-  AttentionPlan plan;
-  plan.Build(pass, kH200);
-  EXPECT_FALSE(plan.merges_in_place);
 }
 
 TEST(AttentionPlan, TheBlocksOfAPairHaveTheSameKeys) {
@@ -231,7 +242,7 @@ TEST(AttentionPlan, BlocksOfTheFirstRoundFindAnItem) {
   AttentionPlan plan;
   plan.Build(pass, {.multiprocessors = 132});
   EXPECT_EQ(plan.num_items, 1);
-  ASSERT_EQ(plan.items.size(), 264u);
+  ASSERT_EQ(plan.items.size(), size_t{kMaxPrefixBlocks} * 132);
   EXPECT_LE(plan.items.back().key_end, plan.items.back().key_begin);
 }
 

@@ -41,14 +41,22 @@ struct TileTotals {
   }
 };
 
+// Takes an item: returns its index, or at least num_items if none is left. Run by one thread, once
+// for each item, so that the counter wraps around to zero; not at all if every block has one item.
+__device__ __forceinline__ int TakeItem(const AttentionArgs& args, int num_items) {
+  if (num_items <= static_cast<int>(gridDim.x)) return num_items;
+  return gridDim.x + atomicInc(args.counter, static_cast<uint32_t>(num_items) - 1);
+}
+
 // `is_first`: the block's first item, which is prepared before PdlWait.
 template <typename C>
 __device__ __forceinline__ void RunItem(const AttentionArgs& args, const AttentionItem& next,
                                         bool is_first, int num_items, SharedTile<C>& shared) {
   const ItemKeys next_keys(args, next);
+  const FirstVectors<C> vectors(next.key_begin / kTileKeys, CeilDiv(next.key_end, kTileKeys),
+                                [&](int key) { return next_keys.VectorOf(key); });
   FillSlots<C::kThreads>(args, next, 0, C::kQueries, threadIdx.x, shared.queries);
-  FindFirstVectors(shared, next.key_begin / kTileKeys, CeilDiv(next.key_end, kTileKeys),
-                   [&](int key) { return next_keys.VectorOf(key); });
+  vectors.Store(shared);
   if (threadIdx.x == 0) shared.item = next;
   __syncthreads();
   const AttentionItem& item = shared.item;  // leaves the registers to accumulators
@@ -62,11 +70,10 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
     PdlWait();
     PdlTrigger();
   }
-  if (threadIdx.x == 0) {  // every item counts, so that the counter wraps around to zero
-    shared.next_item = gridDim.x + atomicInc(args.counters, static_cast<uint32_t>(num_items) - 1);
-  }
+  const int next_item = threadIdx.x == 0 ? TakeItem(args, num_items) : 0;
   StartFirstTiles(args, shared, run, old_tiles, INT32_MAX);
   LoadQueries(args, shared);
+  if (threadIdx.x == 0) shared.next_item = next_item;  // after other loads have been waited for
   FlashState<C> state;
   TileTotals<C> total;
   state.Clear();
@@ -80,7 +87,6 @@ __device__ __forceinline__ void RunItem(const AttentionArgs& args, const Attenti
         total.Add(args, shared, state, ChunkTarget(args, item, chunk));
         state.Clear();
       });
-  if (item.arrivals > 0) MergeIfLast<C::kThreads>(args, item, shared.is_last);
 }
 
 // The next kernel reads data of kernels before this one ahead of its own PdlWait, so no block calls

@@ -112,8 +112,59 @@ __device__ __forceinline__ void MergePartials(const AttentionArgs& args, const T
                                               const AttentionRow& row) {
   const int columns = args.head_dim / Width;
   for (int i = threadIdx.x; i < (block.head_end - block.head_begin) * columns; i += blockDim.x) {
-    StoreMerged<Width>(args, row, block.row_index, block.head_begin + i / columns,
-                       i % columns * Width);
+    const int head = block.head_begin + i / columns;
+    const int column = i % columns * Width;
+    StoreTotal(args, block.row_index, head, column, MergedPartials<Width>(args, row, head, column));
+  }
+}
+
+// The same where the block has several threads for every four columns: each merges some of the
+// sections, the first one adds them up.
+template <typename C>
+__device__ __forceinline__ void MergePartialsInParallel(const AttentionArgs& args,
+                                                        const TailBlock& block,
+                                                        const AttentionRow& row, int columns,
+                                                        Running<4>* merged) {
+  constexpr int kCount = 4;
+  const int part = static_cast<int>(threadIdx.x) / columns;
+  const int parts = C::kThreads / columns;
+  const int at = threadIdx.x % columns;
+  const int quads = args.head_dim / 4;
+  const int head = block.head_begin + at / quads;
+  const int column = at % quads * 4;
+  const int num_sections = NumSections(row.num_keys);
+  __syncthreads();  // the shared memory is free
+  for (int first = part; part < parts && first < num_sections; first += kCount * parts) {
+    Running<4> sections[kCount];
+    MergeSections<4>(args, row, head, column, first, parts, sections);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (!sections[i].empty) merged[(first + i * parts) * columns + at] = sections[i];
+    }
+  }
+  __syncthreads();
+  if (part > 0) return;
+  Running<4> total;
+  for (int section = 0; section < num_sections; ++section) {
+    total.Add(merged[section * columns + at]);
+  }
+  StoreTotal(args, block.row_index, head, column, total);
+}
+
+template <typename C>
+__device__ __forceinline__ void MergeBlock(const AttentionArgs& args, const TailBlock& block,
+                                           const AttentionRow& row, SharedTile<C>& shared) {
+  const int columns = (block.head_end - block.head_begin) * args.head_dim / 4;  // in fours
+  auto* merged = reinterpret_cast<Running<4>*>(&shared);
+  const int num_sections = NumSections(row.num_keys);
+  constexpr int kManySections = 3;
+  const bool fits = num_sections * columns * sizeof(Running<4>) <= sizeof(shared);
+  if (columns >= C::kThreads) {
+    MergePartials<4>(args, block, row);
+  } else if (2 * columns <= C::kThreads && num_sections > kManySections && fits) {
+    MergePartialsInParallel<C>(args, block, row, columns, merged);
+  } else {
+    MergePartials<1>(args, block, row);
   }
   if (block.head_end == args.heads()) {
     StorePadding(args.out, block.row_index, threadIdx.x, blockDim.x);
@@ -137,7 +188,7 @@ __device__ __forceinline__ void RunTail(const AttentionArgs& args, const TailBlo
   ListAncestors(args, block, row.sequence, ancestors);
   FillTailSlots(args, block, row, row.num_keys, shared);
   __syncthreads();
-  FindFirstVectors(shared, run.begin, run.end, vector_of);
+  FirstVectors<C>(run.begin, run.end, vector_of).Store(shared);
   __syncthreads();
   StartFirstTiles(args, shared, run, run.begin, INT32_MAX);
   LoadQueries(args, shared);
@@ -164,16 +215,13 @@ __global__ void __launch_bounds__(C::kThreads)
   PdlTrigger();
   const TailBlock block(args);
   const AttentionRow row = args.plan.attention_rows[block.row_index];
+  auto& shared = *static_cast<SharedTile<C>*>(DynamicShared());
   if (row.shared_len < row.num_keys) {
-    RunTail(args, block, row, *static_cast<SharedTile<C>*>(DynamicShared()));
+    RunTail(args, block, row, shared);
   } else {
     PdlWait();
   }
-  if ((block.head_end - block.head_begin) * args.head_dim >= 4 * C::kThreads) {
-    MergePartials<4>(args, block, row);
-  } else {
-    MergePartials<1>(args, block, row);
-  }
+  MergeBlock(args, block, row, shared);
 }
 
 }  // namespace talon::cuda

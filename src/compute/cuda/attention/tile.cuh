@@ -12,6 +12,7 @@
 
 #include "base/math.h"
 #include "compute/cuda/attention/item.cuh"
+#include "compute/cuda/attention/plan.h"
 #include "compute/cuda/attention/softmax.cuh"
 #include "compute/cuda/device/dynamic_shared.cuh"
 #include "compute/cuda/device/mma.cuh"
@@ -30,7 +31,13 @@ struct TileConfig {
   static constexpr int kStages = Stages;
   static constexpr int kThreads = 32 * WarpsM * WarpsN;
   static constexpr int kQueries = 16 * WarpsM * TilesM;
-  static constexpr int kStride = Dim + 8;  // eight consecutive rows are in different banks
+  // Eight consecutive rows are in different banks: their 16-byte pieces are permuted or, where that
+  // is not possible, rows are padded.
+  static constexpr bool kSwizzled = (Dim & (Dim - 1)) == 0;
+  static constexpr int kStride = TileStride(Dim);
+  static __device__ int Column(int row, int column) {
+    return kSwizzled ? column ^ row % 8 * 8 : column;
+  }
   static constexpr int kKeyPairs = kTileKeys / 16 / WarpsN;  // pairs of 8 keys per warp
   static constexpr int kDimPairs = Dim / 16;
   static constexpr int kOwnDimPairs = CeilDiv(kDimPairs, WarpsN);
@@ -46,7 +53,6 @@ struct SharedTile {
   int32_t vectors[kVectorRing][kTileKeys];
   AttentionItem item;
   int32_t next_item;
-  bool is_last;  // this item is the last of its queries
 };
 
 // Position of a thread in its block.
@@ -115,22 +121,40 @@ __device__ __forceinline__ void StartTile(const AttentionArgs& args, SharedTile<
         present ? static_cast<int64_t>(staged ? ~vector : vector) * args.head_dim + column : 0;
     const T* k = static_cast<const T*>(staged ? args.k_staged : args.k_blocks);
     const T* v = static_cast<const T*>(staged ? args.v_staged : args.v_blocks);
-    CpAsync16(&shared.k[stage][key][column], k + offset, present);
-    CpAsync16(&shared.v[stage][key][column], v + offset, present);
+    const int at = C::Column(key, column);
+    CpAsync16(&shared.k[stage][key][at], k + offset, present);
+    CpAsync16(&shared.v[stage][key][at], v + offset, present);
   }
 }
 
-// Looks up the vectors of the first kStages tiles of [begin, end). `vector_of` returns a key's
-// vector.
-template <typename C, typename VectorOf>
-__device__ __forceinline__ void FindFirstVectors(SharedTile<C>& shared, int begin, int end,
-                                                 const VectorOf& vector_of) {
-  for (int i = threadIdx.x; i < C::kStages * kTileKeys; i += C::kThreads) {
-    const int tile = begin + i / kTileKeys;
-    shared.vectors[tile % kVectorRing][i % kTileKeys] =
-        tile < end ? vector_of(begin * kTileKeys + i) : kNoVector;
+// The vectors of the first kStages tiles of [begin, end), looked up in two steps so that the loads
+// overlap others. `vector_of` returns a key's vector.
+template <typename C>
+struct FirstVectors {
+  static constexpr int kLoads = CeilDiv(C::kStages * kTileKeys, C::kThreads);
+  int begin;
+  int vectors[kLoads];
+
+  template <typename VectorOf>
+  __device__ __forceinline__ FirstVectors(int first, int end, const VectorOf& vector_of)
+      : begin(first) {
+#pragma unroll
+    for (int load = 0; load < kLoads; ++load) {
+      const int i = load * C::kThreads + threadIdx.x;
+      vectors[load] = begin + i / kTileKeys < end ? vector_of(begin * kTileKeys + i) : kNoVector;
+    }
   }
-}
+  __device__ __forceinline__ void Store(SharedTile<C>& shared) const {
+#pragma unroll
+    for (int load = 0; load < kLoads; ++load) {
+      const int i = load * C::kThreads + threadIdx.x;
+      const int tile = begin + i / kTileKeys;
+      if (i < C::kStages * kTileKeys) {
+        shared.vectors[tile % kVectorRing][i % kTileKeys] = vectors[load];
+      }
+    }
+  }
+};
 
 // Starts copying those of the first kStages - 1 tiles of the run that lie in [from, to).
 template <typename C>
@@ -151,17 +175,30 @@ template <typename C>
 __device__ __forceinline__ void LoadQueries(const AttentionArgs& args, SharedTile<C>& shared) {
   using T = typename C::T;
   constexpr int kQuads = C::kDim / 4;
-  for (int i = threadIdx.x; i < C::kQueries * kQuads; i += C::kThreads) {
-    const int column = i % kQuads * 4;
-    const int64_t offset = shared.queries[i / kQuads].offset;
-    float4 x = {0, 0, 0, 0};
-    if (offset >= 0 && column < args.head_dim) {
-      x = __ldcg(reinterpret_cast<const float4*>(args.q + offset + column));
+  constexpr int kLoads = C::kQueries * kQuads / C::kThreads;
+  constexpr int kBatch = kLoads % 4 == 0 ? 4 : kLoads % 3 == 0 ? 3 : 2;  // in flight
+  static_assert(C::kQueries * kQuads % (kBatch * C::kThreads) == 0);
+  for (int first = threadIdx.x; first < C::kQueries * kQuads; first += kBatch * C::kThreads) {
+    float4 x[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = first + b * C::kThreads;
+      const int column = i % kQuads * 4;
+      const int64_t offset = shared.queries[i / kQuads].offset;
+      x[b] = {0, 0, 0, 0};
+      if (offset >= 0 && column < args.head_dim) {
+        x[b] = __ldcg(reinterpret_cast<const float4*>(args.q + offset + column));
+      }
     }
-    const float scale = args.scale_log2;
-    const uint2 packed = {PackPair<T>(__fmul_rn(x.x, scale), __fmul_rn(x.y, scale)),
-                          PackPair<T>(__fmul_rn(x.z, scale), __fmul_rn(x.w, scale))};
-    *reinterpret_cast<uint2*>(&shared.q[i / kQuads][column]) = packed;
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int i = first + b * C::kThreads;
+      const float scale = args.scale_log2;
+      const uint2 packed = {PackPair<T>(__fmul_rn(x[b].x, scale), __fmul_rn(x[b].y, scale)),
+                            PackPair<T>(__fmul_rn(x[b].z, scale), __fmul_rn(x[b].w, scale))};
+      const int query = i / kQuads;
+      *reinterpret_cast<uint2*>(&shared.q[query][C::Column(query, i % kQuads * 4)]) = packed;
+    }
   }
 }
 
@@ -181,13 +218,13 @@ __device__ __forceinline__ void OwnScores(const SharedTile<C>& shared, int stage
 #pragma unroll
     for (int i = 0; i < C::kTilesM; ++i) {
       const int query = (at.m * C::kTilesM + i) * 16 + at.lane % 16;
-      LdMatrix(&shared.q[query][d + at.lane / 16 * 8], a[i]);
+      LdMatrix(&shared.q[query][C::Column(query, d + at.lane / 16 * 8)], a[i]);
     }
 #pragma unroll
     for (int pair = 0; pair < C::kKeyPairs; ++pair) {
       const int key = (at.n * C::kKeyPairs + pair) * 16 + at.lane % 8 + at.lane / 16 * 8;
       uint32_t b[4];
-      LdMatrix(&shared.k[stage][key][d + at.lane / 8 % 2 * 8], b);
+      LdMatrix(&shared.k[stage][key][C::Column(key, d + at.lane / 8 % 2 * 8)], b);
 #pragma unroll
       for (int i = 0; i < C::kTilesM; ++i) {
         Mma<T>(s[i][2 * pair], a[i], b[0], b[1]);
@@ -279,7 +316,8 @@ __device__ __forceinline__ void AddValues(const SharedTile<C>& shared, int stage
       if (!at.Owns(pair)) continue;
       const int column = (pair * C::kWarpsN + at.n) * 16 + at.lane / 16 * 8;
       uint32_t b[4];
-      LdMatrixTransposed(&shared.v[stage][k * 16 + at.lane % 16][column], b);
+      const int key = k * 16 + at.lane % 16;
+      LdMatrixTransposed(&shared.v[stage][key][C::Column(key, column)], b);
 #pragma unroll
       for (int i = 0; i < C::kTilesM; ++i) {
         Mma<T>(state.acc[i][pair][0], a[i], b[0], b[1]);

@@ -239,35 +239,36 @@ class GroupComputer {
 // Calls run(item, is_first) for the block's items. Every thread reads them itself, without
 // communication, so that the producer runs ahead of the consumers.
 template <typename Run>
-__device__ __forceinline__ void ForItems(const AttentionArgs& args, int num_items, const Run& run) {
-  for (int i = blockIdx.x; i < num_items; i += gridDim.x) {
-    run(args.plan.items[i], i == blockIdx.x);
+__device__ __forceinline__ void ForItems(const AttentionArgs& args, const Run& run) {
+  for (int i = blockIdx.x; i >= 0;) {
+    const AttentionItem item = args.plan.items[i];
+    run(item, i == blockIdx.x);
+    i = item.next;
   }
 }
 
 template <typename C>
 __device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C>& operand,
-                                      int warp, int num_items) {
+                                      int warp) {
   Fetcher<C> fetcher(args, operand, warp);
-  ForItems(args, num_items,
-           [&](const AttentionItem& item, bool is_first) { fetcher.RunItem(item); });
+  ForItems(args, [&](const AttentionItem& item, bool is_first) { fetcher.RunItem(item); });
 }
 
 // The producer warps: two for keys, two for values.
 template <typename C>
 __device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const KvTensorMaps& maps,
-                                          int num_items, WarpgroupShared<C>& shared) {
+                                          WarpgroupShared<C>& shared) {
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   if (warp < kFetchWarps) {
     Fetch<C>(args,
              {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys,
               shared.k, shared.vectors[0]},
-             warp, num_items);
+             warp);
   } else {
     Fetch<C>(args,
              {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values,
               shared.v, shared.vectors[1]},
-             warp - kFetchWarps, num_items);
+             warp - kFetchWarps);
   }
 }
 
@@ -281,8 +282,7 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   const uint32_t misaligned = SharedAddress(DynamicShared()) % kPanelAlignment;
   auto& shared = *reinterpret_cast<WarpgroupShared<C>*>(
       static_cast<uint8_t*>(DynamicShared()) + (kPanelAlignment - misaligned) % kPanelAlignment);
-  const int num_items = *args.plan.num_items;
-  if (blockIdx.x >= num_items) {
+  if (blockIdx.x >= *args.plan.num_items) {
     PdlWait();
     PdlTrigger();
     return;
@@ -300,11 +300,11 @@ __global__ void __launch_bounds__(C::kThreads, 1)
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   if (group == C::kGroups) {
     if constexpr (C::kGroups > 1) SetMaxNRegDec<40>();
-    FetchBoth<C>(args, maps, num_items, shared);
+    FetchBoth<C>(args, maps, shared);
   } else {
     if constexpr (C::kGroups > 1) SetMaxNRegInc<232>();
     GroupComputer<C> computer(args, shared);
-    ForItems(args, num_items,
+    ForItems(args,
              [&](const AttentionItem& item, bool is_first) { computer.RunItem(item, is_first); });
   }
   if constexpr (C::kPair) ClusterSync();  // the other block may still arrive here

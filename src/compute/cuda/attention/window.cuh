@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(C::kThreads)
   ListAncestors(args, block, row.sequence, ancestors);
   FillTailSlots(args, block, row, count, shared);
   __syncthreads();
-  FindFirstVectors(shared, run.begin, run.end, vector_of);
+  FirstVectors<C>(run.begin, run.end, vector_of).Store(shared);
   __syncthreads();
   PdlWait();
   StartFirstTiles(args, shared, run, run.begin, INT32_MAX);

@@ -9,10 +9,9 @@
 // The *prefix kernel* runs items: a chunk or a whole section of a sequence's keys for many rows and
 // the query heads of a kv head at once. Each item writes one softmax state (a "partial") for each
 // of its rows and query heads. The *tail kernel* continues the last, incomplete chunk of a tree's
-// row with the keys that the tree's rows do not share, and merges all partials; where no row has a
-// tail, the last of a query's items to finish may merge them instead. The shared part of a tree row
-// is all whole tiles of its prefix; that of a prompt row, or of a sequence's only row, is all its
-// keys, of which each row sees only its own.
+// row with the keys that the tree's rows do not share, and merges all partials. The shared part of
+// a tree row is all whole tiles of its prefix; that of a prompt row, or of a sequence's only row,
+// is all its keys, of which each row sees only its own.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_ATTENTION_WORK_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_ATTENTION_WORK_H_
 
@@ -25,11 +24,9 @@ namespace talon::cuda {
 
 inline constexpr int kTileKeys = 64;
 inline constexpr int kSectionChunks = 4;
-// Attention scratch: counters, then states of m, l, two unused floats and the accumulator
-// [head_dim]. Counters are zero between launches: first the number of items taken, then, for each
-// kv head and tile of queries that merge in place, the number of finished items.
-inline constexpr size_t kScratchHeaderBytes = 64 << 10;
-inline constexpr int kMaxMergeCounters = kScratchHeaderBytes / sizeof(int32_t) - 1;
+// Attention scratch: the number of items that PrefixKernel has taken, zero between launches, then
+// states of m, l, two unused floats and the accumulator [head_dim].
+inline constexpr size_t kScratchHeaderBytes = 256;
 inline constexpr int kStateHeader = 4;
 
 // Variants of the prefix kernel: PrefixKernel, and on Hopper WarpgroupKernel for many queries of a
@@ -76,8 +73,7 @@ struct alignas(16) AttentionItem {
   int32_t partial = 0;     // index of its first among its rows' partials
   int32_t chunk = 0;       // first chunk
   int32_t merges = 0;      // 1: its chunks make one partial, 0: each makes its own
-  int32_t counter = 0;     // shared by the items of the same queries and kv head
-  int32_t arrivals = 0;    // partials of these items, or 0: they do not merge
+  int32_t next = -1;       // WarpgroupKernel: the block's next item, or -1
 };
 
 // A row of the pass.

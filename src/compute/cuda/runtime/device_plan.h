@@ -20,7 +20,6 @@ struct DevicePlan {
   int score_requests = 0;
   int tile_queries = 0;                                // AttentionPlan
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;  // AttentionPlan
-  bool merges_in_place = false;                        // AttentionPlan
   const int32_t* tokens = nullptr;                     // [rows]
   const int32_t* positions = nullptr;                  // [rows]
   const int32_t* places = nullptr;         // [rows] slot, or ~(staging row), PassPlan::PlaceOfRow
