@@ -232,50 +232,75 @@ double BusyTime(bool sections, int slots, std::vector<EqualItems>* items) {
   return bound;
 }
 
-KindChoice Estimate(const std::vector<SequenceWork>& works, const AttentionShape& shape,
-                    const PrefixKind& kind, bool sections, double stretch) {
-  const int slots = kind.Slots(shape);
-  KindChoice choice{kind, sections};
-  double keys = 0, partials = 0;
-  for (const SequenceWork& work : works) {
-    const double tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
-    choice.item_time += stretch * tiles * WholeTime(work, kind) / slots;
-    keys += work.max_shared;
-    partials += double{1} * (work.row_end - work.row_begin) *
-                (sections ? NumSections(work.max_shared) : NumChunks(work.max_shared));
-  }
-  std::vector<EqualItems> items;
-  for (const SequenceWork& work : works) {
-    const int tiles = work.NumTiles(shape.group, kind.queries) * shape.kv_heads;
-    ForEachItem(work, choice, [&](int, int, bool, double time) { items.push_back({time, tiles}); });
-  }
-  const double read =
-      keys * 2 * shape.kv_heads * shape.head_dim * DTypeSize(shape.dtype) / kBytesPerMicrosecond;
-  const double states = partials * shape.kv_heads * shape.group * shape.head_dim * sizeof(float);
-  const double busy = BusyTime(sections, slots, &items);
-  choice.cost = std::max(busy, read) + busy / 10 +
-                4 * states / kBytesPerMicrosecond;  // written and read, and memory
-  return choice;
-}
+// Finds the cheapest way to run the items of a pass.
+class KindChooser {
+ public:
+  KindChooser(const std::vector<SequenceWork>& works, const AttentionShape& shape)
+      : works_(works), shape_(shape) {}
 
-KindChoice ChooseKind(const std::vector<SequenceWork>& works, const AttentionShape& shape) {
-  const bool many_rows = std::ranges::any_of(
-      works, [](const SequenceWork& work) { return work.row_end - work.row_begin > 1; });
-  KindChoice best;
-  for (const PrefixKind& kind : KindsOf(shape)) {
-    if (shape.tile_queries != 0 && kind.queries != shape.tile_queries) continue;
-    for (const bool sections : {false, true}) {
-      if (sections && !many_rows) continue;  // their partials are small
-      // Items of about a fair share run in one round, shorter ones fill the slots evenly.
-      for (const double stretch : {1.25, 1.0, 0.4}) {
-        const KindChoice choice = Estimate(works, shape, kind, sections, stretch);
-        if (choice.cost < best.cost) best = choice;
-        if (sections) break;
-      }
+  KindChoice Choose() {
+    const bool many_rows = std::ranges::any_of(
+        works_, [](const SequenceWork& work) { return work.row_end - work.row_begin > 1; });
+    for (const PrefixKind& kind : KindsOf(shape_)) {
+      if (shape_.tile_queries != 0 && kind.queries != shape_.tile_queries) continue;
+      const double share = FairShare(kind);
+      if (CostOf(share, 0) >= best_.cost) continue;
+      // Items of about a fair share run in one round; where sequences are few, shorter ones fill
+      // the slots evenly.
+      Consider(kind, false, 1.25 * share);
+      Consider(kind, false, share);
+      if (TilesOf(kind) < 2 * kind.Slots(shape_)) Consider(kind, false, 0.4 * share);
+      if (many_rows) Consider(kind, true, share);  // partials of single rows are small
     }
+    return best_;
   }
-  return best;
-}
+
+ private:
+  int TilesOf(const SequenceWork& work, const PrefixKind& kind) const {
+    return work.NumTiles(shape_.group, kind.queries) * shape_.kv_heads;
+  }
+  int TilesOf(const PrefixKind& kind) const {
+    int tiles = 0;
+    for (const SequenceWork& work : works_) tiles += TilesOf(work, kind);
+    return tiles;
+  }
+  // A slot's share of the time of all chunks.
+  double FairShare(const PrefixKind& kind) const {
+    double time = 0;
+    for (const SequenceWork& work : works_) time += TilesOf(work, kind) * WholeTime(work, kind);
+    return time / kind.Slots(shape_);
+  }
+  // Partials are written and read, and need memory.
+  double CostOf(double busy, double partials) const {
+    const double state_bytes = shape_.kv_heads * shape_.group * shape_.head_dim * sizeof(float);
+    return busy + busy / 10 + 4 * partials * state_bytes / kBytesPerMicrosecond;
+  }
+
+  void Consider(const PrefixKind& kind, bool sections, double item_time) {
+    KindChoice choice{kind, sections, item_time};
+    double keys = 0, partials = 0;
+    items_.clear();
+    for (const SequenceWork& work : works_) {
+      keys += work.max_shared;
+      partials += double{1} * (work.row_end - work.row_begin) *
+                  (sections ? NumSections(work.max_shared) : NumChunks(work.max_shared));
+      const int tiles = TilesOf(work, kind);
+      ForEachItem(work, choice, [&](int, int, bool, double time) {
+        items_.push_back({time, tiles});
+      });
+    }
+    const double read = keys * 2 * shape_.kv_heads * shape_.head_dim * DTypeSize(shape_.dtype) /
+                        kBytesPerMicrosecond;
+    const double busy = BusyTime(sections, kind.Slots(shape_), &items_);
+    choice.cost = CostOf(busy, partials) + std::max(0.0, read - busy);
+    if (choice.cost < best_.cost) best_ = choice;
+  }
+
+  const std::vector<SequenceWork>& works_;
+  const AttentionShape& shape_;
+  std::vector<EqualItems> items_;
+  KindChoice best_;
+};
 
 void PlacePartials(const std::vector<SequenceWork>& works, AttentionPlan* plan) {
   for (const SequenceWork& work : works) {
@@ -348,24 +373,26 @@ void SplitPairs(int queries, std::vector<AttentionItem>* items) {
 // Sorts the items, the longest first. The blocks of PrefixKernel take one after the other. Those of
 // WarpgroupKernel begin with the first ones; each other item follows in the slot that is free
 // first.
-std::vector<AttentionItem> InOrder(std::vector<TimedItem> timed, PrefixKernelKind kernel,
-                                   int slots) {
-  std::ranges::stable_sort(timed, std::greater(), &TimedItem::time);
-  std::vector<AttentionItem> items;
-  for (const TimedItem& each : timed) items.push_back(each.item);
-  if (kernel == PrefixKernelKind::kTiles) return items;
+void PutInOrder(std::vector<TimedItem>* timed, PrefixKernelKind kernel, int slots,
+                std::vector<AttentionItem>* items) {
+  std::vector<std::pair<double, int>> order;  // negative time, index
+  order.reserve(timed->size());
+  for (const TimedItem& each : *timed) order.emplace_back(-each.time, order.size());
+  std::ranges::sort(order);
+  items->clear();
+  for (const auto& [time, index] : order) items->push_back((*timed)[index].item);
+  if (kernel == PrefixKernelKind::kTiles) return;
   using Slot = std::pair<double, int>;  // busy until, last item
   std::priority_queue<Slot, std::vector<Slot>, std::greater<>> free;
-  for (int i = 0; i < static_cast<int>(items.size()); ++i) {
+  for (int i = 0; i < static_cast<int>(items->size()); ++i) {
     double begin = 0;
     if (i >= slots) {
       begin = free.top().first;
-      items[free.top().second].next = i;
+      (*items)[free.top().second].next = i;
       free.pop();
     }
-    free.emplace(begin + timed[i].time, i);
+    free.emplace(begin - order[i].first, i);
   }
-  return items;
 }
 
 void AddAllItems(const KindChoice& choice, const AttentionShape& shape,
@@ -378,7 +405,7 @@ void AddAllItems(const KindChoice& choice, const AttentionShape& shape,
       AddItem(work, begin, end, merges, time, shape, *plan, &items);
     });
   }
-  plan->items = InOrder(std::move(items), choice.kind.kernel, choice.kind.Slots(shape));
+  PutInOrder(&items, choice.kind.kernel, choice.kind.Slots(shape), &plan->items);
   if (choice.kind.is_pair()) SplitPairs(choice.kind.queries / 2, &plan->items);
 }
 
@@ -393,7 +420,7 @@ void AttentionPlan::Build(const PassPlan& pass, const AttentionShape& shape) {
   std::vector<SequenceWork> works;
   for (int s = 0; s < pass.num_sequences(); ++s) works.push_back(AddRows(pass, s, this));
   for (SequenceWork& work : works) FindSharedParts(&work, &rows);
-  const KindChoice choice = ChooseKind(works, shape);
+  const KindChoice choice = KindChooser(works, shape).Choose();
   tile_queries = choice.kind.queries;
   kernel = choice.kind.kernel;
   if (tile_queries == 0) return;
