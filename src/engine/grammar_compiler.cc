@@ -65,9 +65,13 @@ Result<std::shared_ptr<Matcher>> GrammarCompiler::Compile(const GrammarSpec& spe
   };
   auto matcher = std::make_shared<Matcher>(std::move(grammar), &Trie(), encode);
   matcher->set_spec(spec);
+  std::shared_ptr<Matcher> oldest;  // ends after the lock
   const std::lock_guard<std::mutex> lock(mutex_);
   kept_.push_front(matcher);
-  if (kept_.size() > kMostKept) kept_.pop_back();
+  if (kept_.size() > kMostKept) {
+    oldest = std::move(kept_.back());
+    kept_.pop_back();
+  }
   return matcher;
 }
 

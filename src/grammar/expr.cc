@@ -13,13 +13,6 @@ constexpr size_t kMostNodes = 2'000'000;
 
 }  // namespace
 
-size_t ExprPool::NodeHash::operator()(const Node& node) const {
-  size_t hash = static_cast<size_t>(node.kind) * 2 + (node.nullable ? 1 : 0);
-  hash = MixHash(hash, static_cast<size_t>(node.set));
-  for (const ExprId part : node.parts) hash = MixHash(hash, static_cast<size_t>(part));
-  return MixHash(MixHash(hash, static_cast<size_t>(node.min)), static_cast<size_t>(node.max));
-}
-
 size_t ExprPool::SetHash::operator()(const ByteSet& set) const {
   size_t hash = 0;
   for (const uint64_t word : set.words()) hash = MixHash(hash, word);
@@ -31,22 +24,50 @@ ExprPool::ExprPool() {
     class_of_[byte] = static_cast<uint8_t>(byte);
     class_bytes_.push_back({static_cast<uint8_t>(byte)});
   }
-  Intern({.kind = Kind::kNone});
-  Intern({.kind = Kind::kEmpty, .nullable = true});
+  table_.assign(1024, -1);
+  Intern({.kind = Kind::kNone}, {});
+  Intern({.kind = Kind::kEmpty, .nullable = true}, {});
 }
 
-ExprId ExprPool::Intern(Node node) {
-  for (const ExprId part : node.parts) node.may_be_empty |= nodes_[part].may_be_empty;
-  node.finite = IsFinite(node);
-  const auto [at, is_new] = ids_.try_emplace(node, static_cast<ExprId>(nodes_.size()));
-  if (is_new) {
-    nodes_.push_back(std::move(node));
-    rows_.emplace_back();
+ExprId ExprPool::Intern(Node node, std::span<const ExprId> parts) {
+  size_t hash = static_cast<size_t>(node.kind) * 2 + (node.nullable ? 1 : 0);
+  hash = MixHash(hash, static_cast<size_t>(node.set));
+  for (const ExprId part : parts) hash = MixHash(hash, static_cast<size_t>(part));
+  hash = MixHash(MixHash(hash, static_cast<size_t>(node.min)), static_cast<size_t>(node.max));
+  node.hash = static_cast<uint32_t>(hash ^ hash >> 32);
+  size_t slot = node.hash & (table_.size() - 1);
+  for (; table_[slot] >= 0; slot = (slot + 1) & (table_.size() - 1)) {
+    if (IsSame(table_[slot], node, parts)) return table_[slot];
   }
-  return at->second;
+  const auto id = static_cast<ExprId>(nodes_.size());
+  table_[slot] = id;
+  for (const ExprId part : parts) node.may_be_empty |= nodes_[part].may_be_empty;
+  node.finite = IsFinite(node, parts);
+  node.first_part = static_cast<int32_t>(parts_.size());
+  node.num_parts = static_cast<int32_t>(parts.size());
+  parts_.insert(parts_.end(), parts.begin(), parts.end());
+  nodes_.push_back(node);
+  if (2 * nodes_.size() > table_.size()) GrowTable();
+  return id;
 }
 
-bool ExprPool::IsFinite(const Node& node) const {
+bool ExprPool::IsSame(ExprId expr, const Node& node, std::span<const ExprId> parts) const {
+  const Node& other = nodes_[expr];
+  return other.hash == node.hash && other.kind == node.kind && other.nullable == node.nullable &&
+         other.set == node.set && other.min == node.min && other.max == node.max &&
+         std::ranges::equal(PartsOf(expr), parts);
+}
+
+void ExprPool::GrowTable() {
+  table_.assign(2 * table_.size(), -1);
+  for (size_t id = 0; id < nodes_.size(); ++id) {
+    size_t slot = nodes_[id].hash & (table_.size() - 1);
+    while (table_[slot] >= 0) slot = (slot + 1) & (table_.size() - 1);
+    table_[slot] = static_cast<ExprId>(id);
+  }
+}
+
+bool ExprPool::IsFinite(const Node& node, std::span<const ExprId> parts) const {
   const auto finite = [&](ExprId part) { return nodes_[part].finite; };
   switch (node.kind) {
     case Kind::kNone:
@@ -55,11 +76,11 @@ bool ExprPool::IsFinite(const Node& node) const {
       return true;
     case Kind::kConcat:
     case Kind::kOr:
-      return std::ranges::all_of(node.parts, finite);
+      return std::ranges::all_of(parts, finite);
     case Kind::kAnd:
-      return std::ranges::any_of(node.parts, finite);
+      return std::ranges::any_of(parts, finite);
     case Kind::kRepeat:
-      return node.max != kNoLimit && finite(node.parts[0]);
+      return node.max != kNoLimit && finite(parts[0]);
     case Kind::kNot:
     case Kind::kMultiple:
       return false;
@@ -71,7 +92,7 @@ ExprId ExprPool::Bytes(const ByteSet& set) {
   if (set.empty()) return kNone;
   const auto [at, is_new] = set_ids_.try_emplace(set, static_cast<int32_t>(sets_.size()));
   if (is_new) sets_.push_back(set);
-  return Intern({.kind = Kind::kBytes, .set = at->second});
+  return Intern({.kind = Kind::kBytes, .set = at->second}, {});
 }
 
 ExprId ExprPool::Literal(std::string_view text) {
@@ -86,11 +107,11 @@ ExprId ExprPool::Concat(ExprId first, ExprId second) {
   if (first == kEmpty) return second;
   if (second == kEmpty) return first;
   if (nodes_[first].kind == Kind::kConcat) {
-    const std::vector<ExprId> parts = nodes_[first].parts;
-    return Concat(parts[0], Concat(parts[1], second));
+    const ExprId begin = PartOf(first, 0);
+    return Concat(begin, Concat(PartOf(first, 1), second));
   }
   const bool nullable = Nullable(first) && Nullable(second);
-  return Intern({.kind = Kind::kConcat, .nullable = nullable, .parts = {first, second}});
+  return Intern({.kind = Kind::kConcat, .nullable = nullable}, {first, second});
 }
 
 ExprId ExprPool::Sequence(std::span<const ExprId> parts) {
@@ -104,7 +125,7 @@ void ExprPool::Flatten(Kind kind, std::vector<ExprId>* parts) const {
   std::vector<ExprId> flat;
   for (const ExprId part : *parts) {
     if (nodes_[part].kind == kind) {
-      flat.insert(flat.end(), nodes_[part].parts.begin(), nodes_[part].parts.end());
+      flat.insert(flat.end(), PartsOf(part).begin(), PartsOf(part).end());
     } else {
       flat.push_back(part);
     }
@@ -135,7 +156,7 @@ ExprId ExprPool::Or(std::vector<ExprId> parts) {
   }
   if (parts.empty()) return kNone;
   if (parts.size() == 1) return parts[0];
-  return Intern({.kind = Kind::kOr, .nullable = nullable, .parts = std::move(parts)});
+  return Intern({.kind = Kind::kOr, .nullable = nullable}, parts);
 }
 
 ExprId ExprPool::AnyOf(std::vector<std::string> texts) {
@@ -170,14 +191,12 @@ ExprId ExprPool::And(std::vector<ExprId> parts) {
   const bool nullable = std::ranges::all_of(parts, [&](ExprId part) { return Nullable(part); });
   if (parts[0] == kEmpty) return nullable ? kEmpty : kNone;
   if (parts.size() == 1) return parts[0];
-  return Intern(
-      {.kind = Kind::kAnd, .nullable = nullable, .may_be_empty = true, .parts = std::move(parts)});
+  return Intern({.kind = Kind::kAnd, .nullable = nullable, .may_be_empty = true}, parts);
 }
 
 ExprId ExprPool::Not(ExprId inner) {
-  if (nodes_[inner].kind == Kind::kNot) return nodes_[inner].parts[0];
-  return Intern(
-      {.kind = Kind::kNot, .nullable = !Nullable(inner), .may_be_empty = true, .parts = {inner}});
+  if (nodes_[inner].kind == Kind::kNot) return PartOf(inner, 0);
+  return Intern({.kind = Kind::kNot, .nullable = !Nullable(inner), .may_be_empty = true}, {inner});
 }
 
 ExprId ExprPool::Repeat(ExprId inner, int min, int max) {
@@ -186,8 +205,7 @@ ExprId ExprPool::Repeat(ExprId inner, int min, int max) {
   if (min == 1 && max == 1) return inner;
   if (min == 0 && max == 1) return Optional(inner);
   if (Nullable(inner)) min = 0;
-  return Intern(
-      {.kind = Kind::kRepeat, .nullable = min == 0, .parts = {inner}, .min = min, .max = max});
+  return Intern({.kind = Kind::kRepeat, .nullable = min == 0, .min = min, .max = max}, {inner});
 }
 
 ExprId ExprPool::Multiple(int64_t divisor, int64_t remainder, bool started) {
@@ -195,22 +213,23 @@ ExprId ExprPool::Multiple(int64_t divisor, int64_t remainder, bool started) {
   return Intern({.kind = Kind::kMultiple,
                  .nullable = started && remainder == 0,
                  .min = divisor,
-                 .max = remainder});
+                 .max = remainder},
+                {});
 }
 
 ExprId ExprPool::Derive(ExprId expr, uint8_t byte) {
-  if (rows_[expr].empty()) {
+  if (nodes_[expr].row < 0) {
     if (used_rows_ >= kMostRows || nodes_.size() >= kMostNodes) {
       exhausted_ = true;
       return kNone;
     }
-    ++used_rows_;
-    rows_[expr].assign(class_bytes_.size(), -1);
+    if (used_rows_ % kBlockRows == 0) rows_.emplace_back(kBlockRows * class_bytes_.size(), -1);
+    nodes_[expr].row = used_rows_++;
   }
   const int byte_class = class_of_[byte];
-  if (const ExprId known = rows_[expr][byte_class]; known >= 0) return known;
+  if (const ExprId known = Derivative(expr, byte_class); known >= 0) return known;
   const ExprId result = Compute(expr, byte);
-  rows_[expr][byte_class] = result;
+  Derivative(expr, byte_class) = result;
   return result;
 }
 
@@ -237,11 +256,12 @@ void ExprPool::Freeze() {
   for (int byte = 0; byte < 256; ++byte) {
     class_bytes_[class_of_[byte]].push_back(static_cast<uint8_t>(byte));
   }
-  for (auto& row : rows_) row.clear();
+  for (Node& node : nodes_) node.row = -1;
+  rows_.clear();
   used_rows_ = 0;
 }
 
-// Nodes are copied where the computation makes new ones, which may move them.
+// Nodes and parts are copied where the computation makes new ones, which may move them.
 ExprId ExprPool::Compute(ExprId expr, uint8_t byte) {
   const Node node = nodes_[expr];
   switch (node.kind) {
@@ -251,32 +271,31 @@ ExprId ExprPool::Compute(ExprId expr, uint8_t byte) {
     case Kind::kBytes:
       return sets_[node.set].Has(byte) ? kEmpty : kNone;
     case Kind::kConcat:
-      return DeriveConcat(node, byte);
+      return DeriveConcat(PartOf(expr, 0), PartOf(expr, 1), byte);
     case Kind::kRepeat:
-      return DeriveRepeat(node, byte);
+      return DeriveRepeat(node, PartOf(expr, 0), byte);
     case Kind::kNot:
-      return Not(Derive(node.parts[0], byte));
+      return Not(Derive(PartOf(expr, 0), byte));
     case Kind::kMultiple:
       if (byte < '0' || byte > '9') return kNone;
       return Multiple(node.min, (node.max * 10 + (byte - '0')) % node.min, /*started=*/true);
     case Kind::kOr:
     case Kind::kAnd: {
-      std::vector<ExprId> parts;
-      for (const ExprId part : node.parts) parts.push_back(Derive(part, byte));
+      std::vector<ExprId> parts(PartsOf(expr).begin(), PartsOf(expr).end());
+      for (ExprId& part : parts) part = Derive(part, byte);
       return node.kind == Kind::kOr ? Or(std::move(parts)) : And(std::move(parts));
     }
   }
   return kNone;
 }
 
-ExprId ExprPool::DeriveConcat(const Node& node, uint8_t byte) {
-  const ExprId first = Concat(Derive(node.parts[0], byte), node.parts[1]);
-  if (!Nullable(node.parts[0])) return first;
-  return Or({first, Derive(node.parts[1], byte)});
+ExprId ExprPool::DeriveConcat(ExprId first, ExprId second, uint8_t byte) {
+  const ExprId within = Concat(Derive(first, byte), second);
+  if (!Nullable(first)) return within;
+  return Or({within, Derive(second, byte)});
 }
 
-ExprId ExprPool::DeriveRepeat(const Node& node, uint8_t byte) {
-  const ExprId inner = node.parts[0];
+ExprId ExprPool::DeriveRepeat(const Node& node, ExprId inner, uint8_t byte) {
   const ExprId first = Derive(inner, byte);
   if (first == kNone) return kNone;
   const int min = static_cast<int>(std::max<int64_t>(node.min - 1, 0));
@@ -285,36 +304,34 @@ ExprId ExprPool::DeriveRepeat(const Node& node, uint8_t byte) {
 }
 
 bool ExprPool::IsEmpty(ExprId expr) {
-  if (expr == kNone) return true;
-  if (!nodes_[expr].may_be_empty || Nullable(expr)) return false;
-  if (const auto at = emptiness_.find(expr); at != emptiness_.end()) return at->second;
+  if (HasString(expr)) return false;
+  if (expr == kNone || nodes_[expr].is_empty == Known::kYes) return true;
   std::vector<ExprId> seen = {expr};
-  std::unordered_map<ExprId, bool> known = {{expr, true}};
+  ++searches_;
   bool empty = true;
   for (size_t i = 0; i < seen.size() && empty && seen.size() < kMostStatesSearched; ++i) {
     for (size_t c = 0; c < class_bytes_.size() && empty; ++c) {
       const ExprId next = Derive(seen[i], class_bytes_[c][0]);
-      if (next == kNone || !known.try_emplace(next, true).second) continue;
-      const auto at = emptiness_.find(next);
-      const bool alive =
-          Nullable(next) || !nodes_[next].may_be_empty || (at != emptiness_.end() && !at->second);
-      if (alive) empty = false;
+      if (next == kNone) continue;
+      met_in_.resize(nodes_.size(), 0);
+      if (std::exchange(met_in_[next], searches_) == searches_) continue;
+      empty = !HasString(next);
       seen.push_back(next);
     }
   }
   if (empty && seen.size() < kMostStatesSearched) {
-    for (const ExprId state : seen) emptiness_[state] = true;
+    for (const ExprId state : seen) nodes_[state].is_empty = Known::kYes;
   }
-  emptiness_[expr] = empty;
+  nodes_[expr].is_empty = empty ? Known::kYes : Known::kNo;
   return empty;
 }
 
 // An intersection without the parts that only take finitely many strings away.
 ExprId ExprPool::WithoutFiniteExceptions(ExprId expr) {
   if (nodes_[expr].kind != Kind::kAnd) return expr;
-  std::vector<ExprId> parts = nodes_[expr].parts;
+  std::vector<ExprId> parts(PartsOf(expr).begin(), PartsOf(expr).end());
   std::erase_if(parts, [&](ExprId part) {
-    return nodes_[part].kind == Kind::kNot && nodes_[nodes_[part].parts[0]].finite;
+    return nodes_[part].kind == Kind::kNot && nodes_[PartOf(part, 0)].finite;
   });
   return parts.empty() ? Not(kNone) : And(std::move(parts));
 }
@@ -326,11 +343,13 @@ bool ExprPool::AllowsAllText(ExprId expr, ExprId character) {
   expr = WithoutFiniteExceptions(expr);
   if (nodes_[expr].finite) return false;
   if (nodes_[expr].kind == Kind::kConcat) {  // the first part alone may do
-    const ExprId first = nodes_[expr].parts[0];
-    const ExprId second = nodes_[expr].parts[1];
+    const ExprId first = PartOf(expr, 0);
+    const ExprId second = PartOf(expr, 1);
     if (!IsEmpty(second) && AllowsAllText(first, character)) return true;
   }
-  if (const auto at = allows_all_text_.find(expr); at != allows_all_text_.end()) return at->second;
+  if (const Known known = nodes_[expr].allows_all_text; known != Known::kNothing) {
+    return known == Known::kYes;
+  }
   std::vector<std::pair<ExprId, ExprId>> seen = {{expr, character}};
   bool all = true;
   for (size_t i = 0; i < seen.size() && all; ++i) {
@@ -345,9 +364,10 @@ bool ExprPool::AllowsAllText(ExprId expr, ExprId character) {
     }
   }
   for (const auto& [state, rest] : seen) {
-    if (all && rest == character) allows_all_text_[state] = true;
+    if (all && rest == character) nodes_[state].allows_all_text = Known::kYes;
   }
-  return allows_all_text_[expr] = all;
+  nodes_[expr].allows_all_text = all ? Known::kYes : Known::kNo;
+  return all;
 }
 
 bool ExprPool::Matches(ExprId expr, std::string_view text) {

@@ -82,47 +82,72 @@ class ExprPool {
 
  private:
   enum class Kind : uint8_t { kNone, kEmpty, kBytes, kConcat, kOr, kAnd, kNot, kRepeat, kMultiple };
+  enum class Known : uint8_t { kNothing, kYes, kNo };
   struct Node {
     Kind kind = Kind::kNone;
     bool nullable = false;
     bool may_be_empty = false;  // has And or Not inside
     bool finite = false;        // matches finitely many strings, as far as its form tells
-    int32_t set = -1;           // index in sets_
-    std::vector<ExprId> parts;
-    int64_t min = 0;  // kMultiple: divisor
-    int64_t max = 0;  // kMultiple: remainder
-    bool operator==(const Node& other) const {
-      return kind == other.kind && set == other.set && parts == other.parts && min == other.min &&
-             max == other.max && nullable == other.nullable;
-    }
-  };
-  struct NodeHash {
-    size_t operator()(const Node& node) const;
+    Known is_empty = Known::kNothing;
+    Known allows_all_text = Known::kNothing;
+    int32_t set = -1;  // index in sets_
+    int64_t min = 0;   // kMultiple: divisor
+    int64_t max = 0;   // kMultiple: remainder
+    // Set by Intern:
+    int32_t first_part = 0;  // in parts_
+    int32_t num_parts = 0;
+    int32_t row = -1;  // of derivatives, -1: none is known
+    uint32_t hash = 0;
   };
   struct SetHash {
     size_t operator()(const ByteSet& set) const;
   };
 
-  ExprId Intern(Node node);
-  bool IsFinite(const Node& node) const;
+  // Valid until the next expression is made.
+  std::span<const ExprId> PartsOf(ExprId expr) const {
+    return std::span(parts_).subspan(nodes_[expr].first_part, nodes_[expr].num_parts);
+  }
+  ExprId PartOf(ExprId expr, int index) const { return parts_[nodes_[expr].first_part + index]; }
+  // `parts` are not in parts_.
+  ExprId Intern(Node node, std::span<const ExprId> parts);
+  ExprId Intern(const Node& node, std::initializer_list<ExprId> parts) {
+    return Intern(node, std::span(parts.begin(), parts.size()));
+  }
+  bool IsSame(ExprId expr, const Node& node, std::span<const ExprId> parts) const;
+  void GrowTable();
+  bool IsFinite(const Node& node, std::span<const ExprId> parts) const;
   ExprId WithoutFiniteExceptions(ExprId expr);
+  bool HasString(ExprId expr) const {
+    const Node& node = nodes_[expr];
+    return node.nullable || (expr != kNone && !node.may_be_empty) || node.is_empty == Known::kNo;
+  }
+  ExprId& Derivative(ExprId expr, int byte_class) {
+    const int row = nodes_[expr].row;
+    return rows_[row / kBlockRows][row % kBlockRows * num_classes() + byte_class];
+  }
   ExprId Compute(ExprId expr, uint8_t byte);
-  ExprId DeriveConcat(const Node& node, uint8_t byte);
-  ExprId DeriveRepeat(const Node& node, uint8_t byte);
+  ExprId DeriveConcat(ExprId first, ExprId second, uint8_t byte);
+  ExprId DeriveRepeat(const Node& node, ExprId inner, uint8_t byte);
   ExprId AnyOfSorted(std::span<const std::string> texts, size_t from);
   void Flatten(Kind kind, std::vector<ExprId>* parts) const;
 
+  static constexpr int kBlockRows = 32;
+
+  // Few large arrays: grammars are made and dropped for each request.
   std::vector<Node> nodes_;
-  std::unordered_map<Node, ExprId, NodeHash> ids_;
+  std::vector<ExprId> parts_;
+  std::vector<ExprId> table_;  // open addressing by Node::hash, -1: free; a power of two
   std::vector<ByteSet> sets_;
   std::unordered_map<ByteSet, int32_t, SetHash> set_ids_;
   std::array<uint8_t, 256> class_of_{};
   std::vector<std::vector<uint8_t>> class_bytes_;
-  // [size][num_classes] of derivatives, -1: not computed; made when an expression is first used.
+  // Blocks of kBlockRows rows, [num_classes] derivatives each, -1: not computed; an expression gets
+  // its row when it is first used.
   std::vector<std::vector<ExprId>> rows_;
-  std::unordered_map<ExprId, bool> emptiness_;
-  std::unordered_map<ExprId, bool> allows_all_text_;
   int used_rows_ = 0;
+  // The last search (IsEmpty) that met an expression, by expression.
+  std::vector<int32_t> met_in_;
+  int32_t searches_ = 0;
   bool has_multiples_ = false;
   bool exhausted_ = false;
 };

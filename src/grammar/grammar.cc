@@ -14,14 +14,13 @@ int Grammar::AddRule(std::string name) {
 
 Status Grammar::Finish(int start) {
   start_ = start;
+  (void)Utf8Of(TokenTrie::PlainCharacters(), &exprs_);  // masks by slices need its bytes' classes
+  exprs_.Freeze();  // first: searches for strings are shorter with classes of bytes
   RemoveUnproductive();
   if (rules_[start].alternatives.empty()) {
     return InvalidArgument("no finite text can match '{}'", rules_[start].name);
   }
-  TALON_RETURN_IF_ERROR(CheckLeftRecursion());
-  (void)Utf8Of(TokenTrie::PlainCharacters(), &exprs_);  // masks by slices need its bytes' classes
-  exprs_.Freeze();
-  return OkStatus();
+  return CheckLeftRecursion();
 }
 
 void Grammar::RemoveUnproductive() {
