@@ -51,9 +51,9 @@ function(talon_compile_quickly target)
   endforeach()
 endfunction()
 
-# Libraries are compiled eight sources at a time: a whole build takes half as long. For work on the
-# code, where one file changes at a time, -DTALON_UNITY=OFF is quicker.
-option(TALON_UNITY "Compile several sources of a library at once" ON)
+# Libraries and tests are compiled eight sources at a time: a whole build takes half as long. For
+# work on the code, where one file changes at a time, -DTALON_UNITY=OFF is quicker.
+option(TALON_UNITY "Compile several sources of a library or a test at once" ON)
 function(talon_unity target)
   if(NOT TALON_UNITY)
     return()
@@ -111,6 +111,7 @@ function(talon_test name)
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
   # What takes time is in the libraries; a test's own code should compile quickly.
   talon_compile_quickly(${name})
+  talon_unity(${name})
   talon_precompile(${name} TESTS ${TALON_PCH_HEADERS} <gtest/gtest.h>)
   target_compile_definitions(${name} PRIVATE TALON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT arg_SHARDS)

@@ -14,6 +14,16 @@
 
 namespace talon::testing {
 
+// The layer that tests of single ops use.
+inline constexpr int kLayer = 1;
+
+// `value` as a cache of this type holds it.
+inline float Rounded(float value, DType dtype) {
+  uint32_t storage = 0;
+  StoreElement(&storage, dtype, 0, value);
+  return LoadElement(&storage, dtype, 0);
+}
+
 // One layer's worth of cache in host memory, copied to a backend when it is used.
 class KvImage {
  public:

@@ -24,6 +24,8 @@ namespace talon {
 constexpr int kFakeVocabulary = 50;
 constexpr int32_t kFakeEos = 0;
 
+inline constexpr uint64_t kSeed = 7;  // for the requests and their fake text
+
 // The token that follows `context` in the fake target's language; the seed changes it.
 inline int32_t FakeNext(std::span<const int32_t> context, uint64_t seed) {
   const uint64_t hash = PrefixHash(context.last(std::min<size_t>(context.size(), 6))) ^
