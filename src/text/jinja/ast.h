@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "text/jinja/builtins/builtins.h"
 #include "text/jinja/value.h"
 
@@ -101,6 +102,8 @@ struct Expr {
 
 // Chains such as a + b + c lean to one side, so depth is bounded, not only nesting.
 inline constexpr int kMaxExprDepth = 200;
+// The expression of a node, with its depth. Fails beyond kMaxExprDepth.
+Result<ExprPtr> MakeExpr(int line, Expr::Node node);
 // Calls visit for each expression directly below `node`.
 void ForEachChild(const Expr::Node& node, const std::function<void(const Expr&)>& visit);
 
