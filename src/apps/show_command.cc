@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "setup/chat.h"
 #include "setup/loader.h"
+#include "setup/wrap_text.h"
 #include "text/chat_options.h"
 
 namespace talon {

@@ -14,6 +14,7 @@
 #include "apps/common/table.h"
 #include "base/file.h"
 #include "setup/progress.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {

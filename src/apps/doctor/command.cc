@@ -17,6 +17,7 @@
 #include "setup/draft_choice.h"
 #include "setup/engine_settings.h"
 #include "setup/loader.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/common/table.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {
