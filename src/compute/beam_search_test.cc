@@ -17,7 +17,7 @@ using testing::DeviceMatrix;
 using testing::kInfinity;
 using testing::MakeBackend;
 
-constexpr int kVocabulary = 96;  // of the target; the draft knows every third token
+constexpr int kVocabulary = 96;  // the target's; the draft knows every third token
 constexpr int kBeamHidden = 24;
 constexpr int kHeadDim = 64;
 constexpr KvShape kShape{.num_layers = 1,
@@ -29,7 +29,7 @@ constexpr KvShape kShape{.num_layers = 1,
 
 struct SearchCase {
   BeamLimits limits;
-  int nodes = 8;  // of the verified trees
+  int nodes = 8;  // nodes of the verified trees
   float min_score = -kInfinity;
 };
 
@@ -127,7 +127,7 @@ class BeamSearchTest : public ::testing::TestWithParam<std::string> {
     std::vector<int32_t> ids;
     std::unique_ptr<BeamSearch> search;
     std::unique_ptr<HostBeams> twin;
-    std::unique_ptr<DeviceMatrix> logits;  // that both rank now
+    std::unique_ptr<DeviceMatrix> logits;  // logits that both rank now
   };
 
   // Few values, so that scores tie.

@@ -305,7 +305,7 @@ TEST_P(BlockScoresTest, ChosenColumnsMatchReference) {
   const auto got = backend->kv_ops()->ChosenColumns();
   const auto want = reference->kv_ops()->ChosenColumns();
   ASSERT_EQ(std::vector(got.begin(), got.end()), std::vector(want.begin(), want.end()));
-  const auto nan_row = kRows * (256 + 3000 + 1) + 2 * 5;  // of the fourth choice, row 2
+  const auto nan_row = kRows * (256 + 3000 + 1) + 2 * 5;  // place of the fourth choice, row 2
   EXPECT_EQ(got[nan_row], -1);
 }
 

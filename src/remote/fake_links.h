@@ -91,11 +91,11 @@ class FakeTarget : public TargetLink {
   }
   Result<PingAnswer> Ping(RemoteClock::time_point) override { return PingAnswer{}; }
 
-  std::deque<FakeFault> faults;  // of the calls to come
+  std::deque<FakeFault> faults;  // faults of the calls to come
   int calls = 0;
   std::vector<VerifyCall> asked;
   int verified = 0;  // calls that were computed
-  int whole = 0;     // of these, with the whole context
+  int whole = 0;     // calls with the whole context
   std::vector<std::string> ended;
   size_t sessions() const { return sessions_.size(); }
 
@@ -176,10 +176,10 @@ class FakeDrafter : public DraftLink {
   }
   Result<PingAnswer> Ping(RemoteClock::time_point) override { return PingAnswer{}; }
 
-  std::deque<FakeFault> faults;  // of the calls to come
+  std::deque<FakeFault> faults;  // faults of the calls to come
   std::vector<DraftCall> calls;
   bool ready = true;     // false: calls are never ready before they are waited for
-  int milliseconds = 5;  // that a call takes
+  int milliseconds = 5;  // time that a call takes
 
  private:
   struct Running : RunningDraft {

@@ -81,7 +81,7 @@ struct RunOptions {
   bool plain = false;  // without drafter
   bool adaptive = false;
   bool merged = false;   // beside a lookup
-  bool grammar = false;  // of the answers
+  bool grammar = false;  // the answers have a grammar
 };
 
 // Letters for the model's tokens, of which the grammar forbids many.

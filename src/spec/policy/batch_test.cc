@@ -33,7 +33,7 @@ VerifyCurve WrongCard(double factor) {
 
 struct BatchCase {
   int batch = 1;
-  double acceptance = 0.5;  // of each draft, given its parent
+  double acceptance = 0.5;  // acceptance of each draft, given its parent
   bool ahead = false;       // the device grows the trees, the host does not see them
   double draft_seconds = 0;
   int nodes = 8;

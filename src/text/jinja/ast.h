@@ -96,7 +96,7 @@ struct Expr {
   using Node = std::variant<Literal, Name, Sequence, DictDisplay, Attribute, Subscript, Slice, Call,
                             Filter, Test, Unary, Binary, Logical, Comparison, Conditional>;
   int line = 0;
-  int depth = 1;  // of the tree below, itself included
+  int depth = 1;  // depth of the tree below, itself included
   Node node;
 };
 

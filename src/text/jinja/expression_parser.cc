@@ -6,7 +6,7 @@
 namespace talon::jinja {
 namespace {
 
-constexpr int kMaxNesting = 64;  // of parentheses, unary operators, conditionals
+constexpr int kMaxNesting = 64;  // parentheses, unary operators, conditionals
 
 struct OperatorName {
   std::string_view text;

@@ -100,7 +100,7 @@ TEST(AnswerWriter, VectorsAsNumbersAndAsBytes) {
   EXPECT_EQ(numbers["usage"]["total_tokens"], 3);
   request.base64 = true;
   const Json bytes = NewAnswerWriter({.request = request})->Whole(results, usage);
-  EXPECT_EQ(bytes["data"][0]["embedding"], "AACAPwAAIMA=");  // of Python's struct and base64
+  EXPECT_EQ(bytes["data"][0]["embedding"], "AACAPwAAIMA=");  // by Python's struct and base64
 }
 
 TEST(AnswerWriter, ResponsesStreamWhatTheyAnswerAsAWhole) {
