@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <memory>
+#include <utility>
 
 #include "compute/backend.h"
 #include "compute/backend_testing.h"
@@ -57,13 +61,19 @@ std::vector<ScoreLayout> ScoreLayouts() {
   return layouts;
 }
 
-// Every slot of the image holds the token whose content is its own index.
-KvImage FilledImage(const KvShape& shape) {
-  KvImage image(shape, kLayer);
+// Every slot of the image holds the token whose content is its own index. Made once for each
+// layout.
+const KvImage& FilledImage(const KvShape& shape) {
+  static std::map<std::array<int, 5>, std::unique_ptr<const KvImage>> images;
+  auto& known = images[{static_cast<int>(shape.dtype), shape.kv_heads, shape.head_dim,
+                        shape.block_size, shape.num_blocks}];
+  if (known != nullptr) return *known;
+  auto image = std::make_unique<KvImage>(shape, kLayer);
   for (int slot = 0; slot < shape.num_blocks * shape.block_size; ++slot) {
-    for (int head = 0; head < shape.kv_heads; ++head) image.WriteSlot(slot, head, slot);
+    for (int head = 0; head < shape.kv_heads; ++head) image->WriteSlot(slot, head, slot);
   }
-  return image;
+  known = std::move(image);
+  return *known;
 }
 
 std::vector<int32_t> Reversed(int count) {
@@ -95,7 +105,7 @@ class BlockScoresTest : public ::testing::TestWithParam<std::string> {
 TEST_P(BlockScoresTest, SummariesAreTheExtremesAndTheMeanNorm) {
   for (const ScoreLayout& layout : ScoreLayouts()) {
     const KvShape shape = layout.Shape();
-    const KvImage image = FilledImage(shape);
+    const KvImage& image = FilledImage(shape);
     const DeviceKv kv(*backend_, image);
     backend_->kv_ops()->SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
     const Summaries read = ReadSummaries(*backend_, kv);
@@ -225,7 +235,7 @@ TEST_P(BlockScoresTest, QuestBoundIsAnUpperBound) {
       PlanOf(1, Reversed(layout.blocks),
              {{.row_end = 1, .num_blocks = layout.blocks, .scorer = BlockScorer::kQuestBound}});
   const auto bounds = RunScores(*backend_, layout, plan, queries);
-  const KvImage image = FilledImage(shape);
+  const KvImage& image = FilledImage(shape);
   for (int head = 0; head < shape.kv_heads; ++head) {
     for (int i = 0; i < layout.blocks; ++i) {
       for (int t = 0; t < shape.block_size; ++t) {
