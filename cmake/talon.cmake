@@ -51,9 +51,9 @@ function(talon_compile_quickly target)
   endforeach()
 endfunction()
 
-# Libraries are compiled eight sources at a time: a whole build takes half as long. For work on the
-# code, where one file changes at a time, -DTALON_UNITY=OFF is quicker.
-option(TALON_UNITY "Compile several sources of a library at once" ON)
+# Libraries and tests are compiled eight sources at a time: a whole build takes half as long. For
+# work on the code, where one file changes at a time, -DTALON_UNITY=OFF is quicker.
+option(TALON_UNITY "Compile several sources of a library or a test at once" ON)
 function(talon_unity target)
   if(NOT TALON_UNITY)
     return()
@@ -86,8 +86,9 @@ function(talon_library name)
   endif()
 endfunction()
 
-# The COST of tests that take long: ctest starts them first, so that none runs alone at the end.
-set(TALON_LONG_TEST 100)
+# ctest starts first what has the highest COST, so that nothing long runs alone at the end: seconds,
+# here of a shard; tests/CMakeLists.txt has those of scripts.
+set(TALON_SHARD_COST 22)
 
 # talon_add_shards(NAME PROGRAM N [VARIABLE=VALUE ...]): N tests NAME_1 to NAME_N, each with a part of a
 # gtest program's cases.
@@ -95,26 +96,30 @@ function(talon_add_shards name program shards)
   foreach(number RANGE 1 ${shards})
     math(EXPR index "${number} - 1")
     add_test(NAME ${name}_${number} COMMAND ${program})
-    set_tests_properties(${name}_${number} PROPERTIES COST ${TALON_LONG_TEST}
+    set_tests_properties(${name}_${number} PROPERTIES COST ${TALON_SHARD_COST}
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};${ARGN}")
   endforeach()
 endfunction()
 
-# talon_test(NAME [SHARDS N] SOURCES ... DEPS ...): gtest program NAME, run by ctest as a whole, or as
-# N tests NAME_1 to NAME_N side by side, which ctest starts first.
+# talon_test(NAME [SHARDS N] [COST SECONDS] SOURCES ... DEPS ...): gtest program NAME, run by ctest as a
+# whole, or as N tests NAME_1 to NAME_N side by side.
 function(talon_test name)
   if(NOT TALON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "SHARDS" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "SHARDS;COST" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
   # What takes time is in the libraries; a test's own code should compile quickly.
   talon_compile_quickly(${name})
+  talon_unity(${name})
   talon_precompile(${name} TESTS ${TALON_PCH_HEADERS} <gtest/gtest.h>)
   target_compile_definitions(${name} PRIVATE TALON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT arg_SHARDS)
     add_test(NAME ${name} COMMAND ${name})
+    if(arg_COST)
+      set_tests_properties(${name} PROPERTIES COST ${arg_COST})
+    endif()
     return()
   endif()
   talon_add_shards(${name} ${name} ${arg_SHARDS})

@@ -33,14 +33,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import figure_tables as tables  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
-WIDTH = 118  # of a command's line
+WIDTH = 118  # columns of a command's line
 EMPTY = {"cpu": "Run `make figures`.\n", "gpu": "Run `make gpu-figures`.\n"}
 
 
 class Figure(NamedTuple):
-    name: str  # of its markers
+    name: str  # in its markers
     commands: list  # as they are shown, one JSON each
-    table: Callable  # of the list of JSON
+    table: Callable  # makes the table from the list of JSON
     quick: dict = {}  # values of flags with --quick
     server: str = ""  # runs beside the commands; they get its --url
     is_text: bool = False  # the result is what the command prints, not its JSON

@@ -5,7 +5,7 @@ import math
 import random
 import struct
 
-VALUES = [0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6]  # of MXFP4 codes
+VALUES = [0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6]  # values of MXFP4 codes
 
 
 def round32(value):

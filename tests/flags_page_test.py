@@ -21,8 +21,9 @@ def read_page():
     page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
     for section in page.split("\n## ")[1:]:
         commands = re.findall(r"`([^`]+)`", re.search(r"Taken by ([^.]*)", section)[1])
-        cells = re.findall(r"(?m)^\| (`--[^|]*) \|", section)
-        flags = {name for cell in cells for name in re.findall(r"`(--[a-z0-9-]+)`", cell)}
+        commands = [" ".join(command.split()) for command in commands]  # a line may end inside
+        entries = re.findall(r"(?m)^- (`--[^(]*)\(", section)
+        flags = {name for entry in entries for name in re.findall(r"`(--[a-z0-9-]+)`", entry)}
         all_flags |= flags
         for command in commands:
             flags_of.setdefault(command, set()).update(flags)

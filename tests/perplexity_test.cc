@@ -98,7 +98,7 @@ TEST(PerplexityTest, FormatsCostLittle) {
     const char* name;
     WeightFormat weights;
     DType kv_dtype;
-    double limit;  // of the relative difference to f32
+    double limit;  // limit of the relative difference to f32
   } cases[] = {{"weights bf16, KV f32", WeightFormat::kBF16, DType::kF32, 0.005},
                {"weights f16, KV f32", WeightFormat::kF16, DType::kF32, 0.005},
                {"weights int8, KV f32", WeightFormat::kInt8, DType::kF32, 0.025},

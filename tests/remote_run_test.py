@@ -4,6 +4,7 @@ Usage: remote_run_test.py PATH_OF_TALON [unittest arguments]
 """
 
 import concurrent.futures
+import functools
 import json
 import os
 import select
@@ -81,13 +82,17 @@ def remote(target=None, draft=None):
     return flags
 
 
+@functools.cache
+def plain_texts():
+    """The texts of runs without workers, by sampling."""
+    samplings = [(), ("--temperature", "0.8", "--seed", "7")]
+    return {sampling: Run(*sampling).finish()[0] for sampling in samplings}
+
+
 class RemoteTest(CliTest):
     @classmethod
     def setUpClass(cls):
-        cls.truth = {
-            sampling: Run(*sampling).finish()[0]
-            for sampling in [(), ("--temperature", "0.8", "--seed", "7")]
-        }
+        cls.truth = plain_texts()
 
     def assert_same_text(self, text, sampling=()):
         self.assertEqual(text, self.truth[sampling])

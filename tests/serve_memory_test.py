@@ -17,7 +17,7 @@ from server import TIMEOUT_S, Server  # noqa: E402
 BODY_BYTES = 4 << 20  # the largest that is taken
 INFLIGHT_BYTES = 16 << 20
 CLIENTS = 3 * INFLIGHT_BYTES // BODY_BYTES  # thrice what may be in flight
-MEMORY_PER_BYTE = 16  # of bodies in flight: texts, words, tokens and what the allocator keeps
+MEMORY_PER_BYTE = 16  # for bodies in flight: texts, words, tokens and what the allocator keeps
 KV_TOKENS = 4096
 
 

@@ -234,7 +234,7 @@ class Routes(CliTest):
         cut = self.server.complete(**ask, stop=word)["choices"][0]["text"]
         kept = self.server.complete(**ask, stop=word, include_stop_str_in_output=True)
         self.assertEqual(kept["choices"][0]["text"], cut + word)
-        eos = 1  # of models/tiny
+        eos = 1  # id of models/tiny's end token
         only = {"logit_bias": {str(eos): 100}, "ignore_eos": True, "max_tokens": 2}
         self.assertEqual(self.server.complete(**{**ask, **only})["choices"][0]["text"], "")
         shown = self.server.complete(**{**ask, **only}, skip_special_tokens=False)

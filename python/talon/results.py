@@ -26,9 +26,9 @@ class Stats:
     """What a request took, counted over its passes after the prompt."""
 
     prompt_tokens: int
-    cached_tokens: int  # of them, taken from the prefix cache
+    cached_tokens: int  # part of prompt_tokens: taken from the prefix cache
     passes: int
-    partial_passes: int  # of them, over a partial view of the prefix (SpecPV)
+    partial_passes: int  # part of passes: over a partial view of the prefix (SpecPV)
     emitted: int
     drafted: int  # nodes proposed, roots excluded
     accepted: int  # drafts accepted
@@ -79,7 +79,7 @@ class Result:
     finish_reason: str  # stop, length, cancelled, dead_end
     seed: int  # gives the same text again
     stats: Stats
-    trees: list[VerifiedTree] | None  # of every pass, if asked for
+    trees: list[VerifiedTree] | None  # one for every pass, if asked for
 
 
 @dataclass(frozen=True)

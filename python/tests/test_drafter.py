@@ -141,7 +141,7 @@ def test_a_faulty_drafter_costs_its_sequence_the_drafts(known, fault, capfd):
                 return wrong(tokens)
             return tree
 
-    other = prompt[:1] + prompt[:0:-1]  # whose answer is another one
+    other = prompt[:1] + prompt[:0:-1]  # has another answer
     with engine_with(Faulty([prompt + answer])) as engine:
         expected = engine.generate([other], PARAMS, speculate=False)[0].tokens
         with pytest.warns(talon.DrafterWarning, match=message) as caught:

@@ -17,7 +17,7 @@
 
 namespace talon {
 
-inline constexpr int kMaxNodes = 1024;  // of a golden tree
+inline constexpr int kMaxNodes = 1024;  // nodes of a golden tree
 
 struct HeadCheckOptions {
   std::string head;         // directory

@@ -29,9 +29,9 @@ class RemoteModel {
   virtual GenerateResult Generate(GenerateRequest request) = 0;
 
   std::string name;                      // directory
-  std::string address;                   // of the target
+  std::string address;                   // address of the target
   std::string drafter_name;              // with its address, or NONE
-  ModelConfig config;                    // of the target
+  ModelConfig config;                    // config of the target
   std::unique_ptr<Tokenizer> tokenizer;  // null: none
   Metrics metrics;
 };

@@ -12,12 +12,13 @@
 #include "base/json.h"
 #include "setup/chat.h"
 #include "setup/loader.h"
+#include "setup/wrap_text.h"
 #include "text/chat_options.h"
 
 namespace talon {
 namespace {
 
-constexpr int kRepeats = 5;  // of each way; the median counts
+constexpr int kRepeats = 5;  // runs of each way; the median counts
 constexpr size_t kWidth = 80;
 constexpr const char* kPrompt =
     "Extract the name, age, city, job, email and phone as JSON.\n\n"
@@ -69,7 +70,7 @@ Result<GenerateResult> Answer(Show* show, const DrafterList& drafters,
 // What one way of decoding gave.
 struct Way {
   GenerateResult result;        // the first
-  std::vector<double> seconds;  // of all
+  std::vector<double> seconds;  // times of all runs
 
   void Add(const GenerateResult& more) {
     if (seconds.empty()) result = more;

@@ -42,8 +42,8 @@ class Builder : public nlohmann::json_sax<OrderedJson> {
  private:
   struct Container {
     OrderedJson value;
-    std::string key;                                 // of the next member
-    std::unordered_map<std::string, size_t> places;  // of an object's members
+    std::string key;                                 // key of the next member
+    std::unordered_map<std::string, size_t> places;  // places of an object's members
   };
 
   bool Open(OrderedJson empty) {

@@ -19,6 +19,7 @@ using testing::DeviceMatrix;
 using testing::ExpectClose;
 using testing::ExpectSameBits;
 using testing::ExpectSameBitsAlone;
+using testing::kLayer;
 using testing::KvImage;
 using testing::Layout;
 using testing::MakeBackend;
@@ -185,7 +186,6 @@ TEST_P(AttentionTest, ExtremeScoresStayFinite) {
   const auto reference = MakeBackend("reference");
   const Layout layout{.head_dim = 16, .kv_heads = 1, .group = 1};
   const std::vector<SequenceSpec> batch = {{.committed = 200, .prompt_rows = 3}};
-  constexpr int kLayer = 1;
   const auto run = [&](Backend& backend) {
     std::mt19937 random(10);
     const KvShape shape = ShapeFor(layout, batch);

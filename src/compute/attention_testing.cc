@@ -56,7 +56,6 @@ KvShape ShapeFor(const Layout& layout, const std::vector<SequenceSpec>& sequence
 
 Outputs RunAttention(Backend& backend, const Layout& layout, std::vector<SequenceSpec> sequences,
                      uint32_t seed) {
-  constexpr int kLayer = 1;
   std::mt19937 random(seed);
   for (SequenceSpec& spec : sequences) spec.partial |= layout.partial && spec.prompt_rows == 0;
   const KvShape shape = ShapeFor(layout, sequences);

@@ -60,7 +60,7 @@ enum class PassRows { kOutputs, kFeatures };  // PassPlan::output_rows, PassPlan
 struct MatMulArgs {
   MatrixView x;
   const float* norm = nullptr;  // [x.cols], or null
-  float epsilon = 0;            // of the norm
+  float epsilon = 0;            // added in the norm
   const Weight* w = nullptr;
   const float* bias = nullptr;  // [w.rows], or null
   MatrixView out;

@@ -16,6 +16,7 @@ namespace {
 
 using testing::DeviceArray;
 using testing::DeviceMatrix;
+using testing::kInfinity;
 using testing::LargestMagnitude;
 using testing::MakeBackend;
 using testing::MaxDifference;
@@ -25,7 +26,6 @@ using testing::SameBits;
 
 constexpr float kEpsilon = std::numeric_limits<float>::epsilon();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // A pass of `rows` tokens with no keys but themselves.
 PassPlan SimplePlan(int rows) {
@@ -300,7 +300,7 @@ TEST_P(OpTest, ArgmaxTakesTheLowestOfEqualsAndNeverNan) {
   row(2)[300] = 60;
   row(2)[301] = kNan;
   std::fill(row(3), row(4), kNan);
-  std::fill(row(4), values.end(), -kInf);
+  std::fill(row(4), values.end(), -kInfinity);
   row(4)[0] = kNan;
   const DeviceMatrix x(*backend_, 5, kCols, values);
   std::vector<int32_t> best(5, -1);
@@ -330,8 +330,8 @@ TEST_P(OpTest, TopKBreaksTiesByIdAndReportsNan) {
   std::vector<float> values(4 * 50, 0.0f);
   values[30] = values[10] = 2;  // row 0: a tie at the top, then all equal
   values[50 + 7] = kNan;        // row 1 holds NaN
-  values[100 + 9] = kInf;       // row 2 holds infinity
-  std::fill(values.begin() + 150, values.end(), -kInf);
+  values[100 + 9] = kInfinity;  // row 2 holds infinity
+  std::fill(values.begin() + 150, values.end(), -kInfinity);
   values[150 + 3] = 1;  // row 3: one possible token
   const DeviceMatrix x(*backend_, 4, 50, values);
   std::vector<TopKEntry> out(4 * 4);
@@ -342,7 +342,7 @@ TEST_P(OpTest, TopKBreaksTiesByIdAndReportsNan) {
   for (int i = 4; i < 12; ++i) EXPECT_TRUE(std::isnan(out[i].log_prob)) << i;
   EXPECT_EQ(out[12].id, 3);
   EXPECT_EQ(out[12].log_prob, 0);
-  EXPECT_EQ(out[13].log_prob, -kInf);
+  EXPECT_EQ(out[13].log_prob, -kInfinity);
 }
 
 TEST_P(OpTest, PackWeightRefusesPartsThatDisagree) {

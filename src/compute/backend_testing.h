@@ -3,6 +3,7 @@
 #define TALON_COMPUTE_BACKEND_TESTING_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <random>
 #include <span>
@@ -12,6 +13,8 @@
 #include "compute/backend.h"
 
 namespace talon::testing {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // The backends under test, by name: "reference", "cpu1", "cpu2", "cpu3" (threads), "cuda".
 std::unique_ptr<Backend> MakeBackend(const std::string& name);

@@ -14,12 +14,12 @@ namespace {
 
 using testing::DeviceArray;
 using testing::DeviceMatrix;
+using testing::kInfinity;
 using testing::MakeBackend;
 
-constexpr int kVocabulary = 96;  // of the target; the draft knows every third token
-constexpr int kHidden = 24;
+constexpr int kVocabulary = 96;  // the target's; the draft knows every third token
+constexpr int kBeamHidden = 24;
 constexpr int kHeadDim = 64;
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr KvShape kShape{.num_layers = 1,
                          .kv_heads = 1,
                          .head_dim = kHeadDim,
@@ -29,8 +29,8 @@ constexpr KvShape kShape{.num_layers = 1,
 
 struct SearchCase {
   BeamLimits limits;
-  int nodes = 8;  // of the verified trees
-  float min_score = -kInf;
+  int nodes = 8;  // nodes of the verified trees
+  float min_score = -kInfinity;
 };
 
 // A pass of `trees` sequences with `rows` rows each, all unknown, below `above` nodes.
@@ -127,7 +127,7 @@ class BeamSearchTest : public ::testing::TestWithParam<std::string> {
     std::vector<int32_t> ids;
     std::unique_ptr<BeamSearch> search;
     std::unique_ptr<HostBeams> twin;
-    std::unique_ptr<DeviceMatrix> logits;  // that both rank now
+    std::unique_ptr<DeviceMatrix> logits;  // logits that both rank now
   };
 
   // Few values, so that scores tie.
@@ -135,7 +135,7 @@ class BeamSearchTest : public ::testing::TestWithParam<std::string> {
     std::vector<float> values(static_cast<size_t>(rows) * kVocabulary / 3);
     for (float& value : values) value = 0.5f * static_cast<float>(random_() % 8);
     for (size_t i = 0; i < values.size(); i += 7) {
-      if (random_() % 4 == 0) values[i] = -kInf;
+      if (random_() % 4 == 0) values[i] = -kInfinity;
     }
     return values;
   }
@@ -157,17 +157,17 @@ void BeamSearchTest::RunLevel(const SearchCase& test, int level, Pair& pair, Dev
   PassPlan plan = BeamPlan(test.limits.trees, test.limits.width, level);
   auto pass = pair.backend->NewPass(1);
   pair.backend->LoadPass(plan, kShape, pass.get());
-  const DeviceMatrix inputs(*pair.backend, rows, kHidden);
-  const DeviceMatrix host_inputs(*pair.host, rows, kHidden);
+  const DeviceMatrix inputs(*pair.backend, rows, kBeamHidden);
+  const DeviceMatrix host_inputs(*pair.host, rows, kBeamHidden);
   pair.search->Load(pass.get(), kept.view(), inputs.view());
   pair.twin->LoadBeam(host_kept.view(), host_inputs.view(), &plan);
   EXPECT_EQ(inputs.Read(), host_inputs.Read()) << "level " << level;
   ExpectSameRows(pair, *pass, plan, test.limits.width);
 
   pair.logits = std::make_unique<DeviceMatrix>(*pair.backend, rows, kVocabulary / 3, Logits(rows));
-  const std::vector<float> values = Values(rows * kHidden);
-  const DeviceMatrix outputs(*pair.backend, rows, kHidden, values);
-  const DeviceMatrix host_outputs(*pair.host, rows, kHidden, values);
+  const std::vector<float> values = Values(rows * kBeamHidden);
+  const DeviceMatrix outputs(*pair.backend, rows, kBeamHidden, values);
+  const DeviceMatrix host_outputs(*pair.host, rows, kBeamHidden, values);
   pair.search->Expand(pair.logits->view(), outputs.view(), kept.view());
   pair.twin->Expand({.rows = rows}, host_outputs.view(), host_kept.view());
 }
@@ -208,8 +208,8 @@ void BeamSearchTest::Run(const SearchCase& test) {
   ASSERT_NE(pair.search, nullptr);
   const int trees = test.limits.trees;
   const int most = trees * (1 + test.limits.width * test.limits.levels);
-  DeviceMatrix kept(*pair.backend, most, kHidden);
-  DeviceMatrix host_kept(*pair.host, most, kHidden);
+  DeviceMatrix kept(*pair.backend, most, kBeamHidden);
+  DeviceMatrix host_kept(*pair.host, most, kBeamHidden);
   std::vector<int32_t> slots;
   std::vector<BeamRoot> roots;
   for (int t = 0; t < trees; ++t) {
@@ -218,9 +218,9 @@ void BeamSearchTest::Run(const SearchCase& test) {
   }
   pair.logits =
       std::make_unique<DeviceMatrix>(*pair.backend, trees, kVocabulary / 3, Logits(trees));
-  const std::vector<float> values = Values(trees * kHidden);
-  const DeviceMatrix outputs(*pair.backend, trees, kHidden, values);
-  const DeviceMatrix host_outputs(*pair.host, trees, kHidden, values);
+  const std::vector<float> values = Values(trees * kBeamHidden);
+  const DeviceMatrix outputs(*pair.backend, trees, kBeamHidden, values);
+  const DeviceMatrix host_outputs(*pair.host, trees, kBeamHidden, values);
   pair.search->RankRoots(slots, pair.logits->view(), outputs.view(), kept.view());
   pair.twin->RankRoots(slots, {.rows = trees}, host_outputs.view(), host_kept.view());
   pair.search->Start(roots);

@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <memory>
+#include <utility>
 
 #include "compute/backend.h"
 #include "compute/backend_testing.h"
@@ -15,17 +19,17 @@ namespace {
 
 using testing::DeviceKv;
 using testing::DeviceMatrix;
+using testing::kInfinity;
+using testing::kLayer;
 using testing::KvImage;
 using testing::MakeBackend;
 using testing::MaxDifference;
 using testing::RandomValues;
 using testing::SameBits;
 
-constexpr int kLayer = 1;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-struct Layout {
+struct ScoreLayout {
   DType dtype = DType::kF32;
   int head_dim = 64;
   int kv_heads = 2;
@@ -46,8 +50,8 @@ struct Layout {
   }
 };
 
-std::vector<Layout> Layouts() {
-  std::vector<Layout> layouts;
+std::vector<ScoreLayout> ScoreLayouts() {
+  std::vector<ScoreLayout> layouts;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     layouts.push_back({.dtype = dtype});
     layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .group = 1, .block_size = 8});
@@ -57,13 +61,19 @@ std::vector<Layout> Layouts() {
   return layouts;
 }
 
-// Every slot of the image holds the token whose content is its own index.
-KvImage FilledImage(const KvShape& shape) {
-  KvImage image(shape, kLayer);
+// Every slot of the image holds the token whose content is its own index. Made once for each
+// layout.
+const KvImage& FilledImage(const KvShape& shape) {
+  static std::map<std::array<int, 5>, std::unique_ptr<const KvImage>> images;
+  auto& known = images[{static_cast<int>(shape.dtype), shape.kv_heads, shape.head_dim,
+                        shape.block_size, shape.num_blocks}];
+  if (known != nullptr) return *known;
+  auto image = std::make_unique<KvImage>(shape, kLayer);
   for (int slot = 0; slot < shape.num_blocks * shape.block_size; ++slot) {
-    for (int head = 0; head < shape.kv_heads; ++head) image.WriteSlot(slot, head, slot);
+    for (int head = 0; head < shape.kv_heads; ++head) image->WriteSlot(slot, head, slot);
   }
-  return image;
+  known = std::move(image);
+  return *known;
 }
 
 std::vector<int32_t> Reversed(int count) {
@@ -93,9 +103,9 @@ class BlockScoresTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(BlockScoresTest, SummariesAreTheExtremesAndTheMeanNorm) {
-  for (const Layout& layout : Layouts()) {
+  for (const ScoreLayout& layout : ScoreLayouts()) {
     const KvShape shape = layout.Shape();
-    const KvImage image = FilledImage(shape);
+    const KvImage& image = FilledImage(shape);
     const DeviceKv kv(*backend_, image);
     backend_->kv_ops()->SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
     const Summaries read = ReadSummaries(*backend_, kv);
@@ -124,7 +134,7 @@ TEST_P(BlockScoresTest, SummariesAreTheExtremesAndTheMeanNorm) {
 }
 
 TEST_P(BlockScoresTest, OnlyTheBlocksAskedForAreSummarised) {
-  const KvShape shape = Layout{}.Shape();
+  const KvShape shape = ScoreLayout{}.Shape();
   const DeviceKv kv(*backend_, FilledImage(shape));
   backend_->kv_ops()->SummariseBlocks(kv.view(), std::vector<int32_t>{2, 5});
   const Summaries read = ReadSummaries(*backend_, kv);
@@ -148,7 +158,7 @@ PassPlan PlanOf(int rows, const std::vector<int32_t>& blocks, std::vector<ScoreR
 }
 
 // Scores [kv_heads, columns] of the requests over all blocks, which are summarised first.
-std::vector<float> RunScores(Backend& backend, const Layout& layout, const PassPlan& plan,
+std::vector<float> RunScores(Backend& backend, const ScoreLayout& layout, const PassPlan& plan,
                              const std::vector<float>& queries) {
   const KvShape shape = layout.Shape();
   const DeviceKv kv(backend, FilledImage(shape));
@@ -174,7 +184,7 @@ std::vector<BlockScorer> ScorersOf(const std::string& backend) {
 TEST_P(BlockScoresTest, MatchReference) {
   constexpr int kRows = 23;
   const auto reference = MakeBackend("reference");
-  for (const Layout& layout : Layouts()) {
+  for (const ScoreLayout& layout : ScoreLayouts()) {
     const std::vector<float> queries = RandomValues(int64_t{kRows} * layout.cols(), 11);
     for (const auto scorer : ScorersOf(GetParam())) {
       for (const auto reduce : {ScoreReduce::kMean, ScoreReduce::kMax}) {
@@ -194,7 +204,7 @@ TEST_P(BlockScoresTest, MatchReference) {
 }
 
 TEST_P(BlockScoresTest, RequestsDoNotChangeEachOther) {
-  const Layout layout{.dtype = DType::kBF16, .head_dim = 40, .blocks = 150};
+  const ScoreLayout layout{.dtype = DType::kBF16, .head_dim = 40, .blocks = 150};
   const std::vector<float> queries = RandomValues(int64_t{70} * layout.cols(), 12);
   const ScoreRequest first{.row_begin = 0, .row_end = 40, .num_blocks = 149};
   const ScoreRequest second{.row_begin = 41, .row_end = 42, .num_blocks = 7, .first_column = 149};
@@ -218,14 +228,14 @@ TEST_P(BlockScoresTest, RequestsDoNotChangeEachOther) {
 
 // The bound is one: no key of a block has a larger product with the query.
 TEST_P(BlockScoresTest, QuestBoundIsAnUpperBound) {
-  const Layout layout{.group = 1};
+  const ScoreLayout layout{.group = 1};
   const KvShape shape = layout.Shape();
   const std::vector<float> queries = RandomValues(layout.cols(), 13);
   const PassPlan plan =
       PlanOf(1, Reversed(layout.blocks),
              {{.row_end = 1, .num_blocks = layout.blocks, .scorer = BlockScorer::kQuestBound}});
   const auto bounds = RunScores(*backend_, layout, plan, queries);
-  const KvImage image = FilledImage(shape);
+  const KvImage& image = FilledImage(shape);
   for (int head = 0; head < shape.kv_heads; ++head) {
     for (int i = 0; i < layout.blocks; ++i) {
       for (int t = 0; t < shape.block_size; ++t) {
@@ -242,7 +252,7 @@ TEST_P(BlockScoresTest, QuestBoundIsAnUpperBound) {
 }
 
 TEST_P(BlockScoresTest, NaNCountsAsMinusInfinity) {
-  const Layout layout{.kv_heads = 1, .group = 1};
+  const ScoreLayout layout{.kv_heads = 1, .group = 1};
   std::vector<float> queries = RandomValues(2 * layout.cols(), 14);
   queries[layout.cols() + 3] = kNaN;
   for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kQuestBound}) {
@@ -261,7 +271,7 @@ TEST_P(BlockScoresTest, NaNCountsAsMinusInfinity) {
 
 // Keys with NaN make the block's score -inf, whatever the place of the key in the block.
 TEST_P(BlockScoresTest, NaNKeysRankLast) {
-  const Layout layout{.kv_heads = 1, .group = 1, .blocks = 3};
+  const ScoreLayout layout{.kv_heads = 1, .group = 1, .blocks = 3};
   const KvShape shape = layout.Shape();
   const std::vector<float> queries = RandomValues(layout.cols(), 15);
   for (const int bad : {0, 7, 15}) {
@@ -305,7 +315,7 @@ TEST_P(BlockScoresTest, ChosenColumnsMatchReference) {
   const auto got = backend->kv_ops()->ChosenColumns();
   const auto want = reference->kv_ops()->ChosenColumns();
   ASSERT_EQ(std::vector(got.begin(), got.end()), std::vector(want.begin(), want.end()));
-  const auto nan_row = kRows * (256 + 3000 + 1) + 2 * 5;  // of the fourth choice, row 2
+  const auto nan_row = kRows * (256 + 3000 + 1) + 2 * 5;  // place of the fourth choice, row 2
   EXPECT_EQ(got[nan_row], -1);
 }
 

@@ -36,7 +36,7 @@ struct ExpertsWeights {
   const Weight* router = nullptr;      // [experts, hidden]
   const float* router_bias = nullptr;  // or null
   std::span<const FeedForwardWeights> experts;
-  const void* prepared = nullptr;  // of `experts` (ExpertOps::Prepare)
+  const void* prepared = nullptr;  // from ExpertOps::Prepare of `experts`
   ExpertRule rule;
   // Null, or the ranks that have some of the experts each; here they begin with `first_expert`.
   Ranks* ranks = nullptr;

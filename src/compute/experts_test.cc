@@ -135,11 +135,25 @@ class ExpertsTest : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Backend> backend_ = MakeBackend(GetParam());
 };
 
+std::vector<float> RowsToCompare() { return RandomValues(37 * kHidden, 5); }
+
+// What the reference makes of them, for each kind. It is slow, so all backends share it.
+const std::vector<std::vector<float>>& ReferenceOutputs() {
+  static const std::vector<std::vector<float>> outputs = [] {
+    const auto reference = MakeBackend("reference");
+    std::vector<std::vector<float>> all;
+    for (const Kind& kind : Kinds()) all.push_back(Layer(*reference, kind).Run(RowsToCompare()));
+    return all;
+  }();
+  return outputs;
+}
+
 TEST_P(ExpertsTest, MatchesReference) {
-  const auto reference = MakeBackend("reference");
-  for (const Kind& kind : Kinds()) {
-    const std::vector<float> rows = RandomValues(37 * kHidden, 5);
-    const std::vector<float> expected = Layer(*reference, kind).Run(rows);
+  const std::vector<float> rows = RowsToCompare();
+  const std::vector<Kind> kinds = Kinds();
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const Kind& kind = kinds[i];
+    const std::vector<float>& expected = ReferenceOutputs()[i];
     const std::vector<float> actual = Layer(*backend_, kind).Run(rows);
     // A device rounds activations to bf16 unless the weights are f32.
     const bool rounds = testing::IsDevice(GetParam()) && kind.tolerance > 1e-5;

@@ -14,12 +14,12 @@ namespace {
 
 using testing::DeviceKv;
 using testing::DeviceMatrix;
+using testing::kLayer;
 using testing::KvImage;
 using testing::MakeBackend;
 using testing::RandomValues;
+using testing::Rounded;
 using testing::SameBits;
-
-constexpr int kLayer = 1;
 
 KvShape SmallShape(DType dtype) {
   return {.num_layers = 2,
@@ -29,12 +29,6 @@ KvShape SmallShape(DType dtype) {
           .dtype = dtype,
           .num_blocks = 5,
           .staging_rows = 6};
-}
-
-float Rounded(float value, DType dtype) {
-  uint32_t storage = 0;
-  StoreElement(&storage, dtype, 0, value);
-  return LoadElement(&storage, dtype, 0);
 }
 
 class KvOpsTest : public ::testing::TestWithParam<std::string> {

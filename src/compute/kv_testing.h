@@ -14,6 +14,16 @@
 
 namespace talon::testing {
 
+// The layer that tests of single ops use.
+inline constexpr int kLayer = 1;
+
+// `value` as a cache of this type holds it.
+inline float Rounded(float value, DType dtype) {
+  uint32_t storage = 0;
+  StoreElement(&storage, dtype, 0, value);
+  return LoadElement(&storage, dtype, 0);
+}
+
 // One layer's worth of cache in host memory, copied to a backend when it is used.
 class KvImage {
  public:
@@ -60,7 +70,7 @@ struct SequenceSpec {
   int committed = 0;              // tokens in blocks
   int prompt_rows = 0;            // the last of them are rows of this pass
   std::vector<int> parents;       // or: the rows are a tree over the committed tokens
-  std::vector<int64_t> contents;  // of the nodes; default: base + committed + node
+  std::vector<int64_t> contents;  // contents of the nodes; default: base + committed + node
   bool in_slots = false;          // the nodes' K and V are staged in block slots
   int tail = 0;                   // nodes that an earlier pass staged, so without rows
   bool partial = false;           // a block list for each (layer, kv head)

@@ -15,7 +15,7 @@ struct AttentionInput {
   MatrixView q;  // [rows, heads * head_dim], heads a multiple of kv_heads
   KvView kv;
   int layer = 0;
-  float scale = 1;  // of q k^T
+  float scale = 1;  // factor of q k^T
   // A row sees the last `window` of its keys only, itself included; 0: all.
   int window = 0;
   // [heads] logits that join the softmax's denominator and have no value; null: none.

@@ -72,7 +72,7 @@ struct ActiveRequest {
   OutputText text;
   int prompt_tokens;
   GenerateResult result;
-  int rows_read = 0;           // of the prompt, for what the request wants of it
+  int rows_read = 0;           // rows of the prompt, for what the request wants of it
   std::vector<double> pooled;  // their sum, or the last one
   // Seconds since the arrival, -1: not yet.
   double scheduled_at = -1;

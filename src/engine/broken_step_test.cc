@@ -18,14 +18,9 @@
 namespace talon {
 namespace {
 
-TestModel& Model() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
 constexpr int kAtOnce = 3;
 
-EngineOptions Options() {
+EngineOptions BrokenStepOptions() {
   EngineOptions options{.kv_dtype = DType::kF32, .max_length = 160, .max_sequences = kAtOnce};
   options.step.budget = {.max_nodes = 4, .max_depth = 3, .top_k = 1};
   return options;
@@ -91,10 +86,10 @@ std::vector<int32_t> TokensOf(const GenerateResult& result) {
 }
 
 TEST(BrokenStep, FailsItsRequestsAndTheOthersGoOn) {
-  const auto plain = RunAll(Model().MakeEngine(Options()).get(), Requests(kAtOnce + 2));
+  const auto plain = RunAll(Small().MakeEngine(BrokenStepOptions()).get(), Requests(kAtOnce + 2));
   for (const Place place : {Place::kBegin, Place::kPropose, Place::kObserve}) {
-    const auto engine = Model().MakeEngine(
-        Options(), std::make_unique<BreakingDrafter>(place, kAtOnce + 1, BreakInvariant));
+    const auto engine = Small().MakeEngine(
+        BrokenStepOptions(), std::make_unique<BreakingDrafter>(place, kAtOnce + 1, BreakInvariant));
     auto requests = Requests(kAtOnce + 2);
     std::vector<std::vector<int32_t>> delivered(requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -129,8 +124,8 @@ TEST(BrokenStep, FailsItsRequestsAndTheOthersGoOn) {
 void ExpectStopped(const std::function<void(Engine*)>& breaks, Place place,
                    const std::string& reason) {
   std::unique_ptr<Engine> engine;
-  engine = Model().MakeEngine(
-      Options(), std::make_unique<BreakingDrafter>(place, 2, [&] { breaks(engine.get()); }));
+  engine = Small().MakeEngine(BrokenStepOptions(), std::make_unique<BreakingDrafter>(
+                                                       place, 2, [&] { breaks(engine.get()); }));
   const auto results = RunAll(engine.get(), Requests(kAtOnce + 2));
   EXPECT_FALSE(engine->HasWork());
   EXPECT_EQ(engine->health().code(), StatusCode::kUnavailable);
@@ -162,9 +157,9 @@ TEST(BrokenStep, StopsTheEngineIfTheDeviceFails) {
 
 TEST(BrokenStep, AuditCatchesAByteThatChangesInACommittedBlock) {
   for (const bool audit : {false, true}) {
-    EngineOptions options = Options();
+    EngineOptions options = BrokenStepOptions();
     options.kv_audit = audit;
-    const auto engine = Model().MakeEngine(options);
+    const auto engine = Small().MakeEngine(options);
     std::vector<size_t> delivered(kAtOnce, 0);
     auto requests = Requests(kAtOnce);
     std::vector<RequestId> ids;
@@ -181,9 +176,9 @@ TEST(BrokenStep, AuditCatchesAByteThatChangesInACommittedBlock) {
     const int32_t block = engine->Sequences()[1]->blocks[0];
     auto* keys = static_cast<uint8_t*>(layer.k_blocks) + block * engine->kv().shape().BlockBytes();
     uint8_t byte = 0;
-    Model().backend->CopyOut(&byte, keys, 1);
+    Small().backend->CopyOut(&byte, keys, 1);
     byte ^= 1;
-    Model().backend->CopyIn(keys, &byte, 1);
+    Small().backend->CopyIn(keys, &byte, 1);
     engine->RunStep();
     EXPECT_EQ(engine->health().ok(), !audit);
     EXPECT_EQ(engine->metrics().Total(Counter::kInternalErrors), audit ? 1 : 0);
@@ -200,8 +195,9 @@ TEST(BrokenStep, AuditCatchesAByteThatChangesInACommittedBlock) {
 TEST(BrokenStep, AStoppedEngineAnswersItsCallersAndSaysSoOnce) {
   std::atomic<int> stopped{0};
   EngineThread thread(
-      Model().MakeEngine(Options(), std::make_unique<BreakingDrafter>(
-                                        Place::kPropose, 3, [] { throw DeviceFault("lost"); })),
+      Small().MakeEngine(
+          BrokenStepOptions(),
+          std::make_unique<BreakingDrafter>(Place::kPropose, 3, [] { throw DeviceFault("lost"); })),
       EngineThread::kMaxWaiting, [&] { ++stopped; });
   std::vector<std::shared_ptr<RequestStream>> streams;
   for (GenerateRequest& request : Requests(kAtOnce + 2)) {

@@ -11,11 +11,6 @@
 namespace talon {
 namespace {
 
-TestModel& Tiny() {
-  static TestModel model("models/tiny", WeightFormat::kInt8);
-  return model;
-}
-
 struct Method {
   const char* name;
   DraftBudget budget;

@@ -16,18 +16,13 @@
 namespace talon {
 namespace {
 
-constexpr DraftBudget kBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
+constexpr DraftBudget kEagleBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
 
-TestModel& Tiny() {
-  static TestModel model("models/tiny", WeightFormat::kInt8);
-  return model;
-}
-
-std::string HeadDir() { return std::string(TALON_SOURCE_DIR) + "/models/tiny-eagle3"; }
+std::string Eagle3Dir() { return std::string(TALON_SOURCE_DIR) + "/models/tiny-eagle3"; }
 
 EagleOptions HeadOptions() {
-  return {.model_path = HeadDir(),
-          .budget = kBudget,
+  return {.model_path = Eagle3Dir(),
+          .budget = kEagleBudget,
           .cache = {.max_length = 2048, .max_sequences = 4}};
 }
 
@@ -47,19 +42,19 @@ GenerateRequest BookRequest(int max_tokens) {
 
 EngineOptions OneSequence() {
   EngineOptions options{.max_length = 2048, .max_sequences = 1};
-  options.step.budget = kBudget;
+  options.step.budget = kEagleBudget;
   return options;
 }
 
-struct Outcome {
+struct EagleOutcome {
   GenerateResult result;
   Proposals proposals;
 };
 
-Outcome Generate(
+EagleOutcome Generate(
     const EagleOptions& head, const EngineOptions& options, int max_tokens,
     const std::function<bool(size_t)>& asks = [](size_t) { return true; }) {
-  Outcome run;
+  EagleOutcome run;
   Metrics metrics;
   const auto engine = Tiny().MakeEngine(
       options, std::make_unique<RecordingDrafter>(LoadHead(head, &metrics), &run.proposals, asks));
@@ -68,21 +63,8 @@ Outcome Generate(
   return run;
 }
 
-// Where both runs asked, they got the same tree, node for node.
-int ExpectSameProposals(const Proposals& a, const Proposals& b) {
-  int compared = 0;
-  for (const auto& [length, tree] : a) {
-    const auto at = b.find(length);
-    if (at == b.end()) continue;
-    EXPECT_EQ(tree.tokens, at->second.tokens) << "at length " << length;
-    EXPECT_EQ(tree.parents, at->second.parents) << "at length " << length;
-    ++compared;
-  }
-  return compared;
-}
-
-Outcome GeneratePlainly(int max_tokens, const std::function<bool(size_t)>& asks) {
-  Outcome run;
+EagleOutcome GeneratePlainly(int max_tokens, const std::function<bool(size_t)>& asks) {
+  EagleOutcome run;
   Metrics metrics;
   const auto engine = Tiny().MakeEngine(
       OneSequence(),
@@ -96,8 +78,8 @@ Outcome GeneratePlainly(int max_tokens, const std::function<bool(size_t)>& asks)
 // A drafter that was not asked for a long while proposes what it would have proposed anyway.
 TEST(Eagle3, PauseResumeKeepsTau) {
   const size_t prompt = BookRequest(1).prompt.size();
-  const Outcome always = GeneratePlainly(160, [](size_t) { return true; });
-  const Outcome paused = GeneratePlainly(
+  const EagleOutcome always = GeneratePlainly(160, [](size_t) { return true; });
+  const EagleOutcome paused = GeneratePlainly(
       160, [&](size_t length) { return length < prompt + 20 || length > prompt + 100; });
   EXPECT_EQ(always.result.TokenIds(), paused.result.TokenIds());
   EXPECT_EQ(ExpectSameProposals(paused.proposals, always.proposals), 78);
@@ -106,29 +88,30 @@ TEST(Eagle3, PauseResumeKeepsTau) {
 // A pause longer than the buffer of features: the rows are computed meanwhile.
 TEST(Eagle3, PauseLongerThanThePendingRows) {
   const size_t prompt = BookRequest(1).prompt.size();
-  const Outcome always = GeneratePlainly(720, [](size_t) { return true; });
-  const Outcome paused = GeneratePlainly(720, [&](size_t length) { return length > prompt + 700; });
+  const EagleOutcome always = GeneratePlainly(720, [](size_t) { return true; });
+  const EagleOutcome paused =
+      GeneratePlainly(720, [&](size_t length) { return length > prompt + 700; });
   EXPECT_EQ(always.result.TokenIds(), paused.result.TokenIds());
   EXPECT_EQ(ExpectSameProposals(paused.proposals, always.proposals), 18);
 }
 
 TEST(Eagle3, PromptChunksDoNotMatter) {
   EngineOptions options = OneSequence();
-  const Outcome whole = Generate(HeadOptions(), options, 60);
+  const EagleOutcome whole = Generate(HeadOptions(), options, 60);
   for (const int chunk : {1, 7}) {
     options.prefill_chunk = chunk;
-    const Outcome chunked = Generate(HeadOptions(), options, 60);
+    const EagleOutcome chunked = Generate(HeadOptions(), options, 60);
     EXPECT_EQ(ExpectSameProposals(whole.proposals, chunked.proposals),
               static_cast<int>(whole.proposals.size()));
   }
 }
 
 TEST(Eagle3, AWindowOverEverythingChangesNothing) {
-  const Outcome all = Generate(HeadOptions(), OneSequence(), 100);
+  const EagleOutcome all = Generate(HeadOptions(), OneSequence(), 100);
   EagleOptions head = HeadOptions();
   head.window.window = 1024;
   head.window.sink = 4;
-  const Outcome wide = Generate(head, OneSequence(), 100);
+  const EagleOutcome wide = Generate(head, OneSequence(), 100);
   EXPECT_EQ(ExpectSameProposals(all.proposals, wide.proposals),
             static_cast<int>(all.proposals.size()));
 }
@@ -138,8 +121,8 @@ TEST(Eagle3, AWindowKeepsDrafting) {
   EagleOptions head = HeadOptions();
   head.window.window = 64;
   head.window.sink = 16;
-  const Outcome windowed = Generate(head, OneSequence(), 300);
-  const Outcome all = Generate(HeadOptions(), OneSequence(), 300);
+  const EagleOutcome windowed = Generate(head, OneSequence(), 300);
+  const EagleOutcome all = Generate(HeadOptions(), OneSequence(), 300);
   EXPECT_EQ(all.result.TokenIds(), windowed.result.TokenIds());
   EXPECT_GT(static_cast<double>(windowed.result.stats.accepted),
             0.6 * static_cast<double>(all.result.stats.accepted));
@@ -147,7 +130,7 @@ TEST(Eagle3, AWindowKeepsDrafting) {
 
 // Commits that fail: the step is repeated, the draft state sees only what was kept.
 TEST(Eagle3, FailedCommitsKeepTheDraftInStep) {
-  const Outcome clean = Generate(HeadOptions(), OneSequence(), 100);
+  const EagleOutcome clean = Generate(HeadOptions(), OneSequence(), 100);
   Metrics metrics;
   Proposals proposals;
   const auto engine = Tiny().MakeEngine(
@@ -211,7 +194,7 @@ class Eagle3Alone : public testing::Test {
   TokenTree Propose(SequenceId id, int length) {
     const DraftRequest request{.sequence = id,
                                .tokens = std::span(tokens_).first(static_cast<size_t>(length)),
-                               .budget = kBudget};
+                               .budget = kEagleBudget};
     std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
     drafter_->Propose({&request, 1}, trees);
     return trees[0];
@@ -271,8 +254,8 @@ TEST_F(Eagle3Alone, SequencesOfABatchDoNotTouchEachOther) {
   }
   drafter_->End(5);
   const std::vector<DraftRequest> requests = {
-      {.sequence = 7, .tokens = std::span(tokens_).first(46), .budget = kBudget},
-      {.sequence = 6, .tokens = std::span(tokens_).first(31), .budget = kBudget}};
+      {.sequence = 7, .tokens = std::span(tokens_).first(46), .budget = kEagleBudget},
+      {.sequence = 6, .tokens = std::span(tokens_).first(31), .budget = kEagleBudget}};
   std::vector<TokenTree> trees = {TokenTree(tokens_[45]), TokenTree(tokens_[30])};
   drafter_->Propose(requests, trees);
   EXPECT_EQ(trees[1].tokens, alone.tokens);
@@ -345,7 +328,7 @@ TEST_F(Eagle3Alone, NanFeaturesGiveNoTree) {
 
 // Depths of the trees of `count` proposals in a row for the same 11 tokens.
 std::vector<int> DepthsAtPrice(EagleDrafter* drafter, std::span<const int32_t> tokens, int count) {
-  DraftRequest request{.sequence = 1, .tokens = tokens.first(11), .budget = kBudget};
+  DraftRequest request{.sequence = 1, .tokens = tokens.first(11), .budget = kEagleBudget};
   request.budget.seconds_per_token = 1e-12;
   std::vector<int> depths;
   for (int i = 0; i < count; ++i) {
@@ -376,13 +359,14 @@ TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotQueued) {
   EXPECT_GT(whole, 1);
   EXPECT_EQ(DepthsAtPrice(drafter_.get(), tokens_, 5),
             (std::vector<int>{whole, whole, whole, 1, 1}));
-  DraftRequest request{.sequence = 1, .tokens = std::span(tokens_).first(11), .budget = kBudget};
+  DraftRequest request{
+      .sequence = 1, .tokens = std::span(tokens_).first(11), .budget = kEagleBudget};
   request.budget.seconds_per_token = 1e-12;
   std::vector<TokenTree> outlines = {TokenTree(request.tokens.back())};
   ASSERT_TRUE(drafter_->GrowsAhead());
   ASSERT_EQ(drafter_->BeginTrees({&request, 1}, request.budget.max_nodes, outlines),
             std::vector<bool>{true});
-  EXPECT_EQ(outlines[0].size(), 1 + kBudget.top_k);  // level 1 alone
+  EXPECT_EQ(outlines[0].size(), 1 + kEagleBudget.top_k);  // level 1 alone
   std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
   drafter_->FinishTrees(trees);
   EXPECT_EQ(TreeDepths(trees[0].parents).back(), 1);
@@ -400,7 +384,7 @@ TEST(Merged, TauAtLeastBestPart) {
   const auto tau = [&](const std::string& name) {
     Metrics metrics;
     auto drafter = MakeDrafter(DrafterList::Parse(name).value(),
-                               {.draft_model_path = HeadDir(), .budget = kBudget},
+                               {.draft_model_path = Eagle3Dir(), .budget = kEagleBudget},
                                {.backend = Tiny().backend.get(),
                                 .decoder = Tiny().target.get(),
                                 .metrics = &metrics,

@@ -141,7 +141,7 @@ void Engine::RunStep() {
 
 Status Engine::TryStep() {
   scheduler_->Admit();
-  EndDonePrompts();  // of one token, say
+  EndDonePrompts();  // a prompt of one token, say
   const Schedule next = scheduler_->Choose();
   if (next.decoding.empty() && next.prompts.empty()) return OkStatus();
   for (ActiveRequest* run : next.decoding) Start(run);

@@ -7,11 +7,6 @@
 namespace talon {
 namespace {
 
-TestModel& Tiny() {
-  static TestModel model("models/tiny", WeightFormat::kInt8);
-  return model;
-}
-
 GenerateRequest TextRequest(const std::string& text, int max_tokens) {
   GenerateRequest request;
   request.prompt = Tiny().tokenizer->Encode(text, true).value();

@@ -17,11 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds kSoon(300'000);  // until something counts as hung
 
-TestModel& Random() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
 // Few different tokens, so that prompts share beginnings and drafts are accepted.
 GenerateRequest RandomRequest(std::mt19937& random) {
   GenerateRequest request;
@@ -51,10 +46,10 @@ std::unique_ptr<Engine> SmallEngine(int kv_tokens, Metrics* drafter_metrics) {
   options.step.budget = {.max_nodes = 8, .max_depth = 5, .top_k = 2};
   auto drafter = MakeDrafter(DrafterKind::kSuffix, {.budget = options.step.budget},
                              {.metrics = drafter_metrics,
-                              .vocab_size = Random().target->config().vocab_size,
+                              .vocab_size = Small().target->config().vocab_size,
                               .cache = {.max_length = 128, .max_sequences = 6}});
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
-  return Random().MakeEngine(options, std::move(drafter).value());
+  return Small().MakeEngine(options, std::move(drafter).value());
 }
 
 GenerateResult WaitFor(RequestStream* stream, std::vector<int32_t>* streamed = nullptr) {
@@ -238,7 +233,7 @@ TEST(EngineThread, RandomTrafficEqualsRequestsAlone) {
   EXPECT_GT(thread.metrics().Total(Counter::kRequestPreemptions), 0);
   EXPECT_GT(thread.metrics().Total(Counter::kSpecAcceptedTokens), 0);
 
-  const auto alone = Random().MakeEngine(
+  const auto alone = Small().MakeEngine(
       {.kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 1, .prefill_chunk = 32});
   int finished = 0;
   for (int i = 0; i < count; ++i) {

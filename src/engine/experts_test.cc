@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kExperts = 8;
 constexpr int kPerRow = 3;
-constexpr int kVocabulary = 512;
-
 class ExpertsEngine : public testing::Test {
  protected:
   ExpertsEngine() {

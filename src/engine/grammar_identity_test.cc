@@ -17,13 +17,6 @@
 namespace talon {
 namespace {
 
-constexpr int kVocabulary = 512;
-
-TestModel& Model() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
 // Bytes for the model's tokens, which has no tokenizer: all single bytes, then pieces of JSON.
 const TokenTrie& Vocabulary() {
   static const TokenTrie trie = [] {
@@ -37,7 +30,7 @@ const TokenTrie& Vocabulary() {
       for (uint32_t n = 1 + random() % 4; n > 0; --n) text += pieces[random() % std::size(pieces)];
       bytes.push_back(text);
     }
-    for (const int eos : Model().target->config().eos_token_ids) bytes[eos] = "";
+    for (const int eos : Small().target->config().eos_token_ids) bytes[eos] = "";
     return TokenTrie(std::move(bytes));
   }();
   return trie;
@@ -98,7 +91,7 @@ Case RandomCase(int seed) {
   return result;
 }
 
-EngineOptions Options(std::mt19937& random) {
+EngineOptions GrammarOptions(std::mt19937& random) {
   EngineOptions options{.kv_dtype = DType::kF32, .max_length = 160, .max_sequences = 3};
   options.step.budget = {.max_nodes = 12, .max_depth = 6, .top_k = 2};
   options.step.nwor = random() % 4 != 0;
@@ -114,7 +107,8 @@ TEST(GrammarIdentity, AnswersMatchAndDraftsChangeNothing) {
   for (int seed = 0; seed < rounds; ++seed) {
     std::mt19937 random(1000 + seed);
     const Case plain_case = RandomCase(seed);
-    const auto plain = RunBatch(Model().MakeEngine(Options(random)).get(), plain_case.requests);
+    const auto plain =
+        RunBatch(Small().MakeEngine(GrammarOptions(random)).get(), plain_case.requests);
     std::vector<std::vector<int32_t>> answers;
     for (size_t i = 0; i < plain.size(); ++i) {
       Matcher& matcher = *plain_case.grammars[i];
@@ -134,8 +128,8 @@ TEST(GrammarIdentity, AnswersMatchAndDraftsChangeNothing) {
     }
     const Case again = RandomCase(seed);
     const auto drafted =
-        RunBatch(Model()
-                     .MakeEngine(Options(random),
+        RunBatch(Small()
+                     .MakeEngine(GrammarOptions(random),
                                  std::make_unique<OracleDrafter>(answers, kVocabulary, 0.7, seed))
                      .get(),
                  again.requests);
@@ -157,13 +151,14 @@ TEST(GrammarIdentity, ForcedTokensAsDrafts) {
   for (int seed = 0; seed < rounds; ++seed) {
     std::mt19937 random(2000 + seed);
     const auto plain =
-        RunBatch(Model().MakeEngine(Options(random)).get(), RandomCase(seed).requests);
+        RunBatch(Small().MakeEngine(GrammarOptions(random)).get(), RandomCase(seed).requests);
     for (const char* drafters : {"GRAMMAR", "SUFFIX,GRAMMAR"}) {
       auto drafter = MakeDrafter(*DrafterList::Parse(drafters), {}, {});
       ASSERT_TRUE(drafter.ok());
       const bool alone = (*drafter)->name() == "GRAMMAR";
-      const auto results = RunBatch(Model().MakeEngine(Options(random), std::move(*drafter)).get(),
-                                    RandomCase(seed).requests);
+      const auto results =
+          RunBatch(Small().MakeEngine(GrammarOptions(random), std::move(*drafter)).get(),
+                   RandomCase(seed).requests);
       for (size_t i = 0; i < plain.size(); ++i) {
         EXPECT_EQ(results[i].TokenIds(), plain[i].TokenIds())
             << drafters << " " << seed << " " << i;
@@ -183,7 +178,7 @@ TEST(GrammarIdentity, ForcedTextIsAcceptedAndCounted) {
   std::mt19937 random(3);
   EngineOptions options{.kv_dtype = DType::kF32, .max_length = 160};
   options.step.budget = {.max_nodes = 8, .max_depth = 7, .top_k = 1};
-  const auto engine = Model().MakeEngine(options, std::make_unique<GrammarDrafter>());
+  const auto engine = Small().MakeEngine(options, std::make_unique<GrammarDrafter>());
   GenerateRequest request{.prompt = RandomPrompt(random, 9, kVocabulary)};
   request.sampling.max_tokens = 60;
   request.sampling.grammar =  // no piece of the vocabulary has an x
@@ -203,7 +198,7 @@ TEST(GrammarIdentity, ForbiddenDraftsAreDropped) {
     std::mt19937 random(3);
     EngineOptions options{.kv_dtype = DType::kF32, .max_length = 160};
     options.step.budget = {.max_nodes = 12, .max_depth = 6, .top_k = 2};
-    const auto engine = Model().MakeEngine(
+    const auto engine = Small().MakeEngine(
         options,
         std::make_unique<OracleDrafter>(std::vector<std::vector<int32_t>>{}, kVocabulary, 0.0, 1));
     GenerateRequest request{.prompt = RandomPrompt(random, 9, kVocabulary)};

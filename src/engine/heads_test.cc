@@ -17,14 +17,9 @@
 namespace talon {
 namespace {
 
-constexpr DraftBudget kBudget{.max_nodes = 24, .max_depth = 6, .top_k = 4};
-constexpr int kMaxLength = 256;
-constexpr int kSequences = 11;  // more than a block head runs in one pass
-
-TestModel& Small() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
+constexpr DraftBudget kHeadsBudget{.max_nodes = 24, .max_depth = 6, .top_k = 4};
+constexpr int kHeadsMaxLength = 256;
+constexpr int kHeadsSequences = 11;  // more than a block head runs in one pass
 
 // The head for a drafter, written once.
 std::string HeadDir(DrafterKind kind) {
@@ -41,8 +36,8 @@ std::string HeadDir(DrafterKind kind) {
   return dir->path();
 }
 
-std::unique_ptr<Drafter> NewDrafter(const std::string& name, const DraftBudget& budget,
-                                    bool prefix_index, Metrics* metrics) {
+std::unique_ptr<Drafter> NewHeadDrafter(const std::string& name, const DraftBudget& budget,
+                                        bool prefix_index, Metrics* metrics) {
   const DrafterList list = DrafterList::Parse(name).value();
   auto drafter = MakeDrafter(
       list,
@@ -51,19 +46,21 @@ std::unique_ptr<Drafter> NewDrafter(const std::string& name, const DraftBudget& 
        .decoder = Small().target.get(),
        .metrics = metrics,
        .vocab_size = 512,
-       .cache = {
-           .max_length = kMaxLength, .max_sequences = kSequences, .prefix_index = prefix_index}});
+       .cache = {.max_length = kHeadsMaxLength,
+                 .max_sequences = kHeadsSequences,
+                 .prefix_index = prefix_index}});
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(drafter).value();
 }
 
-EngineOptions Options(int sequences = 1) {
-  EngineOptions options{.max_length = kMaxLength, .max_sequences = sequences, .kv_audit = true};
-  options.step.budget = kBudget;
+EngineOptions HeadsOptions(int sequences = 1) {
+  EngineOptions options{
+      .max_length = kHeadsMaxLength, .max_sequences = sequences, .kv_audit = true};
+  options.step.budget = kHeadsBudget;
   return options;
 }
 
-GenerateRequest Request(int seed, int prompt, int max_tokens, float temperature = 0) {
+GenerateRequest HeadsRequest(int seed, int prompt, int max_tokens, float temperature = 0) {
   std::mt19937 random(seed);
   GenerateRequest request;
   request.prompt = RandomPrompt(random, prompt, 512);
@@ -77,14 +74,15 @@ GenerateRequest Request(int seed, int prompt, int max_tokens, float temperature 
 // Wide trees at a high temperature, so that some random drafts are accepted.
 void ExpectPlainTokens(const std::string& drafter) {
   const DraftBudget budget{.max_nodes = 64, .max_depth = 4, .top_k = 48};
-  EngineOptions options = Options(4);
+  EngineOptions options = HeadsOptions(4);
   options.prefill_chunk = 8;
   options.step.budget = budget;
   std::vector<GenerateRequest> requests;
-  for (int i = 0; i < 8; ++i) requests.push_back(Request(i, 3 + 5 * i, 50, i % 4 == 0 ? 0 : 1.5f));
+  for (int i = 0; i < 8; ++i)
+    requests.push_back(HeadsRequest(i, 3 + 5 * i, 50, i % 4 == 0 ? 0 : 1.5f));
   const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
   Metrics metrics;
-  const auto engine = Small().MakeEngine(options, NewDrafter(drafter, budget, false, &metrics));
+  const auto engine = Small().MakeEngine(options, NewHeadDrafter(drafter, budget, false, &metrics));
   const auto spec = RunBatch(engine.get(), requests);
   int64_t accepted = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -110,52 +108,47 @@ class HeadsTest : public testing::TestWithParam<const char*> {
     Metrics metrics;
     const auto engine = Small().MakeEngine(
         options, std::make_unique<RecordingDrafter>(
-                     NewDrafter(GetParam(), kBudget, options.prefix_cache, &metrics),
+                     NewHeadDrafter(GetParam(), kHeadsBudget, options.prefix_cache, &metrics),
                      &run.proposals, asks, /*discard=*/true));
     run.result = engine->Generate(request).value();
     EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
     return run;
   }
-  // Where both runs asked, they got the same tree, node for node.
-  static void ExpectSameProposals(const Proposals& a, const Proposals& b, int at_least) {
-    int compared = 0;
+  // They are trees, too, not roots alone.
+  static void ExpectSameDrafts(const Proposals& a, const Proposals& b, int at_least) {
+    EXPECT_GE(ExpectSameProposals(a, b), at_least);
     for (const auto& [length, tree] : a) {
-      const auto at = b.find(length);
-      if (at == b.end()) continue;
-      EXPECT_EQ(tree.tokens, at->second.tokens) << "at length " << length;
-      EXPECT_EQ(tree.parents, at->second.parents) << "at length " << length;
+      if (!b.contains(length)) continue;
       EXPECT_GT(tree.size(), 1) << "at length " << length;
-      ++compared;
     }
-    EXPECT_GE(compared, at_least);
   }
 };
 
 TEST_P(HeadsTest, GivesPlainTokens) { ExpectPlainTokens(GetParam()); }
 
 TEST_P(HeadsTest, PausesAndChunksDoNotMatter) {
-  const GenerateRequest request = Request(3, 40, 60);
-  const Outcome always = Record(Options(), request);
+  const GenerateRequest request = HeadsRequest(3, 40, 60);
+  const Outcome always = Record(HeadsOptions(), request);
   const Outcome paused =
-      Record(Options(), request, [](size_t length) { return length < 50 || length > 80; });
+      Record(HeadsOptions(), request, [](size_t length) { return length < 50 || length > 80; });
   EXPECT_EQ(always.result.TokenIds(), paused.result.TokenIds());
-  ExpectSameProposals(paused.proposals, always.proposals, 25);
+  ExpectSameDrafts(paused.proposals, always.proposals, 25);
   for (const int chunk : {1, 7}) {
-    EngineOptions options = Options();
+    EngineOptions options = HeadsOptions();
     options.prefill_chunk = chunk;
-    ExpectSameProposals(Record(options, request).proposals, always.proposals, 58);
+    ExpectSameDrafts(Record(options, request).proposals, always.proposals, 58);
   }
 }
 
 // Rewinds: the step is repeated, the draft state sees only what was kept.
 TEST_P(HeadsTest, FailedCommitsKeepTheDraftInStep) {
-  const GenerateRequest request = Request(4, 30, 40);
-  const Outcome clean = Record(Options(), request);
+  const GenerateRequest request = HeadsRequest(4, 30, 40);
+  const Outcome clean = Record(HeadsOptions(), request);
   Metrics metrics;
   Proposals proposals;
   const auto engine = Small().MakeEngine(
-      Options(),
-      std::make_unique<RecordingDrafter>(NewDrafter(GetParam(), kBudget, false, &metrics),
+      HeadsOptions(),
+      std::make_unique<RecordingDrafter>(NewHeadDrafter(GetParam(), kHeadsBudget, false, &metrics),
                                          &proposals, [](size_t) { return true; }));
   const RequestId id = engine->Submit(request).value();
   SetLogLevel(LogLevel::kOff);
@@ -165,40 +158,41 @@ TEST_P(HeadsTest, FailedCommitsKeepTheDraftInStep) {
   }
   SetLogLevel(LogLevel::kWarning);
   EXPECT_EQ(engine->Take(id).value().TokenIds(), clean.result.TokenIds());
-  ExpectSameProposals(proposals, clean.proposals, 20);
+  ExpectSameDrafts(proposals, clean.proposals, 20);
 }
 
 TEST_P(HeadsTest, CachedPrefixesKeepProposals) {
-  const GenerateRequest request = Request(5, 70, 24);
-  EngineOptions options = Options();
+  const GenerateRequest request = HeadsRequest(5, 70, 24);
+  EngineOptions options = HeadsOptions();
   const Outcome cold = Record(options, request);
   options.prefix_cache = true;
   Metrics metrics;
   Proposals proposals;
   const auto engine =
       Small().MakeEngine(options, std::make_unique<RecordingDrafter>(
-                                      NewDrafter(GetParam(), kBudget, true, &metrics), &proposals,
-                                      [](size_t) { return true; },
+                                      NewHeadDrafter(GetParam(), kHeadsBudget, true, &metrics),
+                                      &proposals, [](size_t) { return true; },
                                       /*discard=*/true));
   for (int round = 0; round < 2; ++round) {
     proposals.clear();
     const GenerateResult warm = engine->Generate(request).value();
     EXPECT_EQ(warm.stats.cached_tokens > 0, round > 0);
     EXPECT_EQ(warm.TokenIds(), cold.result.TokenIds());
-    ExpectSameProposals(proposals, cold.proposals, 22);
+    ExpectSameDrafts(proposals, cold.proposals, 22);
   }
 }
 
 // The target knows the prompt from a run without speculation, the draft does not.
 TEST_P(HeadsTest, DraftsAfterRowsItNeverSaw) {
-  GenerateRequest request = Request(6, 70, 24);
-  EngineOptions options = Options();
+  GenerateRequest request = HeadsRequest(6, 70, 24);
+  EngineOptions options = HeadsOptions();
   options.prefix_cache = true;
   Metrics metrics;
   Proposals proposals;
   const auto engine = Small().MakeEngine(
-      options, std::make_unique<RecordingDrafter>(NewDrafter(GetParam(), kBudget, true, &metrics),
-                                                  &proposals, [](size_t) { return true; }));
+      options,
+      std::make_unique<RecordingDrafter>(NewHeadDrafter(GetParam(), kHeadsBudget, true, &metrics),
+                                         &proposals, [](size_t) { return true; }));
   request.speculate = false;
   const GenerateResult plain = engine->Generate(request).value();
   request.speculate = true;
@@ -211,13 +205,14 @@ TEST_P(HeadsTest, DraftsAfterRowsItNeverSaw) {
 }
 
 TEST_P(HeadsTest, PreemptionStartsTheDraftAgain) {
-  EngineOptions options = Options(3);
+  EngineOptions options = HeadsOptions(3);
   std::vector<GenerateRequest> requests;
-  for (int i = 0; i < 3; ++i) requests.push_back(Request(10 + i, 50, 60, 0.8f));
+  for (int i = 0; i < 3; ++i) requests.push_back(HeadsRequest(10 + i, 50, 60, 0.8f));
   const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
   options.kv_tokens = 256;
   Metrics metrics;
-  const auto engine = Small().MakeEngine(options, NewDrafter(GetParam(), kBudget, false, &metrics));
+  const auto engine =
+      Small().MakeEngine(options, NewHeadDrafter(GetParam(), kHeadsBudget, false, &metrics));
   SetLogLevel(LogLevel::kOff);
   const auto spec = RunBatch(engine.get(), requests);
   SetLogLevel(LogLevel::kWarning);
@@ -229,9 +224,9 @@ TEST_P(HeadsTest, PreemptionStartsTheDraftAgain) {
 }
 
 TEST_P(HeadsTest, PartialVerificationIsExact) {
-  const GenerateRequest request = Request(8, 150, 60, 0.7f);
-  const GenerateResult plain = Small().MakeEngine(Options())->Generate(request).value();
-  EngineOptions options = Options();
+  const GenerateRequest request = HeadsRequest(8, 150, 60, 0.7f);
+  const GenerateResult plain = Small().MakeEngine(HeadsOptions())->Generate(request).value();
+  EngineOptions options = HeadsOptions();
   options.step.specpv = {.enabled = true,
                          .sink_blocks = 1,
                          .retrieval_blocks = 2,
@@ -239,7 +234,8 @@ TEST_P(HeadsTest, PartialVerificationIsExact) {
                          .buffer_tokens = 40,
                          .partial_threshold = 100};
   Metrics metrics;
-  const auto engine = Small().MakeEngine(options, NewDrafter(GetParam(), kBudget, false, &metrics));
+  const auto engine =
+      Small().MakeEngine(options, NewHeadDrafter(GetParam(), kHeadsBudget, false, &metrics));
   const GenerateResult result = engine->Generate(request).value();
   EXPECT_GT(result.stats.partial_passes, 0);
   EXPECT_EQ(result.TokenIds(), plain.TokenIds());
@@ -257,20 +253,21 @@ TEST_P(HeadsTest, RandomCasesGivePlainTokens) {
     };
     const DraftBudget budget{
         .max_nodes = draw(2, 64), .max_depth = draw(1, 8), .top_k = draw(1, 40)};
-    EngineOptions options = Options(draw(1, 4));
+    EngineOptions options = HeadsOptions(draw(1, 4));
     options.prefill_chunk = draw(1, 40);
     options.prefix_cache = draw(0, 1) == 1;
     options.step.budget = budget;
     std::vector<GenerateRequest> requests;
     for (int j = draw(1, 5); j > 0; --j) {
       // Some prompts are equal, so that the cache is used.
-      requests.push_back(Request(1000 * i + j / 2, draw(1, 60), draw(1, 40), 0.5f * draw(0, 4)));
+      requests.push_back(
+          HeadsRequest(1000 * i + j / 2, draw(1, 60), draw(1, 40), 0.5f * draw(0, 4)));
     }
     const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
     if (draw(0, 2) == 0) options.kv_tokens = 256;
     Metrics metrics;
-    const auto engine =
-        Small().MakeEngine(options, NewDrafter(GetParam(), budget, options.prefix_cache, &metrics));
+    const auto engine = Small().MakeEngine(
+        options, NewHeadDrafter(GetParam(), budget, options.prefix_cache, &metrics));
     const auto spec = RunBatch(engine.get(), requests);
     for (size_t j = 0; j < requests.size(); ++j) {
       ASSERT_EQ(plain[j].TokenIds(), spec[j].TokenIds()) << "case " << i << ", request " << j;
@@ -285,7 +282,7 @@ TEST_P(HeadsTest, RandomCasesGivePlainTokens) {
 class HeadsAlone : public HeadsTest {
  protected:
   static constexpr int kRows = 64;
-  HeadsAlone() : drafter_(NewDrafter(GetParam(), kBudget, false, &metrics_)) {
+  HeadsAlone() : drafter_(NewHeadDrafter(GetParam(), kHeadsBudget, false, &metrics_)) {
     const auto layers = static_cast<int>(drafter_->capture_layers().size());
     auto features = NewScratch(Small().backend.get(), kRows, layers * 64);
     EXPECT_TRUE(features.ok()) << features.status().message();
@@ -312,7 +309,7 @@ class HeadsAlone : public HeadsTest {
   DraftRequest RequestOf(SequenceId id, int length) const {
     return {.sequence = id,
             .tokens = std::span(tokens_).first(static_cast<size_t>(length)),
-            .budget = kBudget};
+            .budget = kHeadsBudget};
   }
   TokenTree Propose(SequenceId id, int length) {
     const DraftRequest request = RequestOf(id, length);
@@ -331,7 +328,7 @@ TEST_P(HeadsAlone, RewindAndExtendAgainGiveTheSameTree) {
   ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
   Extend(1, 0, 40);
   const TokenTree before = Propose(1, 41);
-  EXPECT_EQ(before.size(), kBudget.max_nodes);
+  EXPECT_EQ(before.size(), kHeadsBudget.max_nodes);
   EXPECT_EQ(Propose(1, 41).tokens, before.tokens) << "asked twice";
   Extend(1, 40, 12);
   Propose(1, 53);
@@ -350,12 +347,12 @@ TEST_P(HeadsAlone, ABatchIsDraftedAsEachOfItsSequences) {
   std::vector<CommittedRows> batch;
   std::vector<DraftRequest> requests;
   std::vector<TokenTree> expected;
-  for (SequenceId id = 1; id <= kSequences; ++id) {
+  for (SequenceId id = 1; id <= kHeadsSequences; ++id) {
     const int rows = kRows - static_cast<int>(id);
     ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
     Extend(id, 0, rows);
     expected.push_back(Propose(id, rows + 1));
-    EXPECT_EQ(expected.back().size(), kBudget.max_nodes);
+    EXPECT_EQ(expected.back().size(), kHeadsBudget.max_nodes);
     drafter_->Rewind(id, 1);
     batch.push_back(Rows(id, 0, rows));
     requests.push_back(RequestOf(id, rows + 1));
@@ -390,12 +387,12 @@ TEST(Heads, WrongHeadsGetTheRightName) {
     Metrics metrics;
     return std::string(
         MakeDrafter(DrafterList::Parse(name).value(),
-                    {.draft_model_path = HeadDir(head), .budget = kBudget, .token_map = map},
+                    {.draft_model_path = HeadDir(head), .budget = kHeadsBudget, .token_map = map},
                     {.backend = Small().backend.get(),
                      .decoder = Small().target.get(),
                      .metrics = &metrics,
                      .vocab_size = 512,
-                     .cache = {.max_length = kMaxLength}})
+                     .cache = {.max_length = kHeadsMaxLength}})
             .status()
             .message());
   };

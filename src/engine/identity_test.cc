@@ -14,14 +14,6 @@
 namespace talon {
 namespace {
 
-constexpr int kVocabulary = 512;
-
-// Random weights, small and fast.
-TestModel& Small() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
 SamplingParams RandomSampling(std::mt19937& random) {
   const auto chance = [&](int percent) { return static_cast<int>(random() % 100) < percent; };
   SamplingParams params;
@@ -148,7 +140,7 @@ class ScriptedDrafter : public Drafter {
   std::function<void(const DraftRequest&, TokenTree*)> script_;
 };
 
-EngineOptions TreeOptions() {
+EngineOptions IdentityOptions() {
   EngineOptions options{.kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 1};
   options.step.budget = {.max_nodes = 16, .max_depth = 8};
   return options;
@@ -162,7 +154,7 @@ GenerateRequest SmallRequest(int max_tokens = 20) {
 }
 
 TEST(Tree, FaultyDraftersFallBackAndHarmNothing) {
-  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest()).value();
+  const auto plain = Small().MakeEngine(IdentityOptions())->Generate(SmallRequest()).value();
   const std::vector<std::function<void(const DraftRequest&, TokenTree*)>> faults = {
       [](const DraftRequest&, TokenTree* t) { t->tokens.push_back(3), t->parents.push_back(0); },
       [](const DraftRequest&, TokenTree* t) { t->Add(1, 3, 1); },  // own parent
@@ -182,7 +174,7 @@ TEST(Tree, FaultyDraftersFallBackAndHarmNothing) {
   SetLogLevel(LogLevel::kOff);
   for (size_t i = 0; i < faults.size(); ++i) {
     const auto engine =
-        Small().MakeEngine(TreeOptions(), std::make_unique<ScriptedDrafter>(faults[i]));
+        Small().MakeEngine(IdentityOptions(), std::make_unique<ScriptedDrafter>(faults[i]));
     const auto result = engine->Generate(SmallRequest()).value();
     EXPECT_EQ(result.TokenIds(), plain.TokenIds()) << "fault " << i;
     EXPECT_EQ(engine->metrics().Get(Counter::kSpecFallback, "invalid_tree"), 19) << "fault " << i;
@@ -192,14 +184,14 @@ TEST(Tree, FaultyDraftersFallBackAndHarmNothing) {
 }
 
 TEST(Nwor, FailedCommitRepeatsTheStepWithTheRoot) {
-  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest()).value();
+  const auto plain = Small().MakeEngine(IdentityOptions())->Generate(SmallRequest()).value();
   std::vector<int32_t> answer = SmallRequest().prompt;
   for (const int32_t id : plain.TokenIds()) answer.push_back(id);
   SetLogLevel(LogLevel::kOff);
   for (int layer = 0; layer < Small().target->config().num_layers; ++layer) {
     const auto engine = Small().MakeEngine(
-        TreeOptions(), std::make_unique<OracleDrafter>(std::vector<std::vector<int32_t>>{answer},
-                                                       kVocabulary, 0.9, layer));
+        IdentityOptions(), std::make_unique<OracleDrafter>(
+                               std::vector<std::vector<int32_t>>{answer}, kVocabulary, 0.9, layer));
     const RequestId id = engine->Submit(SmallRequest()).value();
     for (int step = 0; engine->HasWork(); ++step) {
       if (step % 3 == 1) engine->kv().InjectCommitFault(layer);
@@ -213,12 +205,12 @@ TEST(Nwor, FailedCommitRepeatsTheStepWithTheRoot) {
 }
 
 TEST(KvContract, BytesWrittenEqualsAccepted) {
-  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest()).value();
+  const auto plain = Small().MakeEngine(IdentityOptions())->Generate(SmallRequest()).value();
   std::vector<int32_t> answer = SmallRequest().prompt;
   for (const int32_t id : plain.TokenIds()) answer.push_back(id);
   const auto engine = Small().MakeEngine(
-      TreeOptions(), std::make_unique<OracleDrafter>(std::vector<std::vector<int32_t>>{answer},
-                                                     kVocabulary, 0.8, 1));
+      IdentityOptions(), std::make_unique<OracleDrafter>(std::vector<std::vector<int32_t>>{answer},
+                                                         kVocabulary, 0.8, 1));
   const auto result = engine->Generate(SmallRequest()).value();
   Metrics& metrics = engine->metrics();
   const auto token_bytes = static_cast<int64_t>(engine->kv().shape().BytesPerToken());
@@ -234,10 +226,10 @@ TEST(KvContract, BytesWrittenEqualsAccepted) {
 
 // The same trees written at once: every row reaches a block.
 TEST(KvContract, DirectBytesAreAllRows) {
-  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest()).value();
+  const auto plain = Small().MakeEngine(IdentityOptions())->Generate(SmallRequest()).value();
   std::vector<int32_t> answer = SmallRequest().prompt;
   for (const int32_t id : plain.TokenIds()) answer.push_back(id);
-  EngineOptions options = TreeOptions();
+  EngineOptions options = IdentityOptions();
   options.step.nwor = false;
   const auto engine = Small().MakeEngine(
       options, std::make_unique<OracleDrafter>(std::vector<std::vector<int32_t>>{answer},
@@ -301,12 +293,13 @@ TEST(KvContract, OffIsIdentical) {
   const auto drafter = [&asked] {
     return std::make_unique<ScriptedDrafter>([&](const DraftRequest&, TokenTree*) { ++asked; });
   };
-  EXPECT_EQ(Small().MakeEngine(TreeOptions())->Generate(request)->TokenIds(), expected);
-  EXPECT_EQ(Small().MakeEngine(TreeOptions(), drafter())->Generate(request)->TokenIds(), expected);
+  EXPECT_EQ(Small().MakeEngine(IdentityOptions())->Generate(request)->TokenIds(), expected);
+  EXPECT_EQ(Small().MakeEngine(IdentityOptions(), drafter())->Generate(request)->TokenIds(),
+            expected);
   EXPECT_GT(asked, 0);
   asked = 0;
   request.speculate = false;
-  const auto engine = Small().MakeEngine(TreeOptions(), drafter());
+  const auto engine = Small().MakeEngine(IdentityOptions(), drafter());
   EXPECT_EQ(engine->Generate(request)->TokenIds(), expected);
   EXPECT_EQ(asked, 0);
   EXPECT_EQ(engine->metrics().Get(Counter::kSpecVerifyPasses, "plain"), 40);
@@ -315,9 +308,9 @@ TEST(KvContract, OffIsIdentical) {
 
 TEST(Scv, SkipsChunksAfterAMiss) {
   // A chain whose first 10 drafts are right, of 47: with chunks of 8 only two of six run.
-  const auto plain = Small().MakeEngine(TreeOptions())->Generate(SmallRequest(60)).value();
+  const auto plain = Small().MakeEngine(IdentityOptions())->Generate(SmallRequest(60)).value();
   const std::vector<int32_t> ids = plain.TokenIds();
-  EngineOptions options = TreeOptions();
+  EngineOptions options = IdentityOptions();
   options.step.budget = {.max_nodes = 48, .max_depth = 47};
   options.step.scv_chunk_size = 8;
   bool drafted = false;

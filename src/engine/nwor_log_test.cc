@@ -13,8 +13,6 @@
 namespace talon {
 namespace {
 
-constexpr int kVocabulary = 512;
-
 using Fields = std::map<std::string, double>;
 
 // The numbers of every line "EVENT key=number ..." of a log.
@@ -32,7 +30,7 @@ std::vector<Fields> LinesOf(const std::string& log, const std::string& event) {
   return lines;
 }
 
-double Sum(const std::vector<Fields>& lines, const std::string& key) {
+double SumOf(const std::vector<Fields>& lines, const std::string& key) {
   double sum = 0;
   for (const Fields& line : lines) sum += line.contains(key) ? line.at(key) : 0;
   return sum;
@@ -86,11 +84,11 @@ TEST(NworLog, DebugLinesCountEveryStagedRowOnce) {
   }
   EXPECT_GT(staged.size(), 1u);
   EXPECT_EQ(staged.size(), steps.size()) << "one sequence: each pass has one commit";
-  const double committed = Sum(steps, "rows");
-  const double rejected = Sum(steps, "rejected");
+  const double committed = SumOf(steps, "rows");
+  const double rejected = SumOf(steps, "rejected");
   EXPECT_GT(committed, 0);
   EXPECT_GT(rejected, 0);
-  EXPECT_EQ(Sum(staged, "rows"), committed + rejected);
+  EXPECT_EQ(SumOf(staged, "rows"), committed + rejected);
   const Metrics& metrics = run.engine->metrics();
   EXPECT_EQ(committed, metrics.Total(Counter::kNworTokensCommitted));
   EXPECT_EQ(rejected, metrics.Total(Counter::kNworTokensRejected));

@@ -10,53 +10,46 @@
 namespace talon {
 namespace {
 
-constexpr DraftBudget kBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
-constexpr int kMaxLength = 1024;
-constexpr int kSequences = 4;
-
-TestModel& Tiny() {
-  static TestModel model("models/tiny", WeightFormat::kInt8);
-  return model;
-}
+constexpr DraftBudget kCacheBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
+constexpr int kCacheMaxLength = 1024;
+constexpr int kCacheSequences = 4;
 
 std::string ModelDir(const std::string& name) {
   return std::string(TALON_SOURCE_DIR) + "/models/" + name;
 }
 
-EngineOptions Options(bool cache) {
-  EngineOptions options{.max_length = kMaxLength,
-                        .max_sequences = kSequences,
+EngineOptions CacheOptions(bool cache) {
+  EngineOptions options{.max_length = kCacheMaxLength,
+                        .max_sequences = kCacheSequences,
                         .kv_audit = true,
                         .prefix_cache = cache};
-  options.step.budget = kBudget;
+  options.step.budget = kCacheBudget;
   return options;
 }
 
-std::unique_ptr<Drafter> NewDrafter(const std::string& name, bool cache, Metrics* metrics) {
+std::unique_ptr<Drafter> NewCacheDrafter(const std::string& name, bool cache, Metrics* metrics) {
   if (name == "NONE") return nullptr;
   auto drafter = MakeDrafter(
       DrafterList::Parse(name).value(),
       {.draft_model_path = ModelDir(name == "STANDALONE" ? "tiny-draft" : "tiny-eagle3"),
-       .budget = kBudget},
+       .budget = kCacheBudget},
       {.backend = Tiny().backend.get(),
        .decoder = Tiny().target.get(),
        .metrics = metrics,
        .vocab_size = 8192,
-       .cache = {.max_length = kMaxLength, .max_sequences = kSequences, .prefix_index = cache}});
+       .cache = {.max_length = kCacheMaxLength,
+                 .max_sequences = kCacheSequences,
+                 .prefix_index = cache}});
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
   return std::move(drafter).value();
 }
 
-std::vector<int32_t> Encode(const std::string& text) {
-  return Tiny().tokenizer->Encode(text, true).value();
-}
-
-const std::string kStory =
+const std::string kLongStory =
     "The captain looked at the sea and said nothing for a while. The crew waited. Nobody had seen "
     "such weather before, and the oldest of them, who had been at sea for forty years, only shook "
     "his head and went below to see to the ropes. ";
 
-GenerateRequest Request(std::vector<int32_t> prompt, int max_tokens = 40) {
+GenerateRequest CacheRequest(std::vector<int32_t> prompt, int max_tokens = 40) {
   GenerateRequest request;
   request.prompt = std::move(prompt);
   request.sampling.max_tokens = max_tokens;
@@ -64,7 +57,7 @@ GenerateRequest Request(std::vector<int32_t> prompt, int max_tokens = 40) {
   return request;
 }
 
-void ExpectSame(const GenerateResult& a, const GenerateResult& b) {
+void ExpectSameAnswer(const GenerateResult& a, const GenerateResult& b) {
   EXPECT_EQ(a.TokenIds(), b.TokenIds());
   EXPECT_EQ(a.text, b.text);
   ASSERT_EQ(a.tokens.size(), b.tokens.size());
@@ -76,11 +69,11 @@ void ExpectSame(const GenerateResult& a, const GenerateResult& b) {
 // A talk of three turns; each prompt has the whole talk so far. Answers by the engine itself.
 std::vector<GenerateResult> Converse(Engine* engine) {
   std::vector<GenerateResult> results;
-  std::vector<int32_t> talk = Encode(kStory);
+  std::vector<int32_t> talk = Encode(kLongStory);
   for (const char* turn : {"Then he said:", " But the wind", " At last"}) {
     const std::vector<int32_t> more = Tiny().tokenizer->Encode(turn, false).value();
     talk.insert(talk.end(), more.begin(), more.end());
-    results.push_back(engine->Generate(Request(talk)).value());
+    results.push_back(engine->Generate(CacheRequest(talk)).value());
     EXPECT_TRUE(engine->CheckIntegrity().ok());
     const std::vector<int32_t> answer = results.back().TokenIds();
     talk.insert(talk.end(), answer.begin(), answer.end());
@@ -93,13 +86,13 @@ class PrefixCache : public testing::TestWithParam<const char*> {};
 TEST_P(PrefixCache, EqualsColdRun) {
   const std::string name = GetParam();
   Metrics metrics;
-  const auto cold = Tiny().MakeEngine(Options(false), NewDrafter(name, false, &metrics));
-  const auto warm = Tiny().MakeEngine(Options(true), NewDrafter(name, true, &metrics));
+  const auto cold = Tiny().MakeEngine(CacheOptions(false), NewCacheDrafter(name, false, &metrics));
+  const auto warm = Tiny().MakeEngine(CacheOptions(true), NewCacheDrafter(name, true, &metrics));
   const std::vector<GenerateResult> expected = Converse(cold.get());
   for (int round = 0; round < 2; ++round) {
     const std::vector<GenerateResult> results = Converse(warm.get());
     for (size_t i = 0; i < results.size(); ++i) {
-      ExpectSame(results[i], expected[i]);
+      ExpectSameAnswer(results[i], expected[i]);
       if (round + i > 0) {
         // All full blocks before the root, the answer's included but for its last few tokens.
         const int64_t prompt = results[i].stats.prompt_tokens;
@@ -123,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Drafters, PrefixCache,
 TEST(PrefixIndex, HitRateEqualsSpecOff) {
   const auto hits = [](const std::string& name) {
     Metrics metrics;
-    const auto engine = Tiny().MakeEngine(Options(true), NewDrafter(name, true, &metrics));
+    const auto engine =
+        Tiny().MakeEngine(CacheOptions(true), NewCacheDrafter(name, true, &metrics));
     Converse(engine.get());
     Converse(engine.get());
     return engine->metrics().Total(Counter::kKvPrefixHitTokens);
@@ -148,43 +142,38 @@ Recorded RunAfter(const std::vector<std::vector<int32_t>>& earlier,
   Recorded run;
   Metrics metrics;
   const auto engine = Tiny().MakeEngine(
-      Options(cache),
-      std::make_unique<RecordingDrafter>(NewDrafter("EAGLE3", cache, &metrics), &run.proposals,
+      CacheOptions(cache),
+      std::make_unique<RecordingDrafter>(NewCacheDrafter("EAGLE3", cache, &metrics), &run.proposals,
                                          [](size_t) { return true; }));
   for (const auto& one : earlier) {
-    GenerateRequest request = Request(one, 20);
+    GenerateRequest request = CacheRequest(one, 20);
     request.speculate = speculate_before;
     EXPECT_TRUE(engine->Generate(std::move(request)).ok());
   }
   run.proposals.clear();
-  run.result = engine->Generate(Request(prompt)).value();
+  run.result = engine->Generate(CacheRequest(prompt)).value();
   EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
   run.recomputed = metrics.Total(Counter::kKvPrefixDraftRowsRecomputed);
   return run;
 }
 
-void ExpectSameProposals(const Proposals& a, const Proposals& b) {
+void ExpectSameRecords(const Proposals& a, const Proposals& b) {
   ASSERT_EQ(a.size(), b.size());
-  for (const auto& [length, tree] : a) {
-    const auto at = b.find(length);
-    ASSERT_NE(at, b.end()) << "at length " << length;
-    EXPECT_EQ(tree.tokens, at->second.tokens) << "at length " << length;
-    EXPECT_EQ(tree.parents, at->second.parents) << "at length " << length;
-  }
+  EXPECT_EQ(ExpectSameProposals(a, b), static_cast<int>(a.size()));
 }
 
 TEST(Eagle3Prefix, CachedPromptKeepsProposals) {
-  const std::vector<int32_t> prompt = Encode(kStory + "Then he");
+  const std::vector<int32_t> prompt = Encode(kLongStory + "Then he");
   const Recorded cold = RunAfter({}, prompt, false);
   const Recorded warm = RunAfter({prompt}, prompt, true);
   EXPECT_GT(warm.result.stats.cached_tokens, 32);
-  ExpectSameProposals(warm.proposals, cold.proposals);
-  ExpectSame(warm.result, cold.result);
+  ExpectSameRecords(warm.proposals, cold.proposals);
+  ExpectSameAnswer(warm.result, cold.result);
 }
 
 // The target's blocks are shared up to a block's end, and the token after it differs.
 TEST(Eagle3Prefix, OtherSuccessorCostsOneRow) {
-  std::vector<int32_t> prompt = Encode(kStory);
+  std::vector<int32_t> prompt = Encode(kLongStory);
   prompt.resize(3 * 16);
   std::vector<int32_t> other = prompt;
   const std::vector<int32_t> ends = Encode(" storm wind said");
@@ -194,30 +183,30 @@ TEST(Eagle3Prefix, OtherSuccessorCostsOneRow) {
   const Recorded warm = RunAfter({prompt}, other, true);
   EXPECT_EQ(warm.result.stats.cached_tokens, 3 * 16);
   EXPECT_EQ(warm.recomputed, 1);
-  ExpectSameProposals(warm.proposals, cold.proposals);
-  ExpectSame(warm.result, cold.result);
+  ExpectSameRecords(warm.proposals, cold.proposals);
+  ExpectSameAnswer(warm.result, cold.result);
 }
 
 // Rows that the draft never had: it drafts from what comes after them.
 TEST(Eagle3Prefix, DraftsAfterRowsItNeverSaw) {
-  const std::vector<int32_t> prompt = Encode(kStory + "Then he");
+  const std::vector<int32_t> prompt = Encode(kLongStory + "Then he");
   const Recorded cold = RunAfter({}, prompt, false);
   const Recorded warm = RunAfter({prompt}, prompt, true, /*speculate_before=*/false);
   EXPECT_GT(warm.result.stats.cached_tokens, 32);
   EXPECT_GT(warm.result.stats.accepted, 5);
-  ExpectSame(warm.result, cold.result);
+  ExpectSameAnswer(warm.result, cold.result);
 }
 
 // ---- Several at once ----
 
 TEST(PrefixCacheBatch, EqualPromptsAreComputedOnce) {
-  const std::vector<int32_t> prompt = Encode(kStory + "Then he");
-  const auto cold = Tiny().MakeEngine(Options(false));
-  const auto warm = Tiny().MakeEngine(Options(true));
+  const std::vector<int32_t> prompt = Encode(kLongStory + "Then he");
+  const auto cold = Tiny().MakeEngine(CacheOptions(false));
+  const auto warm = Tiny().MakeEngine(CacheOptions(true));
   std::vector<GenerateRequest> requests;
   std::vector<GenerateResult> expected;
-  for (uint32_t choice = 0; choice < kSequences; ++choice) {
-    GenerateRequest request = Request(prompt);
+  for (uint32_t choice = 0; choice < kCacheSequences; ++choice) {
+    GenerateRequest request = CacheRequest(prompt);
     request.sampling.temperature = 0.8f;
     request.sampling.seed = 5;
     request.sampling.choice = choice;
@@ -225,20 +214,20 @@ TEST(PrefixCacheBatch, EqualPromptsAreComputedOnce) {
     requests.push_back(std::move(request));
   }
   const std::vector<GenerateResult> results = RunBatch(warm.get(), std::move(requests));
-  for (size_t i = 0; i < results.size(); ++i) ExpectSame(results[i], expected[i]);
+  for (size_t i = 0; i < results.size(); ++i) ExpectSameAnswer(results[i], expected[i]);
   EXPECT_NE(results[0].TokenIds(), results[1].TokenIds());
   const int64_t per_token = static_cast<int64_t>(warm->kv().shape().BytesPerToken());
   const auto computed = warm->metrics().Get(Counter::kKvBytesWritten, "prefill") / per_token;
-  EXPECT_LT(computed, static_cast<int64_t>(prompt.size()) + kSequences * 16);
+  EXPECT_LT(computed, static_cast<int64_t>(prompt.size()) + kCacheSequences * 16);
 }
 
 TEST(PrefixCacheBatch, PartialVerificationIsExactOnCachedPrompts) {
   std::string text;
-  for (int i = 0; i < 8; ++i) text += kStory;
+  for (int i = 0; i < 8; ++i) text += kLongStory;
   const std::vector<int32_t> prompt = Encode(text + "Then he");
-  const auto cold = Tiny().MakeEngine(Options(false));
-  const GenerateResult expected = cold->Generate(Request(prompt)).value();
-  EngineOptions options = Options(true);
+  const auto cold = Tiny().MakeEngine(CacheOptions(false));
+  const GenerateResult expected = cold->Generate(CacheRequest(prompt)).value();
+  EngineOptions options = CacheOptions(true);
   options.step.specpv = {.enabled = true,
                          .sink_blocks = 1,
                          .retrieval_blocks = 4,
@@ -246,9 +235,9 @@ TEST(PrefixCacheBatch, PartialVerificationIsExactOnCachedPrompts) {
                          .buffer_tokens = 40,
                          .partial_threshold = 200};
   Metrics metrics;
-  const auto warm = Tiny().MakeEngine(options, NewDrafter("EAGLE3", true, &metrics));
+  const auto warm = Tiny().MakeEngine(options, NewCacheDrafter("EAGLE3", true, &metrics));
   for (int round = 0; round < 2; ++round) {
-    const GenerateResult result = warm->Generate(Request(prompt)).value();
+    const GenerateResult result = warm->Generate(CacheRequest(prompt)).value();
     EXPECT_GT(result.stats.partial_passes, 0);
     EXPECT_EQ(result.TokenIds(), expected.TokenIds());
     EXPECT_EQ(result.stats.cached_tokens > 0, round > 0);

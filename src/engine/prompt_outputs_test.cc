@@ -10,23 +10,14 @@
 namespace talon {
 namespace {
 
-constexpr int kMaxLength = 512;
-
-TestModel& Tiny() {
-  static TestModel model("models/tiny", WeightFormat::kInt8);
-  return model;
-}
-
-std::vector<int32_t> Encode(const std::string& text) {
-  return Tiny().tokenizer->Encode(text, true).value();
-}
+constexpr int kOutputsMaxLength = 512;
 
 const std::string kStory =
     "The captain looked at the sea and said nothing for a while. The crew waited. Nobody had seen "
     "such weather before, and the oldest of them only shook his head and went below.";
 
-EngineOptions Options(int prefill_chunk = 512, bool prefix_cache = false) {
-  return {.max_length = kMaxLength,
+EngineOptions OutputsOptions(int prefill_chunk = 512, bool prefix_cache = false) {
+  return {.max_length = kOutputsMaxLength,
           .max_sequences = 4,
           .prefill_chunk = prefill_chunk,
           .kv_audit = true,
@@ -73,7 +64,7 @@ void ExpectSameScores(const std::vector<EmittedToken>& a, const std::vector<Emit
 
 // A plain decode's log-probs of the tokens it emits are those of a prompt that contains them.
 TEST(PromptOutputs, ScoresEqualThoseOfDecoding) {
-  const auto engine = Tiny().MakeEngine(Options());
+  const auto engine = Tiny().MakeEngine(OutputsOptions());
   GenerateRequest decode = Greedy(Encode(kStory), 40);
   decode.sampling.logprobs = 3;
   const GenerateResult decoded = RunAlone(engine.get(), decode);
@@ -89,13 +80,13 @@ TEST(PromptOutputs, ScoresEqualThoseOfDecoding) {
 
 TEST(PromptOutputs, ScoresDoNotDependOnChunksCacheOrCompany) {
   const std::vector<int32_t> prompt = Encode(kStory);
-  const auto engine = Tiny().MakeEngine(Options());
+  const auto engine = Tiny().MakeEngine(OutputsOptions());
   const GenerateResult alone = RunAlone(engine.get(), Scored(prompt));
 
-  const auto chunked = Tiny().MakeEngine(Options(/*prefill_chunk=*/5));
+  const auto chunked = Tiny().MakeEngine(OutputsOptions(/*prefill_chunk=*/5));
   ExpectSameScores(alone.prompt, RunAlone(chunked.get(), Scored(prompt)).prompt);
 
-  const auto cached = Tiny().MakeEngine(Options(512, /*prefix_cache=*/true));
+  const auto cached = Tiny().MakeEngine(OutputsOptions(512, /*prefix_cache=*/true));
   RunAlone(cached.get(), Greedy(prompt, 4));
   const GenerateResult known = RunAlone(cached.get(), Greedy(prompt, 4));
   const GenerateResult after = RunAlone(cached.get(), Scored(prompt, 4));
@@ -108,12 +99,12 @@ TEST(PromptOutputs, ScoresDoNotDependOnChunksCacheOrCompany) {
 // The pool gets too small while one prompt token is computed per step of another request.
 TEST(PromptOutputs, PreemptionInTheMiddleOfAPrompt) {
   const std::vector<int32_t> prompt = Encode(kStory + " " + kStory);
-  const auto engine = Tiny().MakeEngine(Options());
+  const auto engine = Tiny().MakeEngine(OutputsOptions());
   const GenerateResult alone = RunAlone(engine.get(), Scored(prompt, 20));
   const GenerateResult vector = RunAlone(engine.get(), Pooled(prompt, Pooling::kMean));
   const int blocks = static_cast<int>(prompt.size()) / 16 + 4;
   for (const bool pooled : {false, true}) {
-    EngineOptions small = Options(/*prefill_chunk=*/1);
+    EngineOptions small = OutputsOptions(/*prefill_chunk=*/1);
     small.kv_tokens = 16 * blocks;
     const auto crowded = Tiny().MakeEngine(small);
     const auto results =
@@ -128,7 +119,7 @@ TEST(PromptOutputs, PreemptionInTheMiddleOfAPrompt) {
 }
 
 TEST(PromptOutputs, OneUpdateCarriesTheScores) {
-  const auto engine = Tiny().MakeEngine(Options());
+  const auto engine = Tiny().MakeEngine(OutputsOptions());
   for (const int max_tokens : {0, 5}) {
     GenerateRequest request = Scored(Encode(kStory), max_tokens);
     std::vector<RequestUpdate> updates;
@@ -141,11 +132,11 @@ TEST(PromptOutputs, OneUpdateCarriesTheScores) {
 }
 
 TEST(PromptOutputs, ShortestAndLongestPrompt) {
-  const auto engine = Tiny().MakeEngine(Options());
+  const auto engine = Tiny().MakeEngine(OutputsOptions());
   const GenerateResult one = RunAlone(engine.get(), Scored({5}));
   ASSERT_EQ(one.prompt.size(), 1u);
   EXPECT_EQ(one.finish, FinishReason::kLength);
-  const std::vector<int32_t> longest(kMaxLength, 7);
+  const std::vector<int32_t> longest(kOutputsMaxLength, 7);
   EXPECT_EQ(RunAlone(engine.get(), Scored(longest)).prompt.size(), longest.size());
   EXPECT_FALSE(engine->Generate(Scored(longest, 1)).ok());
   EXPECT_EQ(RunAlone(engine.get(), Greedy(longest, 0)).finish, FinishReason::kLength);
@@ -153,8 +144,9 @@ TEST(PromptOutputs, ShortestAndLongestPrompt) {
 
 // The vector of the hidden states that a pass over the whole prompt gives.
 std::vector<double> ReferenceVector(const std::vector<int32_t>& prompt, bool mean) {
-  auto sequence = SingleSequence::Create(Tiny().target.get(), Tiny().backend.get(),
-                                         {.max_tokens = kMaxLength, .kv_dtype = DType::kBF16});
+  auto sequence =
+      SingleSequence::Create(Tiny().target.get(), Tiny().backend.get(),
+                             {.max_tokens = kOutputsMaxLength, .kv_dtype = DType::kBF16});
   EXPECT_TRUE(sequence.ok()) << sequence.status().message();
   const auto rows = sequence->Append(prompt);
   EXPECT_TRUE(rows.ok());
@@ -171,8 +163,9 @@ std::vector<double> ReferenceVector(const std::vector<int32_t>& prompt, bool mea
 
 TEST(PromptOutputs, VectorsAreThoseOfTheHiddenStates) {
   const std::vector<int32_t> prompt = Encode(kStory);
-  const auto engine = Tiny().MakeEngine(Options());
-  const auto chunked = Tiny().MakeEngine(Options(/*prefill_chunk=*/7, /*prefix_cache=*/true));
+  const auto engine = Tiny().MakeEngine(OutputsOptions());
+  const auto chunked =
+      Tiny().MakeEngine(OutputsOptions(/*prefill_chunk=*/7, /*prefix_cache=*/true));
   RunAlone(chunked.get(), Greedy(prompt, 4));
   for (const Pooling pooling : {Pooling::kLast, Pooling::kMean}) {
     const GenerateResult result = RunAlone(engine.get(), Pooled(prompt, pooling));
@@ -193,7 +186,7 @@ TEST(PromptOutputs, VectorsAreThoseOfTheHiddenStates) {
 }
 
 TEST(RequestText, SpecialTokensAndStopStrings) {
-  const auto engine = Tiny().MakeEngine(Options());
+  const auto engine = Tiny().MakeEngine(OutputsOptions());
   const int32_t special = Tiny().target->config().eos_token_ids[0];
   GenerateRequest request = Greedy(Encode(kStory), 3);
   request.sampling.logit_bias = {{special, 100.0f}};
@@ -235,7 +228,7 @@ TEST(RequestDrafter, OnlyTheNamedOnesAreAsked) {
   std::vector<MergedDrafter::Source> sources(2);
   sources[0] = {std::make_unique<CountingDrafter>("NGRAM", &ngram), budget};
   sources[1] = {std::make_unique<CountingDrafter>("SUFFIX", &suffix), budget};
-  EngineOptions options = Options();
+  EngineOptions options = OutputsOptions();
   options.step.budget = budget;
   const auto engine =
       Tiny().MakeEngine(options, std::make_unique<MergedDrafter>(std::move(sources)));
@@ -259,7 +252,7 @@ TEST(RequestDrafter, OnlyTheNamedOnesAreAsked) {
 }
 
 TEST(RequestSpecPv, IsRefusedWhereTheEngineHasNone) {
-  const auto engine = Tiny().MakeEngine(Options());
+  const auto engine = Tiny().MakeEngine(OutputsOptions());
   GenerateRequest request = Greedy(Encode(kStory), 4);
   request.specpv.off = true;
   EXPECT_TRUE(engine->Check(request).ok());

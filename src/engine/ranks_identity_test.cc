@@ -16,8 +16,6 @@
 namespace talon {
 namespace {
 
-constexpr int kVocabulary = 512;
-
 Json ConfigOf(const std::string& family) {
   Json config = family == "llama" || family == "qwen3" ? SmallConfig() : ExpertsConfig(family);
   if (family == "qwen3") config["architectures"] = {"Qwen3ForCausalLM"};

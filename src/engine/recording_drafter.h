@@ -2,6 +2,8 @@
 #ifndef TALON_ENGINE_RECORDING_DRAFTER_H_
 #define TALON_ENGINE_RECORDING_DRAFTER_H_
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +15,19 @@ namespace talon {
 
 // Everything a drafter proposed, by the length of the sequence it was asked for.
 using Proposals = std::map<size_t, TokenTree>;
+
+// Where both runs asked, they got the same tree, node for node. Returns how often both asked.
+inline int ExpectSameProposals(const Proposals& a, const Proposals& b) {
+  int compared = 0;
+  for (const auto& [length, tree] : a) {
+    const auto at = b.find(length);
+    if (at == b.end()) continue;
+    EXPECT_EQ(tree.tokens, at->second.tokens) << "at length " << length;
+    EXPECT_EQ(tree.parents, at->second.parents) << "at length " << length;
+    ++compared;
+  }
+  return compared;
+}
 
 // Asks the inner drafter only where `asks` allows, and notes what it proposed. With `discard` the
 // target never sees it, so that every length is one step.

@@ -93,7 +93,7 @@ struct GenerateRequest {
   std::vector<std::string> stop;  // stop strings: they cut the text, not the tokens
   TextOptions text;
   bool speculate = true;    // false: this request decodes plainly
-  std::string drafter;      // of the engine's, by name ("SUFFIX", "NONE"); "": all that it has
+  std::string drafter;      // one of the engine's, by name ("SUFFIX", "NONE"); "": all that it has
   int max_draft_nodes = 0;  // largest tree, root included; 0: as the engine has it
   SpecPvOverrides specpv;
   bool watched = false;  // updates carry the verified trees and the stats so far

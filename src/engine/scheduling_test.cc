@@ -6,15 +6,10 @@
 namespace talon {
 namespace {
 
-TestModel& Random() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
 // Steps an engine and notes at which step each request got its first token, and how many it has.
 class Schedule {
  public:
-  explicit Schedule(const EngineOptions& options) : engine_(Random().MakeEngine(options)) {}
+  explicit Schedule(const EngineOptions& options) : engine_(Small().MakeEngine(options)) {}
 
   int Submit(int prompt_tokens, int max_tokens) {
     const auto index = static_cast<int>(first_token_.size());

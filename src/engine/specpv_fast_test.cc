@@ -12,14 +12,8 @@ namespace talon {
 namespace {
 
 constexpr const char* kModel = "tests/data/goldens/llama3";
-constexpr int kVocabulary = 512;
 constexpr int kPrompt = 90;
 constexpr int kAnswer = 70;
-
-TestModel& Small() {
-  static TestModel model(kModel);
-  return model;
-}
 
 // Sink and window only, so that what a partial step sees follows from positions.
 SpecPvConfig SinkAndWindow(SpecPvSelector selector) {
@@ -34,7 +28,7 @@ SpecPvConfig SinkAndWindow(SpecPvSelector selector) {
           .selector = selector};
 }
 
-EngineOptions Options(const SpecPvConfig& specpv) {
+EngineOptions FastOptions(const SpecPvConfig& specpv) {
   EngineOptions options{
       .kv_dtype = DType::kF32, .block_size = 8, .max_length = 200, .max_sequences = 1};
   options.step.budget = {.max_nodes = 12, .max_depth = 6};
@@ -42,7 +36,7 @@ EngineOptions Options(const SpecPvConfig& specpv) {
   return options;
 }
 
-GenerateRequest Request() {
+GenerateRequest FastRequest() {
   std::mt19937 random(11);
   GenerateRequest request{.prompt = RandomPrompt(random, kPrompt, kVocabulary)};
   request.sampling.max_tokens = kAnswer;
@@ -56,8 +50,8 @@ struct StepTaken {
 };
 
 // The request's tokens, prompt included, and the steps that made them.
-std::vector<int32_t> Generate(Engine* engine, std::vector<StepTaken>* steps) {
-  GenerateRequest request = Request();
+std::vector<int32_t> GenerateFast(Engine* engine, std::vector<StepTaken>* steps) {
+  GenerateRequest request = FastRequest();
   std::vector<int32_t> tokens = request.prompt;
   request.watched = true;
   int64_t partial_passes = 0;
@@ -180,7 +174,7 @@ class SpecPvFast : public testing::TestWithParam<SpecPvSelector> {};
 TEST_P(SpecPvFast, TextIsThatOfAnIndependentComputation) {
   const SpecPvConfig config = SinkAndWindow(GetParam());
   std::vector<StepTaken> plain_steps, steps;
-  const auto plain = Generate(Small().MakeEngine(Options({})).get(), &plain_steps);
+  const auto plain = GenerateFast(Small().MakeEngine(FastOptions({})).get(), &plain_steps);
   std::vector<int32_t> undrafted;
   for (const bool drafts : {false, true}) {
     steps.clear();
@@ -188,8 +182,8 @@ TEST_P(SpecPvFast, TextIsThatOfAnIndependentComputation) {
     auto drafter = drafts ? std::make_unique<OracleDrafter>(
                                 std::vector<std::vector<int32_t>>{undrafted}, kVocabulary, 0.8, 5)
                           : nullptr;
-    const auto engine = Small().MakeEngine(Options(config), std::move(drafter));
-    const std::vector<int32_t> tokens = Generate(engine.get(), &steps);
+    const auto engine = Small().MakeEngine(FastOptions(config), std::move(drafter));
+    const std::vector<int32_t> tokens = GenerateFast(engine.get(), &steps);
     ASSERT_EQ(tokens.size(), static_cast<size_t>(kPrompt + kAnswer));
     EXPECT_NE(tokens, plain);  // the view matters
     EXPECT_GT(std::ranges::count(steps, true, &StepTaken::partial), 15);

@@ -14,9 +14,7 @@
 namespace talon {
 namespace {
 
-constexpr int kVocabulary = 512;
-
-TestModel& Small() {
+TestModel& SmallWithLongPasses() {
   static TestModel model("tests/data/goldens/llama3", WeightFormat::kAsStored, 2200);
   return model;
 }
@@ -35,7 +33,7 @@ SpecPvConfig TinyBudget() {
   return config;
 }
 
-EngineOptions Options(const SpecPvConfig& specpv, int max_sequences = 1) {
+EngineOptions PartialOptions(const SpecPvConfig& specpv, int max_sequences = 1) {
   EngineOptions options{.kv_dtype = DType::kF32,
                         .block_size = 8,
                         .max_length = 400,
@@ -92,18 +90,18 @@ TEST(SpecPvEngine, ExactGivesPlainTokens) {
       if (random() % 8 == 0) requests.back().speculate = false;
     }
     SpecPvConfig config = TinyBudget();
-    config.selector = RandomSelector(random, *Small().backend);
+    config.selector = RandomSelector(random, *SmallWithLongPasses().backend);
     config.reduce = static_cast<SpecPvReduce>(random() % 3);
     config.retrieval_blocks = 1 + static_cast<int>(random() % 6);
     config.full_refresh_interval = 1 + static_cast<int>(random() % 12);
     config.error_target = random() % 3 == 0 ? 0.05f : 0;
     config.shadow_rate = random() % 4 == 0 ? 0.5f : 0;
-    EngineOptions options = Options(config, 1 + static_cast<int>(random() % 4));
+    EngineOptions options = PartialOptions(config, 1 + static_cast<int>(random() % 4));
     options.kv_audit = round % 8 == 0;
     EngineOptions off = options;
     off.step.specpv = {};
-    const auto plain = RunBatch(Small().MakeEngine(off).get(), requests);
-    const auto engine = Small().MakeEngine(
+    const auto plain = RunBatch(SmallWithLongPasses().MakeEngine(off).get(), requests);
+    const auto engine = SmallWithLongPasses().MakeEngine(
         options,
         std::make_unique<OracleDrafter>(Answers(requests, plain), kVocabulary, 0.8, round));
     const auto spec = RunBatch(engine.get(), requests);
@@ -141,9 +139,9 @@ TEST(SpecPvEngine, SlidingLayersKeepTheirWindow) {
   config.mode = SpecPvMode::kFast;
   for (int round = 0; round < 5; ++round) {
     const GenerateRequest request = LongRequest(random, 100, 80);
-    const auto plain = model.MakeEngine(Options({}))->Generate(request).value();
+    const auto plain = model.MakeEngine(PartialOptions({}))->Generate(request).value();
     const auto engine = model.MakeEngine(
-        Options(config),
+        PartialOptions(config),
         std::make_unique<OracleDrafter>(Answers({request}, {plain}), kVocabulary, 0.9, round));
     const auto fast = engine->Generate(request).value();
     EXPECT_EQ(fast.TokenIds(), plain.TokenIds()) << round;
@@ -159,9 +157,9 @@ TEST(SpecPvEngine, AViewNarrowerThanTheWindowFallsBack) {
   TestModel model(dir.path());
   std::mt19937 random(32);
   const GenerateRequest request = LongRequest(random, 100, 40);
-  const auto plain = model.MakeEngine(Options({}))->Generate(request).value();
+  const auto plain = model.MakeEngine(PartialOptions({}))->Generate(request).value();
   SetLogLevel(LogLevel::kOff);
-  const auto engine = model.MakeEngine(Options(TinyBudget()));
+  const auto engine = model.MakeEngine(PartialOptions(TinyBudget()));
   const auto result = engine->Generate(request).value();
   SetLogLevel(LogLevel::kWarning);
   EXPECT_EQ(result.TokenIds(), plain.TokenIds());
@@ -177,9 +175,9 @@ TEST(SpecPvEngine, ExactGivesPlainTokensWithExpertsAndWindows) {
   int64_t partial = 0;
   for (int round = 0; round < 5; ++round) {
     const GenerateRequest request = LongRequest(random, 100, 60);
-    const auto plain = model.MakeEngine(Options({}))->Generate(request).value();
+    const auto plain = model.MakeEngine(PartialOptions({}))->Generate(request).value();
     const auto engine = model.MakeEngine(
-        Options(TinyBudget()),
+        PartialOptions(TinyBudget()),
         std::make_unique<OracleDrafter>(Answers({request}, {plain}), kVocabulary, 0.9, round));
     const auto exact = engine->Generate(request).value();
     EXPECT_EQ(exact.TokenIds(), plain.TokenIds()) << round;
@@ -204,7 +202,7 @@ TEST(SpecPvEngine, StopsWherePlainDecodingStops) {
   SpecPvConfig config = TinyBudget();
   config.block_size = 16;
   config.partial_threshold = 80;
-  EngineOptions options = Options(config, 2);
+  EngineOptions options = PartialOptions(config, 2);
   options.block_size = 16;
   EngineOptions off = options;
   off.step.specpv = {};
@@ -227,7 +225,7 @@ TEST(SpecPvEngine, WhenTokensLeave) {
   SpecPvConfig config = TinyBudget();
   for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
     config.mode = mode;
-    const auto engine = Small().MakeEngine(Options(config));
+    const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(config));
     GenerateRequest streamed = request;
     int64_t updates = 0;
     streamed.on_update = [&](const RequestUpdate& update) { updates += !update.tokens.empty(); };
@@ -247,7 +245,7 @@ TEST(SpecPvEngine, FastKeepsLogProbsFull) {
   request.sampling.logprobs = 1;
   SpecPvConfig config = TinyBudget();
   config.mode = SpecPvMode::kFast;
-  const auto engine = Small().MakeEngine(Options(config));
+  const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(config));
   const GenerateResult result = engine->Generate(std::move(request)).value();
   EXPECT_EQ(result.stats.partial_passes, 0);
 }
@@ -257,12 +255,13 @@ TEST(SpecPvEngine, PreemptionKeepsTheText) {
   std::mt19937 random(17);
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < 4; ++i) requests.push_back(LongRequest(random, 60, 80));
-  const auto plain = RunBatch(Small().MakeEngine(Options({}, 4)).get(), requests);
+  const auto plain =
+      RunBatch(SmallWithLongPasses().MakeEngine(PartialOptions({}, 4)).get(), requests);
   SetLogLevel(LogLevel::kOff);
-  EngineOptions options = Options(TinyBudget(), 4);
+  EngineOptions options = PartialOptions(TinyBudget(), 4);
   options.kv_tokens = 260;
   options.kv_audit = true;
-  const auto engine = Small().MakeEngine(
+  const auto engine = SmallWithLongPasses().MakeEngine(
       options, std::make_unique<OracleDrafter>(Answers(requests, plain), kVocabulary, 0.9, 3));
   const auto spec = RunBatch(engine.get(), requests);
   SetLogLevel(LogLevel::kWarning);
@@ -278,10 +277,11 @@ TEST(SpecPvEngine, PreemptionKeepsTheText) {
 TEST(SpecPvEngine, FailedCommitsLoseNothing) {
   std::mt19937 random(19);
   const GenerateRequest request = LongRequest(random, 90, 80);
-  const auto plain = Small().MakeEngine(Options({}))->Generate(request).value();
+  const auto plain =
+      SmallWithLongPasses().MakeEngine(PartialOptions({}))->Generate(request).value();
   SetLogLevel(LogLevel::kOff);
-  const auto engine = Small().MakeEngine(
-      Options(TinyBudget()),
+  const auto engine = SmallWithLongPasses().MakeEngine(
+      PartialOptions(TinyBudget()),
       std::make_unique<OracleDrafter>(Answers({request}, {plain}), kVocabulary, 0.9, 3));
   const RequestId id = engine->Submit(request).value();
   for (int step = 0; engine->HasWork(); ++step) {
@@ -300,9 +300,10 @@ TEST(SpecPvEngine, ShadowsMeasureAndChangeNothing) {
   const GenerateRequest request = LongRequest(random, 110, 60);
   SpecPvConfig config = TinyBudget();
   config.mode = SpecPvMode::kFast;
-  const auto without = Small().MakeEngine(Options(config))->Generate(request).value();
+  const auto without =
+      SmallWithLongPasses().MakeEngine(PartialOptions(config))->Generate(request).value();
   config.shadow_rate = 1;
-  const auto engine = Small().MakeEngine(Options(config));
+  const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(config));
   const auto with = engine->Generate(request).value();
   EXPECT_EQ(without.TokenIds(), with.TokenIds());
   EXPECT_EQ(engine->metrics().Total(Counter::kSpecPvCheckedTokens), with.stats.partial_passes);
@@ -313,7 +314,7 @@ TEST(SpecPvEngine, ShadowsMeasureAndChangeNothing) {
 
 // Refreshes that the governor asked for, of a request that is checked all along.
 int64_t DriftRefreshes(const SpecPvConfig& config, const GenerateRequest& request) {
-  const auto engine = Small().MakeEngine(Options(config));
+  const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(config));
   EXPECT_TRUE(engine->Generate(request).ok());
   return engine->metrics().Get(Counter::kSpecPvRefresh, "drift");
 }
@@ -343,7 +344,8 @@ TEST(SpecPvEngine, AdaptiveBudgetsKeepShortAnswersFull) {
   SpecPvConfig config = TinyBudget();
   for (const bool adaptive : {false, true}) {
     config.adaptive = adaptive;
-    const auto result = Small().MakeEngine(Options(config))->Generate(request).value();
+    const auto result =
+        SmallWithLongPasses().MakeEngine(PartialOptions(config))->Generate(request).value();
     EXPECT_EQ(result.stats.partial_passes == 0, adaptive);
   }
 }
@@ -355,7 +357,7 @@ TEST(SpecPvEngine, ARequestsOwnBudgetIsInTokens) {
   config.mode = SpecPvMode::kFast;  // whether exact steps are partial depends on their time
   const auto visible = [&](int budget_tokens) {
     request.specpv.budget_tokens = budget_tokens;
-    const auto engine = Small().MakeEngine(Options(config));
+    const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(config));
     EXPECT_TRUE(engine->Generate(request).ok());
     return engine->metrics().Get(Histogram::kSpecPvVisibleRatio).Mean();
   };
@@ -368,9 +370,10 @@ TEST(SpecPvEngine, OffLeavesNoTrace) {
   const GenerateRequest request = LongRequest(random, 120, 40);
   SpecPvConfig off = TinyBudget();
   off.enabled = false;
-  const auto engine = Small().MakeEngine(Options(off));
+  const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(off));
   const auto result = engine->Generate(request).value();
-  const auto plain = Small().MakeEngine(Options({}))->Generate(request).value();
+  const auto plain =
+      SmallWithLongPasses().MakeEngine(PartialOptions({}))->Generate(request).value();
   EXPECT_EQ(result.TokenIds(), plain.TokenIds());
   for (const Counter counter :
        {Counter::kSpecPvRefresh, Counter::kSpecPvFallback, Counter::kSpecPvCheckedTokens,
@@ -385,26 +388,29 @@ TEST(SpecPvEngine, WhatRulesItOutTurnsItOff) {
   SetLogLevel(LogLevel::kOff);
   SpecPvConfig config = TinyBudget();
   config.buffer_tokens = 18;  // < tree 12 + depth 6 + 1
-  const auto engine = Small().MakeEngine(Options(config));
+  const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(config));
   EXPECT_EQ(engine->metrics().Get(Counter::kSpecPvFallback, "buffer_too_small"), 1);
   config = TinyBudget();
-  EngineOptions other = Options(config);
+  EngineOptions other = PartialOptions(config);
   other.block_size = 16;
-  EXPECT_EQ(Small().MakeEngine(other)->metrics().Get(Counter::kSpecPvFallback, "block_size"), 1);
+  EXPECT_EQ(SmallWithLongPasses().MakeEngine(other)->metrics().Get(Counter::kSpecPvFallback,
+                                                                   "block_size"),
+            1);
   SetLogLevel(LogLevel::kWarning);
 }
 
 // No memory for tails and key summaries, or for block scores: the engine lives and verifies in
 // full.
 TEST(SpecPvEngine, NoMemoryTurnsItOffOrIsSkippedOnADevice) {
-  auto* host = dynamic_cast<HostBackend*>(Small().backend.get());
+  auto* host = dynamic_cast<HostBackend*>(SmallWithLongPasses().backend.get());
   if (host == nullptr) GTEST_SKIP() << "allocations fail on the host only";
   std::mt19937 random(31);
   const GenerateRequest request = LongRequest(random, 120, 20);
-  const auto plain = Small().MakeEngine(Options({}))->Generate(request).value();
-  EngineOptions large_tails = Options(TinyBudget());
+  const auto plain =
+      SmallWithLongPasses().MakeEngine(PartialOptions({}))->Generate(request).value();
+  EngineOptions large_tails = PartialOptions(TinyBudget());
   large_tails.step.specpv.buffer_tokens = 2000;
-  EngineOptions large_scores = Options(TinyBudget(), 64);
+  EngineOptions large_scores = PartialOptions(TinyBudget(), 64);
   large_scores.kv_tokens = 200;
   large_scores.max_length = 4000;
   large_scores.step.specpv.buffer_tokens = 2;
@@ -413,12 +419,12 @@ TEST(SpecPvEngine, NoMemoryTurnsItOffOrIsSkippedOnADevice) {
   for (const EngineOptions& options : {large_tails, large_scores}) {
     EngineOptions off = options;
     off.step.specpv = {};
-    const size_t bytes_without = Small().MakeEngine(off)->kv().bytes();
-    const auto with = Small().MakeEngine(options);
+    const size_t bytes_without = SmallWithLongPasses().MakeEngine(off)->kv().bytes();
+    const auto with = SmallWithLongPasses().MakeEngine(options);
     EXPECT_EQ(with->metrics().Total(Counter::kSpecPvFallback), 0);
     // The cache fits as a whole in the second case, but the scores do not.
     host->LimitAllocations(options.max_sequences == 1 ? bytes_without : with->kv().bytes());
-    const auto engine = Small().MakeEngine(options);
+    const auto engine = SmallWithLongPasses().MakeEngine(options);
     host->LimitAllocations(std::numeric_limits<size_t>::max());
     EXPECT_EQ(engine->metrics().Get(Counter::kSpecPvFallback, "no_memory"), 1);
     EXPECT_EQ(engine->kv().bytes(), bytes_without);

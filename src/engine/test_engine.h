@@ -57,6 +57,24 @@ class TestModel {
   std::unique_ptr<Tokenizer> tokenizer;
 };
 
+// Random weights, small and fast; no tokenizer.
+inline constexpr int kVocabulary = 512;
+inline TestModel& Small() {
+  static TestModel model("tests/data/goldens/llama3");
+  return model;
+}
+
+// The bundled model.
+inline TestModel& Tiny() {
+  static TestModel model("models/tiny", WeightFormat::kInt8);
+  return model;
+}
+
+// Text as Tiny()'s tokens.
+inline std::vector<int32_t> Encode(const std::string& text) {
+  return Tiny().tokenizer->Encode(text, true).value();
+}
+
 inline std::vector<int32_t> RandomPrompt(std::mt19937& random, int length, int vocabulary) {
   std::vector<int32_t> prompt(length);
   for (int32_t& token : prompt) token = static_cast<int32_t>(random() % vocabulary);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMostStates = 200'000;
 constexpr size_t kMostLinks = 1'000'000;
-constexpr size_t kMostConfigurations = 4096;  // of one state
+constexpr size_t kMostConfigurations = 4096;  // configurations of one state
 constexpr int kDeepestOpening = 2000;
 constexpr size_t kMostPairsSearched = 512;
 constexpr int kEnoughLength = 24;  // longer tokens are few

@@ -62,7 +62,7 @@ class Automaton {
     bool operator==(const Link&) const = default;
   };
   struct Configuration {
-    ExprId rest = 0;  // of the terminal under way
+    ExprId rest = 0;  // rest of the terminal under way
     Continuation after = 0;
     auto operator<=>(const Configuration&) const = default;
   };

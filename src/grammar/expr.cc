@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMostStatesSearched = 20000;
 constexpr size_t kMostTextStates = 64;
-constexpr int kMostRows = 65536;  // of 1 KiB
+constexpr int kMostRows = 65536;  // rows of 1 KiB
 constexpr size_t kMostNodes = 2'000'000;
 
 }  // namespace

@@ -30,7 +30,7 @@ struct GrammarPart {
   std::string text;
   std::vector<std::string> without;
   std::vector<GrammarPart> parts;
-  std::string name;      // of kSchema, in messages
+  std::string name;      // name of kSchema, in messages
   bool lenient = false;  // a schema that cannot be enforced becomes any object
 
   static GrammarPart Literal(std::string text) {

@@ -51,7 +51,7 @@ class Matcher {
   // most `most` tokens. The last one may be part of a longer token, if what follows is free.
   struct ForcedToken {
     int32_t token = 0;
-    bool last = false;  // of the bytes that must follow
+    bool last = false;  // the last of the bytes that must follow
   };
   std::vector<ForcedToken> ForcedTokens(StateId state, int most);
   // Whether every byte of the token had to be what it is.
@@ -78,7 +78,7 @@ class Matcher {
   Automaton automaton_;
   ExprId plain_;
   std::atomic<bool> worn_ = false;
-  std::vector<StateId> path_;  // of a walk
+  std::vector<StateId> path_;  // path of a walk
   // Masks by state, least recently used last.
   std::list<std::pair<StateId, TokenMask>> masks_;
   std::unordered_map<StateId, std::list<std::pair<StateId, TokenMask>>::iterator> mask_of_;

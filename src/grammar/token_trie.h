@@ -53,7 +53,7 @@ class TokenTrie {
     int32_t first_token = 0;  // tokens that end here: tokens[first_token, next node's first_token)
   };
   struct Slice {
-    int most_characters = 0;  // of plain text; 0: of other text, always walked
+    int most_characters = 0;  // longest plain text; 0: other text, always walked
     TokenMask mask;
     std::vector<Node> nodes;  // with a last one that only ends the others
     std::vector<int32_t> tokens;

@@ -65,7 +65,7 @@ struct KvOptions {
   // for each tail region.
   int view_blocks = 0;
   bool prefix_index = false;
-  KvOps* ops = nullptr;  // that move its K/V (Decoder::kv_ops); null: the backend's
+  KvOps* ops = nullptr;  // ops that move its K/V (Decoder::kv_ops); null: the backend's
 };
 
 class KvCache {

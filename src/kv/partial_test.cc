@@ -15,7 +15,7 @@
 namespace talon {
 namespace {
 
-constexpr int kHeadDim = 4;
+constexpr int kPartialHeadDim = 4;
 constexpr int kHeads = 2;
 constexpr int kSharedRows = 20;
 constexpr int kTailRows = 12;
@@ -26,7 +26,7 @@ class PartialKvTest : public testing::TestWithParam<bool> {
     backend_ = GetParam() ? NewCpuBackend(2) : NewReferenceBackend();
     const KvShape shape{.num_layers = 3,
                         .kv_heads = kHeads,
-                        .head_dim = kHeadDim,
+                        .head_dim = kPartialHeadDim,
                         .block_size = 8,
                         .dtype = DType::kF32,
                         .num_blocks = 24,
@@ -39,7 +39,8 @@ class PartialKvTest : public testing::TestWithParam<bool> {
   }
 
   float* StagedKey(int layer, int row) {
-    return static_cast<float*>(cache_->view().layers[layer].k_staged) + row * kHeads * kHeadDim;
+    return static_cast<float*>(cache_->view().layers[layer].k_staged) +
+           row * kHeads * kPartialHeadDim;
   }
 
   // Begins a pass over these rows and fills them: row i of the pass holds stamp + i.
@@ -48,7 +49,7 @@ class PartialKvTest : public testing::TestWithParam<bool> {
     for (const StagedRows& range : ranges) {
       for (int row = range.first; row < range.end(); ++row, ++stamp) {
         for (int layer = 0; layer < 3; ++layer) {
-          for (int i = 0; i < kHeads * kHeadDim; ++i) {
+          for (int i = 0; i < kHeads * kPartialHeadDim; ++i) {
             StagedKey(layer, row)[i] = stamp + 1000.0f * static_cast<float>(layer);
           }
         }
@@ -81,15 +82,16 @@ class PartialKvTest : public testing::TestWithParam<bool> {
     for (const KvLayer& arrays : cache_->view().layers) {
       const auto* keys = static_cast<const float*>(arrays.k_blocks);
       for (int b = 0; b < sequence.committed_len / shape.block_size; ++b) {
-        for (int i = 0; i < kHeads * kHeadDim; ++i) {
+        for (int i = 0; i < kHeads * kPartialHeadDim; ++i) {
           const int32_t slot = sequence.blocks[b] * shape.block_size;
           float largest = -HUGE_VALF, smallest = HUGE_VALF;
           for (int t = 0; t < shape.block_size; ++t) {
-            const float key = keys[SlotOffset(shape, slot + t, i / kHeadDim) + i % kHeadDim];
+            const float key =
+                keys[SlotOffset(shape, slot + t, i / kPartialHeadDim) + i % kPartialHeadDim];
             largest = std::max(largest, key);
             smallest = std::min(smallest, key);
           }
-          const int64_t at = int64_t{sequence.blocks[b]} * kHeads * kHeadDim + i;
+          const int64_t at = int64_t{sequence.blocks[b]} * kHeads * kPartialHeadDim + i;
           EXPECT_EQ(static_cast<const float*>(arrays.key_max)[at], largest) << "block " << b;
           EXPECT_EQ(static_cast<const float*>(arrays.key_min)[at], smallest) << "block " << b;
         }
@@ -247,7 +249,7 @@ TEST_P(PartialKvTest, PromptsAndMovedRowsAreSummarised) {
       for (const int32_t slot : reservation->slots) {
         auto* keys = static_cast<float*>(arrays.k_blocks);
         for (int head = 0; head < kHeads; ++head) {
-          for (int d = 0; d < kHeadDim; ++d) {
+          for (int d = 0; d < kPartialHeadDim; ++d) {
             keys[SlotOffset(cache_->shape(), slot, head) + d] = ++stamp * (d % 2 == 0 ? 1 : -1);
           }
         }

@@ -25,7 +25,7 @@ const char* ModelFamilyName(ModelFamily family);  // "llama", ...
 struct ExpertConfig {
   int count = 0;  // 0: every layer is dense
   int intermediate_size = 0;
-  bool biases = false;  // of the router and of both products
+  bool biases = false;  // biases of the router and of both products
   // Kept as MXFP4 in the file. Else files say by their tensors how experts are stored.
   bool mxfp4 = false;
   ExpertRule rule;
@@ -48,7 +48,7 @@ struct ModelConfig {
   RopeConfig rope;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;
-  bool output_bias = false;  // of the attention's output projection
+  bool output_bias = false;  // bias of the attention's output projection
   bool mlp_bias = false;
   bool qk_norm = false;  // RMSNorm of each query and key head
   bool sinks = false;    // a logit for each head in the softmax's denominator

@@ -16,7 +16,7 @@ class QuietLog {
   ~QuietLog() { SetLogLevel(LogLevel::kWarning); }
 };
 
-Result<ModelConfig> Parse(const Json& json) { return ParseModelConfig(json, "config.json"); }
+Result<ModelConfig> ParseConfig(const Json& json) { return ParseModelConfig(json, "config.json"); }
 
 Json With(const std::string& key, const Json& value) {
   Json json = SmallConfig();
@@ -29,7 +29,7 @@ TEST(ModelConfig, HuggingFaceDefaultsFillWhatIsMissing) {
   json.erase("num_key_value_heads");
   json.erase("max_position_embeddings");
   json.erase("rope_theta");
-  const auto config = Parse(json);
+  const auto config = ParseConfig(json);
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->family, ModelFamily::kLlama);
   EXPECT_EQ(config->num_kv_heads, 4);
@@ -60,20 +60,20 @@ TEST(ModelConfig, FamiliesHaveTheirBiasesAndNorms) {
     json["attention_bias"] = c.attention_bias;
     json["mlp_bias"] = true;
     json["sliding_window"] = nullptr;
-    const auto config = Parse(json);
+    const auto config = ParseConfig(json);
     ASSERT_TRUE(config.ok()) << config.status().message();
     EXPECT_EQ(config->qkv_bias, c.qkv) << c.architecture;
     EXPECT_EQ(config->output_bias, c.output) << c.architecture;
     EXPECT_EQ(config->mlp_bias, c.mlp) << c.architecture;
     EXPECT_EQ(config->qk_norm, c.norm) << c.architecture;
   }
-  EXPECT_EQ(Parse(With("architectures", {"Qwen3ForCausalLM"}))->head_dim, 128);
+  EXPECT_EQ(ParseConfig(With("architectures", {"Qwen3ForCausalLM"}))->head_dim, 128);
 }
 
 TEST(ModelConfig, ModelTypeDecidesWithoutArchitectures) {
   Json json = With("model_type", "qwen2");
   json.erase("architectures");
-  EXPECT_EQ(Parse(json)->family, ModelFamily::kQwen2);
+  EXPECT_EQ(ParseConfig(json)->family, ModelFamily::kQwen2);
 }
 
 TEST(ModelConfig, BothRopeSpellingsGiveTheSame) {
@@ -90,7 +90,7 @@ TEST(ModelConfig, BothRopeSpellingsGiveTheSame) {
   newer["rope_parameters"]["rope_type"] = "llama3";
   newer["rope_parameters"]["rope_theta"] = 500000.0;
   for (const Json& json : {older, newer}) {
-    const auto config = Parse(json);
+    const auto config = ParseConfig(json);
     ASSERT_TRUE(config.ok()) << config.status().message();
     EXPECT_EQ(config->rope.kind, RopeKind::kLlama3);
     EXPECT_EQ(config->rope.theta, 500000);
@@ -101,14 +101,14 @@ TEST(ModelConfig, BothRopeSpellingsGiveTheSame) {
 }
 
 TEST(ModelConfig, YarnTakesItsOptionsAndExtendsTheContext) {
-  const auto config = Parse(With("rope_scaling", {{"rope_type", "yarn"},
-                                                  {"factor", 4.0},
-                                                  {"original_max_position_embeddings", 256},
-                                                  {"beta_fast", 16},
-                                                  {"mscale", 1.0},
-                                                  {"mscale_all_dim", 0.5},
-                                                  {"attention_factor", nullptr},
-                                                  {"truncate", false}}));
+  const auto config = ParseConfig(With("rope_scaling", {{"rope_type", "yarn"},
+                                                        {"factor", 4.0},
+                                                        {"original_max_position_embeddings", 256},
+                                                        {"beta_fast", 16},
+                                                        {"mscale", 1.0},
+                                                        {"mscale_all_dim", 0.5},
+                                                        {"attention_factor", nullptr},
+                                                        {"truncate", false}}));
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->rope.beta_fast, 16);
   EXPECT_EQ(config->rope.beta_slow, 1);
@@ -116,7 +116,7 @@ TEST(ModelConfig, YarnTakesItsOptionsAndExtendsTheContext) {
   EXPECT_FALSE(config->rope.attention_factor.has_value());
   EXPECT_FALSE(config->rope.truncate);
   EXPECT_EQ(config->max_context, 1024);
-  const auto derived = Parse(
+  const auto derived = ParseConfig(
       With("rope_scaling", {{"rope_type", "yarn"}, {"original_max_position_embeddings", 64}}));
   ASSERT_TRUE(derived.ok()) << derived.status().message();
   EXPECT_EQ(derived->rope.factor, 4);
@@ -126,37 +126,37 @@ TEST(ModelConfig, LayersHaveTheirWindows) {
   using Windows = std::vector<int>;
   Json mistral = With("architectures", {"MistralForCausalLM"});
   mistral["max_position_embeddings"] = 32768;
-  EXPECT_EQ(Parse(mistral)->max_context, 32768);
-  EXPECT_EQ(Parse(mistral)->windows, (Windows{4096, 4096}));
+  EXPECT_EQ(ParseConfig(mistral)->max_context, 32768);
+  EXPECT_EQ(ParseConfig(mistral)->windows, (Windows{4096, 4096}));
   mistral["sliding_window"] = 100;
-  EXPECT_EQ(Parse(mistral)->windows, (Windows{100, 100}));
+  EXPECT_EQ(ParseConfig(mistral)->windows, (Windows{100, 100}));
   mistral["sliding_window"] = 32768;
-  EXPECT_EQ(Parse(mistral)->windows, Windows{}) << "as wide as the context";
+  EXPECT_EQ(ParseConfig(mistral)->windows, Windows{}) << "as wide as the context";
   mistral["sliding_window"] = nullptr;
-  EXPECT_EQ(Parse(mistral)->windows, Windows{});
+  EXPECT_EQ(ParseConfig(mistral)->windows, Windows{});
 
   Json qwen = With("architectures", {"Qwen2ForCausalLM"});
   qwen["sliding_window"] = 100;
-  EXPECT_EQ(Parse(qwen)->windows, Windows{});
+  EXPECT_EQ(ParseConfig(qwen)->windows, Windows{});
   qwen["use_sliding_window"] = true;
-  EXPECT_EQ(Parse(qwen)->windows, Windows{}) << "28 full layers by default, the model has 2";
+  EXPECT_EQ(ParseConfig(qwen)->windows, Windows{}) << "28 full layers by default, the model has 2";
   qwen["max_window_layers"] = 1;
-  EXPECT_EQ(Parse(qwen)->windows, (Windows{0, 100}));
+  EXPECT_EQ(ParseConfig(qwen)->windows, (Windows{0, 100}));
   qwen["layer_types"] = {"full_attention", "full_attention"};
-  EXPECT_EQ(Parse(qwen)->windows, Windows{});
+  EXPECT_EQ(ParseConfig(qwen)->windows, Windows{});
   qwen["layer_types"] = {"sliding_attention", "full_attention"};
-  EXPECT_EQ(Parse(qwen)->windows, (Windows{100, 0}));
+  EXPECT_EQ(ParseConfig(qwen)->windows, (Windows{100, 0}));
   qwen["layer_types"] = {"sliding_attention"};
-  EXPECT_EQ(Parse(qwen).status().message(),
+  EXPECT_EQ(ParseConfig(qwen).status().message(),
             "config.json: layer_types is [\"sliding_attention\"], expected a list of 2");
   qwen["layer_types"] = {"full_attention", "linear_attention"};
-  EXPECT_EQ(Parse(qwen).status().message(),
+  EXPECT_EQ(ParseConfig(qwen).status().message(),
             "config.json: layer_types[1] \"linear_attention\" is not supported (supported: "
             "full_attention, sliding_attention)");
 }
 
 TEST(ModelConfig, GptOssHasExpertsSinksAndEveryOtherWindow) {
-  const auto config = Parse(ExpertsConfig("gpt_oss_mxfp4"));
+  const auto config = ParseConfig(ExpertsConfig("gpt_oss_mxfp4"));
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->windows, (std::vector<int>{12, 0, 12, 0}));
   EXPECT_TRUE(config->sinks);
@@ -171,19 +171,19 @@ TEST(ModelConfig, GptOssHasExpertsSinksAndEveryOtherWindow) {
   other["num_local_experts"] = 16;
   other.erase("num_experts_per_tok");
   other["experts_per_token"] = 2;
-  EXPECT_EQ(Parse(other)->experts.count, 16);
-  EXPECT_EQ(Parse(other)->experts.rule.per_row, 2);
+  EXPECT_EQ(ParseConfig(other)->experts.count, 16);
+  EXPECT_EQ(ParseConfig(other)->experts.rule.per_row, 2);
   other["num_hidden_layers"] = 1024;
   other["num_local_experts"] = 4096;
-  EXPECT_EQ(Parse(other).status().message(),
+  EXPECT_EQ(ParseConfig(other).status().message(),
             "config.json: 4096 experts in each of 1024 layers, limit 131072 in all");
   other["num_hidden_layers"] = 4;
   other["num_local_experts"] = 16;
   other["experts_per_token"] = 17;
-  EXPECT_FALSE(Parse(other).ok());
+  EXPECT_FALSE(ParseConfig(other).ok());
   Json ragged = ExpertsConfig("gpt_oss_mxfp4");
   ragged["intermediate_size"] = 48;
-  EXPECT_EQ(Parse(ragged).status().message(),
+  EXPECT_EQ(ParseConfig(ragged).status().message(),
             "config.json: mxfp4 needs sizes in multiples of 32, got hidden_size 64 and "
             "intermediate_size 48");
 }
@@ -192,13 +192,13 @@ TEST(ModelConfig, QwenMoeNamesItsDenseLayers) {
   Json json = ExpertsConfig("qwen3_moe");
   const auto sparse = [&] {
     std::string layers;
-    for (int i = 0; i < 4; ++i) layers += Parse(json)->IsSparse(i) ? 'x' : '-';
+    for (int i = 0; i < 4; ++i) layers += ParseConfig(json)->IsSparse(i) ? 'x' : '-';
     return layers;
   };
   EXPECT_EQ(sparse(), "x-xx");
-  EXPECT_TRUE(Parse(json)->experts.rule.normalised);
+  EXPECT_TRUE(ParseConfig(json)->experts.rule.normalised);
   json.erase("norm_topk_prob");
-  EXPECT_FALSE(Parse(json)->experts.rule.normalised);
+  EXPECT_FALSE(ParseConfig(json)->experts.rule.normalised);
   json["decoder_sparse_step"] = 2;
   EXPECT_EQ(sparse(), "---x");
   json.erase("mlp_only_layers");
@@ -207,7 +207,7 @@ TEST(ModelConfig, QwenMoeNamesItsDenseLayers) {
 
 TEST(ModelConfig, EosIsOneIdOrAListAndGenerationConfigReplacesIt) {
   const QuietLog quiet;
-  auto config = Parse(With("eos_token_id", 2));
+  auto config = ParseConfig(With("eos_token_id", 2));
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->eos_token_ids, std::vector<int>{2});
   ASSERT_TRUE(ApplyGenerationConfig({{"eos_token_id", {3, 4, 96}}, {"bos_token_id", 1}},
@@ -222,7 +222,7 @@ TEST(ModelConfig, EosIsOneIdOrAListAndGenerationConfigReplacesIt) {
 }
 
 TEST(ModelConfig, UnsupportedArchitectureListsTheSupportedOnes) {
-  const auto config = Parse(With("architectures", {"GptNeoForCausalLM"}));
+  const auto config = ParseConfig(With("architectures", {"GptNeoForCausalLM"}));
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.status().message(),
             "config.json: architecture \"GptNeoForCausalLM\" is not supported (supported: "
@@ -240,7 +240,7 @@ struct BadField {
 class ModelConfigBadField : public testing::TestWithParam<BadField> {};
 
 TEST_P(ModelConfigBadField, IsRefusedByName) {
-  const auto config = Parse(With(GetParam().key, GetParam().value));
+  const auto config = ParseConfig(With(GetParam().key, GetParam().value));
   ASSERT_FALSE(config.ok());
   const std::string& message = config.status().message();
   EXPECT_TRUE(message.starts_with("config.json: ")) << message;
@@ -304,8 +304,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(ModelConfig, NotAnObjectIsRefused) {
-  EXPECT_FALSE(Parse(Json::array()).ok());
-  EXPECT_FALSE(Parse(Json()).ok());
+  EXPECT_FALSE(ParseConfig(Json::array()).ok());
+  EXPECT_FALSE(ParseConfig(Json()).ok());
 }
 
 TEST(ModelConfig, PathsThatAreNotDirectoriesAreRefused) {

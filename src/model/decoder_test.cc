@@ -16,9 +16,6 @@
 namespace talon {
 namespace {
 
-constexpr int kCpuThreads = 2;
-const LoadOptions kSmall = {.max_rows = 64, .max_output_rows = 64};
-
 std::vector<int32_t> SomeTokens(int count, int vocab) {
   std::vector<int32_t> tokens;
   for (int i = 0; i < count; ++i) tokens.push_back((i * 37 + 11) % vocab);
@@ -41,7 +38,7 @@ SingleSequence::Rows RunPromptAndTree(Decoder* decoder, Backend* backend,
 }
 
 SingleSequence::Rows RunDirectory(const std::string& dir, Backend* backend,
-                                  const LoadOptions& options = kSmall) {
+                                  const LoadOptions& options = kFewRows) {
   auto decoder = Decoder::Load(dir, backend, options);
   EXPECT_TRUE(decoder.ok()) << decoder.status().message();
   if (!decoder.ok()) return {};
@@ -88,7 +85,7 @@ TEST_P(DecoderOddSizes, CpuAgreesWithReference) {
   const auto reference = NewReferenceBackend();
   const auto cpu = NewTestBackend(kCpuThreads);
   for (const WeightFormat format : {WeightFormat::kAsStored, WeightFormat::kF32}) {
-    LoadOptions options = kSmall;
+    LoadOptions options = kFewRows;
     options.weights = format;
     const auto expected = RunDirectory(dir.path(), reference.get(), options);
     const auto got = RunDirectory(dir.path(), cpu.get(), options);
@@ -136,7 +133,7 @@ TEST_P(DecoderExperts, CpuAgreesWithReference) {
   WriteModel(dir.path(), ExpertsConfig(GetParam()), DType::kF32, 18);
   const auto reference = NewReferenceBackend();
   const auto cpu = NewTestBackend(kCpuThreads);
-  LoadOptions options = kSmall;
+  LoadOptions options = kFewRows;
   options.weights = WeightFormat::kF32;
   const auto expected = RunDirectory(dir.path(), reference.get(), options);
   const auto got = RunDirectory(dir.path(), cpu.get(), options);
@@ -213,7 +210,7 @@ TEST(Decoder, PackedExpertsWithoutTheirQuantizationConfigAreRefused) {
   WriteModel(dir.path(), ExpertsConfig("gpt_oss_mxfp4"), DType::kF32, 20);
   ASSERT_TRUE(WriteFile(dir.path() + "/config.json", ExpertsConfig("gpt_oss").dump()).ok());
   const auto backend = NewTestBackend(kCpuThreads);
-  const auto decoder = Decoder::Load(dir.path(), backend.get(), kSmall);
+  const auto decoder = Decoder::Load(dir.path(), backend.get(), kFewRows);
   ASSERT_FALSE(decoder.ok());
   EXPECT_NE(decoder.status().message().find("is packed (_blocks)"), std::string::npos)
       << decoder.status().message();
@@ -223,7 +220,7 @@ TEST(Decoder, WiderWeightsOfTheSameValuesGiveTheSameResult) {
   const TempDirectory dir;
   WriteModel(dir.path(), SmallConfig(), DType::kBF16, 3);
   const auto backend = NewReferenceBackend();
-  LoadOptions wide = kSmall;
+  LoadOptions wide = kFewRows;
   wide.weights = WeightFormat::kF32;
   EXPECT_EQ(RunDirectory(dir.path(), backend.get()).logits,
             RunDirectory(dir.path(), backend.get(), wide).logits);
@@ -287,7 +284,7 @@ TEST(Decoder, ProgressEndsAtOne) {
   WriteModel(dir.path(), SmallConfig(), DType::kF32, 5);
   const auto backend = NewReferenceBackend();
   std::vector<double> seen;
-  LoadOptions options = kSmall;
+  LoadOptions options = kFewRows;
   options.progress = [&](double fraction) { seen.push_back(fraction); };
   ASSERT_TRUE(Decoder::Load(dir.path(), backend.get(), options).ok());
   ASSERT_EQ(seen.size(), 4u);
@@ -303,7 +300,7 @@ TEST(Decoder, TensorsThatContradictTheConfigAreRefusedByName) {
   ASSERT_TRUE(WriteFile(dir.path() + "/config.json", SmallConfig().dump()).ok());
   const auto load_error = [&](const std::vector<OwnedTensor>& tensors) {
     EXPECT_TRUE(WriteTensors(path, tensors).ok());
-    return Decoder::Load(dir.path(), backend.get(), kSmall).status().message();
+    return Decoder::Load(dir.path(), backend.get(), kFewRows).status().message();
   };
   auto tensors = RandomTensors(*config, DType::kF32, 1);
   auto* last = &tensors.back();
@@ -324,7 +321,7 @@ class DecoderLimits : public testing::Test {
   void SetUp() override {
     const auto config = ParseModelConfig(SmallConfig(), "config");
     ASSERT_TRUE(config.ok());
-    auto decoder = Decoder::Random(*config, backend_.get(), kSmall, 1);
+    auto decoder = Decoder::Random(*config, backend_.get(), kFewRows, 1);
     ASSERT_TRUE(decoder.ok());
     decoder_ = *std::move(decoder);
     shape_ = {.num_layers = 2, .kv_heads = 2, .head_dim = 8, .num_blocks = 2, .staging_rows = 1};
@@ -388,7 +385,7 @@ TEST(Decoder, LastCapturedLayerNormalisesToHidden) {
   Json json = SmallConfig();
   WriteModel(dir.path(), json, DType::kF32, 23);
   const auto backend = NewReferenceBackend();
-  auto decoder = Decoder::Load(dir.path(), backend.get(), kSmall);
+  auto decoder = Decoder::Load(dir.path(), backend.get(), kFewRows);
   ASSERT_TRUE(decoder.ok());
   ASSERT_TRUE((*decoder)->SetCaptureLayers({2, 0}).ok());
   const auto rows = RunPromptAndTree(decoder->get(), backend.get());
@@ -414,7 +411,7 @@ TEST(Decoder, RandomWeightsDependOnTheSeedAndFillTheirSize) {
   const auto backend = NewReferenceBackend();
   const auto config = ParseModelConfig(SmallConfig(), "config");
   const auto logits = [&](uint64_t seed) {
-    const auto decoder = Decoder::Random(*config, backend.get(), kSmall, seed);
+    const auto decoder = Decoder::Random(*config, backend.get(), kFewRows, seed);
     EXPECT_TRUE(decoder.ok());
     // Two layers of 32 x (64 + 32) + 3 x 32 x 48 matrix elements, the head; norms and embedding.
     const size_t matrices = 2 * (32 * 96 + 3 * 32 * 48) + 96 * 32;

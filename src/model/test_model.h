@@ -9,9 +9,16 @@
 #include "base/json_fwd.h"
 #include "compute/dtype.h"
 #include "model/config.h"
+#include "model/decoder.h"
 #include "model/files/safetensors.h"
 
 namespace talon {
+
+// Threads of the CPU backend that the tests compare with the reference.
+inline constexpr int kCpuThreads = 2;
+
+// Passes as small as most tests need.
+inline const LoadOptions kFewRows = {.max_rows = 64, .max_output_rows = 64};
 
 // A directory that exists as long as this object.
 class TempDirectory {

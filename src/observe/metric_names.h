@@ -27,9 +27,9 @@ enum class Counter {
   kRemotePayloadBytes,         // direction: sent, received
   kRemoteSessionEvictions,     // reason: ttl, lru, end
   kRemoteSpeculation,          // result: hit, miss, skipped
-  kRequestGeneratedTokens,     // that left the engine
+  kRequestGeneratedTokens,     // tokens that left the engine
   kRequestPreemptions,         // sequences rewound and requeued for want of blocks
-  kRequestPromptTokens,        // of all requests, cached ones included
+  kRequestPromptTokens,        // sum over all requests, cached tokens included
   kRequests,                   // finish_reason
   kScvChunks,                  // outcome: run, skipped
   kSpecAcceptedAtDepth,        // depth 1..16
@@ -51,7 +51,7 @@ enum class Gauge {
   kKvUsageRatio,         // used / all blocks
   kNworAcceptanceRatio,  // committed / staged rows since the start
   kRemoteDraftLength,    // drafts asked for, by draft length control
-  kRemoteSessions,       // that a worker keeps
+  kRemoteSessions,       // sessions that a worker keeps
   kRequestsRunning,
   kRequestsWaiting,
   kSpecPvProvisionalTokens,  // now waiting for a full pass, of all sequences
@@ -81,7 +81,7 @@ struct MetricInfo {
   const char* help = "";
   // Histograms: upper ends of the buckets, ascending; one more bucket takes what is above the last.
   std::span<const double> bounds = {};
-  const char* second_label = "";  // of a histogram; empty: none
+  const char* second_label = "";  // second label of a histogram; empty: none
 };
 
 const MetricInfo& Describe(Counter counter);

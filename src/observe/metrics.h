@@ -36,8 +36,8 @@ struct MetricFamily {
   struct Series {
     std::string label;          // empty if the metric has no label key
     std::string second_label;   // likewise
-    double value = 0;           // of a counter or gauge
-    Distribution distribution;  // of a histogram
+    double value = 0;           // for a counter or gauge
+    Distribution distribution;  // for a histogram
   };
   Type type = Type::kCounter;
   const MetricInfo* info = nullptr;
@@ -47,8 +47,8 @@ struct MetricFamily {
 class Metrics {
  public:
   void Add(Counter counter, int64_t amount, std::string_view label = {});
-  int64_t Get(Counter counter, std::string_view label) const;  // of one label value
-  int64_t Total(Counter counter) const;                        // of all of them
+  int64_t Get(Counter counter, std::string_view label) const;  // one label value
+  int64_t Total(Counter counter) const;                        // all label values
   void Set(Gauge gauge, double value, std::string_view label = {});
   double Get(Gauge gauge, std::string_view label = {}) const;
   // NaN counts in the last bucket and does not enter the sum.

@@ -126,7 +126,7 @@ TEST_F(TraceTest, ClosingEndsWhatIsOpenAndLaterCallsAreIgnored) {
     open[{event["id"].get<int64_t>(), event["name"].get<std::string>()}] +=
         event["ph"] == "b" ? 1 : -1;
   }
-  EXPECT_EQ(open.size(), 5);  // of each request itself and queued, of 2 also decode
+  EXPECT_EQ(open.size(), 5);  // each request itself and queued, 2 of them also decode
   for (const auto& [key, balance] : open) EXPECT_EQ(balance, 0) << key.first << " " << key.second;
   { const StageRange after("After"); }
   tracer_->BeginRequest(3, 1);

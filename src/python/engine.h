@@ -46,7 +46,7 @@ class PythonStream {
   std::shared_ptr<PythonEngine> engine_;  // shared: the last stream may outlive talon.Engine
   std::shared_ptr<RequestStream> stream_;
   bool logprobs_;
-  std::vector<VerifiedTree> trees_;  // of the updates so far, if the request is watched
+  std::vector<VerifiedTree> trees_;  // trees of the updates so far, if the request is watched
 };
 
 class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
@@ -68,7 +68,7 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
     GrammarSpec grammar;  // what the text must match
     bool trees = false;
     bool speculate = true;
-    std::string drafter;  // of the engine's, by name; "" = all that it has
+    std::string drafter;  // one of the engine's, by name; "" = all that it has
     int max_draft_nodes = 0;
     SpecPvOverrides specpv;
   };
@@ -97,12 +97,12 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
   OwnerProcess owner_;
   std::shared_ptr<DrafterFaults> faults_ = std::make_shared<DrafterFaults>();
   GenerationDefaults suggested_;
-  std::string drafter_name_;  // of the list, or of the Python drafter
+  std::string drafter_name_;  // name of the list, or of the Python drafter
   // Guards those below, which only Close changes. Locked without the GIL, which the engine's
   // thread may be waiting for.
   mutable std::shared_mutex mutex_;
   std::unique_ptr<LoadedModel> model_;
-  std::unique_ptr<GrammarCompiler> grammars_;  // of the model's tokenizer
+  std::unique_ptr<GrammarCompiler> grammars_;  // for the model's tokenizer
   std::unique_ptr<EngineThread> thread_;
 };
 

@@ -9,7 +9,7 @@
 namespace talon {
 namespace {
 
-constexpr int kMaxCallLength = 64;  // that a worker takes
+constexpr int kMaxCallLength = 64;  // longest that a worker takes
 constexpr auto kFirstPause = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::milliseconds(2000);
 // Timeout of a call as a multiple of the mean time, and its lower bound. Short, because a round may

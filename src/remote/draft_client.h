@@ -25,15 +25,15 @@
 namespace talon {
 
 struct DraftClientOptions {
-  int max_length = 5;  // of a path
+  int max_length = 5;  // longest path
   int num_beams = 4;   // guesses of the next token; 1: a chain
   int max_nodes = 0;   // 0: as length and beams give
   bool draws = false;  // drafts drawn at random with their distributions, for rejection acceptance
   bool overlap = true;
   bool adaptive = true;
-  double timeout_seconds = 10;      // of a call
+  double timeout_seconds = 10;      // timeout of a call
   std::vector<int32_t> end_tokens;  // nothing is drafted after them
-  int Nodes(int length) const;      // of a tree with paths of this length
+  int Nodes(int length) const;      // nodes of a tree with paths of this length
   DraftLengthOptions LengthOptions() const {
     return {.max_length = max_length, .adaptive = adaptive};
   }
@@ -80,7 +80,7 @@ class DraftClient {
   bool down_ = false;
   RemoteClock::time_point ask_again_;
   Backoff backoff_;
-  double mean_seconds_ = 0;  // of an answered call
+  double mean_seconds_ = 0;  // mean time of an answered call
 };
 
 class DraftStream {
@@ -104,7 +104,7 @@ class DraftStream {
   void Observe(const DraftedRound& round);
 
   double waited_seconds() const { return waited_; }           // in the round
-  double drafting_seconds() const { return draft_seconds_; }  // of the calls used in it
+  double drafting_seconds() const { return draft_seconds_; }  // time of the calls used in it
   SpeculationResult speculation() const { return speculation_; }
 
  private:
@@ -128,7 +128,7 @@ class DraftStream {
   std::optional<Call> fresh_;
   std::optional<Call> ahead_;
   DraftForest ready_;
-  DraftForest guesses_;            // of an answered probe: those not compared yet
+  DraftForest guesses_;            // guesses of an answered probe: those not compared yet
   std::vector<int32_t> compared_;  // the context that they follow
   int max_depth_ = 0;
   double waited_ = 0;

@@ -18,7 +18,7 @@ constexpr double kMaxIntegral = 10;
 constexpr double kMaxThreshold = 0.5;
 constexpr double kThresholdShare = 0.8;
 constexpr double kHysteresis = 0.1;
-constexpr double kMinGain = 1.25;  // that drafts must be expected to bring
+constexpr double kMinGain = 1.25;  // least gain that drafts must be expected to bring
 // Loss, in plain rounds, at which drafting stops, and the most that a single round counts for: a
 // slow round may be an outlier of the network.
 constexpr double kMaxLoss = 5;

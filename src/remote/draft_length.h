@@ -22,10 +22,10 @@ struct DraftLengthOptions {
 
 // A round that verified drafts.
 struct DraftedRound {
-  int path_length = 0;  // of the longest drafted path
+  int path_length = 0;  // length of the longest drafted path
   int accepted = 0;
-  double wait_seconds = 0;    // that the round waited for its drafts
-  double target_seconds = 0;  // of the verification, as the client saw it
+  double wait_seconds = 0;    // time that the round waited for its drafts
+  double target_seconds = 0;  // time of the verification, as the client saw it
 };
 
 class DraftLengthControl {
@@ -51,7 +51,7 @@ class DraftLengthControl {
   double threshold() const;
   // Recent loss of drafting against plain decoding, in plain rounds; never below 0.
   double loss() const { return loss_; }
-  double error() const { return error_; }  // of the controller
+  double error() const { return error_; }  // error of the controller
   double integral() const { return integral_; }
 
  private:
@@ -68,14 +68,14 @@ class DraftLengthControl {
 
   DraftLengthOptions options_;
   int length_;
-  std::deque<double> acceptances_;  // of the last drafted rounds
+  std::deque<double> acceptances_;  // acceptances of the last drafted rounds
   double error_ = 0;
   double integral_ = 0;
 
   RecentTimes plain_times_;
-  RecentTimes wait_times_;     // of rounds with drafts, corrected by probes
-  RecentTimes drafted_times_;  // of their verification
-  double drafted_tokens_ = 0;  // of such a round, the bonus included, running mean; 0: none yet
+  RecentTimes wait_times_;     // waits of rounds with drafts, corrected by probes
+  RecentTimes drafted_times_;  // times of their verification
+  double drafted_tokens_ = 0;  // in such a round, the bonus included, running mean; 0: none yet
   RecentTimes probe_times_;
 
   bool open_;

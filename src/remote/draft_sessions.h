@@ -31,9 +31,9 @@
 namespace talon {
 
 struct DraftSessionsOptions {
-  static constexpr int kMaxLength = 64;  // of a drafted path
+  static constexpr int kMaxLength = 64;  // longest drafted path
   static constexpr int kMaxBeams = 16;
-  static constexpr int kMaxNodes = 128;  // of an answer
+  static constexpr int kMaxNodes = 128;  // nodes of an answer
   static constexpr int kMaxBatch = 8;    // calls drafted together
 
   // Defaults of a call that does not say.
@@ -42,7 +42,7 @@ struct DraftSessionsOptions {
   float temperature = 1;
 
   int max_sessions = 16;
-  int64_t max_tokens = 0;  // of all sessions' contexts; 0: any number
+  int64_t max_tokens = 0;  // sum over all sessions' contexts; 0: any number
   std::vector<int32_t> eos_ids;
 
   Metrics* metrics = nullptr;  // not owned; null: nothing is counted
@@ -70,7 +70,7 @@ class DraftSessions {
   struct Session {
     std::string id;
     SequenceId sequence = 0;
-    std::vector<int32_t> tokens;  // that the drafter knows
+    std::vector<int32_t> tokens;  // tokens that the drafter knows
     bool busy = false;            // in the batch that is served now
   };
   // What a call asks for, with defaults filled in.

@@ -24,7 +24,7 @@ class ToldDrafter : public Drafter {
  public:
   enum class Place { kBegin, kPropose, kObserve, kEnd };
   struct Log {
-    std::map<SequenceId, Tokens> sequences;  // that have begun and not ended
+    std::map<SequenceId, Tokens> sequences;  // sequences that have begun and not ended
     int begun = 0;
     int observed = 0;  // tokens
     DraftRequest last;

@@ -24,6 +24,8 @@ namespace talon {
 constexpr int kFakeVocabulary = 50;
 constexpr int32_t kFakeEos = 0;
 
+inline constexpr uint64_t kSeed = 7;  // for the requests and their fake text
+
 // The token that follows `context` in the fake target's language; the seed changes it.
 inline int32_t FakeNext(std::span<const int32_t> context, uint64_t seed) {
   const uint64_t hash = PrefixHash(context.last(std::min<size_t>(context.size(), 6))) ^
@@ -89,11 +91,11 @@ class FakeTarget : public TargetLink {
   }
   Result<PingAnswer> Ping(RemoteClock::time_point) override { return PingAnswer{}; }
 
-  std::deque<FakeFault> faults;  // of the calls to come
+  std::deque<FakeFault> faults;  // faults of the calls to come
   int calls = 0;
   std::vector<VerifyCall> asked;
   int verified = 0;  // calls that were computed
-  int whole = 0;     // of these, with the whole context
+  int whole = 0;     // calls with the whole context
   std::vector<std::string> ended;
   size_t sessions() const { return sessions_.size(); }
 
@@ -174,10 +176,10 @@ class FakeDrafter : public DraftLink {
   }
   Result<PingAnswer> Ping(RemoteClock::time_point) override { return PingAnswer{}; }
 
-  std::deque<FakeFault> faults;  // of the calls to come
+  std::deque<FakeFault> faults;  // faults of the calls to come
   std::vector<DraftCall> calls;
   bool ready = true;     // false: calls are never ready before they are waited for
-  int milliseconds = 5;  // that a call takes
+  int milliseconds = 5;  // time that a call takes
 
  private:
   struct Running : RunningDraft {

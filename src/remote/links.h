@@ -23,7 +23,7 @@ struct CallReport {
   RemoteClock::time_point sent;
   RemoteClock::time_point received;
   double worker_seconds = 0;  // between request and answer at the worker; 0: not reported
-  double decode_seconds = 0;  // of the answer's bytes
+  double decode_seconds = 0;  // time to decode the answer's bytes
   int64_t bytes_sent = 0;
   int64_t bytes_received = 0;
 

@@ -26,12 +26,12 @@ namespace talon {
 
 struct OrchestratorOptions {
   int max_rounds = 0;            // 0: any number
-  double timeout_seconds = 30;   // of a round, retries included
+  double timeout_seconds = 30;   // timeout of a round, retries included
   int max_length = 0;            // tokens of prompt and output; 0: any number
   float draft_temperature = -1;  // -1: as the request's
   bool rejection = false;        // accept by the drafts' probabilities, with their draws
   std::vector<int32_t> eos_ids;
-  int vocab_size = 0;        // of the target; 0: not known
+  int vocab_size = 0;        // the target's; 0: not known
   DraftClientOptions draft;  // end_tokens and draws are filled in
 };
 

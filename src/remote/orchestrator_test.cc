@@ -14,7 +14,6 @@ namespace {
 using Kind = FakeFault::Kind;
 using Tokens = std::vector<int32_t>;
 
-constexpr uint64_t kSeed = 7;
 const Tokens kPrompt = {3, 1, 4, 1, 5};
 
 class OrchestratorTest : public testing::Test {

@@ -22,7 +22,7 @@ namespace talon {
 struct RemoteDrafterOptions {
   DraftClientOptions client;
   float draft_temperature = -1;  // -1: as each request's
-  int vocab_size = 0;            // of the target
+  int vocab_size = 0;            // the target's
 };
 
 class RemoteDrafter : public Drafter {
@@ -45,7 +45,7 @@ class RemoteDrafter : public Drafter {
  private:
   struct Drafted {
     std::optional<DraftStream> stream;  // from the first Propose on
-    int path_length = -1;               // of the last tree; -1: not proposed since Observe
+    int path_length = -1;               // length of the last tree; -1: not proposed since Observe
     RemoteClock::time_point proposed;
   };
 
@@ -55,9 +55,9 @@ class RemoteDrafter : public Drafter {
   Parts parts_;
   RemoteDrafterOptions options_;
   RemoteTimer clock_;
-  const std::string name_;  // of this engine's sessions
+  const std::string name_;  // prefix of this engine's session names
   DraftClient client_;
-  double proposing_seconds_ = 0;  // of the last Propose: all sequences waited that long
+  double proposing_seconds_ = 0;  // time of the last Propose: all sequences waited that long
   std::map<SequenceId, Drafted> sequences_;
 };
 

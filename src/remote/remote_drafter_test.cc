@@ -10,8 +10,6 @@ namespace {
 using Kind = FakeFault::Kind;
 using Tokens = std::vector<int32_t>;
 
-constexpr uint64_t kSeed = 7;
-
 // Runs a few sequences as the engine does: propose, verify, observe.
 class RemoteDrafterTest : public testing::Test {
  protected:

@@ -43,7 +43,7 @@ struct RemoteCallSpan {
   std::chrono::steady_clock::time_point sent;
   std::chrono::steady_clock::time_point received;
   double worker_wall_seconds = 0;   // 0: not known
-  double worker_model_seconds = 0;  // of these
+  double worker_model_seconds = 0;  // part of worker_wall_seconds
 };
 
 class Telemetry {

@@ -34,7 +34,7 @@ enum class RecoveryAction {
 RecoveryAction RecoveryFor(const Status& status);
 
 struct VerifierOptions {
-  double timeout_seconds = 30;  // of a round, retries included
+  double timeout_seconds = 30;  // timeout of a round, retries included
   bool rejection = false;
   std::vector<int32_t> stop_token_ids;
   int vocab_size = 0;    // 0: not known
@@ -61,7 +61,7 @@ class Verifier {
   // Best effort.
   void End();
 
-  int sent_tokens() const { return sent_tokens_; }          // of the context, in the last call
+  int sent_tokens() const { return sent_tokens_; }          // context tokens in the last call
   int expected_prefix() const { return expected_prefix_; }  // in the last call
   int full_resends() const { return full_resends_; }
 
@@ -70,7 +70,7 @@ class Verifier {
   struct Attempts {
     RemoteClock::time_point deadline;
     Backoff backoff;
-    int tries = 0;  // that failed for lack of room
+    int tries = 0;  // tries that failed for lack of room
     bool resent = false;
     Status unreachable;  // why the target could not be reached, if it could not
   };

@@ -36,7 +36,7 @@ struct LoadedModel {
   std::unique_ptr<Decoder> target;
   std::unique_ptr<Tokenizer> tokenizer;  // null if the directory or the build has none
   EngineOptions engine_options;
-  DrafterList drafters;  // that the settings choose
+  DrafterList drafters;  // drafters that the settings choose
   // The drafters need a head that was found beside the model. MakeEngine goes on with SUFFIX alone
   // if it cannot be used.
   bool head_found = false;

@@ -29,7 +29,7 @@ inline Kind KindOf(const std::vector<int>*) { return {"N", "a list of whole numb
 
 // What a row may have besides key, field and meaning.
 using Choices = std::vector<SettingChoice>;
-enum AnyCase { kAnyCase };  // of the choices
+enum AnyCase { kAnyCase };  // the choices match in any case
 struct Check {
   Status (*function)(const std::string& text);
 };

@@ -39,11 +39,11 @@ struct Setting {
                std::vector<int>*>
       value;
   std::string alias;       // another name that the file may use, "" = none
-  std::string alias_flag;  // that name as a flag
+  std::string alias_flag;  // alias as a flag
   std::string short_flag;  // "-m", "" = none
 
-  std::optional<Range> range;          // of a number
-  std::vector<SettingChoice> choices;  // of a number or a text; empty = all
+  std::optional<Range> range;          // range of a number
+  std::vector<SettingChoice> choices;  // choices of a number or a text; empty = all
   bool any_case = false;               // choices may be written in upper or lower case
   // Where the choices are a grammar ("cuda:N") and not a list: what checks it.
   Status (*check)(const std::string& text) = nullptr;
@@ -60,9 +60,9 @@ enum SettingSet : unsigned {
   kServeSettings = 8,
   kWorkerSettings = 16,
   kDraftWorkerSettings = 32,
-  kRemoteSettings = 64,   // of a draft worker's client, and of every connection
-  kTargetSettings = 128,  // of a target worker's client
-  kChatSettings = 256,    // of what makes prompts of messages
+  kRemoteSettings = 64,   // a draft worker's client, and every connection
+  kTargetSettings = 128,  // a target worker's client
+  kChatSettings = 256,    // what makes prompts of messages
 };
 inline constexpr unsigned kAllSettings = 511;
 

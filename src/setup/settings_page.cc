@@ -5,24 +5,30 @@
 #include <type_traits>
 
 #include "setup/settings.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {
 
+constexpr size_t kColumns = 100;
+
 constexpr const char* kHead =
-    R"(<!-- Made from src/setup/settings.cc. After a change there: TALON_WRITE_DOCS=1 build/src/setup/setup_test -->
+    R"(<!-- Made from src/setup/settings.cc. After a change there:
+     TALON_WRITE_DOCS=1 build/src/setup/setup_test -->
 # Flags
 
-Every setting is a flag of the program and a key of the YAML file that `--config FILE` names; flags win over the file.
-The Python classes `EngineConfig`, `SpeculativeConfig` and `SamplingParams` take the keys as keywords. In the file the
-keys of a group stand under its name:
+Every setting is a flag of the program and a key of the YAML file that `--config FILE` names; flags
+win over the file. The Python classes `EngineConfig`, `SpeculativeConfig` and `SamplingParams` take
+the keys as keywords. In the file the keys of a group stand under its name:
 
 ```yaml
 speculative_config:
   method: EAGLE3
 ```
 
-A flag of true or false alone means true. Commands have flags of their own besides these: `talon COMMAND --help`.
+A flag of true or false alone means true. The key is the flag's name with underscores where no other
+is given; a default that is not given is empty. Commands have flags of their own besides these:
+`talon COMMAND --help`.
 )";
 
 struct CommandSets {
@@ -65,14 +71,6 @@ std::string CommandsOf(SettingSet set) {
   return list;
 }
 
-// Text of a table's cell.
-std::string Cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
-    text.insert(at, "\\");
-  }
-  return text;
-}
-
 std::string Quoted(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
 
 struct DefaultText {
@@ -99,15 +97,30 @@ std::string ValuesText(const Setting& setting) {
   return JoinWithOr(names);
 }
 
-std::string Row(const Setting& setting) {
-  const auto with = [](const std::string& names, const std::string& other) {
-    return other.empty() ? names : names + " or " + Quoted(other);
-  };
-  return fmt::format("| {} | {} | {} | {} | {} |\n",
-                     with(with(Quoted(setting.flag), setting.short_flag), setting.alias_flag),
-                     with(Quoted(setting.key), setting.alias),
-                     std::visit(DefaultText(), setting.value), Cell(ValuesText(setting)),
-                     Cell(setting.meaning));
+// The key's names, where they do not follow from the flag's: "key `method`; ".
+std::string KeyText(const Setting& setting) {
+  std::string name = setting.flag.substr(2);
+  std::ranges::replace(name, '-', '_');
+  if (name == setting.key && setting.alias.empty()) return "";
+  const std::string alias = setting.alias.empty() ? "" : " or " + Quoted(setting.alias);
+  return fmt::format("key {}{}; ", Quoted(setting.key), alias);
+}
+
+// An entry of a list, in lines of kColumns.
+std::string Entry(const Setting& setting) {
+  std::string flags = Quoted(setting.flag);
+  for (const std::string& other : {setting.short_flag, setting.alias_flag}) {
+    if (!other.empty()) flags += " or " + Quoted(other);
+  }
+  std::string initial = std::visit(DefaultText(), setting.value);
+  if (!initial.empty()) initial = "; default " + initial;
+  std::string text = WrapText(fmt::format("{} ({}{}{}): {}", flags, KeyText(setting),
+                                          ValuesText(setting), initial, setting.meaning),
+                              kColumns - 2);
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) {
+    text.insert(at + 1, "  ");
+  }
+  return "- " + text + "\n";
 }
 
 }  // namespace
@@ -117,11 +130,11 @@ std::string SettingsPage() {
   std::string page = kHead;
   for (const auto& [set, title] : SettingSetTitles()) {
     const std::vector<Setting> settings = SettingsOf(&defaults, set);
-    page += fmt::format("\n## {}\n\nTaken by {}.", title, CommandsOf(set));
+    std::string taken = fmt::format("Taken by {}.", CommandsOf(set));
     const std::string& group = settings.front().group;  // a set has one
-    if (!group.empty()) page += fmt::format(" In the file under `{}`.", group);
-    page += "\n\n| flag | key | default | values | meaning |\n|---|---|---|---|---|\n";
-    for (const Setting& setting : settings) page += Row(setting);
+    if (!group.empty()) taken += fmt::format(" In the file under `{}`.", group);
+    page += fmt::format("\n## {}\n\n{}\n\n", title, WrapText(taken, kColumns));
+    for (const Setting& setting : settings) page += Entry(setting);
   }
   return page;
 }

@@ -6,7 +6,7 @@
 
 namespace talon {
 
-// The page in Markdown: a table for each set of settings, and the commands that take it.
+// The page in Markdown: a list for each set of settings, and the commands that take it.
 std::string SettingsPage();
 
 }  // namespace talon

@@ -109,7 +109,7 @@ TEST(Plan, PartialTreeSeesItsListsTheTailAndItsAncestors) {
   EXPECT_EQ(plan.NumLists(0), 4);
   EXPECT_EQ(plan.BlocksOf(0, 0, 1, 2)[0], 8);
   EXPECT_EQ(plan.BlocksOf(0, 1, 1, 2)[0], 7);
-  EXPECT_EQ(plan.PlaceOf(0, 1), ~101);     // of the tail
+  EXPECT_EQ(plan.PlaceOf(0, 1), ~101);     // a place in the tail
   EXPECT_EQ(plan.PlaceOfRow(0, 3), ~105);  // behind it
   ASSERT_EQ(builder.staged().size(), 1u);
   EXPECT_EQ(builder.staged()[0].first, 102);

@@ -14,7 +14,7 @@ struct ChatOptions {
   // of the generation prompt.
   bool continue_final_message = false;
   OrderedJson tools = nullptr;                    // an array; null = none
-  OrderedJson variables = OrderedJson::object();  // of the template, such as enable_thinking
+  OrderedJson variables = OrderedJson::object();  // the template's, such as enable_thinking
 };
 
 }  // namespace talon

@@ -70,7 +70,7 @@ Result<std::string> CutAfterFinalMessage(std::string prompt, const OrderedJson& 
 
 // Texts of probe messages: no template changes digits.
 constexpr std::string_view kProbe = "7301946258";
-constexpr int kProbeDigits = 6;  // of the message's number, after kProbe
+constexpr int kProbeDigits = 6;  // digits of the message's number, after kProbe
 
 constexpr size_t kShownRole = 100;  // bytes of a role that a message quotes
 
@@ -129,7 +129,7 @@ Result<std::map<std::string, std::string>> SourcesFromJson(const OrderedJson& va
 
 // The files of additional_chat_templates/, each named after itself.
 Status AddNamedFiles(const std::string& model_dir, std::map<std::string, std::string>* sources) {
-  std::error_code none;  // of a folder that is not there
+  std::error_code none;  // not an error: the folder is not there
   std::filesystem::directory_iterator file(model_dir + "/additional_chat_templates", none);
   for (; file != std::filesystem::directory_iterator(); file.increment(none)) {
     const std::filesystem::path& path = file->path();

@@ -9,7 +9,7 @@
 
 namespace talon {
 
-inline constexpr size_t kMaxInputBytes = size_t{1} << 26;  // of one text to encode
+inline constexpr size_t kMaxInputBytes = size_t{1} << 26;  // length of one text to encode
 inline constexpr int64_t kMaxTokenId = (int64_t{1} << 22) - 1;
 
 // What a text of `bytes` may become at any step: the longest real expansion is elevenfold.

@@ -24,7 +24,8 @@ const repository = fileURLToPath(new URL('../..', import.meta.url));
 const PROMPT = 'It was a dark night';
 const LONG = 20000;  // tokens that no machine generates before the test stops them
 // Speculation on whatever it costs on this machine: the trees are what is looked at.
-const FLAGS = ['--speculative-algorithm', 'EAGLE3', '--speculative-adaptive', 'false'];
+const FLAGS =
+    ['--speculative-algorithm', 'EAGLE3', '--speculative-adaptive', 'false', '--threads', '1'];
 
 let server;
 let browser;

@@ -20,7 +20,7 @@ struct FuzzShape {
   int head_dim = 128;
   int block_size = 16;
   DType dtype = DType::kBF16;
-  int64_t pool_elements = int64_t{1} << 27;  // of K
+  int64_t pool_elements = int64_t{1} << 27;  // elements of K
 
   int heads() const { return kv_heads * group; }
   int cols() const { return heads() * head_dim; }
@@ -77,7 +77,7 @@ class RandomBatch {
   std::vector<Sequence> sequences_;
   std::vector<Reservation> reservations_;
   PassBuilder builder_;
-  std::vector<std::function<void(PassBuilder*)>> adders_;  // of each sequence
+  std::vector<std::function<void(PassBuilder*)>> adders_;  // one for each sequence
   std::string text_;
 };
 

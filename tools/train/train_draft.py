@@ -20,7 +20,7 @@ def batch(pools: dict, names: list[str], weights: torch.Tensor, tokens: int, g: 
     rows = pools[names[int(torch.multinomial(weights, 1, generator=g))]]
     count = max(1, tokens // rows.length)
     part = rows.select(torch.randint(0, len(rows), (count,), generator=g)).to(device)
-    place = torch.arange(rows.length, device=device) + 1  # of the token that is guessed
+    place = torch.arange(rows.length, device=device) + 1  # place of the token that is guessed
     counted = (place < part.end[:, None]).float()
     written = counted * (place >= part.prompt[:, None]).float()
     return part.tokens.long(), 0.9 * written + 0.1 * counted

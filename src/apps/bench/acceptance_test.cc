@@ -37,7 +37,7 @@ TEST(DrawnAcceptance, TauIsThatOfTheTable) {
     acceptance.Edit(tree, choices);
     tokens += 1 + Accepted(tree, choices);
   }
-  const double deviation = 1.0 / std::sqrt(kSteps);  // of the mean; a step's is below one token
+  const double deviation = 1.0 / std::sqrt(kSteps);  // for the mean; a step's is below one token
   EXPECT_NEAR(static_cast<double>(tokens) / kSteps, acceptance.ExpectedTau(), 4 * deviation);
   EXPECT_EQ(acceptance.cut_short(), 0);
 }

@@ -45,14 +45,14 @@ struct DecodeRuns {
   std::vector<double> prompt_rate, decode_rate;         // tokens per second
   std::vector<double> first_token;                      // seconds
   std::vector<double> bandwidth, int8_peak, bf16_peak;  // GB/s, G(FL)OP/s; peaks of the CPU only
-  int64_t peak_memory = 0;                              // of the process, in bytes
+  int64_t peak_memory = 0;                              // peak of the process, in bytes
 };
 
 // The medians, against the limits.
 struct DecodeFigures {
   double prompt_rate = 0, decode_rate = 0, first_token = 0;
   double bandwidth = 0, int8_peak = 0, bf16_peak = 0;  // 0: not measured on this device
-  double flops = 0;                                    // of a prompt token
+  double flops = 0;                                    // for a prompt token
   double bytes = 0;                                    // read for a generated token
   double prompt_gflops = 0;                            // GFLOP/s
   double read = 0;                                     // GB/s

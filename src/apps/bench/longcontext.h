@@ -44,9 +44,9 @@ SpecPvConfig SpecPvOf(SpecPvConfig settings, const Variant& variant);
 
 // Steps of one kind.
 struct StepGroup {
-  std::vector<double> seconds;  // of each step, drafting included
+  std::vector<double> seconds;  // time of each step, drafting included
   int64_t rows = 0;
-  int64_t prefix_tokens = 0;  // whose K/V they have read
+  int64_t prefix_tokens = 0;  // prefix tokens with K/V that they have read
 
   int64_t steps() const { return static_cast<int64_t>(seconds.size()); }
   double TotalSeconds() const;

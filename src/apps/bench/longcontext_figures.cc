@@ -10,7 +10,7 @@
 namespace talon {
 namespace {
 
-constexpr int kBaseContext = 4096;  // that longer ones are compared with
+constexpr int kBaseContext = 4096;  // longer contexts are compared with it
 
 double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 

@@ -37,7 +37,7 @@ Json MemoryJson(const std::vector<Variant>& variants, const std::vector<ContextR
 
 struct RooflineInput {
   ModelConfig model;
-  double weight_bytes = 0;  // that a pass reads
+  double weight_bytes = 0;  // bytes that a pass reads
   int block_size = 16;
   Peaks peaks;
 };

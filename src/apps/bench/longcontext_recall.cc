@@ -33,7 +33,7 @@ std::string_view Trimmed(const std::string& text) {
 // Full twins, each before what is compared with it.
 std::vector<RecallVariant> Arrange(const std::vector<Variant>& variants) {
   std::vector<RecallVariant> out;
-  std::map<int, int> place;  // of a variant in `out`
+  std::map<int, int> place;  // index of a variant in `out`
   for (const Variant& variant : variants) {
     if (!variant.partial) continue;
     const int twin = std::max(FullTwinOf(variants, variant), 0);

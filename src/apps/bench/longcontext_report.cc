@@ -7,6 +7,7 @@
 #include "apps/common/table.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {

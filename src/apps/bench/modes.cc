@@ -21,12 +21,12 @@ struct ModeResult {
   std::string mode;
   DrafterList drafter;
   std::unique_ptr<Engine> engine;
-  std::vector<double> seconds;                      // of each repeat, all prompts
+  std::vector<double> seconds;                      // time of each repeat, all prompts
   std::vector<std::vector<double>> prompt_seconds;  // [prompts][repeats]
-  int64_t tokens = 0;                               // of one repeat
+  int64_t tokens = 0;                               // emitted in one repeat
   RequestStats stats;                               // summed over everything
   int64_t bytes_written = 0;
-  int64_t grammar_tokens = 0;  // of answers that must match a schema, and those with no choice
+  int64_t grammar_tokens = 0;  // in answers that must match a schema, and those with no choice
   int64_t forced_tokens = 0;
   // Against plain decoding: tokens before the first difference, and all.
   int64_t same_tokens = 0;

@@ -39,7 +39,7 @@ class OpBench {
     struct Product {
       const char* name;
       int outputs, inputs;
-      std::vector<int> bounds = {};  // of segments, where the model sums in segments
+      std::vector<int> bounds = {};  // bounds of segments, where the model sums in segments
     };
     const Product products[] = {
         {"matmul qkv", model_.q_size() + 2 * model_.kv_size(), model_.hidden_size},

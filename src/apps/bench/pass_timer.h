@@ -25,7 +25,7 @@ struct PassCase {
 };
 
 struct TimerOptions {
-  int tokens = 0;  // of all sequences together
+  int tokens = 0;  // all sequences together
   int rows = 0;
   int sequences = 1;
   bool offload = false;

@@ -32,7 +32,7 @@ constexpr int kWarmUpTokens = 16;
 
 struct RemoteBenchOptions {
   std::vector<double> rtts_ms = {0, 5, 20, 50, 100};
-  double loss = 0.01;  // of one more link
+  double loss = 0.01;  // loss of one more link
   double loss_rtt_ms = 20;
   std::string prompts;
   int num_prompts = 1;

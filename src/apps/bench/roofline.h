@@ -28,7 +28,7 @@ struct PassSums {
   int64_t rows = 0;
   int64_t prefix_tokens = 0;      // read, over all passes
   double weight_bytes = 0;        // one pass reads
-  double kv_bytes_per_token = 0;  // of the prefix, key summaries included where they are read
+  double kv_bytes_per_token = 0;  // read for the prefix, key summaries included where they are read
 };
 
 // Every row has logits and sees the prefix that its pass read on average; a tree's own rows, few

@@ -38,7 +38,7 @@ struct SimulateOptions {
 struct Timing {
   int64_t tokens = 0;
   double seconds = 0;
-  StageTimes stages;  // of a few more steps
+  StageTimes stages;  // times of a few more steps
 
   double rate() const { return static_cast<double>(tokens) / seconds; }
   // Share of a stage, by the device's clock where it has one.

@@ -19,7 +19,7 @@ struct StageTimes {
     double device_seconds = 0;
   };
   std::vector<Stage> stages;  // in the order in which they first came
-  double seconds = 0;         // of all steps
+  double seconds = 0;         // all steps together
   int64_t steps = 0;
 
   double DeviceSeconds() const;

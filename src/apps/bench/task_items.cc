@@ -12,7 +12,7 @@ namespace talon {
 namespace {
 
 constexpr size_t kRun = 8;       // tokens
-constexpr int kMostRepeats = 2;  // of a run
+constexpr int kMostRepeats = 2;  // repeats of a run
 constexpr int kMostTokens = 1 << 16;
 
 Result<std::string> TextOf(const OrderedJson& entry, const char* key) {

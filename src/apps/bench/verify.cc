@@ -45,7 +45,7 @@ class PassFloor {
 
   double Seconds(int rows, int depth) const {
     const ModelConfig& shape = model_.config();
-    const double flops = LayerFlops(shape) + HeadFlops(shape);  // of a row
+    const double flops = LayerFlops(shape) + HeadFlops(shape);  // for one row
     const double read = static_cast<double>(model_.weight_bytes_per_pass(rows)) / bandwidth_;
     const double attended = rows * AttentionFlops(shape, depth);
     return std::max(read, rows * flops / matrix_) +

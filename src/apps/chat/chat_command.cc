@@ -16,7 +16,7 @@
 namespace talon {
 namespace {
 
-constexpr int kMaxTokens = 1024;  // of an answer, unless the user says otherwise
+constexpr int kMaxTokens = 1024;  // length of an answer, unless the user says otherwise
 constexpr const char* kApiKeyVariable = "TALON_API_KEY";
 
 struct ChatFlags {

@@ -16,9 +16,9 @@
 namespace talon {
 
 struct ChatAnswerEnd {
-  std::string content;    // of the message, for the turns to come
+  std::string content;    // the message's text, for the turns to come
   bool stopped = false;   // by the user
-  bool at_limit = false;  // of tokens
+  bool at_limit = false;  // the limit of tokens ended it
   RequestStats stats;
 };
 

@@ -9,6 +9,7 @@
 
 #include "apps/common/table.h"
 #include "base/nearest_name.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {

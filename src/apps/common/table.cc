@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <sstream>
 
 namespace talon {
 
@@ -24,19 +23,6 @@ std::string Table::ToString(bool all_left) const {
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
-  }
-  return out;
-}
-
-std::string WrapText(const std::string& text, size_t width) {
-  std::istringstream words(text);
-  std::string out;
-  size_t used = 0;
-  for (std::string word; words >> word; used += word.size()) {
-    const bool breaks = used > 0 && used + 1 + word.size() > width;
-    if (used > 0) out += breaks ? '\n' : ' ';
-    used = breaks || used == 0 ? 0 : used + 1;
-    out += word;
   }
   return out;
 }

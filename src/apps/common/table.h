@@ -22,9 +22,6 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Breaks text at spaces so that no line is wider; a longer word stands alone.
-std::string WrapText(const std::string& text, size_t width);
-
 std::string FormatBytes(double bytes);  // "27.8 MB"
 
 }  // namespace talon

@@ -6,7 +6,7 @@
 namespace talon {
 namespace {
 
-constexpr int kFewestTrials = 16;     // of depth 1, to say anything
+constexpr int kFewestTrials = 16;     // trials of depth 1 that it takes to say anything
 constexpr double kWorthSaying = 1.1;  // speed-up that removing a limit promises
 constexpr double kGoodFirst = 0.8;    // acceptance of depth 1 that good heads reach
 constexpr double kPoorFirst = 0.65;

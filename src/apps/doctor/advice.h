@@ -20,7 +20,7 @@ struct DraftSettings {
 };
 
 struct Advice {
-  std::string limit;                // of the first: "verification", "drafting", ... or "none"
+  std::string limit;                // limit of the first: "verification", "drafting", ... or "none"
   std::vector<std::string> limits;  // one or two sentences, what costs most first
   std::string next;                 // the setting or the work to try next
 };

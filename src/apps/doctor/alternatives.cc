@@ -14,13 +14,14 @@
 #include "apps/common/table.h"
 #include "base/file.h"
 #include "setup/progress.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLayerConfig = "transformer_layer_config";  // of the speculators' layout
+constexpr const char* kLayerConfig = "transformer_layer_config";  // key of the speculators' layout
 constexpr int kTexts = 4;
 constexpr int kContext = 128;
 constexpr double kBetter = 1.15;  // tau against the head as it is: less is chance

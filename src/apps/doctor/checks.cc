@@ -9,7 +9,7 @@ namespace talon {
 namespace {
 
 // A draft's weights are read once for each level of a tree.
-constexpr double kHeavyDraft = 0.3;  // of the target's weights
+constexpr double kHeavyDraft = 0.3;  // share of the target's weights
 
 bool IsHead(const DraftFacts& facts) { return facts.kind != "STANDALONE"; }
 

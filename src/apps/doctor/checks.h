@@ -34,11 +34,11 @@ struct DraftFacts {
   int max_length = 0;  // longest sequence of the settings
   RopeKind draft_rope = RopeKind::kDefault;
   bool same_tokenizer = true;  // as far as both have one
-  std::string target_types;    // of the tensors as stored: "bf16", "bf16 and f32"
+  std::string target_types;    // types of the tensors as stored: "bf16", "bf16 and f32"
   std::string draft_types;
   size_t target_weight_bytes = 0;
   size_t draft_weight_bytes = 0;
-  size_t draft_kv_bytes = 0;  // of all sequences
+  size_t draft_kv_bytes = 0;  // for all sequences
 };
 
 enum class Severity { kOk, kWarning, kError };

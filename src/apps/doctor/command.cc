@@ -17,12 +17,13 @@
 #include "setup/draft_choice.h"
 #include "setup/engine_settings.h"
 #include "setup/loader.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {
 
 constexpr int kMaxTokens = 96;      // unless the user says otherwise
-constexpr double kMuchBelow = 0.8;  // of what the draft's card claims
+constexpr double kMuchBelow = 0.8;  // share of what the draft's card claims
 
 struct DoctorOptions {
   std::string draft;

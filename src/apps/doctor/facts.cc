@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kLayerIds = "eagle_aux_hidden_state_layer_ids";
 constexpr const char* kAuxLayerIds = "aux_hidden_state_layer_ids";
-constexpr int kStandaloneBlock = 16;  // of the STANDALONE drafter's cache, which is bf16
+constexpr int kStandaloneBlock = 16;  // block of the STANDALONE drafter's cache, which is bf16
 
 // "bf16", or "bf16 and f32" where the tensors differ.
 Result<std::string> StoredTypes(const std::string& dir) {

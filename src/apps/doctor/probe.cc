@@ -33,8 +33,8 @@ Result<GenerateResult> Generate(Engine* engine, std::vector<int32_t> prompt,
 struct Sums {
   std::array<RequestStats, kModes> stats;
   bool identical = true;
-  int64_t tokens = 0;   // of plain decoding
-  int64_t covered = 0;  // of these
+  int64_t tokens = 0;   // tokens of plain decoding
+  int64_t covered = 0;  // part of `tokens`
 };
 
 // One text, decoded in all ways. The order rotates, so that none always runs first.

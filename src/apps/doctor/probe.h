@@ -21,11 +21,11 @@ namespace talon {
 // One way of decoding against the plain one. Costs are in plain steps.
 struct ModeFigures {
   double tau = 0;
-  double nodes = 0;         // of a pass, root included
+  double nodes = 0;         // nodes of a pass, root included
   double verify_cost = 0;   // c(nodes)
   double verify_ratio = 0;  // the same as the run itself had it, with its trees
-  double draft_cost = 0;    // of a step
-  double draft_share = 0;   // of the time
+  double draft_cost = 0;    // cost for a step
+  double draft_share = 0;   // share of the time
   double predicted = 0;     // tau / (verify_cost + draft_cost)
   double measured = 0;      // speed-up
   double tokens_per_second = 0;
@@ -47,10 +47,10 @@ struct ProbeFigures {
   bool random_text = false;
   int texts = 0;                         // at each length
   std::vector<ContextFigures> contexts;  // by length
-  RequestStats fixed_stats;              // of all lengths
+  RequestStats fixed_stats;              // sums over all lengths
   double coverage = 1;                   // share of the plain tokens that the draft can name
   VerifyCurve curve;
-  std::map<std::string, int64_t> fallbacks;  // of the fixed tree, by reason
+  std::map<std::string, int64_t> fallbacks;  // fallbacks of the fixed tree, by reason
 
   bool may_differ = false;  // from plain decoding: acceptance is lossy, or draws differently
 

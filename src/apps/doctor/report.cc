@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "apps/common/table.h"
+#include "setup/wrap_text.h"
 
 namespace talon {
 namespace {
 
-constexpr size_t kTextColumn = 21;  // of a checklist's text
+constexpr size_t kTextColumn = 21;  // column of a checklist's text
 constexpr int kShownDepths = 8;
 constexpr double kGoodCoverage = 0.95;
 constexpr double kTrustedGap = 1.35;  // between two ways of timing the same pass

@@ -18,7 +18,7 @@ struct CpuPass : HostPass {
   AttentionPlan attention;
   // The plan of layers that see a window, made when the first of them runs.
   mutable AttentionPlan windowed;
-  mutable int window = 0;  // that it was made for; 0: none yet
+  mutable int window = 0;  // window that it was made for; 0: none yet
 
   const AttentionPlan& PlanFor(int wanted, int num_threads) const {
     if (wanted == 0) return attention;

@@ -12,7 +12,7 @@ namespace talon {
 
 struct PromptLimits {
   int rows = 0;    // prompt tokens in all
-  int reads = 0;   // of them, rows whose outputs are read
+  int reads = 0;   // part of `rows`: their outputs are read
   int blocks = 0;  // new blocks in all
 };
 

@@ -27,7 +27,7 @@ struct Session {
   std::string last_request;  // the one that `last_answer` is for; empty: none
   VerifyAnswer last_answer;
   std::chrono::steady_clock::time_point last_accessed;
-  const uint64_t seed = RandomSeed();  // of sampled calls that bring none
+  const uint64_t seed = RandomSeed();  // seed of sampled calls that bring none
   int64_t ends_after = 0;              // it goes when calls up to this one have ended; 0: it stays
 };
 

@@ -14,11 +14,6 @@ namespace {
 using Clock = SessionThread::Clock;
 using std::chrono::milliseconds;
 
-TestModel& Random() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
 std::unique_ptr<SessionEngine> MakeSessions(int max_sessions) {
   SessionOptions options;
   options.engine = {.kv_dtype = DType::kF32,
@@ -30,7 +25,7 @@ std::unique_ptr<SessionEngine> MakeSessions(int max_sessions) {
   options.max_sessions = max_sessions;
   options.max_tree_nodes = 24;
   auto made = SessionEngine::Create(
-      {.backend = Random().backend.get(), .target = Random().target.get()}, options);
+      {.backend = Small().backend.get(), .target = Small().target.get()}, options);
   EXPECT_TRUE(made.ok()) << made.status().message();
   return std::move(made).value();
 }
@@ -46,7 +41,7 @@ std::vector<TestClient> MakeClients(int count) {
     if (random() % 2 == 0) request.sampling.temperature = 0.8f;
   }
   const EngineOptions options{.kv_dtype = DType::kF32, .max_length = 128};
-  const auto results = RunBatch(Random().MakeEngine(options).get(), requests);
+  const auto results = RunBatch(Small().MakeEngine(options).get(), requests);
   std::vector<TestClient> clients;
   for (int i = 0; i < count; ++i) {
     clients.emplace_back(fmt::format("c{}", i), requests[i], results[i].TokenIds(), i);

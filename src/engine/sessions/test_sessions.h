@@ -16,13 +16,6 @@
 
 namespace talon {
 
-inline constexpr int kVocabulary = 512;
-
-inline TestModel& Small() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
 inline SessionOptions TestSessionOptions(int max_sessions = 4) {
   SessionOptions options;
   options.engine = {.kv_dtype = DType::kF32,

@@ -40,7 +40,7 @@ TestModel& Broken() {
   return model;
 }
 
-EngineOptions Options(AcceptMode accept) {
+EngineOptions BrokenLogitsOptions(AcceptMode accept) {
   EngineOptions options{.kv_dtype = DType::kF32, .max_length = 160};
   options.step.accept = accept;
   options.step.thresholds = {.single = 0.5f, .acc = 0.5f};
@@ -53,7 +53,7 @@ TEST(BrokenLogits, FailTheRequestInEveryAcceptMode) {
   for (const AcceptMode accept :
        {AcceptMode::kMatch, AcceptMode::kThreshold, AcceptMode::kRejection}) {
     for (const SamplingParams& sampling : ways) {
-      const auto engine = Broken().MakeEngine(Options(accept));
+      const auto engine = Broken().MakeEngine(BrokenLogitsOptions(accept));
       const GenerateResult result =
           RunBatch(engine.get(), {{.prompt = Ten(), .sampling = sampling}})[0];
       EXPECT_EQ(result.finish, FinishReason::kError) << FinishReasonName(result.finish);
@@ -81,7 +81,7 @@ TEST(BrokenLogits, BanningEveryTokenFinishesWithItsOwnReason) {
       for (int32_t token = 0; token < kVocabulary; ++token) {
         request.sampling.bad_words.push_back({token});
       }
-      const auto engine = Small().MakeEngine(Options(accept));
+      const auto engine = Small().MakeEngine(BrokenLogitsOptions(accept));
       const GenerateResult result = RunBatch(engine.get(), {std::move(request)})[0];
       EXPECT_EQ(result.finish, FinishReason::kDeadEnd);
       EXPECT_STREQ(FinishReasonName(result.finish), "all_tokens_banned");
@@ -98,7 +98,7 @@ TEST(BrokenLogits, TokenZeroIsATokenLikeAnyOther) {
     for (int32_t token = 1; token < kVocabulary; ++token) {
       request.sampling.bad_words.push_back({token});
     }
-    const auto engine = Small().MakeEngine(Options(AcceptMode::kMatch));
+    const auto engine = Small().MakeEngine(BrokenLogitsOptions(AcceptMode::kMatch));
     const GenerateResult result = RunBatch(engine.get(), {std::move(request)})[0];
     EXPECT_EQ(result.finish, FinishReason::kLength);
     EXPECT_EQ(result.TokenIds(), (std::vector<int32_t>{0, 0, 0, 0}));

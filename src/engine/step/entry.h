@@ -45,7 +45,7 @@ struct PlannedRows {
   int first_feature = -1;   // first row in the pass's features; -1: not captured
   int prefix_read = 0;      // tokens before the tree whose K/V the pass reads
   bool direct = false;      // written to reserved slots: no-write-on-reject is off, or fell back
-  Reservation reservation;  // of direct rows
+  Reservation reservation;  // slots of direct rows
 };
 
 // Accept: the walk and what it emits.

@@ -13,22 +13,17 @@
 namespace talon {
 namespace {
 
-constexpr DraftBudget kBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
-
-TestModel& Tiny() {
-  static TestModel model("models/tiny", WeightFormat::kInt8);
-  return model;
-}
+constexpr DraftBudget kAheadBudget{.max_nodes = 12, .max_depth = 5, .top_k = 4};
 
 // What the engine did with the drafter's trees.
-class CountingDrafter : public Drafter {
+class CallCounter : public Drafter {
  public:
   struct Calls {
     int proposed = 0;
     int finished = 0;
     std::vector<TokenTree> trees;
   };
-  CountingDrafter(std::unique_ptr<Drafter> inner, Calls* calls)
+  CallCounter(std::unique_ptr<Drafter> inner, Calls* calls)
       : inner_(std::move(inner)), calls_(calls) {}
   std::string_view name() const override { return inner_->name(); }
   std::vector<int> capture_layers() const override { return inner_->capture_layers(); }
@@ -69,9 +64,9 @@ class CountingDrafter : public Drafter {
   Calls* calls_;
 };
 
-struct Outcome {
+struct AheadOutcome {
   std::vector<std::vector<int32_t>> tokens;
-  CountingDrafter::Calls calls;
+  CallCounter::Calls calls;
   int64_t accepted = 0;
   int64_t refreshes = 0;
 };
@@ -86,7 +81,7 @@ struct RunOptions {
   bool plain = false;  // without drafter
   bool adaptive = false;
   bool merged = false;   // beside a lookup
-  bool grammar = false;  // of the answers
+  bool grammar = false;  // the answers have a grammar
 };
 
 // Letters for the model's tokens, of which the grammar forbids many.
@@ -104,14 +99,14 @@ std::shared_ptr<Matcher> SomeLetters() {
 // A head that grows trees ahead, and a lookup whose drafts the host knows.
 std::unique_ptr<Drafter> BesideLookup(std::unique_ptr<Drafter> head) {
   std::vector<MergedDrafter::Source> sources(2);
-  sources[0] = {std::move(head), kBudget};
-  sources[1] = {std::make_unique<SuffixDrafter>(), kBudget};
+  sources[0] = {std::move(head), kAheadBudget};
+  sources[1] = {std::make_unique<SuffixDrafter>(), kAheadBudget};
   return std::make_unique<MergedDrafter>(std::move(sources));
 }
 
 EngineOptions OptionsOf(const RunOptions& run) {
   EngineOptions options{.max_length = 1024, .max_sequences = 3, .kv_offload = run.offload};
-  options.step.budget = kBudget;
+  options.step.budget = kAheadBudget;
   if (run.specpv) {
     options.step.specpv = {.enabled = true,
                            .sink_blocks = 1,
@@ -125,20 +120,20 @@ EngineOptions OptionsOf(const RunOptions& run) {
   return options;
 }
 
-Outcome Generate(const RunOptions& run) {
-  Outcome outcome;
+AheadOutcome GenerateAhead(const RunOptions& run) {
+  AheadOutcome outcome;
   Metrics metrics;
   auto* host = dynamic_cast<HostTokenOps*>(Tiny().backend->token_ops());
   if (host != nullptr) host->GrowTreesAhead(run.ahead);
   std::unique_ptr<Drafter> drafter;
   if (!run.plain) {
     auto head = EagleDrafter::Load({.model_path = TALON_SOURCE_DIR "/models/tiny-eagle3",
-                                    .budget = kBudget,
+                                    .budget = kAheadBudget,
                                     .min_prob = run.min_prob,
                                     .cache = {.max_length = 1024, .max_sequences = 3}},
                                    *Tiny().target, Tiny().backend.get(), &metrics);
     EXPECT_TRUE(head.ok()) << head.status().message();
-    drafter = std::make_unique<CountingDrafter>(std::move(*head), &outcome.calls);
+    drafter = std::make_unique<CallCounter>(std::move(*head), &outcome.calls);
     if (run.merged) drafter = BesideLookup(std::move(drafter));
   }
   Engine::Parts parts{.backend = Tiny().backend.get(),
@@ -172,7 +167,7 @@ Outcome Generate(const RunOptions& run) {
 // A device always grows its trees ahead, so there is nothing to compare with.
 bool IsHost() { return dynamic_cast<HostTokenOps*>(Tiny().backend->token_ops()) != nullptr; }
 
-void ExpectSame(const Outcome& ahead, const Outcome& behind) {
+void ExpectSameOutcome(const AheadOutcome& ahead, const AheadOutcome& behind) {
   EXPECT_EQ(ahead.tokens, behind.tokens);
   EXPECT_EQ(ahead.accepted, behind.accepted);
   ASSERT_EQ(ahead.calls.trees.size(), behind.calls.trees.size());
@@ -183,50 +178,51 @@ void ExpectSame(const Outcome& ahead, const Outcome& behind) {
 }
 
 TEST(RunAhead, TextAndTreesAreThoseOfTheHost) {
-  const Outcome ahead = Generate({.ahead = true});
+  const AheadOutcome ahead = GenerateAhead({.ahead = true});
   EXPECT_GT(ahead.calls.finished, 0);
   EXPECT_EQ(ahead.calls.proposed, 0);
   EXPECT_GT(ahead.accepted, 0);
-  EXPECT_EQ(ahead.tokens, Generate({.plain = true}).tokens);
+  EXPECT_EQ(ahead.tokens, GenerateAhead({.plain = true}).tokens);
   if (!IsHost()) return;
-  const Outcome behind = Generate({.ahead = false});
+  const AheadOutcome behind = GenerateAhead({.ahead = false});
   EXPECT_EQ(behind.calls.finished, 0);
-  ExpectSame(ahead, behind);
+  ExpectSameOutcome(ahead, behind);
 }
 
 // Rows that no draft fills are computed and ignored.
 TEST(RunAhead, TreesMayHaveFewerNodesThanRows) {
-  const Outcome ahead = Generate({.ahead = true, .min_prob = 0.05f});
+  const AheadOutcome ahead = GenerateAhead({.ahead = true, .min_prob = 0.05f});
   EXPECT_GT(ahead.calls.finished, 0);
   const auto smaller = std::ranges::count_if(ahead.calls.trees, [](const TokenTree& tree) {
-    return tree.size() > 1 && tree.size() < kBudget.max_nodes;
+    return tree.size() > 1 && tree.size() < kAheadBudget.max_nodes;
   });
   EXPECT_GT(smaller, 0);
-  if (IsHost()) ExpectSame(ahead, Generate({.ahead = false, .min_prob = 0.05f}));
+  if (IsHost()) ExpectSameOutcome(ahead, GenerateAhead({.ahead = false, .min_prob = 0.05f}));
 }
 
 // The policy cannot trim trees that the host does not know: it chooses their size, and nothing
 // waits for them.
 TEST(RunAhead, AnAdaptivePolicyChoosesSizes) {
-  const Outcome ahead = Generate({.ahead = true, .adaptive = true});
+  const AheadOutcome ahead = GenerateAhead({.ahead = true, .adaptive = true});
   EXPECT_GT(ahead.calls.finished, 0);
   EXPECT_EQ(ahead.calls.proposed, 0);
   const auto smaller = std::ranges::count_if(ahead.calls.trees, [](const TokenTree& tree) {
-    return tree.size() > 1 && tree.size() <= kBudget.max_nodes / 2;
+    return tree.size() > 1 && tree.size() <= kAheadBudget.max_nodes / 2;
   });
   EXPECT_GT(smaller, 0);
-  EXPECT_EQ(ahead.tokens, Generate({.plain = true}).tokens);
+  EXPECT_EQ(ahead.tokens, GenerateAhead({.plain = true}).tokens);
 }
 
 // Below a tail, and behind a trunk.
 TEST(RunAhead, PartialViewsAndTheirFullPasses) {
   for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
-    const Outcome ahead = Generate({.ahead = true, .specpv = true, .mode = mode});
+    const AheadOutcome ahead = GenerateAhead({.ahead = true, .specpv = true, .mode = mode});
     EXPECT_GT(ahead.calls.finished, 0);
     EXPECT_GT(ahead.refreshes, 2);
-    if (IsHost()) ExpectSame(ahead, Generate({.ahead = false, .specpv = true, .mode = mode}));
+    if (IsHost())
+      ExpectSameOutcome(ahead, GenerateAhead({.ahead = false, .specpv = true, .mode = mode}));
     if (mode == SpecPvMode::kExact) {
-      EXPECT_EQ(ahead.tokens, Generate({}).tokens);
+      EXPECT_EQ(ahead.tokens, GenerateAhead({}).tokens);
     }
   }
 }
@@ -234,31 +230,33 @@ TEST(RunAhead, PartialViewsAndTheirFullPasses) {
 // Partial steps read copies of the chosen blocks.
 TEST(RunAhead, OffloadedBlocksChangeNothing) {
   for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
-    const Outcome offloaded = Generate({.specpv = true, .mode = mode, .offload = true});
+    const AheadOutcome offloaded = GenerateAhead({.specpv = true, .mode = mode, .offload = true});
     EXPECT_GT(offloaded.refreshes, 2);
-    ExpectSame(offloaded, Generate({.specpv = true, .mode = mode}));
+    ExpectSameOutcome(offloaded, GenerateAhead({.specpv = true, .mode = mode}));
   }
 }
 
 // Some steps have the head's trees, which nothing waits for, others the lookup's.
 TEST(RunAhead, MergedWithALookup) {
   for (const bool adaptive : {false, true}) {
-    const Outcome merged = Generate({.ahead = true, .adaptive = adaptive, .merged = true});
+    const AheadOutcome merged =
+        GenerateAhead({.ahead = true, .adaptive = adaptive, .merged = true});
     EXPECT_GT(merged.calls.finished, 0);
     EXPECT_EQ(merged.calls.proposed, 0);
     EXPECT_GT(merged.accepted, 0);
-    EXPECT_EQ(merged.tokens, Generate({.plain = true}).tokens);
+    EXPECT_EQ(merged.tokens, GenerateAhead({.plain = true}).tokens);
   }
 }
 
 // The target's choices are checked against the grammar afterwards, so nothing waits for it.
 TEST(RunAhead, AnswersByAGrammar) {
   for (const float temperature : {0.0f, 0.8f}) {
-    const Outcome plain = Generate({.temperature = temperature, .plain = true, .grammar = true});
-    EXPECT_NE(plain.tokens, Generate({.temperature = temperature, .plain = true}).tokens);
+    const AheadOutcome plain =
+        GenerateAhead({.temperature = temperature, .plain = true, .grammar = true});
+    EXPECT_NE(plain.tokens, GenerateAhead({.temperature = temperature, .plain = true}).tokens);
     for (const bool merged : {false, true}) {
-      const Outcome ahead =
-          Generate({.temperature = temperature, .merged = merged, .grammar = true});
+      const AheadOutcome ahead =
+          GenerateAhead({.temperature = temperature, .merged = merged, .grammar = true});
       EXPECT_GT(ahead.calls.finished, 0);
       EXPECT_EQ(ahead.calls.proposed, 0);
       EXPECT_EQ(ahead.tokens, plain.tokens);
@@ -268,11 +266,11 @@ TEST(RunAhead, AnswersByAGrammar) {
 
 // Where the device does not draw, the host does, after the tree is known.
 TEST(RunAhead, RandomChoicesDoNotDependOnDrafts) {
-  const Outcome random = Generate({.temperature = 0.8f});
+  const AheadOutcome random = GenerateAhead({.temperature = 0.8f});
   EXPECT_GT(random.calls.finished, 0);
   EXPECT_EQ(random.calls.proposed, 0);
   EXPECT_GT(random.accepted, 0);
-  EXPECT_EQ(random.tokens, Generate({.temperature = 0.8f, .plain = true}).tokens);
+  EXPECT_EQ(random.tokens, GenerateAhead({.temperature = 0.8f, .plain = true}).tokens);
 }
 
 }  // namespace

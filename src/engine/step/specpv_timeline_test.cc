@@ -14,7 +14,7 @@
 namespace talon {
 namespace {
 
-constexpr int kVocabulary = 96;
+constexpr int kTimelineVocabulary = 96;
 constexpr int kNodes = 60;
 constexpr int kDepth = 8;
 
@@ -40,7 +40,8 @@ std::unique_ptr<Decoder> LoadForgetfulModel(Backend* backend) {
 // Trees of 60 nodes that hold the next four tokens and a wrong fifth.
 class FourRightDrafter : public Drafter {
  public:
-  std::vector<int32_t> next = std::vector<int32_t>(kVocabulary, -1);  // token -> its successor
+  std::vector<int32_t> next =
+      std::vector<int32_t>(kTimelineVocabulary, -1);  // token -> its successor
   std::vector<int> rewinds;
 
   std::string_view name() const override { return "FOUR_RIGHT"; }
@@ -50,7 +51,7 @@ class FourRightDrafter : public Drafter {
     int tip = 0;
     int32_t token = requests[0].tokens.back();
     for (int depth = 1; depth <= 5; ++depth) {
-      token = depth < 5 ? next[token] : (next[token] + 1) % kVocabulary;
+      token = depth < 5 ? next[token] : (next[token] + 1) % kTimelineVocabulary;
       tip = tree.Add(tip, token, 0.5f);
     }
     const int32_t first = tree.tokens[1];
@@ -92,7 +93,7 @@ class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
                                    options);
     LearnSuccessors();
     GenerateRequest request;
-    for (int i = 0; i < 5001; ++i) request.prompt.push_back(i * 7 % kVocabulary);
+    for (int i = 0; i < 5001; ++i) request.prompt.push_back(i * 7 % kTimelineVocabulary);
     request.sampling.max_tokens = 1000;
     run_ = std::make_unique<ActiveRequest>(1, std::move(request), std::vector<int32_t>{},
                                            OutputText(nullptr, StopMatcher::Create({}).value()));
@@ -105,8 +106,8 @@ class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
   // One plain pass over each token.
   void LearnSuccessors() {
     PassBuilder builder;
-    std::vector<Sequence> sequences(kVocabulary);
-    for (int token = 0; token < kVocabulary; ++token) {
+    std::vector<Sequence> sequences(kTimelineVocabulary);
+    for (int token = 0; token < kTimelineVocabulary; ++token) {
       sequences[token].tokens = {token};
       builder.AddTree(sequences[token], TokenTree(token));
     }
@@ -205,7 +206,7 @@ TEST_P(SpecPvTimeline, FailedFullPassChangesNothing) {
   };
 
   int32_t& provisional = run_->sequence.tokens[5005 + 37];
-  provisional = kVocabulary;  // which the model refuses
+  provisional = kTimelineVocabulary;  // which the model refuses
   EXPECT_FALSE(step_->Run({&run, 1}, {}).ok());
   provisional = before.tokens[5005 + 37];
   expect_unchanged();
@@ -227,7 +228,7 @@ class SpecPvExactTimeline : public SpecPvTimeline {};
 TEST_P(SpecPvExactTimeline, RollbackInTheTrunk) {
   RunToStep15();
   int32_t& wrong = run_->sequence.tokens[5005 + 37];
-  wrong = (wrong + 1) % kVocabulary;
+  wrong = (wrong + 1) % kTimelineVocabulary;
   EXPECT_EQ(RunStep(), 37);
   EXPECT_EQ(run_->sequence.committed_len, 5042);
   EXPECT_EQ(run_->sequence.tail_len, 0);

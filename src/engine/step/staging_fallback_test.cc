@@ -9,14 +9,7 @@
 namespace talon {
 namespace {
 
-constexpr int kVocabulary = 512;
-
-TestModel& Small() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
-std::vector<GenerateRequest> Requests() {
+std::vector<GenerateRequest> StagedRequests() {
   std::mt19937 random(5);
   std::vector<GenerateRequest> requests(3);
   for (GenerateRequest& request : requests) {
@@ -27,7 +20,7 @@ std::vector<GenerateRequest> Requests() {
   return requests;
 }
 
-EngineOptions TreeOptions() {
+EngineOptions StagingOptions() {
   EngineOptions options{.kv_dtype = DType::kF32,
                         .max_length = 128,
                         .max_sequences = 2,
@@ -38,7 +31,7 @@ EngineOptions TreeOptions() {
 }
 
 // A budget so small that the requests are long contexts.
-SpecPvConfig TinyBudget(SpecPvMode mode) {
+SpecPvConfig OneBlockBudget(SpecPvMode mode) {
   return {.enabled = true,
           .block_size = 16,
           .sink_blocks = 0,
@@ -53,14 +46,14 @@ SpecPvConfig TinyBudget(SpecPvMode mode) {
 std::vector<std::vector<int32_t>> PlainTokens() {
   std::vector<std::vector<int32_t>> tokens;
   for (const GenerateResult& result :
-       RunBatch(Small().MakeEngine(TreeOptions()).get(), Requests())) {
+       RunBatch(Small().MakeEngine(StagingOptions()).get(), StagedRequests())) {
     tokens.push_back(result.TokenIds());
   }
   return tokens;
 }
 
 std::unique_ptr<Drafter> Oracle() {
-  const std::vector<GenerateRequest> requests = Requests();
+  const std::vector<GenerateRequest> requests = StagedRequests();
   std::vector<std::vector<int32_t>> answers = PlainTokens();
   for (size_t i = 0; i < answers.size(); ++i) {
     answers[i].insert(answers[i].begin(), requests[i].prompt.begin(), requests[i].prompt.end());
@@ -74,7 +67,7 @@ std::unique_ptr<Engine> RunDisturbed(const EngineOptions& options,
   SetLogLevel(LogLevel::kOff);
   auto engine = Small().MakeEngine(options, Oracle());
   std::vector<RequestId> ids;
-  for (GenerateRequest& request : Requests()) ids.push_back(engine->Submit(request).value());
+  for (GenerateRequest& request : StagedRequests()) ids.push_back(engine->Submit(request).value());
   for (int step = 0; engine->HasWork() && step < 1000; ++step) {
     disturb(engine.get(), step);
     engine->RunStep();
@@ -105,7 +98,7 @@ void ExpectRowsAddUp(const Metrics& metrics) {
 TEST(StagingFallback, ALostReportIsIncomplete) {
   const int layers = Small().target->config().num_layers;
   for (const int every : {1, 3}) {  // with 1 every staged step falls back, and yet it goes on
-    const auto engine = RunDisturbed(TreeOptions(), [&](Engine* engine, int step) {
+    const auto engine = RunDisturbed(StagingOptions(), [&](Engine* engine, int step) {
       if (step % every == 0) engine->kv().staging().InjectLostReport(step % layers);
     });
     EXPECT_GT(engine->metrics().Get(Counter::kNworFallback, "incomplete"), 3);
@@ -115,7 +108,7 @@ TEST(StagingFallback, ALostReportIsIncomplete) {
 }
 
 TEST(StagingFallback, BusyStagingTakesAPlainStep) {
-  const auto engine = RunDisturbed(TreeOptions(), [](Engine* engine, int step) {
+  const auto engine = RunDisturbed(StagingOptions(), [](Engine* engine, int step) {
     if (step % 3 != 0) return;
     EXPECT_TRUE(engine->kv().staging().Begin(2).ok());
   });
@@ -127,8 +120,8 @@ TEST(StagingFallback, BusyStagingTakesAPlainStep) {
 // Provisional tokens survive whatever happens to staging.
 TEST(StagingFallback, PartialVerificationGoesOn) {
   for (const int every : {1, 3}) {
-    EngineOptions options = TreeOptions();
-    options.step.specpv = TinyBudget(SpecPvMode::kExact);
+    EngineOptions options = StagingOptions();
+    options.step.specpv = OneBlockBudget(SpecPvMode::kExact);
     const auto engine = RunDisturbed(options, [&](Engine* engine, int step) {
       if (step % every != 0) return;
       if (step % 2 == 0) {
@@ -165,10 +158,10 @@ class WideDrafter : public Drafter {
 
 // Written directly, the first sequence's tree would take the block of the second one's root.
 TEST(StagingFallback, DirectTreesLeaveBlocksToTheRootsOfOthers) {
-  std::vector<GenerateRequest> requests = Requests();
+  std::vector<GenerateRequest> requests = StagedRequests();
   requests.resize(2);
   for (GenerateRequest& request : requests) request.prompt.resize(17);  // a block, and the root
-  EngineOptions options = TreeOptions();
+  EngineOptions options = StagingOptions();
   const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
   options.kv_tokens = 5 * options.block_size;
   options.step.nwor = false;
@@ -183,7 +176,7 @@ TEST(StagingFallback, DirectTreesLeaveBlocksToTheRootsOfOthers) {
 
 // A step over a cache whose staging holds fewer rows than the trees have.
 TEST(StagingFallback, OverflowTakesAPlainStep) {
-  const std::vector<GenerateRequest> requests = Requests();
+  const std::vector<GenerateRequest> requests = StagedRequests();
   const std::vector<std::vector<int32_t>> expected = PlainTokens();
   const ModelConfig& config = Small().target->config();
   Metrics metrics;

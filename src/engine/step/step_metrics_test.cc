@@ -15,22 +15,15 @@
 namespace talon {
 namespace {
 
-constexpr int kVocabulary = 512;
-
-TestModel& Small() {
-  static TestModel model("tests/data/goldens/llama3");
-  return model;
-}
-
-EngineOptions TreeOptions() {
+EngineOptions MetricsOptions() {
   EngineOptions options{
       .kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 3, .prefill_chunk = 20};
   options.step.budget = {.max_nodes = 12, .max_depth = 6};
   return options;
 }
 
-EngineOptions PartialOptions(SpecPvMode mode) {
-  EngineOptions options = TreeOptions();
+EngineOptions PartialMetricsOptions(SpecPvMode mode) {
+  EngineOptions options = MetricsOptions();
   options.block_size = 8;
   options.step.specpv = {.enabled = true,
                          .block_size = 8,
@@ -44,7 +37,7 @@ EngineOptions PartialOptions(SpecPvMode mode) {
   return options;
 }
 
-std::vector<GenerateRequest> Requests() {
+std::vector<GenerateRequest> MetricsRequests() {
   std::mt19937 random(3);
   std::vector<GenerateRequest> requests(4);
   for (GenerateRequest& request : requests) {
@@ -57,7 +50,7 @@ std::vector<GenerateRequest> Requests() {
 
 // An engine whose drafter knows most of what the requests will say.
 std::unique_ptr<Engine> SpeculatingEngine(const EngineOptions& options) {
-  const std::vector<GenerateRequest> requests = Requests();
+  const std::vector<GenerateRequest> requests = MetricsRequests();
   EngineOptions plain = options;
   plain.step.specpv = {};
   const auto results = RunBatch(Small().MakeEngine(plain).get(), requests);
@@ -80,8 +73,8 @@ RequestStats Sum(const std::vector<GenerateResult>& results, size_t first, size_
 }
 
 TEST(StepMetricsTest, HistogramsAgreeWithTheRequests) {
-  const auto engine = SpeculatingEngine(TreeOptions());
-  const auto results = RunBatch(engine.get(), Requests());
+  const auto engine = SpeculatingEngine(MetricsOptions());
+  const auto results = RunBatch(engine.get(), MetricsRequests());
   const Metrics& metrics = engine->metrics();
   const RequestStats all = Sum(results, 0, results.size());
   const RequestStats plain = Sum(results, 1, 2);
@@ -98,8 +91,8 @@ TEST(StepMetricsTest, HistogramsAgreeWithTheRequests) {
 }
 
 TEST(StepMetricsTest, TimesAreOfSteps) {
-  const auto engine = SpeculatingEngine(TreeOptions());
-  const auto results = RunBatch(engine.get(), Requests());
+  const auto engine = SpeculatingEngine(MetricsOptions());
+  const auto results = RunBatch(engine.get(), MetricsRequests());
   const Metrics& metrics = engine->metrics();
   const Distribution full = metrics.Get(Histogram::kSpecVerifySeconds, "full");
   EXPECT_GT(full.count, 0);
@@ -112,8 +105,8 @@ TEST(StepMetricsTest, TimesAreOfSteps) {
 }
 
 TEST(StepMetricsTest, PlainDecodingHasNoDraftMetrics) {
-  const auto engine = Small().MakeEngine(TreeOptions());
-  const auto results = RunBatch(engine.get(), Requests());
+  const auto engine = Small().MakeEngine(MetricsOptions());
+  const auto results = RunBatch(engine.get(), MetricsRequests());
   const auto families = engine->metrics().Collect();
   for (const MetricFamily& family : families) {
     EXPECT_STRNE(family.info->name, "spec_draft_seconds");
@@ -125,8 +118,8 @@ TEST(StepMetricsTest, PlainDecodingHasNoDraftMetrics) {
 }
 
 TEST(StepMetricsTest, AcceptanceRatioIsCommittedOfStaged) {
-  const auto engine = SpeculatingEngine(TreeOptions());
-  RunBatch(engine.get(), Requests());
+  const auto engine = SpeculatingEngine(MetricsOptions());
+  RunBatch(engine.get(), MetricsRequests());
   const Metrics& metrics = engine->metrics();
   const auto staged = static_cast<double>(metrics.Total(Counter::kNworStagedTokens));
   const auto committed = static_cast<double>(metrics.Total(Counter::kNworTokensCommitted));
@@ -136,8 +129,8 @@ TEST(StepMetricsTest, AcceptanceRatioIsCommittedOfStaged) {
 
 TEST(StepMetricsTest, ProvisionalTokensAreCountedOnceAndLeaveTheGauge) {
   for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
-    const auto engine = SpeculatingEngine(PartialOptions(mode));
-    const auto results = RunBatch(engine.get(), Requests());
+    const auto engine = SpeculatingEngine(PartialMetricsOptions(mode));
+    const auto results = RunBatch(engine.get(), MetricsRequests());
     const Metrics& metrics = engine->metrics();
     EXPECT_GT(metrics.Get(Histogram::kSpecVerifySeconds, "partial").count, 0);
     EXPECT_EQ(metrics.Get(Histogram::kSpecAcceptLength, "ORACLE").sum +
@@ -150,8 +143,8 @@ TEST(StepMetricsTest, ProvisionalTokensAreCountedOnceAndLeaveTheGauge) {
 // Rows of partial passes go to tails or are rejected; the rows of a trunk are staged once more.
 TEST(StepMetricsTest, StagedRowsAddUpUnderPartialVerification) {
   for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
-    const auto engine = SpeculatingEngine(PartialOptions(mode));
-    const auto results = RunBatch(engine.get(), Requests());
+    const auto engine = SpeculatingEngine(PartialMetricsOptions(mode));
+    const auto results = RunBatch(engine.get(), MetricsRequests());
     const Metrics& metrics = engine->metrics();
     const int64_t staged = metrics.Total(Counter::kNworStagedTokens);
     const int64_t committed = metrics.Total(Counter::kNworTokensCommitted);
@@ -171,11 +164,11 @@ TEST(StepMetricsTest, StagedRowsAddUpUnderPartialVerification) {
 
 TEST(StepMetricsTest, StagesOfAStepAreTraced) {
   const std::string path = testing::TempDir() + "/talon_step_trace.json";
-  const auto engine = SpeculatingEngine(TreeOptions());
+  const auto engine = SpeculatingEngine(MetricsOptions());
   auto tracer = Tracer::Open(path);
   ASSERT_TRUE(tracer.ok()) << tracer.status().message();
   SetActiveTracer(tracer->get());
-  RunBatch(engine.get(), Requests());
+  RunBatch(engine.get(), MetricsRequests());
   SetActiveTracer(nullptr);
   ASSERT_TRUE((*tracer)->Close().ok());
   const Result<Json> events = ReadJsonFile(path);

@@ -47,7 +47,8 @@ class SchemaCompiler {
   int RuleOf(const Conjunction& schemas) {
     const auto [at, is_new] = rules_.try_emplace(schemas, 0);
     if (is_new) {
-      at->second = grammar_->AddRule(schemas.empty() ? "value" : reader_.PointerOf(schemas[0]));
+      at->second =
+          grammar_->AddRule(schemas.empty() ? "value" : reader_.document().PointerOf(schemas[0]));
       open_.push_back({schemas, at->second});
     }
     return at->second;
@@ -68,7 +69,7 @@ class SchemaCompiler {
   }
 
   std::string PlaceOf(const Conjunction& schemas) const {
-    return schemas.empty() ? "#" : reader_.PointerOf(schemas[0]);
+    return schemas.empty() ? "#" : reader_.document().PointerOf(schemas[0]);
   }
 
   void AddTerminal(int rule, ExprId expr) { grammar_->AddAlternative(rule, {Terminal(expr)}); }
@@ -93,7 +94,7 @@ class SchemaCompiler {
         return OkStatus();
       }
       case Kind::kString: {
-        TALON_ASSIGN_OR_RETURN(const ExprId expr, reader_.StringExpr(piece.string));
+        TALON_ASSIGN_OR_RETURN(const ExprId expr, reader_.strings().Quoted(piece.string));
         AddTerminal(rule, expr);
         return OkStatus();
       }
@@ -133,7 +134,7 @@ class SchemaCompiler {
 
   // A rule for each count of items so far, up to where nothing changes any more.
   Status FillArray(const ArraySpec& array, int rule) {
-    const auto prefix = static_cast<int64_t>(SchemaReader::PrefixLength(array));
+    const auto prefix = static_cast<int64_t>(SchemaKeywords::PrefixLength(array));
     int64_t states = std::max<int64_t>({prefix, array.min, 1});
     if (array.max >= 0) states = array.max;
     if (states + static_cast<int64_t>(grammar_->size()) > kMostSchemaRules) {
@@ -145,8 +146,8 @@ class SchemaCompiler {
     for (int64_t count = 0; count <= states; ++count) {
       if (count >= array.min) grammar_->AddAlternative(rest[count], {});
       if (array.max >= 0 && count >= array.max) continue;
-      TALON_ASSIGN_OR_RETURN(const Conjunction item,
-                             reader_.Item(array, static_cast<size_t>(std::min(count, prefix))));
+      const Conjunction item =
+          SchemaKeywords::Item(array, static_cast<size_t>(std::min(count, prefix)));
       grammar_->AddAlternative(rest[count], {Terminal(Separator(count)), RuleSymbol(RuleOf(item)),
                                              RuleSymbol(rest[std::min(count + 1, states)])});
     }
@@ -168,7 +169,7 @@ class SchemaCompiler {
 
   Result<std::vector<Declared>> DeclaredOf(const ObjectSpec& object) {
     std::vector<Declared> declared;
-    for (const std::string& name : reader_.DeclaredNames(object)) {
+    for (const std::string& name : reader_.keywords().DeclaredNames(object)) {
       TALON_ASSIGN_OR_RETURN(Conjunction value, PropertyOf(object, name));
       const ExprId key = pool_.Concat(pool_.Literal(JsonSpelling(name)), colon_);
       const bool needed = std::ranges::find(object.required, name) != object.required.end();
@@ -181,7 +182,7 @@ class SchemaCompiler {
   // order and each count of keys so far, up to where nothing changes any more.
   Status FillObject(const ObjectSpec& object, int rule) {
     TALON_ASSIGN_OR_RETURN(const std::vector<Declared> declared, DeclaredOf(object));
-    TALON_ASSIGN_OR_RETURN(const auto others, reader_.Others(object));
+    TALON_ASSIGN_OR_RETURN(const auto others, reader_.OtherKeysOf(object));
     const int64_t states = std::max<int64_t>({object.min, object.max, 1});
     const auto places = static_cast<int64_t>(declared.size()) + 1;
     if (places * (states + 1) + static_cast<int64_t>(grammar_->size()) > kMostSchemaRules) {
@@ -201,7 +202,7 @@ class SchemaCompiler {
         if (!full) AddEntry(rest[i][count], Separator(count), key, value, rest[i + 1][next]);
       }
       if (count >= object.min) grammar_->AddAlternative(rest[places - 1][count], {});
-      for (const SchemaReader::OtherKeys& other : others) {
+      for (const SchemaKeywords::OtherKeys& other : others) {
         if (full) break;
         AddEntry(rest[places - 1][count], Separator(count), pool_.Concat(other.key, colon_),
                  other.value, rest[places - 1][next]);
@@ -215,7 +216,7 @@ class SchemaCompiler {
     static const OrderedJson kNothing = false;
     TALON_ASSIGN_OR_RETURN(const bool allowed, reader_.NameAllowed(object, name));
     if (!allowed) return Conjunction{&kNothing};
-    return reader_.Property(object, name);
+    return reader_.keywords().Property(object, name);
   }
 
   void AddEntry(int rule, ExprId separator, ExprId key, const Conjunction& value, int next) {

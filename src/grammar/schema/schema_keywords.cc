@@ -1,16 +1,18 @@
-// The keywords of each type, and what arrays and objects say of their parts.
+#include "grammar/schema/schema_keywords.h"
+
 #include <algorithm>
-#include <limits>
+#include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
-#include "grammar/regex.h"
 #include "grammar/schema/json_formats.h"
 #include "grammar/schema/json_text.h"
-#include "grammar/schema/schema_reader.h"
 
 namespace talon {
 namespace {
+
+using Kind = Piece::Kind;
 
 constexpr size_t kMostPatterns = 5;  // their subsets are enumerated
 constexpr int64_t kMostCount = 1'000'000;
@@ -74,11 +76,42 @@ Result<std::optional<int64_t>> CountOf(const OrderedJson& schema, const char* ke
 
 }  // namespace
 
-Status SchemaReader::ReadNumber(const OrderedJson& schema, NumberSpec* spec) const {
+Status SchemaKeywords::ReadTypes(const OrderedJson& schema, std::vector<Kind>* kinds,
+                                 bool* integer) const {
+  static const std::map<std::string, Kind> kNames = {
+      {"null", Kind::kNull},      {"boolean", Kind::kBoolean}, {"number", Kind::kNumber},
+      {"integer", Kind::kNumber}, {"string", Kind::kString},   {"array", Kind::kArray},
+      {"object", Kind::kObject}};
+  const OrderedJson* type = FindMember(schema, "type");
+  if (type == nullptr) {
+    *kinds = {Kind::kNull,   Kind::kBoolean, Kind::kNumber,
+              Kind::kString, Kind::kArray,   Kind::kObject};
+    return OkStatus();
+  }
+  const OrderedJson list = type->is_array() ? *type : OrderedJson::array({*type});
+  bool number = false;
+  for (const OrderedJson& one : list) {
+    const auto at = one.is_string() ? kNames.find(one.get<std::string>()) : kNames.end();
+    if (at == kNames.end())
+      return document_.Refuse(&schema, "type", fmt::format("unknown type {}", one.dump()));
+    if (std::ranges::find(*kinds, at->second) == kinds->end()) kinds->push_back(at->second);
+    *integer |= one == "integer";
+    number |= one == "number";
+  }
+  *integer &= !number;
+  const OrderedJson* nullable = FindMember(schema, "nullable");
+  if (nullable != nullptr && *nullable == true &&
+      std::ranges::find(*kinds, Kind::kNull) == kinds->end()) {
+    kinds->push_back(Kind::kNull);
+  }
+  return OkStatus();
+}
+
+Status SchemaKeywords::ReadNumber(const OrderedJson& schema, NumberSpec* spec) const {
   const auto read = [&](const char* key, std::optional<Decimal>* value) -> Status {
     const OrderedJson* found = FindMember(schema, key);
     if (found == nullptr || found->is_boolean()) return OkStatus();
-    if (!found->is_number()) return Refuse(&schema, key, "must be a number");
+    if (!found->is_number()) return document_.Refuse(&schema, key, "must be a number");
     TALON_ASSIGN_OR_RETURN(*value, ParseDecimal(found->dump()));
     return OkStatus();
   };
@@ -102,67 +135,73 @@ Status SchemaReader::ReadNumber(const OrderedJson& schema, NumberSpec* spec) con
   return OkStatus();
 }
 
-Status SchemaReader::ReadString(const OrderedJson& schema, StringSpec* spec) const {
-  TALON_ASSIGN_OR_RETURN(const auto min, CountOf(schema, "minLength", PointerOf(&schema)));
-  TALON_ASSIGN_OR_RETURN(const auto max, CountOf(schema, "maxLength", PointerOf(&schema)));
+Status SchemaKeywords::ReadString(const OrderedJson& schema, StringSpec* spec) const {
+  TALON_ASSIGN_OR_RETURN(const auto min,
+                         CountOf(schema, "minLength", document_.PointerOf(&schema)));
+  TALON_ASSIGN_OR_RETURN(const auto max,
+                         CountOf(schema, "maxLength", document_.PointerOf(&schema)));
   spec->min = min.value_or(0);
   spec->max = max.value_or(-1);
-  if (spec->min >= kMostCount) return Refuse(&schema, "minLength", "too large");
+  if (spec->min >= kMostCount) return document_.Refuse(&schema, "minLength", "too large");
   if (spec->max >= kMostCount) spec->max = -1;  // beyond every context
   if (const OrderedJson* pattern = FindMember(schema, "pattern")) {
-    if (!pattern->is_string()) return Refuse(&schema, "pattern", "must be a string");
+    if (!pattern->is_string()) return document_.Refuse(&schema, "pattern", "must be a string");
     spec->patterns.push_back(pattern->get<std::string>());
   }
   const OrderedJson* format = FindMember(schema, "format");
   if (format == nullptr) return OkStatus();
-  if (!format->is_string()) return Refuse(&schema, "format", "must be a string");
+  if (!format->is_string()) return document_.Refuse(&schema, "format", "must be a string");
   if (JsonFormatRegex(format->get<std::string>()).empty()) {
-    return Refuse(&schema, "format", fmt::format("{} is not supported", format->dump()));
+    return document_.Refuse(&schema, "format", fmt::format("{} is not supported", format->dump()));
   }
   spec->formats.push_back(format->get<std::string>());
   return OkStatus();
 }
 
-Status SchemaReader::ReadArray(const OrderedJson* schema, ArraySpec* spec) const {
-  TALON_ASSIGN_OR_RETURN(const auto min, CountOf(*schema, "minItems", PointerOf(schema)));
-  TALON_ASSIGN_OR_RETURN(const auto max, CountOf(*schema, "maxItems", PointerOf(schema)));
+Status SchemaKeywords::ReadArray(const OrderedJson* schema, ArraySpec* spec) const {
+  TALON_ASSIGN_OR_RETURN(const auto min, CountOf(*schema, "minItems", document_.PointerOf(schema)));
+  TALON_ASSIGN_OR_RETURN(const auto max, CountOf(*schema, "maxItems", document_.PointerOf(schema)));
   spec->min = min.value_or(0);
   spec->max = max.value_or(-1);
   const OrderedJson* unique = FindMember(*schema, "uniqueItems");
   if (unique != nullptr && *unique == true && !(spec->max >= 0 && spec->max <= 1)) {
-    return Refuse(schema, "uniqueItems", "not supported");
+    return document_.Refuse(schema, "uniqueItems", "not supported");
   }
   if (schema->contains("unevaluatedItems") && HasCombinations(*schema)) {
-    return Refuse(schema, "unevaluatedItems", "not supported beside other combinations");
+    return document_.Refuse(schema, "unevaluatedItems", "not supported beside other combinations");
   }
   const OrderedJson* prefix = PrefixOf(*schema);
   if (prefix != nullptr && !prefix->is_array()) {
-    return Refuse(schema, "prefixItems", "must be an array");
+    return document_.Refuse(schema, "prefixItems", "must be an array");
   }
   if (prefix != nullptr || RestOf(*schema) != nullptr) spec->layers = {schema};
   return OkStatus();
 }
 
-Status SchemaReader::ReadObjectKeywords(const OrderedJson* schema, ObjectSpec* spec) const {
-  TALON_ASSIGN_OR_RETURN(const auto min, CountOf(*schema, "minProperties", PointerOf(schema)));
-  TALON_ASSIGN_OR_RETURN(const auto max, CountOf(*schema, "maxProperties", PointerOf(schema)));
+Status SchemaKeywords::ReadObject(const OrderedJson* schema, ObjectSpec* spec) const {
+  TALON_ASSIGN_OR_RETURN(const auto min,
+                         CountOf(*schema, "minProperties", document_.PointerOf(schema)));
+  TALON_ASSIGN_OR_RETURN(const auto max,
+                         CountOf(*schema, "maxProperties", document_.PointerOf(schema)));
   spec->min = min.value_or(0);
   spec->max = max.value_or(-1);
   for (const char* key : {"properties", "patternProperties"}) {
     const OrderedJson* value = FindMember(*schema, key);
-    if (value != nullptr && !value->is_object()) return Refuse(schema, key, "must be an object");
+    if (value != nullptr && !value->is_object())
+      return document_.Refuse(schema, key, "must be an object");
     if (value != nullptr) spec->layers = {schema};
   }
   if (AdditionalOf(*schema) != nullptr) spec->layers = {schema};
   if (schema->contains("unevaluatedProperties") && HasCombinations(*schema)) {
-    return Refuse(schema, "unevaluatedProperties", "not supported beside other combinations");
+    return document_.Refuse(schema, "unevaluatedProperties",
+                            "not supported beside other combinations");
   }
   if (const OrderedJson* names = FindMember(*schema, "propertyNames")) Add(names, &spec->names);
   const OrderedJson* required = FindMember(*schema, "required");
   if (required == nullptr || required->is_boolean()) return OkStatus();  // draft 3
-  if (!required->is_array()) return Refuse(schema, "required", "must be an array");
+  if (!required->is_array()) return document_.Refuse(schema, "required", "must be an array");
   for (const OrderedJson& name : *required) {
-    if (!name.is_string()) return Refuse(schema, "required", "must have strings");
+    if (!name.is_string()) return document_.Refuse(schema, "required", "must have strings");
     spec->required.push_back(name.get<std::string>());
   }
   return OkStatus();
@@ -170,7 +209,7 @@ Status SchemaReader::ReadObjectKeywords(const OrderedJson* schema, ObjectSpec* s
 
 // ---- Parts of arrays and objects ----
 
-size_t SchemaReader::PrefixLength(const ArraySpec& array) {
+size_t SchemaKeywords::PrefixLength(const ArraySpec& array) {
   size_t length = 0;
   for (const OrderedJson* layer : array.layers) {
     if (const OrderedJson* prefix = PrefixOf(*layer)) length = std::max(length, prefix->size());
@@ -178,7 +217,7 @@ size_t SchemaReader::PrefixLength(const ArraySpec& array) {
   return length;
 }
 
-Result<Conjunction> SchemaReader::Item(const ArraySpec& array, size_t index) {
+Conjunction SchemaKeywords::Item(const ArraySpec& array, size_t index) {
   Conjunction schemas;
   for (const OrderedJson* layer : array.layers) {
     const OrderedJson* prefix = PrefixOf(*layer);
@@ -187,17 +226,15 @@ Result<Conjunction> SchemaReader::Item(const ArraySpec& array, size_t index) {
   return schemas;
 }
 
-std::vector<std::string> SchemaReader::DeclaredNames(const ObjectSpec& object) const {
+std::vector<std::string> SchemaKeywords::DeclaredNames(const ObjectSpec& object) const {
   std::vector<std::string> names;
   std::unordered_map<std::string, bool> known;
   const auto add = [&](const std::string& name) {
     if (known.try_emplace(name, true).second) names.push_back(name);
   };
   Conjunction layers = object.layers;
-  std::ranges::sort(layers, {}, [this](const OrderedJson* layer) {
-    const auto at = places_.find(layer);
-    return at == places_.end() ? 0 : at->second.order;
-  });
+  std::ranges::sort(layers, {},
+                    [this](const OrderedJson* layer) { return document_.OrderOf(layer); });
   for (const OrderedJson* layer : layers) {
     const OrderedJson* properties = FindMember(*layer, "properties");
     if (properties == nullptr) continue;
@@ -207,7 +244,8 @@ std::vector<std::string> SchemaReader::DeclaredNames(const ObjectSpec& object) c
   return names;
 }
 
-Result<Conjunction> SchemaReader::Property(const ObjectSpec& object, const std::string& name) {
+Result<Conjunction> SchemaKeywords::Property(const ObjectSpec& object,
+                                             const std::string& name) const {
   Conjunction schemas;
   const std::string inside = Unquoted(name);
   for (const OrderedJson* layer : object.layers) {
@@ -220,7 +258,7 @@ Result<Conjunction> SchemaReader::Property(const ObjectSpec& object, const std::
     }
     if (const OrderedJson* patterns = FindMember(*layer, "patternProperties")) {
       for (const auto& [pattern, schema] : patterns->items()) {
-        TALON_ASSIGN_OR_RETURN(const ExprId expr, PatternExpr(pattern));
+        TALON_ASSIGN_OR_RETURN(const ExprId expr, strings_.Pattern(pattern));
         if (!pool_.Matches(expr, inside)) continue;
         Add(&schema, &schemas);
         found = true;
@@ -231,46 +269,51 @@ Result<Conjunction> SchemaReader::Property(const ObjectSpec& object, const std::
   return schemas;
 }
 
-// Each set of patterns that a key may match is a group of its own. A layer none of whose patterns
-// is among them adds what it says of additional keys.
-Result<std::vector<SchemaReader::OtherKeys>> SchemaReader::Others(const ObjectSpec& object) {
-  struct PatternSchema {
-    const OrderedJson* layer = nullptr;
-    const OrderedJson* schema = nullptr;
-    ExprId expr = 0;
-  };
+Result<std::vector<SchemaKeywords::PatternSchema>> SchemaKeywords::PatternsOf(
+    const ObjectSpec& object) const {
   std::vector<PatternSchema> patterns;
   for (const OrderedJson* layer : object.layers) {
     const OrderedJson* all = FindMember(*layer, "patternProperties");
     if (all == nullptr) continue;
     for (const auto& [pattern, schema] : all->items()) {
-      TALON_ASSIGN_OR_RETURN(const ExprId expr, PatternExpr(pattern));
+      TALON_ASSIGN_OR_RETURN(const ExprId expr, strings_.Pattern(pattern));
       patterns.push_back({layer, &schema, expr});
       if (patterns.size() > kMostPatterns) {
-        return Refuse(layer, "patternProperties",
-                      fmt::format("more than {} patterns are not supported", kMostPatterns));
+        return document_.Refuse(
+            layer, "patternProperties",
+            fmt::format("more than {} patterns are not supported", kMostPatterns));
       }
     }
   }
+  return patterns;
+}
+
+Result<std::vector<ExprId>> SchemaKeywords::Undeclared(const ObjectSpec& object,
+                                                       const Pieces* names) const {
   std::vector<std::string> declared;
-  for (const std::string& name : DeclaredNames(object)) {
-    declared.push_back(Unquoted(name));
-  }
-  std::vector<ExprId> always = {pool_.Repeat(AnyCharacter(), 0, ExprPool::kNoLimit)};
-  if (!declared.empty()) always.push_back(pool_.Not(pool_.AnyOf(std::move(declared))));
-  if (!object.names.empty()) {
-    TALON_ASSIGN_OR_RETURN(const Pieces names, ReadInside(object.names));
-    std::vector<ExprId> allowed;
-    for (const Piece& piece : names) {
-      if (piece.kind == Piece::Kind::kString) {
-        TALON_ASSIGN_OR_RETURN(const ExprId expr, StringContent(piece.string));
-        allowed.push_back(expr);
-      } else if (piece.kind == Piece::Kind::kLiteral && piece.literal.is_string()) {
-        allowed.push_back(pool_.Literal(Unquoted(piece.literal.get<std::string>())));
-      }
+  for (const std::string& name : DeclaredNames(object)) declared.push_back(Unquoted(name));
+  std::vector<ExprId> parts = {pool_.Repeat(strings_.AnyCharacter(), 0, ExprPool::kNoLimit)};
+  if (!declared.empty()) parts.push_back(pool_.Not(pool_.AnyOf(std::move(declared))));
+  if (names == nullptr) return parts;
+  std::vector<ExprId> allowed;
+  for (const Piece& piece : *names) {
+    if (piece.kind == Kind::kString) {
+      TALON_ASSIGN_OR_RETURN(const ExprId expr, strings_.Content(piece.string));
+      allowed.push_back(expr);
+    } else if (piece.kind == Kind::kLiteral && piece.literal.is_string()) {
+      allowed.push_back(pool_.Literal(Unquoted(piece.literal.get<std::string>())));
     }
-    always.push_back(pool_.Or(std::move(allowed)));
   }
+  parts.push_back(pool_.Or(std::move(allowed)));
+  return parts;
+}
+
+// Each set of patterns that a key may match is a group of its own. A layer none of whose patterns
+// is among them adds what it says of additional keys.
+Result<std::vector<SchemaKeywords::OtherKeys>> SchemaKeywords::Others(const ObjectSpec& object,
+                                                                      const Pieces* names) const {
+  TALON_ASSIGN_OR_RETURN(const std::vector<PatternSchema> patterns, PatternsOf(object));
+  TALON_ASSIGN_OR_RETURN(const std::vector<ExprId> always, Undeclared(object, names));
   std::vector<OtherKeys> groups;
   for (size_t subset = 0; subset < size_t{1} << patterns.size(); ++subset) {
     std::vector<ExprId> parts = always;
@@ -291,44 +334,6 @@ Result<std::vector<SchemaReader::OtherKeys>> SchemaReader::Others(const ObjectSp
     if (!pool_.IsEmpty(key)) groups.push_back({JsonQuoted(key, &pool_), std::move(value)});
   }
   return groups;
-}
-
-// ---- Strings ----
-
-Result<ExprId> SchemaReader::PatternExpr(const std::string& pattern) {
-  if (const auto at = patterns_.find(pattern); at != patterns_.end()) return at->second;
-  const CharacterWriter json = [this](const CodePoints& set) { return JsonCharacter(set, &pool_); };
-  TALON_ASSIGN_OR_RETURN(const ExprId expr, CompilePattern(pattern, json, &pool_));
-  return patterns_[pattern] = expr;
-}
-
-ExprId SchemaReader::AnyCharacter() {
-  if (any_character_ == ExprPool::kNone) {
-    any_character_ = JsonCharacter(CodePoints::All(), &pool_);
-  }
-  return any_character_;
-}
-
-Result<ExprId> SchemaReader::StringExpr(const StringSpec& spec) {
-  TALON_ASSIGN_OR_RETURN(const ExprId content, StringContent(spec));
-  return JsonQuoted(content, &pool_);
-}
-
-Result<ExprId> SchemaReader::StringContent(const StringSpec& spec) {
-  std::vector<ExprId> parts = {
-      pool_.Repeat(AnyCharacter(), static_cast<int>(spec.min), static_cast<int>(spec.max))};
-  for (const std::string& pattern : spec.patterns) {
-    TALON_ASSIGN_OR_RETURN(const ExprId expr, PatternExpr(pattern));
-    parts.push_back(expr);
-  }
-  for (const std::string& format : spec.formats) {
-    const std::string whole = fmt::format("^(?:{})$", JsonFormatRegex(format));
-    TALON_ASSIGN_OR_RETURN(const ExprId expr, PatternExpr(whole));
-    parts.push_back(expr);
-  }
-  const bool unbounded = spec.min == 0 && spec.max < 0;
-  if (unbounded && parts.size() > 1) parts.erase(parts.begin());
-  return pool_.And(std::move(parts));
 }
 
 }  // namespace talon

@@ -42,7 +42,7 @@ struct ArraySpec {
 struct ObjectSpec {
   Conjunction layers;
   std::vector<std::string> required;
-  Conjunction names;  // of keys (propertyNames)
+  Conjunction names;  // schemas of keys (propertyNames)
   int64_t min = 0;
   int64_t max = -1;
 };

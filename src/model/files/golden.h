@@ -24,7 +24,7 @@
 namespace talon {
 
 struct GoldenOptions {
-  double tolerance = 2e-4;  // of logits and hidden states, absolute
+  double tolerance = 2e-4;  // absolute, for logits and hidden states
   DType kv_dtype = DType::kF32;
 };
 

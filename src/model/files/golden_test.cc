@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 
@@ -13,7 +14,6 @@
 namespace talon {
 namespace {
 
-constexpr int kCpuThreads = 2;
 const std::string kGoldens = TALON_SOURCE_DIR "/tests/data/goldens/";
 
 std::unique_ptr<Backend> NewBackend(const std::string& name) {

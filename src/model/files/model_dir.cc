@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kLfsPointer = "version https://git-lfs";
 constexpr const char* kFormat =
     "Talon reads a directory with config.json, tokenizer.json and safetensors";
-constexpr size_t kMostEntries = 4096;  // that are looked at in a directory
+constexpr size_t kMostEntries = 4096;  // entries that are looked at in a directory
 
 // The names in a directory; empty if it cannot be read.
 std::vector<std::string> NamesIn(const fs::path& dir) {

@@ -25,8 +25,8 @@ struct TensorSpec {
   std::string name;
   // [outputs, inputs] of a matrix, [size] of a vector; with `expert`, one more dimension in front.
   std::vector<int64_t> shape;
-  int expert = -1;                               // of a stack; -1: the tensor is not a stack
-  ExpertTensors form = ExpertTensors::kStacked;  // of a stack's matrices
+  int expert = -1;  // index in its stack; -1: the tensor is not a stack
+  ExpertTensors form = ExpertTensors::kStacked;  // form of a stack's matrices
   // The part that a rank takes of it: outputs and inputs of a matrix, or (only_cols) elements of a
   // vector. The shape is that of the whole.
   std::optional<IndexRange> only_rows, only_cols;
@@ -58,7 +58,7 @@ struct LayerLayout {
   TensorParts output, output_bias;
   std::vector<int> output_bounds;  // as MlpLayout::down_bounds
   TensorParts sinks;
-  MlpLayout mlp;  // of a dense layer, empty in a sparse one
+  MlpLayout mlp;  // for a dense layer, empty in a sparse one
   TensorParts router, router_bias;
   std::vector<MlpLayout> experts;
 };

@@ -34,7 +34,7 @@ struct EagleConfig {
   int max_position_embeddings = 0;  // as the head was trained; not a limit
 
   bool fc_bias = false;
-  bool attention_bias = false;  // of q, k and v; that of the output projection is optional
+  bool attention_bias = false;  // biases of q, k and v; that of the output projection is optional
   bool mlp_bias = false;
   bool feature_norm = true;           // EAGLE: the feature has the target's final norm
   bool norm_before_residual = false;  // the residual is the normed feature

@@ -21,15 +21,15 @@ ModelConfig Target(int layers = 8) {
   return *config;
 }
 
-Result<EagleConfig> Parse(const Json& changes, const ModelConfig& target = Target(),
-                          const std::vector<int>& capture = {}) {
+Result<EagleConfig> ParseHead(const Json& changes, const ModelConfig& target = Target(),
+                              const std::vector<int>& capture = {}) {
   Json json = MakeTestHead().config;
   json.update(changes);
   return ParseEagle3Config(json, "c.json", target, capture);
 }
 
 std::string ErrorOf(const Json& changes, const std::vector<int>& capture = {}) {
-  const auto config = Parse(changes, Target(), capture);
+  const auto config = ParseHead(changes, Target(), capture);
   return config.ok() ? "no error" : config.status().message();
 }
 
@@ -45,7 +45,7 @@ Json Speculators() {
 }
 
 TEST(EagleConfig, OfficialFile) {
-  const auto config = Parse({{"rms_norm_eps", 1e-5}, {"head_dim", 16}});
+  const auto config = ParseHead({{"rms_norm_eps", 1e-5}, {"head_dim", 16}});
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->hidden_size, 32);
   EXPECT_EQ(config->target_hidden_size, 32);
@@ -66,14 +66,14 @@ TEST(EagleConfig, OfficialFile) {
 }
 
 TEST(EagleConfig, OptionsAreRead) {
-  const auto config = Parse({{"norm_before_residual", true},
-                             {"norm_before_fc", true},
-                             {"use_aux_norm", true},
-                             {"norm_output", true},
-                             {"logit_scale", 0.5},
-                             {"bias", true},
-                             {"attention_bias", true},
-                             {"mlp_bias", true}});
+  const auto config = ParseHead({{"norm_before_residual", true},
+                                 {"norm_before_fc", true},
+                                 {"use_aux_norm", true},
+                                 {"norm_output", true},
+                                 {"logit_scale", 0.5},
+                                 {"bias", true},
+                                 {"attention_bias", true},
+                                 {"mlp_bias", true}});
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_TRUE(config->norm_before_residual);
   EXPECT_TRUE(config->norm_before_fc);
@@ -83,8 +83,8 @@ TEST(EagleConfig, OptionsAreRead) {
   EXPECT_TRUE(config->attention_bias);
   EXPECT_TRUE(config->mlp_bias);
   EXPECT_FLOAT_EQ(config->logit_scale, 0.5f);
-  EXPECT_TRUE(Parse({{"eagle_config", {{"norm_before_fc", true}}}})->norm_before_fc);
-  EXPECT_EQ(Parse({{"draft_vocab_size", nullptr}})->draft_vocab_size, 96);
+  EXPECT_TRUE(ParseHead({{"eagle_config", {{"norm_before_fc", true}}}})->norm_before_fc);
+  EXPECT_EQ(ParseHead({{"draft_vocab_size", nullptr}})->draft_vocab_size, 96);
 }
 
 TEST(EagleConfig, SpeculatorsFile) {
@@ -104,18 +104,19 @@ TEST(EagleConfig, SpeculatorsFile) {
 
 TEST(Eagle3, CaptureConventions) {
   using Layers = std::vector<int>;
-  EXPECT_EQ(Parse(Json::object())->capture_layers, (Layers{2, 4, 5})) << "[2, n/2, n-3]";
-  EXPECT_EQ(Parse(Json::object(), Target(33))->capture_layers, (Layers{2, 16, 30}));
+  EXPECT_EQ(ParseHead(Json::object())->capture_layers, (Layers{2, 4, 5})) << "[2, n/2, n-3]";
+  EXPECT_EQ(ParseHead(Json::object(), Target(33))->capture_layers, (Layers{2, 16, 30}));
   // Speculators name inputs, SpecForge outputs: the same layers.
-  EXPECT_EQ(Parse({{kIds, {2, 4, 5}}})->capture_layers, (Layers{2, 4, 5}));
-  EXPECT_EQ(Parse({{"eagle_config", {{kIds, {1, 3, 4}}}}})->capture_layers, (Layers{2, 4, 5}));
+  EXPECT_EQ(ParseHead({{kIds, {2, 4, 5}}})->capture_layers, (Layers{2, 4, 5}));
+  EXPECT_EQ(ParseHead({{"eagle_config", {{kIds, {1, 3, 4}}}}})->capture_layers, (Layers{2, 4, 5}));
   // The last output, before the final norm, is input index n.
-  EXPECT_EQ(Parse({{kIds, {0, 3, 8}}})->capture_layers, (Layers{0, 3, 8}));
-  EXPECT_EQ(Parse({{"eagle_config", {{kIds, {0, 2, 7}}}}})->capture_layers, (Layers{1, 3, 8}));
+  EXPECT_EQ(ParseHead({{kIds, {0, 3, 8}}})->capture_layers, (Layers{0, 3, 8}));
+  EXPECT_EQ(ParseHead({{"eagle_config", {{kIds, {0, 2, 7}}}}})->capture_layers, (Layers{1, 3, 8}));
   // The user's list wins, as input indices.
-  EXPECT_EQ(Parse({{kIds, {2, 4, 5}}}, Target(), {1, 2, 3})->capture_layers, (Layers{1, 2, 3}));
+  EXPECT_EQ(ParseHead({{kIds, {2, 4, 5}}}, Target(), {1, 2, 3})->capture_layers, (Layers{1, 2, 3}));
   // Any number of layers.
-  EXPECT_EQ(Parse({{kIds, {1, 6}}, {"num_aux_hidden_states", 2}})->capture_layers, (Layers{1, 6}));
+  EXPECT_EQ(ParseHead({{kIds, {1, 6}}, {"num_aux_hidden_states", 2}})->capture_layers,
+            (Layers{1, 6}));
 }
 
 TEST(EagleConfig, CaptureErrors) {
@@ -132,7 +133,7 @@ TEST(EagleConfig, CaptureErrors) {
             "eagle3_capture_layers: captured layer -1, a target of 8 layers allows 0 to 8");
   EXPECT_EQ(ErrorOf({{"num_aux_hidden_states", 4}}),
             "c.json: num_aux_hidden_states 4, but 3 captured layers (the default)");
-  EXPECT_EQ(Parse(Json::object(), Target(2)).status().message(),
+  EXPECT_EQ(ParseHead(Json::object(), Target(2)).status().message(),
             "the default: captured layer -1, a target of 2 layers allows 0 to 2");
   EXPECT_EQ(ErrorOf({{kIds, std::vector<int>(17, 1)}}),
             "c.json: eagle_aux_hidden_state_layer_ids: 17 captured layers, limit 16");
@@ -156,7 +157,8 @@ TEST(EagleConfig, OtherHeadsAreRefused) {
   EXPECT_EQ(ErrorOf({{"speculators_model_type", "eagle"}}), "c.json: \"eagle\"" + rest);
   EXPECT_EQ(ErrorOf({{"eagle_config", {{"use_aux_hidden_state", false}}}}),
             "c.json: a head with use_aux_hidden_state false" + rest);
-  EXPECT_TRUE(Parse({{"architectures", {"LlamaForCausalLM"}}}).ok()) << "official heads say that";
+  EXPECT_TRUE(ParseHead({{"architectures", {"LlamaForCausalLM"}}}).ok())
+      << "official heads say that";
 }
 
 TEST(EagleConfig, BadValues) {

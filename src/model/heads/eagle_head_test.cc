@@ -16,11 +16,10 @@
 namespace talon {
 namespace {
 
-constexpr int kCpuThreads = 2;
 constexpr int kMaxTokens = 64;
 constexpr double kTolerance = 2e-4;  // values are of the order of 1, sums of about 100 terms
 
-std::vector<int32_t> SomeTokens(size_t count) {
+std::vector<int32_t> HeadTokens(size_t count) {
   std::vector<int32_t> tokens(count);
   for (size_t i = 0; i < count; ++i) tokens[i] = static_cast<int32_t>((i * 37 + 5) % 96);
   return tokens;
@@ -55,7 +54,7 @@ void ExpectEqualsReference(EagleTestBed* bed, const TestHead& test_head) {
       EagleSequence::Create(head->get(), bed->backend(), {.max_tokens = kMaxTokens, .max_tree = 8});
   ASSERT_TRUE(sequence.ok()) << sequence.status().message();
 
-  const std::vector<int32_t> tokens = SomeTokens(20);
+  const std::vector<int32_t> tokens = HeadTokens(20);
   const auto width = static_cast<size_t>(config.features_size());
   const std::vector<float> features = RandomFloats(tokens.size() * width, 3);
   const auto got = sequence->Append(features, tokens);
@@ -152,7 +151,7 @@ class Eagle3Passes : public testing::Test {
  protected:
   static constexpr int kRows = 24;
 
-  Eagle3Passes() : bed_(NewTestBackend(kCpuThreads)), tokens_(SomeTokens(kRows)) {
+  Eagle3Passes() : bed_(NewTestBackend(kCpuThreads)), tokens_(HeadTokens(kRows)) {
     head_ = LoadHead({.max_rows = kRows, .max_output_rows = kRows});
     features_ = RandomFloats(kRows * static_cast<size_t>(head_->config().features_size()), 5);
     auto scratch = NewScratch(bed_.backend(), kRows, head_->config().features_size());
@@ -280,7 +279,7 @@ TEST(Eagle3, PositionsPastDraftLimit) {
   auto limited = bed.Load(short_head);
   auto free = bed.Load(MakeTestHead());
   ASSERT_TRUE(limited.ok() && free.ok());
-  const std::vector<int32_t> tokens = SomeTokens(20);
+  const std::vector<int32_t> tokens = HeadTokens(20);
   const std::vector<float> features = RandomFloats(tokens.size() * 96, 3);
   std::vector<std::vector<float>> logits;
   for (auto* head : {limited->get(), free->get()}) {
@@ -315,7 +314,7 @@ TEST(Eagle3, DynamicRopeUsesTheEnginesLength) {
   EagleTestBed bed(NewTestBackend(kCpuThreads));
   TestHead head = MakeTestHead();
   head.config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.0}};
-  const std::vector<int32_t> tokens = SomeTokens(20);
+  const std::vector<int32_t> tokens = HeadTokens(20);
   const std::vector<float> features = RandomFloats(tokens.size() * 96, 3);
   std::vector<std::vector<float>> logits;
   for (const int length : {128, 256, 4096}) {

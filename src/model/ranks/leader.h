@@ -84,7 +84,7 @@ class RankLeader : public KvOps {
   bool stopping_ = false;
   std::string fault_;          // why the ranks cannot go on; empty: they can
   bool in_pass_ = false;       // the others have not ended their pass
-  std::set<uint64_t> caches_;  // that the others have (IdentityOf)
+  std::set<uint64_t> caches_;  // caches that the others have (IdentityOf)
   MessageWriter message_;
   RankHash hash_;
   std::thread pings_;

@@ -19,8 +19,6 @@
 namespace talon {
 namespace {
 
-const LoadOptions kSmall = {.max_rows = 64, .max_output_rows = 64};
-
 Json ConfigOf(const std::string& family) {
   const Json sizes = {{"num_attention_heads", 16}, {"num_key_value_heads", 8}, {"head_dim", 16},
                       {"hidden_size", 64},         {"intermediate_size", 320}, {"vocab_size", 301}};
@@ -65,7 +63,7 @@ TEST_P(RanksModelTest, LogitsHaveTheSameBitsOnAnyNumberOfRanks) {
   const auto [family, format] = GetParam();
   const TempDirectory dir;
   WriteModel(dir.path(), ConfigOf(family), DType::kBF16, 19);
-  LoadOptions options = kSmall;
+  LoadOptions options = kFewRows;
   options.weights = format;
   std::vector<float> expected;
   for (const int size : {1, 2, 4, 8}) {
@@ -94,7 +92,7 @@ TEST(RanksTest, ReferenceHasTheSameBitsOnTwoRanks) {
   WriteModel(dir.path(), ConfigOf("llama"), DType::kF32, 20);
   std::vector<float> expected;
   for (const int size : {1, 2}) {
-    TestRanks ranks(dir.path(), size, kSmall, [] { return NewReferenceBackend(); });
+    TestRanks ranks(dir.path(), size, kFewRows, [] { return NewReferenceBackend(); });
     const std::vector<float> got = PromptAndTree(ranks.leader(), ranks.backend());
     if (size == 1) expected = got;
     EXPECT_EQ(got, expected);
@@ -104,8 +102,8 @@ TEST(RanksTest, ReferenceHasTheSameBitsOnTwoRanks) {
 TEST(RanksTest, ARankHoldsItsShareOfTheMatrices) {
   const TempDirectory dir;
   WriteModel(dir.path(), ConfigOf("llama"), DType::kBF16, 21);
-  TestRanks alone(dir.path(), 1, kSmall);
-  TestRanks ranks(dir.path(), 4, kSmall);
+  TestRanks alone(dir.path(), 1, kFewRows);
+  TestRanks ranks(dir.path(), 4, kFewRows);
   const double whole = static_cast<double>(alone.leader()->weight_bytes_per_pass());
   for (int rank = 0; rank < 4; ++rank) {
     const double share = static_cast<double>(ranks.decoder(rank)->weight_bytes_per_pass()) / whole;
@@ -131,7 +129,7 @@ TEST(RanksTest, ALostRankFailsThePassAndIsNamed) {
   const auto ranks = LocalRanks::Create(2);
   ranks[0]->SetDeadline(0.05);
   const auto backend = NewCpuBackend(1, false);
-  LoadOptions options = kSmall;
+  LoadOptions options = kFewRows;
   options.ranks = ranks[0].get();
   auto decoder = Decoder::Load(dir.path(), backend.get(), options);
   ASSERT_TRUE(decoder.ok());
@@ -154,7 +152,7 @@ TEST(RanksTest, ARankThatComputesSomethingElseFailsThePassAndIsNamed) {
   const auto backends = std::array{NewCpuBackend(1, false), NewCpuBackend(1, false)};
   std::array<std::unique_ptr<Decoder>, 2> decoders;
   for (int rank = 0; rank < 2; ++rank) {
-    LoadOptions options = kSmall;
+    LoadOptions options = kFewRows;
     options.ranks = ranks[rank].get();
     auto decoder =
         Decoder::Load(rank == 0 ? dir.path() : other.path(), backends[rank].get(), options);

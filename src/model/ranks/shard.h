@@ -18,8 +18,8 @@ struct ModelShard {
   int size = 1;
   IndexRange heads;
   IndexRange kv_heads;
-  IndexRange ffn;      // of dense layers
-  IndexRange experts;  // of sparse layers
+  IndexRange ffn;      // for dense layers
+  IndexRange experts;  // for sparse layers
   IndexRange vocab;
   std::vector<int> vocab_bounds;  // [size + 1] of all ranks
 

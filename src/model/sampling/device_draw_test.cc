@@ -2,18 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 
 #include "base/random.h"
 #include "compute/test_device.h"
 #include "model/sampling/sampling_math.h"
+#include "model/sampling/test_logits.h"
 #include "model/scratch.h"
 
 namespace talon {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int kRows = 6;
 
 // Rows at positions 10, 20, ..; all but row 1 are outputs.
@@ -34,13 +33,13 @@ std::unique_ptr<Pass> LoadRows(Backend* backend, PassPlan* plan) {
 }
 
 // Every second row has few values, so that cuts go through ties.
-std::vector<float> RandomLogits(int vocabulary, std::mt19937& random) {
+std::vector<float> RandomRows(int vocabulary, std::mt19937& random) {
   std::normal_distribution<float> normal(0, 2.5f);
   std::vector<float> logits(static_cast<size_t>(kRows) * vocabulary);
   for (size_t i = 0; i < logits.size(); ++i) {
     logits[i] = normal(random);
     if (i / vocabulary % 2 == 1) logits[i] = std::round(logits[i]);
-    if (random() % 50 == 0) logits[i] = -kInf;
+    if (random() % 50 == 0) logits[i] = -kInfinity;
     if (random() % 100 == 0) logits[i] = std::nanf("");
   }
   logits[0] = 1;  // something can be drawn
@@ -49,7 +48,7 @@ std::vector<float> RandomLogits(int vocabulary, std::mt19937& random) {
 
 int32_t HostDraw(std::span<const float> logits, const RowDraw& draw, int position) {
   const int32_t best = ArgMax(logits);
-  if (best < 0 || draw.temperature == 0 || logits[best] == kInf) return best;
+  if (best < 0 || draw.temperature == 0 || logits[best] == kInfinity) return best;
   const double u = UniformDraw(
       {.seed = draw.seed, .position = static_cast<uint64_t>(position) + 1, .choice = draw.choice});
   return DrawToken(logits,
@@ -83,9 +82,9 @@ TEST(DeviceDraw, MatchesTheHostOnDevicesThatDraw) {
   for (const int vocabulary : {1, 33, 1000, 8192, 128256}) {
     Scratch device = std::move(NewScratch(backend.get(), kRows, vocabulary)).value();
     for (int round = 0; round < 12; ++round) {
-      std::vector<float> logits = RandomLogits(vocabulary, random);
-      if (round == 5) std::fill_n(logits.begin() + 2 * vocabulary, vocabulary, -kInf);
-      if (round == 6) logits.back() = kInf;
+      std::vector<float> logits = RandomRows(vocabulary, random);
+      if (round == 5) std::fill_n(logits.begin() + 2 * vocabulary, vocabulary, -kInfinity);
+      if (round == 6) logits.back() = kInfinity;
       std::vector<RowDraw> draws;
       for (int r = 0; r < kRows; ++r) {
         backend->CopyIn(device.all.Rows(r, 1).data, logits.data() + int64_t{r} * vocabulary,

@@ -4,26 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 #include <set>
 #include <utility>
 
 #include "grammar/gbnf.h"
+#include "model/sampling/test_logits.h"
 
 namespace talon {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 using Tokens = std::vector<int32_t>;
-
-std::vector<float> RandomLogits(int size, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0, 3);
-  std::vector<float> logits(size);
-  for (float& logit : logits) logit = normal(generator);
-  return logits;
-}
 
 Tokens RandomTokens(int count, int vocab, uint32_t seed) {
   std::mt19937 generator(seed);
@@ -48,13 +39,13 @@ std::vector<float> ReferenceProcess(std::vector<float> logits, const SamplingPar
   }
   for (const auto& [token, bias] : params.logit_bias) logits[token] += bias;
   if (output.size() < static_cast<size_t>(params.min_tokens)) {
-    for (const int32_t token : eos) logits[token] = -kInf;
-    for (const int32_t token : params.stop_token_ids) logits[token] = -kInf;
+    for (const int32_t token : eos) logits[token] = -kInfinity;
+    for (const int32_t token : params.stop_token_ids) logits[token] = -kInfinity;
   }
   for (const Tokens& word : params.bad_words) {
     const size_t head = word.size() - 1;
     if (head <= all.size() && std::equal(word.begin(), word.end() - 1, all.end() - head)) {
-      logits[word.back()] = -kInf;
+      logits[word.back()] = -kInfinity;
     }
   }
   return logits;
@@ -192,13 +183,13 @@ TEST(Sampler, MaskBeatsBias) {
   const OwnedSampler sampler(
       {.logit_bias = {{1, 100.0f}, {2, 100.0f}}, .bad_words = {{2}}, .min_tokens = 1}, {1},
       Tokens{0});
-  EXPECT_EQ(Processed(sampler, {0, 0, 0}, {}), (std::vector<float>{0, -kInf, -kInf}));
+  EXPECT_EQ(Processed(sampler, {0, 0, 0}, {}), (std::vector<float>{0, -kInfinity, -kInfinity}));
 }
 
 TEST(Sampler, MinTokensMasksEosAndStopIdsAlongThePath) {
   OwnedSampler sampler({.stop_token_ids = {2}, .min_tokens = 3}, {1, 500}, Tokens{0});
   const std::vector<float> row = {0, 9, 8, 1};
-  EXPECT_EQ(Processed(sampler, row, {3, 3}), (std::vector<float>{0, -kInf, -kInf, 1}));
+  EXPECT_EQ(Processed(sampler, row, {3, 3}), (std::vector<float>{0, -kInfinity, -kInfinity, 1}));
   EXPECT_EQ(Processed(sampler, row, {3, 3, 3}), row);
   EXPECT_FALSE(sampler.IsPlainGreedy());
   sampler.Observe(Tokens{3, 3, 3});
@@ -209,8 +200,8 @@ TEST(Sampler, MinTokensMasksEosAndStopIdsAlongThePath) {
 TEST(Sampler, BadWordSpansBaseAndPath) {
   OwnedSampler sampler({.bad_words = {{5, 6, 7}}}, {}, Tokens{1, 5});
   const std::vector<float> row(8, 1.0f);
-  EXPECT_EQ(Processed(sampler, row, {6})[7], -kInf);
-  EXPECT_EQ(Processed(sampler, row, {5, 6})[7], -kInf);
+  EXPECT_EQ(Processed(sampler, row, {6})[7], -kInfinity);
+  EXPECT_EQ(Processed(sampler, row, {5, 6})[7], -kInfinity);
   EXPECT_EQ(Processed(sampler, row, {6, 6})[7], 1.0f);
   EXPECT_EQ(Processed(sampler, row, {})[7], 1.0f);
 }
@@ -219,7 +210,7 @@ TEST(Sampler, EverythingMaskedIsADeadEnd) {
   for (const float temperature : {0.0f, 1.0f}) {
     const OwnedSampler sampler({.temperature = temperature, .bad_words = {{0}}, .logprobs = 2}, {},
                                Tokens{0});
-    std::vector<float> row = {1, -kInf};  // a grammar left only token 0
+    std::vector<float> row = {1, -kInfinity};  // a grammar left only token 0
     const Choice choice = sampler.Choose(row, {});
     EXPECT_TRUE(choice.dead_end);
     EXPECT_EQ(choice.token, -1);
@@ -240,7 +231,7 @@ TEST(Sampler, GreedyTiesToLowestId) {
 
 TEST(Sampler, InfiniteLogitIsTaken) {
   const OwnedSampler sampler({.temperature = 1, .seed = 3}, {}, Tokens{0});
-  std::vector<float> row = {0, kInf, 5}, probs;
+  std::vector<float> row = {0, kInfinity, 5}, probs;
   EXPECT_EQ(sampler.Choose(row, {}).token, 1);
   ASSERT_TRUE(sampler.Distribution(row, {}, &probs));
   EXPECT_EQ(probs, (std::vector<float>{0, 1, 0}));
@@ -276,7 +267,7 @@ TEST(Sampler, PermitsWhatTheMaskLeaves) {
     std::vector<float> logits = raw;
     const Choice choice = sampler.Choose(logits, path);
     for (int32_t token = 0; token < vocabulary; ++token) {
-      EXPECT_EQ(sampler.Permits(token, path), logits[token] != -kInf) << round << " " << token;
+      EXPECT_EQ(sampler.Permits(token, path), logits[token] != -kInfinity) << round << " " << token;
     }
     const auto best = static_cast<int32_t>(std::ranges::max_element(raw) - raw.begin());
     if (sampler.Permits(best, path)) {
@@ -391,7 +382,7 @@ TEST(SamplingParams, ErrorsNameParameterValueAndRange) {
   EXPECT_EQ(message({.min_p = -0.5f}), "min_p: -0.5, must be 0 to 1");
   EXPECT_EQ(message({.repetition_penalty = 0}), "repetition_penalty: 0, must be 0.01 to 100");
   EXPECT_EQ(message({.frequency_penalty = 3}), "frequency_penalty: 3, must be -2 to 2");
-  EXPECT_EQ(message({.presence_penalty = -kInf}), "presence_penalty: -inf, must be -2 to 2");
+  EXPECT_EQ(message({.presence_penalty = -kInfinity}), "presence_penalty: -inf, must be -2 to 2");
   EXPECT_EQ(message({.logit_bias = {{100, 1.0f}}}), "logit_bias token: 100, must be 0 to 99");
   EXPECT_EQ(message({.logit_bias = {{1, 101.0f}}}), "logit_bias: 101, must be -100 to 100");
   EXPECT_EQ(message({.logit_bias = {{2, 1.0f}, {2, 1.0f}}}),

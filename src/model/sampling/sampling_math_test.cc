@@ -8,19 +8,12 @@
 #include <numeric>
 #include <random>
 
+#include "model/sampling/test_logits.h"
+
 namespace talon {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-std::vector<float> RandomLogits(int size, uint32_t seed, float spread = 3) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0, spread);
-  std::vector<float> logits(size);
-  for (float& logit : logits) logit = normal(generator);
-  return logits;
-}
 
 // Tokens by descending logit, ties to the lower id.
 std::vector<int32_t> Ranked(const std::vector<float>& logits) {
@@ -74,7 +67,7 @@ TEST(SamplingMath, ArgMaxTiesToLowestId) {
   std::vector<float> logits(1000, 1.0f);
   logits[137] = logits[731] = 4.0f;
   EXPECT_EQ(ArgMax(logits), 137);
-  EXPECT_EQ(ArgMax(std::vector<float>(100, -kInf)), -1);
+  EXPECT_EQ(ArgMax(std::vector<float>(100, -kInfinity)), -1);
   EXPECT_EQ(ArgMax(std::vector<float>{kNan, -2, kNan, -1}), 3);
   EXPECT_EQ(ArgMax(std::vector<float>{}), -1);
 }
@@ -82,7 +75,7 @@ TEST(SamplingMath, ArgMaxTiesToLowestId) {
 TEST(SamplingMath, TopCandidatesMatchFullSort) {
   std::vector<float> logits = RandomLogits(20000, 1);
   for (float& logit : logits) logit = std::round(logit * 50) / 50;  // many ties
-  logits[0] = -kInf;
+  logits[0] = -kInfinity;
   const std::vector<int32_t> ranked = Ranked(logits);
   for (const int count : {0, 1, 2, 40, 312, 313, 5000, 19999, 30000}) {
     const std::vector<Candidate> top = TopCandidates(logits, count);
@@ -152,7 +145,7 @@ TEST(SamplingMath, DrawInvertsTheCumulativeSum) {
 
 TEST(SamplingMath, DrawAtTheEdges) {
   const double almost_one = 1 - 0x1.0p-53;
-  std::vector<float> logits(2000, -kInf);
+  std::vector<float> logits(2000, -kInfinity);
   logits[700] = 0;
   logits[701] = 0;
   EXPECT_EQ(DrawToken(logits, {}, 0.0), 700);
@@ -166,7 +159,7 @@ TEST(SamplingMath, DrawAtTheEdges) {
 
 TEST(SamplingMath, NeverDrawsNanOrMasked) {
   std::vector<float> logits = RandomLogits(1200, 6);
-  for (size_t i = 0; i < logits.size(); i += 2) logits[i] = i % 4 == 0 ? kNan : -kInf;
+  for (size_t i = 0; i < logits.size(); i += 2) logits[i] = i % 4 == 0 ? kNan : -kInfinity;
   for (const Truncation& truncation : {Truncation{}, Truncation{.top_k = 900},
                                        Truncation{.top_p = 0.99f}, Truncation{.min_p = 1e-6f}}) {
     for (int i = 0; i < 500; ++i) {

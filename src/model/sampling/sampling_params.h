@@ -26,7 +26,7 @@ struct SamplingParams {
   static constexpr Range kRepetitionPenaltyRange{0.01, 100};
   static constexpr Range kPenaltyRange{-2, 2};  // frequency_penalty and presence_penalty
   static constexpr Range kLogitBiasRange{-100, 100};
-  static constexpr Range kMaxTokensRange{.low = 1};  // of settings; a request may have 0
+  static constexpr Range kMaxTokensRange{.low = 1};  // range of settings; a request may have 0
   static constexpr Range kMinTokensRange{.low = 0};  // and at most max_tokens
   static constexpr Range kLogProbsRange{-1, kMaxLogProbs};
 

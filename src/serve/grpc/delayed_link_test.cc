@@ -10,7 +10,7 @@
 namespace talon {
 namespace {
 
-class EchoService : public RpcService {
+class PlainEcho : public RpcService {
  public:
   Result<std::string> Handle(const RpcCall& call) override { return std::string(call.message); }
   Result<std::string> Ping() override { return std::string("pong"); }
@@ -30,7 +30,7 @@ class DelayedLinkTest : public testing::Test {
     return answer.ok() ? *answer : answer.status().message();
   }
 
-  EchoService service_;
+  PlainEcho service_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<DelayedLink> link_;
   std::unique_ptr<RpcChannel> channel_;

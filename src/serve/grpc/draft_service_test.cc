@@ -12,21 +12,21 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-const WireLimits kLimits{.max_prompt_tokens = 100};
+const WireLimits kDraftLimits{.max_prompt_tokens = 100};
 constexpr int kVocabulary = 10;
 
 class DraftServiceTest : public testing::Test {
  protected:
   DraftServiceTest()
       : sessions_(std::make_unique<NgramDrafter>(), {.max_sessions = 4}),
-        service_({.model_name = "lookup", .device = "cpu", .limits = kLimits}) {
+        service_({.model_name = "lookup", .device = "cpu", .limits = kDraftLimits}) {
     service_.Serve(&sessions_, kVocabulary);
   }
 
   Result<DraftAnswer> Draft(const std::string& message) {
     TALON_ASSIGN_OR_RETURN(const std::string bytes,
                            service_.Handle({.method = "GenerateDrafts", .message = message}));
-    return DecodeDraftAnswer(bytes, kLimits, &span_);
+    return DecodeDraftAnswer(bytes, kDraftLimits, &span_);
   }
   Result<DraftAnswer> Draft(const DraftCall& call) { return Draft(EncodeDraftCall(call)); }
 

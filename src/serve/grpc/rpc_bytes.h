@@ -8,7 +8,7 @@
 
 namespace talon {
 
-constexpr int kMaxRpcBytes = 64 << 20;  // of a message; larger ones are RESOURCE_EXHAUSTED
+constexpr int kMaxRpcBytes = 64 << 20;  // largest message; larger ones are RESOURCE_EXHAUSTED
 
 inline grpc::ByteBuffer ToByteBuffer(const std::string& bytes) {
   const grpc::Slice slice(bytes);

@@ -47,7 +47,7 @@ struct RpcServerOptions {
   int port = 0;  // 0 = any that is free
   int handler_threads = 4;
   int max_waiting = 256;                        // calls without a thread yet; more are refused
-  int64_t max_held_bytes = int64_t{256} << 20;  // of the messages of all calls, likewise
+  int64_t max_held_bytes = int64_t{256} << 20;  // messages of all calls, likewise
   RpcSecurity security;
   Metrics* metrics = nullptr;  // times and bytes of calls; must outlive the server
 };

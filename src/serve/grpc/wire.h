@@ -18,7 +18,7 @@ namespace talon {
 struct WireLimits {
   int max_tree_nodes = 2048;
   int max_tree_depth = 64;
-  int max_prompt_tokens = 8192;  // of the prompt, and of the delta
+  int max_prompt_tokens = 8192;  // limit of the prompt, and of the delta
   int vocab_size = 0;            // 0: not known, tokens only may not be negative
 };
 

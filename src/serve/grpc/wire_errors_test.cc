@@ -13,12 +13,12 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-const WireLimits kLimits = {
+const WireLimits kTightLimits = {
     .max_tree_nodes = 8, .max_tree_depth = 4, .max_prompt_tokens = 10, .vocab_size = 100};
 
 // The detail of the failure, or "OK".
 std::string DetailOf(const specsplit::VerifyRequest& message) {
-  const auto call = DecodeVerifyCall(message.SerializeAsString(), kLimits);
+  const auto call = DecodeVerifyCall(message.SerializeAsString(), kTightLimits);
   if (call.ok()) return "OK";
   EXPECT_EQ(call.status().code(), StatusCode::kInvalidArgument);
   return std::string(StatusDetail(call.status()));
@@ -76,9 +76,9 @@ TEST(WireErrorsTest, LimitsOfPromptsAndTrees) {
 }
 
 TEST(WireErrorsTest, DepthLimit) {
-  EXPECT_TRUE(DecodeVerifyCall(DeepChain(4), kLimits).ok());
+  EXPECT_TRUE(DecodeVerifyCall(DeepChain(4), kTightLimits).ok());
   for (const int depth : {5, 64, 99, 100, 101, 1000, 20000}) {
-    const auto call = DecodeVerifyCall(DeepChain(depth), kLimits);
+    const auto call = DecodeVerifyCall(DeepChain(depth), kTightLimits);
     EXPECT_EQ(StatusDetail(call.status()), "TREE_INVALID") << depth;
   }
   specsplit::VerifyRequest flat;
@@ -188,13 +188,13 @@ TEST(WireErrorsTest, BadSampling) {
     EXPECT_EQ(DetailOf(message), "BAD_TEMPERATURE") << temperature;
     specsplit::DraftRequest draft;
     draft.set_temperature(temperature);
-    const auto call = DecodeDraftCall(draft.SerializeAsString(), kLimits);
+    const auto call = DecodeDraftCall(draft.SerializeAsString(), kTightLimits);
     EXPECT_EQ(StatusDetail(call.status()), "BAD_TEMPERATURE");
   }
   const auto fails = [](auto set) {
     specsplit::VerifyRequest message;
     set(&message);
-    return !DecodeVerifyCall(message.SerializeAsString(), kLimits).ok();
+    return !DecodeVerifyCall(message.SerializeAsString(), kTightLimits).ok();
   };
   EXPECT_TRUE(fails([](auto* m) { m->set_top_k(-1); }));
   EXPECT_TRUE(fails([](auto* m) { m->set_top_p(1.5f); }));
@@ -211,7 +211,7 @@ TEST(WireErrorsTest, DraftCallLimits) {
   const auto fails = [](auto set) {
     specsplit::DraftRequest message;
     set(&message);
-    return !DecodeDraftCall(message.SerializeAsString(), kLimits).ok();
+    return !DecodeDraftCall(message.SerializeAsString(), kTightLimits).ok();
   };
   EXPECT_TRUE(fails([](auto* m) { m->set_max_draft_len(65); }));
   EXPECT_TRUE(fails([](auto* m) { m->set_max_draft_len(-1); }));
@@ -223,9 +223,9 @@ TEST(WireErrorsTest, DraftCallLimits) {
 TEST(WireErrorsTest, UnknownFields) {
   std::string unknown;
   for (int i = 0; i < 10; ++i) unknown += std::string{'\xf8', 0x07, 0x01};
-  EXPECT_TRUE(DecodeVerifyCall(unknown, kLimits).ok());
+  EXPECT_TRUE(DecodeVerifyCall(unknown, kTightLimits).ok());
   for (int i = 0; i < 10000; ++i) unknown += std::string{'\xf8', 0x07, 0x01};
-  EXPECT_FALSE(DecodeVerifyCall(unknown, kLimits).ok());
+  EXPECT_FALSE(DecodeVerifyCall(unknown, kTightLimits).ok());
 }
 
 }  // namespace

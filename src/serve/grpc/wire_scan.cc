@@ -7,8 +7,8 @@
 namespace talon {
 namespace {
 
-constexpr int kMaxDrawEntries = 1024;   // of a node: what it was drawn from
-constexpr int kMaxScalarFields = 4096;  // of a message, known or not
+constexpr int kMaxDrawEntries = 1024;   // entries of a node: what it was drawn from
+constexpr int kMaxScalarFields = 4096;  // fields of a message, known or not
 constexpr int kMaxGrammarBytes = 1 << 18;
 
 // The fields of TokenNode and FlatTree.

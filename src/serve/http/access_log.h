@@ -14,7 +14,7 @@ struct AccessRecord {
   std::string client;  // "127.0.0.1:50000"
   std::string method;
   std::string path;            // without a query
-  int status = 0;              // of the answer; 499: the client did not take all of it
+  int status = 0;              // status of the answer; 499: the client did not take all of it
   int64_t prompt_tokens = -1;  // -1: none were asked for
   int64_t tokens = 0;
   double first_token_seconds = -1;  // since the header had come; -1: there was none

@@ -45,7 +45,7 @@ class Completion {
   const std::string& id() const { return id_; }
   struct Progress {
     int64_t prompt_tokens = 0;
-    int64_t tokens = 0;               // of all choices
+    int64_t tokens = 0;               // sum over all choices
     double first_token_seconds = -1;  // since Start; -1: there is none yet
   };
   const Progress& progress() const { return progress_; }

@@ -74,7 +74,7 @@ class Connection {
   std::string ahead_;    // received, not yet read
   size_t searched_ = 0;  // bytes of ahead_ known not to end a header
   TimePoint deadline_;
-  TimePoint last_read_;              // of bytes of a request
+  TimePoint last_read_;              // when bytes of a request came last
   std::optional<TimePoint> looked_;  // when HungUp was called for this request
   bool half_closed_ = false;         // it sends no more, but reads
 };

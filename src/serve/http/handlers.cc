@@ -13,7 +13,7 @@
 namespace talon {
 namespace {
 
-constexpr size_t kTokenTextBytes = 7;  // of most ids and a comma
+constexpr size_t kTokenTextBytes = 7;  // bytes of most ids and a comma
 // A token can be many times as long as its id.
 constexpr size_t kMaxDecodedBytes = size_t{16} << 20;
 

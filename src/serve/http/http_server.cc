@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* kJsonType = "application/json";
 constexpr size_t kReserveBytes = size_t{64} << 20;  // more than any tree of a body takes
-constexpr size_t kLoggedBytes = 200;                // of what a client sent
+constexpr size_t kLoggedBytes = 200;                // bytes of what a client sent
 constexpr std::chrono::minutes kWorkWait(10);
 
 // The request that this thread serves: the library's handlers see neither socket nor outcome.

@@ -23,7 +23,7 @@ namespace talon {
 struct HttpOptions {
   Listener::Options listen;
   size_t max_request_bytes = size_t{4} << 20;
-  size_t max_inflight_bytes = size_t{32} << 20;  // of large bodies, all requests together
+  size_t max_inflight_bytes = size_t{32} << 20;  // large bodies, all requests together
   ApiKeys keys;
   std::string cors_origin;  // "*" or an origin; "" = pages of others may not use the server
   std::vector<std::string> allowed_hosts;  // names in Host headers besides the server's own

@@ -18,7 +18,7 @@ struct LoadPlan {
   std::vector<std::string> prompts;
   int clients = 1;
   double seconds = 10;  // no request is begun after this
-  int min_tokens = 16;  // of an answer, drawn between the two
+  int min_tokens = 16;  // length of an answer, drawn between the two
   int max_tokens = 96;
   double disconnects = 0;  // share of requests that the client cancels
   uint64_t seed = 1;
@@ -29,9 +29,9 @@ struct LoadReport {
   int64_t left = 0;                         // cancelled by the client, as planned
   std::map<std::string, int64_t> errors;    // by message
   std::vector<double> first_token_seconds;  // ascending
-  std::vector<double> answer_seconds;       // of finished requests, ascending
+  std::vector<double> answer_seconds;       // times of finished requests, ascending
   double seconds = 0;                       // until the last client finished
-  double tokens = 0;                        // that the server has generated meanwhile
+  double tokens = 0;                        // tokens that the server has generated meanwhile
 
   int64_t num_errors() const;
   double TokensPerSecond() const { return seconds > 0 ? tokens / seconds : 0; }

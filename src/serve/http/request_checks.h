@@ -37,7 +37,7 @@ struct BodyLimits {
   static constexpr std::chrono::milliseconds kWait{5000};  // for the budget
 
   size_t max_bytes = 0;
-  ByteBudget* budget = nullptr;  // of the bodies of all requests
+  ByteBudget* budget = nullptr;  // limits the bodies of all requests
 };
 // Reads a body, also without a Content-Length. *share is what it takes of the budget, which grows
 // with the bytes that arrive; 503 if the budget is used up.

@@ -103,7 +103,7 @@ class MergedDrafter : public Drafter {
   std::vector<Member> members_;
   std::map<SequenceId, Union> last_;
   Decisions step_;
-  Asking ahead_;  // of the source that grows ahead, by BeginTrees
+  Asking ahead_;  // what the source that grows ahead was asked, by BeginTrees
 };
 
 }  // namespace talon

@@ -11,7 +11,7 @@
 namespace talon {
 namespace {
 
-constexpr int kTopChildren = 10;       // whose frequencies make up a share
+constexpr int kTopChildren = 10;       // children with frequencies that make up a share
 constexpr int kScannedChildren = 256;  // most recent ones looked at, so that Propose stays cheap
 constexpr int kMaxTrieDepth = 128;
 

@@ -6,25 +6,12 @@
 #include <map>
 #include <random>
 
+#include "spec/drafters/test_drafts.h"
+
 namespace talon {
 namespace {
 
 using Tokens = std::vector<int32_t>;
-
-Tokens RandomTokens(int count, int vocab, uint32_t seed) {
-  std::mt19937 generator(seed);
-  Tokens tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(generator() % vocab);
-  return tokens;
-}
-
-TokenTree Propose(NgramDrafter* drafter, const Tokens& tokens,
-                  const DraftBudget& budget = {.max_nodes = 12, .max_depth = 16}) {
-  const DraftRequest request{.sequence = 1, .tokens = tokens, .budget = budget};
-  TokenTree tree(tokens.back());
-  drafter->Propose({&request, 1}, {&tree, 1});
-  return tree;
-}
 
 TEST(NgramDrafter, CorpusIsASource) {
   const std::vector<Tokens> corpus = {{1, 2, 3, 4}, {5, 6}};

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kSlow = 0.05;        // weight of a new value in running means
 constexpr double kFast = 0.3;         // the same where the values before it are old
-constexpr int kTrials = 6;            // of either kind before they are compared
+constexpr int kTrials = 6;            // trials of either kind before they are compared
 constexpr int kProbeInterval = 64;    // steps of one kind, then the other is tried again
 constexpr double kCheapShare = 0.05;  // share of a token's time: always asked
 

@@ -6,25 +6,12 @@
 #include <map>
 #include <random>
 
+#include "spec/drafters/test_drafts.h"
+
 namespace talon {
 namespace {
 
 using Tokens = std::vector<int32_t>;
-
-Tokens RandomTokens(int count, int vocab, uint32_t seed) {
-  std::mt19937 generator(seed);
-  Tokens tokens(count);
-  for (int32_t& token : tokens) token = static_cast<int32_t>(generator() % vocab);
-  return tokens;
-}
-
-TokenTree Propose(SuffixDrafter* drafter, const Tokens& tokens,
-                  const DraftBudget& budget = {.max_nodes = 12, .max_depth = 16}) {
-  const DraftRequest request{.sequence = 1, .tokens = tokens, .budget = budget};
-  TokenTree tree(tokens.back());
-  drafter->Propose({&request, 1}, {&tree, 1});
-  return tree;
-}
 
 // What followed `run` in the documents, and how often the run occurs, counted one by one.
 struct Occurrences {

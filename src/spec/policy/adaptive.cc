@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kCalibrationSteps = 3;    // plain steps before the first draft, and now and then
 constexpr double kAffordable = 3;       // loss of a fresh engine, in plain steps
-constexpr double kRecheckShare = 0.01;  // of the time, given away to time plain steps again
+constexpr double kRecheckShare = 0.01;  // share of the time, given away to time plain steps again
 constexpr double kSlow = 0.05;          // weight of a new value in running means
 constexpr double kVerySlow = 0.02;
 constexpr double kFast = 0.2;

@@ -71,7 +71,7 @@ class AdaptivePolicy : public Policy {
   // Steps that drafted, since they had last gained time in all. Times by the curve are those of the
   // machine divided by plain_scale, so that they mean the same when it becomes slower or faster.
   struct Ledger {
-    double seconds = 0;         // of the machine
+    double seconds = 0;         // time of the machine
     double by_curve = 0;        // the same, by the scale of each step's time
     double plain_by_curve = 0;  // for the same tokens
   };
@@ -98,7 +98,7 @@ class AdaptivePolicy : public Policy {
     int probes_left = 0;
     int gain_steps = 0;
     Ledger ledger;
-    double total_by_curve = 0;  // of all steps
+    double total_by_curve = 0;  // sum over all steps
   };
   static size_t IndexOf(const StepShape& shape) {
     const auto others = static_cast<unsigned>(std::max(shape.sequences, 1) - 1);

@@ -33,14 +33,14 @@ VerifyCurve WrongCard(double factor) {
 
 struct BatchCase {
   int batch = 1;
-  double acceptance = 0.5;  // of each draft, given its parent
+  double acceptance = 0.5;  // acceptance of each draft, given its parent
   bool ahead = false;       // the device grows the trees, the host does not see them
   double draft_seconds = 0;
   int nodes = 8;
 };
 
 // Tokens per second of 1000 steps.
-double Speed(const BatchCase& run, Policy* policy, bool drafts) {
+double BatchSpeed(const BatchCase& run, Policy* policy, bool drafts) {
   const VerifyCurve card = Card();
   const StepShape shape{.sequences = run.batch};
   std::mt19937 random(5);
@@ -87,8 +87,8 @@ void ExpectNearTheBest(BatchCase run, const VerifyCurve& known) {
       run.acceptance = acceptance;
       FixedPolicy fixed;
       AdaptivePolicy adaptive(known);
-      const double best = std::max(Speed(run, &fixed, false), Speed(run, &fixed, true));
-      EXPECT_GT(Speed(run, &adaptive, true), 0.97 * best)
+      const double best = std::max(BatchSpeed(run, &fixed, false), BatchSpeed(run, &fixed, true));
+      EXPECT_GT(BatchSpeed(run, &adaptive, true), 0.97 * best)
           << "batch " << batch << ", acceptance " << acceptance;
     }
   }

@@ -53,7 +53,7 @@ class SizeWorth {
   }
 
  private:
-  static constexpr double kPrior = 0.5;        // of the best node
+  static constexpr double kPrior = 0.5;        // prior of the best node
   static constexpr double kPriorTrees = 4;     // weight of what is assumed
   static constexpr int kHalvingPeriod = 2048;  // trees
   struct Rank {

@@ -18,7 +18,7 @@ inline VerifyCurve CheapRows() {
 }
 
 struct Simulation {
-  double acceptance = 0.5;   // of each draft, given its parent
+  double acceptance = 0.5;   // acceptance of each draft, given its parent
   int text_changes_at = 0;   // before this step no draft is accepted
   double draft_seconds = 0;  // per level
   double wrong_curve = 1;    // the machine's extra rows cost this much more than the curve says

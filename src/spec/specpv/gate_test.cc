@@ -184,7 +184,7 @@ TEST_F(GateTest, SelectorsWithoutRetrievalNeedLess) {
 struct Simulation {
   SpecPvConfig config;
   GateState state;
-  int rows = 0;  // of the last step
+  int rows = 0;  // rows of the last step
 
   // Verifies `nodes` nodes and accepts `drafts` of them; a full pass confirms the whole trunk, or
   // only the first `trunk_kept` tokens of it if that is not negative.

@@ -172,7 +172,7 @@ class PartialAttentionTest : public testing::Test {
   }
 
   std::mt19937 random_;
-  std::vector<int32_t> blocks_;  // of the sequence, in random places of the pool
+  std::vector<int32_t> blocks_;  // blocks of the sequence, in random places of the pool
   LayerTokens tokens_[kLayers];
   std::vector<float> query_;  // [kKvHeads * kGroup][kDim]
   std::vector<float> scores_;

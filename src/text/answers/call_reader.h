@@ -37,9 +37,9 @@ class CallReader {
   std::string name_;
   std::string arguments_;
   JsonScanner scanner_;
-  std::string key_;        // of the call's members, the one under way
-  std::string text_;       // of that key or value, as far as it came
-  bool in_value_ = false;  // of a member
+  std::string key_;        // key of the call's member under way
+  std::string text_;       // text of that key or value, as far as it came
+  bool in_value_ = false;  // inside the value of a member
   bool has_arguments_ = false;
 };
 

@@ -37,8 +37,8 @@ class JsonScanner {
     kAfterValue,  // a comma, or the end of what is open
     kString,      //
     kEscape,      // after a backslash
-    kHex,         // of \u; `left_` digits
-    kWord,        // of true, false, null; `word_` is left
+    kHex,         // digits of \u; `left_` more
+    kWord,        // true, false or null; `word_` is left
     kMinus,       // digits must come
     kZero,        // . e or the end
     kInteger,     // digits . e or the end

@@ -1,5 +1,7 @@
 #include "text/jinja/ast.h"
 
+#include <algorithm>
+
 namespace talon::jinja {
 namespace {
 
@@ -128,6 +130,16 @@ void Walk(const Block& block, const Walker& walker) {
     walker.on_statement(statement);
     std::visit(StatementWalker(walker), statement.node);
   }
+}
+
+Result<ExprPtr> MakeExpr(int line, Expr::Node node) {
+  int depth = 1;
+  ForEachChild(node, [&](const Expr& child) { depth = std::max(depth, child.depth + 1); });
+  if (depth > kMaxExprDepth) {
+    return InvalidArgument("line {}: an expression has more than {} operators in a chain", line,
+                           kMaxExprDepth);
+  }
+  return ExprPtr(new Expr{line, depth, std::move(node)});
 }
 
 void ForEachChild(const Expr::Node& node, const std::function<void(const Expr&)>& visit) {

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/status.h"
 #include "text/jinja/builtins/builtins.h"
 #include "text/jinja/value.h"
 
@@ -95,12 +96,14 @@ struct Expr {
   using Node = std::variant<Literal, Name, Sequence, DictDisplay, Attribute, Subscript, Slice, Call,
                             Filter, Test, Unary, Binary, Logical, Comparison, Conditional>;
   int line = 0;
-  int depth = 1;  // of the tree below, itself included
+  int depth = 1;  // depth of the tree below, itself included
   Node node;
 };
 
 // Chains such as a + b + c lean to one side, so depth is bounded, not only nesting.
 inline constexpr int kMaxExprDepth = 200;
+// The expression of a node, with its depth. Fails beyond kMaxExprDepth.
+Result<ExprPtr> MakeExpr(int line, Expr::Node node);
 // Calls visit for each expression directly below `node`.
 void ForEachChild(const Expr::Node& node, const std::function<void(const Expr&)>& visit);
 

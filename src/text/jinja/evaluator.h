@@ -90,7 +90,7 @@ class Evaluator {
   std::vector<std::unique_ptr<Scope>> kept_scopes_;  // left, but a macro refers to them
   std::string* out_ = nullptr;
   int depth_ = 0;
-  int error_line_ = 0;  // of the innermost expression or statement that failed
+  int error_line_ = 0;  // line of the innermost expression or statement that failed
 };
 
 }  // namespace talon::jinja

@@ -6,7 +6,7 @@
 namespace talon::jinja {
 namespace {
 
-constexpr int kMaxNesting = 64;  // of parentheses, unary operators, conditionals
+constexpr int kMaxNesting = 64;  // parentheses, unary operators, conditionals
 
 struct OperatorName {
   std::string_view text;
@@ -63,16 +63,6 @@ class ExpressionParser::Nesting {
   ExpressionParser& parser_;
 };
 
-Result<ExprPtr> ExpressionParser::Make(int line, Expr::Node node) {
-  int depth = 1;
-  ForEachChild(node, [&](const Expr& child) { depth = std::max(depth, child.depth + 1); });
-  if (depth > kMaxExprDepth) {
-    return TokenStream::Error(
-        line, fmt::format("an expression has more than {} operators in a chain", kMaxExprDepth));
-  }
-  return ExprPtr(new Expr{line, depth, std::move(node)});
-}
-
 // level (op level)*, leaning left. make_node(left) takes the operator and returns the node, or
 // nothing at the end of the chain.
 template <typename MakeNode>
@@ -91,7 +81,7 @@ Result<ExprPtr> ExpressionParser::ParseChain(Level level, MakeNode make_node) {
       logical->left = std::move(left);
       logical->right = std::move(right);
     }
-    TALON_ASSIGN_OR_RETURN(left, Make(line, std::move(*node)));
+    TALON_ASSIGN_OR_RETURN(left, MakeExpr(line, std::move(*node)));
   }
   return left;
 }
@@ -104,6 +94,10 @@ Result<ExprPtr> ExpressionParser::ParseTuple() {
 
 Result<ExprPtr> ExpressionParser::ParseIterable() {
   return ParseTupleOf(&ExpressionParser::ParseOr, /*explicit_parentheses=*/false);
+}
+
+Result<ExprPtr> ExpressionParser::ParseParenthesised() {
+  return ParseTupleOf(&ExpressionParser::ParseConditional, /*explicit_parentheses=*/true);
 }
 
 bool ExpressionParser::AtTupleEnd() const {
@@ -123,7 +117,7 @@ Result<ExprPtr> ExpressionParser::ParseTupleOf(Level level, bool explicit_parent
   }
   if (!has_comma && sequence.items.size() == 1) return std::move(sequence.items[0]);
   if (sequence.items.empty() && !explicit_parentheses) return tokens_.Unexpected("an expression");
-  return Make(line, std::move(sequence));
+  return MakeExpr(line, std::move(sequence));
 }
 
 Result<ExprPtr> ExpressionParser::ParseConditional() {
@@ -138,7 +132,7 @@ Result<ExprPtr> ExpressionParser::ParseConditional() {
     if (tokens_.SkipName("else")) {
       TALON_ASSIGN_OR_RETURN(conditional.otherwise, ParseConditional());
     }
-    TALON_ASSIGN_OR_RETURN(value, Make(line, std::move(conditional)));
+    TALON_ASSIGN_OR_RETURN(value, MakeExpr(line, std::move(conditional)));
   }
   return value;
 }
@@ -163,7 +157,7 @@ Result<ExprPtr> ExpressionParser::ParseNot() {
   const Nesting nesting(this);
   TALON_RETURN_IF_ERROR(nesting.Check());
   TALON_ASSIGN_OR_RETURN(ExprPtr operand, ParseNot());
-  return Make(line, Unary{UnaryOp::kNot, std::move(operand)});
+  return MakeExpr(line, Unary{UnaryOp::kNot, std::move(operand)});
 }
 
 Result<ExprPtr> ExpressionParser::ParseComparison() {
@@ -175,7 +169,7 @@ Result<ExprPtr> ExpressionParser::ParseComparison() {
     comparison.rest.emplace_back(*op, std::move(operand));
   }
   if (comparison.rest.empty()) return std::move(comparison.first);
-  return Make(line, std::move(comparison));
+  return MakeExpr(line, std::move(comparison));
 }
 
 Result<ExprPtr> ExpressionParser::ParseSum() {
@@ -223,13 +217,13 @@ Result<ExprPtr> ExpressionParser::ParseFiltered() {
   while (true) {
     const int line = tokens_.line();
     if (tokens_.SkipOperator("|")) {
-      TALON_ASSIGN_OR_RETURN(FilterStep step, ParseFilterStep());
+      TALON_ASSIGN_OR_RETURN(FilterStep step, operands_.ParseFilterStep());
       Filter filter{std::move(value), step.filter, std::move(step.arguments)};
-      TALON_ASSIGN_OR_RETURN(value, Make(line, std::move(filter)));
+      TALON_ASSIGN_OR_RETURN(value, MakeExpr(line, std::move(filter)));
     } else if (tokens_.SkipName("is")) {
-      TALON_ASSIGN_OR_RETURN(value, ParseTest(std::move(value)));
+      TALON_ASSIGN_OR_RETURN(value, operands_.ParseTest(std::move(value)));
     } else if (tokens_.AtOperator("(")) {
-      TALON_ASSIGN_OR_RETURN(value, ParseCall(std::move(value)));
+      TALON_ASSIGN_OR_RETURN(value, operands_.ParseCall(std::move(value)));
     } else {
       return value;
     }
@@ -244,11 +238,11 @@ Result<ExprPtr> ExpressionParser::ParseUnary() {
     TALON_RETURN_IF_ERROR(nesting.Check());
     const UnaryOp op = tokens_.Take().text == "-" ? UnaryOp::kNegate : UnaryOp::kPlus;
     TALON_ASSIGN_OR_RETURN(ExprPtr operand, ParseUnary());
-    TALON_ASSIGN_OR_RETURN(value, Make(line, Unary{op, std::move(operand)}));
+    TALON_ASSIGN_OR_RETURN(value, MakeExpr(line, Unary{op, std::move(operand)}));
   } else {
-    TALON_ASSIGN_OR_RETURN(value, ParsePrimary());
+    TALON_ASSIGN_OR_RETURN(value, operands_.ParsePrimary());
   }
-  return ParsePostfix(std::move(value));
+  return operands_.ParsePostfix(std::move(value));
 }
 
 }  // namespace talon::jinja

@@ -21,7 +21,7 @@ class StatementParser {
 
   Result<Block> Run() {
     TALON_ASSIGN_OR_RETURN(Block body, ParseBlock({}));
-    for (const auto& [name, line] : expressions_.called_names()) {
+    for (const auto& [name, line] : expressions_.operands().called_names()) {
       if (FindGlobal(name) == nullptr && !assigned_.contains(name)) {
         return TokenStream::Error(line, fmt::format("unknown function '{}'", name));
       }
@@ -130,11 +130,11 @@ class StatementParser {
       return TokenStream::Error(line, "recursive loops are not supported");
     }
     TALON_RETURN_IF_ERROR(EndTag());
-    const int uses_before = expressions_.loop_uses();
+    const int uses_before = expressions_.operands().loop_uses();
     ++loop_nesting_;
     TALON_ASSIGN_OR_RETURN(node.body, ParseBlock({"else", "endfor"}));
     --loop_nesting_;
-    node.uses_loop = expressions_.loop_uses() > uses_before;
+    node.uses_loop = expressions_.operands().loop_uses() > uses_before;
     if (tokens_.SkipName("else")) {
       TALON_ASSIGN_OR_RETURN(node.otherwise, ParseBody("endfor"));
     } else {
@@ -174,7 +174,7 @@ class StatementParser {
       return OkStatus();
     }
     Capture capture{.target = std::move(target)};
-    TALON_ASSIGN_OR_RETURN(capture.filters, expressions_.ParseFilters());
+    TALON_ASSIGN_OR_RETURN(capture.filters, expressions_.operands().ParseFilters());
     TALON_ASSIGN_OR_RETURN(capture.body, WithoutLoop("endset"));
     block->push_back({line, std::move(capture)});
     return OkStatus();
@@ -182,8 +182,8 @@ class StatementParser {
 
   Status ParseFilterBlock(int line, Block* block) {
     Capture capture;
-    TALON_ASSIGN_OR_RETURN(FilterStep first, expressions_.ParseFilterStep());
-    TALON_ASSIGN_OR_RETURN(capture.filters, expressions_.ParseFilters());
+    TALON_ASSIGN_OR_RETURN(FilterStep first, expressions_.operands().ParseFilterStep());
+    TALON_ASSIGN_OR_RETURN(capture.filters, expressions_.operands().ParseFilters());
     capture.filters.insert(capture.filters.begin(), std::move(first));
     TALON_ASSIGN_OR_RETURN(capture.body, WithoutLoop("endfilter"));
     block->push_back({line, std::move(capture)});

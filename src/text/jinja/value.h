@@ -52,7 +52,7 @@ class Dict {
  public:
   using Entry = std::pair<std::string, Value>;
 
-  explicit Dict(std::vector<Entry> entries);  // of equal keys the last one counts
+  explicit Dict(std::vector<Entry> entries);  // if keys are equal, the last one counts
   ~Dict();
   const std::vector<Entry>& entries() const { return entries_; }
   const Value* Find(std::string_view key) const;
@@ -60,7 +60,8 @@ class Dict {
 
  private:
   std::vector<Entry> entries_;
-  std::unordered_map<std::string_view, size_t> index_;  // of entries_; empty when there are few
+  std::unordered_map<std::string_view, size_t>
+      index_;  // places in entries_; empty when there are few
   Extent extent_;
 };
 
@@ -118,10 +119,10 @@ class Value {
 
   // REQUIRES: the value is of that kind.
   const std::string& str() const { return *std::get<StringPtr>(variant_); }
-  const std::vector<Value>& items() const;  // of a list or tuple
+  const std::vector<Value>& items() const;  // REQUIRES: a list or tuple
   const Dict& dict() const { return *std::get<DictPtr>(variant_); }
-  int64_t AsInt() const;    // of an int or bool
-  double AsDouble() const;  // of a number
+  int64_t AsInt() const;    // REQUIRES: an int or bool
+  double AsDouble() const;  // REQUIRES: a number
   const Variant& variant() const { return variant_; }
 
   // Python's name of the type, for messages.

@@ -16,7 +16,7 @@ constexpr const char* kBosEos = R"({"type": "TemplateProcessing",
   "special_tokens": {"<s>": {"id": "<s>", "ids": [1, 7], "tokens": ["<s>", "x"]},
                      "</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}})";
 
-std::string ParseError(const Json& json) {
+std::string ProcessorError(const Json& json) {
   const Result<PostProcessor> processor = PostProcessor::Parse(json, "post_processor");
   return processor.ok() ? "" : processor.status().message();
 }
@@ -43,18 +43,18 @@ TEST(PostProcessor, LaterTemplatesGoAroundEarlierOnes) {
 TEST(PostProcessor, ErrorsNameThePlace) {
   Json json = Json::parse(kBosEos);
   json["single"][0]["SpecialToken"]["id"] = "<none>";
-  EXPECT_EQ(ParseError(json), "post_processor.special_tokens: no special token \"<none>\"");
+  EXPECT_EQ(ProcessorError(json), "post_processor.special_tokens: no special token \"<none>\"");
   json = Json::parse(kBosEos);
   json["single"][1]["Sequence"]["id"] = "B";
-  EXPECT_EQ(ParseError(json), "post_processor.single[1].Sequence.id: \"B\" is not A");
+  EXPECT_EQ(ProcessorError(json), "post_processor.single[1].Sequence.id: \"B\" is not A");
   json = Json::parse(kBosEos);
   json["single"].erase(1);
-  EXPECT_EQ(ParseError(json), "post_processor.single: the text appears 0 times, not once");
+  EXPECT_EQ(ProcessorError(json), "post_processor.single: the text appears 0 times, not once");
   json = Json::parse(kBosEos);
   json["special_tokens"]["<s>"]["ids"] = {-1};
-  EXPECT_EQ(ParseError(json),
+  EXPECT_EQ(ProcessorError(json),
             "post_processor.special_tokens.<s>.ids: token id -1 is not an integer in [0, 4194303]");
-  EXPECT_EQ(ParseError({{"type", "BertProcessing"}}),
+  EXPECT_EQ(ProcessorError({{"type", "BertProcessing"}}),
             "post_processor: post-processor \"BertProcessing\" is not supported");
 }
 

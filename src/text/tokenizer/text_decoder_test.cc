@@ -7,7 +7,7 @@
 namespace talon {
 namespace {
 
-std::string ParseError(const char* json) {
+std::string DecoderError(const char* json) {
   const Result<TextDecoder> decoder = TextDecoder::Parse(Json::parse(json), "decoder");
   return decoder.ok() ? "" : decoder.status().message();
 }
@@ -48,21 +48,21 @@ TEST(Decoder, StepsOnTokens) {
 }
 
 TEST(Decoder, UnsupportedChainsAreErrorsThatNameThePlace) {
-  EXPECT_EQ(ParseError(R"({"type": "WordPiece"})"),
+  EXPECT_EQ(DecoderError(R"({"type": "WordPiece"})"),
             "decoder: decoder \"WordPiece\" is not supported");
-  EXPECT_EQ(ParseError(R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
+  EXPECT_EQ(DecoderError(R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
                 {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}]})"),
             "decoder.decoders[1]: decoder \"Replace\" is not supported at this place of the chain");
-  EXPECT_EQ(ParseError(R"({"type": "Sequence", "decoders": [{"type": "ByteLevel"},
+  EXPECT_EQ(DecoderError(R"({"type": "Sequence", "decoders": [{"type": "ByteLevel"},
                 {"type": "ByteFallback"}]})"),
             "decoder.decoders[1]: decoder \"ByteFallback\" is not supported at this place of the "
             "chain");
-  EXPECT_EQ(ParseError(R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
+  EXPECT_EQ(DecoderError(R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
                 {"type": "Strip", "content": " ", "start": 0, "stop": 1}]})"),
             "decoder.decoders[1]: after Fuse only one Strip is supported, with stop 0");
-  EXPECT_EQ(ParseError(R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})"),
+  EXPECT_EQ(DecoderError(R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})"),
             "decoder.start: -1 is negative");
-  EXPECT_EQ(ParseError(R"({"type": "Strip", "content": " ", "start": "x", "stop": 0})"),
+  EXPECT_EQ(DecoderError(R"({"type": "Strip", "content": " ", "start": "x", "stop": 0})"),
             "decoder.start: expected an integer, found string");
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 struct Case {
   const char* name;
-  std::function<void(Json*)> change;  // of a tokenizer that loads
+  std::function<void(Json*)> change;  // changes a tokenizer that loads
   const char* message;                // part of the error
 };
 

@@ -16,7 +16,7 @@ from types import ModuleType
 
 CONSONANTS = "b d f g h k l m n p r s t v z br dr gr kl st tr".split()
 VOWELS = "a e i o u a e i o ia ea".split()
-WORDS: list[str] = []  # of the corpus, for values of training
+WORDS: list[str] = []  # words of the corpus, for values of training
 SPELLED: list[str] = []  # all of them, for spelling.py alone
 
 

@@ -104,7 +104,7 @@ class Tool:
     description: str
     request: str  # what a user says, without the arguments
     thing: str
-    result: str  # of a lookup; empty for an action
+    result: str  # result of a lookup; empty for an action
     arguments: list[Argument]
     optional: list[Argument]
 

@@ -24,9 +24,9 @@ enum class Start { kZero, kKeep, kRescale };
 
 // Some pairs of rows of a product.
 struct RowPairs {
-  const uint16_t* a = nullptr;  // of the first pair, from the first of the product's depth on
+  const uint16_t* a = nullptr;  // rows of the first pair, from the first of the product's depth on
   int64_t a_stride = 0;         // from pair to pair
-  float* out = nullptr;         // of the first pair, from the first of the product's columns on
+  float* out = nullptr;  // rows of the first pair, from the first of the product's columns on
   int64_t out_stride = 0;
   const float* rescale = nullptr;  // [2 * pairs]
 

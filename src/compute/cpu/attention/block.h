@@ -196,7 +196,7 @@ class QueryBlock {
   AttentionTiles* const tiles_;
   AttentionState* const state_;
   const int kv_head_;
-  const int first_head_;  // of the group, of query 0
+  const int first_head_;  // first head of the group, for query 0
   const int num_queries_;
   size_t num_rows_ = 0;
   int last_first_key_ = 0;  // the largest first_key of its rows

@@ -196,7 +196,7 @@ class TileScorer {
   const int dim_;
   const bool bound_;
   float* gathered_;     // summaries of the tile, in the cache's type
-  float* packed_[2];    // of the largest and the smallest keys
+  float* packed_[2];    // the largest and the smallest keys
   float* queries_[2];   // [queries, dim]; the bound's positive and negative parts
   float* products_[2];  // [queries, 128]
   float* totals_;       // [group, 128], over rows

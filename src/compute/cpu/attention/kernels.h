@@ -56,8 +56,8 @@ struct TileProduct {
   int64_t a_stride = 0;
   int first_depth = 0;      // multiple of 8
   const void* b = nullptr;  // packed
-  int b_depth = 0;          // of the whole packed array: dim for keys, 128 for values
-  int b_cols = 0;           // of the whole packed array: 128 for keys, dim for values
+  int b_depth = 0;          // depth of the whole packed array: dim for keys, 128 for values
+  int b_cols = 0;           // columns of the whole packed array: 128 for keys, dim for values
   int first_row = 0;
   int rows = 0;
   int depth = 0;  // multiple of 8

@@ -10,11 +10,13 @@
 #include "base/math.h"
 #include "compute/backend_testing.h"
 #include "compute/cpu/attention/plan.h"
+#include "compute/kv_testing.h"
 
 namespace talon {
 namespace {
 
 using testing::RandomValues;
+using testing::Rounded;
 
 // Every kernel that can run here, with its cache type and the rounding of its operands.
 struct KernelCase {
@@ -23,7 +25,7 @@ struct KernelCase {
   DType operand;
 };
 
-std::vector<KernelCase> AllKernels() {
+std::vector<KernelCase> EveryKernel() {
   std::vector<KernelCase> cases;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     cases.push_back({&PortableAttentionKernels(dtype), dtype, DType::kF32});
@@ -32,12 +34,6 @@ std::vector<KernelCase> AllKernels() {
     cases.push_back({arm, DType::kBF16, DType::kBF16});
   }
   return cases;
-}
-
-float Rounded(float value, DType dtype) {
-  uint32_t storage = 0;
-  StoreElement(&storage, dtype, 0, value);
-  return LoadElement(&storage, dtype, 0);
 }
 
 // Keys or values [64, head_dim] in a cache's type, as floats and as a tile.
@@ -121,7 +117,7 @@ std::vector<float> Scores(const KernelCase& c, const CacheRows& keys,
 }
 
 TEST(AttentionKernels, ScoresAreDotProducts) {
-  for (const KernelCase& c : AllKernels()) {
+  for (const KernelCase& c : EveryKernel()) {
     for (const int head_dim : {8, 20, 64, 80, 264, 520}) {
       const CacheRows keys(c.cache, head_dim, 1);
       for (const int rows : {1, 2, 3, 5, 8, 13}) {
@@ -148,7 +144,7 @@ TEST(AttentionKernels, ScoresAreDotProducts) {
 
 TEST(AttentionKernels, CutsOfACallDoNotChangeBits) {
   constexpr int kRows = 11;
-  for (const KernelCase& c : AllKernels()) {
+  for (const KernelCase& c : EveryKernel()) {
     const CacheRows keys(c.cache, 72, 3);
     const std::vector<float> queries = RandomValues(kRows * 72, 4);
     const std::vector<float> together = Scores(c, keys, queries, kRows, {.end_row = kRows});
@@ -169,7 +165,7 @@ TEST(AttentionKernels, RowsNotAskedForStayAsTheyAre) {
   constexpr int kRows = 12;
   constexpr int kUnits = 3;
   constexpr int kFirstCol = 2 * kUnitKeys;
-  for (const KernelCase& c : AllKernels()) {
+  for (const KernelCase& c : EveryKernel()) {
     const CacheRows keys(c.cache, 64, 5);
     const std::vector<float> queries = RandomValues(kRows * 64, 6);
     const std::vector<float> all = Scores(c, keys, queries, kRows, {.end_row = kRows});
@@ -195,7 +191,7 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
   constexpr int kRows = 3;
   constexpr int kHeadDim = 24;
   constexpr int kLastKeys = 13;
-  for (const KernelCase& c : AllKernels()) {
+  for (const KernelCase& c : EveryKernel()) {
     std::vector<float> max(kRows + 1, -std::numeric_limits<float>::infinity());
     std::vector<float> sum(kRows + 1), rescale(kRows + 1), out((kRows + 1) * kHeadDim);
     std::vector<double> weights(kRows), sums(kRows * kHeadDim);
@@ -248,7 +244,7 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
 }
 
 TEST(AttentionKernels, KeysNotSeenWeighExactlyNothing) {
-  for (const KernelCase& c : AllKernels()) {
+  for (const KernelCase& c : EveryKernel()) {
     std::vector<float> scores(2 * kTileKeys, 5.0f);
     for (int key = 20; key < kTileKeys; ++key) scores[key] = std::nanf("");
     scores[3] = -200.0f;  // 2^-205 of the largest

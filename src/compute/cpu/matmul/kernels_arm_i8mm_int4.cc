@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kWidth = 8;
 constexpr int kMaxRows = 8;
-constexpr int kPairs = kWidth / 2;  // of outputs
+constexpr int kPairs = kWidth / 2;  // pairs of outputs
 constexpr int kXGroup = 8;
 constexpr int kParts = kInt4Group / kXGroup;
 constexpr int kHalfCodes = kWidth * kXGroup;  // bytes: the codes of half the inputs of a group

@@ -16,7 +16,7 @@ namespace talon {
 
 constexpr int kMmlaWidth = 8;
 constexpr int kMmlaMaxRows = 8;
-constexpr int kMmlaPairs = kMmlaWidth / 2;  // of outputs
+constexpr int kMmlaPairs = kMmlaWidth / 2;  // pairs of outputs
 
 // Ops: Acc (a 128-bit vector), Scalar (int32_t or float), Mmla(acc, x, w), Load, Store.
 

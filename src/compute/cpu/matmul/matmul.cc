@@ -14,9 +14,10 @@
 namespace talon {
 namespace {
 
-constexpr int kMaxRows = 512;                // bounds the scratch memory
-constexpr int64_t kMinTaskBytes = 32 << 10;  // of weights: worth handing out, a stream to fetch
-constexpr int64_t kTasksPerThread = 8;       // where there is enough, so that threads end together
+constexpr int kMaxRows = 512;  // bounds the scratch memory
+// Weights of a task: worth handing out, a stream to fetch.
+constexpr int64_t kMinTaskBytes = 32 << 10;
+constexpr int64_t kTasksPerThread = 8;  // where there is enough, so that threads end together
 constexpr int64_t kFetchAheadBytes = 4 << 10;  // in a stream, further than memory is away
 constexpr int64_t kInlineWork = 1 << 16;       // multiplications not worth waking a thread for
 

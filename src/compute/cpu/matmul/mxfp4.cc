@@ -15,9 +15,9 @@
 namespace talon {
 namespace {
 
-constexpr int kLargest = 127 * 128;       // of a 15-bit activation
+constexpr int kLargest = 127 * 128;       // largest 15-bit activation
 constexpr int kMaxRows = 512;             // bounds the scratch memory
-constexpr int64_t kBlockOutputs = 16;     // whose codes stay in the cache for all rows
+constexpr int64_t kBlockOutputs = 16;     // their codes stay in the cache for all rows
 constexpr int64_t kTasksPerThread = 8;    // so that threads end together
 constexpr int64_t kInlineWork = 1 << 16;  // multiplications not worth waking a thread for
 

@@ -40,7 +40,7 @@ class Mxfp4Weight : public Weight {
   int rows_ = 0;
   int cols_ = 0;
   const uint8_t* codes_ = nullptr;
-  std::shared_ptr<const void> owner_;  // of the codes, unless they were copied:
+  std::shared_ptr<const void> owner_;  // owns the codes, unless they were copied:
   Buffer copy_;
   Buffer scales_;  // [outputs / kMxfp4Outputs][groups][kMxfp4Outputs]
 };

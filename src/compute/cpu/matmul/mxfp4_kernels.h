@@ -9,7 +9,7 @@
 
 namespace talon {
 
-constexpr int kMxfp4Outputs = 4;  // that a kernel computes together
+constexpr int kMxfp4Outputs = 4;  // outputs that a kernel computes together
 constexpr int kMxfp4MaxRows = 4;
 // A row of activations, group by group: the high bytes of the 16 even inputs, of the odd ones, then
 // the low bytes of both.
@@ -19,7 +19,7 @@ constexpr int kMxfp4PackedBytes = 4 * kMxfp4GroupBytes;
 struct Mxfp4Tile {
   const uint8_t* codes = nullptr;   // [outputs][groups][kMxfp4GroupBytes]
   const uint8_t* scales = nullptr;  // [groups][kMxfp4Outputs]: exponent bits of the float32 factor
-  int outputs = kMxfp4Outputs;      // that there are; the others' sums are arbitrary
+  int outputs = kMxfp4Outputs;      // outputs that there are; the others' sums are arbitrary
   int64_t groups = 0;
   int rows = 0;
   const int8_t* x = nullptr;        // [rows][groups][kMxfp4PackedBytes]

@@ -12,13 +12,13 @@
 namespace talon {
 namespace {
 
-class MatMulKernelTest : public testing::TestWithParam<const MatrixKernel*> {
+class MatMulKernelTest : public ::testing::TestWithParam<const MatrixKernel*> {
  protected:
   const MatrixKernel& kernel() const { return *GetParam(); }
   ThreadPool pool_{2};
 };
 
-INSTANTIATE_TEST_SUITE_P(Attainable, MatMulKernelTest, testing::ValuesIn(AllKernels()),
+INSTANTIATE_TEST_SUITE_P(Attainable, MatMulKernelTest, ::testing::ValuesIn(AllKernels()),
                          [](const auto& info) { return TestNameOf(*info.param); });
 
 constexpr MatMulShape kCases[] = {

@@ -27,7 +27,7 @@ std::vector<std::pair<std::string, Json>> Events(const std::string& text) {
   return events;
 }
 
-GenerateResult Result() {
+GenerateResult EchoedResult() {
   GenerateResult result;
   result.prompt = {{.token = 5, .log_prob = kNone},
                    {.token = 6, .log_prob = -1, .top = {{7, -0.5f}, {6, -1}}}};
@@ -41,7 +41,7 @@ TEST(AnswerWriter, EchoIsOneTextWithOneListOfLogprobs) {
   ApiRequest request;
   request.echo = true;
   request.sampling.logprobs = 1;
-  const GenerateResult result = Result();
+  const GenerateResult result = EchoedResult();
   const GenerateResult* const results[] = {&result};
   const AnswerParts parts{.request = request, .model = "m", .echoes = {"ab"}};
   const Json whole = NewAnswerWriter(parts)->Whole(results, {});
@@ -72,7 +72,7 @@ TEST(AnswerWriter, EchoIsOneTextWithOneListOfLogprobs) {
 TEST(AnswerWriter, PromptLogprobsById) {
   ApiRequest request;
   request.prompt_logprobs = true;
-  const GenerateResult result = Result();
+  const GenerateResult result = EchoedResult();
   const GenerateResult* const results[] = {&result};
   const Json whole = NewAnswerWriter({.request = request})->Whole(results, {});
   const Json& rows = whole["choices"][0]["prompt_logprobs"];
@@ -100,13 +100,13 @@ TEST(AnswerWriter, VectorsAsNumbersAndAsBytes) {
   EXPECT_EQ(numbers["usage"]["total_tokens"], 3);
   request.base64 = true;
   const Json bytes = NewAnswerWriter({.request = request})->Whole(results, usage);
-  EXPECT_EQ(bytes["data"][0]["embedding"], "AACAPwAAIMA=");  // of Python's struct and base64
+  EXPECT_EQ(bytes["data"][0]["embedding"], "AACAPwAAIMA=");  // by Python's struct and base64
 }
 
 TEST(AnswerWriter, ResponsesStreamWhatTheyAnswerAsAWhole) {
   ApiRequest request{.endpoint = Endpoint::kResponses};
   request.repeated = {{"instructions", "x"}};
-  GenerateResult result = Result();
+  GenerateResult result = EchoedResult();
   result.text = "one two";
   result.finish = FinishReason::kStop;
   const GenerateResult* const results[] = {&result};
@@ -154,7 +154,7 @@ TEST(AnswerWriter, ResponsesWithReasoningAndCalls) {
   request.tools.tools = {{.name = "add"}, {.name = "now"}};
   const AnswerParts parts{.request = request,
                           .answer_shape = {ToolFormat::kHermes, Thinking::kMay}};
-  GenerateResult result = Result();
+  GenerateResult result = EchoedResult();
   result.finish = FinishReason::kStop;
   result.text =
       "<think>hm</think>So:\n<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}}"
@@ -204,7 +204,7 @@ TEST(AnswerWriter, ResponsesWithReasoningAndCalls) {
 
 TEST(AnswerWriter, ResponsesThatEndEarlyOrFail) {
   const ApiRequest request{.endpoint = Endpoint::kResponses};
-  const GenerateResult result = Result();
+  const GenerateResult result = EchoedResult();
   const GenerateResult* const results[] = {&result};
   const Json whole = NewAnswerWriter({.request = request})->Whole(results, {});
   EXPECT_EQ(whole["status"], "incomplete");

@@ -9,20 +9,20 @@
 namespace talon {
 namespace {
 
-std::optional<ApiError> Parse(const std::string& body, ApiRequest* request, Endpoint endpoint) {
+std::optional<ApiError> ParseAt(const std::string& body, ApiRequest* request, Endpoint endpoint) {
   return ParseApiRequest(body, endpoint, {.drafter = "SUFFIX"}, request);
 }
 
 TEST(ApiEndpoints, Embeddings) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"input": ["a", [1, 2]], "encoding_format": "base64"})", &request,
-                     Endpoint::kEmbeddings));
+  ASSERT_FALSE(ParseAt(R"({"input": ["a", [1, 2]], "encoding_format": "base64"})", &request,
+                       Endpoint::kEmbeddings));
   EXPECT_EQ(request.prompts.size(), 2u);
   EXPECT_TRUE(request.base64);
   EXPECT_EQ(request.prompt_outputs.pooling, Pooling::kLast);
   EXPECT_EQ(request.sampling.max_tokens, 0);
-  ASSERT_FALSE(
-      Parse(R"({"input": "a", "pooling": "mean", "user": "u"})", &request, Endpoint::kEmbeddings));
+  ASSERT_FALSE(ParseAt(R"({"input": "a", "pooling": "mean", "user": "u"})", &request,
+                       Endpoint::kEmbeddings));
   EXPECT_EQ(request.prompt_outputs.pooling, Pooling::kMean);
   const std::pair<const char*, const char*> cases[] = {
       {"{}", "input"},
@@ -34,7 +34,7 @@ TEST(ApiEndpoints, Embeddings) {
       {R"({"input": "a", "temperature": 1})", "temperature"},
   };
   for (const auto& [body, param] : cases) {
-    const auto error = Parse(body, &request, Endpoint::kEmbeddings);
+    const auto error = ParseAt(body, &request, Endpoint::kEmbeddings);
     ASSERT_TRUE(error) << body;
     EXPECT_EQ(error->param, param) << body;
   }
@@ -42,24 +42,24 @@ TEST(ApiEndpoints, Embeddings) {
 
 TEST(ApiEndpoints, Responses) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"input": "hi", "instructions": "be brief", "max_output_tokens": 9,
+  ASSERT_FALSE(ParseAt(R"({"input": "hi", "instructions": "be brief", "max_output_tokens": 9,
       "temperature": 0.5, "store": false, "metadata": {"k": "v"}})",
-                     &request, Endpoint::kResponses));
+                       &request, Endpoint::kResponses));
   const Json expected = Json::array(
       {{{"role", "system"}, {"content", "be brief"}}, {{"role", "user"}, {"content", "hi"}}});
   EXPECT_EQ(request.chat.messages, expected);
   EXPECT_EQ(request.sampling.max_tokens, 9);
   EXPECT_EQ(request.sampling.temperature, 0.5f);
   EXPECT_EQ(request.repeated["metadata"]["k"], "v");
-  ASSERT_FALSE(Parse(R"({"input": "a", "text": {"format": {"type": "text"}, "verbosity": "low"},
+  ASSERT_FALSE(ParseAt(R"({"input": "a", "text": {"format": {"type": "text"}, "verbosity": "low"},
       "reasoning": {"effort": "low"}})",
-                     &request, Endpoint::kResponses));
+                       &request, Endpoint::kResponses));
   EXPECT_EQ(request.ignored, (std::vector<std::string>{"text.verbosity", "reasoning"}));
-  ASSERT_FALSE(Parse(R"({"input": [
+  ASSERT_FALSE(ParseAt(R"({"input": [
       {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]},
       {"role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
       {"role": "user", "content": "c"}]})",
-                     &request, Endpoint::kResponses));
+                       &request, Endpoint::kResponses));
   ASSERT_EQ(request.chat.messages.size(), 3u);
   EXPECT_EQ(request.chat.messages[0]["content"][0]["type"], "text");
   EXPECT_EQ(request.chat.messages[1]["content"][0]["text"], "b");
@@ -76,7 +76,7 @@ TEST(ApiEndpoints, Responses) {
       {R"({"input": "a", "n": 2})", "n"},
   };
   for (const auto& [body, param] : cases) {
-    const auto error = Parse(body, &request, Endpoint::kResponses);
+    const auto error = ParseAt(body, &request, Endpoint::kResponses);
     ASSERT_TRUE(error) << body;
     EXPECT_EQ(error->param, param) << body << error->message;
   }
@@ -84,10 +84,10 @@ TEST(ApiEndpoints, Responses) {
 
 TEST(ApiEndpoints, ChatMessages) {
   ApiRequest request;
-  const auto error = Parse(R"({"messages": [{"role": "system", "content": "s"},
+  const auto error = ParseAt(R"({"messages": [{"role": "system", "content": "s"},
       {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
       "max_completion_tokens": 5, "logprobs": true, "top_logprobs": 3})",
-                           &request, Endpoint::kChat);
+                             &request, Endpoint::kChat);
   ASSERT_FALSE(error) << error->message;
   EXPECT_EQ(request.chat.messages[1]["content"][1]["text"], "b");
   EXPECT_EQ(request.sampling.max_tokens, 5);
@@ -111,7 +111,7 @@ TEST(ApiEndpoints, BadMessagesNameTheirPlace) {
   };
   for (const auto& [body, param] : cases) {
     ApiRequest request;
-    const auto error = Parse(body, &request, Endpoint::kChat);
+    const auto error = ParseAt(body, &request, Endpoint::kChat);
     ASSERT_TRUE(error) << body;
     EXPECT_EQ(error->param, param) << body;
   }

@@ -37,8 +37,8 @@ struct ChatInput {
 
 struct ApiRequest {
   static constexpr int kMaxChoices = 128;  // n
-  static constexpr int kMaxPrompts = 256;  // of one request
-  static constexpr int kMaxInputs = 2048;  // of one request for embeddings
+  static constexpr int kMaxPrompts = 256;  // prompts of one request
+  static constexpr int kMaxInputs = 2048;  // inputs of one request for embeddings
   static constexpr int kMaxStreams = 256;  // n times prompts, at once
   static constexpr int kMaxStops = 64;
   static constexpr int kMaxTopLogprobs = 20;
@@ -46,7 +46,7 @@ struct ApiRequest {
 
   Endpoint endpoint = Endpoint::kCompletions;
   std::string model;               // "" = whichever is served
-  std::vector<ApiPrompt> prompts;  // of completions and embeddings
+  std::vector<ApiPrompt> prompts;  // for completions and embeddings
   ChatInput chat;
   SamplingParams sampling;  // seed and choice are filled in per choice
   bool max_tokens_given = false;
@@ -57,7 +57,7 @@ struct ApiRequest {
   bool add_special_tokens = true;
   bool skip_special_tokens = true;
   std::vector<std::string> stop;
-  std::vector<std::string> bad_words;  // that the answer must not contain
+  std::vector<std::string> bad_words;  // words that the answer must not contain
   bool include_stop = false;           // the text ends with the stop string, not before it
   int n = 1;
   bool stream = false;
@@ -68,7 +68,7 @@ struct ApiRequest {
   SpecPvOverrides specpv;
   GrammarSpec grammar;               // what the answer must match
   std::string grammar_param;         // the parameter that says so
-  ToolRequest tools;                 // that it may call
+  ToolRequest tools;                 // tools that it may call
   bool trace = false;                // chunks also carry the trees and statistics of speculation
   std::vector<std::string> ignored;  // parameters that were given and have no effect
   Json repeated = Json::object();    // members that the answer of kResponses repeats

@@ -13,22 +13,22 @@ namespace {
 
 const ApiDefaults kDefaults{.drafter = "SUFFIX"};
 
-std::optional<ApiError> Parse(const std::string& body, ApiRequest* request,
-                              Endpoint endpoint = Endpoint::kCompletions) {
+std::optional<ApiError> ParseBody(const std::string& body, ApiRequest* request,
+                                  Endpoint endpoint = Endpoint::kCompletions) {
   return ParseApiRequest(body, endpoint, kDefaults, request);
 }
 
 // The error of a completion request with this in it.
 ApiError ErrorOfMember(const std::string& member) {
   ApiRequest request;
-  const auto error = Parse("{\"prompt\": \"x\", " + member + "}", &request);
+  const auto error = ParseBody("{\"prompt\": \"x\", " + member + "}", &request);
   EXPECT_TRUE(error.has_value()) << member;
   return error.value_or(ApiError{});
 }
 
 TEST(ApiRequest, DefaultsAreOpenAis) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"prompt": "Hi"})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "Hi"})", &request));
   EXPECT_EQ(request.sampling.temperature, 1.0f);
   EXPECT_EQ(request.sampling.max_tokens, 16);
   EXPECT_FALSE(request.max_tokens_given);
@@ -40,13 +40,13 @@ TEST(ApiRequest, DefaultsAreOpenAis) {
 
 TEST(ApiRequest, ReadsEveryParameter) {
   ApiRequest request;
-  const auto error = Parse(R"({"model": "m", "prompt": "a", "max_tokens": 7, "temperature": 0.5,
+  const auto error = ParseBody(R"({"model": "m", "prompt": "a", "max_tokens": 7, "temperature": 0.5,
       "top_p": 0.9, "top_k": 40, "min_p": 0.1, "seed": 9, "stop": ["x", "y"], "n": 3, "logprobs": 2,
       "frequency_penalty": 0.25, "presence_penalty": -0.5, "repetition_penalty": 1.25,
       "logit_bias": {"20": -1, "3": 2.5}, "stream": true, "stream_options": {"include_usage": true},
       "ignore_eos": true, "min_tokens": 2, "stop_token_ids": [5], "user": "u", "echo": false,
       "speculative": {"algorithm": "suffix", "nodes": 6, "trace": true}})",
-                           &request);
+                               &request);
   ASSERT_FALSE(error) << error->message;
   const SamplingParams& sampling = request.sampling;
   EXPECT_EQ(request.model, "m");
@@ -74,31 +74,31 @@ TEST(ApiRequest, ReadsEveryParameter) {
 
 TEST(ApiRequest, NamesOfLlamaCpp) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"prompt": "a", "n_predict": 7, "repeat_penalty": 1.25})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "a", "n_predict": 7, "repeat_penalty": 1.25})", &request));
   EXPECT_EQ(request.sampling.max_tokens, 7);
   EXPECT_TRUE(request.max_tokens_given);
   EXPECT_EQ(request.sampling.repetition_penalty, 1.25f);
-  ASSERT_FALSE(Parse(R"({"prompt": "a", "n_predict": -1})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "a", "n_predict": -1})", &request));
   EXPECT_EQ(request.sampling.max_tokens, std::numeric_limits<int>::max());
-  ASSERT_FALSE(Parse(R"({"prompt": "a", "n_predict": -1, "max_tokens": 3})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "a", "n_predict": -1, "max_tokens": 3})", &request));
   EXPECT_EQ(request.sampling.max_tokens, 3);
 }
 
 TEST(ApiRequest, ASeedOfMinusOneIsRandomAsOnTheCommandLine) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"prompt": "a", "seed": -1})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "a", "seed": -1})", &request));
   EXPECT_FALSE(request.sampling.seed.has_value());
   for (const int seed : {0, 5, -2}) {
-    ASSERT_FALSE(Parse(fmt::format(R"({{"prompt": "a", "seed": {}}})", seed), &request));
+    ASSERT_FALSE(ParseBody(fmt::format(R"({{"prompt": "a", "seed": {}}})", seed), &request));
     EXPECT_EQ(request.sampling.seed, static_cast<uint64_t>(seed));
   }
 }
 
 TEST(ApiRequest, BadWordsAreTexts) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"prompt": "a", "bad_words": ["x", " y"]})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "a", "bad_words": ["x", " y"]})", &request));
   EXPECT_EQ(request.bad_words, (std::vector<std::string>{"x", " y"}));
-  ASSERT_FALSE(Parse(R"({"input": "a", "bad_words": []})", &request, Endpoint::kResponses));
+  ASSERT_FALSE(ParseBody(R"({"input": "a", "bad_words": []})", &request, Endpoint::kResponses));
   EXPECT_TRUE(request.bad_words.empty());
 }
 
@@ -110,26 +110,26 @@ TEST(ApiRequest, TheParameterOfAGrammarIsKept) {
   };
   for (const auto& [member, param] : cases) {
     ApiRequest request;
-    ASSERT_FALSE(Parse(fmt::format(R"({{"prompt": "a", {}}})", member), &request));
+    ASSERT_FALSE(ParseBody(fmt::format(R"({{"prompt": "a", {}}})", member), &request));
     EXPECT_EQ(request.grammar_param, param);
   }
 }
 
 TEST(ApiRequest, PromptsOfEveryKind) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"prompt": [1, 2]})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": [1, 2]})", &request));
   ASSERT_EQ(request.prompts.size(), 1u);
   EXPECT_EQ(std::get<std::vector<int32_t>>(request.prompts[0]), (std::vector<int32_t>{1, 2}));
-  ASSERT_FALSE(Parse(R"({"prompt": ["a", "b"]})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": ["a", "b"]})", &request));
   ASSERT_EQ(request.prompts.size(), 2u);
   EXPECT_EQ(std::get<std::string>(request.prompts[1]), "b");
-  ASSERT_FALSE(Parse(R"({"prompt": [[1], [2, 3]]})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": [[1], [2, 3]]})", &request));
   ASSERT_EQ(request.prompts.size(), 2u);
   EXPECT_EQ(std::get<std::vector<int32_t>>(request.prompts[1]), (std::vector<int32_t>{2, 3}));
   for (const char* bad : {"{}", R"({"prompt": 5})", R"({"prompt": []})", R"({"prompt": [[]]})",
                           R"({"prompt": [1, "a"]})", R"({"prompt": [1, -1]})",
                           R"({"prompt": [1.5]})", R"({"prompt": [99999999999]})"}) {
-    const auto error = Parse(bad, &request);
+    const auto error = ParseBody(bad, &request);
     ASSERT_TRUE(error) << bad;
     EXPECT_EQ(error->param, "prompt") << bad;
     EXPECT_EQ(error->status, 400) << bad;
@@ -138,9 +138,9 @@ TEST(ApiRequest, PromptsOfEveryKind) {
 
 TEST(ApiRequest, SpeculationOff) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"off": true}})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "x", "speculative": {"off": true}})", &request));
   EXPECT_FALSE(request.speculate);
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"algorithm": "NONE"}})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "x", "speculative": {"algorithm": "NONE"}})", &request));
   EXPECT_EQ(request.drafter, "NONE");
   const ApiError error = ErrorOfMember(R"("speculative": {"algorithm": "EAGLE3"})");
   EXPECT_EQ(error.param, "speculative.algorithm");
@@ -163,26 +163,27 @@ TEST(ApiRequest, SpeculationByOneOfTheDrafters) {
 
 TEST(ApiRequest, SpecPvOfARequest) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(
+  ASSERT_FALSE(ParseBody(
       R"({"prompt": "x", "speculative": {"specpv": {"mode": "fast", "budget_tokens": 9, "error_target": 0.25}}})",
       &request));
   EXPECT_EQ(request.specpv.mode, SpecPvMode::kFast);
   EXPECT_EQ(request.specpv.budget_tokens, 9);
   EXPECT_EQ(request.specpv.error_target, 0.25f);
   EXPECT_FALSE(request.specpv.off);
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "speculative": {"specpv": {"mode": "off"}}})", &request));
+  ASSERT_FALSE(
+      ParseBody(R"({"prompt": "x", "speculative": {"specpv": {"mode": "off"}}})", &request));
   EXPECT_TRUE(request.specpv.off);
 }
 
 TEST(ApiRequest, EchoAndPromptLogprobs) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "echo": true, "max_tokens": 0})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "x", "echo": true, "max_tokens": 0})", &request));
   EXPECT_TRUE(request.echo);
   EXPECT_EQ(request.prompt_outputs.logprobs, -1);
   EXPECT_EQ(request.sampling.max_tokens, 0);
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "echo": true, "logprobs": 2})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "x", "echo": true, "logprobs": 2})", &request));
   EXPECT_EQ(request.prompt_outputs.logprobs, 2);
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "prompt_logprobs": 1, "max_tokens": 0})", &request));
+  ASSERT_FALSE(ParseBody(R"({"prompt": "x", "prompt_logprobs": 1, "max_tokens": 0})", &request));
   EXPECT_EQ(request.prompt_outputs.logprobs, 1);
   EXPECT_EQ(request.sampling.logprobs, -1);
   EXPECT_EQ(ErrorOfMember(R"("max_tokens": 0)").param, "max_tokens");
@@ -191,23 +192,24 @@ TEST(ApiRequest, EchoAndPromptLogprobs) {
 TEST(ApiRequest, ParametersOfOtherServers) {
   ApiRequest request;
   // Honoured.
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "skip_special_tokens": false, "add_special_tokens": false,
+  ASSERT_FALSE(
+      ParseBody(R"({"prompt": "x", "skip_special_tokens": false, "add_special_tokens": false,
       "include_stop_str_in_output": true, "n": 128})",
-                     &request));
+                &request));
   EXPECT_FALSE(request.skip_special_tokens || request.add_special_tokens);
   EXPECT_TRUE(request.include_stop);
   EXPECT_TRUE(request.ignored.empty());
   // They ask for nothing.
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "store": false, "verbosity": "medium", "priority": 0,
+  ASSERT_FALSE(ParseBody(R"({"prompt": "x", "store": false, "verbosity": "medium", "priority": 0,
       "tool_choice": "auto", "tools": [], "cache_prompt": true, "user": "u", "metadata": {"a": 1},
       "spaces_between_special_tokens": true, "typical_p": 1.0, "guided_json": null,
       "response_format": {"type": "text"}, "best_of": 1})",
-                     &request));
+                         &request));
   EXPECT_TRUE(request.ignored.empty());
   // They have no effect, and the client is told.
-  ASSERT_FALSE(Parse(R"({"prompt": "x", "verbosity": "low", "store": true, "priority": 3,
+  ASSERT_FALSE(ParseBody(R"({"prompt": "x", "verbosity": "low", "store": true, "priority": 3,
       "reasoning_effort": "high", "typical_p": 0.5})",
-                     &request));
+                         &request));
   EXPECT_EQ(request.ignored, (std::vector<std::string>{"priority", "reasoning_effort", "store",
                                                        "typical_p", "verbosity"}));
   EXPECT_EQ(ErrorOfMember(R"("ebnf": "root ::= x")").code, "unsupported_parameter");
@@ -297,7 +299,7 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
 TEST(ApiRequest, WhatAnAnswerMustMatch) {
   const auto grammar = [](const std::string& member) {
     ApiRequest request;
-    const auto error = Parse("{\"prompt\": \"x\", " + member + "}", &request);
+    const auto error = ParseBody("{\"prompt\": \"x\", " + member + "}", &request);
     EXPECT_FALSE(error) << error->message;
     return request.grammar;
   };
@@ -318,9 +320,9 @@ TEST(ApiRequest, WhatAnAnswerMustMatch) {
   EXPECT_EQ(grammar(R"("structured_outputs": {"choice": ["a", "b"]})").choices,
             (std::vector<std::string>{"a", "b"}));
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"({"input": "a", "text": {"format": {"type": "json_schema", "name": "n",
+  ASSERT_FALSE(ParseBody(R"({"input": "a", "text": {"format": {"type": "json_schema", "name": "n",
       "schema": {"y": 1, "b": 2}}}})",
-                     &request, Endpoint::kResponses));
+                         &request, Endpoint::kResponses));
   EXPECT_EQ(request.grammar.source, R"({"y":1,"b":2})");
 }
 
@@ -335,8 +337,8 @@ TEST(ApiRequest, ManyPromptsTimesManyChoicesAreRefused) {
   std::string prompts = "\"x\"";
   for (int i = 1; i < 20; ++i) prompts += ", \"x\"";
   ApiRequest request;
-  ASSERT_FALSE(Parse("{\"prompt\": [" + prompts + "], \"n\": 12}", &request));
-  const auto error = Parse("{\"prompt\": [" + prompts + "], \"n\": 13}", &request);
+  ASSERT_FALSE(ParseBody("{\"prompt\": [" + prompts + "], \"n\": 12}", &request));
+  const auto error = ParseBody("{\"prompt\": [" + prompts + "], \"n\": 13}", &request);
   ASSERT_TRUE(error);
   EXPECT_EQ(error->param, "n");
 }
@@ -347,7 +349,7 @@ TEST(ApiRequest, BodiesThatAreNotAnObject) {
        {std::string(), std::string("{"), std::string("[]"), std::string("\"x\""),
         std::string("{\"prompt\": \"\xff\"}"), std::string("{\"prompt\": \"x\"} x"),
         std::string("{\"prompt\": 1e999}"), std::string(100000, '['), std::string("\0{}", 3)}) {
-    const auto error = Parse(body, &request);
+    const auto error = ParseBody(body, &request);
     ASSERT_TRUE(error) << body.substr(0, 20);
     EXPECT_EQ(error->status, 400);
     EXPECT_NE(error->message.find("the body"), std::string::npos) << error->message;

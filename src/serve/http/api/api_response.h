@@ -28,7 +28,7 @@ struct AnswerHead {
 // Tokens and passes of all choices of a request.
 struct Usage {
   int64_t prompt_tokens = 0;  // each prompt once, however many choices it has
-  int64_t cached_tokens = 0;  // of them, taken from the prefix cache
+  int64_t cached_tokens = 0;  // part of the prompt tokens: taken from the prefix cache
   int64_t completion_tokens = 0;
   int64_t passes = 0;
   int64_t emitted = 0;

@@ -48,7 +48,7 @@ TEST_F(ApiResponse, CompletionLogprobsHaveOffsetsInCharacters) {
   EXPECT_EQ(first["tokens"].size(), 2u);
   EXPECT_EQ(first["token_logprobs"][0], -0.5);
   EXPECT_EQ(first["top_logprobs"][0].size(), 1u);
-  EXPECT_LT(rest["text_offset"].back(), 12);  // of 12 characters, 13 bytes
+  EXPECT_LT(rest["text_offset"].back(), 12);  // 12 characters, 13 bytes
 }
 
 // A decoder that strips the first space of a text, as Llama 2's does.

@@ -13,7 +13,7 @@ std::vector<Json> ChatAnswer::Add(const std::vector<AnswerDelta>& deltas) {
 }
 
 Json ChatAnswer::AddOne(const AnswerDelta& delta) {
-  const auto index = static_cast<int64_t>(calls_.size()) - 1;  // of the last call
+  const auto index = static_cast<int64_t>(calls_.size()) - 1;  // index of the last call
   switch (delta.kind) {
     case AnswerDelta::Kind::kContent:
       content_ += delta.text;

@@ -54,7 +54,7 @@ int64_t PeakOf(const Call& call) {
   return most_allocated - before;
 }
 
-std::string ErrorOf(const std::string& text) {
+std::string BodyError(const std::string& text) {
   const auto body = JsonBody::Parse(text);
   return body.ok() ? "" : body.status().message();
 }
@@ -84,11 +84,11 @@ TEST(JsonBody, MembersAreThoseOfTheTree) {
 TEST(JsonBody, WhatIsNotAnObjectIsRefused) {
   for (const char* text : {"", "[1]", "null", "\"a\"", "{", "{\"a\":1,}", "{\"a\":1}}", "{'a':1}",
                            "{\"a\":01}", "{\"a\":\"\xff\"}", "{\"a\":NaN}"}) {
-    EXPECT_TRUE(ErrorOf(text).starts_with("the body: ")) << text << ErrorOf(text);
+    EXPECT_TRUE(BodyError(text).starts_with("the body: ")) << text << BodyError(text);
   }
-  EXPECT_NE(ErrorOf(std::string("{}\0", 3)), "");
-  EXPECT_NE(ErrorOf(Repeated("[", 100000)).find("nested"), std::string::npos);
-  EXPECT_NE(ErrorOf("{\"a\":" + Repeated("[", 300) + Repeated("]", 300) + "}").find("nested"),
+  EXPECT_NE(BodyError(std::string("{}\0", 3)), "");
+  EXPECT_NE(BodyError(Repeated("[", 100000)).find("nested"), std::string::npos);
+  EXPECT_NE(BodyError("{\"a\":" + Repeated("[", 300) + Repeated("]", 300) + "}").find("nested"),
             std::string::npos);
 }
 
@@ -97,11 +97,11 @@ TEST(JsonBody, ManyParametersAreRefused) {
   for (size_t i = 0; i <= JsonBody::kMaxMembers; ++i) {
     text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
   }
-  EXPECT_NE(ErrorOf(text + "}").find("parameters"), std::string::npos);
+  EXPECT_NE(BodyError(text + "}").find("parameters"), std::string::npos);
 }
 
 TEST(JsonBody, NumbersAreNotQuoted) {
-  const std::string message = ErrorOf("{\"max_tokens\":" + std::string(1 << 20, '1') + "}");
+  const std::string message = BodyError("{\"max_tokens\":" + std::string(1 << 20, '1') + "}");
   EXPECT_NE(message.find("out of range"), std::string::npos);
   EXPECT_LT(message.size(), 100);
 }

@@ -99,7 +99,7 @@ class MessageList {
   }
 
   Json messages_ = Json::array();
-  std::string reasoning_;  // of the assistant's next message
+  std::string reasoning_;  // for the assistant's next message
   std::set<std::string> calls_;
 };
 

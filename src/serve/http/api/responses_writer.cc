@@ -78,7 +78,7 @@ class OutputItems {
   const Json& items() const { return items_; }
 
  private:
-  using Kind = AnswerDelta::Kind;  // of an item; never kArguments
+  using Kind = AnswerDelta::Kind;  // kind of an item; never kArguments
 
   void Open(const AnswerDelta& first, Events* events);
   void Extend(const std::string& text, Events* events);
@@ -90,7 +90,7 @@ class OutputItems {
   ToolFormat format_;
   Json items_ = Json::array();
   bool is_open_ = false;
-  Kind kind_ = Kind::kContent;  // of the open item
+  Kind kind_ = Kind::kContent;  // kind of the open item
   Json item_;                   // likewise, without its text
   std::string text_;            // or the arguments of a call
 };

@@ -10,14 +10,14 @@ namespace talon {
 struct ApiTool {
   std::string name;
   std::string place;    // in the request: "tools[0].function"
-  std::string schema;   // of its arguments, which are an object
+  std::string schema;   // schema of its arguments, which are an object
   bool strict = false;  // a schema that cannot be enforced is refused
 };
 
 struct ToolRequest {
   static constexpr int kMaxTools = 128;
 
-  std::vector<ApiTool> tools;  // that may be called; none: an answer without calls
+  std::vector<ApiTool> tools;  // tools that may be called; none: an answer without calls
   bool required = false;       // the answer is calls
   bool parallel = true;        // there may be several
 

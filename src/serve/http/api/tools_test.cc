@@ -19,10 +19,10 @@ constexpr const char* kTools = R"([
     "additionalProperties": false}}},
   {"type": "function", "function": {"name": "now"}}])";
 
-const ApiDefaults kDefaults{.tool_format = ToolFormat::kHermes, .takes_tools = true};
+const ApiDefaults kToolDefaults{.tool_format = ToolFormat::kHermes, .takes_tools = true};
 
-std::optional<ApiError> Parse(const std::string& members, ApiRequest* request,
-                              const ApiDefaults& defaults = kDefaults) {
+std::optional<ApiError> ParseChat(const std::string& members, ApiRequest* request,
+                                  const ApiDefaults& defaults = kToolDefaults) {
   return ParseApiRequest(R"({"messages": [{"role": "user", "content": "x"}], )" + members + "}",
                          Endpoint::kChat, defaults, request);
 }
@@ -33,7 +33,7 @@ std::string WithTools(const std::string& more = "") {
 
 TEST(ToolRequest, ToolsInTheirOrder) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(WithTools(), &request));
+  ASSERT_FALSE(ParseChat(WithTools(), &request));
   EXPECT_EQ(request.tools.Names(), (std::vector<std::string>{"add", "now"}));
   EXPECT_EQ(request.chat.tools.size(), 2u);
   EXPECT_LT(request.tools.tools[0].schema.find("\"b\""),
@@ -44,22 +44,22 @@ TEST(ToolRequest, ToolsInTheirOrder) {
 
 TEST(ToolRequest, Choices) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(WithTools(R"(, "tool_choice": "none")"), &request));
+  ASSERT_FALSE(ParseChat(WithTools(R"(, "tool_choice": "none")"), &request));
   EXPECT_FALSE(request.tools.active());
   EXPECT_TRUE(request.chat.tools.is_null());
-  ASSERT_FALSE(
-      Parse(WithTools(R"(, "tool_choice": "required", "parallel_tool_calls": false)"), &request));
+  ASSERT_FALSE(ParseChat(WithTools(R"(, "tool_choice": "required", "parallel_tool_calls": false)"),
+                         &request));
   EXPECT_TRUE(request.tools.required);
   EXPECT_FALSE(request.tools.parallel);
   ASSERT_FALSE(
-      Parse(WithTools(R"(, "tool_choice": {"type": "function", "function": {"name": "now"}})"),
-            &request));
+      ParseChat(WithTools(R"(, "tool_choice": {"type": "function", "function": {"name": "now"}})"),
+                &request));
   EXPECT_TRUE(request.tools.required);
   EXPECT_EQ(request.tools.Names(), std::vector<std::string>{"now"});
   EXPECT_EQ(request.chat.tools.size(), 2u);
-  ASSERT_FALSE(Parse(WithTools(R"(, "tool_choice": {"type": "allowed_tools", "allowed_tools":
+  ASSERT_FALSE(ParseChat(WithTools(R"(, "tool_choice": {"type": "allowed_tools", "allowed_tools":
       {"mode": "auto", "tools": [{"type": "function", "function": {"name": "add"}}]}})"),
-                     &request));
+                         &request));
   EXPECT_FALSE(request.tools.required);
   EXPECT_EQ(request.tools.Names(), std::vector<std::string>{"add"});
 }
@@ -85,14 +85,14 @@ TEST(ToolRequest, ErrorsNameTheirPlace) {
   };
   for (const auto& [members, place] : cases) {
     ApiRequest request;
-    const auto error = Parse(members, &request);
+    const auto error = ParseChat(members, &request);
     ASSERT_TRUE(error) << members;
     EXPECT_EQ(error->param, place) << error->message;
   }
   ApiRequest request;
-  EXPECT_TRUE(Parse(WithTools(), &request, {.tool_format = ToolFormat::kHermes}));
-  EXPECT_TRUE(Parse(WithTools(), &request, {.takes_tools = true}));
-  EXPECT_FALSE(Parse(WithTools(R"(, "tool_choice": "none")"), &request, {}));
+  EXPECT_TRUE(ParseChat(WithTools(), &request, {.tool_format = ToolFormat::kHermes}));
+  EXPECT_TRUE(ParseChat(WithTools(), &request, {.takes_tools = true}));
+  EXPECT_FALSE(ParseChat(WithTools(R"(, "tool_choice": "none")"), &request, {}));
 }
 
 std::optional<ApiError> ParseResponses(const std::string& members, ApiRequest* request) {
@@ -177,10 +177,11 @@ TEST(ToolRequest, ItemsOfAResponseBecomeMessages) {
 
 TEST(ToolRequest, ReasoningEffortGoesToTheTemplate) {
   ApiRequest request;
-  ASSERT_FALSE(Parse(R"("reasoning_effort": "low")", &request, {.takes_reasoning_effort = true}));
+  ASSERT_FALSE(
+      ParseChat(R"("reasoning_effort": "low")", &request, {.takes_reasoning_effort = true}));
   EXPECT_EQ(request.chat.variables["reasoning_effort"], "low");
   EXPECT_TRUE(request.ignored.empty());
-  ASSERT_FALSE(Parse(R"("reasoning_effort": "low")", &request));
+  ASSERT_FALSE(ParseChat(R"("reasoning_effort": "low")", &request));
   EXPECT_EQ(request.ignored, std::vector<std::string>{"reasoning_effort"});
 }
 
@@ -189,7 +190,7 @@ class Answers {
  public:
   Answers(ToolFormat format, const std::string& members, Thinking thinking = Thinking::kNever) {
     ApiRequest request;
-    const auto error = Parse(members, &request, {.tool_format = format, .takes_tools = true});
+    const auto error = ParseChat(members, &request, {.tool_format = format, .takes_tools = true});
     EXPECT_FALSE(error) << error.value_or(ApiError{}).message;
     const GrammarSpec spec = AnswerGrammar({format, thinking}, request.tools, request.grammar);
     auto grammar = CompileParts(spec.part, spec.spacing, trie_);

@@ -5,7 +5,7 @@ const KEY_NAME = 'talon-api-key';
 export class ApiError extends Error {
   constructor(message, status = 0) {
     super(message);
-    this.status = status;  // of HTTP; 0: there was no answer
+    this.status = status;  // HTTP's; 0: there was no answer
   }
 }
 

@@ -30,7 +30,7 @@ const replay = new Replay({
 let model = '';
 let asked = null;       // {path, body} of the current run, or the last
 let run = null;         // the current one, or the last
-let aborter = null;     // of what is under way; null: nothing
+let aborter = null;     // ends what is under way; null: nothing
 let frameAsked = false;
 let pollTimer = 0;
 

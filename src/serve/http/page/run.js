@@ -6,15 +6,15 @@ export class Run {
   // `raw`: show what the model wrote, token by token, where the API takes calls out of the text.
   constructor(now, raw = false) {
     this.raw = raw;
-    this.calls = [];    // of tools, as the API has them
+    this.calls = [];    // calls of tools, as the API has them
     this.startedAt = now;
     this.firstAt = 0;   // when the first and the last tokens came
     this.lastAt = 0;
     this.tokens = 0;
     this.text = '';
-    this.pieces = [];   // of the answer, not drawn yet
+    this.pieces = [];   // pieces of the answer, not drawn yet
     this.passes = [];   // with a tree; see addTree()
-    this.largest = -1;  // of these, the one with the largest tree
+    this.largest = -1;  // index of the pass with the largest tree
     this.perPass = [];  // tokens of each pass
     this.stats = null;
     this.usage = null;

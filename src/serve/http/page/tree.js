@@ -11,7 +11,7 @@ const CORNER = 5;
 const MARGIN = 4;
 const FRAME = 14;  // around the drawing, both sides together
 const MAX_SCALE = 1.6;
-const ORDER = {accepted: 0, bonus: 1, rejected: 2};  // of siblings, from above
+const ORDER = {accepted: 0, bonus: 1, rejected: 2};  // order of siblings, from above
 
 export function drawTree(element, pass) {
   const nodes = layOut(pass);

@@ -20,7 +20,7 @@ class BestFirstTree {
   struct Limits {
     int max_nodes = 1;  // root included
     int max_depth = 0;
-    float min_prob = 0;  // of a path
+    float min_prob = 0;  // least probability of a path
   };
   BestFirstTree(int32_t root, const Limits& limits);
 
@@ -47,7 +47,7 @@ class BestFirstTree {
   };
   struct Candidate {
     Node node;
-    int order = 0;  // of its addition
+    int order = 0;  // order of its addition
   };
   bool full() const { return static_cast<int>(nodes_.size()) >= limits_.max_nodes; }
   static bool IsWorse(const Candidate& a, const Candidate& b);

@@ -30,7 +30,7 @@ struct BlockOptions {
   DraftBudget budget;  // the largest it will be asked for
   float min_prob = 0;
   std::vector<int> capture_layers;  // empty: as the head says
-  DraftWindow window;               // of draft rows that a block sees
+  DraftWindow window;               // draft rows that a block sees
   DraftCacheShape cache;
   WeightFormat weights = WeightFormat::kAsStored;
 };
@@ -63,7 +63,7 @@ class BlockDrafter : public Drafter {
   // Features that a sequence's next rows are made of.
   struct Feed {
     State* state = nullptr;
-    std::span<const int32_t> rows;  // of the target's features
+    std::span<const int32_t> rows;  // rows of the target's features
   };
   // A tree that grows from rows of the pass's logits.
   struct Growing {

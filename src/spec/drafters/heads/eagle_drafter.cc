@@ -148,7 +148,7 @@ void EagleDrafter::Cut(State* state, int rows) {
 
 void EagleDrafter::Extend(std::span<const CommittedRows> batch, MatrixView features) {
   std::vector<std::pair<State*, std::span<const int32_t>>> added;
-  std::vector<int32_t> rows;  // of all of them
+  std::vector<int32_t> rows;  // rows of all of them
   for (const CommittedRows& committed : batch) {
     const auto at = states_.find(committed.sequence);
     if (at == states_.end()) continue;

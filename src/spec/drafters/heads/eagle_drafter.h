@@ -37,7 +37,7 @@ struct EagleOptions {
   std::vector<int> capture_layers;  // empty: as the head says
   std::string token_map;            // EAGLE: see EagleHead::Options
   std::string target_path;
-  DraftWindow window;  // of draft rows that a row sees besides its ancestors
+  DraftWindow window;  // draft rows that a row sees besides its ancestors
   DraftCacheShape cache;
   WeightFormat weights = WeightFormat::kAsStored;
 };

@@ -41,7 +41,7 @@ struct Product {
   const PackedWeight& w;
 
   uint8_t* packed = nullptr;    // tiles of activations, as TileArgs has them
-  int64_t row_bytes = 0;        // of one packed row
+  int64_t row_bytes = 0;        // bytes of one packed row
   float* row_scales = nullptr;  // [segments][rows]
   float* normed = nullptr;      // a row for each thread
 

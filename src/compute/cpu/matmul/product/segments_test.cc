@@ -14,7 +14,7 @@
 namespace talon {
 namespace {
 
-class SegmentsTest : public testing::TestWithParam<const MatrixKernel*> {
+class SegmentsTest : public ::testing::TestWithParam<const MatrixKernel*> {
  protected:
   // The product by the inputs of one segment, which a weight of its own holds.
   std::vector<float> Alone(MatMulProblem& problem, IndexRange inputs) {
@@ -46,7 +46,7 @@ class SegmentsTest : public testing::TestWithParam<const MatrixKernel*> {
   ThreadPool pool_{2};
 };
 
-INSTANTIATE_TEST_SUITE_P(Attainable, SegmentsTest, testing::ValuesIn(AllKernels()),
+INSTANTIATE_TEST_SUITE_P(Attainable, SegmentsTest, ::testing::ValuesIn(AllKernels()),
                          [](const auto& info) { return TestNameOf(*info.param); });
 
 struct SegmentCase {

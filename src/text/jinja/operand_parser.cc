@@ -1,4 +1,5 @@
-// Operands: literals, names, look-ups, calls, filters and tests.
+#include "text/jinja/operand_parser.h"
+
 #include "text/jinja/expression_parser.h"
 
 namespace talon::jinja {
@@ -29,7 +30,7 @@ Status CheckStatically(const Builtin& builtin, std::string_view kind, const Argu
 
 }  // namespace
 
-Result<ExprPtr> ExpressionParser::ParsePrimary() {
+Result<ExprPtr> OperandParser::ParsePrimary() {
   const int line = tokens_.line();
   switch (tokens_.current().kind) {
     case TokenKind::kName:
@@ -37,39 +38,38 @@ Result<ExprPtr> ExpressionParser::ParsePrimary() {
     case TokenKind::kString:
       return ParseString();
     case TokenKind::kInteger:
-      return Make(line, Literal{Value::Int(tokens_.Take().integer)});
+      return MakeExpr(line, Literal{Value::Int(tokens_.Take().integer)});
     case TokenKind::kFloat:
-      return Make(line, Literal{Value::Float(tokens_.Take().number)});
+      return MakeExpr(line, Literal{Value::Float(tokens_.Take().number)});
     default:
       break;
   }
   if (tokens_.AtOperator("[")) return ParseList();
   if (tokens_.AtOperator("{")) return ParseDict();
   if (!tokens_.SkipOperator("(")) return tokens_.Unexpected("an expression");
-  TALON_ASSIGN_OR_RETURN(ExprPtr value, ParseTupleOf(&ExpressionParser::ParseConditional,
-                                                     /*explicit_parentheses=*/true));
+  TALON_ASSIGN_OR_RETURN(ExprPtr value, expressions_.ParseParenthesised());
   TALON_RETURN_IF_ERROR(tokens_.ExpectOperator(")"));
   return value;
 }
 
-Result<ExprPtr> ExpressionParser::ParseNameOrConstant() {
+Result<ExprPtr> OperandParser::ParseNameOrConstant() {
   const Token token = tokens_.Take();
   const std::string& name = token.text;
-  if (name == "true" || name == "True") return Make(token.line, Literal{Value::Bool(true)});
-  if (name == "false" || name == "False") return Make(token.line, Literal{Value::Bool(false)});
-  if (name == "none" || name == "None") return Make(token.line, Literal{Value::MakeNone()});
+  if (name == "true" || name == "True") return MakeExpr(token.line, Literal{Value::Bool(true)});
+  if (name == "false" || name == "False") return MakeExpr(token.line, Literal{Value::Bool(false)});
+  if (name == "none" || name == "None") return MakeExpr(token.line, Literal{Value::MakeNone()});
   if (name == "loop") ++loop_uses_;
-  return Make(token.line, Name{name});
+  return MakeExpr(token.line, Name{name});
 }
 
-Result<ExprPtr> ExpressionParser::ParseString() {
+Result<ExprPtr> OperandParser::ParseString() {
   const int line = tokens_.line();
   std::string text;
   while (tokens_.At(TokenKind::kString)) text += tokens_.Take().text;
-  return Make(line, Literal{Value::String(std::move(text))});
+  return MakeExpr(line, Literal{Value::String(std::move(text))});
 }
 
-Result<ExprPtr> ExpressionParser::ParseList() {
+Result<ExprPtr> OperandParser::ParseList() {
   const int line = tokens_.Take().line;
   Sequence list;
   while (!tokens_.SkipOperator("]")) {
@@ -77,13 +77,13 @@ Result<ExprPtr> ExpressionParser::ParseList() {
       TALON_RETURN_IF_ERROR(tokens_.ExpectOperator(","));
       if (tokens_.SkipOperator("]")) break;
     }
-    TALON_ASSIGN_OR_RETURN(ExprPtr item, Parse());
+    TALON_ASSIGN_OR_RETURN(ExprPtr item, expressions_.Parse());
     list.items.push_back(std::move(item));
   }
-  return Make(line, std::move(list));
+  return MakeExpr(line, std::move(list));
 }
 
-Result<ExprPtr> ExpressionParser::ParseDict() {
+Result<ExprPtr> OperandParser::ParseDict() {
   const int line = tokens_.Take().line;
   DictDisplay dict;
   while (!tokens_.SkipOperator("}")) {
@@ -91,19 +91,19 @@ Result<ExprPtr> ExpressionParser::ParseDict() {
       TALON_RETURN_IF_ERROR(tokens_.ExpectOperator(","));
       if (tokens_.SkipOperator("}")) break;
     }
-    TALON_ASSIGN_OR_RETURN(ExprPtr key, Parse());
+    TALON_ASSIGN_OR_RETURN(ExprPtr key, expressions_.Parse());
     const auto* literal = std::get_if<Literal>(&key->node);
     if (literal != nullptr && !literal->value.is_string()) {
       return TokenStream::Error(key->line, "a dict's key must be a str");
     }
     TALON_RETURN_IF_ERROR(tokens_.ExpectOperator(":"));
-    TALON_ASSIGN_OR_RETURN(ExprPtr value, Parse());
+    TALON_ASSIGN_OR_RETURN(ExprPtr value, expressions_.Parse());
     dict.entries.emplace_back(std::move(key), std::move(value));
   }
-  return Make(line, std::move(dict));
+  return MakeExpr(line, std::move(dict));
 }
 
-Result<ExprPtr> ExpressionParser::ParsePostfix(ExprPtr object) {
+Result<ExprPtr> OperandParser::ParsePostfix(ExprPtr object) {
   while (true) {
     if (tokens_.AtOperator(".")) {
       TALON_ASSIGN_OR_RETURN(object, ParseAttribute(std::move(object)));
@@ -117,39 +117,40 @@ Result<ExprPtr> ExpressionParser::ParsePostfix(ExprPtr object) {
   }
 }
 
-Result<ExprPtr> ExpressionParser::ParseAttribute(ExprPtr object) {
+Result<ExprPtr> OperandParser::ParseAttribute(ExprPtr object) {
   const int line = tokens_.Take().line;
   if (tokens_.At(TokenKind::kInteger)) {
-    TALON_ASSIGN_OR_RETURN(ExprPtr key, Make(line, Literal{Value::Int(tokens_.Take().integer)}));
-    return Make(line, Subscript{std::move(object), std::move(key)});
+    TALON_ASSIGN_OR_RETURN(ExprPtr key,
+                           MakeExpr(line, Literal{Value::Int(tokens_.Take().integer)}));
+    return MakeExpr(line, Subscript{std::move(object), std::move(key)});
   }
   TALON_ASSIGN_OR_RETURN(std::string name, tokens_.ExpectAnyName());
-  return Make(line, Attribute{std::move(object), std::move(name)});
+  return MakeExpr(line, Attribute{std::move(object), std::move(name)});
 }
 
-Result<ExprPtr> ExpressionParser::ParseSubscript(ExprPtr object) {
+Result<ExprPtr> OperandParser::ParseSubscript(ExprPtr object) {
   const int line = tokens_.Take().line;
   ExprPtr key;
   if (!tokens_.AtOperator(":")) {
-    TALON_ASSIGN_OR_RETURN(key, Parse());
+    TALON_ASSIGN_OR_RETURN(key, expressions_.Parse());
   }
   if (tokens_.AtOperator(":")) return ParseSlice(line, std::move(object), std::move(key));
   TALON_RETURN_IF_ERROR(tokens_.ExpectOperator("]"));
-  return Make(line, Subscript{std::move(object), std::move(key)});
+  return MakeExpr(line, Subscript{std::move(object), std::move(key)});
 }
 
-Result<ExprPtr> ExpressionParser::ParseSlice(int line, ExprPtr object, ExprPtr start) {
+Result<ExprPtr> OperandParser::ParseSlice(int line, ExprPtr object, ExprPtr start) {
   Slice slice{.object = std::move(object), .start = std::move(start)};
   for (ExprPtr* part : {&slice.stop, &slice.step}) {
     if (!tokens_.SkipOperator(":")) break;
     if (tokens_.AtOperator(":") || tokens_.AtOperator("]")) continue;
-    TALON_ASSIGN_OR_RETURN(*part, Parse());
+    TALON_ASSIGN_OR_RETURN(*part, expressions_.Parse());
   }
   TALON_RETURN_IF_ERROR(tokens_.ExpectOperator("]"));
-  return Make(line, std::move(slice));
+  return MakeExpr(line, std::move(slice));
 }
 
-Result<ExprPtr> ExpressionParser::ParseCall(ExprPtr callee) {
+Result<ExprPtr> OperandParser::ParseCall(ExprPtr callee) {
   const int line = tokens_.line();
   if (const auto* name = std::get_if<Name>(&callee->node)) {
     called_names_.emplace_back(name->name, line);
@@ -159,10 +160,10 @@ Result<ExprPtr> ExpressionParser::ParseCall(ExprPtr callee) {
     }
   }
   TALON_ASSIGN_OR_RETURN(Arguments arguments, ParseArguments());
-  return Make(line, Call{std::move(callee), std::move(arguments)});
+  return MakeExpr(line, Call{std::move(callee), std::move(arguments)});
 }
 
-Result<Arguments> ExpressionParser::ParseArguments() {
+Result<Arguments> OperandParser::ParseArguments() {
   TALON_RETURN_IF_ERROR(tokens_.ExpectOperator("("));
   Arguments arguments;
   while (!tokens_.SkipOperator(")")) {
@@ -180,7 +181,7 @@ Result<Arguments> ExpressionParser::ParseArguments() {
     } else if (!arguments.named.empty()) {
       return tokens_.Unexpected("a keyword argument");
     }
-    TALON_ASSIGN_OR_RETURN(ExprPtr value, Parse());
+    TALON_ASSIGN_OR_RETURN(ExprPtr value, expressions_.Parse());
     if (is_named) {
       arguments.named.emplace_back(std::move(name), std::move(value));
     } else {
@@ -190,7 +191,7 @@ Result<Arguments> ExpressionParser::ParseArguments() {
   return arguments;
 }
 
-Result<std::vector<FilterStep>> ExpressionParser::ParseFilters() {
+Result<std::vector<FilterStep>> OperandParser::ParseFilters() {
   std::vector<FilterStep> steps;
   while (tokens_.SkipOperator("|")) {
     TALON_ASSIGN_OR_RETURN(FilterStep step, ParseFilterStep());
@@ -199,7 +200,7 @@ Result<std::vector<FilterStep>> ExpressionParser::ParseFilters() {
   return steps;
 }
 
-Result<FilterStep> ExpressionParser::ParseFilterStep() {
+Result<FilterStep> OperandParser::ParseFilterStep() {
   const int line = tokens_.line();
   TALON_ASSIGN_OR_RETURN(const std::string name, tokens_.ExpectAnyName());
   FilterStep step{.filter = FindFilter(name)};
@@ -214,7 +215,7 @@ Result<FilterStep> ExpressionParser::ParseFilterStep() {
   return step;
 }
 
-Result<ExprPtr> ExpressionParser::ParseTest(ExprPtr input) {
+Result<ExprPtr> OperandParser::ParseTest(ExprPtr input) {
   const int line = tokens_.line();
   const bool negated = tokens_.SkipName("not");
   TALON_ASSIGN_OR_RETURN(const std::string name, tokens_.ExpectAnyName());
@@ -224,13 +225,13 @@ Result<ExprPtr> ExpressionParser::ParseTest(ExprPtr input) {
   }
   TALON_ASSIGN_OR_RETURN(test.arguments, ParseTestArguments());
   TALON_RETURN_IF_ERROR(CheckStatically(*test.test, "test", test.arguments, line));
-  TALON_ASSIGN_OR_RETURN(ExprPtr result, Make(line, std::move(test)));
+  TALON_ASSIGN_OR_RETURN(ExprPtr result, MakeExpr(line, std::move(test)));
   if (!negated) return result;
-  return Make(line, Unary{UnaryOp::kNot, std::move(result)});
+  return MakeExpr(line, Unary{UnaryOp::kNot, std::move(result)});
 }
 
 // "(a, b)", or one operand without parentheses: x is divisibleby 3.
-Result<Arguments> ExpressionParser::ParseTestArguments() {
+Result<Arguments> OperandParser::ParseTestArguments() {
   if (tokens_.AtOperator("(")) return ParseArguments();
   Arguments arguments;
   const TokenKind kind = tokens_.current().kind;
