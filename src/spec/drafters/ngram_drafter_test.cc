@@ -109,7 +109,7 @@ TEST(NgramDrafter, BreadthFormula) {
   EXPECT_EQ(options.Breadth(1, 0), 9);
 }
 
-// "1" is followed by 2, and "1 2" by twenty others.
+// "1" is followed by 2, and "2" and "1 2" by twenty others.
 TEST(NgramDrafter, DeeperLevelsAreNarrower) {
   Tokens text;
   for (int32_t i = 0; i < 20; ++i) text.insert(text.end(), {1, 2, 100 + i, 200 + i});
@@ -121,6 +121,8 @@ TEST(NgramDrafter, DeeperLevelsAreNarrower) {
   const NgramOptions options;
   EXPECT_LT(options.Breadth(1, 1), options.Breadth(1, 0));
   EXPECT_EQ(std::count(tree.parents.begin(), tree.parents.end(), first), options.Breadth(1, 1));
+  const TokenTree flat = Propose(&drafter, {99, 2}, {.max_nodes = 60, .max_depth = 1});
+  EXPECT_EQ(std::ranges::count(flat.parents, 0), options.Breadth(1, 0));
 }
 
 TEST(NgramDrafter, CopiesWhatFollowedTheLongestMatch) {
