@@ -255,6 +255,8 @@ TEST(NgramDrafter, BadOptionsAndCallsAreErrors) {
   EXPECT_FALSE(NgramOptions{.capacity = 3}.Validate().ok());
   EXPECT_FALSE(NgramOptions{.max_match = 18}.Validate().ok());
   EXPECT_FALSE((NgramOptions{.min_breadth = 3, .max_breadth = 2}.Validate().ok()));
+  EXPECT_EQ((NgramOptions{.min_breadth = 0, .max_breadth = 2}.Validate().message()),
+            "ngram: breadths 0 to 2, must be 1 <= min <= max <= 10");
   NgramDrafter drafter;
   ASSERT_TRUE(drafter.Begin(1, Tokens{1}).ok());
   EXPECT_EQ(drafter.Begin(1, Tokens{1}).message(), "ngram: sequence 1 has already begun");
