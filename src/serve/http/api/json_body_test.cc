@@ -84,7 +84,8 @@ TEST(JsonBody, MembersAreThoseOfTheTree) {
 
 TEST(JsonBody, WhatIsNotAnObjectIsRefused) {
   for (const char* text : {"", "[1]", "null", "\"a\"", "{", "{\"a\":1,}", "{\"a\":1}}", "{'a':1}",
-                           "{\"a\":01}", "{\"a\":\"\xff\"}", "{\"a\":NaN}"}) {
+                           "{\"a\":01}", "{\"a\":\"\xff\"}", "{\"a\":NaN}", "{\"a\":-1,\"b\":x}",
+                           "{\"a\":[1,true,null,\"\",0.5,{}],\"b\":x}"}) {
     EXPECT_TRUE(ErrorOf(text).starts_with("the body: ")) << text << ErrorOf(text);
   }
   EXPECT_NE(ErrorOf(std::string("{}\0", 3)), "");
