@@ -221,7 +221,7 @@ TEST_F(RpcServerTest, DrainRefusesNewCallsAndFinishesOldOnes) {
 }
 
 // The server was ended when the last handler had returned, and answers on their way were lost.
-TEST_F(RpcServerTest, StopSendsTheAnswersOfOldCalls) {
+TEST_F(RpcServerTest, LargeMessagesOfOldCallsAreSentBeforeItStops) {
   Start();
   const auto running = Begin("wait" + std::string(4 << 20, 'x'));
   service_.AwaitWaiting(1);
