@@ -115,6 +115,22 @@ class Flags(CliTest):
         self.assertEqual(plain["tokens"], same["tokens"])
         self.refused("run", "--enable-nan-detection", "false", ["enable_nan_detection", "always"])
 
+    def test_a_schema_or_grammar_in_place_of_its_file(self):
+        """It was taken for a file's name: "cannot open"."""
+        for flag, text, form in [
+            ("--json-schema", ' {"enum": ["left", "right"]}', r'"(left|right)"'),
+            ("--grammar", 'root ::= "left" | "right"', "left|right"),
+        ]:
+            inline = self.run_json("Turn", flag, text, "-n", 20)["text"]
+            self.assertRegex(inline, rf"\A({form})\Z")
+            from_file = self.run_json("Turn", flag, self.file("form", text), "-n", 20)["text"]
+            self.assertEqual(inline, from_file)
+        missing = self.path / "missing"
+        self.refused("run", "--json-schema", missing, ["json_schema", missing, "begins with {"])
+        self.refused("run", "--grammar", missing, ["grammar", missing, "root ::="])
+        self.refused("run", "--json-schema", '{"type": "strin"}', ["strin"])
+        self.refused("run", "--json-schema", '{"type"', ["schema: not valid JSON at byte 8"])
+
     def test_a_limit_beyond_the_models(self):
         result = talon("run", "-n", 2, "--max-length", 9999999)
         self.assertEqual(result.returncode, 0)

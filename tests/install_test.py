@@ -1,8 +1,11 @@
-"""An installed program: finds its models from any directory, has a manual page and completion.
+"""An installed program: finds its models from any directory, has a manual page and completion; and
+what its container is made of.
 
 Usage: install_test.py PATH_OF_TALON [unittest arguments]
 """
 
+import fnmatch
+import json
 import os
 import pathlib
 import re
@@ -130,6 +133,115 @@ class Installed(unittest.TestCase):
             done = run("systemd-analyze", "verify", "--man=no", unit)
             complaints = [line for line in done.stderr.splitlines() if unit.name in line]
             self.assertEqual(complaints, [])
+
+
+def instructions(dockerfile):
+    """[(word, the rest)] of a Dockerfile, continued lines joined."""
+    text = re.sub(r"(?m)^#.*\n", "", dockerfile).replace("\\\n", " ")
+    return [tuple(line.split(None, 1)) for line in text.splitlines() if line.strip()]
+
+
+def copy_complaints(dockerfile):
+    """Sources of COPY that are not in the repository, or are kept out of the build."""
+    found = []
+    ignored = (ROOT / "deploy/Dockerfile.dockerignore").read_text().split()
+    stages = re.findall(r"(?m)^FROM \S+ AS (\S+)$", dockerfile)
+    for word, rest in instructions(dockerfile):
+        if word != "COPY":
+            continue
+        *sources, _ = rest.split()
+        if sources[0].startswith("--from="):
+            stage, sources = sources[0][len("--from="):], sources[1:]
+            found += [] if stage in stages else [f"COPY: no stage {stage}"]
+            found += [f"COPY: {path} is not made in {stage}" for path in sources
+                      if not re.search(rf"(?m)^RUN .* {re.escape(path)}$", dockerfile)]
+            continue
+        for path in sources:
+            if not (ROOT / path).exists():
+                found.append(f"COPY: {path} is not in the repository")
+            if any(fnmatch.fnmatch(path.split("/")[0], pattern) for pattern in ignored):
+                found.append(f"COPY: {path} is in Dockerfile.dockerignore")
+    return found
+
+
+def run_complaints(dockerfile):
+    """Packages, scripts and targets of make that RUN names and that are not there."""
+    found = []
+    lists = re.findall(r"(?s)(?:packages|wanted)\+?=\((.*?)\)", (ROOT / "scripts/setup.sh").read_text())
+    known = {name for names in lists for name in names.split()}
+    targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
+    copied = []  # source and place of what this stage copies
+    for word, rest in instructions(dockerfile):
+        if word == "FROM":
+            copied = []
+        elif word == "COPY":
+            *sources, place = [name for name in rest.split() if not name.startswith("--")]
+            copied += [(path, place + pathlib.Path(path).name) for path in sources]
+        elif word == "RUN":
+            for command in re.split(r"&&|;|\|\|", rest):
+                name, *words = command.split()
+                words = [word for word in words if not word.startswith("-")]
+                if name == "apt-get" and words[0] == "install":
+                    found += [f"apt-get: {package} is not known to scripts/setup.sh"
+                              for package in words[1:] if package not in known
+                              and package not in [place for _, place in copied]]
+                elif name == "bash" and words[0] not in [path for path, _ in copied]:
+                    found.append(f"bash: {words[0]} is not copied")
+                elif name == "make":
+                    found += [f"make: no target {target}" for target in words if target not in targets]
+    return found
+
+
+def start_complaints(dockerfile):
+    """Flags that the program does not know, and ports that it does not open."""
+    given = dict(instructions(dockerfile))
+    program_name, *words = json.loads(given["ENTRYPOINT"]) + json.loads(given["CMD"])
+    found = [] if program_name == "talon" else [f"ENTRYPOINT: {program_name} is not the program"]
+    text = talon(words[0], "--help").stdout.decode()
+    if f"talon {words[0]} " not in text:
+        return found + [f"CMD: no command {words[0]}"]
+    flags = set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", text))
+    examples = " ".join(re.findall(r"(?m)^#.* talon (serve .*)$", dockerfile)).split()
+    found += [f"CMD: {word} is not a flag of talon {words[0]}" for word in words[1:] + examples
+              if word.startswith("-") and word not in flags]
+    port = re.search(r"(?s)\n  --port .*?\(default (\d+)\)", text)[1]
+    return found + ([] if given["EXPOSE"] == port else [f"EXPOSE: the program opens {port}"])
+
+
+class Container(unittest.TestCase):
+    """Without Docker: what deploy/Dockerfile names is there."""
+
+    def setUp(self):
+        self.text = (ROOT / "deploy/Dockerfile").read_text()
+
+    def complaints_with(self, old, new):
+        self.assertIn(old, self.text)
+        text = self.text.replace(old, new)
+        return copy_complaints(text) + run_complaints(text) + start_complaints(text)
+
+    def test_what_the_dockerfile_names_is_there(self):
+        self.assertEqual(self.complaints_with("", ""), [])
+        words = {word for word, _ in instructions(self.text)}
+        self.assertLessEqual({"COPY", "RUN", "ENTRYPOINT", "CMD", "EXPOSE"}, words)
+
+    def test_a_broken_dockerfile_is_noticed(self):
+        for old, new, complaint in [
+            ("COPY scripts/setup.sh", "COPY scripts/install.sh", "scripts/install.sh is not in the"),
+            ("COPY . .", "COPY build/talon .", "build/talon is in Dockerfile.dockerignore"),
+            ("--from=build", "--from=builder", "no stage builder"),
+            ("/talon.deb\n\n", "/other.deb\n\n", "/talon.deb is not made in build"),
+            ("--no-install-recommends ", "--no-install-recommends libhwy1t64 ", "libhwy1t64 is not"),
+            ("/tmp/talon.deb \\", "/talon.deb \\", "/talon.deb is not known"),
+            ("bash scripts/setup.sh", "bash scripts/packages.sh", "packages.sh is not copied"),
+            ("make package", "make packages", "no target packages"),
+            ('"--host"', '"--hostname"', "--hostname is not a flag of talon serve"),
+            ("--model /model", "--folder /model", "--folder is not a flag of talon serve"),
+            ('"serve"', '"server"', "no command server"),
+            ('["talon"]', '["talond"]', "talond is not the program"),
+            ("EXPOSE 8080", "EXPOSE 8000", "the program opens 8080"),
+        ]:
+            with self.subTest(new=new):
+                self.assertIn(complaint, "\n".join(self.complaints_with(old, new)))
 
 
 if __name__ == "__main__":

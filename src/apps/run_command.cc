@@ -35,8 +35,8 @@ struct RunOptions {
   std::string prompt;
   std::string prompt_file;
   std::string prompt_tokens;
-  std::string json_schema;  // files
-  std::string grammar;
+  std::string json_schema;  // a file or the text itself
+  std::string grammar;      // the same
   std::string regex;
   std::string positional;
   bool json = false;
@@ -233,6 +233,23 @@ std::string RemoteReport(const GenerateResult& result, const RemoteModel& model,
   return table.ToString(/*all_left=*/true);
 }
 
+bool IsSchemaText(std::string_view value) {
+  const size_t first = value.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && value[first] == '{';
+}
+
+bool IsGrammarText(std::string_view value) { return value.find("::=") != std::string_view::npos; }
+
+// What a flag names a file for, or says itself. `form` is what marks a text.
+Result<std::string> TextOrFile(const std::string& value, bool is_text, std::string_view flag,
+                               std::string_view form) {
+  if (is_text) return value;
+  auto text = ReadFile(value);
+  if (text.ok()) return text;
+  return InvalidArgument("{}: {} (a FILE, or the text itself, which {})", flag,
+                         text.status().message(), form);
+}
+
 // What the text must match, if anything. The compiler must outlive the request.
 Status SetGrammar(const RunOptions& options, const GrammarCompiler& grammars,
                   GenerateRequest* request) {
@@ -241,10 +258,13 @@ Status SetGrammar(const RunOptions& options, const GrammarCompiler& grammars,
     spec = {.kind = GrammarSpec::Kind::kRegex, .source = options.regex};
   } else if (!options.json_schema.empty()) {
     spec.kind = GrammarSpec::Kind::kJsonSchema;
-    TALON_ASSIGN_OR_RETURN(spec.source, ReadFile(options.json_schema));
+    TALON_ASSIGN_OR_RETURN(spec.source,
+                           TextOrFile(options.json_schema, IsSchemaText(options.json_schema),
+                                      "json_schema", "begins with {"));
   } else if (!options.grammar.empty()) {
     spec.kind = GrammarSpec::Kind::kGbnf;
-    TALON_ASSIGN_OR_RETURN(spec.source, ReadFile(options.grammar));
+    TALON_ASSIGN_OR_RETURN(spec.source, TextOrFile(options.grammar, IsGrammarText(options.grammar),
+                                                   "grammar", "has rules: root ::= ..."));
   }
   TALON_ASSIGN_OR_RETURN(request->sampling.grammar, grammars.Compile(spec));
   return OkStatus();
@@ -346,13 +366,16 @@ void AddPromptOptions(Command command, const SharedOptions& options) {
 
 // What the text must match.
 void AddGrammarOptions(Command command, const SharedOptions& options) {
-  Option schema = command.AddOption("--json-schema", &options->json_schema,
-                                    "File with a JSON schema that the text must match");
+  Option schema =
+      command.AddOption("--json-schema", &options->json_schema,
+                        "JSON schema that the text must match: {...}, or a file with it");
   schema.TypeName("FILE");
   Option regex = command.AddOption("--regex", &options->regex,
                                    "Regular expression that the whole text must match");
   regex.Excludes(schema);
-  command.AddOption("--grammar", &options->grammar, "File with a grammar (GBNF) for the text")
+  command
+      .AddOption("--grammar", &options->grammar,
+                 "Grammar (GBNF) for the text: root ::= ..., or a file with it")
       .TypeName("FILE")
       .Excludes(schema)
       .Excludes(regex);

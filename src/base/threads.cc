@@ -28,16 +28,14 @@ inline void CpuRelax() {
 #endif
 }
 
-// Cores granted by the cgroup's quota, or a large number.
-int QuotaCores() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
+}  // namespace
+
+int CoresOfQuota(std::istream& cpu_max) {
   std::string quota;
   double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  if (!(cpu_max >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
   return std::max(1, static_cast<int>(std::ceil(std::atof(quota.c_str()) / period)));
 }
-
-}  // namespace
 
 // What one thread writes and others wait for has a cache line of its own.
 constexpr size_t kLine = 64;
@@ -124,7 +122,8 @@ int ThreadPool::DefaultThreads() {
   cpu_set_t set;
   int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
-  return std::max(1, std::min(cores, QuotaCores()));
+  std::ifstream cpu_max("/sys/fs/cgroup/cpu.max");
+  return std::max(1, std::min(cores, CoresOfQuota(cpu_max)));
 }
 
 void ThreadPool::RunParallel(int64_t num_tasks, TaskRef f) {

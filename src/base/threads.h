@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 
 namespace talon {
@@ -39,6 +40,10 @@ inline int64_t TaskInStretches(int64_t task, int64_t num_tasks, int num_threads)
   const int64_t stretch = task % num_threads;
   return stretch * each + std::min(stretch, longer) + turn;
 }
+
+// Cores that a cgroup's `cpu.max` grants, "QUOTA PERIOD" in microseconds, a part of one counted as
+// one. Where there is none, or QUOTA is "max": more than any machine has.
+int CoresOfQuota(std::istream& cpu_max);
 
 class ThreadPool {
  public:

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -60,6 +61,20 @@ TEST_P(ThreadPoolTest, WhatATaskThrowsReachesTheCaller) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
+
+TEST(CoresOfQuota, AreThoseOfTheCgroup) {
+  const auto cores = [](const char* text) {
+    std::istringstream file(text);
+    return CoresOfQuota(file);
+  };
+  EXPECT_EQ(cores("400000 100000\n"), 4);
+  EXPECT_EQ(cores("150000 100000\n"), 2);
+  EXPECT_EQ(cores("50000 100000\n"), 1);
+  EXPECT_EQ(cores("0 100000\n"), 1);
+  for (const char* unlimited : {"max 100000\n", "", "100000", "100000 0\n"}) {
+    EXPECT_GE(cores(unlimited), 1 << 20) << unlimited;
+  }
+}
 
 TEST(TaskInStretches, IsAPermutationWhereThreadsGoOn) {
   for (int threads = 1; threads <= 5; ++threads) {

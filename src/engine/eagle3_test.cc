@@ -261,6 +261,14 @@ TEST_F(Eagle3Alone, SequencesOfABatchDoNotTouchEachOther) {
   EXPECT_EQ(trees[1].tokens, alone.tokens);
   EXPECT_EQ(trees[1].parents, alone.parents);
   EXPECT_GT(trees[0].size(), 4);
+  // One that cannot draft yet does not keep the next from drafting.
+  drafter_->Rewind(7, 40);
+  const std::vector<DraftRequest> again = {
+      {.sequence = 7, .tokens = std::span(tokens_).first(40), .budget = kBudget}, requests[1]};
+  trees = {TokenTree(tokens_[39]), TokenTree(tokens_[30])};
+  drafter_->Propose(again, trees);
+  EXPECT_EQ(trees[0].size(), 1);
+  EXPECT_EQ(trees[1].tokens, alone.tokens);
 }
 
 TEST_F(Eagle3Alone, ABatchIsExtendedAsEachOfItsSequences) {

@@ -96,7 +96,7 @@ class ExprPool {
     // Set by Intern:
     int32_t first_part = 0;  // in parts_
     int32_t num_parts = 0;
-    int32_t row = -1;  // of derivatives, -1: none is known
+    int32_t row = -1;  // its derivatives, -1: none is known
     uint32_t hash = 0;
   };
   struct SetHash {

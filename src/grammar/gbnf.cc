@@ -153,7 +153,6 @@ class Parser : private Scanner {
     if (Take(".")) return Regular(Utf8Of(CodePoints::All(), &pool_));
     if (Take("(")) {
       const int rule = NewRule("group");
-      defined_[rule] = true;
       TALON_RETURN_IF_ERROR(ParseAlternatives(rule, /*nested=*/true));
       if (!Take(")")) return Error("')' is missing");
       return GroupPart(rule);
@@ -281,7 +280,6 @@ class Parser : private Scanner {
     int rest = -1;
     for (int i = count; i >= 0; --i) {
       const int rule = NewRule("repeat");
-      defined_[rule] = true;
       if (i >= min) grammar_.AddAlternative(rule, {});
       if (i < count || max == ExprPool::kNoLimit) {
         Grammar::Alternative symbols = part.symbols;
@@ -297,7 +295,7 @@ class Parser : private Scanner {
   Grammar& grammar_;
   ExprPool& pool_;
   std::map<std::string, int> rules_;
-  std::vector<bool> defined_;  // by the rule's number
+  std::vector<bool> defined_;  // by the rule's number; only named ones are asked for
 };
 
 Result<std::unique_ptr<Grammar>> OneTerminal(std::unique_ptr<Grammar> grammar, ExprId expr,

@@ -216,6 +216,10 @@ TEST_P(PartialKvTest, TailsAreHandedBack) {
   ExpectIntact({&second, &third});
   cache_->staging().CloseTail(&second);
   ExpectIntact({&second, &third});
+  second.tail_len = 1;
+  EXPECT_EQ(cache_->staging().CheckTails(std::vector<const Sequence*>{&second}).message(),
+            "kv: sequence 2 has a tail of 1 tokens, room for 0");
+  second.tail_len = 0;
   third.tail_first = -1;  // lost
   EXPECT_FALSE(cache_->CheckIntegrity(std::vector<const Sequence*>{&second, &third}).ok());
 }

@@ -199,6 +199,8 @@ TEST(ModelConfig, QwenMoeNamesItsDenseLayers) {
   EXPECT_TRUE(ParseConfig(json)->experts.rule.normalised);
   json.erase("norm_topk_prob");
   EXPECT_FALSE(ParseConfig(json)->experts.rule.normalised);
+  json["decoder_sparse_step"] = 1;
+  EXPECT_EQ(sparse(), "x-xx");
   json["decoder_sparse_step"] = 2;
   EXPECT_EQ(sparse(), "---x");
   json.erase("mlp_only_layers");

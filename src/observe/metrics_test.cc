@@ -119,6 +119,28 @@ TEST(MetricsTest, CollectHasEveryMetricThatNeedsNoLabel) {
   EXPECT_EQ(Find(families, "requests_total"), nullptr);
 }
 
+TEST(MetricsTest, CollectHasEveryMetricThatWasGivenALabel) {
+  Metrics metrics;
+  std::vector<std::string> names;
+  const auto add = [&]<typename Kind>(size_t count, const auto& give) {
+    for (size_t i = 0; i < count; ++i) {
+      const auto kind = static_cast<Kind>(i);
+      const MetricInfo& info = Describe(kind);
+      give(kind, info.label[0] == '\0' ? "" : "x");
+      names.emplace_back(info.name);
+    }
+  };
+  add.operator()<Counter>(kNumCounters,
+                          [&](Counter kind, const char* label) { metrics.Add(kind, 1, label); });
+  add.operator()<Gauge>(kNumGauges,
+                        [&](Gauge kind, const char* label) { metrics.Set(kind, 1, label); });
+  add.operator()<Histogram>(
+      kNumHistograms, [&](Histogram kind, const char* label) { metrics.Observe(kind, 1, label); });
+  const auto families = metrics.Collect();
+  EXPECT_EQ(families.size(), names.size());
+  for (const std::string& name : names) EXPECT_NE(Find(families, name), nullptr) << name;
+}
+
 TEST(MetricsTest, CollectIsSortedAndTyped) {
   Metrics metrics;
   metrics.Add(Counter::kRequests, 2, "stop");

@@ -69,6 +69,18 @@ TEST_F(OrchestratorTest, DraftsMakeFewerRounds) {
   EXPECT_GT(metrics_.Get(Counter::kRemoteSpeculation, "miss"), 0);
 }
 
+TEST_F(OrchestratorTest, DraftsAreAskedForAtTheirOwnTemperatureOrTheRequests) {
+  for (const float own : {-1.0f, 0.0f, 0.5f, 2.0f}) {
+    options_.draft_temperature = own;
+    drafter_.calls.clear();
+    ExpectPlainText(Run());
+    ASSERT_FALSE(drafter_.calls.empty());
+    for (const DraftCall& call : drafter_.calls) {
+      EXPECT_EQ(call.temperature, own < 0 ? 1 : own) << own;
+    }
+  }
+}
+
 TEST_F(OrchestratorTest, UpdatesAddUpToTheResult) {
   GenerateRequest request = Request();
   request.watched = true;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "setup/engine_settings.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -16,6 +17,36 @@ const std::string kModels = TALON_SOURCE_DIR "/models/";
 std::string Chosen(const Config& config) {
   const auto choice = ChooseDrafters(config);
   return choice.ok() ? choice->drafters.Name() : choice.status().message();
+}
+
+struct BudgetCase {
+  const char* drafters;
+  int steps, top_k, draft_tokens;  // settings, 0 = not given
+  DraftBudget expected;
+};
+
+TEST(DraftBudget, IsTheMethodsWithWhatIsSet) {
+  for (const BudgetCase& c : std::vector<BudgetCase>{
+           {"EAGLE3", 0, 0, 0, {.max_nodes = 8, .max_depth = 5, .top_k = 4}},
+           {"EAGLE3", 0, 0, 9, {.max_nodes = 9, .max_depth = 5, .top_k = 4}},
+           {"EAGLE3", 3, 0, 0, {.max_nodes = 12, .max_depth = 3, .top_k = 4}},
+           {"EAGLE3", 3, 2, 9, {.max_nodes = 9, .max_depth = 3, .top_k = 2}},
+           {"EAGLE3", 3, 1, 9, {.max_nodes = 4, .max_depth = 3, .top_k = 1}},
+           {"STANDALONE", 0, 2, 0, {.max_nodes = 4, .max_depth = 3, .top_k = 2}},
+           {"STANDALONE", 6, 0, 0, {.max_nodes = 7, .max_depth = 6, .top_k = 1}},
+           {"NGRAM", 3, 0, 0, {.max_nodes = 12, .max_depth = 3, .top_k = 1}},
+           {"EAGLE3,SUFFIX", 3, 0, 0, {.max_nodes = 24, .max_depth = 23, .top_k = 4}},
+           {"NONE", 3, 2, 9, {.max_nodes = 1, .max_depth = 0, .top_k = 1}},
+       }) {
+    Config config;
+    config.speculative.num_steps = c.steps;
+    config.speculative.eagle_topk = c.top_k;
+    config.speculative.num_draft_tokens = c.draft_tokens;
+    const DraftBudget budget = DraftBudgetOf(config, DrafterList::Parse(c.drafters).value());
+    EXPECT_EQ(budget.max_nodes, c.expected.max_nodes) << c.drafters << " " << c.steps;
+    EXPECT_EQ(budget.max_depth, c.expected.max_depth) << c.drafters << " " << c.steps;
+    EXPECT_EQ(budget.top_k, c.expected.top_k) << c.drafters << " " << c.steps;
+  }
 }
 
 TEST(DraftChoice, FollowsFromTheOtherSettings) {

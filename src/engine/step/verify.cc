@@ -1,6 +1,7 @@
 #include "engine/step/verify.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -26,8 +27,7 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   if (std::exchange(in_flight_, batch->entries.empty())) parts_.backend->Synchronize();
   const KvView kv = pass.reads_views ? parts_.kv->views() : parts_.kv->view();
   const int64_t experts_before = parts_.backend->expert_ops()->experts_read();
-  TALON_RETURN_IF_ERROR(parts_.target->Forward(
-      plan, kv, &verified->output, [&](Pass* loaded) { PlaceDrafts(*batch, plan, loaded); }));
+  TALON_RETURN_IF_ERROR(Forward(*batch, plan, kv, &verified->output));
   if (StagingArea& staging = parts_.kv->staging(); !staging.is_clear()) {
     staging.Report(verified->output.stored_layers);
     LogEvent(LogLevel::kDebug, "NWOR: staged", {{"rows", staging.num_staged()}});
@@ -46,6 +46,14 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
       static_cast<double>(parts_.backend->expert_ops()->experts_read() - experts_before));
   batch->verify_seconds = watch.Seconds();
   return OkStatus();
+}
+
+Status Verifier::Forward(const StepBatch& batch, const PassPlan& plan, const KvView& kv,
+                         ForwardOutput* output) {
+  std::optional<StageRange> range;  // the pass itself writes the staged rows, layer by layer
+  if (!parts_.kv->staging().is_clear()) range.emplace("NWOR_staging");
+  return parts_.target->Forward(plan, kv, output,
+                                [&](Pass* loaded) { PlaceDrafts(batch, plan, loaded); });
 }
 
 void Verifier::WaitForPrompts(const StepBatch& batch) {

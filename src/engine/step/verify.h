@@ -36,6 +36,9 @@ class Verifier {
   void WaitForPrompts(const StepBatch& batch);
 
  private:
+  // The range of the profiler and the trace around it is the time of the staged writes.
+  Status Forward(const StepBatch& batch, const PassPlan& plan, const KvView& kv,
+                 ForwardOutput* output);
   // Drafts that the host does not know yet: their place in the pass before it runs, their tokens
   // after it.
   void PlaceDrafts(const StepBatch& batch, const PassPlan& plan, Pass* pass) const;

@@ -57,9 +57,10 @@ TEST(JsonSchemaTest, Strings) {
 TEST(JsonSchemaTest, NumbersWithinBounds) {
   const std::vector<std::string> bounds = {"-120", "-9.5", "-1", "0", "0.25", "3", "10", "99.05"};
   const std::vector<std::string> numbers = {
-      "-121", "-120", "-119.99", "-20",       "-9.5",  "-9.49",  "-9.51", "-1",  "-0.5",  "0",
-      "0.2",  "0.25", "0.250",   "0.2500001", "0.249", "1",      "2.999", "3",   "3.0",   "3.01",
-      "9",    "10",   "11",      "99",        "99.05", "99.049", "99.1",  "100", "1000.5"};
+      "-121", "-120",   "-119.99", "-20",   "-9.5",      "-9.49", "-9.51", "-1",     "-0.5",
+      "0",    "0.2",    "0.25",    "0.250", "0.2500001", "0.249", "1",     "2.999",  "3",
+      "3.0",  "3.01",   "9",       "10",    "11",        "99",    "99.05", "99.049", "99.1",
+      "100",  "1000.5", "0.24",    "0.26",  "0.3",       "99.04", "99.06"};
   for (const std::string& bound : bounds) {
     for (const char* key : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
       const std::string schema =
@@ -118,6 +119,8 @@ TEST(JsonSchemaTest, Combinations) {
   Expect(R"({"enum": ["a", 1, null, [1, {"b": 2}]]})", {"\"a\"", "1", "null", R"([1, {"b": 2}])"},
          {"\"b\"", "2", "[1]"});
   Expect(R"({"type": "string", "enum": ["a", 1], "const": "a"})", {"\"a\""}, {"1"});
+  Expect(R"({"enum": [1.0, -2e0, 0.5, "ä"]})", {"1", "-2", "0.5", "\"ä\""},
+         {"1.0", "-2.0", R"("\u00e4")"});
   Expect(R"({"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1}]})", {"12", "\"a\""},
          {"\"ab\"", "null"});
   Expect(R"({"allOf": [{"type": "object", "properties": {"a": {"type": "integer"}}},

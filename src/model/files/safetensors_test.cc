@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 
 #include "base/json.h"
+#include "model/files/quantised.h"
 #include "model/test_model.h"
 
 namespace talon {
@@ -165,6 +168,41 @@ TEST(Safetensors, WriterKeepsContentsAndAlignsThem) {
   EXPECT_EQ(std::memcmp(read->bytes.data(), values.data(), 8), 0);
   EXPECT_EQ(reader->Find("flags")->bytes[2], 1);
   EXPECT_EQ(reader->Find("other"), nullptr);
+}
+
+// Every code of FP8 e4m3 by its definition: 1.fraction * 2^(exponent - 7), below that a multiple of
+// 2^-9; seven bits set are NaN, and there is no infinity.
+TEST(Quantised, EveryCodeOfFloat8) {
+  const TempDirectory dir;
+  const std::string path = dir.path() + "/model.safetensors";
+  std::vector<uint8_t> codes(256);
+  std::iota(codes.begin(), codes.end(), 0);
+  const float scale = 2;
+  const std::span scale_bytes(reinterpret_cast<const uint8_t*>(&scale), 4);
+  const std::vector<TensorView> tensors = {{"a.weight", DType::kF8E4M3, {2, 128}, codes},
+                                           {"a.weight_scale", DType::kF32, {1}, scale_bytes}};
+  ASSERT_TRUE(WriteSafetensors(path, tensors).ok());
+  const auto reader = SafetensorsReader::OpenFile(path);
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  ASSERT_TRUE(QuantisedMatrix::IsIn(*reader, "a.weight"));
+  const auto matrix =
+      QuantisedMatrix::Open(*reader, {.method = QuantMethod::kCompressed}, "a.weight", 2, 128);
+  ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+  std::vector<float> values(256);
+  matrix->Expand(values.data());
+  for (int code = 0; code < 128; ++code) {
+    if (code == 127) {
+      EXPECT_TRUE(std::isnan(values[code]) && std::isnan(values[code + 128]));
+      continue;
+    }
+    const int exponent = code / 8;
+    const float expected = exponent == 0 ? static_cast<float>(code) / 512.0f
+                                         : (1.0f + static_cast<float>(code % 8) / 8.0f) *
+                                               std::pow(2.0f, static_cast<float>(exponent - 7));
+    EXPECT_EQ(values[code], scale * expected) << code;
+    EXPECT_EQ(values[code + 128], -scale * expected) << code;
+  }
+  EXPECT_EQ(values[0x7e], scale * 448);
 }
 
 class SafetensorsShards : public testing::Test {

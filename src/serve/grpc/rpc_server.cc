@@ -8,6 +8,7 @@
 #include <serve/grpc/spec_decoding.grpc.pb.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -49,6 +50,44 @@ const char* ServiceName(WorkerKind kind) {
                                      : DraftService::service_full_name();
 }
 
+// Counts calls until their answers are sent, which is after their handlers have returned.
+class OpenCalls {
+ public:
+  // A call's reactor; gRPC ends it.
+  Reactor* Add() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++count_;
+    return new Counted(this);
+  }
+  // Waits until there is none, or until `end`.
+  void WaitUntilNone(std::chrono::steady_clock::time_point end) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    none_.wait_until(lock, end, [this] { return count_ == 0; });
+  }
+
+ private:
+  class Counted : public Reactor {
+   public:
+    explicit Counted(OpenCalls* calls) : calls_(calls) {}
+    void OnDone() override {
+      calls_->Remove();
+      delete this;
+    }
+
+   private:
+    OpenCalls* calls_;
+  };
+
+  void Remove() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (--count_ == 0) none_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable none_;
+  int count_ = 0;
+};
+
 // Passes calls from gRPC's threads, which must not block, to the handlers.
 class CallRouter {
  public:
@@ -59,7 +98,12 @@ class CallRouter {
         handlers_(options.handler_threads, options.max_waiting) {}
 
   void Drain() { draining_ = true; }
-  void WaitUntilIdle(std::chrono::milliseconds grace) { handlers_.WaitUntilIdle(grace); }
+  // Until all calls are answered and the answers sent, or `grace` is over.
+  void WaitUntilIdle(std::chrono::milliseconds grace) {
+    const auto end = std::chrono::steady_clock::now() + grace;
+    handlers_.WaitUntilIdle(grace);
+    open_.WaitUntilNone(end);
+  }
   void End() { handlers_.End(); }
 
   Reactor* Ping(Context* context, grpc::ByteBuffer* response) {
@@ -70,7 +114,7 @@ class CallRouter {
 
   Reactor* Begin(const char* method, Context* context, const grpc::ByteBuffer* request,
                  grpc::ByteBuffer* response) {
-    Reactor* reactor = context->DefaultReactor();
+    Reactor* reactor = open_.Add();
     if (draining_) {
       reactor->Finish(ToRpcStatus(Unavailable("STOPPING: the worker is shutting down")));
       return reactor;
@@ -137,6 +181,7 @@ class CallRouter {
   const int64_t max_held_bytes_;
   std::atomic<int64_t> held_bytes_ = 0;
   std::atomic<bool> draining_ = false;
+  OpenCalls open_;
   HandlerPool handlers_;
 };
 

@@ -69,7 +69,8 @@ class RpcServer {
 
   // New calls are answered UNAVAILABLE STOPPING and health NOT_SERVING; calls in flight continue.
   void Drain();
-  // Drain, waits at most `grace` for calls in flight, then ends them and the server.
+  // Drain, waits at most `grace` for calls in flight and their answers to be sent, then ends them
+  // and the server.
   void Stop(std::chrono::milliseconds grace);
 
  private:

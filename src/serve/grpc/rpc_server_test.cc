@@ -220,6 +220,18 @@ TEST_F(RpcServerTest, DrainRefusesNewCallsAndFinishesOldOnes) {
   EXPECT_TRUE(running->Take().ok());
 }
 
+// The server was ended when the last handler had returned, and answers on their way were lost.
+TEST_F(RpcServerTest, LargeMessagesOfOldCallsAreSentBeforeItStops) {
+  Start();
+  const auto running = Begin("wait" + std::string(4 << 20, 'x'));
+  service_.AwaitWaiting(1);
+  service_.LetGo();
+  server_->Stop(seconds(60));
+  const Result<std::string> answer = running->Take();
+  ASSERT_TRUE(answer.ok()) << answer.status().message();
+  EXPECT_EQ(answer->size(), (4u << 20) + std::string("VerifyDrafts:wait").size());
+}
+
 TEST_F(RpcServerTest, AStoppedWorkerIsUnavailableUntilItRestarts) {
   Start();
   const int port = server_->port();

@@ -177,8 +177,21 @@ TEST(WireErrorsTest, BadDraws) {
   node->add_top_k_token_ids(1);
   node->add_top_k_probs(0.5f);
   EXPECT_EQ(DetailOf(message), "TREE_INVALID");  // the same token twice
-  for (int i = 0; i < 2000; ++i) node->add_top_k_token_ids(2);
-  EXPECT_EQ(DetailOf(message), "TREE_INVALID");
+}
+
+// Before they are parsed, whichever of the two lists is too long.
+TEST(WireErrorsTest, LongDrawsAreCounted) {
+  specsplit::VerifyRequest tokens;
+  AddNode(&tokens, 1);
+  specsplit::VerifyRequest probs = tokens;
+  for (int i = 0; i < 1025; ++i) {
+    tokens.mutable_draft_tree(0)->add_top_k_token_ids(2);
+    probs.mutable_draft_tree(0)->add_top_k_probs(0.5f);
+  }
+  for (const auto& message : {tokens, probs}) {
+    EXPECT_EQ(DecodeVerifyCall(message.SerializeAsString(), kLimits).status().message(),
+              "TREE_INVALID: 1025 entries of top_k, limit 1024");
+  }
 }
 
 TEST(WireErrorsTest, BadSampling) {

@@ -143,6 +143,31 @@ TEST(WireTest, DrawsTravelNested) {
   EXPECT_EQ(read->drafts.draws[2].entries, call.drafts.draws[1].entries);
 }
 
+// A client that does not say how drafts are judged: by rejection where they say what they were
+// drawn from and something is drawn.
+TEST(WireTest, DrawsAreJudgedByRejection) {
+  for (const bool draws : {false, true}) {
+    for (const float temperature : {0.0f, 0.5f}) {
+      specsplit::VerifyRequest message;
+      message.set_temperature(temperature);
+      specsplit::TokenNode* node = message.add_draft_tree();
+      node->set_token_id(1);
+      if (draws) {
+        node->add_top_k_token_ids(1);
+        node->add_top_k_probs(1);
+      }
+      for (const char* acceptance : {"", "match", "rejection"}) {
+        message.set_acceptance(acceptance);
+        const auto call = DecodeVerifyCall(message.SerializeAsString(), kLimits);
+        ASSERT_TRUE(call.ok()) << call.status().message();
+        const bool said = std::string_view(acceptance) == "rejection";
+        const bool drawn = std::string_view(acceptance).empty() && draws && temperature > 0;
+        EXPECT_EQ(call->rejection, said || drawn) << acceptance << draws << temperature;
+      }
+    }
+  }
+}
+
 TEST(WireTest, VerifyAnswersSurvive) {
   const VerifyAnswer answer = {.request_id = "r",
                                .session_id = "s",

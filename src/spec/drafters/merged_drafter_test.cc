@@ -134,23 +134,27 @@ TEST(MergedDrafter, GrowsOneSourceAheadAndTellsItsOwnNumbers) {
   EXPECT_EQ(pair.model->proposals, 0);
 }
 
-// Steps in which the lookup is right and the model is not: soon the model is left out.
+// Steps in which the lookup is right and the model is not: soon the model is left out, whichever is
+// named first.
 TEST(MergedDrafter, LearnsWhichTreeIsBetter) {
-  const Pair pair =
-      MakePair({.token = 7, .lookup = true, .length = 4}, {.token = 8, .ahead = true});
-  const std::vector<int32_t> tokens = {1, 2};
-  ASSERT_TRUE(pair.merged->Begin(0, tokens).ok());
-  int outlined = 0;
-  for (int step = 0; step < 200; ++step) {
-    std::vector<TokenTree> trees(1, TokenTree(2));
-    const bool outline = pair.merged->BeginTrees(Requests(tokens, 1), 6, trees)[0];
-    if (outline) pair.merged->FinishTrees(trees);
-    outlined += outline ? 1 : 0;
-    const std::vector<int32_t> right = {7, 7, 7, 7, 3};
-    pair.merged->Observe(0, outline ? std::span(right).first(1) : std::span(right));
+  const ChainDrafter::Kind lookup{.token = 7, .lookup = true, .length = 4};
+  const ChainDrafter::Kind model{.token = 8, .ahead = true};
+  for (const bool model_first : {false, true}) {
+    const Pair pair = model_first ? MakePair(model, lookup) : MakePair(lookup, model);
+    const std::vector<int32_t> tokens = {1, 2};
+    ASSERT_TRUE(pair.merged->Begin(0, tokens).ok());
+    int outlined = 0;
+    for (int step = 0; step < 200; ++step) {
+      std::vector<TokenTree> trees(1, TokenTree(2));
+      const bool outline = pair.merged->BeginTrees(Requests(tokens, 1), 6, trees)[0];
+      if (outline) pair.merged->FinishTrees(trees);
+      outlined += outline ? 1 : 0;
+      const std::vector<int32_t> right = {7, 7, 7, 7, 3};
+      pair.merged->Observe(0, outline ? std::span(right).first(1) : std::span(right));
+    }
+    EXPECT_GT(outlined, 3) << model_first;
+    EXPECT_LT(outlined, 20) << model_first;
   }
-  EXPECT_GT(outlined, 3);
-  EXPECT_LT(outlined, 20);
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ TEST(NgramDrafter, BreadthFormula) {
   EXPECT_EQ(options.Breadth(1, 0), 9);
 }
 
-// "1" is followed by 2, and "1 2" by twenty others.
+// "1" is followed by 2, and "2" and "1 2" by twenty others.
 TEST(NgramDrafter, DeeperLevelsAreNarrower) {
   Tokens text;
   for (int32_t i = 0; i < 20; ++i) text.insert(text.end(), {1, 2, 100 + i, 200 + i});
@@ -108,6 +108,8 @@ TEST(NgramDrafter, DeeperLevelsAreNarrower) {
   const NgramOptions options;
   EXPECT_LT(options.Breadth(1, 1), options.Breadth(1, 0));
   EXPECT_EQ(std::count(tree.parents.begin(), tree.parents.end(), first), options.Breadth(1, 1));
+  const TokenTree flat = Propose(&drafter, {99, 2}, {.max_nodes = 60, .max_depth = 1});
+  EXPECT_EQ(std::ranges::count(flat.parents, 0), options.Breadth(1, 0));
 }
 
 TEST(NgramDrafter, CopiesWhatFollowedTheLongestMatch) {
@@ -240,6 +242,8 @@ TEST(NgramDrafter, BadOptionsAndCallsAreErrors) {
   EXPECT_FALSE(NgramOptions{.capacity = 3}.Validate().ok());
   EXPECT_FALSE(NgramOptions{.max_match = 18}.Validate().ok());
   EXPECT_FALSE((NgramOptions{.min_breadth = 3, .max_breadth = 2}.Validate().ok()));
+  EXPECT_EQ((NgramOptions{.min_breadth = 0, .max_breadth = 2}.Validate().message()),
+            "ngram: breadths 0 to 2, must be 1 <= min <= max <= 10");
   NgramDrafter drafter;
   ASSERT_TRUE(drafter.Begin(1, Tokens{1}).ok());
   EXPECT_EQ(drafter.Begin(1, Tokens{1}).message(), "ngram: sequence 1 has already begun");

@@ -40,6 +40,8 @@ TEST(JinjaExpressionsTest, ComparisonsAndLogic) {
   ExpectAll({
       {"{{ 1 < 2 }} {{ 2 <= 1 }} {{ 1 != 1.0 }} {{ true == 1 }}", "True False False True"},
       {"{{ 'a' < 'b' }} {{ 'Z' < 'a' }} {{ [1, 2] < [1, 3] }}", "True True True"},
+      {"{{ [1] < [1, 2] }} {{ [1, 2] < [1] }} {{ (1, 2) < (1, 3) }} {{ [1] <= [1] }}",
+       "True False True True"},
       {"{{ 1 < 2 < 3 }} {{ 3 > 2 > 2 }}", "True False"},
       {"{{ 1 in list }} {{ 9 not in list }} {{ 'ell' in text }} {{ 'a' in dict }} {{ 1 in missing "
        "}}",
@@ -116,6 +118,8 @@ TEST(JinjaExpressionsTest, Globals) {
        "2x"},
       {"{{ strftime_now('%%') }}", "%"},
   });
+  // Without the variable of that name.
+  EXPECT_EQ(RenderOrError("{{ dict({'b': 1, 'a': 2}, a=3) }} {{ dict() }}"), "{'b': 1, 'a': 3} {}");
 }
 
 }  // namespace

@@ -70,6 +70,10 @@ TEST(JinjaErrorsTest, RenderErrorsNameTheLine) {
       {"{{ 9223372036854775807 + 1 }}",
        "chat template, line 1: 9223372036854775807 + 1 is too large"},
       {"{{ 1 < 'a' }}", "chat template, line 1: int and str have no order"},
+      {"{{ (1, 2) < [1, 3] }}", "chat template, line 1: tuple and list have no order"},
+      {"{{ dict([1]) }}", "chat template, line 1: dict copies only a dict"},
+      {"{{ (-9223372036854775807 - 1) // -1 }}",
+       "chat template, line 1: -9223372036854775808 // -1 is too large"},
       {"{% for i in 5 %}{% endfor %}", "chat template, line 1: int cannot be iterated over"},
       {"{% set x = 1 %}{% set x.y = 2 %}", "chat template, line 1: 'x' is not a namespace"},
       {"{% set a, b = [1] %}", "chat template, line 1: 1 values for 2 names"},
@@ -100,6 +104,14 @@ TEST(JinjaLimitsTest, NestingOfSourceIsBounded) {
             std::string::npos);
   EXPECT_NE(RenderOrError(Repeat("x", 2 << 20)).find("limit"), std::string::npos);
   EXPECT_EQ(RenderOrError("{{ 1" + Repeat(" + 1", 99) + " }}"), "100");
+}
+
+TEST(JinjaLimitsTest, NestingOfVariablesIsBounded) {
+  OrderedJson json = OrderedJson::array();
+  for (int level = 1; level < 256; ++level) json = OrderedJson::array({json});
+  EXPECT_TRUE(Value::FromJson(json).ok());
+  EXPECT_EQ(Value::FromJson(OrderedJson::array({json})).status().message(),
+            "JSON nested more than 256 levels deep");
 }
 
 TEST(JinjaLimitsTest, EndlessRecursionEnds) {

@@ -60,13 +60,14 @@ std::string BodyError(const std::string& text) {
 }
 
 TEST(JsonBody, MembersAreThoseOfTheTree) {
-  for (const std::string text : {
-           R"({})",
-           R"( { "a" : 1 , "b":[1,{"c":"]}"},[]], "c":"x\"y\\" } )",
-           R"({"a":-1.5e3,"b":true,"c":null,"d":{},"e":"\u00e9","":0,"\u0061":2})",
-           "\xef\xbb\xbf{\"a\":[[[]]],\n\t\"b\":{\"a\":{\"a\":\"{\"}}}",
-           R"({"a":{"k":[1],"k":{"m":2}},"a":{"k":3,"k":[4,5]}})",
-       }) {
+  for (
+      const std::string text : {
+          R"({})",
+          R"( { "a" : 1 , "b":[1,{"c":"]}"},[]], "c":"x\"y\\" } )",
+          R"({"a":-1.5e3,"b":true,"m":-1,"n":[-2,{"o":-9223372036854775808}],"c":null,"d":{},"e":"\u00e9","":0,"\u0061":2})",
+          "\xef\xbb\xbf{\"a\":[[[]]],\n\t\"b\":{\"a\":{\"a\":\"{\"}}}",
+          R"({"a":{"k":[1],"k":{"m":2}},"a":{"k":3,"k":[4,5]}})",
+      }) {
     const Json whole = Json::parse(text);
     auto body = JsonBody::Parse(text);
     ASSERT_TRUE(body.ok()) << text << body.status().message();
@@ -83,7 +84,8 @@ TEST(JsonBody, MembersAreThoseOfTheTree) {
 
 TEST(JsonBody, WhatIsNotAnObjectIsRefused) {
   for (const char* text : {"", "[1]", "null", "\"a\"", "{", "{\"a\":1,}", "{\"a\":1}}", "{'a':1}",
-                           "{\"a\":01}", "{\"a\":\"\xff\"}", "{\"a\":NaN}"}) {
+                           "{\"a\":01}", "{\"a\":\"\xff\"}", "{\"a\":NaN}", "{\"a\":-1,\"b\":x}",
+                           "{\"a\":[1,true,null,\"\",0.5,{}],\"b\":x}"}) {
     EXPECT_TRUE(BodyError(text).starts_with("the body: ")) << text << BodyError(text);
   }
   EXPECT_NE(BodyError(std::string("{}\0", 3)), "");

@@ -42,6 +42,19 @@ TEST(ToolRequest, ToolsInTheirOrder) {
   EXPECT_TRUE(request.tools.parallel);
 }
 
+TEST(ToolRequest, NamesAsOpenAisClientsWriteThem) {
+  const auto parses = [](const std::string& name) {
+    ApiRequest request;
+    return !Parse(R"("tools": [{"type": "function", "function": {"name": ")" + name + R"("}}])",
+                  &request);
+  };
+  EXPECT_TRUE(parses("get_weather-now.v2"));
+  EXPECT_TRUE(parses(std::string(64, 'a')));
+  for (const std::string& name : {std::string(), std::string(65, 'a'), std::string("a/b")}) {
+    EXPECT_FALSE(parses(name)) << name;
+  }
+}
+
 TEST(ToolRequest, Choices) {
   ApiRequest request;
   ASSERT_FALSE(ParseChat(WithTools(R"(, "tool_choice": "none")"), &request));
