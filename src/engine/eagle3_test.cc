@@ -264,7 +264,7 @@ TEST_F(Eagle3Alone, SequencesOfABatchDoNotTouchEachOther) {
   // One that cannot draft yet does not keep the next from drafting.
   drafter_->Rewind(7, 40);
   const std::vector<DraftRequest> again = {
-      {.sequence = 7, .tokens = std::span(tokens_).first(40), .budget = kBudget}, requests[1]};
+      {.sequence = 7, .tokens = std::span(tokens_).first(40), .budget = kEagleBudget}, requests[1]};
   trees = {TokenTree(tokens_[39]), TokenTree(tokens_[30])};
   drafter_->Propose(again, trees);
   EXPECT_EQ(trees[0].size(), 1);

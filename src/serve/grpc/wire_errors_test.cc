@@ -189,7 +189,7 @@ TEST(WireErrorsTest, LongDrawsAreCounted) {
     probs.mutable_draft_tree(0)->add_top_k_probs(0.5f);
   }
   for (const auto& message : {tokens, probs}) {
-    EXPECT_EQ(DecodeVerifyCall(message.SerializeAsString(), kLimits).status().message(),
+    EXPECT_EQ(DecodeVerifyCall(message.SerializeAsString(), kTightLimits).status().message(),
               "TREE_INVALID: 1025 entries of top_k, limit 1024");
   }
 }

@@ -45,8 +45,8 @@ TEST(ToolRequest, ToolsInTheirOrder) {
 TEST(ToolRequest, NamesAsOpenAisClientsWriteThem) {
   const auto parses = [](const std::string& name) {
     ApiRequest request;
-    return !Parse(R"("tools": [{"type": "function", "function": {"name": ")" + name + R"("}}])",
-                  &request);
+    return !ParseChat(R"("tools": [{"type": "function", "function": {"name": ")" + name + R"("}}])",
+                      &request);
   };
   EXPECT_TRUE(parses("get_weather-now.v2"));
   EXPECT_TRUE(parses(std::string(64, 'a')));
