@@ -106,6 +106,21 @@ void ExpectSameBits(const Outputs& expected, const Outputs& actual, const std::s
   EXPECT_GT(compared, 0) << what;
 }
 
+void ExpectBitsOfAnyPlace(Backend& backend, const Layout& layout, int tokens,
+                          std::initializer_list<int> ends) {
+  const Outputs whole =
+      RunAttention(backend, layout, {{.committed = tokens, .prompt_rows = tokens}});
+  for (const int end : ends) {
+    const SequenceSpec part{.committed = end, .prompt_rows = 5};
+    ExpectSameBits(whole, RunAttention(backend, layout, {part}, end), "chunk");
+    const SequenceSpec chain{.committed = end - 8, .parents = Chain(8)};
+    ExpectSameBits(whole, RunAttention(backend, layout, {chain}, end), "staged");
+    const SequenceSpec tail{
+        .committed = end - 100, .parents = Chain(100), .tail = 95, .partial = true};
+    ExpectSameBits(whole, RunAttention(backend, layout, {tail}, end), "tail");
+  }
+}
+
 std::vector<SequenceSpec> MixedBatch(std::mt19937& random) {
   std::vector<SequenceSpec> batch;
   batch.push_back({.base = 0, .committed = 75, .parents = RandomTree(9, random)});

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <random>
@@ -46,6 +47,11 @@ void ExpectClose(const Outputs& expected, const Outputs& actual, const Layout& l
                  const std::string& backend);
 // Rows present in both must agree to the bit.
 void ExpectSameBits(const Outputs& expected, const Outputs& actual, const std::string& what);
+
+// A row has the same bits in a prompt of `tokens`, and where the keys before `end` are a chunk of
+// it, end with staged nodes, or with a tail.
+void ExpectBitsOfAnyPlace(Backend& backend, const Layout& layout, int tokens,
+                          std::initializer_list<int> ends);
 
 // Trees, prompts, tails and partial views.
 std::vector<SequenceSpec> MixedBatch(std::mt19937& random);

@@ -12,14 +12,12 @@ namespace talon {
 namespace {
 
 using testing::AttentionTest;
-using testing::Chain;
+using testing::ExpectBitsOfAnyPlace;
 using testing::ExpectClose;
-using testing::ExpectSameBits;
 using testing::ExpectSameBitsAlone;
 using testing::Layout;
 using testing::MakeReferenceCases;
 using testing::MixedBatch;
-using testing::Outputs;
 using testing::RandomTree;
 using testing::ReferenceCase;
 using testing::RunAttention;
@@ -70,20 +68,9 @@ TEST_P(WindowTest, RowBesideOthersHasTheBitsOfTheRowAlone) {
 }
 
 TEST_P(WindowTest, LayoutOfKeysDoesNotChangeBits) {
-  constexpr int kTokens = 2090;
   for (const int window : {1, 50, 128, 1100}) {
     const Layout layout{.dtype = DType::kBF16, .head_dim = 8, .window = window, .sinks = true};
-    const Outputs whole =
-        RunAttention(*backend_, layout, {{.committed = kTokens, .prompt_rows = kTokens}});
-    for (const int end : {130, 1024, 1025, 1030, 2048, kTokens}) {
-      const SequenceSpec part{.committed = end, .prompt_rows = 5};
-      ExpectSameBits(whole, RunAttention(*backend_, layout, {part}, end), "chunk");
-      const SequenceSpec chain{.committed = end - 8, .parents = Chain(8)};
-      ExpectSameBits(whole, RunAttention(*backend_, layout, {chain}, end), "staged");
-      const SequenceSpec tail{
-          .committed = end - 100, .parents = Chain(100), .tail = 95, .partial = true};
-      ExpectSameBits(whole, RunAttention(*backend_, layout, {tail}, end), "tail");
-    }
+    ExpectBitsOfAnyPlace(*backend_, layout, 2090, {130, 1024, 1025, 1030, 2048, 2090});
   }
 }
 

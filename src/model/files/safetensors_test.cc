@@ -170,8 +170,8 @@ TEST(Safetensors, WriterKeepsContentsAndAlignsThem) {
   EXPECT_EQ(reader->Find("other"), nullptr);
 }
 
-// Every code of FP8 e4m3 by its definition: 1.fraction * 2^(exponent - 7), below that a multiple of
-// 2^-9; seven bits set are NaN, and there is no infinity.
+// Every code of FP8 e4m3 has the value that the format defines: 1.fraction * 2^(exponent - 7), or
+// fraction * 2^-9 for exponent 0. The codes 0x7F and 0xFF are NaN, none is infinite.
 TEST(Quantised, EveryCodeOfFloat8) {
   const TempDirectory dir;
   const std::string path = dir.path() + "/model.safetensors";

@@ -33,6 +33,7 @@ bool IsCompiledIn() {
   return error == cudaSuccess && attributes.numRegs >= kWgmmaOutputs.back() / 2;
 }
 
+static_assert(kWgmmaSliceCols == kSliceCols);
 CUtensorMap MapOf(const SlicedMatrix& matrix) {
   CUtensorMap map;
   TALON_CHECK(MakeTensorMap(matrix, &map),
