@@ -364,6 +364,21 @@ def gpu_nodes(results):
     return table(["context", "nodes", "ms", "time / floor", "of one token"], rows)
 
 
+def gpu_sequences(results):
+    rows = []
+    for point in results[0]["by_sequences"]:
+        ms = point["milliseconds"]
+        rows.append(
+            [
+                point["sequences"],
+                number(ms),
+                times(ms / point["floor_milliseconds"]),
+                number(1e3 * point["sequences"] / ms),
+            ]
+        )
+    return table(["sequences", "ms", "time / floor", "tokens/s"], rows)
+
+
 def gpu_partial(results):
     """Steps over a partial view beside the same steps over the whole prefix."""
     result = results[0]

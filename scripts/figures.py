@@ -202,6 +202,7 @@ GPU_EAGLE3 = (
 GPU_PASSES = "build-cuda/talon bench gpu --device cuda --nodes 1,8,16,64,128"
 GPU = [
     Figure("nodes", [GPU_PASSES + " --tables nodes"], tables.gpu_nodes),
+    Figure("sequences", [GPU_PASSES + " --tables sequences"], tables.gpu_sequences),
     Figure("partial", [GPU_PASSES + " --tables partial,batch"], tables.gpu_partial),
     Figure("offload", [GPU_PASSES + " --tables offload"], tables.gpu_offload),
     Figure("decode", [GPU_EAGLE3], tables.gpu_decode),
@@ -424,6 +425,7 @@ def cpu_pages(results, build):
 
 GPU_TITLES = {
     "nodes": "One sequence, whole prefix:",
+    "sequences": "Plain decoding of many sequences at once, 1024 tokens each:",
     "partial": "SpecPV, partial steps that read 4096 tokens:",
     "offload": "`--kv-offload`, 65536 tokens, partial steps of 16 nodes over 4096:",
     "decode": "`models/tiny` with EAGLE-3, the whole tree, on documentation and books, where few drafts are accepted:",

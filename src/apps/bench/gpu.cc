@@ -1,6 +1,6 @@
 // `talon bench gpu`: whole passes of a large shape with random weights against the time that its
-// bytes take at the device's measured read bandwidth, by number of nodes and length of the prefix,
-// over the whole prefix and over partial views.
+// bytes take at the device's measured read bandwidth, by number of nodes, of sequences and length
+// of the prefix, over the whole prefix and over partial views.
 #include <algorithm>
 #include <cstdio>
 
@@ -18,6 +18,8 @@ struct GpuOptions {
   std::string shape = "llama-8b";
   std::vector<int> nodes = {1, 2, 4, 8, 16, 32, 64, 128};
   std::vector<int> contexts = {1024, 65536};
+  std::vector<int> sequences = {8, 32, 64, 128};
+  int sequence_context = 1024;
   std::vector<int> partial_contexts = {65536, 131072};
   int budget = 4096;  // tokens that a partial step reads
   int partial_nodes = 16;
@@ -25,7 +27,7 @@ struct GpuOptions {
   int batch_context = 65536;
   int repeats = 15;
   int offload_context = 65536;
-  std::vector<std::string> tables = {"nodes", "partial", "batch", "offload"};
+  std::vector<std::string> tables = {"nodes", "sequences", "partial", "batch", "offload"};
   std::string json;
 
   bool Wants(const char* table) const {
@@ -42,6 +44,7 @@ class GpuBench {
       : model_(model), timer_(timer), options_(options), bandwidth_(bandwidth) {}
 
   Status ByNodes();
+  Status BySequences();
   Status Partial();
   Status Batch();
   // `timer` has its blocks in host memory.
@@ -85,6 +88,20 @@ Status GpuBench::ByNodes() {
     }
   }
   std::printf("\nOne sequence, whole prefix\n%s", table.ToString().c_str());
+  return OkStatus();
+}
+
+Status GpuBench::BySequences() {
+  Table table({"sequences", "context", "ms", "floor ms", "time / floor", "tokens/s"});
+  for (const int sequences : options_.sequences) {
+    const PassCase pass{.sequences = sequences, .context = options_.sequence_context};
+    TALON_ASSIGN_OR_RETURN(const double seconds, timer_->Time(pass, options_.repeats));
+    Note("by_sequences", pass, seconds);
+    table.Add({std::to_string(sequences), std::to_string(pass.context), Milliseconds(seconds),
+               Milliseconds(Floor(pass)), Times(seconds / Floor(pass)),
+               fmt::format("{:.0f}", sequences / seconds)});
+  }
+  std::printf("\nPlain decoding of many sequences\n%s", table.ToString().c_str());
   return OkStatus();
 }
 
@@ -151,9 +168,13 @@ Status GpuBench::Offload(PassTimer* timer) {
 }
 
 Result<int> BenchGpu(Config config, const GpuOptions& options) {
-  const int rows = std::max(*std::max_element(options.nodes.begin(), options.nodes.end()),
-                            options.batch * options.partial_nodes);
+  const int sequences = options.Wants("sequences")
+                            ? std::max(options.batch, std::ranges::max(options.sequences))
+                            : options.batch;
+  const int rows =
+      std::max({std::ranges::max(options.nodes), sequences, options.batch * options.partial_nodes});
   int tokens = options.Wants("batch") ? options.batch * options.batch_context : options.budget;
+  if (options.Wants("sequences")) tokens = std::max(tokens, sequences * options.sequence_context);
   for (const int context : options.contexts) tokens = std::max(tokens, context);
   if (options.Wants("offload")) tokens = std::max(tokens, options.offload_context);
   for (const int context : options.partial_contexts) {
@@ -169,12 +190,13 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
                          MeasureDeviceBandwidth(model->backend.get(), &pool));
   TALON_ASSIGN_OR_RETURN(
       auto timer,
-      PassTimer::Create(model.get(), {.tokens = tokens, .rows = rows, .sequences = options.batch}));
+      PassTimer::Create(model.get(), {.tokens = tokens, .rows = rows, .sequences = sequences}));
   std::printf("%s, weights %s, KV %s\n%s, reads %.2f TB/s; median of %d passes with their argmax\n",
               model->name.c_str(), config.weights.c_str(), config.kv_dtype.c_str(),
               model->backend->info().description.c_str(), bandwidth * 1e-12, options.repeats);
   GpuBench bench(model.get(), timer.get(), options, bandwidth);
   if (options.Wants("nodes")) TALON_RETURN_IF_ERROR(bench.ByNodes());
+  if (options.Wants("sequences")) TALON_RETURN_IF_ERROR(bench.BySequences());
   if (options.Wants("partial")) TALON_RETURN_IF_ERROR(bench.Partial());
   if (options.Wants("batch")) TALON_RETURN_IF_ERROR(bench.Batch());
   if (options.Wants("offload")) {
@@ -209,6 +231,8 @@ void AddBenchGpu(Command bench, Config* config, CommandBody* body) {
                     "Random weights of this shape (llama-8b): " + ShapeNames());
   list("--nodes", &options->nodes, "Numbers of nodes");
   list("--contexts", &options->contexts, "Lengths of the prefix (1024,65536)");
+  list("--sequences", &options->sequences, "Numbers of sequences (8,32,64,128)");
+  command.AddOption("--sequence-context", &options->sequence_context, "Their prefix (1024)");
   list("--partial-contexts", &options->partial_contexts,
        "Lengths of the prefix for partial steps (65536,131072)");
   command.AddOption("--budget", &options->budget, "Tokens that a partial step reads (4096)");
@@ -219,9 +243,11 @@ void AddBenchGpu(Command bench, Config* config, CommandBody* body) {
                     "The prefix of the steps with K and V in host memory (65536)");
   command.AddOption("--repeats", &options->repeats, "Timed passes; the median counts")
       .Range(1, 1000);
-  command.AddOption("--tables", &options->tables, "Which of nodes,partial,batch,offload (all)")
+  command
+      .AddOption("--tables", &options->tables,
+                 "Which of nodes,sequences,partial,batch,offload (all)")
       .Delimiter(',')
-      .OneOf({"nodes", "partial", "batch", "offload"});
+      .OneOf({"nodes", "sequences", "partial", "batch", "offload"});
   command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings);
   SetBody(command, body, [config, options, command]() -> Result<int> {
