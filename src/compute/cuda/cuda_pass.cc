@@ -81,6 +81,7 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
   plan_.score_requests = static_cast<int>(plan.scores.size());
   plan_.tile_queries = attention_.tile_queries;
   plan_.kernel = attention_.kernel;
+  plan_.has_tails = attention_.has_tails;
   scored_blocks_ = plan.num_scored_blocks();
 }
 
@@ -179,7 +180,8 @@ CudaPass::Shape CudaPass::shape() const {
           .score_requests = plan_.score_requests,
           .scored_blocks = scored_blocks_,
           .tile_queries = plan_.tile_queries,
-          .kernel = plan_.kernel};
+          .kernel = plan_.kernel,
+          .has_tails = plan_.has_tails};
 }
 
 void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generation,

@@ -47,6 +47,7 @@ class CudaPass : public DevicePass {
     int scored_blocks = 0;
     int tile_queries = 0;
     PrefixKernelKind kernel = PrefixKernelKind::kTiles;
+    bool has_tails = false;
     auto operator<=>(const Shape&) const = default;
   };
   struct GraphKey {

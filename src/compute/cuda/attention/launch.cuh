@@ -100,20 +100,25 @@ void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
 }
 
 // Launches a kernel whose blocks have a row and some query heads of a kv head each.
+inline void LaunchByRow(const Stream& stream, void (*kernel)(AttentionArgs), int threads,
+                        size_t shared, AttentionArgs args) {
+  // With few rows, one block per query head, so that many merge in parallel.
+  const bool few = args.plan.rows * args.kv_heads * args.group <= stream.multiprocessors;
+  args.tail_heads = few ? 1 : min(args.group, kMaxTailHeads);
+  const int parts = CeilDiv(args.group, args.tail_heads);
+  Launch(stream, kernel, dim3(args.plan.rows, args.kv_heads * parts), threads, shared, args);
+}
+
+// Launches TailKernel or WindowKernel.
 template <typename Config, void (*Kernel)(AttentionArgs)>
-void LaunchByRow(const Stream& stream, AttentionArgs args) {
+void LaunchTiles(const Stream& stream, const AttentionArgs& args) {
   const size_t shared = sizeof(SharedTile<Config>) + args.plan.mask_words * 64 * sizeof(int32_t);
   static size_t allowed = 0;
   if (shared > allowed) {
     AllowSharedMemory(Kernel, shared);
     allowed = shared;
   }
-  // With few rows, one block per query head, so that many merge in parallel.
-  const bool few = args.plan.rows * args.kv_heads * args.group <= stream.multiprocessors;
-  args.tail_heads = few ? 1 : min(args.group, kMaxTailHeads);
-  const int parts = CeilDiv(args.group, args.tail_heads);
-  Launch(stream, Kernel, dim3(args.plan.rows, args.kv_heads * parts), Config::kThreads, shared,
-         args);
+  LaunchByRow(stream, Kernel, Config::kThreads, shared, args);
 }
 
 template <typename T, int Dim>
@@ -143,9 +148,10 @@ void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
 template <typename T, int Dim>
 void LaunchForDim(const Stream& stream, const AttentionArgs& args) {
   using Config = TileConfig<T, Dim, 1, 4, 1, kTileStages>;
-  if (args.window > 0) return LaunchByRow<Config, WindowKernel<Config>>(stream, args);
+  if (args.window > 0) return LaunchTiles<Config, WindowKernel<Config>>(stream, args);
   LaunchPrefixOf<T, Dim>(stream, args);
-  LaunchByRow<Config, TailKernel<Config>>(stream, args);
+  if (args.plan.has_tails) return LaunchTiles<Config, TailKernel<Config>>(stream, args);
+  LaunchByRow(stream, MergeKernel<Config::kThreads>, Config::kThreads, 0, args);
 }
 
 template <typename T>

@@ -36,13 +36,15 @@ struct SequenceWork {
 };
 
 // A variant of the prefix kernel, and its measured microseconds on an H200: a unit of keys for a
-// tile of queries, and the overheads of a chunk and of an item.
+// tile of queries, and the overheads of a chunk and of an item. PrefixKernel, with several blocks
+// on an SM, also reads faster: `bandwidth` in bytes per microsecond.
 struct PrefixKind {
   int queries = 0;
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;
   double unit_cost = 0;
   double chunk_cost = 0;
   double item_cost = 0;
+  double bandwidth = 0;
 
   // Keys per step of the kernel.
   int unit() const { return kernel == PrefixKernelKind::kTiles ? kTileKeys : kStepKeys; }
@@ -57,18 +59,24 @@ struct PrefixKind {
     }
     return std::max(1, is_pair() ? shape.multiprocessors / 2 : shape.multiprocessors);
   }
+  // Where blocks take the items one by one, shorter ones make up for SMs that get less of the
+  // memory's bandwidth than others.
+  double LongestItem() const {
+    constexpr double kShort = 48;
+    return kernel == PrefixKernelKind::kTiles ? kShort : std::numeric_limits<double>::infinity();
+  }
 };
 
-constexpr PrefixKind kTileKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 0.8, 2.7},
-                                     {32, PrefixKernelKind::kTiles, 2.3, 0.8, 2.9},
-                                     {64, PrefixKernelKind::kTiles, 2.6, 1.2, 3.0},
-                                     {128, PrefixKernelKind::kTiles, 4.8, 1.5, 3.5}};
-constexpr PrefixKind kHopperKinds[] = {{16, PrefixKernelKind::kTiles, 2.2, 0.8, 2.7},
-                                       {32, PrefixKernelKind::kTiles, 2.3, 0.8, 2.9},
-                                       {64, PrefixKernelKind::kWarpgroups, 1.3, 2.5, 3.5},
-                                       {128, PrefixKernelKind::kWarpgroups, 1.85, 2.5, 6.0},
-                                       {256, PrefixKernelKind::kWarpgroups, 1.8, 2.5, 6.0}};
-constexpr double kBytesPerMicrosecond = 4.3e6;
+constexpr PrefixKind kTileKinds[] = {{16, PrefixKernelKind::kTiles, 2.0, 0.8, 1.0, 4.3e6},
+                                     {32, PrefixKernelKind::kTiles, 2.1, 0.8, 1.5, 4.3e6},
+                                     {64, PrefixKernelKind::kTiles, 2.6, 1.2, 3.0, 4.3e6},
+                                     {128, PrefixKernelKind::kTiles, 4.8, 1.5, 3.5, 4.3e6}};
+constexpr PrefixKind kHopperKinds[] = {{16, PrefixKernelKind::kTiles, 2.0, 0.8, 1.0, 4.3e6},
+                                       {32, PrefixKernelKind::kTiles, 2.1, 0.8, 1.5, 4.3e6},
+                                       {64, PrefixKernelKind::kWarpgroups, 1.3, 2.5, 3.5, 3.85e6},
+                                       {128, PrefixKernelKind::kWarpgroups, 1.85, 2.5, 6.0, 3.85e6},
+                                       {256, PrefixKernelKind::kWarpgroups, 1.8, 2.5, 6.0, 3.85e6}};
+constexpr double kBytesPerMicrosecond = 4.3e6;  // of partials
 
 int SharedBytes(const PrefixKind& kind, int dim) {
   if (kind.kernel == PrefixKernelKind::kTiles) return TileSharedBytes(kind.queries, dim);
@@ -247,9 +255,12 @@ class KindChooser {
       if (CostOf(share, 0) >= best_.cost) continue;
       // Items of about a fair share run in one round; where sequences are few, shorter ones fill
       // the slots evenly.
-      Consider(kind, false, 1.25 * share);
-      Consider(kind, false, share);
-      if (TilesOf(kind) < 2 * kind.Slots(shape_)) Consider(kind, false, 0.4 * share);
+      const double longest = kind.LongestItem();
+      Consider(kind, false, std::min(1.25 * share, longest));
+      if (share < longest) Consider(kind, false, share);
+      if (TilesOf(kind) < 2 * kind.Slots(shape_)) {
+        Consider(kind, false, std::min(0.4 * share, longest));
+      }
       if (many_rows) Consider(kind, true, share);  // partials of single rows are small
     }
     return best_;
@@ -289,8 +300,8 @@ class KindChooser {
         items_.push_back({time, tiles});
       });
     }
-    const double read = keys * 2 * shape_.kv_heads * shape_.head_dim * DTypeSize(shape_.dtype) /
-                        kBytesPerMicrosecond;
+    const double read =
+        keys * 2 * shape_.kv_heads * shape_.head_dim * DTypeSize(shape_.dtype) / kind.bandwidth;
     const double busy = BusyTime(sections, kind.Slots(shape_), &items_);
     choice.cost = CostOf(busy, partials) + std::max(0.0, read - busy);
     if (choice.cost < best_.cost) best_ = choice;
@@ -331,27 +342,41 @@ AttentionItem ItemOf(const SequenceWork& work, int head, int query, const Attent
   return item;
 }
 
-struct TimedItem {
-  AttentionItem item;
-  double time = 0;
+// Chunks [begin, end) of a sequence, which an item runs.
+struct Piece {
+  const SequenceWork* work = nullptr;
+  int begin = 0;
+  int end = 0;
+  bool merges = false;  // AttentionItem
+  double time = 0;      // of an item
 };
 
-// Adds the item of chunks [begin, end) of a sequence, for each kv head and tile of queries that
-// sees it. Tiles that read the same keys are adjacent, so that the second one hits the cache.
-void AddItem(const SequenceWork& work, int begin, int end, bool merges, double time,
-             const AttentionShape& shape, const AttentionPlan& plan,
-             std::vector<TimedItem>* items) {
-  for (int head = 0; head < shape.kv_heads; ++head) {
-    for (int query = work.row_begin * shape.group; query < work.row_end * shape.group;
-         query += plan.tile_queries) {
-      AttentionItem item = ItemOf(work, head, query, shape, plan);
-      item.key_begin = ChunkBegin(begin);
-      item.key_end = std::min(item.key_end, ChunkBegin(end));
-      item.partial = merges ? begin / kSectionChunks : plan.rows[work.row_begin].PartialOf(begin);
-      item.chunk = begin;
-      item.merges = merges ? 1 : 0;
-      if (item.key_end > item.key_begin) items->push_back({item, time});
-    }
+// The longest first.
+std::vector<Piece> PiecesOf(const std::vector<SequenceWork>& works, const KindChoice& choice) {
+  std::vector<Piece> pieces;
+  for (const SequenceWork& work : works) {
+    ForEachItem(work, choice, [&](int begin, int end, bool merges, double time) {
+      pieces.push_back({&work, begin, end, merges, time});
+    });
+  }
+  std::ranges::stable_sort(pieces, std::greater(), &Piece::time);
+  return pieces;
+}
+
+// Adds the items of a piece for a kv head, one for each tile of queries that sees it. They are
+// adjacent, so that the second one finds the keys in the cache.
+void AddItems(const Piece& piece, int head, const AttentionShape& shape, AttentionPlan* plan) {
+  const SequenceWork& work = *piece.work;
+  for (int query = work.row_begin * shape.group; query < work.row_end * shape.group;
+       query += plan->tile_queries) {
+    AttentionItem item = ItemOf(work, head, query, shape, *plan);
+    item.key_begin = ChunkBegin(piece.begin);
+    item.key_end = std::min(item.key_end, ChunkBegin(piece.end));
+    item.partial = piece.merges ? piece.begin / kSectionChunks
+                                : plan->rows[work.row_begin].PartialOf(piece.begin);
+    item.chunk = piece.begin;
+    item.merges = piece.merges ? 1 : 0;
+    if (item.key_end > item.key_begin) plan->items.push_back(item);
   }
 }
 
@@ -370,18 +395,9 @@ void SplitPairs(int queries, std::vector<AttentionItem>* items) {
   *items = std::move(halves);
 }
 
-// Sorts the items, the longest first. The blocks of PrefixKernel take one after the other. Those of
-// WarpgroupKernel begin with the first ones; each other item follows in the slot that is free
-// first.
-void PutInOrder(std::vector<TimedItem>* timed, PrefixKernelKind kernel, int slots,
-                std::vector<AttentionItem>* items) {
-  std::vector<std::pair<double, int>> order;  // negative time, index
-  order.reserve(timed->size());
-  for (const TimedItem& each : *timed) order.emplace_back(-each.time, order.size());
-  std::ranges::sort(order);
-  items->clear();
-  for (const auto& [time, index] : order) items->push_back((*timed)[index].item);
-  if (kernel == PrefixKernelKind::kTiles) return;
+// Schedules the blocks of WarpgroupKernel: they begin with the first items, and each other one
+// follows in the slot that is free first.
+void Schedule(const std::vector<double>& times, int slots, std::vector<AttentionItem>* items) {
   using Slot = std::pair<double, int>;  // busy until, last item
   std::priority_queue<Slot, std::vector<Slot>, std::greater<>> free;
   for (int i = 0; i < static_cast<int>(items->size()); ++i) {
@@ -391,7 +407,7 @@ void PutInOrder(std::vector<TimedItem>* timed, PrefixKernelKind kernel, int slot
       (*items)[free.top().second].next = i;
       free.pop();
     }
-    free.emplace(begin - order[i].first, i);
+    free.emplace(begin + times[i], i);
   }
 }
 
@@ -399,14 +415,16 @@ void AddAllItems(const KindChoice& choice, const AttentionShape& shape,
                  std::vector<SequenceWork>* works, AttentionPlan* plan) {
   for (SequenceWork& work : *works) work.sections = choice.sections ? MostSections(work) : 0;
   PlacePartials(*works, plan);
-  std::vector<TimedItem> items;
-  for (const SequenceWork& work : *works) {
-    ForEachItem(work, choice, [&](int begin, int end, bool merges, double time) {
-      AddItem(work, begin, end, merges, time, shape, *plan, &items);
-    });
+  const bool scheduled = plan->kernel == PrefixKernelKind::kWarpgroups;
+  const int heads = scheduled ? shape.kv_heads : 1;
+  std::vector<double> times;
+  for (const Piece& piece : PiecesOf(*works, choice)) {
+    for (int head = 0; head < heads; ++head) AddItems(piece, head, shape, plan);
+    times.resize(plan->items.size(), piece.time);
   }
-  PutInOrder(&items, choice.kind.kernel, choice.kind.Slots(shape), &plan->items);
+  if (scheduled) Schedule(times, choice.kind.Slots(shape), &plan->items);
   if (choice.kind.is_pair()) SplitPairs(choice.kind.queries / 2, &plan->items);
+  plan->num_items = static_cast<int>(plan->items.size()) * (scheduled ? 1 : shape.kv_heads);
 }
 
 }  // namespace
@@ -420,14 +438,12 @@ void AttentionPlan::Build(const PassPlan& pass, const AttentionShape& shape) {
   std::vector<SequenceWork> works;
   for (int s = 0; s < pass.num_sequences(); ++s) works.push_back(AddRows(pass, s, this));
   for (SequenceWork& work : works) FindSharedParts(&work, &rows);
+  has_tails = std::ranges::any_of(works, &SequenceWork::has_tail);
   const KindChoice choice = KindChooser(works, shape).Choose();
   tile_queries = choice.kind.queries;
   kernel = choice.kind.kernel;
   if (tile_queries == 0) return;
   AddAllItems(choice, shape, &works, this);
-  num_items = static_cast<int>(items.size());
-  const size_t blocks = static_cast<size_t>(kMaxPrefixBlocks) * shape.multiprocessors;
-  if (items.size() < blocks) items.resize(blocks);
 }
 
 size_t AttentionScratchBytes(int64_t num_partials, int heads, int head_dim) {

@@ -27,18 +27,17 @@ struct AttentionShape {
 };
 
 struct AttentionPlan {
-  // Roughly the largest first. The first num_items are followed by items without work, up to at
-  // least kMaxPrefixBlocks per SM in all.
-  std::vector<AttentionItem> items;
+  std::vector<AttentionItem> items;  // roughly the largest first
   std::vector<AttentionRow> rows;    // [rows of the pass]
   std::vector<int32_t> node_places;  // PassPlan::PlaceOf of all nodes of all sequences
-  int num_items = 0;
-  int num_partials = 0;  // per query head
+  int num_items = 0;                 // those of each kv head counted
+  int num_partials = 0;              // per query head
   // Maximum queries of an item, or of the pair of items of two blocks that share keys (256): a
   // variant of the prefix kernel. 0: the generic kernel runs, because no variant supports this
   // type, head_dim or device.
   int tile_queries = 0;
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;
+  bool has_tails = false;  // rows have keys of their own, so that the tail kernel must run
 
   // Reuses its memory. Makes no items and partials if tile_queries is 0.
   void Build(const PassPlan& pass, const AttentionShape& shape);
@@ -48,12 +47,11 @@ struct AttentionPlan {
 // The memory must be zero before its first use.
 size_t AttentionScratchBytes(int64_t num_partials, int heads, int head_dim);
 
-// Blocks of a variant of the prefix kernel per SM, whose head_dim is padded to `dim`: as many as
-// registers and shared memory allow.
-inline constexpr int kMaxPrefixBlocks = 3;
+// Blocks of PrefixKernel per SM, whose head_dim is padded to `dim`: as many as registers and shared
+// memory allow.
 constexpr int PrefixBlocks(int tile_queries, int dim) {
   if (dim > 128) return 1;
-  return tile_queries == 16 ? kMaxPrefixBlocks : 2;
+  return tile_queries == 16 ? 3 : 2;
 }
 
 // Shared memory of a variant of the prefix kernel, whose head_dim is padded to `dim`.

@@ -195,7 +195,7 @@ TEST(AttentionPlan, KernelFollowsQueriesAndKeys) {
   };
   constexpr auto kTiles = PrefixKernelKind::kTiles;
   constexpr auto kWarpgroups = PrefixKernelKind::kWarpgroups;
-  EXPECT_EQ(kernel(1000, 1, kH200), std::pair(kWarpgroups, 64));
+  EXPECT_EQ(kernel(1000, 1, kH200), std::pair(kTiles, 16));
   EXPECT_EQ(kernel(3000, 1, kH200), std::pair(kTiles, 16));
   EXPECT_EQ(kernel(65536, 1, kH200), std::pair(kWarpgroups, 64));
   EXPECT_EQ(kernel(65536, 16, kH200), std::pair(kWarpgroups, 64));
@@ -236,14 +236,38 @@ TEST(AttentionPlan, TheBlocksOfAPairHaveTheSameKeys) {
   }
 }
 
-TEST(AttentionPlan, BlocksOfTheFirstRoundFindAnItem) {
-  PassPlan pass;
-  AddChain(10, 1, &pass);
-  AttentionPlan plan;
-  plan.Build(pass, {.multiprocessors = 132});
-  EXPECT_EQ(plan.num_items, 1);
-  ASSERT_EQ(plan.items.size(), size_t{kMaxPrefixBlocks} * 132);
-  EXPECT_LE(plan.items.back().key_end, plan.items.back().key_begin);
+// Blocks that take items one by one get short ones, however long the sequences are.
+TEST(AttentionPlan, ItemsOfABatchAreShort) {
+  for (const int committed : {2048, 8192, 32768}) {
+    PassPlan pass;
+    for (int s = 0; s < 32; ++s) AddChain(committed, 1, &pass);
+    AttentionPlan plan;
+    plan.Build(pass, kH200);
+    ASSERT_EQ(plan.kernel, PrefixKernelKind::kTiles);
+    EXPECT_EQ(plan.num_items, kH200.kv_heads * static_cast<int>(plan.items.size()));
+    for (const AttentionItem& item : plan.items) {
+      const bool is_chunk = NumChunks(item.key_end) - item.chunk == 1;
+      EXPECT_LE(item.key_end - item.key_begin, is_chunk ? 4096 : 1536) << committed;
+    }
+  }
+}
+
+TEST(AttentionPlan, TheTailKernelRunsForTreesOnly) {
+  const auto has_tails = [](int nodes, bool prompt) {
+    PassPlan pass;
+    AddChain(1000, 1, &pass);
+    if (nodes > 0) AddChain(500, nodes, &pass);
+    if (prompt) AddPrompt(700, 130, &pass);
+    AttentionPlan plan;
+    plan.Build(pass, kH200);
+    for (const AttentionRow& row : plan.rows) {
+      EXPECT_TRUE(plan.has_tails || row.shared_len == row.num_keys);
+    }
+    return plan.has_tails;
+  };
+  EXPECT_FALSE(has_tails(0, false));
+  EXPECT_FALSE(has_tails(1, true));
+  EXPECT_TRUE(has_tails(2, false));
 }
 
 TEST(AttentionPlan, NodesHaveTheirPlaces) {

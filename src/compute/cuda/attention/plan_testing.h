@@ -58,9 +58,18 @@ inline PassPlan MixedPass() {
   return pass;
 }
 
-// The items with work.
+// The items of each kv head, as the kernels see them.
 inline std::vector<AttentionItem> ItemsOf(const AttentionPlan& plan) {
-  return {plan.items.begin(), plan.items.begin() + plan.num_items};
+  if (plan.items.empty()) return {};
+  const int heads = plan.num_items / static_cast<int>(plan.items.size());
+  std::vector<AttentionItem> items;
+  for (const AttentionItem& item : plan.items) {
+    for (int head = 0; head < heads; ++head) {
+      items.push_back(item);
+      if (plan.kernel == PrefixKernelKind::kTiles) items.back().kv_head = head;
+    }
+  }
+  return items;
 }
 
 inline std::vector<AttentionShape> Shapes() {

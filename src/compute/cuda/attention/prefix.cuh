@@ -41,6 +41,13 @@ struct TileTotals {
   }
 };
 
+// Item `index` of all kv heads' items.
+__device__ __forceinline__ AttentionItem ItemAt(const AttentionArgs& args, int index) {
+  AttentionItem item = args.plan.items[index / args.kv_heads];
+  item.kv_head = index % args.kv_heads;
+  return item;
+}
+
 // Takes an item: returns its index, or at least num_items if none is left. Run by one thread, once
 // for each item, so that the counter wraps around to zero; not at all if every block has one item.
 __device__ __forceinline__ int TakeItem(const AttentionArgs& args, int num_items) {
@@ -96,17 +103,15 @@ __global__ void __launch_bounds__(C::kThreads, MinBlocks)
     PrefixKernel(const __grid_constant__ AttentionArgs args) {
   auto& shared = *static_cast<SharedTile<C>*>(DynamicShared());
   const int num_items = *args.plan.num_items;
-  AttentionItem item = args.plan.items[blockIdx.x];
-  if (item.key_end <= item.key_begin) {
+  if (blockIdx.x >= num_items) {
     PdlWait();
     PdlTrigger();
     return;
   }
-  for (bool is_first = true;; is_first = false) {
-    RunItem<C>(args, item, is_first, num_items, shared);
-    const int index = shared.next_item;
+  for (int index = blockIdx.x;;) {
+    RunItem<C>(args, ItemAt(args, index), index == blockIdx.x, num_items, shared);
+    index = shared.next_item;
     if (index >= num_items) break;
-    item = args.plan.items[index];
     __syncthreads();
   }
 }

@@ -1,4 +1,5 @@
-// The tail kernel (attention_work.h): one block for each row and some query heads of a kv head.
+// The tail kernel and the merge kernel (attention_work.h): one block for each row and some query
+// heads of a kv head.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_
 
@@ -120,14 +121,14 @@ __device__ __forceinline__ void MergePartials(const AttentionArgs& args, const T
 
 // The same where the block has several threads for every four columns: each merges some of the
 // sections, the first one adds them up.
-template <typename C>
+template <int kThreads>
 __device__ __forceinline__ void MergePartialsInParallel(const AttentionArgs& args,
                                                         const TailBlock& block,
                                                         const AttentionRow& row, int columns,
                                                         Running<4>* merged) {
   constexpr int kCount = 4;
   const int part = static_cast<int>(threadIdx.x) / columns;
-  const int parts = C::kThreads / columns;
+  const int parts = kThreads / columns;
   const int at = threadIdx.x % columns;
   const int quads = args.head_dim / 4;
   const int head = block.head_begin + at / quads;
@@ -151,18 +152,19 @@ __device__ __forceinline__ void MergePartialsInParallel(const AttentionArgs& arg
   StoreTotal(args, block.row_index, head, column, total);
 }
 
-template <typename C>
+// `merged`: shared memory for `capacity` of them.
+template <int kThreads>
 __device__ __forceinline__ void MergeBlock(const AttentionArgs& args, const TailBlock& block,
-                                           const AttentionRow& row, SharedTile<C>& shared) {
+                                           const AttentionRow& row, Running<4>* merged,
+                                           int capacity) {
   const int columns = (block.head_end - block.head_begin) * args.head_dim / 4;  // in fours
-  auto* merged = reinterpret_cast<Running<4>*>(&shared);
   const int num_sections = NumSections(row.num_keys);
   constexpr int kManySections = 3;
-  const bool fits = num_sections * columns * sizeof(Running<4>) <= sizeof(shared);
-  if (columns >= C::kThreads) {
+  const bool fits = num_sections * columns <= capacity;
+  if (columns >= kThreads) {
     MergePartials<4>(args, block, row);
-  } else if (2 * columns <= C::kThreads && num_sections > kManySections && fits) {
-    MergePartialsInParallel<C>(args, block, row, columns, merged);
+  } else if (2 * columns <= kThreads && num_sections > kManySections && fits) {
+    MergePartialsInParallel<kThreads>(args, block, row, columns, merged);
   } else {
     MergePartials<1>(args, block, row);
   }
@@ -221,7 +223,21 @@ __global__ void __launch_bounds__(C::kThreads)
   } else {
     PdlWait();
   }
-  MergeBlock(args, block, row, shared);
+  MergeBlock<C::kThreads>(args, block, row, reinterpret_cast<Running<4>*>(&shared),
+                          sizeof(shared) / sizeof(Running<4>));
+}
+
+// The tail kernel of a pass whose rows have no keys of their own.
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    MergeKernel(const __grid_constant__ AttentionArgs args) {
+  constexpr int kCapacity = 512;
+  __shared__ alignas(Running<4>) uint8_t memory[kCapacity * sizeof(Running<4>)];
+  PdlTrigger();
+  const TailBlock block(args);
+  const AttentionRow row = args.plan.attention_rows[block.row_index];
+  PdlWait();
+  MergeBlock<kThreads>(args, block, row, reinterpret_cast<Running<4>*>(memory), kCapacity);
 }
 
 }  // namespace talon::cuda
