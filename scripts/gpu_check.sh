@@ -98,7 +98,7 @@ step ops "$build/src/compute/compute_test" --gtest_brief=1
 step tests ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" \
   --label-exclude slow --exclude-regex '^(compute|pass_fuzz)_test$' --no-tests=error
 step fuzz env TALON_FUZZ_CASES=500 "$build/tests/pass_fuzz_test" --gtest_brief=1
-if "$build/talon" serve --help | grep -q -- --port; then
+if "$build/talon" serve --help | grep -- --port >/dev/null; then
   step soak python3 scripts/soak.py "$build/talon" --clients 1,32,64,128 --seconds 10 -- \
     --device cuda --max-sequences 64 --speculative-algorithm EAGLE3,SUFFIX
 fi
