@@ -115,21 +115,23 @@ double Ratio(const std::vector<double>& plain, const std::vector<double>& other)
   return Median(ratios);
 }
 
-// The prompt on which the mode did worst against plain decoding, by the median over repeats.
-double WorstPrompt(const ModeResult& plain, const ModeResult& mode) {
-  double worst = 1e9;
+// How the mode did on each prompt against plain decoding, by the median over repeats.
+std::vector<double> PromptRatios(const ModeResult& plain, const ModeResult& mode) {
+  std::vector<double> ratios;
   for (size_t p = 0; p < plain.prompt_seconds.size(); ++p) {
-    worst = std::min(worst, Ratio(plain.prompt_seconds[p], mode.prompt_seconds[p]));
+    ratios.push_back(Ratio(plain.prompt_seconds[p], mode.prompt_seconds[p]));
   }
-  return worst;
+  return ratios;
 }
 
 Json ModeJson(const ModeResult& plain, const ModeResult& mode, int repeats) {
   const double seconds = Median(mode.seconds);
+  const std::vector<double> ratios = PromptRatios(plain, mode);
   return {{"mode", mode.mode},
           {"tokens_per_second", static_cast<double>(mode.tokens) / seconds},
           {"ratio_to_plain", Ratio(plain.seconds, mode.seconds)},
-          {"worst_prompt_ratio", WorstPrompt(plain, mode)},
+          {"prompt_ratios", ratios},
+          {"worst_prompt_ratio", std::ranges::min(ratios)},
           {"tau", mode.stats.tau()},
           {"acceptance_by_depth", DepthJson(mode.stats)},
           {"drafted", mode.stats.drafted},
