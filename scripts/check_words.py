@@ -37,7 +37,7 @@ THIS = ("CONTRIBUTING.md", "scripts/check_words.py", "scripts/check_words_test.p
 
 HEADLESS = re.compile(r"(of|whose|that) ", re.IGNORECASE)
 # Where only capitals are looked at: comments beside declarations are still to be rewritten.
-CAPITALS_ONLY = "src/compute/cuda/"
+CAPITALS_ONLY = "src/compute/cuda/attention/"
 IS_NO = re.compile(
     r"(?<!\bthere )\b(is|are|was|were) no "
     r"(?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b|better\b|worse\b|larger\b|smaller\b)",

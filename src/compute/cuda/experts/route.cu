@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kQuarters = 4;  // of a logit's inputs, whose sums are added in order
+constexpr int kQuarters = 4;  // quarters of a logit's inputs; their sums are added in order
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // Shared memory of a block, followed by the normed row [operand_stride].

@@ -75,7 +75,7 @@ struct ExpertProduct {
   int inputs;
   int outputs;  // gate_up: columns of the activation, half the matrix's rows
   int matrix_rows;
-  int64_t row_bytes;  // of the matrices, where they are row-major
+  int64_t row_bytes;  // bytes of a matrix row, where matrices are row-major
   int64_t scale_stride;
   void* out;           // gate_up: [pairs, out_stride] in x's type; down: [slots, outputs] float32
   int64_t out_stride;  // columns from `outputs` on are set to zero

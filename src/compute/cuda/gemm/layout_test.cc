@@ -162,7 +162,7 @@ TYPED_TEST(GemmLayoutTest, LanesReadDifferentBanks) {
       return Tile::OperandOffset(lane / 4, chunk);
     });
   }
-  std::set<int> banks;  // of the accumulators, four bytes per lane
+  std::set<int> banks;  // banks of the accumulators, four bytes per lane
   for (int lane = 0; lane < 32; ++lane) {
     banks.insert(Tile::AccumulatorIndex(0, lane % 4 * 2, lane / 4) % 32);
   }

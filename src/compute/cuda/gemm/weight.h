@@ -33,7 +33,7 @@ class CudaWeight : public Weight {
   }
   int padded_cols() const { return padded_cols_; }
 
-  int64_t row_bytes() const { return row_bytes_; }  // of kMxfp4: 0
+  int64_t row_bytes() const { return row_bytes_; }  // 0 for kMxfp4
   void* data() const { return data_.data(); }       // [rows, padded_cols], or tiles
   // int8: [padded_cols / kScaleGroup, scale_stride] floats. MXFP4: the tiles' exponents.
   float* scales() const { return static_cast<float*>(scales_.data()); }

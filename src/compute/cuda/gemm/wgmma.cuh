@@ -134,7 +134,7 @@ class WgmmaProducer {
 template <typename Operand, int kOutputs, int kSlices>
 __device__ __forceinline__ void MultiplyStage(uint32_t stage, int stage_rows, int group,
                                               float (&acc)[kOutputs / 2]) {
-  const uint32_t x_bytes = stage_rows * kSliceRowBytes;  // of a slice
+  const uint32_t x_bytes = stage_rows * kSliceRowBytes;  // bytes of a slice
   constexpr uint32_t kWeightBytes = kOutputs * kSliceRowBytes;
   WgmmaFence();
 #pragma unroll

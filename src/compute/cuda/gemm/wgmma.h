@@ -33,7 +33,7 @@ struct WgmmaArgs {
   int slices = 0;        // over all inputs (K)
   int stage_slices = 1;  // slices per stage
   int stage_bytes = 0;
-  int segments = 1;             // of the inputs
+  int segments = 1;             // segments of the inputs
   int splits = 1;               // blocks of a tile, each with a segment: 1 or all segments
   int groups = 1;               // consumer warpgroups per block, of 64 rows each
   int ring = 0;                 // stages in shared memory

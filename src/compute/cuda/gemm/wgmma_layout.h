@@ -91,7 +91,7 @@ struct StageCursor {
 // How a GEMM runs.
 struct WgmmaPlan {
   int outputs = 0;             // per tile
-  int segments = 1;            // of the inputs
+  int segments = 1;            // segments of the inputs
   bool splits = false;         // a block for each segment (split-K), else one for all
   int ring_bytes = 200 << 10;  // leaves room for a small kernel beside a block
 };

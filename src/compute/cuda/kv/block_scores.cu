@@ -12,7 +12,7 @@ constexpr int kThreads = 128;
 constexpr int kTileBlocks = 64;   // two for each lane
 constexpr int kTileQueries = 32;  // eight for each warp
 constexpr int kWarpQueries = 8;
-constexpr int kTileDims = 32;  // of summaries and queries in shared memory at a time
+constexpr int kTileDims = 32;  // dimensions of summaries and queries in shared memory at a time
 constexpr float kLowest = -__builtin_huge_valf();
 
 __device__ __forceinline__ float OrLowest(float score) { return isnan(score) ? kLowest : score; }

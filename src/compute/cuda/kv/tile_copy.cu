@@ -16,7 +16,7 @@ struct CopyArgs {
   int count;
   int first;
   int kv_heads;
-  int pieces;     // of 16 bytes in a tile
+  int pieces;     // pieces of a tile, 16 bytes each
   int64_t total;  // pieces of all tiles
 
   // Piece i lies in list i / (2 * count * pieces), of K before those of V.

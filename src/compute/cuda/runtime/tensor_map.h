@@ -29,11 +29,11 @@ struct BoxedMatrix {
 struct SlicedMatrix {
   const void* data = nullptr;
   DType dtype = DType::kBF16;  // or kF16
-  int64_t rows = 0;            // of a part
+  int64_t rows = 0;            // rows of a part
   int parts = 1;
   int64_t slices = 0;
   int64_t stride = 0;  // elements, a multiple of 8
-  int box_rows = 0;    // of a part
+  int box_rows = 0;    // rows of a part in a box
   int box_slices = 1;
 };
 inline constexpr int kSliceCols = 64;

@@ -24,7 +24,7 @@ struct Shared {
 
 struct PlacedChoice {
   ColumnChoice choice;
-  int64_t first;  // of its results: [rows][count]
+  int64_t first;  // index of its first result: [rows][count]
 };
 
 // NaN ranks as -inf, and zeros are equal.
