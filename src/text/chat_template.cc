@@ -16,6 +16,7 @@
 #include "text/jinja/characters.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
+#include "text/jinja/value_from_json.h"
 #include "text/special_tokens.h"
 
 namespace talon {
@@ -28,7 +29,7 @@ Status AddVariables(const OrderedJson& object, const std::string& what, Variable
     return InvalidArgument("{}: expected an object, found {}", what, object.type_name());
   }
   for (const auto& [name, json] : object.items()) {
-    auto value = jinja::Value::FromJson(json);
+    auto value = jinja::ValueFromJson(json);
     if (!value.ok()) return value.status().WithContext(what + "." + name);
     (*variables)[name] = std::move(*value);
   }

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "text/jinja/evaluator_guards.h"
 #include "text/jinja/text.h"
 
 namespace talon::jinja {
@@ -24,44 +23,32 @@ Value LoopValue(const std::vector<Value>& items, size_t index) {
 
 }  // namespace
 
-const Value* Scope::Find(const std::string& name) const {
-  for (const Scope* scope = this; scope != nullptr; scope = scope->parent_) {
-    const auto found = scope->variables_.find(name);
-    if (found != scope->variables_.end()) return &found->second;
-  }
-  return nullptr;
-}
-
-void Scope::Keep() {
-  for (Scope* scope = this; scope != nullptr; scope = scope->parent_) scope->kept_ = true;
-}
-
 Result<std::string> Evaluator::Run(const Block& block, std::map<std::string, Value> variables) {
   std::string out;
   out_ = &out;
-  const ScopeGuard guard(this, nullptr);
-  for (auto& [name, value] : variables) scope_->Assign(name, std::move(value));
+  const ScopeGuard guard(&state_, nullptr);
+  for (auto& [name, value] : variables) state_.scope->Assign(name, std::move(value));
   const auto flow = ExecuteBlock(block);
   if (flow.ok()) return out;
-  if (runtime_.raised()) return flow.status();
-  return Status(flow.status().code(),
-                fmt::format("chat template, line {}: {}", error_line_, flow.status().message()));
+  if (state_.runtime.raised()) return flow.status();
+  return Status(flow.status().code(), fmt::format("chat template, line {}: {}", state_.error_line,
+                                                  flow.status().message()));
 }
 
 Result<Evaluator::Flow> Evaluator::ExecuteBlock(const Block& block) {
-  const Depth depth(this);
+  const DepthGuard depth(&state_);
   TALON_RETURN_IF_ERROR(depth.Check());
   for (const Statement& statement : block) {
-    TALON_RETURN_IF_ERROR(runtime_.Charge(kStepWork));
+    TALON_RETURN_IF_ERROR(state_.runtime.Charge(kStepWork));
     auto flow = std::visit([this](const auto& node) { return Execute(node); }, statement.node);
-    if (!flow.ok() && error_line_ == 0) error_line_ = statement.line;
+    if (!flow.ok()) state_.FailedAt(statement.line);
     if (!flow.ok() || *flow != Flow::kNext) return flow;
   }
   return Flow::kNext;
 }
 
 Status Evaluator::Write(std::string_view text) {
-  TALON_RETURN_IF_ERROR(runtime_.Charge(text.size()));
+  TALON_RETURN_IF_ERROR(state_.runtime.Charge(text.size()));
   if (text.size() > kMaxOutputBytes - out_->size()) {
     return ResourceExhausted("the output is larger than {} bytes", kMaxOutputBytes);
   }
@@ -75,12 +62,12 @@ Result<Evaluator::Flow> Evaluator::Execute(const Text& node) {
 }
 
 Result<Evaluator::Flow> Evaluator::Execute(const Print& node) {
-  TALON_ASSIGN_OR_RETURN(const Value value, Evaluate(*node.value));
+  TALON_ASSIGN_OR_RETURN(const Value value, expressions_.Evaluate(*node.value));
   if (value.is_string()) {
     TALON_RETURN_IF_ERROR(Write(value.str()));
     return Flow::kNext;
   }
-  TALON_RETURN_IF_ERROR(runtime_.Charge(value.extent().bytes));
+  TALON_RETURN_IF_ERROR(state_.runtime.Charge(ExtentOf(value).bytes));
   TALON_ASSIGN_OR_RETURN(const std::string text, ToText(value));
   TALON_RETURN_IF_ERROR(Write(text));
   return Flow::kNext;
@@ -88,36 +75,36 @@ Result<Evaluator::Flow> Evaluator::Execute(const Print& node) {
 
 Result<Evaluator::Flow> Evaluator::Execute(const If& node) {
   for (const If::Branch& branch : node.branches) {
-    TALON_ASSIGN_OR_RETURN(const Value condition, Evaluate(*branch.condition));
-    if (condition.Truthy()) return ExecuteBlock(branch.body);
+    TALON_ASSIGN_OR_RETURN(const Value condition, expressions_.Evaluate(*branch.condition));
+    if (Truthy(condition)) return ExecuteBlock(branch.body);
   }
   return ExecuteBlock(node.otherwise);
 }
 
 // All items first: `loop` knows how many the filter leaves.
 Result<std::vector<Value>> Evaluator::LoopItems(const For& node) {
-  TALON_ASSIGN_OR_RETURN(const Value iterable, Evaluate(*node.iterable));
-  TALON_ASSIGN_OR_RETURN(std::vector<Value> items, runtime_.Iterate(iterable));
+  TALON_ASSIGN_OR_RETURN(const Value iterable, expressions_.Evaluate(*node.iterable));
+  TALON_ASSIGN_OR_RETURN(std::vector<Value> items, state_.runtime.Iterate(iterable));
   if (node.filter == nullptr) return items;
-  const ScopeGuard guard(this, scope_);
+  const ScopeGuard guard(&state_, state_.scope);
   std::vector<Value> kept;
   for (Value& item : items) {
     TALON_RETURN_IF_ERROR(Assign(node.target, item));
-    TALON_ASSIGN_OR_RETURN(const Value keeps, Evaluate(*node.filter));
-    if (keeps.Truthy()) kept.push_back(std::move(item));
+    TALON_ASSIGN_OR_RETURN(const Value keeps, expressions_.Evaluate(*node.filter));
+    if (Truthy(keeps)) kept.push_back(std::move(item));
   }
   return kept;
 }
 
 Result<Evaluator::Flow> Evaluator::Execute(const For& node) {
   TALON_ASSIGN_OR_RETURN(const std::vector<Value> items, LoopItems(node));
-  const ScopeGuard guard(this, scope_);
+  const ScopeGuard guard(&state_, state_.scope);
   if (items.empty()) return ExecuteBlock(node.otherwise);
   for (size_t i = 0; i < items.size(); ++i) {
-    scope_->Clear();
+    state_.scope->Clear();
     if (node.uses_loop) {
-      TALON_RETURN_IF_ERROR(runtime_.Charge(kStepWork));
-      scope_->Assign("loop", LoopValue(items, i));
+      TALON_RETURN_IF_ERROR(state_.runtime.Charge(kStepWork));
+      state_.scope->Assign("loop", LoopValue(items, i));
     }
     TALON_RETURN_IF_ERROR(Assign(node.target, items[i]));
     TALON_ASSIGN_OR_RETURN(const Flow flow, ExecuteBlock(node.body));
@@ -128,26 +115,26 @@ Result<Evaluator::Flow> Evaluator::Execute(const For& node) {
 
 Status Evaluator::Assign(const Target& target, const Value& value) {
   if (!target.attribute.empty()) {
-    const Value* found = scope_->Find(target.names[0]);
+    const Value* found = state_.scope->Find(target.names[0]);
     const auto* space = found == nullptr ? nullptr : std::get_if<Namespace*>(&found->variant());
     if (space == nullptr) return InvalidArgument("'{}' is not a namespace", target.names[0]);
     (*space)->attributes[target.attribute] = value;
     return OkStatus();
   }
   if (!target.unpacks) {
-    scope_->Assign(target.names[0], value);
+    state_.scope->Assign(target.names[0], value);
     return OkStatus();
   }
-  TALON_ASSIGN_OR_RETURN(const std::vector<Value> parts, runtime_.Iterate(value));
+  TALON_ASSIGN_OR_RETURN(const std::vector<Value> parts, state_.runtime.Iterate(value));
   if (parts.size() != target.names.size()) {
     return InvalidArgument("{} values for {} names", parts.size(), target.names.size());
   }
-  for (size_t i = 0; i < parts.size(); ++i) scope_->Assign(target.names[i], parts[i]);
+  for (size_t i = 0; i < parts.size(); ++i) state_.scope->Assign(target.names[i], parts[i]);
   return OkStatus();
 }
 
 Result<Evaluator::Flow> Evaluator::Execute(const Set& node) {
-  TALON_ASSIGN_OR_RETURN(const Value value, Evaluate(*node.value));
+  TALON_ASSIGN_OR_RETURN(const Value value, expressions_.Evaluate(*node.value));
   TALON_RETURN_IF_ERROR(Assign(node.target, value));
   return Flow::kNext;
 }
@@ -164,13 +151,14 @@ Result<std::string> Evaluator::RunCaptured(const Block& block) {
 Result<Evaluator::Flow> Evaluator::Execute(const Capture& node) {
   Value value;
   {
-    const ScopeGuard guard(this, scope_);
+    const ScopeGuard guard(&state_, state_.scope);
     TALON_ASSIGN_OR_RETURN(std::string text, RunCaptured(node.body));
     value = Value::String(std::move(text));
   }
   for (const FilterStep& step : node.filters) {
-    TALON_ASSIGN_OR_RETURN(CallArguments args, EvaluateArguments(step.arguments));
-    TALON_ASSIGN_OR_RETURN(value, CallBuiltin(runtime_, *step.filter, value, std::move(args)));
+    TALON_ASSIGN_OR_RETURN(CallArguments args, expressions_.EvaluateArguments(step.arguments));
+    TALON_ASSIGN_OR_RETURN(value,
+                           CallBuiltin(state_.runtime, *step.filter, value, std::move(args)));
   }
   if (!node.target.names.empty()) {
     TALON_RETURN_IF_ERROR(Assign(node.target, value));
@@ -182,8 +170,8 @@ Result<Evaluator::Flow> Evaluator::Execute(const Capture& node) {
 }
 
 Result<Evaluator::Flow> Evaluator::Execute(const Macro& node) {
-  scope_->Keep();
-  scope_->Assign(node.name, Value(MacroValue{&node, scope_}));
+  state_.scope->Keep();
+  state_.scope->Assign(node.name, Value(MacroValue{&node, state_.scope}));
   return Flow::kNext;
 }
 
@@ -191,7 +179,7 @@ Result<Evaluator::Flow> Evaluator::Execute(const Break&) { return Flow::kBreak; 
 Result<Evaluator::Flow> Evaluator::Execute(const Continue&) { return Flow::kContinue; }
 
 Result<Evaluator::Flow> Evaluator::Execute(const Generation& node) {
-  const ScopeGuard guard(this, scope_);
+  const ScopeGuard guard(&state_, state_.scope);
   return ExecuteBlock(node.body);
 }
 

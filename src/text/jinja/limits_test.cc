@@ -109,8 +109,8 @@ TEST(JinjaLimitsTest, NestingOfSourceIsBounded) {
 TEST(JinjaLimitsTest, NestingOfVariablesIsBounded) {
   OrderedJson json = OrderedJson::array();
   for (int level = 1; level < 256; ++level) json = OrderedJson::array({json});
-  EXPECT_TRUE(Value::FromJson(json).ok());
-  EXPECT_EQ(Value::FromJson(OrderedJson::array({json})).status().message(),
+  EXPECT_TRUE(ValueFromJson(json).ok());
+  EXPECT_EQ(ValueFromJson(OrderedJson::array({json})).status().message(),
             "JSON nested more than 256 levels deep");
 }
 

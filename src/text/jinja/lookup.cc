@@ -68,7 +68,7 @@ std::string SliceText(const std::string& text, int64_t start, int64_t stop, int6
 }  // namespace
 
 Result<Value> GetAttribute(const Value& object, const std::string& name) {
-  if (object.is_undefined()) return InvalidArgument("{}", object.UndefinedMessage());
+  if (object.is_undefined()) return InvalidArgument("{}", UndefinedMessage(object));
   if (const auto* space = std::get_if<Namespace*>(&object.variant())) {
     const auto found = (*space)->attributes.find(name);
     if (found != (*space)->attributes.end()) return found->second;
@@ -82,7 +82,7 @@ Result<Value> GetAttribute(const Value& object, const std::string& name) {
 }
 
 Result<Value> GetItem(Runtime& runtime, const Value& object, const Value& key) {
-  if (object.is_undefined()) return InvalidArgument("{}", object.UndefinedMessage());
+  if (object.is_undefined()) return InvalidArgument("{}", UndefinedMessage(object));
   if (key.is_string()) {
     if (object.is_dict()) {
       if (const Value* found = object.dict().Find(key.str())) return *found;
@@ -97,7 +97,7 @@ Result<Value> GetItem(Runtime& runtime, const Value& object, const Value& key) {
 }
 
 Result<Value> GetSlice(Runtime& runtime, const Value& object, const SliceBounds& bounds) {
-  if (object.is_undefined()) return InvalidArgument("{}", object.UndefinedMessage());
+  if (object.is_undefined()) return InvalidArgument("{}", UndefinedMessage(object));
   if (!object.is_string() && !object.is_sequence()) {
     return Value::MakeUndefined("item", "slice");
   }

@@ -12,7 +12,7 @@ constexpr const char* kSymbols[] = {"+", "-", "*", "/", "//", "%", "**", "~"};
 
 Status Unsupported(BinaryOp op, const Value& left, const Value& right) {
   for (const Value* side : {&left, &right}) {
-    if (side->is_undefined()) return InvalidArgument("{}", side->UndefinedMessage());
+    if (side->is_undefined()) return InvalidArgument("{}", UndefinedMessage(*side));
   }
   return InvalidArgument("{} {} {} is not supported", left.TypeName(),
                          kSymbols[static_cast<int>(op)], right.TypeName());
@@ -112,7 +112,7 @@ Result<Value> Repeat(Runtime& runtime, const Value& what, int64_t times) {
 }
 
 Result<Value> Concatenate(Runtime& runtime, const Value& left, const Value& right) {
-  TALON_RETURN_IF_ERROR(runtime.Charge(left.extent().bytes + right.extent().bytes));
+  TALON_RETURN_IF_ERROR(runtime.Charge(ExtentOf(left).bytes + ExtentOf(right).bytes));
   TALON_ASSIGN_OR_RETURN(std::string text, ToText(left));
   TALON_ASSIGN_OR_RETURN(const std::string tail, ToText(right));
   return Value::String(std::move(text) + tail);
@@ -139,7 +139,7 @@ Result<bool> Contains(Runtime& runtime, const Value& item, const Value& containe
   if (container.is_dict()) {
     return item.is_string() && container.dict().Find(item.str()) != nullptr;
   }
-  TALON_RETURN_IF_ERROR(runtime.Charge(container.extent().bytes));
+  TALON_RETURN_IF_ERROR(runtime.Charge(ExtentOf(container).bytes));
   TALON_ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(container));
   for (const Value& candidate : items) {
     if (Equal(item, candidate)) return true;
@@ -150,14 +150,14 @@ Result<bool> Contains(Runtime& runtime, const Value& item, const Value& containe
 size_t EqualityCost(const Value& left, const Value& right) {
   if (left.variant().index() != right.variant().index()) return 0;
   if (left.is_string() && left.str().size() != right.str().size()) return 0;
-  return std::min(left.extent().bytes, right.extent().bytes);
+  return std::min(ExtentOf(left).bytes, ExtentOf(right).bytes);
 }
 
 }  // namespace
 
 Result<Value> ApplyUnary(UnaryOp op, const Value& operand) {
-  if (op == UnaryOp::kNot) return Value::Bool(!operand.Truthy());
-  if (operand.is_undefined()) return InvalidArgument("{}", operand.UndefinedMessage());
+  if (op == UnaryOp::kNot) return Value::Bool(!Truthy(operand));
+  if (operand.is_undefined()) return InvalidArgument("{}", UndefinedMessage(operand));
   if (!operand.is_number()) {
     return InvalidArgument("a {} has no sign", operand.TypeName());
   }
@@ -202,7 +202,7 @@ Result<bool> ApplyComparison(Runtime& runtime, CompareOp op, const Value& left,
     TALON_RETURN_IF_ERROR(runtime.Charge(EqualityCost(left, right)));
     return Equal(left, right) == (op == CompareOp::kEqual);
   }
-  TALON_RETURN_IF_ERROR(runtime.Charge(std::min(left.extent().bytes, right.extent().bytes)));
+  TALON_RETURN_IF_ERROR(runtime.Charge(std::min(ExtentOf(left).bytes, ExtentOf(right).bytes)));
   if (left.is_number() && right.is_number() &&
       (std::isnan(left.AsDouble()) || std::isnan(right.AsDouble()))) {
     return false;

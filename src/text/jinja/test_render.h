@@ -13,6 +13,7 @@
 #include "base/ordered_json.h"
 #include "text/jinja/evaluator.h"
 #include "text/jinja/parser.h"
+#include "text/jinja/value_from_json.h"
 
 namespace talon::jinja {
 
@@ -28,7 +29,7 @@ inline std::string RenderOrError(std::string_view source, std::string_view varia
   const auto json = ParseOrderedJson(variables_json, "variables");
   if (!json.ok()) return "error: " + json.status().message();
   std::map<std::string, Value> variables;
-  for (const auto& [name, value] : json->items()) variables[name] = *Value::FromJson(value);
+  for (const auto& [name, value] : json->items()) variables[name] = *ValueFromJson(value);
   Evaluator evaluator;
   const auto text = evaluator.Run(*block, std::move(variables));
   return text.ok() ? *text : "error: " + text.status().message();

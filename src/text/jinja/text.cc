@@ -79,7 +79,7 @@ Status AppendRepr(const Value& value, std::string* out) {
   } else if (value.is_none()) {
     *out += "None";
   } else if (value.is_bool()) {
-    *out += value.Truthy() ? "True" : "False";
+    *out += Truthy(value) ? "True" : "False";
   } else if (value.is_int()) {
     *out += std::to_string(value.AsInt());
   } else if (value.is_float()) {
@@ -107,7 +107,7 @@ class JsonWriter {
     } else if (value.is_none()) {
       out_ += "null";
     } else if (value.is_bool()) {
-      out_ += value.Truthy() ? "true" : "false";
+      out_ += Truthy(value) ? "true" : "false";
     } else if (value.is_int()) {
       out_ += std::to_string(value.AsInt());
     } else if (value.is_float()) {
@@ -117,7 +117,7 @@ class JsonWriter {
     } else if (value.is_dict()) {
       return WriteEntries(value, level);
     } else if (value.is_undefined()) {
-      return InvalidArgument("tojson: {}", value.UndefinedMessage());
+      return InvalidArgument("tojson: {}", UndefinedMessage(value));
     } else {
       return InvalidArgument("tojson: a {} has no JSON form", value.TypeName());
     }

@@ -1,9 +1,7 @@
 #include "text/jinja/value.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "base/json.h"
 #include "text/unicode.h"
 
 namespace talon::jinja {
@@ -13,69 +11,8 @@ constexpr size_t kIndexedFrom = 12;  // entries; fewer are found faster by looki
 
 List ListOf(std::vector<Value> items) {
   List list{.items = std::move(items), .extent = {.depth = 1}};
-  for (const Value& item : list.items) list.extent.Contain(item.extent());
+  for (const Value& item : list.items) list.extent.Contain(ExtentOf(item));
   return list;
-}
-
-Result<Value> FromJsonAt(const OrderedJson& json, int depth);
-
-Result<Value> StringFromJson(const std::string& text) {
-  if (const auto offset = FindInvalidUtf8(text)) {
-    return InvalidArgument("a string is not valid UTF-8 at byte {}", *offset);
-  }
-  return Value::String(text);
-}
-
-Result<Value> ArrayFromJson(const OrderedJson& json, int depth) {
-  std::vector<Value> items;
-  items.reserve(json.size());
-  for (const auto& element : json) {
-    TALON_ASSIGN_OR_RETURN(Value item, FromJsonAt(element, depth + 1));
-    items.push_back(std::move(item));
-  }
-  return Value::MakeList(std::move(items));
-}
-
-Result<Value> ObjectFromJson(const OrderedJson& json, int depth) {
-  std::vector<Dict::Entry> entries;
-  entries.reserve(json.size());
-  for (const auto& [key, element] : json.items()) {
-    if (FindInvalidUtf8(key)) return InvalidArgument("a key is not valid UTF-8");
-    TALON_ASSIGN_OR_RETURN(Value item, FromJsonAt(element, depth + 1));
-    entries.emplace_back(key, std::move(item));
-  }
-  return Value::MakeDict(std::move(entries));
-}
-
-Result<Value> FromJsonAt(const OrderedJson& json, int depth) {
-  if (depth >= kMaxValueDepth) {
-    return InvalidArgument("JSON nested more than {} levels deep", kMaxValueDepth);
-  }
-  switch (json.type()) {
-    case OrderedJson::value_t::null:
-      return Value::MakeNone();
-    case OrderedJson::value_t::boolean:
-      return Value::Bool(json.get<bool>());
-    case OrderedJson::value_t::number_integer:
-      return Value::Int(json.get<int64_t>());
-    case OrderedJson::value_t::number_unsigned: {
-      const auto number = json.get<uint64_t>();
-      if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        return InvalidArgument("the number {} is too large", number);
-      }
-      return Value::Int(static_cast<int64_t>(number));
-    }
-    case OrderedJson::value_t::number_float:
-      return Value::Float(json.get<double>());
-    case OrderedJson::value_t::string:
-      return StringFromJson(json.get_ref<const std::string&>());
-    case OrderedJson::value_t::array:
-      return ArrayFromJson(json, depth);
-    case OrderedJson::value_t::object:
-      return ObjectFromJson(json, depth);
-    default:
-      return InvalidArgument("JSON of type {} has no place in a template", json.type_name());
-  }
 }
 
 }  // namespace
@@ -89,7 +26,7 @@ Dict::Dict(std::vector<Entry> entries) : extent_{.depth = 1} {
   entries_.reserve(entries.size());  // index_ refers to the keys, which must not move
   std::unordered_map<std::string, size_t> seen;
   for (Entry& entry : entries) {
-    extent_.Contain(entry.second.extent());
+    extent_.Contain(ExtentOf(entry.second));
     extent_.bytes += entry.first.size();
     const auto [place, is_new] = seen.emplace(entry.first, entries_.size());
     if (is_new) {
@@ -135,8 +72,6 @@ Value Value::MakeDict(std::vector<Dict::Entry> entries) {
   return Value(std::make_shared<const Dict>(std::move(entries)));
 }
 
-Result<Value> Value::FromJson(const OrderedJson& json) { return FromJsonAt(json, 0); }
-
 const std::vector<Value>& Value::items() const {
   if (is_tuple()) return std::get<Tuple>(variant_).list->items;
   return std::get<ListPtr>(variant_)->items;
@@ -158,32 +93,39 @@ const char* Value::TypeName() const {
   return kNames[variant_.index()];
 }
 
-std::string Value::UndefinedMessage() const {
-  const auto& undefined = std::get<Undefined>(variant_);
+bool IsCallable(const Value& value) {
+  const Value::Variant& variant = value.variant();
+  return std::holds_alternative<MacroValue>(variant) ||
+         std::holds_alternative<const Builtin*>(variant) ||
+         std::holds_alternative<BoundMethod>(variant);
+}
+
+std::string UndefinedMessage(const Value& value) {
+  const auto& undefined = std::get<Undefined>(value.variant());
   if (undefined.name == nullptr) return "a value is undefined";
   return fmt::format("{} '{}' is undefined", undefined.hint, *undefined.name);
 }
 
-bool Value::Truthy() const {
-  if (is_undefined() || is_none()) return false;
-  if (is_bool() || is_int()) return AsInt() != 0;
-  if (is_float()) return AsDouble() != 0;
-  if (is_string()) return !str().empty();
-  if (is_sequence()) return !items().empty();
-  if (is_dict()) return !dict().entries().empty();
-  return true;
-}
-
-Extent Value::extent() const {
-  if (is_string()) return {.depth = 0, .bytes = 8 + str().size()};
-  if (is_list()) return std::get<ListPtr>(variant_)->extent;
-  if (is_tuple()) return std::get<Tuple>(variant_).list->extent;
-  if (is_dict()) return dict().extent();
+Extent ExtentOf(const Value& value) {
+  if (value.is_string()) return {.depth = 0, .bytes = 8 + value.str().size()};
+  if (value.is_list()) return std::get<Value::ListPtr>(value.variant())->extent;
+  if (value.is_tuple()) return std::get<Tuple>(value.variant()).list->extent;
+  if (value.is_dict()) return value.dict().extent();
   Extent extent;
-  if (const auto* bound = std::get_if<BoundMethod>(&variant_)) {
-    extent.Contain(bound->self->extent());
+  if (const auto* bound = std::get_if<BoundMethod>(&value.variant())) {
+    extent.Contain(ExtentOf(*bound->self));
   }
   return extent;
+}
+
+bool Truthy(const Value& value) {
+  if (value.is_undefined() || value.is_none()) return false;
+  if (value.is_bool() || value.is_int()) return value.AsInt() != 0;
+  if (value.is_float()) return value.AsDouble() != 0;
+  if (value.is_string()) return !value.str().empty();
+  if (value.is_sequence()) return !value.items().empty();
+  if (value.is_dict()) return !value.dict().entries().empty();
+  return true;
 }
 
 bool Equal(const Value& a, const Value& b) {
@@ -230,7 +172,7 @@ Result<int> Compare(const Value& a, const Value& b) {
     return a.items().size() < b.items().size() ? -1 : a.items().size() > b.items().size() ? 1 : 0;
   }
   for (const Value* side : {&a, &b}) {
-    if (side->is_undefined()) return InvalidArgument("{}", side->UndefinedMessage());
+    if (side->is_undefined()) return InvalidArgument("{}", UndefinedMessage(*side));
   }
   return InvalidArgument("{} and {} have no order", a.TypeName(), b.TypeName());
 }

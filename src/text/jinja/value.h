@@ -14,7 +14,6 @@
 #include <variant>
 #include <vector>
 
-#include "base/json_fwd.h"
 #include "base/status.h"
 
 namespace talon::jinja {
@@ -101,8 +100,6 @@ class Value {
   static Value MakeList(std::vector<Value> items);
   static Value MakeTuple(std::vector<Value> items);
   static Value MakeDict(std::vector<Dict::Entry> entries);
-  // Fails on invalid UTF-8, integers beyond int64 and deep nesting.
-  static Result<Value> FromJson(const OrderedJson& json);
 
   bool is_undefined() const { return Is<Undefined>(); }
   bool is_none() const { return Is<None>(); }
@@ -115,7 +112,6 @@ class Value {
   bool is_tuple() const { return Is<Tuple>(); }
   bool is_sequence() const { return is_list() || is_tuple(); }
   bool is_dict() const { return Is<DictPtr>(); }
-  bool is_callable() const { return Is<MacroValue>() || Is<const Builtin*>() || Is<BoundMethod>(); }
 
   // REQUIRES: the value is of that kind.
   const std::string& str() const { return *std::get<StringPtr>(variant_); }
@@ -127,10 +123,6 @@ class Value {
 
   // Python's name of the type, for messages.
   const char* TypeName() const;
-  // "variable 'x' is undefined". REQUIRES: is_undefined()
-  std::string UndefinedMessage() const;
-  bool Truthy() const;
-  Extent extent() const;
 
  private:
   template <typename T>
@@ -141,6 +133,12 @@ class Value {
   Variant variant_;
 };
 
+bool IsCallable(const Value& value);
+// "variable 'x' is undefined". REQUIRES: value.is_undefined()
+std::string UndefinedMessage(const Value& value);
+Extent ExtentOf(const Value& value);
+// What Python's bool() says of the value.
+bool Truthy(const Value& value);
 // `==` as Python has it: 1 == 1.0 == true; lists and tuples are never equal to each other.
 bool Equal(const Value& a, const Value& b);
 // Negative, 0 or positive. Fails where Python raises TypeError.

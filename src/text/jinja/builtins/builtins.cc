@@ -25,7 +25,7 @@ CallArguments Bind(const Builtin& builtin, CallArguments args) {
 
 size_t CostOf(const Value& self, Cost cost) {
   if (cost == Cost::kConstant) return 0;
-  if (cost == Cost::kDeep) return self.extent().bytes;
+  if (cost == Cost::kDeep) return ExtentOf(self).bytes;
   if (self.is_string()) return self.str().size();
   if (self.is_sequence()) return self.items().size() * sizeof(Value);
   if (self.is_dict()) return self.dict().entries().size() * sizeof(Dict::Entry);
@@ -99,7 +99,7 @@ Result<int64_t> IntArgument(const Value& value, int64_t fallback, std::string_vi
 
 Result<std::string_view> StringArgument(const Value& value, std::string_view what) {
   if (value.is_string()) return std::string_view(value.str());
-  if (value.is_undefined()) return InvalidArgument("{}: {}", what, value.UndefinedMessage());
+  if (value.is_undefined()) return InvalidArgument("{}: {}", what, UndefinedMessage(value));
   return InvalidArgument("{} must be a str, not {}", what, value.TypeName());
 }
 

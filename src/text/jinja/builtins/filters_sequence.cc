@@ -32,12 +32,12 @@ Result<Value> AttributeOf(Runtime& runtime, const Value& item, const Value& attr
 
 // map, select and their kin take none and false as empty lists.
 Result<std::vector<Value>> IterateTruthy(Runtime& runtime, const Value& value) {
-  if (!value.Truthy()) return std::vector<Value>();
+  if (!Truthy(value)) return std::vector<Value>();
   return runtime.Iterate(value);
 }
 
 Result<Value> Default(Runtime&, const Value& self, const CallArguments& args) {
-  const bool replaces = self.is_undefined() || (args.positional[1].Truthy() && !self.Truthy());
+  const bool replaces = self.is_undefined() || (Truthy(args.positional[1]) && !Truthy(self));
   if (!replaces) return self;
   return args.positional[0].is_undefined() ? Value::String("") : args.positional[0];
 }
@@ -67,7 +67,7 @@ Result<Value> DictSort(Runtime& runtime, const Value& self, const CallArguments&
   if (!self.is_dict()) return InvalidArgument("dictsort: {} is not a dict", self.TypeName());
   const std::string by = args.positional[1].is_string() ? args.positional[1].str() : "key";
   if (by != "key" && by != "value") return InvalidArgument("dictsort: by must be 'key' or 'value'");
-  const bool case_sensitive = args.positional[0].Truthy();
+  const bool case_sensitive = Truthy(args.positional[0]);
   std::vector<Value> items;
   std::vector<Value> keys;
   for (const auto& [key, value] : self.dict().entries()) {
@@ -75,7 +75,7 @@ Result<Value> DictSort(Runtime& runtime, const Value& self, const CallArguments&
     const Value sort_key = by == "key" ? Value::String(key) : value;
     keys.push_back(case_sensitive ? sort_key : Caseless(sort_key));
   }
-  TALON_ASSIGN_OR_RETURN(items, SortBy(std::move(items), keys, args.positional[2].Truthy()));
+  TALON_ASSIGN_OR_RETURN(items, SortBy(std::move(items), keys, Truthy(args.positional[2])));
   return Value::MakeList(std::move(items));
 }
 
@@ -104,7 +104,7 @@ Result<Value> Items(Runtime&, const Value& self, const CallArguments&) {
 Result<Value> Join(Runtime& runtime, const Value& self, const CallArguments& args) {
   TALON_ASSIGN_OR_RETURN(const std::string separator, ToText(args.positional[0]));
   TALON_ASSIGN_OR_RETURN(const std::vector<Value> items, runtime.Iterate(self));
-  TALON_RETURN_IF_ERROR(runtime.Charge(self.extent().bytes + items.size() * separator.size()));
+  TALON_RETURN_IF_ERROR(runtime.Charge(ExtentOf(self).bytes + items.size() * separator.size()));
   std::string out;
   for (size_t i = 0; i < items.size(); ++i) {
     Value item = items[i];
@@ -213,7 +213,7 @@ Result<Value> Select(Runtime& runtime, const Value& self, const CallArguments& a
     if (test != nullptr) {
       TALON_ASSIGN_OR_RETURN(subject, CallBuiltin(runtime, *test, subject, rest));
     }
-    if (subject.Truthy() == keeps) kept.push_back(item);
+    if (Truthy(subject) == keeps) kept.push_back(item);
   }
   return Value::MakeList(std::move(kept));
 }
@@ -228,9 +228,9 @@ Result<Value> Sort(Runtime& runtime, const Value& self, const CallArguments& arg
     if (!attribute.is_undefined() && !attribute.is_none()) {
       TALON_ASSIGN_OR_RETURN(key, AttributeOf(runtime, item, attribute));
     }
-    keys.push_back(args.positional[1].Truthy() ? key : Caseless(key));
+    keys.push_back(Truthy(args.positional[1]) ? key : Caseless(key));
   }
-  TALON_ASSIGN_OR_RETURN(items, SortBy(std::move(items), keys, args.positional[0].Truthy()));
+  TALON_ASSIGN_OR_RETURN(items, SortBy(std::move(items), keys, Truthy(args.positional[0])));
   return Value::MakeList(std::move(items));
 }
 
@@ -256,7 +256,7 @@ Result<Value> Unique(Runtime& runtime, const Value& self, const CallArguments& a
     if (!args.positional[1].is_undefined() && !args.positional[1].is_none()) {
       TALON_ASSIGN_OR_RETURN(key, AttributeOf(runtime, item, args.positional[1]));
     }
-    if (!args.positional[0].Truthy()) key = Caseless(key);
+    if (!Truthy(args.positional[0])) key = Caseless(key);
     TALON_RETURN_IF_ERROR(runtime.Charge(seen.size() * sizeof(Value)));
     if (std::any_of(seen.begin(), seen.end(),
                     [&](const Value& other) { return Equal(key, other); })) {

@@ -71,8 +71,8 @@ Result<Value> Indent(Runtime& runtime, const Value& self, const CallArguments& a
   }
   const auto lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
   TALON_RETURN_IF_ERROR(runtime.Charge(text.size() + lines * prefix.size()));
-  const bool blank = args.positional[2].Truthy();
-  std::string out = args.positional[1].Truthy() ? prefix : "";
+  const bool blank = Truthy(args.positional[2]);
+  std::string out = Truthy(args.positional[1]) ? prefix : "";
   for (size_t i = 0; i < text.size(); ++i) {
     out += text[i];
     if (text[i] != '\n') continue;
@@ -128,7 +128,7 @@ std::string TitleWords(std::string_view text) {
 
 Result<Value> ToJsonFilter(Runtime& runtime, const Value& self, const CallArguments& args) {
   JsonStyle style;
-  style.ensure_ascii = args.positional[0].Truthy();
+  style.ensure_ascii = Truthy(args.positional[0]);
   if (args.positional[1].is_int()) {
     const int64_t indent = args.positional[1].AsInt();
     if (indent < 0 || indent > 64) return InvalidArgument("tojson: indent {}, limit 64", indent);
@@ -143,10 +143,10 @@ Result<Value> ToJsonFilter(Runtime& runtime, const Value& self, const CallArgume
     style.item_separator = separators.items()[0].str();
     style.key_separator = separators.items()[1].str();
   }
-  style.sort_keys = args.positional[3].Truthy();
+  style.sort_keys = Truthy(args.positional[3]);
   const size_t growth = 1 + style.item_separator.size() + style.key_separator.size() +
-                        static_cast<size_t>(style.indent.value_or(0) * self.extent().depth) / 8;
-  TALON_RETURN_IF_ERROR(runtime.Charge(self.extent().bytes / 8 * growth));
+                        static_cast<size_t>(style.indent.value_or(0) * ExtentOf(self).depth) / 8;
+  TALON_RETURN_IF_ERROR(runtime.Charge(ExtentOf(self).bytes / 8 * growth));
   TALON_ASSIGN_OR_RETURN(std::string json, ToJson(self, style));
   return Value::String(std::move(json));
 }

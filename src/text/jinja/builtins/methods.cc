@@ -83,7 +83,7 @@ Result<Value> CountText(Runtime& runtime, const Value& self, const CallArguments
 Result<Value> JoinText(Runtime& runtime, const Value& self, const CallArguments& args) {
   TALON_ASSIGN_OR_RETURN(const std::vector<Value> items, runtime.Iterate(args.positional[0]));
   TALON_RETURN_IF_ERROR(
-      runtime.Charge(args.positional[0].extent().bytes + items.size() * self.str().size()));
+      runtime.Charge(ExtentOf(args.positional[0]).bytes + items.size() * self.str().size()));
   std::string out;
   for (size_t i = 0; i < items.size(); ++i) {
     TALON_ASSIGN_OR_RETURN(const std::string_view text, StringArgument(items[i], "join: an item"));

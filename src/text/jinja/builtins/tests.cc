@@ -12,9 +12,8 @@ Result<Value> Is(Runtime&, const Value& self, const CallArguments&) {
 }
 
 bool IsBoolean(const Value& value) { return value.is_bool(); }
-bool IsCallable(const Value& value) { return value.is_callable(); }
 bool IsDefined(const Value& value) { return !value.is_undefined(); }
-bool IsFalse(const Value& value) { return value.is_bool() && !value.Truthy(); }
+bool IsFalse(const Value& value) { return value.is_bool() && !Truthy(value); }
 bool IsFloat(const Value& value) { return value.is_float(); }
 bool IsInteger(const Value& value) { return value.is_int(); }
 bool IsIterable(const Value& value) {
@@ -24,7 +23,7 @@ bool IsMapping(const Value& value) { return value.is_dict(); }
 bool IsNone(const Value& value) { return value.is_none(); }
 bool IsNumber(const Value& value) { return value.is_number(); }
 bool IsString(const Value& value) { return value.is_string(); }
-bool IsTrue(const Value& value) { return value.is_bool() && value.Truthy(); }
+bool IsTrue(const Value& value) { return value.is_bool() && Truthy(value); }
 bool IsUndefined(const Value& value) { return value.is_undefined(); }
 bool IsLowerText(const Value& value) {
   return value.is_string() && Lower(value.str()) == value.str() &&

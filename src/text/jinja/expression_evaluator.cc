@@ -1,26 +1,24 @@
-// The evaluator's expressions.
-#include <algorithm>
-#include <optional>
+#include "text/jinja/expression_evaluator.h"
 
-#include "text/jinja/evaluator.h"
-#include "text/jinja/evaluator_guards.h"
+#include <algorithm>
+
 #include "text/jinja/operators.h"
 
 namespace talon::jinja {
 
-Result<Value> Evaluator::Evaluate(const Expr& expr) {
+Result<Value> ExpressionEvaluator::Evaluate(const Expr& expr) {
   auto result = EvaluateWithinLimits(expr);
-  if (!result.ok() && error_line_ == 0) error_line_ = expr.line;
+  if (!result.ok()) state_.FailedAt(expr.line);
   return result;
 }
 
-Result<Value> Evaluator::EvaluateWithinLimits(const Expr& expr) {
-  const Depth depth(this);
+Result<Value> ExpressionEvaluator::EvaluateWithinLimits(const Expr& expr) {
+  const DepthGuard depth(&state_);
   TALON_RETURN_IF_ERROR(depth.Check());
-  TALON_RETURN_IF_ERROR(runtime_.Charge(kStepWork));
+  TALON_RETURN_IF_ERROR(state_.runtime.Charge(kStepWork));
   auto result = std::visit([this](const auto& node) { return EvaluateNode(node); }, expr.node);
   if (!result.ok()) return result;
-  const Extent extent = result->extent();
+  const Extent extent = ExtentOf(*result);
   if (extent.depth > kMaxValueDepth || extent.bytes > kMaxValueBytes) {
     return ResourceExhausted("a value is too large: {} levels, {} bytes or more", extent.depth,
                              extent.bytes);
@@ -28,15 +26,15 @@ Result<Value> Evaluator::EvaluateWithinLimits(const Expr& expr) {
   return result;
 }
 
-Result<Value> Evaluator::EvaluateNode(const Literal& node) { return node.value; }
+Result<Value> ExpressionEvaluator::EvaluateNode(const Literal& node) { return node.value; }
 
-Result<Value> Evaluator::EvaluateNode(const Name& node) {
-  if (const Value* found = scope_->Find(node.name)) return *found;
+Result<Value> ExpressionEvaluator::EvaluateNode(const Name& node) {
+  if (const Value* found = state_.scope->Find(node.name)) return *found;
   if (const Builtin* function = FindGlobal(node.name)) return Value(function);
   return Value::MakeUndefined("variable", node.name);
 }
 
-Result<Value> Evaluator::EvaluateNode(const Sequence& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Sequence& node) {
   std::vector<Value> items;
   for (const ExprPtr& item : node.items) {
     TALON_ASSIGN_OR_RETURN(Value value, Evaluate(*item));
@@ -45,7 +43,7 @@ Result<Value> Evaluator::EvaluateNode(const Sequence& node) {
   return node.is_tuple ? Value::MakeTuple(std::move(items)) : Value::MakeList(std::move(items));
 }
 
-Result<Value> Evaluator::EvaluateNode(const DictDisplay& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const DictDisplay& node) {
   std::vector<Dict::Entry> entries;
   for (const auto& [key_expr, value_expr] : node.entries) {
     TALON_ASSIGN_OR_RETURN(const Value key, Evaluate(*key_expr));
@@ -57,18 +55,18 @@ Result<Value> Evaluator::EvaluateNode(const DictDisplay& node) {
   return Value::MakeDict(std::move(entries));
 }
 
-Result<Value> Evaluator::EvaluateNode(const Attribute& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Attribute& node) {
   TALON_ASSIGN_OR_RETURN(const Value object, Evaluate(*node.object));
   return GetAttribute(object, node.name);
 }
 
-Result<Value> Evaluator::EvaluateNode(const Subscript& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Subscript& node) {
   TALON_ASSIGN_OR_RETURN(const Value object, Evaluate(*node.object));
   TALON_ASSIGN_OR_RETURN(const Value key, Evaluate(*node.key));
-  return GetItem(runtime_, object, key);
+  return GetItem(state_.runtime, object, key);
 }
 
-Result<std::optional<int64_t>> Evaluator::SliceBound(const ExprPtr& bound) {
+Result<std::optional<int64_t>> ExpressionEvaluator::SliceBound(const ExprPtr& bound) {
   if (bound == nullptr) return std::optional<int64_t>();
   TALON_ASSIGN_OR_RETURN(const Value value, Evaluate(*bound));
   if (value.is_none()) return std::optional<int64_t>();
@@ -76,17 +74,17 @@ Result<std::optional<int64_t>> Evaluator::SliceBound(const ExprPtr& bound) {
   return InvalidArgument("a slice's bound must be an int, not {}", value.TypeName());
 }
 
-Result<Value> Evaluator::EvaluateNode(const Slice& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Slice& node) {
   TALON_ASSIGN_OR_RETURN(const Value object, Evaluate(*node.object));
   SliceBounds bounds;
   TALON_ASSIGN_OR_RETURN(bounds.start, SliceBound(node.start));
   TALON_ASSIGN_OR_RETURN(bounds.stop, SliceBound(node.stop));
   TALON_ASSIGN_OR_RETURN(const std::optional<int64_t> step, SliceBound(node.step));
   bounds.step = step.value_or(1);
-  return GetSlice(runtime_, object, bounds);
+  return GetSlice(state_.runtime, object, bounds);
 }
 
-Result<CallArguments> Evaluator::EvaluateArguments(const Arguments& arguments) {
+Result<CallArguments> ExpressionEvaluator::EvaluateArguments(const Arguments& arguments) {
   CallArguments args;
   for (const ExprPtr& argument : arguments.positional) {
     TALON_ASSIGN_OR_RETURN(Value value, Evaluate(*argument));
@@ -99,10 +97,10 @@ Result<CallArguments> Evaluator::EvaluateArguments(const Arguments& arguments) {
   return args;
 }
 
-Result<Value> Evaluator::EvaluateNode(const Call& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Call& node) {
   TALON_ASSIGN_OR_RETURN(const Value callee, Evaluate(*node.callee));
-  if (!callee.is_callable()) {
-    if (callee.is_undefined()) return InvalidArgument("{}", callee.UndefinedMessage());
+  if (!IsCallable(callee)) {
+    if (callee.is_undefined()) return InvalidArgument("{}", UndefinedMessage(callee));
     return InvalidArgument("a {} cannot be called", callee.TypeName());
   }
   TALON_ASSIGN_OR_RETURN(CallArguments args, EvaluateArguments(node.arguments));
@@ -110,19 +108,19 @@ Result<Value> Evaluator::EvaluateNode(const Call& node) {
     return CallMacro(*macro, std::move(args));
   }
   if (const auto* bound = std::get_if<BoundMethod>(&callee.variant())) {
-    return CallBuiltin(runtime_, *bound->method, *bound->self, std::move(args));
+    return CallBuiltin(state_.runtime, *bound->method, *bound->self, std::move(args));
   }
-  return CallBuiltin(runtime_, *std::get<const Builtin*>(callee.variant()), Value(),
+  return CallBuiltin(state_.runtime, *std::get<const Builtin*>(callee.variant()), Value(),
                      std::move(args));
 }
 
-Result<Value> Evaluator::CallMacro(const MacroValue& callee, CallArguments args) {
+Result<Value> ExpressionEvaluator::CallMacro(const MacroValue& callee, CallArguments args) {
   const Macro& macro = *callee.macro;
   if (args.positional.size() > macro.parameters.size()) {
     return InvalidArgument("macro '{}' takes at most {} arguments, {} given", macro.name,
                            macro.parameters.size(), args.positional.size());
   }
-  const ScopeGuard guard(this, callee.scope);
+  const ScopeGuard guard(&state_, callee.scope);
   for (size_t i = 0; i < macro.parameters.size(); ++i) {
     const Macro::Parameter& parameter = macro.parameters[i];
     Value value = Value::MakeUndefined("parameter", parameter.name);
@@ -137,59 +135,59 @@ Result<Value> Evaluator::CallMacro(const MacroValue& callee, CallArguments args)
     } else if (parameter.default_value != nullptr) {
       TALON_ASSIGN_OR_RETURN(value, Evaluate(*parameter.default_value));
     }
-    scope_->Assign(parameter.name, std::move(value));
+    state_.scope->Assign(parameter.name, std::move(value));
   }
   if (!args.named.empty()) {
     return InvalidArgument("macro '{}' does not take the argument '{}'", macro.name,
                            args.named[0].first);
   }
-  TALON_ASSIGN_OR_RETURN(std::string text, RunCaptured(macro.body));
+  TALON_ASSIGN_OR_RETURN(std::string text, run_body_(macro.body));
   return Value::String(std::move(text));
 }
 
-Result<Value> Evaluator::EvaluateNode(const Filter& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Filter& node) {
   TALON_ASSIGN_OR_RETURN(const Value input, Evaluate(*node.input));
   TALON_ASSIGN_OR_RETURN(CallArguments args, EvaluateArguments(node.arguments));
-  return CallBuiltin(runtime_, *node.filter, input, std::move(args));
+  return CallBuiltin(state_.runtime, *node.filter, input, std::move(args));
 }
 
-Result<Value> Evaluator::EvaluateNode(const Test& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Test& node) {
   TALON_ASSIGN_OR_RETURN(const Value input, Evaluate(*node.input));
   TALON_ASSIGN_OR_RETURN(CallArguments args, EvaluateArguments(node.arguments));
-  return CallBuiltin(runtime_, *node.test, input, std::move(args));
+  return CallBuiltin(state_.runtime, *node.test, input, std::move(args));
 }
 
-Result<Value> Evaluator::EvaluateNode(const Unary& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Unary& node) {
   TALON_ASSIGN_OR_RETURN(const Value operand, Evaluate(*node.operand));
   return ApplyUnary(node.op, operand);
 }
 
-Result<Value> Evaluator::EvaluateNode(const Binary& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Binary& node) {
   TALON_ASSIGN_OR_RETURN(const Value left, Evaluate(*node.left));
   TALON_ASSIGN_OR_RETURN(const Value right, Evaluate(*node.right));
-  return ApplyBinary(runtime_, node.op, left, right);
+  return ApplyBinary(state_.runtime, node.op, left, right);
 }
 
-Result<Value> Evaluator::EvaluateNode(const Logical& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Logical& node) {
   TALON_ASSIGN_OR_RETURN(Value left, Evaluate(*node.left));
-  if (left.Truthy() != node.is_and) return left;
+  if (Truthy(left) != node.is_and) return left;
   return Evaluate(*node.right);
 }
 
-Result<Value> Evaluator::EvaluateNode(const Comparison& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Comparison& node) {
   TALON_ASSIGN_OR_RETURN(Value left, Evaluate(*node.first));
   for (const auto& [op, operand] : node.rest) {
     TALON_ASSIGN_OR_RETURN(Value right, Evaluate(*operand));
-    TALON_ASSIGN_OR_RETURN(const bool holds, ApplyComparison(runtime_, op, left, right));
+    TALON_ASSIGN_OR_RETURN(const bool holds, ApplyComparison(state_.runtime, op, left, right));
     if (!holds) return Value::Bool(false);
     left = std::move(right);
   }
   return Value::Bool(true);
 }
 
-Result<Value> Evaluator::EvaluateNode(const Conditional& node) {
+Result<Value> ExpressionEvaluator::EvaluateNode(const Conditional& node) {
   TALON_ASSIGN_OR_RETURN(const Value condition, Evaluate(*node.condition));
-  if (condition.Truthy()) return Evaluate(*node.then);
+  if (Truthy(condition)) return Evaluate(*node.then);
   if (node.otherwise != nullptr) return Evaluate(*node.otherwise);
   return Value::MakeUndefined("value", "inline if without else");
 }
