@@ -114,7 +114,7 @@ TEST(BrokenStep, FailsItsRequestsAndTheOthersGoOn) {
     EXPECT_LE(failed, kAtOnce);
     EXPECT_TRUE(engine->health().ok()) << engine->health().message();
     EXPECT_EQ(engine->metrics().Total(Counter::kInternalErrors), 1);
-    EXPECT_EQ(engine->kv().used_blocks(), 0);
+    EXPECT_EQ(engine->kv().pool().used_blocks(), 0);
     const Status integrity = engine->CheckIntegrity();
     EXPECT_TRUE(integrity.ok()) << integrity.message();
   }

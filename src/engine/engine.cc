@@ -264,12 +264,12 @@ void Engine::Retire(std::unique_ptr<ActiveRequest> run) {
 void Engine::ReportState() {
   metrics().Set(Gauge::kRequestsRunning, num_running());
   metrics().Set(Gauge::kRequestsWaiting, num_waiting());
-  const int cached = kv_->cached_blocks();
-  metrics().Set(Gauge::kKvBlocks, kv_->free_blocks() - cached, "free");
+  const int cached = kv_->pool().cached_blocks();
+  metrics().Set(Gauge::kKvBlocks, kv_->pool().free_blocks() - cached, "free");
   metrics().Set(Gauge::kKvBlocks, cached, "cached");
-  metrics().Set(Gauge::kKvBlocks, kv_->used_blocks(), "used");
+  metrics().Set(Gauge::kKvBlocks, kv_->pool().used_blocks(), "used");
   metrics().Set(Gauge::kKvUsageRatio,
-                static_cast<double>(kv_->used_blocks()) / kv_->shape().num_blocks);
+                static_cast<double>(kv_->pool().used_blocks()) / kv_->shape().num_blocks);
 }
 
 Result<GenerateResult> Engine::Take(RequestId id) {
@@ -295,7 +295,7 @@ std::vector<const Sequence*> Engine::Sequences() const {
 Status Engine::CheckIntegrity() const {
   const std::vector<const Sequence*> sequences = Sequences();
   TALON_RETURN_IF_ERROR(kv_->CheckIntegrity(sequences));
-  for (const Sequence* sequence : sequences) TALON_RETURN_IF_ERROR(kv_->CheckAudit(*sequence));
+  for (const Sequence* sequence : sequences) TALON_RETURN_IF_ERROR(kv_->audit().Check(*sequence));
   return OkStatus();
 }
 

@@ -157,7 +157,7 @@ TEST(Engine, CancelFreesEverything) {
   EXPECT_EQ(engine->Take(waiting).value().tokens.size(), 0u);
   while (engine->HasWork()) engine->RunStep();
   EXPECT_EQ(engine->Take(other).value().tokens.size(), 10u);
-  EXPECT_EQ(engine->kv().used_blocks(), 0);
+  EXPECT_EQ(engine->kv().pool().used_blocks(), 0);
 }
 
 TEST(Engine, PreemptionLosesNothing) {

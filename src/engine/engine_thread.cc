@@ -166,8 +166,8 @@ void EngineThread::PublishSnapshot() {
   const Snapshot now{.health = engine_->health(),
                      .running = engine_->num_running(),
                      .blocks = kv.shape().num_blocks,
-                     .free_blocks = kv.free_blocks(),
-                     .cached_blocks = kv.cached_blocks()};
+                     .free_blocks = kv.pool().free_blocks(),
+                     .cached_blocks = kv.pool().cached_blocks()};
   mailbox_.Locked([&] {
     snapshot_ = now;
     waiting_ = engine_->num_waiting() + static_cast<int>(std::ranges::count_if(

@@ -128,7 +128,7 @@ TEST(EngineThread, CancelFreesEverything) {
   }
   EXPECT_GT(cancelled, 0);
   thread.Shutdown(kSoon);
-  EXPECT_EQ(thread.engine().kv().used_blocks(), 0);
+  EXPECT_EQ(thread.engine().kv().pool().used_blocks(), 0);
   EXPECT_TRUE(thread.engine().CheckIntegrity().ok());
 }
 
@@ -148,7 +148,7 @@ TEST(EngineThread, RefusesBeyondTheQueueAndAfterShutdown) {
   EXPECT_GT(refused, 0);
   thread.Shutdown(milliseconds(0));
   EXPECT_EQ(thread.Submit(request).status().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(thread.engine().kv().used_blocks(), 0);
+  EXPECT_EQ(thread.engine().kv().pool().used_blocks(), 0);
 }
 
 TEST(EngineThread, ShutdownLetsRequestsFinish) {
@@ -226,7 +226,7 @@ TEST(EngineThread, RandomTrafficEqualsRequestsAlone) {
   holder.join();
   for (std::thread& one : clients) one.join();
   thread.Shutdown(kSoon);
-  EXPECT_EQ(thread.engine().kv().used_blocks(), 0);
+  EXPECT_EQ(thread.engine().kv().pool().used_blocks(), 0);
   const Status status = thread.engine().CheckIntegrity();
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_GT(thread.metrics().Total(Counter::kKvEvictions), 0);

@@ -77,15 +77,15 @@ class KvContractTest : public testing::Test {
 TEST_F(KvContractTest, VerifyIsReadOnly) {
   const Sequence sequence = Prompt(21);
   const Sequence before = sequence;
-  const uint64_t hash = kv_->ContentHash(sequence);
-  const int free_blocks = kv_->free_blocks();
+  const uint64_t hash = kv_->audit().ContentHash(sequence);
+  const int free_blocks = kv_->pool().free_blocks();
   Verify(sequence, SomeTree(sequence.tokens.back()));
-  EXPECT_EQ(kv_->ContentHash(sequence), hash);
-  EXPECT_EQ(kv_->free_blocks(), free_blocks);
+  EXPECT_EQ(kv_->audit().ContentHash(sequence), hash);
+  EXPECT_EQ(kv_->pool().free_blocks(), free_blocks);
   EXPECT_EQ(sequence.tokens, before.tokens);
   EXPECT_EQ(sequence.blocks, before.blocks);
   EXPECT_EQ(sequence.committed_len, before.committed_len);
-  EXPECT_TRUE(kv_->CheckAudit(sequence).ok());
+  EXPECT_TRUE(kv_->audit().Check(sequence).ok());
 }
 
 // Every layer of the model reports every pass, also where a device replays what it has captured;
@@ -116,7 +116,7 @@ TEST_F(KvContractTest, PostStepMatchesPath) {
   EXPECT_EQ(sequence.blocks.size(), 3u);
   const Sequence* all[] = {&sequence};
   EXPECT_TRUE(kv_->CheckIntegrity(all).ok());
-  EXPECT_TRUE(kv_->CheckAudit(sequence).ok());
+  EXPECT_TRUE(kv_->audit().Check(sequence).ok());
 }
 
 // After a tree step the cache holds the same bits as after plain decoding of the same tokens.
@@ -134,7 +134,7 @@ TEST_F(KvContractTest, NextStepIndistinguishable) {
     kv_->staging().Clear();
     plain.tokens.push_back(token);
   }
-  EXPECT_EQ(kv_->ContentHash(by_tree), kv_->ContentHash(plain));
+  EXPECT_EQ(kv_->audit().ContentHash(by_tree), kv_->audit().ContentHash(plain));
   EXPECT_EQ(VerifyRoot(by_tree), VerifyRoot(plain));
 }
 

@@ -156,7 +156,7 @@ inline std::vector<GenerateResult> RunBatch(Engine* engine, std::vector<Generate
     const Status status = engine->CheckIntegrity();
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  EXPECT_EQ(engine->kv().used_blocks(), 0);
+  EXPECT_EQ(engine->kv().pool().used_blocks(), 0);
   std::vector<GenerateResult> results;
   for (const RequestId id : ids) results.push_back(std::move(engine->Take(id)).value());
   return results;

@@ -23,6 +23,7 @@ class BlockPool {
   // Blocks that can be allocated, cached ones included.
   int free_blocks() const { return static_cast<int>(free_.size() + cached_.size()); }
   int cached_blocks() const { return static_cast<int>(cached_.size()); }
+  int used_blocks() const { return num_blocks() - free_blocks(); }
   int references(int32_t block) const { return references_[block]; }
 
   // All or nothing; each block comes with one reference.

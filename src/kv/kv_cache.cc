@@ -315,7 +315,9 @@ Status KvCache::CheckIntegrity(std::span<const Sequence* const> sequences) const
     }
     used += expected > 0 ? 1 : 0;
   }
-  if (used != used_blocks()) return Internal("kv: {} blocks used, {} counted", used_blocks(), used);
+  if (used != pool_.used_blocks()) {
+    return Internal("kv: {} blocks used, {} counted", pool_.used_blocks(), used);
+  }
   return staging_.CheckTails(sequences);
 }
 

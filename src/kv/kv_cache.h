@@ -19,8 +19,8 @@
 // as there is room, and new ones can attach them. A known block never changes: a sequence that was
 // cut inside one goes on with a copy.
 //
-// The books of staging rows and tails (staging()), the prefix index (prefix()) and the audit are
-// objects of their own; what moves K/V is here.
+// The books of blocks (pool()), of staging rows and tails (staging()), the prefix index (prefix())
+// and the audit (audit()) are objects of their own; what moves K/V is here.
 //
 // Not thread-safe: owned by the engine's thread.
 #ifndef TALON_KV_KV_CACHE_H_
@@ -57,7 +57,7 @@ struct Reservation {
 
 struct KvOptions {
   bool offload = false;  // blocks lie where there is more room (Placement::kOffloaded)
-  bool audit = false;    // hash committed slots; CheckAudit fails loudly if one ever changes
+  bool audit = false;    // hash committed slots; KvAudit::Check fails if one ever changes
   // Staging rows for tails, behind the shape's staging rows, which passes share.
   int tail_regions = 0;  // sequences that can have a tail at a time
   int tail_rows = 0;     // rows of a region: tail and tree of a partial pass
@@ -78,9 +78,6 @@ class KvCache {
   KvOps* ops() const { return ops_; }
   const KvShape& shape() const { return shape_; }  // staging_rows include the tails
   KvView view() const { return {shape_, layers_}; }
-  int free_blocks() const { return pool_.free_blocks(); }  // cached ones included
-  int cached_blocks() const { return pool_.cached_blocks(); }
-  int used_blocks() const { return pool_.num_blocks() - pool_.free_blocks(); }
   size_t bytes() const { return blocks_.bytes() + side_.bytes() + copies_.bytes(); }
   // Blocks that `count` more tokens of this sequence would take from the pool.
   int BlocksNeeded(const Sequence& sequence, int count) const;
@@ -94,11 +91,15 @@ class KvCache {
   void Advance(Sequence* sequence, Reservation&& reservation, int count, const char* kind);
   void Cancel(Reservation&& reservation);
 
+  // How many blocks are free, cached and used.
+  const BlockPool& pool() const { return pool_; }
   // Which staging rows and tail regions are in use. Every pass begins and clears its rows there.
   StagingArea& staging() { return staging_; }
   const StagingArea& staging() const { return staging_; }
   // Blocks known by their tokens: attaches them to new sequences.
   PrefixCache& prefix() { return prefix_; }
+  // Hashes of what was committed.
+  const KvAudit& audit() const { return audit_; }
 
   // Copies staging rows, in path order, into the next slots of all layers and advances the
   // sequence. Fails without effect: `incomplete` (some layer has not reported them), no blocks, or
@@ -110,10 +111,9 @@ class KvCache {
                         std::span<const int32_t> path);
 
   // Tails. A partial pass stages its tree at tail_first + tail_len + node; AppendTail adds the
-  // nodes of an accepted path to the tail, or fails without effect (`incomplete`). DropTail empties
-  // it. The engine keeps `tokens` in step. REQUIRES: StagingArea::OpenTail.
+  // nodes of an accepted path to the tail, or fails without effect (`incomplete`). The engine keeps
+  // `tokens` in step. REQUIRES: StagingArea::OpenTail.
   Status AppendTail(Sequence* sequence, std::span<const int32_t> path);
-  void DropTail(Sequence* sequence) { sequence->tail_len = 0; }
 
   // Copies the blocks of a partial view to where they are read fast (view_copies.h) and opens the
   // sequence's tail. Returns their blocks in views(), until the tail is closed or the next copy.
@@ -135,10 +135,6 @@ class KvCache {
   // Pool, references, block tables and tails agree, given all live sequences and no open
   // reservation.
   Status CheckIntegrity(std::span<const Sequence* const> sequences) const;
-  // Audit mode: committed slots still hold the bytes they were committed with.
-  Status CheckAudit(const Sequence& sequence) const { return audit_.Check(sequence); }
-  // Hash of all committed K/V bytes of a sequence, in position order (tests).
-  uint64_t ContentHash(const Sequence& sequence) const { return audit_.ContentHash(sequence); }
 
   // Tests: the next Commit fails after writing this many layers (-1 = never).
   void InjectCommitFault(int after_layers) { fault_after_layers_ = after_layers; }

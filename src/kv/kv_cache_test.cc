@@ -72,7 +72,7 @@ class KvCacheTest : public testing::Test {
     const Status status = cache_->CheckIntegrity(sequences);
     EXPECT_TRUE(status.ok()) << status.message();
     for (const Sequence* sequence : sequences) {
-      const Status audit = cache_->CheckAudit(*sequence);
+      const Status audit = cache_->audit().Check(*sequence);
       EXPECT_TRUE(audit.ok()) << audit.message();
     }
   }
@@ -136,16 +136,16 @@ TEST_F(KvCacheTest, CommitAllOrNothing) {
   ASSERT_TRUE(StageAndCommit(&sequence, 15, 0).ok());
   for (int layer = 0; layer < 5; ++layer) {
     const Sequence before = sequence;
-    const uint64_t hash = cache_->ContentHash(sequence);
-    const int free_before = cache_->free_blocks();
+    const uint64_t hash = cache_->audit().ContentHash(sequence);
+    const int free_before = cache_->pool().free_blocks();
     cache_->InjectCommitFault(layer);
     const Status status = StageAndCommit(&sequence, 4, 50);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.message().find("commit_failed"), 0u);
     EXPECT_EQ(sequence.committed_len, before.committed_len);
     EXPECT_EQ(sequence.blocks, before.blocks);
-    EXPECT_EQ(cache_->free_blocks(), free_before);
-    EXPECT_EQ(cache_->ContentHash(sequence), hash);
+    EXPECT_EQ(cache_->pool().free_blocks(), free_before);
+    EXPECT_EQ(cache_->audit().ContentHash(sequence), hash);
     ExpectIntact({&sequence});
   }
   EXPECT_TRUE(StageAndCommit(&sequence, 4, 50).ok());
@@ -278,7 +278,7 @@ TEST_F(KvCacheTest, RewindFreesWholeBlocksOnly) {
   EXPECT_EQ(KeyAt(sequence, 16), 16);
   ExpectIntact({&sequence});
   ASSERT_TRUE(cache_->Rewind(&sequence, 0).ok());
-  EXPECT_EQ(cache_->used_blocks(), 0);
+  EXPECT_EQ(cache_->pool().used_blocks(), 0);
 }
 
 TEST_F(KvCacheTest, ForkIsolation) {
@@ -286,7 +286,7 @@ TEST_F(KvCacheTest, ForkIsolation) {
   Sequence first{.id = 1};
   ASSERT_TRUE(StageAndCommit(&first, 20, 0).ok());
   Sequence second = cache_->Fork(first, 2);
-  EXPECT_EQ(cache_->used_blocks(), 2);
+  EXPECT_EQ(cache_->pool().used_blocks(), 2);
   ASSERT_TRUE(StageAndCommit(&second, 3, 500).ok());
   ASSERT_TRUE(StageAndCommit(&first, 3, 700).ok());
   EXPECT_EQ(KeyAt(first, 19), KeyAt(second, 19));
@@ -296,7 +296,7 @@ TEST_F(KvCacheTest, ForkIsolation) {
   ExpectIntact({&first, &second});
   cache_->Free(&first);
   cache_->Free(&second);
-  EXPECT_EQ(cache_->used_blocks(), 0);
+  EXPECT_EQ(cache_->pool().used_blocks(), 0);
 }
 
 TEST_F(KvCacheTest, ReservingNothingCopiesNoSharedBlock) {
@@ -308,7 +308,7 @@ TEST_F(KvCacheTest, ReservingNothingCopiesNoSharedBlock) {
   EXPECT_TRUE(nothing.new_blocks.empty());
   EXPECT_TRUE(nothing.slots.empty());
   EXPECT_FALSE(nothing.replaces_last_block);
-  EXPECT_EQ(cache_->used_blocks(), 2);
+  EXPECT_EQ(cache_->pool().used_blocks(), 2);
   const Reservation one = cache_->Reserve(second, 1).value();
   EXPECT_TRUE(one.replaces_last_block);
 }
@@ -321,7 +321,7 @@ TEST_F(KvCacheTest, AuditSeesAChangedPrefix) {
   backend_->CopyIn(static_cast<float*>(cache_->view().layers[1].v_blocks) +
                        sequence.blocks[0] * 2 * 16 * kHeadDim + 3 * kHeadDim,
                    &poison, sizeof(poison));
-  EXPECT_EQ(cache_->CheckAudit(sequence).message().find(
+  EXPECT_EQ(cache_->audit().Check(sequence).message().find(
                 "kv: audit: committed token 3 of sequence 9 changed"),
             0u);
 }
@@ -356,10 +356,10 @@ TEST_F(KvCacheTest, NoLeakRandomOps) {
     ASSERT_TRUE(status.ok()) << "op " << op << ": " << status.message();
   }
   for (const auto& sequence : live) {
-    ASSERT_TRUE(cache_->CheckAudit(*sequence).ok());
+    ASSERT_TRUE(cache_->audit().Check(*sequence).ok());
     cache_->Free(sequence.get());
   }
-  EXPECT_EQ(cache_->used_blocks(), 0);
+  EXPECT_EQ(cache_->pool().used_blocks(), 0);
 }
 
 }  // namespace

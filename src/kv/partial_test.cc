@@ -112,7 +112,7 @@ class PartialKvTest : public testing::TestWithParam<bool> {
 TEST_P(PartialKvTest, TailGrowsByAcceptedPaths) {
   Sequence sequence{.id = 1};
   Commit(&sequence, 10, 0);
-  const uint64_t hash = cache_->ContentHash(sequence);
+  const uint64_t hash = cache_->audit().ContentHash(sequence);
   ASSERT_TRUE(cache_->staging().OpenTail(&sequence).ok());
   EXPECT_EQ(sequence.tail_first, kSharedRows);
   ASSERT_TRUE(Stage({{sequence.tail_first, 6}}, 100).ok());
@@ -124,7 +124,7 @@ TEST_P(PartialKvTest, TailGrowsByAcceptedPaths) {
   EXPECT_EQ(TailKeys(sequence, 0), (std::vector<float>{100, 102, 105, 200, 203}));
   EXPECT_EQ(TailKeys(sequence, 2), (std::vector<float>{2100, 2102, 2105, 2200, 2203}));
   EXPECT_EQ(sequence.committed_len, 10);
-  EXPECT_EQ(cache_->ContentHash(sequence), hash);
+  EXPECT_EQ(cache_->audit().ContentHash(sequence), hash);
   ExpectIntact({&sequence});
 }
 
@@ -199,7 +199,7 @@ TEST_P(PartialKvTest, WhatMovesThePrefixEndsTheTail) {
   EXPECT_EQ(sequence.tail_len, 0);
   EXPECT_EQ(sequence.tail_first, kSharedRows);
   append();
-  cache_->DropTail(&sequence);
+  cache_->staging().DropTail(&sequence);
   EXPECT_EQ(sequence.tail_len, 0);
   ExpectIntact({&sequence, &fork});
 }

@@ -84,8 +84,8 @@ TEST_F(PrefixCacheTest, AttachesFullBlocksAndLeavesOneToken) {
   Compute(&a);
   const std::vector<int32_t> blocks = a.blocks;
   cache_->Free(&a);
-  EXPECT_EQ(cache_->cached_blocks(), 2);
-  EXPECT_EQ(cache_->free_blocks(), 8);
+  EXPECT_EQ(cache_->pool().cached_blocks(), 2);
+  EXPECT_EQ(cache_->pool().free_blocks(), 8);
 
   Sequence same = NewSequence({1, 2, 3, 4, 5, 6, 7, 8}, 2);  // its last block must be computed
   EXPECT_EQ(Attach(&same), kBlock);
@@ -102,7 +102,7 @@ TEST_F(PrefixCacheTest, WithoutIndexNothingIsKept) {
   Sequence a = NewSequence({1, 2, 3, 4, 5});
   Compute(&a);
   cache_->Free(&a);
-  EXPECT_EQ(cache_->cached_blocks(), 0);
+  EXPECT_EQ(cache_->pool().cached_blocks(), 0);
   Sequence b = NewSequence({1, 2, 3, 4, 5});
   EXPECT_EQ(Attach(&b), 0);
 }
@@ -115,7 +115,7 @@ TEST_F(PrefixCacheTest, EvictsLeavesFirstThenLeastRecentlyUsed) {
   Sequence young = NewSequence({9, 2, 3, 4, 5});
   Compute(&young);
   cache_->Free(&young);
-  EXPECT_EQ(cache_->cached_blocks(), 3);
+  EXPECT_EQ(cache_->pool().cached_blocks(), 3);
 
   Sequence big = NewSequence({7, 7, 7, 7, 7, 7, 7, 7, 7}, 2);  // one free block, one taken back
   Compute(&big);
@@ -131,7 +131,7 @@ TEST_F(PrefixCacheTest, UsedBlocksAreNeverTakenBack) {
   Make(3);
   Sequence a = NewSequence({1, 2, 3, 4, 5, 6, 7, 8, 9});
   Compute(&a);
-  EXPECT_EQ(cache_->free_blocks(), 1);
+  EXPECT_EQ(cache_->pool().free_blocks(), 1);
   EXPECT_FALSE(cache_->Reserve(NewSequence({1}, 2), 2 * kBlock).ok());
   ExpectIntact({&a});
 }
@@ -144,7 +144,7 @@ TEST_F(PrefixCacheTest, EqualBlocksBecomeOne) {
   Compute(&a);
   Compute(&b);
   EXPECT_EQ(a.blocks, b.blocks);
-  EXPECT_EQ(cache_->used_blocks(), 1);
+  EXPECT_EQ(cache_->pool().used_blocks(), 1);
   ExpectIntact({&a, &b});
 }
 
@@ -196,7 +196,7 @@ TEST_F(PrefixCacheTest, SiblingIsCopiedUpToItsLastToken) {
   EXPECT_EQ(b.committed_len, 2 * kBlock - 1);
   EXPECT_NE(b.blocks[1], a.blocks[1]);
   ExpectIntact({&a, &b});
-  EXPECT_TRUE(cache_->CheckAudit(b).ok());
+  EXPECT_TRUE(cache_->audit().Check(b).ok());
   Sequence c = NewSequence({1, 2, 3, 4, 5, 6, 7, 8, 9}, 3);
   c.tokens[14] = 0;
   Attach(&c);
@@ -207,11 +207,11 @@ TEST_F(PrefixCacheTest, SkippedTokensAreNeverIndexed) {
   Make(8);
   Sequence a = NewSequence({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
   ASSERT_TRUE(cache_->prefix().Skip(&a, 2 * kBlock).ok());
-  EXPECT_EQ(cache_->used_blocks(), 1);
+  EXPECT_EQ(cache_->pool().used_blocks(), 1);
   Compute(&a);
   ExpectIntact({&a});
   cache_->Free(&a);
-  EXPECT_EQ(cache_->cached_blocks(), 0);
+  EXPECT_EQ(cache_->pool().cached_blocks(), 0);
 }
 
 // Sequences of few different tokens come and go in a small pool; every attached block must hold
@@ -230,7 +230,7 @@ TEST_F(PrefixCacheTest, RandomOperationsKeepContents) {
         sequence.tokens.push_back(i % 4 == 0 ? static_cast<int>(random() % 2) : 1);
       attached += Attach(&sequence);
       if (cache_->BlocksNeeded(sequence, length - 1 - sequence.committed_len) >
-          cache_->free_blocks()) {
+          cache_->pool().free_blocks()) {
         cache_->Free(&sequence);
       } else {
         Compute(&sequence);

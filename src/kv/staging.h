@@ -51,6 +51,8 @@ class StagingArea {
   // Gives the sequence a tail region (ResourceExhausted if all are taken), which it keeps until
   // CloseTail.
   Status OpenTail(Sequence* sequence);
+  // Empties the tail; the sequence keeps its region.
+  static void DropTail(Sequence* sequence) { sequence->tail_len = 0; }
   void CloseTail(Sequence* sequence);
   // The sequence's region, counted from 0. REQUIRES: it has one.
   int RegionOf(const Sequence& sequence) const {

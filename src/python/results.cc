@@ -81,9 +81,9 @@ KvReport KvReport::Of(const Engine& engine) {
   const KvCache& kv = engine.kv();
   KvReport report{.block_size = kv.shape().block_size,
                   .blocks = kv.shape().num_blocks,
-                  .free_blocks = kv.free_blocks(),
-                  .cached_blocks = kv.cached_blocks(),
-                  .used_blocks = kv.used_blocks(),
+                  .free_blocks = kv.pool().free_blocks(),
+                  .cached_blocks = kv.pool().cached_blocks(),
+                  .used_blocks = kv.pool().used_blocks(),
                   .running = engine.num_running(),
                   .waiting = engine.num_waiting(),
                   .bytes = static_cast<int64_t>(kv.bytes()),

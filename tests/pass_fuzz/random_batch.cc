@@ -17,7 +17,7 @@ RandomBatch::RandomBatch(const FuzzShape& shape, KvCache* kv) : shape_(shape), k
 }
 
 void RandomBatch::ScatterBlocks() {
-  std::vector<Sequence> all(kv_->free_blocks());
+  std::vector<Sequence> all(kv_->pool().free_blocks());
   for (Sequence& sequence : all) Extend(&sequence, shape_.block_size);
   std::shuffle(all.begin(), all.end(), random_);
   for (Sequence& sequence : all) kv_->Free(&sequence);
@@ -63,10 +63,10 @@ Sequence* RandomBatch::NewSequence(int longest) {
   const SequenceId id = sequences_.size() + 1;
   if (!sequences_.empty() && random_() % 4 == 0) {
     const Sequence& other = sequences_[random_() % sequences_.size()];
-    if (kv_->free_blocks() < length / shape_.block_size + kSpareBlocks) return nullptr;
+    if (kv_->pool().free_blocks() < length / shape_.block_size + kSpareBlocks) return nullptr;
     sequences_.push_back(kv_->Fork(other, id));
   } else {
-    if (kv_->free_blocks() < length / shape_.block_size + kSpareBlocks) return nullptr;
+    if (kv_->pool().free_blocks() < length / shape_.block_size + kSpareBlocks) return nullptr;
     sequences_.push_back({.id = id});
   }
   Sequence* sequence = &sequences_.back();

@@ -61,7 +61,7 @@ void Scheduler::Admit() {
     ActiveRequest* next = waiting_.front().get();
     AttachKnown(next);
     const int needed = parts_.kv->BlocksNeeded(next->sequence, next->prompt_left() + 1) + 1;
-    if (!running_.empty() && promised + needed > parts_.kv->free_blocks()) {
+    if (!running_.empty() && promised + needed > parts_.kv->pool().free_blocks()) {
       parts_.kv->Free(&next->sequence);
       return;
     }
@@ -90,7 +90,7 @@ Schedule Scheduler::Choose() {
       PromptsToCompute(),
       {.rows = std::min(options_.prefill_chunk, parts_.target->max_rows() - tree_rows),
        .reads = parts_.target->max_output_rows() - tree_rows,
-       .blocks = parts_.kv->free_blocks() - BlocksForRoots(next.decoding)},
+       .blocks = parts_.kv->pool().free_blocks() - BlocksForRoots(next.decoding)},
       *parts_.kv);
   return next;
 }
@@ -111,7 +111,7 @@ int Scheduler::BlocksForRoots(std::span<ActiveRequest* const> runs) const {
 }
 
 void Scheduler::MakeRoomForRoots() {
-  while (running_.size() > 1 && BlocksForRoots(Running()) > parts_.kv->free_blocks()) {
+  while (running_.size() > 1 && BlocksForRoots(Running()) > parts_.kv->pool().free_blocks()) {
     PreemptYoungest();
   }
 }

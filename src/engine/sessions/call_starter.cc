@@ -130,7 +130,7 @@ void CallStarter::Prepare(SessionCall* call) {
   const int wanted = call->tree_rows > 0 ? call->context_end() : covered;
   const int shared = std::min({covered, wanted, CommonPrefix(session.tokens, call->context)});
   if (shared < covered || covered < call->context_end()) {
-    parts_.kv->DropTail(&sequence);
+    parts_.kv->staging().DropTail(&sequence);
     session.partial.lists.reset();
     session.partial.partial_steps = 0;
   }
@@ -169,13 +169,13 @@ Status CallStarter::FindRoom(const SessionCall& call) {
   const int in_all = CeilDiv(call.context_end() + call.path_rows, shape.block_size);
   int promised = BlocksToCome(call);
   for (const auto& other : parts_.calls->running()) promised += BlocksToCome(*other);
-  while (in_all <= shape.num_blocks && promised > parts_.kv->free_blocks() &&
+  while (in_all <= shape.num_blocks && promised > parts_.kv->pool().free_blocks() &&
          parts_.evictor->MakeWay(call)) {
   }
-  if (in_all <= shape.num_blocks && promised <= parts_.kv->free_blocks()) return OkStatus();
+  if (in_all <= shape.num_blocks && promised <= parts_.kv->pool().free_blocks()) return OkStatus();
   return ResourceExhausted("KV_FULL: {} tokens and a path of {} need {} blocks, {} of {} are free",
-                           call.context.size(), call.path_rows, in_all, parts_.kv->free_blocks(),
-                           shape.num_blocks);
+                           call.context.size(), call.path_rows, in_all,
+                           parts_.kv->pool().free_blocks(), shape.num_blocks);
 }
 
 void CallStarter::EnterTable(SessionCall* call, TimePoint now) {

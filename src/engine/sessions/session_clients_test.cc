@@ -57,7 +57,7 @@ TEST_P(RandomClientsTest, TextIsPlain) {
       engine->EndSession(client.id());
     }
     EXPECT_EQ(engine->sessions().size(), 0);
-    EXPECT_EQ(engine->kv().used_blocks(), 0);
+    EXPECT_EQ(engine->kv().pool().used_blocks(), 0);
     EXPECT_EQ(engine->metrics().Total(Counter::kNworFallback), 0);
     EXPECT_EQ(engine->metrics().Total(Counter::kSpecFallback), 0);
   }

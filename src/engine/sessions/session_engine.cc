@@ -218,7 +218,8 @@ std::vector<PromptChunk> SessionEngine::NextPromptChunks(int tree_rows) const {
     if (call->run->prompt_left() > 0) prompts.push_back(call->run.get());
   }
   const int rows = std::min(options_.engine.prefill_chunk, parts_.target->max_rows() - tree_rows);
-  return SharePromptRows(std::move(prompts), {.rows = rows, .blocks = kv_->free_blocks()}, *kv_);
+  return SharePromptRows(std::move(prompts), {.rows = rows, .blocks = kv_->pool().free_blocks()},
+                         *kv_);
 }
 
 // After a pass: answers the call if it is done.
@@ -305,12 +306,12 @@ void SessionEngine::End(SessionCall* call, Result<VerifyAnswer> answer) {
 // ---- State ----
 
 void SessionEngine::ReportState() {
-  const int cached = kv_->cached_blocks();
-  metrics().Set(Gauge::kKvBlocks, kv_->free_blocks() - cached, "free");
+  const int cached = kv_->pool().cached_blocks();
+  metrics().Set(Gauge::kKvBlocks, kv_->pool().free_blocks() - cached, "free");
   metrics().Set(Gauge::kKvBlocks, cached, "cached");
-  metrics().Set(Gauge::kKvBlocks, kv_->used_blocks(), "used");
+  metrics().Set(Gauge::kKvBlocks, kv_->pool().used_blocks(), "used");
   metrics().Set(Gauge::kKvUsageRatio,
-                static_cast<double>(kv_->used_blocks()) / kv_->shape().num_blocks);
+                static_cast<double>(kv_->pool().used_blocks()) / kv_->shape().num_blocks);
   metrics().Set(Gauge::kRemoteSessions, sessions_.size());
   metrics().Set(Gauge::kRequestsRunning, static_cast<double>(calls_.running().size()));
   metrics().Set(Gauge::kRequestsWaiting, static_cast<double>(calls_.waiting().size()));
@@ -321,7 +322,7 @@ Status SessionEngine::CheckIntegrity() const {
   for (const auto& session : sessions_.all()) sequences.push_back(&session->sequence);
   for (const auto& call : calls_.running()) sequences.push_back(&call->run->sequence);
   TALON_RETURN_IF_ERROR(kv_->CheckIntegrity(sequences));
-  for (const Sequence* sequence : sequences) TALON_RETURN_IF_ERROR(kv_->CheckAudit(*sequence));
+  for (const Sequence* sequence : sequences) TALON_RETURN_IF_ERROR(kv_->audit().Check(*sequence));
   return OkStatus();
 }
 

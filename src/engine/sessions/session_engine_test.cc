@@ -156,7 +156,7 @@ TEST(SessionEngine, CallsWithoutASessionLeaveNothing) {
   EXPECT_EQ(answer->accepted, std::vector<int32_t>{truth[0]});
   EXPECT_EQ(answer->prefix_length, 11);
   EXPECT_EQ(engine->sessions().size(), 0);
-  EXPECT_EQ(engine->kv().used_blocks(), 0);
+  EXPECT_EQ(engine->kv().pool().used_blocks(), 0);
   ExpectFailure(RunCall(engine.get(), DeltaCall("", {1}, 11, Chain({1}))),
                 StatusCode::kInvalidArgument, "PROMPT_EMPTY");
 }
@@ -196,7 +196,7 @@ TEST(SessionEngine, DesyncSaysSoAndChangesNothing) {
                 StatusCode::kFailedPrecondition, "CACHE_EVICTED_DELTA_ONLY");
   EXPECT_EQ(engine->sessions().size(), 0);
   ASSERT_TRUE(RunCall(engine.get(), FirstCall("a", Ten(), Chain({truth[0]}))).ok());
-  const uint64_t content = engine->kv().ContentHash(engine->sessions().Find("a")->sequence);
+  const uint64_t content = engine->kv().audit().ContentHash(engine->sessions().Find("a")->sequence);
   ExpectFailure(RunCall(engine.get(), DeltaCall("a", {1}, 10, Chain({1}))),
                 StatusCode::kFailedPrecondition, "CACHE_EVICTED_DELTA_ONLY");
   VerifyCall other = DeltaCall("a", {1}, 11, Chain({1}));
@@ -204,7 +204,7 @@ TEST(SessionEngine, DesyncSaysSoAndChangesNothing) {
   ExpectFailure(RunCall(engine.get(), other), StatusCode::kFailedPrecondition,
                 "CACHE_EVICTED_DELTA_ONLY");
   EXPECT_EQ(engine->metrics().Get(Counter::kRemoteDesyncs, "CACHE_EVICTED_DELTA_ONLY"), 3);
-  EXPECT_EQ(engine->kv().ContentHash(engine->sessions().Find("a")->sequence), content);
+  EXPECT_EQ(engine->kv().audit().ContentHash(engine->sessions().Find("a")->sequence), content);
   const auto next = RunCall(engine.get(), DeltaCall("a", {truth[1]}, 11, Chain({truth[2]})));
   ASSERT_TRUE(next.ok()) << next.status().message();
   EXPECT_EQ(next->correction, truth[3]);

@@ -176,7 +176,7 @@ TEST(SessionEngine, CollectorEndsIdleSessions) {
   EXPECT_EQ(engine->Collect(start + seconds(400)), 1);
   EXPECT_EQ(engine->sessions().Find("a"), nullptr);
   EXPECT_EQ(engine->Collect(start + seconds(500)), 1);
-  EXPECT_EQ(engine->kv().used_blocks(), 0);
+  EXPECT_EQ(engine->kv().pool().used_blocks(), 0);
   EXPECT_EQ(engine->metrics().Get(Counter::kRemoteSessionEvictions, "ttl"), 2);
   EXPECT_EQ(engine->metrics().Get(Gauge::kRemoteSessions), 0);
 }
@@ -198,7 +198,7 @@ TEST(SessionEngine, EndSessionWaitsForItsCalls) {
   EXPECT_TRUE(finished[0].answer.ok());
   ExpectFailure(finished[1].answer, StatusCode::kFailedPrecondition, "CACHE_EVICTED_DELTA_ONLY");
   EXPECT_EQ(engine->sessions().size(), 0);
-  EXPECT_EQ(engine->kv().used_blocks(), 0);
+  EXPECT_EQ(engine->kv().pool().used_blocks(), 0);
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ TEST(SessionEngine, FastModeSurvivesRandomCalls) {
   }
   EXPECT_GT(engine->metrics().Get(Counter::kSpecVerifyPasses, "partial"), 20);
   engine->EndSession("a");
-  EXPECT_EQ(engine->kv().used_blocks(), 0);
+  EXPECT_EQ(engine->kv().pool().used_blocks(), 0);
   EXPECT_TRUE(engine->CheckIntegrity().ok());
 }
 

@@ -137,8 +137,8 @@ void SessionThread::PublishSnapshot() {
                  .sessions = engine_->sessions().size(),
                  .calls = static_cast<int>(in_engine_.size()),
                  .blocks = kv.shape().num_blocks,
-                 .free_blocks = kv.free_blocks(),
-                 .cached_blocks = kv.cached_blocks()};
+                 .free_blocks = kv.pool().free_blocks(),
+                 .cached_blocks = kv.pool().cached_blocks()};
   });
 }
 

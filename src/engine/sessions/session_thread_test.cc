@@ -73,7 +73,7 @@ TEST(SessionThread, ManyClientsAtOnce) {
   for (const TestClient& client : clients) EXPECT_TRUE(thread.EndSession(client.id()).ok());
   thread.Shutdown(milliseconds(0));
   EXPECT_EQ(thread.engine().sessions().size(), 0);
-  EXPECT_EQ(thread.engine().kv().used_blocks(), 0);
+  EXPECT_EQ(thread.engine().kv().pool().used_blocks(), 0);
   EXPECT_TRUE(thread.engine().CheckIntegrity().ok());
 }
 

@@ -168,7 +168,7 @@ void PartialVerifier::DropTail(ActiveRequest* run) const {
     run->partial.text.reset();
     run->partial.finish_pending = false;
   }
-  parts_.kv->DropTail(&sequence);
+  parts_.kv->staging().DropTail(&sequence);
 }
 
 void PartialVerifier::Settle(StepEntry* entry) {

@@ -83,7 +83,7 @@ void Planner::ReserveTree(StepEntry* entry, int kept_blocks) {
   const Sequence& sequence = entry->run->sequence;
   Proposal& proposal = entry->proposal;
   const int needed = parts_.kv->BlocksNeeded(sequence, proposal.tree().size());
-  if (const int free = parts_.kv->free_blocks() - kept_blocks;
+  if (const int free = parts_.kv->pool().free_blocks() - kept_blocks;
       proposal.num_drafts() > 0 && needed > free) {
     ReportStepFallback({Counter::kNworFallback, "nwor", "no_blocks"}, sequence.id,
                        ResourceExhausted("kv: tree needs {} blocks, {} free", needed, free),

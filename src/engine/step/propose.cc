@@ -80,7 +80,7 @@ bool Proposer::RunsAhead() const {
 DraftBudget Proposer::BudgetFor(const ActiveRequest& run, const StepShape& shape) const {
   if (!run.drafter_knows || run.tokens_left() <= 1 || run.partial.finish_pending) return {};
   const KvShape& kv = parts_.kv->shape();
-  const int room = parts_.kv->free_blocks() * kv.block_size / shape.sequences +
+  const int room = parts_.kv->pool().free_blocks() * kv.block_size / shape.sequences +
                    (kv.block_size - run.sequence.committed_len % kv.block_size) % kv.block_size;
   DraftBudget limit = options_.budget;
   const auto length = static_cast<int>(run.sequence.tokens.size());

@@ -121,7 +121,7 @@ class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
     const size_t before = run_->result.tokens.size();
     ActiveRequest* run = run_.get();
     EXPECT_TRUE(step_->Run({&run, 1}, {}).ok());
-    EXPECT_TRUE(kv_->CheckAudit(run_->sequence).ok());
+    EXPECT_TRUE(kv_->audit().Check(run_->sequence).ok());
     return static_cast<int>(run_->result.tokens.size() - before);
   }
   // Steps 0 to 14 of the table.

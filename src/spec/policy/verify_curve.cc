@@ -145,7 +145,7 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
   constexpr double kEnough = 0.3;    // seconds; long passes are measured well by few,
   constexpr double kLongPass = 0.1;  // and without a warm-up each
   const int room = std::min(target->config().max_context - max_rows,
-                            kv->free_blocks() * kv->shape().block_size) -
+                            kv->pool().free_blocks() * kv->shape().block_size) -
                    1;
   const int longer = std::min(2048, room);
   const int shorter = std::min(64, longer / 2);
