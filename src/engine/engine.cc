@@ -9,6 +9,57 @@
 #include "observe/trace.h"
 
 namespace talon {
+namespace {
+
+// What rules partial verification out turns it off with a line in the log.
+Status CheckPartialVerification(const Engine::Parts& parts, EngineOptions* options) {
+  SpecPvConfig& specpv = options->step.specpv;
+  if (!specpv.enabled) return OkStatus();
+  TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(specpv));
+  if (!options->step.nwor) {
+    return InvalidArgument("enable_specpv: needs enable_nwor, provisional rows are staged");
+  }
+  const SpecPvHost host{.kv_block_size = options->block_size,
+                        .max_tree_nodes = options->step.budget.max_nodes,
+                        .max_depth = options->step.budget.max_depth,
+                        .scores_by_attention = parts.backend->kv_ops()->ScoresByAttention()};
+  if (const auto fallback = SpecPvPreflight(specpv, host)) {
+    ReportSpecPvFallback(*fallback, parts.metrics.get());
+    specpv.enabled = false;
+  }
+  return OkStatus();
+}
+
+// The cache, and the target's memory for block scores where they are needed.
+Result<std::unique_ptr<KvCache>> MakeCache(const Engine::Parts& parts,
+                                           const EngineOptions& options) {
+  const ModelConfig& model = parts.target->config();
+  const SpecPvConfig& specpv = options.step.specpv;
+  const KvShape shape{.num_layers = model.num_layers,
+                      .kv_heads = parts.target->kv_heads(),
+                      .head_dim = model.head_dim,
+                      .block_size = options.block_size,
+                      .dtype = options.kv_dtype,
+                      .num_blocks = options.BlocksOf(options.kv_tokens),
+                      .staging_rows = options.MaxTreeRows(),
+                      .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
+  TALON_ASSIGN_OR_RETURN(
+      auto kv, KvCache::Create(parts.backend, shape, parts.metrics.get(),
+                               {.offload = options.kv_offload,
+                                .audit = options.kv_audit,
+                                .tail_regions = specpv.enabled ? options.max_sequences : 0,
+                                .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
+                                .view_blocks = specpv.Budget().Total() + 1,
+                                .prefix_index = options.prefix_cache,
+                                .ops = parts.target->kv_ops()}));
+  if (specpv.enabled && specpv.RanksBlocks()) {
+    const int blocks = options.BlocksOf(options.max_length);
+    TALON_RETURN_IF_ERROR(parts.target->ReserveScores(options.max_sequences * blocks));
+  }
+  return kv;
+}
+
+}  // namespace
 
 Engine::Engine(Parts parts, const EngineOptions& options)
     : parts_(std::move(parts)), options_(options), health_(parts_.metrics.get()) {}
@@ -27,56 +78,14 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
   if (chosen.kv_tokens <= 0) {
     chosen.kv_tokens = chosen.max_sequences * chosen.PoolTokens(chosen.max_length);
   }
-  TALON_RETURN_IF_ERROR(engine->CheckPartialVerification());
-  TALON_RETURN_IF_ERROR(AllocateOrGiveUp(&chosen.step.specpv, engine->parts_.metrics.get(),
-                                         [&engine] { return engine->AllocateCache(); }));
+  TALON_RETURN_IF_ERROR(CheckPartialVerification(engine->parts_, &chosen));
+  TALON_RETURN_IF_ERROR(
+      AllocateOrGiveUp(&chosen.step.specpv, engine->parts_.metrics.get(), [&engine]() -> Status {
+        TALON_ASSIGN_OR_RETURN(engine->kv_, MakeCache(engine->parts_, engine->options_));
+        return OkStatus();
+      }));
   engine->MakeParts();
   return engine;
-}
-
-// What rules partial verification out turns it off with a line in the log.
-Status Engine::CheckPartialVerification() {
-  SpecPvConfig& specpv = options_.step.specpv;
-  if (!specpv.enabled) return OkStatus();
-  TALON_RETURN_IF_ERROR(ValidateSpecPvConfig(specpv));
-  if (!options_.step.nwor) {
-    return InvalidArgument("enable_specpv: needs enable_nwor, provisional rows are staged");
-  }
-  const SpecPvHost host{.kv_block_size = options_.block_size,
-                        .max_tree_nodes = options_.step.budget.max_nodes,
-                        .max_depth = options_.step.budget.max_depth,
-                        .scores_by_attention = parts_.backend->kv_ops()->ScoresByAttention()};
-  if (const auto fallback = SpecPvPreflight(specpv, host)) {
-    ReportSpecPvFallback(*fallback, parts_.metrics.get());
-    specpv.enabled = false;
-  }
-  return OkStatus();
-}
-
-Status Engine::AllocateCache() {
-  const ModelConfig& model = parts_.target->config();
-  const SpecPvConfig& specpv = options_.step.specpv;
-  const KvShape shape{.num_layers = model.num_layers,
-                      .kv_heads = parts_.target->kv_heads(),
-                      .head_dim = model.head_dim,
-                      .block_size = options_.block_size,
-                      .dtype = options_.kv_dtype,
-                      .num_blocks = options_.BlocksOf(options_.kv_tokens),
-                      .staging_rows = options_.MaxTreeRows(),
-                      .key_summaries = specpv.enabled && specpv.NeedsSummaries()};
-  kv_.reset();
-  TALON_ASSIGN_OR_RETURN(
-      kv_, KvCache::Create(parts_.backend, shape, parts_.metrics.get(),
-                           {.offload = options_.kv_offload,
-                            .audit = options_.kv_audit,
-                            .tail_regions = specpv.enabled ? options_.max_sequences : 0,
-                            .tail_rows = specpv.enabled ? specpv.buffer_tokens : 0,
-                            .view_blocks = specpv.Budget().Total() + 1,
-                            .prefix_index = options_.prefix_cache,
-                            .ops = parts_.target->kv_ops()}));
-  if (!specpv.enabled || !specpv.RanksBlocks()) return OkStatus();
-  return parts_.target->ReserveScores(options_.max_sequences *
-                                      options_.BlocksOf(options_.max_length));
 }
 
 void Engine::MakeParts() {

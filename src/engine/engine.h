@@ -74,9 +74,6 @@ class Engine {
  private:
   Engine(Parts parts, const EngineOptions& options);
 
-  Status CheckPartialVerification();
-  // The cache, and the target's memory for block scores where they are needed.
-  Status AllocateCache();
   // The parts that need the cache: the step, the scheduler and what requests may ask for.
   void MakeParts();
 

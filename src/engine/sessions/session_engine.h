@@ -18,21 +18,20 @@
 
 #include "base/status.h"
 #include "compute/backend.h"
-#include "engine/active_request.h"
 #include "engine/grammar_compiler.h"
 #include "engine/health.h"
 #include "engine/remote_calls.h"
+#include "engine/sessions/call_ender.h"
 #include "engine/sessions/call_starter.h"
 #include "engine/sessions/session_calls.h"
 #include "engine/sessions/session_evictor.h"
 #include "engine/sessions/session_options.h"
+#include "engine/sessions/session_pass.h"
 #include "engine/sessions/session_table.h"
 #include "engine/sessions/verify_checks.h"
-#include "engine/step/step.h"
 #include "kv/kv_cache.h"
 #include "model/decoder.h"
 #include "observe/metrics.h"
-#include "spec/policy/policy.h"
 
 namespace talon {
 
@@ -71,13 +70,10 @@ class SessionEngine {
   // Not OK: the engine has stopped for good and answers every call with that.
   const Status& health() const { return health_.status(); }
 
-  struct Finished {
-    CallId id = 0;
-    Result<VerifyAnswer> answer;
-  };
+  using Finished = FinishedCall;
   // The calls that ended since the last time, in order. Failures have the codes and details of the
   // protocol: "KV_FULL: 12 blocks needed, 3 free".
-  std::vector<Finished> TakeFinished();
+  std::vector<Finished> TakeFinished() { return ender_.TakeFinished(); }
 
   // Whether there was such a session. One that is busy goes after the calls it has now.
   bool EndSession(std::string_view id);
@@ -103,33 +99,24 @@ class SessionEngine {
   void BeginWaiting(TimePoint now);
   Beginning Begin(SessionCall* call, TimePoint now);
 
-  // A pass.
-  std::vector<ActiveRequest*> NextTrees(int* tree_rows) const;
-  std::vector<PromptChunk> NextPromptChunks(int tree_rows) const;
   Status TryStep(TimePoint now);
-  Status RunPass();
-  void Settle(SessionCall* call, TimePoint now);
-  void Answer(SessionCall* call, TimePoint now);
   void AbandonRunning(const Status& why);
-  void Abandon(SessionCall* call, const Status& why);
-  void RefuseWaiting();
+  void RefuseFirstWaiting(const Status& why);
   void RemoveEnded();
-  void End(SessionCall* call, Result<VerifyAnswer> answer);
   void ReportState();
 
   Parts parts_;
   std::unique_ptr<Metrics> own_metrics_;
   SessionOptions options_;
   VerifyLimits limits_;
-  FixedPolicy policy_;
   std::unique_ptr<KvCache> kv_;
-  Step step_;
   SessionTable sessions_;
   SessionCalls calls_;
   SessionEvictor evictor_;
   CallStarter starter_;
+  CallEnder ender_;
+  SessionPass pass_;
   EngineHealth health_;
-  std::vector<Finished> finished_;
 };
 
 }  // namespace talon
