@@ -98,8 +98,8 @@ Automaton::StateId Automaton::Intern(State state) {
 
 Automaton::StateId Automaton::NextUnknown(StateId state, uint8_t byte) {
   if (state == kDead) return kDead;
-  if (rows_[state].empty()) rows_[state].assign(exprs_.num_classes(), -1);
-  const int byte_class = exprs_.ClassOf(byte);
+  if (rows_[state].empty()) rows_[state].assign(exprs_.classes().size(), -1);
+  const int byte_class = exprs_.classes().Of(byte);
   if (states_.size() >= kMostStates) {
     exhausted_ = true;
     return kDead;
@@ -130,7 +130,7 @@ Automaton::StateId Automaton::Compute(StateId state, uint8_t byte) {
 std::optional<uint8_t> Automaton::OnlyByte(StateId state) {
   if (state == kDead || Accepts(state)) return std::nullopt;
   std::optional<uint8_t> only;
-  for (const std::vector<uint8_t>& bytes : exprs_.class_bytes()) {
+  for (const std::vector<uint8_t>& bytes : exprs_.classes().bytes()) {
     if (Next(state, bytes[0]) == kDead) continue;
     if (only || bytes.size() > 1) return std::nullopt;
     only = bytes[0];
@@ -163,7 +163,7 @@ int Automaton::SearchFreeLength(StateId state, ExprId character) {
     while (!open.empty() && free) {
       const auto [from, rest] = open.back();
       open.pop_back();
-      for (const std::vector<uint8_t>& bytes : exprs_.class_bytes()) {
+      for (const std::vector<uint8_t>& bytes : exprs_.classes().bytes()) {
         const ExprId left = exprs_.Derive(rest, bytes[0]);
         if (left == ExprPool::kNone) continue;
         const StateId next = Next(from, bytes[0]);

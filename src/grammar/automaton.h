@@ -32,7 +32,7 @@ class Automaton {
   StateId start() const { return start_; }
   StateId Next(StateId state, uint8_t byte) {
     const std::vector<StateId>& row = rows_[state];
-    const StateId known = row.empty() ? -1 : row[exprs_.ClassOf(byte)];
+    const StateId known = row.empty() ? -1 : row[exprs_.classes().Of(byte)];
     return known >= 0 ? known : NextUnknown(state, byte);
   }
   StateId Next(StateId state, std::string_view bytes) {
@@ -97,7 +97,7 @@ class Automaton {
   std::unordered_map<Link, Continuation, LinkHash> link_ids_;
   std::unordered_map<Continuation, Opening> openings_;
   std::vector<State> states_;
-  std::vector<std::vector<StateId>> rows_;  // [size][num_classes], -1: not computed
+  std::vector<std::vector<StateId>> rows_;  // [size][classes], -1: not computed
   std::unordered_map<State, StateId, StateHash> state_ids_;
   std::unordered_map<StateId, int> free_lengths_;  // at least; of states that searches went through
   StateId start_ = kDead;

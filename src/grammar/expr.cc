@@ -20,79 +20,15 @@ size_t ExprPool::SetHash::operator()(const ByteSet& set) const {
 }
 
 ExprPool::ExprPool() {
-  for (int byte = 0; byte < 256; ++byte) {
-    class_of_[byte] = static_cast<uint8_t>(byte);
-    class_bytes_.push_back({static_cast<uint8_t>(byte)});
-  }
-  table_.assign(1024, -1);
-  Intern({.kind = Kind::kNone}, {});
-  Intern({.kind = Kind::kEmpty, .nullable = true}, {});
-}
-
-ExprId ExprPool::Intern(Node node, std::span<const ExprId> parts) {
-  size_t hash = static_cast<size_t>(node.kind) * 2 + (node.nullable ? 1 : 0);
-  hash = MixHash(hash, static_cast<size_t>(node.set));
-  for (const ExprId part : parts) hash = MixHash(hash, static_cast<size_t>(part));
-  hash = MixHash(MixHash(hash, static_cast<size_t>(node.min)), static_cast<size_t>(node.max));
-  node.hash = static_cast<uint32_t>(hash ^ hash >> 32);
-  size_t slot = node.hash & (table_.size() - 1);
-  for (; table_[slot] >= 0; slot = (slot + 1) & (table_.size() - 1)) {
-    if (IsSame(table_[slot], node, parts)) return table_[slot];
-  }
-  const auto id = static_cast<ExprId>(nodes_.size());
-  table_[slot] = id;
-  for (const ExprId part : parts) node.may_be_empty |= nodes_[part].may_be_empty;
-  node.finite = IsFinite(node, parts);
-  node.first_part = static_cast<int32_t>(parts_.size());
-  node.num_parts = static_cast<int32_t>(parts.size());
-  parts_.insert(parts_.end(), parts.begin(), parts.end());
-  nodes_.push_back(node);
-  if (2 * nodes_.size() > table_.size()) GrowTable();
-  return id;
-}
-
-bool ExprPool::IsSame(ExprId expr, const Node& node, std::span<const ExprId> parts) const {
-  const Node& other = nodes_[expr];
-  return other.hash == node.hash && other.kind == node.kind && other.nullable == node.nullable &&
-         other.set == node.set && other.min == node.min && other.max == node.max &&
-         std::ranges::equal(PartsOf(expr), parts);
-}
-
-void ExprPool::GrowTable() {
-  table_.assign(2 * table_.size(), -1);
-  for (size_t id = 0; id < nodes_.size(); ++id) {
-    size_t slot = nodes_[id].hash & (table_.size() - 1);
-    while (table_[slot] >= 0) slot = (slot + 1) & (table_.size() - 1);
-    table_[slot] = static_cast<ExprId>(id);
-  }
-}
-
-bool ExprPool::IsFinite(const Node& node, std::span<const ExprId> parts) const {
-  const auto finite = [&](ExprId part) { return nodes_[part].finite; };
-  switch (node.kind) {
-    case Kind::kNone:
-    case Kind::kEmpty:
-    case Kind::kBytes:
-      return true;
-    case Kind::kConcat:
-    case Kind::kOr:
-      return std::ranges::all_of(parts, finite);
-    case Kind::kAnd:
-      return std::ranges::any_of(parts, finite);
-    case Kind::kRepeat:
-      return node.max != kNoLimit && finite(parts[0]);
-    case Kind::kNot:
-    case Kind::kMultiple:
-      return false;
-  }
-  return false;
+  nodes_.Intern({.kind = Kind::kNone}, {});
+  nodes_.Intern({.kind = Kind::kEmpty, .nullable = true}, {});
 }
 
 ExprId ExprPool::Bytes(const ByteSet& set) {
   if (set.empty()) return kNone;
   const auto [at, is_new] = set_ids_.try_emplace(set, static_cast<int32_t>(sets_.size()));
   if (is_new) sets_.push_back(set);
-  return Intern({.kind = Kind::kBytes, .set = at->second}, {});
+  return nodes_.Intern({.kind = Kind::kBytes, .set = at->second}, {});
 }
 
 ExprId ExprPool::Literal(std::string_view text) {
@@ -107,11 +43,11 @@ ExprId ExprPool::Concat(ExprId first, ExprId second) {
   if (first == kEmpty) return second;
   if (second == kEmpty) return first;
   if (nodes_[first].kind == Kind::kConcat) {
-    const ExprId begin = PartOf(first, 0);
-    return Concat(begin, Concat(PartOf(first, 1), second));
+    const ExprId begin = nodes_.PartOf(first, 0);
+    return Concat(begin, Concat(nodes_.PartOf(first, 1), second));
   }
   const bool nullable = Nullable(first) && Nullable(second);
-  return Intern({.kind = Kind::kConcat, .nullable = nullable}, {first, second});
+  return nodes_.Intern({.kind = Kind::kConcat, .nullable = nullable}, {first, second});
 }
 
 ExprId ExprPool::Sequence(std::span<const ExprId> parts) {
@@ -125,7 +61,7 @@ void ExprPool::Flatten(Kind kind, std::vector<ExprId>* parts) const {
   std::vector<ExprId> flat;
   for (const ExprId part : *parts) {
     if (nodes_[part].kind == kind) {
-      flat.insert(flat.end(), PartsOf(part).begin(), PartsOf(part).end());
+      flat.insert(flat.end(), nodes_.PartsOf(part).begin(), nodes_.PartsOf(part).end());
     } else {
       flat.push_back(part);
     }
@@ -156,7 +92,7 @@ ExprId ExprPool::Or(std::vector<ExprId> parts) {
   }
   if (parts.empty()) return kNone;
   if (parts.size() == 1) return parts[0];
-  return Intern({.kind = Kind::kOr, .nullable = nullable}, parts);
+  return nodes_.Intern({.kind = Kind::kOr, .nullable = nullable}, parts);
 }
 
 ExprId ExprPool::AnyOf(std::vector<std::string> texts) {
@@ -191,12 +127,13 @@ ExprId ExprPool::And(std::vector<ExprId> parts) {
   const bool nullable = std::ranges::all_of(parts, [&](ExprId part) { return Nullable(part); });
   if (parts[0] == kEmpty) return nullable ? kEmpty : kNone;
   if (parts.size() == 1) return parts[0];
-  return Intern({.kind = Kind::kAnd, .nullable = nullable, .may_be_empty = true}, parts);
+  return nodes_.Intern({.kind = Kind::kAnd, .nullable = nullable, .may_be_empty = true}, parts);
 }
 
 ExprId ExprPool::Not(ExprId inner) {
-  if (nodes_[inner].kind == Kind::kNot) return PartOf(inner, 0);
-  return Intern({.kind = Kind::kNot, .nullable = !Nullable(inner), .may_be_empty = true}, {inner});
+  if (nodes_[inner].kind == Kind::kNot) return nodes_.PartOf(inner, 0);
+  return nodes_.Intern({.kind = Kind::kNot, .nullable = !Nullable(inner), .may_be_empty = true},
+                       {inner});
 }
 
 ExprId ExprPool::Repeat(ExprId inner, int min, int max) {
@@ -205,16 +142,17 @@ ExprId ExprPool::Repeat(ExprId inner, int min, int max) {
   if (min == 1 && max == 1) return inner;
   if (min == 0 && max == 1) return Optional(inner);
   if (Nullable(inner)) min = 0;
-  return Intern({.kind = Kind::kRepeat, .nullable = min == 0, .min = min, .max = max}, {inner});
+  return nodes_.Intern({.kind = Kind::kRepeat, .nullable = min == 0, .min = min, .max = max},
+                       {inner});
 }
 
 ExprId ExprPool::Multiple(int64_t divisor, int64_t remainder, bool started) {
   has_multiples_ = true;
-  return Intern({.kind = Kind::kMultiple,
-                 .nullable = started && remainder == 0,
-                 .min = divisor,
-                 .max = remainder},
-                {});
+  return nodes_.Intern({.kind = Kind::kMultiple,
+                        .nullable = started && remainder == 0,
+                        .min = divisor,
+                        .max = remainder},
+                       {});
 }
 
 ExprId ExprPool::Derive(ExprId expr, uint8_t byte) {
@@ -223,47 +161,31 @@ ExprId ExprPool::Derive(ExprId expr, uint8_t byte) {
       exhausted_ = true;
       return kNone;
     }
-    if (used_rows_ % kBlockRows == 0) rows_.emplace_back(kBlockRows * class_bytes_.size(), -1);
+    if (used_rows_ % kBlockRows == 0) rows_.emplace_back(kBlockRows * classes_.size(), -1);
     nodes_[expr].row = used_rows_++;
   }
-  const int byte_class = class_of_[byte];
+  const int byte_class = classes_.Of(byte);
   if (const ExprId known = Derivative(expr, byte_class); known >= 0) return known;
   const ExprId result = Compute(expr, byte);
   Derivative(expr, byte_class) = result;
   return result;
 }
 
-// Derivatives only unite sets that are there, so the classes hold for them too. Each set splits the
-// classes so far.
+// Derivatives only unite sets that are there, so the classes hold for them too.
 void ExprPool::Freeze() {
   std::vector<ByteSet> sets = sets_;
   if (has_multiples_) {
     for (char digit = '0'; digit <= '9'; ++digit) sets.push_back(ByteSet::Of(digit));
   }
-  class_of_.fill(0);
-  int classes = 1;
-  for (const ByteSet& set : sets) {
-    std::array<int, 512> renamed;  // by old class and membership
-    renamed.fill(-1);
-    classes = 0;
-    for (int byte = 0; byte < 256; ++byte) {
-      int& name = renamed[class_of_[byte] * 2 + (set.Has(static_cast<uint8_t>(byte)) ? 1 : 0)];
-      if (name < 0) name = classes++;
-      class_of_[byte] = static_cast<uint8_t>(name);
-    }
-  }
-  class_bytes_.assign(classes, {});
-  for (int byte = 0; byte < 256; ++byte) {
-    class_bytes_[class_of_[byte]].push_back(static_cast<uint8_t>(byte));
-  }
-  for (Node& node : nodes_) node.row = -1;
+  classes_ = ByteClasses(sets);
+  nodes_.ClearRows();
   rows_.clear();
   used_rows_ = 0;
 }
 
 // Nodes and parts are copied where the computation makes new ones, which may move them.
 ExprId ExprPool::Compute(ExprId expr, uint8_t byte) {
-  const Node node = nodes_[expr];
+  const ExprNode node = nodes_[expr];
   switch (node.kind) {
     case Kind::kNone:
     case Kind::kEmpty:
@@ -271,17 +193,17 @@ ExprId ExprPool::Compute(ExprId expr, uint8_t byte) {
     case Kind::kBytes:
       return sets_[node.set].Has(byte) ? kEmpty : kNone;
     case Kind::kConcat:
-      return DeriveConcat(PartOf(expr, 0), PartOf(expr, 1), byte);
+      return DeriveConcat(nodes_.PartOf(expr, 0), nodes_.PartOf(expr, 1), byte);
     case Kind::kRepeat:
-      return DeriveRepeat(node, PartOf(expr, 0), byte);
+      return DeriveRepeat(node, nodes_.PartOf(expr, 0), byte);
     case Kind::kNot:
-      return Not(Derive(PartOf(expr, 0), byte));
+      return Not(Derive(nodes_.PartOf(expr, 0), byte));
     case Kind::kMultiple:
       if (byte < '0' || byte > '9') return kNone;
       return Multiple(node.min, (node.max * 10 + (byte - '0')) % node.min, /*started=*/true);
     case Kind::kOr:
     case Kind::kAnd: {
-      std::vector<ExprId> parts(PartsOf(expr).begin(), PartsOf(expr).end());
+      std::vector<ExprId> parts(nodes_.PartsOf(expr).begin(), nodes_.PartsOf(expr).end());
       for (ExprId& part : parts) part = Derive(part, byte);
       return node.kind == Kind::kOr ? Or(std::move(parts)) : And(std::move(parts));
     }
@@ -295,7 +217,7 @@ ExprId ExprPool::DeriveConcat(ExprId first, ExprId second, uint8_t byte) {
   return Or({within, Derive(second, byte)});
 }
 
-ExprId ExprPool::DeriveRepeat(const Node& node, ExprId inner, uint8_t byte) {
+ExprId ExprPool::DeriveRepeat(const ExprNode& node, ExprId inner, uint8_t byte) {
   const ExprId first = Derive(inner, byte);
   if (first == kNone) return kNone;
   const int min = static_cast<int>(std::max<int64_t>(node.min - 1, 0));
@@ -310,8 +232,8 @@ bool ExprPool::IsEmpty(ExprId expr) {
   ++searches_;
   bool empty = true;
   for (size_t i = 0; i < seen.size() && empty && seen.size() < kMostStatesSearched; ++i) {
-    for (size_t c = 0; c < class_bytes_.size() && empty; ++c) {
-      const ExprId next = Derive(seen[i], class_bytes_[c][0]);
+    for (int c = 0; c < classes_.size() && empty; ++c) {
+      const ExprId next = Derive(seen[i], classes_.bytes()[c][0]);
       if (next == kNone) continue;
       met_in_.resize(nodes_.size(), 0);
       if (std::exchange(met_in_[next], searches_) == searches_) continue;
@@ -329,9 +251,9 @@ bool ExprPool::IsEmpty(ExprId expr) {
 // An intersection without the parts that only take finitely many strings away.
 ExprId ExprPool::WithoutFiniteExceptions(ExprId expr) {
   if (nodes_[expr].kind != Kind::kAnd) return expr;
-  std::vector<ExprId> parts(PartsOf(expr).begin(), PartsOf(expr).end());
+  std::vector<ExprId> parts(nodes_.PartsOf(expr).begin(), nodes_.PartsOf(expr).end());
   std::erase_if(parts, [&](ExprId part) {
-    return nodes_[part].kind == Kind::kNot && nodes_[PartOf(part, 0)].finite;
+    return nodes_[part].kind == Kind::kNot && nodes_[nodes_.PartOf(part, 0)].finite;
   });
   return parts.empty() ? Not(kNone) : And(std::move(parts));
 }
@@ -343,8 +265,8 @@ bool ExprPool::AllowsAllText(ExprId expr, ExprId character) {
   expr = WithoutFiniteExceptions(expr);
   if (nodes_[expr].finite) return false;
   if (nodes_[expr].kind == Kind::kConcat) {  // the first part alone may do
-    const ExprId first = PartOf(expr, 0);
-    const ExprId second = PartOf(expr, 1);
+    const ExprId first = nodes_.PartOf(expr, 0);
+    const ExprId second = nodes_.PartOf(expr, 1);
     if (!IsEmpty(second) && AllowsAllText(first, character)) return true;
   }
   if (const Known known = nodes_[expr].allows_all_text; known != Known::kNothing) {
@@ -354,10 +276,10 @@ bool ExprPool::AllowsAllText(ExprId expr, ExprId character) {
   bool all = true;
   for (size_t i = 0; i < seen.size() && all; ++i) {
     const auto [from, rest] = seen[i];
-    for (size_t c = 0; c < class_bytes_.size() && all; ++c) {
-      const ExprId left = Derive(rest, class_bytes_[c][0]);
+    for (int c = 0; c < classes_.size() && all; ++c) {
+      const ExprId left = Derive(rest, classes_.bytes()[c][0]);
       if (left == kNone) continue;
-      const ExprId next = WithoutFiniteExceptions(Derive(from, class_bytes_[c][0]));
+      const ExprId next = WithoutFiniteExceptions(Derive(from, classes_.bytes()[c][0]));
       all = !IsEmpty(next) && seen.size() < kMostTextStates;
       const std::pair pair{next, left == kEmpty ? character : left};
       if (std::ranges::find(seen, pair) == seen.end()) seen.push_back(pair);
