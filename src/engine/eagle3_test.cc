@@ -299,6 +299,56 @@ TEST_F(Eagle3Alone, ABatchIsExtendedAsEachOfItsSequences) {
   }
 }
 
+// The last row of a block pairs with a token that another sequence need not have.
+TEST_F(Eagle3Alone, RecallsARowWithAnotherSuccessor) {
+  EagleOptions options = HeadOptions();
+  options.cache.prefix_index = true;
+  drafter_ = LoadHead(options, &metrics_);
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 33);
+  drafter_->End(1);
+  ++tokens_[32];
+  ASSERT_TRUE(drafter_->Begin(2, tokens_).ok());
+  drafter_->Recall(2, tokens_, 32);
+  EXPECT_EQ(drafter_->RowsOf(2), 32);
+  EXPECT_EQ(metrics_.Total(Counter::kKvPrefixDraftRowsRecomputed), 1);
+  ASSERT_TRUE(drafter_->Begin(3, tokens_).ok());
+  Extend(3, 0, 32);
+  const TokenTree computed = Propose(3, 33);
+  EXPECT_GT(computed.size(), 4);
+  EXPECT_EQ(Propose(2, 33).tokens, computed.tokens);
+}
+
+// All seven blocks are in use, so that the block with the other successor cannot be copied. Rows
+// that came later used to be hidden from the drafts, as if they had been skipped.
+TEST_F(Eagle3Alone, RecallsFullBlocksOnlyWhereThereIsNoRoom) {
+  EagleOptions options = HeadOptions();
+  options.cache = {.max_length = 256, .max_sequences = 3, .kv_tokens = 16, .prefix_index = true};
+  drafter_ = LoadHead(options, &metrics_);
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 33);
+  Propose(1, 34);  // three blocks
+  std::vector<int32_t> others = tokens_;
+  ++others[0];
+  ASSERT_TRUE(drafter_->Begin(2, others).ok());
+  Extend(2, 0, 64);
+  Propose(2, 65);  // four more
+  ++tokens_[32];
+  ASSERT_TRUE(drafter_->Begin(3, tokens_).ok());
+  drafter_->Recall(3, tokens_, 32);
+  EXPECT_EQ(drafter_->RowsOf(3), 16);
+  EXPECT_EQ(metrics_.Total(Counter::kKvPrefixDraftRowsRecomputed), 0);
+  drafter_->End(2);
+  drafter_->Rewind(3, 17);
+  tokens_[32] += 5;  // the sequence goes on with another token
+  Extend(3, 16, 16);
+  const TokenTree recalled = Propose(3, 33);
+  ASSERT_TRUE(drafter_->Begin(4, tokens_).ok());
+  Extend(4, 0, 32);
+  EXPECT_GT(recalled.size(), 4);
+  EXPECT_EQ(recalled.tokens, Propose(4, 33).tokens);
+}
+
 TEST_F(Eagle3Alone, TooManySequencesAreRefused) {
   for (SequenceId id = 1; id <= 4; ++id) ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
   EXPECT_EQ(drafter_->Begin(9, tokens_).message(), "drafter: 5 sequences, limit 4");

@@ -68,11 +68,14 @@ void BlockDrafter::Recall(SequenceId sequence, std::span<const int32_t> tokens, 
   if (at == states_.end()) return;
   Sequence& draft = at->second.sequence;
   draft.tokens.assign(tokens.begin(), tokens.begin() + computed);
-  if (kv_->prefix().Attach(&draft, computed) == computed) return;
+  const int known = kv_->prefix().Attach(&draft, computed);
+  if (known == computed) return;
   const int block = options_.cache.block_size;
-  at->second.missing = {draft.committed_len / block, computed / block};
-  if (kv_->prefix().Skip(&draft, computed).ok()) return;
-  draft.tokens.resize(draft.committed_len);  // no room: nothing is drafted for the sequence
+  if (kv_->prefix().Skip(&draft, computed).ok()) {
+    at->second.missing = {known / block, computed / block};
+  } else {
+    draft.tokens.resize(known);  // no room: nothing is drafted for the sequence
+  }
 }
 
 // The last token that is left is the next root, whose row comes with it.

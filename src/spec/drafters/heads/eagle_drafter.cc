@@ -95,12 +95,15 @@ void EagleDrafter::Recall(SequenceId sequence, std::span<const int32_t> tokens, 
   State& state = at->second;
   Sequence& draft = state.sequence;
   draft.tokens.assign(tokens.begin() + 1, tokens.begin() + 1 + computed);
-  if (kv_->prefix().Attach(&draft, computed) == computed) return;
-  if (draft.committed_len + options_.cache.block_size == computed && RecallLastRow(&state)) return;
-  state.missing = {draft.committed_len / options_.cache.block_size,
-                   computed / options_.cache.block_size};
-  if (kv_->prefix().Skip(&draft, computed).ok()) return;
-  draft.tokens.resize(draft.committed_len);  // no room: nothing is drafted for the sequence
+  const int known = kv_->prefix().Attach(&draft, computed);
+  if (known == computed) return;
+  const int block = options_.cache.block_size;
+  if (known + block == computed && RecallLastRow(&state)) return;
+  if (kv_->prefix().Skip(&draft, computed).ok()) {
+    state.missing = {known / block, computed / block};
+  } else {
+    draft.tokens.resize(known);  // no room: nothing is drafted for the sequence
+  }
 }
 
 // The last block pairs its last row with another token than the known one does.
