@@ -311,8 +311,9 @@ class HeadsAlone : public HeadsTest {
             .tokens = std::span(tokens_).first(static_cast<size_t>(length)),
             .budget = kHeadsBudget};
   }
-  TokenTree Propose(SequenceId id, int length) {
-    const DraftRequest request = RequestOf(id, length);
+  TokenTree Propose(SequenceId id, int length, int top_k = kHeadsBudget.top_k) {
+    DraftRequest request = RequestOf(id, length);
+    request.budget.top_k = top_k;
     TokenTree tree(request.tokens.back());
     drafter_->Propose({&request, 1}, {&tree, 1});
     return tree;
@@ -340,6 +341,17 @@ TEST_P(HeadsAlone, RewindAndExtendAgainGiveTheSameTree) {
   EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
   Extend(1, 50, 2);  // rows between are missing
   EXPECT_EQ(Propose(1, 53).size(), 1);
+}
+
+TEST_P(HeadsAlone, OneCandidatePerNodeMakesAChain) {
+  DraftBudget budget = kHeadsBudget;
+  budget.top_k = 1;
+  drafter_ = NewHeadDrafter(GetParam(), budget, false, &metrics_);
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 40);
+  const TokenTree tree = Propose(1, 41, /*top_k=*/1);
+  ASSERT_GT(tree.size(), 2);
+  for (int node = 1; node < tree.size(); ++node) EXPECT_EQ(tree.parents[node], node - 1);
 }
 
 // All rows together are more than one product or pass takes.

@@ -312,6 +312,27 @@ TEST(SpecPvEngine, ShadowsMeasureAndChangeNothing) {
   EXPECT_GT(engine->metrics().Get(Histogram::kSpecPvHiddenCosine, "1").Mean(), 0.3);
 }
 
+// Full passes come after every second partial one, so there is at most one provisional token. Its
+// K/V is computed again before the root's.
+TEST(SpecPvEngine, ShadowsComputeTheProvisionalTokens) {
+  std::mt19937 random(37);
+  SpecPvConfig config = TinyBudget();
+  config.mode = SpecPvMode::kFast;
+  config.shadow_rate = 1;
+  config.full_refresh_interval = 2;
+  const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(config));
+  ASSERT_TRUE(engine->Generate(LongRequest(random, 110, 60)).ok());
+  const auto shadows_at = [&](const char* distance) {
+    return engine->metrics().Get(Histogram::kSpecPvKlNats, distance).count;
+  };
+  EXPECT_GT(shadows_at("1"), 3);
+  EXPECT_GT(shadows_at("2"), 3);
+  EXPECT_EQ(shadows_at("4"), 0);
+  const auto per_token = static_cast<int64_t>(engine->kv().shape().BytesPerToken());
+  EXPECT_EQ(engine->metrics().Get(Counter::kKvBytesStaged, "shadow"),
+            per_token * (shadows_at("1") + 2 * shadows_at("2")));
+}
+
 // Refreshes that the governor asked for, of a request that is checked all along.
 int64_t DriftRefreshes(const SpecPvConfig& config, const GenerateRequest& request) {
   const auto engine = SmallWithLongPasses().MakeEngine(PartialOptions(config));

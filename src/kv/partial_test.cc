@@ -24,6 +24,10 @@ class PartialKvTest : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     backend_ = GetParam() ? NewCpuBackend(2) : NewReferenceBackend();
+    MakeCache({.audit = true, .tail_regions = 2, .tail_rows = kTailRows});
+  }
+
+  void MakeCache(const KvOptions& options) {
     const KvShape shape{.num_layers = 3,
                         .kv_heads = kHeads,
                         .head_dim = kPartialHeadDim,
@@ -32,8 +36,7 @@ class PartialKvTest : public testing::TestWithParam<bool> {
                         .num_blocks = 24,
                         .staging_rows = kSharedRows,
                         .key_summaries = true};
-    auto cache = KvCache::Create(backend_.get(), shape, &metrics_,
-                                 {.audit = true, .tail_regions = 2, .tail_rows = kTailRows});
+    auto cache = KvCache::Create(backend_.get(), shape, &metrics_, options);
     ASSERT_TRUE(cache.ok()) << cache.status().message();
     cache_ = std::move(cache).value();
   }
@@ -126,6 +129,25 @@ TEST_P(PartialKvTest, TailGrowsByAcceptedPaths) {
   EXPECT_EQ(sequence.committed_len, 10);
   EXPECT_EQ(cache_->audit().ContentHash(sequence), hash);
   ExpectIntact({&sequence});
+}
+
+TEST_P(PartialKvTest, OnlyOffloadedBlocksHaveCopiesOfViews) {
+  const size_t bytes = cache_->bytes();
+  const auto copy_a_block = [this](bool offload, int view_blocks) {
+    MakeCache({.offload = offload,
+               .tail_regions = 2,
+               .tail_rows = kTailRows,
+               .view_blocks = view_blocks});
+    Sequence sequence{.id = 1};
+    Commit(&sequence, 8, 0);
+    const std::vector<int32_t> blocks(size_t{3} * kHeads, sequence.blocks[0]);
+    return cache_->CopyToView(&sequence, blocks).status().message();
+  };
+  EXPECT_EQ(copy_a_block(false, 1), "kv: there are no copies of views");
+  EXPECT_EQ(cache_->bytes(), bytes);
+  EXPECT_EQ(copy_a_block(true, 0), "kv: there are no copies of views");
+  EXPECT_EQ(copy_a_block(true, 1), "");
+  EXPECT_EQ(cache_->bytes(), bytes + 2 * 8 * cache_->shape().BytesPerToken());
 }
 
 TEST_P(PartialKvTest, MixedPassesStageBothPlaces) {

@@ -208,6 +208,17 @@ TEST(DraftLengthControl, OldTimesFade) {
   EXPECT_LT(probes, 100);
 }
 
+// Rounds without an accepted token, until their small waits are too much of a loss, leave a mean of
+// 1 token. Each probe moves it by 5 % towards the 2 tokens of a round at its best; drafts pay again
+// from 1.25 * 1.04 plain rounds on: 2 - 0.95^7 = 1.302.
+TEST(DraftLengthControl, TokensOfFruitlessRoundsFadeWithEachProbe) {
+  DraftLengthControl control = Closed(/*max_length=*/1);
+  while (!control.open()) control.ObserveDrafted(Round(1, 0, /*wait=*/0.0004, /*target=*/0.01));
+  int probes = 0;
+  for (; control.open() && probes < 100; ++probes) Probe(&control, true, /*seconds=*/0.0004);
+  EXPECT_EQ(probes, 7);
+}
+
 // Plain rounds until probes, all of them quick and right, close the breaker.
 int RoundsToClose(DraftLengthControl* control) {
   int rounds = 0;

@@ -44,6 +44,18 @@ TEST(LevelPrice, ARefusedLevelIsTimedAgain) {
   EXPECT_GE(LevelsRun(price, 100, 0.5, 3e-4), 60);
 }
 
+// Three times are enough to judge by; later ones keep them up to date.
+TEST(LevelPrice, LevelsAreWaitedForUntilTheirTimeIsKnown) {
+  LevelTimes times;
+  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
+  int timed = 0;
+  for (; price.IsDue() && timed < 10; ++timed) price.Observe(3e-4);
+  EXPECT_EQ(timed, 3);
+  int untimed = 1;  // the one that ended the loop
+  while (!price.IsDue() && untimed < 1000) ++untimed;
+  EXPECT_EQ(untimed, 128);
+}
+
 GrowingTree TreeOf(int steps) {
   return {.tree = {/*top_k=*/4, steps, /*max_nodes=*/16}, .prefix = {{}, 0}};
 }
@@ -76,6 +88,7 @@ TEST(LevelForecast, RefusedLevelsAreRunAndTimedAgain) {
   for (;; ++refused) {
     std::vector<GrowingTree> trees = {TreeOf(5)};
     ASSERT_LT(refused, 1000);
+    EXPECT_FALSE(price.IsDue());
     if (forecast.CutTrees(trees, price) == 5) break;
     EXPECT_EQ(trees[0].tree.steps(), 1);
   }

@@ -110,6 +110,13 @@ TEST(SpecPvPreflightTest, BufferMustAllowASecondPartialStep) {
   EXPECT_TRUE(SpecPvPreflight(config, host).has_value());
 }
 
+TEST(SpecPvPreflightTest, AnEngineWithoutDraftsNeedsTwoRows) {
+  EXPECT_FALSE(SpecPvPreflight({.enabled = true, .buffer_tokens = 2}, SpecPvHost()).has_value());
+  const auto fallback = SpecPvPreflight({.enabled = true, .buffer_tokens = 1}, SpecPvHost());
+  ASSERT_TRUE(fallback.has_value());
+  EXPECT_EQ(fallback->detail, "buffer 1 < tree 1 + depth 0 + 1");
+}
+
 TEST(SpecPvPreflightTest, WhatTheEngineMustOffer) {
   SpecPvConfig config{.enabled = true};
   const auto reason_of = [&](const SpecPvHost& host) {

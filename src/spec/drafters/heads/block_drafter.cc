@@ -45,7 +45,7 @@ Status BlockDrafter::Allocate() {
                                               {.prefix_index = options_.cache.prefix_index}));
   TALON_ASSIGN_OR_RETURN(features_,
                          NewScratch(backend_, head_->max_context_rows(), config.features_size()));
-  width_ = std::max(options_.budget.top_k, 1);
+  width_ = options_.budget.top_k;
   return OkStatus();
 }
 
