@@ -36,8 +36,6 @@ DATA = ("models/", "tests/data/", "fuzz/seeds/")  # not written here
 THIS = ("CONTRIBUTING.md", "scripts/check_words.py", "scripts/check_words_test.py")
 
 HEADLESS = re.compile(r"(of|whose|that) ", re.IGNORECASE)
-# Where only capitals are looked at: comments beside declarations are still to be rewritten.
-CAPITALS_ONLY = "src/compute/cuda/attention/"
 IS_NO = re.compile(
     r"(?<!\bthere )\b(is|are|was|were) no "
     r"(?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b|better\b|worse\b|larger\b|smaller\b)",
@@ -179,8 +177,6 @@ def check_file(name, source):
     yield from open_coded(name, source)
     seen = set()
     for text in texts_of(name, source):
-        if name.startswith(CAPITALS_ONLY) and text.text[:1].islower():
-            text = text._replace(opens=False)
         for problem in problems_of_text(text):
             message = f"{name}:{text.line}: {problem}"
             if message not in seen:

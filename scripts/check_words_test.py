@@ -38,11 +38,6 @@ class CommentTest(unittest.TestCase):
         self.assertEqual(problems_of("a.py", "rows = 0  # of the pass"), expected)
         self.assertEqual(problems_of("a.h", "int rows = 0;  // rows of the pass"), [])
 
-    def test_folders_that_are_checked_for_capitals_only(self):
-        name = check_words.CAPITALS_ONLY + "a.cu"
-        self.assertEqual(problems_of(name, "int rows = 0;  // of the pass"), [])
-        self.assertEqual(len(problems_of(name, "// Of the pass.")), 1)
-
     def test_a_later_line_of_a_comment_may_begin_with_of(self):
         self.assertEqual(problems_of("a.cc", "// The sum", "// Of Mice and Men."), [])
 

@@ -41,8 +41,8 @@ __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const Atten
 // Where an item's chunk goes: merged into the item's partial, or to a partial of its own.
 struct ChunkTarget {
   int key_begin;
-  int offset;     // of the chunk's state from the item's first
-  bool is_first;  // of its partial's chunks
+  int offset;     // distance of the chunk's state from the item's first
+  bool is_first;  // the first chunk of its partial
 
   __device__ ChunkTarget(const AttentionArgs& args, const AttentionItem& item, int chunk)
       : key_begin(ChunkBegin(chunk)),

@@ -76,7 +76,7 @@ constexpr PrefixKind kHopperKinds[] = {{16, PrefixKernelKind::kTiles, 2.0, 0.8, 
                                        {64, PrefixKernelKind::kWarpgroups, 1.3, 2.5, 3.5, 3.85e6},
                                        {128, PrefixKernelKind::kWarpgroups, 1.85, 2.5, 6.0, 3.85e6},
                                        {256, PrefixKernelKind::kWarpgroups, 1.8, 2.5, 6.0, 3.85e6}};
-constexpr double kBytesPerMicrosecond = 4.3e6;  // of partials
+constexpr double kBytesPerMicrosecond = 4.3e6;  // bandwidth for partials
 
 int SharedBytes(const PrefixKind& kind, int dim) {
   if (kind.kernel == PrefixKernelKind::kTiles) return TileSharedBytes(kind.queries, dim);
@@ -231,7 +231,7 @@ double BusyTime(bool sections, int slots, std::vector<EqualItems>* items) {
   if (count > kManyRounds * slots) return bound;
   std::ranges::sort(*items, std::greater(), &EqualItems::time);
   int before = 0;
-  double last = 0;  // of the first round
+  double last = 0;  // the last item of the first round
   for (const EqualItems& group : *items) {
     if (before < slots) last = group.time;
     before += group.count;
@@ -348,7 +348,7 @@ struct Piece {
   int begin = 0;
   int end = 0;
   bool merges = false;  // AttentionItem
-  double time = 0;      // of an item
+  double time = 0;      // an item takes
 };
 
 // The longest first.

@@ -90,7 +90,7 @@ TEST(AttentionPlan, ItemsMakeThePartialsThatTheTailExpects) {
     AttentionPlan plan;
     plan.Build(MixedPass(), shape);
     for (const AttentionItem& item : ItemsOf(plan)) {
-      if (item.query_begin == item.query_end) continue;  // of a pair
+      if (item.query_begin == item.query_end) continue;  // a half of a pair
       const AttentionRow& row = plan.rows[item.query_begin / shape.group];
       EXPECT_EQ(item.merges, item.partial < row.sections ? 1 : 0);
       if (item.merges != 0) {

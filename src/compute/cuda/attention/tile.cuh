@@ -106,7 +106,7 @@ template <typename C>
 __device__ __forceinline__ void StartTile(const AttentionArgs& args, SharedTile<C>& shared,
                                           int tile) {
   using T = typename C::T;
-  constexpr int kPieces = C::kDim / 8;  // of 16 bytes
+  constexpr int kPieces = C::kDim / 8;  // 16 bytes each
   static_assert(kTileKeys * kPieces % C::kThreads == 0);
   const int stage = tile % C::kStages;
 #pragma unroll

@@ -18,7 +18,7 @@ inline constexpr int kBoxKeys = 16;         // keys per TMA box
 inline constexpr int kPanelCols = 64;       // columns of a matrix
 inline constexpr int kPanelRowBytes = 128;  // 64 16-bit elements
 inline constexpr int kBoxBytes = kBoxKeys * kPanelRowBytes;
-inline constexpr int kPanelAlignment = 1024;  // of a matrix, for the swizzle
+inline constexpr int kPanelAlignment = 1024;  // alignment of a matrix, for the swizzle
 
 // Byte offset of piece `piece` (8 columns) of a row, swizzled. Matrices of `rows` rows follow each
 // other.

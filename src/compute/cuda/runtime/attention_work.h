@@ -60,12 +60,12 @@ constexpr int NumSections(int keys) { return CeilDiv(NumChunks(keys), kSectionCh
 // Keys [key_begin, key_end) of a sequence for some of its queries in one kv head. Query q is head q
 // % group of row q / group of the pass.
 struct alignas(16) AttentionItem {
-  // WarpgroupKernel. An item of PrefixKernel is for every kv head: what a block takes is an index of
-  // an item and a kv head (ItemAt).
+  // WarpgroupKernel. An item of PrefixKernel is for every kv head: what a block takes is an index
+  // of an item and a kv head (ItemAt).
   int32_t kv_head = 0;
   int32_t query_begin = 0;
   int32_t query_end = 0;
-  int32_t key_begin = 0;   // start of a tile
+  int32_t key_begin = 0;  // start of a tile
   int32_t key_end = 0;
   int32_t full_end = 0;    // every row of the item sees all keys before this one
   int32_t prefix_end = 0;  // keys from here on are the sequence's nodes
