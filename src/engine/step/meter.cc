@@ -129,6 +129,8 @@ void StepMeter::AddSeconds(const StepBatch& batch, double seconds) const {
       ++stats.plain_passes;
       stats.plain_seconds += seconds;
     }
+    const bool catches_up = entry.origin.drafter_asked && !entry.run->drafted_last;
+    PartialVerifier::TimeStep(entry, seconds, !batch.prompts.empty() || catches_up);
     stats.draft_seconds += batch.draft_seconds;
     stats.verify_seconds += batch.verify_seconds;
     if (entry.view.partial) stats.partial_seconds += seconds;

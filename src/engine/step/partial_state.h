@@ -14,6 +14,14 @@
 
 namespace talon {
 
+// What a request's tokens took since it last had nothing provisional.
+struct RoundClock {
+  double seconds = 0;
+  int tokens = 0;
+  bool partial = false;    // by partial passes
+  bool disturbed = false;  // by others' prompts, or by a drafter that caught up
+};
+
 struct PartialState {
   bool admitted = false;                  // the fields below are filled
   SpecPvConfig config;                    // the engine's, with the request's overrides
@@ -25,6 +33,7 @@ struct PartialState {
   bool pays = true;     // partial steps are worth their cost at this length
   bool trying = false;  // they were not, and are tried again
   int max_trunk = GateState::kNoInterval;
+  RoundClock round;
   bool finish_pending = false;     // exact mode: a provisional token would end the request
   std::optional<OutputText> text;  // exact mode: the request's text with provisional tokens
 

@@ -44,10 +44,29 @@ void PartialVerifier::Admit(ActiveRequest* run) {
 void PartialVerifier::Reconsider(ActiveRequest* run) {
   PartialState& state = run->partial;
   if (!CouldBePartial(*run) || !state.exact() || run->sequence.tail_len > 0) return;
+  EndRound(&state);
   const StepCosts costs = CostsOf(*run);
   state.pays = payoff_.Decide(costs, &state.trying);
   state.max_trunk = payoff_.MaxTrunk(costs);
   if (!state.pays) state.lists.reset();  // they become stale
+}
+
+void PartialVerifier::TimeStep(const StepEntry& entry, double seconds, bool disturbed) {
+  RoundClock& round = entry.run->partial.round;
+  round.seconds += seconds;
+  round.tokens += entry.commit.provisional ? 0 : static_cast<int>(entry.verdict.emitted.size());
+  round.partial |= entry.view.partial;
+  round.disturbed |= disturbed;
+}
+
+void PartialVerifier::EndRound(PartialState* state) {
+  const RoundClock round = std::exchange(state->round, {});
+  if (round.disturbed || round.tokens == 0) return;
+  if (round.partial) {
+    payoff_.RecordRound(round.seconds, round.tokens);
+  } else {
+    payoff_.RecordFullStep(round.seconds, round.tokens);
+  }
 }
 
 int PartialVerifier::TreeRoom(const ActiveRequest& run) const {
@@ -74,7 +93,9 @@ StepCosts PartialVerifier::CostsOf(const ActiveRequest& run) const {
   // Where nothing else ends a round earlier.
   const double trunk = std::min(config_.buffer_tokens - mean_rows_,
                                 run.partial.governor->interval() * mean_emitted_);
-  return {.full_step = policy.PassSeconds(whole, mean_rows_),
+  // Full steps have trees only where these pay.
+  const double plain = policy.PassSeconds(whole, 1);
+  return {.full_step = std::min(policy.PassSeconds(whole, mean_rows_), mean_emitted_ * plain),
           .partial_step = policy.PassSeconds(part, mean_rows_),
           .tokens_per_step = mean_emitted_,
           .replay_pass = few - kFewRows * row,

@@ -84,6 +84,8 @@ class PartialVerifier {
 
   // ---- Observe ----
 
+  // Counts the seconds of a step for the request. `disturbed`: they are not the request's own.
+  static void TimeStep(const StepEntry& entry, double seconds, bool disturbed);
   // After the step: whether partial steps pay from here on.
   void Reconsider(ActiveRequest* run);
   // Records an ordinary step of a sequence, one without trunk or choice of blocks.
@@ -110,6 +112,8 @@ class PartialVerifier {
   GateDecision Decide(const ActiveRequest& run, int nodes) const;
   // Costs by the verify curve; all unknown without one.
   StepCosts CostsOf(const ActiveRequest& run) const;
+  // Tells the payoff what a round or a full step took that has ended.
+  void EndRound(PartialState* state);
   // Counts an exact full pass that confirmed the first `confirmed` of `provisional` tokens.
   void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
   // Chooses the blocks of the partial steps to come. REQUIRES: the pass has their scores.

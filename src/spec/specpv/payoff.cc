@@ -33,6 +33,22 @@ void PartialPayoff::RecordTrunk(int confirmed, bool disagreed) {
   trial_interval_ = std::max(kFirstTrial, trial_interval_ - confirmed);
 }
 
+void PartialPayoff::RecordRound(double seconds, int tokens) {
+  constexpr double kKept = 0.8;
+  round_seconds_ = kKept * round_seconds_ + seconds;
+  round_tokens_ = kKept * round_tokens_ + tokens;
+  ++rounds_;
+}
+
+void PartialPayoff::RecordFullStep(double seconds, int tokens) {
+  full_token_.Add(seconds / tokens);
+}
+
+bool PartialPayoff::LosesByClock() const {
+  if (rounds_ < kFewRounds || full_token_.empty()) return false;
+  return round_seconds_ > round_tokens_ * full_token_.Median();
+}
+
 // Settling passes do more than full ones: if they seem to take less, full ones were disturbed.
 double PartialPayoff::FullRatio() const {
   if (full_.empty()) return 1;
@@ -65,7 +81,7 @@ int PartialPayoff::MaxTrunk(const StepCosts& by_curve) const {
 bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {
   if (by_curve.full_step <= 0) return true;
   if (full_.size() < kFullPasses) return false;
-  if (PartialPays(Corrected(by_curve, seen_))) return true;
+  if (!LosesByClock() && PartialPays(Corrected(by_curve, seen_))) return true;
   if (!*trying && --until_trial_ <= 0) {
     *trying = true;
     Fade();
@@ -73,7 +89,7 @@ bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {
     trial_interval_ = std::min(2 * trial_interval_, kLastTrial);
   }
   // A trial makes sense only where they would pay without disagreements.
-  *trying = *trying && PartialPays(Corrected(by_curve, TrunkLength()));
+  *trying = *trying && !LosesByClock() && PartialPays(Corrected(by_curve, TrunkLength()));
   return *trying;
 }
 
@@ -81,6 +97,7 @@ void PartialPayoff::Fade() {
   seen_.Fade();
   partial_ = {};
   settling_ = {};
+  round_seconds_ = round_tokens_ = rounds_ = 0;
 }
 
 }  // namespace talon

@@ -1,9 +1,11 @@
 // Whether exact partial verification pays here and now, by what was seen of it.
 //
-// Two things decide: how often full passes agree with provisional tokens, and what passes take. The
-// verify curve was measured over shorter contexts, so a pass is expected to take what the last few
-// of its kind took, in the curve's seconds. Where partial passes do not pay, nothing more is
-// learnt of them: what is known fades now and then and they are tried again, more and more rarely.
+// Three things decide: how often full passes agree with provisional tokens, what passes take, and
+// what a token took in the end. The verify curve was measured over shorter contexts, so a pass is
+// expected to take what the last few of its kind took, in the curve's seconds. That is a forecast:
+// rounds of partial passes that take longer for a token than full steps, by the clock, end it.
+// Where partial passes do not pay, nothing more is learnt of them: what is known fades now and then
+// and they are tried again, more and more rarely.
 //
 // One for an engine, used by its thread.
 #ifndef TALON_SPEC_SPECPV_PAYOFF_H_
@@ -24,6 +26,7 @@ enum class PassKind {
 class PartialPayoff {
  public:
   static constexpr size_t kFullPasses = 3;  // timed before the first partial one
+  static constexpr int kFewRounds = 4;      // before the clock has a say
   static constexpr int kFirstTrial = 128;   // steps until partial passes are tried again
   static constexpr int kLastTrial = 1024;
 
@@ -31,6 +34,10 @@ class PartialPayoff {
   void RecordPass(PassKind kind, double ratio);
   // A settling pass confirmed so many tokens, all of them or up to one that it judged differently.
   void RecordTrunk(int confirmed, bool disagreed);
+  // What a request's tokens took, all stages of its steps counted: those of a round, which is its
+  // partial passes and the one that settles them, or of a full step.
+  void RecordRound(double seconds, int tokens);
+  void RecordFullStep(double seconds, int tokens);
 
   // Before a step of a sequence that could be verified partially and has no provisional tokens:
   // whether it should. `by_curve` with the longest trunk there is room for. `trying`, the
@@ -44,12 +51,18 @@ class PartialPayoff {
   // The costs as passes show them, with the best trunk for the odds of disagreement in `seen`.
   StepCosts Corrected(const StepCosts& by_curve, const TrunkLength& seen) const;
   double FullRatio() const;
+  // Whether rounds took longer for a token than full steps did.
+  bool LosesByClock() const;
   void Fade();
 
   TrunkLength seen_;
   RecentTimes full_;
   RecentTimes partial_;
   RecentTimes settling_;
+  RecentTimes full_token_;    // seconds of a token of a full step
+  double round_seconds_ = 0;  // sums over rounds, older ones counting less
+  double round_tokens_ = 0;
+  int rounds_ = 0;
   int trial_interval_ = kFirstTrial;
   int until_trial_ = kFirstTrial;
 };

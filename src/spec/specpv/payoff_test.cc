@@ -134,6 +134,36 @@ TEST_F(PayoffTest, PassesSlowerThanTheCurveSaysTurnThemOff) {
   EXPECT_EQ(ShareOfRounds(100, /*agreeing=*/100), 1);  // not for ever
 }
 
+// The forecast says yes for ever; the clock has the last word, here and in later trials.
+TEST_F(PayoffTest, RoundsThatLoseByTheClockTurnThemOff) {
+  TimeFullPasses();
+  for (int i = 0; i < 3; ++i) payoff_.RecordFullStep(/*seconds=*/2, /*tokens=*/1);
+  const auto share_of_rounds = [this](int decisions, double seconds_of_token) {
+    int rounds = 0;
+    for (int i = 0; i < decisions; ++i) {
+      if (!payoff_.Decide(costs_, &trying_)) continue;
+      ++rounds;
+      Round(/*agreeing=*/100);
+      payoff_.RecordRound(10 * seconds_of_token, 10);
+    }
+    return static_cast<double>(rounds) / decisions;
+  };
+  EXPECT_EQ(share_of_rounds(100, 1.9), 1);
+  EXPECT_LT(share_of_rounds(1000, 2.4), 0.05);
+  share_of_rounds(PartialPayoff::kLastTrial, 1.5);
+  EXPECT_EQ(share_of_rounds(100, 1.5), 1);
+}
+
+TEST_F(PayoffTest, FewRoundsProveNothing) {
+  TimeFullPasses();
+  payoff_.RecordFullStep(2, 1);
+  for (int i = 0; i < PartialPayoff::kFewRounds; ++i) {
+    EXPECT_TRUE(payoff_.Decide(costs_, &trying_)) << i;
+    payoff_.RecordRound(100, 1);
+  }
+  EXPECT_FALSE(payoff_.Decide(costs_, &trying_));
+}
+
 TEST_F(PayoffTest, AShortPrefixIsNotWorthATrial) {
   TimeFullPasses();
   costs_.full_step = 1.2;
