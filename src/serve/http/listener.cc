@@ -26,14 +26,15 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr int kMaxPollMillis = 1000;
 constexpr int kNoMemoryMillis = 10;
+constexpr int kGraceMillis = 5;  // for a connection's first bytes, at the limit of connections
 
 // Answers without a request, written by the loop, which must not wait.
 void Refuse(const Connection& connection, int status, const char* reason, const char* message) {
   const std::string body = JsonText(ErrorJson({.status = status, .message = message}));
   const std::string text = fmt::format(
-      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
+      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}"
       "Connection: close\r\n\r\n{}",
-      status, reason, body.size(), body);
+      status, reason, body.size(), status == 503 ? "Retry-After: 1\r\n" : "", body);
   const AccessRecord record{.client = connection.ClientAddress(), .status = status};
   (void)!send(connection.socket(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   shutdown(connection.socket(), SHUT_WR);
@@ -130,8 +131,7 @@ void Listener::Loop() {
       if (stopping_) break;
     }
     try {
-      bool acceptable = false;
-      for (ConnectionPtr& ready : PollWaiting(&acceptable)) Advance(std::move(ready));
+      const bool acceptable = PollAll();
       DropExpired();
       TakeReturned();
       if (acceptable) AcceptAll();
@@ -143,23 +143,38 @@ void Listener::Loop() {
   waiting_.clear();
 }
 
-// Waits until something happens. Those with something to read are taken out of waiting_.
-std::vector<Listener::ConnectionPtr> Listener::PollWaiting(bool* acceptable) {
-  std::vector<pollfd> fds = {{.fd = wake_, .events = POLLIN, .revents = 0},
-                             {.fd = socket_, .events = POLLIN, .revents = 0}};
+// Waits until something happens: goes on with connections that have bytes, tells whether there are
+// new ones.
+bool Listener::PollAll() {
+  std::vector<pollfd> fds = WaitingFds();
+  const size_t count = fds.size();
+  fds.push_back({.fd = wake_, .events = POLLIN, .revents = 0});
+  fds.push_back({.fd = socket_, .events = POLLIN, .revents = 0});
+  if (poll(fds.data(), fds.size(), kMaxPollMillis) <= 0) return false;
+  uint64_t wakes = 0;
+  if (fds[count].revents != 0) (void)!read(wake_, &wakes, sizeof(wakes));
+  const bool acceptable = fds[count + 1].revents != 0;
+  fds.resize(count);
+  AdvanceReady(fds);
+  return acceptable;
+}
+
+std::vector<pollfd> Listener::WaitingFds() const {
+  std::vector<pollfd> fds;
   for (const ConnectionPtr& each : waiting_) {
     fds.push_back({.fd = each->socket(), .events = POLLIN, .revents = 0});
   }
+  return fds;
+}
+
+// `fds`: those of waiting_, polled.
+void Listener::AdvanceReady(std::span<const pollfd> fds) {
   std::vector<ConnectionPtr> ready;
-  if (poll(fds.data(), fds.size(), kMaxPollMillis) <= 0) return ready;
-  uint64_t count = 0;
-  if (fds[0].revents != 0) (void)!read(wake_, &count, sizeof(count));
-  *acceptable = fds[1].revents != 0;
-  for (size_t i = 0; i < waiting_.size(); ++i) {
-    if (fds[i + 2].revents != 0) ready.push_back(std::move(waiting_[i]));
+  for (size_t i = 0; i < fds.size(); ++i) {
+    if (fds[i].revents != 0) ready.push_back(std::move(waiting_[i]));
   }
   std::erase(waiting_, nullptr);
-  return ready;
+  for (ConnectionPtr& each : ready) Advance(std::move(each));
 }
 
 // Goes on with a connection that has bytes: it waits on, is served, or ends.
@@ -222,16 +237,23 @@ void Listener::Admit(int socket) {
   const int yes = 1;
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   auto connection = std::make_unique<Connection>(socket, options_.limits);
-  int open = static_cast<int>(waiting_.size());
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    open += busy_ + static_cast<int>(returned_.size());
+  // A connection whose request has come, or is about to, is served and not given up.
+  for (size_t i = waiting_.size(); i > 0 && IsFull(); --i) {
+    std::vector<pollfd> fds = WaitingFds();
+    if (poll(fds.data(), fds.size(), kGraceMillis) <= 0) break;
+    AdvanceReady(fds);
   }
-  if (open >= options_.max_connections && !EvictOldest()) {
+  if (IsFull() && !EvictOldest()) {
     Refuse(*connection, 503, "Service Unavailable", "all connections are in use, try again");
     return;
   }
   waiting_.push_back(std::move(connection));
+}
+
+bool Listener::IsFull() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const size_t open = waiting_.size() + static_cast<size_t>(busy_) + returned_.size();
+  return open >= static_cast<size_t>(options_.max_connections);
 }
 
 // Gives up the connection that was silent longest. False: none waits.

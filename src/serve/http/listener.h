@@ -3,14 +3,17 @@
 // One thread accepts and reads headers, so that an idle or slow client costs a socket and no
 // thread. A connection with a whole header gets a thread while its request is served, and returns
 // to the loop afterwards. At the limit of connections the one that was idle longest is closed for a
-// new one; if all are being served, the new one gets 503.
+// new one; if all are being served, or their requests have come, the new one gets 503.
 #ifndef TALON_SERVE_HTTP_LISTENER_H_
 #define TALON_SERVE_HTTP_LISTENER_H_
+
+#include <poll.h>
 
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,7 +54,10 @@ class Listener {
   Listener(const Options& options, Serve serve, int socket, int port, int wake);
 
   void Loop();
-  std::vector<ConnectionPtr> PollWaiting(bool* acceptable);
+  bool PollAll();
+  std::vector<pollfd> WaitingFds() const;
+  void AdvanceReady(std::span<const pollfd> fds);
+  bool IsFull();
   void AcceptAll();
   void Admit(int socket);
   bool EvictOldest();

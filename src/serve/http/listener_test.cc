@@ -97,6 +97,28 @@ TEST_F(ListenerTest, IdleConnectionsAreClosedForNewOnes) {
   EXPECT_EQ(served_, 1);
 }
 
+TEST_F(ListenerTest, RequestsThatHaveComeAreAnsweredOrRefused) {
+  Open({.max_connections = 3});
+  int answered = 0, refused = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::unique_ptr<Client>> clients;
+    for (int i = 0; i < 12; ++i) {
+      clients.push_back(std::make_unique<Client>(listener_->port()));
+      clients.back()->Send("last\r\n\r\n");
+    }
+    for (const auto& client : clients) {
+      const std::string answer = client->ReadAll();
+      const bool is_refusal = answer.starts_with("HTTP/1.1 503");
+      EXPECT_TRUE(is_refusal || answer == "got 8\n") << answer;
+      EXPECT_EQ(answer.find("Retry-After: 1\r\n") != std::string::npos, is_refusal);
+      ++(is_refusal ? refused : answered);
+    }
+  }
+  EXPECT_EQ(answered, served_);
+  EXPECT_GT(answered, 20);
+  EXPECT_EQ(answered + refused, 240);
+}
+
 TEST_F(ListenerTest, EndlessHeadersAreRefused) {
   Open({});
   const Client client(listener_->port());

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "serve/http/guard/header_lines.h"
+#include "serve/http/guard/host_policy.h"
 #include "serve/http/listener.h"
 #include "serve/http/prometheus_text.h"
 
@@ -32,7 +34,8 @@ bool WriteAnswer(Connection* connection, std::string_view status, std::string_vi
 
 class ListeningMetricsServer : public MetricsServer {
  public:
-  explicit ListeningMetricsServer(const Metrics* metrics) : metrics_(metrics) {}
+  ListeningMetricsServer(const std::string& host, const Metrics* metrics)
+      : hosts_({.listen_host = host}), metrics_(metrics) {}
 
   Status Open(const std::string& host, int port) {
     const Listener::Options options{.host = host, .port = port, .max_connections = kMaxConnections};
@@ -45,7 +48,13 @@ class ListeningMetricsServer : public MetricsServer {
  private:
   // False: a scrape is one connection.
   bool Serve(Connection* client) const {
-    if (AsksForMetrics(ReadHeader(client))) {
+    const std::string header = ReadHeader(client);
+    if (const auto error = CheckHeaderLines(header)) {
+      WriteAnswer(client, "400 Bad Request", "text/plain", error->message + "\n");
+    } else if (const auto stranger =
+                   hosts_.Check(FieldOf(header, "host"), FieldOf(header, "origin"))) {
+      WriteAnswer(client, "403 Forbidden", "text/plain", stranger->message + "\n");
+    } else if (AsksForMetrics(header)) {
       WriteAnswer(client, "200 OK", kPrometheusContentType, PrometheusText(*metrics_));
     } else {
       WriteAnswer(client, "404 Not Found", "text/plain", "only GET /metrics\n");
@@ -53,6 +62,7 @@ class ListeningMetricsServer : public MetricsServer {
     return false;
   }
 
+  const HostPolicy hosts_;
   const Metrics* metrics_;
   std::unique_ptr<Listener> listener_;
 };
@@ -61,7 +71,7 @@ class ListeningMetricsServer : public MetricsServer {
 
 Result<std::unique_ptr<MetricsServer>> StartMetricsServer(const std::string& host, int port,
                                                           const Metrics* metrics) {
-  auto server = std::make_unique<ListeningMetricsServer>(metrics);
+  auto server = std::make_unique<ListeningMetricsServer>(host, metrics);
   TALON_RETURN_IF_ERROR(server->Open(host, port));
   return std::unique_ptr<MetricsServer>(std::move(server));
 }

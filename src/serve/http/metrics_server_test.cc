@@ -28,6 +28,21 @@ TEST(MetricsServer, AnswersScrapesAndNothingElse) {
   EXPECT_EQ(posted->status, 404);
 }
 
+TEST(MetricsServer, PagesOfOthersAreRefused) {
+  Metrics metrics;
+  auto server = StartMetricsServer("127.0.0.1", 0, &metrics);
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  httplib::Client client("127.0.0.1", (*server)->port());
+  const auto status = [&](const httplib::Headers& headers) {
+    const auto answer = client.Get("/metrics", headers);
+    return answer ? answer->status : 0;
+  };
+  EXPECT_EQ(status({{"Host", "localhost"}}), 200);
+  EXPECT_EQ(status({{"Host", "page.example.com"}}), 403);
+  EXPECT_EQ(status({{"Host", "127.0.0.1"}, {"Origin", "http://page.example.com"}}), 403);
+  EXPECT_EQ(status({{"Host", "127.0.0.1"}, {"a b", "c"}}), 400);
+}
+
 TEST(MetricsServer, APortInUseIsAnError) {
   const Metrics metrics;
   const auto first = StartMetricsServer("127.0.0.1", 0, &metrics);

@@ -27,10 +27,10 @@ bool IsTokenCharacter(char c) {
          kSigns.find(c) != std::string_view::npos;
 }
 
-bool IsHost(std::string_view name) {
-  constexpr std::string_view kHost = "host";
-  return std::ranges::equal(name, kHost, [](char c, char expected) {
-    return (c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c) == expected;
+// Whether a line is the field of that name, given in lower case.
+bool IsField(std::string_view line, std::string_view expected) {
+  return std::ranges::equal(line.substr(0, line.find(':')), expected, [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b;
   });
 }
 
@@ -71,11 +71,24 @@ std::optional<ApiError> CheckHeaderLines(std::string_view header) {
   for (line = TakeLine(&header); !line.empty(); line = TakeLine(&header)) {
     if (std::ranges::any_of(line, IsControl)) return Malformed("a control character");
     if (const auto problem = ProblemOf(line); !problem.empty()) return Malformed(problem);
-    if (IsHost(line.substr(0, line.find(':')))) ++hosts;
+    if (IsField(line, "host")) ++hosts;
   }
   if (hosts > 1) return Malformed("two Host headers");
   if (hosts == 0 && version == "HTTP/1.1") return Malformed("no Host header");
   return std::nullopt;
+}
+
+std::string_view FieldOf(std::string_view header, std::string_view name) {
+  constexpr std::string_view kSpace = " \t";
+  TakeLine(&header);
+  for (auto line = TakeLine(&header); !line.empty(); line = TakeLine(&header)) {
+    if (!IsField(line, name) || line.size() == name.size()) continue;
+    const std::string_view value = line.substr(name.size() + 1);
+    const size_t begin = value.find_first_not_of(kSpace);
+    if (begin == std::string_view::npos) return "";
+    return value.substr(begin, value.find_last_not_of(kSpace) - begin + 1);
+  }
+  return "";
 }
 
 }  // namespace talon

@@ -23,6 +23,9 @@ RequestLine ParseRequestLine(std::string_view header);
 // fields, each with its CRLF, and the empty line.
 std::optional<ApiError> CheckHeaderLines(std::string_view header);
 
+// The value of the first field of that name, given in lower case; "" = there is no such field.
+std::string_view FieldOf(std::string_view header, std::string_view name);
+
 }  // namespace talon
 
 #endif  // TALON_SERVE_HTTP_GUARD_HEADER_LINES_H_

@@ -67,5 +67,14 @@ TEST(HeaderLines, TheRequestLineInParts) {
   EXPECT_EQ(ParseRequestLine("").method, "");
 }
 
+TEST(HeaderLines, FieldsByName) {
+  const std::string_view header =
+      "GET / HTTP/1.1\r\nHOST:  a.example \r\nx-Origin: b\r\nEmpty:\r\n\r\n";
+  EXPECT_EQ(FieldOf(header, "host"), "a.example");
+  EXPECT_EQ(FieldOf(header, "x-origin"), "b");
+  EXPECT_EQ(FieldOf(header, "origin"), "");
+  EXPECT_EQ(FieldOf(header, "empty"), "");
+}
+
 }  // namespace
 }  // namespace talon
