@@ -61,6 +61,15 @@ class Access(CliTest):
         with mock.patch.dict(os.environ, {"TALON_API_KEY": "two words"}):
             self.assert_refused(talon("serve", "--port", "0"), "TALON_API_KEY")
         self.assert_refused(talon("serve", "--port", "0", "--api-key", "a b"), "api_key")
+        self.assert_refused(talon("serve", "--port", "0", "--api-key", ""), "api_key", "empty")
+        with mock.patch.dict(os.environ, {"TALON_API_KEY": ""}):
+            self.assert_refused(talon("serve", "--port", "0"), "TALON_API_KEY")
+
+    def test_blocks_are_told_before_the_first_request(self):
+        with Server() as server:
+            kv, metrics = server.status()["kv"], server.get("/metrics").body.decode()
+            for state in ("used", "cached", "free"):
+                self.assertIn(f'talon_kv_blocks{{state="{state}"}} {kv[state]}\n', metrics)
 
     def test_other_names_must_be_allowed(self):
         stranger = {"Host": "talon.example.com"}

@@ -58,7 +58,7 @@ Result<ApiKeys> MakeApiKeys(const ServeConfig& serve) {
   const char* variable = std::getenv(kApiKeyVariable);
   if (!serve.api_key.empty()) {
     TALON_RETURN_IF_ERROR(keys.Add(serve.api_key, "api_key"));
-  } else if (variable != nullptr && *variable != '\0') {
+  } else if (variable != nullptr) {
     TALON_RETURN_IF_ERROR(keys.Add(variable, kApiKeyVariable));
   }
   return keys;

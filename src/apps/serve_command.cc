@@ -36,6 +36,9 @@ void AddServeCommand(Command app, Config* config, CommandBody* body) {
           "from elsewhere (--draft-address)");
     }
     TALON_RETURN_IF_ERROR(CheckIgnoredFlags(*config, GivenTo(command)));
+    if (command.Count("--api-key") > 0 && config->serve.api_key.empty()) {
+      return InvalidArgument("api_key: is empty; without the flag no key is needed");
+    }
     if (config->log_level == "auto") config->log_level = "info";
     return RunServer(*config);
   });

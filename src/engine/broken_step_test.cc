@@ -218,9 +218,16 @@ TEST(BrokenStep, AStoppedEngineAnswersItsCallersAndSaysSoOnce) {
 TEST(EngineHealth, AnAuditThatBreaksStopsTheEngine) {
   Metrics metrics;
   EngineHealth health(&metrics);
-  health.StepBroke(Internal("a step"), [] { return OkStatus(); });
+  testing::internal::CaptureStderr();
+  health.StepBroke(Internal("an odd step"), [] { return OkStatus(); });
   EXPECT_TRUE(health.ok());
+  const std::string survived = testing::internal::GetCapturedStderr();
+  EXPECT_NE(survived.find("an odd step"), std::string::npos) << survived;
+  EXPECT_EQ(survived.find("has stopped"), std::string::npos) << survived;
+  testing::internal::CaptureStderr();
   health.StepBroke(Internal("a step"), []() -> Status { throw DeviceFault("the device is lost"); });
+  const std::string stopped = testing::internal::GetCapturedStderr();
+  EXPECT_NE(stopped.find("the engine has stopped"), std::string::npos) << stopped;
   EXPECT_EQ(health.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(health.status().message().find("the device is lost"), std::string::npos);
   EXPECT_EQ(metrics.Total(Counter::kInternalErrors), 2);

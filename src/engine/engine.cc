@@ -85,6 +85,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(Parts parts, const EngineOptions&
         return OkStatus();
       }));
   engine->MakeParts();
+  engine->ReportState();
   return engine;
 }
 

@@ -177,10 +177,19 @@ TEST(StepMetricsTest, StagesOfAStepAreTraced) {
   std::vector<std::string> stages;
   int steps = 0;
   int staging_steps = 0;
+  double staging = 0, verifying = 0;  // microseconds of steps that stage
+  Json staged;
   for (const Json& event : *events) {
     if (event["ph"] != "X") continue;
     if (event["name"] != "Step") {
       stages.push_back(event["name"]);
+      if (event["name"] == "NWOR_staging") staged = event;
+      if (event["name"] == "Verify" && !staged.is_null()) {
+        EXPECT_GE(staged["ts"], event["ts"]);
+        staging += staged["dur"].get<double>();
+        verifying += event["dur"].get<double>();
+        staged = nullptr;
+      }
       continue;
     }
     ++steps;
@@ -193,6 +202,7 @@ TEST(StepMetricsTest, StagesOfAStepAreTraced) {
     stages.clear();
   }
   EXPECT_GT(staging_steps, 10);
+  EXPECT_GT(staging, 0.5 * verifying) << "the pass stages the rows";
   EXPECT_GT(steps, staging_steps);
   EXPECT_TRUE(stages.empty());
 }

@@ -59,6 +59,14 @@ bool MayBeHubName(const std::string& name) {
          IsHubWord(name.substr(slash + 1)) && !IsDirectory(name.substr(0, slash));
 }
 
+// The name in "hf:owner/model" or in a page's address, or as it is.
+std::string WithoutHubPrefix(const std::string& name) {
+  if (name.starts_with("hf:")) return name.substr(3);
+  if (!name.starts_with("https://")) return name;
+  const size_t path = name.find('/', std::string_view("https://").size());
+  return path == std::string::npos ? name : name.substr(path + 1);
+}
+
 Status NoSuchDirectory(const std::string& dir) {
   if (const auto target = DanglingLink(dir)) {
     return NotFound("{}: is a symbolic link to '{}', which does not exist", dir, *target);
@@ -66,11 +74,12 @@ Status NoSuchDirectory(const std::string& dir) {
   std::error_code error;
   const fs::file_status status = fs::status(dir, error);
   if (status.type() == fs::file_type::none) return NotFound("{}: {}", dir, error.message());
-  if (!MayBeHubName(dir)) return NotFound("{}: no such directory", dir);
+  const std::string name = WithoutHubPrefix(dir);
+  if (!MayBeHubName(name)) return NotFound("{}: no such directory", dir);
   return NotFound(
       "{}: no such directory; a model of that name on the Hugging Face hub is fetched with "
       "'hf download {} --local-dir {}'",
-      dir, dir, fs::path(dir).filename().string());
+      dir, name, fs::path(name).filename().string());
 }
 
 // The command that turns what PyTorch saved in a directory into safetensors.

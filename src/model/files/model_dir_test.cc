@@ -39,6 +39,9 @@ class ModelDirTest : public testing::Test {
 TEST_F(ModelDirTest, NamesOfTheHubGetTheCommandThatFetchesThem) {
   ExpectSays(CheckModelDir("meta-llama/Llama-3.1-8B"),
              {"no such directory", "hf download meta-llama/Llama-3.1-8B --local-dir Llama-3.1-8B"});
+  for (const char* name : {"hf:owner/model", "https://hub.example/owner/model"}) {
+    ExpectSays(CheckModelDir(name), {name, "hf download owner/model --local-dir model"});
+  }
   fs::create_directory(Path("models"));
   const fs::path here = fs::current_path();
   fs::current_path(dir_.path());
