@@ -61,7 +61,6 @@ class BadFlags(CliTest):
                      "speculative-num-draft-tokens", "scv-chunk-size", "ngram-max-depth"):
             key = flag.replace("speculative-", "").replace("-", "_")
             self.refused([f"--{flag}", -3], key, "-3")
-        self.refused(["--seed", -3], "seed", "-3")
         self.refused(["--block-size", 24], "block_size", "24")
         # Where the system promises memory that it does not have, the run just succeeds.
         overcommit = talon("run", "--kv-tokens", 1 << 30, "--max-tokens", 1, "--prompt", "x")

@@ -69,6 +69,14 @@ class Routes(CliTest):
         self.assertEqual(on["choices"], none["choices"])
         self.assertGreater(on["usage"]["spec"]["drafted"], 0)
         self.assertEqual(off["usage"]["spec"]["drafted"], 0)
+        self.assertEqual(none["usage"]["spec"]["drafted"], 0)
+        few = self.server.complete(
+            prompt=text, max_tokens=16, temperature=0, speculative={"nodes": 2}
+        )
+        self.assertEqual(on["choices"], few["choices"])
+        spec = few["usage"]["spec"]
+        self.assertGreater(spec["drafted"], 0)
+        self.assertLessEqual(spec["drafted"], spec["passes"])  # one draft below each root
         self.assertEqual(off["usage"]["spec"]["passes"], 16)
 
     def test_prompts_of_every_kind(self):

@@ -98,6 +98,9 @@ def test_a_request_may_decline_drafts(eagle):
     assert plain.stats.drafted == 0 and plain.stats.tau == 1
     assert max(len(tree.tokens) for tree in few.trees) == 2
     assert plain.tokens == few.tokens
+    for nodes in (-1, 257):
+        with pytest.raises(ValueError, match=f"max_draft_nodes: {nodes}, must be 0 to 256"):
+            eagle.generate(PROMPT, params, max_draft_nodes=nodes)
 
 
 def test_a_request_chooses_its_drafter(engine):

@@ -50,7 +50,7 @@ def text_of_python(engine, seed):
     return engine.generate(PROMPT, params)[0].text
 
 
-@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize("seed", [0, 5, -5])
 def test_a_seed_gives_the_same_text_everywhere(engine, url, seed):
     text = text_of_run(seed)
     assert text_of_http(url, seed) == text

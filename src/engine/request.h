@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/valid_values.h"
 #include "engine/output_text.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
@@ -92,8 +93,9 @@ struct GenerateRequest {
   PromptOutputs prompt_outputs;
   std::vector<std::string> stop;  // stop strings: they cut the text, not the tokens
   TextOptions text;
-  bool speculate = true;    // false: this request decodes plainly
-  std::string drafter;      // one of the engine's, by name ("SUFFIX", "NONE"); "": all that it has
+  bool speculate = true;  // false: this request decodes plainly
+  std::string drafter;    // one of the engine's, by name ("SUFFIX", "NONE"); "": all that it has
+  static constexpr Range kDraftNodesRange{0, 256};
   int max_draft_nodes = 0;  // largest tree, root included; 0: as the engine has it
   SpecPvOverrides specpv;
   bool watched = false;  // updates carry the verified trees and the stats so far

@@ -73,6 +73,8 @@ Status CheckRequest(const GenerateRequest& request, const RequestLimits& limits)
   TALON_RETURN_IF_ERROR(CheckPromptTokens(request, limits.vocabulary));
   TALON_RETURN_IF_ERROR(request.sampling.Validate(limits.vocabulary));
   TALON_RETURN_IF_ERROR(CheckPromptOutputs(request));
+  TALON_RETURN_IF_ERROR(
+      CheckRange("max_draft_nodes", request.max_draft_nodes, GenerateRequest::kDraftNodesRange));
   TALON_RETURN_IF_ERROR(CheckLength(request, limits));
   const bool random_accept = limits.options.step.accept != AcceptMode::kMatch;
   if (request.sampling.logprobs >= 0 && request.sampling.temperature > 0 && random_accept) {

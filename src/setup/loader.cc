@@ -320,7 +320,7 @@ Result<SamplingParams> MakeSamplingParams(const SamplingConfig& config,
   params.logprobs = config.logprobs;
   if (!config.stop.empty() && tokenizer == nullptr) return NoTokenizer("stop");
   // A random seed has 32 bits, short enough to be typed in again.
-  params.seed = config.seed >= 0 ? static_cast<uint64_t>(config.seed) : std::random_device()();
+  params.seed = config.seed != -1 ? static_cast<uint64_t>(config.seed) : std::random_device()();
   TALON_ASSIGN_OR_RETURN(params.logit_bias, ParseLogitBias(config.logit_bias));
   TALON_ASSIGN_OR_RETURN(params.bad_words, ParseBadWords(config.bad_words, tokenizer));
   return params;

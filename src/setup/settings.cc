@@ -123,8 +123,7 @@ void AddSamplingSettings(SamplingConfig* s, std::vector<Setting>* rows) {
   add("ignore_eos", &s->ignore_eos, "Go on after the end-of-text token");
   add("stop", &s->stop, "Text that ends the output (not part of it); may be repeated");
   add("stop_token_ids", &s->stop_token_ids, "Token ids that end the output, separated by commas");
-  add("seed", &s->seed, "Seed of the draws; -1 = random, reported in the statistics",
-      Range{.low = -1});
+  add("seed", &s->seed, "Seed of the draws; -1 = random, reported in the statistics");
   add("logprobs", &s->logprobs, "With --json: log-probs of this many most likely tokens; -1 = none",
       P::kLogProbsRange);
 }
