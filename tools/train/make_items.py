@@ -74,7 +74,7 @@ def main() -> None:
     lines = items()
     with open(args.out, "w", encoding="utf-8") as out:
         for line in lines:
-            out.write(json.dumps(line, ensure_ascii=False) + "\n")
+            out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
     print(f"{args.out}: {len(lines)} items")
     check_training(lines, args.train_check)
 
