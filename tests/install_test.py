@@ -99,6 +99,15 @@ class Installed(unittest.TestCase):
         self.assertIn("EAGLE3", self.complete("talon", "run", "--speculative-algorithm", ""))
         self.assertEqual(self.complete("talon", "run", "-m", "mod"), ["models"])
 
+    def test_zsh_completes_every_command_and_flag(self):
+        script = (self.prefix / "share/zsh/site-functions/_talon").read_text()
+        for command in ("run", "chat", "serve", "bench batch", "doctor", "target-worker"):
+            help_text = run(program(), *command.split(), "--help").stdout
+            flags = set(re.findall(r"(?m)^  (?:-\w,)?(--[\w-]+)", help_text))
+            self.assertGreater(len(flags), 5, command)
+            (part,) = re.findall(rf"(?ms)^    '{command}'\)$(.*?);;$", script)
+            self.assertEqual({flag for flag in flags if f"*{flag}[" not in part}, set(), command)
+
     @unittest.skipUnless(shutil.which("zsh"), "needs zsh")
     def test_completion_where_zsh_is_installed(self):
         script = self.prefix / "share/zsh/site-functions/_talon"

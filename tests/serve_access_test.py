@@ -6,6 +6,7 @@ Usage: serve_access_test.py PATH_OF_TALON [unittest arguments]
 import json
 import os
 import re
+import socket
 import sys
 import time
 from unittest import mock
@@ -158,6 +159,16 @@ class Log(CliTest):
             self.assertEqual((line["status"], line["path"]), ("401", "/v1/models"))
             self.assertEqual(line["id"], refused.headers["X-Request-Id"])
             self.assertNotIn(b"secret", server.output())
+
+    def test_refused_connections_have_a_line(self):
+        with Server("--log-level", "info", "--read-timeout", "1") as server:
+            with socket.create_connection(("127.0.0.1", server.port)) as slow:
+                slow.sendall(b"GET / HTTP/1.1\r\n")
+                answer = slow.makefile("rb").read().decode()
+            line = self.lines(server, 1)[0]
+            self.assertEqual(line["status"], "408")
+            self.assertIn(f"X-Request-Id: {line['id']}\r\n", answer)
+            self.assertGreaterEqual(float(line["seconds"]), 1)
 
     def test_a_cut_stream_is_499(self):
         with Server("--log-level", "info") as server:

@@ -38,6 +38,7 @@ void Connection::Close() {
 
 void Connection::AwaitRequest() {
   searched_ = 0;
+  age_ = {};
   deadline_ = std::chrono::steady_clock::now() + (begun() ? limits_.read : limits_.idle);
 }
 
@@ -55,7 +56,10 @@ Connection::Header Connection::Gather() {
     const ssize_t count = recv(socket_, bytes.data(), bytes.size(), 0);
     if (count < 0 && WouldBlock()) return state;
     if (count <= 0) return Header::kClosed;
-    if (!begun()) deadline_ = std::chrono::steady_clock::now() + limits_.read;
+    if (!begun()) {
+      age_ = {};
+      deadline_ = std::chrono::steady_clock::now() + limits_.read;
+    }
     ahead_.append(bytes.data(), static_cast<size_t>(count));
     state = HeaderState();
   }

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
+
 namespace talon {
 
 struct ConnectionLimits {
@@ -41,6 +43,9 @@ class Connection {
   // True once some of a header has come.
   bool begun() const { return !ahead_.empty(); }
   TimePoint deadline() const { return deadline_; }
+  const Stopwatch& age() const {
+    return age_;
+  }  // since the first of a header came, or the wait began
   // The header as it came, with its empty line. REQUIRES: it is complete and nothing was read.
   std::string_view header() const;
   // "127.0.0.1:50000", or "" where there is none.
@@ -74,6 +79,7 @@ class Connection {
   std::string ahead_;    // received, not yet read
   size_t searched_ = 0;  // bytes of ahead_ known not to end a header
   TimePoint deadline_;
+  Stopwatch age_;
   TimePoint last_read_;              // when bytes of a request came last
   std::optional<TimePoint> looked_;  // when HungUp was called for this request
   bool half_closed_ = false;         // it sends no more, but reads

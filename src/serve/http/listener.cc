@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "serve/http/access_log.h"
 #include "serve/http/api/api_error.h"
 
@@ -31,11 +32,14 @@ constexpr int kGraceMillis = 5;  // for a connection's first bytes, at the limit
 // Answers without a request, written by the loop, which must not wait.
 void Refuse(const Connection& connection, int status, const char* reason, const char* message) {
   const std::string body = JsonText(ErrorJson({.status = status, .message = message}));
+  const AccessRecord record{.id = fmt::format("req-{:016x}", RandomSeed()),
+                            .client = connection.ClientAddress(),
+                            .status = status,
+                            .age = connection.age()};
   const std::string text = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}"
-      "Connection: close\r\n\r\n{}",
-      status, reason, body.size(), status == 503 ? "Retry-After: 1\r\n" : "", body);
-  const AccessRecord record{.client = connection.ClientAddress(), .status = status};
+      "X-Request-Id: {}\r\nConnection: close\r\n\r\n{}",
+      status, reason, body.size(), status == 503 ? "Retry-After: 1\r\n" : "", record.id, body);
   (void)!send(connection.socket(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   shutdown(connection.socket(), SHUT_WR);
   LogAccess(record);
