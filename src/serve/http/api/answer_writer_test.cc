@@ -55,10 +55,13 @@ TEST(AnswerWriter, EchoIsOneTextWithOneListOfLogprobs) {
   const auto writer = NewAnswerWriter(parts);
   const RequestUpdate first{.prompt = result.prompt, .text = ""};
   const RequestUpdate second{.tokens = result.tokens, .text = "c"};
+  // One after the other: the operands of a + have no order.
+  std::string stream = writer->Update(0, first);
+  stream += writer->Update(0, second);
+  stream += writer->EndChoice(0, result);
   std::string text;
   Json token_logprobs = Json::array();
-  for (const auto& [name, data] : Events(writer->Update(0, first) + writer->Update(0, second) +
-                                         writer->EndChoice(0, result))) {
+  for (const auto& [name, data] : Events(stream)) {
     text += data["choices"][0]["text"];
     if (data["choices"][0]["logprobs"].is_null()) continue;
     for (const Json& value : data["choices"][0]["logprobs"]["token_logprobs"]) {
@@ -120,9 +123,13 @@ TEST(AnswerWriter, ResponsesStreamWhatTheyAnswerAsAWhole) {
   EXPECT_EQ(whole["usage"]["total_tokens"], 5);
 
   const auto writer = NewAnswerWriter({.request = request, .model = "m"});
-  const auto events = Events(writer->Begin() + writer->Update(0, {.text = "one"}) +
-                             writer->Update(0, {}) + writer->Update(0, {.text = " two"}) +
-                             writer->EndChoice(0, result) + writer->End(usage));
+  std::string stream = writer->Begin();
+  stream += writer->Update(0, {.text = "one"});
+  stream += writer->Update(0, {});
+  stream += writer->Update(0, {.text = " two"});
+  stream += writer->EndChoice(0, result);
+  stream += writer->End(usage);
+  const auto events = Events(stream);
   std::vector<std::string> names;
   std::string text;
   for (size_t i = 0; i < events.size(); ++i) {
@@ -174,7 +181,9 @@ TEST(AnswerWriter, ResponsesWithReasoningAndCalls) {
   const auto writer = NewAnswerWriter(parts);
   std::string text = writer->Begin();
   for (const char byte : result.text) text += writer->Update(0, {.text = std::string(1, byte)});
-  const auto events = Events(text + writer->EndChoice(0, result) + writer->End({}));
+  text += writer->EndChoice(0, result);
+  text += writer->End({});
+  const auto events = Events(text);
   std::map<std::string, std::string> deltas;  // by item
   Json items = Json::array();
   for (const auto& [name, data] : events) {
