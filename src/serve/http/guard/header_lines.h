@@ -23,7 +23,7 @@ RequestLine ParseRequestLine(std::string_view header);
 // fields, each with its CRLF, and the empty line.
 std::optional<ApiError> CheckHeaderLines(std::string_view header);
 
-// The value of the first field of that name, given in lower case; "" = there is no such field.
+// Returns the value of the first field called `name` (in lower case), or "" if there is none.
 std::string_view FieldOf(std::string_view header, std::string_view name);
 
 }  // namespace talon
