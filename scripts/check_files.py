@@ -10,7 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_SOURCE_LINES = 700
-MAX_REPOSITORY_BYTES = 46_000_000
+MAX_REPOSITORY_BYTES = 46_000_000  # as an archive: a header and whole blocks for each file
+TAR_BLOCK = 512
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".py", ".sh"}
 DATA = ("models/", "tests/data/", "fuzz/seeds/", "LICENSE")  # not written here
 
@@ -42,13 +43,17 @@ def check_file(name: str):
                 yield f"{name}:{number}: {what}"
 
 
+def archived_bytes(path: Path):
+    return TAR_BLOCK * (1 + -(-path.lstat().st_size // TAR_BLOCK))
+
+
 def main():
     names = repository_files()
     written_here = [name for name in names if not name.startswith(DATA)]
     problems = [problem for name in written_here for problem in check_file(name)]
-    total = sum((ROOT / name).lstat().st_size for name in names)
+    total = sum(archived_bytes(ROOT / name) for name in names)
     if total > MAX_REPOSITORY_BYTES:
-        problems.append(f"all files together: {total} bytes, limit {MAX_REPOSITORY_BYTES}")
+        problems.append(f"an archive of all files: {total} bytes, limit {MAX_REPOSITORY_BYTES}")
     for problem in problems:
         print(problem)
     print(f"file contents: {len(names)} files, {total / 1e6:.1f} MB, {len(problems)} problems")

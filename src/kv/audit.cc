@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "base/math.h"
 #include "compute/backend.h"
@@ -23,29 +24,35 @@ void KvAudit::Attach(const KvView& view) {
   if (on_) hashes_.resize(static_cast<size_t>(view.shape.num_blocks) * view.shape.block_size, 0);
 }
 
-int32_t KvAudit::SlotOf(const Sequence& sequence, int position) const {
-  const int size = view_.shape.block_size;
-  return sequence.blocks[position / size] * size + position % size;
-}
-
-uint64_t KvAudit::SlotHash(int32_t slot) const {
+std::vector<uint64_t> KvAudit::BlockHashes(int32_t block) const {
   const KvShape& shape = view_.shape;
   const size_t head_bytes = shape.head_dim * DTypeSize(shape.dtype);
-  const size_t tile_bytes = shape.TileElements() * DTypeSize(shape.dtype);
-  const size_t start = static_cast<size_t>(slot / shape.block_size) * shape.BlockBytes() +
-                       static_cast<size_t>(slot % shape.block_size) * head_bytes;
+  std::vector<uint8_t> bytes(shape.BlockBytes());
   std::vector<uint64_t> words(CeilDiv(head_bytes, sizeof(uint64_t)), 0);
-  uint64_t hash = kHashStart;
+  std::vector<uint64_t> hashes(shape.block_size, kHashStart);
   for (const KvLayer& layer : view_.layers) {
     for (const void* array : {layer.k_blocks, layer.v_blocks}) {
-      for (int head = 0; head < shape.kv_heads; ++head) {
-        const auto* source = static_cast<const uint8_t*>(array) + start + head * tile_bytes;
-        backend_->CopyOut(words.data(), source, head_bytes);
+      const auto* source = static_cast<const uint8_t*>(array) + block * bytes.size();
+      backend_->CopyOut(bytes.data(), source, bytes.size());
+      for (size_t at = 0; at < bytes.size(); at += head_bytes) {
+        std::memcpy(words.data(), bytes.data() + at, head_bytes);
+        uint64_t& hash = hashes[at / head_bytes % shape.block_size];
         for (const uint64_t word : words) hash = AddWord(hash, word);
       }
     }
   }
-  return hash;
+  return hashes;
+}
+
+void KvAudit::VisitHashes(const Sequence& sequence, int from,
+                          const std::function<void(int, int32_t, uint64_t)>& visit) const {
+  const int size = view_.shape.block_size;
+  std::vector<uint64_t> hashes;
+  for (int t = from; t < sequence.committed_len; ++t) {
+    const int32_t block = sequence.blocks[t / size];
+    if (t == from || t % size == 0) hashes = BlockHashes(block);
+    visit(t, block * size + t % size, hashes[t % size]);
+  }
 }
 
 void KvAudit::Copy(int32_t from_block, int32_t to_block, int tokens) {
@@ -56,30 +63,24 @@ void KvAudit::Copy(int32_t from_block, int32_t to_block, int tokens) {
 
 void KvAudit::Record(const Sequence& sequence, int from) {
   if (!on_) return;
-  for (int t = from; t < sequence.committed_len; ++t) {
-    const int32_t slot = SlotOf(sequence, t);
-    hashes_[slot] = SlotHash(slot);
-  }
+  VisitHashes(sequence, from, [&](int, int32_t slot, uint64_t hash) { hashes_[slot] = hash; });
 }
 
 Status KvAudit::Check(const Sequence& sequence) const {
   if (!on_) return OkStatus();
-  for (int t = 0; t < sequence.committed_len; ++t) {
-    const int32_t slot = SlotOf(sequence, t);
-    if (SlotHash(slot) != hashes_[slot]) {
-      return Internal("kv: audit: committed token {} of sequence {} changed (slot {})", t,
+  Status status = OkStatus();
+  VisitHashes(sequence, 0, [&](int position, int32_t slot, uint64_t hash) {
+    if (hash == hashes_[slot] || !status.ok()) return;
+    status = Internal("kv: audit: committed token {} of sequence {} changed (slot {})", position,
                       sequence.id, slot);
-    }
-  }
-  return OkStatus();
+  });
+  return status;
 }
 
 uint64_t KvAudit::ContentHash(const Sequence& sequence) const {
-  uint64_t hash = kHashStart;
-  for (int t = 0; t < sequence.committed_len; ++t) {
-    hash = AddWord(hash, SlotHash(SlotOf(sequence, t)));
-  }
-  return hash;
+  uint64_t all = kHashStart;
+  VisitHashes(sequence, 0, [&](int, int32_t, uint64_t hash) { all = AddWord(all, hash); });
+  return all;
 }
 
 }  // namespace talon

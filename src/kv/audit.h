@@ -3,6 +3,7 @@
 #define TALON_KV_AUDIT_H_
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/status.h"
@@ -30,8 +31,11 @@ class KvAudit {
   uint64_t ContentHash(const Sequence& sequence) const;
 
  private:
-  int32_t SlotOf(const Sequence& sequence, int position) const;
-  uint64_t SlotHash(int32_t slot) const;
+  // Calls `visit(position, slot, hash)` for the committed tokens from `from` on. A block is copied
+  // from the device at once: a copy of each slot takes most of the time of an audited run.
+  void VisitHashes(const Sequence& sequence, int from,
+                   const std::function<void(int, int32_t, uint64_t)>& visit) const;
+  std::vector<uint64_t> BlockHashes(int32_t block) const;  // one for each slot
 
   Backend* backend_;
   bool on_;
