@@ -13,10 +13,14 @@
 
 namespace talon {
 
+inline bool TestDeviceIsHost() {
+  const char* device = std::getenv("TALON_TEST_DEVICE");
+  return device == nullptr || std::string_view(device) == "cpu";
+}
+
 // TALON_TEST_DEVICE=cuda: the GPU, whatever the number of threads.
 inline std::unique_ptr<Backend> NewTestBackend(int threads) {
-  const char* device = std::getenv("TALON_TEST_DEVICE");
-  if (device == nullptr || std::string_view(device) == "cpu") return NewCpuBackend(threads);
+  if (TestDeviceIsHost()) return NewCpuBackend(threads);
   auto backend = NewCudaBackend({});
   TALON_CHECK(backend.ok(), "{}", backend.status().message());
   return std::move(backend).value();
@@ -24,9 +28,7 @@ inline std::unique_ptr<Backend> NewTestBackend(int threads) {
 
 // CUDA has no int4.
 inline bool TestDeviceHas(WeightFormat format) {
-  const char* device = std::getenv("TALON_TEST_DEVICE");
-  const bool cpu = device == nullptr || std::string_view(device) == "cpu";
-  return cpu || format != WeightFormat::kInt4;
+  return TestDeviceIsHost() || format != WeightFormat::kInt4;
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -38,8 +40,7 @@ inline constexpr bool kSanitized = false;
 // Rounds of a random test: fewer on a GPU, where a tiny pass is all latency, and under a sanitizer,
 // which finds in the first rounds what it would find in the others.
 inline int TestRounds(int rounds) {
-  const bool slow = kSanitized || std::getenv("TALON_TEST_DEVICE") != nullptr;
-  return slow ? rounds / 8 + 1 : rounds;
+  return kSanitized || !TestDeviceIsHost() ? rounds / 8 + 1 : rounds;
 }
 
 }  // namespace talon

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "compute/test_device.h"
 #include "engine/engine.h"
 #include "engine/test_engine.h"
 #include "observe/trace.h"
@@ -202,7 +203,9 @@ TEST(StepMetricsTest, StagesOfAStepAreTraced) {
     stages.clear();
   }
   EXPECT_GT(staging_steps, 10);
-  EXPECT_GT(staging, 0.5 * verifying) << "the pass stages the rows";
+  if (TestDeviceIsHost()) {  // on a GPU the range has the launch only
+    EXPECT_GT(staging, 0.5 * verifying) << "the pass stages the rows";
+  }
   EXPECT_GT(steps, staging_steps);
   EXPECT_TRUE(stages.empty());
 }

@@ -185,8 +185,9 @@ class ResponsesWriter : public AnswerWriter {
 
   std::string Begin() override {
     const Json begun = Response("in_progress");
-    return Event("response.created", {{"response", begun}}) +
-           Event("response.in_progress", {{"response", begun}});
+    std::string events = Event("response.created", {{"response", begun}});
+    events += Event("response.in_progress", {{"response", begun}});
+    return events;
   }
 
   std::string Update(int, const RequestUpdate& update) override {
