@@ -3,8 +3,8 @@
 
     scripts/soak.py build/talon [options] [-- flags of talon serve ...]
 
-For each number of clients: requests with random prompts, lengths and sampling, whole and streamed;
-a share of the streams is cut by the client. Some requests are sent once more when nothing else
+For each number of clients: requests with random prompts, lengths and sampling, whole and streamed,
+some with a JSON schema; a share of the streams is cut by the client. Some requests are sent once more when nothing else
 runs: the answer must be the same. Between the loads the server must be idle with all KV blocks
 free or in the prefix cache; at the end SIGTERM comes under load, and every request that was
 accepted must end cleanly. Prints a table and exits 1 on any error, difference or loss.
@@ -24,6 +24,16 @@ import time
 
 PATIENCE_S = 300
 WORDS = "the sea was a ship and of storm to wind they house in light".split()
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "kind": {"enum": ["ship", "house", "storm"]},
+        "sizes": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+    },
+    "required": ["name", "kind", "sizes"],
+    "additionalProperties": False,
+}
 
 
 class Server:
@@ -77,7 +87,18 @@ def random_request(rng, options):
         request |= {"temperature": 0.8, "top_p": 0.9, "seed": rng.randint(0, 1 << 30)}
     if rng.random() < 0.2:
         request["speculative"] = {"off": True}
+    if rng.random() < 0.3:
+        request["guided_json"] = SCHEMA
     return request
+
+
+def check_answer(request, answer):
+    """An answer that ended by itself is JSON where a schema was given; ValueError if not."""
+    text, finish = answer
+    if "guided_json" in request and finish == "stop":
+        fields = json.loads(text)
+        if list(fields) != SCHEMA["required"] or fields["kind"] not in ("ship", "house", "storm"):
+            raise ValueError(f"not of the schema: {text}")
 
 
 def read_stream(response, cut_after):
@@ -141,6 +162,8 @@ class Load:
             keep = rng.random() < self.options.compare
             try:
                 answer = complete(self.server, request, stream, rng.randint(1, 8) if cut else -1)
+                if answer is not None:
+                    check_answer(request, answer)
             except (OSError, ValueError, http.client.HTTPException) as error:
                 with self.lock:
                     if not self.ending.is_set():

@@ -8,7 +8,9 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <random>
 
+#include "base/math.h"
 #include "compute/backend_testing.h"
 
 namespace talon {
@@ -306,6 +308,29 @@ TEST_P(OpTest, ArgmaxTakesTheLowestOfEqualsAndNeverNan) {
   std::vector<int32_t> best(5, -1);
   backend_->token_ops()->Argmax(x.view(), best);
   EXPECT_EQ(best, (std::vector<int32_t>{1002, 77, 300, 0, 1}));
+}
+
+TEST_P(OpTest, MaskRowsForbidsWhatHasNoBitAndLeavesNan) {
+  for (const int cols : {1, 64, 65, 4099, 128256}) {
+    std::mt19937_64 random(cols);
+    std::vector<float> values = RandomValues(5 * cols, 29);
+    values[3 * cols] = kNan;
+    const std::vector<int32_t> rows = {3, 0, 4};
+    const int words = CeilDiv(cols, 64);
+    std::vector<uint64_t> masks(rows.size() * words);
+    for (uint64_t& word : masks) word = random() % 3 == 0 ? ~uint64_t{0} : random();
+    masks[0] &= ~uint64_t{1};
+    const DeviceMatrix x(*backend_, 5, cols, values);
+    backend_->token_ops()->MaskRows(x.view(), rows, masks);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (int c = 0; c < cols; ++c) {
+        float& value = values[rows[i] * cols + c];
+        const bool allowed = (masks[i * words + c / 64] >> (c % 64) & 1) != 0;
+        if (!allowed && !std::isnan(value)) value = -kInfinity;
+      }
+    }
+    EXPECT_TRUE(SameBits(x.Read(), values)) << cols;
+  }
 }
 
 TEST_P(OpTest, TopKMatchesReference) {

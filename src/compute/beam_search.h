@@ -61,7 +61,7 @@ class BeamSearch {
   // repeat its root as the root's child.
   virtual void LoadTrees(Pass* pass, std::span<const TreePlace> places) = 0;
   // All rankings since Start, as indices into the token ids: [trees][width] of the roots, then
-  // [levels][trees][width][width]. Waits, unless something was waited for since LoadTrees.
+  // [levels][trees][width][width]. Waits for what was queued up to LoadTrees, not for the pass.
   virtual std::span<const TopKEntry> Read() = 0;
 };
 

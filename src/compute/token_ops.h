@@ -31,7 +31,7 @@ struct RowDraw {
   float min_p = 0;
 };
 
-// Results are in host memory: every op waits for the device, but not those of a beam search.
+// Ops with results in host memory wait for the device, but not those of a beam search.
 class TokenOps {
  public:
   virtual ~TokenOps() = default;
@@ -43,6 +43,11 @@ class TokenOps {
   // Each row's k best log-probabilities (float32 log-softmax), best first, ties to the lower id.
   // out: [x.rows * k]. A row that holds NaN or +inf gives NaN log-probs throughout.
   virtual void TopK(MatrixView x, int k, std::span<TopKEntry> out) = 0;
+
+  // Row rows[i] of x: sets the tokens whose bit in masks[i] is 0 to -inf, NaN excepted: a broken
+  // row remains one. masks: [rows, CeilDiv(x.cols, 64)]. The order of rows does not matter.
+  virtual void MaskRows(MatrixView x, std::span<const int32_t> rows,
+                        std::span<const uint64_t> masks) = 0;
 
   // Whether this backend implements DrawTokens; if not, the caller samples on the host.
   virtual bool DrawsTokens() const { return false; }

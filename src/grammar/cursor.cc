@@ -1,7 +1,6 @@
 #include "grammar/cursor.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace talon {
 
@@ -21,25 +20,19 @@ Matcher::StateId GrammarCursor::After(std::span<const int32_t> answer,
   return state;
 }
 
-void GrammarCursor::Mask(Matcher::StateId state, std::span<const int32_t> ends,
-                         std::span<float> logits) const {
-  constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-  std::vector<std::pair<int32_t, float>> kept;  // the same end may be there twice
-  for (const int32_t end : ends) {
-    if (end >= 0 && static_cast<size_t>(end) < logits.size()) kept.push_back({end, logits[end]});
-  }
-  for (const auto& [end, logit] : kept) logits[end] = kForbidden;
+void GrammarCursor::Allowed(Matcher::StateId state, std::span<const int32_t> ends,
+                            std::span<uint64_t> bits) const {
   const std::span<const uint64_t> words = matcher_->Allowed(state).words();
-  for (size_t first = 0; first < logits.size(); first += 64) {
-    const uint64_t allowed = first / 64 < words.size() ? words[first / 64] : 0;
-    if (allowed == ~uint64_t{0}) continue;
-    const size_t count = std::min<size_t>(64, logits.size() - first);
-    for (size_t i = 0; i < count; ++i) {
-      if ((allowed >> i & 1) == 0) logits[first + i] = kForbidden;
-    }
+  const size_t known = std::min(words.size(), bits.size());
+  std::copy_n(words.begin(), known, bits.begin());
+  std::ranges::fill(bits.subspan(known), 0);
+  const bool may_end = Accepts(state);
+  for (const int32_t end : ends) {
+    if (end < 0 || static_cast<size_t>(end) / 64 >= bits.size()) continue;
+    const uint64_t bit = uint64_t{1} << (end % 64);
+    uint64_t& word = bits[end / 64];
+    word = may_end ? word | bit : word & ~bit;
   }
-  if (!Accepts(state)) return;
-  for (const auto& [end, logit] : kept) logits[end] = logit;
 }
 
 }  // namespace talon

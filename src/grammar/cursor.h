@@ -39,9 +39,10 @@ class GrammarCursor {
   }
   bool exhausted() const { return matcher_->exhausted(); }
 
-  // Sets the logits of tokens that may not follow to minus infinity. The `ends` are allowed where
-  // the text may end.
-  void Mask(Matcher::StateId state, std::span<const int32_t> ends, std::span<float> logits) const;
+  // Sets the bits of the tokens that may follow and clears those of all others. The `ends` may
+  // follow where the text may end.
+  void Allowed(Matcher::StateId state, std::span<const int32_t> ends,
+               std::span<uint64_t> bits) const;
 
  private:
   std::shared_ptr<Matcher> matcher_;

@@ -185,16 +185,14 @@ TEST(MatcherTest, ForcedTokens) {
 
 // EOS may be among a request's stop tokens as well.
 TEST(CursorTest, EndsThatAreGivenTwiceAreAllowedWhereTheTextMayEnd) {
-  constexpr float kForbidden = -std::numeric_limits<float>::infinity();
   const TokenTrie trie({"a", "b", ""});
   const GrammarCursor cursor(std::make_shared<Matcher>(RegexGrammar("ab*").value(), &trie));
-  const std::vector<int32_t> ends = {2, 2, 9};
-  std::vector<float> logits = {1, 2, 3};
-  cursor.Mask(cursor.After({}, {}), ends, logits);
-  EXPECT_EQ(logits, (std::vector<float>{1, kForbidden, kForbidden}));
-  logits = {1, 2, 3};
-  cursor.Mask(cursor.After(std::vector<int32_t>{0}, {}), ends, logits);
-  EXPECT_EQ(logits, (std::vector<float>{kForbidden, 2, 3}));
+  const std::vector<int32_t> ends = {2, 2, 9, 128};  // the last is beyond the vocabulary
+  std::vector<uint64_t> bits = {~uint64_t{0}, ~uint64_t{0}};
+  cursor.Allowed(cursor.After({}, {}), ends, bits);
+  EXPECT_EQ(bits, (std::vector<uint64_t>{0b001, 0}));
+  cursor.Allowed(cursor.After(std::vector<int32_t>{0}, {}), ends, bits);
+  EXPECT_EQ(bits, (std::vector<uint64_t>{1 << 9 | 0b110, 0}));
 }
 
 }  // namespace

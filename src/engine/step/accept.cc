@@ -1,6 +1,7 @@
 #include "engine/step/accept.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <vector>
@@ -19,19 +20,17 @@ class LogitRows : public TreeRows {
       : backend_(backend), logits_(logits), choices_(choices), sampler_(sampler) {}
 
   Choice Choose(int node, std::span<const int32_t> path) override {
-    // The best token of all is the best of those that a grammar allows, if it is one of them.
-    const bool chosen = !choices_.empty() && sampler_.Permits(choices_[node], path);
-    Choice choice = chosen ? Choice{.token = choices_[node], .dead_end = choices_[node] < 0}
-                           : sampler_.Choose(Fetch(node), path);
+    Choice choice =
+        choices_.empty() ? sampler_.Choose(Fetch(node), path) : ChoiceOfDevice(node, path);
     // Where every logit is NaN, the argmax is column 0 and a draw finds nothing: only such rows
     // need a second look.
-    if (choice.token > 0 || HasFiniteLogit(node)) return choice;
+    if (choice.token > 0 || !IsBroken(node)) return choice;
     broken_ = true;
     return {.dead_end = true};
   }
   bool Distribution(int node, std::span<const int32_t> path, std::vector<float>* probs) override {
     if (sampler_.Distribution(Fetch(node), path, probs)) return true;
-    broken_ = !HasFiniteLogit(node);
+    broken_ = IsBroken(node);
     return false;
   }
 
@@ -39,12 +38,31 @@ class LogitRows : public TreeRows {
   bool broken() const { return broken_; }
 
  private:
-  // Checks the raw logits; the first element usually decides.
-  bool HasFiniteLogit(int node) {
+  Choice ChoiceOfDevice(int node, std::span<const int32_t> path) {
+    int32_t token = choices_[node];
+    // A draw was among what the grammar allows. The best token of all is the best of these, if it
+    // is one of them.
+    if (NeedsMasks(sampler_) || sampler_.Permits(token, path)) {
+      return {.token = token, .dead_end = token < 0};
+    }
+    const std::array<int32_t, 1> row = {node};
+    const auto mask = sampler_.sampler().AllowedTokens(sampler_.GrammarState(path), logits_.cols);
+    backend_->token_ops()->MaskRows(logits_, row, mask);
+    backend_->token_ops()->Argmax(logits_.Rows(node, 1), {&token, 1});
+    const bool allowed = (mask[token / 64] >> (token % 64) & 1) != 0;
+    return allowed ? Choice{.token = token} : Choice{.dead_end = true};
+  }
+
+  // Whether the model gave no finite logit; the first one usually decides. Where a mask has
+  // forbidden everything, NaN tells.
+  bool IsBroken(int node) {
     float first = 0;
     backend_->CopyOut(&first, logits_.Rows(node, 1).data, sizeof(first));
-    if (std::isfinite(first)) return true;
-    return std::ranges::any_of(Fetch(node), [](float logit) { return std::isfinite(logit); });
+    if (std::isfinite(first)) return false;
+    const std::span<const float> row = Fetch(node);
+    if (std::ranges::any_of(row, [](float logit) { return std::isfinite(logit); })) return false;
+    return !sampler_.sampler().has_grammar() ||
+           std::ranges::any_of(row, [](float logit) { return std::isnan(logit); });
   }
 
   std::span<float> Fetch(int node) {
@@ -63,6 +81,10 @@ class LogitRows : public TreeRows {
 };
 
 }  // namespace
+
+bool NeedsMasks(const BoundSampler& sampler) {
+  return sampler.sampler().has_grammar() && sampler.params().temperature > 0;
+}
 
 bool DeviceChooses(const BoundSampler& sampler, const StepOptions& options, Backend* backend) {
   if (sampler.IsPlainGreedy()) return true;

@@ -12,6 +12,9 @@ namespace talon {
 
 // Whether the target's choices for such a request are made on the device, for all rows at once.
 bool DeviceChooses(const BoundSampler& sampler, const StepOptions& options, Backend* backend);
+// Whether the device must know first what the grammar allows: before draws, for every row. Of the
+// best tokens few are forbidden; those rows are looked at again.
+bool NeedsMasks(const BoundSampler& sampler);
 
 class Acceptor {
  public:

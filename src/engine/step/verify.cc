@@ -34,8 +34,9 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   }
   partial_->RankBlocks(verified->output.scores);
   partial_->CompareShadows(batch->entries, verified->output);
-  ChooseTokens(*batch, verified);
   if (batch->runs_ahead) LearnDrafts(batch);
+  MaskForbidden(*batch, verified->output.logits);
+  ChooseTokens(*batch, verified);
   for (const StepEntry& entry : batch->entries) {
     if (!options_.edit_choices) break;
     options_.edit_choices(
@@ -87,6 +88,28 @@ void Verifier::LearnDrafts(StepBatch* batch) const {
   for (StepEntry& entry : batch->entries) {
     if (entry.origin.is_outline) entry.proposal.SetDrafts(std::move(trees[entry.origin.request]));
   }
+}
+
+// On a device the masks are computed while the pass runs.
+void Verifier::MaskForbidden(const StepBatch& batch, MatrixView logits) const {
+  std::vector<int32_t> rows;
+  std::vector<uint64_t> masks;
+  for (const StepEntry& entry : batch.entries) {
+    const BoundSampler bound = entry.sampler();
+    if (!NeedsMasks(bound) || !DeviceChooses(bound, options_, parts_.backend)) continue;
+    const Sampler& sampler = bound.sampler();
+    const TokenTree& tree = entry.proposal.judged();
+    std::vector<Matcher::StateId> states = {bound.GrammarState({})};
+    for (int node = 0; node < tree.size(); ++node) {
+      if (node > 0) {
+        states.push_back(sampler.grammar().Next(states[tree.parents[node]], tree.tokens[node]));
+      }
+      const auto mask = sampler.AllowedTokens(states[node], logits.cols);
+      rows.push_back(entry.rows.first_output + node);
+      masks.insert(masks.end(), mask.begin(), mask.end());
+    }
+  }
+  if (!rows.empty()) parts_.backend->token_ops()->MaskRows(logits, rows, masks);
 }
 
 void Verifier::ChooseTokens(const StepBatch& batch, VerifiedPass* verified) const {

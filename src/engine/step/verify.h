@@ -36,13 +36,16 @@ class Verifier {
   void WaitForPrompts(const StepBatch& batch);
 
  private:
-  // The range of the profiler and the trace around it is the time of the staged writes.
+  // The range of the profiler and the trace around it has the staged writes (on a GPU: their
+  // launch).
   Status Forward(const StepBatch& batch, const PassPlan& plan, const KvView& kv,
                  ForwardOutput* output);
   // Drafts that the host does not know yet: their place in the pass before it runs, their tokens
   // after it.
   void PlaceDrafts(const StepBatch& batch, const PassPlan& plan, Pass* pass) const;
   void LearnDrafts(StepBatch* batch) const;
+  // Leaves only what grammars allow in the logits that draws are made from.
+  void MaskForbidden(const StepBatch& batch, MatrixView logits) const;
   void ChooseTokens(const StepBatch& batch, VerifiedPass* verified) const;
 
   StepParts parts_;

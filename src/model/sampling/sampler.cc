@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
+#include "compute/host/host_token_ops.h"
 #include "model/sampling/sampling_math.h"
 
 namespace talon {
@@ -113,15 +115,14 @@ RandomKey BoundSampler::Key(size_t path_length, RandomStream stream, uint32_t dr
           .draw = draw};
 }
 
-bool BoundSampler::UsesRawLogits() const {
+bool BoundSampler::IsPlain() const {
   return !sampler_->HasPenalties() && params_.logit_bias.empty() && params_.bad_words.empty() &&
          params_.logprobs < 0 && num_outputs() >= params_.min_tokens;
 }
 
 bool BoundSampler::Permits(int32_t token, std::span<const int32_t> path) const {
   if (!sampler_->has_grammar()) return true;
-  const std::span<const int32_t> answer = tokens_.subspan(sampler_->answer_start_);
-  return sampler_->GrammarAllows(sampler_->grammar_.After(answer, path), token);
+  return sampler_->GrammarAllows(GrammarState(path), token);
 }
 
 RowDraw Sampler::DrawOf() const {
@@ -143,6 +144,14 @@ bool Sampler::GrammarAllows(Matcher::StateId state, int32_t token) const {
   return ends ? grammar_.Accepts(state) : grammar_.Next(state, token) != Matcher::kDead;
 }
 
+std::vector<uint64_t> Sampler::AllowedTokens(Matcher::StateId state, int vocabulary) const {
+  std::vector<int32_t> ends = params_.stop_token_ids;
+  ends.insert(ends.end(), eos_ids_.begin(), eos_ids_.end());
+  std::vector<uint64_t> bits(CeilDiv(vocabulary, 64));
+  grammar_.Allowed(state, ends, bits);
+  return bits;
+}
+
 void Sampler::Observe(std::span<const int32_t> tokens) {
   counted_ += tokens.size();
   if (!HasPenalties()) return;
@@ -160,7 +169,8 @@ void BoundSampler::Process(std::span<float> logits, std::span<const int32_t> pat
   const size_t outputs = num_outputs() + path.size();
   if (outputs < static_cast<size_t>(params_.min_tokens)) MaskStops(logits);
   MaskBadWords(logits, path);
-  if (sampler_->has_grammar()) MaskByGrammar(logits, path);
+  if (!sampler_->has_grammar()) return;
+  MaskLogits(sampler_->AllowedTokens(GrammarState(path), static_cast<int>(logits.size())), logits);
 }
 
 // Tokens of the path, and those of the base that are not counted yet, are penalised again from
@@ -190,13 +200,6 @@ void BoundSampler::MaskBadWords(std::span<float> logits, std::span<const int32_t
     const std::span<const int32_t> head(word.data(), word.size() - 1);
     if (EndsWith(tokens_, path, head)) logits[word.back()] = kMasked;
   }
-}
-
-void BoundSampler::MaskByGrammar(std::span<float> logits, std::span<const int32_t> path) const {
-  const GrammarCursor& grammar = sampler_->grammar_;
-  std::vector<int32_t> ends = params_.stop_token_ids;
-  ends.insert(ends.end(), sampler_->eos_ids_.begin(), sampler_->eos_ids_.end());
-  grammar.Mask(grammar.After(tokens_.subspan(sampler_->answer_start_), path), ends, logits);
 }
 
 float Sampler::Penalize(float logit, int output_count) const {

@@ -57,8 +57,8 @@ class Sampler {
   // Counts tokens that were emitted for good.
   void Observe(std::span<const int32_t> tokens);
 
-  RowDraw DrawOf()
-      const;  // the draw's parameters, for a device that chooses (BoundSampler::IsPlain)
+  // The draw's parameters, for a device that chooses (BoundSampler::IsPlain).
+  RowDraw DrawOf() const;
   // True for EOS (unless ignored) and the stop ids.
   bool EndsRequest(int32_t token) const;
   // Whether a grammar says what may follow, and where it stands after the sequence's `tokens`.
@@ -70,6 +70,8 @@ class Sampler {
   // Whether the grammar lets `token` follow: text that goes on, or an end where it may end.
   // REQUIRES: has_grammar().
   bool GrammarAllows(Matcher::StateId state, int32_t token) const;
+  // The bits of all tokens that may follow, the vocabulary's number of them rounded up to words.
+  std::vector<uint64_t> AllowedTokens(Matcher::StateId state, int vocabulary) const;
 
   const SamplingParams& params() const { return params_; }
   uint64_t seed() const { return seed_; }  // the request's, or the random one it was given
@@ -117,24 +119,26 @@ class BoundSampler {
 
   // True if the choice is the argmax of the raw logits wherever Permits() holds for it, now and for
   // every later token, and no log-probs are wanted: the backend's argmax can replace Choose().
-  bool IsPlainGreedy() const { return params_.temperature == 0 && UsesRawLogits(); }
-  // The same for tokens drawn from the raw logits: temperature, top-k, top-p, min-p. What a grammar
-  // forbids is not drawn from, so with one it never holds.
-  bool IsPlain() const { return UsesRawLogits() && !sampler_->has_grammar(); }
+  bool IsPlainGreedy() const { return params_.temperature == 0 && IsPlain(); }
+  // The same for tokens drawn from the raw logits: temperature, top-k, top-p, min-p. With a
+  // grammar, from the logits of what it allows.
+  bool IsPlain() const;
   // Whether the grammar, if there is one, lets `token` follow `path`.
   bool Permits(int32_t token, std::span<const int32_t> path) const;
+  // Where the grammar stands after `path`. REQUIRES: has_grammar().
+  Matcher::StateId GrammarState(std::span<const int32_t> path) const {
+    return sampler_->grammar_.After(tokens_.subspan(sampler_->answer_start_), path);
+  }
 
   int num_outputs() const { return static_cast<int>(tokens_.size() - sampler_->prompt_length_); }
   const Sampler& sampler() const { return *sampler_; }
   const SamplingParams& params() const { return params_; }
 
  private:
-  bool UsesRawLogits() const;
   void Process(std::span<float> logits, std::span<const int32_t> path) const;
   void ApplyPenalties(std::span<float> logits, std::span<const int32_t> path) const;
   void MaskStops(std::span<float> logits) const;
   void MaskBadWords(std::span<float> logits, std::span<const int32_t> path) const;
-  void MaskByGrammar(std::span<float> logits, std::span<const int32_t> path) const;
   bool TakesBest(float best_logit) const;  // greedy, or an infinite logit that leaves no choice
   int32_t Draw(std::span<const float> logits, size_t path_length) const;
 

@@ -196,7 +196,12 @@ Result<std::unique_ptr<CudaBeamSearch>> CudaBeamSearch::Create(Context* context,
   return Result<std::unique_ptr<CudaBeamSearch>>(std::move(search));
 }
 
+CudaBeamSearch::~CudaBeamSearch() {
+  if (arrived_ != nullptr) cudaEventDestroy(arrived_);
+}
+
 Status CudaBeamSearch::Allocate(std::span<const int32_t> token_ids) {
+  TALON_CUDA_CHECK(cudaEventCreateWithFlags(&arrived_, cudaEventDisableTiming));
   const BeamLayout most{limits_.width, limits_.trees};
   const size_t trees = limits_.trees;
   const size_t beams = trees * limits_.levels * limits_.width;
@@ -323,7 +328,7 @@ void CudaBeamSearch::LoadTrees(Pass* pass, std::span<const TreePlace> places) {
                  .plan = plan,
                  .rankings = As<TopKEntry>(rankings_)});
   sent_ = !places.empty();
-  context_->ExpectResults();
+  if (sent_) TALON_CUDA_CHECK(cudaEventRecord(arrived_, stream().handle));
 }
 
 std::span<const TopKEntry> CudaBeamSearch::Read() {
@@ -331,10 +336,10 @@ std::span<const TopKEntry> CudaBeamSearch::Read() {
   if (!sent_) {
     TALON_CUDA_CHECK(cudaMemcpyAsync(rankings_.data(), entries_.data(), count * sizeof(TopKEntry),
                                      cudaMemcpyDeviceToHost, stream().handle));
+    TALON_CUDA_CHECK(cudaEventRecord(arrived_, stream().handle));
     sent_ = true;
-    context_->ExpectResults();
   }
-  if (!context_->arrived()) context_->Synchronize();
+  TALON_CUDA_CHECK(cudaEventSynchronize(arrived_));
   return {As<const TopKEntry>(rankings_), count};
 }
 

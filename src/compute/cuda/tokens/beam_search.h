@@ -32,12 +32,14 @@ class CudaBeamSearch : public BeamSearch {
   static Result<std::unique_ptr<CudaBeamSearch>> Create(Context* context, const BeamLimits& limits,
                                                         std::span<const int32_t> token_ids);
 
+  ~CudaBeamSearch() override;
+
   void RankRoots(std::span<const int32_t> slots, MatrixView logits, MatrixView outputs,
                  MatrixView kept) override;
   void Start(std::span<const BeamRoot> roots) override;
   void Load(Pass* pass, MatrixView kept, MatrixView inputs) override;
   void Expand(MatrixView logits, MatrixView outputs, MatrixView kept) override;
-  // Also sends the rankings to the host: they have arrived when the stream has been waited for.
+  // Also sends the rankings to the host, ahead of the pass.
   void LoadTrees(Pass* pass, std::span<const TreePlace> places) override;
   std::span<const TopKEntry> Read() override;
 
@@ -69,9 +71,10 @@ class CudaBeamSearch : public BeamSearch {
   Buffer root_entries_;  // [slots][width]
   Buffer roots_;         // [trees] BeamRoot
   Buffer beams_;
-  Buffer entries_;   // BeamLayout
-  Buffer keys_;      // [trees][candidates], scratch of LoadTrees
-  Buffer rankings_;  // the entries in pinned host memory
+  Buffer entries_;                 // BeamLayout
+  Buffer keys_;                    // [trees][candidates], scratch of LoadTrees
+  Buffer rankings_;                // the entries in pinned host memory
+  cudaEvent_t arrived_ = nullptr;  // after they were sent
 };
 
 }  // namespace talon::cuda

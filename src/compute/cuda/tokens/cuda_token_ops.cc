@@ -1,12 +1,15 @@
 #include "compute/cuda/tokens/cuda_token_ops.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cuda/runtime/device_pass.h"
 #include "compute/cuda/tokens/beam_search.h"
 #include "compute/cuda/tokens/draw_tokens.h"
+#include "compute/cuda/tokens/mask_rows.h"
 #include "compute/cuda/tokens/top_k.h"
 
 namespace talon::cuda {
@@ -45,6 +48,22 @@ void CudaTokenOps::TopK(MatrixView x, int k, std::span<TopKEntry> out) {
   auto* found = Pinned<TopKEntry>(out.size());
   context_->Copy(found, entries, out.size_bytes());
   std::copy_n(found, out.size(), out.begin());
+}
+
+void CudaTokenOps::MaskRows(MatrixView x, std::span<const int32_t> rows,
+                            std::span<const uint64_t> masks) {
+  const CudaClock::Batch batch(context_->clock());
+  TALON_CHECK(masks.size() == rows.size() * CeilDiv(x.cols, 64));
+  if (rows.empty()) return;
+  const size_t bytes = masks.size_bytes() + rows.size_bytes();
+  auto* host = static_cast<uint8_t*>(context_->uploads()->Begin(bytes));
+  std::memcpy(host, masks.data(), masks.size_bytes());
+  std::memcpy(host + masks.size_bytes(), rows.data(), rows.size_bytes());
+  auto* device = masks_.GetAs<uint8_t>(bytes);
+  context_->uploads()->Send(device, bytes);
+  cuda::MaskRows(stream(), x, static_cast<int>(rows.size()),
+                 reinterpret_cast<const int32_t*>(device + masks.size_bytes()),
+                 reinterpret_cast<const uint64_t*>(device));
 }
 
 void CudaTokenOps::DrawTokens(const Pass& pass, MatrixView logits, std::span<const RowDraw> draws,

@@ -18,6 +18,8 @@ class CudaTokenOps : public TokenOps {
 
   void Argmax(MatrixView x, std::span<int32_t> out) override;
   void TopK(MatrixView x, int k, std::span<TopKEntry> out) override;
+  void MaskRows(MatrixView x, std::span<const int32_t> rows,
+                std::span<const uint64_t> masks) override;
   bool DrawsTokens() const override { return true; }
   void DrawTokens(const Pass& pass, MatrixView logits, std::span<const RowDraw> draws,
                   std::span<int32_t> out) override;
@@ -31,6 +33,7 @@ class CudaTokenOps : public TokenOps {
   T* Pinned(size_t count);
 
   Context* context_;
+  Scratch masks_{&context_->stream(), context_->generation()};
   Scratch draws_{&context_->stream(), context_->generation()};
   Scratch best_{&context_->stream(), context_->generation()};
   Scratch top_k_scratch_{&context_->stream(), context_->generation()};
