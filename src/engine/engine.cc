@@ -5,6 +5,7 @@
 
 #include "base/contain.h"
 #include "base/log.h"
+#include "base/memory_reserve.h"
 #include "engine/end_tokens.h"
 #include "observe/trace.h"
 
@@ -138,6 +139,7 @@ void Engine::Cancel(RequestId id, FinishReason reason) {
 void Engine::RunStep() {
   Status failed;
   const Status broken = Contain([&] { failed = TryStep(); });
+  const WaitForMemory wait;  // requests end whole, or not at all
   if (!failed.ok()) Fail(scheduler_->Running(), failed);
   if (!broken.ok()) {
     std::vector<ActiveRequest*> involved = scheduler_->Running();

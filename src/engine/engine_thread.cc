@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory_reserve.h"
 #include "observe/trace.h"
 
 namespace talon {
@@ -97,6 +98,7 @@ void EngineThread::Loop() {
   if (Tracer* tracer = ActiveTracer()) tracer->NameThread("engine");
   while (TakeMessages()) {
     engine_->RunStep();
+    const WaitForMemory wait;  // no request is lost
     DeliverResults();
     PublishSnapshot();
     RunInspections();
@@ -105,6 +107,7 @@ void EngineThread::Loop() {
 }
 
 bool EngineThread::TakeMessages() {
+  const WaitForMemory wait;
   auto batch = mailbox_.Take(!running_.empty());
   if (!batch) return false;
   for (Message& message : batch->messages) {

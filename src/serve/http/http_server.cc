@@ -11,6 +11,7 @@
 #include <functional>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/json.h"
@@ -87,11 +88,15 @@ void AnswerError(const ApiError& error, httplib::Response* response) {
 }
 
 void AnswerException(const std::exception_ptr& failure, httplib::Response* response) {
+  const WaitForMemory wait;  // the answer needs little
   try {
     std::rethrow_exception(failure);
   } catch (const std::bad_alloc&) {
     AnswerError({.status = 503, .message = "the server is out of memory, try again"}, response);
-  } catch (...) {
+  } catch (const std::system_error&) {  // a thread that cannot be had
+    AnswerError({.status = 503, .message = "the server has too much to do, try again"}, response);
+  } catch (const std::exception& error) {
+    LogError("a request failed: {}", error.what());
     AnswerError({.status = 500, .message = "the server could not handle the request"}, response);
   }
 }
@@ -166,6 +171,7 @@ HttpServer::Impl::Impl(const ServeParts& parts, const HttpOptions& options)
 }
 
 Status HttpServer::Impl::Listen() {
+  KeepMemoryReserve(kReserveBytes);  // before there is a lack of it
   auto listener =
       Listener::Open(options_.listen, [this](Connection* connection) { return Serve(connection); });
   if (!listener.ok()) return listener.status();
