@@ -6,7 +6,8 @@
 // kept by its number. Memory is bounded: exhausted() after too many states, and then no byte is
 // allowed that was not known before.
 //
-// States are alive: from each, some text completes the grammar. One thread at a time.
+// States are alive: from each, some text completes the grammar, unless a search for it gave up. One
+// thread at a time.
 #ifndef TALON_GRAMMAR_AUTOMATON_H_
 #define TALON_GRAMMAR_AUTOMATON_H_
 

@@ -1,12 +1,18 @@
 #include "grammar/expr.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 namespace talon {
 namespace {
 
+// States that a search meets before it gives up, and when all searches together have met many.
 constexpr size_t kMostStatesSearched = 20000;
+constexpr size_t kMostStatesInAll = 200'000;
+constexpr size_t kFewStates = 100;
+constexpr size_t kMostDigitStates = 16;
+constexpr int64_t kMostNumbers = 1'000'000'000'000;
 constexpr size_t kMostTextStates = 64;
 constexpr int kMostRows = 65536;  // rows of 1 KiB
 constexpr size_t kMostNodes = 2'000'000;
@@ -225,27 +231,82 @@ ExprId ExprPool::DeriveRepeat(const ExprNode& node, ExprId inner, uint8_t byte) 
   return Concat(first, Repeat(inner, min, max));
 }
 
-bool ExprPool::IsEmpty(ExprId expr) {
-  if (HasString(expr)) return false;
-  if (expr == kNone || nodes_[expr].is_empty == Known::kYes) return true;
-  std::vector<ExprId> seen = {expr};
+// A breadth-first and a depth-first search in turns: short matches are found by the one, those of
+// many characters by the other.
+ExprPool::Known ExprPool::Search(ExprId expr) {
+  if (HasString(expr)) return Known::kNo;
+  if (expr == kNone) return Known::kYes;
+  if (nodes_[expr].is_empty != Known::kNothing) return nodes_[expr].is_empty;
+  struct Met {
+    ExprId expr;
+    int before;  // index of the one that leads here, -1: none
+  };
+  std::vector<Met> met = {{expr, -1}};
+  std::deque<int> open = {0};
+  const size_t most = states_searched_ < kMostStatesInAll ? kMostStatesSearched : kFewStates;
   ++searches_;
-  bool empty = true;
-  for (size_t i = 0; i < seen.size() && empty && seen.size() < kMostStatesSearched; ++i) {
-    for (int c = 0; c < classes_.size() && empty; ++c) {
-      const ExprId next = Derive(seen[i], classes_.bytes()[c][0]);
-      if (next == kNone) continue;
+  int found = HasSomeMultiple(expr) ? 0 : -1;
+  for (bool deep = false; found < 0 && !open.empty() && met.size() < most; deep = !deep) {
+    const int at = deep ? open.back() : open.front();
+    deep ? open.pop_back() : open.pop_front();
+    for (int c = 0; c < classes_.size() && found < 0; ++c) {
+      const ExprId next = Derive(met[at].expr, classes_.bytes()[c][0]);
+      if (next == kNone || nodes_[next].is_empty == Known::kYes) continue;
       met_in_.resize(nodes_.size(), 0);
       if (std::exchange(met_in_[next], searches_) == searches_) continue;
-      empty = !HasString(next);
-      seen.push_back(next);
+      const auto index = static_cast<int>(met.size());
+      met.push_back({next, at});
+      open.push_back(index);
+      if (HasString(next) || HasSomeMultiple(next)) found = index;
     }
   }
-  if (empty && seen.size() < kMostStatesSearched) {
-    for (const ExprId state : seen) nodes_[state].is_empty = Known::kYes;
+  states_searched_ += met.size();
+  for (int i = found; i >= 0; i = met[i].before) nodes_[met[i].expr].is_empty = Known::kNo;
+  if (found >= 0) return Known::kNo;
+  if (open.empty() && !exhausted_) {
+    for (const Met& one : met) nodes_[one.expr].is_empty = Known::kYes;
+  } else {
+    nodes_[expr].is_empty = Known::kUndecided;
   }
-  nodes_[expr].is_empty = empty ? Known::kYes : Known::kNo;
-  return empty;
+  return nodes_[expr].is_empty;
+}
+
+// Whether an intersection has multiples of a number because all else in it lets any digits follow,
+// as many as the divisor has: some of these make a multiple. False may also mean that it was not
+// found out.
+bool ExprPool::HasSomeMultiple(ExprId expr) {
+  if (!has_multiples_ || nodes_[expr].kind != Kind::kAnd) return false;
+  int64_t divisor = 0;
+  std::vector<ExprId> others;
+  for (const ExprId part : nodes_.PartsOf(expr)) {
+    const bool is_concat = nodes_[part].kind == Kind::kConcat;
+    const ExprId first = is_concat ? nodes_.PartOf(part, 0) : part;
+    const bool ends = !is_concat || Nullable(nodes_.PartOf(part, 1));
+    if (divisor == 0 && nodes_[first].kind == Kind::kMultiple && ends) {
+      divisor = nodes_[first].min;
+    } else {
+      others.push_back(part);
+    }
+  }
+  if (divisor == 0) return false;
+  std::vector<ExprId> after = {others.empty() ? Not(kNone) : And(std::move(others))};
+  int64_t numbers = 1;  // how many the digits so far can make
+  while (numbers < divisor || !std::ranges::all_of(after, [&](ExprId e) { return Nullable(e); })) {
+    std::vector<ExprId> longer;
+    for (const ExprId one : after) {
+      for (char digit = '0'; digit <= '9'; ++digit) {
+        longer.push_back(Derive(one, static_cast<uint8_t>(digit)));
+      }
+    }
+    std::ranges::sort(longer);
+    longer.erase(std::unique(longer.begin(), longer.end()), longer.end());
+    if (longer[0] == kNone || longer.size() > kMostDigitStates || numbers > kMostNumbers) {
+      return false;
+    }
+    after = std::move(longer);
+    numbers *= 10;
+  }
+  return true;
 }
 
 // An intersection without the parts that only take finitely many strings away.
@@ -267,7 +328,7 @@ bool ExprPool::AllowsAllText(ExprId expr, ExprId character) {
   if (nodes_[expr].kind == Kind::kConcat) {  // the first part alone may do
     const ExprId first = nodes_.PartOf(expr, 0);
     const ExprId second = nodes_.PartOf(expr, 1);
-    if (!IsEmpty(second) && AllowsAllText(first, character)) return true;
+    if (HasMatch(second) && AllowsAllText(first, character)) return true;
   }
   if (const Known known = nodes_[expr].allows_all_text; known != Known::kNothing) {
     return known == Known::kYes;
@@ -280,7 +341,7 @@ bool ExprPool::AllowsAllText(ExprId expr, ExprId character) {
       const ExprId left = Derive(rest, classes_.bytes()[c][0]);
       if (left == kNone) continue;
       const ExprId next = WithoutFiniteExceptions(Derive(from, classes_.bytes()[c][0]));
-      all = !IsEmpty(next) && seen.size() < kMostTextStates;
+      all = HasMatch(next) && seen.size() < kMostTextStates;
       const std::pair pair{next, left == kEmpty ? character : left};
       if (std::ranges::find(seen, pair) == seen.end()) seen.push_back(pair);
     }

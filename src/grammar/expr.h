@@ -6,7 +6,7 @@
 // repetition keeps its counter instead of copies.
 //
 // Invariant: an expression other than kNone that was built without And and Not matches some string;
-// with them, IsEmpty() searches for one. Memory is bounded (exhausted()). One thread at a time.
+// with them, a search (IsEmpty) finds out. Memory is bounded (exhausted()). One thread at a time.
 #ifndef TALON_GRAMMAR_EXPR_H_
 #define TALON_GRAMMAR_EXPR_H_
 
@@ -54,9 +54,10 @@ class ExprPool {
 
   bool Nullable(ExprId expr) const { return nodes_[expr].nullable; }
   ExprId Derive(ExprId expr, uint8_t byte);
-  // Whether no string matches. Bounded: an expression with too many states is taken for empty, so
-  // that nothing wrong is ever allowed.
-  bool IsEmpty(ExprId expr);
+  // Whether it is certain that no string matches, and that some string does. Both are false where a
+  // search has met too many states.
+  bool IsEmpty(ExprId expr) { return Search(expr) == Known::kYes; }
+  bool HasMatch(ExprId expr) { return Search(expr) == Known::kNo; }
   bool Matches(ExprId expr, std::string_view text);
   // Whether every text of characters, however long, may begin a match. `character` is the
   // expression of one, the same in all calls. A search with a limit: false may also mean that it
@@ -78,11 +79,13 @@ class ExprPool {
     size_t operator()(const ByteSet& set) const;
   };
 
+  Known Search(ExprId expr);  // whether it is empty
   ExprId WithoutFiniteExceptions(ExprId expr);
   bool HasString(ExprId expr) const {
     const ExprNode& node = nodes_[expr];
     return node.nullable || (expr != kNone && !node.may_be_empty) || node.is_empty == Known::kNo;
   }
+  bool HasSomeMultiple(ExprId expr);
   ExprId& Derivative(ExprId expr, int byte_class) {
     const int row = nodes_[expr].row;
     return rows_[row / kBlockRows][row % kBlockRows * classes_.size() + byte_class];
@@ -103,9 +106,10 @@ class ExprPool {
   // its row when it is first used.
   std::vector<std::vector<ExprId>> rows_;
   int used_rows_ = 0;
-  // The last search (IsEmpty) that met an expression, by expression.
+  // The last search that met an expression, by expression.
   std::vector<int32_t> met_in_;
   int32_t searches_ = 0;
+  size_t states_searched_ = 0;  // by all of them
   bool has_multiples_ = false;
   bool exhausted_ = false;
 };

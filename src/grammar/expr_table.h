@@ -30,7 +30,7 @@ enum class ExprKind : uint8_t {
 };
 
 struct ExprNode {
-  enum class Known : uint8_t { kNothing, kYes, kNo };
+  enum class Known : uint8_t { kNothing, kYes, kNo, kUndecided };  // the last: a search gave up
 
   ExprKind kind = ExprKind::kNone;
   bool nullable = false;

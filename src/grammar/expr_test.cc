@@ -17,6 +17,28 @@ TEST(ExprTest, EqualExpressionsAreOne) {
   EXPECT_EQ(pool.Not(pool.Not(pool.Byte('a'))), pool.Byte('a'));
 }
 
+// Short texts and those that are far away are found; what a search cannot decide is neither.
+TEST(ExprTest, SearchesFindTextsOrSayThatTheyDoNotKnow) {
+  ExprPool pool;
+  const auto any = [&](int min, int max) {
+    return pool.Repeat(pool.Bytes(ByteSet::Range('a', 'z')), min, max);
+  };
+  const ExprId far = pool.And({any(3000, ExprPool::kNoLimit), pool.Not(pool.Literal("x"))});
+  EXPECT_TRUE(pool.HasMatch(far));
+  EXPECT_FALSE(pool.IsEmpty(far));
+  const ExprId nothing = pool.And({any(0, 40), any(50, 60)});
+  EXPECT_TRUE(pool.IsEmpty(nothing));
+  EXPECT_FALSE(pool.HasMatch(nothing));
+  const auto with = [&](char first, char last) {
+    const ExprId begin = pool.Concat(any(0, ExprPool::kNoLimit), pool.Byte(first));
+    const ExprId end = pool.Concat(pool.Byte(last), any(0, ExprPool::kNoLimit));
+    return pool.Sequence({begin, any(17, 17), end});
+  };
+  const ExprId many_states = pool.And({with('a', 'b'), with('b', 'c'), with('c', 'a'), any(60, 61),
+                                       pool.Not(with('z', 'z')), pool.Not(with('y', 'y'))});
+  EXPECT_FALSE(pool.IsEmpty(many_states));
+}
+
 TEST(ExprTest, IntersectionAndComplement) {
   ExprPool pool;
   const ExprId letters = pool.Repeat(pool.Bytes(ByteSet::Range('a', 'z')), 0, ExprPool::kNoLimit);

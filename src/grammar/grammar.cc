@@ -16,14 +16,23 @@ Status Grammar::Finish(int start) {
   start_ = start;
   (void)Utf8Of(TokenTrie::PlainCharacters(), &exprs_);  // masks by slices need its bytes' classes
   exprs_.Freeze();  // first: searches for strings are shorter with classes of bytes
-  RemoveUnproductive();
+  TALON_RETURN_IF_ERROR(RemoveUnproductive());
   if (rules_[start].alternatives.empty()) {
     return InvalidArgument("no finite text can match '{}'", rules_[start].name);
   }
   return CheckLeftRecursion();
 }
 
-void Grammar::RemoveUnproductive() {
+Status Grammar::RemoveUnproductive() {
+  for (const Rule& rule : rules_) {
+    for (const Alternative& one : rule.alternatives) {
+      for (const Symbol& symbol : one) {
+        if (symbol.kind == Symbol::Kind::kRule) continue;
+        if (exprs_.IsEmpty(symbol.id) || exprs_.HasMatch(symbol.id)) continue;
+        return InvalidArgument("'{}' is too complex: no text that matches was found", rule.name);
+      }
+    }
+  }
   std::vector<bool> productive(rules_.size(), false);
   const auto is_productive = [&](const Symbol& symbol) {
     return symbol.kind == Symbol::Kind::kRule ? productive[symbol.id] : !exprs_.IsEmpty(symbol.id);
@@ -42,6 +51,7 @@ void Grammar::RemoveUnproductive() {
     std::erase_if(rule.alternatives,
                   [&](const Alternative& one) { return !std::ranges::all_of(one, is_productive); });
   }
+  return OkStatus();
 }
 
 // Depth-first over the rules that may begin a rule; one that is met again on the way is a cycle.

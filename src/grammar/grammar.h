@@ -48,7 +48,7 @@ class Grammar {
   const Rule& rule(int number) const { return rules_[number]; }
 
  private:
-  void RemoveUnproductive();
+  Status RemoveUnproductive();
   Status CheckLeftRecursion() const;
 
   ExprPool exprs_;

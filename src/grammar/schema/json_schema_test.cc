@@ -138,6 +138,28 @@ TEST(JsonSchemaTest, Combinations) {
          {R"({"v": 1})", R"({"v": 1, "next": {"v": 2}})"});
 }
 
+TEST(JsonSchemaTest, MultiplesOfLargeNumbers) {
+  const auto expect = [](const std::string& schema, const std::vector<std::string>& right,
+                         const std::vector<std::string>& wrong) {
+    for (const std::string& text : right) EXPECT_TRUE(Judge(schema, text)) << schema << text;
+    for (const std::string& text : wrong) EXPECT_FALSE(Judge(schema, text)) << schema << text;
+  };
+  expect(R"({"type": "integer", "multipleOf": 999999937})", {"999999937", "-1999999874", "0"},
+         {"999999938", "5"});
+  expect(R"({"type": "integer", "multipleOf": 9973, "minimum": 123456})", {"129649"},
+         {"119676", "129650"});
+  expect(R"({"type": "integer", "multipleOf": 65537, "minimum": -200000,
+             "exclusiveMaximum": 131074})",
+         {"-196611", "-131074", "0", "65537"}, {"131074", "-262148", "-1"});
+  expect(R"({"type": "integer", "multipleOf": 65537, "minimum": 0.5, "maximum": 131074.5})",
+         {"65537", "131074"}, {"0", "196611"});
+  expect(R"({"type": "integer", "multipleOf": 65537, "exclusiveMinimum": -131074,
+             "maximum": -0.5})",
+         {"-65537"}, {"-131074", "0"});
+  expect(R"({"type": "integer", "multipleOf": 997, "minimum": 1, "maximum": 1000000000})",
+         {"997", "999999973"}, {"0", "1000000970"});
+}
+
 TEST(JsonSchemaTest, CompactSpacing) {
   const std::string schema = R"({"type": "array", "items": {"type": "integer"}})";
   EXPECT_TRUE(Judge(schema, "[1,2]", JsonSpacing::kCompact));
@@ -160,6 +182,17 @@ TEST(JsonSchemaTest, WhatIsNotSupportedIsRefusedWithItsPlace) {
       {R"({"type": "strin"})", "unknown type"},
       {R"x({"pattern": "(?=a)"})x", "look-around"},
       {R"({"type": "number", "multipleOf": 0.3})", "multipleOf"},
+      {R"({"type": "integer", "multipleOf": 50021, "maximum": 1000000000000})",
+       "multipleOf: 50021"},
+      // 988027 is a multiple of both, which a search meets late.
+      {R"({"oneOf": [{"type": "integer", "multipleOf": 997, "minimum": 1, "maximum": 1000000000},
+                     {"type": "integer", "multipleOf": 991, "minimum": 1, "maximum": 1000000000}]})",
+       "#/oneOf: branches 0 and 1"},
+      {R"({"oneOf": [{"type": "string", "pattern": "a.{12}b"},
+                     {"type": "string", "pattern": "c.{12}d"}]})",
+       "#/oneOf: branches 0 and 1"},
+      {R"({"type": "string", "pattern": "a.{5}b", "minLength": 50, "maxLength": 100})",
+       "too complex"},
       {R"({"minLength": -1})", "whole number"},
       {"[", "not valid JSON"},
       {"3", "must be an object"},

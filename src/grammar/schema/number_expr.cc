@@ -1,7 +1,10 @@
 #include "grammar/schema/number_expr.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "grammar/schema/json_text.h"
 
@@ -147,6 +150,36 @@ class Numbers {
   Magnitudes magnitudes_;
 };
 
+// Searches for a multiple of a larger number, where digits are limited, would take too long.
+constexpr int64_t kMostSearchedDivisor = 2000;
+constexpr int64_t kMostMultiples = 20'000;
+constexpr size_t kMostExactDigits = 17;
+
+// The nearest whole number on the inner side of a bound; none if it has too many digits.
+std::optional<int64_t> WholeAt(const Bound& bound, bool is_least) {
+  if (bound.value.whole.size() > kMostExactDigits) return std::nullopt;
+  const int64_t magnitude = std::stoll(bound.value.whole);
+  const int64_t value = bound.value.negative ? -magnitude : magnitude;
+  const bool between = !bound.value.fraction.empty();
+  if (!between) return bound.exclusive ? (is_least ? value + 1 : value - 1) : value;
+  if (is_least) return bound.value.negative ? value : value + 1;
+  return bound.value.negative ? value - 1 : value;
+}
+
+// All multiples between the bounds, if they are few; none if they are not, or are not limited.
+std::optional<ExprId> FewMultiples(const NumberSpec& spec, int64_t divisor, ExprPool* pool) {
+  if (!spec.integer || !spec.min || !spec.max) return std::nullopt;
+  const auto least = WholeAt(*spec.min, /*is_least=*/true);
+  const auto most = WholeAt(*spec.max, /*is_least=*/false);
+  if (!least || !most) return std::nullopt;
+  const int64_t first = *least / divisor + (*least > 0 && *least % divisor != 0 ? 1 : 0);
+  const int64_t last = *most / divisor - (*most < 0 && *most % divisor != 0 ? 1 : 0);
+  if (last - first >= kMostMultiples) return std::nullopt;
+  std::vector<std::string> texts;
+  for (int64_t i = first; i <= last; ++i) texts.push_back(std::to_string(i * divisor));
+  return pool->AnyOf(std::move(texts));
+}
+
 Result<ExprId> MultipleExpr(const Decimal& multiple, ExprPool* pool) {
   Numbers numbers(pool);
   if (multiple.negative || multiple.is_zero()) {
@@ -227,9 +260,20 @@ Result<ExprId> NumberExpr(const NumberSpec& spec, ExprPool* pool) {
   std::vector<ExprId> parts = {spec.integer ? numbers.Integers() : numbers.Decimals()};
   if (spec.min) parts.push_back(numbers.AtLeast(*spec.min));
   if (spec.max) parts.push_back(numbers.AtMost(*spec.max));
+  const bool limited = spec.max || (spec.min && spec.min->value.negative);
   for (const Decimal& multiple : spec.multiples) {
     TALON_ASSIGN_OR_RETURN(const ExprId expr, MultipleExpr(multiple, pool));
-    parts.push_back(expr);
+    const int64_t divisor = multiple.fraction.empty() ? std::stoll(multiple.whole) : 1;
+    if (limited && divisor > kMostSearchedDivisor) {
+      const auto few = FewMultiples(spec, divisor, pool);
+      if (!few) {
+        return Unimplemented("multipleOf: {} is too large for so many numbers below a bound",
+                             multiple.whole);
+      }
+      parts.push_back(*few);
+    } else {
+      parts.push_back(expr);
+    }
   }
   return pool->And(std::move(parts));
 }

@@ -175,6 +175,9 @@ Result<Pieces> SchemaReader::ReadUnion(const OrderedJson* list, bool exclusive) 
     for (size_t j = 0; exclusive && j < i; ++j) {
       TALON_ASSIGN_OR_RETURN(const bool disjoint, Disjoint(branches[i], branches[j]));
       if (disjoint) continue;
+      if (pool_.exhausted()) {
+        return InvalidArgument("{}: too complex", document_.PointerOf(list));
+      }
       return InvalidArgument("{}: branches {} and {} may both match, which is not supported",
                              document_.PointerOf(list), j, i);
     }

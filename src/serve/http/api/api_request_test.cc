@@ -286,6 +286,15 @@ TEST(ApiRequest, WrongValuesNameTheirParameter) {
       {R"("tools": [{}])", "tools"},
       {R"("response_format": {"type": "xml"})", "response_format"},
       {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format"},
+      {R"("response_format": {"type": "json_schema", "json_schema": 3})",
+       "response_format.json_schema"},
+      {R"("response_format": {"type": "json_object", "pattern": "x"})", "response_format.pattern"},
+      {R"("response_format": {"type": "json_object", "whitespace": "none"})",
+       "response_format.whitespace"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {"schema": {}, "regex": "x"}})",
+       "response_format.json_schema.regex"},
+      {R"("structured_outputs": {"json": {}, "disable_additional_properties": true})",
+       "structured_outputs.disable_additional_properties"},
       {R"("temprature": 1)", "temprature"},
   };
   for (const auto& [member, param] : cases) {
@@ -319,6 +328,22 @@ TEST(ApiRequest, WhatAnAnswerMustMatch) {
   EXPECT_EQ(grammar(R"("grammar": "")").kind, Kind::kNone);
   EXPECT_EQ(grammar(R"("structured_outputs": {"choice": ["a", "b"]})").choices,
             (std::vector<std::string>{"a", "b"}));
+  // Other servers' forms.
+  const GrammarSpec flat =
+      grammar(R"("response_format": {"type": "json_object", "schema": {"c": 1}})");
+  EXPECT_EQ(flat.kind, Kind::kJsonSchema);
+  EXPECT_EQ(flat.source, R"({"c":1})");
+  EXPECT_EQ(
+      grammar(R"("response_format": {"type": "json_object", "whitespace": "compact"})").spacing,
+      JsonSpacing::kCompact);
+  EXPECT_EQ(grammar(R"("response_format": {"type": "json_schema", "json_schema":
+      {"schema": {}, "whitespace": "compact"}})")
+                .spacing,
+            JsonSpacing::kCompact);
+  const GrammarSpec dumped = grammar(R"("structured_outputs": {"json": null, "regex": "ab",
+      "choice": null, "disable_fallback": true, "disable_any_whitespace": true})");
+  EXPECT_EQ(dumped.kind, Kind::kRegex);
+  EXPECT_EQ(dumped.spacing, JsonSpacing::kCompact);
   ApiRequest request;
   ASSERT_FALSE(ParseBody(R"({"input": "a", "text": {"format": {"type": "json_schema", "name": "n",
       "schema": {"y": 1, "b": 2}}}})",

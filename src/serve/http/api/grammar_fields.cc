@@ -37,29 +37,38 @@ class Reader {
   }
 
   // {"type": "json_schema", "json_schema": {"schema": ...}}; `flat`: without the inner object.
+  // llama.cpp's clients write {"type": "json_object", "schema": ...}.
   void Format(const std::string& key, const OrderedJson& format, bool flat) {
     const auto type = format.is_object() ? format.find("type") : format.end();
     if (type == format.end() || !type->is_string()) return body_.Fail(key, "needs a type");
-    if (*type == "json_object") return Set(key, Kind::kJsonObject, "");
-    if (*type == "json_schema") {
-      const OrderedJson* holder = &format;
-      if (const auto inner = format.find("json_schema"); !flat && inner != format.end()) {
-        holder = &*inner;
-      }
-      const auto schema = holder->is_object() ? holder->find("schema") : holder->end();
-      if (schema == holder->end()) return body_.Fail(key, "needs a schema");
+    if (*type != "text" && *type != "json_object" && *type != "json_schema") {
+      return body_.Fail(key, fmt::format("type {}, must be text, json_object or json_schema",
+                                         Shown(Json(type->get<std::string>()))));
+    }
+    const auto inner = flat ? format.end() : format.find("json_schema");
+    const bool nested = *type == "json_schema" && inner != format.end();
+    const OrderedJson& holder = nested ? *inner : format;
+    if (!holder.is_object()) return body_.Fail(key + ".json_schema", "must be an object");
+    CheckMembers(key, format, nested);
+    if (nested) CheckMembers(key + ".json_schema", holder, /*nested=*/false);
+    if (*type == "text") return;
+    const auto schema = holder.find("schema");
+    if (schema != holder.end() && !schema->is_null()) {
       Schema(key, *schema);
-    } else if (*type != "text") {
-      body_.Fail(key, fmt::format("type {}, must be text, json_object or json_schema",
-                                  Shown(Json(type->get<std::string>()))));
+    } else if (*type == "json_object") {
+      Set(key, Kind::kJsonObject, "");
+    } else {
+      body_.Fail(key, "needs a schema");
     }
     Spacing(key, format);
+    if (nested) Spacing(key + ".json_schema", holder);
   }
 
   void Structured(const std::string& key, const OrderedJson& outputs) {
     if (!outputs.is_object()) return body_.Fail(key, "must be an object");
     for (const auto& [name, value] : outputs.items()) {
       const std::string place = key + "." + name;
+      if (value.is_null()) continue;
       if (name == "json") {
         Schema(place, value);
       } else if (name == "json_object") {
@@ -68,7 +77,9 @@ class Reader {
         Text(place, name == "regex" ? Kind::kRegex : Kind::kGbnf, value);
       } else if (name == "choice") {
         Choice(place, value);
-      } else if (name != "whitespace" && !value.is_null()) {
+      } else if (name == "disable_any_whitespace") {
+        if (value == true) grammar_.spacing = JsonSpacing::kCompact;
+      } else if (name != "whitespace" && name != "disable_fallback" && value != false) {
         body_.Fail(place, "not supported", "unsupported_parameter");
       }
     }
@@ -84,9 +95,19 @@ class Reader {
     grammar_.source = std::move(source);
     param_ = key;
   }
+  void CheckMembers(const std::string& key, const OrderedJson& object, bool nested) {
+    for (const auto& [name, value] : object.items()) {
+      const bool known = name == "type" || name == "name" || name == "description" ||
+                         name == "schema" || name == "strict" || name == "whitespace" ||
+                         (nested && name == "json_schema");
+      if (!known && !value.is_null()) {
+        body_.Fail(key + "." + name, "not supported", "unsupported_parameter");
+      }
+    }
+  }
   void Spacing(const std::string& key, const OrderedJson& object) {
     const auto spacing = object.find("whitespace");
-    if (spacing == object.end()) return;
+    if (spacing == object.end() || spacing->is_null()) return;
     if (*spacing != "compact" && *spacing != "flexible") {
       return body_.Fail(key + ".whitespace", "must be compact or flexible");
     }

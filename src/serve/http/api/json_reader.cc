@@ -13,7 +13,7 @@
 namespace talon {
 namespace {
 
-constexpr size_t kShownBytes = 40;
+constexpr size_t kShownBytes = 64;
 
 const Json& EmptyObject() {
   static const Json empty = Json::object();
