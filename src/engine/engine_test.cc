@@ -15,16 +15,6 @@ GenerateRequest TextRequest(const std::string& text, int max_tokens) {
 }
 
 // Tokens and the exact bits of their log-probs: equal logits, as far as a request can see them.
-void ExpectSameBits(const GenerateResult& a, const GenerateResult& b) {
-  ASSERT_EQ(a.TokenIds(), b.TokenIds());
-  for (size_t i = 0; i < a.tokens.size(); ++i) {
-    ASSERT_EQ(a.tokens[i].log_prob, b.tokens[i].log_prob) << "token " << i;
-    for (size_t j = 0; j < a.tokens[i].top.size(); ++j) {
-      ASSERT_EQ(a.tokens[i].top[j].log_prob, b.tokens[i].top[j].log_prob);
-    }
-  }
-}
-
 // The error says which format it is and which ones there are.
 void ExpectRefused(WeightFormat format) {
   const auto backend = NewTestBackend(1);

@@ -127,21 +127,48 @@ TEST(GrammarIdentity, AnswersMatchAndDraftsChangeNothing) {
       answers.push_back(std::move(answer));
     }
     const Case again = RandomCase(seed);
-    const auto drafted =
-        RunBatch(Small()
-                     .MakeEngine(GrammarOptions(random),
-                                 std::make_unique<OracleDrafter>(answers, kVocabulary, 0.7, seed))
-                     .get(),
-                 again.requests);
+    const auto engine = Small().MakeEngine(
+        GrammarOptions(random), std::make_unique<OracleDrafter>(answers, kVocabulary, 0.7, seed));
+    const auto drafted = RunBatch(engine.get(), again.requests);
     for (size_t i = 0; i < plain.size(); ++i) {
-      EXPECT_EQ(drafted[i].TokenIds(), plain[i].TokenIds()) << seed << " " << i;
-      EXPECT_EQ(drafted[i].finish, plain[i].finish);
+      SCOPED_TRACE(std::to_string(seed) + " " + std::to_string(i));
+      ExpectSameBits(drafted[i], plain[i]);
       accepted += drafted[i].stats.accepted;
     }
   }
   EXPECT_GT(complete, rounds);  // most of four for each
   EXPECT_GT(accepted, rounds);
   EXPECT_LT(cut, complete);
+}
+
+// A request that is preempted starts again in the middle of its answer.
+TEST(GrammarIdentity, PreemptionKeepsTheAnswer) {
+  const auto requests = [] {
+    std::vector<GenerateRequest> all;
+    for (int i = 0; i < 4; ++i) {
+      std::mt19937 random(40 + i);
+      all.push_back({.prompt = RandomPrompt(random, 8, kVocabulary)});
+      SamplingParams& sampling = all.back().sampling;
+      sampling.max_tokens = 90;
+      sampling.temperature = i % 2 == 0 ? 0.0f : 1.0f;
+      sampling.seed = 7 + i;
+      sampling.logprobs = 2;
+      sampling.grammar = std::make_shared<Matcher>(
+          std::move(*RegexGrammar("([a-z]{4} [0-9]{3},){8}\\.")), &Vocabulary());
+    }
+    return all;
+  };
+  EngineOptions options{.kv_dtype = DType::kF32, .max_length = 160, .max_sequences = 4};
+  options.step.budget = {.max_nodes = 12, .max_depth = 6, .top_k = 2};
+  const auto roomy = RunBatch(Small().MakeEngine(options).get(), requests());
+  options.kv_tokens = 160;
+  const auto tight = Small().MakeEngine(options, std::make_unique<GrammarDrafter>());
+  const auto preempted = RunBatch(tight.get(), requests());
+  EXPECT_GT(tight->metrics().Total(Counter::kRequestPreemptions), 0);
+  for (size_t i = 0; i < roomy.size(); ++i) {
+    EXPECT_EQ(roomy[i].finish, FinishReason::kStop) << TextOf(roomy[i]);
+    ExpectSameBits(roomy[i], preempted[i]);
+  }
 }
 
 // Forced tokens alone and beside another drafter: the same tokens, and many of them accepted.
@@ -160,9 +187,8 @@ TEST(GrammarIdentity, ForcedTokensAsDrafts) {
           RunBatch(Small().MakeEngine(GrammarOptions(random), std::move(*drafter)).get(),
                    RandomCase(seed).requests);
       for (size_t i = 0; i < plain.size(); ++i) {
-        EXPECT_EQ(results[i].TokenIds(), plain[i].TokenIds())
-            << drafters << " " << seed << " " << i;
-        EXPECT_EQ(results[i].finish, plain[i].finish);
+        SCOPED_TRACE(std::string(drafters) + " " + std::to_string(seed));
+        ExpectSameBits(results[i], plain[i]);
         if (!alone) continue;
         accepted += results[i].stats.accepted;
         drafted += results[i].stats.drafted;

@@ -162,6 +162,20 @@ inline std::vector<GenerateResult> RunBatch(Engine* engine, std::vector<Generate
   return results;
 }
 
+// The same tokens with the same log-probs and the same end.
+inline void ExpectSameBits(const GenerateResult& a, const GenerateResult& b) {
+  ASSERT_EQ(a.TokenIds(), b.TokenIds());
+  ASSERT_EQ(a.finish, b.finish);
+  for (size_t i = 0; i < a.tokens.size(); ++i) {
+    ASSERT_EQ(a.tokens[i].log_prob, b.tokens[i].log_prob) << "token " << i;
+    ASSERT_EQ(a.tokens[i].top.size(), b.tokens[i].top.size());
+    for (size_t j = 0; j < a.tokens[i].top.size(); ++j) {
+      ASSERT_EQ(a.tokens[i].top[j].token, b.tokens[i].top[j].token);
+      ASSERT_EQ(a.tokens[i].top[j].log_prob, b.tokens[i].top[j].log_prob);
+    }
+  }
+}
+
 }  // namespace talon
 
 #endif  // TALON_ENGINE_TEST_ENGINE_H_
