@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
+#include "grammar/matcher.h"
+#include "grammar/regex.h"
 #include "model/heads/test_heads.h"
 #include "model/test_model.h"
 #include "spec/drafters/registry.h"
@@ -71,7 +73,18 @@ GenerateRequest HeadsRequest(int seed, int prompt, int max_tokens, float tempera
   return request;
 }
 
-// Wide trees at a high temperature, so that some random drafts are accepted.
+// Allows three quarters of the tokens, other ones after each.
+std::shared_ptr<Matcher> LettersInTurn() {
+  static const TokenTrie trie = [] {
+    std::vector<std::string> letters;
+    for (int i = 0; i < 512; ++i) letters.push_back(std::string(1, static_cast<char>('a' + i % 4)));
+    return TokenTrie(std::move(letters));
+  }();
+  return std::make_shared<Matcher>(std::move(*RegexGrammar("([abc][bcd])*")), &trie);
+}
+
+// Wide trees at a high temperature, so that some random drafts are accepted. Some of the requests
+// have a grammar.
 void ExpectPlainTokens(const std::string& drafter) {
   const DraftBudget budget{.max_nodes = 64, .max_depth = 4, .top_k = 48};
   EngineOptions options = HeadsOptions(4);
@@ -80,6 +93,7 @@ void ExpectPlainTokens(const std::string& drafter) {
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < 8; ++i)
     requests.push_back(HeadsRequest(i, 3 + 5 * i, 50, i % 4 == 0 ? 0 : 1.5f));
+  for (int i = 3; i < 6; ++i) requests[i].sampling.grammar = LettersInTurn();
   const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
   Metrics metrics;
   const auto engine = Small().MakeEngine(options, NewHeadDrafter(drafter, budget, false, &metrics));
@@ -88,6 +102,10 @@ void ExpectPlainTokens(const std::string& drafter) {
   for (size_t i = 0; i < requests.size(); ++i) {
     EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i;
     accepted += spec[i].stats.accepted;
+    if (requests[i].sampling.grammar == nullptr) continue;
+    EXPECT_EQ(plain[i].finish, FinishReason::kLength);
+    int place = 0;  // "d" begins no pair, "a" ends none
+    for (const int32_t token : spec[i].TokenIds()) EXPECT_NE(token % 4, place++ % 2 == 0 ? 3 : 0);
   }
   EXPECT_GT(accepted, 5);
   EXPECT_EQ(engine->metrics().Total(Counter::kSpecFallback), 0);
