@@ -12,9 +12,9 @@ namespace talon {
 // resident. Call it often: it does nothing while the reserve is there. Thread-safe.
 void KeepMemoryReserve(size_t bytes);
 
-// While one lives, allocations of its thread wait for memory that others give back, where there is
-// a reserve, instead of failing at once: for work that must not be left half done. After
-// `most_seconds` they fail.
+// While one lives, allocations of its thread wait for memory that others give back instead of
+// failing at once: for work that must not be left half done. After `most_seconds` they fail.
+// Without effect where no reserve is kept.
 class WaitForMemory {
  public:
   explicit WaitForMemory(double most_seconds = 30);

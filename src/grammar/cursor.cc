@@ -20,6 +20,14 @@ Matcher::StateId GrammarCursor::After(std::span<const int32_t> answer,
   return state;
 }
 
+std::vector<Matcher::StateId> GrammarCursor::OfNodes(Matcher::StateId root,
+                                                     std::span<const int32_t> tokens,
+                                                     std::span<const int32_t> parents) const {
+  std::vector<Matcher::StateId> states = {root};
+  for (size_t i = 1; i < tokens.size(); ++i) states.push_back(Next(states[parents[i]], tokens[i]));
+  return states;
+}
+
 void GrammarCursor::Allowed(Matcher::StateId state, std::span<const int32_t> ends,
                             std::span<uint64_t> bits) const {
   const std::span<const uint64_t> words = matcher_->Allowed(state).words();

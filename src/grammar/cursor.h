@@ -30,6 +30,9 @@ class GrammarCursor {
   Matcher::StateId Next(Matcher::StateId state, int32_t token) const {
     return matcher_->Next(state, token);
   }
+  // The states after the nodes of a tree, parents before children; node 0 is at `root`.
+  std::vector<Matcher::StateId> OfNodes(Matcher::StateId root, std::span<const int32_t> tokens,
+                                        std::span<const int32_t> parents) const;
   bool Accepts(Matcher::StateId state) const { return matcher_->Accepts(state); }
   std::vector<Matcher::ForcedToken> ForcedTokens(Matcher::StateId state, int most) const {
     return matcher_->ForcedTokens(state, most);

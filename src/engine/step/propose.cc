@@ -122,13 +122,12 @@ void Proposer::CheckDrafts(StepEntry* entry) const {
 void Proposer::DropForbidden(StepEntry* entry) {
   const TokenTree& drafts = entry->proposal.drafts();
   const Sampler& sampler = entry->run->sampler;
-  std::vector<Matcher::StateId> states = {sampler.GrammarState(entry->run->sequence.tokens)};
+  const auto states = sampler.grammar().OfNodes(sampler.GrammarState(entry->run->sequence.tokens),
+                                                drafts.tokens, drafts.parents);
   std::vector<bool> keep = {true};
   for (int i = 1; i < drafts.size(); ++i) {
     const int parent = drafts.parents[i];
-    const int32_t token = drafts.tokens[i];
-    states.push_back(sampler.grammar().Next(states[parent], token));
-    keep.push_back(keep[parent] && sampler.GrammarAllows(states[parent], token));
+    keep.push_back(keep[parent] && sampler.GrammarAllows(states[parent], drafts.tokens[i]));
   }
   entry->proposal.SetDrafts(SelectNodes(drafts, keep));
 }

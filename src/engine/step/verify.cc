@@ -99,11 +99,9 @@ void Verifier::MaskForbidden(const StepBatch& batch, MatrixView logits) const {
     if (!NeedsMasks(bound) || !DeviceChooses(bound, options_, parts_.backend)) continue;
     const Sampler& sampler = bound.sampler();
     const TokenTree& tree = entry.proposal.judged();
-    std::vector<Matcher::StateId> states = {bound.GrammarState({})};
+    const auto states =
+        sampler.grammar().OfNodes(bound.GrammarState({}), tree.tokens, tree.parents);
     for (int node = 0; node < tree.size(); ++node) {
-      if (node > 0) {
-        states.push_back(sampler.grammar().Next(states[tree.parents[node]], tree.tokens[node]));
-      }
       const auto mask = sampler.AllowedTokens(states[node], logits.cols);
       rows.push_back(entry.rows.first_output + node);
       masks.insert(masks.end(), mask.begin(), mask.end());

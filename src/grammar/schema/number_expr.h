@@ -40,7 +40,8 @@ struct NumberSpec {
 };
 
 // The numbers as JSON text. Integers have no fraction; exponents are allowed only in numbers
-// without any bound. Unimplemented: a multiple that is neither an integer nor a power of ten.
+// without any bound. Unimplemented: a multiple that is neither an integer nor a power of ten, or
+// that is too large for a search among many numbers below a bound.
 Result<ExprId> NumberExpr(const NumberSpec& spec, ExprPool* pool);
 
 }  // namespace talon
