@@ -79,7 +79,7 @@ TEST(DeviceDraw, MatchesTheHostOnDevicesThatDraw) {
   PassPlan plan;
   const auto pass = LoadRows(backend.get(), &plan);
   std::mt19937 random(11);
-  for (const int vocabulary : {1, 33, 1000, 8192, 128256}) {
+  for (const int vocabulary : {1, 33, 1000, 8192, 32769, 128256, 600000}) {
     Scratch device = std::move(NewScratch(backend.get(), kRows, vocabulary)).value();
     for (int round = 0; round < 12; ++round) {
       std::vector<float> logits = RandomRows(vocabulary, random);

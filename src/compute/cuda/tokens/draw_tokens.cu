@@ -2,6 +2,8 @@
 #include <cmath>
 
 #include "base/math.h"
+#include "compute/cuda/device/dynamic_shared.cuh"
+#include "compute/cuda/device/hopper.cuh"
 #include "compute/cuda/tokens/draw_tokens.h"
 #include "compute/cuda/tokens/top_k.h"
 
@@ -11,6 +13,9 @@ namespace {
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
 constexpr uint32_t kAll = 0xffffffffu;
+// A row that is as long as this is shared by the blocks of a cluster.
+constexpr int kLongRow = 32 * 1024;
+constexpr int kBlocksOfLongRow = 8;
 
 // The host's uniform draw (base/random.h): Philox4x32-10, stream 0.
 __device__ double UniformOf(const RowDraw& draw, uint64_t position) {
@@ -51,9 +56,38 @@ __device__ __forceinline__ float ExpNonPositive(float x) {
 }
 
 struct Shared {
-  uint64_t best[kWarps];
   double sums[3][kWarps];
+  double totals[3];
+  uint64_t best[kWarps];
   int counts[kWarps];
+  // Read by all blocks of the cluster. Two of each kind of sums, for one exchange after the other.
+  double block_sums[2][3];
+  uint64_t block_best;
+  int block_ties;
+};
+
+// A cluster has a row; before sm_90 it is one block.
+struct Cluster {
+  int blocks;
+  int rank;
+  int exchanges = 0;
+
+  __device__ void Sync() const {
+#if __CUDA_ARCH__ >= 900
+    ClusterSync();
+#else
+    __syncthreads();
+#endif
+  }
+  // The same variable of another block's shared memory.
+  template <typename T>
+  __device__ const T& Of(int block, const T& own) const {
+#if __CUDA_ARCH__ >= 900
+    return *static_cast<const T*>(__cluster_map_shared_rank(&own, block));
+#else
+    return own;
+#endif
+  }
 };
 
 // The kept tokens: those of keys above `least`, and the first `ties` of those that have it.
@@ -62,27 +96,37 @@ struct Cut {
   int ties = INT_MAX;
 };
 
-// A row of logits. Keys order it as the host does; 0 is a token that can never be drawn.
-struct Row {
+// Orders logits as the host does; 0 is a token that can never be drawn.
+__device__ __forceinline__ uint32_t KeyOf(float x) {
+  if (x == 0) x = 0;  // zeros are equal
+  return x > -INFINITY ? OrderedBits(x) : 0;
+}
+__device__ __forceinline__ float LogitOfKey(uint32_t key) {
+  return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
+}
+
+// The block's part of a row, which it reads many times: from shared memory where the keys fit.
+struct Part {
   const float* logits;
-  int cols;
-  float largest = 0;
+  int first;  // index of its first token
+  int count;
+  uint32_t* keys;     // [count] or null
+  float largest = 0;  // the row's
   float temperature = 1;
 
   __device__ uint32_t Key(int i) const {
-    float x = i < cols ? logits[i] : -INFINITY;
-    if (x == 0) x = 0;  // zeros are equal
-    return x > -INFINITY ? OrderedBits(x) : 0;
+    if (i >= count) return 0;
+    return keys != nullptr ? keys[i] : KeyOf(logits[i]);
   }
   __device__ float WeightOfKey(uint32_t key) const {
-    const float x = __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
-    return key == 0 ? 0.0f : ExpNonPositive(__fdiv_rn(__fsub_rn(x, largest), temperature));
+    return key == 0 ? 0.0f
+                    : ExpNonPositive(__fdiv_rn(__fsub_rn(LogitOfKey(key), largest), temperature));
   }
 };
 
-// Block-wide sums, the same in all threads.
+// Sums over all blocks, the same in all threads.
 template <int N>
-__device__ void SumOverBlock(double (&values)[N], Shared& shared) {
+__device__ void SumOverCluster(double (&values)[N], Cluster& cluster, Shared& shared) {
   __syncthreads();  // what was there has been read
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -92,56 +136,73 @@ __device__ void SumOverBlock(double (&values)[N], Shared& shared) {
     if (threadIdx.x % 32 == 0) shared.sums[i][threadIdx.x / 32] = values[i];
   }
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    values[i] = 0;
-    for (int w = 0; w < kWarps; ++w) values[i] += shared.sums[i][w];
+  double(&block_sums)[3] = shared.block_sums[cluster.exchanges++ % 2];
+  if (threadIdx.x < N) {
+    double sum = 0;
+    for (int w = 0; w < kWarps; ++w) sum += shared.sums[threadIdx.x][w];
+    block_sums[threadIdx.x] = sum;
   }
+  cluster.Sync();
+  if (threadIdx.x < N) {
+    double sum = 0;
+    for (int b = 0; b < cluster.blocks; ++b) sum += cluster.Of(b, block_sums[threadIdx.x]);
+    shared.totals[threadIdx.x] = sum;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = shared.totals[i];
 }
 
-// The token with the largest logit as a key (top_k.h), 0: there is none.
-__device__ uint64_t BestOf(const Row& row, Shared& shared) {
+// Fills the part's keys. Returns the row's token with the largest logit as a key (top_k.h), 0:
+// there is none.
+__device__ uint64_t LoadKeys(const Part& part, const Cluster& cluster, Shared& shared) {
   uint64_t best = 0;
-  for (int i = threadIdx.x; i < row.cols; i += kThreads) {
-    const float x = row.logits[i];
-    const uint64_t key = x > -INFINITY ? OrderedKey(x == 0 ? 0.0f : x, i) : 0;
-    best = key > best ? key : best;
+  for (int i = threadIdx.x; i < part.count; i += kThreads) {
+    const uint32_t key = KeyOf(part.logits[i]);
+    if (part.keys != nullptr) part.keys[i] = key;
+    const uint64_t ranked =
+        static_cast<uint64_t>(key) << 32 | (0xffffffffu - static_cast<uint32_t>(part.first + i));
+    if (key != 0 && ranked > best) best = ranked;
   }
   best = WarpMaxKey(best);
   if (threadIdx.x % 32 == 0) shared.best[threadIdx.x / 32] = best;
   __syncthreads();
-  return WarpMaxKey(shared.best[threadIdx.x % 32]);
+  best = WarpMaxKey(shared.best[threadIdx.x % 32]);
+  if (threadIdx.x == 0) shared.block_best = best;
+  cluster.Sync();
+  return WarpMaxKey(cluster.Of(threadIdx.x % cluster.blocks, shared.block_best));
 }
 
 // Sum of measure(key) over the tokens whose keys are above `key`.
 template <typename Measure>
-__device__ double SumAbove(const Row& row, uint32_t key, const Measure& measure, Shared& shared) {
+__device__ double SumAbove(const Part& part, uint32_t key, const Measure& measure, Cluster& cluster,
+                           Shared& shared) {
   double sum[1] = {0};
-  for (int i = threadIdx.x; i < row.cols; i += kThreads) {
-    const uint32_t own = row.Key(i);
+  for (int i = threadIdx.x; i < part.count; i += kThreads) {
+    const uint32_t own = part.Key(i);
     if (own > key) sum[0] += measure(own);
   }
-  SumOverBlock(sum, shared);
+  SumOverCluster(sum, cluster, shared);
   return sum[0];
 }
 
 // The largest key from which on upwards the sum reaches `wanted`; 0: not even all keys do.
 template <typename Measure>
-__device__ uint32_t LargestReaching(const Row& row, double wanted, const Measure& measure,
-                                    Shared& shared) {
+__device__ uint32_t LargestReaching(const Part& part, double wanted, const Measure& measure,
+                                    Cluster& cluster, Shared& shared) {
   uint32_t least = 0;
   for (int shift = 30; shift >= 0; shift -= 2) {
     const uint32_t step = 1u << shift;
     double sums[3] = {};
-    for (int i = threadIdx.x; i < row.cols; i += kThreads) {
-      const uint32_t key = row.Key(i);
+    for (int i = threadIdx.x; i < part.count; i += kThreads) {
+      const uint32_t key = part.Key(i);
       if (key < least + step) continue;
       const double value = measure(key);
       sums[0] += value;
       if (key >= least + 2 * step) sums[1] += value;
       if (key >= least + 3 * step) sums[2] += value;
     }
-    SumOverBlock(sums, shared);
+    SumOverCluster(sums, cluster, shared);
     const int steps = sums[2] >= wanted ? 3 : sums[1] >= wanted ? 2 : sums[0] >= wanted ? 1 : 0;
     least += steps * step;
   }
@@ -158,100 +219,119 @@ __device__ int TiesToReach(double sum, double weight, double target, int most) {
   return ties;
 }
 
-__device__ Cut CutOf(const Row& row, const RowDraw& draw, Shared& shared) {
+__device__ Cut CutOf(const Part& part, int cols, const RowDraw& draw, Cluster& cluster,
+                     Shared& shared) {
   Cut cut;
   const auto one = [](uint32_t) { return 1.0; };
-  const auto weight = [&row](uint32_t key) { return static_cast<double>(row.WeightOfKey(key)); };
-  const bool has_top_k = draw.top_k > 0 && draw.top_k < row.cols;
-  if (has_top_k) {
-    const uint32_t least = LargestReaching(row, draw.top_k, one, shared);
-    if (least > 0) cut = {least, draw.top_k - static_cast<int>(SumAbove(row, least, one, shared))};
+  const auto weight = [&part](uint32_t key) { return static_cast<double>(part.WeightOfKey(key)); };
+  const auto above = [&](uint32_t key, const auto& measure) {
+    return SumAbove(part, key, measure, cluster, shared);
+  };
+  if (draw.top_k > 0 && draw.top_k < cols) {
+    const uint32_t least = LargestReaching(part, draw.top_k, one, cluster, shared);
+    if (least > 0) cut = {least, draw.top_k - static_cast<int>(above(least, one))};
   }
   if (!(draw.top_p < 1)) return cut;
   const bool has_ties = cut.ties < INT_MAX;  // the cut so far goes through equal logits
-  const double above = has_ties ? SumAbove(row, cut.least, weight, shared) : 0;
-  const double total =
-      has_ties ? above + cut.ties * weight(cut.least) : SumAbove(row, 0, weight, shared);
+  const double higher = has_ties ? above(cut.least, weight) : 0;
+  const double total = has_ties ? higher + cut.ties * weight(cut.least) : above(0, weight);
   const double target = draw.top_p * total;
-  if (has_ties && above < target) {
-    cut.ties = TiesToReach(above, weight(cut.least), target, cut.ties);
+  if (has_ties && higher < target) {
+    cut.ties = TiesToReach(higher, weight(cut.least), target, cut.ties);
     return cut;
   }
-  const uint32_t least = LargestReaching(row, target, weight, shared);
+  const uint32_t least = LargestReaching(part, target, weight, cluster, shared);
   if (least == 0) return cut;
-  const double higher = SumAbove(row, least, weight, shared);
-  return {least, TiesToReach(higher, weight(least), target, INT_MAX)};
+  return {least, TiesToReach(above(least, weight), weight(least), target, INT_MAX)};
 }
 
-// A warp's run of consecutive tokens, 32 at a time. Calls visit(first token of the 32, weight of
-// this lane's token if it is kept, else 0) until that returns true.
+// A warp's run of consecutive tokens, 32 at a time. Calls visit(first token of the 32 in the part,
+// weight of this lane's token if it is kept, else 0) until that returns true.
 struct WarpRun {
   int begin, end;
-  __device__ explicit WarpRun(int cols) {
-    const int length = CeilDiv(cols, kThreads) * 32;
+  __device__ explicit WarpRun(int count) {
+    const int length = CeilDiv(count, kThreads) * 32;
     begin = threadIdx.x / 32 * length;
-    end = min(cols, begin + length);
+    end = min(count, begin + length);
   }
   template <typename Visit>
-  __device__ void ForKept(const Row& row, const Cut& cut, float min_p, int ties_before,
+  __device__ void ForKept(const Part& part, const Cut& cut, float min_p, int ties_before,
                           const Visit& visit) const {
     const uint32_t lower = (1u << (threadIdx.x % 32)) - 1;
     for (int first = begin; first < end; first += 32) {
-      const uint32_t key = row.Key(first + threadIdx.x % 32);
+      const uint32_t key = part.Key(first + threadIdx.x % 32);
       const uint32_t tied = __ballot_sync(kAll, key == cut.least);
       const bool kept =
           key > cut.least || (key == cut.least && ties_before + __popc(tied & lower) < cut.ties);
       ties_before += __popc(tied);
-      float weight = kept ? row.WeightOfKey(key) : 0.0f;
+      float weight = kept ? part.WeightOfKey(key) : 0.0f;
       if (weight < min_p) weight = 0;
       if (visit(first, weight)) return;
     }
   }
 };
 
-__device__ int TiesBeforeWarp(const Row& row, const Cut& cut, const WarpRun& run, Shared& shared) {
+// Tokens that have the key of the cut and come before this warp's.
+__device__ int TiesBeforeWarp(const Part& part, const Cut& cut, const WarpRun& run,
+                              const Cluster& cluster, Shared& shared) {
   int count = 0;
   for (int first = run.begin; first < run.end; first += 32) {
-    count += __popc(__ballot_sync(kAll, row.Key(first + threadIdx.x % 32) == cut.least));
+    count += __popc(__ballot_sync(kAll, part.Key(first + threadIdx.x % 32) == cut.least));
   }
   if (threadIdx.x % 32 == 0) shared.counts[threadIdx.x / 32] = count;
   __syncthreads();
+  if (threadIdx.x == 0) {
+    shared.block_ties = 0;
+    for (int w = 0; w < kWarps; ++w) shared.block_ties += shared.counts[w];
+  }
+  cluster.Sync();
   int before = 0;
+  for (int b = 0; b < cluster.rank; ++b) before += cluster.Of(b, shared.block_ties);
   for (int w = 0; w < static_cast<int>(threadIdx.x / 32); ++w) before += shared.counts[w];
   return before;
 }
 
+// The one of `count` runs of tokens, of these weights in order, in which the running sum exceeds
+// `target`, or the last with a weight; -1 if none has any. `before`: the sum ahead of it.
+template <typename Weight>
+__device__ int RunReaching(int count, double target, const Weight& weight, double* before) {
+  double sum = *before, reached = 0;
+  int winner = -1;
+  for (int i = 0; i < count && !(winner >= 0 && reached > target); ++i) {
+    const double own = weight(i);
+    if (own > 0) {
+      winner = i;
+      *before = sum;
+      reached = sum + own;
+    }
+    sum += own;
+  }
+  return winner;
+}
+
 // Token by token in ascending order, the first whose running sum exceeds u of the total.
-__device__ void DrawKept(const Row& row, const Cut& cut, float min_p, double u, Shared& shared,
-                         int32_t* out) {
-  const WarpRun run(row.cols);
+__device__ void DrawKept(const Part& part, const Cut& cut, float min_p, double u, Cluster& cluster,
+                         Shared& shared, int32_t* out) {
+  const WarpRun run(part.count);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int ties = TiesBeforeWarp(row, cut, run, shared);
-  double own = 0;
-  run.ForKept(row, cut, min_p, ties, [&](int, float weight) {
-    own += weight;
+  const int ties = TiesBeforeWarp(part, cut, run, cluster, shared);
+  double total[1] = {0};
+  run.ForKept(part, cut, min_p, ties, [&](int, float weight) {
+    total[0] += weight;
     return false;
   });
-  for (int offset = 16; offset > 0; offset /= 2) own += __shfl_xor_sync(kAll, own, offset);
-  __syncthreads();
-  if (lane == 0) shared.sums[0][warp] = own;
-  __syncthreads();
-  double total = 0;
-  for (int w = 0; w < kWarps; ++w) total += shared.sums[0][w];
-  const double target = u * total;
-  double sum = 0, before = 0;
-  int winner = -1;  // the warp that has the token
-  for (int w = 0; w < kWarps; ++w) {
-    const bool reached = winner >= 0 && before + shared.sums[0][winner] > target;
-    if (!reached && shared.sums[0][w] > 0) {
-      winner = w;
-      before = sum;
-    }
-    sum += shared.sums[0][w];
-  }
+  SumOverCluster(total, cluster, shared);
+  const double target = u * total[0];
+  const double(&block_sums)[3] = shared.block_sums[(cluster.exchanges - 1) % 2];
+  double before = 0;
+  const int block = RunReaching(
+      cluster.blocks, target, [&](int b) { return cluster.Of(b, block_sums[0]); }, &before);
+  if (block != cluster.rank) return;
+  const int winner = RunReaching(
+      kWarps, target, [&](int w) { return shared.sums[0][w]; }, &before);
   if (warp != winner) return;
   int token = -1;
-  run.ForKept(row, cut, min_p, ties, [&](int first, float weight) {
+  run.ForKept(part, cut, min_p, ties, [&](int first, float weight) {
     double running = weight;
     for (int offset = 1; offset < 32; offset *= 2) {
       const double other = __shfl_up_sync(kAll, running, offset);
@@ -264,29 +344,35 @@ __device__ void DrawKept(const Row& row, const Cut& cut, float min_p, double u, 
     if (above == 0 && possible != 0) token = first + 31 - __clz(possible);
     return above != 0;
   });
-  if (lane == 0) *out = token;
+  if (lane == 0) *out = part.first + token;
 }
 
+// `blocks` of a cluster for each row, each with `length` of its tokens.
 __global__ void __launch_bounds__(kThreads)
     DrawKernel(const __grid_constant__ DevicePlan plan, MatrixView logits, const RowDraw* draws,
-               int32_t* out) {
+               int32_t* out, int blocks, int length, bool in_shared) {
   __shared__ Shared shared;
   PdlTrigger();
   PdlWait();
-  const RowDraw draw = draws[blockIdx.x];
-  Row row{logits.data + blockIdx.x * logits.stride, logits.cols};
-  const uint64_t best = BestOf(row, shared);
-  const int token = best == 0 ? -1 : IndexOfKey(best);
-  row.largest = token < 0 ? 0.0f : row.logits[token];
-  if (token < 0 || draw.temperature == 0 || row.largest > FLT_MAX) {
-    if (threadIdx.x == 0) out[blockIdx.x] = token;
-    return;
+  const int row = blockIdx.x / blocks;
+  Cluster cluster{.blocks = blocks, .rank = static_cast<int>(blockIdx.x) % blocks};
+  const int first = cluster.rank * length;
+  Part part{.logits = logits.data + row * logits.stride + first,
+            .first = first,
+            .count = max(0, min(length, logits.cols - first)),
+            .keys = in_shared ? static_cast<uint32_t*>(DynamicShared()) : nullptr};
+  const RowDraw draw = draws[row];
+  const uint64_t best = LoadKeys(part, cluster, shared);
+  part.largest = LogitOfKey(static_cast<uint32_t>(best >> 32));
+  if (best == 0 || draw.temperature == 0 || part.largest > FLT_MAX) {
+    if (cluster.rank == 0 && threadIdx.x == 0) out[row] = best == 0 ? -1 : IndexOfKey(best);
+  } else {
+    part.temperature = draw.temperature;
+    const Cut cut = CutOf(part, logits.cols, draw, cluster, shared);
+    const uint64_t position = static_cast<uint64_t>(plan.positions[plan.output_rows[row]]) + 1;
+    DrawKept(part, cut, draw.min_p, UniformOf(draw, position), cluster, shared, out + row);
   }
-  row.temperature = draw.temperature;
-  const Cut cut = CutOf(row, draw, shared);
-  const uint64_t position = static_cast<uint64_t>(plan.positions[plan.output_rows[blockIdx.x]]) + 1;
-  __syncthreads();
-  DrawKept(row, cut, draw.min_p, UniformOf(draw, position), shared, out + blockIdx.x);
+  cluster.Sync();  // other blocks may still read this one's shared memory
 }
 
 }  // namespace
@@ -294,7 +380,14 @@ __global__ void __launch_bounds__(kThreads)
 void DrawTokens(const Stream& stream, const DevicePlan& plan, MatrixView logits,
                 const RowDraw* draws, int32_t* out) {
   if (logits.rows == 0) return;
-  Launch(stream, DrawKernel, logits.rows, kThreads, 0, plan, logits, draws, out);
+  const bool has_clusters = stream.uses_pdl;  // both since sm_90
+  const int blocks = has_clusters && logits.cols >= kLongRow ? kBlocksOfLongRow : 1;
+  const int length = RoundUp(CeilDiv(logits.cols, blocks), 32);
+  const size_t bytes = static_cast<size_t>(length) * sizeof(uint32_t);
+  const bool in_shared = bytes + sizeof(Shared) + 1024 <= static_cast<size_t>(stream.shared_memory);
+  if (in_shared) AllowSharedMemory(DrawKernel, bytes);
+  LaunchClusters(stream, DrawKernel, blocks, logits.rows * blocks, kThreads, in_shared ? bytes : 0,
+                 plan, logits, draws, out, blocks, length, in_shared);
 }
 
 }  // namespace talon::cuda
