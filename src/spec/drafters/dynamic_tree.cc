@@ -9,7 +9,7 @@ namespace talon {
 
 DynamicTree::DynamicTree(int top_k, int steps, int max_nodes, float min_prob)
     : top_k_(top_k),
-      steps_(steps),
+      steps_(std::clamp(max_nodes - 1, 1, std::max(steps, 1))),
       max_nodes_(max_nodes),
       min_score_(min_prob > 0 ? std::log(min_prob) : -INFINITY) {}
 

@@ -40,6 +40,17 @@ TEST(DynamicTree, TiesGoToTheLowerFlatId) {
   EXPECT_EQ(tree.tokens.back(), 31);  // flat 7 and 8 both score -1.75
 }
 
+// A tree of three nodes cannot have a third level, however many are allowed.
+TEST(DynamicTree, GrowsNoDeeperThanItsNodes) {
+  DynamicTree tree(2, 5, 3);
+  EXPECT_EQ(tree.steps(), 2);
+  ASSERT_TRUE(tree.Start(Entries({{10, -0.5f}, {11, -1.25f}})));
+  EXPECT_TRUE(tree.wants_expansion());
+  ASSERT_TRUE(tree.Expand(Entries({{20, -0.25f}, {21, -2}, {22, -0.25f}, {23, -1.5f}})));
+  EXPECT_FALSE(tree.wants_expansion());
+  EXPECT_EQ(tree.Build(1).tokens, (std::vector<int32_t>{1, 10, 20}));
+}
+
 TEST(DynamicTree, NanGivesNoTree) {
   DynamicTree tree(2, 2, 8);
   EXPECT_FALSE(tree.Start(Entries({{1, NAN}, {2, -1}})));

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kCalibrationSteps = 3;    // plain steps before the first draft, and now and then
 constexpr double kAffordable = 3;       // loss of a fresh engine, in plain steps
+constexpr double kUnnoticed = 0.003;    // the same in seconds, where that is more
 constexpr double kRecheckShare = 0.01;  // share of the time, given away to time plain steps again
 constexpr double kSlow = 0.05;          // weight of a new value in running means
 constexpr double kVerySlow = 0.02;
@@ -19,12 +20,17 @@ constexpr double kLeastRowScale = 0.2;
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
+// Trees of 2 to 3 nodes have size 0, those of 4 to 7 size 1, ..
+size_t SizeIndex(int nodes) { return std::bit_width(static_cast<unsigned>(nodes)) - 2; }
+
 }  // namespace
 
 bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
   // A fresh engine may lose a little before it has gained: early estimates are noisy.
   const Regime& now = Of(shape);
-  return Balance(now) > -kLedgerShare * now.total_by_curve - kAffordable * curve_.Seconds(shape, 1);
+  const double affordable =
+      std::max(kAffordable * curve_.Seconds(shape, 1), kUnnoticed / now.plain_scale);
+  return Balance(now) > -kLedgerShare * now.total_by_curve - affordable;
 }
 
 void AdaptivePolicy::BeginStep(const StepShape& shape) { drafts_now_ = DraftsNow(shape); }
@@ -95,20 +101,36 @@ void AdaptivePolicy::KeepFirst(const Ranking& rank, size_t keep, TokenTree* tree
   *tree = SelectNodes(*tree, kept);
 }
 
-// A few sizes only: a device captures a pass for each number of rows. The largest is tried now and
-// then, or its worth would never be known again.
+// A few sizes only: a device captures a pass for each number of rows. The largest is tried again
+// now and then, at first often, or its worth would never be known: the first trees say little.
 int AdaptivePolicy::NodesAhead(const StepShape& shape, int most) {
-  if (++Of(shape).steps_ahead % kTryLargest == 0) return most;
+  Regime& now = Of(shape);
+  now.nodes_ahead = most;
+  const auto step = static_cast<unsigned>(++now.steps_ahead);
+  if (step % kTryLargest == 0 || (step > 1 && std::has_single_bit(step))) return most;
   const std::vector<double> tokens = sizes_.Tokens(most);
-  int best = most;
   double best_speed = 0;
   for (int nodes = most; nodes >= 2; nodes /= 2) {
-    const double speed = tokens[nodes - 1] / VerifySeconds(shape, nodes);
+    const double speed = tokens[nodes - 1] / SecondsAhead(shape, nodes);
     if (speed <= best_speed) continue;
     best_speed = speed;
-    best = nodes;
+    now.nodes_ahead = nodes;
   }
-  return best;
+  return now.nodes_ahead;
+}
+
+// A size that was not tried yet drafts as long as the next larger one that was.
+double AdaptivePolicy::SecondsAhead(const StepShape& shape, int nodes) const {
+  const Regime& now = Of(shape);
+  const size_t size = SizeIndex(nodes);
+  for (size_t known = size; known < kTreeSizes; ++known) {
+    const RecentTimes& times = now.times_ahead[known];
+    if (times.empty()) continue;
+    const double seconds = times.Median() * now.plain_scale;
+    if (known == size) return seconds;
+    return VerifySeconds(shape, nodes) + std::max(seconds - VerifySeconds(shape, 2 << known), 0.0);
+  }
+  return VerifySeconds(shape, nodes);
 }
 
 void AdaptivePolicy::Trim(const StepShape& shape, TokenTree* tree) {
@@ -214,6 +236,9 @@ void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost,
     return;
   }
   now.ahead = cost.ahead;
+  if (cost.ahead && cost.rows == now.nodes_ahead * shape.sequences) {
+    now.times_ahead[SizeIndex(now.nodes_ahead)].Add(cost.total_seconds / now.plain_scale);
+  }
   now.draft_ratios.Add(cost.total_seconds / CurveSeconds(shape, cost));
   // Rare slow proposals (other work on the machine, a table that grows) must not end drafting.
   const double draft_seconds = now.draft_cost_known

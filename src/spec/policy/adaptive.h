@@ -4,11 +4,11 @@
 // Path probabilities come from an online calibration of the drafter's scores, seconds from the
 // verify curve, corrected by what the rows of such batches were seen to cost. Trees that a device
 // grows and verifies before the host knows them cannot be trimmed: for them one of a few sizes is
-// chosen beforehand, by what trees of that size gained (size_worth.h). What drafting costs is
-// weighed by the drafter itself, level by level, against what a token costs now
-// (DraftBudget::seconds_per_token). A drafter whose steps have been no faster than plain ones is
-// asked again at growing intervals; until then only lookups beside it, which cost next to nothing,
-// as long as steps with them are faster than plain ones.
+// chosen beforehand, by what trees of that size gained (size_worth.h) and what steps with them
+// took. What drafting costs is weighed by the drafter itself, level by level, against what a token
+// costs now (DraftBudget::seconds_per_token). A drafter whose steps have been no faster than plain
+// ones is asked again at growing intervals; until then only lookups beside it, which cost next to
+// nothing, as long as steps with them are faster than plain ones.
 //
 // What steps cost and gain is kept by the size of the batch: a machine that has time to spare for
 // one sequence has none for thirty-two. What drafts are worth (calibration) does not depend on it.
@@ -67,6 +67,7 @@ class AdaptivePolicy : public Policy {
   static constexpr double kVeryLowGain = 0.85;  // below it a drafter is asked more rarely still
 
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
+  static constexpr int kTreeSizes = 10;   // from 2, 4, .. 1024 nodes on
 
   // Steps that drafted, since they had last gained time in all. Times by the curve are those of the
   // machine divided by plain_scale, so that they mean the same when it becomes slower or faster.
@@ -89,6 +90,9 @@ class AdaptivePolicy : public Policy {
     double row_scale = 1;  // cost of a pass's rows but the first against the curve, running mean
     bool ahead = false;    // drafting was not waited for, so its cost is not known
     int steps_ahead = 0;
+    int nodes_ahead = 0;  // nodes of a tree, as chosen last
+    // Steps with trees of 2 to 3, 4 to 7, .. nodes, in the curve's seconds.
+    std::array<RecentTimes, kTreeSizes> times_ahead;
     RecentTimes draft_ratios;  // the last drafting steps, in the curve's seconds for their rows
     int plain_steps = 0;       // since drafting paused to measure them
     int draft_steps = 0;       // since plain ones were measured
@@ -113,6 +117,8 @@ class AdaptivePolicy : public Policy {
     const double one = curve_.Seconds(shape, 1);
     return (one + (curve_.Seconds(shape, nodes) - one) * now.row_scale) * now.plain_scale;
   }
+  // A step with trees of so many nodes that the host does not see, drafting included.
+  double SecondsAhead(const StepShape& shape, int nodes) const;
   // Drafts of a tree, most likely first, and the probability of the path to each node.
   struct Ranking {
     std::vector<int> order;
