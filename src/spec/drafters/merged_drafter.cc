@@ -150,13 +150,15 @@ void MergedDrafter::Settle() {
     const SourceWorth::Batch& batch = step_.batch[source];
     const std::vector<bool>& asked = step_.asked[source];
     bool whole = !batch.expected.empty();
+    std::vector<SourceWorth::Gained> gained;
     for (size_t i = 0; i < batch.strengths.size(); ++i) {
       const auto at = last_.find(step_.sequences[i]);
       const bool observed = at != last_.end() && at->second.observed == 1;
       whole &= observed;
       if (!observed) continue;
-      members_[source].worth.ObserveTokens(batch.strengths[i], asked[i], at->second.emitted);
+      gained.push_back({batch.strengths[i], asked[i], at->second.emitted});
     }
+    members_[source].worth.ObserveTokens(gained);
     const bool any = std::ranges::find(asked, true) != asked.end();
     if (whole) members_[source].worth.ObserveStep(batch, any, seconds);
   }

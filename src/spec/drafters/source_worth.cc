@@ -68,12 +68,27 @@ std::vector<bool> SourceWorth::Choose(const Batch& batch, double token_seconds) 
 void SourceWorth::ObserveProposal(double seconds) { proposals_.Add(seconds); }
 
 void SourceWorth::Tokens::Add(int tokens) {
-  mean += std::max(kSlow, 1.0 / ++count) * (tokens - mean);
+  step_sum += tokens;
+  ++step_count;
 }
 
-void SourceWorth::ObserveTokens(int strength, bool asked, int tokens) {
-  tokens_[strength][asked ? 1 : 0].Add(tokens);
-  if (asked) usual_.Add(tokens);
+void SourceWorth::Tokens::EndStep() {
+  if (step_count == 0) return;
+  count += step_count;
+  const double weight = std::max(kSlow, static_cast<double>(step_count) / count);
+  mean += weight * (step_sum / step_count - mean);
+  step_sum = step_count = 0;
+}
+
+void SourceWorth::ObserveTokens(std::span<const Gained> sequences) {
+  for (const auto& [strength, asked, tokens] : sequences) {
+    tokens_[strength][asked ? 1 : 0].Add(tokens);
+    if (asked) usual_.Add(tokens);
+  }
+  for (auto& kinds : tokens_) {
+    for (Tokens& tokens : kinds) tokens.EndStep();
+  }
+  usual_.EndStep();
 }
 
 void SourceWorth::ObserveStep(const Batch& batch, bool asked, double seconds) {

@@ -36,8 +36,14 @@ class SourceWorth {
 
   // The source was asked, which took `seconds` for each sequence.
   void ObserveProposal(double seconds);
-  // A sequence of a step for which it was asked, or was not.
-  void ObserveTokens(int strength, bool asked, int tokens);
+  // A sequence of a step, for which it was asked or was not, has got so many tokens.
+  struct Gained {
+    int strength = 0;
+    bool asked = false;
+    int tokens = 0;
+  };
+  // Those of one step.
+  void ObserveTokens(std::span<const Gained> sequences);
   // A step; `asked`: for any of its sequences.
   void ObserveStep(const Batch& batch, bool asked, double seconds);
 
@@ -48,10 +54,14 @@ class SourceWorth {
   static constexpr int kStrengths = 6;
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
 
+  // The sequences of a step count as one: they often have a good or a bad step together.
   struct Tokens {
     double mean = 0;  // running
     int count = 0;
+    double step_sum = 0;  // what the step at hand adds
+    int step_count = 0;
     void Add(int tokens);
+    void EndStep();
   };
   struct Steps {
     double seconds = 0;  // the median of the first few, then a running mean

@@ -31,7 +31,7 @@ int Asked(const Step& with, const std::function<double(int step)>& slowdown = Qu
     const SourceWorth::Batch batch = SourceWorth::BatchOf(std::array{0.7});
     const bool asks = worth.Choose(batch, kTokenSeconds)[0];
     const Step& taken = asks ? with : kPlain;
-    worth.ObserveTokens(batch.strengths[0], asks, taken.tokens);
+    worth.ObserveTokens(std::array{SourceWorth::Gained{batch.strengths[0], asks, taken.tokens}});
     worth.ObserveStep(batch, asks, slowdown(step) * taken.seconds);
     asked += asks ? 1 : 0;
   }
@@ -81,12 +81,14 @@ std::vector<int> AskedInBatch(const std::vector<double>& expected) {
   for (int step = 0; step < kSteps; ++step) {
     const std::vector<bool> asks = worth.Choose(batch, kTokenSeconds / expected.size());
     bool any = false;
+    std::vector<SourceWorth::Gained> gained;
     for (size_t i = 0; i < expected.size(); ++i) {
       const int gain = expected[i] < 1 ? 3 : -2;
-      worth.ObserveTokens(batch.strengths[i], asks[i], 4 + (asks[i] ? gain : 0));
+      gained.push_back({batch.strengths[i], asks[i], 4 + (asks[i] ? gain : 0)});
       asked[i] += asks[i] ? 1 : 0;
       any |= asks[i];
     }
+    worth.ObserveTokens(gained);
     worth.ObserveStep(batch, any, any ? 14e-3 : 10e-3);
   }
   return asked;
@@ -106,6 +108,22 @@ TEST(SourceWorth, IsAskedForTheSequencesItHelpsIfTheyAreMany) {
       EXPECT_LT(asked[i], 0.04 * kSteps) << i;
     }
   }
+}
+
+// Where all sequences begin a new text at once, a lookup finds nothing for a step. It used to be
+// forgotten that it had been right all the time, and it was not asked for many steps.
+TEST(SourceWorth, OneBadStepOfABatchIsForgotten) {
+  SourceWorth worth;
+  const SourceWorth::Batch batch = SourceWorth::BatchOf(std::vector<double>(48, 0.0));
+  int asked = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const bool asks = worth.Choose(batch, kTokenSeconds / 48)[0];
+    const int tokens = asks && step % 100 != 99 ? 12 : 1;
+    worth.ObserveTokens(std::vector<SourceWorth::Gained>(48, {batch.strengths[0], asks, tokens}));
+    worth.ObserveStep(batch, asks, asks ? 14e-3 : 5e-3);
+    asked += asks ? 1 : 0;
+  }
+  EXPECT_GT(asked, 0.97 * kSteps);
 }
 
 // A lookup whose first proposal took long used to be weighed like a model for many steps.
