@@ -16,7 +16,7 @@ constexpr int kMostGraphRows = 256;  // in prompts, launches are a small part of
 // A capture costs as much as launching the pass a few times. The shapes of one sequence are few,
 // but batches of trimmed trees have hundreds, most of which hardly come again.
 constexpr int kDirectRuns = 1;
-constexpr int kDirectRunsOfBatch = 4;
+constexpr int kDirectRunsOfBatch = 2;
 constexpr int kMostGraphs = 256;
 constexpr size_t kMostShapes = 4096;
 
@@ -82,6 +82,7 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
   plan_.tile_queries = attention_.tile_queries;
   plan_.kernel = attention_.kernel;
   plan_.has_tails = attention_.has_tails;
+  plan_.only_sections = attention_.only_sections;
   scored_blocks_ = plan.num_scored_blocks();
 }
 
@@ -181,7 +182,8 @@ CudaPass::Shape CudaPass::shape() const {
           .scored_blocks = scored_blocks_,
           .tile_queries = plan_.tile_queries,
           .kernel = plan_.kernel,
-          .has_tails = plan_.has_tails};
+          .has_tails = plan_.has_tails,
+          .only_sections = plan_.only_sections};
 }
 
 void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generation,

@@ -48,6 +48,7 @@ class CudaPass : public DevicePass {
     int tile_queries = 0;
     PrefixKernelKind kernel = PrefixKernelKind::kTiles;
     bool has_tails = false;
+    bool only_sections = false;
     auto operator<=>(const Shape&) const = default;
   };
   struct GraphKey {

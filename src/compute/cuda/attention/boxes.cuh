@@ -1,5 +1,4 @@
-// Shared by the attention kernels on Hopper: tensor maps of keys and values for TMA, and the fences
-// that order the async proxy (TMA, wgmma) with the threads' own accesses.
+// Shared by the attention kernels on Hopper: tensor maps of keys and values for TMA.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_BOXES_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_BOXES_CUH_
 
@@ -13,12 +12,6 @@ struct KvTensorMaps {
   CUtensorMap values;
   bool exist;
 };
-
-// Orders this thread's earlier accesses to shared memory before later ones by the async proxy
-// (wgmma and TMA).
-__device__ __forceinline__ void FenceProxyAsync() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 
 }  // namespace talon::cuda
 

@@ -38,19 +38,23 @@ __device__ __forceinline__ void FillSlots(const AttentionArgs& args, const Atten
   }
 }
 
-// Where an item's chunk goes: merged into the item's partial, or to a partial of its own.
+// Where an item's chunk goes: merged into its section's partial, or to a partial of its own.
 struct ChunkTarget {
-  int key_begin;
-  int offset;     // distance of the chunk's state from the item's first
-  bool is_first;  // the first chunk of its partial
+  int key_begin;  // first key of the partial
+  int offset;     // distance of its state from the item's first
+  bool is_first;  // the first chunk of the partial
+  bool is_last;   // the last one, if the item does not end before it
 
-  __device__ ChunkTarget(const AttentionArgs& args, const AttentionItem& item, int chunk)
-      : key_begin(ChunkBegin(chunk)),
-        offset(item.merges != 0 ? 0 : (chunk - item.chunk) * args.heads()),
-        is_first(item.merges == 0 || chunk == item.chunk) {}
+  __device__ ChunkTarget(const AttentionArgs& args, const AttentionItem& item, int chunk) {
+    const int chunks = item.merges != 0 ? kSectionChunks : 1;
+    key_begin = ChunkBegin(chunk / chunks * chunks);
+    offset = (chunk / chunks - item.chunk / chunks) * args.heads();
+    is_first = chunk % chunks == 0;
+    is_last = chunk % chunks == chunks - 1;
+  }
   // Null: the query has none. A query whose keys end before a merged chunk merges its empty state.
   __device__ float* StateOf(const AttentionArgs& args, const QuerySlot& slot) const {
-    if (slot.state < 0 || (is_first && slot.limit <= key_begin)) return nullptr;
+    if (slot.state < 0 || slot.limit <= key_begin) return nullptr;
     return args.State(slot.state + offset);
   }
 };

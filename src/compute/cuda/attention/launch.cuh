@@ -151,7 +151,10 @@ void LaunchForDim(const Stream& stream, const AttentionArgs& args) {
   if (args.window > 0) return LaunchTiles<Config, WindowKernel<Config>>(stream, args);
   LaunchPrefixOf<T, Dim>(stream, args);
   if (args.plan.has_tails) return LaunchTiles<Config, TailKernel<Config>>(stream, args);
-  LaunchByRow(stream, MergeKernel<Config::kThreads>, Config::kThreads, 0, args);
+  constexpr int kThreads = Config::kThreads;
+  const auto merge =
+      args.plan.only_sections ? MergeSectionsKernel<kThreads> : MergeKernel<kThreads>;
+  LaunchByRow(stream, merge, kThreads, 0, args);
 }
 
 template <typename T>

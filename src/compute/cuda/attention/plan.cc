@@ -36,13 +36,15 @@ struct SequenceWork {
 };
 
 // A variant of the prefix kernel, and its measured microseconds on an H200: a unit of keys for a
-// tile of queries, and the overheads of a chunk and of an item. PrefixKernel, with several blocks
+// tile of queries, and the overheads of a chunk, of one that is merged into a section, and of an
+// item. PrefixKernel, with several blocks
 // on an SM, also reads faster: `bandwidth` in bytes per microsecond.
 struct PrefixKind {
   int queries = 0;
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;
   double unit_cost = 0;
   double chunk_cost = 0;
+  double merge_cost = 0;
   double item_cost = 0;
   double bandwidth = 0;
 
@@ -67,15 +69,16 @@ struct PrefixKind {
   }
 };
 
-constexpr PrefixKind kTileKinds[] = {{16, PrefixKernelKind::kTiles, 2.0, 0.8, 1.0, 4.3e6},
-                                     {32, PrefixKernelKind::kTiles, 2.1, 0.8, 1.5, 4.3e6},
-                                     {64, PrefixKernelKind::kTiles, 2.6, 1.2, 3.0, 4.3e6},
-                                     {128, PrefixKernelKind::kTiles, 4.8, 1.5, 3.5, 4.3e6}};
-constexpr PrefixKind kHopperKinds[] = {{16, PrefixKernelKind::kTiles, 2.0, 0.8, 1.0, 4.3e6},
-                                       {32, PrefixKernelKind::kTiles, 2.1, 0.8, 1.5, 4.3e6},
-                                       {64, PrefixKernelKind::kWarpgroups, 1.3, 2.5, 3.5, 3.85e6},
-                                       {128, PrefixKernelKind::kWarpgroups, 1.85, 2.5, 6.0, 3.85e6},
-                                       {256, PrefixKernelKind::kWarpgroups, 1.8, 2.5, 6.0, 3.85e6}};
+constexpr PrefixKind kTileKinds[] = {{16, PrefixKernelKind::kTiles, 2.0, 0.8, 0.8, 1.0, 4.3e6},
+                                     {32, PrefixKernelKind::kTiles, 2.1, 0.8, 0.8, 1.5, 4.3e6},
+                                     {64, PrefixKernelKind::kTiles, 2.6, 1.2, 1.2, 3.0, 4.3e6},
+                                     {128, PrefixKernelKind::kTiles, 4.8, 1.5, 1.5, 3.5, 4.3e6}};
+constexpr PrefixKind kHopperKinds[] = {
+    {16, PrefixKernelKind::kTiles, 2.0, 0.8, 0.8, 1.0, 4.3e6},
+    {32, PrefixKernelKind::kTiles, 2.1, 0.8, 0.8, 1.5, 4.3e6},
+    {64, PrefixKernelKind::kWarpgroups, 1.3, 2.5, 2.5, 3.5, 3.85e6},
+    {128, PrefixKernelKind::kWarpgroups, 1.85, 2.5, 0.7, 6.0, 3.85e6},
+    {256, PrefixKernelKind::kWarpgroups, 1.8, 2.5, 0.7, 6.0, 3.85e6}};
 constexpr double kBytesPerMicrosecond = 4.3e6;  // bandwidth for partials
 
 int SharedBytes(const PrefixKind& kind, int dim) {
@@ -168,8 +171,8 @@ int MostSections(const SequenceWork& work) {
 // A variant of the kernel, how long its items should take, and how long all of them would.
 struct KindChoice {
   PrefixKind kind;
-  bool sections = false;  // items are whole sections where possible
-  double item_time = 0;   // else as many whole chunks as take this long
+  bool sections = false;  // items are whole sections where possible, else whole chunks
+  double item_time = 0;   // as many of them as take this long
   double cost = std::numeric_limits<double>::infinity();
 };
 
@@ -190,24 +193,37 @@ struct EqualItems {
   int count = 0;
 };
 
+// The time of chunks [begin, end), of those that there are.
+double ChunksTime(const SequenceWork& work, const PrefixKind& kind, int begin, int end) {
+  double time = 0;
+  for (int chunk = begin; chunk < std::min(end, NumChunks(work.max_shared)); ++chunk) {
+    time += ChunkTime(work, kind, chunk);
+  }
+  return time;
+}
+
 // Calls f(first chunk, end chunk, merges, time) for the items of a sequence.
 template <typename F>
 void ForEachItem(const SequenceWork& work, const KindChoice& choice, F&& f) {
+  const PrefixKind& kind = choice.kind;
   const int chunks = NumChunks(work.max_shared);
-  const double all = WholeTime(work, choice.kind);
+  const double all = WholeTime(work, kind);
   if (!choice.sections && chunks > 0 && all <= choice.item_time) {
-    return f(0, chunks, false, all + choice.kind.item_cost);
+    return f(0, chunks, false, all + kind.item_cost);
   }
-  const int whole = choice.sections ? MostSections(work) * kSectionChunks : 0;
+  const int whole = choice.sections ? std::min(chunks, MostSections(work) * kSectionChunks) : 0;
   for (int begin = 0, end = 0; begin < chunks; begin = end) {
     const bool merges = begin < whole;
+    const int unit = merges ? kSectionChunks : 1;  // chunks that are not divided
+    const int limit = merges ? whole : chunks;
     double time = 0;
+    double next = ChunksTime(work, kind, begin, begin + unit);
     do {
-      time += ChunkTime(work, choice.kind, end++);
-    } while (end < chunks &&
-             (merges ? end % kSectionChunks != 0
-                     : time + ChunkTime(work, choice.kind, end) <= choice.item_time));
-    f(begin, end, merges, time + choice.kind.item_cost);
+      time += next;
+      end = std::min(end + unit, limit);
+      next = ChunksTime(work, kind, end, end + unit);
+    } while (end < limit && time + next <= choice.item_time);
+    f(begin, end, merges, time + kind.item_cost);
   }
 }
 
@@ -251,17 +267,11 @@ class KindChooser {
         works_, [](const SequenceWork& work) { return work.row_end - work.row_begin > 1; });
     for (const PrefixKind& kind : KindsOf(shape_)) {
       if (shape_.tile_queries != 0 && kind.queries != shape_.tile_queries) continue;
-      const double share = FairShare(kind);
-      if (CostOf(share, 0) >= best_.cost) continue;
-      // Items of about a fair share run in one round; where sequences are few, shorter ones fill
-      // the slots evenly.
-      const double longest = kind.LongestItem();
-      Consider(kind, false, std::min(1.25 * share, longest));
-      if (share < longest) Consider(kind, false, share);
-      if (TilesOf(kind) < 2 * kind.Slots(shape_)) {
-        Consider(kind, false, std::min(0.4 * share, longest));
-      }
-      if (many_rows) Consider(kind, true, share);  // partials of single rows are small
+      ConsiderTimes(kind, /*sections=*/false);
+      if (!many_rows) continue;  // partials of single rows are small
+      PrefixKind merging = kind;
+      merging.chunk_cost = kind.merge_cost;
+      ConsiderTimes(merging, /*sections=*/true);
     }
     return best_;
   }
@@ -287,6 +297,19 @@ class KindChooser {
     return busy + busy / 10 + 4 * partials * state_bytes / kBytesPerMicrosecond;
   }
 
+  // Items of about a fair share run in one round; where sequences are few, shorter ones fill the
+  // slots evenly.
+  void ConsiderTimes(const PrefixKind& kind, bool sections) {
+    const double share = FairShare(kind);
+    if (CostOf(share, 0) >= best_.cost) return;
+    const double longest = kind.LongestItem();
+    Consider(kind, sections, std::min(1.25 * share, longest));
+    if (share < longest) Consider(kind, sections, share);
+    if (TilesOf(kind) < 2 * kind.Slots(shape_)) {
+      Consider(kind, sections, std::min(0.4 * share, longest));
+    }
+    if (sections) Consider(kind, sections, 0);  // each by itself
+  }
   void Consider(const PrefixKind& kind, bool sections, double item_time) {
     KindChoice choice{kind, sections, item_time};
     double keys = 0, partials = 0;
@@ -395,9 +418,16 @@ void SplitPairs(int queries, std::vector<AttentionItem>* items) {
   *items = std::move(halves);
 }
 
-// Schedules the blocks of WarpgroupKernel: they begin with the first items, and each other one
+double ItemTime(const PrefixKind& kind, const AttentionItem& item) {
+  return CeilDiv(item.key_end - item.key_begin, kind.unit()) * kind.unit_cost +
+         (NumChunks(item.key_end) - item.chunk) * kind.chunk_cost + kind.item_cost;
+}
+
+// Schedules the blocks of WarpgroupKernel: they begin with the longest items, and each other one
 // follows in the slot that is free first.
-void Schedule(const std::vector<double>& times, int slots, std::vector<AttentionItem>* items) {
+void Schedule(const PrefixKind& kind, int slots, std::vector<AttentionItem>* items) {
+  const auto time_of = [&kind](const AttentionItem& item) { return ItemTime(kind, item); };
+  std::ranges::stable_sort(*items, std::greater(), time_of);
   using Slot = std::pair<double, int>;  // busy until, last item
   std::priority_queue<Slot, std::vector<Slot>, std::greater<>> free;
   for (int i = 0; i < static_cast<int>(items->size()); ++i) {
@@ -407,7 +437,7 @@ void Schedule(const std::vector<double>& times, int slots, std::vector<Attention
       (*items)[free.top().second].next = i;
       free.pop();
     }
-    free.emplace(begin + times[i], i);
+    free.emplace(begin + time_of((*items)[i]), i);
   }
 }
 
@@ -417,12 +447,10 @@ void AddAllItems(const KindChoice& choice, const AttentionShape& shape,
   PlacePartials(*works, plan);
   const bool scheduled = plan->kernel == PrefixKernelKind::kWarpgroups;
   const int heads = scheduled ? shape.kv_heads : 1;
-  std::vector<double> times;
   for (const Piece& piece : PiecesOf(*works, choice)) {
     for (int head = 0; head < heads; ++head) AddItems(piece, head, shape, plan);
-    times.resize(plan->items.size(), piece.time);
   }
-  if (scheduled) Schedule(times, choice.kind.Slots(shape), &plan->items);
+  if (scheduled) Schedule(choice.kind, choice.kind.Slots(shape), &plan->items);
   if (choice.kind.is_pair()) SplitPairs(choice.kind.queries / 2, &plan->items);
   plan->num_items = static_cast<int>(plan->items.size()) * (scheduled ? 1 : shape.kv_heads);
 }
@@ -440,6 +468,7 @@ void AttentionPlan::Build(const PassPlan& pass, const AttentionShape& shape) {
   for (SequenceWork& work : works) FindSharedParts(&work, &rows);
   has_tails = std::ranges::any_of(works, &SequenceWork::has_tail);
   const KindChoice choice = KindChooser(works, shape).Choose();
+  only_sections = choice.sections && !has_tails;
   tile_queries = choice.kind.queries;
   kernel = choice.kind.kernel;
   if (tile_queries == 0) return;

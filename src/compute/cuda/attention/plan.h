@@ -37,7 +37,8 @@ struct AttentionPlan {
   // type, head_dim or device.
   int tile_queries = 0;
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;
-  bool has_tails = false;  // rows have keys of their own, so that the tail kernel must run
+  bool has_tails = false;      // rows have keys of their own, so that the tail kernel must run
+  bool only_sections = false;  // every partial is a section
 
   // Reuses its memory. Makes no items and partials if tile_queries is 0.
   void Build(const PassPlan& pass, const AttentionShape& shape);
@@ -71,11 +72,12 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   return keys + tile_queries * (row_bytes + 24) + scores + vectors + 96;
 }
 
-// Shared memory of WarpgroupKernel: queries, stages of keys and values, slots and mbarriers.
+// Shared memory of WarpgroupKernel: queries, stages of keys and values, slots, mbarriers and kept
+// accumulators.
 constexpr int WarpgroupSharedBytes(int groups, int dim) {
   const int row_bytes = dim <= 64 ? 128 : 256;
   return (64 * groups + 2 * WarpgroupStages(groups) * kStepKeys) * row_bytes + 64 * groups * 16 +
-         8 * kStepKeys + 2048;
+         8 * kStepKeys + KeptBytes(groups, dim) + 2048;
 }
 
 }  // namespace talon::cuda

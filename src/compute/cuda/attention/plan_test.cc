@@ -95,7 +95,7 @@ TEST(AttentionPlan, ItemsMakeThePartialsThatTheTailExpects) {
       EXPECT_EQ(item.merges, item.partial < row.sections ? 1 : 0);
       if (item.merges != 0) {
         EXPECT_EQ(item.chunk, item.partial * kSectionChunks);
-        EXPECT_LE(item.key_end, ChunkBegin(item.chunk + kSectionChunks));
+        EXPECT_LE(item.key_end, ChunkBegin(row.sections * kSectionChunks));
       } else {
         EXPECT_EQ(row.PartialOf(item.chunk), item.partial);
       }

@@ -240,6 +240,32 @@ __global__ void __launch_bounds__(kThreads)
   MergeBlock<kThreads>(args, block, row, reinterpret_cast<Running<4>*>(memory), kCapacity);
 }
 
+// The same where all partials are sections, which takes few registers: many rows are merged at
+// once.
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads)
+    MergeSectionsKernel(const __grid_constant__ AttentionArgs args) {
+  PdlTrigger();
+  const TailBlock block(args);
+  const AttentionRow row = args.plan.attention_rows[block.row_index];
+  const int columns = args.head_dim / 4;  // in fours
+  PdlWait();
+  for (int i = threadIdx.x; i < (block.head_end - block.head_begin) * columns; i += kThreads) {
+    const int head = block.head_begin + i / columns;
+    const int column = i % columns * 4;
+    Running<4> total;
+#pragma unroll 4
+    for (int section = 0; section < NumSections(row.num_keys); ++section) {
+      const int index = (row.partial_begin + section) * args.heads() + head;
+      total.Add(LoadPartial<4>(args.State(index), column));
+    }
+    StoreTotal(args, block.row_index, head, column, total);
+  }
+  if (block.head_end == args.heads()) {
+    StorePadding(args.out, block.row_index, threadIdx.x, kThreads);
+  }
+}
+
 }  // namespace talon::cuda
 
 #endif  // TALON_COMPUTE_CUDA_ATTENTION_TAIL_CUH_

@@ -17,6 +17,7 @@
 namespace talon::cuda {
 
 static_assert(kStepKeys == 2 * kTileKeys);
+static_assert(kFirstChunkKeys % kStepKeys == 0, "chunks are whole steps");
 
 // The consumer: computes the items for one group of 64 queries.
 template <typename C>
@@ -37,13 +38,7 @@ class GroupComputer {
       PdlTrigger();
     }
     LoadQueries();
-    PartialTotals totals[2];
-    for (int chunk = item.chunk, first = item.key_begin; first < item.key_end; ++chunk) {
-      const int end = min(ChunkBegin(chunk + 1), item.key_end);
-      AddSteps(item, first, end);
-      StoreChunk(ChunkTarget(args_, item, chunk), totals);
-      first = end;
-    }
+    AddSteps(item);
   }
 
  private:
@@ -58,18 +53,23 @@ class GroupComputer {
     if constexpr (C::kGroups > 1) NamedBarrierArrive(C::kPingPongBarrier + (group_ ^ 1), 256);
   }
 
-  // The chunk of keys [begin, end).
-  __device__ __forceinline__ void AddSteps(const AttentionItem& item, int begin, int end) {
-    state_.Clear();
+  // Steps follow each other in a pipeline, also from chunk to chunk: the values of one are
+  // accumulated while the next one's scores become weights.
+  __device__ __forceinline__ void AddSteps(const AttentionItem& item) {
+    PartialTotals totals[2];
+    int chunk = item.chunk;
+    int chunk_end = ChunkBegin(chunk + 1);
+    state_.totals.Clear();
+    is_fresh_ = true;
 #pragma unroll
     for (int i = 0; i < kStepScores; ++i) s_[i] = 0;  // ends the old scores' live range
     shared_.keys.WaitFull(step_);
     StartScores();
     WgmmaWaitGroup<0>();
-    FinishScores(item, begin);
+    FinishScores(item, item.key_begin);
     Softmax();
     FinishWeights();
-    for (int first = begin + kStepKeys; first < end; first += kStepKeys) {
+    for (int first = item.key_begin + kStepKeys; first < item.key_end; first += kStepKeys) {
       ++step_;
       shared_.keys.WaitFull(step_);
       PingPongWait();
@@ -78,15 +78,27 @@ class GroupComputer {
       PingPongSignal();
       WgmmaWaitGroup<1>();
       FinishScores(item, first);
+      const bool ends_chunk = first == chunk_end;
+      const ChunkTotals done = state_.totals;
+      if (ends_chunk) state_.totals.Clear();
       const Rescaling rescaling = Softmax();
       PinAccumulators(s_);  // keeps the softmax ahead of the wait for the values' wgmmas
       FinishValues(step_ - 1);
-      if (rescaling.moves) state_.Rescale(rescaling);
+      if (ends_chunk) {
+        FinishChunk(ChunkTarget(args_, item, chunk++), done, totals);
+        chunk_end = ChunkBegin(chunk + 1);
+        is_fresh_ = true;
+      } else if (rescaling.moves) {
+        state_.Rescale(rescaling);
+      }
       FinishWeights();
     }
     StartValues(step_);
     FinishValues(step_);
     ++step_;
+    ChunkTarget last(args_, item, chunk);
+    last.is_last = true;
+    FinishChunk(last, state_.totals, totals);
   }
 
   // Turns the scores of a step into weights. Returns the rescaling before its first tile; the one
@@ -194,8 +206,10 @@ class GroupComputer {
 #pragma unroll
     for (int k = Tile * kTileKeys / 16; k < (Tile + 1) * kTileKeys / 16; ++k) {
       MultiplyValues<T>(state_.acc, weights_ + 4 * k,
-                        ColumnDescriptor(v + k * 16 * kPanelRowBytes, C::kMatrixBytes));
+                        ColumnDescriptor(v + k * 16 * kPanelRowBytes, C::kMatrixBytes),
+                        k % (kTileKeys / 16) > 0 || !is_fresh_);
     }
+    is_fresh_ = false;
   }
   __device__ __forceinline__ void FinishValues(int step) {
     WgmmaWaitGroup<0>();
@@ -203,13 +217,63 @@ class GroupComputer {
     shared_.values.Release(step);
   }
 
-  // Stores a finished chunk, or merges it into the item's partials.
-  __device__ __forceinline__ void StoreChunk(const ChunkTarget& target,
-                                             PartialTotals (&totals)[2]) const {
-    const bool first = target.is_first;
+  // `done`: its maxima and sums.
+  __device__ __forceinline__ void FinishChunk(const ChunkTarget& target, const ChunkTotals& done,
+                                              PartialTotals (&totals)[2]) {
+    const MergeFactors factors[2] = {totals[0].Add(done.m[0], done.l[0], target.is_first),
+                                     totals[1].Add(done.m[1], done.l[1], target.is_first)};
+    if constexpr (C::kKeepsSections) {
+      MergeChunk(target, totals, factors);
+    } else {
+      MergeChunkInMemory(target, totals, factors);
+    }
+  }
+
+  // Merges a finished chunk into the accumulators of its section, and stores them when that is
+  // complete.
+  __device__ __forceinline__ void MergeChunk(const ChunkTarget& target,
+                                             const PartialTotals (&totals)[2],
+                                             const MergeFactors (&factors)[2]) {
+    float* to[2] = {};
+    if (target.is_last) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        to[half] = target.StateOf(args_, shared_.queries[QueryOf(half)]);
+        if (to[half] == nullptr || thread_ % 4 != 0) continue;
+        *reinterpret_cast<float2*>(to[half]) = {totals[half].m, totals[half].l};
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < C::kDim / 8; ++j) {
+      float4 sum = {state_.acc[4 * j], state_.acc[4 * j + 1], state_.acc[4 * j + 2],
+                    state_.acc[4 * j + 3]};
+      float4& kept = j == 0 ? kept_ : shared_.kept[j - 1][threadIdx.x];
+      if (!target.is_first) {
+        const float4 before = kept;
+        sum = {factors[0].Merge(before.x, sum.x), factors[0].Merge(before.y, sum.y),
+               factors[1].Merge(before.z, sum.z), factors[1].Merge(before.w, sum.w)};
+      }
+      if (!target.is_last) {
+        kept = sum;
+        continue;
+      }
+      const int column = AccumulatorColumn(thread_, 4 * j);
+      if (column >= args_.head_dim) continue;
+      const float2 pairs[2] = {{sum.x, sum.y}, {sum.z, sum.w}};
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if (to[half] == nullptr) continue;
+        *reinterpret_cast<float2*>(to[half] + kStateHeader + column) = pairs[half];
+      }
+    }
+  }
+
+  // The same where shared memory has no room: the section's partial is read and written again.
+  __device__ __forceinline__ void MergeChunkInMemory(const ChunkTarget& target,
+                                                     const PartialTotals (&totals)[2],
+                                                     const MergeFactors (&factors)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const MergeFactors factors = totals[half].Add(state_.m[half], state_.l[half], first);
       float* to = target.StateOf(args_, shared_.queries[QueryOf(half)]);
       if (to == nullptr) continue;
       if (thread_ % 4 == 0) *reinterpret_cast<float2*>(to) = {totals[half].m, totals[half].l};
@@ -218,8 +282,8 @@ class GroupComputer {
         const int column = AccumulatorColumn(thread_, 4 * j);
         if (column >= args_.head_dim) continue;
         MergeColumns(to + kStateHeader + column,
-                     {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]}, first,
-                     factors);
+                     {state_.acc[4 * j + 2 * half], state_.acc[4 * j + 2 * half + 1]},
+                     target.is_first, factors[half]);
       }
     }
   }
@@ -232,6 +296,8 @@ class GroupComputer {
   float s_[kStepScores];
   uint32_t weights_[kStepScores / 2];
   GroupState<C> state_;
+  bool is_fresh_ = true;           // nothing of the chunk is accumulated yet
+  float4 kept_;                    // its section's first accumulators, beside WarpgroupShared::kept
   Rescaling between_;              // between the tiles of the last step
   bool rescales_between_ = false;  // in any warp of the group
 };

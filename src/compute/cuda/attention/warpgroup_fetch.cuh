@@ -26,6 +26,8 @@ struct WarpgroupConfig {
   static constexpr int kQueries = 64 * Groups;
   static constexpr int kThreads = 128 * (Groups + 1);
   static constexpr int kStages = WarpgroupStages(Groups);
+  // Whether a section's accumulators are kept until its last chunk.
+  static constexpr bool kKeepsSections = KeptBytes(Groups, Dim) > 0;
   static constexpr int kMatrices = Dim / kPanelCols;
   static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
   static constexpr int kStageBytes = kMatrices * kMatrixBytes;
@@ -77,6 +79,8 @@ struct WarpgroupShared {
   int32_t vectors[2][kStepKeys];
   Ring<C> keys;
   Ring<C> values;
+  // Four accumulators of each consumer thread side by side; the first four are in its registers.
+  float4 kept[C::kKeepsSections ? C::kDim / 8 - 1 : 1][C::kKeepsSections ? 2 * C::kQueries : 1];
 };
 
 // Source and destination of one operand (keys or values).

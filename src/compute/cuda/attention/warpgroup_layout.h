@@ -14,6 +14,12 @@ namespace talon::cuda {
 inline constexpr int kStepKeys = 128;  // keys per step
 // Stages of keys and of values that fit shared memory beside the queries.
 constexpr int WarpgroupStages(int groups) { return groups == 1 ? 3 : 2; }
+// Bytes that keep the accumulators of a section, but four of each thread: all of them would not fit
+// beside two stages. Three stages leave no room.
+constexpr int KeptBytes(int groups, int dim) {
+  const int columns = dim <= 64 ? 64 : 128;
+  return groups == 1 ? 0 : groups * 128 * (columns / 2 - 4) * 4;
+}
 inline constexpr int kBoxKeys = 16;         // keys per TMA box
 inline constexpr int kPanelCols = 64;       // columns of a matrix
 inline constexpr int kPanelRowBytes = 128;  // 64 16-bit elements

@@ -52,30 +52,37 @@ namespace talon::cuda {
   }
 TALON_DEFINE_SCORES(64, "128", "%64", "%65", "%66")
 
-#define TALON_VALUES(columns, count, type, w0, w1, w2, w3, v)                       \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type \
-               " {" TALON_NAMES_##count "}, {" w0 ", " w1 ", " w2 ", " w3 "}, " v   \
-                                        ", 1, 1, 1, 1;\n"                           \
-               : TALON_ACC_##count                                                  \
-               : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "l"(values))
+#define TALON_VALUES(columns, count, type, w0, w1, w2, w3, v, add)                       \
+  asm volatile(                                                                          \
+      "{\n"                                                                              \
+      ".reg .pred adds;\n"                                                               \
+      "setp.ne.b32 adds, " add                                                           \
+      ", 0;\n"                                                                           \
+      "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type               \
+      " {" TALON_NAMES_##count "}, {" w0 ", " w1 ", " w2 ", " w3 "}, " v                 \
+                               ", adds, 1, 1, 1;\n"                                      \
+                               "}\n"                                                     \
+      : TALON_ACC_##count                                                                \
+      : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]), "l"(values), \
+        "r"(adds ? 1 : 0))
 
-// acc[64 queries, columns] += weights[64, 16] * values[16, columns], the weights in registers.
+// acc[64 queries, columns] = or += weights[64, 16] * values[16, columns], the weights in registers.
 template <typename T>
 __device__ __forceinline__ void MultiplyValues(float (&acc)[64], const uint32_t* weights,
-                                               uint64_t values) {
+                                               uint64_t values, bool adds) {
   if constexpr (std::is_same_v<T, __half>) {
-    TALON_VALUES("128", 64, "f16", "%64", "%65", "%66", "%67", "%68");
+    TALON_VALUES("128", 64, "f16", "%64", "%65", "%66", "%67", "%68", "%69");
   } else {
-    TALON_VALUES("128", 64, "bf16", "%64", "%65", "%66", "%67", "%68");
+    TALON_VALUES("128", 64, "bf16", "%64", "%65", "%66", "%67", "%68", "%69");
   }
 }
 template <typename T>
 __device__ __forceinline__ void MultiplyValues(float (&acc)[32], const uint32_t* weights,
-                                               uint64_t values) {
+                                               uint64_t values, bool adds) {
   if constexpr (std::is_same_v<T, __half>) {
-    TALON_VALUES("64", 32, "f16", "%32", "%33", "%34", "%35", "%36");
+    TALON_VALUES("64", 32, "f16", "%32", "%33", "%34", "%35", "%36", "%37");
   } else {
-    TALON_VALUES("64", 32, "bf16", "%32", "%33", "%34", "%35", "%36");
+    TALON_VALUES("64", 32, "bf16", "%32", "%33", "%34", "%35", "%36", "%37");
   }
 }
 

@@ -20,23 +20,25 @@ struct Rescaling {
 
 // The online softmax of 64 queries in a warpgroup's registers; rows g (0) and g + 8 (1) of each
 // warp's 16 queries.
-template <typename C>
-struct GroupState {
-  float m[2];
-  float l[2];
-  float acc[C::kDim / 2];
+struct ChunkTotals {
+  float m[2];  // running maximum
+  float l[2];  // sum of weights
 
   __device__ __forceinline__ void Clear() {
     m[0] = m[1] = kMinusInfinity;
     l[0] = l[1] = 0;
-#pragma unroll
-    for (int i = 0; i < C::kDim / 2; ++i) acc[i] = 0;
   }
+};
+template <typename C>
+struct GroupState {
+  ChunkTotals totals;
+  float acc[C::kDim / 2];
 
   // Turns the scores of tile `Tile` of a step into weights.
   template <int Tile>
   __device__ __forceinline__ Rescaling OnlineSoftmax(float (&s)[kStepScores]) {
     Rescaling rescaling;
+    float(&m)[2] = totals.m;
     const float next[2] = {NextMaximum(m[0], Largest<Tile, 0>(s)),
                            NextMaximum(m[1], Largest<Tile, 1>(s))};
     rescaling.moves = __any_sync(0xffffffffu, next[0] != m[0] || next[1] != m[1]);
@@ -71,7 +73,7 @@ struct GroupState {
   template <int Tile, int Half>
   __device__ __forceinline__ void ToWeights(float (&s)[kStepScores], float rescale) {
     constexpr int kFirst = Tile * kTileScores + 2 * Half;
-    const float base = WeightBase(m[Half]);
+    const float base = WeightBase(totals.m[Half]);
     float sum = 0;
 #pragma unroll
     for (int j = kFirst; j < (Tile + 1) * kTileScores; j += 4) {
@@ -81,7 +83,7 @@ struct GroupState {
     }
     sum = __fadd_rn(sum, ShuffleXor(sum, 1));
     sum = __fadd_rn(sum, ShuffleXor(sum, 2));
-    l[Half] = __fmaf_rn(l[Half], rescale, sum);
+    totals.l[Half] = __fmaf_rn(totals.l[Half], rescale, sum);
   }
 };
 

@@ -132,6 +132,12 @@ __device__ __forceinline__ void WgmmaWaitGroup() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+// Orders this thread's earlier accesses to shared memory before later ones by the async proxy
+// (wgmma and TMA).
+__device__ __forceinline__ void FenceProxyAsync() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // Compiler barrier on the accumulators: no access to them moves across it.
 template <int kCount>
 __device__ __forceinline__ void PinAccumulators(float (&sums)[kCount]) {

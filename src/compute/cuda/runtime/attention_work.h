@@ -6,12 +6,12 @@
 // into a chunk's state, chunks into a section's, sections into the result. So its bits depend on
 // the row and its keys alone, not on which block computes which part, nor on the other rows.
 //
-// The *prefix kernel* runs items: a chunk or a whole section of a sequence's keys for many rows and
-// the query heads of a kv head at once. Each item writes one softmax state (a "partial") for each
-// of its rows and query heads. The *tail kernel* continues the last, incomplete chunk of a tree's
-// row with the keys that the tree's rows do not share, and merges all partials. The shared part of
-// a tree row is all whole tiles of its prefix; that of a prompt row, or of a sequence's only row,
-// is all its keys, of which each row sees only its own.
+// The *prefix kernel* runs items: some chunks or whole sections of a sequence's keys for many rows
+// and the query heads of a kv head at once. It writes a softmax state (a "partial") for each of
+// these, and for each of the rows and query heads. The *tail kernel* continues the last, incomplete
+// chunk of a tree's row with the keys that the tree's rows do not share, and merges all partials.
+// The shared part of a tree row is all whole tiles of its prefix; that of a prompt row, or of a
+// sequence's only row, is all its keys, of which each row sees only its own.
 #ifndef TALON_COMPUTE_CUDA_RUNTIME_ATTENTION_WORK_H_
 #define TALON_COMPUTE_CUDA_RUNTIME_ATTENTION_WORK_H_
 
@@ -74,7 +74,7 @@ struct alignas(16) AttentionItem {
   int32_t nodes = 0;       // start of the sequence's entries in node_places
   int32_t partial = 0;     // index of its first among its rows' partials
   int32_t chunk = 0;       // first chunk
-  int32_t merges = 0;      // 1: its chunks make one partial, 0: each makes its own
+  int32_t merges = 0;      // 1: the chunks of a section make one partial, 0: each makes its own
   int32_t next = -1;       // WarpgroupKernel: the block's next item, or -1
 };
 

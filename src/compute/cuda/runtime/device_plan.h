@@ -21,6 +21,7 @@ struct DevicePlan {
   int tile_queries = 0;                                // AttentionPlan
   PrefixKernelKind kernel = PrefixKernelKind::kTiles;  // AttentionPlan
   bool has_tails = true;                               // AttentionPlan
+  bool only_sections = false;                          // AttentionPlan
   const int32_t* tokens = nullptr;                     // [rows]
   const int32_t* positions = nullptr;                  // [rows]
   const int32_t* places = nullptr;         // [rows] slot, or ~(staging row), PassPlan::PlaceOfRow
