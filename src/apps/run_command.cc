@@ -317,7 +317,7 @@ Result<int> Run(Config config, const RunOptions& options) {
   }
   TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafters));
   Printer printer(options, tokenizer, prompt.text, prompt.tokens);
-  PromptProgress progress(prompt.tokens.size(), config.prefill_chunk);
+  PromptProgress progress(prompt.tokens.size(), model->engine_options.prefill_chunk);
   request.on_update = [&](const RequestUpdate& update) {
     progress.End();
     printer.Show(update);

@@ -150,7 +150,7 @@ struct Config {
   int max_length = 0;
   int kv_tokens = 0;
   int max_sequences = 32;
-  int prefill_chunk = 512;
+  int prefill_chunk = 0;  // 0: by device
   bool kv_offload = false;
   bool kv_audit = false;
   bool enable_prefix_cache = true;

@@ -83,7 +83,8 @@ Result<EngineOptions> MakeEngineOptions(const Config& config) {
   options.kv_tokens = config.kv_tokens;
   options.max_length = config.max_length;
   options.max_sequences = config.max_sequences;
-  options.prefill_chunk = config.prefill_chunk;
+  const int usual_chunk = config.device == "cpu" ? 512 : 2048;
+  options.prefill_chunk = config.prefill_chunk > 0 ? config.prefill_chunk : usual_chunk;
   options.kv_audit = config.kv_audit;
   options.prefix_cache = config.enable_prefix_cache;
   options.kv_offload = config.kv_offload;

@@ -76,7 +76,9 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
   add("kv_tokens", &c->kv_tokens, "Size of the KV pool in tokens; 0 = as much as is needed",
       Range{0, 1 << 30});
   add("max_sequences", &c->max_sequences, "Sequences that run at once", Range{1, 1024});
-  add("prefill_chunk", &c->prefill_chunk, "Prompt tokens computed per step", Range{1, 16384});
+  add("prefill_chunk", &c->prefill_chunk,
+      "Prompt tokens computed per step; 0 = by device: 512 on a CPU, 2048 on a GPU",
+      Range{0, 16384});
   add("kv_offload", &c->kv_offload,
       "Keep K and V in host memory; with SpecPV partial steps read a copy of their blocks on the "
       "GPU");

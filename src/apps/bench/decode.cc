@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/threads.h"
 #include "compute/cpu/peaks.h"
+#include "compute/cuda/cuda_backend.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -44,7 +45,7 @@ Result<GenerateResult> Generate(Engine* engine, int vocabulary, int prompt, int 
 struct DecodeRuns {
   std::vector<double> prompt_rate, decode_rate;         // tokens per second
   std::vector<double> first_token;                      // seconds
-  std::vector<double> bandwidth, int8_peak, bf16_peak;  // GB/s, G(FL)OP/s; peaks of the CPU only
+  std::vector<double> bandwidth, int8_peak, bf16_peak;  // GB/s, G(FL)OP/s
   int64_t peak_memory = 0;                              // peak of the process, in bytes
 };
 
@@ -77,7 +78,11 @@ Result<DecodeRuns> RunDecode(const Config& config, const DecodeOptions& options,
     TALON_ASSIGN_OR_RETURN(const double bandwidth,
                            MeasureDeviceBandwidth(model.backend.get(), &pool));
     runs.bandwidth.push_back(bandwidth * 1e-9);
-    if (model.backend->info().name != "cpu") continue;
+    if (model.backend->info().name != "cpu") {
+      TALON_ASSIGN_OR_RETURN(const double peak, MeasureCudaMatrixPeak(model.backend.get()));
+      runs.bf16_peak.push_back(peak * 1e-9);
+      continue;
+    }
     runs.int8_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kInt8));
     runs.bf16_peak.push_back(MeasureMatrixPeak(pool, MatrixKind::kBF16));
   }
@@ -111,10 +116,12 @@ Table TableOf(const DecodeFigures& figures, int prompt_tokens, int generated) {
   Table table({"", "tokens/s", "per token", "rate", "peak", "share"});
   const auto int8 = AgainstPeak("int8", figures.prompt_gflops, figures.int8_peak);
   const auto bf16 = AgainstPeak("bf16", figures.prompt_gflops, figures.bf16_peak);
+  const bool has_int8 = figures.int8_peak > 0;
+  const auto& first = has_int8 ? int8 : bf16;
   table.Add({fmt::format("prompt {}", prompt_tokens), fmt::format("{:.1f}", figures.prompt_rate),
              fmt::format("{:.1f} MFLOP", figures.flops / 1e6),
-             fmt::format("{:.0f} GFLOP/s", figures.prompt_gflops), int8[0], int8[1]});
-  if (figures.bf16_peak > 0) table.Add({"", "", "", "", bf16[0], bf16[1]});
+             fmt::format("{:.0f} GFLOP/s", figures.prompt_gflops), first[0], first[1]});
+  if (has_int8 && figures.bf16_peak > 0) table.Add({"", "", "", "", bf16[0], bf16[1]});
   table.Add({fmt::format("generation {}", generated), fmt::format("{:.1f}", figures.decode_rate),
              FormatBytes(figures.bytes), fmt::format("{:.1f} GB/s", figures.read),
              fmt::format("{:.1f} GB/s", figures.bandwidth),
@@ -133,7 +140,6 @@ void PrintMemory(const LoadedModel& model, Engine* engine, int64_t peak_memory) 
 Result<int> BenchRandomPrompt(Config config, const DecodeOptions& options) {
   config.max_sequences = 1;
   config.enable_prefix_cache = false;  // prompts are run again and again
-  if (config.prefill_chunk < options.prompt_tokens) config.prefill_chunk = options.prompt_tokens;
   const int generated = config.sampling.max_tokens;
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, options.shape));
   model->engine_options.kv_tokens = options.prompt_tokens + generated + 1;
@@ -185,7 +191,7 @@ void AddBenchDecode(Command bench, Config* config, CommandBody* body) {
                     "Random weights of this shape instead of a model: " + ShapeNames());
   command.AddOption("--prompt-tokens", &options->prompt_tokens, "Length of the prompt")
       .Default(options->prompt_tokens)
-      .Range(2, 16384);
+      .Range(2, 131072);
   command.AddOption("--repeats", &options->modes.repeats, "Timed runs; the median counts")
       .Default(options->modes.repeats)
       .Range(1, 1000);

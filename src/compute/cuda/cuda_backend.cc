@@ -8,6 +8,7 @@
 #include "compute/cuda/elementwise.h"
 #include "compute/cuda/experts/cuda_expert_ops.h"
 #include "compute/cuda/gemm/gemm.h"
+#include "compute/cuda/gemm/matrix_peak.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/kv/cuda_kv_ops.h"
 #include "compute/cuda/kv/kv_ops.h"
@@ -256,12 +257,23 @@ Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options) {
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(device, options));
 }
 
+namespace {
+
+Result<CudaBackend*> CudaBackendOf(Backend* backend) {
+  if (auto* device = dynamic_cast<CudaBackend*>(backend)) return device;
+  return InvalidArgument("the {} backend is not a CUDA device", backend->info().name);
+}
+
+}  // namespace
+
 Result<double> MeasureCudaReadBandwidth(Backend* backend) {
-  auto* device = dynamic_cast<CudaBackend*>(backend);
-  if (device == nullptr) {
-    return InvalidArgument("the {} backend is not a CUDA device", backend->info().name);
-  }
+  TALON_ASSIGN_OR_RETURN(CudaBackend * device, CudaBackendOf(backend));
   return cuda::ReadBandwidth(device->stream());
+}
+
+Result<double> MeasureCudaMatrixPeak(Backend* backend) {
+  TALON_ASSIGN_OR_RETURN(CudaBackend * device, CudaBackendOf(backend));
+  return cuda::MatrixPeak(device->stream());
 }
 
 }  // namespace talon

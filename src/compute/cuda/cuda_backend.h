@@ -22,6 +22,10 @@ Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options);
 // InvalidArgument if `backend` is not a CUDA backend.
 Result<double> MeasureCudaReadBandwidth(Backend* backend);
 
+// bf16 operations per second of the tensor cores alone; 0: not known of such a device.
+// InvalidArgument if `backend` is not a CUDA backend.
+Result<double> MeasureCudaMatrixPeak(Backend* backend);
+
 }  // namespace talon
 
 #endif  // TALON_COMPUTE_CUDA_CUDA_BACKEND_H_

@@ -13,4 +13,6 @@ Result<double> MeasureCudaReadBandwidth(Backend* backend) {
   return InvalidArgument("the {} backend is not a CUDA device", backend->info().name);
 }
 
+Result<double> MeasureCudaMatrixPeak(Backend* backend) { return MeasureCudaReadBandwidth(backend); }
+
 }  // namespace talon
