@@ -78,11 +78,11 @@ void Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), std
 // each token's part is coloured by origin.
 class Printer {
  public:
-  // The text goes on after `prompt`.
+  // The text goes on after `prompt`, the request's.
   Printer(const RunOptions& options, const Tokenizer* tokenizer, const std::string& prompt,
-          std::span<const int32_t> prompt_tokens)
+          const GenerateRequest& request)
       : options_(options), prompt_(options.Echoes(prompt) ? prompt : "") {
-    if (tokenizer != nullptr) pieces_.emplace(tokenizer, prompt_tokens);
+    if (tokenizer != nullptr) pieces_.emplace(tokenizer, request.prompt, request.ShownText());
   }
 
   void Show(const RequestUpdate& update) {
@@ -288,7 +288,7 @@ Result<int> RunRemotely(const Config& config, const RunOptions& options, const s
     request.sampling.max_tokens = std::min(request.sampling.max_tokens, most);
   }
   TALON_RETURN_IF_ERROR(model->Check(request));
-  Printer printer(options, tokenizer, prompt.text, prompt.tokens);
+  Printer printer(options, tokenizer, prompt.text, request);
   request.on_update = [&printer](const RequestUpdate& update) { printer.Show(update); };
   auto* previous = std::signal(SIGINT, OnInterrupt);
   const GenerateResult result = model->Generate(std::move(request));
@@ -316,7 +316,7 @@ Result<int> Run(Config config, const RunOptions& options) {
     model->engine_options.kv_tokens = KvTokensFor(*model, longest);
   }
   TALON_ASSIGN_OR_RETURN(const auto engine, MakeEngine(model.get(), config, model->drafters));
-  Printer printer(options, tokenizer, prompt.text, prompt.tokens);
+  Printer printer(options, tokenizer, prompt.text, request);
   PromptProgress progress(prompt.tokens.size(), model->engine_options.prefill_chunk);
   request.on_update = [&](const RequestUpdate& update) {
     progress.End();

@@ -116,7 +116,7 @@ Result<RequestId> Engine::Submit(GenerateRequest request) {
   TALON_ASSIGN_OR_RETURN(StopMatcher stops, StopMatcher::Create(request.stop));
   const RequestId id = next_id_++;
   std::vector<int32_t> ends = EndTokens(parts_.target->config(), parts_.tokenizer);
-  OutputText text(parts_.tokenizer, std::move(stops), request.prompt, request.text);
+  OutputText text(parts_.tokenizer, std::move(stops), request.prompt, request.ShownText());
   if (Tracer* tracer = ActiveTracer()) {
     tracer->BeginRequest(id, static_cast<int>(request.prompt.size()));
   }

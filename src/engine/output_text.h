@@ -18,6 +18,7 @@ namespace talon {
 struct TextOptions {
   bool skip_special_tokens = true;
   bool include_stop = false;                  // the text ends with the stop string, not before it
+  bool keep_first_space = false;              // even where nothing comes before the text
   std::vector<int32_t> shown_special_tokens;  // which are not skipped
 };
 
@@ -31,6 +32,7 @@ class OutputText {
     if (tokenizer == nullptr) return;
     decoder_.emplace(tokenizer, options.skip_special_tokens, options.shown_special_tokens);
     decoder_->ContinueAfter(prompt);
+    if (options.keep_first_space) decoder_->KeepFirstSpace();
   }
 
   // Adds a token. True if its text completes a stop string; nothing after that counts.

@@ -103,6 +103,13 @@ struct GenerateRequest {
   Stopwatch age;         // since its arrival
   // Called on the engine's thread after each step that added something. May be empty.
   std::function<void(const RequestUpdate&)> on_update;
+
+  // `text` with all that a grammar matches, a space at the beginning too.
+  TextOptions ShownText() const {
+    TextOptions shown = text;
+    if (sampling.grammar != nullptr) shown.keep_first_space = true;
+    return shown;
+  }
 };
 
 struct GenerateResult {

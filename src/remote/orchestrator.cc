@@ -98,7 +98,7 @@ Orchestrator::Run::Run(Orchestrator* owner, GenerateRequest request, StopMatcher
       options_(owner->options_),
       request_(std::move(request)),
       stop_tokens_(StopTokens(request_.sampling, options_.eos_ids)),
-      text_(parts_.tokenizer, std::move(stops), request_.prompt, request_.text),
+      text_(parts_.tokenizer, std::move(stops), request_.prompt, request_.ShownText()),
       context_(request_.prompt),
       verifier_({.target = parts_.target,
                  .timer = parts_.timer,

@@ -11,6 +11,7 @@ TextPieces::TextPieces(const Tokenizer* tokenizer, std::span<const int32_t> prom
                        const TextOptions& options)
     : decoder_(tokenizer, options.skip_special_tokens, options.shown_special_tokens) {
   decoder_.ContinueAfter(prompt);
+  if (options.keep_first_space) decoder_.KeepFirstSpace();
 }
 
 std::vector<TextPiece> TextPieces::Split(const RequestUpdate& update) {

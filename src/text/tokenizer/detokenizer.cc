@@ -24,6 +24,12 @@ void StreamDecoder::ContinueAfter(std::span<const int32_t> prompt) {
   Flush();
 }
 
+void StreamDecoder::KeepFirstSpace() {
+  any_token_ = true;
+  any_emitted_ = true;
+  strip_left_ = 0;
+}
+
 std::string StreamDecoder::Push(int32_t id) {
   const std::optional<std::string_view> token = tokenizer_->Token(id);
   const bool skipped = skip_special_tokens_ && tokenizer_->IsSpecial(id) &&

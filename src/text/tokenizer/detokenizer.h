@@ -33,6 +33,9 @@ class StreamDecoder {
   // REQUIRES: nothing was pushed.
   void ContinueAfter(std::span<const int32_t> prompt);
 
+  // A space at the beginning of the text is kept, as if text came before it.
+  void KeepFirstSpace();
+
   // The text that became certain with this token, often empty. Ids outside of the vocabulary give
   // no text.
   std::string Push(int32_t id);

@@ -159,6 +159,18 @@ TEST(StreamDecoder, OnlyTheBeginningOfTheSequenceIsStripped) {
   EXPECT_EQ(answer({1, 261}), " ▁a ▁a") << "the space between tokens";
 }
 
+TEST(StreamDecoder, TheFirstSpaceIsKeptOnRequest) {
+  Json json = SentencePieceJson({"▁", "a"}, {{"▁", "a"}});
+  const Json metaspace = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}};
+  for (const Json& decoder : {Json(json["decoder"]), metaspace}) {
+    json["decoder"] = decoder;
+    const auto tokenizer = ParseTokenizer(json);
+    StreamDecoder kept(tokenizer.get(), true);
+    kept.KeepFirstSpace();
+    EXPECT_EQ(Joined(PushAll(&kept, {261, 261})), " a a");
+  }
+}
+
 // The text of an answer is what it adds to the text of its prompt.
 TEST(StreamDecoder, PromptAndAnswerMakeTheWholeText) {
   const auto tokenizer =

@@ -172,11 +172,13 @@ std::string TokenText(const Tokenizer* tokenizer, int32_t token) {
   return spelled;
 }
 
-TokenJsonWriter::TokenJsonWriter(const Tokenizer* tokenizer, std::span<const int32_t> prompt)
+TokenJsonWriter::TokenJsonWriter(const Tokenizer* tokenizer, std::span<const int32_t> prompt,
+                                 bool keep_first_space)
     : tokenizer_(tokenizer) {
   if (tokenizer == nullptr) return;
   offset_decoder_.emplace(tokenizer, /*skip_special_tokens=*/true);
   offset_decoder_->ContinueAfter(prompt);
+  if (keep_first_space) offset_decoder_->KeepFirstSpace();
   trace_decoder_ = offset_decoder_;
 }
 

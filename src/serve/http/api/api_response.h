@@ -67,8 +67,9 @@ std::string TokenText(const Tokenizer* tokenizer, int32_t token);
 // tokenizer the texts are the ids.
 class TokenJsonWriter {
  public:
-  // The tokens go on after `prompt`.
-  TokenJsonWriter(const Tokenizer* tokenizer, std::span<const int32_t> prompt);
+  // The tokens go on after `prompt`, in a text that may keep its first space.
+  TokenJsonWriter(const Tokenizer* tokenizer, std::span<const int32_t> prompt,
+                  bool keep_first_space = false);
 
   // The endpoint's "logprobs" of these tokens, which follow those seen before.
   Json Logprobs(Endpoint endpoint, std::span<const EmittedToken> tokens);

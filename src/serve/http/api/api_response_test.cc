@@ -66,6 +66,12 @@ TEST(TokenJsonWriterTest, TokensAfterAPromptKeepTheirSpaces) {
   EXPECT_EQ(logprobs["tokens"], Json::array({" b", " a"}));
   EXPECT_EQ(logprobs["text_offset"], Json::array({0, 2}));
   EXPECT_EQ(writer.Trace({.tokens = answer})["tokens"][0]["text"], " b");
+  const auto offsets = [&](bool keep_first_space) {
+    return TokenJsonWriter(tokenizer->get(), {}, keep_first_space)
+        .Logprobs(Endpoint::kCompletions, answer)["text_offset"];
+  };
+  EXPECT_EQ(offsets(false), Json::array({0, 1}));
+  EXPECT_EQ(offsets(true), Json::array({0, 2}));
 }
 
 TEST_F(ApiResponse, ChatLogprobsSpellBytes) {

@@ -48,7 +48,9 @@ class CompletionWriter : public AnswerWriter {
               .model = parts.model} {
     for (const std::vector<int32_t>& prompt : parts.prompts) {
       const bool after = !request_.echo;  // else the prompt's tokens come first
-      const TokenJsonWriter tokens(tokenizer_, after ? prompt : std::vector<int32_t>());
+      const bool matched = request_.sampling.grammar != nullptr;  // with its first space
+      const TokenJsonWriter tokens(tokenizer_, after ? prompt : std::vector<int32_t>(),
+                                   after && matched);
       for (int i = 0; i < request_.n; ++i) choices_.push_back({.tokens = tokens});
     }
     if (parts.answer_shape == AnswerShape{}) return;
