@@ -16,6 +16,7 @@ constexpr int64_t kMostNumbers = 1'000'000'000'000;
 constexpr size_t kMostTextStates = 64;
 constexpr int kMostRows = 65536;  // rows of 1 KiB
 constexpr size_t kMostNodes = 2'000'000;
+constexpr size_t kMostParts = 16'000'000;  // parts of all nodes
 
 }  // namespace
 
@@ -43,17 +44,21 @@ ExprId ExprPool::Literal(std::string_view text) {
   return result;
 }
 
-// Kept right-associated, so that equal sequences are equal expressions.
+// Kept right-associated, so that equal sequences are equal expressions. Without recursion: a text
+// has as many parts as bytes.
 ExprId ExprPool::Concat(ExprId first, ExprId second) {
   if (first == kNone || second == kNone) return kNone;
   if (first == kEmpty) return second;
   if (second == kEmpty) return first;
-  if (nodes_[first].kind == Kind::kConcat) {
-    const ExprId begin = nodes_.PartOf(first, 0);
-    return Concat(begin, Concat(nodes_.PartOf(first, 1), second));
+  std::vector<ExprId> before;
+  for (; nodes_[first].kind == Kind::kConcat; first = nodes_.PartOf(first, 1)) {
+    before.push_back(nodes_.PartOf(first, 0));
   }
-  const bool nullable = Nullable(first) && Nullable(second);
-  return nodes_.Intern({.kind = Kind::kConcat, .nullable = nullable}, {first, second});
+  for (;; first = before.back(), before.pop_back()) {
+    const bool nullable = Nullable(first) && Nullable(second);
+    second = nodes_.Intern({.kind = Kind::kConcat, .nullable = nullable}, {first, second});
+    if (before.empty()) return second;
+  }
 }
 
 ExprId ExprPool::Sequence(std::span<const ExprId> parts) {
@@ -107,22 +112,25 @@ ExprId ExprPool::AnyOf(std::vector<std::string> texts) {
   return AnyOfSorted(texts, 0);
 }
 
-// The texts share their first `from` bytes, which are left out.
+// The texts share their first `from` bytes, which are left out. Recursion ends where they part.
 ExprId ExprPool::AnyOfSorted(std::span<const std::string> texts, size_t from) {
   if (texts.empty()) return kNone;
-  if (texts.size() == 1) return Literal(std::string_view(texts[0]).substr(from));
+  const std::string_view first = texts.front();
+  if (texts.size() == 1) return Literal(first.substr(from));
+  const auto differ = std::ranges::mismatch(first.substr(from), texts.back().substr(from));
+  const size_t fork = static_cast<size_t>(differ.in1 - first.begin());
   std::vector<ExprId> parts;
-  if (texts[0].size() == from) {
+  if (first.size() == fork) {
     parts.push_back(kEmpty);
     texts = texts.subspan(1);
   }
   while (!texts.empty()) {
     size_t same = 1;
-    while (same < texts.size() && texts[same][from] == texts[0][from]) ++same;
-    parts.push_back(Concat(Byte(texts[0][from]), AnyOfSorted(texts.first(same), from + 1)));
+    while (same < texts.size() && texts[same][fork] == texts[0][fork]) ++same;
+    parts.push_back(Concat(Byte(texts[0][fork]), AnyOfSorted(texts.first(same), fork + 1)));
     texts = texts.subspan(same);
   }
-  return Or(std::move(parts));
+  return Concat(Literal(first.substr(from, fork - from)), Or(std::move(parts)));
 }
 
 ExprId ExprPool::And(std::vector<ExprId> parts) {
@@ -172,6 +180,10 @@ ExprId ExprPool::Derive(ExprId expr, uint8_t byte) {
   }
   const int byte_class = classes_.Of(byte);
   if (const ExprId known = Derivative(expr, byte_class); known >= 0) return known;
+  if (nodes_.num_parts() >= kMostParts) {
+    exhausted_ = true;
+    return kNone;
+  }
   const ExprId result = Compute(expr, byte);
   Derivative(expr, byte_class) = result;
   return result;
@@ -217,10 +229,18 @@ ExprId ExprPool::Compute(ExprId expr, uint8_t byte) {
   return kNone;
 }
 
+// A loop over the parts that may be left out, of which a long sequence can have many.
 ExprId ExprPool::DeriveConcat(ExprId first, ExprId second, uint8_t byte) {
   const ExprId within = Concat(Derive(first, byte), second);
   if (!Nullable(first)) return within;
-  return Or({within, Derive(second, byte)});
+  std::vector<ExprId> parts = {within};
+  while (Nullable(first) && nodes_[second].kind == Kind::kConcat) {
+    first = nodes_.PartOf(second, 0);
+    second = nodes_.PartOf(second, 1);
+    parts.push_back(Concat(Derive(first, byte), second));
+  }
+  if (Nullable(first)) parts.push_back(Derive(second, byte));
+  return Or(std::move(parts));
 }
 
 ExprId ExprPool::DeriveRepeat(const ExprNode& node, ExprId inner, uint8_t byte) {

@@ -63,6 +63,7 @@ class ExprTable {
   }
 
   size_t size() const { return nodes_.size(); }
+  size_t num_parts() const { return parts_.size(); }  // those of all expressions
   // Valid until the next Intern, like the parts.
   ExprNode& operator[](ExprId expr) { return nodes_[expr]; }
   const ExprNode& operator[](ExprId expr) const { return nodes_[expr]; }

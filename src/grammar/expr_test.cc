@@ -17,6 +17,43 @@ TEST(ExprTest, EqualExpressionsAreOne) {
   EXPECT_EQ(pool.Not(pool.Not(pool.Byte('a'))), pool.Byte('a'));
 }
 
+TEST(ExprTest, AnyOfIsAPrefixTree) {
+  ExprPool pool;
+  const ExprId any = pool.AnyOf({"stop", "start", "star", "", "up", "star"});
+  for (const char* text : {"stop", "start", "star", "", "up"}) {
+    EXPECT_TRUE(pool.Matches(any, text)) << text;
+  }
+  for (const char* text : {"st", "sta", "starts", "u", "s"}) {
+    EXPECT_FALSE(pool.Matches(any, text)) << text;
+  }
+  EXPECT_EQ(pool.Derive(pool.AnyOf({"xya", "xyb"}), 'x'),
+            pool.Concat(pool.Byte('y'), pool.Bytes(ByteSet::Range('a', 'b'))));
+}
+
+// Recursion by the bytes of a text crashed.
+TEST(ExprTest, LongTextsDoNotOverflowTheStack) {
+  ExprPool pool;
+  const std::string text(20'000, 'a');
+  const ExprId either = pool.Concat(pool.AnyOf({text + "b", text + "c"}), pool.Byte('!'));
+  EXPECT_TRUE(pool.Matches(either, text + "c!"));
+  EXPECT_FALSE(pool.Matches(either, text + "c"));
+  const std::string longer(250'000, 'a');
+  EXPECT_EQ(pool.Derive(pool.Concat(pool.Literal(longer), pool.Byte('b')), 'a'),
+            pool.Literal(longer.substr(1) + "b"));
+  EXPECT_FALSE(pool.Matches(pool.AnyOf({longer + "b", longer + "c"}), "ab"));
+}
+
+// Each byte of such a text leads to as many parts as there are left.
+TEST(ExprTest, SequencesOfManyOptionalPartsAreBounded) {
+  ExprPool pool;
+  const std::vector<ExprId> parts(100'000, pool.Optional(pool.Byte('a')));
+  const ExprId many = pool.Concat(pool.Sequence(parts), pool.Byte('b'));
+  EXPECT_TRUE(pool.Matches(many, "b"));
+  EXPECT_FALSE(pool.exhausted());
+  EXPECT_FALSE(pool.Matches(many, "aab"));
+  EXPECT_TRUE(pool.exhausted());
+}
+
 // Short texts and those that are far away are found; what a search cannot decide is neither.
 TEST(ExprTest, SearchesFindTextsOrSayThatTheyDoNotKnow) {
   ExprPool pool;

@@ -124,27 +124,24 @@ class Parser : private Scanner {
   }
 
   Result<Part> ParseSequence(bool nested) {
-    Part all;
+    Part all{.regular = false};
+    std::vector<ExprId> run;  // regular items, which become one
     for (Skip(nested); !AtEnd(); Skip(nested)) {
       const char next = Peek();
       if (next == '|' || next == ')' || next == '\n' || next == '\r') break;
       TALON_ASSIGN_OR_RETURN(Part one, ParseItem());
       TALON_ASSIGN_OR_RETURN(const Part repeated, ParseRepeats(std::move(one), nested));
-      Join(repeated, &all);
       if (grammar_.size() > kMostRules) return Error("too many rules");
+      if (repeated.regular) {
+        run.push_back(repeated.expr);
+      } else {
+        if (!run.empty()) all.symbols.push_back(Terminal(pool_.Sequence(std::exchange(run, {}))));
+        repeated.AppendTo(&all.symbols);
+      }
     }
+    if (all.symbols.empty()) return Regular(pool_.Sequence(run));
+    if (!run.empty()) all.symbols.push_back(Terminal(pool_.Sequence(run)));
     return all;
-  }
-
-  void Join(const Part& next, Part* all) {
-    if (all->regular && next.regular) {
-      all->expr = pool_.Concat(all->expr, next.expr);
-      return;
-    }
-    Part joined{.regular = false};
-    if (!all->regular || all->expr != ExprPool::kEmpty) all->AppendTo(&joined.symbols);
-    next.AppendTo(&joined.symbols);
-    *all = std::move(joined);
   }
 
   Result<Part> ParseItem() {

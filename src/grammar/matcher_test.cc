@@ -122,6 +122,22 @@ TEST(GbnfTest, RecursionAndCounts) {
   EXPECT_TRUE(accepts(deep));
 }
 
+// Building them took time by the square of their length, and the stack overflowed.
+TEST(GbnfTest, LongSequences) {
+  std::string rules = "root ::= \"" + std::string(100'000, 'a') + "\" \"b\" | x";
+  for (int i = 0; i < 30'000; ++i) rules += i % 100 == 0 ? " x" : " \"c\"?";
+  const auto grammar = CompileGbnf(rules + "\nx ::= \"x\" | \"y\" x");
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  Automaton automaton(grammar->get());
+  const auto accepts = [&](const std::string& text) {
+    return automaton.Accepts(automaton.Next(automaton.start(), text));
+  };
+  std::string text(300, 'x');
+  EXPECT_FALSE(accepts(text));
+  EXPECT_TRUE(accepts(text + "x"));
+  EXPECT_TRUE(accepts("yx" + text.substr(1) + "ccx"));
+}
+
 TEST(GbnfTest, MistakesAreNamedWithTheirLine) {
   for (const auto& [source, why] : std::vector<std::pair<const char*, const char*>>{
            {"start ::= \"a\"", "'root' is missing"},

@@ -220,6 +220,10 @@ TEST(JsonSchemaTest, HostileSchemasAreBounded) {
   EXPECT_FALSE(CompileJsonSchema(std::string(300 * 1024, ' ')).ok());
   EXPECT_FALSE(CompileJsonSchema(R"({"minimum": 1e999999})").ok());
   EXPECT_FALSE(CompileJsonSchema(R"({"type": "array", "minItems": 99999999})").ok());
+  const std::string name(80'000, 'a');
+  EXPECT_TRUE(Judge(R"({"type": "object", "properties": {")" + name + R"(": {"enum": [")" + name +
+                        R"(b", ")" + name + R"(c"]}}})",
+                    "{}"));
   std::string deep(250, '[');
   EXPECT_FALSE(CompileJsonSchema(deep).ok());
 }
