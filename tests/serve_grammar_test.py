@@ -87,6 +87,10 @@ class Grammar(CliTest):
         for fields, why in [
                 ({"guided_json": {"properties": {"a": {"uniqueItems": True}}}},
                  "#/properties/a/uniqueItems"),
+                ({"guided_json": {"properties": {"a": {"type": "string", "pattern": "(?=b)"}}}},
+                 "#/properties/a/pattern: regex: look-around"),
+                ({"choice": [f"v{i}" for i in range(10_001)]}, "10001 texts, limit 10000"),
+                ({"guided_choice": ["a" * 262_000, "b" * 145]}, "262145 bytes, limit 262144"),
                 ({"regex": "(?=a)b"}, "look-around"),
                 ({"grammar": "root ::= x"}, "'x' is not defined"),
                 ({"regex": "a", "guided_choice": ["b"]}, "one grammar only"),

@@ -323,10 +323,22 @@ Result<std::unique_ptr<Grammar>> RegexGrammar(std::string_view regex) {
 }
 
 Result<std::unique_ptr<Grammar>> ChoiceGrammar(std::vector<std::string> choices) {
-  if (choices.empty()) return InvalidArgument("choice: an empty list");
   auto grammar = std::make_unique<Grammar>();
-  const ExprId expr = grammar->exprs().AnyOf(std::move(choices));
+  TALON_ASSIGN_OR_RETURN(const ExprId expr, CompileChoice(std::move(choices), &grammar->exprs()));
   return OneTerminal(std::move(grammar), expr, "choice");
+}
+
+Result<ExprId> CompileChoice(std::vector<std::string> choices, ExprPool* pool) {
+  if (choices.empty()) return InvalidArgument("choice: an empty list");
+  if (choices.size() > kMostChoices) {
+    return InvalidArgument("choice: {} texts, limit {}", choices.size(), kMostChoices);
+  }
+  size_t bytes = 0;
+  for (const std::string& each : choices) bytes += each.size();
+  if (bytes > kMostChoiceBytes) {
+    return InvalidArgument("choice: {} bytes, limit {}", bytes, kMostChoiceBytes);
+  }
+  return pool->AnyOf(std::move(choices));
 }
 
 }  // namespace talon

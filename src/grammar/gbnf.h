@@ -5,8 +5,11 @@
 #ifndef TALON_GRAMMAR_GBNF_H_
 #define TALON_GRAMMAR_GBNF_H_
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "grammar/grammar.h"
@@ -20,8 +23,12 @@ Result<int> AddGbnf(std::string_view source, Grammar* grammar);
 
 // A text that matches the regex as a whole.
 Result<std::unique_ptr<Grammar>> RegexGrammar(std::string_view regex);
-// One of the texts.
+// One of the texts; at most so many, and bytes of them all.
+inline constexpr size_t kMostChoices = 10'000;
+inline constexpr size_t kMostChoiceBytes = 256 * 1024;
 Result<std::unique_ptr<Grammar>> ChoiceGrammar(std::vector<std::string> choices);
+// The same as an expression.
+Result<ExprId> CompileChoice(std::vector<std::string> choices, ExprPool* pool);
 
 }  // namespace talon
 

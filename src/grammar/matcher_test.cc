@@ -167,6 +167,21 @@ TEST(ChoiceTest, OneOfTheTexts) {
   EXPECT_FALSE(automaton.Accepts(automaton.Next(automaton.start(), "gre")));
 }
 
+TEST(ChoiceTest, TextsAndTheirBytesAreLimited) {
+  const auto error = [](std::vector<std::string> choices) {
+    const auto grammar = ChoiceGrammar(std::move(choices));
+    return grammar.ok() ? "" : grammar.status().message();
+  };
+  std::vector<std::string> many;
+  for (int i = 0; i < 10'000; ++i) many.push_back(std::to_string(i));
+  EXPECT_EQ(error(many), "");
+  many.push_back("x");
+  EXPECT_EQ(error(many), "choice: 10001 texts, limit 10000");
+  const std::string half(128 * 1024, 'a');
+  EXPECT_EQ(error({half, half}), "");
+  EXPECT_EQ(error({half, half, "b"}), "choice: 262145 bytes, limit 262144");
+}
+
 // The tokenizer's own cut where it has one, else the longest tokens; special tokens as they are.
 TEST(MatcherTest, ForcedTokens) {
   std::vector<std::string> bytes = {"n", "a", "m", "e", "na", "me", "nam", ":", "1", "2"};

@@ -47,14 +47,8 @@ class PartCompiler {
         grammar_.AddAlternative(rule, std::move(symbols));
         return RuleSymbol(rule);
       }
-      case PartKind::kChoice: {
-        const int rule = grammar_.AddRule("choice");
-        for (const GrammarPart& each : part.parts) {
-          TALON_ASSIGN_OR_RETURN(const Symbol symbol, Compile(each));
-          grammar_.AddAlternative(rule, {symbol});
-        }
-        return RuleSymbol(rule);
-      }
+      case PartKind::kChoice:
+        return Choice(part.parts);
       case PartKind::kRepeat: {
         const int rule = grammar_.AddRule("repeat");
         TALON_ASSIGN_OR_RETURN(const Symbol symbol, Compile(part.parts[0]));
@@ -70,6 +64,24 @@ class PartCompiler {
   std::string MarkerBytes(const std::string& text) const {
     std::string special = SpecialBytes(text);
     return trie_.Find(special) >= 0 ? special : text;
+  }
+
+  // Texts alone are one terminal: an automaton cannot follow thousands of alternatives.
+  Result<Symbol> Choice(const std::vector<GrammarPart>& parts) {
+    std::vector<std::string> texts;
+    for (const GrammarPart& each : parts) {
+      if (each.kind == PartKind::kLiteral) texts.push_back(each.text);
+    }
+    if (!texts.empty() && texts.size() == parts.size()) {
+      TALON_ASSIGN_OR_RETURN(const ExprId expr, CompileChoice(std::move(texts), &pool_));
+      return Terminal(expr);
+    }
+    const int rule = grammar_.AddRule("choice");
+    for (const GrammarPart& each : parts) {
+      TALON_ASSIGN_OR_RETURN(const Symbol symbol, Compile(each));
+      grammar_.AddAlternative(rule, {symbol});
+    }
+    return RuleSymbol(rule);
   }
 
   ExprId FreeText(const GrammarPart& part) {

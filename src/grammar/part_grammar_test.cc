@@ -83,6 +83,20 @@ TEST(PartGrammar, TextThatDoesNotBeginSo) {
   EXPECT_TRUE(matches(" so {a"));
 }
 
+TEST(PartGrammar, AChoiceOfManyTexts) {
+  std::vector<Part> texts = {Part::Literal("")};
+  for (int i = 1; i < 10'000; ++i) texts.push_back(Part::Literal("v" + std::to_string(i)));
+  const auto among = [&] { return Part::Sequence({Part::Literal("so "), Part::Choice(texts)}); };
+  Matches matches(among());
+  EXPECT_TRUE(matches("so "));
+  EXPECT_TRUE(matches("so v9999"));
+  EXPECT_FALSE(matches("so v"));
+  EXPECT_FALSE(matches.Begins("so v0"));
+  texts.push_back(Part::Literal("x"));
+  EXPECT_EQ(CompileParts(among(), JsonSpacing::kFlexible, MakeTrie()).status().message(),
+            "choice: 10001 texts, limit 10000");
+}
+
 TEST(PartGrammar, SchemasThatCannotBeEnforced) {
   Part part = Schema(R"({"type": "array", "uniqueItems": true})");
   const auto refused = CompileParts(part, JsonSpacing::kFlexible, MakeTrie());

@@ -135,6 +135,10 @@ Status SchemaKeywords::ReadNumber(const OrderedJson& schema, NumberSpec* spec) c
   return OkStatus();
 }
 
+Status SchemaKeywords::CheckPattern(const std::string& pattern, const OrderedJson* place) const {
+  return strings_.Pattern(pattern).status().WithContext(document_.PointerOf(place));
+}
+
 Status SchemaKeywords::ReadString(const OrderedJson& schema, StringSpec* spec) const {
   TALON_ASSIGN_OR_RETURN(const auto min,
                          CountOf(schema, "minLength", document_.PointerOf(&schema)));
@@ -147,6 +151,7 @@ Status SchemaKeywords::ReadString(const OrderedJson& schema, StringSpec* spec) c
   if (const OrderedJson* pattern = FindMember(schema, "pattern")) {
     if (!pattern->is_string()) return document_.Refuse(&schema, "pattern", "must be a string");
     spec->patterns.push_back(pattern->get<std::string>());
+    TALON_RETURN_IF_ERROR(CheckPattern(spec->patterns.back(), pattern));
   }
   const OrderedJson* format = FindMember(schema, "format");
   if (format == nullptr) return OkStatus();
@@ -190,6 +195,11 @@ Status SchemaKeywords::ReadObject(const OrderedJson* schema, ObjectSpec* spec) c
     if (value != nullptr && !value->is_object())
       return document_.Refuse(schema, key, "must be an object");
     if (value != nullptr) spec->layers = {schema};
+  }
+  if (const OrderedJson* patterns = FindMember(*schema, "patternProperties")) {
+    for (const auto& [pattern, value] : patterns->items()) {
+      TALON_RETURN_IF_ERROR(CheckPattern(pattern, &value));
+    }
   }
   if (AdditionalOf(*schema) != nullptr) spec->layers = {schema};
   if (schema->contains("unevaluatedProperties") && HasCombinations(*schema)) {

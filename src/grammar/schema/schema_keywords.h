@@ -1,5 +1,4 @@
 // The keywords of single schemas: what they say of each type, and of parts of arrays and objects.
-// objects.
 #ifndef TALON_GRAMMAR_SCHEMA_SCHEMA_KEYWORDS_H_
 #define TALON_GRAMMAR_SCHEMA_SCHEMA_KEYWORDS_H_
 
@@ -45,6 +44,9 @@ class SchemaKeywords {
   Result<std::vector<OtherKeys>> Others(const ObjectSpec& object, const Pieces* names) const;
 
  private:
+  // Compiles it, so that a mistake is named with its place.
+  Status CheckPattern(const std::string& pattern, const OrderedJson* place) const;
+
   struct PatternSchema {
     const OrderedJson* layer = nullptr;
     const OrderedJson* schema = nullptr;
