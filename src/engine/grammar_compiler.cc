@@ -41,6 +41,33 @@ std::string BytesOf(const Tokenizer& tokenizer, int32_t id) {
 
 }  // namespace
 
+Result<CompileQueue::Turn> CompileQueue::Enter() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto free = [this] { return running_ < kMostRunning; };
+  bool entered = free();
+  if (!entered && waiting_ < kMostWaiting) {
+    ++waiting_;
+    entered = left_.wait_for(lock, kLongestWait, free);
+    --waiting_;
+  }
+  if (!entered) return Unavailable("too many grammars are being compiled; try again");
+  ++running_;
+  return Turn(this);
+}
+
+void CompileQueue::Leave::operator()(CompileQueue* queue) const {
+  {
+    const std::lock_guard<std::mutex> lock(queue->mutex_);
+    --queue->running_;
+  }
+  queue->left_.notify_one();
+}
+
+int CompileQueue::waiting() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return waiting_;
+}
+
 const TokenTrie& GrammarCompiler::Trie() const {
   std::call_once(made_, [this] {
     std::vector<std::string> bytes(static_cast<size_t>(tokenizer_->vocab_size()));
@@ -58,6 +85,8 @@ Result<std::shared_ptr<Matcher>> GrammarCompiler::Compile(const GrammarSpec& spe
     return InvalidArgument("the model has no tokenizer, so its answers cannot follow a grammar");
   }
   if (auto matcher = Find(spec)) return matcher;
+  TALON_ASSIGN_OR_RETURN(const CompileQueue::Turn turn, queue_.Enter());
+  if (auto matcher = Find(spec)) return matcher;  // compiled by another request meanwhile
   TALON_ASSIGN_OR_RETURN(auto grammar, GrammarOf(spec, Trie()));
   const auto encode = [tokenizer = tokenizer_](const std::string& text) {
     auto tokens = tokenizer->Encode(text, /*add_special_tokens=*/false);

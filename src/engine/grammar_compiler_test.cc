@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "base/json.h"
 #include "engine/test_engine.h"
@@ -49,6 +51,40 @@ TEST(GrammarCompiler, ErrorsAreNotKept) {
   EXPECT_FALSE(compiler.Compile(Regex("(?=a)")).ok());
   EXPECT_FALSE(compiler.Compile(Regex("(?=a)")).ok());
   EXPECT_FALSE(GrammarCompiler(nullptr).Compile(Regex("a")).ok());
+}
+
+TEST(GrammarCompiler, TooManyAtOnceAreRefused) {
+  const GrammarCompiler compiler(&TestTokenizer());
+  const auto kept = *compiler.Compile(Regex("kept"));
+  std::vector<CompileQueue::Turn> turns;
+  for (int i = 0; i < CompileQueue::kMostRunning; ++i) {
+    turns.push_back(std::move(compiler.queue().Enter()).value());
+  }
+  std::vector<std::thread> threads;
+  std::vector<std::shared_ptr<Matcher>> compiled(CompileQueue::kMostWaiting);
+  std::atomic<int> ended = 0;
+  for (int i = 0; i < CompileQueue::kMostWaiting; ++i) {
+    threads.emplace_back([&, i] {
+      const auto matcher = compiler.Compile(Regex(i % 2 == 0 ? "same" : std::to_string(i)));
+      if (matcher.ok()) compiled[i] = *matcher;
+      ++ended;
+    });
+  }
+  const CompileQueue& queue = compiler.queue();
+  while (queue.waiting() + ended < CompileQueue::kMostWaiting) std::this_thread::yield();
+  EXPECT_EQ(ended, 0);
+  const auto refused = compiler.Compile(Regex("one more"));
+  EXPECT_EQ(refused.status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(refused.status().message(), "too many grammars are being compiled; try again");
+  EXPECT_EQ(*compiler.Compile(Regex("kept")), kept);
+  EXPECT_EQ(queue.waiting(), CompileQueue::kMostWaiting);
+
+  turns.clear();
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& matcher : compiled) EXPECT_NE(matcher, nullptr);
+  EXPECT_TRUE(compiler.Compile(Regex("one more")).ok());
+  EXPECT_FALSE(compiler.Compile(Regex("(?=a)")).ok());
+  EXPECT_EQ(queue.waiting(), 0);
 }
 
 // ---- Vocabularies with byte fallback, as Llama 2's ----

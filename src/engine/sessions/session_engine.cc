@@ -67,7 +67,8 @@ Result<std::shared_ptr<Matcher>> SessionEngine::CompileGrammar(const VerifyCall&
     return InvalidArgument("BAD_GRAMMAR: the target worker's model has no tokenizer");
   }
   auto matcher = parts_.grammars->Compile(call.grammar);
-  if (!matcher.ok()) return matcher.status().WithContext("BAD_GRAMMAR");
+  const bool bad = matcher.status().code() == StatusCode::kInvalidArgument;
+  if (bad) return matcher.status().WithContext("BAD_GRAMMAR");
   return matcher;
 }
 

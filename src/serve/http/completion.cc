@@ -68,6 +68,7 @@ AnswerShape ShapeOf(const ServeParts& parts, const ApiRequest& request,
 // The message begins with the tool whose schema is at fault; else it is the answer's own grammar.
 ApiError GrammarError(const Status& status, const std::string& param) {
   ApiError error = ErrorFromStatus(status);
+  if (error.status != 400) return error;  // the server has too much to do
   const bool tool = error.message.starts_with("tools[");
   error.param = tool ? error.message.substr(0, error.message.find(':')) : param;
   return error;

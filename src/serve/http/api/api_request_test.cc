@@ -389,6 +389,7 @@ TEST(ApiError, HasOpenAisShape) {
   EXPECT_EQ(json["error"]["code"], "c");
   EXPECT_TRUE(ErrorJson({.status = 500})["error"]["param"].is_null());
   EXPECT_EQ(ErrorFromStatus(ResourceExhausted("full")).status, 429);
+  EXPECT_EQ(ErrorFromStatus(Unavailable("too many grammars")).status, 503);
   EXPECT_EQ(ErrorFromStatus(InvalidArgument("prompt: token 9 at 0")).param, "prompt");
 }
 
