@@ -410,6 +410,24 @@ def gpu_offload(results):
     return table(["K and V in host memory", "ms"], rows)
 
 
+def gpu_prompts(results):
+    rows = []
+    for result in results:
+        rate, peak = result["prompt_gflops"], result["bf16_peak_gflops"]
+        rows.append(
+            [
+                f"{result['prompt_tokens']}",
+                number(result["prompt_tokens_per_second"]),
+                f"{1e3 * result['first_token_seconds']:.0f}",
+                f"{rate / 1e3:.0f}",
+                f"{peak / 1e3:.0f}",
+                percent(rate / peak),
+            ]
+        )
+    header = ["prompt", "tokens/s", "first token, ms", "TFLOP/s", "peak", "share"]
+    return table(header, rows)
+
+
 def gpu_decode(results):
     rows = []
     for result in results:

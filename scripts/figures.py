@@ -203,6 +203,15 @@ GPU_PASSES = "build-cuda/talon bench gpu --device cuda --nodes 1,8,16,64,128"
 GPU = [
     Figure("nodes", [GPU_PASSES + " --tables nodes"], tables.gpu_nodes),
     Figure("sequences", [GPU_PASSES + " --tables sequences"], tables.gpu_sequences),
+    Figure(
+        "prompts",
+        [
+            "build-cuda/talon bench decode --device cuda --shape llama-8b --max-tokens 8 --repeats 3"
+            f" --prompt-tokens {tokens}"
+            for tokens in (4096, 32768)
+        ],
+        tables.gpu_prompts,
+    ),
     Figure("partial", [GPU_PASSES + " --tables partial,batch"], tables.gpu_partial),
     Figure("offload", [GPU_PASSES + " --tables offload"], tables.gpu_offload),
     Figure("decode", [GPU_EAGLE3], tables.gpu_decode),
@@ -232,7 +241,7 @@ GPU = [
         "batches",
         [
             "build-cuda/talon bench batch --device cuda --max-tokens 400 --repeats 3 --temperature 0"
-            " --batches 1,8,32,64 --max-sequences 64 --speculative-algorithm " + name
+            " --batches 1,8,32,48,64 --max-sequences 64 --speculative-algorithm " + name
             for name in ("EAGLE3", "SUFFIX", "EAGLE3,SUFFIX")
         ],
         tables.gpu_batches,
@@ -426,6 +435,7 @@ def cpu_pages(results, build):
 GPU_TITLES = {
     "nodes": "One sequence, whole prefix:",
     "sequences": "Plain decoding of many sequences at once, 1024 tokens each:",
+    "prompts": "Prompts, in the chunks that serving uses; the peak is that of the tensor cores alone:",
     "partial": "SpecPV, partial steps that read 4096 tokens:",
     "offload": "`--kv-offload`, 65536 tokens, partial steps of 16 nodes over 4096:",
     "decode": "`models/tiny` with EAGLE-3, the whole tree, on documentation and books, where few drafts are accepted:",

@@ -1,10 +1,11 @@
-// A kernel that faults while requests run: all of them end with an error that says so, new ones are
-// refused, and the process ends as usual. Needs a GPU, and a process of its own: the CUDA context
-// does not survive.
+// A launch that fails and a kernel that faults while requests run: all of them end with an error
+// that says so, new ones are refused, and the process ends as usual. Needs a GPU, and a process of
+// its own: the CUDA context does not survive the second.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <random>
 #include <thread>
@@ -25,7 +26,8 @@ GenerateRequest LongRequest(std::mt19937& random) {
           .sampling = {.max_tokens = 2000, .ignore_eos = true}};
 }
 
-TEST(DeviceFault, EndsTheRequestsAndNotTheProcess) {
+// Requests run, two of them queued, when `fault` happens.
+void ExpectRequestsToEnd(const std::function<void()>& fault) {
   TestModel model("tests/data/goldens/llama3");
   std::atomic<int> stopped{0};
   EngineThread thread(
@@ -36,7 +38,7 @@ TEST(DeviceFault, EndsTheRequestsAndNotTheProcess) {
   for (int i = 0; i < kRequests; ++i) streams.push_back(thread.Submit(LongRequest(random)).value());
   while (!streams[0]->Next(std::chrono::milliseconds(100))) {  // they run
   }
-  cuda::TrapDevice();
+  fault();
   for (const auto& stream : streams) {
     while (!stream->done()) (void)stream->Next(std::chrono::milliseconds(100));
     EXPECT_EQ(stream->result().finish, FinishReason::kError);
@@ -48,6 +50,16 @@ TEST(DeviceFault, EndsTheRequestsAndNotTheProcess) {
   EXPECT_EQ(thread.snapshot().health.code(), StatusCode::kUnavailable);
   EXPECT_EQ(thread.Submit(LongRequest(random)).status().code(), StatusCode::kUnavailable);
   thread.Shutdown(std::chrono::seconds(300));
+}
+
+TEST(DeviceFault, ALaunchThatFailsEndsTheRequestsAndNotTheProcess) {
+  ExpectRequestsToEnd([] { cuda::FailLaunches(true); });
+  cuda::FailLaunches(false);
+}
+
+// The last test: nothing runs on the device afterwards.
+TEST(DeviceFault, AKernelThatFaultsEndsTheRequestsAndNotTheProcess) {
+  ExpectRequestsToEnd(cuda::TrapDevice);
 }
 
 }  // namespace

@@ -157,6 +157,7 @@ Result<int> BenchRandomPrompt(Config config, const DecodeOptions& options) {
   const Json json = {{"model", model->name},
                      {"weights", config.weights},
                      {"device", model->backend->info().description},
+                     {"prompt_tokens", options.prompt_tokens},
                      {"prompt_tokens_per_second", figures.prompt_rate},
                      {"first_token_seconds", figures.first_token},
                      {"prompt_gflops", figures.prompt_gflops},

@@ -204,6 +204,7 @@ void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generat
     return run_directly();
   }
   if (graph.executable == nullptr) CaptureGraph(ops, &graph);
+  TALON_CUDA_CHECK(injected_launch_error.load(std::memory_order_relaxed));
   TALON_CUDA_CHECK(cudaGraphLaunch(graph.executable, stream_.handle));
   stored_layers_ = graph.stored_layers;
 }

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <type_traits>
@@ -29,6 +30,9 @@ namespace talon::cuda {
     const cudaError_t talon_cuda_error = (call);                                               \
     if (talon_cuda_error != cudaSuccess) ::talon::cuda::DeviceFailed(#call, talon_cuda_error); \
   } while (false)
+
+// Tests make launches fail with this.
+inline std::atomic<cudaError_t> injected_launch_error{cudaSuccess};
 
 // The stream that work is queued on, and limits of its device.
 struct Stream {
@@ -75,6 +79,7 @@ void LaunchClusters(const Stream& stream, void (*kernel)(Params...), unsigned cl
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs++].val.clusterDim = {cluster, 1, 1};
   }
+  TALON_CUDA_CHECK(injected_launch_error.load(std::memory_order_relaxed));
   TALON_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<std::decay_t<Params>>(args)...));
 }
 

@@ -1,3 +1,4 @@
+#include "compute/cuda/runtime/launch.h"
 #include "compute/cuda/testing/trap.h"
 
 namespace talon::cuda {
@@ -10,6 +11,10 @@ __global__ void TrapKernel() { __trap(); }
 void TrapDevice() {
   TrapKernel<<<1, 1>>>();
   cudaDeviceSynchronize();
+}
+
+void FailLaunches(bool fail) {
+  injected_launch_error = fail ? cudaErrorLaunchOutOfResources : cudaSuccess;
 }
 
 }  // namespace talon::cuda
