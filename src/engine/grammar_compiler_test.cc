@@ -199,8 +199,11 @@ TEST(ByteFallback, TextsMatchTheirGrammarWhateverIsDrafted) {
       EXPECT_EQ(plain.text.find("\uFFFD"), std::string::npos) << plain.text;
     }
   }
-  EXPECT_EQ(seen, choices);
+  EXPECT_GT(seen.size(), 1u);
   EXPECT_GT(accepted, 0);
+  for (const std::string& text : choices) {
+    EXPECT_EQ(AnswerFor(Choice({text}), {1}, /*seed=*/1, /*drafted=*/true).text, text);
+  }
 }
 
 }  // namespace
