@@ -14,7 +14,7 @@
 // one sequence has none for thirty-two. What drafts are worth (calibration) does not depend on it.
 //
 // A ledger bounds the damage of wrong estimates: the time lost in steps that drafted, against plain
-// decoding of the same tokens, may not exceed 1.5 % of all time spent, at any size of the batch.
+// decoding of the same tokens, may not exceed 1 % of all time spent, at any size of the batch.
 //
 // Times are disturbed by what else the machine does. So drafting and plain steps are compared by
 // medians of the last few, a step much slower than those before it costs the ledger no more than
@@ -56,7 +56,7 @@ class AdaptivePolicy : public Policy {
   const VerifyCurve& curve() const { return curve_; }
 
  private:
-  static constexpr double kLedgerShare = 0.015;
+  static constexpr double kLedgerShare = 0.01;
   static constexpr double kMinGain = 1.02;   // expected speed-up below this is noise
   static constexpr double kPriorGain = 1.3;  // assumed of a new drafter, so that it is tried
   static constexpr int kFirstProbe = 16;

@@ -67,7 +67,7 @@ TEST(Disturbance, AMachineThatBecomesSlowerOrFaster) {
 }
 
 // What drafting lost in slow steps used to be compared with plain steps of the fast machine: they
-// were many, and drafts that had become good waited until 1.5 % of the time made up for them.
+// were many, and drafts that had become good waited until 1 % of the time made up for them.
 TEST(Disturbance, LossesOfASlowTimeAreNotWeighedByAFastOne) {
   Simulation late = GoodDrafts();
   late.text_changes_at = 60;
