@@ -18,7 +18,8 @@ namespace talon {
 struct RoundClock {
   double seconds = 0;
   int tokens = 0;
-  bool partial = false;    // by partial passes
+  bool partial = false;  // by partial passes
+  bool drafted = false;
   bool disturbed = false;  // by others' prompts, or by a drafter that caught up
 };
 

@@ -44,7 +44,7 @@ void PartialVerifier::Admit(ActiveRequest* run) {
 void PartialVerifier::Reconsider(ActiveRequest* run) {
   PartialState& state = run->partial;
   if (!CouldBePartial(*run) || !state.exact() || run->sequence.tail_len > 0) return;
-  EndRound(&state);
+  EndRound(run);
   const StepCosts costs = CostsOf(*run);
   state.pays = payoff_.Decide(costs, &state.trying);
   state.max_trunk = payoff_.MaxTrunk(costs);
@@ -56,16 +56,20 @@ void PartialVerifier::TimeStep(const StepEntry& entry, double seconds, bool dist
   round.seconds += seconds;
   round.tokens += entry.commit.provisional ? 0 : static_cast<int>(entry.verdict.emitted.size());
   round.partial |= entry.view.partial;
+  round.drafted |= entry.origin.drafter_asked;
   round.disturbed |= disturbed;
 }
 
-void PartialVerifier::EndRound(PartialState* state) {
-  const RoundClock round = std::exchange(state->round, {});
+void PartialVerifier::EndRound(ActiveRequest* run) {
+  const RoundClock round = std::exchange(run->partial.round, {});
   if (round.disturbed || round.tokens == 0) return;
+  const double plain =
+      parts_.policy->PassSeconds({.sequences = 1, .context = run->sequence.committed_len}, 1);
+  const double time = round.seconds / (plain > 0 ? plain : 1);
   if (round.partial) {
-    payoff_.RecordRound(round.seconds, round.tokens);
+    payoff_.RecordRound(time, round.tokens);
   } else {
-    payoff_.RecordFullStep(round.seconds, round.tokens);
+    payoff_.RecordFullStep(time, round.tokens, round.drafted);
   }
 }
 

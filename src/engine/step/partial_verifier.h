@@ -113,7 +113,7 @@ class PartialVerifier {
   // Costs by the verify curve; all unknown without one.
   StepCosts CostsOf(const ActiveRequest& run) const;
   // Tells the payoff what a round or a full step took that has ended.
-  void EndRound(PartialState* state);
+  void EndRound(ActiveRequest* run);
   // Counts an exact full pass that confirmed the first `confirmed` of `provisional` tokens.
   void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
   // Chooses the blocks of the partial steps to come. REQUIRES: the pass has their scores.

@@ -1,6 +1,7 @@
 #include "spec/specpv/payoff.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace talon {
 namespace {
@@ -33,20 +34,24 @@ void PartialPayoff::RecordTrunk(int confirmed, bool disagreed) {
   trial_interval_ = std::max(kFirstTrial, trial_interval_ - confirmed);
 }
 
-void PartialPayoff::RecordRound(double seconds, int tokens) {
+void PartialPayoff::RecordRound(double time, int tokens) {
   constexpr double kKept = 0.8;
-  round_seconds_ = kKept * round_seconds_ + seconds;
+  round_time_ = kKept * round_time_ + time;
   round_tokens_ = kKept * round_tokens_ + tokens;
   ++rounds_;
 }
 
-void PartialPayoff::RecordFullStep(double seconds, int tokens) {
-  full_token_.Add(seconds / tokens);
+void PartialPayoff::RecordFullStep(double time, int tokens, bool drafted) {
+  (drafted ? draft_token_ : plain_token_).Add(time / tokens);
 }
 
 bool PartialPayoff::LosesByClock() const {
-  if (rounds_ < kFewRounds || full_token_.empty()) return false;
-  return round_seconds_ > round_tokens_ * full_token_.Median();
+  if (rounds_ < kFewRounds) return false;
+  double full = std::numeric_limits<double>::infinity();  // the better kind's
+  for (const RecentTimes* times : {&plain_token_, &draft_token_}) {
+    if (!times->empty()) full = std::min(full, times->Median());
+  }
+  return round_time_ > round_tokens_ * full;
 }
 
 // Settling passes do more than full ones: if they seem to take less, full ones were disturbed.
@@ -97,7 +102,11 @@ void PartialPayoff::Fade() {
   seen_.Fade();
   partial_ = {};
   settling_ = {};
-  round_seconds_ = round_tokens_ = rounds_ = 0;
+  // One round of the trial tells whether they still lose.
+  constexpr double kLeft = 0.1;
+  round_time_ *= kLeft;
+  round_tokens_ *= kLeft;
+  rounds_ = std::min(rounds_, kFewRounds - 1);
 }
 
 }  // namespace talon

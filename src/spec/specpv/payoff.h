@@ -34,10 +34,11 @@ class PartialPayoff {
   void RecordPass(PassKind kind, double ratio);
   // A settling pass confirmed so many tokens, all of them or up to one that it judged differently.
   void RecordTrunk(int confirmed, bool disagreed);
-  // What a request's tokens took, all stages of its steps counted: those of a round, which is its
-  // partial passes and the one that settles them, or of a full step.
-  void RecordRound(double seconds, int tokens);
-  void RecordFullStep(double seconds, int tokens);
+  // What a request's tokens took, all stages of its steps counted, in plain steps over its context
+  // by the curve: those of a round, which is its partial passes and the one that settles them, or
+  // of a full step.
+  void RecordRound(double time, int tokens);
+  void RecordFullStep(double time, int tokens, bool drafted);
 
   // Before a step of a sequence that could be verified partially and has no provisional tokens:
   // whether it should. `by_curve` with the longest trunk there is room for. `trying`, the
@@ -51,7 +52,7 @@ class PartialPayoff {
   // The costs as passes show them, with the best trunk for the odds of disagreement in `seen`.
   StepCosts Corrected(const StepCosts& by_curve, const TrunkLength& seen) const;
   double FullRatio() const;
-  // Whether rounds took longer for a token than full steps did.
+  // Whether rounds took longer for a token than full steps did, drafting or plain ones.
   bool LosesByClock() const;
   void Fade();
 
@@ -59,8 +60,9 @@ class PartialPayoff {
   RecentTimes full_;
   RecentTimes partial_;
   RecentTimes settling_;
-  RecentTimes full_token_;    // seconds of a token of a full step
-  double round_seconds_ = 0;  // sums over rounds, older ones counting less
+  RecentTimes plain_token_;  // time of a token of a full step without drafts
+  RecentTimes draft_token_;  // the same with drafts
+  double round_time_ = 0;    // sums over rounds, older ones counting less
   double round_tokens_ = 0;
   int rounds_ = 0;
   int trial_interval_ = kFirstTrial;

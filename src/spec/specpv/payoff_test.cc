@@ -137,7 +137,7 @@ TEST_F(PayoffTest, PassesSlowerThanTheCurveSaysTurnThemOff) {
 // The forecast says yes for ever; the clock has the last word, here and in later trials.
 TEST_F(PayoffTest, RoundsThatLoseByTheClockTurnThemOff) {
   TimeFullPasses();
-  for (int i = 0; i < 3; ++i) payoff_.RecordFullStep(/*seconds=*/2, /*tokens=*/1);
+  for (int i = 0; i < 3; ++i) payoff_.RecordFullStep(/*time=*/2, /*tokens=*/1, false);
   const auto share_of_rounds = [this](int decisions, double seconds_of_token) {
     int rounds = 0;
     for (int i = 0; i < decisions; ++i) {
@@ -154,9 +154,39 @@ TEST_F(PayoffTest, RoundsThatLoseByTheClockTurnThemOff) {
   EXPECT_EQ(share_of_rounds(100, 1.5), 1);
 }
 
+// Drafting that does not pay, while the policy finds that out, must not flatter the rounds.
+TEST_F(PayoffTest, RoundsAreComparedWithTheBetterKindOfFullSteps) {
+  for (const bool drafted : {false, true}) {
+    PartialPayoff payoff;
+    for (size_t i = 0; i < PartialPayoff::kFullPasses; ++i) payoff.RecordPass(PassKind::kFull, 1);
+    payoff.RecordFullStep(2, 1, drafted);
+    payoff.RecordFullStep(3, 1, !drafted);
+    for (int i = 0; i < PartialPayoff::kFewRounds; ++i) payoff.RecordRound(25, 10);
+    EXPECT_FALSE(payoff.Decide(costs_, &trying_)) << drafted;
+  }
+}
+
+// A trial of rounds that have lost before ends after the first that loses again.
+TEST_F(PayoffTest, ATrialThatLosesIsShort) {
+  TimeFullPasses();
+  payoff_.RecordFullStep(2, 1, false);
+  const auto rounds_in = [this](int decisions) {
+    int rounds = 0;
+    for (int i = 0; i < decisions; ++i) {
+      if (!payoff_.Decide(costs_, &trying_)) continue;
+      ++rounds;
+      Round(/*agreeing=*/100);
+      payoff_.RecordRound(24, 10);
+    }
+    return rounds;
+  };
+  EXPECT_EQ(rounds_in(PartialPayoff::kFewRounds + 10), PartialPayoff::kFewRounds);
+  EXPECT_EQ(rounds_in(PartialPayoff::kFirstTrial), 1);
+}
+
 TEST_F(PayoffTest, FewRoundsProveNothing) {
   TimeFullPasses();
-  payoff_.RecordFullStep(2, 1);
+  payoff_.RecordFullStep(2, 1, false);
   for (int i = 0; i < PartialPayoff::kFewRounds; ++i) {
     EXPECT_TRUE(payoff_.Decide(costs_, &trying_)) << i;
     payoff_.RecordRound(100, 1);
