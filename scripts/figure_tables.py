@@ -499,7 +499,8 @@ def gpu_simulate(results):
                     f"{row['tau']:.2f}",
                     number(row["step_milliseconds"]),
                     percent(row["draft_share"]),
+                    f"{100 * row['rest_share']:.1f}%",
                 ]
             )
-    header = ["tree", "batch", "plain t/s", "t/s", "speed-up", "tau", "step ms", "drafting"]
+    header = ["tree", "batch", "plain t/s", "t/s", "speed-up", "tau", "step ms", "drafting", "rest"]
     return table(header, rows)

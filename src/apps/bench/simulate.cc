@@ -217,7 +217,9 @@ Status Measure(Simulation* simulation, const SimulateOptions& options, int batch
                    {"step_milliseconds", milliseconds(spec)},
                    {"draft_share", draft},
                    {"verify_share", verify},
-                   {"rest_share", rest}});
+                   {"rest_share", rest},
+                   {"plain_idle_share", plain.stages.IdleShare()},
+                   {"idle_share", spec.stages.IdleShare()}});
   return OkStatus();
 }
 
