@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -65,9 +64,18 @@ class Metrics {
   void Reset();
 
  private:
-  // By label values; the transparent comparison finds string_views without making strings.
+  // Transparent, so that string_views are found without making strings. Clang 14 cannot compare
+  // tuples of different types.
+  struct LabelsLess {
+    using is_transparent = void;
+    using Views = std::pair<std::string_view, std::string_view>;
+    bool operator()(const auto& a, const auto& b) const {
+      return Views(std::get<0>(a), std::get<1>(a)) < Views(std::get<0>(b), std::get<1>(b));
+    }
+  };
+  // By label values.
   template <typename Value>
-  using Cells = std::map<std::tuple<std::string, std::string>, Value, std::less<>>;
+  using Cells = std::map<std::tuple<std::string, std::string>, Value, LabelsLess>;
 
   mutable std::mutex mutex_;
   std::array<Cells<int64_t>, kNumCounters> counters_;
