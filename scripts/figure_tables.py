@@ -379,6 +379,34 @@ def gpu_sequences(results):
     return table(["sequences", "ms", "time / floor", "tokens/s"], rows)
 
 
+def gpu_weights(results):
+    """Passes by the format of the weights; the first row of each has the speed of prompts."""
+    prompts = {r["weights"]: r["prompt_tokens_per_second"] for r in results if "by_nodes" not in r}
+    passes = [r for r in results if "by_nodes" in r]
+    plain = {p["nodes"]: p["milliseconds"] for p in passes[0]["by_nodes"]}
+    rows = []
+    for result in passes:
+        weights = result["weights"]
+        one = next(p["milliseconds"] for p in result["by_nodes"] if p["nodes"] == 1)
+        for point in result["by_nodes"]:
+            ms, nodes = point["milliseconds"], point["nodes"]
+            first = nodes == 1
+            rows.append(
+                [
+                    weights if first else "",
+                    nodes,
+                    number(ms),
+                    times(ms / point["floor_milliseconds"]),
+                    times(ms / one),
+                    times(plain[nodes] / ms),
+                    number(prompts[weights]) if first else "",
+                    times(prompts[weights] / prompts[passes[0]["weights"]]) if first else "",
+                ]
+            )
+    header = ["weights", "nodes", "ms", "time / floor", "of one token", "bf16 / this", "prompt t/s", "of bf16"]
+    return table(header, rows)
+
+
 def gpu_partial(results):
     """Steps over a partial view beside the same steps over the whole prefix."""
     result = results[0]

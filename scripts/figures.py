@@ -212,6 +212,20 @@ GPU = [
         ],
         tables.gpu_prompts,
     ),
+    Figure(
+        "weights",
+        [
+            "build-cuda/talon bench gpu --device cuda --nodes 1,16,64,128 --contexts 1024"
+            " --tables nodes --weights " + name
+            for name in ("bf16", "fp8", "int8", "int4")
+        ]
+        + [
+            "build-cuda/talon bench decode --device cuda --shape llama-8b --max-tokens 8 --repeats 3"
+            " --prompt-tokens 4096 --weights " + name
+            for name in ("bf16", "fp8", "int8", "int4")
+        ],
+        tables.gpu_weights,
+    ),
     Figure("partial", [GPU_PASSES + " --tables partial,batch"], tables.gpu_partial),
     Figure("offload", [GPU_PASSES + " --tables offload"], tables.gpu_offload),
     Figure("decode", [GPU_EAGLE3], tables.gpu_decode),
@@ -436,6 +450,7 @@ GPU_TITLES = {
     "nodes": "One sequence, whole prefix:",
     "sequences": "Plain decoding of many sequences at once, 1024 tokens each:",
     "prompts": "Prompts, in the chunks that serving uses; the peak is that of the tensor cores alone:",
+    "weights": "Quantised weights, one sequence of 1024 tokens, and prompts of 4096:",
     "partial": "SpecPV, partial steps that read 4096 tokens:",
     "offload": "`--kv-offload`, 65536 tokens, partial steps of 16 nodes over 4096:",
     "decode": "`models/tiny` with EAGLE-3, the whole tree, on documentation and books, where few drafts are accepted:",

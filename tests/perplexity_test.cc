@@ -101,13 +101,13 @@ TEST(PerplexityTest, FormatsCostLittle) {
     double limit;  // limit of the relative difference to f32
   } cases[] = {{"weights bf16, KV f32", WeightFormat::kBF16, DType::kF32, 0.005},
                {"weights f16, KV f32", WeightFormat::kF16, DType::kF32, 0.005},
+               {"weights fp8, KV f32", WeightFormat::kFp8, DType::kF32, 0.04},
                {"weights int8, KV f32", WeightFormat::kInt8, DType::kF32, 0.025},
                {"weights int4, KV f32", WeightFormat::kInt4, DType::kF32, 0.1},
                {"weights f32, KV f16", WeightFormat::kF32, DType::kF16, 0.005},
                {"weights f32, KV bf16", WeightFormat::kF32, DType::kBF16, 0.005},
                {"weights int8, KV bf16", WeightFormat::kInt8, DType::kBF16, 0.025}};
   for (const auto& one : cases) {
-    if (!TestDeviceHas(one.weights)) continue;
     const double perplexity = Perplexity(one.weights, one.kv_dtype, tokens);
     const double difference = perplexity / exact - 1;
     std::printf("%-22s perplexity %.4f, %+.3f%%\n", one.name, perplexity, 100 * difference);

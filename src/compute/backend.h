@@ -86,6 +86,14 @@ struct BackendInfo {
   bool sums_in_segments = false;
 };
 
+// What a weight is for.
+struct WeightUse {
+  // The right operand of a sum over ranks (ranks/segments.h): products add the inputs in segments,
+  // which begin and end at these, then the segments pairwise.
+  std::span<const int> bounds = {};
+  bool expert = false;  // one of ExpertOps, not of products
+};
+
 // Where memory lies: the device's own or, with more room and less speed, host memory that the
 // device reads in place.
 enum class Placement { kDevice, kOffloaded };
@@ -110,12 +118,9 @@ class Backend {
   virtual void Synchronize() = 0;
 
   // Weights. Stacks the parts' rows into one matrix (fused QKV, gate + up). The parts must agree in
-  // cols. The host memory is not needed afterwards. With `bounds`, the right operand of a sum over
-  // ranks (ranks/segments.h): products add the inputs in segments, which begin and end there, then
-  // the segments pairwise.
+  // cols. The host memory is not needed afterwards.
   virtual Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
-                                                     WeightFormat format,
-                                                     std::span<const int> bounds) = 0;
+                                                     WeightFormat format, const WeightUse& use) = 0;
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts,
                                              WeightFormat format) {
     return PackWeight(parts, format, {});

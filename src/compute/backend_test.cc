@@ -195,7 +195,7 @@ std::vector<OpCase> Cases(const std::string& backend) {
     cases.push_back(MatMulCase(WeightFormat::kAsStored, DType::kF32, kSum, accumulate));
     cases.push_back(MatMulCase(WeightFormat::kAsStored, DType::kBF16, kHalf, accumulate));
     cases.push_back(MatMulCase(WeightFormat::kInt8, DType::kF16, kHalf, accumulate));
-    if (testing::IsDevice(backend)) continue;  // has no int4
+    cases.push_back(MatMulCase(WeightFormat::kFp8, DType::kF32, kHalf, accumulate));
     cases.push_back(MatMulCase(WeightFormat::kInt4, DType::kF32, kHalf, accumulate));
     cases.push_back(MatMulCase(WeightFormat::kInt4, DType::kBF16, kHalf, accumulate));
   }
@@ -215,8 +215,8 @@ TEST_P(OpTest, MatchesReference) {
     const std::vector<float> expected = op.run(*reference_, input, 0, kRows);
     const std::vector<float> actual = op.run(*backend_, input, 0, kRows);
     ASSERT_EQ(static_cast<int>(expected.size()), kRows * op.out_cols) << op.name;
-    // On devices int8 weights have more scales, and activations are not quantised.
-    const bool finer = testing::IsDevice(GetParam()) && op.name.find("int8") != std::string::npos;
+    // On devices activations are not quantised.
+    const bool finer = testing::IsDevice(GetParam()) && op.name.find("_int") != std::string::npos;
     const double tolerance = finer ? 1.0 / 64 : op.tolerance;
     EXPECT_LE(MaxDifference(expected, actual), tolerance * LargestMagnitude(expected)) << op.name;
   }
@@ -411,7 +411,7 @@ TEST(KvIdentity, TellsCachesApart) {
 TEST(WeightFormat, NamesRoundTrip) {
   for (const WeightFormat format :
        {WeightFormat::kAsStored, WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16,
-        WeightFormat::kInt8, WeightFormat::kInt4}) {
+        WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4}) {
     WeightFormat parsed = WeightFormat::kF32;
     EXPECT_TRUE(ParseWeightFormat(WeightFormatName(format), &parsed));
     EXPECT_EQ(parsed, format);
@@ -419,7 +419,7 @@ TEST(WeightFormat, NamesRoundTrip) {
   WeightFormat unchanged = WeightFormat::kInt8;
   EXPECT_FALSE(ParseWeightFormat("int3", &unchanged));
   EXPECT_EQ(unchanged, WeightFormat::kInt8);
-  EXPECT_EQ(WeightFormatNames(), "auto, f32, f16, bf16, int8 or int4");
+  EXPECT_EQ(WeightFormatNames(), "auto, f32, f16, bf16, fp8, int8 or int4");
 }
 
 }  // namespace

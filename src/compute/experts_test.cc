@@ -114,7 +114,7 @@ class Layer {
     return bias;
   }
   std::unique_ptr<Weight> Pack(const HostMatrix& part, WeightFormat format) {
-    auto weight = backend_.PackWeight({&part, 1}, format);
+    auto weight = backend_.PackWeight({&part, 1}, format, {.expert = true});
     EXPECT_TRUE(weight.ok()) << weight.status().message();
     return std::move(weight).value();
   }

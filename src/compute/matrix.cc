@@ -6,11 +6,12 @@
 namespace talon {
 namespace {
 
-constexpr std::array<std::pair<WeightFormat, const char*>, 6> kFormatNames = {{
+constexpr std::array<std::pair<WeightFormat, const char*>, 7> kFormatNames = {{
     {WeightFormat::kAsStored, "auto"},
     {WeightFormat::kF32, "f32"},
     {WeightFormat::kF16, "f16"},
     {WeightFormat::kBF16, "bf16"},
+    {WeightFormat::kFp8, "fp8"},
     {WeightFormat::kInt8, "int8"},
     {WeightFormat::kInt4, "int4"},
 }};

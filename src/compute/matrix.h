@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "compute/dtype.h"
 
@@ -46,6 +47,14 @@ struct MatrixView {
   MatrixView Cols(int first, int count) const { return {data + first, rows, count, stride}; }
 };
 
+// The grid that the values of a quantised file lie on: value = scale * (code - zero).
+struct QuantGrid {
+  DType dtype = DType::kI8;   // the codes': kI8, kF8E4M3, or kI4 with codes in [0, 15]
+  int64_t group = 0;          // inputs that share a scale; cols where an output has one
+  std::vector<float> scales;  // [rows][groups]
+  std::vector<float> zeros;   // kI4: [rows][groups], or empty: 8
+};
+
 // A row-major matrix in host memory (usually a mapped file), not owned.
 struct HostMatrix {
   const void* data = nullptr;
@@ -53,17 +62,20 @@ struct HostMatrix {
   int64_t rows = 0;
   int64_t cols = 0;
   const uint8_t* scales = nullptr;  // kMxfp4: [rows, cols / 32] exponents
-  // The values were expanded from a quantised file: kept as bf16 unless another type is asked for.
+  // The values were expanded from a quantised file: kept as bf16, or on their grid where there is
+  // one and the device can, unless another type is asked for.
   bool expanded = false;
+  std::shared_ptr<const QuantGrid> grid;
   // Where given, keeps `data` and `scales` in place: a weight may refer to them instead of copying.
   std::shared_ptr<const void> owner;
 };
 
-// How a weight matrix is kept. kAsStored keeps the file's type. int8: symmetric, one scale per
-// output row; activations are quantised per row. (CUDA: one scale per 128 inputs of a row,
-// activations in bf16.) int4: as int4.h says, activations quantised as for int8; not on CUDA.
+// How a weight matrix is kept. kAsStored keeps the file's type. int8 and FP8 (e4m3): symmetric, one
+// scale per output row. int4: as int4.h says. The CPU quantises activations per row for int8 and
+// int4, and keeps the values of FP8 in bf16; CUDA has activations in bf16, and in int8 experts one
+// scale per 128 inputs.
 // MXFP4 weights stay as they are stored unless a float type is asked for.
-enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kInt8, kInt4 };
+enum class WeightFormat { kAsStored, kF32, kF16, kBF16, kFp8, kInt8, kInt4 };
 const char* WeightFormatName(WeightFormat format);
 bool ParseWeightFormat(std::string_view name, WeightFormat* format);
 std::string WeightFormatNames();  // for error texts: "auto, f32, ... or int4"

@@ -26,11 +26,6 @@ inline std::unique_ptr<Backend> NewTestBackend(int threads) {
   return std::move(backend).value();
 }
 
-// CUDA has no int4.
-inline bool TestDeviceHas(WeightFormat format) {
-  return TestDeviceIsHost() || format != WeightFormat::kInt4;
-}
-
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #else

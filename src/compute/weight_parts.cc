@@ -46,12 +46,17 @@ DType StoredWeightType(std::span<const HostMatrix> parts, WeightFormat format) {
       return DType::kF16;
     case WeightFormat::kBF16:
       return DType::kBF16;
+    case WeightFormat::kFp8:
+      return DType::kF8E4M3;
     case WeightFormat::kInt8:
       return DType::kI8;
     case WeightFormat::kInt4:
       return DType::kI4;
     case WeightFormat::kAsStored:
       break;
+  }
+  for (const HostMatrix& part : parts) {
+    if (part.expanded) return DType::kBF16;
   }
   for (const HostMatrix& part : parts) {
     if (part.dtype != parts[0].dtype) return DType::kF32;

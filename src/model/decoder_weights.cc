@@ -8,11 +8,12 @@
 namespace talon {
 namespace {
 
-Result<MlpWeights> LoadMlp(const MlpLayout& layout, WeightLoader* loader) {
+Result<MlpWeights> LoadMlp(const MlpLayout& layout, bool expert, WeightLoader* loader) {
   MlpWeights mlp;
-  TALON_ASSIGN_OR_RETURN(mlp.gate_up, loader->Matrix(layout.gate_up));
+  TALON_ASSIGN_OR_RETURN(mlp.gate_up, loader->Matrix(layout.gate_up, {.expert = expert}));
   TALON_ASSIGN_OR_RETURN(mlp.gate_up_bias, loader->Vector(layout.gate_up_bias));
-  TALON_ASSIGN_OR_RETURN(mlp.down, loader->SummedMatrix(layout.down, layout.down_bounds));
+  TALON_ASSIGN_OR_RETURN(
+      mlp.down, loader->Matrix(layout.down, {.bounds = layout.down_bounds, .expert = expert}));
   TALON_ASSIGN_OR_RETURN(mlp.down_bias, loader->Vector(layout.down_bias));
   return mlp;
 }
@@ -22,7 +23,7 @@ Status LoadExperts(const LayerLayout& layout, WeightLoader* loader, LayerWeights
   TALON_ASSIGN_OR_RETURN(layer->router, loader->ExactMatrix(layout.router));
   TALON_ASSIGN_OR_RETURN(layer->router_bias, loader->Vector(layout.router_bias));
   for (const MlpLayout& expert : layout.experts) {
-    TALON_ASSIGN_OR_RETURN(MlpWeights mlp, LoadMlp(expert, loader));
+    TALON_ASSIGN_OR_RETURN(MlpWeights mlp, LoadMlp(expert, /*expert=*/true, loader));
     layer->experts.push_back(std::move(mlp));
     layer->expert_views.push_back(layer->experts.back().view());
   }
@@ -44,14 +45,15 @@ Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* l
   TALON_ASSIGN_OR_RETURN(layer.qkv_bias, loader->Vector(layout.qkv_bias));
   TALON_ASSIGN_OR_RETURN(layer.q_norm, loader->Vector(layout.q_norm));
   TALON_ASSIGN_OR_RETURN(layer.k_norm, loader->Vector(layout.k_norm));
-  TALON_ASSIGN_OR_RETURN(layer.output, loader->SummedMatrix(layout.output, layout.output_bounds));
+  TALON_ASSIGN_OR_RETURN(layer.output,
+                         loader->Matrix(layout.output, {.bounds = layout.output_bounds}));
   TALON_ASSIGN_OR_RETURN(layer.output_bias, loader->Vector(layout.output_bias));
   TALON_ASSIGN_OR_RETURN(layer.post_norm, loader->Vector(layout.post_norm));
   TALON_ASSIGN_OR_RETURN(layer.sinks, loader->Vector(layout.sinks));
   if (!layout.experts.empty()) {
     TALON_RETURN_IF_ERROR(LoadExperts(layout, loader, &layer));
   } else {
-    TALON_ASSIGN_OR_RETURN(layer.mlp, LoadMlp(layout.mlp, loader));
+    TALON_ASSIGN_OR_RETURN(layer.mlp, LoadMlp(layout.mlp, /*expert=*/false, loader));
   }
   return layer;
 }

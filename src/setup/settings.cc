@@ -14,7 +14,12 @@ constexpr Range kShare{0, 1};
 constexpr Range kPort{0, 65535};
 
 Choices WeightChoices() {
-  return {{"auto", "as stored"},        "f32", "f16", "bf16", {"int8", "quantised at load"},
+  return {{"auto", "as stored"},
+          "f32",
+          "f16",
+          "bf16",
+          {"fp8", "quantised at load"},
+          {"int8", "quantised at load"},
           {"int4", "quantised at load"}};
 }
 

@@ -35,7 +35,7 @@ TEST(Settings, ErrorsNameKeyValueAndWhatIsValid) {
   EXPECT_EQ(error_of([](Config* c) { c->block_size = 24; }),
             "block_size: 24, must be 8, 16, 32 or 64");
   EXPECT_EQ(error_of([](Config* c) { c->weights = "INT8"; }),
-            "weights: 'INT8', must be auto, f32, f16, bf16, int8 or int4");
+            "weights: 'INT8', must be auto, f32, f16, bf16, fp8, int8 or int4");
   EXPECT_EQ(error_of([](Config* c) { c->device = "tpu"; }),
             "device: 'tpu', must be cpu, cuda or cuda:N");
   EXPECT_EQ(error_of([](Config* c) { c->sampling.seed = -2; }), "");

@@ -212,6 +212,7 @@ Result<int> BenchGpu(Config config, const GpuOptions& options) {
   }
   Json json = bench.json();
   json["model"] = model->name;
+  json["weights"] = config.weights;
   json["device"] = model->backend->info().description;
   json["read_bandwidth"] = bandwidth;
   TALON_RETURN_IF_ERROR(SaveJson(options.json, json));

@@ -105,7 +105,8 @@ class OpBench {
     std::vector<std::unique_ptr<Weight>> weights;
     const HostMatrix host{values.data(), DType::kF32, outputs, inputs};
     for (int i = 0; i < copies; ++i) {
-      TALON_ASSIGN_OR_RETURN(auto weight, backend_->PackWeight({&host, 1}, format, bounds));
+      TALON_ASSIGN_OR_RETURN(auto weight,
+                             backend_->PackWeight({&host, 1}, format, {.bounds = bounds}));
       weights.push_back(std::move(weight));
     }
     for (const int rows : options_.rows) {

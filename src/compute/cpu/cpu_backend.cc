@@ -38,12 +38,13 @@ class CpuBackend : public HostBackend {
   TokenOps* token_ops() override { return &token_ops_; }
 
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
-                                             std::span<const int> bounds) override {
+                                             const WeightUse& use) override {
     if (!parts.empty() && parts[0].dtype == DType::kMxfp4) {
       TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
       return NewMxfp4Weight(parts[0]);
     }
-    TALON_ASSIGN_OR_RETURN(auto weight, talon::PackWeight(pool_, parts, format, nullptr, bounds));
+    TALON_ASSIGN_OR_RETURN(auto weight,
+                           talon::PackWeight(pool_, parts, format, nullptr, use.bounds));
     return std::unique_ptr<Weight>(std::move(weight));
   }
 

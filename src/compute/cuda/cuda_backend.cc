@@ -54,7 +54,7 @@ class CudaBackend : public Backend {
   void Synchronize() override { context_.Synchronize(); }
 
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
-                                             std::span<const int> bounds) override;
+                                             const WeightUse& use) override;
 
   std::unique_ptr<Pass> NewPass(int query_heads) override;
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override;
@@ -95,9 +95,9 @@ class CudaBackend : public Backend {
 };
 
 Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatrix> parts,
-                                                        WeightFormat format,
-                                                        std::span<const int> /*bounds*/) {
-  TALON_ASSIGN_OR_RETURN(auto weight, packer_.Pack(parts, format));
+                                                        WeightFormat format, const WeightUse& use) {
+  TALON_ASSIGN_OR_RETURN(const bool codes, gemm_.ReadsCodes());
+  TALON_ASSIGN_OR_RETURN(auto weight, packer_.Pack(parts, format, codes && !use.expert));
   TALON_RETURN_IF_ERROR(gemm_.Reserve(*weight));
   ++*context_.generation();  // reserved memory may have moved
   return std::unique_ptr<Weight>(std::move(weight));

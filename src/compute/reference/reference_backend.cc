@@ -71,8 +71,8 @@ class ReferenceBackend : public HostBackend {
 
   Result<Buffer> AllocateMemory(size_t bytes) override { return AllocateHostMemory(bytes); }
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
-                                             std::span<const int> bounds) override {
-    return ReferenceWeight::Pack(parts, format, bounds);
+                                             const WeightUse& use) override {
+    return ReferenceWeight::Pack(parts, format, use.bounds);
   }
 
   std::unique_ptr<Pass> NewPass(int /*query_heads*/) override {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/math.h"
+#include "compute/fp8.h"
 #include "compute/int4.h"
 #include "compute/mxfp4.h"
 #include "compute/weight_parts.h"
@@ -12,7 +13,8 @@ namespace talon {
 namespace {
 
 bool IsQuantised(WeightFormat format) {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+  return format == WeightFormat::kFp8 || format == WeightFormat::kInt8 ||
+         format == WeightFormat::kInt4;
 }
 
 // The type elements are rounded to; the quantised formats start from the values as stored.
@@ -32,7 +34,8 @@ void RoundToInt4(std::span<float> row) {
 size_t KeptBytes(const ReferenceWeight& weight, WeightFormat format, DType storage) {
   const size_t rows = static_cast<size_t>(weight.rows());
   const size_t cols = static_cast<size_t>(weight.cols());
-  if (format == WeightFormat::kInt8) return rows * (cols + sizeof(float));
+  if (format == WeightFormat::kInt8 || format == WeightFormat::kFp8)
+    return rows * (cols + sizeof(float));
   if (format != WeightFormat::kInt4) return rows * cols * DTypeSize(storage);
   const size_t groups = CeilDiv(cols, kInt4Group);
   return rows * groups * (kInt4Group / 2 + sizeof(uint16_t));
@@ -81,7 +84,7 @@ Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix
   const DType storage = RoundedType(parts, format);
   auto weight = std::make_unique<ReferenceWeight>();
   weight->cols_ = static_cast<int>(parts[0].cols);
-  weight->quantised_ = IsQuantised(format);
+  weight->quantised_ = IsQuantised(format) && format != WeightFormat::kFp8;
   weight->bounds_.assign(bounds.begin(), bounds.end());
   for (const HostMatrix& part : parts) {
     for (int64_t i = 0; i < part.rows * part.cols; ++i) {
@@ -89,11 +92,12 @@ Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix
     }
     weight->rows_ += static_cast<int>(part.rows);
   }
-  if (weight->quantised_) {
+  if (IsQuantised(format)) {
     for (int row = 0; row < weight->rows_; ++row) {
       const size_t cols = static_cast<size_t>(weight->cols_);
       const std::span values = std::span(weight->values_).subspan(row * cols, cols);
       ForSegments(bounds, values, [&](std::span<float> segment) {
+        if (format == WeightFormat::kFp8) return RoundToFp8(segment);
         format == WeightFormat::kInt4 ? RoundToInt4(segment) : QuantiseInPlace(segment);
       });
     }

@@ -51,8 +51,8 @@ class LaggingBackend : public Backend {
     inner_->CopyIn(device, host, bytes);
   }
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
-                                             std::span<const int> bounds) override {
-    return inner_->PackWeight(parts, format, bounds);
+                                             const WeightUse& use) override {
+    return inner_->PackWeight(parts, format, use);
   }
   std::unique_ptr<Pass> NewPass(int query_heads) override { return inner_->NewPass(query_heads); }
   void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) override {

@@ -1,27 +1,18 @@
 #include "model/files/quantised.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "base/math.h"
+#include "compute/fp8.h"
 
 namespace talon {
 namespace {
 
 // The output that each 4 bits of AWQ's words hold, as the place of each output.
 constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-
-// FP8 e4m3 without infinities: four bits of exponent with bias 7, three of fraction.
-float FromE4M3(uint8_t bits) {
-  const int exponent = bits >> 3 & 15;
-  const int fraction = bits & 7;
-  const float sign = (bits & 128) != 0 ? -1.0f : 1.0f;
-  if (exponent == 15 && fraction == 7) return std::numeric_limits<float>::quiet_NaN();
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -9);
-  return sign * std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
-}
 
 const std::array<float, 256>& E4M3Table() {
   static const std::array<float, 256> table = [] {
@@ -331,6 +322,26 @@ void QuantisedMatrix::Expand(float* out) const {
     case Form::kAwq:
       return ExpandAs<Form::kAwq>(out);
   }
+}
+
+std::shared_ptr<const QuantGrid> QuantisedMatrix::Grid() const {
+  const bool bytes = form_ == Form::kFloat8 || form_ == Form::kInt8;
+  if (!bytes && bits_ != 4) return nullptr;
+  const auto leads = std::ranges::find_if(group_of_, [](int32_t group) { return group != 0; });
+  const int64_t size = leads - group_of_.begin();
+  for (int64_t i = 0; i < cols_; ++i) {
+    if (group_of_[i] != i / size) return nullptr;  // quantised in another order
+  }
+  auto grid = std::make_shared<QuantGrid>();
+  grid->dtype = form_ == Form::kFloat8 ? DType::kF8E4M3 : bytes ? DType::kI8 : DType::kI4;
+  grid->group = size;
+  for (int64_t row = 0; row < rows_; ++row) {
+    const int64_t first = row / row_block_ * groups_;
+    grid->scales.insert(grid->scales.end(), scales_.begin() + first,
+                        scales_.begin() + first + groups_);
+  }
+  grid->zeros = zeros_;
+  return grid;
 }
 
 }  // namespace talon

@@ -1,5 +1,6 @@
-// Weights of quantised checkpoints, expanded while they are loaded: FP8 (scales for a tensor, for
-// outputs or for blocks), GPTQ, AWQ, and compressed-tensors' FP8, int8 and packed int4 or int8.
+// Weights of quantised checkpoints, as values and the grid that they lie on: FP8 (scales for a
+// tensor, for outputs or for blocks), GPTQ, AWQ, and compressed-tensors' FP8, int8 and packed int4
+// or int8.
 //
 // A matrix X is X.weight with scales beside it, X.qweight (GPTQ, AWQ) or X.weight_packed. What a
 // checkpoint left in a float type is loaded as it is.
@@ -7,10 +8,12 @@
 #define TALON_MODEL_FILES_QUANTISED_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "compute/matrix.h"
 #include "model/files/quant_config.h"
 #include "model/files/safetensors.h"
 
@@ -27,6 +30,9 @@ class QuantisedMatrix {
 
   // out [rows, cols]: scale * (code - zero).
   void Expand(float* out) const;
+  // The grid of these values; null where their groups are not runs of inputs, or codes of more than
+  // four bits have zeros.
+  std::shared_ptr<const QuantGrid> Grid() const;
   const TensorView& codes() const { return *codes_; }
 
  private:

@@ -31,6 +31,7 @@ HostMatrix WeightLoader::Cut(const HostMatrix& matrix, const TensorSpec& spec) {
   TALON_CHECK(matrix.dtype != DType::kMxfp4, "{} cannot be cut", spec.name);
   const auto element = static_cast<int64_t>(DTypeSize(matrix.dtype));
   HostMatrix part = matrix;
+  part.grid = nullptr;
   if (spec.only_rows) {
     part.rows = spec.only_rows->count();
     part.data =
@@ -66,13 +67,9 @@ Result<Buffer> WeightLoader::Vector(const TensorParts& parts, float scale) {
   return Upload(values.data(), values.size() * sizeof(float));
 }
 
-Result<std::unique_ptr<Weight>> WeightLoader::Matrix(const TensorParts& parts) {
-  return Load(parts, format_);
-}
-
-Result<std::unique_ptr<Weight>> WeightLoader::SummedMatrix(const TensorParts& parts,
-                                                           std::span<const int> bounds) {
-  return Load(parts, format_, bounds);
+Result<std::unique_ptr<Weight>> WeightLoader::Matrix(const TensorParts& parts,
+                                                     const WeightUse& use) {
+  return Load(parts, format_, use);
 }
 
 Result<std::unique_ptr<Weight>> WeightLoader::ExactMatrix(const TensorParts& parts) {
@@ -80,13 +77,13 @@ Result<std::unique_ptr<Weight>> WeightLoader::ExactMatrix(const TensorParts& par
 }
 
 Result<std::unique_ptr<Weight>> WeightLoader::Load(const TensorParts& parts, WeightFormat format,
-                                                   std::span<const int> bounds) {
+                                                   const WeightUse& use) {
   std::vector<HostMatrix> matrices;
   for (const TensorSpec& part : parts) {
     TALON_ASSIGN_OR_RETURN(const HostMatrix matrix, Take(part));
     matrices.push_back(matrix);
   }
-  auto packed = Pack(matrices, format, bounds);
+  auto packed = Pack(matrices, format, use);
   Release();
   return packed;
 }
@@ -133,14 +130,7 @@ Result<Buffer> WeightLoader::Upload(const void* data, size_t bytes) {
 }
 
 Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> parts,
-                                                   WeightFormat format,
-                                                   std::span<const int> bounds) {
-  // Files may mix types; a stack of them is kept exactly.
-  const bool mixed = std::ranges::any_of(
-      parts, [&](const HostMatrix& part) { return part.dtype != parts[0].dtype; });
-  const bool quantised = std::ranges::any_of(parts, &HostMatrix::expanded);
-  if (format == WeightFormat::kAsStored && quantised) format = WeightFormat::kBF16;
-  if (format == WeightFormat::kAsStored && mixed) format = WeightFormat::kF32;
+                                                   WeightFormat format, const WeightUse& use) {
   std::vector<float> expanded;
   HostMatrix whole = parts[0];
   if (parts[0].dtype == DType::kMxfp4 && IsFloat(format)) {
@@ -150,8 +140,7 @@ Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> p
     whole = {.data = expanded.data(), .dtype = DType::kF32, .rows = whole.rows, .cols = whole.cols};
     parts = {&whole, 1};
   }
-  TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight,
-                         backend_->PackWeight(parts, format, bounds));
+  TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight, backend_->PackWeight(parts, format, use));
   matrix_bytes_ += weight->bytes();
   return weight;
 }

@@ -35,10 +35,7 @@ class WeightLoader {
   // The parts, vectors or matrices, stacked into one float32 buffer, times `scale`; empty if there
   // are none.
   Result<Buffer> Vector(const TensorParts& parts, float scale = 1);
-  Result<std::unique_ptr<Weight>> Matrix(const TensorParts& parts);
-  // A matrix whose products are sums over ranks, in segments (Backend::PackWeight).
-  Result<std::unique_ptr<Weight>> SummedMatrix(const TensorParts& parts,
-                                               std::span<const int> bounds);
+  Result<std::unique_ptr<Weight>> Matrix(const TensorParts& parts, const WeightUse& use = {});
   // The same in float32 whatever the format.
   Result<std::unique_ptr<Weight>> ExactMatrix(const TensorParts& parts);
   // Columns [first, first + count) of a matrix.
@@ -56,9 +53,9 @@ class WeightLoader {
 
   Result<Buffer> Upload(const void* data, size_t bytes);
   Result<std::unique_ptr<Weight>> Load(const TensorParts& parts, WeightFormat format,
-                                       std::span<const int> bounds = {});
+                                       const WeightUse& use = {});
   Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts, WeightFormat format,
-                                       std::span<const int> bounds = {});
+                                       const WeightUse& use = {});
 
   WeightSource* source_;
   Backend* backend_;

@@ -84,7 +84,8 @@ class FileWeights : public WeightSource {
                       .dtype = DType::kF32,
                       .rows = spec.rows(),
                       .cols = spec.cols(),
-                      .expanded = true};
+                      .expanded = true,
+                      .grid = matrix.Grid()};
   }
 
   Result<const TensorView*> Find(const std::string& name, std::span<const int64_t> shape) const {

@@ -7,6 +7,7 @@
 #include "compute/cpu/matmul/matmul.h"
 #include "compute/cpu/matmul/memory.h"
 #include "compute/cpu/matmul/quantize.h"
+#include "compute/fp8.h"
 #include "compute/int4.h"
 #include "compute/weight_parts.h"
 
@@ -148,11 +149,41 @@ class WeightPacker {
   std::unique_ptr<PackedWeight> weight_;
 };
 
+namespace {
+
+// The nearest values that FP8 can represent, each segment of an output with a scale of its own.
+std::vector<float> RoundedToFp8(ThreadPool& pool, const HostMatrix& part,
+                                std::span<const int> bounds) {
+  std::vector<float> values(part.rows * part.cols);
+  pool.Run(part.rows, [&](int64_t row, int) {
+    const std::span own = std::span(values).subspan(row * part.cols, part.cols);
+    for (int64_t i = 0; i < part.cols; ++i) {
+      own[i] = LoadElement(part.data, part.dtype, row * part.cols + i);
+    }
+    if (bounds.empty()) RoundToFp8(own);
+    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+      RoundToFp8(own.subspan(bounds[s], bounds[s + 1] - bounds[s]));
+    }
+  });
+  return values;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
                                                  std::span<const HostMatrix> parts,
                                                  WeightFormat format, const MatrixKernel* kernel,
                                                  std::span<const int> bounds) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
+  if (format == WeightFormat::kFp8) {
+    std::vector<std::vector<float>> values;
+    std::vector<HostMatrix> rounded;
+    for (const HostMatrix& part : parts) {
+      values.push_back(RoundedToFp8(pool, part, bounds));
+      rounded.push_back({values.back().data(), DType::kF32, part.rows, part.cols});
+    }
+    return PackWeight(pool, rounded, WeightFormat::kBF16, kernel, bounds);
+  }
   const DType type = StoredWeightType(parts, format);
   if (type == DType::kI8 && parts[0].cols > kMaxInt8Cols) {
     return InvalidArgument("weight: {} columns, at most {} as int8", parts[0].cols, kMaxInt8Cols);

@@ -106,6 +106,16 @@ __device__ __forceinline__ void TmaLoadSlices(const CUtensorMap& map, int row, i
       : "memory");
 }
 
+// Loads `bytes` contiguous bytes; all three are multiples of 16.
+__device__ __forceinline__ void BulkLoad(const void* from, int bytes, uint32_t shared,
+                                         uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(shared),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 // ---- Cluster barrier ----
 
 // Waits for every thread of every block. Writes before it are visible after it.

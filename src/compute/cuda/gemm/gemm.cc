@@ -40,12 +40,23 @@ StreamArgs MakeStreamArgs(const StreamKernel& kernel, const Operand& x, const Cu
   return args;
 }
 
+Status Gemm::Probe() {
+  if (wgmma_probed_) return OkStatus();
+  TALON_ASSIGN_OR_RETURN(wgmma_, WgmmaGemm::Create(*stream_));
+  if (wgmma_ != nullptr) codes_ = std::make_unique<CodeGemm>(*stream_, wgmma_.get());
+  wgmma_probed_ = true;
+  return OkStatus();
+}
+
+Result<bool> Gemm::ReadsCodes() {
+  TALON_RETURN_IF_ERROR(Probe());
+  return codes_ != nullptr;
+}
+
 Status Gemm::Reserve(const CudaWeight& w) {
   if (w.dtype() == DType::kF32 || w.dtype() == DType::kMxfp4) return OkStatus();
-  if (!wgmma_probed_) {
-    TALON_ASSIGN_OR_RETURN(wgmma_, WgmmaGemm::Create(*stream_));
-    wgmma_probed_ = true;
-  }
+  TALON_RETURN_IF_ERROR(Probe());
+  if (w.has_codes()) return codes_->Reserve(w);
   if (partials_.data() == nullptr && !IsForWgmma(w)) {
     PrepareStreamKernels(stream_->shared_memory);
     constexpr size_t kAccumulators = size_t{kMaxSplitBlocks} * kMaxTileOutputs * kSplitRows;
@@ -57,7 +68,7 @@ Status Gemm::Reserve(const CudaWeight& w) {
 }
 
 bool Gemm::StoresHeads(const CudaWeight& w, int rows, int head_dim, int rotated) const {
-  return rows <= kSplitRows && w.dtype() != DType::kF32 && !IsForWgmma(w) &&
+  return rows <= kSplitRows && w.dtype() != DType::kF32 && !IsForWgmma(w) && !w.has_codes() &&
          HoldsHeads(kMaxTileOutputs, head_dim, rotated);
 }
 
@@ -79,29 +90,34 @@ void Gemm::Run(const GemmCall& call) {
                                 .out = out,
                                 .accumulate = call.accumulate});
   }
-  if (!IsForWgmma(w)) return RunStream(call);
-  wgmma_->Run({.x = x.data,
+  if (!IsForWgmma(w) && !w.has_codes()) return RunStream(call);
+  RunWgmma(w, {.x = x.data,
                .rows = x.rows,
                .x_stride = x.stride,
-               .w = &w,
                .bias = call.bias,
                .out = out,
                .accumulate = call.accumulate});
 }
 
+void Gemm::RunWgmma(const CudaWeight& w, WgmmaGemm::Call call) {
+  if (w.has_codes()) return codes_->Run(w, call);
+  call.w = {.data = w.data(),
+            .dtype = w.dtype(),
+            .rows = w.rows(),
+            .padded_cols = w.padded_cols(),
+            .up_offset = call.swiglu.cols};
+  wgmma_->Run(call);
+}
+
 bool Gemm::RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,
                      const RowsOut& out) {
   TALON_CHECK(2 * out.cols == gate_up.rows() && x.stride >= gate_up.padded_cols());
-  if (out.dtype != gate_up.dtype()) return false;
+  if (out.dtype != gate_up.operand_dtype()) return false;
   TALON_CHECK(out.stride % 4 == 0 && out.padded_cols % 2 == 0);
-  if (!IsForWgmma(gate_up)) return false;
+  if (gate_up.has_codes() ? !codes_->CanGate(gate_up) : !IsForWgmma(gate_up)) return false;
   if (x.rows == 0) return true;
-  wgmma_->Run({.x = x.data,
-               .rows = x.rows,
-               .x_stride = x.stride,
-               .w = &gate_up,
-               .bias = bias,
-               .swiglu = out});
+  RunWgmma(gate_up,
+           {.x = x.data, .rows = x.rows, .x_stride = x.stride, .bias = bias, .swiglu = out});
   return true;
 }
 

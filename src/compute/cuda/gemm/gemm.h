@@ -11,6 +11,7 @@
 #include "compute/cuda/gemm/stream.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma.h"
+#include "compute/cuda/gemm/quantised/gemm.h"
 #include "compute/cuda/runtime/launch.h"
 #include "compute/cuda/runtime/rows_out.h"
 #include "compute/matrix.h"
@@ -40,6 +41,8 @@ class Gemm {
   // `stream` must outlive this.
   explicit Gemm(const Stream& stream) : stream_(&stream) {}
 
+  // Whether GEMMs can read quantised weights as codes.
+  Result<bool> ReadsCodes();
   // Allocates the memory that GEMMs with `w` need. Called once for each weight, before Run.
   Status Reserve(const CudaWeight& w);
 
@@ -59,6 +62,9 @@ class Gemm {
   bool IsForWgmma(const CudaWeight& w) const {
     return wgmma_ != nullptr && (w.dtype() == DType::kBF16 || w.dtype() == DType::kF16);
   }
+  void RunWgmma(const CudaWeight& w, WgmmaGemm::Call call);
+  // Makes the kernels ready, once.
+  Status Probe();
   void RunStream(const GemmCall& call);
 
   const Stream* stream_;
@@ -66,6 +72,7 @@ class Gemm {
   Buffer arrivals_;
   bool wgmma_probed_ = false;
   std::unique_ptr<WgmmaGemm> wgmma_;  // null where the device or build does not support it
+  std::unique_ptr<CodeGemm> codes_;   // the same
 };
 
 // The arguments of the weight-streaming kernel, except `partials` and `arrivals`. `blocks` bounds

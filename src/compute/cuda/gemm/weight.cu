@@ -7,8 +7,10 @@
 #include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/gemm/layout.h"
 #include "compute/cuda/gemm/mxfp4_tiles.h"
+#include "compute/cuda/gemm/quantised/pack.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/runtime/device_memory.h"
+#include "compute/int4.h"
 #include "compute/mxfp4.h"
 #include "compute/weight_parts.h"
 
@@ -131,11 +133,45 @@ int64_t RowsOfPiece(const HostMatrix& part) {
   return std::clamp<int64_t>(kPieceBytes / HostRowBytes(part), 1, part.rows);
 }
 
-// MXFP4 is kept unless a float type is asked for.
+// The grid of codes that all parts can be kept on: that of their files or of `format`. kF32: none.
+struct CodeKind {
+  DType dtype = DType::kF32;
+  CodeTiles tiles;
+};
+CodeKind CodesOf(std::span<const HostMatrix> parts, WeightFormat format) {
+  const int64_t cols = parts[0].cols;
+  switch (format) {
+    case WeightFormat::kFp8:
+      return {DType::kF8E4M3, TilesOfGrid(DType::kF8E4M3, cols, cols, false)};
+    case WeightFormat::kInt8:
+      return {DType::kI8, TilesOfGrid(DType::kI8, cols, cols, false)};
+    case WeightFormat::kInt4:
+      return {DType::kI4, TilesOfGrid(DType::kI4, kInt4Group, cols, false)};
+    case WeightFormat::kAsStored:
+      break;
+    default:
+      return {};
+  }
+  bool zeros = false;
+  for (const HostMatrix& part : parts) {
+    const QuantGrid* grid = part.grid.get();
+    if (grid == nullptr || grid->dtype != parts[0].grid->dtype ||
+        grid->group != parts[0].grid->group || !CanTile(*grid, cols)) {
+      return {};
+    }
+    zeros = zeros || !grid->zeros.empty();
+  }
+  const QuantGrid& grid = *parts[0].grid;
+  return {grid.dtype, TilesOfGrid(grid.dtype, grid.group, cols, zeros)};
+}
+
+// Without codes. MXFP4 is kept unless a float type is asked for.
 DType TypeOnDevice(std::span<const HostMatrix> parts, WeightFormat format) {
-  const bool keeps = format == WeightFormat::kAsStored || format == WeightFormat::kInt8;
-  if (parts[0].dtype == DType::kMxfp4 && keeps) return DType::kMxfp4;
-  return StoredWeightType(parts, format);
+  const bool quantises = format == WeightFormat::kFp8 || format == WeightFormat::kInt8 ||
+                         format == WeightFormat::kInt4;
+  const bool packed = parts[0].dtype == DType::kMxfp4;
+  if (packed && (quantises || format == WeightFormat::kAsStored)) return DType::kMxfp4;
+  return quantises ? DType::kI8 : StoredWeightType(parts, format);
 }
 
 }  // namespace
@@ -173,7 +209,12 @@ class WeightPacker::Upload {
     const int64_t row_bytes = HostRowBytes(part);
     CopyRows(part, first, count, pinned);
     auto* target = static_cast<uint8_t*>(weight.data()) + to * weight.row_bytes();
-    if (part.dtype == weight.dtype() && part.dtype != DType::kMxfp4) {
+    if (weight.has_codes()) {
+      TALON_CUDA_CHECK(cudaMemcpyAsync(slot.device.data(), pinned, count * row_bytes,
+                                       cudaMemcpyHostToDevice, stream_.handle));
+      PackCodes(stream_, {slot.device.data(), part.dtype, first, count, part.grid.get()}, to,
+                weight, &grid_);
+    } else if (part.dtype == weight.dtype() && part.dtype != DType::kMxfp4) {
       TALON_CUDA_CHECK(cudaMemcpy2DAsync(target, weight.row_bytes(), pinned, row_bytes, row_bytes,
                                          count, cudaMemcpyHostToDevice, stream_.handle));
     } else {
@@ -259,6 +300,7 @@ class WeightPacker::Upload {
   Stream stream_;
   ThreadPool pool_;
   size_t piece_bytes_;
+  GridMemory grid_;
   Slot slots_[2];
   int current_ = 0;
 };
@@ -292,6 +334,32 @@ Result<std::unique_ptr<CudaWeight>> CudaWeight::Allocate(const Stream& stream, i
   return std::move(weight);
 }
 
+Result<std::unique_ptr<CudaWeight>> CudaWeight::AllocateCodes(const Stream& stream, int rows,
+                                                              int cols, DType dtype,
+                                                              const CodeTiles& tiles) {
+  std::unique_ptr<CudaWeight> weight(new CudaWeight);
+  weight->rows_ = rows;
+  weight->cols_ = cols;
+  weight->dtype_ = dtype;
+  weight->has_codes_ = true;
+  weight->code_tiles_ = tiles;
+  weight->padded_cols_ = RoundUp(cols, kCodeTileCols);
+  // Whole blocks of the GEMM.
+  const size_t row_tiles = RoundUp(CeilDiv(rows, kCodeTileRows), kCodeGroups);
+  const size_t bytes = row_tiles * weight->code_cols() * tiles.bytes();
+  const auto add_context = [&](const Status& status) {
+    return status.WithContext(fmt::format("weight of {} x {} {}", rows, cols, DTypeName(dtype)));
+  };
+  auto data = AllocateDevice(stream, bytes);
+  if (!data.ok()) return add_context(data.status());
+  weight->data_ = std::move(data).value();
+  if (tiles.sets > 0) return std::move(weight);
+  auto scales = AllocateDevice(stream, rows * sizeof(float));
+  if (!scales.ok()) return add_context(scales.status());
+  weight->scales_ = std::move(scales).value();
+  return std::move(weight);
+}
+
 Status CudaWeight::AllocateTiles(const Stream& stream) {
   const int tile_cols = CeilDiv(cols_, kMxfp4TileCols);
   padded_cols_ = tile_cols * kMxfp4TileCols;
@@ -305,20 +373,22 @@ WeightPacker::WeightPacker(const Stream* stream) : stream_(stream) {}
 WeightPacker::~WeightPacker() = default;
 
 Result<std::unique_ptr<CudaWeight>> WeightPacker::Pack(std::span<const HostMatrix> parts,
-                                                       WeightFormat format) {
+                                                       WeightFormat format, bool codes) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
-  if (format == WeightFormat::kInt4) {
-    return InvalidArgument("weights: int4 is for the CPU, cuda has auto, f32, f16, bf16 and int8");
-  }
+  const CodeKind kind =
+      codes && parts[0].dtype != DType::kMxfp4 ? CodesOf(parts, format) : CodeKind();
+  const bool has_codes = kind.dtype != DType::kF32;
   int64_t rows = 0;
   int64_t piece_bytes = kPieceBytes;
   for (const HostMatrix& part : parts) {
     rows += part.rows;
     piece_bytes = std::max(piece_bytes, RowsOfPiece(part) * HostRowBytes(part));
   }
-  TALON_ASSIGN_OR_RETURN(auto weight, CudaWeight::Allocate(*stream_, static_cast<int>(rows),
-                                                           static_cast<int>(parts[0].cols),
-                                                           TypeOnDevice(parts, format)));
+  const int outputs = static_cast<int>(rows), inputs = static_cast<int>(parts[0].cols);
+  TALON_ASSIGN_OR_RETURN(
+      auto weight,
+      has_codes ? CudaWeight::AllocateCodes(*stream_, outputs, inputs, kind.dtype, kind.tiles)
+                : CudaWeight::Allocate(*stream_, outputs, inputs, TypeOnDevice(parts, format)));
   if (upload_ == nullptr || upload_->piece_bytes() < static_cast<size_t>(piece_bytes)) {
     TALON_ASSIGN_OR_RETURN(upload_, Upload::Create(*stream_, piece_bytes));
   }

@@ -1,4 +1,5 @@
-// Weight matrices in device memory: row-major, each row padded with zeros to padded_cols().
+// Weight matrices in device memory: row-major, each row padded with zeros to padded_cols(), or in
+// tiles.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WEIGHT_H_
 #define TALON_COMPUTE_CUDA_GEMM_WEIGHT_H_
 
@@ -7,20 +8,25 @@
 #include <span>
 
 #include "base/status.h"
+#include "compute/cuda/gemm/quantised/layout.h"
 #include "compute/cuda/runtime/launch.h"
 #include "compute/dtype.h"
 #include "compute/matrix.h"
 
 namespace talon::cuda {
 
-// int8 weights are symmetric, with one float scale per (output, group of kScaleGroup inputs);
-// activations stay bf16. MXFP4 weights, which only experts have, lie in tiles (mxfp4_tiles.h).
+// Codes of quantised weights (kI8, kF8E4M3, kI4) lie in tiles (quantised/layout.h). int8 weights of
+// experts, and of GPUs before Hopper, are row-major with one float scale per (output, group of
+// kScaleGroup inputs). MXFP4 weights, which only experts have, lie in tiles of their own
+// (mxfp4_tiles.h). Activations stay bf16.
 class CudaWeight : public Weight {
  public:
   // Allocates zeros, to be filled by PackWeight or a test. `dtype`: kF32, kF16, kBF16, kI8
   // or kMxfp4.
   static Result<std::unique_ptr<CudaWeight>> Allocate(const Stream& stream, int rows, int cols,
                                                       DType dtype);
+  static Result<std::unique_ptr<CudaWeight>> AllocateCodes(const Stream& stream, int rows, int cols,
+                                                           DType dtype, const CodeTiles& tiles);
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
@@ -29,13 +35,17 @@ class CudaWeight : public Weight {
   DType dtype() const { return dtype_; }
   // Requirements on the left operand of a GEMM: its type, and its columns, zero from cols() on.
   DType operand_dtype() const {
-    return dtype_ == DType::kI8 || dtype_ == DType::kMxfp4 ? DType::kBF16 : dtype_;
+    return dtype_ == DType::kF32 || dtype_ == DType::kF16 ? dtype_ : DType::kBF16;
   }
+  bool has_codes() const { return has_codes_; }
+  const CodeTiles& code_tiles() const { return code_tiles_; }
+  int code_cols() const { return padded_cols_ / kCodeTileCols; }  // tiles along the inputs
   int padded_cols() const { return padded_cols_; }
 
-  int64_t row_bytes() const { return row_bytes_; }  // 0 for kMxfp4
+  int64_t row_bytes() const { return row_bytes_; }  // 0 for tiles
   void* data() const { return data_.data(); }       // [rows, padded_cols], or tiles
-  // int8: [padded_cols / kScaleGroup, scale_stride] floats. MXFP4: the tiles' exponents.
+  // Codes without scales in their tiles: [rows]. Row-major int8: [padded_cols / kScaleGroup,
+  // scale_stride] floats. MXFP4: the tiles' exponents.
   float* scales() const { return static_cast<float*>(scales_.data()); }
   int64_t scale_stride() const { return scale_stride_; }
 
@@ -49,6 +59,8 @@ class CudaWeight : public Weight {
   int64_t row_bytes_ = 0;
   int64_t scale_stride_ = 0;
   DType dtype_ = DType::kF32;
+  bool has_codes_ = false;
+  CodeTiles code_tiles_;
   Buffer data_;
   Buffer scales_;
 };
@@ -60,8 +72,10 @@ class WeightPacker {
   explicit WeightPacker(const Stream* stream);
   ~WeightPacker();
 
+  // `codes`: quantised weights may be kept as codes; else int8 stands for FP8 and int4, too.
   // Synchronises, because GEMMs read weights before their PdlWait.
-  Result<std::unique_ptr<CudaWeight>> Pack(std::span<const HostMatrix> parts, WeightFormat format);
+  Result<std::unique_ptr<CudaWeight>> Pack(std::span<const HostMatrix> parts, WeightFormat format,
+                                           bool codes);
 
  private:
   class Upload;

@@ -60,19 +60,20 @@ Result<std::unique_ptr<WgmmaGemm>> WgmmaGemm::Create(const Stream& stream) {
 }
 
 WgmmaPlan WgmmaGemm::Plan(const Call& call) const {
-  return ChooseWgmmaPlan(call.w->rows(), call.w->padded_cols() / kWgmmaSliceCols, call.rows,
+  return ChooseWgmmaPlan(call.w.rows, call.w.padded_cols / kWgmmaSliceCols, call.rows,
                          stream_.multiprocessors, call.swiglu.data != nullptr);
 }
 
 void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
-  const CudaWeight& w = *call.w;
+  const WgmmaWeight& w = call.w;
   const bool swiglu = call.swiglu.data != nullptr;
   WgmmaArgs args;
+  args.scales = w.scales;
   args.bias = call.bias;
   args.out = call.out.data;
   args.out_stride = call.out.stride;
   args.rows = call.rows;
-  args.outputs = swiglu ? call.swiglu.cols : w.rows();
+  args.outputs = swiglu ? call.swiglu.cols : w.rows;
   args.groups = call.rows > kGroupRows ? 2 : 1;
   args.stage_rows = StageRows(call.rows, args.groups);
   args.row_tiles = CeilDiv(call.rows, args.groups * kGroupRows);
@@ -82,36 +83,38 @@ void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {
   args.padded_outputs = call.swiglu.padded_cols;
   const int box_outputs = swiglu ? plan.outputs / 2 : plan.outputs;
   args.items = args.row_tiles * CeilDiv(swiglu ? args.padded_outputs : args.outputs, box_outputs);
-  args.slices = w.padded_cols() / kWgmmaSliceCols;
+  args.slices = w.padded_cols / kWgmmaSliceCols;
   args.stage_slices = StageSlices(plan, args.slices, args.stage_rows);
   args.stage_bytes = StageBytes(plan.outputs, args.stage_rows, args.stage_slices);
   args.segments = plan.segments;
   args.splits = plan.splits ? plan.segments : 1;
   args.ring = RingStages(plan, args.stage_bytes);
   TALON_CHECK(args.ring >= 2, "a stage is released when the next one is there");
-  args.partials = static_cast<float*>(partials_.data());
-  args.arrivals = static_cast<int32_t*>(arrivals_.data());
+  args.partials = partials();
+  args.arrivals = arrivals();
+  args.constant_weights = w.constant;
+  args.up_offset = w.up_offset;
   args.accumulate = call.accumulate;
   args.aligned = call.out.stride % 4 == 0 && reinterpret_cast<uintptr_t>(call.out.data) % 16 == 0;
   TALON_CHECK(args.splits == 1 ||
               (args.row_tiles == 1 && args.items * args.splits <= stream_.multiprocessors));
   const int blocks = std::min(args.items * args.splits, stream_.multiprocessors);
-  const CUtensorMap weights = MapOf({.data = w.data(),
-                                     .dtype = w.dtype(),
+  const CUtensorMap weights = MapOf({.data = w.data,
+                                     .dtype = w.dtype,
                                      .rows = args.outputs,
                                      .parts = swiglu ? 2 : 1,
                                      .slices = args.slices,
-                                     .stride = w.padded_cols(),
+                                     .stride = w.padded_cols,
                                      .box_rows = box_outputs,
                                      .box_slices = args.stage_slices});
   const CUtensorMap x = MapOf({.data = call.x,
-                               .dtype = w.dtype(),
+                               .dtype = w.dtype,
                                .rows = call.rows,
                                .slices = args.slices,
                                .stride = call.x_stride,
                                .box_rows = args.stage_rows,
                                .box_slices = args.stage_slices});
-  cuda::Launch(stream_, KernelFor(w.dtype(), plan), blocks, args.groups * 128 + 32,
+  cuda::Launch(stream_, KernelFor(w.dtype, plan), blocks, args.groups * 128 + 32,
                WgmmaSharedBytes(plan, args.stage_bytes), weights, x, args);
 }
 

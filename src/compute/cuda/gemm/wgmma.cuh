@@ -76,7 +76,7 @@ class WgmmaProducer {
                            const WgmmaBlock& block)
       : weights_(weights), x_(x), args_(args), block_(block), next_{block.first_item, 0} {}
 
-  // Weights are constant: the ring is filled with them before PdlWait.
+  // Fills the ring with weights, before PdlWait where they are constant.
   __device__ void StartWeights() {
     PrefetchTensorMap(weights_);
     PrefetchTensorMap(x_);
@@ -256,8 +256,8 @@ __device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock&
   }
   if (args.splits == 1) return;
   WaitForSplits(args.arrivals + block.first_item, args.splits, args.groups);
-  RunSplitKEpilogue<Operand, kOutputs>(args, block.first_item, partials, block.rank,
-                                       args.groups * kGroupThreads);
+  RunSplitKEpilogue<Operand>(args, kOutputs, block.first_item, partials, block.rank,
+                             args.groups * kGroupThreads);
 }
 
 template <typename Operand, int kOutputs, bool kSegmented = false>
@@ -280,12 +280,15 @@ __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
       MbarrierInit(block.Empty(slot), consumers / 32);
     }
     FenceMbarrierInit();
-    producer.StartWeights();
+    if (args.constant_weights) producer.StartWeights();
   }
   __syncthreads();
   PdlWait();
   if (warp == consumers / 32) {
-    if (threadIdx.x % 32 == 0) producer.Run();
+    if (threadIdx.x % 32 == 0) {
+      if (!args.constant_weights) producer.StartWeights();
+      producer.Run();
+    }
   } else {
     Consume<Operand, kOutputs, kSegmented>(args, block, warp / 4);
   }

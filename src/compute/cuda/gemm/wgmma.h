@@ -12,7 +12,6 @@
 #include <memory>
 
 #include "base/status.h"
-#include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
 #include "compute/cuda/runtime/launch.h"
 #include "compute/cuda/runtime/rows_out.h"
@@ -22,6 +21,8 @@ namespace talon::cuda {
 
 // Kernel arguments besides the tensor maps of weights and x.
 struct WgmmaArgs {
+  const float* scales =
+      nullptr;  // [outputs] factors of the products (SwiGLU: of both halves) or null
   const float* bias = nullptr;  // [outputs] or null
   float* out = nullptr;         // [rows, out_stride]
   int64_t out_stride = 0;
@@ -33,18 +34,20 @@ struct WgmmaArgs {
   int slices = 0;        // over all inputs (K)
   int stage_slices = 1;  // slices per stage
   int stage_bytes = 0;
-  int segments = 1;             // segments of the inputs
-  int splits = 1;               // blocks of a tile, each with a segment: 1 or all segments
-  int groups = 1;               // consumer warpgroups per block, of 64 rows each
-  int ring = 0;                 // stages in shared memory
-  float* partials = nullptr;    // split-K accumulators, [items][splits][rows][outputs of a tile]
-  int32_t* arrivals = nullptr;  // [items], zero before and after a launch
+  int segments = 1;              // segments of the inputs
+  int splits = 1;                // blocks of a tile, each with a segment: 1 or all segments
+  int groups = 1;                // consumer warpgroups per block, of 64 rows each
+  int ring = 0;                  // stages in shared memory
+  float* partials = nullptr;     // split-K accumulators, [items][splits][rows][outputs of a tile]
+  int32_t* arrivals = nullptr;   // [items], zero before and after a launch
+  bool constant_weights = true;  // may be read before PdlWait
   bool accumulate = false;
   bool aligned = false;  // out's rows start at multiples of 16 bytes
   // SwiGLU epilogue: a tile is half gate rows, half the up rows `outputs` further down; silu(gate)
   // * up goes to operand[rows, operand_stride] in the weights' type, zeros to columns [outputs,
   // padded_outputs).
   bool swiglu = false;
+  int up_offset = 0;  // from a gate's scale and bias to those of up
   void* operand = nullptr;
   int64_t operand_stride = 0;
   int padded_outputs = 0;
@@ -60,14 +63,25 @@ struct WgmmaKernels {
 const WgmmaKernels& WgmmaKernelsBF16();
 const WgmmaKernels& WgmmaKernelsF16();
 
+// The weight of a GEMM: all of a CudaWeight, or a part of one that was just expanded.
+struct WgmmaWeight {
+  const void* data = nullptr;  // [rows, padded_cols]
+  DType dtype = DType::kBF16;  // or kF16
+  int rows = 0;
+  int padded_cols = 0;
+  const float* scales = nullptr;  // [rows] factors of the outputs, or null
+  int up_offset = 0;              // SwiGLU: from a gate's scale and bias to those of up
+  bool constant = true;           // may be read before PdlWait
+};
+
 class WgmmaGemm {
  public:
   struct Call {
     const void* x = nullptr;  // [rows, x_stride], in the weight's type
     int rows = 0;
     int64_t x_stride = 0;  // elements
-    const CudaWeight* w = nullptr;
-    const float* bias = nullptr;  // [w->rows()] or null
+    WgmmaWeight w;
+    const float* bias = nullptr;  // [w.rows] or null
     MatrixView out;
     bool accumulate = false;
     RowsOut swiglu;  // SwiGLU epilogue instead of `out`, if its data is not null
@@ -77,10 +91,14 @@ class WgmmaGemm {
   static Result<std::unique_ptr<WgmmaGemm>> Create(const Stream& stream);
 
   WgmmaPlan Plan(const Call& call) const;
-  // REQUIRES: w's type is kBF16 or kF16; out.cols (SwiGLU: twice swiglu.cols) is w->rows(); swiglu
-  // has w's type and rows aligned to 4 bytes.
+  // REQUIRES: out.cols (SwiGLU: twice swiglu.cols) is w.rows; swiglu has w's type and rows aligned
+  // to 4 bytes.
   void Run(const Call& call) const { Run(call, Plan(call)); }
   void Run(const Call& call, const WgmmaPlan& plan) const;
+
+  // For the accumulators of split-K, of kernels that run one after the other on the stream.
+  float* partials() const { return static_cast<float*>(partials_.data()); }
+  int32_t* arrivals() const { return static_cast<int32_t*>(arrivals_.data()); }
 
  private:
   explicit WgmmaGemm(const Stream& stream) : stream_(stream) {}

@@ -1,7 +1,8 @@
 // The wgmma instruction for each tile of gemm/wgmma.cuh:
 //   acc[64 rows, outputs] += x[64, 16] * w[outputs, 16]^T
-// with x and w in shared memory (MatrixDescriptor). Inline assembly must name each accumulator
-// register, hence the macros.
+// with x and w in shared memory (MatrixDescriptor), and for those of quantised/gemm.cuh:
+//   acc[64 outputs, rows] += w[64, 16] * x[rows, 16]^T
+// with w in registers. Inline assembly must name each accumulator register, hence the macros.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
 
@@ -13,6 +14,8 @@
 
 namespace talon::cuda {
 
+#define TALON_NAMES_4 "%0, %1, %2, %3"
+#define TALON_NAMES_8 TALON_NAMES_4 ", %4, %5, %6, %7"
 #define TALON_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define TALON_NAMES_24 TALON_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define TALON_NAMES_32 \
@@ -49,6 +52,7 @@ namespace talon::cuda {
 
 #define TALON_ACC_4(i) "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3])
 #define TALON_ACC_AT(i) TALON_ACC_4(i), TALON_ACC_4(i + 4), TALON_ACC_4(i + 8), TALON_ACC_4(i + 12)
+#define TALON_ACC_8 TALON_ACC_4(0), TALON_ACC_4(4)
 #define TALON_ACC_16 TALON_ACC_AT(0)
 #define TALON_ACC_24 TALON_ACC_AT(0), TALON_ACC_4(16), TALON_ACC_4(20)
 #define TALON_ACC_32 TALON_ACC_AT(0), TALON_ACC_AT(16)
@@ -85,10 +89,28 @@ TALON_DEFINE_WGMMA(224, 112, 112, 113)
 TALON_DEFINE_WGMMA(248, 124, 124, 125)
 TALON_DEFINE_WGMMA(256, 128, 128, 129)
 
+#define TALON_DEFINE_CODE_WGMMA(rows, count, accumulators, w0, w1, w2, w3, x_operand)        \
+  __device__ __forceinline__ void WgmmaOfCodes(float(&acc)[count], const uint32_t(&w)[4],    \
+                                               uint64_t x) {                                 \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #rows                                   \
+                 "k16.f32.bf16.bf16 {" TALON_NAMES_##count                                   \
+                 "}, {%" #w0 ", %" #w1 ", %" #w2 ", %" #w3 "}, %" #x_operand ", 1, 1, 1, 0;" \
+                 : accumulators                                                              \
+                 : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(x));                      \
+  }
+
+TALON_DEFINE_CODE_WGMMA(8, 4, TALON_ACC_4(0), 4, 5, 6, 7, 8)
+TALON_DEFINE_CODE_WGMMA(16, 8, TALON_ACC_8, 8, 9, 10, 11, 12)
+TALON_DEFINE_CODE_WGMMA(32, 16, TALON_ACC_16, 16, 17, 18, 19, 20)
+TALON_DEFINE_CODE_WGMMA(64, 32, TALON_ACC_32, 32, 33, 34, 35, 36)
+TALON_DEFINE_CODE_WGMMA(128, 64, TALON_ACC_64, 64, 65, 66, 67, 68)
+
 #undef TALON_DEFINE_WGMMA
+#undef TALON_DEFINE_CODE_WGMMA
 #undef TALON_WGMMA
 #undef TALON_ACC_4
 #undef TALON_ACC_AT
+#undef TALON_ACC_8
 #undef TALON_ACC_16
 #undef TALON_ACC_24
 #undef TALON_ACC_32
@@ -98,6 +120,8 @@ TALON_DEFINE_WGMMA(256, 128, 128, 129)
 #undef TALON_ACC_112
 #undef TALON_ACC_124
 #undef TALON_ACC_128
+#undef TALON_NAMES_4
+#undef TALON_NAMES_8
 #undef TALON_NAMES_16
 #undef TALON_NAMES_24
 #undef TALON_NAMES_32

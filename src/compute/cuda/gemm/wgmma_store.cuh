@@ -61,11 +61,18 @@ __device__ __forceinline__ void AddTo(Outputs<kCount>* sum, const Outputs<kCount
   for (int i = 0; i < kCount; ++i) sum->v[i] += other.v[i];
 }
 
-// Adds the bias to outputs from `output` on; `outputs` is their end.
+// From sums of products to outputs, from `output` on: scale and bias, which start at `first`.
 template <int kCount>
-__device__ __forceinline__ void AddBias(const float* bias, int output, int outputs,
-                                        Outputs<kCount>* sum) {
-  if (bias != nullptr) AddTo(sum, LoadOutputs<kCount>(bias, output, outputs, /*aligned=*/false));
+__device__ __forceinline__ void Finish(const WgmmaArgs& args, int first, int output,
+                                       Outputs<kCount>* sum) {
+  if (args.scales != nullptr) {
+    const auto scales = LoadOutputs<kCount>(args.scales + first, output, args.outputs, false);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sum->v[i] *= scales.v[i];
+  }
+  if (args.bias != nullptr) {
+    AddTo(sum, LoadOutputs<kCount>(args.bias + first, output, args.outputs, /*aligned=*/false));
+  }
 }
 
 // Stores silu(gate) * up of columns from `col` on to the operand of the next GEMM.
@@ -73,8 +80,8 @@ template <typename Operand, int kCount>
 __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int col,
                                             Outputs<kCount> gate, Outputs<kCount> up) {
   if (col >= args.padded_outputs) return;
-  AddBias(args.bias, col, args.outputs, &gate);
-  AddBias(args.bias == nullptr ? nullptr : args.bias + args.outputs, col, args.outputs, &up);
+  Finish(args, 0, col, &gate);
+  Finish(args, args.up_offset, col, &up);
   __align__(8) Operand values[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -119,7 +126,7 @@ __device__ __forceinline__ void StoreRow(const WgmmaArgs& args, int row, int fir
       if (begin + b >= kPairs) break;
       const int output = first + (begin + b) * 8;
       Outputs<2> sum = PairOf(acc, begin + b, half);
-      AddBias(args.bias, output, args.outputs, &sum);
+      Finish(args, 0, output, &sum);
       if (args.accumulate) AddTo(&sum, old[b]);
       StoreOutputs(out, output, args.outputs, args.aligned, sum);
     }
@@ -186,19 +193,19 @@ __device__ __forceinline__ Outputs<4> ReduceSplits(const float* from, int splits
   return sum;
 }
 
-// Split-K epilogue: reduces and stores this block's share of a tile; threads [0, threads) of all
-// its blocks take part.
-template <typename Operand, int kOutputs>
-__device__ __forceinline__ void RunSplitKEpilogue(const WgmmaArgs& args, int tile,
+// Split-K epilogue: reduces and stores this block's share of a tile of `outputs` outputs; threads
+// [0, threads) of all its blocks take part.
+template <typename Operand>
+__device__ __forceinline__ void RunSplitKEpilogue(const WgmmaArgs& args, int outputs, int tile,
                                                   const float* partials, int rank, int threads) {
-  const int width = args.swiglu ? kOutputs / 2 : kOutputs;
+  const int width = args.swiglu ? outputs / 2 : outputs;
   const int quads = width / 4;
-  const int stride = args.rows * kOutputs;
+  const int stride = args.rows * outputs;
   for (int id = rank * threads + static_cast<int>(threadIdx.x); id < args.rows * quads;
        id += args.splits * threads) {
     const int row = id / quads;
     const int col = id % quads * 4;
-    const float* from = partials + row * kOutputs + col;
+    const float* from = partials + row * outputs + col;
     const int output = tile * width + col;
     if (args.swiglu) {
       const Outputs<4> gate = ReduceSplits(from, args.splits, stride);
@@ -210,7 +217,7 @@ __device__ __forceinline__ void RunSplitKEpilogue(const WgmmaArgs& args, int til
     Outputs<4> old = {};
     if (args.accumulate) old = LoadOutputs<4>(out, output, args.outputs, args.aligned);
     Outputs<4> sum = ReduceSplits(from, args.splits, stride);
-    AddBias(args.bias, output, args.outputs, &sum);
+    Finish(args, 0, output, &sum);
     if (args.accumulate) AddTo(&sum, old);
     StoreOutputs(out, output, args.outputs, args.aligned, sum);
   }
