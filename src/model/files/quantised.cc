@@ -298,30 +298,31 @@ float QuantisedMatrix::Code(int64_t row, int64_t col) const {
 }
 
 template <QuantisedMatrix::Form kForm>
-void QuantisedMatrix::ExpandAs(float* out) const {
-  for (int64_t row = 0; row < rows_; ++row) {
-    const int64_t first = row / row_block_ * groups_;
-    for (int64_t col = 0; col < cols_; ++col) {
-      const int64_t at = first + group_of_[col];
-      const float zero = zeros_.empty() ? zero_ : zeros_[at];
-      *out++ = scales_[at] * (Code<kForm>(row, col) - zero);
-    }
+void QuantisedMatrix::ExpandRow(int64_t row, float* out) const {
+  const int64_t first = row / row_block_ * groups_;
+  for (int64_t col = 0; col < cols_; ++col) {
+    const int64_t at = first + group_of_[col];
+    const float zero = zeros_.empty() ? zero_ : zeros_[at];
+    out[col] = scales_[at] * (Code<kForm>(row, col) - zero);
   }
 }
 
-void QuantisedMatrix::Expand(float* out) const {
-  switch (form_) {
-    case Form::kFloat8:
-      return ExpandAs<Form::kFloat8>(out);
-    case Form::kInt8:
-      return ExpandAs<Form::kInt8>(out);
-    case Form::kPackedInputs:
-      return ExpandAs<Form::kPackedInputs>(out);
-    case Form::kGptq:
-      return ExpandAs<Form::kGptq>(out);
-    case Form::kAwq:
-      return ExpandAs<Form::kAwq>(out);
-  }
+void QuantisedMatrix::Expand(ThreadPool* pool, float* out) const {
+  pool->Run(rows_, [&](int64_t row, int) {
+    float* to = out + row * cols_;
+    switch (form_) {
+      case Form::kFloat8:
+        return ExpandRow<Form::kFloat8>(row, to);
+      case Form::kInt8:
+        return ExpandRow<Form::kInt8>(row, to);
+      case Form::kPackedInputs:
+        return ExpandRow<Form::kPackedInputs>(row, to);
+      case Form::kGptq:
+        return ExpandRow<Form::kGptq>(row, to);
+      case Form::kAwq:
+        return ExpandRow<Form::kAwq>(row, to);
+    }
+  });
 }
 
 std::shared_ptr<const QuantGrid> QuantisedMatrix::Grid() const {

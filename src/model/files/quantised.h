@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/threads.h"
 #include "compute/matrix.h"
 #include "model/files/quant_config.h"
 #include "model/files/safetensors.h"
@@ -29,7 +30,7 @@ class QuantisedMatrix {
                                       const std::string& name, int64_t rows, int64_t cols);
 
   // out [rows, cols]: scale * (code - zero).
-  void Expand(float* out) const;
+  void Expand(ThreadPool* pool, float* out) const;
   // The grid of these values; null where their groups are not runs of inputs, or codes of more than
   // four bits have zeros.
   std::shared_ptr<const QuantGrid> Grid() const;
@@ -40,7 +41,7 @@ class QuantisedMatrix {
   class Opener;
 
   template <Form kForm>
-  void ExpandAs(float* out) const;
+  void ExpandRow(int64_t row, float* out) const;
   template <Form kForm>
   float Code(int64_t row, int64_t col) const;
   uint32_t Word(int64_t index) const;

@@ -189,7 +189,8 @@ TEST(Quantised, EveryCodeOfFloat8) {
       QuantisedMatrix::Open(*reader, {.method = QuantMethod::kCompressed}, "a.weight", 2, 128);
   ASSERT_TRUE(matrix.ok()) << matrix.status().message();
   std::vector<float> values(256);
-  matrix->Expand(values.data());
+  ThreadPool pool(2);
+  matrix->Expand(&pool, values.data());
   for (int code = 0; code < 128; ++code) {
     if (code == 127) {
       EXPECT_TRUE(std::isnan(values[code]) && std::isnan(values[code + 128]));

@@ -78,7 +78,8 @@ class FileWeights : public WeightSource {
     TALON_ASSIGN_OR_RETURN(const QuantisedMatrix matrix, Open(spec));
     const auto count = static_cast<size_t>(spec.rows() * spec.cols());
     auto* values = static_cast<float*>(NewCopy(count * sizeof(float)));
-    matrix.Expand(values);
+    if (pool_ == nullptr) pool_ = std::make_unique<ThreadPool>();
+    matrix.Expand(pool_.get(), values);
     loaded_.push_back(matrix.codes());
     return HostMatrix{.data = values,
                       .dtype = DType::kF32,
@@ -150,6 +151,7 @@ class FileWeights : public WeightSource {
   std::shared_ptr<const SafetensorsReader> reader_;
   ExpertTensors experts_;
   QuantConfig quantised_;
+  std::unique_ptr<ThreadPool> pool_;  // of quantised files
   std::vector<TensorView> loaded_;
   std::vector<std::vector<uint64_t>> copies_;
 };

@@ -15,6 +15,7 @@ constexpr int kMaxSharedBytes = 226 << 10;
 // From how many rows on expanding a weight is quicker than reading its codes again for others.
 constexpr int kManyRows = 256;
 constexpr size_t kExpandedBytes = 128 << 20;
+constexpr int kPiece = 256;  // outputs that are expanded at once, or a multiple of them
 
 const CodeKernels& KernelsFor(const CudaWeight& w) {
   if (w.dtype() == DType::kI8) return CodeKernelsInt8();
@@ -31,9 +32,10 @@ CodeFunction KernelFor(const CudaWeight& w, int row_tile) {
 
 Status CodeGemm::Reserve(const CudaWeight& w) {
   for (const CodeFunction kernel : KernelsFor(w)) AllowSharedMemory(kernel, kMaxSharedBytes);
-  // At least two tiles of outputs of both halves.
-  const size_t least = size_t{4} * kCodeTileCols * w.padded_cols() * 2;
-  const size_t bytes = std::max(kExpandedBytes, least);
+  const size_t row_bytes = size_t{2} * w.padded_cols();
+  const size_t whole = RoundUp(w.rows(), kPiece) * row_bytes;
+  const size_t least = 2 * kPiece * row_bytes;  // both halves of SwiGLU
+  const size_t bytes = std::max(std::min(kExpandedBytes, whole), least);
   if (expanded_.bytes() >= bytes) return OkStatus();
   TALON_ASSIGN_OR_RETURN(expanded_, AllocateDevice(stream_, bytes));
   return OkStatus();
@@ -120,7 +122,6 @@ void CodeGemm::RunExpanded(const CudaWeight& w, WgmmaGemm::Call call, const Wgmm
   const int halves = swiglu ? 2 : 1;
   const int outputs = w.rows() / halves;
   const size_t row_bytes = size_t{2} * w.padded_cols();
-  constexpr int kPiece = 256;  // outputs: whole tiles
   const auto most = static_cast<int>(expanded_.bytes() / (halves * row_bytes)) / kPiece * kPiece;
   TALON_CHECK(most > 0, "{} inputs", w.cols());
   const int step = RoundUp(CeilDiv(outputs, CeilDiv(outputs, most)), kPiece);
