@@ -169,6 +169,7 @@ TEST(JsonSchemaTest, CompactSpacing) {
 TEST(JsonSchemaTest, WhatIsNotSupportedIsRefusedWithItsPlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"properties": {"a": {"uniqueItems": true}}})", "#/properties/a/uniqueItems"},
+      {R"({"properties": {"a/b~": {"uniqueItems": true}}})", "#/properties/a~1b~0/uniqueItems"},
       {R"({"not": {"type": "string"}})", "#/not: not supported"},
       {R"({"if": {}, "then": {}})", "#/if"},
       {R"({"items": {"contains": {}}})", "#/items/contains"},

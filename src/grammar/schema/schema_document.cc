@@ -27,7 +27,7 @@ std::string SchemaDocument::PointerOf(const OrderedJson* schema) const {
   std::string pointer;
   for (auto at = places_.find(schema); at != places_.end() && at->second.parent != nullptr;
        at = places_.find(at->second.parent)) {
-    pointer = fmt::format("/{}{}", at->second.key, pointer);
+    pointer = (OrderedJson::json_pointer() / at->second.key).to_string() + pointer;
   }
   return "#" + pointer;
 }
