@@ -30,13 +30,16 @@ inline uint16x8_t LoadPartial(const uint16_t* p, int valid) {
 // Eight keys, one stripe, by eight dimensions.
 template <bool kWhole>
 inline void PackEightKeys(const uint16_t* keys, int head_dim, int valid, uint16_t* out) {
+  uint16x8_t groups[2 * kStripe];
 #pragma GCC unroll 4
   for (int pair = 0; pair < kStripe; ++pair, keys += 2 * head_dim) {
     const uint16x8_t x = kWhole ? Load8(keys) : LoadPartial(keys, valid);
     const uint16x8_t y = kWhole ? Load8(keys + head_dim) : LoadPartial(keys + head_dim, valid);
-    vst1q_u16(out + pair * kGroup, LowHalves(x, y));
-    vst1q_u16(out + (kStripe + pair) * kGroup, HighHalves(x, y));
+    groups[pair] = LowHalves(x, y);
+    groups[kStripe + pair] = HighHalves(x, y);
   }
+#pragma GCC unroll 8
+  for (int g = 0; g < 2 * kStripe; ++g) vst1q_u16(out + g * kGroup, groups[g]);
 }
 
 void PackKeys(const KvTile& tile, void* b) {
@@ -84,17 +87,18 @@ struct PackedColumns {
   int64_t stripe;  // elements from stripe to stripe
 
   static constexpr int kSteps = 1;
-  // Few rows take wide blocks, many rows narrow ones: 16 sums either way.
-  static constexpr int WideStripes(int pairs) { return pairs == 1 ? 4 : (pairs == 2 ? 2 : 1); }
+  static constexpr int kMaxPairs = 6;
   PackedColumns From(int first) const { return {b + first * stripe, stripe}; }
 
   template <int kStripes, class F>
-  TALON_INLINE void ForEachGroup(int depth, F f) const {
+  TALON_INLINE void ForEachStep(int depth, F f) const {
     const uint16_t* from = b + depth * kStripeCols;
+    uint16x8_t groups[kStripes * kStripe];
 #pragma GCC unroll 16
     for (int g = 0; g < kStripes * kStripe; ++g) {
-      f(0, g, Load8(from + g / kStripe * stripe + g % kStripe * kGroup));
+      groups[g] = Load8(from + g / kStripe * stripe + g % kStripe * kGroup);
     }
+    f(0, groups);
   }
 };
 
@@ -116,7 +120,7 @@ const AttentionKernels* ArmBf16AttentionKernels() {
                                            .pack_values = PackValues,
                                            .multiply = Multiply,
                                            .softmax = Softmax,
-                                           .direct_rows = 6,
+                                           .direct_rows = 10,
                                            .multiply_keys = MultiplyKeys,
                                            .multiply_values = MultiplyValues};
   const CpuFeatures& has = GetCpuFeatures();

@@ -22,12 +22,13 @@ struct KeyColumns {
   int head_dim;
 
   static constexpr int kSteps = 2;
-  // Few keys at a time, so that their lines are still there for the next dimensions.
-  static constexpr int WideStripes(int pairs) { return pairs <= 2 ? 2 : 1; }
+  static constexpr int kMaxPairs = 5;
   KeyColumns From(int first) const { return {units + first, ahead + first, head_dim}; }
 
   template <int kStripes, class F>
-  TALON_INLINE void ForEachGroup(int depth, F f) const {
+  TALON_INLINE void ForEachStep(int depth, F f) const {
+    uint16x8_t low[kStripes * kStripe];
+    uint16x8_t high[kStripes * kStripe];
 #pragma GCC unroll 4
     for (int s = 0; s < kStripes; ++s) {
       FetchShare<1>(ahead[s], depth);
@@ -36,10 +37,12 @@ struct KeyColumns {
       for (int pair = 0; pair < kStripe; ++pair) {
         const uint16x8_t x = Load8(keys + 2 * pair * head_dim);
         const uint16x8_t y = Load8(keys + (2 * pair + 1) * head_dim);
-        f(0, s * kStripe + pair, LowHalves(x, y));
-        f(1, s * kStripe + pair, HighHalves(x, y));
+        low[s * kStripe + pair] = LowHalves(x, y);
+        high[s * kStripe + pair] = HighHalves(x, y);
       }
     }
+    f(0, low);
+    f(1, high);
   }
 };
 
@@ -51,13 +54,13 @@ struct ValueColumns {
   int first_dim = 0;
 
   static constexpr int kSteps = 2;
-  static constexpr int WideStripes(int pairs) { return pairs == 1 ? 4 : (pairs == 2 ? 2 : 1); }
+  static constexpr int kMaxPairs = 5;
   ValueColumns From(int first) const {
     return {units, ahead, head_dim, first_dim + first * kStripeCols};
   }
 
   template <int kStripes, class F>
-  TALON_INLINE void ForEachGroup(int depth, F f) const {
+  TALON_INLINE void ForEachStep(int depth, F f) const {
     const int unit = depth / kUnitKeys;
     const uint16_t* values = static_cast<const uint16_t*>(units[unit]) + first_dim;
     const auto load = [&](int key, int s)
@@ -66,13 +69,15 @@ struct ValueColumns {
 #pragma GCC unroll 2
     for (int step = 0; step < kSteps; ++step) {
       const int* keys = kDepthKeys[step];
+      uint16x8_t groups[kStripes * kStripe];
 #pragma GCC unroll 4
       for (int s = 0; s < kStripes; ++s) {
         const uint16x8x4_t stripe =
             TransposeValues(load(keys[0], s), load(keys[1], s), load(keys[2], s), load(keys[3], s));
 #pragma GCC unroll 4
-        for (int g = 0; g < kStripe; ++g) f(step, s * kStripe + g, stripe.val[g]);
+        for (int g = 0; g < kStripe; ++g) groups[s * kStripe + g] = stripe.val[g];
       }
+      f(step, groups);
     }
   }
 };

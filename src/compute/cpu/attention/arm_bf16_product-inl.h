@@ -2,16 +2,17 @@
 // from: packed, or keys and values as they lie in the cache. A sum takes the same groups in the
 // same order either way, so its bits are the same.
 //
-// A type of Columns says where the operand comes from. ForEachGroup<kStripes>(depth, f) calls
-// f(step, group, columns) for the groups of that many stripes at the kSteps times four of depth
-// from `depth` on, ascending for each group. From(stripe) is the rest of the columns.
-// WideStripes(pairs) is how many stripes to take at once. Such types live in the including file's
-// anonymous namespace, so no instance is shared between files compiled with different flags.
+// A type of Columns says where the operand comes from. ForEachStep<kStripes>(depth, f) calls
+// f(step, groups) with the groups of that many stripes for each of the kSteps times four of depth
+// from `depth` on. From(stripe) is the rest of the columns. kMaxPairs is the most pairs of rows
+// whose sums fit in registers beside the groups. Such types live in the including file's anonymous
+// namespace, so no instance is shared between files compiled with different flags.
 #ifndef TALON_COMPUTE_CPU_ATTENTION_ARM_BF16_PRODUCT_INL_H_
 #define TALON_COMPUTE_CPU_ATTENTION_ARM_BF16_PRODUCT_INL_H_
 
 #include <algorithm>
 
+#include "base/math.h"
 #include "compute/cpu/attention/arm_bf16-inl.h"
 
 #define TALON_INLINE __attribute__((always_inline))
@@ -52,7 +53,7 @@ struct Sums {
 
   template <Start kStart>
   TALON_INLINE void Load(const RowPairs& pairs) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int p = 0; p < kPairs; ++p) {
       float32x4_t factors = vdupq_n_f32(1);
       if constexpr (kStart == Start::kRescale) {
@@ -71,7 +72,7 @@ struct Sums {
   }
 
   TALON_INLINE void Store(const RowPairs& pairs) const {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int p = 0; p < kPairs; ++p) {
 #pragma GCC unroll 16
       for (int c = 0; c < kSums; ++c) {
@@ -81,25 +82,28 @@ struct Sums {
   }
 };
 
-// kPairs pairs of rows by kStripes stripes of `out`, held in registers over the whole depth.
+// sum += a * b. Not the intrinsic, for which GCC 12 copies sums from register to register.
+TALON_INLINE inline void Bfmmla(float32x4_t& sum, uint16x8_t a, uint16x8_t b) {
+  asm("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b));
+}
+
+// kPairs pairs of rows by kStripes stripes of `out`, held in registers over the whole depth. Rows
+// are loaded where they are used: operands that have just been loaded need no port of the register
+// file, of which there are too few for all three operands of every instruction.
 template <int kPairs, int kStripes, Start kStart, class Columns>
 inline void MultiplyBlock(const RowPairs& pairs, const Columns& columns, int depth) {
   Sums<kPairs, kStripes * kStripe> sums;
   sums.template Load<kStart>(pairs);
   const uint16_t* a = pairs.a;
   for (int d = 0; d < depth; d += 4 * Columns::kSteps, a += Columns::kSteps * kGroup) {
-    bfloat16x8_t rows[Columns::kSteps][kPairs];
+    columns.template ForEachStep<kStripes>(d, [&](int step, const uint16x8_t* groups) TALON_INLINE {
 #pragma GCC unroll 8
-    for (int i = 0; i < Columns::kSteps * kPairs; ++i) {
-      const int step = i / kPairs;
-      const int p = i % kPairs;
-      rows[step][p] = vreinterpretq_bf16_u16(Load8(a + p * pairs.a_stride + step * kGroup));
-    }
-    columns.template ForEachGroup<kStripes>(d, [&](int step, int group, uint16x8_t b) TALON_INLINE {
-#pragma GCC unroll 4
       for (int p = 0; p < kPairs; ++p) {
-        sums.of[p][group] =
-            vbfmmlaq_f32(sums.of[p][group], rows[step][p], vreinterpretq_bf16_u16(b));
+        const uint16x8_t rows = Load8(a + p * pairs.a_stride + step * kGroup);
+#pragma GCC unroll 16
+        for (int c = 0; c < kStripes * kStripe; ++c) {
+          Bfmmla(sums.of[p][c], rows, groups[c]);
+        }
       }
     });
   }
@@ -109,7 +113,7 @@ inline void MultiplyBlock(const RowPairs& pairs, const Columns& columns, int dep
 template <int kPairs, Start kStart, class Columns>
 __attribute__((noinline)) void MultiplyStripes(const TileProduct& product, const RowPairs& pairs,
                                                const Columns& columns) {
-  constexpr int kWide = Columns::WideStripes(kPairs);
+  constexpr int kWide = kPairs <= 2 ? 2 : 1;
   const int stripes = product.cols / kStripeCols;
   int s = 0;
   for (; s + kWide <= stripes; s += kWide) {
@@ -117,7 +121,7 @@ __attribute__((noinline)) void MultiplyStripes(const TileProduct& product, const
                                          product.depth);
   }
   if constexpr (kWide > 1) {
-    for (; s < stripes; ++s) {
+    if (s < stripes) {
       MultiplyBlock<kPairs, 1, kStart>(pairs.FromColumn(s * kStripeCols), columns.From(s),
                                        product.depth);
     }
@@ -133,6 +137,17 @@ void MultiplyPairs(const TileProduct& product, const RowPairs& pairs, const Colu
     MultiplyStripes<kPairs, Start::kRescale>(product, pairs, columns);
   } else {  // the running maximum seldom changes
     MultiplyStripes<kPairs, Start::kKeep>(product, pairs, columns);
+  }
+}
+
+// MultiplyPairs<pairs>. REQUIRES: 1 <= pairs <= kMost.
+template <int kMost, class Columns>
+void MultiplyUpTo(int pairs, const TileProduct& product, const RowPairs& rows,
+                  const Columns& columns) {
+  if (pairs == kMost) {
+    MultiplyPairs<kMost>(product, rows, columns);
+  } else if constexpr (kMost > 1) {
+    MultiplyUpTo<kMost - 1>(pairs, product, rows, columns);
   }
 }
 
@@ -159,10 +174,12 @@ void MultiplyRows(const TileProduct& product, const Columns& columns) {
   if (row % 2 == 1) MultiplySingle(product, row++, columns);
   const bool odd_end = end % 2 == 1 && end > row;
   end -= end % 2;
-  for (; row + 8 <= end; row += 8) MultiplyPairs<4>(product, PairsAt(product, row), columns);
-  if (row + 6 == end) MultiplyPairs<3>(product, PairsAt(product, row), columns);
-  if (row + 4 == end) MultiplyPairs<2>(product, PairsAt(product, row), columns);
-  if (row + 2 == end) MultiplyPairs<1>(product, PairsAt(product, row), columns);
+  while (row < end) {
+    const int left = (end - row) / 2;
+    const int pairs = CeilDiv(left, CeilDiv(left, Columns::kMaxPairs));  // about equal shares
+    MultiplyUpTo<Columns::kMaxPairs>(pairs, product, PairsAt(product, row), columns);
+    row += 2 * pairs;
+  }
   if (odd_end) MultiplySingle(product, end, columns);
 }
 

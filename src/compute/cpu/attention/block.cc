@@ -248,11 +248,15 @@ void QueryBlock::Multiply(Side side, const UnitRun& units, const TileProduct& pr
   }
 }
 
-// Rows are in ascending order of shared_len, so those that share the same units are neighbours.
+// What is packed is packed once, for the first chunk and just before its product, so that it is
+// still in the first-level cache. Rows are in ascending order of shared_len, so those that share
+// the same units are neighbours.
 void QueryBlock::SharedProducts(Side side, int tile, const Chunk& chunk) {
-  const float* packed = side == Side::kKeys ? tiles_->packed_keys : tiles_->packed_values;
-  KvTile in_place;
-  if (direct_) in_place = SharedTile(side, tile, LastRow().SharedUnits(tile));
+  float* packed = side == Side::kKeys ? tiles_->packed_keys : tiles_->packed_values;
+  const int shared = LastRow().SharedUnits(tile);  // the last row sees all that is shared
+  const bool first = chunk.begin == 0;
+  const KvTile in_place = direct_ || first ? SharedTile(side, tile, shared) : KvTile{};
+  if (!direct_ && first && shared > 0) Pack(side, in_place, packed);
   if (AllShareTile(tile)) {
     Products(side, chunk, chunk, {0, kTileUnits, &in_place, packed});
     return;
@@ -304,13 +308,7 @@ void QueryBlock::RunChunk(int tile, const Chunk& chunk) {
   if (!whole) OwnProducts(Side::kValues, tile, chunk);
 }
 
-// The last row sees all that is shared.
 void QueryBlock::RunTile(int tile) {
-  const int shared = LastRow().SharedUnits(tile);
-  if (!direct_ && shared > 0) {
-    Pack(Side::kKeys, SharedTile(Side::kKeys, tile, shared), tiles_->packed_keys);
-    Pack(Side::kValues, SharedTile(Side::kValues, tile, shared), tiles_->packed_values);
-  }
   for (int begin = 0; begin < num_queries_; begin += kChunkQueries) {
     RunChunk(tile, {begin, std::min(begin + kChunkQueries, num_queries_)});
   }

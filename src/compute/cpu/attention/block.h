@@ -73,7 +73,7 @@ class FloatArena {
 };
 
 // Queries that go through a tile together: few, so that their scores stay in the first-level cache.
-inline constexpr int kChunkQueries = 16;
+inline constexpr int kChunkQueries = 24;
 
 // One thread's tiles. Sized for the widest operand type.
 struct AttentionTiles {
