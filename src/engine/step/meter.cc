@@ -46,7 +46,11 @@ void StepMeter::Account(const StepBatch& batch, int tree_rows, double seconds) {
   const bool ordinary = IsOrdinary(batch.entries);
   if (!batch.prompts.empty() || batch.entries.empty()) return;
   if (options_.specpv.enabled) TimePass(batch, tree_rows, seconds, ordinary);
-  if (!ordinary) return;
+  if (!ordinary) {
+    const double plain_steps = static_cast<double>(cost.emitted) / batch.shape.sequences;
+    if (IsExtra(batch.entries)) parts_.policy->Charge(batch.shape, seconds, plain_steps);
+    return;
+  }
   parts_.policy->ObserveStep(batch.shape, cost);
   for (const StepEntry& entry : batch.entries) {
     partial_->ObserveStep(entry.proposal.tree().size(), NumChoices(entry));
@@ -172,6 +176,14 @@ bool StepMeter::IsOrdinary(std::span<const StepEntry> entries) {
     caught_up += asked && !asked_before ? 1 : 0;
   }
   return !special && 4 * caught_up <= entries.size();
+}
+
+bool StepMeter::IsExtra(std::span<const StepEntry> entries) {
+  return std::ranges::none_of(entries, [](const StepEntry& entry) {
+    const int drafts = entry.proposal.num_drafts();
+    const bool first = drafts > 0 && entry.run->result.stats.drafted <= drafts;
+    return entry.proposal.has_trunk() || first;
+  });
 }
 
 std::optional<PassKind> StepMeter::KindOfPass(std::span<const StepEntry> entries,

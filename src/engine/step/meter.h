@@ -39,6 +39,10 @@ class StepMeter {
   // nor those in which the drafter had to catch up after a prompt or a pause, unless it was with a
   // few of many sequences.
   static bool IsOrdinary(std::span<const StepEntry> entries);
+  // Whether what makes a step other than ordinary is speculation's own loss: a drafter that catches
+  // up after a pause, or a choice of blocks. The first drafts of a request are not, they need the
+  // prompt; a trunk is charged with its round.
+  static bool IsExtra(std::span<const StepEntry> entries);
   // The kind of the pass for partial verification, if all its sequences are of one kind.
   std::optional<PassKind> KindOfPass(std::span<const StepEntry> entries, bool ordinary) const;
   void TimePass(const StepBatch& batch, int tree_rows, double seconds, bool ordinary);

@@ -38,15 +38,16 @@ void PartialVerifier::Admit(ActiveRequest* run) {
   const auto budget = SpecPvBudgetOf(state.config, request);
   if (!budget) return;
   state.governor.emplace(state.config, *budget);
-  Reconsider(run);
+  Reconsider(/*sequences=*/1, run);
 }
 
-void PartialVerifier::Reconsider(ActiveRequest* run) {
+void PartialVerifier::Reconsider(int sequences, ActiveRequest* run) {
   PartialState& state = run->partial;
   if (!CouldBePartial(*run) || !state.exact() || run->sequence.tail_len > 0) return;
-  EndRound(run);
+  const StepShape shape{.sequences = sequences, .context = run->sequence.committed_len};
+  EndRound(shape, run);
   const StepCosts costs = CostsOf(*run);
-  state.pays = payoff_.Decide(costs, &state.trying);
+  state.pays = parts_.policy->Affords(shape) && payoff_.Decide(costs, &state.trying);
   state.max_trunk = payoff_.MaxTrunk(costs);
   if (!state.pays) state.lists.reset();  // they become stale
 }
@@ -60,7 +61,7 @@ void PartialVerifier::TimeStep(const StepEntry& entry, double seconds, bool dist
   round.disturbed |= disturbed;
 }
 
-void PartialVerifier::EndRound(ActiveRequest* run) {
+void PartialVerifier::EndRound(const StepShape& shape, ActiveRequest* run) {
   const RoundClock round = std::exchange(run->partial.round, {});
   if (round.disturbed || round.tokens == 0) return;
   const double plain =
@@ -68,6 +69,8 @@ void PartialVerifier::EndRound(ActiveRequest* run) {
   const double time = round.seconds / (plain > 0 ? plain : 1);
   if (round.partial) {
     payoff_.RecordRound(time, round.tokens);
+    const double share = 1.0 / shape.sequences;  // each sequence's rounds are charged
+    parts_.policy->Charge(shape, share * round.seconds, share * round.tokens);
   } else {
     payoff_.RecordFullStep(time, round.tokens, round.drafted);
   }
@@ -155,7 +158,8 @@ void PartialVerifier::ChooseView(const StepShape& shape, StepEntry* entry) const
   view.refresh = decision.reason;
   if (decision.partial || sequence.tail_len == 0) return;
   if (entry->origin.drafter_asked && !entry->origin.is_outline) {
-    const StepShape whole{.sequences = shape.sequences, .context = sequence.committed_len};
+    const StepShape whole{
+        .sequences = shape.sequences, .context = sequence.committed_len, .partial = true};
     TokenTree drafts = entry->proposal.drafts();
     parts_.policy->TrimSettling(whole, sequence.tail_len, &drafts);
     entry->proposal.SetDrafts(std::move(drafts));

@@ -86,8 +86,8 @@ class PartialVerifier {
 
   // Counts the seconds of a step for the request. `disturbed`: they are not the request's own.
   static void TimeStep(const StepEntry& entry, double seconds, bool disturbed);
-  // After the step: whether partial steps pay from here on.
-  void Reconsider(ActiveRequest* run);
+  // After a step of so many sequences: whether partial steps pay from here on.
+  void Reconsider(int sequences, ActiveRequest* run);
   // Records an ordinary step of a sequence, one without trunk or choice of blocks.
   void ObserveStep(int rows, int emitted);
   // Records a pass whose sequences are all of `kind`, with `rows` rows of each.
@@ -112,8 +112,9 @@ class PartialVerifier {
   GateDecision Decide(const ActiveRequest& run, int nodes) const;
   // Costs by the verify curve; all unknown without one.
   StepCosts CostsOf(const ActiveRequest& run) const;
-  // Tells the payoff what a round or a full step took that has ended.
-  void EndRound(ActiveRequest* run);
+  // Tells the payoff what a round or a full step took that has ended, and the policy's ledger what
+  // a round did.
+  void EndRound(const StepShape& shape, ActiveRequest* run);
   // Counts an exact full pass that confirmed the first `confirmed` of `provisional` tokens.
   void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
   // Chooses the blocks of the partial steps to come. REQUIRES: the pass has their scores.

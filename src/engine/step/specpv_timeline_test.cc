@@ -65,6 +65,19 @@ class FourRightDrafter : public Drafter {
   void End(SequenceId) override {}
 };
 
+// Notes the plain steps that each charge of the ledger is for.
+class LedgerPolicy : public FixedPolicy {
+ public:
+  bool affords = true;
+  std::vector<double> charged;
+
+  void Charge(const StepShape&, double seconds, double plain_steps) override {
+    EXPECT_GT(seconds, 0);
+    charged.push_back(plain_steps);
+  }
+  bool Affords(const StepShape&) const override { return affords; }
+};
+
 class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
  protected:
   SpecPvTimeline() : backend_(NewTestBackend(2)), model_(LoadForgetfulModel(backend_.get())) {
@@ -145,7 +158,7 @@ class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
   std::unique_ptr<Decoder> model_;
   std::unique_ptr<KvCache> kv_;
   FourRightDrafter drafter_;
-  FixedPolicy policy_;
+  LedgerPolicy policy_;
   std::unique_ptr<Step> step_;
   std::unique_ptr<ActiveRequest> run_;
 };
@@ -244,6 +257,21 @@ TEST_P(SpecPvExactTimeline, RollbackInTheTrunk) {
   }
   EXPECT_EQ(RunStep(), 0);  // and on it goes, partially
   EXPECT_EQ(run_->sequence.tail_len, 5);
+}
+
+TEST_P(SpecPvExactTimeline, ARoundIsChargedAndMayBeTheLast) {
+  RunToStep15();
+  EXPECT_TRUE(policy_.charged.empty());  // the first drafts need the prompt
+  policy_.affords = false;
+  EXPECT_EQ(RunStep(), 75);
+  EXPECT_EQ(policy_.charged, std::vector<double>{75});
+  EXPECT_EQ(RunStep(), 5);  // in full
+  EXPECT_EQ(run_->sequence.tail_len, 0);
+  policy_.affords = true;
+  EXPECT_EQ(RunStep(), 5);
+  EXPECT_EQ(RunStep(), 5);  // chooses blocks, which is time lost for this step
+  EXPECT_EQ(policy_.charged, (std::vector<double>{75, 5}));
+  EXPECT_EQ(RunStep(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, SpecPvTimeline,

@@ -56,7 +56,8 @@ Status Step::RunStages(std::span<ActiveRequest* const> decoding,
   observer_.Observe(&batch_, verified_.output.features);
   verifier_.WaitForPrompts(batch_);
   meter_.Account(batch_, pass_.builder.num_tree_rows(), watch.Seconds());
-  for (ActiveRequest* run : decoding) partial_.Reconsider(run);
+  const auto sequences = static_cast<int>(decoding.size());
+  for (ActiveRequest* run : decoding) partial_.Reconsider(sequences, run);
   return OkStatus();
 }
 
@@ -77,6 +78,7 @@ Status Step::Stage(std::span<ActiveRequest* const> decoding) {
 void Step::Begin(std::span<ActiveRequest* const> decoding, std::span<const PromptChunk> prompts) {
   batch_ = {.prompts = prompts};
   int64_t context = 0;
+  int views = 0;
   for (ActiveRequest* run : decoding) {
     sync_.Introduce(run);
     partial_.Admit(run);
@@ -84,9 +86,12 @@ void Step::Begin(std::span<ActiveRequest* const> decoding, std::span<const Promp
     const PartialState& partial = run->partial;
     context += partial.lists ? partial.lists->visible_tokens + run->sequence.tail_len
                              : run->sequence.committed_len;
+    views += partial.lists ? 1 : 0;
   }
   const auto count = static_cast<int>(decoding.size());
-  batch_.shape = {.sequences = count, .context = static_cast<int>(context / std::max(count, 1))};
+  batch_.shape = {.sequences = count,
+                  .context = static_cast<int>(context / std::max(count, 1)),
+                  .partial = 2 * views > count};
   if (count > 0) parts_.policy->BeginStep(batch_.shape);
 }
 

@@ -25,7 +25,7 @@ size_t SizeIndex(int nodes) { return std::bit_width(static_cast<unsigned>(nodes)
 
 }  // namespace
 
-bool AdaptivePolicy::LedgerAllows(const StepShape& shape) const {
+bool AdaptivePolicy::Affords(const StepShape& shape) const {
   // A fresh engine may lose a little before it has gained: early estimates are noisy.
   const Regime& now = Of(shape);
   const double affordable =
@@ -52,7 +52,7 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
     now.plain_steps = 0;
     now.recheck_interval = std::min(now.recheck_interval * 2, kLastRecheck);
   }
-  if (now.plain_steps < kCalibrationSteps || !LedgerAllows(shape)) return false;
+  if (now.plain_steps < kCalibrationSteps || !Affords(shape)) return false;
   // Lookups cost next to nothing: let them propose, Trim decides.
   if (IsCheap(shape) || now.gain >= kMinGain) {
     now.probe_interval = kFirstProbe;
@@ -211,6 +211,13 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   if (Balance(now) >= 0) now.ledger = {};
 }
 
+void AdaptivePolicy::Charge(const StepShape& shape, double seconds, double plain_steps) {
+  Regime& now = Of(shape);
+  now.ledger.seconds += seconds;
+  now.ledger.by_curve += seconds / now.plain_scale;
+  now.ledger.plain_by_curve += curve_.Seconds(shape, 1) * plain_steps;
+}
+
 // The curve is measured with one sequence: rows of a batch may cost less, which is seen here. That
 // they cost more is seen in what drafting gains. Where drafting was not waited for, the pass has
 // its time, too.
@@ -226,10 +233,9 @@ void AdaptivePolicy::ObserveRows(const StepShape& shape, const StepCost& cost) {
 // `seconds`: the step's time as CappedSeconds has it.
 void AdaptivePolicy::ObserveDrafts(const StepShape& shape, const StepCost& cost, double seconds) {
   Regime& now = Of(shape);
-  const double by_curve = curve_.Seconds(shape, 1) * cost.emitted / shape.sequences;
-  now.ledger.seconds += seconds;
-  now.ledger.by_curve += seconds / now.plain_scale;
-  now.ledger.plain_by_curve += by_curve;
+  const double plain_steps = static_cast<double>(cost.emitted) / shape.sequences;
+  const double by_curve = curve_.Seconds(shape, 1) * plain_steps;
+  Charge(shape, seconds, plain_steps);
   if (cost.lookups_only) {
     const double weight = std::max(kVerySlow, 1.0 / (++now.lookup_steps + kPriorSteps));
     Blend(by_curve * now.plain_scale / seconds, weight, &now.lookup_gain);

@@ -10,11 +10,14 @@
 // ones is asked again at growing intervals; until then only lookups beside it, which cost next to
 // nothing, as long as steps with them are faster than plain ones.
 //
-// What steps cost and gain is kept by the size of the batch: a machine that has time to spare for
-// one sequence has none for thirty-two. What drafts are worth (calibration) does not depend on it.
+// What steps cost and gain is kept by the size of the batch, and apart for partial passes: a
+// machine that has time to spare for one sequence has none for thirty-two, and drafts that are
+// worth a row over a short view may not be worth one over a long prefix. What drafts are worth
+// (calibration) does not depend on it.
 //
-// A ledger bounds the damage of wrong estimates: the time lost in steps that drafted, against plain
-// decoding of the same tokens, may not exceed 1 % of all time spent, at any size of the batch.
+// A ledger bounds the damage of wrong estimates: the time lost in steps that drafted and in partial
+// rounds (SpecPV), against plain decoding of the same tokens, may not exceed 1 % of all time spent,
+// at any size of the batch.
 //
 // Times are disturbed by what else the machine does. So drafting and plain steps are compared by
 // medians of the last few, a step much slower than those before it costs the ledger no more than
@@ -52,6 +55,8 @@ class AdaptivePolicy : public Policy {
   }
   void ObserveTree(const TokenTree& tree, std::span<const int32_t> path, bool ahead) override;
   void ObserveStep(const StepShape& shape, const StepCost& cost) override;
+  void Charge(const StepShape& shape, double seconds, double plain_steps) override;
+  bool Affords(const StepShape& shape) const override;
 
   const VerifyCurve& curve() const { return curve_; }
 
@@ -69,14 +74,15 @@ class AdaptivePolicy : public Policy {
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
   static constexpr int kTreeSizes = 10;   // from 2, 4, .. 1024 nodes on
 
-  // Steps that drafted, since they had last gained time in all. Times by the curve are those of the
-  // machine divided by plain_scale, so that they mean the same when it becomes slower or faster.
+  // Steps that drafted and partial rounds, since they had last gained time in all. Times by the
+  // curve are those of the machine divided by plain_scale, so that they mean the same when it
+  // becomes slower or faster.
   struct Ledger {
     double seconds = 0;         // time of the machine
     double by_curve = 0;        // the same, by the scale of each step's time
     double plain_by_curve = 0;  // for the same tokens
   };
-  // What is known of steps with about this many sequences.
+  // What is known of steps with about this many sequences, of one kind of passes.
   struct Regime {
     double draft_seconds = 0;  // a proposal takes, running mean
     bool draft_cost_known = false;
@@ -106,7 +112,8 @@ class AdaptivePolicy : public Policy {
   };
   static size_t IndexOf(const StepShape& shape) {
     const auto others = static_cast<unsigned>(std::max(shape.sequences, 1) - 1);
-    return std::min<size_t>(std::bit_width(others), kBatchSizes - 1);
+    const auto size = std::min<size_t>(std::bit_width(others), kBatchSizes - 1);
+    return shape.partial ? kBatchSizes + size : size;
   }
   Regime& Of(const StepShape& shape) { return regimes_[IndexOf(shape)]; }
   const Regime& Of(const StepShape& shape) const { return regimes_[IndexOf(shape)]; }
@@ -133,7 +140,6 @@ class AdaptivePolicy : public Policy {
     const Ledger& ledger = regime.ledger;
     return ledger.plain_by_curve - std::min(ledger.seconds / regime.plain_scale, ledger.by_curve);
   }
-  bool LedgerAllows(const StepShape& shape) const;
   bool IsCheap(const StepShape& shape) const {
     const Regime& regime = Of(shape);
     return regime.draft_cost_known && !regime.ahead &&
@@ -152,7 +158,7 @@ class AdaptivePolicy : public Policy {
   VerifyCurve curve_;
   Calibration calibration_;
   SizeWorth sizes_;
-  std::array<Regime, kBatchSizes> regimes_;
+  std::array<Regime, 2 * kBatchSizes> regimes_;  // those of full passes, then those of partial ones
   // In the step that began last:
   bool drafts_now_ = false;
   bool allows_lookups_ = false;

@@ -13,8 +13,9 @@ namespace talon {
 
 // The batch of a step, as far as its cost depends on it.
 struct StepShape {
-  int sequences = 1;  // decoding
-  int context = 0;    // mean committed length
+  int sequences = 1;     // decoding
+  int context = 0;       // mean length of what their passes read
+  bool partial = false;  // most of them read a partial view (SpecPV)
 };
 
 struct StepCost {
@@ -58,6 +59,12 @@ class Policy {
   virtual void ObserveTree(const TokenTree& tree, std::span<const int32_t> path, bool ahead) = 0;
 
   virtual void ObserveStep(const StepShape& shape, const StepCost& cost) = 0;
+
+  // Time that speculation took in other ways (partial rounds, a drafter that caught up), for tokens
+  // that so many plain steps of the batch would have given.
+  virtual void Charge(const StepShape& shape, double seconds, double plain_steps) {}
+  // Whether speculation that may lose time can be afforded now.
+  virtual bool Affords(const StepShape& shape) const { return true; }
 };
 
 // Always the whole limit, nothing trimmed.

@@ -214,6 +214,40 @@ TEST(AdaptivePolicy, LedgerBoundsTheLossOfAWrongCurve) {
   EXPECT_LT(time, 1.03);
 }
 
+// 3.5 plain steps are lost, of which a fresh engine affords 3; the rest takes 1 % of 50 plain ones.
+TEST(AdaptivePolicy, TimeLostElsewhereCountsInTheLedger) {
+  AdaptivePolicy policy(CheapRows());
+  const StepShape shape{.sequences = 1, .context = 100};
+  const double plain = CheapRows().Seconds(shape, 1);
+  const auto drafts_after = [&](int plain_steps) {
+    for (int i = 0; i < plain_steps; ++i) {
+      policy.ObserveStep(shape, {.rows = 1, .emitted = 1, .total_seconds = plain});
+    }
+    policy.BeginStep(shape);
+    const bool drafts = policy.Budget(shape, {.max_nodes = 9, .max_depth = 8}).max_nodes > 1;
+    EXPECT_EQ(drafts, policy.Affords(shape));
+    return drafts;
+  };
+  EXPECT_TRUE(drafts_after(3));
+  policy.Charge(shape, 5.5 * plain, /*plain_steps=*/2);
+  EXPECT_FALSE(drafts_after(1));
+  EXPECT_FALSE(drafts_after(40));
+  EXPECT_TRUE(drafts_after(10));
+  policy.Charge(shape, 10 * plain, /*plain_steps=*/9.5);
+  EXPECT_FALSE(drafts_after(1));
+  policy.Charge(shape, 6 * plain, /*plain_steps=*/8);  // gained
+  EXPECT_TRUE(drafts_after(1));
+}
+
+TEST(AdaptivePolicy, PartialPassesHaveALedgerOfTheirOwn) {
+  AdaptivePolicy policy(CheapRows());
+  const StepShape full{.sequences = 1, .context = 100};
+  const StepShape partial{.sequences = 1, .context = 100, .partial = true};
+  policy.Charge(partial, /*seconds=*/1, /*plain_steps=*/1);
+  EXPECT_FALSE(policy.Affords(partial));
+  EXPECT_TRUE(policy.Affords(full));
+}
+
 TEST(AdaptivePolicy, SettlingPassesKeepWhatIsWorthARow) {
   const auto kept = [](double row_seconds, double token_seconds) {
     AdaptivePolicy policy(VerifyCurve({{1, 1e-3, 0}, {64, 1e-3 + 63 * row_seconds, 0}}));

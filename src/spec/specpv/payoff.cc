@@ -77,7 +77,7 @@ StepCosts PartialPayoff::Corrected(const StepCosts& by_curve, const TrunkLength&
 // Slow start: a trunk has at most as many tokens as full passes have checked so far, so that a view
 // that never agrees costs a few short trunks. Unknown costs set no limit.
 int PartialPayoff::MaxTrunk(const StepCosts& by_curve) const {
-  constexpr double kFirstTrunk = 8;
+  constexpr double kFirstTrunk = 4;
   const int best = seen_.Limit(TrunkCostsOf(Corrected(by_curve, seen_)));
   if (best == TrunkLength::kNoLimit) return best;
   return std::min(best, static_cast<int>(std::max(kFirstTrunk, seen_.checked())));
