@@ -251,6 +251,33 @@ TEST(SpecPvEngine, FastKeepsLogProbsFull) {
 }
 
 // A pool far too small: preempted sequences lose their provisional tokens and get them again.
+// Requests that arrive together have their first full pass together. From then on one step has at
+// most two of them, so that its cost stays even.
+TEST(SpecPvEngine, FullPassesOfABatchAreSpreadOverSteps) {
+  constexpr int kRequests = 4;
+  for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
+    SpecPvConfig config = TinyBudget();
+    config.mode = mode;
+    config.full_refresh_interval = 7;
+    std::mt19937 random(5);
+    EngineOptions options = PartialOptions(config, kRequests);
+    options.prefill_chunk = 512;  // all prompts in one step
+    const auto engine = SmallWithLongPasses().MakeEngine(options);
+    for (int i = 0; i < kRequests; ++i) {
+      ASSERT_TRUE(engine->Submit(LongRequest(random, 100, 200)).ok());
+    }
+    const auto refreshes = [&] { return engine->metrics().Total(Counter::kSpecPvRefresh); };
+    int64_t most = 0;
+    for (int step = 0; step < 60; ++step) {
+      const int64_t before = refreshes();
+      engine->RunStep();
+      if (before > 0) most = std::max(most, refreshes() - before);
+    }
+    EXPECT_GE(refreshes(), 5 * kRequests) << SpecPvModeName(mode);
+    EXPECT_LE(most, 2) << SpecPvModeName(mode);
+  }
+}
+
 TEST(SpecPvEngine, PreemptionKeepsTheText) {
   std::mt19937 random(17);
   std::vector<GenerateRequest> requests;

@@ -24,12 +24,13 @@ struct RoundClock {
 };
 
 struct PartialState {
-  bool admitted = false;                  // the fields below are filled
-  SpecPvConfig config;                    // the engine's, with the request's overrides
-  std::optional<DriftGovernor> governor;  // none: the request is verified in full
-  std::optional<PartialLists> lists;      // chosen by the last full pass
-  std::vector<int32_t> copied_blocks;     // the lists' blocks in KvCache::views(); empty: no copy
-  int partial_steps = 0;                  // since the last full pass
+  bool admitted = false;                   // the fields below are filled
+  SpecPvConfig config;                     // the engine's, with the request's overrides
+  std::optional<DriftGovernor> governor;   // none: the request is verified in full
+  std::optional<PartialLists> lists;       // chosen by the last full pass
+  std::vector<int32_t> copied_blocks;      // the lists' blocks in KvCache::views(); empty: no copy
+  int partial_steps = 0;                   // since the last full pass
+  int max_steps = GateState::kNoInterval;  // the most partial steps of this round
   // Exact mode, decided when nothing is provisional.
   bool pays = true;     // partial steps are worth their cost at this length
   bool trying = false;  // they were not, and are tried again

@@ -38,10 +38,37 @@ void PartialVerifier::Admit(ActiveRequest* run) {
   const auto budget = SpecPvBudgetOf(state.config, request);
   if (!budget) return;
   state.governor.emplace(state.config, *budget);
-  Reconsider(/*sequences=*/1, run);
+  ReconsiderOne(/*sequences=*/1, run);
 }
 
-void PartialVerifier::Reconsider(int sequences, ActiveRequest* run) {
+void PartialVerifier::Reconsider(std::span<ActiveRequest* const> runs) {
+  for (ActiveRequest* run : runs) ReconsiderOne(static_cast<int>(runs.size()), run);
+  SpreadRounds(runs);
+}
+
+double PartialVerifier::RoundSteps(const ActiveRequest& run) const {
+  const PartialState& state = run.partial;
+  double tokens = config_.buffer_tokens - mean_rows_;
+  if (state.exact()) tokens = std::min<double>(tokens, state.max_trunk);
+  return std::min<double>(state.governor->interval(), tokens / mean_emitted_);
+}
+
+void PartialVerifier::SpreadRounds(std::span<ActiveRequest* const> runs) const {
+  const auto begins = [](const ActiveRequest* run) {
+    const PartialState& state = run->partial;
+    return state.governor && state.lists && state.pays && state.partial_steps == 0;
+  };
+  const auto count = static_cast<double>(std::ranges::count_if(runs, begins));
+  int nth = 0;
+  for (ActiveRequest* run : runs) {
+    if (!begins(run)) continue;
+    const double steps = RoundSteps(*run) * ++nth / count;
+    run->partial.max_steps =
+        nth == count ? GateState::kNoInterval : std::max(1, static_cast<int>(steps));
+  }
+}
+
+void PartialVerifier::ReconsiderOne(int sequences, ActiveRequest* run) {
   PartialState& state = run->partial;
   if (!CouldBePartial(*run) || !state.exact() || run->sequence.tail_len > 0) return;
   const StepShape shape{.sequences = sequences, .context = run->sequence.committed_len};
@@ -139,7 +166,7 @@ GateDecision PartialVerifier::Decide(const ActiveRequest& run, int nodes) const 
                  .settle_requested = run.plain_next};
   if (state.governor) {
     gate.budget = state.governor->budget();
-    gate.interval = state.governor->interval();
+    gate.interval = std::min(state.governor->interval(), state.max_steps);
   }
   return DecideVerification(state.config, gate);
 }

@@ -86,8 +86,8 @@ class PartialVerifier {
 
   // Counts the seconds of a step for the request. `disturbed`: they are not the request's own.
   static void TimeStep(const StepEntry& entry, double seconds, bool disturbed);
-  // After a step of so many sequences: whether partial steps pay from here on.
-  void Reconsider(int sequences, ActiveRequest* run);
+  // After a step of these requests: whether partial steps pay from here on, and for how long.
+  void Reconsider(std::span<ActiveRequest* const> runs);
   // Records an ordinary step of a sequence, one without trunk or choice of blocks.
   void ObserveStep(int rows, int emitted);
   // Records a pass whose sequences are all of `kind`, with `rows` rows of each.
@@ -110,6 +110,12 @@ class PartialVerifier {
   std::vector<int32_t> RankedOf(const Ranking& ranking, int full_blocks) const;
 
   GateDecision Decide(const ActiveRequest& run, int nodes) const;
+  void ReconsiderOne(int sequences, ActiveRequest* run);
+  // Partial steps after which a round's full pass is expected.
+  double RoundSteps(const ActiveRequest& run) const;
+  // Lets rounds that begin together end one after the other, so that their full passes do not come
+  // in one step. Later rounds then begin one by one.
+  void SpreadRounds(std::span<ActiveRequest* const> runs) const;
   // Costs by the verify curve; all unknown without one.
   StepCosts CostsOf(const ActiveRequest& run) const;
   // Tells the payoff what a round or a full step took that has ended, and the policy's ledger what

@@ -56,8 +56,7 @@ Status Step::RunStages(std::span<ActiveRequest* const> decoding,
   observer_.Observe(&batch_, verified_.output.features);
   verifier_.WaitForPrompts(batch_);
   meter_.Account(batch_, pass_.builder.num_tree_rows(), watch.Seconds());
-  const auto sequences = static_cast<int>(decoding.size());
-  for (ActiveRequest* run : decoding) partial_.Reconsider(sequences, run);
+  partial_.Reconsider(decoding);
   return OkStatus();
 }
 
