@@ -56,7 +56,8 @@ double PartialVerifier::RoundSteps(const ActiveRequest& run) const {
 void PartialVerifier::SpreadRounds(std::span<ActiveRequest* const> runs) const {
   const auto begins = [](const ActiveRequest* run) {
     const PartialState& state = run->partial;
-    return state.governor && state.lists && state.pays && state.partial_steps == 0;
+    return !run->finished() && state.governor && state.lists && state.pays &&
+           state.partial_steps == 0;
   };
   const auto count = static_cast<double>(std::ranges::count_if(runs, begins));
   int nth = 0;

@@ -69,7 +69,12 @@ class FourRightDrafter : public Drafter {
 class LedgerPolicy : public FixedPolicy {
  public:
   bool affords = true;
+  bool drafts = true;
   std::vector<double> charged;
+
+  DraftBudget Budget(const StepShape&, const DraftBudget& limit) override {
+    return drafts ? limit : DraftBudget{};
+  }
 
   void Charge(const StepShape&, double seconds, double plain_steps) override {
     EXPECT_GT(seconds, 0);
@@ -259,7 +264,8 @@ TEST_P(SpecPvExactTimeline, RollbackInTheTrunk) {
   EXPECT_EQ(run_->sequence.tail_len, 5);
 }
 
-TEST_P(SpecPvExactTimeline, ARoundIsChargedAndMayBeTheLast) {
+// What speculation may lose is charged, and ends partial steps when it cannot be afforded.
+TEST_P(SpecPvExactTimeline, TheLedgerSeesRoundsAndExtraSteps) {
   RunToStep15();
   EXPECT_TRUE(policy_.charged.empty());  // the first drafts need the prompt
   policy_.affords = false;
@@ -267,10 +273,16 @@ TEST_P(SpecPvExactTimeline, ARoundIsChargedAndMayBeTheLast) {
   EXPECT_EQ(policy_.charged, std::vector<double>{75});
   EXPECT_EQ(RunStep(), 5);  // in full
   EXPECT_EQ(run_->sequence.tail_len, 0);
+  policy_.drafts = false;
+  EXPECT_EQ(RunStep(), 1);
+  policy_.drafts = true;
+  EXPECT_EQ(policy_.charged, std::vector<double>{75});
+  EXPECT_EQ(RunStep(), 5);  // the drafter catches up
+  EXPECT_EQ(policy_.charged, (std::vector<double>{75, 5}));
   policy_.affords = true;
   EXPECT_EQ(RunStep(), 5);
-  EXPECT_EQ(RunStep(), 5);  // chooses blocks, which is time lost for this step
-  EXPECT_EQ(policy_.charged, (std::vector<double>{75, 5}));
+  EXPECT_EQ(RunStep(), 5);  // chooses blocks
+  EXPECT_EQ(policy_.charged, (std::vector<double>{75, 5, 5}));
   EXPECT_EQ(RunStep(), 0);
 }
 
