@@ -250,7 +250,6 @@ TEST(SpecPvEngine, FastKeepsLogProbsFull) {
   EXPECT_EQ(result.stats.partial_passes, 0);
 }
 
-// A pool far too small: preempted sequences lose their provisional tokens and get them again.
 // Requests that arrive together have their first full pass together. From then on one step has at
 // most two of them, so that its cost stays even.
 TEST(SpecPvEngine, FullPassesOfABatchAreSpreadOverSteps) {
@@ -278,6 +277,7 @@ TEST(SpecPvEngine, FullPassesOfABatchAreSpreadOverSteps) {
   }
 }
 
+// A pool far too small: preempted sequences lose their provisional tokens and get them again.
 TEST(SpecPvEngine, PreemptionKeepsTheText) {
   std::mt19937 random(17);
   std::vector<GenerateRequest> requests;
