@@ -32,7 +32,7 @@ class Tokens(CliTest):
 
     def test_the_bundled_prompts_are_small_and_one_is_long(self):
         self.assertLessEqual(PROMPTS.stat().st_size, 60_000)
-        self.assertEqual(max(len(prompt["tokens"]) for prompt in self.prompts), 2500)
+        self.assertEqual(max(len(prompt["tokens"]) for prompt in self.prompts), 1500)
 
     def test_sources_of_ids_agree(self):
         flags = ["--max-tokens", 8]

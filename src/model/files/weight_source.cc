@@ -151,7 +151,7 @@ class FileWeights : public WeightSource {
   std::shared_ptr<const SafetensorsReader> reader_;
   ExpertTensors experts_;
   QuantConfig quantised_;
-  std::unique_ptr<ThreadPool> pool_;  // of quantised files
+  std::unique_ptr<ThreadPool> pool_;  // expands quantised files
   std::vector<TensorView> loaded_;
   std::vector<std::vector<uint64_t>> copies_;
 };
