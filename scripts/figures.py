@@ -172,7 +172,7 @@ CPU = [
     ),
     Figure(
         "nwor",
-        ["build/talon bench nwor --batches 1,4 --nodes 8,32 --tokens 48 --repeats 5"],
+        ["build/talon bench nwor --batches 1,4 --nodes 32 --tokens 48 --repeats 5"],
         tables.nwor,
         {"--batches": "1", "--nodes": "8", "--tokens": "16", "--repeats": "1"},
     ),
@@ -270,7 +270,7 @@ GPU = [
     ),
     Figure(
         "written",
-        ["build-cuda/talon bench nwor --device cuda --batches 1,4 --nodes 8,32 --tokens 48 --repeats 5"],
+        ["build-cuda/talon bench nwor --device cuda --batches 1,4 --nodes 32 --tokens 48 --repeats 5"],
         tables.nwor,
     ),
 ]

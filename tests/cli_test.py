@@ -408,6 +408,17 @@ class Check(CliTest):
         self.assertRegex(result.stdout.decode(), r"(?m)^FAIL ")
         self.assertRegex(result.stdout.decode().splitlines()[-1], r"^\d+ passed, [1-9]\d* failed$")
 
+    def test_perplexity_of_quantised_weights(self):
+        text = self.file("text.txt", "The list of names is sorted by length. " * 8)
+        result = talon("check", "--perplexity", text, "--weights", "int4", "--kv-dtype", "f32")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        values = re.findall(r"^(?:perplexity|against) +([0-9.]+) ", result.stdout.decode(), re.M)
+        change = float(re.search(r"^change +([-+0-9.]+)%$", result.stdout.decode(), re.M)[1])
+        self.assertNotEqual(*values)
+        self.assertAlmostEqual(change, 100 * (float(values[0]) / float(values[1]) - 1), 1)
+        self.assert_refused(talon("check", "--perplexity", self.file("a", "")), "two tokens")
+        self.assert_refused(talon("check", "--against", TINY), "--perplexity")
+
     def test_changed_tokenizer_reference_fails(self):
         cases = json.loads((TINY / "tokenizer_golden.json").read_text())[:3]
         cases[1]["ids"] = cases[1]["ids"] + [7]

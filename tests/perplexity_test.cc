@@ -1,7 +1,8 @@
 // Perplexity of the bundled model on a fixed text: what the formats of weights and KV cost.
+#include "model/perplexity.h"
+
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
@@ -9,16 +10,13 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "compute/test_device.h"
-#include "kv/kv_cache.h"
 #include "model/decoder.h"
-#include "spec/plan.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace talon {
 namespace {
 
 constexpr int kMaxTokens = 800;
-constexpr int kChunk = 128;
 const std::string kRoot = TALON_SOURCE_DIR;
 const std::string kModel = kRoot + "/models/tiny";
 
@@ -39,59 +37,18 @@ std::vector<int32_t> FixedText() {
   return tokens;
 }
 
-// -log p(token) under one row of logits.
-double Surprise(const float* logits, int vocabulary, int32_t token) {
-  const double top = *std::max_element(logits, logits + vocabulary);
-  double sum = 0;
-  for (int i = 0; i < vocabulary; ++i) sum += std::exp(logits[i] - top);
-  return std::log(sum) - (logits[token] - top);
-}
-
-double Perplexity(WeightFormat weights, DType kv_dtype, const std::vector<int32_t>& tokens) {
+double PerplexityOf(WeightFormat weights, DType kv_dtype, const std::vector<int32_t>& tokens) {
   const auto backend = NewTestBackend(2);
-  const auto decoder =
-      Decoder::Load(kModel, backend.get(),
-                    {.weights = weights, .max_rows = kChunk, .max_output_rows = kChunk})
-          .value();
-  const ModelConfig& config = decoder->config();
-  Metrics metrics;
-  const auto kv = KvCache::Create(backend.get(),
-                                  {.num_layers = config.num_layers,
-                                   .kv_heads = config.num_kv_heads,
-                                   .head_dim = config.head_dim,
-                                   .block_size = 16,
-                                   .dtype = kv_dtype,
-                                   .num_blocks = static_cast<int>(tokens.size()) / 16 + 1,
-                                   .staging_rows = 1},
-                                  &metrics)
-                      .value();
-  Sequence sequence{.id = 1, .tokens = tokens};
-  const int scored = static_cast<int>(tokens.size()) - 1;
-  double total = 0;
-  while (sequence.committed_len < scored) {
-    const int first = sequence.committed_len;
-    const int count = std::min(kChunk, scored - first);
-    Reservation reservation = kv->Reserve(sequence, count).value();
-    PassBuilder builder;
-    builder.AddPrompt(sequence, reservation, /*outputs=*/count);
-    ForwardOutput output;
-    const Status status = decoder->Forward(builder.plan(), kv->view(), &output);
-    EXPECT_TRUE(status.ok()) << status.message();
-    std::vector<float> logits(static_cast<size_t>(count) * config.vocab_size);
-    backend->CopyOut(logits.data(), output.logits.data, logits.size() * sizeof(float));
-    for (int i = 0; i < count; ++i) {
-      total += Surprise(logits.data() + static_cast<size_t>(i) * config.vocab_size,
-                        config.vocab_size, tokens[first + i + 1]);
-    }
-    kv->Advance(&sequence, std::move(reservation), count, "prefill");
-  }
-  return std::exp(total / scored);
+  const LoadOptions options{
+      .weights = weights, .max_rows = kPerplexityRows, .max_output_rows = kPerplexityRows};
+  const auto decoder = Decoder::Load(kModel, backend.get(), options).value();
+  return Perplexity(decoder.get(), backend.get(), tokens, kv_dtype).value();
 }
 
 TEST(PerplexityTest, FormatsCostLittle) {
   const std::vector<int32_t> tokens = FixedText();
   ASSERT_GT(tokens.size(), 500u);
-  const double exact = Perplexity(WeightFormat::kF32, DType::kF32, tokens);
+  const double exact = PerplexityOf(WeightFormat::kF32, DType::kF32, tokens);
   std::printf("%zu tokens, weights f32, KV f32: perplexity %.4f\n", tokens.size(), exact);
   EXPECT_LT(exact, 200);  // the model has learnt something: a uniform guess has 8192
   const struct {
@@ -108,7 +65,7 @@ TEST(PerplexityTest, FormatsCostLittle) {
                {"weights f32, KV bf16", WeightFormat::kF32, DType::kBF16, 0.005},
                {"weights int8, KV bf16", WeightFormat::kInt8, DType::kBF16, 0.025}};
   for (const auto& one : cases) {
-    const double perplexity = Perplexity(one.weights, one.kv_dtype, tokens);
+    const double perplexity = PerplexityOf(one.weights, one.kv_dtype, tokens);
     const double difference = perplexity / exact - 1;
     std::printf("%-22s perplexity %.4f, %+.3f%%\n", one.name, perplexity, 100 * difference);
     EXPECT_LT(std::abs(difference), one.limit) << one.name;

@@ -1,4 +1,5 @@
 // `talon check`: compares a model and its tokenizer with reference files, a line a case.
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/block_check.h"
@@ -10,6 +11,7 @@
 #include "model/files/golden.h"
 #include "model/files/model_dir.h"
 #include "model/heads/draft_kind.h"
+#include "model/perplexity.h"
 #include "setup/loader.h"
 
 namespace talon {
@@ -21,7 +23,9 @@ struct CheckOptions {
   std::string draft;  // a head, which `golden` is then about
   std::string golden;
   std::string tokenizer_golden;
-  std::string skipped;  // why there is no check of the tokenizer
+  std::string skipped;     // why there is no check of the tokenizer
+  std::string perplexity;  // a text
+  std::string against;     // the model before it was quantised
   float tolerance = 2e-4f;
 };
 
@@ -141,6 +145,52 @@ Result<int> Check(Config config, CheckOptions options) {
   return tally.failed == 0 && tally.passed > 0 ? kExitOk : kExitFailed;
 }
 
+// ---- Perplexity ----
+
+struct Scored {
+  double perplexity = 0;
+  size_t tokens = 0;
+};
+
+Result<Scored> Score(const Config& config, const std::string& text) {
+  constexpr size_t kMostTokens = 4096;
+  TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, "", kPerplexityRows));
+  TALON_ASSIGN_OR_RETURN(const Tokenizer* tokenizer, RequireTokenizer(*model));
+  TALON_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, tokenizer->Encode(text, true));
+  const auto longest = static_cast<size_t>(model->target->config().max_context);
+  tokens.resize(std::min({tokens.size(), kMostTokens, longest}));
+  if (tokens.size() < 2) return InvalidArgument("a text of two tokens or more is needed");
+  TALON_ASSIGN_OR_RETURN(const double perplexity,
+                         Perplexity(model->target.get(), model->backend.get(), tokens,
+                                    model->engine_options.kv_dtype));
+  return Scored{perplexity, tokens.size()};
+}
+
+// The model as the settings say, and as it was: one after the other, as both may not fit.
+Result<int> ComparePerplexity(Config config, const CheckOptions& options) {
+  if (config.model.empty()) {
+    TALON_ASSIGN_OR_RETURN(config.model, BundledModelDir("tiny"));
+  }
+  TALON_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.perplexity));
+  TALON_ASSIGN_OR_RETURN(const Scored scored, Score(config, text));
+  std::printf("%-10s  %s, the first %zu tokens\n", "text", options.perplexity.c_str(),
+              scored.tokens);
+  std::printf("%-10s  %8.4f  weights %s, KV %s\n", "perplexity", scored.perplexity,
+              config.weights.c_str(), config.kv_dtype.c_str());
+  std::fflush(stdout);
+  config.weights = config.kv_dtype = "f32";
+  if (!options.against.empty()) config.model = options.against;
+  TALON_ASSIGN_OR_RETURN(const Scored exact, Score(config, text));
+  if (exact.tokens != scored.tokens) {
+    return InvalidArgument("--against: {} has another tokenizer: {} tokens instead of {}",
+                           options.against, exact.tokens, scored.tokens);
+  }
+  std::printf("%-10s  %8.4f  weights f32, KV f32, %s\n", "against", exact.perplexity,
+              options.against.empty() ? "the same model" : options.against.c_str());
+  std::printf("%-10s  %+7.2f%%\n", "change", 100 * (scored.perplexity / exact.perplexity - 1));
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddCheckCommand(Command app, Config* config, CommandBody* body) {
@@ -162,14 +212,27 @@ void AddCheckCommand(Command app, Config* config, CommandBody* body) {
       .TypeName("FILE");
   command.AddOption("--tolerance", &options->tolerance, "Largest allowed logit error")
       .Default(options->tolerance);
+  command
+      .AddOption("--perplexity", &options->perplexity,
+                 "Compare nothing else: the perplexity of this text with the settings given, and "
+                 "in f32")
+      .TypeName("FILE");
+  command
+      .AddOption("--against", &options->against,
+                 "The model in f32 for --perplexity, before it was quantised; none given = the "
+                 "same model")
+      .TypeName("DIR");
   AddSettings(command, config, kModelSettings);
   command.SetFooter(
       "\nComputes in f32 with an f32 KV cache unless flags say otherwise. Exit code 0\n"
       "only if all pass.\n"
       "  talon check --model models/tiny\n"
       "  talon check --model DIR --golden FILE.safetensors\n"
-      "  talon check --model DIR --draft DIR/eagle3\n");
-  SetBody(command, body, [config, options, command] {
+      "  talon check --model DIR --draft DIR/eagle3\n"
+      "  talon check --model DIR --weights int4 --perplexity book.txt\n");
+  SetBody(command, body, [config, options, command]() -> Result<int> {
+    if (!options->perplexity.empty()) return ComparePerplexity(*config, *options);
+    if (!options->against.empty()) return InvalidArgument("--against is for --perplexity");
     if (command.Count("--weights") == 0) config->weights = "f32";
     if (command.Count("--kv-dtype") == 0) config->kv_dtype = "f32";
     return Check(*config, *options);
