@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "compute/cuda/device/host_device.h"
+#include "compute/host_device.h"
 
 namespace talon {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "compute/cuda/device/host_device.h"
+#include "compute/host_device.h"
 #include "compute/kv_view.h"
 
 namespace talon::cuda {

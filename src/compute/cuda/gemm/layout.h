@@ -18,7 +18,7 @@
 #include <cstdint>
 
 #include "base/math.h"
-#include "compute/cuda/device/host_device.h"
+#include "compute/host_device.h"
 
 namespace talon::cuda {
 

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "compute/cuda/device/host_device.h"
+#include "compute/host_device.h"
 
 namespace talon::cuda {
 

@@ -54,10 +54,13 @@ struct WgmmaBlock {
   __device__ uint32_t Empty(int slot) const { return empty + slot * 8; }
 };
 
-__device__ __forceinline__ WgmmaBlock DescribeBlock(const WgmmaArgs& args, void* ring,
+// The ring is the dynamic shared memory, from the first aligned address on.
+__device__ __forceinline__ WgmmaBlock DescribeBlock(const WgmmaArgs& args,
                                                     const WgmmaBarriers& barriers) {
   WgmmaBlock block;
-  block.ring = SharedAddress(ring);
+  const uint32_t unaligned = SharedAddress(DynamicShared());
+  const uint32_t padding = (kRingAlignment - unaligned % kRingAlignment) % kRingAlignment;
+  block.ring = SharedAddress(static_cast<uint8_t*>(DynamicShared()) + padding);
   block.full = SharedAddress(barriers.full);
   block.empty = SharedAddress(barriers.empty);
   block.rank = static_cast<int>(blockIdx.x) % args.splits;
@@ -68,20 +71,29 @@ __device__ __forceinline__ WgmmaBlock DescribeBlock(const WgmmaArgs& args, void*
   return block;
 }
 
-// The producer: fills the ring by TMA, run by one thread.
-template <int kOutputs>
-class WgmmaProducer {
+// Makes the ring's mbarriers ready: one arrival fills a stage, one of each consumer warp frees it.
+// Run by one thread.
+__device__ __forceinline__ void InitRing(const WgmmaArgs& args, const WgmmaBlock& block) {
+  for (int slot = 0; slot < args.ring; ++slot) {
+    MbarrierInit(block.Full(slot), 1);
+    MbarrierInit(block.Empty(slot), args.groups * kGroupThreads / 32);
+  }
+  FenceMbarrierInit();
+}
+
+// The producer: fills the ring. `Loads` has Prefetch(), LoadWeights(cursor, slot), which also adds
+// the bytes of x to the mbarrier's transaction count, and LoadOperand(cursor, slot).
+template <typename Loads>
+class RingProducer {
  public:
-  __device__ WgmmaProducer(const CUtensorMap& weights, const CUtensorMap& x, const WgmmaArgs& args,
-                           const WgmmaBlock& block)
-      : weights_(weights), x_(x), args_(args), block_(block), next_{block.first_item, 0} {}
+  __device__ RingProducer(const Loads& loads, const WgmmaArgs& args, const WgmmaBlock& block)
+      : loads_(loads), args_(args), block_(block), next_{block.first_item, 0} {}
 
   // Fills the ring with weights, before PdlWait where they are constant.
   __device__ void StartWeights() {
-    PrefetchTensorMap(weights_);
-    PrefetchTensorMap(x_);
+    loads_.Prefetch();
     for (int slot = 0; slot < args_.ring && next_.item < args_.items; ++slot) {
-      LoadWeights(next_, slot);
+      loads_.LoadWeights(next_, slot);
       Advance(&next_);
     }
   }
@@ -90,14 +102,14 @@ class WgmmaProducer {
   __device__ void Run() {
     StageCursor cursor = {block_.first_item, 0};
     for (int slot = 0; slot < args_.ring && cursor.item < args_.items; ++slot) {
-      LoadOperand(cursor, slot);
+      loads_.LoadOperand(cursor, slot);
       Advance(&cursor);
     }
     PipelineState state;
     while (next_.item < args_.items) {
       MbarrierWait(block_.Empty(state.slot), state.parity);
-      LoadWeights(next_, state.slot);
-      LoadOperand(next_, state.slot);
+      loads_.LoadWeights(next_, state.slot);
+      loads_.LoadOperand(next_, state.slot);
       Advance(&next_);
       state.Advance(args_.ring);
     }
@@ -107,9 +119,26 @@ class WgmmaProducer {
   __device__ void Advance(StageCursor* cursor) const {
     cursor->Advance(args_.stage_slices, block_.slice_count, block_.item_step);
   }
-  __device__ uint32_t Stage(int slot) const { return block_.ring + slot * args_.stage_bytes; }
 
-  // Also adds the bytes of x to the mbarrier's transaction count.
+  Loads loads_;
+  const WgmmaArgs& args_;
+  const WgmmaBlock& block_;
+  StageCursor next_;  // to load
+};
+
+// Loads by TMA, for a producer of one thread.
+template <int kOutputs>
+class WgmmaLoads {
+ public:
+  __device__ WgmmaLoads(const CUtensorMap& weights, const CUtensorMap& x, const WgmmaArgs& args,
+                        const WgmmaBlock& block)
+      : weights_(weights), x_(x), args_(args), block_(block) {}
+
+  __device__ void Prefetch() const {
+    PrefetchTensorMap(weights_);
+    PrefetchTensorMap(x_);
+  }
+
   __device__ void LoadWeights(const StageCursor& at, int slot) const {
     const int row = at.item / args_.row_tiles * (args_.swiglu ? kOutputs / 2 : kOutputs);
     const int slice_rows = args_.stage_slices * kSliceRowBytes;
@@ -123,11 +152,13 @@ class WgmmaProducer {
     TmaLoadSlices(x_, row, block_.slice_begin + at.slice, Stage(slot), block_.Full(slot));
   }
 
+ private:
+  __device__ uint32_t Stage(int slot) const { return block_.ring + slot * args_.stage_bytes; }
+
   const CUtensorMap& weights_;
   const CUtensorMap& x_;
   const WgmmaArgs& args_;
   const WgmmaBlock& block_;
-  StageCursor next_;  // to load
 };
 
 // Starts the wgmma group that adds the stage at `stage` to a warpgroup's accumulators.
@@ -267,19 +298,12 @@ __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ WgmmaBarriers barriers;
   PdlTrigger();
-  const uint32_t unaligned = SharedAddress(DynamicShared());
-  const uint32_t padding = (kRingAlignment - unaligned % kRingAlignment) % kRingAlignment;
-  void* ring = static_cast<uint8_t*>(DynamicShared()) + padding;
-  const WgmmaBlock block = DescribeBlock(args, ring, barriers);
+  const WgmmaBlock block = DescribeBlock(args, barriers);
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
   const int consumers = args.groups * kGroupThreads;
-  WgmmaProducer<kOutputs> producer(weights, x, args, block);
+  RingProducer producer(WgmmaLoads<kOutputs>(weights, x, args, block), args, block);
   if (static_cast<int>(threadIdx.x) == consumers) {
-    for (int slot = 0; slot < args.ring; ++slot) {
-      MbarrierInit(block.Full(slot), 1);
-      MbarrierInit(block.Empty(slot), consumers / 32);
-    }
-    FenceMbarrierInit();
+    InitRing(args, block);
     if (args.constant_weights) producer.StartWeights();
   }
   __syncthreads();

@@ -20,7 +20,7 @@
 #include <cstdint>
 
 #include "base/math.h"
-#include "compute/cuda/device/host_device.h"
+#include "compute/host_device.h"
 #include "compute/cuda/gemm/layout.h"
 
 namespace talon::cuda {

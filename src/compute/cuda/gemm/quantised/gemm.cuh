@@ -1,7 +1,7 @@
 // The kernel of quantised/gemm.h; quantised/layout.h explains its tiles. Included by CUDA sources
 // only.
 //
-// Warp-specialised like gemm/wgmma.cuh: a producer thread fills a ring of stages, each of the same
+// Warp-specialised like gemm/wgmma.cuh: a producer warp fills a ring of stages, each of the same
 // inputs of x and of one or more tiles for every consumer warpgroup. A warpgroup multiplies 64
 // outputs by all rows; each of its warps takes two units of eight outputs. For SwiGLU these are the
 // same outputs of gate and up, so that a thread holds both.
@@ -22,50 +22,17 @@ namespace talon::cuda {
 
 inline constexpr int kCodeHalfSteps = 4;  // steps whose pairs are expanded together
 
-// The producer, run by one warp: a lane for the tiles of each warpgroup, and one for x.
+// Loads for a producer of one warp: a lane for the tiles of each warpgroup, and one for x.
 template <int kRows>
-class CodeProducer {
+class CodeLoads {
  public:
-  __device__ CodeProducer(const CUtensorMap& x, const CodeArgs& args, const WgmmaBlock& block)
-      : x_(x), args_(args), block_(block), lane_(threadIdx.x % 32), next_{block.first_item, 0} {}
+  __device__ CodeLoads(const CUtensorMap& x, const CodeArgs& args, const WgmmaBlock& block)
+      : x_(x), args_(args), block_(block), lane_(threadIdx.x % 32) {}
 
-  // Weights are constant: the ring is filled with them before PdlWait.
-  __device__ void StartWeights() {
-    for (int slot = 0; slot < args_.common.ring && next_.item < args_.common.items; ++slot) {
-      LoadWeights(next_, slot);
-      Advance(&next_);
-    }
+  __device__ void Prefetch() const {
+    if (lane_ == 0) PrefetchTensorMap(x_);
   }
 
-  // Loads x of the stages that StartWeights has begun, then all other stages.
-  __device__ void Run() {
-    StageCursor cursor = {block_.first_item, 0};
-    for (int slot = 0; slot < args_.common.ring && cursor.item < args_.common.items; ++slot) {
-      LoadOperand(cursor, slot);
-      Advance(&cursor);
-    }
-    PipelineState state;
-    while (next_.item < args_.common.items) {
-      MbarrierWait(block_.Empty(state.slot), state.parity);
-      LoadWeights(next_, state.slot);
-      LoadOperand(next_, state.slot);
-      Advance(&next_);
-      state.Advance(args_.common.ring);
-    }
-  }
-
- private:
-  __device__ void Advance(StageCursor* cursor) const {
-    cursor->Advance(args_.common.stage_slices, block_.slice_count, block_.item_step);
-  }
-  __device__ uint32_t Stage(int slot) const {
-    return block_.ring + slot * args_.common.stage_bytes;
-  }
-  __device__ int operand_bytes() const {
-    return args_.common.stage_slices * kRows * kSliceRowBytes;
-  }
-
-  // Also adds the bytes of x to the mbarrier's transaction count.
   __device__ void LoadWeights(const StageCursor& at, int slot) const {
     const int groups = args_.common.groups;
     const int bytes = args_.stage_tiles * args_.tile_bytes;
@@ -78,16 +45,24 @@ class CodeProducer {
     BulkLoad(args_.codes + first * args_.tile_bytes, bytes,
              Stage(slot) + operand_bytes() + lane_ * bytes, block_.Full(slot));
   }
+
   __device__ void LoadOperand(const StageCursor& at, int slot) const {
     if (lane_ != args_.common.groups) return;
     TmaLoadSlices(x_, 0, block_.slice_begin + at.slice, Stage(slot), block_.Full(slot));
+  }
+
+ private:
+  __device__ uint32_t Stage(int slot) const {
+    return block_.ring + slot * args_.common.stage_bytes;
+  }
+  __device__ int operand_bytes() const {
+    return args_.common.stage_slices * kRows * kSliceRowBytes;
   }
 
   const CUtensorMap& x_;
   const CodeArgs& args_;
   const WgmmaBlock& block_;
   int lane_;
-  StageCursor next_;  // to load
 };
 
 // The two units of a warp: their rows in the block's tiles, of which each warpgroup's are 64.
@@ -332,23 +307,13 @@ __global__ void __launch_bounds__(MostCodeGroups(kRows) * kGroupThreads + 32, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ WgmmaBarriers barriers;
   PdlTrigger();
-  const uint32_t unaligned = SharedAddress(DynamicShared());
-  const uint32_t padding = (kRingAlignment - unaligned % kRingAlignment) % kRingAlignment;
-  void* ring = static_cast<uint8_t*>(DynamicShared()) + padding;
-  const WgmmaBlock block = DescribeBlock(args.common, ring, barriers);
+  const WgmmaBlock block = DescribeBlock(args.common, barriers);
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
   const int consumers = args.common.groups * kGroupThreads;
-  CodeProducer<kRows> producer(x, args, block);
+  RingProducer producer(CodeLoads<kRows>(x, args, block), args.common, block);
   const bool produces = warp == consumers / 32;
   if (produces) {
-    if (threadIdx.x % 32 == 0) {
-      PrefetchTensorMap(x);
-      for (int slot = 0; slot < args.common.ring; ++slot) {
-        MbarrierInit(block.Full(slot), 1);
-        MbarrierInit(block.Empty(slot), consumers / 32);
-      }
-      FenceMbarrierInit();
-    }
+    if (threadIdx.x % 32 == 0) InitRing(args.common, block);
     __syncwarp();
     producer.StartWeights();
   }

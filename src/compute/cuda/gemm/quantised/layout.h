@@ -19,7 +19,7 @@
 #include <cstdint>
 
 #include "base/math.h"
-#include "compute/cuda/device/host_device.h"
+#include "compute/host_device.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
 #include "compute/dtype.h"
 

@@ -1,6 +1,6 @@
 // Qualifier of functions that are compiled for both the host (unit tests) and the device.
-#ifndef TALON_COMPUTE_CUDA_DEVICE_HOST_DEVICE_H_
-#define TALON_COMPUTE_CUDA_DEVICE_HOST_DEVICE_H_
+#ifndef TALON_COMPUTE_HOST_DEVICE_H_
+#define TALON_COMPUTE_HOST_DEVICE_H_
 
 #ifdef __CUDACC__
 #define TALON_HOST_DEVICE __host__ __device__
@@ -8,4 +8,4 @@
 #define TALON_HOST_DEVICE
 #endif
 
-#endif  // TALON_COMPUTE_CUDA_DEVICE_HOST_DEVICE_H_
+#endif  // TALON_COMPUTE_HOST_DEVICE_H_
