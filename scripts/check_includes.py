@@ -38,7 +38,7 @@ CUDA_ALLOWED["attention"] = {"device", "runtime"}
 CUDA_ALLOWED["gemm"] = {"device", "runtime", "gemm/quantised"}
 CUDA_ALLOWED["gemm/quantised"] = {"device", "runtime", "gemm"}  # a part of it
 CUDA_ALLOWED["tokens"] = {"device", "runtime"}
-CUDA_ALLOWED["experts"] = {"device", "runtime", "gemm"}  # their weights are GEMM's
+CUDA_ALLOWED["experts"] = {"device", "runtime", "gemm", "gemm/quantised"}  # their weights are GEMM's
 CUDA_ALLOWED["kv"] = {"device", "runtime", "tokens"}  # ChooseColumns ranks blocks, too
 
 # (dependency, how its headers begin, path prefixes under src/ that may include them)

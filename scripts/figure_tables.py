@@ -522,13 +522,15 @@ def gpu_simulate(results):
                     f"{result['nodes']} nodes, {result['depth']} levels",
                     row["batch"],
                     number(row["plain_tokens_per_second"]),
+                    f"{100 * row['plain_idle_share']:.1f}%",
                     number(row["tokens_per_second"]),
                     times(row["speed_up"]),
                     f"{row['tau']:.2f}",
                     number(row["step_milliseconds"]),
                     percent(row["draft_share"]),
-                    f"{100 * row['rest_share']:.1f}%",
+                    f"{100 * row['idle_share']:.1f}%",
                 ]
             )
-    header = ["tree", "batch", "plain t/s", "t/s", "speed-up", "tau", "step ms", "drafting", "rest"]
+    header = ["tree", "batch", "plain t/s", "idle", "t/s", "speed-up", "tau", "step ms", "drafting"]
+    header.append("idle")
     return table(header, rows)

@@ -23,9 +23,10 @@ ExpertMatrix MatrixOf(const Weight* weight, const float* bias) {
 }
 
 // Pairs of a tile, at most: few where few rows come to an expert, because each tile computes all of
-// its columns.
-int TilePairs(int rows, int per_row, int experts) {
-  if (rows <= 8) return 8;
+// its columns. A second tile of an expert reads its matrix again, from the L2 cache, which is
+// dearer than columns unless they are scaled group by group.
+int TilePairs(DType dtype, int rows, int per_row, int experts) {
+  if (rows <= 8 || (dtype == DType::kMxfp4 && rows * per_row <= 4 * experts)) return 8;
   return rows * per_row <= 8 * experts ? 16 : 32;
 }
 
@@ -77,6 +78,9 @@ void LaunchProduct(const Stream& stream, DType dtype, const ExpertProduct& produ
       LaunchExpertsMxfp4(stream, product, gated, tile_pairs, items);
   }
 }
+
+// What rows are multiplied with before they are rounded and meet weights of this type.
+float RowFactor(DType dtype) { return dtype == DType::kMxfp4 ? kMxfp4RowFactor : 1.0f; }
 
 int PaddedInputs(int cols) { return CeilDiv(cols, kChunkInputs) * kChunkInputs; }
 
@@ -135,7 +139,7 @@ void CudaExpertOps::FeedForward(MatrixView x, const float* norm, float epsilon,
   TALON_CHECK(router.dtype() == DType::kF32 && x.cols == gate_up.cols() && x.cols == down.rows());
   TALON_CHECK(per_row <= std::min(experts, kMaxExpertsPerRow) && weights.prepared != nullptr);
   const int slots = x.rows * per_row;
-  const int tile_pairs = TilePairs(x.rows, per_row, experts);
+  const int tile_pairs = TilePairs(gate_up.dtype(), x.rows, per_row, experts);
   const int most_tiles = std::min(slots, experts + slots / tile_pairs);
   const DType operand = gate_up.operand_dtype();
   const int inputs = PaddedInputs(x.cols);
@@ -156,6 +160,7 @@ void CudaExpertOps::FeedForward(MatrixView x, const float* norm, float epsilon,
                .experts = experts,
                .rule = weights.rule,
                .tile_pairs = tile_pairs,
+               .operand_factor = RowFactor(gate_up.dtype()),
                .operand = normed,
                .operand_stride = inputs,
                .routes = routes},
@@ -172,7 +177,8 @@ void CudaExpertOps::FeedForward(MatrixView x, const float* norm, float epsilon,
                                 .row_bytes = gate_up.row_bytes(),
                                 .scale_stride = gate_up.scale_stride(),
                                 .out = gated,
-                                .out_stride = hidden};
+                                .out_stride = hidden,
+                                .out_factor = RowFactor(down.dtype())};
   LaunchProduct(stream(), gate_up.dtype(), activated, /*gated=*/true, tile_pairs,
                 most_tiles * CeilDiv(down.cols(), kItemOutputs / 2));
   LaunchProduct(stream(), down.dtype(), DownProduct(activated, down, results), /*gated=*/false,

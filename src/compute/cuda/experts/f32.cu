@@ -6,13 +6,12 @@ namespace {
 // float32 experts, for checks: a warp computes whole sums of some rows, lane by lane.
 struct F32Format {
   using T = float;
-  static constexpr float kSumScale = 1;
 
-  template <int Pairs, bool Gated, typename Wait>
+  template <int Pairs, bool Gated, typename Begin>
   static __device__ __forceinline__ void AccumulateItem(const ExpertProduct& args,
-                                                        const ProductItem& item, const Wait& wait,
+                                                        const ProductItem& item, const Begin& begin,
                                                         ProductShared<Pairs>& shared) {
-    wait();
+    begin();
     const int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32; row < kItemOutputs; row += kExpertWarps) {
       const int at = min(item.row_begin[row / 16] + row % 16, args.matrix_rows - 1);

@@ -9,25 +9,36 @@ namespace talon::cuda {
 template <typename Element>
 struct Float16Format : MmaAccumulate<Float16Format<Element>> {
   using T = Element;
-  static constexpr bool kScalesChunks = false;
-  static constexpr float kSumScale = 1;
-  static constexpr int kAhead = 2;
+  static constexpr int kScales = 0;
+  static constexpr int kAhead = 1;
   static __device__ __forceinline__ int InputOffset(int piece, int t) { return 32 * piece + 8 * t; }
+
+  // What a lane reads of a half's rows. Rows behind the last of the matrix are computed and not
+  // stored.
+  struct Rows {
+    const uint4* rows[2];
+
+    __device__ __forceinline__ Rows(const ExpertProduct& args, const ExpertMatrix& matrix,
+                                    int row_begin) {
+      const int lane = threadIdx.x % 32;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = min(row_begin + lane / 4 + 8 * i, args.matrix_rows - 1);
+        rows[i] = reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(matrix.data) +
+                                                 row * args.row_bytes) +
+                  lane % 4;
+      }
+    }
+  };
 
   struct Chunk {
     uint4 rows[2][4];
 
-    __device__ __forceinline__ void Load(const ExpertProduct& args, const ExpertMatrix& matrix,
-                                         int row_begin, int chunk) {
-      const int lane = threadIdx.x % 32;
+    __device__ __forceinline__ void Load(const Rows& from, int chunk) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        // Rows behind the last of the matrix are computed and not stored.
-        const int row = min(row_begin + lane / 4 + 8 * i, args.matrix_rows - 1);
-        const auto* from = reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(matrix.data) +
-                                                          row * args.row_bytes + chunk * 256);
 #pragma unroll
-        for (int p = 0; p < 4; ++p) rows[i][p] = __ldcs(from + 4 * p + lane % 4);
+        for (int p = 0; p < 4; ++p) rows[i][p] = __ldcs(from.rows[i] + 16 * chunk + 4 * p);
       }
     }
     __device__ __forceinline__ void Expand(int piece, uint32_t (&a)[2][4]) const {

@@ -19,6 +19,9 @@ inline constexpr int kExpertThreads = 32 * kExpertWarps;
 template <int Pairs>
 struct ProductShared {
   float partials[kExpertWarps][kItemOutputs][Pairs + 1];  // a warp's share of the inputs each
+  float bias[kItemOutputs];
+  int32_t slots[Pairs];  // down only
+  float weights[Pairs];  // down only
 };
 
 // A tile of pairs and some rows of its expert's matrix.
@@ -29,14 +32,14 @@ struct ProductItem {
   int row_begin[2];  // first matrix row of each half
 
   template <bool Gated>
-  static __device__ __forceinline__ ProductItem Of(const ExpertProduct& args, int index,
-                                                   int num_tiles) {
+  static __device__ __forceinline__ ProductItem Of(const ExpertProduct& args, int index) {
     ProductItem item;
-    const ExpertTile* tile = args.routes.tiles + index % num_tiles;
+    const int blocks = CeilDiv(args.outputs, Gated ? kItemOutputs / 2 : kItemOutputs);
+    const ExpertTile* tile = args.routes.tiles + index / blocks;
     item.tile = {__ldcg(&tile->expert), __ldcg(&tile->begin), __ldcg(&tile->count)};
     const ExpertEntry& entry = args.table[item.tile.expert];
     item.matrix = Gated ? entry.gate_up : entry.down;
-    const int block = index / num_tiles;
+    const int block = index % blocks;
     item.first = block * (Gated ? kItemOutputs / 2 : kItemOutputs);
     const bool halves = Gated && args.gate_limit <= 0;  // all gates come before all ups
     item.row_begin[0] = halves ? item.first : block * kItemOutputs;
@@ -70,73 +73,84 @@ struct ChunkRange {
 template <int Pairs>
 using Accumulators = float[2][Pairs / 8][4];
 
-// to += the chunk's weights times its inputs. Piece p of a lane is 8 inputs of rows lane / 4 and
+// to += a piece of the chunk times its inputs. A lane's piece is 8 inputs of rows lane / 4 and
 // lane / 4 + 8 of a half: two steps of mma.m16n8k16.
 template <typename Format, int Pairs>
-__device__ __forceinline__ void MultiplyChunk(const typename Format::Chunk (&chunk)[2],
+__device__ __forceinline__ void MultiplyPiece(const typename Format::Chunk (&chunk)[2],
                                               const typename Format::T* const (&inputs)[Pairs / 8],
-                                              int index, Accumulators<Pairs>& to) {
+                                              int index, int piece, Accumulators<Pairs>& to) {
   using T = typename Format::T;
+  uint32_t a[2][2][4];
 #pragma unroll
-  for (int piece = 0; piece < 4; ++piece) {
-    uint32_t a[2][2][4];
+  for (int half = 0; half < 2; ++half) chunk[half].Expand(piece, a[half]);
+  const int column = index * kChunkInputs + Format::InputOffset(piece, 0);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) chunk[half].Expand(piece, a[half]);
-    const int column = index * kChunkInputs + Format::InputOffset(piece, threadIdx.x % 4);
+  for (int n = 0; n < Pairs / 8; ++n) {
+    uint4 x = {0, 0, 0, 0};
+    if (inputs[n] != nullptr) x = *reinterpret_cast<const uint4*>(inputs[n] + column);
 #pragma unroll
-    for (int n = 0; n < Pairs / 8; ++n) {
-      uint4 x = {0, 0, 0, 0};
-      if (inputs[n] != nullptr) x = *reinterpret_cast<const uint4*>(inputs[n] + column);
+    for (int half = 0; half < 2; ++half) {
+      Mma<T>(to[half][n], a[half][0], x.x, x.y);
+      Mma<T>(to[half][n], a[half][1], x.z, x.w);
+    }
+  }
+}
+
+// Pieces that share a scale are summed before they are scaled.
+template <typename Format, int Pairs>
+__device__ __forceinline__ void AddChunk(const typename Format::Chunk (&chunk)[2],
+                                         const typename Format::T* const (&inputs)[Pairs / 8],
+                                         int index, Accumulators<Pairs>& accumulators) {
+  constexpr int kPieces = 4;
+  if constexpr (Format::kScales == 0) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        Mma<T>(to[half][n], a[half][0], x.x, x.y);
-        Mma<T>(to[half][n], a[half][1], x.z, x.w);
+    for (int piece = 0; piece < kPieces; ++piece) {
+      MultiplyPiece<Format, Pairs>(chunk, inputs, index, piece, accumulators);
+    }
+  } else {
+#pragma unroll
+    for (int piece = 0; piece < kPieces;) {
+      Accumulators<Pairs> part = {};
+      const int scale = piece * Format::kScales / kPieces;
+#pragma unroll
+      for (int i = 0; i < kPieces / Format::kScales; ++i, ++piece) {
+        MultiplyPiece<Format, Pairs>(chunk, inputs, index, piece, part);
+      }
+#pragma unroll
+      for (int i = 0; i < Pairs; ++i) {
+        const int half = i / (Pairs / 2), n = i / 4 % (Pairs / 8);
+        float& sum = accumulators[half][n][i % 4];
+        sum = __fmaf_rn(part[half][n][i % 4], chunk[half].Scale(scale, i % 4 / 2), sum);
       }
     }
   }
 }
 
-template <typename Format, int Pairs>
-__device__ __forceinline__ void AddChunk(const typename Format::Chunk (&chunk)[2],
-                                         const typename Format::T* const (&inputs)[Pairs / 8],
-                                         int index, Accumulators<Pairs>& accumulators) {
-  if constexpr (Format::kScalesChunks) {
-    Accumulators<Pairs> part = {};
-    MultiplyChunk<Format, Pairs>(chunk, inputs, index, part);
-#pragma unroll
-    for (int i = 0; i < Pairs; ++i) {
-      const int half = i / (Pairs / 2), n = i / 4 % (Pairs / 8);
-      float& sum = accumulators[half][n][i % 4];
-      sum = __fmaf_rn(part[half][n][i % 4], chunk[half].Scale(i % 4 / 2), sum);
-    }
-  } else {
-    MultiplyChunk<Format, Pairs>(chunk, inputs, index, accumulators);
-  }
-}
-
-// The warp's accumulators of an item. `wait` is called when the first weights are on their way.
-template <typename Format, int Pairs, bool Gated, typename Wait>
+// The warp's accumulators of an item. `begin` is called when the first weights are on their way,
+// and before x is read.
+template <typename Format, int Pairs, bool Gated, typename Begin>
 __device__ __forceinline__ void AccumulateItem(const ExpertProduct& args, const ProductItem& item,
-                                               const Wait& wait,
+                                               const Begin& begin,
                                                Accumulators<Pairs>& accumulators) {
   using T = typename Format::T;
   constexpr int kAhead = Format::kAhead;
   const ChunkRange range(args, threadIdx.x / 32);
+  const typename Format::Rows rows[2] = {{args, item.matrix, item.row_begin[0]},
+                                         {args, item.matrix, item.row_begin[1]}};
   typename Format::Chunk ring[kAhead][2];
   const auto load = [&](int chunk, typename Format::Chunk(&to)[2]) {
     if (chunk >= range.end) return;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      to[half].Load(args, item.matrix, item.row_begin[half], chunk);
-    }
+    for (int half = 0; half < 2; ++half) to[half].Load(rows[half], chunk);
   };
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) load(range.begin + i, ring[i]);
-  wait();
+  begin();
   const T* inputs[Pairs / 8];
 #pragma unroll
   for (int n = 0; n < Pairs / 8; ++n) {
     inputs[n] = InputOf<Gated, T>(args, item, 8 * n + threadIdx.x % 32 / 4);
+    if (inputs[n] != nullptr) inputs[n] += Format::InputOffset(0, threadIdx.x % 4);
   }
   for (int chunk = range.begin; chunk < range.end; chunk += kAhead) {
 #pragma unroll
@@ -164,17 +178,32 @@ __device__ __forceinline__ void ShareAccumulators(const Accumulators<Pairs>& acc
   }
 }
 
-// Element (row, pair) of the product: the sum over the warps, with its bias. `row` counts the
-// item's rows, `at` the matrix's.
-template <typename Format, int Pairs>
-__device__ __forceinline__ float ReduceWarps(const ProductItem& item,
-                                             const ProductShared<Pairs>& shared, int row, int at,
+// What the epilogue needs of an item, besides its sums.
+template <int Pairs, bool Gated>
+__device__ __forceinline__ void LoadEpilogue(const ExpertProduct& args, const ProductItem& item,
+                                             ProductShared<Pairs>& shared) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < kItemOutputs) {
+    const int first = i < 16 ? item.row_begin[0] : item.row_begin[1];
+    const int at = min(first + i % 16, args.matrix_rows - 1);
+    shared.bias[i] = item.matrix.bias != nullptr ? item.matrix.bias[at] : 0.0f;
+  }
+  if (!Gated && i >= 32 && i < 32 + item.tile.count) {
+    const int slot = __ldcg(args.routes.pairs + item.tile.begin + i - 32);
+    shared.slots[i - 32] = slot;
+    shared.weights[i - 32] = __ldcg(args.routes.weights + slot);
+  }
+}
+
+// Element (row, pair) of the product, rows counted from the item's first: the sum over the warps,
+// with its bias.
+template <int Pairs>
+__device__ __forceinline__ float ReduceWarps(const ProductShared<Pairs>& shared, int row,
                                              int pair) {
   float sum = 0;
 #pragma unroll
   for (int warp = 0; warp < kExpertWarps; ++warp) sum += shared.partials[warp][row][pair];
-  sum *= Format::kSumScale;
-  return item.matrix.bias != nullptr ? sum + item.matrix.bias[at] : sum;
+  return sum + shared.bias[row];
 }
 
 __device__ __forceinline__ float Activate(float gate, float up, float limit) {
@@ -184,24 +213,19 @@ __device__ __forceinline__ float Activate(float gate, float up, float limit) {
   return gate / (1.0f + expf(-1.702f * gate)) * (up + 1.0f);
 }
 
-template <typename Format, int Pairs>
+template <typename T, int Pairs>
 __device__ __forceinline__ void StoreGated(const ExpertProduct& args, const ProductItem& item,
                                            const ProductShared<Pairs>& shared) {
-  using T = typename Format::T;
   constexpr int kOutputs = kItemOutputs / 2;
   const bool alternate = args.gate_limit > 0;
   T* out = static_cast<T*>(args.out) + item.tile.begin * args.out_stride;
   for (int i = threadIdx.x; i < kOutputs * item.tile.count; i += kExpertThreads) {
     const int j = i % kOutputs, pair = i / kOutputs;
     if (item.first + j >= args.outputs) continue;
-    const int gate = alternate ? 2 * j : j;
-    const int up = alternate ? 2 * j + 1 : kOutputs + j;
-    const int gate_at = item.row_begin[0] + gate;
-    const int up_at = alternate ? gate_at + 1 : item.row_begin[1] + j;
-    const float value =
-        Activate(ReduceWarps<Format, Pairs>(item, shared, gate, gate_at, pair),
-                 ReduceWarps<Format, Pairs>(item, shared, up, up_at, pair), args.gate_limit);
-    out[pair * args.out_stride + item.first + j] = FromFloat<T>(value);
+    const float gate = ReduceWarps(shared, alternate ? 2 * j : j, pair);
+    const float up = ReduceWarps(shared, alternate ? 2 * j + 1 : kOutputs + j, pair);
+    out[pair * args.out_stride + item.first + j] =
+        FromFloat<T>(Activate(gate, up, args.gate_limit) * args.out_factor);
   }
   if (item.first + kOutputs < args.outputs) return;
   const int padding = static_cast<int>(args.out_stride) - args.outputs;
@@ -210,19 +234,19 @@ __device__ __forceinline__ void StoreGated(const ExpertProduct& args, const Prod
   }
 }
 
-template <typename Format, int Pairs>
+template <int Pairs>
 __device__ __forceinline__ void StoreWeighted(const ExpertProduct& args, const ProductItem& item,
                                               const ProductShared<Pairs>& shared) {
   for (int i = threadIdx.x; i < kItemOutputs * item.tile.count; i += kExpertThreads) {
     const int j = i % kItemOutputs, pair = i / kItemOutputs;
     if (item.first + j >= args.outputs) continue;
-    const int slot = __ldcg(args.routes.pairs + item.tile.begin + pair);
-    const float weight = __ldcg(args.routes.weights + slot);
-    static_cast<float*>(args.out)[slot * args.out_stride + item.first + j] =
-        weight * ReduceWarps<Format, Pairs>(item, shared, j, item.first + j, pair);
+    static_cast<float*>(args.out)[shared.slots[pair] * args.out_stride + item.first + j] =
+        shared.weights[pair] * ReduceWarps(shared, j, pair);
   }
 }
 
+// Items side by side have rows of x in common: a multiprocessor takes a range of them, in which its
+// blocks take turns.
 // gate_up lets down start only when the routes are there, so that down's weights, which the routes
 // name, are read ahead of its PdlWait.
 template <typename Format, int Pairs, bool Gated>
@@ -231,22 +255,28 @@ __global__ void __launch_bounds__(kExpertThreads)
   __shared__ ProductShared<Pairs> shared;
   if constexpr (Gated) PdlWait();
   PdlTrigger();
-  const int num_tiles = __ldcg(args.routes.num_tiles);
-  constexpr int kOutputs = Gated ? kItemOutputs / 2 : kItemOutputs;
-  const int num_items = num_tiles * CeilDiv(args.outputs, kOutputs);
+  const int num_items = __ldcg(args.routes.num_tiles) *
+                        CeilDiv(args.outputs, Gated ? kItemOutputs / 2 : kItemOutputs);
+  const auto range = [&](int i) { return static_cast<int>(int64_t{num_items} * i / args.ranges); };
+  const int own = blockIdx.x % args.ranges;
+  const int end = range(own + 1), step = gridDim.x / args.ranges;
   bool waits = !Gated;
   const auto wait = [&] {
     if (waits) PdlWait();
     waits = false;
   };
-  for (int index = blockIdx.x; index < num_items; index += gridDim.x) {
-    const auto item = ProductItem::Of<Gated>(args, index, num_tiles);
-    Format::template AccumulateItem<Pairs, Gated>(args, item, wait, shared);
+  for (int index = range(own) + blockIdx.x / args.ranges; index < end; index += step) {
+    const auto item = ProductItem::Of<Gated>(args, index);
+    const auto begin = [&] {
+      LoadEpilogue<Pairs, Gated>(args, item, shared);
+      wait();
+    };
+    Format::template AccumulateItem<Pairs, Gated>(args, item, begin, shared);
     __syncthreads();
     if constexpr (Gated) {
-      StoreGated<Format, Pairs>(args, item, shared);
+      StoreGated<typename Format::T, Pairs>(args, item, shared);
     } else {
-      StoreWeighted<Format, Pairs>(args, item, shared);
+      StoreWeighted<Pairs>(args, item, shared);
     }
     __syncthreads();
   }
@@ -263,8 +293,10 @@ void LaunchProduct(const Stream& stream, const ExpertProduct& product, int items
     return blocks;
   }();
   TALON_CHECK(resident > 0);
-  const int blocks = std::min(items, resident * stream.multiprocessors);
-  Launch(stream, kernel, blocks, kExpertThreads, 0, product);
+  ExpertProduct args = product;
+  args.ranges = std::min(items, stream.multiprocessors);
+  const int blocks = args.ranges * std::min(resident, CeilDiv(items, args.ranges));
+  Launch(stream, kernel, blocks, kExpertThreads, 0, args);
 }
 
 template <typename Format, bool Gated>
@@ -290,12 +322,12 @@ void LaunchProducts(const Stream& stream, const ExpertProduct& product, bool gat
 // AccumulateItem for formats that mma.sync takes.
 template <typename Format>
 struct MmaAccumulate {
-  template <int Pairs, bool Gated, typename Wait>
+  template <int Pairs, bool Gated, typename Begin>
   static __device__ __forceinline__ void AccumulateItem(const ExpertProduct& args,
-                                                        const ProductItem& item, const Wait& wait,
+                                                        const ProductItem& item, const Begin& begin,
                                                         ProductShared<Pairs>& shared) {
     Accumulators<Pairs> accumulators = {};
-    cuda::AccumulateItem<Format, Pairs, Gated>(args, item, wait, accumulators);
+    cuda::AccumulateItem<Format, Pairs, Gated>(args, item, begin, accumulators);
     ShareAccumulators<Pairs>(accumulators, shared);
   }
 };

@@ -71,7 +71,7 @@ template <typename T>
 __device__ void StoreOperand(const RouteArgs& args, const float* normed) {
   T* out = static_cast<T*>(args.operand) + blockIdx.y * args.operand_stride;
   for (int i = threadIdx.x; i < args.operand_stride; i += kThreads) {
-    out[i] = FromFloat<T>(normed[i]);
+    out[i] = FromFloat<T>(normed[i] * args.operand_factor);
   }
 }
 

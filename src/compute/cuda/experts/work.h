@@ -56,7 +56,9 @@ struct RouteArgs {
   int experts;
   ExpertRule rule;
   int tile_pairs;  // maximum of a tile
-  // RmsNorm(x) in the type that the experts' matrices need, zeros from x.cols to operand_stride.
+  // RmsNorm(x) times operand_factor in the type that the experts' matrices need, zeros from x.cols
+  // to operand_stride.
+  float operand_factor;
   void* operand;
   int64_t operand_stride;
   Routes routes;
@@ -79,6 +81,8 @@ struct ExpertProduct {
   int64_t scale_stride;
   void* out;           // gate_up: [pairs, out_stride] in x's type; down: [slots, outputs] float32
   int64_t out_stride;  // columns from `outputs` on are set to zero
+  float out_factor;    // gate_up multiplies its results with it
+  int ranges = 0;      // ranges of items, one for each multiprocessor
 };
 
 void LaunchRoute(const Stream& stream, const RouteArgs& args, DType operand);

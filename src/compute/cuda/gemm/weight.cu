@@ -101,9 +101,10 @@ __global__ void TileRows(const __grid_constant__ Mxfp4Rows from, int64_t to_row,
     const int64_t tile = row / kMxfp4TileRows * tiles + i / 16;
     const int piece = i % 16 / 4, lane = within % 8 * 4 + i % 4;
     codes[tile * (kMxfp4TileBytes / 4) + within / 8 * 128 + lane * 4 + piece] =
-        SplitPairs(from.Word(blockIdx.x, i));
+        Mxfp4Word(from.Word(blockIdx.x, i));
     if (i % 4 == 0) {
-      scales[tile * kMxfp4TileScales + within * 4 + piece] = from.Exponent(blockIdx.x, i / 4);
+      scales[tile * kMxfp4TileScales + within * 4 + piece] =
+          Mxfp4Scale(from.Exponent(blockIdx.x, i / 4));
     }
   }
 }
