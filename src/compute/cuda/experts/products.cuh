@@ -246,11 +246,12 @@ __device__ __forceinline__ void StoreWeighted(const ExpertProduct& args, const P
 }
 
 // Items side by side have rows of x in common: a multiprocessor takes a range of them, in which its
-// blocks take turns.
+// blocks take turns. Where one resident block is enough for the compiler, it takes the registers to
+// load rows of x ahead.
 // gate_up lets down start only when the routes are there, so that down's weights, which the routes
 // name, are read ahead of its PdlWait.
 template <typename Format, int Pairs, bool Gated>
-__global__ void __launch_bounds__(kExpertThreads)
+__global__ void __launch_bounds__(kExpertThreads, 1)
     ExpertProductKernel(const __grid_constant__ ExpertProduct args) {
   __shared__ ProductShared<Pairs> shared;
   if constexpr (Gated) PdlWait();
