@@ -5,7 +5,7 @@
 // load, so a pass allocates no device memory. Used by one thread, the one that uses the backend.
 //
 // With several ranks, each has a decoder of its part (ranks/shard.h). The leader's Forward makes
-// the others run theirs (RankFollower), and only the leader has logits.
+// the others run theirs (RankFollower), and only the leader has logits and block scores.
 #ifndef TALON_MODEL_DECODER_H_
 #define TALON_MODEL_DECODER_H_
 
@@ -43,7 +43,8 @@ struct ForwardOutput {
   MatrixView logits;    // [output rows, vocab]
   MatrixView hidden;    // [output rows, hidden], after the final norm
   MatrixView features;  // [feature rows, captured layers * hidden], empty if none are captured
-  MatrixView scores;    // [layers * kv heads, scored blocks], empty if the plan asks for none
+  // [layers * kv heads of all ranks, scored blocks], empty if the plan asks for none
+  MatrixView scores;
   // Which layers report that they have stored their rows' K and V (Pass::stored_layers).
   std::span<const uint8_t> stored_layers;
 };
@@ -73,13 +74,14 @@ class Decoder {
   // From the next pass on, capture the input of these layers (the residual stream before the
   // layer's first norm); num_layers stands for the last layer's output, before the final norm.
   Status SetCaptureLayers(const std::vector<int>& layers);
-  // Makes room for scores of this many blocks in a pass, all sequences together. Plans may ask for
-  // scores afterwards, over caches with key summaries.
+  // Makes room for scores of this many blocks in a pass, all sequences together, on every rank.
+  // Plans may ask for scores afterwards, over caches with key summaries.
   Status ReserveScores(int max_blocks);
 
   // Fails, before anything is computed or written, if the plan exceeds a limit or does not fit the
   // cache: too many rows, a token past the vocabulary, a position past max_context, a slot past the
   // pool.
+  // Partial views have lists for all of config().num_kv_heads; each rank takes its own.
   // `prepare`, where given, is called with the loaded pass before anything is computed.
   using Prepare = std::function<void(Pass*)>;
   Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output,
@@ -108,9 +110,13 @@ class Decoder {
   PassLimits limits() const;
 
   Status CheckScores(const PassPlan& plan, const KvShape& kv) const;
-  // The scores of a layer, or of all.
+  // The scores of a layer, or of all, for this rank's kv heads.
   MatrixView LayerScores(const PassPlan& plan, int first, int count) const;
+  // Those of all ranks, on the leader; collects them there.
+  MatrixView AllScores(const PassPlan& plan);
 
+  // This rank's part of a plan.
+  const PassPlan& OwnPlan(const PassPlan& plan);
   void RunPass(const PassPlan& plan, const KvView& kv);
   void RunLayer(int index, const PassPlan& plan, const KvView& kv);
   void CaptureInput(int index, const PassPlan& plan);
@@ -140,7 +146,9 @@ class Decoder {
   Scratch logits_;      // [max_output_rows, vocab], on the leader
   Scratch own_logits_;  // [max_output_rows, shard_.vocab], of several ranks
   Scratch features_;    // [max_rows, captured * hidden]
-  Scratch scores_;      // [layers * kv heads, ReserveScores]
+  Scratch scores_;      // [layers * kv heads, ReserveScores], on the leader
+  Scratch own_scores_;  // [layers * own kv heads, ReserveScores], of several ranks
+  PassPlan own_plan_;
   std::vector<int> capture_layers_;
   uint64_t scratch_version_ = 0;  // counts the changes of `features_` and `scores_`
 };

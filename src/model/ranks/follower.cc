@@ -6,6 +6,14 @@
 #include "base/contain.h"
 
 namespace talon {
+namespace {
+
+// The leader expects that everything it says can be done.
+void Check(const Status& status) {
+  if (!status.ok()) throw DeviceFault(status.message());
+}
+
+}  // namespace
 
 Status RankFollower::Run() {
   return Contain([&] {
@@ -30,6 +38,9 @@ bool RankFollower::RunCommand() {
       ranks_->Send(0, {&here, 1});
       return true;
     }
+    case RankCommand::kReserveScores:
+      Check(decoder_->ReserveScores(message.Get<int>()));
+      return true;
     case RankCommand::kNewCache:
       NewCache(&message);
       return true;
@@ -51,7 +62,7 @@ void RankFollower::NewCache(MessageReader* message) {
   const KvShape& shape = cache.shape;
   const auto allocate = [&](size_t bytes) -> void* {
     auto buffer = backend_->Allocate(bytes);
-    if (!buffer.ok()) throw DeviceFault(buffer.status().message());
+    Check(buffer.status());
     return cache.buffers.emplace_back(std::move(buffer).value()).data();
   };
   for (int i = 0; i < shape.num_layers; ++i) {
@@ -80,8 +91,7 @@ KvView RankFollower::CacheOf(MessageReader* message) {
 void RankFollower::RunPass(MessageReader* message) {
   const KvView kv = CacheOf(message);
   ForwardOutput output;
-  const Status status = decoder_->Forward(GetPlan(message), kv, &output);
-  if (!status.ok()) throw DeviceFault(status.message());
+  Check(decoder_->Forward(GetPlan(message), kv, &output));
   RankHash hash = hash_;
   hash.Add(decoder_->activations_hash());
   const uint64_t value = hash.value();

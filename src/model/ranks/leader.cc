@@ -93,6 +93,15 @@ void RankLeader::BeginMessage(const KvView& kv) {
   message_.Put(id);
 }
 
+void RankLeader::ReserveScores(int max_blocks) {
+  const std::lock_guard lock(mutex_);
+  Talk([&] {
+    message_.Clear();
+    message_.Put(max_blocks);
+    Tell(RankCommand::kReserveScores, message_);
+  });
+}
+
 std::unique_lock<std::mutex> RankLeader::BeginPass(const PassPlan& plan, const KvView& kv) {
   std::unique_lock lock(mutex_);
   Talk([&] {

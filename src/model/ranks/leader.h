@@ -37,6 +37,8 @@ class RankLeader : public KvOps {
   // Pings the others every `seconds` from now on.
   void StartPings(double seconds, Lost lost);
 
+  // The other ranks make room for scores of this many blocks.
+  void ReserveScores(int max_blocks);
   // The other ranks begin a pass. No ping comes between as long as the lock is held.
   [[nodiscard]] std::unique_lock<std::mutex> BeginPass(const PassPlan& plan, const KvView& kv);
   // They have ended it: compares their hashes with this rank's.

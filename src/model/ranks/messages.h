@@ -16,10 +16,11 @@ namespace talon {
 enum class RankCommand : uint32_t {
   kPing,  // answered by one byte
   kStop,
-  kNewCache,     // id, KvShape
-  kForgetCache,  // id
-  kPass,         // id, PassPlan; answered by a hash
-  kCommitRows,   // id and the arguments, as for the next ones: KvOps
+  kReserveScores,  // blocks
+  kNewCache,       // id, KvShape
+  kForgetCache,    // id
+  kPass,           // id, PassPlan; answered by a hash
+  kCommitRows,     // id and the arguments, as for the next ones: KvOps
   kCopySlots,
   kCopyBlock,
   kCopyStaged,

@@ -192,6 +192,32 @@ TEST(RanksTest, AnIdleLeaderNoticesThatARankIsGone) {
   EXPECT_NE(lost.get_future().get().find("rank 1"), std::string::npos);
 }
 
+// One sequence with its whole prefix, one with a partial view.
+TEST(RanksTest, ARankTakesTheListsOfItsKvHeads) {
+  ModelConfig config;
+  config.num_layers = 2;
+  config.num_kv_heads = 4;
+  PassPlan plan;
+  plan.tokens = {7, 8};
+  plan.sequence_rows = {0, 1, 2};
+  plan.block_ids = {90, 91, 92};
+  plan.block_offsets = {0, 3};
+  plan.sequence_lists = {0, 1, 9};
+  for (int list = 0; list < 8; ++list) {
+    plan.block_ids.insert(plan.block_ids.end(), {10 * list, 10 * list + 1});
+    plan.block_offsets.push_back(static_cast<int32_t>(plan.block_ids.size()));
+  }
+  ASSERT_TRUE(plan.HasPartialViews());
+  PassPlan own;
+  TakeLists(config, {.rank = 1, .size = 2, .kv_heads = {2, 4}}, plan, &own);
+  EXPECT_EQ(own.tokens, plan.tokens);
+  EXPECT_EQ(own.sequence_lists, (std::vector<int32_t>{0, 1, 5}));
+  EXPECT_EQ(own.block_offsets, (std::vector<int32_t>{0, 3, 5, 7, 9, 11}));
+  EXPECT_EQ(own.block_ids, (std::vector<int32_t>{90, 91, 92, 20, 21, 30, 31, 60, 61, 70, 71}));
+  own.sequence_lists = {0, 1, 2};
+  EXPECT_FALSE(own.HasPartialViews());
+}
+
 TEST(RanksTest, PlansTravelAsTheyAre) {
   PassPlan plan;
   plan.tokens = {1, 2};
