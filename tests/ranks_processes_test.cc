@@ -1,6 +1,7 @@
 // The random cases of several ranks (engine/ranks/random_cases.h) with real processes, over MPI.
 // mpirun starts this program; rank 0 compares with a whole model in its own process:
 //   TALON_CASES=150 mpirun -n 4 build/tests/ranks_processes_test
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -53,6 +54,7 @@ void Lead(RandomCases* cases, Ranks* ranks) {
   for (int i = 0; i < count && !testing::Test::HasFailure(); ++i) {
     cases->Check(i, one.target(), {&several, 1});
   }
+  fmt::print("{} ranks, {}", ranks->size(), cases->Summary());
   EXPECT_GT(cases->accepted(), count);
   EXPECT_GT(cases->partial_passes(), 0);
 }

@@ -78,6 +78,7 @@ Status Decoder::AllocateWorkspace(const LoadOptions& options) {
   if (!shard_.whole()) {
     TALON_ASSIGN_OR_RETURN(own_logits_,
                            NewScratch(backend_, max_output_rows_, shard_.vocab.count()));
+    TALON_ASSIGN_OR_RETURN(projected_, NewScratch(backend_, max_output_rows_, config_.hidden_size));
   }
   return OkStatus();
 }
@@ -85,7 +86,7 @@ Status Decoder::AllocateWorkspace(const LoadOptions& options) {
 size_t Decoder::workspace_bytes() const {
   size_t bytes = inv_freq_.bytes();
   for (const Scratch* scratch : {&stream_, &angles_, &qkv_, &hidden_, &logits_, &own_logits_,
-                                 &features_, &scores_, &own_scores_}) {
+                                 &projected_, &features_, &scores_, &own_scores_}) {
     bytes += scratch->buffer.bytes();
   }
   return bytes;
@@ -277,11 +278,40 @@ void Decoder::RunHead(const PassPlan& plan) {
   const MatrixView hidden = hidden_.Rows(outputs);
   backend_->GatherPassRows(*pass_, PassRows::kOutputs, stream_.Rows(plan.num_rows()), hidden);
   backend_->layer_ops()->RmsNorm(hidden, Floats(weights_.final_norm), config_.rms_norm_eps, hidden);
-  const Scratch& logits = shard_.whole() ? logits_ : own_logits_;
-  backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = logits.Rows(outputs)});
-  if (shard_.whole()) return;
-  ranks_->GatherColumns(own_logits_.Rows(outputs), shard_.vocab_bounds,
-                        shard_.rank == 0 ? logits_.Rows(outputs) : MatrixView());
+  ProjectOwn(hidden, shard_.rank == 0 ? logits_.Rows(outputs) : MatrixView());
+}
+
+void Decoder::ProjectOwn(MatrixView hidden, MatrixView logits) const {
+  const MatrixView own = shard_.whole() ? logits : own_logits_.Rows(hidden.rows);
+  backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = own});
+  if (!shard_.whole()) ranks_->GatherColumns(own, shard_.vocab_bounds, logits);
+}
+
+void Decoder::Project(const HiddenStates& hidden, MatrixView logits) const {
+  if (shard_.whole()) {
+    return backend_->MatMul({.x = hidden.rows,
+                             .norm = hidden.norm,
+                             .epsilon = hidden.epsilon,
+                             .w = weights_.head.get(),
+                             .out = logits});
+  }
+  for (int first = 0; first < logits.rows; first += max_output_rows_) {
+    const int count = std::min(max_output_rows_, logits.rows - first);
+    MatrixView rows = hidden.rows.Rows(first, count);
+    if (hidden.norm != nullptr) {
+      backend_->layer_ops()->RmsNorm(rows, hidden.norm, hidden.epsilon, projected_.Rows(count));
+      rows = projected_.Rows(count);
+    }
+    leader_->Project(rows, [&] { ProjectOwn(rows, logits.Rows(first, count)); });
+  }
+}
+
+void Decoder::FollowProject(std::span<const std::vector<float>> rows) const {
+  const MatrixView hidden = projected_.Rows(static_cast<int>(rows.size()));
+  for (int r = 0; r < hidden.rows; ++r) {
+    backend_->CopyIn(hidden.Rows(r, 1).data, rows[r].data(), rows[r].size() * sizeof(float));
+  }
+  ProjectOwn(hidden, {});
 }
 
 void Decoder::EndPass(const PassPlan& plan) {

@@ -87,6 +87,17 @@ class Decoder {
   Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output,
                  const Prepare& prepare = {});
 
+  // logits [rows, vocab] = hidden states [rows, hidden], after a norm where one is given, times the
+  // output matrix, for heads that share it. On the leader of several ranks they all take part.
+  struct HiddenStates {
+    MatrixView rows;
+    const float* norm = nullptr;  // [hidden]
+    float epsilon = 0;
+  };
+  void Project(const HiddenStates& hidden, MatrixView logits) const;
+  // Another rank's part, of at most max_output_rows().
+  void FollowProject(std::span<const std::vector<float>> rows) const;
+
   // The tokens that the device draws after the output rows of the last pass. Waits.
   // REQUIRES: TokenOps::DrawsTokens().
   void DrawTokens(const ForwardOutput& output, std::span<const RowDraw> draws,
@@ -121,6 +132,8 @@ class Decoder {
   void RunLayer(int index, const PassPlan& plan, const KvView& kv);
   void CaptureInput(int index, const PassPlan& plan);
   void RunHead(const PassPlan& plan);
+  // This rank's columns of the logits, collected by the leader.
+  void ProjectOwn(MatrixView hidden, MatrixView logits) const;
   // Has the other ranks end their pass, too.
   void EndPass(const PassPlan& plan);
   int q_size() const { return shard_.heads.count() * config_.head_dim; }
@@ -145,6 +158,7 @@ class Decoder {
   Scratch hidden_;      // [max_output_rows, hidden]
   Scratch logits_;      // [max_output_rows, vocab], on the leader
   Scratch own_logits_;  // [max_output_rows, shard_.vocab], of several ranks
+  Scratch projected_;   // [max_output_rows, hidden], the same: hidden states of Project
   Scratch features_;    // [max_rows, captured * hidden]
   Scratch scores_;      // [layers * kv heads, ReserveScores], on the leader
   Scratch own_scores_;  // [layers * own kv heads, ReserveScores], of several ranks

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "engine/test_engine.h"
 #include "model/heads/test_eagle.h"
+#include "model/heads/test_heads.h"
 #include "spec/drafters/registry.h"
 
 namespace talon {
@@ -22,7 +23,8 @@ constexpr int kMaxNodes = 64;
 constexpr int kMaxDepth = 20;
 constexpr const char* kOracle = "ORACLE";
 constexpr std::array kDrafters = {kOracle, "NGRAM",      kOracle,  "SUFFIX",
-                                  kOracle, "STANDALONE", "EAGLE3", "EAGLE3,SUFFIX"};
+                                  kOracle, "STANDALONE", "EAGLE3", "EAGLE3,SUFFIX",
+                                  "EAGLE", "DFLASH",     "DSPARK", "JETSPEC"};
 
 int Between(std::mt19937& random, int low, int high) {
   return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
@@ -141,6 +143,11 @@ RandomCases::RandomCases(const RanksVariant& variant) : variant_(variant) {
   // The target itself, so that drafts are accepted.
   WriteModel(heads_["STANDALONE"].path(), json, DType::kBF16, kModelSeed);
   Eagle3Head(config).Write(heads_["EAGLE3"].path());
+  // These share the target's output matrix.
+  for (const DraftKind kind :
+       {DraftKind::kEagle, DraftKind::kDflash, DraftKind::kDspark, DraftKind::kJetspec}) {
+    WriteTestHead(heads_[DrafterKindName(DrafterFor(kind))].path(), kind, config, kModelSeed);
+  }
 }
 
 LoadOptions RandomCases::load_options() const {
@@ -148,7 +155,9 @@ LoadOptions RandomCases::load_options() const {
 }
 
 RandomCases::Case RandomCases::Draw(int index) const {
-  std::mt19937 random(index);
+  const std::string name = fmt::format("{} {}", variant_.Name(), index);
+  std::seed_seq seed(name.begin(), name.end());
+  std::mt19937 random(seed);
   const bool partial = index % 3 != 0;
   const bool exact = index % 3 == 1;
   Case drawn{.requests = RandomRequests(random, partial),
@@ -185,9 +194,7 @@ std::unique_ptr<Drafter> RandomCases::MakeDrafterFor(const Case& drawn, const Ra
                               .decoder = target.decoder,
                               .metrics = metrics,
                               .vocab_size = kVocabulary,
-                              .cache = {.max_length = kMaxLength,
-                                        .max_sequences = kMaxSequences,
-                                        .prefix_index = drawn.options.prefix_cache},
+                              .cache = drawn.options.DraftCache(kMaxLength),
                               .model_path = model_dir()});
   EXPECT_TRUE(drafter.ok()) << drawn.drafter << ": " << drafter.status().message();
   return drafter.ok() ? std::move(drafter).value() : nullptr;
@@ -209,6 +216,7 @@ std::vector<GenerateResult> RandomCases::Run(const Case& drawn, const RanksTarge
   EXPECT_EQ(counters->Total(Counter::kSpecFallback), 0);
   EXPECT_EQ(counters->Total(Counter::kSpecPvFallback), 0);
   for (const GenerateResult& result : results) {
+    EXPECT_TRUE(result.error.ok()) << result.error.message();
     accepted_ += result.stats.accepted;
     partial_passes_ += result.stats.partial_passes;
   }
@@ -228,8 +236,17 @@ void RandomCases::Check(int index, const RanksTarget& one, std::span<const Ranks
                              target.decoder->shard().size, drawn.drafter));
     const auto results = Run(drawn, target, plain);
     ASSERT_EQ(results.size(), expected.size());
-    for (size_t i = 0; i < results.size(); ++i) ExpectSameBits(expected[i], results[i]);
+    for (size_t i = 0; i < results.size(); ++i) {
+      ExpectSameBits(expected[i], results[i]);
+      tokens_ += std::ssize(results[i].tokens);
+    }
   }
+  ++cases_;
+}
+
+std::string RandomCases::Summary() const {
+  return fmt::format("{}: {} cases, {} tokens compared, {} drafts accepted, {} partial passes\n",
+                     variant_.Name(), cases_, tokens_, accepted_, partial_passes_);
 }
 
 }  // namespace talon

@@ -52,6 +52,7 @@ class RandomCases {
 
   int64_t accepted() const { return accepted_; }  // drafts
   int64_t partial_passes() const { return partial_passes_; }
+  std::string Summary() const;  // what was compared, a line
 
  private:
   struct Case {
@@ -70,6 +71,8 @@ class RandomCases {
   RanksVariant variant_;
   TempDirectory model_;
   std::map<std::string, TempDirectory> heads_;  // by drafter
+  int cases_ = 0;
+  int64_t tokens_ = 0;  // compared
   int64_t accepted_ = 0;
   int64_t partial_passes_ = 0;
 };

@@ -1,5 +1,6 @@
 // An engine on several ranks gives the text and log-probs of an engine on one, in random cases;
 // TALON_CASES sets how many of them.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -26,6 +27,7 @@ TEST_P(RanksIdentityTest, TextAndLogProbsAreThoseOfOneRank) {
   const std::array several = {target(one), target(two), target(four)};
   const int count = NumRanksCases(18);
   for (int i = 0; i < count && !HasFailure(); ++i) cases.Check(i, target(one), several);
+  fmt::print("{}", cases.Summary());
   EXPECT_GT(cases.accepted(), 5 * count);  // drafts and partial views did matter
   EXPECT_GT(cases.partial_passes(), count);
   for (TestRanks* ranks : {&two, &four}) {

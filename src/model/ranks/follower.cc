@@ -50,6 +50,9 @@ bool RankFollower::RunCommand() {
     case RankCommand::kPass:
       RunPass(&message);
       return true;
+    case RankCommand::kProject:
+      Project(&message);
+      return true;
     default:
       RunKvOp(header.command, &message);
       return true;
@@ -96,6 +99,12 @@ void RankFollower::RunPass(MessageReader* message) {
   hash.Add(decoder_->activations_hash());
   const uint64_t value = hash.value();
   ranks_->Send(0, {reinterpret_cast<const uint8_t*>(&value), sizeof(value)});
+}
+
+void RankFollower::Project(MessageReader* message) {
+  std::vector<std::vector<float>> rows(message->Get<int>());
+  for (std::vector<float>& row : rows) row = message->GetAll<float>();
+  decoder_->FollowProject(rows);
 }
 
 void RankFollower::RunKvOp(RankCommand command, MessageReader* message) {

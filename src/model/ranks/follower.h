@@ -35,6 +35,7 @@ class RankFollower {
   bool RunCommand();  // false: the leader has ended
   void NewCache(MessageReader* message);
   void RunPass(MessageReader* message);
+  void Project(MessageReader* message);
   void RunKvOp(RankCommand command, MessageReader* message);
   KvView CacheOf(MessageReader* message);
 

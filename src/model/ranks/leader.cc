@@ -80,11 +80,15 @@ void RankLeader::Tell(RankCommand command, const MessageWriter& message) {
   hash_.Add(message.bytes());
 }
 
-void RankLeader::BeginMessage(const KvView& kv) {
+void RankLeader::BeginMessage() {
   if (in_pass_) throw DeviceFault("a pass of several ranks was broken off");
+  message_.Clear();
+}
+
+void RankLeader::BeginMessage(const KvView& kv) {
+  BeginMessage();
   const uint64_t id = IdentityOf(kv);
   if (caches_.insert(id).second) {
-    message_.Clear();
     message_.Put(id);
     message_.Put(kv.shape);
     Tell(RankCommand::kNewCache, message_);
@@ -96,7 +100,7 @@ void RankLeader::BeginMessage(const KvView& kv) {
 void RankLeader::ReserveScores(int max_blocks) {
   const std::lock_guard lock(mutex_);
   Talk([&] {
-    message_.Clear();
+    BeginMessage();
     message_.Put(max_blocks);
     Tell(RankCommand::kReserveScores, message_);
   });
@@ -125,6 +129,19 @@ void RankLeader::EndPass(uint64_t activations) {
           fmt::format("rank {} has other tokens, KV tables or activations than rank 0", rank));
     }
     in_pass_ = false;
+  });
+}
+
+void RankLeader::Project(MatrixView hidden, const std::function<void()>& own) {
+  const std::lock_guard lock(mutex_);
+  Talk([&] {
+    BeginMessage();
+    message_.Put(hidden.rows);
+    for (int r = 0; r < hidden.rows; ++r) {
+      message_.PutAll(std::span<const float>(hidden.data + r * hidden.stride, hidden.cols));
+    }
+    Tell(RankCommand::kProject, message_);
+    own();
   });
 }
 

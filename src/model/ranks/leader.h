@@ -44,6 +44,9 @@ class RankLeader : public KvOps {
   // They have ended it: compares their hashes with this rank's.
   void EndPass(uint64_t activations);
 
+  // Runs `own`, this rank's part of a projection, while the others run theirs.
+  void Project(MatrixView hidden, const std::function<void()>& own);
+
   void CommitRows(const KvView& kv, std::span<const int32_t> rows, std::span<const int32_t> slots,
                   int num_layers) override;
   void CopySlots(const KvView& kv, std::span<const int32_t> from,
@@ -70,7 +73,8 @@ class RankLeader : public KvOps {
 
   // The rest requires the lock.
   void Tell(RankCommand command, const MessageWriter& message);
-  // Begins a message about a cache, which the others learn of before.
+  void BeginMessage();
+  // The same about a cache, which the others learn of before.
   void BeginMessage(const KvView& kv);
   void Ping();
   void PingLoop(double seconds, const Lost& lost);

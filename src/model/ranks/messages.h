@@ -20,6 +20,7 @@ enum class RankCommand : uint32_t {
   kNewCache,       // id, KvShape
   kForgetCache,    // id
   kPass,           // id, PassPlan; answered by a hash
+  kProject,        // hidden states; answered by logits
   kCommitRows,     // id and the arguments, as for the next ones: KvOps
   kCopySlots,
   kCopyBlock,

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <future>
 #include <string>
 #include <thread>
@@ -96,6 +97,30 @@ TEST(RanksTest, ReferenceHasTheSameBitsOnTwoRanks) {
     const std::vector<float> got = PromptAndTree(ranks.leader(), ranks.backend());
     if (size == 1) expected = got;
     EXPECT_EQ(got, expected);
+  }
+}
+
+// More rows than one projection takes, with a head's norm and without.
+TEST(RanksTest, HeadsShareTheOutputMatrixOfAllRanks) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ConfigOf("llama"), DType::kBF16, 29);
+  constexpr int kRows = 100;
+  const int hidden = 64, vocab = 301;
+  std::vector<float> states(kRows * hidden), norm(hidden);
+  for (size_t i = 0; i < states.size(); ++i) states[i] = std::sin(static_cast<float>(i) * 0.37f);
+  for (size_t i = 0; i < norm.size(); ++i) norm[i] = 1 + std::cos(static_cast<float>(i)) / 4;
+  for (const bool normed : {false, true}) {
+    std::vector<float> expected;
+    for (const int size : {1, 2, 4}) {
+      TestRanks ranks(dir.path(), size, kFewRows);
+      std::vector<float> logits(kRows * vocab);
+      ranks.leader()->Project(
+          {{states.data(), kRows, hidden, hidden}, normed ? norm.data() : nullptr, 1e-5f},
+          {logits.data(), kRows, vocab, vocab});
+      for (const Status& status : ranks.Stop()) EXPECT_TRUE(status.ok()) << status.message();
+      if (size == 1) expected = logits;
+      EXPECT_EQ(logits, expected) << size << " ranks";
+    }
   }
 }
 
