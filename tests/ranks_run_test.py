@@ -125,6 +125,21 @@ class RanksTest(CliTest):
             result = self.assert_same_text(*flags, prompt=prompt)
             self.assertGreater(result["stats"]["partial_passes"], 5, mode)
 
+    def test_bench_says_what_ranks_exchange_and_keep(self):
+        file = self.path / "ranks.json"
+        flags = ("--shape", "tiny", "--rows", "1,3", "--repeats", 1, "--tokens", 4, "--json", file)
+        result = on_ranks(2, "bench", "ranks", "--tensor-parallel", 2, *flags)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        figures = server.json.loads(file.read_text())
+        layers, hidden, vocabulary = 16, 256, 8192
+        for rows, point in zip((1, 3), figures["passes"]):
+            self.assertEqual(point["messages"], 2 * layers + 1)
+            self.assertEqual(point["bytes"], 4 * rows * (2 * layers * hidden + vocabulary / 2))
+            self.assertLess(0, point["exchange_milliseconds"])
+        ranks = figures["allocated"]
+        self.assertEqual(len(ranks), 2)
+        self.assertEqual(ranks[0]["kv_bytes"], ranks[1]["kv_bytes"])
+
     def test_what_ranks_cannot_do_is_refused(self):
         alone = subprocess.run(
             [program(), "run", "--tensor-parallel", "2", PROMPT], capture_output=True, check=False

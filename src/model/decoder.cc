@@ -314,6 +314,17 @@ void Decoder::FollowProject(std::span<const std::vector<float>> rows) const {
   ProjectOwn(hidden, {});
 }
 
+void Decoder::Exchange(int rows) const {
+  if (leader_ == nullptr) return ExchangeOwn(rows);
+  leader_->Exchange(rows, [&] { ExchangeOwn(rows); });
+}
+
+void Decoder::ExchangeOwn(int rows) const {
+  for (int i = 0; i < 2 * config_.num_layers; ++i) ranks_->Sum(projected_.Rows(rows));
+  ranks_->GatherColumns(own_logits_.Rows(rows), shard_.vocab_bounds,
+                        shard_.rank == 0 ? logits_.Rows(rows) : MatrixView());
+}
+
 void Decoder::EndPass(const PassPlan& plan) {
   if (shard_.whole()) return;
   const MatrixView x = stream_.Rows(plan.num_rows());

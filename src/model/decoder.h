@@ -98,6 +98,10 @@ class Decoder {
   // Another rank's part, of at most max_output_rows().
   void FollowProject(std::span<const std::vector<float>> rows) const;
 
+  // What a pass of this many rows, all of them outputs, exchanges between the ranks, without its
+  // products: to measure it. REQUIRES: several ranks, at most max_output_rows().
+  void Exchange(int rows) const;
+
   // The tokens that the device draws after the output rows of the last pass. Waits.
   // REQUIRES: TokenOps::DrawsTokens().
   void DrawTokens(const ForwardOutput& output, std::span<const RowDraw> draws,
@@ -134,6 +138,7 @@ class Decoder {
   void RunHead(const PassPlan& plan);
   // This rank's columns of the logits, collected by the leader.
   void ProjectOwn(MatrixView hidden, MatrixView logits) const;
+  void ExchangeOwn(int rows) const;
   // Has the other ranks end their pass, too.
   void EndPass(const PassPlan& plan);
   int q_size() const { return shard_.heads.count() * config_.head_dim; }

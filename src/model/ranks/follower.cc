@@ -38,6 +38,9 @@ bool RankFollower::RunCommand() {
       ranks_->Send(0, {&here, 1});
       return true;
     }
+    case RankCommand::kMemory:
+      TellMemory();
+      return true;
     case RankCommand::kReserveScores:
       Check(decoder_->ReserveScores(message.Get<int>()));
       return true;
@@ -50,6 +53,9 @@ bool RankFollower::RunCommand() {
     case RankCommand::kPass:
       RunPass(&message);
       return true;
+    case RankCommand::kExchange:
+      decoder_->Exchange(message.Get<int>());
+      return true;
     case RankCommand::kProject:
       Project(&message);
       return true;
@@ -57,6 +63,14 @@ bool RankFollower::RunCommand() {
       RunKvOp(header.command, &message);
       return true;
   }
+}
+
+void RankFollower::TellMemory() const {
+  RankBytes bytes{.weights = static_cast<int64_t>(decoder_->weight_bytes())};
+  for (const auto& [id, cache] : caches_) {
+    for (const Buffer& buffer : cache.buffers) bytes.kv += static_cast<int64_t>(buffer.bytes());
+  }
+  ranks_->Send(0, {reinterpret_cast<const uint8_t*>(&bytes), sizeof(bytes)});
 }
 
 void RankFollower::NewCache(MessageReader* message) {

@@ -33,6 +33,7 @@ class RankFollower {
   };
 
   bool RunCommand();  // false: the leader has ended
+  void TellMemory() const;
   void NewCache(MessageReader* message);
   void RunPass(MessageReader* message);
   void Project(MessageReader* message);

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/contain.h"
@@ -97,6 +96,19 @@ void RankLeader::BeginMessage(const KvView& kv) {
   message_.Put(id);
 }
 
+std::vector<RankBytes> RankLeader::MemoryOfOthers() {
+  const std::lock_guard lock(mutex_);
+  std::vector<RankBytes> memory(ranks_->size() - 1);
+  Talk([&] {
+    BeginMessage();
+    Tell(RankCommand::kMemory, message_);
+    for (int rank = 1; rank < ranks_->size(); ++rank) {
+      ranks_->Receive(rank, {reinterpret_cast<uint8_t*>(&memory[rank - 1]), sizeof(RankBytes)});
+    }
+  });
+  return memory;
+}
+
 void RankLeader::ReserveScores(int max_blocks) {
   const std::lock_guard lock(mutex_);
   Talk([&] {
@@ -129,6 +141,16 @@ void RankLeader::EndPass(uint64_t activations) {
           fmt::format("rank {} has other tokens, KV tables or activations than rank 0", rank));
     }
     in_pass_ = false;
+  });
+}
+
+void RankLeader::Exchange(int rows, const std::function<void()>& own) {
+  const std::lock_guard lock(mutex_);
+  Talk([&] {
+    BeginMessage();
+    message_.Put(rows);
+    Tell(RankCommand::kExchange, message_);
+    own();
   });
 }
 

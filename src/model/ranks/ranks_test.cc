@@ -12,6 +12,7 @@
 #include "base/contain.h"
 #include "base/json.h"
 #include "compute/reference/reference_backend.h"
+#include "model/ranks/memory.h"
 #include "model/ranks/messages.h"
 #include "model/ranks/test_ranks.h"
 #include "model/single_sequence.h"
@@ -135,6 +136,42 @@ TEST(RanksTest, ARankHoldsItsShareOfTheMatrices) {
     EXPECT_NEAR(share, 0.25, 0.05) << "rank " << rank;
   }
   EXPECT_EQ(ranks.leader()->kv_heads(), 2);
+}
+
+TEST(RanksTest, RanksTellWhatTheyHaveAllocatedAndFreeIt) {
+  const TempDirectory dir;
+  Json json = ConfigOf("llama");
+  json["intermediate_size"] = 512;  // four ranks share it evenly
+  WriteModel(dir.path(), json, DType::kF32, 30);
+  TestRanks ranks(dir.path(), 4, kFewRows);
+  const ModelConfig& config = ranks.leader()->config();
+  const auto reckoned = ReckonRankMemory(config, 4, WeightFormat::kAsStored, DType::kF32);
+  ASSERT_TRUE(reckoned.ok()) << reckoned.status().message();
+  {
+    auto sequence =
+        SingleSequence::Create(ranks.leader(), ranks.backend(), {.max_tokens = 64, .max_tree = 8});
+    ASSERT_TRUE(sequence->Append(std::vector<int32_t>{1, 2, 3}).ok());
+    const auto others = ranks.leader()->leader()->MemoryOfOthers();
+    ASSERT_EQ(others.size(), 3u);
+    for (const RankBytes& other : others) {
+      EXPECT_NEAR(static_cast<double>(other.weights), static_cast<double>(reckoned->weight_bytes),
+                  0.02 * static_cast<double>(reckoned->weight_bytes));
+      EXPECT_EQ(other.kv, (64 + 8) * reckoned->kv_bytes_per_token);
+    }
+  }
+  for (const RankBytes& other : ranks.leader()->leader()->MemoryOfOthers()) EXPECT_EQ(other.kv, 0);
+}
+
+// 70B in bf16 by its published number of parameters, of which the embedding table is on each rank.
+TEST(RanksTest, MemoryIsReckonedFromTheShape) {
+  const ModelConfig config = ShapeByName("llama-70b").value();
+  const double table = 2.0 * 128256 * 8192;
+  for (const int size : {1, 2, 4, 8}) {
+    const auto memory = ReckonRankMemory(config, size, WeightFormat::kAsStored, DType::kBF16);
+    EXPECT_NEAR(static_cast<double>(memory->weight_bytes), (2 * 70.554e9 - table) / size + table,
+                0.001 * 2 * 70.554e9 / size);
+    EXPECT_EQ(memory->kv_bytes_per_token, 2 * 2 * 80 * 8 * 128 / size);
+  }
 }
 
 TEST(RanksTest, ModelsThatCannotBeCutAreRefused) {
