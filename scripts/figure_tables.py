@@ -355,7 +355,7 @@ def rank_times(results):
     for before, after in zip(alone["passes"], shared["passes"]):
         rows.append(
             [
-                f"pass of {after['rows']} rows",
+                f"pass of {after['rows']} row" + ("s" if after["rows"] > 1 else ""),
                 number(before["milliseconds"]),
                 number(after["milliseconds"]),
                 times(after["milliseconds"] / before["milliseconds"]),
