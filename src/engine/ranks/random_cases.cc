@@ -3,11 +3,14 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
+#include "base/math.h"
 #include "engine/test_engine.h"
 #include "model/heads/test_eagle.h"
 #include "model/heads/test_heads.h"
@@ -75,6 +78,16 @@ SpecPvConfig RandomView(std::mt19937& random, int block_size, bool exact) {
   if (random() % 4 == 0) config.shadow_rate = 0.5f;
   if (random() % 4 == 0) config.error_target = 0.05f;
   return config;
+}
+
+// Tokens for little more than the longest request, so that others are preempted.
+int SmallPool(const std::vector<GenerateRequest>& requests) {
+  int longest = 0;
+  for (const GenerateRequest& request : requests) {
+    const int prompt = static_cast<int>(request.prompt.size());
+    longest = std::max(longest, prompt + request.sampling.max_tokens);
+  }
+  return RoundUp(longest, 16) + 32;
 }
 
 std::vector<std::vector<int32_t>> AnswersOf(const std::vector<GenerateRequest>& requests,
@@ -169,11 +182,14 @@ RandomCases::Case RandomCases::Draw(int index) const {
                          .prefix_cache = random() % 2 == 0},
              .drafter = kDrafters[random() % kDrafters.size()],
              .seed = index};
+  drawn.options.kv_audit = random() % 8 == 0;
+  if (random() % 4 == 0) drawn.options.kv_tokens = SmallPool(drawn.requests);
   StepOptions& step = drawn.options.step;
   step.budget = {.max_nodes = Between(random, 1, kMaxNodes),
                  .max_depth = Between(random, 1, kMaxDepth),
                  .top_k = Between(random, 1, 8)};
   step.nwor = partial || random() % 3 != 0;
+  if (!partial && random() % 4 == 0) step.scv_chunk_size = Between(random, 2, 8);
   if (partial) step.specpv = RandomView(random, drawn.options.block_size, exact);
   return drawn;
 }
@@ -185,6 +201,8 @@ std::unique_ptr<Drafter> RandomCases::MakeDrafterFor(const Case& drawn, const Ra
     return std::make_unique<OracleDrafter>(AnswersOf(drawn.requests, plain), kVocabulary, 0.7,
                                            drawn.seed);
   }
+  DraftCacheShape cache = drawn.options.DraftCache(kMaxLength);
+  cache.kv_tokens = 0;  // a draft state that finds no room falls back
   const auto head = heads_.find(drawn.drafter.substr(0, drawn.drafter.find(',')));
   auto drafter = MakeDrafter(DrafterList::Parse(drawn.drafter).value(),
                              {.draft_model_path = head == heads_.end() ? "" : head->second.path(),
@@ -194,7 +212,7 @@ std::unique_ptr<Drafter> RandomCases::MakeDrafterFor(const Case& drawn, const Ra
                               .decoder = target.decoder,
                               .metrics = metrics,
                               .vocab_size = kVocabulary,
-                              .cache = drawn.options.DraftCache(kMaxLength),
+                              .cache = cache,
                               .model_path = model_dir()});
   EXPECT_TRUE(drafter.ok()) << drawn.drafter << ": " << drafter.status().message();
   return drafter.ok() ? std::move(drafter).value() : nullptr;
@@ -212,9 +230,12 @@ std::vector<GenerateResult> RandomCases::Run(const Case& drawn, const RanksTarge
                                drawn.options);
   EXPECT_TRUE(engine.ok()) << engine.status().message();
   if (!engine.ok()) return {};
+  SetLogLevel(LogLevel::kOff);  // small pools preempt
   auto results = RunBatch(engine->get(), drawn.requests);
+  SetLogLevel(LogLevel::kWarning);
   EXPECT_EQ(counters->Total(Counter::kSpecFallback), 0);
   EXPECT_EQ(counters->Total(Counter::kSpecPvFallback), 0);
+  preemptions_ += counters->Total(Counter::kRequestPreemptions);
   for (const GenerateResult& result : results) {
     EXPECT_TRUE(result.error.ok()) << result.error.message();
     accepted_ += result.stats.accepted;
@@ -245,8 +266,9 @@ void RandomCases::Check(int index, const RanksTarget& one, std::span<const Ranks
 }
 
 std::string RandomCases::Summary() const {
-  return fmt::format("{}: {} cases, {} tokens compared, {} drafts accepted, {} partial passes\n",
-                     variant_.Name(), cases_, tokens_, accepted_, partial_passes_);
+  return fmt::format(
+      "{}: {} cases, {} tokens compared, {} drafts accepted, {} partial passes, {} preemptions\n",
+      variant_.Name(), cases_, tokens_, accepted_, partial_passes_, preemptions_);
 }
 
 }  // namespace talon

@@ -75,6 +75,7 @@ class RandomCases {
   int64_t tokens_ = 0;  // compared
   int64_t accepted_ = 0;
   int64_t partial_passes_ = 0;
+  int64_t preemptions_ = 0;
 };
 
 }  // namespace talon
