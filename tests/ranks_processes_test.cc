@@ -50,7 +50,7 @@ void Lead(RandomCases* cases, Ranks* ranks) {
   Loaded one(*cases, nullptr);
   Loaded spread(*cases, ranks);
   const RanksTarget several = spread.target();
-  const int count = NumRanksCases(9);
+  const int count = NumRanksCases(3);
   for (int i = 0; i < count && !testing::Test::HasFailure(); ++i) {
     cases->Check(i, one.target(), {&several, 1});
   }

@@ -182,6 +182,7 @@ RandomCases::Case RandomCases::Draw(int index) const {
                          .prefix_cache = random() % 2 == 0},
              .drafter = kDrafters[random() % kDrafters.size()],
              .seed = index};
+  if (index < 3) drawn.drafter = kOracle;  // in few cases, too, drafts are accepted
   drawn.options.kv_audit = random() % 8 == 0;
   if (random() % 4 == 0) drawn.options.kv_tokens = SmallPool(drawn.requests);
   StepOptions& step = drawn.options.step;

