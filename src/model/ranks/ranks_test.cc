@@ -171,6 +171,11 @@ TEST(RanksTest, MemoryIsReckonedFromTheShape) {
     EXPECT_NEAR(static_cast<double>(memory->weight_bytes), (2 * 70.554e9 - table) / size + table,
                 0.001 * 2 * 70.554e9 / size);
     EXPECT_EQ(memory->kv_bytes_per_token, 2 * 2 * 80 * 8 * 128 / size);
+    const auto small = ReckonRankMemory(ShapeByName("llama-70b-small").value(), size,
+                                        WeightFormat::kAsStored, DType::kBF16);
+    EXPECT_NEAR(512.0 * static_cast<double>(small->weight_bytes),
+                static_cast<double>(memory->weight_bytes),
+                0.003 * static_cast<double>(memory->weight_bytes));  // norms
   }
 }
 
