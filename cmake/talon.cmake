@@ -101,13 +101,13 @@ function(talon_add_shards name program shards)
   endforeach()
 endfunction()
 
-# talon_test(NAME [SHARDS N] [COST SECONDS] SOURCES ... DEPS ...): gtest program NAME, run by ctest as a
-# whole, or as N tests NAME_1 to NAME_N side by side.
+# talon_test(NAME [SHARDS N] [COST SECONDS] SOURCES ... DEPS ... [LAUNCHER ...]): gtest program NAME,
+# run by ctest as a whole, by a command where one is given, or as N tests NAME_1 to NAME_N side by side.
 function(talon_test name)
   if(NOT TALON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "SHARDS;COST" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "SHARDS;COST" "SOURCES;DEPS;LAUNCHER" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest_main)
   # What takes time is in the libraries; a test's own code should compile quickly.
@@ -119,7 +119,7 @@ function(talon_test name)
   talon_precompile(${name} TESTS ${TALON_PCH_HEADERS} <gtest/gtest.h>)
   target_compile_definitions(${name} PRIVATE TALON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT arg_SHARDS)
-    add_test(NAME ${name} COMMAND ${name})
+    add_test(NAME ${name} COMMAND ${arg_LAUNCHER} $<TARGET_FILE:${name}>)
     if(arg_COST)
       set_tests_properties(${name} PROPERTIES COST ${arg_COST})
     endif()

@@ -1,4 +1,5 @@
-"""The tables of docs/benchmarks.md, docs/gpu.md and README.md, from the JSON of `talon bench`."""
+"""The tables of docs/benchmarks.md, docs/gpu.md, docs/scale.md and README.md, from the JSON of
+`talon bench`."""
 
 import textwrap
 
@@ -342,6 +343,71 @@ def ops(results):
         if op["gflops"] > 0
     ]
     return table(["op", "rows", "us", "GB/s", "GFLOP/s", "of the nearer peak"], rows)
+
+
+# ---- Ranks ----
+
+
+def rank_times(results):
+    """One process with all threads, then several with one thread each."""
+    alone, shared = results
+    rows = []
+    for before, after in zip(alone["passes"], shared["passes"]):
+        rows.append(
+            [
+                f"pass of {after['rows']} row" + ("s" if after["rows"] > 1 else ""),
+                number(before["milliseconds"]),
+                number(after["milliseconds"]),
+                times(after["milliseconds"] / before["milliseconds"]),
+                number(after["exchange_milliseconds"]),
+                f"{100 * after['exchange_milliseconds'] / after['milliseconds']:.1f}%",
+                str(after["messages"]),
+                size(after["bytes"]),
+            ]
+        )
+    tokens = [result["token_milliseconds"] for result in results]
+    rows.insert(
+        0, ["token of plain decoding", *map(number, tokens), times(tokens[1] / tokens[0])] + [""] * 4
+    )
+    threads = f"1 process x {alone['threads']}, ms"
+    ranks = f"{shared['ranks']} ranks x {shared['threads']}, ms"
+    header = ["", threads, ranks, "ratio", "exchanges, ms", "share", "messages", "received"]
+    return table(header, rows)
+
+
+def rank_sizes(results):
+    """Weights of a rank by model and number of ranks, by the sizes of the tensors."""
+    rows = []
+    for result in results:
+        reckoned = {memory["ranks"]: memory for memory in result["reckoned"]}
+        weights = "" if result["weights"] == "auto" else f", {result['weights']}"
+        kv = reckoned[1]["kv_bytes_per_token"] / 1024
+        sizes = [number(reckoned[ranks]["weight_bytes"] / 1e9) for ranks in (1, 2, 4, 8)]
+        rows.append([result["model"] + weights, *sizes, f"{kv:.0f} KiB"])
+    kv = "K and V per token, of all ranks together"
+    return table(["model", "1 rank, GB", "2", "4", "8", kv], rows)
+
+
+def rank_memory(results):
+    """Memory of a rank as reckoned, and the most that one of them has allocated."""
+    reckoned, *measured = results
+    allocated = {result["ranks"]: result["allocated"] for result in measured}
+    rows = []
+    for memory in reckoned["reckoned"]:
+        ranks = allocated.get(memory["ranks"])
+        if not ranks:
+            continue
+        rows.append(
+            [
+                str(memory["ranks"]),
+                number(memory["weight_bytes"] / 1e6),
+                number(max(rank["weight_bytes"] for rank in ranks) / 1e6),
+                f"{memory['kv_bytes_per_token']:.0f}",
+                f"{max(rank['kv_bytes'] / rank['kv_tokens'] for rank in ranks):.0f}",
+            ]
+        )
+    header = ["ranks", "weights, MB", "allocated", "K and V per token, bytes", "allocated"]
+    return table(header, rows)
 
 
 # ---- GPU ----

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the benchmarks of the documentation and writes their tables.
 
-    scripts/figures.py [--gpu] [--only NAME,...] [--quick] [--out FOLDER] [--commit HASH]
+    scripts/figures.py [--gpu|--ranks] [--only NAME,...] [--quick] [--out FOLDER] [--commit HASH]
         --gpu      the GPU's figures (docs/gpu.md, with build-cuda/talon) instead of the CPU's
                    (docs/benchmarks.md and README.md, with build/talon)
+        --ranks    those of several processes (docs/scale.md, with build/talon and mpirun)
         --only     only these benchmarks; tables of other commits are emptied
         --quick    few repeats and small sizes, to try the script; needs --out
         --out      writes the pages into this folder instead of over those of the repository
@@ -34,7 +35,11 @@ import figure_tables as tables  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 118  # columns of a command's line
-EMPTY = {"cpu": "Run `make figures`.\n", "gpu": "Run `make gpu-figures`.\n"}
+EMPTY = {
+    "cpu": "Run `make figures`.\n",
+    "gpu": "Run `make gpu-figures`.\n",
+    "ranks": "Run `make figures ARGS=--ranks`.\n",
+}
 
 
 class Figure(NamedTuple):
@@ -275,6 +280,38 @@ GPU = [
     ),
 ]
 
+ONE_B = "build/talon bench ranks --shape llama-1b --rows 1,4,16,64 --repeats 5"
+RANKS = [
+    Figure(
+        "rank_times",
+        [
+            ONE_B + " --threads 2",
+            f"mpirun -n 2 --bind-to none {ONE_B} --tensor-parallel 2 --threads 1",
+        ],
+        tables.rank_times,
+        {"--shape": "tiny", "--repeats": "1"},
+    ),
+    Figure(
+        "rank_sizes",
+        [
+            f"build/talon bench ranks --reckon --shape {shape}"
+            for shape in ("llama-8b", "llama-70b", "llama-70b --weights int8", "gpt-oss-120b")
+        ],
+        tables.rank_sizes,
+    ),
+    Figure(
+        "rank_memory",
+        ["build/talon bench ranks --reckon --shape llama-70b-small"]
+        + [
+            f"mpirun -n {ranks} --oversubscribe --bind-to none build/talon bench ranks"
+            f" --shape llama-70b-small --tensor-parallel {ranks} --threads 1 --rows 1 --repeats 1"
+            for ranks in (2, 4, 8)
+        ],
+        tables.rank_memory,
+    ),
+]
+FIGURES = {"cpu": CPU, "gpu": GPU, "ranks": RANKS}
+
 
 # ---- Running ----
 
@@ -321,7 +358,10 @@ class Server:
 
 def run_command(words):
     """Runs one command; what it prints, without the path of this repository."""
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **as_root}
+    )
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()[-10:]
         raise RuntimeError("\n".join([f"exit code {done.returncode}: {shlex.join(words)}", *lines]))
@@ -474,12 +514,24 @@ def gpu_pages(results, build):
     return {"docs/gpu.md": replace_between((ROOT / "docs/gpu.md").read_text(), "gpu", text)}
 
 
+def rank_pages(results, build):
+    """{page: text} of the page with the figures of several processes."""
+    page = replace_between((ROOT / "docs/scale.md").read_text(), "build", build)
+    for figure in RANKS:
+        done = results.get(figure.name)
+        text = figure_text(figure, done) if done else EMPTY["ranks"]
+        page = replace_between(page, figure.name, text)
+    return {"docs/scale.md": page}
+
+
 # ---- The command ----
 
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--gpu", action="store_true", help="the GPU's figures")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--gpu", action="store_const", dest="kind", const="gpu", default="cpu")
+    kind.add_argument("--ranks", action="store_const", dest="kind", const="ranks")
     parser.add_argument("--only", default="", help="only these benchmarks, separated by commas")
     parser.add_argument("--quick", action="store_true", help="to try the script; needs --out")
     parser.add_argument("--out", type=Path, help="write the pages into this folder")
@@ -488,7 +540,7 @@ def read_options():
     options = parser.parse_args()
     if options.quick and not options.out:
         parser.error("--quick needs --out: its figures do not belong in the documentation")
-    names = [figure.name for figure in (GPU if options.gpu else CPU)]
+    names = [figure.name for figure in FIGURES[options.kind]]
     options.only = [name for name in options.only.split(",") if name] or names
     unknown = [name for name in options.only if name not in names]
     if unknown:
@@ -518,14 +570,14 @@ def measure(options, figures, folder, commit):
 
 def main():
     options = read_options()
-    figures = GPU if options.gpu else CPU
+    figures = FIGURES[options.kind]
     if options.list:
         for figure in figures:
             print(f"{figure.name}\n{shown_commands(figure)}")
         return 0
-    build = ROOT / ("build-cuda" if options.gpu else "build")
+    build = ROOT / ("build-cuda" if options.kind == "gpu" else "build")
     if not (build / "talon").exists():
-        target = "cuda" if options.gpu else "build"
+        target = "cuda" if options.kind == "gpu" else "build"
         print(f"{build}/talon is not there: build it first (make {target})")
         return 1
     load = os.getloadavg()[0]
@@ -536,10 +588,12 @@ def main():
     commit = options.commit or commit_name()
     fine = measure(options, figures, folder, commit)
     results = saved_results(folder, commit)
-    if options.gpu:
+    machine = f"{os.cpu_count()} threads on {cpu_name()}"
+    if options.kind == "gpu":
         pages = gpu_pages(results, describe_build(commit, gpu_name()))
+    elif options.kind == "ranks":
+        pages = rank_pages(results, describe_build(commit, machine))
     else:
-        machine = f"{os.cpu_count()} threads on {cpu_name()}"
         pages = cpu_pages(results, describe_build(commit, machine))
     for name, text in pages.items():
         page = (options.out or ROOT) / name

@@ -38,9 +38,10 @@ def decode_result(prompts):
 
 class CommandTest(unittest.TestCase):
     def test_every_table_has_a_command(self):
-        for figure in figures.CPU + figures.GPU:
+        for figure in figures.CPU + figures.GPU + figures.RANKS:
             self.assertTrue(figure.commands, figure.name)
-            self.assertTrue(all(c.startswith("build") for c in figure.commands), figure.name)
+            for command in figure.commands:
+                self.assertRegex(command, r"^(mpirun -n \d .*)?build", figure.name)
 
     def test_quick_replaces_values(self):
         values = {"--repeats": "2", "--x": "1"}
@@ -48,7 +49,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(words, ["talon", "--repeats", "2", "--nodes", "1,4"])
 
     def test_quick_flags_are_flags_of_the_commands(self):
-        for figure in figures.CPU:
+        for figure in figures.CPU + figures.RANKS:
             for flag in figure.quick:
                 self.assertTrue(all(flag in c.split() for c in figure.commands), figure.name)
 
@@ -74,6 +75,8 @@ class PageTest(unittest.TestCase):
             page = "README.md" if figure.is_text else "docs/benchmarks.md"
             self.assertIn(f"<!-- figures {figure.name} begin -->", pages[page])
         self.assertIn("docs/gpu.md", figures.gpu_pages({}, "Commit x.\n"))
+        scale = figures.rank_pages({}, "Commit x.\n")["docs/scale.md"]
+        self.assertEqual(scale.count(figures.EMPTY["ranks"]), len(figures.RANKS))
 
     def test_figures_of_one_commit_only(self):
         pages = figures.cpu_pages({}, "Commit x.\n")
@@ -85,6 +88,32 @@ class PageTest(unittest.TestCase):
         self.assertIn("Commit x.", pages["README.md"])
 
 
+def ranks_result(ranks, threads, factor):
+    return {
+        "ranks": ranks,
+        "threads": threads,
+        "token_milliseconds": 50 * factor,
+        "passes": [
+            {
+                "rows": 4,
+                "milliseconds": 60 * factor,
+                "exchange_milliseconds": 3,
+                "messages": 33,
+                "bytes": 640000,
+            }
+        ],
+        "allocated": [{"weight_bytes": 70e6, "kv_bytes": 5000, "kv_tokens": 4}] * ranks,
+    }
+
+
+def reckoned_result(model):
+    sizes = [
+        {"ranks": ranks, "weight_bytes": 140e6 / ranks, "kv_bytes_per_token": 4096 // ranks}
+        for ranks in (1, 2, 4, 8)
+    ]
+    return {"model": model, "weights": "auto", "reckoned": sizes}
+
+
 class TableTest(unittest.TestCase):
     def check(self, text, row):
         self.assertIn(row, text.splitlines())
@@ -94,6 +123,15 @@ class TableTest(unittest.TestCase):
     def test_numbers_have_three_digits(self):
         for value, text in ((4.049, "4.05"), (13.44, "13.4"), (99.96, "100"), (1046.3, "1046")):
             self.assertEqual(tables.number(value), text)
+
+    def test_ranks(self):
+        text = tables.rank_times([ranks_result(1, 2, 1), ranks_result(2, 1, 1.1)])
+        self.check(text, "| token of plain decoding | 50.0 | 55.0 | 1.10x |  |  |  |  |")
+        self.check(text, "| pass of 4 rows | 60.0 | 66.0 | 1.10x | 3.00 | 4.5% | 33 | 640 KB |")
+        text = tables.rank_sizes([reckoned_result("llama-8b")])
+        self.check(text, "| llama-8b | 0.14 | 0.07 | 0.04 | 0.02 | 4 KiB |")
+        text = tables.rank_memory([reckoned_result("small"), ranks_result(2, 1, 1)])
+        self.check(text, "| 2 | 70.0 | 70.0 | 2048 | 1250 |")
 
     def test_printed_text_is_wrapped(self):
         text = tables.printed(["a " * 80 + "\n\nmodel  tiny\n"])

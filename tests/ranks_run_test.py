@@ -93,8 +93,8 @@ class RankTarget(RankServer):
 
 
 class RanksTest(CliTest):
-    def assert_same_text(self, *flags):
-        args = ["run", "--json", *defaults(flags), "--seed", "5", "-n", "40", *flags, PROMPT]
+    def assert_same_text(self, *flags, prompt=PROMPT):
+        args = ["run", "--json", *defaults(flags), "--seed", "5", "-n", "40", *flags, prompt]
         alone = subprocess.run([program(), *map(str, args)], capture_output=True, check=False)
         shared = on_ranks(2, *args, "--tensor-parallel", 2)
         self.assertEqual(alone.returncode, 0, alone.stderr.decode())
@@ -102,6 +102,7 @@ class RanksTest(CliTest):
         expected, got = server.json.loads(alone.stdout), server.json.loads(shared.stdout)
         for key in ("text", "tokens"):
             self.assertEqual(got[key], expected[key], flags)
+        return got
 
     def test_text_is_that_of_one_process(self):
         self.assert_same_text("--speculative-algorithm", "NONE")
@@ -114,6 +115,31 @@ class RanksTest(CliTest):
             "--speculative-algorithm", "STANDALONE", "--speculative-draft-model-path", DRAFT
         )
 
+    def test_partial_views_are_those_of_one_process(self):
+        view = ("--enable-specpv", "--specpv-partial-threshold", 100)
+        view += ("--specpv-n-retrieval-blocks", 2, "--specpv-n-window-blocks", 2)
+        prompt = " ".join(f"{PROMPT} {i}." for i in range(24))
+        for mode in ("exact", "fast"):
+            flags = (*view, "--specpv-mode", mode, "--speculative-algorithm", "SUFFIX")
+            flags += ("--speculative-adaptive", "false")  # it decides by time what is partial
+            result = self.assert_same_text(*flags, prompt=prompt)
+            self.assertGreater(result["stats"]["partial_passes"], 5, mode)
+
+    def test_bench_says_what_ranks_exchange_and_keep(self):
+        file = self.path / "ranks.json"
+        flags = ("--shape", "tiny", "--rows", "1,3", "--repeats", 1, "--tokens", 4, "--json", file)
+        result = on_ranks(2, "bench", "ranks", "--tensor-parallel", 2, *flags)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        figures = server.json.loads(file.read_text())
+        layers, hidden, vocabulary = 16, 256, 8192
+        for rows, point in zip((1, 3), figures["passes"]):
+            self.assertEqual(point["messages"], 2 * layers + 1)
+            self.assertEqual(point["bytes"], 4 * rows * (2 * layers * hidden + vocabulary / 2))
+            self.assertLess(0, point["exchange_milliseconds"])
+        ranks = figures["allocated"]
+        self.assertEqual(len(ranks), 2)
+        self.assertEqual(ranks[0]["kv_bytes"], ranks[1]["kv_bytes"])
+
     def test_what_ranks_cannot_do_is_refused(self):
         alone = subprocess.run(
             [program(), "run", "--tensor-parallel", "2", PROMPT], capture_output=True, check=False
@@ -122,7 +148,7 @@ class RanksTest(CliTest):
         for flags, reason in (
             (("--tensor-parallel", 4), "4 ranks"),
             (("--tensor-parallel", 3), "must be 1, 2, 4 or 8"),
-            (("--tensor-parallel", 2, "--enable-specpv", "true"), "enable_specpv"),
+            (("--tensor-parallel", 2, "--kv-offload", "true"), "kv_offload"),
             (("--tensor-parallel", 2, "--device", "cuda"), "on cuda a model has one"),
         ):
             result = on_ranks(flags[1], "run", "-n", 2, *flags, PROMPT)

@@ -83,6 +83,10 @@ struct PassPlan {
   int NumLists(int sequence) const {
     return sequence_lists.empty() ? 1 : sequence_lists[sequence + 1] - sequence_lists[sequence];
   }
+  // Some sequence's rows see a partial view.
+  bool HasPartialViews() const {
+    return !sequence_lists.empty() && sequence_lists.back() > num_sequences();
+  }
   int ListOf(int sequence, int layer, int kv_head, int kv_heads) const {
     if (sequence_lists.empty()) return sequence;
     const int first = sequence_lists[sequence];

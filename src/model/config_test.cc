@@ -328,9 +328,10 @@ TEST(ModelConfig, ShapesByName) {
   EXPECT_EQ(shape->kv_size(), 512);
   EXPECT_EQ(shape->vocab_size, 32000);
   EXPECT_TRUE(shape->tie_word_embeddings);
-  EXPECT_EQ(ShapeByName("gpt").status().message(),
-            "shape \"gpt\" is unknown (known: llama-1b, llama-8b, tiny, gpt-oss-tiny, gpt-oss-20b, "
-            "gpt-oss-120b, qwen3-30b-a3b)");
+  EXPECT_EQ(
+      ShapeByName("gpt").status().message(),
+      "shape \"gpt\" is unknown (known: llama-1b, llama-8b, llama-70b, llama-70b-small, tiny, "
+      "gpt-oss-tiny, gpt-oss-20b, gpt-oss-120b, qwen3-30b-a3b)");
 }
 
 }  // namespace

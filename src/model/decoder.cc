@@ -78,14 +78,15 @@ Status Decoder::AllocateWorkspace(const LoadOptions& options) {
   if (!shard_.whole()) {
     TALON_ASSIGN_OR_RETURN(own_logits_,
                            NewScratch(backend_, max_output_rows_, shard_.vocab.count()));
+    TALON_ASSIGN_OR_RETURN(projected_, NewScratch(backend_, max_output_rows_, config_.hidden_size));
   }
   return OkStatus();
 }
 
 size_t Decoder::workspace_bytes() const {
   size_t bytes = inv_freq_.bytes();
-  for (const Scratch* scratch :
-       {&stream_, &angles_, &qkv_, &hidden_, &logits_, &own_logits_, &features_, &scores_}) {
+  for (const Scratch* scratch : {&stream_, &angles_, &qkv_, &hidden_, &logits_, &own_logits_,
+                                 &projected_, &features_, &scores_, &own_scores_}) {
     bytes += scratch->buffer.bytes();
   }
   return bytes;
@@ -109,9 +110,15 @@ Status Decoder::SetCaptureLayers(const std::vector<int>& layers) {
 }
 
 Status Decoder::ReserveScores(int max_blocks) {
-  if (!shard_.whole()) return Unimplemented("decoder: no block scores of several ranks");
-  const int lists = config_.num_layers * config_.num_kv_heads;
-  TALON_ASSIGN_OR_RETURN(scores_, NewScratch(backend_, lists, max_blocks));
+  const int layers = config_.num_layers;
+  if (shard_.rank == 0) {
+    TALON_ASSIGN_OR_RETURN(scores_,
+                           NewScratch(backend_, layers * config_.num_kv_heads, max_blocks));
+  }
+  if (!shard_.whole()) {
+    TALON_ASSIGN_OR_RETURN(own_scores_, NewScratch(backend_, layers * kv_heads(), max_blocks));
+  }
+  if (leader_ != nullptr) leader_->ReserveScores(max_blocks);
   ++scratch_version_;
   return OkStatus();
 }
@@ -124,16 +131,42 @@ Status Decoder::CheckScores(const PassPlan& plan, const KvShape& kv) const {
   if (by_summaries && !kv.key_summaries) {
     return InvalidArgument("decoder: scores wanted, no key summaries");
   }
-  if (plan.num_scored_blocks() > scores_.all.cols) {
+  const int limit = (shard_.whole() ? scores_ : own_scores_).all.cols;
+  if (plan.num_scored_blocks() > limit) {
     return InvalidArgument("decoder: scores of {} blocks wanted, limit {}",
-                           plan.num_scored_blocks(), scores_.all.cols);
+                           plan.num_scored_blocks(), limit);
   }
   return OkStatus();
 }
 
 MatrixView Decoder::LayerScores(const PassPlan& plan, int first, int count) const {
-  const int heads = config_.num_kv_heads;
-  return scores_.all.Rows(first * heads, count * heads).Cols(0, plan.num_scored_blocks());
+  const int heads = kv_heads();
+  const int blocks = plan.num_scored_blocks();
+  if (shard_.whole()) return scores_.all.Rows(first * heads, count * heads).Cols(0, blocks);
+  // One behind the other, as AllScores sends them.
+  return MatrixView{own_scores_.all.data, config_.num_layers * heads, blocks, blocks}.Rows(
+      first * heads, count * heads);
+}
+
+// A message has a row for each layer, so that kv heads come in their order in every layer.
+MatrixView Decoder::AllScores(const PassPlan& plan) {
+  if (plan.scores.empty()) return {};
+  const int layers = config_.num_layers;
+  if (shard_.whole()) return LayerScores(plan, 0, layers);
+  const int blocks = plan.num_scored_blocks();
+  const int own = kv_heads() * blocks;
+  const int all = config_.num_kv_heads * blocks;
+  std::vector<int> bounds;
+  for (int rank = 0; rank <= shard_.size; ++rank) bounds.push_back(rank * own);
+  ranks_->GatherColumns({own_scores_.all.data, layers, own, own}, bounds,
+                        {scores_.all.data, layers, all, all});
+  return {scores_.all.data, layers * config_.num_kv_heads, blocks, blocks};
+}
+
+const PassPlan& Decoder::OwnPlan(const PassPlan& plan) {
+  if (shard_.whole() || !plan.HasPartialViews()) return plan;
+  TakeLists(config_, shard_, plan, &own_plan_);
+  return own_plan_;
 }
 
 PassLimits Decoder::limits() const {
@@ -155,11 +188,12 @@ Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* o
   *output = {};
   std::unique_lock<std::mutex> turn;
   if (leader_ != nullptr) turn = leader_->BeginPass(plan, kv);
-  backend_->LoadPass(plan, kv.shape, pass_.get());
+  backend_->LoadPass(OwnPlan(plan), kv.shape, pass_.get());
   if (prepare) prepare(pass_.get());
   // The ops' arguments follow from the pass's shape, the cache and these addresses.
   const uint64_t key = IdentityOf(kv) + scratch_version_;
   backend_->Record(pass_.get(), /*second=*/nullptr, key, [&] { RunPass(plan, kv); });
+  const MatrixView scores = AllScores(plan);
   EndPass(plan);
   output->stored_layers = pass_->stored_layers();
   if (outputs > 0 && shard_.rank == 0) {
@@ -169,7 +203,7 @@ Status Decoder::Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* o
   if (!capture_layers_.empty()) {
     output->features = features_.Rows(static_cast<int>(plan.feature_rows.size()));
   }
-  if (!plan.scores.empty()) output->scores = LayerScores(plan, 0, config_.num_layers);
+  if (shard_.rank == 0) output->scores = scores;
   return OkStatus();
 }
 
@@ -244,11 +278,51 @@ void Decoder::RunHead(const PassPlan& plan) {
   const MatrixView hidden = hidden_.Rows(outputs);
   backend_->GatherPassRows(*pass_, PassRows::kOutputs, stream_.Rows(plan.num_rows()), hidden);
   backend_->layer_ops()->RmsNorm(hidden, Floats(weights_.final_norm), config_.rms_norm_eps, hidden);
-  const Scratch& logits = shard_.whole() ? logits_ : own_logits_;
-  backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = logits.Rows(outputs)});
-  if (shard_.whole()) return;
-  ranks_->GatherColumns(own_logits_.Rows(outputs), shard_.vocab_bounds,
-                        shard_.rank == 0 ? logits_.Rows(outputs) : MatrixView());
+  ProjectOwn(hidden, shard_.rank == 0 ? logits_.Rows(outputs) : MatrixView());
+}
+
+void Decoder::ProjectOwn(MatrixView hidden, MatrixView logits) const {
+  const MatrixView own = shard_.whole() ? logits : own_logits_.Rows(hidden.rows);
+  backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = own});
+  if (!shard_.whole()) ranks_->GatherColumns(own, shard_.vocab_bounds, logits);
+}
+
+void Decoder::Project(const HiddenStates& hidden, MatrixView logits) const {
+  if (shard_.whole()) {
+    return backend_->MatMul({.x = hidden.rows,
+                             .norm = hidden.norm,
+                             .epsilon = hidden.epsilon,
+                             .w = weights_.head.get(),
+                             .out = logits});
+  }
+  for (int first = 0; first < logits.rows; first += max_output_rows_) {
+    const int count = std::min(max_output_rows_, logits.rows - first);
+    MatrixView rows = hidden.rows.Rows(first, count);
+    if (hidden.norm != nullptr) {
+      backend_->layer_ops()->RmsNorm(rows, hidden.norm, hidden.epsilon, projected_.Rows(count));
+      rows = projected_.Rows(count);
+    }
+    leader_->Project(rows, [&] { ProjectOwn(rows, logits.Rows(first, count)); });
+  }
+}
+
+void Decoder::FollowProject(std::span<const std::vector<float>> rows) const {
+  const MatrixView hidden = projected_.Rows(static_cast<int>(rows.size()));
+  for (int r = 0; r < hidden.rows; ++r) {
+    backend_->CopyIn(hidden.Rows(r, 1).data, rows[r].data(), rows[r].size() * sizeof(float));
+  }
+  ProjectOwn(hidden, {});
+}
+
+void Decoder::Exchange(int rows) const {
+  if (leader_ == nullptr) return ExchangeOwn(rows);
+  leader_->Exchange(rows, [&] { ExchangeOwn(rows); });
+}
+
+void Decoder::ExchangeOwn(int rows) const {
+  for (int i = 0; i < 2 * config_.num_layers; ++i) ranks_->Sum(projected_.Rows(rows));
+  ranks_->GatherColumns(own_logits_.Rows(rows), shard_.vocab_bounds,
+                        shard_.rank == 0 ? logits_.Rows(rows) : MatrixView());
 }
 
 void Decoder::EndPass(const PassPlan& plan) {

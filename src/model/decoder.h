@@ -5,7 +5,7 @@
 // load, so a pass allocates no device memory. Used by one thread, the one that uses the backend.
 //
 // With several ranks, each has a decoder of its part (ranks/shard.h). The leader's Forward makes
-// the others run theirs (RankFollower), and only the leader has logits.
+// the others run theirs (RankFollower), and only the leader has logits and block scores.
 #ifndef TALON_MODEL_DECODER_H_
 #define TALON_MODEL_DECODER_H_
 
@@ -43,7 +43,8 @@ struct ForwardOutput {
   MatrixView logits;    // [output rows, vocab]
   MatrixView hidden;    // [output rows, hidden], after the final norm
   MatrixView features;  // [feature rows, captured layers * hidden], empty if none are captured
-  MatrixView scores;    // [layers * kv heads, scored blocks], empty if the plan asks for none
+  // [layers * kv heads of all ranks, scored blocks], empty if the plan asks for none
+  MatrixView scores;
   // Which layers report that they have stored their rows' K and V (Pass::stored_layers).
   std::span<const uint8_t> stored_layers;
 };
@@ -73,17 +74,33 @@ class Decoder {
   // From the next pass on, capture the input of these layers (the residual stream before the
   // layer's first norm); num_layers stands for the last layer's output, before the final norm.
   Status SetCaptureLayers(const std::vector<int>& layers);
-  // Makes room for scores of this many blocks in a pass, all sequences together. Plans may ask for
-  // scores afterwards, over caches with key summaries.
+  // Makes room for scores of this many blocks in a pass, all sequences together, on every rank.
+  // Plans may ask for scores afterwards, over caches with key summaries.
   Status ReserveScores(int max_blocks);
 
   // Fails, before anything is computed or written, if the plan exceeds a limit or does not fit the
   // cache: too many rows, a token past the vocabulary, a position past max_context, a slot past the
   // pool.
+  // Partial views have lists for all of config().num_kv_heads; each rank takes its own.
   // `prepare`, where given, is called with the loaded pass before anything is computed.
   using Prepare = std::function<void(Pass*)>;
   Status Forward(const PassPlan& plan, const KvView& kv, ForwardOutput* output,
                  const Prepare& prepare = {});
+
+  // logits [rows, vocab] = hidden states [rows, hidden], after a norm where one is given, times the
+  // output matrix, for heads that share it. On the leader of several ranks they all take part.
+  struct HiddenStates {
+    MatrixView rows;
+    const float* norm = nullptr;  // [hidden]
+    float epsilon = 0;
+  };
+  void Project(const HiddenStates& hidden, MatrixView logits) const;
+  // Another rank's part, of at most max_output_rows().
+  void FollowProject(std::span<const std::vector<float>> rows) const;
+
+  // What a pass of this many rows, all of them outputs, exchanges between the ranks, without its
+  // products: to measure it. REQUIRES: several ranks, at most max_output_rows().
+  void Exchange(int rows) const;
 
   // The tokens that the device draws after the output rows of the last pass. Waits.
   // REQUIRES: TokenOps::DrawsTokens().
@@ -108,13 +125,20 @@ class Decoder {
   PassLimits limits() const;
 
   Status CheckScores(const PassPlan& plan, const KvShape& kv) const;
-  // The scores of a layer, or of all.
+  // The scores of a layer, or of all, for this rank's kv heads.
   MatrixView LayerScores(const PassPlan& plan, int first, int count) const;
+  // Those of all ranks, on the leader; collects them there.
+  MatrixView AllScores(const PassPlan& plan);
 
+  // This rank's part of a plan.
+  const PassPlan& OwnPlan(const PassPlan& plan);
   void RunPass(const PassPlan& plan, const KvView& kv);
   void RunLayer(int index, const PassPlan& plan, const KvView& kv);
   void CaptureInput(int index, const PassPlan& plan);
   void RunHead(const PassPlan& plan);
+  // This rank's columns of the logits, collected by the leader.
+  void ProjectOwn(MatrixView hidden, MatrixView logits) const;
+  void ExchangeOwn(int rows) const;
   // Has the other ranks end their pass, too.
   void EndPass(const PassPlan& plan);
   int q_size() const { return shard_.heads.count() * config_.head_dim; }
@@ -139,8 +163,11 @@ class Decoder {
   Scratch hidden_;      // [max_output_rows, hidden]
   Scratch logits_;      // [max_output_rows, vocab], on the leader
   Scratch own_logits_;  // [max_output_rows, shard_.vocab], of several ranks
+  Scratch projected_;   // [max_output_rows, hidden], the same: hidden states of Project
   Scratch features_;    // [max_rows, captured * hidden]
-  Scratch scores_;      // [layers * kv heads, ReserveScores]
+  Scratch scores_;      // [layers * kv heads, ReserveScores], on the leader
+  Scratch own_scores_;  // [layers * own kv heads, ReserveScores], of several ranks
+  PassPlan own_plan_;
   std::vector<int> capture_layers_;
   uint64_t scratch_version_ = 0;  // counts the changes of `features_` and `scores_`
 };

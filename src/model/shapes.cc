@@ -49,6 +49,22 @@ ModelConfig Llama8B() {
   return config;
 }
 
+ModelConfig Llama70B() {
+  ModelConfig config = Dense(8192, 64, 8, 128, 28672);
+  config.vocab_size = 128256;
+  config.num_layers = 80;
+  config.max_position_embeddings = config.max_context = 131072;
+  return config;
+}
+
+// 1/512 of the weights, cut like those of the whole: widths and layers by 8, the vocabulary by 64.
+ModelConfig Llama70BSmall() {
+  ModelConfig config = Dense(1024, 64, 8, 16, 3584);
+  config.vocab_size = 2004;
+  config.num_layers = 10;
+  return config;
+}
+
 ModelConfig GptOss(int layers, int experts) {
   ModelConfig config = Dense(2880, 64, 8, 64, 2880);
   config.family = ModelFamily::kGptOss;
@@ -95,8 +111,10 @@ ModelConfig Qwen30B() {
   return config;
 }
 
-constexpr std::array<Shape, 7> kShapes = {{{"llama-1b", Llama1B},
+constexpr std::array<Shape, 9> kShapes = {{{"llama-1b", Llama1B},
                                            {"llama-8b", Llama8B},
+                                           {"llama-70b", Llama70B},
+                                           {"llama-70b-small", Llama70BSmall},
                                            {"tiny", Tiny},
                                            {"gpt-oss-tiny", GptOssTiny},
                                            {"gpt-oss-20b", GptOss20B},

@@ -17,7 +17,10 @@ namespace talon {
 class SingleSequence {
  public:
   using Limits = PrivateKv::Limits;
+  // Both must outlive the sequence.
   static Result<SingleSequence> Create(Decoder* decoder, Backend* backend, const Limits& limits);
+  SingleSequence(SingleSequence&&) = default;
+  ~SingleSequence() { decoder_->kv_ops()->ForgetCache(kv_.View()); }
 
   // What rows a call returns, in host memory, row-major.
   struct Rows {

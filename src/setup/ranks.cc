@@ -38,9 +38,6 @@ Status CheckRankSettings(const Config& config) {
     return Unimplemented("tensor_parallel: {} ranks are for the cpu; on {} a model has one", size,
                          config.device);
   }
-  if (config.speculative.specpv.values.enabled) {
-    return Unimplemented("enable_specpv: not on {} ranks (--tensor-parallel)", size);
-  }
   if (config.kv_offload) {
     return Unimplemented("kv_offload: not on {} ranks (--tensor-parallel)", size);
   }

@@ -25,6 +25,7 @@ void AddBenchLoad(Command bench, Config* config, CommandBody* body);
 void AddBenchLongContext(Command bench, Config* config, CommandBody* body);
 void AddBenchNwor(Command bench, Config* config, CommandBody* body);
 void AddBenchOps(Command bench, Config* config, CommandBody* body);
+void AddBenchRanks(Command bench, Config* config, CommandBody* body);
 void AddBenchScv(Command bench, Config* config, CommandBody* body);
 void AddBenchSimulate(Command bench, Config* config, CommandBody* body);
 void AddBenchTasks(Command bench, Config* config, CommandBody* body);

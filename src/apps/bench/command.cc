@@ -16,6 +16,7 @@ void AddBenchCommand(Command app, Config* config, CommandBody* body) {
   AddBenchLongContext(command, config, body);
   AddBenchNwor(command, config, body);
   AddBenchOps(command, config, body);
+  AddBenchRanks(command, config, body);
   AddBenchRemote(command, config, body);
   AddBenchScv(command, config, body);
   AddBenchSimulate(command, config, body);

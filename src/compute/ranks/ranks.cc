@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace talon {
 namespace {
@@ -17,17 +18,34 @@ void CopyRows(const MatrixView& from, float* to) {
   }
 }
 
+// Counts what happens until its end.
+class Meter {
+ public:
+  explicit Meter(RankTraffic* traffic) : traffic_(traffic) {}
+  ~Meter() { traffic_->seconds += watch_.Seconds(); }
+  void Received(std::span<const float> values) const {
+    ++traffic_->messages;
+    traffic_->bytes += static_cast<int64_t>(values.size_bytes());
+  }
+
+ private:
+  RankTraffic* traffic_;
+  Stopwatch watch_;
+};
+
 }  // namespace
 
 // After the step of `half`, neighbouring groups of 2 * half ranks have the sum of their subtree.
 // Addition does not depend on the operands' order, so both halves of a pair get the same bits.
 void Ranks::Sum(MatrixView x) {
+  const Meter meter(&traffic_);
   const size_t count = static_cast<size_t>(x.rows) * x.cols;
   out_.resize(count);
   in_.resize(count);
   CopyRows(x, out_.data());
   for (int half = 1; half < size_; half *= 2) {
     Exchange(rank_ ^ half, BytesOf(out_), BytesOf(in_));
+    meter.Received(in_);
     for (size_t i = 0; i < count; ++i) out_[i] += in_[i];
   }
   for (int r = 0; r < x.rows; ++r) {
@@ -37,6 +55,7 @@ void Ranks::Sum(MatrixView x) {
 }
 
 void Ranks::GatherColumns(MatrixView part, std::span<const int> bounds, MatrixView whole) {
+  const Meter meter(&traffic_);
   TALON_CHECK(static_cast<int>(bounds.size()) == size_ + 1 &&
               part.cols == bounds[rank_ + 1] - bounds[rank_]);
   if (!leads()) {
@@ -54,6 +73,7 @@ void Ranks::GatherColumns(MatrixView part, std::span<const int> bounds, MatrixVi
     } else {
       in_.resize(static_cast<size_t>(part.rows) * cols);
       Receive(rank, BytesOf(in_));
+      meter.Received(in_);
     }
     for (int r = 0; r < to.rows; ++r) {
       std::memcpy(to.data + r * to.stride, in_.data() + static_cast<size_t>(r) * cols,

@@ -16,6 +16,13 @@
 
 namespace talon {
 
+// What the sums and gathers of a rank have cost so far.
+struct RankTraffic {
+  int64_t messages = 0;  // received
+  int64_t bytes = 0;
+  double seconds = 0;  // waiting for slower ranks included
+};
+
 class Ranks {
  public:
   Ranks(int rank, int size) : rank_(rank), size_(size) {}
@@ -26,6 +33,7 @@ class Ranks {
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool leads() const { return rank_ == 0; }
+  const RankTraffic& traffic() const { return traffic_; }
 
   // How long a call may wait for another rank.
   virtual void SetDeadline(double seconds) = 0;
@@ -48,6 +56,7 @@ class Ranks {
  private:
   int rank_;
   int size_;
+  RankTraffic traffic_;
   std::vector<float> out_, in_;  // rows of messages
 };
 

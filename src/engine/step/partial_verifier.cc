@@ -306,15 +306,19 @@ void PartialVerifier::RankBlocks(const MatrixView& scores) {
   if (chosen > 0) parts_.backend->kv_ops()->ChooseColumns(scores, choices);
 }
 
+ListShape PartialVerifier::NumLists() const {
+  const ModelConfig& model = parts_.target->config();
+  return {.layers = model.num_layers, .kv_heads = model.num_kv_heads};
+}
+
 std::vector<int32_t> PartialVerifier::RankedOf(const Ranking& ranking, int full_blocks) const {
   const int index = full_blocks - ranking.min_full_blocks;
   TALON_CHECK(0 <= index && full_blocks <= ranking.max_full_blocks);
-  const KvShape& shape = parts_.kv->shape();
   const RankedBlocks blocks = RankedBlocksOf(ranking.budget, full_blocks, ranking.scored_blocks);
   if (blocks.ranked == 0) return {};
   const auto chosen = parts_.backend->kv_ops()->ChosenColumns().subspan(
       ranking.first_chosen[index],
-      static_cast<size_t>(shape.num_layers) * shape.kv_heads * blocks.ranked);
+      static_cast<size_t>(NumLists().layers) * NumLists().kv_heads * blocks.ranked);
   std::vector<int32_t> ranked(chosen.begin(), chosen.end());
   for (int32_t& column : ranked) column = column < 0 ? -1 : column - ranking.first_column;
   return ranked;
@@ -323,12 +327,10 @@ std::vector<int32_t> PartialVerifier::RankedOf(const Ranking& ranking, int full_
 void PartialVerifier::Select(ActiveRequest* run) {
   const auto ranking = std::ranges::find(rankings_, run, &Ranking::run);
   TALON_CHECK(ranking != rankings_.end(), "no scores were asked for");
-  const KvShape& shape = parts_.kv->shape();
   const Sequence& sequence = run->sequence;
   const int full_blocks = sequence.committed_len / config_.block_size;
-  const auto selection =
-      MakeSelection(RankedOf(*ranking, full_blocks), {shape.num_layers, shape.kv_heads},
-                    ranking->budget, full_blocks, ranking->scored_blocks);
+  const auto selection = MakeSelection(RankedOf(*ranking, full_blocks), NumLists(), ranking->budget,
+                                       full_blocks, ranking->scored_blocks);
   if (!selection.ok()) {
     GiveUp(run, SpecPvFallbackReason::kNanScores, selection.status().message());
     return;

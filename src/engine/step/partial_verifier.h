@@ -26,6 +26,7 @@
 #include "spec/specpv/config.h"
 #include "spec/specpv/gate.h"
 #include "spec/specpv/payoff.h"
+#include "spec/specpv/selection.h"
 
 namespace talon {
 
@@ -108,6 +109,9 @@ class PartialVerifier {
   };
   // The blocks ranked for a request whose sequence now has this many full ones.
   std::vector<int32_t> RankedOf(const Ranking& ranking, int full_blocks) const;
+
+  // How many lists a partial view has: for the kv heads of all ranks.
+  ListShape NumLists() const;
 
   GateDecision Decide(const ActiveRequest& run, int nodes) const;
   void ReconsiderOne(int sequences, ActiveRequest* run);

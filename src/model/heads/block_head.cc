@@ -28,7 +28,6 @@ Result<std::unique_ptr<BlockHead>> BlockHead::Load(const std::string& dir, const
                          LoadBlockConfig(dir, target.config(), options.capture_layers));
   TALON_ASSIGN_OR_RETURN(BlockWeights weights,
                          LoadBlockWeights(dir, config, backend, options.weights));
-  if (weights.head == nullptr) TALON_RETURN_IF_ERROR(CheckHeadIsWhole(dir, target));
   std::unique_ptr<BlockHead> head(
       new BlockHead(std::move(config), target, backend, std::move(weights)));
   const int length = options.max_length > 0 ? options.max_length : target.config().max_context;
@@ -170,8 +169,9 @@ void BlockHead::RunOutputs(int rows, int outputs) {
   backend_->GatherPassRows(*pass_, PassRows::kOutputs, stream_.Rows(rows), hidden);
   backend_->layer_ops()->RmsNorm(hidden, Floats(weights_.norm), config_.layers.rms_norm_eps,
                                  hidden);
-  const Weight& head = weights_.head != nullptr ? *weights_.head : *target_.weights().head;
-  backend_->MatMul({.x = hidden, .w = &head, .out = logits_.Rows(outputs)});
+  const MatrixView logits = logits_.Rows(outputs);
+  if (weights_.head == nullptr) return target_.Project({hidden}, logits);
+  backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = logits});
 }
 
 MatrixView BlockHead::Following(std::span<const int32_t> rows, std::span<const int32_t> tokens) {

@@ -70,7 +70,6 @@ Result<std::unique_ptr<EagleHead>> EagleHead::Load(const std::string& dir, const
   if (!options.token_map.empty()) {
     TALON_RETURN_IF_ERROR(CutVocabulary(dir, options, target, backend, &config, &weights));
   }
-  if (weights.head == nullptr) TALON_RETURN_IF_ERROR(CheckHeadIsWhole(dir, target));
   return Create(std::move(config), target, backend, std::move(weights), options);
 }
 
@@ -326,12 +325,11 @@ void EagleHead::RunHead(int outputs) {
   if (config_.norm_output) {
     backend_->layer_ops()->RmsNorm(hidden, Floats(weights_.norm), eps, next_.Rows(outputs));
   }
-  const Weight& head = weights_.head != nullptr ? *weights_.head : *target_.weights().head;
-  backend_->MatMul({.x = hidden,
-                    .norm = Floats(weights_.head_norm),
-                    .epsilon = eps,
-                    .w = &head,
-                    .out = logits_.Rows(outputs)});
+  const float* norm = Floats(weights_.head_norm);
+  const MatrixView logits = logits_.Rows(outputs);
+  if (weights_.head == nullptr) return target_.Project({hidden, norm, eps}, logits);
+  backend_->MatMul(
+      {.x = hidden, .norm = norm, .epsilon = eps, .w = weights_.head.get(), .out = logits});
 }
 
 }  // namespace talon

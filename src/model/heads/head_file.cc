@@ -89,11 +89,4 @@ Status CheckTargetMask(const SafetensorsReader& file, const std::string& name,
                          marked, vocabulary.draft);
 }
 
-Status CheckHeadIsWhole(const std::string& dir, const Decoder& target) {
-  if (target.shard().whole()) return OkStatus();
-  return Unimplemented(
-      "{}: it has no lm_head.weight of its own, and the model's is spread over {} ranks", dir,
-      target.shard().size);
-}
-
 }  // namespace talon

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "model/decoder.h"
 #include "model/files/safetensors.h"
 
 namespace talon {
@@ -26,9 +25,6 @@ Result<std::vector<int32_t>> ReadTargetIds(const SafetensorsReader& file, const 
 // The tensor `name` (t2d), where there is one, marks as many target ids as there are draft ids.
 Status CheckTargetMask(const SafetensorsReader& file, const std::string& name,
                        const HeadVocabulary& vocabulary);
-
-// A head without an output matrix uses the target's, which must not be spread over ranks.
-Status CheckHeadIsWhole(const std::string& dir, const Decoder& target);
 
 }  // namespace talon
 

@@ -6,6 +6,14 @@
 #include "base/contain.h"
 
 namespace talon {
+namespace {
+
+// The leader expects that everything it says can be done.
+void Check(const Status& status) {
+  if (!status.ok()) throw DeviceFault(status.message());
+}
+
+}  // namespace
 
 Status RankFollower::Run() {
   return Contain([&] {
@@ -30,6 +38,12 @@ bool RankFollower::RunCommand() {
       ranks_->Send(0, {&here, 1});
       return true;
     }
+    case RankCommand::kMemory:
+      TellMemory();
+      return true;
+    case RankCommand::kReserveScores:
+      Check(decoder_->ReserveScores(message.Get<int>()));
+      return true;
     case RankCommand::kNewCache:
       NewCache(&message);
       return true;
@@ -39,10 +53,24 @@ bool RankFollower::RunCommand() {
     case RankCommand::kPass:
       RunPass(&message);
       return true;
+    case RankCommand::kExchange:
+      decoder_->Exchange(message.Get<int>());
+      return true;
+    case RankCommand::kProject:
+      Project(&message);
+      return true;
     default:
       RunKvOp(header.command, &message);
       return true;
   }
+}
+
+void RankFollower::TellMemory() const {
+  RankBytes bytes{.weights = static_cast<int64_t>(decoder_->weight_bytes())};
+  for (const auto& [id, cache] : caches_) {
+    for (const Buffer& buffer : cache.buffers) bytes.kv += static_cast<int64_t>(buffer.bytes());
+  }
+  ranks_->Send(0, {reinterpret_cast<const uint8_t*>(&bytes), sizeof(bytes)});
 }
 
 void RankFollower::NewCache(MessageReader* message) {
@@ -51,7 +79,7 @@ void RankFollower::NewCache(MessageReader* message) {
   const KvShape& shape = cache.shape;
   const auto allocate = [&](size_t bytes) -> void* {
     auto buffer = backend_->Allocate(bytes);
-    if (!buffer.ok()) throw DeviceFault(buffer.status().message());
+    Check(buffer.status());
     return cache.buffers.emplace_back(std::move(buffer).value()).data();
   };
   for (int i = 0; i < shape.num_layers; ++i) {
@@ -80,12 +108,17 @@ KvView RankFollower::CacheOf(MessageReader* message) {
 void RankFollower::RunPass(MessageReader* message) {
   const KvView kv = CacheOf(message);
   ForwardOutput output;
-  const Status status = decoder_->Forward(GetPlan(message), kv, &output);
-  if (!status.ok()) throw DeviceFault(status.message());
+  Check(decoder_->Forward(GetPlan(message), kv, &output));
   RankHash hash = hash_;
   hash.Add(decoder_->activations_hash());
   const uint64_t value = hash.value();
   ranks_->Send(0, {reinterpret_cast<const uint8_t*>(&value), sizeof(value)});
+}
+
+void RankFollower::Project(MessageReader* message) {
+  std::vector<std::vector<float>> rows(message->Get<int>());
+  for (std::vector<float>& row : rows) row = message->GetAll<float>();
+  decoder_->FollowProject(rows);
 }
 
 void RankFollower::RunKvOp(RankCommand command, MessageReader* message) {

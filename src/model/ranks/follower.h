@@ -33,8 +33,10 @@ class RankFollower {
   };
 
   bool RunCommand();  // false: the leader has ended
+  void TellMemory() const;
   void NewCache(MessageReader* message);
   void RunPass(MessageReader* message);
+  void Project(MessageReader* message);
   void RunKvOp(RankCommand command, MessageReader* message);
   KvView CacheOf(MessageReader* message);
 

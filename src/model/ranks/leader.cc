@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/contain.h"
@@ -80,17 +79,43 @@ void RankLeader::Tell(RankCommand command, const MessageWriter& message) {
   hash_.Add(message.bytes());
 }
 
-void RankLeader::BeginMessage(const KvView& kv) {
+void RankLeader::BeginMessage() {
   if (in_pass_) throw DeviceFault("a pass of several ranks was broken off");
+  message_.Clear();
+}
+
+void RankLeader::BeginMessage(const KvView& kv) {
+  BeginMessage();
   const uint64_t id = IdentityOf(kv);
   if (caches_.insert(id).second) {
-    message_.Clear();
     message_.Put(id);
     message_.Put(kv.shape);
     Tell(RankCommand::kNewCache, message_);
   }
   message_.Clear();
   message_.Put(id);
+}
+
+std::vector<RankBytes> RankLeader::MemoryOfOthers() {
+  const std::lock_guard lock(mutex_);
+  std::vector<RankBytes> memory(ranks_->size() - 1);
+  Talk([&] {
+    BeginMessage();
+    Tell(RankCommand::kMemory, message_);
+    for (int rank = 1; rank < ranks_->size(); ++rank) {
+      ranks_->Receive(rank, {reinterpret_cast<uint8_t*>(&memory[rank - 1]), sizeof(RankBytes)});
+    }
+  });
+  return memory;
+}
+
+void RankLeader::ReserveScores(int max_blocks) {
+  const std::lock_guard lock(mutex_);
+  Talk([&] {
+    BeginMessage();
+    message_.Put(max_blocks);
+    Tell(RankCommand::kReserveScores, message_);
+  });
 }
 
 std::unique_lock<std::mutex> RankLeader::BeginPass(const PassPlan& plan, const KvView& kv) {
@@ -116,6 +141,29 @@ void RankLeader::EndPass(uint64_t activations) {
           fmt::format("rank {} has other tokens, KV tables or activations than rank 0", rank));
     }
     in_pass_ = false;
+  });
+}
+
+void RankLeader::Exchange(int rows, const std::function<void()>& own) {
+  const std::lock_guard lock(mutex_);
+  Talk([&] {
+    BeginMessage();
+    message_.Put(rows);
+    Tell(RankCommand::kExchange, message_);
+    own();
+  });
+}
+
+void RankLeader::Project(MatrixView hidden, const std::function<void()>& own) {
+  const std::lock_guard lock(mutex_);
+  Talk([&] {
+    BeginMessage();
+    message_.Put(hidden.rows);
+    for (int r = 0; r < hidden.rows; ++r) {
+      message_.PutAll(std::span<const float>(hidden.data + r * hidden.stride, hidden.cols));
+    }
+    Tell(RankCommand::kProject, message_);
+    own();
   });
 }
 

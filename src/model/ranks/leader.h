@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "compute/kv_ops.h"
 #include "compute/pass_plan.h"
@@ -37,10 +38,19 @@ class RankLeader : public KvOps {
   // Pings the others every `seconds` from now on.
   void StartPings(double seconds, Lost lost);
 
+  // What the other ranks have allocated, by rank from 1 on.
+  std::vector<RankBytes> MemoryOfOthers();
+  // The other ranks make room for scores of this many blocks.
+  void ReserveScores(int max_blocks);
   // The other ranks begin a pass. No ping comes between as long as the lock is held.
   [[nodiscard]] std::unique_lock<std::mutex> BeginPass(const PassPlan& plan, const KvView& kv);
   // They have ended it: compares their hashes with this rank's.
   void EndPass(uint64_t activations);
+
+  // Run `own`, this rank's part of a projection or of a pass's exchanges, while the others run
+  // theirs.
+  void Project(MatrixView hidden, const std::function<void()>& own);
+  void Exchange(int rows, const std::function<void()>& own);
 
   void CommitRows(const KvView& kv, std::span<const int32_t> rows, std::span<const int32_t> slots,
                   int num_layers) override;
@@ -68,7 +78,8 @@ class RankLeader : public KvOps {
 
   // The rest requires the lock.
   void Tell(RankCommand command, const MessageWriter& message);
-  // Begins a message about a cache, which the others learn of before.
+  void BeginMessage();
+  // The same about a cache, which the others learn of before.
   void BeginMessage(const KvView& kv);
   void Ping();
   void PingLoop(double seconds, const Lost& lost);

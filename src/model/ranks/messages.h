@@ -16,14 +16,24 @@ namespace talon {
 enum class RankCommand : uint32_t {
   kPing,  // answered by one byte
   kStop,
-  kNewCache,     // id, KvShape
-  kForgetCache,  // id
-  kPass,         // id, PassPlan; answered by a hash
-  kCommitRows,   // id and the arguments, as for the next ones: KvOps
+  kMemory,         // answered by RankBytes
+  kReserveScores,  // blocks
+  kNewCache,       // id, KvShape
+  kForgetCache,    // id
+  kPass,           // id, PassPlan; answered by a hash
+  kExchange,       // rows
+  kProject,        // hidden states; answered by logits
+  kCommitRows,     // id and the arguments, as for the next ones: KvOps
   kCopySlots,
   kCopyBlock,
   kCopyStaged,
   kSummariseBlocks
+};
+
+// What a rank has allocated.
+struct RankBytes {
+  int64_t weights = 0;
+  int64_t kv = 0;
 };
 
 // Goes before the bytes of each command.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <future>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "base/contain.h"
 #include "base/json.h"
 #include "compute/reference/reference_backend.h"
+#include "model/ranks/memory.h"
 #include "model/ranks/messages.h"
 #include "model/ranks/test_ranks.h"
 #include "model/single_sequence.h"
@@ -99,6 +101,30 @@ TEST(RanksTest, ReferenceHasTheSameBitsOnTwoRanks) {
   }
 }
 
+// More rows than one projection takes, with a head's norm and without.
+TEST(RanksTest, HeadsShareTheOutputMatrixOfAllRanks) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ConfigOf("llama"), DType::kBF16, 29);
+  constexpr int kRows = 100;
+  const int hidden = 64, vocab = 301;
+  std::vector<float> states(kRows * hidden), norm(hidden);
+  for (size_t i = 0; i < states.size(); ++i) states[i] = std::sin(static_cast<float>(i) * 0.37f);
+  for (size_t i = 0; i < norm.size(); ++i) norm[i] = 1 + std::cos(static_cast<float>(i)) / 4;
+  for (const bool normed : {false, true}) {
+    std::vector<float> expected;
+    for (const int size : {1, 2, 4}) {
+      TestRanks ranks(dir.path(), size, kFewRows);
+      std::vector<float> logits(kRows * vocab);
+      ranks.leader()->Project(
+          {{states.data(), kRows, hidden, hidden}, normed ? norm.data() : nullptr, 1e-5f},
+          {logits.data(), kRows, vocab, vocab});
+      for (const Status& status : ranks.Stop()) EXPECT_TRUE(status.ok()) << status.message();
+      if (size == 1) expected = logits;
+      EXPECT_EQ(logits, expected) << size << " ranks";
+    }
+  }
+}
+
 TEST(RanksTest, ARankHoldsItsShareOfTheMatrices) {
   const TempDirectory dir;
   WriteModel(dir.path(), ConfigOf("llama"), DType::kBF16, 21);
@@ -110,6 +136,47 @@ TEST(RanksTest, ARankHoldsItsShareOfTheMatrices) {
     EXPECT_NEAR(share, 0.25, 0.05) << "rank " << rank;
   }
   EXPECT_EQ(ranks.leader()->kv_heads(), 2);
+}
+
+TEST(RanksTest, RanksTellWhatTheyHaveAllocatedAndFreeIt) {
+  const TempDirectory dir;
+  Json json = ConfigOf("llama");
+  json["intermediate_size"] = 512;  // four ranks share it evenly
+  WriteModel(dir.path(), json, DType::kF32, 30);
+  TestRanks ranks(dir.path(), 4, kFewRows);
+  const ModelConfig& config = ranks.leader()->config();
+  const auto reckoned = ReckonRankMemory(config, 4, WeightFormat::kAsStored, DType::kF32);
+  ASSERT_TRUE(reckoned.ok()) << reckoned.status().message();
+  {
+    auto sequence =
+        SingleSequence::Create(ranks.leader(), ranks.backend(), {.max_tokens = 64, .max_tree = 8});
+    ASSERT_TRUE(sequence->Append(std::vector<int32_t>{1, 2, 3}).ok());
+    const auto others = ranks.leader()->leader()->MemoryOfOthers();
+    ASSERT_EQ(others.size(), 3u);
+    for (const RankBytes& other : others) {
+      EXPECT_NEAR(static_cast<double>(other.weights), static_cast<double>(reckoned->weight_bytes),
+                  0.02 * static_cast<double>(reckoned->weight_bytes));
+      EXPECT_EQ(other.kv, (64 + 8) * reckoned->kv_bytes_per_token);
+    }
+  }
+  for (const RankBytes& other : ranks.leader()->leader()->MemoryOfOthers()) EXPECT_EQ(other.kv, 0);
+}
+
+// 70B in bf16 by its published number of parameters, of which the embedding table is on each rank.
+TEST(RanksTest, MemoryIsReckonedFromTheShape) {
+  const ModelConfig config = ShapeByName("llama-70b").value();
+  const double table = 2.0 * 128256 * 8192;
+  for (const int size : {1, 2, 4, 8}) {
+    const auto memory = ReckonRankMemory(config, size, WeightFormat::kAsStored, DType::kBF16);
+    EXPECT_NEAR(static_cast<double>(memory->weight_bytes), (2 * 70.554e9 - table) / size + table,
+                0.001 * 2 * 70.554e9 / size);
+    EXPECT_EQ(memory->kv_bytes_per_token, 2 * 2 * 80 * 8 * 128 / size);
+    const auto small = ReckonRankMemory(ShapeByName("llama-70b-small").value(), size,
+                                        WeightFormat::kAsStored, DType::kBF16);
+    EXPECT_NEAR(512.0 * static_cast<double>(small->weight_bytes),
+                static_cast<double>(memory->weight_bytes),
+                0.003 * static_cast<double>(memory->weight_bytes));  // norms
+  }
 }
 
 TEST(RanksTest, ModelsThatCannotBeCutAreRefused) {
@@ -190,6 +257,32 @@ TEST(RanksTest, AnIdleLeaderNoticesThatARankIsGone) {
   RankLeader leader(ranks[0].get(), backend->kv_ops());
   leader.StartPings(0.01, [&](const std::string& reason) { lost.set_value(reason); });
   EXPECT_NE(lost.get_future().get().find("rank 1"), std::string::npos);
+}
+
+// One sequence with its whole prefix, one with a partial view.
+TEST(RanksTest, ARankTakesTheListsOfItsKvHeads) {
+  ModelConfig config;
+  config.num_layers = 2;
+  config.num_kv_heads = 4;
+  PassPlan plan;
+  plan.tokens = {7, 8};
+  plan.sequence_rows = {0, 1, 2};
+  plan.block_ids = {90, 91, 92};
+  plan.block_offsets = {0, 3};
+  plan.sequence_lists = {0, 1, 9};
+  for (int list = 0; list < 8; ++list) {
+    plan.block_ids.insert(plan.block_ids.end(), {10 * list, 10 * list + 1});
+    plan.block_offsets.push_back(static_cast<int32_t>(plan.block_ids.size()));
+  }
+  ASSERT_TRUE(plan.HasPartialViews());
+  PassPlan own;
+  TakeLists(config, {.rank = 1, .size = 2, .kv_heads = {2, 4}}, plan, &own);
+  EXPECT_EQ(own.tokens, plan.tokens);
+  EXPECT_EQ(own.sequence_lists, (std::vector<int32_t>{0, 1, 5}));
+  EXPECT_EQ(own.block_offsets, (std::vector<int32_t>{0, 3, 5, 7, 9, 11}));
+  EXPECT_EQ(own.block_ids, (std::vector<int32_t>{90, 91, 92, 20, 21, 30, 31, 60, 61, 70, 71}));
+  own.sequence_lists = {0, 1, 2};
+  EXPECT_FALSE(own.HasPartialViews());
 }
 
 TEST(RanksTest, PlansTravelAsTheyAre) {

@@ -85,4 +85,25 @@ void TakeShard(const ModelConfig& config, const ModelShard& shard, TensorLayout*
   for (TensorSpec& spec : layout->head) TakeRows(shard.vocab, &spec);
 }
 
+void TakeLists(const ModelConfig& config, const ModelShard& shard, const PassPlan& whole,
+               PassPlan* own) {
+  *own = whole;
+  own->block_offsets = {0};
+  own->block_ids.clear();
+  own->sequence_lists = {0};
+  const auto add_list = [&](int sequence, int layer, int head) {
+    const auto blocks = whole.BlocksOf(sequence, layer, head, config.num_kv_heads);
+    own->block_ids.insert(own->block_ids.end(), blocks.begin(), blocks.end());
+    own->block_offsets.push_back(static_cast<int32_t>(own->block_ids.size()));
+  };
+  for (int sequence = 0; sequence < whole.num_sequences(); ++sequence) {
+    const bool partial = whole.NumLists(sequence) > 1;
+    for (int layer = 0; layer < config.num_layers && partial; ++layer) {
+      for (int h = shard.kv_heads.first; h < shard.kv_heads.last; ++h) add_list(sequence, layer, h);
+    }
+    if (!partial) add_list(sequence, 0, 0);
+    own->sequence_lists.push_back(static_cast<int32_t>(own->block_offsets.size()) - 1);
+  }
+}
+
 }  // namespace talon

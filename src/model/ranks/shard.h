@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "compute/pass_plan.h"
 #include "compute/ranks/segments.h"
 #include "model/config.h"
 #include "model/files/tensor_layout.h"
@@ -32,6 +33,10 @@ Result<ModelShard> ShardOf(const ModelConfig& config, int rank, int size);
 
 // Cuts a whole model's layout down to the shard.
 void TakeShard(const ModelConfig& config, const ModelShard& shard, TensorLayout* layout);
+
+// The plan as the shard runs it: of the lists of partial views, those of its kv heads.
+void TakeLists(const ModelConfig& config, const ModelShard& shard, const PassPlan& whole,
+               PassPlan* own);
 
 }  // namespace talon
 

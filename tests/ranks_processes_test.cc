@@ -1,0 +1,83 @@
+// The random cases of several ranks (engine/ranks/random_cases.h) with real processes, over MPI.
+// mpirun starts this program; rank 0 compares with a whole model in its own process:
+//   TALON_CASES=150 mpirun -n 4 build/tests/ranks_processes_test
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <span>
+
+#include "apps/ranks/mpi_ranks.h"
+#include "compute/cpu/cpu_backend.h"
+#include "engine/ranks/random_cases.h"
+#include "model/ranks/follower.h"
+
+namespace talon {
+namespace {
+
+constexpr double kDeadlineSeconds = 100;
+
+// The ranks of one model after another: only the process's end is MPI's, too.
+class ReusedRanks : public Ranks {
+ public:
+  explicit ReusedRanks(Ranks* ranks) : Ranks(ranks->rank(), ranks->size()), ranks_(ranks) {}
+  void SetDeadline(double seconds) override { ranks_->SetDeadline(seconds); }
+  void Send(int to, std::span<const uint8_t> bytes) override { ranks_->Send(to, bytes); }
+  void Receive(int from, std::span<uint8_t> bytes) override { ranks_->Receive(from, bytes); }
+  void Exchange(int peer, std::span<const uint8_t> out, std::span<uint8_t> in) override {
+    ranks_->Exchange(peer, out, in);
+  }
+
+ private:
+  Ranks* ranks_;
+};
+
+// A model and where it runs: whole, or this rank's part.
+struct Loaded {
+  Loaded(const RandomCases& cases, Ranks* ranks) : backend(NewCpuBackend(1, false)) {
+    LoadOptions options = cases.load_options();
+    options.ranks = ranks;
+    decoder = Decoder::Load(cases.model_dir(), backend.get(), options).value();
+  }
+  RanksTarget target() { return {backend.get(), decoder.get()}; }
+
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Decoder> decoder;
+};
+
+void Lead(RandomCases* cases, Ranks* ranks) {
+  Loaded one(*cases, nullptr);
+  Loaded spread(*cases, ranks);
+  const RanksTarget several = spread.target();
+  const int count = NumRanksCases(3);
+  for (int i = 0; i < count && !testing::Test::HasFailure(); ++i) {
+    cases->Check(i, one.target(), {&several, 1});
+  }
+  fmt::print("{} ranks, {}", ranks->size(), cases->Summary());
+  EXPECT_GT(cases->accepted(), count);
+  EXPECT_GT(cases->partial_passes(), 0);
+}
+
+TEST(RanksProcesses, TextAndLogProbsAreThoseOfOneProcess) {
+  const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+  ASSERT_NE(started, nullptr) << "mpirun starts this test";
+  const auto mpi = OpenMpiRanks(std::atoi(started)).value();
+  mpi->SetDeadline(kDeadlineSeconds);
+  for (const RanksVariant& variant : RanksVariants()) {
+    SCOPED_TRACE(variant.Name());
+    RandomCases cases(variant);
+    ReusedRanks ranks(mpi.get());
+    if (ranks.leads()) {
+      Lead(&cases, &ranks);
+      continue;
+    }
+    Loaded part(cases, &ranks);
+    const Status status = RankFollower(&ranks, part.decoder.get(), part.backend.get()).Run();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  mpi->Finish();
+}
+
+}  // namespace
+}  // namespace talon
