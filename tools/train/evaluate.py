@@ -1,4 +1,4 @@
-"""Acceptance of a head on held-out rows: by depth, and tau of chains and dynamic trees.
+"""Acceptance of heads on held-out rows: by depth, and tau of chains and dynamic trees.
 
 usage: evaluate.py --target DIR --head DIR --rows DIR
 """
@@ -10,11 +10,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+import block_loss
+import ttt
+from block import BlockHead
 from data import Rows, load_rows
-from export import load_head
+from export import capture_of, load_head
 from head import Eagle3Head
 from target import Target
-from ttt import depth_ranks
+
+Head = Eagle3Head | BlockHead
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,40 @@ class TreeDrafter:
         return out.flatten(3)
 
 
+class BlockTreeDrafter:
+    """The same for a block head, whose one pass gives the candidates of every level."""
+
+    def __init__(self, head: BlockHead, target: Target, rows: Rows, roots: Tensor):
+        tokens = rows.tokens.long()
+        features, _ = target.teach(tokens)
+        out = block_loss.draft_rows(head, target, tokens, features, roots + 1)
+        self._log_p, self._picks = target.logits(out).log_softmax(-1).topk(
+            max(tree.width for tree in TREES))  # [b, r, levels, width]
+        steps = torch.arange(2, 1 + head.shape.block, device=roots.device)
+        truth = tokens.gather(1, (roots[..., None] + steps).clamp(max=rows.length - 1).flatten(1))
+        self._hits = self._picks == truth.unflatten(1, (-1, len(steps)))[..., None]
+
+    def accepted(self, tree: TreeShape) -> Tensor:
+        """[batch, roots]: how many draft tokens of each root's tree the target accepts."""
+        scores = self._log_p.new_zeros((*self._log_p.shape[:2], 1))
+        right = torch.ones_like(scores, dtype=torch.bool)
+        all_scores, path_scores = [], []
+        for level in range(min(tree.levels, self._log_p.shape[2])):
+            log_p = self._log_p[:, :, level, :tree.width]
+            scores = (scores[..., None] + log_p[:, :, None]).flatten(2)
+            right = (right[..., None] & self._hits[:, :, level, None, :tree.width]).flatten(2)
+            path_scores.append(TreeDrafter._path_score(scores, right))
+            # A node among the best of the tree is among the best of its level.
+            scores, chosen = scores.topk(min(tree.nodes, scores.shape[-1]))
+            right = right.gather(2, chosen)
+            all_scores.append(scores)
+        ranked = torch.cat(all_scores, 2)
+        kept = torch.stack([(score > float("-inf"))
+                            & ((ranked > score[..., None]).sum(-1) < tree.nodes - 1)
+                            for score in path_scores])
+        return kept.int().cumprod(0).sum(0)
+
+
 def _take(x: Tensor, index: Tensor) -> Tensor:
     """x [b, r, w, ...] at index [b, r, w] of dimension 2."""
     wide = index.reshape(*index.shape, *([1] * (x.dim() - 3))).expand(*index.shape, *x.shape[3:])
@@ -138,8 +176,9 @@ def walk(accepted: Tensor, written: Tensor) -> tuple[int, int]:
 
 
 @torch.no_grad()
-def tree_taus(head: Eagle3Head, target: Target, rows: Rows, roots: int = 240) -> dict[str, float]:
+def tree_taus(head: Head, target: Target, rows: Rows, roots: int = 240) -> dict[str, float]:
     """tau by tree shape over the first `roots` tokens the target wrote after each prompt."""
+    is_block = isinstance(head, BlockHead)
     deepest = max(tree.levels for tree in TREES)
     sums = {str(tree): [0, 0] for tree in TREES}
     batch = max(1, min(16, 2 ** 18 // rows.length // 4))
@@ -150,7 +189,7 @@ def tree_taus(head: Eagle3Head, target: Target, rows: Rows, roots: int = 240) ->
         count = max(1, min(roots, int(written.max())))
         start = (part.prompt.long() - 1)[:, None]
         places = (start + torch.arange(count, device=start.device)).clamp(max=last)
-        drafter = TreeDrafter(head, target, part, places)
+        drafter = (BlockTreeDrafter if is_block else TreeDrafter)(head, target, part, places)
         for tree in TREES:
             for i, value in enumerate(walk(drafter.accepted(tree), written)):
                 sums[str(tree)][i] += value
@@ -158,20 +197,21 @@ def tree_taus(head: Eagle3Head, target: Target, rows: Rows, roots: int = 240) ->
 
 
 @torch.no_grad()
-def depth_acceptance(head: Eagle3Head, target: Target, rows: Rows,
+def depth_acceptance(head: Head, target: Target, rows: Rows,
                      depth: int) -> tuple[list[float], list[float]]:
     """By depth, given the true tokens before: share of first choices hit by top 1 and by top 4."""
     hits, total = torch.zeros(2, depth), 0
     batch = max(1, 65536 // rows.length)
     for first in range(0, len(rows), batch):
         part = rows.select(slice(first, first + batch)).to(target.device)
-        ranks, mask = depth_ranks(head, target, part, depth)
+        method = block_loss if isinstance(head, BlockHead) else ttt
+        ranks, mask = method.depth_ranks(head, target, part, depth)
         hits += torch.stack([((ranks < width) & mask).sum((1, 2)) for width in (1, 4)]).cpu()
         total += int(mask.sum())
     return (hits[0] / total).tolist(), (hits[1] / total).tolist()
 
 
-def report(head: Eagle3Head, target: Target, parts: dict[str, Rows], depth: int = 6) -> str:
+def report(head: Head, target: Target, parts: dict[str, Rows], depth: int = 6) -> str:
     """A table: one line per kind of text."""
     lines = ["text | top-1 by depth | top-4 by depth | tau of levels x width / nodes"]
     for name, rows in parts.items():
@@ -189,13 +229,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", required=True, help="directory of the target model")
     parser.add_argument("--head", required=True, nargs="+", help="directories of heads to compare")
-    parser.add_argument("--rows", required=True, help="held-out rows, as train_eagle3.py leaves "
-                        "them in OUT/held-out")
+    parser.add_argument("--rows", required=True, help="held-out rows, as the training leaves them "
+                        "in OUT/held-out")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
-    target = Target(args.target, args.device)
     parts = load_rows(Path(args.rows))
     for directory in args.head:
+        target = Target(args.target, args.device, capture_of(Path(directory)))
         head = load_head(Path(directory), target)
         print(f"{directory}\n{report(head, target, parts)}", flush=True)
 

@@ -1,4 +1,4 @@
-"""Reads and writes heads in the official EAGLE-3 format, which Talon, SGLang and vLLM load."""
+"""Reads and writes heads in the published formats: EAGLE-3, and DFlash's for block heads."""
 
 import json
 from pathlib import Path
@@ -7,27 +7,49 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from block import BlockHead, BlockShape
 from head import Eagle3Head, HeadShape
 from target import Target
 
 
-def save_head(head: Eagle3Head, target: Target, directory: Path) -> None:
+def save_head(head: Eagle3Head | BlockHead, target: Target, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().to("cpu", torch.bfloat16).contiguous()
                for name, value in head.state_dict().items()}
-    ids = head.draft_ids.cpu()
-    in_draft = torch.zeros(head.shape.vocab, dtype=torch.bool)
-    in_draft[ids] = True
-    tensors["d2t"] = ids - torch.arange(len(ids))
-    tensors["t2d"] = in_draft
+    config = _shared_config(head.shape, target)
+    if isinstance(head, BlockHead):
+        config |= _block_config(head.shape, target)
+    else:
+        config |= _eagle3_config(head.shape, target)
+        ids = head.draft_ids.cpu()
+        in_draft = torch.zeros(head.shape.vocab, dtype=torch.bool)
+        in_draft[ids] = True
+        tensors["d2t"] = ids - torch.arange(len(ids))
+        tensors["t2d"] = in_draft
     save_file(tensors, directory / "model.safetensors")
-    text = json.dumps(_config(head.shape, target), indent=1)
-    (directory / "config.json").write_text(text + "\n")
+    (directory / "config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
-def load_head(directory: Path, target: Target) -> Eagle3Head:
+def _read_config(directory: Path) -> dict:
+    return json.loads((directory / "config.json").read_text())
+
+
+def capture_of(directory: Path) -> list[int] | None:
+    """The layers whose input a head reads; None: the target's default."""
+    config = _read_config(directory)
+    if "dflash_config" in config:
+        return [1 + layer for layer in config["dflash_config"]["target_layer_ids"]]
+    return config.get("eagle_aux_hidden_state_layer_ids")
+
+
+def load_head(directory: Path, target: Target) -> Eagle3Head | BlockHead:
+    """REQUIRES: the target captures what the head was trained with (capture_of)."""
     tensors = load_file(directory / "model.safetensors")
-    config = json.loads((directory / "config.json").read_text())
+    config = _read_config(directory)
+    if "dflash_config" in config:
+        head = BlockHead(_block_shape(config), target.rope(target.config.max_position_embeddings))
+        head.load_state_dict({name: value.float() for name, value in tensors.items()})
+        return head.to(target.device)
     offsets = tensors.pop("d2t", torch.zeros(config["draft_vocab_size"], dtype=torch.long))
     tensors.pop("t2d", None)
     shape = HeadShape(
@@ -53,20 +75,16 @@ def start_from(head: Eagle3Head, source: Eagle3Head) -> None:
     head.lm_head.weight.data[known] = source.lm_head.weight.data[rows[known]]
 
 
-def _config(shape: HeadShape, target: Target) -> dict:
+def _shared_config(shape: HeadShape | BlockShape, target: Target) -> dict:
     rope = dict(getattr(target.config, "rope_parameters", None) or {})
     config = {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "model_type": "llama",
         "hidden_act": "silu",
         "hidden_size": shape.hidden,
         "intermediate_size": shape.ffn,
-        "num_hidden_layers": 1,
         "num_attention_heads": shape.heads,
         "num_key_value_heads": shape.kv_heads,
         "head_dim": shape.head_dim,
         "vocab_size": shape.vocab,
-        "draft_vocab_size": shape.draft_vocab,
         "rms_norm_eps": shape.norm_eps,
         "rope_theta": rope.pop("rope_theta", 10000.0),
         "max_position_embeddings": target.config.max_position_embeddings,
@@ -77,10 +95,47 @@ def _config(shape: HeadShape, target: Target) -> dict:
     }
     if rope.get("rope_type", "default") != "default":
         config["rope_scaling"] = rope
+    return config
+
+
+def _eagle3_config(shape: HeadShape, target: Target) -> dict:
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "num_hidden_layers": 1,
+        "draft_vocab_size": shape.draft_vocab,
+    }
     if target.capture != target.default_capture:
         # Top level, as in speculators files: layers whose *input* is captured.
         config["eagle_aux_hidden_state_layer_ids"] = target.capture
     return config
+
+
+def _block_config(shape: BlockShape, target: Target) -> dict:
+    return {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "num_hidden_layers": shape.layers,
+        "num_target_layers": target.config.num_hidden_layers,
+        "layer_types": ["full_attention"] * shape.layers,
+        "block_size": shape.block,
+        "dflash_config": {
+            "mask_token_id": shape.mask_token,
+            "target_layer_ids": [layer - 1 for layer in target.capture],  # their *output*
+            "causal_head": True,
+        },
+    }
+
+
+def _block_shape(config: dict) -> BlockShape:
+    return BlockShape(
+        hidden=config["hidden_size"], ffn=config["intermediate_size"],
+        heads=config["num_attention_heads"], kv_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"], vocab=config["vocab_size"],
+        layers=config["num_hidden_layers"], block=config["block_size"],
+        captured=len(config["dflash_config"]["target_layer_ids"]),
+        mask_token=config["dflash_config"]["mask_token_id"], norm_eps=config["rms_norm_eps"])
 
 
 def choose_draft_vocab(counts: Tensor, size: int) -> tuple[Tensor, float]:

@@ -1,46 +1,75 @@
-"""The training loop: batches from pools of rows, schedule, progress, checkpoints."""
+"""The training loop of a head: batches from pools of rows, schedule, progress, checkpoints."""
 
+import argparse
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from data import Rows
-from head import Eagle3Head
-from target import Target
-from ttt import LossOptions, loss_of, make_labels
+
+# The loss of a batch of rows, and by draft depth the share of tokens guessed first.
+Loss = Callable[[Rows], tuple[Tensor, Tensor]]
+
+
+def add_flags(group) -> None:
+    add = group.add_argument
+    add("--minutes", type=float, default=10, help="time to train (%(default)s)")
+    add("--batch-tokens", type=int, default=32768, help="tokens of one step (%(default)s)")
+    add("--lr", type=float, default=1e-3, help="peak learning rate (%(default)s)")
+    add("--long-fraction", type=float, default=0.25, help="last share of the time, in which half "
+        "the batches are long rows (%(default)s)")
+    add("--mix", nargs="*", default=[], metavar="NAME=WEIGHT", help="weight of a kind of rows "
+        "(default: its number of tokens)")
+
+
+def mix_of(args: argparse.Namespace) -> dict[str, float]:
+    return {name: float(weight) for name, weight in (item.split("=") for item in args.mix)}
+
+
+def train(args: argparse.Namespace, head: nn.Module, loss: Loss, pools: dict[str, Rows],
+          mix: dict[str, float]) -> None:
+    options = TrainOptions(device=args.device, minutes=args.minutes,
+                           batch_tokens=args.batch_tokens, learning_rate=args.lr,
+                           long_fraction=args.long_fraction)
+    trainer = Trainer(head, loss, pools, mix, options, args.out / "checkpoint.pt")
+    if args.resume:
+        trainer.resume()
+    trainer.run()
 
 
 @dataclass(frozen=True)
 class TrainOptions:
+    device: str
     minutes: float
     batch_tokens: int
     learning_rate: float
     long_fraction: float  # the last share of the time, in which long rows join
-    loss: LossOptions
     long_length: int = 4096  # rows of at least this length are long
     checkpoint_every: float = 60.0  # seconds
 
 
 class Trainer:
 
-    def __init__(self, head: Eagle3Head, target: Target, pools: dict[str, Rows],
+    def __init__(self, head: nn.Module, loss: Loss, pools: dict[str, Rows],
                  weights: dict[str, float], options: TrainOptions, checkpoint: Path):
-        self._head, self._target, self._options = head, target, options
-        self._pools = {name: rows.to(target.device) for name, rows in pools.items()}
+        self._head, self._loss, self._options = head, loss, options
+        self._pools = {name: rows.to(options.device) for name, rows in pools.items()}
         self._weights = {name: weights.get(name, rows.tokens.numel() / 1e6)
                          for name, rows in pools.items()}
         self._optimizer = torch.optim.AdamW(head.parameters(), lr=options.learning_rate,
                                             betas=(0.9, 0.95), weight_decay=0.01,
-                                            fused=target.device == "cuda")
+                                            fused=options.device == "cuda")
         self._random = torch.Generator().manual_seed(1)
         self._checkpoint = checkpoint
         self._step, self._seconds, self._tokens = 0, 0.0, 0
 
     def resume(self) -> None:
-        state = torch.load(self._checkpoint, map_location=self._target.device, weights_only=True)
+        state = torch.load(self._checkpoint, map_location=self._options.device, weights_only=True)
         self._head.load_state_dict(state["head"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._random.set_state(state["random"].cpu())
@@ -76,18 +105,15 @@ class Trainer:
         rows = self._pools[name]
         count = max(1, self._options.batch_tokens // rows.length)
         index = torch.randint(0, len(rows), (count,), generator=self._random)
-        return name, rows.select(index.to(self._target.device))
+        return name, rows.select(index.to(self._options.device))
 
-    def _train_step(self, rows: Rows, done: float) -> tuple[torch.Tensor, torch.Tensor]:
-        options, target = self._options, self._target
+    def _train_step(self, rows: Rows, done: float) -> tuple[Tensor, Tensor]:
+        options = self._options
         rate = options.learning_rate * min(1.0, (self._step + 1) / 200)
         rate *= 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        features, hidden = target.teach(rows.tokens.long())
-        labels = make_labels(self._head, target, hidden, options.loss.hard)
-        with torch.autocast(target.device, torch.bfloat16, enabled=target.device == "cuda"):
-            loss, guessed = loss_of(self._head, target, rows, labels, features, options.loss)
+        loss, guessed = self._loss(rows)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._head.parameters(), 0.5)
         self._optimizer.step()

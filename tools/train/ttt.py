@@ -64,7 +64,7 @@ def unroll(head: Eagle3Head, target: Target, tokens: Tensor, features: Tensor, d
         yield head.logits(feature)
 
 
-class _SoftCrossEntropy(torch.autograd.Function):
+class SoftCrossEntropy(torch.autograd.Function):
     """Weighted cross entropy against probabilities; keeps one bf16 gradient, no float32 logits."""
 
     @staticmethod
@@ -86,7 +86,7 @@ def _soft_cross_entropy(logits: Tensor, probabilities: Tensor,
     return loss, ((log_p.exp() - label) * weights[..., None]).to(logits.dtype)
 
 
-def _rank(logits: Tensor, index: Tensor) -> Tensor:
+def rank_of(logits: Tensor, index: Tensor) -> Tensor:
     """Number of candidates the head puts before draft index `index` ([b, s]; -1: all of them)."""
     place = index.clamp(min=0)[..., None]
     own = logits.gather(-1, place)
@@ -97,14 +97,22 @@ def _rank(logits: Tensor, index: Tensor) -> Tensor:
 
 def compile_kernels() -> None:
     """Fuses the element-wise work over the logits, the largest tensors here."""
-    global _soft_cross_entropy, _rank
+    global _soft_cross_entropy, rank_of
     _soft_cross_entropy = torch.compile(_soft_cross_entropy)
-    _rank = torch.compile(_rank)
+    rank_of = torch.compile(rank_of)
 
 
-def loss_of(head: Eagle3Head, target: Target, rows: Rows, labels: Labels, features: Tensor,
+def loss_of(head: Eagle3Head, target: Target, rows: Rows,
             options: LossOptions) -> tuple[Tensor, Tensor]:
     """The loss, and [depth] the share of target-written positions guessed first, by depth."""
+    features, hidden = target.teach(rows.tokens.long())
+    labels = make_labels(head, target, hidden, options.hard)
+    with torch.autocast(target.device, torch.bfloat16, enabled=target.device == "cuda"):
+        return _unrolled_loss(head, target, rows, labels, features, options)
+
+
+def _unrolled_loss(head: Eagle3Head, target: Target, rows: Rows, labels: Labels, features: Tensor,
+                   options: LossOptions) -> tuple[Tensor, Tensor]:
     tokens = rows.tokens.long()
     count = tokens.shape[1] - 1 - options.depth
     place = torch.arange(1, count + 1, device=tokens.device)
@@ -118,8 +126,8 @@ def loss_of(head: Eagle3Head, target: Target, rows: Rows, labels: Labels, featur
         first = labels.first[:, 1 + j:1 + j + count]
         probabilities = labels.probabilities[:, 1 + j:1 + j + count]
         here = weights * (first >= 0) / total
-        loss = loss + _SoftCrossEntropy.apply(logits, probabilities, here)
-        rank = _rank(logits.detach(), first)
+        loss = loss + SoftCrossEntropy.apply(logits, probabilities, here)
+        rank = rank_of(logits.detach(), first)
         guessed.append(((rank == 0) * written).sum() / written.sum().clamp(min=1))
         weights = weights * options.decay
         weights = torch.where(rank < options.tree_width, weights, weights * options.unreached)
@@ -139,7 +147,7 @@ def depth_ranks(head: Eagle3Head, target: Target, rows: Rows, depth: int) -> tup
     features, hidden = target.teach(tokens)
     first = head.to_draft[target.logits(hidden).argmax(-1)]
     count = tokens.shape[1] - 1 - depth
-    ranks = [_rank(logits, first[:, 1 + j:1 + j + count])
+    ranks = [rank_of(logits, first[:, 1 + j:1 + j + count])
              for j, logits in enumerate(unroll(head, target, tokens, features, depth))]
     place = torch.arange(1, count + 1, device=tokens.device)
     return torch.stack(ranks), _written(rows, place)
