@@ -15,10 +15,10 @@ import ttt
 from block import BlockHead
 from data import Rows, load_rows
 from export import capture_of, load_head
-from head import Eagle3Head
+from head import DraftHead
 from target import Target
 
-Head = Eagle3Head | BlockHead
+Head = DraftHead | BlockHead
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,21 @@ class TreeDrafter:
     Root r of row b is draft row `roots[b, r]`: its logits are level 1 of the tree.
     """
 
-    def __init__(self, head: Eagle3Head, target: Target, rows: Rows, roots: Tensor):
+    def __init__(self, head: DraftHead, target: Target, rows: Rows, roots: Tensor):
         self._head, self._target, self._roots = head, target, roots
         self._tokens = rows.tokens.long()
         features, _ = target.teach(self._tokens)
         count = self._tokens.shape[1] - 1
         feature = head.fuse(features[:, :count])
         positions = torch.arange(count, device=roots.device)
-        query, self._keys, self._values = head.project(feature, target.embed(self._tokens[:, 1:]),
-                                                       positions)
+        x, query, self._keys, self._values = head.project(
+            feature, target.embed(self._tokens[:, 1:]), positions)
         group = head.shape.heads // head.shape.kv_heads
         keys, values = (x.repeat_interleave(group, 2).transpose(1, 2)
                         for x in (self._keys, self._values))
         attended = torch.nn.functional.scaled_dot_product_attention(
             query.transpose(1, 2), keys, values, is_causal=True)
-        out = head.finish(feature, attended.transpose(1, 2).flatten(2))
+        out = head.finish(x, attended.transpose(1, 2).flatten(2))
         self._out = out.gather(1, roots[..., None].expand(-1, -1, out.shape[-1]))
 
     def accepted(self, tree: TreeShape) -> Tensor:
@@ -97,11 +97,11 @@ class TreeDrafter:
                 history: tuple[Tensor, Tensor] | None):
         """One draft row per beam; history: the beams' own keys, values [b, r, width, depth, ..]."""
         positions = (self._roots + level - 1)[..., None].expand_as(beams)
-        query, key, value = self._head.project(feature, self._target.embed(beams), positions)
+        x, query, key, value = self._head.project(feature, self._target.embed(beams), positions)
         own = (key.unsqueeze(3), value.unsqueeze(3))
         if history is not None:
             own = (torch.cat([history[0], own[0]], 3), torch.cat([history[1], own[1]], 3))
-        return self._head.finish(feature, self._attend(query, *own)), own
+        return self._head.finish(x, self._attend(query, *own)), own
 
     def _attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Over the rows up to the root and the beam's ancestors. Query [b, r, w, heads, size]."""

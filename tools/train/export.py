@@ -1,4 +1,4 @@
-"""Reads and writes heads in the published formats: EAGLE-3, and DFlash's for block heads."""
+"""Reads and writes heads in the published formats: EAGLE, EAGLE-3, and DFlash's for block heads."""
 
 import json
 from pathlib import Path
@@ -8,17 +8,23 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from block import BlockHead, BlockShape
-from head import Eagle3Head, HeadShape
+from head import Eagle1Head, Eagle3Head, HeadShape
 from target import Target
 
 
-def save_head(head: Eagle3Head | BlockHead, target: Target, directory: Path) -> None:
+Head = Eagle1Head | Eagle3Head | BlockHead
+
+
+def save_head(head: Head, target: Target, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().to("cpu", torch.bfloat16).contiguous()
                for name, value in head.state_dict().items()}
     config = _shared_config(head.shape, target)
     if isinstance(head, BlockHead):
         config |= _block_config(head.shape, target)
+    elif isinstance(head, Eagle1Head):
+        config |= {"architectures": ["LlamaForCausalLMEagle"], "model_type": "llama",
+                   "num_hidden_layers": 1, "bias": True}
     else:
         config |= _eagle3_config(head.shape, target)
         ids = head.draft_ids.cpu()
@@ -34,42 +40,59 @@ def _read_config(directory: Path) -> dict:
     return json.loads((directory / "config.json").read_text())
 
 
+LAST_HIDDEN = [-1]  # the only feature that EAGLE reads
+
+
+def _is_eagle1(config: dict) -> bool:
+    return config["architectures"] == ["LlamaForCausalLMEagle"]
+
+
 def capture_of(directory: Path) -> list[int] | None:
     """The layers whose input a head reads; None: the target's default."""
     config = _read_config(directory)
+    if _is_eagle1(config):
+        return LAST_HIDDEN
     if "dflash_config" in config:
         return [1 + layer for layer in config["dflash_config"]["target_layer_ids"]]
     return config.get("eagle_aux_hidden_state_layer_ids")
 
 
-def load_head(directory: Path, target: Target) -> Eagle3Head | BlockHead:
+def load_head(directory: Path, target: Target) -> Head:
     """REQUIRES: the target captures what the head was trained with (capture_of)."""
     tensors = load_file(directory / "model.safetensors")
     config = _read_config(directory)
+    rope = target.rope(target.config.max_position_embeddings)
     if "dflash_config" in config:
-        head = BlockHead(_block_shape(config), target.rope(target.config.max_position_embeddings))
-        head.load_state_dict({name: value.float() for name, value in tensors.items()})
-        return head.to(target.device)
-    offsets = tensors.pop("d2t", torch.zeros(config["draft_vocab_size"], dtype=torch.long))
-    tensors.pop("t2d", None)
-    shape = HeadShape(
-        hidden=config["hidden_size"], ffn=config["intermediate_size"],
-        heads=config["num_attention_heads"], kv_heads=config["num_key_value_heads"],
-        head_dim=config["head_dim"], vocab=config["vocab_size"],
-        draft_vocab=config["draft_vocab_size"], captured=len(target.capture),
-        norm_eps=config["rms_norm_eps"])
-    head = Eagle3Head(shape, offsets + torch.arange(len(offsets)),
-                      target.rope(target.config.max_position_embeddings))
+        head = BlockHead(_block_shape(config), rope)
+    elif _is_eagle1(config):
+        tensors.pop("embed_tokens.weight", None)  # the target's
+        head = Eagle1Head(_eagle_shape(config, 1), target.output_weight, rope)
+    else:
+        offsets = tensors.pop("d2t", torch.zeros(config["draft_vocab_size"], dtype=torch.long))
+        tensors.pop("t2d", None)
+        ids = offsets + torch.arange(len(offsets))
+        head = Eagle3Head(_eagle_shape(config, len(target.capture)), ids, rope)
     head.load_state_dict({name: value.float() for name, value in tensors.items()})
     return head.to(target.device)
 
 
-def start_from(head: Eagle3Head, source: Eagle3Head) -> None:
+def _eagle_shape(config: dict, captured: int) -> HeadShape:
+    return HeadShape(
+        hidden=config["hidden_size"], ffn=config["intermediate_size"],
+        heads=config["num_attention_heads"], kv_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"], vocab=config["vocab_size"],
+        draft_vocab=config.get("draft_vocab_size", config["vocab_size"]), captured=captured,
+        norm_eps=config["rms_norm_eps"])
+
+
+def start_from(head: Eagle1Head | Eagle3Head, source: Eagle1Head | Eagle3Head) -> None:
     """Copies what fits: layers of equal shape, and the output rows of every shared token."""
     own, theirs = head.state_dict(), source.state_dict()
     for name, value in own.items():
         if name != "lm_head.weight" and theirs[name].shape == value.shape:
             value.copy_(theirs[name])
+    if "lm_head.weight" not in own:
+        return
     rows = source.to_draft[head.draft_ids]
     known = rows >= 0
     head.lm_head.weight.data[known] = source.lm_head.weight.data[rows[known]]

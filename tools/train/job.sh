@@ -1,5 +1,5 @@
 #!/bin/bash
-# Trains models/tiny, its EAGLE-3 head and its draft on one GPU, judges them, and leaves the files in $OUT.
+# Trains models/tiny, its EAGLE-3 head, a block head and its draft on one GPU, judges them, and leaves the files in $OUT.
 #
 # usage: OUT=DIR job.sh smoke|full     (smoke: every phase with tiny sizes, under two minutes)
 #
@@ -35,6 +35,7 @@ keep_model() {
 }
 keep_small() {
   tar -C "$work" -cf "$out/small.tar" $(cd "$work" && ls -d judge eagle3/config.json eagle3/model.safetensors \
+    block/config.json block/model.safetensors \
     draft/config.json draft/generation_config.json draft/tokenizer_config.json draft/model.safetensors \
     target/*.json target/*.jinja ./*.log 2>/dev/null | grep -v tokenizer.json)
 }
@@ -66,20 +67,25 @@ python3 "$train/train_draft.py" --init "$models/tiny-draft" --target "$work/targ
   --out "$work/draft" --until $((start + t_draft)) "${long_steps[@]}" > "$work/draft.log" 2>&1 &
 draft=$!
 : "${eagle_minutes:=$(python3 -c "print(max(0.2, ($start + $t_target + 178 - $(date +%s)) / 60))")}"
-python3 "$train/train_eagle3.py" --target "$work/target" --init "$models/tiny-eagle3" --no-before \
+mix=(chat-256-t0=3 chat-256-t0.7=2 chat-256-t1=1 chat-512-t0=4 chat-512-t0.7=3 chat-512-t1=1 \
+  chat-1024-t0=2 chat-1024-t0.7=1 chat-1024-t1=0.5 books-t0=1.2 books-t0.7=1.2 books-t1=0.5 \
+  docs-t0=1.8 docs-t0.7=1.8 docs-t1=0.6)
+python3 "$train/train_eagle.py" --target "$work/target" --init "$models/tiny-eagle3" --no-before \
   --rows "$work/answers" --out "$work/eagle3" --minutes "$eagle_minutes" --held-out $held_out \
   --draft-vocab 4096 --ffn 352 --lr 2e-3 --hard 0.4 --unreached 0.1 --prompt-weight 0.1 \
-  --mix chat-256-t0=3 chat-256-t0.7=2 chat-256-t1=1 chat-512-t0=4 chat-512-t0.7=3 chat-512-t1=1 \
-  chat-1024-t0=2 chat-1024-t0.7=1 chat-1024-t1=0.5 books-t0=1.2 books-t0.7=1.2 books-t1=0.5 \
-  docs-t0=1.8 docs-t0.7=1.8 docs-t1=0.6 2>&1 | tee "$work/eagle3.log"
+  --mix "${mix[@]}" 2>&1 | tee "$work/eagle3.log"
 keep_small
 failed=0
+python3 "$train/train_block.py" --target "$work/target" --rows "$work/answers" --out "$work/block" \
+  --minutes "$eagle_minutes" --held-out $held_out --lr 2e-3 --mix "${mix[@]}" 2>&1 | tee "$work/block.log" || failed=1
+keep_small
 wait $judge || failed=1
 wait $draft || failed=1
 tail -12 "$work/draft.log"
 tail -60 "$work/judge.log"
 keep_small
-for file in judge/judge.json judge/golden.safetensors eagle3/model.safetensors draft/model.safetensors; do
+for file in judge/judge.json judge/golden.safetensors eagle3/model.safetensors block/model.safetensors \
+  draft/model.safetensors; do
   [ -s "$work/$file" ] || { echo "missing: $file"; failed=1; }
 done
 ls -l "$out"

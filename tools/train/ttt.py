@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attention import chain_attention
 from data import Rows
-from head import Eagle3Head
+from head import DraftHead
 from target import Target
 
 
@@ -34,7 +34,7 @@ class Labels:
 
 
 @torch.no_grad()
-def make_labels(head: Eagle3Head, target: Target, hidden: Tensor, hard: float) -> Labels:
+def make_labels(head: DraftHead, target: Target, hidden: Tensor, hard: float) -> Labels:
     logits = target.logits(hidden)
     first = head.to_draft[logits.argmax(-1)]
     probabilities = logits[..., head.draft_ids].softmax(-1).mul_(1 - hard)
@@ -43,7 +43,7 @@ def make_labels(head: Eagle3Head, target: Target, hidden: Tensor, hard: float) -
     return Labels(probabilities.to(torch.bfloat16), first)
 
 
-def unroll(head: Eagle3Head, target: Target, tokens: Tensor, features: Tensor, depth: int):
+def unroll(head: DraftHead, target: Target, tokens: Tensor, features: Tensor, depth: int):
     """Yields the draft logits [batch, rows, draft_vocab] of each depth; rows = length - 1 - depth.
 
     Row p of depth j has consumed token p + 1 + j and predicts token p + 2 + j.
@@ -56,11 +56,11 @@ def unroll(head: Eagle3Head, target: Target, tokens: Tensor, features: Tensor, d
     for j in range(depth):
         embedding = target.embed(tokens[:, 1 + j:1 + j + rows])
         positions = torch.arange(j, j + rows, device=tokens.device)
-        query, key, value = head.project(feature, embedding, positions)
+        x, query, key, value = head.project(feature, embedding, positions)
         keys.append(key.transpose(1, 2).repeat_interleave(group, 1))
         values.append(value.transpose(1, 2).repeat_interleave(group, 1))
         attended = chain_attention(query.transpose(1, 2), keys[0], values[0], keys[1:], values[1:])
-        feature = head.finish(feature, attended.transpose(1, 2).flatten(2))
+        feature = head.finish(x, attended.transpose(1, 2).flatten(2))
         yield head.logits(feature)
 
 
@@ -102,7 +102,7 @@ def compile_kernels() -> None:
     rank_of = torch.compile(rank_of)
 
 
-def loss_of(head: Eagle3Head, target: Target, rows: Rows,
+def loss_of(head: DraftHead, target: Target, rows: Rows,
             options: LossOptions) -> tuple[Tensor, Tensor]:
     """The loss, and [depth] the share of target-written positions guessed first, by depth."""
     features, hidden = target.teach(rows.tokens.long())
@@ -111,7 +111,7 @@ def loss_of(head: Eagle3Head, target: Target, rows: Rows,
         return _unrolled_loss(head, target, rows, labels, features, options)
 
 
-def _unrolled_loss(head: Eagle3Head, target: Target, rows: Rows, labels: Labels, features: Tensor,
+def _unrolled_loss(head: DraftHead, target: Target, rows: Rows, labels: Labels, features: Tensor,
                    options: LossOptions) -> tuple[Tensor, Tensor]:
     tokens = rows.tokens.long()
     count = tokens.shape[1] - 1 - options.depth
@@ -140,7 +140,7 @@ def _written(rows: Rows, place: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def depth_ranks(head: Eagle3Head, target: Target, rows: Rows, depth: int) -> tuple[Tensor, Tensor]:
+def depth_ranks(head: DraftHead, target: Target, rows: Rows, depth: int) -> tuple[Tensor, Tensor]:
     """For evaluation: ranks [depth, batch, rows] of the target's first choice, and the mask
     [batch, rows] of the rows whose predictions the target wrote."""
     tokens = rows.tokens.long()
