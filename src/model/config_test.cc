@@ -329,8 +329,8 @@ TEST(ModelConfig, ShapesByName) {
   EXPECT_EQ(shape->vocab_size, 32000);
   EXPECT_TRUE(shape->tie_word_embeddings);
   EXPECT_EQ(ShapeByName("gpt").status().message(),
-            "shape \"gpt\" is unknown (known: llama-1b, llama-8b, tiny, gpt-oss-tiny, gpt-oss-20b, "
-            "gpt-oss-120b, qwen3-30b-a3b)");
+            "shape \"gpt\" is unknown (known: llama-1b, llama-8b, tiny, gpt-oss-tiny, gpt-oss-3b, "
+            "gpt-oss-20b, gpt-oss-120b, qwen3-30b-a3b)");
 }
 
 }  // namespace
