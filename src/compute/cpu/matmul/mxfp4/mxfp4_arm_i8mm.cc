@@ -13,6 +13,7 @@ namespace {
 constexpr int kRun = 8;
 constexpr int kRuns = kMxfp4Group / kRun;  // even inputs, then odd ones
 constexpr int kPairs = kMxfp4Outputs / 2;
+constexpr int kGroupCodes = kMxfp4Outputs * kMxfp4GroupBytes;
 
 inline __attribute__((always_inline)) uint8x16_t ZipLow(uint8x16_t a, uint8x16_t b) {
   return vreinterpretq_u8_u64(vzip1q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)));
@@ -95,17 +96,15 @@ struct Rows {
   static void Run(const Mxfp4Tile& tile) {
     const uint8_t* codes[kMxfp4Outputs];
     for (int i = 0; i < kMxfp4Outputs; ++i) codes[i] = CodesOf(tile, i);
-    // The next outputs' codes at the same place.
-    const int64_t ahead = kMxfp4Outputs * tile.groups * kMxfp4GroupBytes;
+    // The next outputs' codes: a cache line for each group, in the order of the file.
+    const uint8_t* next = tile.codes + tile.groups * kGroupCodes;
     float32x4_t acc[kRows];
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) acc[r] = vdupq_n_f32(0);
     int64_t g = 0;
     for (; g + 2 <= tile.groups; g += 2) {
-      // A cache line for four groups.
-      const int64_t line = ahead + g * kMxfp4GroupBytes;
-      __builtin_prefetch(codes[g & 2] + line);
-      __builtin_prefetch(codes[(g & 2) + 1] + line);
+      __builtin_prefetch(next + g * kGroupCodes);
+      __builtin_prefetch(next + (g + 1) * kGroupCodes);
       const uint16x8_t scales = UpperHalves(vld1_u8(tile.scales + g * kMxfp4Outputs));
       AddGroup<kRows>(tile, codes, g, AsFloats(vget_low_u16(scales)), acc);
       AddGroup<kRows>(tile, codes, g + 1, AsFloats(vget_high_u16(scales)), acc);
