@@ -192,6 +192,12 @@ CPU = [
         {"--shape": "tiny", "--max-tokens": "8", "--repeats": "1"},
     ),
     Figure(
+        "experts",
+        ["build/talon bench verify --shape gpt-oss-20b --nodes 1,4,8 --depths 0 --repeats 9"],
+        tables.verify,
+        {"--shape": "gpt-oss-tiny", "--repeats": "2"},
+    ),
+    Figure(
         "ops",
         ["build/talon bench ops --weights int8 --rows 1,8,64,512"],
         tables.ops,

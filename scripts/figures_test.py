@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of figures.py: commands, markers and tables, on made-up results."""
+"""Tests of figures.py and peer.py: commands, markers and tables, on made-up results."""
 
 import re
 import sys
@@ -10,6 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import figure_tables as tables  # noqa: E402
 import figures  # noqa: E402
+import peer  # noqa: E402
 
 
 def mode(name, rate, ratio, tau=1.0):
@@ -223,6 +224,23 @@ class TableTest(unittest.TestCase):
         }
         self.check(tables.gpu_nodes([result]), "| 1024 | 8 | 5.00 | 2.50x | 1.25x |")
         self.check(tables.gpu_partial([result]), "| 1 | 65536 | 16 | 6.00 | 3.00 | 2.0x |")
+
+
+class PeerTest(unittest.TestCase):
+    def test_ratios_are_of_the_peer_to_talon(self):
+        times = {rows: 10.0 * rows for rows in peer.COMPARISONS[-1].rows}
+        result = {"talon": times, "prompts": (300.0, 150.0)}
+        result |= {"peer": {rows: 1.5 * ms for rows, ms in times.items()}}
+        result |= {"floor": {rows: ms / 2 for rows, ms in times.items()}}
+        lines = peer.comparison_table(peer.COMPARISONS[-1], result).splitlines()
+        self.assertIn("| ratio | 1.50x | 1.50x | 1.50x | 1.50x |", lines)
+        self.assertIn("| talon, time / floor | 2.00x | 2.00x | 2.00x | 2.00x |", lines)
+        self.assertIn("Prompt of 512: talon 300 tokens/s, llama.cpp 150: 2.00x.", lines)
+
+    def test_every_table_has_its_place(self):
+        page = (figures.ROOT / peer.PAGE).read_text()
+        for comparison in peer.COMPARISONS:
+            self.assertIn("new table", figures.replace_between(page, comparison.name, "new table"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-// What an engine counts of a model with experts.
+// What an engine counts of a model with experts, and that speculation changes nothing of its text.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/json.h"
+#include "base/log.h"
 #include "engine/test_engine.h"
 #include "model/test_model.h"
 #include "spec/policy/verify_curve.h"
@@ -58,6 +61,113 @@ TEST_F(ExpertsEngine, VerifyCurveIsTimedWithRowsThatChooseDifferently) {
   EXPECT_GT(curve.points()[1].experts, kPerRow);
   EXPECT_GT(curve.points()[4].experts, kExperts - 1);
 }
+
+class ExpertsIdentity : public testing::TestWithParam<const char*> {
+ protected:
+  ExpertsIdentity() {
+    const TempDirectory dir;
+    WriteModel(dir.path(), ExpertsConfig(GetParam()), DType::kF32, 31);
+    model_ = std::make_unique<TestModel>(dir.path());
+    SetLogLevel(LogLevel::kOff);  // small pools preempt
+  }
+  ~ExpertsIdentity() override { SetLogLevel(LogLevel::kWarning); }
+
+  int Draw(int low, int high) {
+    return low + static_cast<int>(random_() % static_cast<unsigned>(high - low + 1));
+  }
+  bool OneIn(int n) { return Draw(1, n) == 1; }
+  std::vector<GenerateRequest> DrawRequests();
+  EngineOptions DrawOptions();
+  // What changes with speculation, and how large the pool is.
+  void DrawSpeculation(EngineOptions* options);
+
+  std::unique_ptr<TestModel> model_;
+  std::mt19937 random_;
+};
+
+std::vector<GenerateRequest> ExpertsIdentity::DrawRequests() {
+  std::vector<GenerateRequest> requests(Draw(1, 6));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    GenerateRequest& request = requests[i];
+    // Some prompts are equal, so that the cache is used.
+    request.prompt = i > 0 && OneIn(3) ? requests[i - 1].prompt
+                                       : RandomPrompt(random_, Draw(1, 60), kVocabulary);
+    request.sampling.max_tokens = Draw(1, 40);
+    request.sampling.seed = random_();
+    request.sampling.temperature = 0.4f * static_cast<float>(Draw(0, 4));
+    request.sampling.ignore_eos = OneIn(2);
+    request.sampling.logprobs = Draw(0, 2);
+    if (OneIn(4)) request.sampling.repetition_penalty = 1.3f;
+    request.speculate = !OneIn(8);
+  }
+  return requests;
+}
+
+EngineOptions ExpertsIdentity::DrawOptions() {
+  constexpr DType kKvTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+  EngineOptions options{.kv_dtype = kKvTypes[Draw(0, 2)],
+                        .block_size = OneIn(2) ? 8 : 16,
+                        .max_length = 128,
+                        .max_sequences = Draw(1, 6),
+                        .prefill_chunk = Draw(1, 50)};
+  options.prefix_cache = OneIn(2);
+  return options;
+}
+
+void ExpertsIdentity::DrawSpeculation(EngineOptions* options) {
+  options->step.budget = {.max_nodes = Draw(1, 64), .max_depth = Draw(1, 16)};
+  options->step.nwor = !OneIn(4);
+  if (options->step.nwor) options->step.scv_chunk_size = OneIn(2) ? Draw(1, 12) : 0;
+  if (options->step.nwor && OneIn(4)) {
+    options->step.specpv = {.enabled = true,
+                            .block_size = options->block_size,
+                            .sink_blocks = 1,
+                            .retrieval_blocks = Draw(1, 3),
+                            .window_blocks = 2,
+                            .buffer_tokens = Draw(8, 40),
+                            .partial_threshold = Draw(32, 64)};
+  }
+  // Little more than the longest sequence needs.
+  if (OneIn(2)) options->kv_tokens = options->PoolTokens(options->max_length) + Draw(0, 48);
+}
+
+// Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets how many.
+TEST_P(ExpertsIdentity, RandomCasesGivePlainTokens) {
+  const char* wanted = std::getenv("TALON_CASES");
+  const int cases = wanted != nullptr ? std::atoi(wanted) : TestRounds(24);
+  int64_t accepted = 0, partial = 0, preempted = 0, chunks = 0;
+  for (int i = 0; i < cases; ++i) {
+    random_.seed(i);
+    const std::vector<GenerateRequest> requests = DrawRequests();
+    EngineOptions options = DrawOptions();
+    const auto plain = RunBatch(model_->MakeEngine(options).get(), requests);
+    std::vector<std::vector<int32_t>> answers;
+    for (size_t j = 0; j < requests.size(); ++j) {
+      answers.push_back(requests[j].prompt);
+      for (const int32_t id : plain[j].TokenIds()) answers.back().push_back(id);
+    }
+    DrawSpeculation(&options);
+    const auto engine =
+        model_->MakeEngine(options, std::make_unique<OracleDrafter>(answers, kVocabulary, 0.7, i));
+    const auto spec = RunBatch(engine.get(), requests);
+    for (size_t j = 0; j < requests.size(); ++j) {
+      SCOPED_TRACE(fmt::format("case {}, request {}", i, j));
+      ASSERT_NO_FATAL_FAILURE(ExpectSameBits(plain[j], spec[j]));
+      accepted += spec[j].stats.accepted;
+      partial += spec[j].stats.partial_passes;
+    }
+    preempted += engine->metrics().Total(Counter::kRequestPreemptions);
+    chunks += engine->metrics().Total(Counter::kScvChunks);
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(partial, 0);
+  EXPECT_GT(preempted, 0);
+  EXPECT_GT(chunks, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ExpertsIdentity,
+                         testing::Values("gpt_oss", "gpt_oss_mxfp4", "qwen3_moe"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace talon

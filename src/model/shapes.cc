@@ -88,6 +88,12 @@ ModelConfig GptOss(int layers, int experts) {
 
 ModelConfig GptOss20B() { return GptOss(24, 32); }
 ModelConfig GptOss120B() { return GptOss(36, 128); }
+// Four layers of GptOss20B and a smaller vocabulary: the same ratio of experts to the rest.
+ModelConfig GptOss3B() {
+  ModelConfig config = GptOss(4, 32);
+  config.vocab_size = 32768;
+  return config;
+}
 // The same architecture in a size that any machine holds.
 ModelConfig GptOssTiny() {
   ModelConfig config = GptOss(8, 8);
@@ -111,15 +117,16 @@ ModelConfig Qwen30B() {
   return config;
 }
 
-constexpr std::array<Shape, 9> kShapes = {{{"llama-1b", Llama1B},
-                                           {"llama-8b", Llama8B},
-                                           {"llama-70b", Llama70B},
-                                           {"llama-70b-small", Llama70BSmall},
-                                           {"tiny", Tiny},
-                                           {"gpt-oss-tiny", GptOssTiny},
-                                           {"gpt-oss-20b", GptOss20B},
-                                           {"gpt-oss-120b", GptOss120B},
-                                           {"qwen3-30b-a3b", Qwen30B}}};
+constexpr std::array<Shape, 10> kShapes = {{{"llama-1b", Llama1B},
+                                            {"llama-8b", Llama8B},
+                                            {"llama-70b", Llama70B},
+                                            {"llama-70b-small", Llama70BSmall},
+                                            {"tiny", Tiny},
+                                            {"gpt-oss-tiny", GptOssTiny},
+                                            {"gpt-oss-3b", GptOss3B},
+                                            {"gpt-oss-20b", GptOss20B},
+                                            {"gpt-oss-120b", GptOss120B},
+                                            {"qwen3-30b-a3b", Qwen30B}}};
 
 }  // namespace
 

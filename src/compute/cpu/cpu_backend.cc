@@ -14,7 +14,7 @@
 #include "compute/cpu/elementwise.h"
 #include "compute/cpu/matmul/matmul.h"
 #include "compute/cpu/matmul/memory.h"
-#include "compute/cpu/matmul/mxfp4.h"
+#include "compute/cpu/matmul/mxfp4/mxfp4.h"
 #include "compute/cpu/matmul/quantize.h"
 #include "compute/host/host_backend.h"
 #include "compute/weight_parts.h"

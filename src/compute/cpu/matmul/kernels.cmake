@@ -4,10 +4,10 @@
 set(TALON_CPU_KERNEL_SOURCES
   cpu/cpu_features.cc cpu/matmul/kernels_float.cc cpu/matmul/kernels_portable.cc
   cpu/matmul/kernels_portable_int4.cc cpu/matmul/kernels_table.cc cpu/matmul/matmul.cc
-  cpu/matmul/mxfp4.cc cpu/matmul/mxfp4_kernels.cc cpu/matmul/pack.cc cpu/peak_kernels.cc cpu/matmul/quantize.cc
+  cpu/matmul/mxfp4/mxfp4.cc cpu/matmul/mxfp4/mxfp4_kernels.cc cpu/matmul/pack.cc cpu/peak_kernels.cc cpu/matmul/quantize.cc
   cpu/matmul/product/segment_sums.cc)
 set(TALON_CPU_KERNEL_TESTS
-  cpu/matmul/int4_test.cc cpu/matmul/test.cc cpu/matmul/testing.cc cpu/matmul/quantize_test.cc
+  cpu/matmul/int4_test.cc cpu/matmul/mxfp4/mxfp4_test.cc cpu/matmul/test.cc cpu/matmul/testing.cc cpu/matmul/quantize_test.cc
   cpu/matmul/product/segments_test.cc)
 
 function(talon_kernel source)
@@ -21,13 +21,14 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   talon_kernel(cpu/matmul/kernels_arm_dotprod.cc -march=armv8.2-a+dotprod)
   talon_kernel(cpu/matmul/kernels_arm_dotprod_int4.cc -march=armv8.2-a+dotprod)
   talon_kernel(cpu/matmul/kernels_arm_fp16.cc -march=armv8.2-a+fp16fml)
-  talon_kernel(cpu/matmul/mxfp4_arm_dotprod.cc -march=armv8.2-a+dotprod)
+  talon_kernel(cpu/matmul/mxfp4/mxfp4_arm_dotprod.cc -march=armv8.2-a+dotprod)
   talon_kernel(cpu/matmul/kernels_arm_i8mm.cc -march=armv8.2-a+i8mm)
   talon_kernel(cpu/matmul/kernels_arm_i8mm_int4.cc -march=armv8.2-a+i8mm)
+  talon_kernel(cpu/matmul/mxfp4/mxfp4_arm_i8mm.cc -march=armv8.2-a+i8mm)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   talon_kernel(cpu/matmul/kernels_x86_avx2.cc -mavx2)
   talon_kernel(cpu/matmul/kernels_x86_avx2_int4.cc -mavx2 -mfma)
-  talon_kernel(cpu/matmul/mxfp4_x86_avx2.cc -mavx2 -mfma)
+  talon_kernel(cpu/matmul/mxfp4/mxfp4_x86_avx2.cc -mavx2 -mfma)
   talon_kernel(cpu/matmul/kernels_x86_bf16.cc -mavx512f -mavx512bf16)
   talon_kernel(cpu/matmul/kernels_x86_vnni.cc -mavx512f -mavx512vnni)
   talon_kernel(cpu/matmul/kernels_x86_vnni_int4.cc -mavx512f -mavx512vnni)

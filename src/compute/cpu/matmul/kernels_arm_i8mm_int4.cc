@@ -21,6 +21,7 @@ constexpr int kHalfCodes = kWidth * kXGroup;  // bytes: the codes of half the in
 constexpr int kScalesAt = 2 * kHalfCodes;
 constexpr int kGroupBytes = kScalesAt + 2 * kWidth;
 constexpr int kCacheLine = 64;
+constexpr float kStart = 12582912.0f;
 
 // Table for vqtbl1q that moves a pair's scales to the upper halves of four floats.
 constexpr uint8_t kNone = 0xFF;
@@ -30,87 +31,156 @@ constexpr uint8_t kScaleBytes[kPairs][16] = {
     {kNone, kNone, 8, 9, kNone, kNone, 10, 11, kNone, kNone, 8, 9, kNone, kNone, 10, 11},
     {kNone, kNone, 12, 13, kNone, kNone, 14, 15, kNone, kNone, 12, 13, kNone, kNone, 14, 15}};
 
-// Two outputs of one group.
-struct OutputPair {
-  int8x16_t codes[kParts];  // times 16
-  float32x4_t scales;       // as in an accumulator: both, for the one row and for the other
-};
-
-inline __attribute__((always_inline)) OutputPair Unpack(const uint8_t* group, int pair) {
-  const uint8x16_t mask = vdupq_n_u8(0xF0);
-  const uint8x16_t first = vld1q_u8(group + 16 * pair);
-  const uint8x16_t second = vld1q_u8(group + kHalfCodes + 16 * pair);
-  const uint8x16_t scales = vld1q_u8(group + kScalesAt);
-  return {.codes = {vreinterpretq_s8_u8(vshlq_n_u8(first, 4)),
-                    vreinterpretq_s8_u8(vandq_u8(first, mask)),
-                    vreinterpretq_s8_u8(vshlq_n_u8(second, 4)),
-                    vreinterpretq_s8_u8(vandq_u8(second, mask))},
-          .scales = vreinterpretq_f32_u8(vqtbl1q_u8(scales, vld1q_u8(kScaleBytes[pair])))};
+inline __attribute__((always_inline)) int8x16_t LowCodes(uint8x16_t bytes) {
+  return vreinterpretq_s8_u8(vshlq_n_u8(bytes, 4));
 }
 
-// One group. Two pairs of outputs at a time for all rows: what is unpacked stays in registers, and
-// no product waits for the one before it.
+inline __attribute__((always_inline)) int8x16_t HighCodes(uint8x16_t bytes) {
+  return vreinterpretq_s8_u8(vandq_u8(bytes, vdupq_n_u8(0xF0)));
+}
+
+// The codes of a pair of outputs for half of the inputs.
+inline __attribute__((always_inline)) uint8x16_t LoadCodes(const uint8_t* group, int pair,
+                                                           int half) {
+  return vld1q_u8(group + half * kHalfCodes + 16 * pair);
+}
+
+// As in an accumulator: the pair's, for the one row and for the other.
+inline __attribute__((always_inline)) float32x4_t LoadScales(const uint8_t* group, int pair) {
+  const uint8x16_t scales = vld1q_u8(group + kScalesAt);
+  return vreinterpretq_f32_u8(vqtbl1q_u8(scales, vld1q_u8(kScaleBytes[pair])));
+}
+
+// One group of two pairs of outputs, from `first` on, for all rows: no product waits for the one
+// before it.
 template <int kRowPairs>
-inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* group,
-                                                float32x4_t (&acc)[kRowPairs][kPairs]) {
-  const float32x4_t start = vdupq_n_f32(12582912.0f);
+inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* group, int first,
+                                                float32x4_t (&acc)[kRowPairs][2]) {
+  const float32x4_t start = vdupq_n_f32(kStart);
+  int32x4_t sums[kRowPairs][2];
   TALON_UNROLL
-  for (int q = 0; q < kPairs; q += 2) {
-    const OutputPair outputs[2] = {Unpack(group, q), Unpack(group, q + 1)};
-    if (kRowPairs > 2) asm volatile("" : "+r"(x));  // loads rows again: there is no room for them
-    int32x4_t sums[kRowPairs][2];
+  for (int p = 0; p < kRowPairs; ++p) sums[p][0] = sums[p][1] = vreinterpretq_s32_f32(start);
+  TALON_UNROLL
+  for (int i = 0; i < kParts; ++i) {
+    int8x16_t codes[2];
     TALON_UNROLL
-    for (int p = 0; p < kRowPairs; ++p) sums[p][0] = sums[p][1] = vreinterpretq_s32_f32(start);
-    TALON_UNROLL
-    for (int i = 0; i < kParts; ++i) {
-      TALON_UNROLL
-      for (int p = 0; p < kRowPairs; ++p) {
-        const int8x16_t rows = vld1q_s8(x + 16 * (i * kRowPairs + p));
-        sums[p][0] = vmmlaq_s32(sums[p][0], rows, outputs[0].codes[i]);
-        sums[p][1] = vmmlaq_s32(sums[p][1], rows, outputs[1].codes[i]);
-      }
+    for (int q = 0; q < 2; ++q) {
+      const uint8x16_t bytes = LoadCodes(group, first + q, i / 2);
+      codes[q] = i % 2 == 0 ? LowCodes(bytes) : HighCodes(bytes);
     }
     TALON_UNROLL
     for (int p = 0; p < kRowPairs; ++p) {
-      TALON_UNROLL
-      for (int c = 0; c < 2; ++c) {
-        const float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[p][c]), start);
-        acc[p][q + c] = vfmaq_f32(acc[p][q + c], sum, outputs[c].scales);
-      }
+      const int8x16_t rows = vld1q_s8(x + 16 * (i * kRowPairs + p));
+      sums[p][0] = vmmlaq_s32(sums[p][0], rows, codes[0]);
+      sums[p][1] = vmmlaq_s32(sums[p][1], rows, codes[1]);
+    }
+  }
+  TALON_UNROLL
+  for (int q = 0; q < 2; ++q) {
+    const float32x4_t scales = LoadScales(group, first + q);
+    TALON_UNROLL
+    for (int p = 0; p < kRowPairs; ++p) {
+      const float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[p][q]), start);
+      acc[p][q] = vfmaq_f32(acc[p][q], sum, scales);
     }
   }
 }
 
-template <int kRowPairs>
-void Rows(const TileArgs& args) {
-  auto* out = static_cast<float*>(args.acc);
-  float32x4_t acc[kRowPairs][kPairs];
+// kCount pairs of outputs, from kFirst on. Accumulators stay in registers; those of a whole panel
+// would not for six rows and more.
+template <int kRowPairs, int kFirst, int kCount>
+inline __attribute__((always_inline)) void Outputs(const TileArgs& args) {
+  static_assert(kCount % 2 == 0);
+  auto* out = static_cast<float*>(args.acc) + 4 * kFirst;
+  float32x4_t acc[kCount / 2][kRowPairs][2];
   TALON_UNROLL
-  for (int p = 0; p < kRowPairs; ++p) {
+  for (int q = 0; q < kCount; ++q) {
     TALON_UNROLL
-    for (int q = 0; q < kPairs; ++q) acc[p][q] = vld1q_f32(out + 4 * (p * kPairs + q));
+    for (int p = 0; p < kRowPairs; ++p)
+      acc[q / 2][p][q % 2] = vld1q_f32(out + 4 * (p * kPairs + q));
   }
   const auto* x = static_cast<const int8_t*>(args.x);
   const auto* group = static_cast<const uint8_t*>(args.panel);
   const auto* next = static_cast<const uint8_t*>(args.next);
   for (int64_t g = 0; g < args.groups; ++g) {
-    for (int64_t i = 0; i < args.next_step; i += kCacheLine) __builtin_prefetch(next + i, 0, 2);
-    next += args.next_step;
-    Step<kRowPairs>(x, group, acc);
+    if constexpr (kFirst == 0) {
+      for (int64_t i = 0; i < args.next_step; i += kCacheLine) __builtin_prefetch(next + i, 0, 2);
+      next += args.next_step;
+    }
+    TALON_UNROLL
+    for (int q = 0; q < kCount; q += 2) Step<kRowPairs>(x, group, kFirst + q, acc[q / 2]);
     x += 2 * kRowPairs * kInt4Group;
     group += kGroupBytes;
   }
   TALON_UNROLL
-  for (int p = 0; p < kRowPairs; ++p) {
+  for (int q = 0; q < kCount; ++q) {
     TALON_UNROLL
-    for (int q = 0; q < kPairs; ++q) vst1q_f32(out + 4 * (p * kPairs + q), acc[p][q]);
+    for (int p = 0; p < kRowPairs; ++p) vst1q_f32(out + 4 * (p * kPairs + q), acc[q / 2][p][q % 2]);
+  }
+}
+
+template <int kRowPairs>
+void Rows(const TileArgs& args) {
+  if constexpr (kRowPairs <= 2) {
+    Outputs<kRowPairs, 0, kPairs>(args);
+  } else {
+    Outputs<kRowPairs, 0, kPairs / 2>(args);
+    Outputs<kRowPairs, kPairs / 2, kPairs / 2>(args);
+  }
+}
+
+// One group of four outputs for a single row: the row's sums by two pairs are brought together
+// before they become floats, the zeros' sums beside them are dropped.
+inline __attribute__((always_inline)) float32x4_t AddFour(const int8x16_t (&rows)[kParts],
+                                                          const uint8_t* group, int first_pair,
+                                                          float32x4_t acc) {
+  const float32x4_t start = vdupq_n_f32(kStart);
+  int64x2_t sums[2];
+  TALON_UNROLL
+  for (int q = 0; q < 2; ++q) {
+    const uint8x16_t bytes[2] = {LoadCodes(group, first_pair + q, 0),
+                                 LoadCodes(group, first_pair + q, 1)};
+    int32x4_t sum = vreinterpretq_s32_f32(start);
+    sum = vmmlaq_s32(sum, rows[0], LowCodes(bytes[0]));
+    sum = vmmlaq_s32(sum, rows[1], HighCodes(bytes[0]));
+    sum = vmmlaq_s32(sum, rows[2], LowCodes(bytes[1]));
+    sum = vmmlaq_s32(sum, rows[3], HighCodes(bytes[1]));
+    sums[q] = vreinterpretq_s64_s32(sum);
+  }
+  const float32x4_t sum = vreinterpretq_f32_s64(vzip1q_s64(sums[0], sums[1]));
+  const auto* scales = reinterpret_cast<const uint16_t*>(group + kScalesAt) + 2 * first_pair;
+  const uint32x4_t wide = vshll_n_u16(vld1_u16(scales), 16);
+  return vfmaq_f32(acc, vsubq_f32(sum, start), vreinterpretq_f32_u32(wide));
+}
+
+void SingleRow(const TileArgs& args) {
+  constexpr int kFours = kPairs / 2;
+  auto* out = static_cast<float*>(args.acc);  // [pairs][2 rows][2 outputs]
+  float32x4_t acc[kFours];
+  TALON_UNROLL
+  for (int i = 0; i < kFours; ++i) {
+    acc[i] = vcombine_f32(vld1_f32(out + 8 * i), vld1_f32(out + 8 * i + 4));
+  }
+  const auto* x = static_cast<const int8_t*>(args.x);
+  const auto* group = static_cast<const uint8_t*>(args.panel);
+  for (int64_t g = 0; g < args.groups; ++g, x += 2 * kInt4Group, group += kGroupBytes) {
+    int8x16_t rows[kParts];
+    TALON_UNROLL
+    for (int i = 0; i < kParts; ++i) rows[i] = vld1q_s8(x + 16 * i);
+    TALON_UNROLL
+    for (int i = 0; i < kFours; ++i) acc[i] = AddFour(rows, group, 2 * i, acc[i]);
+  }
+  TALON_UNROLL
+  for (int i = 0; i < kFours; ++i) {
+    vst1_f32(out + 8 * i, vget_low_f32(acc[i]));
+    vst1_f32(out + 8 * i + 4, vget_high_f32(acc[i]));
   }
 }
 
 void Tile(const TileArgs& args) {
   switch (args.rows) {
     case 2:
-      return Rows<1>(args);
+      return args.single ? SingleRow(args) : Rows<1>(args);
     case 4:
       return Rows<2>(args);
     case 6:

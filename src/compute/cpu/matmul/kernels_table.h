@@ -43,6 +43,7 @@ struct TileArgs {
   const void* panel;  // [groups][panel_group_bytes]: [width][group] weights, or as above for int4
   int64_t groups;     // >= 1
   int rows;           // a multiple of row_unit, 1..max_rows
+  bool single;        // all rows but the first are padding, and their sums are not read
   const void* next;   // prefetched into the second-level cache meanwhile: `next_step` bytes for
   int64_t next_step;  // each group. A hint, which a kernel may ignore.
   void* acc;          // accumulators of sum_type

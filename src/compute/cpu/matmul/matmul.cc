@@ -95,6 +95,7 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
                  .panel = slice.panel,
                  .groups = slice.groups,
                  .rows = rows,
+                 .single = block.rows - row == 1,
                  .next = slice.next + tile * slice.groups * step,
                  .next_step = step,
                  .acc = acc + tile * acc_step});

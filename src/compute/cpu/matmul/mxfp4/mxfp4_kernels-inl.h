@@ -1,11 +1,11 @@
 // What the MXFP4 kernels share. Everything here is local to the including file, which may be
 // compiled for a special instruction set (kernels_table.h).
-#ifndef TALON_COMPUTE_CPU_MATMUL_MXFP4_KERNELS_INL_H_
-#define TALON_COMPUTE_CPU_MATMUL_MXFP4_KERNELS_INL_H_
+#ifndef TALON_COMPUTE_CPU_MATMUL_MXFP4_MXFP4_KERNELS_INL_H_
+#define TALON_COMPUTE_CPU_MATMUL_MXFP4_MXFP4_KERNELS_INL_H_
 
 #include <cstring>
 
-#include "compute/cpu/matmul/mxfp4_kernels.h"
+#include "compute/cpu/matmul/mxfp4/mxfp4_kernels.h"
 
 namespace talon {
 namespace {
@@ -27,4 +27,4 @@ namespace {
 }  // namespace
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_CPU_MATMUL_MXFP4_KERNELS_INL_H_
+#endif  // TALON_COMPUTE_CPU_MATMUL_MXFP4_MXFP4_KERNELS_INL_H_

@@ -3,7 +3,7 @@
 #include <immintrin.h>
 
 #include "compute/cpu/matmul/kernels_rows-inl.h"
-#include "compute/cpu/matmul/mxfp4_kernels-inl.h"
+#include "compute/cpu/matmul/mxfp4/mxfp4_kernels-inl.h"
 
 namespace talon {
 namespace {
@@ -31,7 +31,6 @@ void RunOutput(const Mxfp4Tile& tile, int output) {
   const uint8_t* from = CodesOf(tile, output);
   const __m256i table =
       _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kMxfp4Doubled)));
-  const int64_t row_bytes = tile.groups * kMxfp4PackedBytes;
   __m256 acc[kRows];
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) acc[r] = _mm256_setzero_ps();
@@ -41,12 +40,13 @@ void RunOutput(const Mxfp4Tile& tile, int output) {
     const float scale = ScaleOf(tile.scales[g * kMxfp4Outputs + output]);
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const int8_t* x = tile.x + r * row_bytes + g * kMxfp4PackedBytes;
+      const int64_t at = g * kRows + r;
+      const int8_t* x = tile.x + at * kMxfp4PackedBytes;
       const __m256i high = Pairs(magnitudes, codes, x);
       const __m256i low = Pairs(magnitudes, codes, x + 2 * kMxfp4GroupBytes);
       const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(high, _mm256_set1_epi16(128)),
                                            _mm256_madd_epi16(low, _mm256_set1_epi16(1)));
-      const __m256 factor = _mm256_set1_ps(scale * tile.x_scales[r * tile.groups + g]);
+      const __m256 factor = _mm256_set1_ps(scale * tile.x_scales[at]);
       acc[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), factor, acc[r]);
     }
   }
@@ -63,6 +63,10 @@ struct Rows {
 
 }  // namespace
 
-void X86Avx2Mxfp4Kernel(const Mxfp4Tile& tile) { RowsTile<Rows, Mxfp4Tile>(tile); }
+const Mxfp4Kernel& X86Avx2Mxfp4Kernel() {
+  static constexpr Mxfp4Kernel kKernel = {
+      .name = "mxfp4 avx2", .run = kMxfp4Group, .tile = RowsTile<Rows, Mxfp4Tile>};
+  return kKernel;
+}
 
 }  // namespace talon

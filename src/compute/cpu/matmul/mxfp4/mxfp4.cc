@@ -1,4 +1,4 @@
-#include "compute/cpu/matmul/mxfp4.h"
+#include "compute/cpu/matmul/mxfp4/mxfp4.h"
 
 #include <algorithm>
 #include <bit>
@@ -28,7 +28,7 @@ uint8_t KeptScale(uint8_t exponent) {
 }
 
 // Loops without branches, which compilers vectorise.
-void PackGroup(const float* x, int8_t* packed, float* scale) {
+void PackGroup(const float* x, int run, int8_t* packed, float* scale) {
   float largest = 0;
   float not_finite = 0;  // NaN if a value is NaN or infinite
   for (int i = 0; i < kMxfp4Group; ++i) {
@@ -39,18 +39,22 @@ void PackGroup(const float* x, int8_t* packed, float* scale) {
   const bool usable = *scale >= std::numeric_limits<float>::min();
   const float inverse = usable ? kLargest / largest : 0;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: rounds to an integer in the low bits
-  int16_t high[kMxfp4Group], low[kMxfp4Group];
+  int16_t values[kMxfp4Group];
   for (int i = 0; i < kMxfp4Group; ++i) {
-    const auto value = static_cast<int16_t>(std::bit_cast<int32_t>(x[i] * inverse + kRound) -
-                                            std::bit_cast<int32_t>(kRound));
-    high[i] = static_cast<int16_t>((value + 64) >> 7);
-    low[i] = static_cast<int16_t>(value - high[i] * 128);
+    values[i] = static_cast<int16_t>(std::bit_cast<int32_t>(x[i] * inverse + kRound) -
+                                     std::bit_cast<int32_t>(kRound));
   }
-  for (int i = 0; i < kMxfp4GroupBytes; ++i) {
-    packed[i] = static_cast<int8_t>(high[2 * i]);
-    packed[i + kMxfp4GroupBytes] = static_cast<int8_t>(high[2 * i + 1]);
-    packed[i + 2 * kMxfp4GroupBytes] = static_cast<int8_t>(low[2 * i]);
-    packed[i + 3 * kMxfp4GroupBytes] = static_cast<int8_t>(low[2 * i + 1]);
+  int8_t high[kMxfp4Group], low[kMxfp4Group];  // even inputs, then odd ones
+  for (int i = 0; i < kMxfp4Group; ++i) {
+    const int value = values[2 * (i % kMxfp4GroupBytes) + i / kMxfp4GroupBytes];
+    high[i] = static_cast<int8_t>((value + 64) >> 7);
+    low[i] = static_cast<int8_t>(value - high[i] * 128);
+  }
+  constexpr int kChunk = 8;
+  for (int i = 0; i < kMxfp4Group; i += kChunk) {
+    int8_t* to = packed + i / run * 2 * run + i % run;
+    std::memcpy(to, high + i, kChunk);
+    std::memcpy(to + run, low + i, kChunk);
   }
 }
 
@@ -58,8 +62,8 @@ void PackGroup(const float* x, int8_t* packed, float* scale) {
 struct Product {
   const MatMulArgs& args;
   const Mxfp4Weight& w;
-  Mxfp4Kernel kernel;
-  int8_t* packed;  // as Mxfp4Tile has them
+  const Mxfp4Kernel& kernel;
+  int8_t* packed;  // tile by tile, as Mxfp4Tile has them
   float* x_scales;
   float* normed;  // a row for each thread
 };
@@ -72,10 +76,13 @@ void PackRow(const Product& product, int row, int thread) {
     RmsNormRow(x, args.x.cols, args.norm, args.epsilon, normed);
     x = normed;
   }
+  const int first = row - row % kMxfp4MaxRows;  // the first row of its tile
+  const int rows = std::min(kMxfp4MaxRows, args.x.rows - first);
   const int64_t groups = product.w.groups();
   for (int64_t g = 0; g < groups; ++g) {
-    const int64_t at = row * groups + g;
-    PackGroup(x + g * kMxfp4Group, product.packed + at * kMxfp4PackedBytes, product.x_scales + at);
+    const int64_t at = first * groups + g * rows + row - first;
+    PackGroup(x + g * kMxfp4Group, product.kernel.run, product.packed + at * kMxfp4PackedBytes,
+              product.x_scales + at);
   }
 }
 
@@ -106,7 +113,7 @@ void RunOutputs(const Product& product, int64_t first, int64_t last) {
           .x = product.packed + row * groups * kMxfp4PackedBytes,
           .x_scales = product.x_scales + row * groups,
           .sums = sums};
-      product.kernel(tile);
+      product.kernel.tile(tile);
       StoreSums(product, output, row, tile);
     }
   }
@@ -122,14 +129,14 @@ void RunTasks(ThreadPool& pool, int64_t tasks, int64_t work, const F& f) {
 }
 
 void RunRows(ThreadPool& pool, const MatMulArgs& args, const Mxfp4Weight& w,
-             MatMulScratch* scratch) {
+             const Mxfp4Kernel& kernel, MatMulScratch* scratch) {
   const int64_t row_groups = args.x.rows * w.groups();
   uint8_t* memory =
       scratch->Activations(row_groups * (kMxfp4PackedBytes + static_cast<int64_t>(sizeof(float))));
   const Product product = {
       .args = args,
       .w = w,
-      .kernel = GetMxfp4Kernel(),
+      .kernel = kernel,
       .packed = reinterpret_cast<int8_t*>(memory),
       .x_scales = reinterpret_cast<float*>(memory + row_groups * kMxfp4PackedBytes),
       .normed =
@@ -174,7 +181,8 @@ Result<std::unique_ptr<Weight>> NewMxfp4Weight(const HostMatrix& part) {
 }
 
 void RunMxfp4Product(ThreadPool& pool, const MatMulArgs& args, const Mxfp4Weight& w,
-                     MatMulScratch* scratch) {
+                     MatMulScratch* scratch, const Mxfp4Kernel* kernel) {
+  if (kernel == nullptr) kernel = AttainableMxfp4Kernels()[0];
   TALON_CHECK(args.x.cols == w.cols() && args.out.cols == w.rows() && args.out.rows == args.x.rows,
               "matmul: [{}, {}] by [{}, {}] into [{}, {}]", args.x.rows, args.x.cols, w.rows(),
               w.cols(), args.out.rows, args.out.cols);
@@ -183,7 +191,7 @@ void RunMxfp4Product(ThreadPool& pool, const MatMulArgs& args, const Mxfp4Weight
     MatMulArgs part = args;
     part.x = args.x.Rows(row, rows);
     part.out = args.out.Rows(row, rows);
-    RunRows(pool, part, w, scratch);
+    RunRows(pool, part, w, *kernel, scratch);
   }
 }
 

@@ -1,6 +1,6 @@
 // The MXFP4 kernel for any machine, and the choice among kernels.
 #include "compute/cpu/cpu_features.h"
-#include "compute/cpu/matmul/mxfp4_kernels-inl.h"
+#include "compute/cpu/matmul/mxfp4/mxfp4_kernels-inl.h"
 
 namespace talon {
 namespace {
@@ -18,14 +18,12 @@ int32_t GroupSum(const uint8_t* codes, const int8_t* x) {
   return high * 128 + low;
 }
 
-}  // namespace
-
-void PortableMxfp4Kernel(const Mxfp4Tile& tile) {
+void Tile(const Mxfp4Tile& tile) {
   for (int r = 0; r < tile.rows; ++r) {
     for (int i = 0; i < tile.outputs; ++i) {
       float sum = 0;
       for (int64_t g = 0; g < tile.groups; ++g) {
-        const int64_t at = r * tile.groups + g;
+        const int64_t at = g * tile.rows + r;
         const auto products = static_cast<float>(
             GroupSum(CodesOf(tile, i) + g * kMxfp4GroupBytes, tile.x + at * kMxfp4PackedBytes));
         sum += products * (ScaleOf(tile.scales[g * kMxfp4Outputs + i]) * tile.x_scales[at]);
@@ -35,14 +33,33 @@ void PortableMxfp4Kernel(const Mxfp4Tile& tile) {
   }
 }
 
-Mxfp4Kernel GetMxfp4Kernel() {
-  [[maybe_unused]] const CpuFeatures& has = GetCpuFeatures();
+struct KernelList {
+  const Mxfp4Kernel* kernels[4] = {};
+
+  KernelList() {
+    const Mxfp4Kernel** next = kernels;
+    [[maybe_unused]] const CpuFeatures& has = GetCpuFeatures();
 #if defined(__aarch64__)
-  if (has.dotprod) return ArmDotprodMxfp4Kernel;
+    if (has.i8mm) *next++ = &ArmI8mmMxfp4Kernel();
+    if (has.dotprod) *next++ = &ArmDotprodMxfp4Kernel();
 #elif defined(__x86_64__)
-  if (has.avx2 && has.fma) return X86Avx2Mxfp4Kernel;
+    if (has.avx2 && has.fma) *next++ = &X86Avx2Mxfp4Kernel();
 #endif
-  return PortableMxfp4Kernel;
+    *next = &PortableMxfp4Kernel();
+  }
+};
+
+}  // namespace
+
+const Mxfp4Kernel& PortableMxfp4Kernel() {
+  static constexpr Mxfp4Kernel kKernel = {
+      .name = "mxfp4 portable", .run = kMxfp4Group, .tile = Tile};
+  return kKernel;
+}
+
+const Mxfp4Kernel* const* AttainableMxfp4Kernels() {
+  static const KernelList list;
+  return list.kernels;
 }
 
 }  // namespace talon

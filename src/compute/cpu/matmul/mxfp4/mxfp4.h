@@ -6,8 +6,8 @@
 // of 32 inputs, in two signed bytes each: high * 128 + low. So the products of a group are summed
 // exactly, as integers; groups are then added in ascending order, in float32. A row's bits do not
 // depend on how rows and outputs are cut.
-#ifndef TALON_COMPUTE_CPU_MATMUL_MXFP4_H_
-#define TALON_COMPUTE_CPU_MATMUL_MXFP4_H_
+#ifndef TALON_COMPUTE_CPU_MATMUL_MXFP4_MXFP4_H_
+#define TALON_COMPUTE_CPU_MATMUL_MXFP4_MXFP4_H_
 
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,7 @@
 #include "base/threads.h"
 #include "compute/backend.h"
 #include "compute/cpu/matmul/matmul.h"
-#include "compute/cpu/matmul/mxfp4_kernels.h"
+#include "compute/cpu/matmul/mxfp4/mxfp4_kernels.h"
 #include "compute/matrix.h"
 #include "compute/mxfp4.h"
 
@@ -48,9 +48,10 @@ class Mxfp4Weight : public Weight {
 // Refers to the part's memory where it has an owner, else copies it. REQUIRES: CheckWeightParts.
 Result<std::unique_ptr<Weight>> NewMxfp4Weight(const HostMatrix& part);
 
+// `kernel`, for tests: one of AttainableMxfp4Kernels(); null takes the best.
 void RunMxfp4Product(ThreadPool& pool, const MatMulArgs& args, const Mxfp4Weight& w,
-                     MatMulScratch* scratch);
+                     MatMulScratch* scratch, const Mxfp4Kernel* kernel = nullptr);
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_CPU_MATMUL_MXFP4_H_
+#endif  // TALON_COMPUTE_CPU_MATMUL_MXFP4_MXFP4_H_

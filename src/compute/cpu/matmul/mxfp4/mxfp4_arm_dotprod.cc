@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "compute/cpu/matmul/kernels_rows-inl.h"
-#include "compute/cpu/matmul/mxfp4_kernels-inl.h"
+#include "compute/cpu/matmul/mxfp4/mxfp4_kernels-inl.h"
 
 namespace talon {
 namespace {
@@ -26,7 +26,6 @@ struct Rows {
   template <int kRows>
   static void Run(const Mxfp4Tile& tile) {
     const int8x16_t table = vld1q_s8(kMxfp4Doubled);
-    const int64_t row_bytes = tile.groups * kMxfp4PackedBytes;
     const uint8_t* codes[kMxfp4Outputs];
     for (int i = 0; i < kMxfp4Outputs; ++i) codes[i] = CodesOf(tile, i);
     float32x4_t acc[kRows];
@@ -46,8 +45,8 @@ struct Rows {
       const float32x4_t scales = LoadScales(tile.scales + g * kMxfp4Outputs);
       TALON_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const int8_t* x = tile.x + r * row_bytes + g * kMxfp4PackedBytes;
-        const int8x16x4_t row = vld1q_s8_x4(x);
+        const int64_t at = g * kRows + r;
+        const int8x16x4_t row = vld1q_s8_x4(tile.x + at * kMxfp4PackedBytes);
         int32x4_t high[kMxfp4Outputs], low[kMxfp4Outputs];
         TALON_UNROLL
         for (int i = 0; i < kMxfp4Outputs; ++i) {
@@ -57,7 +56,7 @@ struct Rows {
           low[i] = vdotq_s32(low[i], odd[i], row.val[3]);
         }
         const int32x4_t all = vmlaq_n_s32(SumLanes(low), SumLanes(high), 128);
-        const float32x4_t factors = vmulq_n_f32(scales, tile.x_scales[r * tile.groups + g]);
+        const float32x4_t factors = vmulq_n_f32(scales, tile.x_scales[at]);
         acc[r] = vfmaq_f32(acc[r], vcvtq_f32_s32(all), factors);
       }
     }
@@ -68,6 +67,10 @@ struct Rows {
 
 }  // namespace
 
-void ArmDotprodMxfp4Kernel(const Mxfp4Tile& tile) { RowsTile<Rows, Mxfp4Tile>(tile); }
+const Mxfp4Kernel& ArmDotprodMxfp4Kernel() {
+  static constexpr Mxfp4Kernel kKernel = {
+      .name = "mxfp4 sdot", .run = kMxfp4Group, .tile = RowsTile<Rows, Mxfp4Tile>};
+  return kKernel;
+}
 
 }  // namespace talon
