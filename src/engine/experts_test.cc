@@ -134,7 +134,7 @@ void ExpertsIdentity::DrawSpeculation(EngineOptions* options) {
 // Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets how many.
 TEST_P(ExpertsIdentity, RandomCasesGivePlainTokens) {
   const char* wanted = std::getenv("TALON_CASES");
-  const int cases = wanted != nullptr ? std::atoi(wanted) : TestRounds(24);
+  const int cases = wanted != nullptr ? std::atoi(wanted) : 24;  // some of them verify partially
   int64_t accepted = 0, partial = 0, preempted = 0, chunks = 0;
   for (int i = 0; i < cases; ++i) {
     random_.seed(i);
