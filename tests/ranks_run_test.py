@@ -229,13 +229,13 @@ class RanksTest(CliTest):
                         connection.close()
 
     def test_request_ends_with_an_error_that_names_the_lost_rank(self):
-        with RecoveringServer("--rank-timeout", 2) as shared:
+        with RecoveringServer("--rank-timeout", 5) as shared:  # a busy machine may need two
             connection, response = shared.open_stream(
                 "/v1/completions", prompt=PROMPT, max_tokens=2000, ignore_eos=True
             )
-            response.readline()
+            self.assertNotIn(b"error", response.readline())
             os.kill(shared.ranks[1], signal.SIGKILL)
-            self.assertIn(b"rank 1 did not answer within 2 s", response.read())
+            self.assertIn(b"rank 1 did not answer within 5 s", response.read())
             connection.close()
             shared.assert_all_end()
 
