@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from head import RmsNorm
+from head import Attention, Mlp, RmsNorm, linear
 
 
 @dataclass(frozen=True)
@@ -28,38 +28,16 @@ class BlockShape:
     norm_eps: float
 
 
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    return nn.Linear(inputs, outputs, bias=False)
-
-
-class _Attention(nn.Module):
-
-    def __init__(self, shape: BlockShape):
-        super().__init__()
-        self.q_proj = _linear(shape.hidden, shape.heads * shape.head_dim)
-        self.k_proj = _linear(shape.hidden, shape.kv_heads * shape.head_dim)
-        self.v_proj = _linear(shape.hidden, shape.kv_heads * shape.head_dim)
-        self.o_proj = _linear(shape.heads * shape.head_dim, shape.hidden)
-        self.q_norm = RmsNorm(shape.head_dim, shape.norm_eps)
-        self.k_norm = RmsNorm(shape.head_dim, shape.norm_eps)
-
-
 class _Layer(nn.Module):
 
     def __init__(self, shape: BlockShape):
         super().__init__()
         self.input_layernorm = RmsNorm(shape.hidden, shape.norm_eps)
-        self.self_attn = _Attention(shape)
+        self.self_attn = Attention(shape, shape.hidden)
+        self.self_attn.q_norm = RmsNorm(shape.head_dim, shape.norm_eps)
+        self.self_attn.k_norm = RmsNorm(shape.head_dim, shape.norm_eps)
         self.post_attention_layernorm = RmsNorm(shape.hidden, shape.norm_eps)
-        self.mlp = nn.Module()
-        self.mlp.gate_proj = _linear(shape.hidden, shape.ffn)
-        self.mlp.up_proj = _linear(shape.hidden, shape.ffn)
-        self.mlp.down_proj = _linear(shape.ffn, shape.hidden)
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        y = self.post_attention_layernorm(x)
-        y = nn.functional.silu(self.mlp.gate_proj(y)) * self.mlp.up_proj(y)
-        return self.mlp.down_proj(y).float()
+        self.mlp = Mlp(shape)
 
 
 class BlockHead(nn.Module):
@@ -70,7 +48,7 @@ class BlockHead(nn.Module):
         """rope: cos, sin, [positions, head_dim]."""
         super().__init__()
         self.shape = shape
-        self.fc = _linear(shape.captured * shape.hidden, shape.hidden)
+        self.fc = linear(shape.captured * shape.hidden, shape.hidden)
         self.hidden_norm = RmsNorm(shape.hidden, shape.norm_eps)
         self.layers = nn.ModuleList(_Layer(shape) for _ in range(shape.layers))
         self.norm = RmsNorm(shape.hidden, shape.norm_eps)
@@ -94,7 +72,7 @@ class BlockHead(nn.Module):
             query = self._heads(layer.self_attn.q_proj(y))
             query = self._rotate(layer.self_attn.q_norm(query), places)
             x = x + layer.self_attn.o_proj(self._attend(query, known, own, anchors)).float()
-            x = x + layer.feed_forward(x)
+            x = x + layer.mlp(layer.post_attention_layernorm(x)).float()
         return self.norm(x)[:, :, 1:]
 
     def _heads(self, x: Tensor) -> Tensor:

@@ -31,27 +31,27 @@ class RmsNorm(nn.Module):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight
 
 
-def _linear(inputs: int, outputs: int) -> nn.Linear:
+def linear(inputs: int, outputs: int) -> nn.Linear:
     return nn.Linear(inputs, outputs, bias=False)
 
 
-class _Attention(nn.Module):
+class Attention(nn.Module):
 
     def __init__(self, shape: HeadShape, inputs: int):
         super().__init__()
-        self.q_proj = _linear(inputs, shape.heads * shape.head_dim)
-        self.k_proj = _linear(inputs, shape.kv_heads * shape.head_dim)
-        self.v_proj = _linear(inputs, shape.kv_heads * shape.head_dim)
-        self.o_proj = _linear(shape.heads * shape.head_dim, shape.hidden)
+        self.q_proj = linear(inputs, shape.heads * shape.head_dim)
+        self.k_proj = linear(inputs, shape.kv_heads * shape.head_dim)
+        self.v_proj = linear(inputs, shape.kv_heads * shape.head_dim)
+        self.o_proj = linear(shape.heads * shape.head_dim, shape.hidden)
 
 
-class _Mlp(nn.Module):
+class Mlp(nn.Module):
 
     def __init__(self, shape: HeadShape):
         super().__init__()
-        self.gate_proj = _linear(shape.hidden, shape.ffn)
-        self.up_proj = _linear(shape.hidden, shape.ffn)
-        self.down_proj = _linear(shape.ffn, shape.hidden)
+        self.gate_proj = linear(shape.hidden, shape.ffn)
+        self.up_proj = linear(shape.hidden, shape.ffn)
+        self.down_proj = linear(shape.ffn, shape.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
@@ -63,9 +63,9 @@ class _MidLayer(nn.Module):
         super().__init__()
         self.input_layernorm = RmsNorm(shape.hidden, shape.norm_eps)
         self.hidden_norm = RmsNorm(shape.hidden, shape.norm_eps)
-        self.self_attn = _Attention(shape, 2 * shape.hidden)
+        self.self_attn = Attention(shape, 2 * shape.hidden)
         self.post_attention_layernorm = RmsNorm(shape.hidden, shape.norm_eps)
-        self.mlp = _Mlp(shape)
+        self.mlp = Mlp(shape)
 
 
 class DraftHead(nn.Module):
@@ -86,7 +86,7 @@ class DraftHead(nn.Module):
         self.register_buffer("cos", rope[0].float(), persistent=False)
         self.register_buffer("sin", rope[1].float(), persistent=False)
 
-    def _query_key_value(self, attention: _Attention, x: Tensor,
+    def _query_key_value(self, attention: Attention, x: Tensor,
                          positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, value = (p(x).unflatten(-1, (-1, self.shape.head_dim)) for p in
                              (attention.q_proj, attention.k_proj, attention.v_proj))
@@ -108,10 +108,10 @@ class Eagle3Head(DraftHead):
 
     def __init__(self, shape: HeadShape, draft_ids: Tensor, rope: tuple[Tensor, Tensor]):
         super().__init__(shape, draft_ids, rope)
-        self.fc = _linear(shape.captured * shape.hidden, shape.hidden)
+        self.fc = linear(shape.captured * shape.hidden, shape.hidden)
         self.midlayer = _MidLayer(shape)
         self.norm = RmsNorm(shape.hidden, shape.norm_eps)
-        self.lm_head = _linear(shape.hidden, shape.draft_vocab)
+        self.lm_head = linear(shape.hidden, shape.draft_vocab)
 
     def fuse(self, features: Tensor) -> Tensor:
         """Captured target features [..., captured * hidden] -> [..., hidden]."""
@@ -141,9 +141,9 @@ class Eagle1Head(DraftHead):
         super().__init__(shape, torch.arange(shape.vocab), rope)
         self.fc = nn.Linear(2 * shape.hidden, shape.hidden)
         layer = nn.Module()
-        layer.self_attn = _Attention(shape, shape.hidden)
+        layer.self_attn = Attention(shape, shape.hidden)
         layer.post_attention_layernorm = RmsNorm(shape.hidden, shape.norm_eps)
-        layer.mlp = _Mlp(shape)
+        layer.mlp = Mlp(shape)
         self.layers = nn.ModuleList([layer])
         self.register_buffer("output", output, persistent=False)
 

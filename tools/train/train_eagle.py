@@ -17,7 +17,8 @@ import trainer
 import ttt
 from data import Rows
 from evaluate import report
-from export import LAST_HIDDEN, choose_draft_vocab, load_head, save_head, start_from
+from export import (LAST_HIDDEN, capture_of, choose_draft_vocab, load_head, save_head,
+                    start_from)
 from head import DraftHead, Eagle1Head, Eagle3Head, HeadShape
 from target import Target
 
@@ -64,6 +65,8 @@ def make_head(args: argparse.Namespace, target: Target, pools: dict[str, Rows],
               mix: dict[str, float]) -> DraftHead:
     config = target.config
     is_eagle3 = args.kind == "eagle3"
+    if args.init and (capture_of(args.init) == LAST_HIDDEN) == is_eagle3:
+        raise SystemExit(f"--init {args.init}: a head of another kind than --kind {args.kind}")
     source = load_head(args.init, target) if args.init else None
     like = source.shape if source else None
     shape = HeadShape(
