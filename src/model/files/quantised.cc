@@ -330,8 +330,9 @@ std::shared_ptr<const QuantGrid> QuantisedMatrix::Grid() const {
   if (!bytes && bits_ != 4) return nullptr;
   const auto leads = std::ranges::find_if(group_of_, [](int32_t group) { return group != 0; });
   const int64_t size = leads - group_of_.begin();
+  if (size == 0) return nullptr;  // quantised in another order, as below
   for (int64_t i = 0; i < cols_; ++i) {
-    if (group_of_[i] != i / size) return nullptr;  // quantised in another order
+    if (group_of_[i] != i / size) return nullptr;
   }
   auto grid = std::make_shared<QuantGrid>();
   grid->dtype = form_ == Form::kFloat8 ? DType::kF8E4M3 : bytes ? DType::kI8 : DType::kI4;
