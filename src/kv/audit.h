@@ -18,6 +18,7 @@ class KvAudit {
  public:
   // Off, it records and checks nothing.
   KvAudit(Backend* backend, bool on) : backend_(backend), on_(on) {}
+  bool is_on() const { return on_; }
   // The cache to hash. REQUIRES: called once, before all others; the view's arrays stay.
   void Attach(const KvView& view);
 

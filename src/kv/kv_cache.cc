@@ -157,6 +157,7 @@ void KvCache::Advance(Sequence* sequence, Reservation&& reservation, int count, 
   sequence->committed_len = from + count;
   if (count > 0) sequence->tail_len = 0;
   if (shape_.key_summaries) SummariseFilled(*sequence, from);
+  if (audit_.is_on()) CopyCommitted();
   audit_.Record(*sequence, from);
   prefix_.Learn(sequence);
 }
@@ -172,7 +173,7 @@ void KvCache::Cancel(Reservation&& reservation) {
 }
 
 // Blocks that tokens [from, C) filled.
-void KvCache::SummariseFilled(const Sequence& sequence, int from) const {
+void KvCache::SummariseFilled(const Sequence& sequence, int from) {
   const int first = from / shape_.block_size;
   const int end = sequence.committed_len / shape_.block_size;
   if (first >= end) return;
@@ -184,15 +185,23 @@ Status KvCache::Commit(Sequence* sequence, std::span<const int32_t> rows) {
   const int count = static_cast<int>(rows.size());
   auto reservation = Reserve(*sequence, count);
   if (!reservation.ok()) return reservation.status().WithContext("no_blocks");
-  const int fault = std::exchange(fault_after_layers_, -1);
-  const int layers = fault >= 0 ? fault : shape_.num_layers;
-  ops_->CommitRows(view(), rows, reservation->slots, layers);
-  if (fault >= 0) {
+  if (const int fault = std::exchange(fault_after_layers_, -1); fault >= 0) {
+    ops_->CommitRows(view(), rows, reservation->slots, fault);
     Cancel(std::move(*reservation));
     return Internal("commit_failed: fault injected at layer {}", fault);
   }
+  committed_rows_.insert(committed_rows_.end(), rows.begin(), rows.end());
+  committed_slots_.insert(committed_slots_.end(), reservation->slots.begin(),
+                          reservation->slots.end());
   Advance(sequence, std::move(*reservation), count, "commit");
   return OkStatus();
+}
+
+void KvCache::CopyCommitted() {
+  if (committed_rows_.empty()) return;
+  ops_->CommitRows({shape_, layers_}, committed_rows_, committed_slots_, shape_.num_layers);
+  committed_rows_.clear();
+  committed_slots_.clear();
 }
 
 Status KvCache::CommitReserved(Sequence* sequence, Reservation&& reservation,
@@ -255,6 +264,7 @@ Status KvCache::Rewind(Sequence* sequence, int length) {
     return InvalidArgument("kv: rewind to {}, committed {} (sequence {})", length,
                            sequence->committed_len, sequence->id);
   }
+  CopyCommitted();  // before its blocks are somebody else's
   metrics_->Add(Counter::kKvRewoundTokens, sequence->committed_len - length);
   const int blocks = CeilDiv(length, shape_.block_size);
   while (static_cast<int>(sequence->blocks.size()) > blocks) {
@@ -279,6 +289,7 @@ Sequence KvCache::Fork(const Sequence& sequence, SequenceId id) {
 }
 
 void KvCache::Free(Sequence* sequence) {
+  CopyCommitted();  // before its blocks are somebody else's
   prefix_.Learn(sequence);
   // Cached blocks are taken back in the order of their release: the last of a sequence first.
   for (auto at = sequence->blocks.rbegin(); at != sequence->blocks.rend(); ++at) {

@@ -73,11 +73,15 @@ class KvCache {
   static Result<std::unique_ptr<KvCache>> Create(Backend* backend, const KvShape& shape,
                                                  Metrics* metrics, const KvOptions& options = {});
 
-  ~KvCache() { ops_->ForgetCache(view()); }
+  ~KvCache() { ops_->ForgetCache({shape_, layers_}); }
 
   KvOps* ops() const { return ops_; }
   const KvShape& shape() const { return shape_; }  // staging_rows include the tails
-  KvView view() const { return {shape_, layers_}; }
+  // For ops: all that was committed is there.
+  KvView view() {
+    CopyCommitted();
+    return {shape_, layers_};
+  }
   size_t bytes() const { return blocks_.bytes() + side_.bytes() + copies_.bytes(); }
   // Blocks that `count` more tokens of this sequence would take from the pool.
   int BlocksNeeded(const Sequence& sequence, int count) const;
@@ -99,12 +103,16 @@ class KvCache {
   // Blocks known by their tokens: attaches them to new sequences.
   PrefixCache& prefix() { return prefix_; }
   // Hashes of what was committed.
-  const KvAudit& audit() const { return audit_; }
+  const KvAudit& audit() {
+    CopyCommitted();
+    return audit_;
+  }
 
   // Copies staging rows, in path order, into the next slots of all layers and advances the
   // sequence. Fails without effect: `incomplete` (some layer has not reported them), no blocks, or
-  // a fault.
+  // a fault. The copy itself waits for CopyCommitted, so that the sequences of a step share one.
   Status Commit(Sequence* sequence, std::span<const int32_t> rows);
+  void CopyCommitted();
   // The same for rows that were written to reserved slots (no-write-on-reject off): path[i] is an
   // index into reservation.slots. Consumes the reservation either way.
   Status CommitReserved(Sequence* sequence, Reservation&& reservation,
@@ -143,7 +151,7 @@ class KvCache {
   KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const KvOptions& options);
 
   void CountBytes(Counter counter, size_t rows, const char* kind);
-  void SummariseFilled(const Sequence& sequence, int from) const;
+  void SummariseFilled(const Sequence& sequence, int from);
   bool WritesToShared(const Sequence& sequence) const;
 
   Backend* backend_;
@@ -158,6 +166,9 @@ class KvCache {
   Buffer side_;  // staging and summaries
   std::vector<KvLayer> layers_;
   ViewCopies copies_;
+  // Staging rows that were committed and not copied yet, and their slots.
+  std::vector<int32_t> committed_rows_;
+  std::vector<int32_t> committed_slots_;
   int fault_after_layers_ = -1;
 };
 

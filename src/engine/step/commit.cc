@@ -13,6 +13,7 @@ namespace talon {
 void Committer::Commit(StepBatch* batch, PlannedPass* pass) {
   const StageRange range(options_.nwor ? "NWOR_commit" : "Commit");
   for (StepEntry& entry : batch->entries) CommitEntry(&entry);
+  parts_.kv->CopyCommitted();  // the device copies while the host goes on
   parts_.kv->staging().Clear();
   CommitPrompts(*batch, pass);
 }

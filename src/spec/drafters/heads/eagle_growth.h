@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "compute/backend.h"
-#include "compute/beam_search.h"
+#include "compute/trees/beam_search.h"
 #include "kv/kv_cache.h"
 #include "model/heads/eagle_head.h"
 #include "model/scratch.h"
@@ -29,7 +29,7 @@ class EagleGrowth {
  public:
   struct Parts {  // not owned
     EagleHead* head = nullptr;
-    const KvCache* kv = nullptr;  // the draft's
+    KvCache* kv = nullptr;  // the draft's
     Backend* backend = nullptr;
     MatrixView inputs;  // [rows, H] for the inputs of a level, overwritten by each
   };
