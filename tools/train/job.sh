@@ -1,12 +1,13 @@
 #!/bin/bash
 # Trains models/tiny, its EAGLE-3 head, a block head and its draft on one GPU, judges them, and leaves the files in $OUT.
 #
-# usage: OUT=DIR job.sh smoke|full     (smoke: every phase with tiny sizes, under two minutes)
+# usage: OUT=DIR job.sh smoke|full|heads     (smoke: every phase with tiny sizes, under two minutes;
+#        heads: an EAGLE-3 and a block head from nothing, side by side for HEAD_MINUTES, for the target as it is)
 #
 # MODELS: the folder with tiny, tiny-eagle3 and tiny-draft to start from. CORPUS: corpus.py's output.
 # ITEMS: the held-out items. WORK: scratch space. TARGET_SECONDS: time for the target (480). LR: its rate.
 set -euo pipefail
-mode=${1:?smoke or full}
+mode=${1:?smoke, full or heads}
 train=$(cd "$(dirname "$0")" && pwd)
 models=${MODELS:-$PWD/models}
 corpus=${CORPUS:-$train/corpus}
@@ -26,6 +27,7 @@ else
   scale=1; recall=(2000 8000 16000); held_out=48; eagle_minutes=
   t_target=${TARGET_SECONDS:-480}; t_answers=$((t_target + 55)); t_draft=$((t_target + 135)); long_steps=()
 fi
+[ "$mode" != heads ] || t_target=${STREAM_SECONDS:-40}
 say() { echo "== $(( $(date +%s) - start )) s: $*"; }
 
 # Whatever is there when the time is up has been copied already: each phase ends with its own copy.
@@ -39,6 +41,19 @@ keep_small() {
     draft/config.json draft/generation_config.json draft/tokenizer_config.json draft/model.safetensors \
     target/*.json target/*.jinja ./*.log 2>/dev/null | grep -v tokenizer.json)
 }
+mix=(chat-256-t0=3 chat-256-t0.7=2 chat-256-t1=1 chat-512-t0=4 chat-512-t0.7=3 chat-512-t1=1 \
+  chat-1024-t0=2 chat-1024-t0.7=1 chat-1024-t1=0.5 books-t0=1.2 books-t0.7=1.2 books-t1=0.5 \
+  docs-t0=1.8 docs-t0.7=1.8 docs-t1=0.6)
+# Both: target, minutes, more flags.
+train_eagle3() {
+  python3 "$train/train_eagle.py" --target "$1" --minutes "$2" --rows "$work/answers" --out "$work/eagle3" \
+    --held-out $held_out --draft-vocab 4096 --ffn 352 --lr 2e-3 --hard 0.4 --unreached 0.1 --prompt-weight 0.1 \
+    --mix "${mix[@]}" "${@:3}" 2>&1 | tee "$work/eagle3.log"
+}
+train_block() {
+  python3 "$train/train_block.py" --target "$1" --minutes "$2" --rows "$work/answers" --out "$work/block" \
+    --held-out $held_out --lr 2e-3 --mix "${mix[@]}" "${@:3}" 2>&1 | tee "$work/block.log"
+}
 trap 'kill $(jobs -p) 2>/dev/null || true; keep_small || true' EXIT
 
 say "rows and target"
@@ -47,6 +62,18 @@ python3 "$train/stream.py" --tokenizer "$models/tiny/tokenizer.json" --corpus "$
   > "$work/stream.log" 2>&1 &
 stream=$!
 rm -rf "$work/start" && cp -r "$models/tiny" "$work/start"
+if [ "$mode" = heads ]; then
+  wait $stream || { cat "$work/stream.log"; exit 1; }
+  python3 "$train/answers.py" --target "$models/tiny" --corpus-tokens "$work/rows" --out "$work/answers" \
+    --until $(($(date +%s) + 55)) --scale $scale 2>&1 | tee "$work/answers.log"
+  say "heads"
+  train_eagle3 "$models/tiny" "${HEAD_MINUTES:-3.5}" > /dev/null &
+  train_block "$models/tiny" "${HEAD_MINUTES:-3.5}" ${BLOCK_FLAGS:-}
+  wait $!
+  tail -40 "$work/eagle3.log"
+  say "done"
+  exit 0
+fi
 [ ! -d "$train/model" ] || cp "$train"/model/* "$work/start/"  # a newer chat template
 if ! python3 "$train/train_chat.py" --init "$work/start" --rows "$work/rows" --out "$work/target" --lr "${LR:-1.5e-3}" \
   --until $((start + t_target)) "${steps[@]}" 2>&1 | tee "$work/target.log"; then
@@ -67,17 +94,10 @@ python3 "$train/train_draft.py" --init "$models/tiny-draft" --target "$work/targ
   --out "$work/draft" --until $((start + t_draft)) "${long_steps[@]}" > "$work/draft.log" 2>&1 &
 draft=$!
 : "${eagle_minutes:=$(python3 -c "print(max(0.2, ($start + $t_target + 178 - $(date +%s)) / 60))")}"
-mix=(chat-256-t0=3 chat-256-t0.7=2 chat-256-t1=1 chat-512-t0=4 chat-512-t0.7=3 chat-512-t1=1 \
-  chat-1024-t0=2 chat-1024-t0.7=1 chat-1024-t1=0.5 books-t0=1.2 books-t0.7=1.2 books-t1=0.5 \
-  docs-t0=1.8 docs-t0.7=1.8 docs-t1=0.6)
-python3 "$train/train_eagle.py" --target "$work/target" --init "$models/tiny-eagle3" --no-before \
-  --rows "$work/answers" --out "$work/eagle3" --minutes "$eagle_minutes" --held-out $held_out \
-  --draft-vocab 4096 --ffn 352 --lr 2e-3 --hard 0.4 --unreached 0.1 --prompt-weight 0.1 \
-  --mix "${mix[@]}" 2>&1 | tee "$work/eagle3.log"
-keep_small
 failed=0
-python3 "$train/train_block.py" --target "$work/target" --rows "$work/answers" --out "$work/block" \
-  --minutes "$eagle_minutes" --held-out $held_out --lr 2e-3 --mix "${mix[@]}" 2>&1 | tee "$work/block.log" || failed=1
+train_eagle3 "$work/target" "$eagle_minutes" --init "$models/tiny-eagle3" --no-before
+keep_small
+train_block "$work/target" "$eagle_minutes" || failed=1
 keep_small
 wait $judge || failed=1
 wait $draft || failed=1
