@@ -1,4 +1,4 @@
-// Ops that turn logits into tokens: argmax, top-k, sampling on the device, and beam search.
+// Ops that turn logits into tokens: argmax, top-k, sampling on the device, and draft trees.
 #ifndef TALON_COMPUTE_TOKEN_OPS_H_
 #define TALON_COMPUTE_TOKEN_OPS_H_
 
@@ -11,8 +11,10 @@
 
 namespace talon {
 
-class BeamSearch;  // beam_search.h
+class BeamSearch;  // trees/beam_search.h
 struct BeamLimits;
+class BestFirstSearch;  // trees/best_first_search.h
+struct BestFirstLimits;
 class Pass;
 
 struct TopKEntry {
@@ -31,7 +33,7 @@ struct RowDraw {
   float min_p = 0;
 };
 
-// Ops with results in host memory wait for the device, but not those of a beam search.
+// Ops with results in host memory wait for the device, but not those of a draft trees.
 class TokenOps {
  public:
   virtual ~TokenOps() = default;
@@ -60,6 +62,9 @@ class TokenOps {
   // on the host costs this device nothing more.
   virtual Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
                                                             std::span<const int32_t> token_ids) = 0;
+  // The same for block heads.
+  virtual Result<std::unique_ptr<BestFirstSearch>> NewBestFirstSearch(
+      const BestFirstLimits& limits, std::span<const int32_t> token_ids) = 0;
 };
 
 }  // namespace talon

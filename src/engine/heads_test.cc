@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 
 #include "base/log.h"
+#include "compute/host/host_token_ops.h"
 #include "engine/recording_drafter.h"
 #include "engine/test_engine.h"
 #include "grammar/matcher.h"
@@ -37,6 +39,19 @@ std::string HeadDir(DrafterKind kind) {
   }
   return dir->path();
 }
+
+// While it lives, drafters are made that grow trees ahead of the host, as on devices.
+class GrowsAheadNow {
+ public:
+  explicit GrowsAheadNow(bool ahead = true) { Set(ahead); }
+  ~GrowsAheadNow() { Set(false); }
+
+ private:
+  static void Set(bool ahead) {
+    auto* host = dynamic_cast<HostTokenOps*>(Small().backend->token_ops());
+    if (host != nullptr) host->GrowTreesAhead(ahead);
+  }
+};
 
 std::unique_ptr<Drafter> NewHeadDrafter(const std::string& name, const DraftBudget& budget,
                                         bool prefix_index, Metrics* metrics) {
@@ -85,7 +100,8 @@ std::shared_ptr<Matcher> LettersInTurn() {
 
 // Wide trees at a high temperature, so that some random drafts are accepted. Some of the requests
 // have a grammar.
-void ExpectPlainTokens(const std::string& drafter) {
+// Returns how many tokens each request took of the drafts.
+std::vector<int64_t> ExpectPlainTokens(const std::string& drafter) {
   const DraftBudget budget{.max_nodes = 64, .max_depth = 4, .top_k = 48};
   EngineOptions options = HeadsOptions(4);
   options.prefill_chunk = 8;
@@ -98,18 +114,19 @@ void ExpectPlainTokens(const std::string& drafter) {
   Metrics metrics;
   const auto engine = Small().MakeEngine(options, NewHeadDrafter(drafter, budget, false, &metrics));
   const auto spec = RunBatch(engine.get(), requests);
-  int64_t accepted = 0;
+  std::vector<int64_t> accepted;
   for (size_t i = 0; i < requests.size(); ++i) {
     EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i;
-    accepted += spec[i].stats.accepted;
+    accepted.push_back(spec[i].stats.accepted);
     if (requests[i].sampling.grammar == nullptr) continue;
     EXPECT_EQ(plain[i].finish, FinishReason::kLength);
     int place = 0;  // "d" begins no pair, "a" ends none
     for (const int32_t token : spec[i].TokenIds()) EXPECT_NE(token % 4, place++ % 2 == 0 ? 3 : 0);
   }
-  EXPECT_GT(accepted, 5);
+  EXPECT_GT(std::accumulate(accepted.begin(), accepted.end(), int64_t{0}), 5);
   EXPECT_EQ(engine->metrics().Total(Counter::kSpecFallback), 0);
   EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+  return accepted;
 }
 
 class HeadsTest : public testing::TestWithParam<const char*> {
@@ -142,7 +159,12 @@ class HeadsTest : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(HeadsTest, GivesPlainTokens) { ExpectPlainTokens(GetParam()); }
+// With trees that the host grows, and with the same ones where they grow ahead of it.
+TEST_P(HeadsTest, GivesPlainTokens) {
+  const std::vector<int64_t> accepted = ExpectPlainTokens(GetParam());
+  const GrowsAheadNow ahead;
+  EXPECT_EQ(ExpectPlainTokens(GetParam()), accepted);
+}
 
 TEST_P(HeadsTest, PausesAndChunksDoNotMatter) {
   const GenerateRequest request = HeadsRequest(3, 40, 60);
@@ -284,6 +306,7 @@ TEST_P(HeadsTest, RandomCasesGivePlainTokens) {
     const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
     if (draw(0, 2) == 0) options.kv_tokens = 256;
     Metrics metrics;
+    const GrowsAheadNow ahead(draw(0, 1) == 1);
     const auto engine = Small().MakeEngine(
         options, NewHeadDrafter(GetParam(), budget, options.prefix_cache, &metrics));
     const auto spec = RunBatch(engine.get(), requests);
@@ -359,6 +382,28 @@ TEST_P(HeadsAlone, RewindAndExtendAgainGiveTheSameTree) {
   EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
   Extend(1, 50, 2);  // rows between are missing
   EXPECT_EQ(Propose(1, 53).size(), 1);
+}
+
+// Before the tree is placed in a pass, and without one.
+TEST_P(HeadsAlone, AnOutlineHasRoomForTheTree) {
+  const GrowsAheadNow ahead;
+  drafter_ = NewHeadDrafter(GetParam(), kHeadsBudget, false, &metrics_);
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 40);
+  const TokenTree known = Propose(1, 41);
+  // A Markov bias makes candidates depend on the path: then the host grows the tree.
+  ASSERT_EQ(drafter_->GrowsAhead(), drafter_->name() != "DSPARK");
+  if (!drafter_->GrowsAhead()) return;
+  const DraftRequest request = RequestOf(1, 41);
+  TokenTree tree(request.tokens.back());
+  ASSERT_EQ(drafter_->BeginTrees({&request, 1}, kHeadsBudget.max_nodes, {&tree, 1}),
+            std::vector<bool>{true});
+  EXPECT_EQ(tree.size(), known.size());
+  EXPECT_EQ(TreeDepths(tree.parents).back(), std::min(kHeadsBudget.max_depth, tree.size() - 1));
+  tree = TokenTree(request.tokens.back());
+  drafter_->FinishTrees({&tree, 1});
+  EXPECT_EQ(tree.tokens, known.tokens);
+  EXPECT_EQ(tree.parents, known.parents);
 }
 
 TEST_P(HeadsAlone, OneCandidatePerNodeMakesAChain) {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "compute/backend.h"
-#include "compute/beam_search.h"
 #include "compute/pass_plan.h"
+#include "compute/trees/beam_search.h"
 
 namespace talon {
 

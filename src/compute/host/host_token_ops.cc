@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "compute/host/host_beams.h"
+#include "compute/host/host_best_first.h"
 
 namespace talon {
 
@@ -36,6 +37,13 @@ Result<std::unique_ptr<BeamSearch>> HostTokenOps::NewBeamSearch(
     const BeamLimits& limits, std::span<const int32_t> token_ids) {
   if (!grows_ahead_) return std::unique_ptr<BeamSearch>();
   return std::unique_ptr<BeamSearch>(std::make_unique<HostBeamSearch>(backend_, limits, token_ids));
+}
+
+Result<std::unique_ptr<BestFirstSearch>> HostTokenOps::NewBestFirstSearch(
+    const BestFirstLimits& limits, std::span<const int32_t> token_ids) {
+  if (!grows_ahead_) return std::unique_ptr<BestFirstSearch>();
+  return std::unique_ptr<BestFirstSearch>(
+      std::make_unique<HostBestFirstSearch>(backend_, limits, token_ids));
 }
 
 }  // namespace talon

@@ -1,4 +1,4 @@
-// The common part of token ops on the host: masks, and beam search by plain loops, where tests ask
+// The common part of token ops on the host: masks, and draft trees by plain loops, where tests ask
 // for it.
 #ifndef TALON_COMPUTE_HOST_HOST_TOKEN_OPS_H_
 #define TALON_COMPUTE_HOST_HOST_TOKEN_OPS_H_
@@ -8,7 +8,8 @@
 #include <span>
 
 #include "compute/backend.h"
-#include "compute/beam_search.h"
+#include "compute/trees/beam_search.h"
+#include "compute/trees/best_first_search.h"
 
 namespace talon {
 
@@ -25,6 +26,8 @@ class HostTokenOps : public TokenOps {
   void MaskRows(MatrixView x, std::span<const int32_t> rows, std::span<const uint64_t> masks) final;
   Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
                                                     std::span<const int32_t> token_ids) final;
+  Result<std::unique_ptr<BestFirstSearch>> NewBestFirstSearch(
+      const BestFirstLimits& limits, std::span<const int32_t> token_ids) final;
 
  private:
   Backend* backend_;

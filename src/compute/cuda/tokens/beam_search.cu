@@ -5,6 +5,7 @@
 
 #include "compute/cuda/runtime/device_pass.h"
 #include "compute/cuda/tokens/beam_search.h"
+#include "compute/cuda/tokens/few.cuh"
 #include "compute/cuda/tokens/top_k_row.cuh"
 #include "compute/cuda/tokens/tree_rows.h"
 
@@ -17,24 +18,6 @@ constexpr int kExpandThreads = 256;
 
 __device__ __forceinline__ void CopyRow(const float* from, float* to, int cols) {
   for (int i = threadIdx.x; i < cols; i += blockDim.x) to[i] = from[i];
-}
-
-// Records passed as a kernel parameter, which saves their upload; more take several launches.
-constexpr int kFew = 64;
-template <typename T>
-struct Few {
-  T at[kFew];
-};
-
-// Calls launch(the next few, how many before them, how many they are).
-template <typename T, typename F>
-void ForFew(std::span<const T> values, const F& launch) {
-  for (size_t first = 0; first < values.size(); first += kFew) {
-    const auto some = values.subspan(first, std::min<size_t>(kFew, values.size() - first));
-    Few<T> few;
-    std::ranges::copy(some, few.at);
-    launch(few, static_cast<int>(first), static_cast<int>(some.size()));
-  }
 }
 
 // A block for each row of logits from `first` on.

@@ -8,11 +8,11 @@
 
 #include "base/math.h"
 #include "base/status.h"
-#include "compute/beam_search.h"
 #include "compute/cuda/runtime/context.h"
 #include "compute/cuda/runtime/device_memory.h"
 #include "compute/cuda/tokens/beam_layout.h"
 #include "compute/cuda/tokens/top_k.h"
+#include "compute/trees/beam_search.h"
 
 namespace talon::cuda {
 

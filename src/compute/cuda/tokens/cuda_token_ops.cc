@@ -8,6 +8,7 @@
 #include "base/math.h"
 #include "compute/cuda/runtime/device_pass.h"
 #include "compute/cuda/tokens/beam_search.h"
+#include "compute/cuda/tokens/best_first.h"
 #include "compute/cuda/tokens/draw_tokens.h"
 #include "compute/cuda/tokens/mask_rows.h"
 #include "compute/cuda/tokens/top_k.h"
@@ -85,6 +86,12 @@ Result<std::unique_ptr<BeamSearch>> CudaTokenOps::NewBeamSearch(
     const BeamLimits& limits, std::span<const int32_t> token_ids) {
   TALON_ASSIGN_OR_RETURN(auto search, CudaBeamSearch::Create(context_, limits, token_ids));
   return std::unique_ptr<BeamSearch>(std::move(search));
+}
+
+Result<std::unique_ptr<BestFirstSearch>> CudaTokenOps::NewBestFirstSearch(
+    const BestFirstLimits& limits, std::span<const int32_t> token_ids) {
+  TALON_ASSIGN_OR_RETURN(auto search, CudaBestFirstSearch::Create(context_, limits, token_ids));
+  return std::unique_ptr<BestFirstSearch>(std::move(search));
 }
 
 }  // namespace talon::cuda

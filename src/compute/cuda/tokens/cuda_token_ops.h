@@ -25,6 +25,8 @@ class CudaTokenOps : public TokenOps {
                   std::span<int32_t> out) override;
   Result<std::unique_ptr<BeamSearch>> NewBeamSearch(const BeamLimits& limits,
                                                     std::span<const int32_t> token_ids) override;
+  Result<std::unique_ptr<BestFirstSearch>> NewBestFirstSearch(
+      const BestFirstLimits& limits, std::span<const int32_t> token_ids) override;
 
  private:
   const Stream& stream() const { return context_->stream(); }

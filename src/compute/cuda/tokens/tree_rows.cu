@@ -2,18 +2,15 @@
 #include <cmath>
 
 #include "base/math.h"
+#include "compute/cuda/tokens/few.cuh"
 #include "compute/cuda/tokens/top_k.h"
+#include "compute/cuda/tokens/tree_row.cuh"
 #include "compute/cuda/tokens/tree_rows.h"
 
 namespace talon::cuda {
 namespace {
 
 constexpr int kMostThreads = 512;  // fewer where there are fewer candidates: barriers are quicker
-constexpr int kFewPlaces = 32;     // places that one launch takes
-
-struct FewPlaces {
-  TreePlace at[kFewPlaces];
-};
 constexpr int kWords = kMostCandidates / 32;
 
 // The drafts that a tree keeps, as a set of candidates: a kept one's node is 1 + how many come
@@ -109,36 +106,15 @@ __device__ void FillSet(const TreeBlock& block, uint64_t least, KeptSet& kept) {
   __syncthreads();
 }
 
-// The row of a node: what stands in the pass besides its token and its ancestors among the drafts.
-__device__ uint64_t* StartRow(const TreeBlock& block, int node, int depth) {
-  const DevicePlan& plan = block.call.plan;
-  const TreePlace& place = block.place;
-  const int row = place.root_row + node;
-  const_cast<int32_t*>(plan.positions)[row] = place.position + depth;
-  AttentionRow* attention = const_cast<AttentionRow*>(plan.attention_rows) + row;
-  attention->num_keys = attention->prefix_len + place.above + 1 + depth;
-  uint64_t* mask =
-      const_cast<uint64_t*>(plan.ancestors) + static_cast<int64_t>(row) * plan.mask_words;
-  for (int word = 0; word < plan.mask_words; ++word) {
-    mask[word] = FirstKeys(place.above + 1 - 64 * word);  // all above, and the root
-  }
-  return mask;
-}
-
-__device__ void AddNode(const TreeBlock& block, int node, uint64_t* mask) {
-  const int bit = block.place.above + node;
-  mask[bit / 64] |= uint64_t{1} << (bit % 64);
-}
-
 __device__ void WriteNode(const TreeBlock& block, const KeptSet& kept, int candidate) {
   const BeamLayout& layout = block.call.layout;
   const int node = kept.NodeOf(candidate);
   const int row = block.place.root_row + node;
   const_cast<int32_t*>(block.call.plan.tokens)[row] =
       block.call.token_ids[block.Entry(candidate).id];
-  uint64_t* mask = StartRow(block, node, layout.DepthOf(candidate));
+  uint64_t* mask = StartRow(block.call.plan, block.place, node, layout.DepthOf(candidate));
   for (int at = candidate;;) {
-    AddNode(block, kept.NodeOf(at), mask);
+    AddNode(block.place, kept.NodeOf(at), mask);
     if (at < layout.width) break;
     at = block.ParentOf(at);
   }
@@ -146,7 +122,7 @@ __device__ void WriteNode(const TreeBlock& block, const KeptSet& kept, int candi
 
 __global__ void __launch_bounds__(kMostThreads)
     TreeRowsKernel(const __grid_constant__ TreeRowsCall call,
-                   const __grid_constant__ FewPlaces places) {
+                   const __grid_constant__ Few<TreePlace> places) {
   __shared__ KeptSet kept;
   PdlWait();
   const TreeBlock block(call, places.at[blockIdx.x]);
@@ -156,11 +132,7 @@ __global__ void __launch_bounds__(kMostThreads)
   for (int candidate = threadIdx.x; candidate < block.count; candidate += blockDim.x) {
     if (kept.Has(candidate)) WriteNode(block, kept, candidate);
   }
-  const int32_t root = call.plan.tokens[place.root_row];
-  for (int node = 1 + wanted + threadIdx.x; node < place.nodes; node += blockDim.x) {
-    const_cast<int32_t*>(call.plan.tokens)[place.root_row + node] = root;
-    AddNode(block, node, StartRow(block, node, 1));
-  }
+  RepeatRoot(call.plan, place, 1 + wanted);
   __threadfence();  // what comes next may read the pass before it waits
   const size_t entries = call.layout.NumEntries(call.levels);
   for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < entries; i += gridDim.x * blockDim.x) {
@@ -178,12 +150,9 @@ void WriteTreeRows(const Stream& stream, std::span<const TreePlace> places,
   in_order.uses_pdl = false;
   const int candidates = call.layout.NumCandidates(call.levels);
   const int threads = std::min(RoundUp(candidates, 32), kMostThreads);
-  for (size_t first = 0; first < places.size(); first += kFewPlaces) {
-    const auto some = places.subspan(first, std::min<size_t>(kFewPlaces, places.size() - first));
-    FewPlaces few;
-    std::ranges::copy(some, few.at);
-    Launch(in_order, TreeRowsKernel, static_cast<int>(some.size()), threads, 0, call, few);
-  }
+  ForFew(places, [&](const Few<TreePlace>& few, int, int count) {
+    Launch(in_order, TreeRowsKernel, count, threads, 0, call, few);
+  });
 }
 
 }  // namespace talon::cuda

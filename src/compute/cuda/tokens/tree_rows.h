@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <span>
 
-#include "compute/beam_search.h"
 #include "compute/cuda/runtime/device_plan.h"
 #include "compute/cuda/runtime/launch.h"
 #include "compute/cuda/tokens/beam_layout.h"
+#include "compute/trees/beam_search.h"
 
 namespace talon::cuda {
 

@@ -55,4 +55,17 @@ TokenTree BestFirstTree::Build() const {
   return tree;
 }
 
+TokenTree BestFirstTree::Outline(int width) const {
+  int64_t most = 1;
+  int64_t level = 1;
+  for (int depth = 0; depth < limits_.max_depth && most < limits_.max_nodes; ++depth) {
+    most += level *= width;
+  }
+  TokenTree tree(nodes_[kRoot].token);
+  for (int i = 1; i < std::min<int64_t>(most, limits_.max_nodes); ++i) {
+    tree.Add(std::min(i, limits_.max_depth) - 1, nodes_[kRoot].token, 1);
+  }
+  return tree;
+}
+
 }  // namespace talon

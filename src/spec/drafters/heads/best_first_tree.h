@@ -24,6 +24,8 @@ class BestFirstTree {
   };
   BestFirstTree(int32_t root, const Limits& limits);
 
+  const Limits& limits() const { return limits_; }
+  float min_score() const { return min_score_; }
   int depth(int node) const { return nodes_[node].depth; }
   int32_t token(int node) const { return nodes_[node].token; }
   // Whether the node may have children.
@@ -36,6 +38,8 @@ class BestFirstTree {
   // The nodes by depth, those of a depth as they were taken. probs are the conditional
   // probabilities.
   TokenTree Build() const;
+  // As many nodes as a tree with `width` candidates for each can have, each as deep as it can be.
+  TokenTree Outline(int width) const;
 
  private:
   struct Node {

@@ -46,6 +46,14 @@ Status BlockDrafter::Allocate() {
   TALON_ASSIGN_OR_RETURN(features_,
                          NewScratch(backend_, head_->max_context_rows(), config.features_size()));
   width_ = options_.budget.top_k;
+  most_depth_ = std::min(options_.budget.max_depth, config.num_drafts());
+  if (head_->has_markov()) return OkStatus();  // candidates depend on the path
+  const BestFirstLimits limits{.trees = options_.cache.max_sequences,
+                               .nodes = options_.budget.max_nodes,
+                               .depth = most_depth_,
+                               .width = width_};
+  TALON_ASSIGN_OR_RETURN(search_,
+                         backend_->token_ops()->NewBestFirstSearch(limits, head_->target_ids()));
   return OkStatus();
 }
 
@@ -174,23 +182,33 @@ Status BlockDrafter::AddRows(std::span<const Feed> feeds, MatrixView features) {
 void BlockDrafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
   const auto blocks = static_cast<size_t>(head_->max_blocks());
   for (size_t first = 0; first < requests.size(); first += blocks) {
-    const size_t count = std::min(blocks, requests.size() - first);
-    const Status status = ProposeGroup(requests.subspan(first, count), trees.subspan(first, count));
-    if (!status.ok()) GiveUp(status);
+    BlockOutput output;
+    auto growing = RunBlocks(requests, first, &output);
+    if (!growing.ok()) {
+      GiveUp(growing.status());
+    } else if (head_->has_markov()) {
+      GrowByPath(*growing);
+      BuildTrees(*growing, trees);
+    } else if (!growing->empty()) {
+      std::vector<TopKEntry> best;
+      TopK(output.logits, &best);
+      for (Growing& one : *growing) {
+        GrowByDepth(std::span(best).subspan(static_cast<size_t>(one.first_output) * width_), &one);
+      }
+      BuildTrees(*growing, trees);
+    }
   }
 }
 
-Status BlockDrafter::ProposeGroup(std::span<const DraftRequest> requests,
-                                  std::span<TokenTree> trees) {
-  std::vector<Growing> growing = PlanBlocks(requests);
-  if (growing.empty()) return OkStatus();
-  BlockOutput output;
-  TALON_RETURN_IF_ERROR(head_->Forward(builder_.plan(), kv_->view(), &output));
-  if (head_->has_markov()) {
-    GrowByPath(growing);
-  } else {
-    GrowByDepth(output, growing);
-  }
+Result<std::vector<BlockDrafter::Growing>> BlockDrafter::RunBlocks(
+    std::span<const DraftRequest> requests, size_t first, BlockOutput* output) {
+  std::vector<Growing> growing = PlanBlocks(requests, first);
+  if (growing.empty()) return growing;
+  TALON_RETURN_IF_ERROR(head_->Forward(builder_.plan(), kv_->view(), output));
+  return growing;
+}
+
+void BlockDrafter::BuildTrees(std::span<const Growing> growing, std::span<TokenTree> trees) {
   for (const Growing& one : growing) {
     if (one.has_nan) {
       metrics_->Add(Counter::kSpecFallback, 1, "draft_nan");
@@ -198,22 +216,22 @@ Status BlockDrafter::ProposeGroup(std::span<const DraftRequest> requests,
       trees[one.owner] = one.tree.Build();
     }
   }
-  return OkStatus();
 }
 
-std::vector<BlockDrafter::Growing> BlockDrafter::PlanBlocks(
-    std::span<const DraftRequest> requests) {
+std::vector<BlockDrafter::Growing> BlockDrafter::PlanBlocks(std::span<const DraftRequest> requests,
+                                                            size_t first) {
   const BlockConfig& config = head_->config();
   std::vector<Growing> growing;
   std::vector<int32_t> tokens(static_cast<size_t>(config.block_size), config.mask_token);
   std::vector<int32_t> chosen;
   int outputs = 0;
   builder_.Reset();
-  for (size_t i = 0; i < requests.size(); ++i) {
+  const size_t end = std::min(requests.size(), first + static_cast<size_t>(head_->max_blocks()));
+  for (size_t i = first; i < end; ++i) {
     const State& state = states_.at(requests[i].sequence);
     const DraftBudget& budget = requests[i].budget;
     const int rows = state.sequence.committed_len;
-    const int depth = std::min({budget.max_depth, options_.budget.max_depth, config.num_drafts()});
+    const int depth = std::min(budget.max_depth, most_depth_);
     // Rewound, lost or just begun: the next committed row may make it known again.
     if (rows + 1 != static_cast<int>(requests[i].tokens.size())) continue;
     if (depth < 1 || budget.max_nodes < 2) continue;
@@ -236,18 +254,14 @@ std::vector<BlockDrafter::Growing> BlockDrafter::PlanBlocks(
   return growing;
 }
 
-void BlockDrafter::GrowByDepth(const BlockOutput& output, std::span<Growing> growing) {
-  std::vector<TopKEntry> best;
-  TopK(output.logits, &best);
-  for (Growing& one : growing) {
-    int node = BestFirstTree::kRoot;
-    do {
-      if (!one.tree.wants_successors(node)) continue;
-      const auto row = static_cast<size_t>(one.first_output + one.tree.depth(node));
-      const auto width = static_cast<size_t>(width_);
-      one.has_nan = !one.tree.AddSuccessors(node, std::span(best).subspan(row * width, width));
-    } while (!one.has_nan && (node = one.tree.Take()) != BestFirstTree::kRoot);
-  }
+void BlockDrafter::GrowByDepth(std::span<const TopKEntry> best, Growing* one) const {
+  const auto width = static_cast<size_t>(width_);
+  int node = BestFirstTree::kRoot;
+  do {
+    if (!one->tree.wants_successors(node)) continue;
+    const auto depth = static_cast<size_t>(one->tree.depth(node));
+    one->has_nan = !one->tree.AddSuccessors(node, best.subspan(depth * width, width));
+  } while (!one->has_nan && (node = one->tree.Take()) != BestFirstTree::kRoot);
 }
 
 // One node of every tree at a time, so that they share a product.
@@ -281,6 +295,65 @@ void BlockDrafter::RankNodes(std::span<Growing> growing) {
     one.has_nan = !one.tree.AddSuccessors(one.node, std::span(best).subspan(i * width, width));
     one.done = one.has_nan;
   }
+}
+
+// ---- Ahead of the host ----
+
+std::vector<bool> BlockDrafter::BeginTrees(std::span<const DraftRequest> requests, int most_nodes,
+                                           std::span<TokenTree> trees) {
+  std::vector<DraftRequest> limited(requests.begin(), requests.end());
+  for (DraftRequest& request : limited) {
+    request.budget.max_nodes = std::min(request.budget.max_nodes, most_nodes);
+  }
+  std::vector<bool> outlines(requests.size());
+  begun_.clear();
+  const auto blocks = static_cast<size_t>(head_->max_blocks());
+  for (size_t first = 0; first < requests.size(); first += blocks) {
+    BlockOutput output;
+    auto growing = RunBlocks(limited, first, &output);
+    if (!growing.ok()) GiveUp(growing.status());
+    if (!growing.ok() || growing->empty()) continue;
+    std::vector<BlockRows> rows;
+    for (Growing& one : *growing) {
+      rows.push_back({.tree = static_cast<int>(begun_.size()),
+                      .first = one.first_output,
+                      .depth = one.tree.limits().max_depth});
+      trees[one.owner] = one.tree.Outline(width_);
+      outlines[one.owner] = true;
+      begun_.push_back(std::move(one));
+    }
+    search_->Rank(rows, output.logits);
+  }
+  return outlines;
+}
+
+void BlockDrafter::PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) {
+  std::vector<TreePlace> places;
+  for (const OutlineRows& outline : outlines) {
+    const auto one = std::ranges::find(begun_, outline.request, &Growing::owner);
+    TALON_CHECK(one != begun_.end());
+    places.push_back({.tree = static_cast<int>(one - begun_.begin()),
+                      .levels = one->tree.limits().max_depth,
+                      .root_row = outline.root_row,
+                      .nodes = outline.nodes,
+                      .above = outline.above,
+                      .position = outline.position,
+                      .min_score = one->tree.min_score()});
+  }
+  search_->LoadTrees(pass, places);
+}
+
+void BlockDrafter::FinishTrees(std::span<TokenTree> trees) {
+  if (begun_.empty()) return;
+  const std::span<const TopKEntry> rankings = search_->Read();
+  std::vector<TopKEntry> best(rankings.begin(), rankings.end());
+  for (TopKEntry& entry : best) entry.id = head_->target_ids()[entry.id];
+  const auto each = static_cast<size_t>(most_depth_) * width_;
+  for (size_t i = 0; i < begun_.size(); ++i) {
+    GrowByDepth(std::span(best).subspan(i * each, each), &begun_[i]);
+  }
+  BuildTrees(begun_, trees);
+  begun_.clear();
 }
 
 void BlockDrafter::TopK(const MatrixView& logits, std::vector<TopKEntry>* best) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "compute/trees/best_first_search.h"
 #include "kv/kv_cache.h"
 #include "model/heads/block_head.h"
 #include "observe/metrics.h"
@@ -47,6 +48,11 @@ class BlockDrafter : public Drafter {
   Status Begin(SequenceId sequence, std::span<const int32_t> prompt) override;
   void Recall(SequenceId sequence, std::span<const int32_t> tokens, int computed) override;
   void Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) override;
+  bool GrowsAhead() const override { return search_ != nullptr; }
+  std::vector<bool> BeginTrees(std::span<const DraftRequest> requests, int most_nodes,
+                               std::span<TokenTree> trees) override;
+  void PlaceTrees(std::span<const OutlineRows> outlines, Pass* pass) override;
+  void FinishTrees(std::span<TokenTree> trees) override;
   void Extend(std::span<const CommittedRows> batch, MatrixView features) override;
   void Observe(SequenceId, std::span<const int32_t>) override {}
   void Rewind(SequenceId sequence, int length) override;
@@ -83,11 +89,14 @@ class BlockDrafter : public Drafter {
   Status AddRows(std::span<const Feed> feeds, MatrixView features);
   void GiveUp(const Status& why);
 
-  Status ProposeGroup(std::span<const DraftRequest> requests, std::span<TokenTree> trees);
-  // The blocks of the requests whose states are in step, as a pass.
-  std::vector<Growing> PlanBlocks(std::span<const DraftRequest> requests);
-  // Depths have the same candidates on all paths.
-  void GrowByDepth(const BlockOutput& output, std::span<Growing> growing);
+  // The pass over the blocks of the requests whose states are in step, with numbers from `first`
+  // on.
+  Result<std::vector<Growing>> RunBlocks(std::span<const DraftRequest> requests, size_t first,
+                                         BlockOutput* output);
+  std::vector<Growing> PlanBlocks(std::span<const DraftRequest> requests, size_t first);
+  void BuildTrees(std::span<const Growing> growing, std::span<TokenTree> trees);
+  // Depths have the same candidates on all paths: those of a tree are [depth][width].
+  void GrowByDepth(std::span<const TopKEntry> best, Growing* one) const;
   // Candidates follow the token before them.
   void GrowByPath(std::span<Growing> growing);
   void RankNodes(std::span<Growing> growing);
@@ -103,6 +112,10 @@ class BlockDrafter : public Drafter {
   PassBuilder builder_;
   Scratch features_;  // [max_context_rows, A * Ht]
   int width_ = 1;     // candidates of a row
+  int most_depth_ = 0;
+  // Where the device grows trees ahead of the host.
+  std::unique_ptr<BestFirstSearch> search_;
+  std::vector<Growing> begun_;  // by BeginTrees
 };
 
 }  // namespace talon

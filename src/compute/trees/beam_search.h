@@ -7,14 +7,15 @@
 // tree by tree, best first.
 //
 // Order of calls: RankRoots; Start; Load, the pass, Expand for every level; LoadTrees; Read.
-#ifndef TALON_COMPUTE_BEAM_SEARCH_H_
-#define TALON_COMPUTE_BEAM_SEARCH_H_
+#ifndef TALON_COMPUTE_TREES_BEAM_SEARCH_H_
+#define TALON_COMPUTE_TREES_BEAM_SEARCH_H_
 
 #include <cstdint>
 #include <span>
 
 #include "compute/matrix.h"
 #include "compute/token_ops.h"
+#include "compute/trees/tree_place.h"
 
 namespace talon {
 
@@ -29,17 +30,6 @@ struct BeamLimits {
 struct BeamRoot {
   int slot = 0;       // its successors are the first beam; the row of the outputs they continue
   int first_row = 0;  // the row where the output of the tree's node 0 will be
-};
-
-// A grown tree as rows of a pass that verifies it: the root, then its best candidates.
-struct TreePlace {
-  int tree = 0;         // index into the roots given to Start
-  int levels = 0;       // drafts are at most this deep
-  int root_row = 0;     // row of the pass, already loaded; the drafts' rows follow it
-  int nodes = 0;        // number of rows, the root's included
-  int above = 0;        // nodes of the sequence above the root, all of them its ancestors
-  int position = 0;     // the root's
-  float min_score = 0;  // drafts of a lower score are left out
 };
 
 class BeamSearch {
@@ -67,4 +57,4 @@ class BeamSearch {
 
 }  // namespace talon
 
-#endif  // TALON_COMPUTE_BEAM_SEARCH_H_
+#endif  // TALON_COMPUTE_TREES_BEAM_SEARCH_H_

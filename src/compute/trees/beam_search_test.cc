@@ -8,55 +8,26 @@
 #include "compute/backend_testing.h"
 #include "compute/host/host_beams.h"
 #include "compute/host/host_token_ops.h"
+#include "compute/trees/tree_testing.h"
 
 namespace talon {
 namespace {
 
-using testing::DeviceArray;
 using testing::DeviceMatrix;
+using testing::ExpectSameRows;
 using testing::kInfinity;
+using testing::kTreeShape;
+using testing::kTreeVocabulary;
 using testing::MakeBackend;
+using testing::OutlinePlan;
 
-constexpr int kVocabulary = 96;  // the target's; the draft knows every third token
 constexpr int kBeamHidden = 24;
-constexpr int kHeadDim = 64;
-constexpr KvShape kShape{.num_layers = 1,
-                         .kv_heads = 1,
-                         .head_dim = kHeadDim,
-                         .dtype = DType::kBF16,
-                         .num_blocks = 1,
-                         .staging_rows = 256};
 
 struct SearchCase {
   BeamLimits limits;
   int nodes = 8;  // nodes of the verified trees
   float min_score = -kInfinity;
 };
-
-// A pass of `trees` sequences with `rows` rows each, all unknown, below `above` nodes.
-PassPlan OutlinePlan(int trees, int rows, int above) {
-  PassPlan plan;
-  plan.sequence_rows = {0};
-  plan.block_offsets = {0};
-  plan.mask_words = 2;
-  for (int t = 0; t < trees; ++t) {
-    for (int r = 0; r < rows; ++r) {
-      plan.tokens.push_back(t + 1);
-      plan.positions.push_back(100 * t + std::min(r, 9));
-      plan.slots.push_back(-1);
-      plan.prefix_len.push_back(0);
-      // The largest possible number of ancestors.
-      uint64_t mask[2] = {};
-      for (int bit = 0; bit <= above + r; ++bit) mask[bit / 64] |= uint64_t{1} << (bit % 64);
-      plan.ancestors.insert(plan.ancestors.end(), mask, mask + 2);
-    }
-    plan.nodes_before.push_back(above);
-    plan.staging_first.push_back(64 * t);
-    plan.sequence_rows.push_back(plan.num_rows());
-    plan.block_offsets.push_back(0);
-  }
-  return plan;
-}
 
 // The pass of a level's beam: nodes are unknown, but not how deep they are.
 PassPlan BeamPlan(int trees, int width, int level) {
@@ -72,40 +43,6 @@ PassPlan BeamPlan(int trees, int width, int level) {
   return plan;
 }
 
-// Tokens, positions and masks of a loaded pass, as its ops see them.
-struct RowContents {
-  std::vector<float> tokens;
-  std::vector<float> positions;  // sines
-  std::vector<float> attended;   // [rows][kHeadDim] weight of each of the pass's nodes
-};
-
-RowContents ReadRows(Backend& backend, const Pass& pass, int rows, int rows_per_tree) {
-  std::vector<float> ids(kVocabulary);
-  for (int i = 0; i < kVocabulary; ++i) ids[i] = static_cast<float>(i);
-  const DeviceArray table(backend, ids);
-  const DeviceMatrix tokens(backend, rows, 1);
-  backend.Embed(pass, table.data(), DType::kF32, tokens.view());
-  const DeviceArray frequency(backend, std::vector<float>{0.001f});
-  const DeviceMatrix angles(backend, rows, 2);
-  backend.RopeAngles(pass, frequency.floats(), 1, 1.0f, angles.view());
-  Buffer k = std::move(backend.Allocate(kShape.RowBytes() * kShape.staging_rows)).value();
-  Buffer v = std::move(backend.Allocate(kShape.RowBytes() * kShape.staging_rows)).value();
-  Buffer block = std::move(backend.Allocate(kShape.BlockBytes())).value();  // never read
-  const KvLayer layer{.k_blocks = block.data(),
-                      .v_blocks = block.data(),
-                      .k_staged = k.data(),
-                      .v_staged = v.data()};
-  const KvView kv{kShape, {&layer, 1}};
-  std::vector<float> one_hot(static_cast<size_t>(rows) * kHeadDim);
-  for (int r = 0; r < rows; ++r) one_hot[r * kHeadDim + r % rows_per_tree] = 1;
-  const DeviceMatrix zeros(backend, rows, kHeadDim);
-  const DeviceMatrix values(backend, rows, kHeadDim, one_hot);
-  backend.kv_ops()->StoreKv(pass, zeros.view(), values.view(), kv, 0);
-  const DeviceMatrix out(backend, rows, kHeadDim);
-  backend.layer_ops()->Attention(pass, {.q = zeros.view(), .kv = kv}, out.view());
-  return {tokens.Read(), angles.Read(), out.Read()};
-}
-
 class BeamSearchTest : public ::testing::TestWithParam<std::string> {
  protected:
   // A device and the host's twin of its search, which takes the device's rankings.
@@ -115,7 +52,7 @@ class BeamSearchTest : public ::testing::TestWithParam<std::string> {
       if (auto* own = dynamic_cast<HostTokenOps*>(backend->token_ops())) {
         own->GrowTreesAhead(true);
       }
-      for (int i = 0; i < kVocabulary / 3; ++i) ids.push_back(3 * i + 1);
+      for (int i = 0; i < kTreeVocabulary / 3; ++i) ids.push_back(3 * i + 1);
       search = std::move(backend->token_ops()->NewBeamSearch(limits, ids)).value();
       twin = std::make_unique<HostBeams>(limits, ids,
                                          [this](MatrixView, int k, std::span<TopKEntry> out) {
@@ -132,7 +69,7 @@ class BeamSearchTest : public ::testing::TestWithParam<std::string> {
 
   // Few values, so that scores tie.
   std::vector<float> Logits(int rows) {
-    std::vector<float> values(static_cast<size_t>(rows) * kVocabulary / 3);
+    std::vector<float> values(static_cast<size_t>(rows) * kTreeVocabulary / 3);
     for (float& value : values) value = 0.5f * static_cast<float>(random_() % 8);
     for (size_t i = 0; i < values.size(); i += 7) {
       if (random_() % 4 == 0) values[i] = -kInfinity;
@@ -145,8 +82,6 @@ class BeamSearchTest : public ::testing::TestWithParam<std::string> {
   void RunLevel(const SearchCase& test, int level, Pair& pair, DeviceMatrix& kept,
                 DeviceMatrix& host_kept);
   void CheckTrees(const SearchCase& test, int above, Pair& pair);
-  // The device's pass has the rows of the twin's plan.
-  static void ExpectSameRows(Pair& pair, const Pass& pass, const PassPlan& plan, int rows_per_tree);
 
   std::mt19937 random_{3};
 };
@@ -156,15 +91,16 @@ void BeamSearchTest::RunLevel(const SearchCase& test, int level, Pair& pair, Dev
   const int rows = test.limits.trees * test.limits.width;
   PassPlan plan = BeamPlan(test.limits.trees, test.limits.width, level);
   auto pass = pair.backend->NewPass(1);
-  pair.backend->LoadPass(plan, kShape, pass.get());
+  pair.backend->LoadPass(plan, kTreeShape, pass.get());
   const DeviceMatrix inputs(*pair.backend, rows, kBeamHidden);
   const DeviceMatrix host_inputs(*pair.host, rows, kBeamHidden);
   pair.search->Load(pass.get(), kept.view(), inputs.view());
   pair.twin->LoadBeam(host_kept.view(), host_inputs.view(), &plan);
   EXPECT_EQ(inputs.Read(), host_inputs.Read()) << "level " << level;
-  ExpectSameRows(pair, *pass, plan, test.limits.width);
+  ExpectSameRows(*pair.backend, *pass, plan, test.limits.width);
 
-  pair.logits = std::make_unique<DeviceMatrix>(*pair.backend, rows, kVocabulary / 3, Logits(rows));
+  pair.logits =
+      std::make_unique<DeviceMatrix>(*pair.backend, rows, kTreeVocabulary / 3, Logits(rows));
   const std::vector<float> values = Values(rows * kBeamHidden);
   const DeviceMatrix outputs(*pair.backend, rows, kBeamHidden, values);
   const DeviceMatrix host_outputs(*pair.host, rows, kBeamHidden, values);
@@ -172,22 +108,10 @@ void BeamSearchTest::RunLevel(const SearchCase& test, int level, Pair& pair, Dev
   pair.twin->Expand({.rows = rows}, host_outputs.view(), host_kept.view());
 }
 
-void BeamSearchTest::ExpectSameRows(Pair& pair, const Pass& pass, const PassPlan& plan,
-                                    int rows_per_tree) {
-  const int rows = plan.num_rows();
-  const RowContents got = ReadRows(*pair.backend, pass, rows, rows_per_tree);
-  const auto wanted_pass = pair.host->NewPass(1);
-  pair.host->LoadPass(plan, kShape, wanted_pass.get());
-  const RowContents want = ReadRows(*pair.host, *wanted_pass, rows, rows_per_tree);
-  EXPECT_EQ(got.tokens, want.tokens);
-  EXPECT_LT(testing::MaxDifference(got.positions, want.positions), 1e-5);
-  EXPECT_LT(testing::MaxDifference(got.attended, want.attended), 4e-3);
-}
-
 void BeamSearchTest::CheckTrees(const SearchCase& test, int above, Pair& pair) {
   PassPlan plan = OutlinePlan(test.limits.trees, test.nodes, above);
   auto pass = pair.backend->NewPass(1);
-  pair.backend->LoadPass(plan, kShape, pass.get());
+  pair.backend->LoadPass(plan, kTreeShape, pass.get());
   std::vector<TreePlace> places;
   for (int t = test.limits.trees - 1; t >= 0; --t) {
     places.push_back({.tree = t,
@@ -200,7 +124,7 @@ void BeamSearchTest::CheckTrees(const SearchCase& test, int above, Pair& pair) {
     pair.twin->LoadTree(places.back(), &plan);
   }
   pair.search->LoadTrees(pass.get(), places);
-  ExpectSameRows(pair, *pass, plan, test.nodes);
+  ExpectSameRows(*pair.backend, *pass, plan, test.nodes);
 }
 
 void BeamSearchTest::Run(const SearchCase& test) {
@@ -217,7 +141,7 @@ void BeamSearchTest::Run(const SearchCase& test) {
     roots.push_back({.slot = t, .first_row = trees + t * test.limits.width * test.limits.levels});
   }
   pair.logits =
-      std::make_unique<DeviceMatrix>(*pair.backend, trees, kVocabulary / 3, Logits(trees));
+      std::make_unique<DeviceMatrix>(*pair.backend, trees, kTreeVocabulary / 3, Logits(trees));
   const std::vector<float> values = Values(trees * kBeamHidden);
   const DeviceMatrix outputs(*pair.backend, trees, kBeamHidden, values);
   const DeviceMatrix host_outputs(*pair.host, trees, kBeamHidden, values);
