@@ -26,7 +26,8 @@ class SimulateTest(CliTest):
     def test_tau_is_the_expectation(self):
         acceptance = [0.8, 0.7, 0.5]
         for shape in (["--speculative-eagle-topk", 1],
-                      ["--speculative-eagle-topk", 3, "--speculative-num-draft-tokens", 9]):
+                      ["--speculative-eagle-topk", 3, "--speculative-num-draft-tokens", 9],
+                      ["--speculative-algorithm", "JETSPEC"]):
             out = self.simulate(acceptance, "--batches", "1,4", *shape)
             self.assertAlmostEqual(out["expected_tau"], 1 + 0.8 + 0.56 + 0.28)
             self.assertEqual([row["batch"] for row in out["rows"]], [1, 4])
@@ -44,6 +45,13 @@ class SimulateTest(CliTest):
         for acceptance, tau in (([0, 1, 1], 1), ([1, 1, 1, 1], 5)):
             out = self.simulate(acceptance, "--batches", 2)
             self.assertEqual(out["rows"][0]["tau"], tau)
+
+    def test_nodes(self):
+        """Those of the whole tree, or as few as the policy takes of a head that is never right."""
+        chain = ["--batches", 1, "--speculative-eagle-topk", 1]
+        self.assertEqual(self.simulate([0.5, 0.5], *chain)["rows"][0]["nodes"], 3)
+        out = self.simulate([0, 0, 0, 0], *chain, "--policy")
+        self.assertLess(out["rows"][0]["nodes"], 2)
 
     def test_refusals(self):
         bench = ["bench", "simulate", "--shape", "tiny"]

@@ -163,7 +163,10 @@ class Backend {
 
   // out[i] = x[rows[i]]. Host span.
   virtual void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) = 0;
-  // The same for rows that the pass names.
+  // out[to[i]] = x[from[i]]. Host spans; REQUIRES: no row twice in `to`.
+  virtual void CopyRows(MatrixView x, std::span<const int32_t> from, MatrixView out,
+                        std::span<const int32_t> to) = 0;
+  // out[i] = x[row i of those that the pass names].
   virtual void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) = 0;
 };
 

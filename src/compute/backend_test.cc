@@ -292,6 +292,20 @@ TEST_P(OpTest, GatherRowsRepeatsAndReorders) {
   }
 }
 
+TEST_P(OpTest, CopyRowsKeepsOtherRows) {
+  const std::vector<float> input = RandomValues(5 * 21, 26);
+  const std::vector<float> before = RandomValues(6 * 21, 27);
+  const DeviceMatrix x(*backend_, 5, 21, input);
+  const DeviceMatrix out(*backend_, 6, 21, before);
+  backend_->CopyRows(x.view(), std::vector<int32_t>{4, 0, 0}, out.view(),
+                     std::vector<int32_t>{1, 5, 2});
+  const std::vector<int> sources = {-1, 4, 0, -1, -1, 0};
+  for (int i = 0; i < 6; ++i) {
+    const auto wanted = sources[i] < 0 ? RowOf(before, i, 21) : RowOf(input, sources[i], 21);
+    EXPECT_TRUE(SameBits(RowOf(out.Read(), i, 21), wanted)) << i;
+  }
+}
+
 TEST_P(OpTest, ArgmaxTakesTheLowestOfEqualsAndNeverNan) {
   constexpr int kCols = 1003;
   std::vector<float> values = RandomValues(5 * kCols, 27);

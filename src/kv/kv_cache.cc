@@ -264,7 +264,7 @@ Status KvCache::Rewind(Sequence* sequence, int length) {
     return InvalidArgument("kv: rewind to {}, committed {} (sequence {})", length,
                            sequence->committed_len, sequence->id);
   }
-  CopyCommitted();  // before its blocks are somebody else's
+  CopyCommitted();  // before its blocks get other owners
   metrics_->Add(Counter::kKvRewoundTokens, sequence->committed_len - length);
   const int blocks = CeilDiv(length, shape_.block_size);
   while (static_cast<int>(sequence->blocks.size()) > blocks) {
@@ -289,7 +289,7 @@ Sequence KvCache::Fork(const Sequence& sequence, SequenceId id) {
 }
 
 void KvCache::Free(Sequence* sequence) {
-  CopyCommitted();  // before its blocks are somebody else's
+  CopyCommitted();  // before its blocks get other owners
   prefix_.Learn(sequence);
   // Cached blocks are taken back in the order of their release: the last of a sequence first.
   for (auto at = sequence->blocks.rbegin(); at != sequence->blocks.rend(); ++at) {

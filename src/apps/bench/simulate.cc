@@ -1,5 +1,5 @@
-// `talon bench simulate`: the speed of an EAGLE-3 head with a given acceptance on this machine. The
-// engine runs real steps with a head of random weights; the number of accepted drafts is drawn.
+// `talon bench simulate`: the speed of a head with a given acceptance on this machine. The engine
+// runs real steps with a head of random weights; the number of accepted drafts is drawn.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -16,13 +16,15 @@
 #include "setup/engine_settings.h"
 #include "setup/loader.h"
 #include "setup/progress.h"
+#include "spec/drafters/heads/block_drafter.h"
 #include "spec/drafters/heads/eagle_drafter.h"
 
 namespace talon {
 namespace {
 
-constexpr int kWarmUpSteps = 8;  // passes are captured in them
-constexpr int kStageSteps = 16;  // timed once more, stage by stage
+constexpr int kWarmUpSteps = 8;    // passes are captured in them
+constexpr int kPolicySteps = 200;  // more of them, in which the policy learns
+constexpr int kStageSteps = 16;    // timed once more, stage by stage
 
 struct SimulateOptions {
   std::string shape;
@@ -31,6 +33,7 @@ struct SimulateOptions {
   std::vector<int> contexts = {1024};
   int steps = 64;
   int seed = 1;
+  bool policy = false;
   std::string json;
 };
 
@@ -38,6 +41,7 @@ struct SimulateOptions {
 struct Timing {
   int64_t tokens = 0;
   double seconds = 0;
+  double nodes = 1;   // a tree has, mean
   StageTimes stages;  // times of a few more steps
 
   double rate() const { return static_cast<double>(tokens) / seconds; }
@@ -53,7 +57,8 @@ struct Timing {
 class Simulation {
  public:
   // Fits `model` to the largest batch and context.
-  static Result<std::unique_ptr<Simulation>> Create(LoadedModel* model, const DraftBudget& budget,
+  static Result<std::unique_ptr<Simulation>> Create(LoadedModel* model, const Config& config,
+                                                    const DrafterList& drafter,
                                                     const SimulateOptions& options);
 
   // Steps of `batch` sequences, all of them of about `context` tokens.
@@ -66,10 +71,11 @@ class Simulation {
         budget_(budget),
         options_(options),
         acceptance_(options.acceptance, static_cast<uint64_t>(options.seed)) {}
-  Status MakeEngine();
+  Result<std::unique_ptr<Drafter>> NewDrafter(const DrafterList& drafter);
+  int WarmUpSteps() const { return kWarmUpSteps + (options_.policy ? kPolicySteps : 0); }
   // Tokens of a sequence after its prompt.
   int Room() const {
-    return (kWarmUpSteps + options_.steps + kStageSteps + 2) * (budget_.max_depth + 1);
+    return (WarmUpSteps() + options_.steps + kStageSteps + 2) * (budget_.max_depth + 1);
   }
   // Whole blocks and the root, so that all sequences begin to decode in the same step.
   int PromptLength(int context) const {
@@ -86,13 +92,16 @@ class Simulation {
   DraftBudget budget_;
   const SimulateOptions& options_;
   DrawnAcceptance acceptance_;
+  Metrics draft_metrics_;
   std::unique_ptr<Engine> engine_;
   int64_t tokens_ = 0;  // emitted so far
+  int64_t nodes_ = 0;   // verified so far
 };
 
-Result<std::unique_ptr<Simulation>> Simulation::Create(LoadedModel* model,
-                                                       const DraftBudget& budget,
+Result<std::unique_ptr<Simulation>> Simulation::Create(LoadedModel* model, const Config& config,
+                                                       const DrafterList& drafter,
                                                        const SimulateOptions& options) {
+  const DraftBudget budget = DraftBudgetOf(config, drafter);
   std::unique_ptr<Simulation> simulation(new Simulation(model, budget, options));
   const int context = *std::ranges::max_element(options.contexts);
   EngineOptions& engine = model->engine_options;
@@ -104,32 +113,43 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(LoadedModel* model,
   engine.max_length = length;
   engine.kv_tokens =
       engine.max_sequences * (CeilDiv(length, engine.block_size) + 1) * engine.block_size;
-  engine.step.budget = budget;
   engine.step.edit_choices = [self = simulation.get()](const TokenTree& tree,
                                                        std::span<int32_t> choices) {
+    self->nodes_ += tree.size();
     self->acceptance_.Edit(tree, choices);
   };
-  TALON_RETURN_IF_ERROR(simulation->MakeEngine());
+  TALON_ASSIGN_OR_RETURN(auto head, simulation->NewDrafter(drafter));
+  TALON_ASSIGN_OR_RETURN(simulation->engine_, MakeEngine(model, config, drafter, std::move(head)));
   return simulation;
 }
 
-Status Simulation::MakeEngine() {
-  const EngineOptions& options = model_->engine_options;
-  const DrafterOptions& drafter = model_->drafter_options;
-  Engine::Parts parts{.backend = model_->backend.get(),
-                      .target = model_->target.get(),
-                      .metrics = std::make_unique<Metrics>()};
-  TALON_ASSIGN_OR_RETURN(
-      parts.drafter,
-      EagleDrafter::Load({.random = true,
-                          .budget = budget_,
-                          .capture_layers = drafter.capture_layers,
-                          .window = {.window = drafter.window, .sink = drafter.sink},
-                          .cache = options.DraftCache(model_->target->config().max_context),
-                          .weights = drafter.weights},
-                         *model_->target, model_->backend.get(), parts.metrics.get()));
-  TALON_ASSIGN_OR_RETURN(engine_, Engine::Create(std::move(parts), options));
-  return OkStatus();
+Result<std::unique_ptr<Drafter>> Simulation::NewDrafter(const DrafterList& drafter) {
+  const DrafterOptions& options = model_->drafter_options;
+  const DraftCacheShape cache =
+      model_->engine_options.DraftCache(model_->target->config().max_context);
+  const DraftWindow window{.window = options.window, .sink = options.sink};
+  std::unique_ptr<Drafter> head;
+  if (drafter == DrafterKind::kEagle3) {
+    TALON_ASSIGN_OR_RETURN(
+        head, EagleDrafter::Load({.random = true,
+                                  .budget = budget_,
+                                  .capture_layers = options.capture_layers,
+                                  .window = window,
+                                  .cache = cache,
+                                  .weights = options.weights},
+                                 *model_->target, model_->backend.get(), &draft_metrics_));
+  } else {
+    const auto kind = drafter == DrafterKind::kJetspec ? DraftKind::kJetspec : DraftKind::kDflash;
+    TALON_ASSIGN_OR_RETURN(
+        head, BlockDrafter::Load({.random = kind,
+                                  .budget = budget_,
+                                  .capture_layers = options.capture_layers,
+                                  .window = window,
+                                  .cache = cache,
+                                  .weights = options.weights},
+                                 *model_->target, model_->backend.get(), &draft_metrics_));
+  }
+  return head;
 }
 
 Result<std::vector<RequestId>> Simulation::Submit(int batch, int context,
@@ -174,13 +194,15 @@ Result<Timing> Simulation::Run(int batch, int context, bool speculate) {
   sampling.max_tokens = Room();
   sampling.ignore_eos = true;
   TALON_ASSIGN_OR_RETURN(const auto ids, Submit(batch, context, sampling, speculate));
-  for (int i = 0; i < kWarmUpSteps; ++i) engine_->RunStep();
+  for (int i = 0; i < WarmUpSteps(); ++i) engine_->RunStep();
   Timing timing;
   const int64_t before = tokens_;
+  nodes_ = 0;
   const Stopwatch watch;
   for (int i = 0; i < options_.steps; ++i) engine_->RunStep();
   timing.seconds = watch.Seconds();
   timing.tokens = tokens_ - before;
+  timing.nodes = static_cast<double>(nodes_) / batch / options_.steps;
   timing.stages = TimeSteps(model_->backend.get(), engine_.get(), kStageSteps);
   const int running = engine_->num_running();
   TALON_RETURN_IF_ERROR(End(ids));
@@ -205,14 +227,16 @@ Status Measure(Simulation* simulation, const SimulateOptions& options, int batch
   table->Add({std::to_string(batch), std::to_string(context), fmt::format("{:.0f}", plain.rate()),
               fmt::format("{:.0f}", spec.rate()),
               fmt::format("{:.2f}x", spec.rate() / plain.rate()), fmt::format("{:.2f}", tau),
-              fmt::format("{:.3f}", milliseconds(plain)), fmt::format("{:.3f}", milliseconds(spec)),
-              Percent(draft), Percent(verify), Percent(rest)});
+              fmt::format("{:.1f}", spec.nodes), fmt::format("{:.3f}", milliseconds(plain)),
+              fmt::format("{:.3f}", milliseconds(spec)), Percent(draft), Percent(verify),
+              Percent(rest)});
   rows->push_back({{"batch", batch},
                    {"context", context},
                    {"plain_tokens_per_second", plain.rate()},
                    {"tokens_per_second", spec.rate()},
                    {"speed_up", spec.rate() / plain.rate()},
                    {"tau", tau},
+                   {"nodes", spec.nodes},
                    {"plain_step_milliseconds", milliseconds(plain)},
                    {"step_milliseconds", milliseconds(spec)},
                    {"draft_share", draft},
@@ -235,8 +259,8 @@ Status MeasureAll(Simulation* simulation, const SimulateOptions& options, Table*
   return OkStatus();
 }
 
-// The settings as the simulation needs them: its own drafter, trees that are never trimmed.
-Status Adjust(const SimulateOptions& options, Config* config) {
+// The settings as the simulation needs them, and its drafter.
+Result<DrafterList> Adjust(const SimulateOptions& options, Config* config) {
   if (options.acceptance.empty()) {
     return InvalidArgument("acceptance: missing; try --acceptance 0.8,0.75,0.7");
   }
@@ -246,43 +270,43 @@ Status Adjust(const SimulateOptions& options, Config* config) {
     return InvalidArgument("acceptance: {} values, the tree has {} levels (speculative_num_steps)",
                            depth, speculative.num_steps);
   }
-  if (speculative.method != kAutoMethod) {
-    TALON_ASSIGN_OR_RETURN(const DrafterList drafters, DrafterList::Parse(speculative.method));
-    if (drafters != DrafterKind::kEagle3) {
-      return InvalidArgument("speculative_algorithm: {}, simulate knows EAGLE3 only",
-                             speculative.method);
-    }
+  if (speculative.method == kAutoMethod) speculative.method = "EAGLE3";
+  TALON_ASSIGN_OR_RETURN(const DrafterList drafter, DrafterList::Parse(speculative.method));
+  if (drafter != DrafterKind::kEagle3 && drafter != DrafterKind::kJetspec &&
+      drafter != DrafterKind::kDflash) {
+    return InvalidArgument("speculative_algorithm: {}, simulate knows EAGLE3, JETSPEC and DFLASH",
+                           speculative.method);
   }
-  speculative.method = "EAGLE3";
   speculative.num_steps = depth;
-  speculative.adaptive = false;
+  speculative.adaptive = options.policy;
   speculative.specpv = {};
   config->enable_prefix_cache = true;
   config->max_sequences = *std::ranges::max_element(options.batches);
-  return OkStatus();
+  return drafter;
 }
 
 Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
-  TALON_RETURN_IF_ERROR(Adjust(options, &config));
-  const DraftBudget budget = DraftBudgetOf(config, DrafterList(DrafterKind::kEagle3));
+  TALON_ASSIGN_OR_RETURN(const DrafterList drafter, Adjust(options, &config));
+  const DraftBudget budget = DraftBudgetOf(config, drafter);
   if (budget.max_nodes <= budget.max_depth) {
     return InvalidArgument("speculative_num_draft_tokens: {}, a path of {} levels has {} nodes",
                            budget.max_nodes, budget.max_depth, budget.max_depth + 1);
   }
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, options.shape));
-  TALON_ASSIGN_OR_RETURN(const auto simulation, Simulation::Create(model.get(), budget, options));
+  TALON_ASSIGN_OR_RETURN(const auto simulation,
+                         Simulation::Create(model.get(), config, drafter, options));
   const double expected = simulation->acceptance().ExpectedTau();
-  Table table({"batch", "context", "plain t/s", "t/s", "speed-up", "tau", "plain ms", "step ms",
-               "draft", "verify", "rest"});
+  Table table({"batch", "context", "plain t/s", "t/s", "speed-up", "tau", "nodes", "plain ms",
+               "step ms", "draft", "verify", "rest"});
   Json rows = Json::array();
   TALON_RETURN_IF_ERROR(MeasureAll(simulation.get(), options, &table, &rows));
-  const auto nodes = std::min(
-      budget.max_nodes, 1 + budget.top_k + (budget.max_depth - 1) * budget.top_k * budget.top_k);
   std::printf(
-      "%s, weights %s\n%s\nEAGLE-3 head with random weights: %d nodes, %d levels, top-k %d;"
+      "%s, weights %s\n%s\n%s head with random weights: at most %d nodes, %d levels, top-k %d%s;"
       " %d steps\nSIMULATED acceptance, tau %.2f expected\n%s",
       model->name.c_str(), config.weights.c_str(), model->backend->info().description.c_str(),
-      nodes, budget.max_depth, budget.top_k, options.steps, expected, table.ToString().c_str());
+      drafter.Name().c_str(), budget.max_nodes, budget.max_depth, budget.top_k,
+      options.policy ? ", nodes by the policy" : "", options.steps, expected,
+      table.ToString().c_str());
   if (const int64_t cut = simulation->acceptance().cut_short(); cut > 0) {
     std::printf("%ld draws were deeper than the tree\n", static_cast<long>(cut));
   }
@@ -291,7 +315,9 @@ Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
                                                 {"device", model->backend->info().description},
                                                 {"acceptance", options.acceptance},
                                                 {"expected_tau", expected},
-                                                {"nodes", nodes},
+                                                {"drafter", drafter.Name()},
+                                                {"policy", options.policy},
+                                                {"nodes", budget.max_nodes},
                                                 {"depth", budget.max_depth},
                                                 {"top_k", budget.top_k},
                                                 {"steps", options.steps},
@@ -300,15 +326,19 @@ Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
 }
 
 constexpr const char* kSimulateHelp =
-    "\nRuns real steps of the engine: an EAGLE-3 head of the usual shape with random\n"
-    "weights drafts, the target verifies, accepted tokens are committed. Only how\n"
-    "many drafts are right is drawn, from --acceptance. So the times are this\n"
-    "machine's, and the tokens are those of a head that you have read about.\n"
+    "\nRuns real steps of the engine: a head of the usual shape with random weights\n"
+    "drafts, the target verifies, accepted tokens are committed. Only how many drafts\n"
+    "are right is drawn, from --acceptance. So the times are this machine's, and the\n"
+    "tokens are those of a head that you have read about. The head is EAGLE-3's, or by\n"
+    "--speculative-algorithm JETSPEC or DFLASH a block head of five layers.\n"
     "\nFor --acceptance a1,a2,... a step has tau = 1 + a1 + a1*a2 + ... tokens. The\n"
     "tree has as many levels as there are values; --speculative-eagle-topk and\n"
     "--speculative-num-draft-tokens set its branches and nodes. Top-k 1 is a chain.\n"
-    "\nColumns: plain and speculative tokens/s and their ratio, tau as drawn, a step's\n"
-    "milliseconds, and the share of drafting, verification and the rest of a step:\n"
+    "\nTrees are never trimmed, unless --policy lets the adaptive policy choose how many\n"
+    "nodes are worth it, as serve does. Acceptance by depth is then still the one given,\n"
+    "which is right for chains: a smaller tree of several branches would lose some.\n"
+    "\nColumns: plain and speculative tokens/s and their ratio, tau as drawn, nodes of a\n"
+    "tree, a step's milliseconds, and the share of drafting, verification and the rest of a step:\n"
     "by the device's clock where it has one, and then idle time is in the rest.\n"
     "\nA chain of three, then the EAGLE-3 paper's tau of 6.1 for an 8B model:\n"
     "\n  talon bench simulate --acceptance 0.8,0.75,0.7 --speculative-eagle-topk 1\n"
@@ -321,7 +351,7 @@ constexpr const char* kSimulateHelp =
 void AddBenchSimulate(Command bench, Config* config, CommandBody* body) {
   auto options = std::make_shared<SimulateOptions>();
   Command command = bench.AddSubcommand(
-      "simulate", "Speed of an EAGLE-3 head whose acceptance is given, with real passes");
+      "simulate", "Speed of a head whose acceptance is given, with real passes");
   command
       .AddOption("--acceptance", &options->acceptance,
                  "By depth: the probability that some node at depth d is right, given that one at "
@@ -345,6 +375,8 @@ void AddBenchSimulate(Command bench, Config* config, CommandBody* body) {
   command.AddOption("--acceptance-seed", &options->seed, "Of the draws")
       .Default(options->seed)
       .Range(0, 1 << 30);
+  command.AddFlag("--policy", &options->policy,
+                  "Let the adaptive policy choose how many nodes are verified");
   command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings | kSpeculativeSettings);
   command.SetFooter(kSimulateHelp);

@@ -72,6 +72,8 @@ class CudaBackend : public Backend {
   void AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
                        const float* bias, MatrixView out) override;
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override;
+  void CopyRows(MatrixView x, std::span<const int32_t> from, MatrixView out,
+                std::span<const int32_t> to) override;
   void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override;
 
  private:
@@ -248,6 +250,16 @@ void CudaBackend::GatherRows(MatrixView x, std::span<const int32_t> rows, Matrix
   } else {
     cuda::GatherRows(stream(), x, context_.UploadIndices(rows), out);
   }
+}
+
+void CudaBackend::CopyRows(MatrixView x, std::span<const int32_t> from, MatrixView out,
+                           std::span<const int32_t> to) {
+  const CudaClock::Batch batch(context_.clock());
+  TALON_CHECK(from.size() == to.size() && out.cols == x.cols);
+  if (from.empty()) return;
+  const int32_t* rows = context_.UploadIndices(from, to);
+  const auto count = static_cast<int>(from.size());
+  cuda::CopyRows(stream(), x, rows, out, rows + count, count);
 }
 
 }  // namespace

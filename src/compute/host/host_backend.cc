@@ -57,6 +57,14 @@ void HostBackend::AttentionMatMul(const Pass& pass, const AttentionInput& input,
   AddProduct(attended, w, bias, input.ranks, out);
 }
 
+void HostBackend::CopyRows(MatrixView x, std::span<const int32_t> from, MatrixView out,
+                           std::span<const int32_t> to) {
+  TALON_CHECK(from.size() == to.size() && out.cols == x.cols);
+  for (size_t i = 0; i < from.size(); ++i) {
+    std::copy_n(x.data + from[i] * x.stride, x.cols, out.data + to[i] * out.stride);
+  }
+}
+
 void HostBackend::GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) {
   const PassPlan& plan = HostPlanOf(pass);
   GatherRows(x, rows == PassRows::kOutputs ? plan.output_rows : plan.feature_rows, out);

@@ -42,6 +42,8 @@ class HostBackend : public Backend, public LayerOps {
                   MatrixView angles, const KvView& kv, int layer) override;
   void AttentionMatMul(const Pass& pass, const AttentionInput& input, const Weight& w,
                        const float* bias, MatrixView out) override;
+  void CopyRows(MatrixView x, std::span<const int32_t> from, MatrixView out,
+                std::span<const int32_t> to) override;
   void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override;
 
  protected:

@@ -22,7 +22,7 @@ class Pass;
 
 struct BestFirstLimits {
   int trees = 0;
-  int nodes = 0;  // of a tree, root included
+  int nodes = 0;  // a tree has at most, root included
   int depth = 0;
   int width = 0;  // candidates of a depth
 };

@@ -81,6 +81,10 @@ class LaggingBackend : public Backend {
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override {
     inner_->GatherRows(x, rows, out);
   }
+  void CopyRows(MatrixView x, std::span<const int32_t> from, MatrixView out,
+                std::span<const int32_t> to) override {
+    inner_->CopyRows(x, from, out, to);
+  }
   void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override {
     inner_->GatherPassRows(pass, rows, x, out);
   }

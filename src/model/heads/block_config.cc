@@ -140,6 +140,20 @@ Result<BlockConfig> ParseBlockConfig(const Json& json, const std::string& what, 
   return config;
 }
 
+Result<BlockConfig> UsualBlockConfig(DraftKind kind, int block_size, const ModelConfig& target,
+                                     const std::vector<int>& capture_override) {
+  const Json json = {{"num_hidden_layers", 5},
+                     {"hidden_size", target.hidden_size},
+                     {"intermediate_size", 3 * target.hidden_size},
+                     {"num_attention_heads", target.num_heads},
+                     {"num_key_value_heads", target.num_kv_heads},
+                     {"head_dim", target.head_dim},
+                     {"rms_norm_eps", target.rms_norm_eps},
+                     {"block_size", block_size},
+                     {"mask_token_id", target.vocab_size - 1}};
+  return ParseBlockConfig(json, "a usual block head", kind, target, capture_override);
+}
+
 Result<BlockConfig> LoadBlockConfig(const std::string& dir, const ModelConfig& target,
                                     const std::vector<int>& capture_override) {
   TALON_ASSIGN_OR_RETURN(const DraftKind kind, DraftKindOf(dir));

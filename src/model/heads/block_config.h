@@ -45,6 +45,10 @@ Result<BlockConfig> ParseBlockConfig(const Json& json, const std::string& what, 
                                      const ModelConfig& target,
                                      const std::vector<int>& capture_override);
 
+// A head as they are published for such a target: five layers, blocks of `block_size` rows.
+Result<BlockConfig> UsualBlockConfig(DraftKind kind, int block_size, const ModelConfig& target,
+                                     const std::vector<int>& capture_override);
+
 // config.json of a head's directory.
 Result<BlockConfig> LoadBlockConfig(const std::string& dir, const ModelConfig& target,
                                     const std::vector<int>& capture_override);

@@ -22,12 +22,31 @@ BlockHead::BlockHead(BlockConfig config, const Decoder& target, Backend* backend
 
 Result<std::unique_ptr<BlockHead>> BlockHead::Load(const std::string& dir, const Decoder& target,
                                                    Backend* backend, const Options& options) {
-  TALON_RETURN_IF_ERROR(CheckRange("max_context_rows", options.max_context_rows, {.low = 1}));
-  TALON_RETURN_IF_ERROR(CheckRange("max_blocks", options.max_blocks, {.low = 1}));
   TALON_ASSIGN_OR_RETURN(BlockConfig config,
                          LoadBlockConfig(dir, target.config(), options.capture_layers));
   TALON_ASSIGN_OR_RETURN(BlockWeights weights,
                          LoadBlockWeights(dir, config, backend, options.weights));
+  return Create(std::move(config), target, backend, std::move(weights), options);
+}
+
+Result<std::unique_ptr<BlockHead>> BlockHead::Random(DraftKind kind, int block_size,
+                                                     const Decoder& target, Backend* backend,
+                                                     const Options& options, uint64_t seed) {
+  constexpr float kCertain = 4096;  // the best logits of random weights lie close together
+  TALON_ASSIGN_OR_RETURN(BlockConfig config, UsualBlockConfig(kind, block_size, target.config(),
+                                                              options.capture_layers));
+  TALON_ASSIGN_OR_RETURN(BlockWeights weights,
+                         RandomBlockWeights(config, backend, options.weights, seed));
+  const std::vector<float> norm(config.layers.hidden_size, kCertain);
+  backend->CopyIn(weights.norm.data(), norm.data(), norm.size() * sizeof(float));
+  return Create(std::move(config), target, backend, std::move(weights), options);
+}
+
+Result<std::unique_ptr<BlockHead>> BlockHead::Create(BlockConfig config, const Decoder& target,
+                                                     Backend* backend, BlockWeights weights,
+                                                     const Options& options) {
+  TALON_RETURN_IF_ERROR(CheckRange("max_context_rows", options.max_context_rows, {.low = 1}));
+  TALON_RETURN_IF_ERROR(CheckRange("max_blocks", options.max_blocks, {.low = 1}));
   std::unique_ptr<BlockHead> head(
       new BlockHead(std::move(config), target, backend, std::move(weights)));
   const int length = options.max_length > 0 ? options.max_length : target.config().max_context;

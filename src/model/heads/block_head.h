@@ -48,6 +48,10 @@ class BlockHead {
   // lacks (embeddings, lm_head) is the target's.
   static Result<std::unique_ptr<BlockHead>> Load(const std::string& dir, const Decoder& target,
                                                  Backend* backend, const Options& options);
+  // Random weights of the usual shape, for measurements of speed. Its drafts are certain.
+  static Result<std::unique_ptr<BlockHead>> Random(DraftKind kind, int block_size,
+                                                   const Decoder& target, Backend* backend,
+                                                   const Options& options, uint64_t seed);
 
   const BlockConfig& config() const { return config_; }
   int max_context_rows() const { return context_.all.rows; }
@@ -73,6 +77,9 @@ class BlockHead {
   size_t weight_bytes() const { return weights_.bytes; }  // without what is the target's
 
  private:
+  static Result<std::unique_ptr<BlockHead>> Create(BlockConfig config, const Decoder& target,
+                                                   Backend* backend, BlockWeights weights,
+                                                   const Options& options);
   BlockHead(BlockConfig config, const Decoder& target, Backend* backend, BlockWeights weights);
   Status Allocate(const Options& options, int max_length);
   PassLimits limits(int max_rows) const;

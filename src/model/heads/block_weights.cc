@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -44,6 +45,15 @@ struct BlockLayout {
     return all;
   }
 };
+
+// k and v of a layer, for the product of the context.
+void AddContext(const LayerLayout& layer, BlockLayout* layout) {
+  const auto add_kv = [](const TensorParts& qkv, TensorParts* context) {
+    if (!qkv.empty()) context->insert(context->end(), qkv.begin() + 1, qkv.end());
+  };
+  add_kv(layer.qkv, &layout->context);
+  add_kv(layer.qkv_bias, &layout->context_bias);
+}
 
 // Trainers spell some names differently.
 std::string CanonicalName(std::string name) {
@@ -106,11 +116,7 @@ class Finder {
       for (TensorParts* parts : PartsOf(&layer)) {
         for (TensorSpec& spec : *parts) spec = Spec(CanonicalName(spec.name), spec.shape);
       }
-      const auto add_kv = [](const TensorParts& qkv, TensorParts* context) {
-        if (!qkv.empty()) context->insert(context->end(), qkv.begin() + 1, qkv.end());
-      };
-      add_kv(layer.qkv, &layout_.context);
-      add_kv(layer.qkv_bias, &layout_.context_bias);
+      AddContext(layer, &layout_);
     }
   }
 
@@ -174,6 +180,18 @@ class Finder {
   BlockLayout layout_;
 };
 
+// The least that a head can have, by its canonical names.
+BlockLayout LeastLayout(const BlockConfig& config) {
+  const int64_t hidden = config.layers.hidden_size;
+  BlockLayout layout;
+  layout.fc = {{"fc.weight", {hidden, config.features_size()}}};
+  layout.hidden_norm = {{"hidden_norm.weight", {hidden}}};
+  layout.norm = {{"norm.weight", {hidden}}};
+  layout.layers = LayoutOf(config.layers).layers;
+  for (const LayerLayout& layer : layout.layers) AddContext(layer, &layout);
+  return layout;
+}
+
 Status LoadEnds(const BlockLayout& layout, WeightLoader* loader, BlockWeights* weights) {
   TALON_ASSIGN_OR_RETURN(weights->fc, loader->Matrix(layout.fc));
   TALON_ASSIGN_OR_RETURN(weights->fc_bias, loader->Vector(layout.fc_bias));
@@ -195,6 +213,19 @@ Status LoadEnds(const BlockLayout& layout, WeightLoader* loader, BlockWeights* w
   return OkStatus();
 }
 
+Result<BlockWeights> LoadAll(const BlockLayout& layout, std::vector<int32_t> target_ids,
+                             WeightLoader* loader) {
+  BlockWeights weights;
+  weights.target_ids = std::move(target_ids);
+  for (const LayerLayout& layer : layout.layers) {
+    TALON_ASSIGN_OR_RETURN(LayerWeights loaded, LoadLayerWeights(layer, loader));
+    weights.layers.push_back(std::move(loaded));
+  }
+  TALON_RETURN_IF_ERROR(LoadEnds(layout, loader, &weights));
+  weights.bytes = loader->matrix_bytes() + loader->other_bytes();
+  return weights;
+}
+
 }  // namespace
 
 Result<BlockWeights> LoadBlockWeights(const std::string& dir, const BlockConfig& config,
@@ -205,18 +236,20 @@ Result<BlockWeights> LoadBlockWeights(const std::string& dir, const BlockConfig&
   TALON_ASSIGN_OR_RETURN(SafetensorsReader file, OpenHeadFile(dir));
   TALON_ASSIGN_OR_RETURN(const BlockLayout layout, Finder(config, file).Run());
   const HeadVocabulary vocabulary{config.draft_vocab_size, config.layers.vocab_size};
-  BlockWeights weights;
-  TALON_ASSIGN_OR_RETURN(weights.target_ids, ReadTargetIds(file, layout.d2t, vocabulary));
+  TALON_ASSIGN_OR_RETURN(auto target_ids, ReadTargetIds(file, layout.d2t, vocabulary));
   TALON_RETURN_IF_ERROR(CheckTargetMask(file, layout.t2d, vocabulary));
   TALON_ASSIGN_OR_RETURN(const auto source, NewFileWeights(std::move(file), layout.All()));
   WeightLoader loader(source.get(), backend, format);
-  for (const LayerLayout& layer : layout.layers) {
-    TALON_ASSIGN_OR_RETURN(LayerWeights loaded, LoadLayerWeights(layer, &loader));
-    weights.layers.push_back(std::move(loaded));
-  }
-  TALON_RETURN_IF_ERROR(LoadEnds(layout, &loader, &weights));
-  weights.bytes = loader.matrix_bytes() + loader.other_bytes();
-  return weights;
+  return LoadAll(layout, std::move(target_ids), &loader);
+}
+
+Result<BlockWeights> RandomBlockWeights(const BlockConfig& config, Backend* backend,
+                                        WeightFormat format, uint64_t seed) {
+  const auto source = NewRandomWeights(DType::kBF16, seed);
+  WeightLoader loader(source.get(), backend, format);
+  std::vector<int32_t> target_ids(config.layers.vocab_size);
+  std::iota(target_ids.begin(), target_ids.end(), 0);
+  return LoadAll(LeastLayout(config), std::move(target_ids), &loader);
 }
 
 }  // namespace talon

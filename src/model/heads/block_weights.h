@@ -40,6 +40,9 @@ struct BlockWeights {
 // The safetensors of a checkpoint directory. Everything is checked before anything is loaded.
 Result<BlockWeights> LoadBlockWeights(const std::string& dir, const BlockConfig& config,
                                       Backend* backend, WeightFormat format);
+// Random ones, for measurements of speed. Embedding and output matrix are the target's.
+Result<BlockWeights> RandomBlockWeights(const BlockConfig& config, Backend* backend,
+                                        WeightFormat format, uint64_t seed);
 
 }  // namespace talon
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostNodes = 256;
 constexpr int kMostBlockWidth = 32;
-constexpr int kMostEntries = 1024;  // of a tree
+constexpr int kMostEntries = 1024;  // a tree has
 constexpr int kGrowThreads = 128;
 
 // A block of one warp for each row of logits: (block, depth).
@@ -32,7 +32,7 @@ __global__ void RankBlocksKernel(const RankedChunks ranked,
 
 struct GrowArgs {
   int trees;
-  int levels;  // of all rankings
+  int levels;  // rankings of a tree
   int width;
   const TopKEntry* entries;
   const int32_t* token_ids;

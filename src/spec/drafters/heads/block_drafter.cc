@@ -23,8 +23,11 @@ Result<std::unique_ptr<BlockDrafter>> BlockDrafter::Load(const BlockOptions& opt
                                 .max_blocks = std::min(kMaxBlocks, options.cache.max_sequences),
                                 .max_length = options.cache.max_length,
                                 .capture_layers = options.capture_layers};
-  TALON_ASSIGN_OR_RETURN(drafter->head_,
-                         BlockHead::Load(options.model_path, target, backend, head));
+  TALON_ASSIGN_OR_RETURN(
+      drafter->head_, options.random
+                          ? BlockHead::Random(*options.random, options.budget.max_depth + 1, target,
+                                              backend, head, /*seed=*/1)
+                          : BlockHead::Load(options.model_path, target, backend, head));
   const int vocabulary = drafter->head_->config().draft_vocab_size;
   if (options.budget.top_k > vocabulary) {
     return InvalidArgument("eagle_topk: {}, the draft vocabulary of {} has {} tokens",

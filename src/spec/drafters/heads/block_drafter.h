@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ namespace talon {
 
 struct BlockOptions {
   std::string model_path;
+  // A head of this kind with random weights instead, for measurements of speed.
+  std::optional<DraftKind> random;
   DraftBudget budget;  // the largest it will be asked for
   float min_prob = 0;
   std::vector<int> capture_layers;  // empty: as the head says

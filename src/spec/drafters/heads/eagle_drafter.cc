@@ -283,30 +283,33 @@ Status EagleDrafter::RunPending(std::span<State* const> states, int held_back,
         head_->Forward(builder_.plan(), readers_.plan(), kv_->view(), inputs_.Rows(count), output);
   }
   int first_ordered = 0;
+  Edges edges;
   for (size_t i = 0; i < reservations.size(); ++i) {
     State* state = states[i];
     const auto count = static_cast<int>(reservations[i].slots.size());
     if (status.ok()) {
       kv_->Advance(&state->sequence, std::move(reservations[i]), count, "prefill");
-      KeepEdges(*state, count, first_ordered);
+      AddEdges(*state, count, first_ordered, &edges);
       first_ordered += count;
       state->pending.erase(state->pending.begin(), state->pending.begin() + count);
     } else {
       kv_->Cancel(std::move(reservations[i]));
     }
   }
+  if (!edges.rows.empty()) {
+    backend_->CopyRows(ordered_.all, edges.rows, edges_.all, edges.blocks);
+  }
   return status;
 }
 
-// Features of the block ends among the last `count` rows, which are rows of ordered_.
-void EagleDrafter::KeepEdges(const State& state, int count, int first_ordered) {
+// Block ends among the last `count` rows of a sequence, which are rows of ordered_.
+void EagleDrafter::AddEdges(const State& state, int count, int first_ordered, Edges* edges) const {
   if (!options_.cache.prefix_index) return;
   const int end = state.sequence.committed_len;
   const int block = options_.cache.block_size;
   for (int row = (end - count) / block * block + block - 1; row < end; row += block) {
-    const std::array<int32_t, 1> source = {first_ordered + row - (end - count)};
-    backend_->GatherRows(ordered_.all, source,
-                         edges_.all.Rows(state.sequence.blocks[row / block], 1));
+    edges->rows.push_back(first_ordered + row - (end - count));
+    edges->blocks.push_back(state.sequence.blocks[row / block]);
   }
 }
 

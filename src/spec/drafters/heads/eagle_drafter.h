@@ -83,7 +83,12 @@ class EagleDrafter : public Drafter {
   Status Allocate(const KvShape& shape);
 
   bool RecallLastRow(State* state);
-  void KeepEdges(const State& state, int count, int first_ordered);
+  // Rows of features that are the last of full blocks.
+  struct Edges {
+    std::vector<int32_t> rows;
+    std::vector<int32_t> blocks;
+  };
+  void AddEdges(const State& state, int count, int first_ordered, Edges* edges) const;
   void Cut(State* state, int rows);
   void AddPending(State* state, std::span<const int32_t> rows, MatrixView features);
   // False: all pending rows were dropped.
