@@ -106,6 +106,35 @@ TEST_F(KvCacheTest, CommitWritesAPathInOrder) {
   ExpectIntact({&sequence});
 }
 
+// One copy for the sequences of a step, which is done before anything else touches their blocks.
+TEST_F(KvCacheTest, CommitsOfAStepAreCopiedTogether) {
+  Make(2, 3);
+  cache_ = std::move(KvCache::Create(backend_.get(), shape_, &metrics_)).value();  // no audit
+  const auto* keys = static_cast<const float*>(cache_->view().layers[1].k_blocks);
+  const auto first_key = [&](int32_t block) { return keys[block * 2 * 16 * kHeadDim]; };
+  Stage(3, 100);
+  Sequence a{.id = 1, .tokens = {5}};
+  Sequence b{.id = 2, .tokens = {6}};
+  const int32_t rows_of_a[] = {1};
+  const int32_t rows_of_b[] = {2};
+  ASSERT_TRUE(cache_->Commit(&a, rows_of_a).ok());
+  ASSERT_TRUE(cache_->Commit(&b, rows_of_b).ok());
+  EXPECT_NE(first_key(a.blocks[0]), 101.01f);
+  cache_->CopyCommitted();
+  EXPECT_EQ(first_key(a.blocks[0]), 101.01f);
+  EXPECT_EQ(first_key(b.blocks[0]), 102.01f);
+
+  // A block that changes hands has the rows of its new sequence.
+  Sequence c{.id = 3, .tokens = {7}};
+  ASSERT_TRUE(cache_->Commit(&c, rows_of_b).ok());
+  const int32_t block = c.blocks[0];
+  cache_->Free(&c);
+  const float value = 7;
+  backend_->CopyIn(const_cast<float*>(keys) + block * 2 * 16 * kHeadDim, &value, sizeof(value));
+  cache_->CopyCommitted();
+  EXPECT_EQ(first_key(block), 7);
+}
+
 TEST_F(KvCacheTest, PreStepCoversPrefix) {
   Make(2, 8);
   Sequence sequence{.id = 1};
