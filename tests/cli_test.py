@@ -78,7 +78,7 @@ class BadFlags(CliTest):
 
     def test_unknown_names(self):
         self.refused(["--weights", "int3"], "weights", "int3", "int8 or int4")
-        self.refused(["--kv-dtype", "int8"], "kv_dtype", "int8", "bf16")
+        self.refused(["--kv-dtype", "int4"], "kv_dtype", "int4", "bf16")
         for device in ("tpu", "cuda:x", "cpu:0"):
             self.refused(["--device", device], "device", device, "cuda:N")
         self.refused(["--log-level", "loud"], "log_level", "loud")
@@ -202,7 +202,11 @@ class GoodRuns(CliTest):
 
     def test_help_shows_flags_with_defaults(self):
         text = re.sub(r"\s+", " ", talon("run", "--help").stdout.decode())
-        self.assertIn("--kv-dtype TEXT Type of the KV cache: f32, f16 or bf16 (default bf16)", text)
+        self.assertIn(
+            "--kv-dtype TEXT Type of the KV cache; fp8 (e4m3) and int8 have a scale for each token and "
+            "head: f32, f16, bf16, fp8, fp8_e4m3 (the same) or int8 (default bf16)",
+            text,
+        )
         self.assertIn("--max-tokens N New tokens at most; 1 or more (default 128)", text)
 
     def test_version(self):
@@ -301,7 +305,7 @@ class GoodRuns(CliTest):
         for weights in ("f32", "f16", "bf16", "int8", "int4"):
             out = self.run_json("--weights", weights, "--max-tokens", 3)
             self.assertEqual(len(out["tokens"]), 3)
-        for kv_dtype in ("f32", "f16"):
+        for kv_dtype in ("f32", "f16", "fp8", "FP8_E4M3", "int8"):
             out = self.run_json("--kv-dtype", kv_dtype, "--max-tokens", 3)
             self.assertEqual(len(out["tokens"]), 3)
 

@@ -63,6 +63,8 @@ TEST(PerplexityTest, FormatsCostLittle) {
                {"weights int4, KV f32", WeightFormat::kInt4, DType::kF32, 0.1},
                {"weights f32, KV f16", WeightFormat::kF32, DType::kF16, 0.005},
                {"weights f32, KV bf16", WeightFormat::kF32, DType::kBF16, 0.005},
+               {"weights f32, KV fp8", WeightFormat::kF32, DType::kF8E4M3, 0.02},
+               {"weights f32, KV int8", WeightFormat::kF32, DType::kI8, 0.01},
                {"weights int8, KV bf16", WeightFormat::kInt8, DType::kBF16, 0.025}};
   for (const auto& one : cases) {
     const double perplexity = PerplexityOf(one.weights, one.kv_dtype, tokens);

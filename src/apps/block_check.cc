@@ -56,10 +56,11 @@ class BlockChecker {
   }
 
   Status CheckBlock() {
-    TALON_ASSIGN_OR_RETURN(PrivateKv kv, PrivateKv::Create(backend_, head_->kv_shape(),
-                                                           {.max_tokens = rows(),
-                                                            .max_tree = config().block_size,
-                                                            .kv_dtype = options_.kv_dtype}));
+    TALON_ASSIGN_OR_RETURN(PrivateKv kv,
+                           PrivateKv::Create(backend_, head_->kv_shape(),
+                                             {.max_tokens = rows(),
+                                              .max_tree = config().block_size,
+                                              .kv_dtype = KvValueType(options_.kv_dtype)}));
     TALON_RETURN_IF_ERROR(
         head_->AddContext(kv.PromptPlan(prompt(), rows()), kv.View(), features_.all));
     kv.Advance(prompt().size());
@@ -134,13 +135,13 @@ class BlockChecker {
     Metrics metrics;
     TALON_ASSIGN_OR_RETURN(
         const auto drafter,
-        BlockDrafter::Load(
-            {.model_path = options_.head,
-             .budget = budget,
-             .capture_layers = options_.capture_layers,
-             .cache = {.max_length = target_->config().max_context, .kv_dtype = options_.kv_dtype},
-             .weights = options_.weights},
-            *target_, backend_, &metrics));
+        BlockDrafter::Load({.model_path = options_.head,
+                            .budget = budget,
+                            .capture_layers = options_.capture_layers,
+                            .cache = {.max_length = target_->config().max_context,
+                                      .kv_dtype = KvValueType(options_.kv_dtype)},
+                            .weights = options_.weights},
+                           *target_, backend_, &metrics));
     TALON_ASSIGN_OR_RETURN(const TokenTree tree,
                            DraftTree(drafter.get(), tokens_, features_.all, budget));
     return CompareTree(*file_, tree, options_.tolerance * budget.max_depth, &cases_);

@@ -61,7 +61,7 @@ class EagleChecker {
     TALON_ASSIGN_OR_RETURN(
         EagleSequence sequence,
         EagleSequence::Create(head, backend_,
-                              {.max_tokens = rows(), .kv_dtype = options_.kv_dtype}));
+                              {.max_tokens = rows(), .kv_dtype = KvValueType(options_.kv_dtype)}));
     TALON_ASSIGN_OR_RETURN(const EagleSequence::Rows got,
                            sequence.Append(features_, std::span(tokens_).subspan(1)));
     TALON_RETURN_IF_ERROR(
@@ -97,13 +97,13 @@ class EagleChecker {
     Metrics metrics;
     TALON_ASSIGN_OR_RETURN(
         const auto drafter,
-        EagleDrafter::Load(
-            {.model_path = options_.head,
-             .budget = budget,
-             .capture_layers = options_.capture_layers,
-             .cache = {.max_length = target_->config().max_context, .kv_dtype = options_.kv_dtype},
-             .weights = options_.weights},
-            *target_, backend_, &metrics));
+        EagleDrafter::Load({.model_path = options_.head,
+                            .budget = budget,
+                            .capture_layers = options_.capture_layers,
+                            .cache = {.max_length = target_->config().max_context,
+                                      .kv_dtype = KvValueType(options_.kv_dtype)},
+                            .weights = options_.weights},
+                           *target_, backend_, &metrics));
     TALON_ASSIGN_OR_RETURN(const Scratch features,
                            UploadRows(backend_, features_, config_.features_size()));
     TALON_ASSIGN_OR_RETURN(const TokenTree tree,

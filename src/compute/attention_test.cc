@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compute/attention_testing.h"
@@ -20,6 +21,7 @@ using testing::ExpectBitsOfAnyPlace;
 using testing::ExpectClose;
 using testing::ExpectSameBits;
 using testing::ExpectSameBitsAlone;
+using testing::kKvTypes;
 using testing::kLayer;
 using testing::KvImage;
 using testing::Layout;
@@ -37,7 +39,7 @@ using testing::ShapeFor;
 
 std::vector<Layout> Layouts() {
   std::vector<Layout> layouts;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : kKvTypes) {
     layouts.push_back({.dtype = dtype});
     layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .group = 1, .block_size = 8});
     layouts.push_back({.dtype = dtype, .head_dim = 80, .group = 3, .block_size = 64});
@@ -64,7 +66,7 @@ TEST_P(AttentionTest, MatchesReferenceOnMixedBatches) {
 TEST_P(AttentionTest, MatchesReferenceOverManySplits) {
   const auto reference = MakeBackend("reference");
   std::mt19937 random(6);
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : kKvTypes) {
     const Layout layout{.dtype = dtype, .head_dim = 16};
     const std::vector<SequenceSpec> batch = {
         {.base = 0, .committed = 3000, .parents = RandomTree(4, random)},
@@ -84,7 +86,7 @@ TEST_P(AttentionTest, RowBesideOthersHasTheBitsOfTheRowAlone) {
 // committed prefix, in staging or in slots.
 TEST_P(AttentionTest, LayoutOfKeysDoesNotChangeBits) {
   constexpr int kTokens = 150;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : kKvTypes) {
     const Layout layout{.dtype = dtype, .head_dim = 24, .group = 3};
     const Outputs whole =
         RunAttention(*backend_, layout, {{.committed = kTokens, .prompt_rows = kTokens}});
@@ -110,7 +112,7 @@ TEST_P(AttentionTest, LayoutOfKeysDoesNotChangeBits) {
 }
 
 TEST_P(AttentionTest, LayoutOfKeysDoesNotChangeBitsAcrossSplits) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI8}) {
     ExpectBitsOfAnyPlace(*backend_, {.dtype = dtype, .head_dim = 8}, 2090,
                          {1024, 1025, 1030, 2048, 2090});
   }
@@ -127,6 +129,22 @@ TEST_P(AttentionTest, SiblingsDoNotChangeBits) {
   ExpectSameBits(chain, branched, "siblings");
 }
 
+// Quantised numbers are read exactly: as bf16, they give the bits of a bf16 cache that holds them.
+TEST_P(AttentionTest, QuantisedKeysHaveTheBitsOfTheSameNumbersInBf16) {
+  std::mt19937 random(12);
+  std::vector<SequenceSpec> batch = MixedBatch(random);
+  batch.push_back({.base = 70000, .committed = 1400, .parents = RandomTree(40, random)});
+  for (const DType dtype : {DType::kF8E4M3, DType::kI8}) {
+    for (const int head_dim : {16, 64, 80, 96, 128, 256}) {
+      Layout layout{.dtype = dtype, .head_dim = head_dim, .group = 4};
+      layout.window = head_dim == 64 ? 100 : 0;
+      const Outputs quantised = RunAttention(*backend_, layout, batch);
+      layout.numbers = std::exchange(layout.dtype, DType::kBF16);
+      ExpectSameBits(RunAttention(*backend_, layout, batch), quantised, layout.Name());
+    }
+  }
+}
+
 TEST_P(AttentionTest, ManyNodesUseSeveralMaskWords) {
   std::mt19937 random(8);
   const auto reference = MakeBackend("reference");
@@ -141,8 +159,11 @@ TEST_P(AttentionTest, ManyNodesUseSeveralMaskWords) {
 TEST_P(AttentionTest, MatchesReferenceForAnyNumberOfQueries) {
   std::mt19937 random(11);
   const auto reference = MakeBackend("reference");
-  for (const int nodes : {1, 7, 16, 40}) {
-    const Layout layout{.dtype = nodes == 16 ? DType::kF16 : DType::kBF16,
+  for (const int nodes : {1, 7, 16, 40, 56, 64}) {
+    const Layout layout{.dtype = nodes == 16   ? DType::kF16
+                                 : nodes == 56 ? DType::kF8E4M3
+                                 : nodes == 64 ? DType::kI8
+                                               : DType::kBF16,
                         .head_dim = nodes == 16  ? 80
                                     : nodes == 7 ? 64
                                                  : 128,
@@ -164,7 +185,7 @@ TEST_P(AttentionTest, ThreadCountDoesNotChangeBits) {
   std::vector<SequenceSpec> batch = MixedBatch(random);
   batch.push_back({.base = 70000, .committed = 5000, .parents = RandomTree(3, random)});
   batch.push_back({.base = 80000, .committed = 1500, .parents = RandomTree(3, random)});
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI8}) {
     const Layout layout{.dtype = dtype, .head_dim = 16};
     ExpectSameBits(RunAttention(*one, layout, batch), RunAttention(*backend_, layout, batch),
                    layout.Name());

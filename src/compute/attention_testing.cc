@@ -20,7 +20,7 @@ std::vector<float> QueriesOf(const PassPlan& plan, int cols) {
 // (about |q| |k| / sqrt(head_dim), here sqrt(head_dim)) times a few epsilons; kernels that round
 // queries and probabilities to 16 bits do so by 2^-9 (bf16) or 2^-12 (f16) of the same.
 double Tolerance(const Layout& layout, bool rounds_to_cache_type) {
-  double unit = layout.dtype == DType::kBF16 ? 1.0 / 512 : 1.0 / (1 << 22);
+  double unit = KvValueType(layout.dtype) == DType::kBF16 ? 1.0 / 512 : 1.0 / (1 << 22);
   if (layout.dtype == DType::kF16 && rounds_to_cache_type) unit = 1.0 / (1 << 12);
   return 4 * unit * std::sqrt(static_cast<double>(layout.head_dim));
 }
@@ -59,7 +59,7 @@ Outputs RunAttention(Backend& backend, const Layout& layout, std::vector<Sequenc
   std::mt19937 random(seed);
   for (SequenceSpec& spec : sequences) spec.partial |= layout.partial && spec.prompt_rows == 0;
   const KvShape shape = ShapeFor(layout, sequences);
-  KvImage image(shape, kLayer);
+  KvImage image(shape, kLayer, layout.numbers.value_or(layout.dtype));
   const PassPlan plan = BuildPass(sequences, random, &image);
   const DeviceKv kv(backend, image);
   const DeviceMatrix q(backend, plan.num_rows(), layout.cols(), QueriesOf(plan, layout.cols()));

@@ -10,18 +10,20 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "compute/backend.h"
 #include "compute/backend_testing.h"
-#include "compute/kv_testing.h"
+#include "compute/kv/kv_testing.h"
 
 namespace talon::testing {
 
 struct Layout {
   DType dtype = DType::kF32;
+  std::optional<DType> numbers;  // what K and V are rounded to before, if it is another type
   int head_dim = 64;
   int kv_heads = 2;
   int group = 2;

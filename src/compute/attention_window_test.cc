@@ -27,7 +27,7 @@ class WindowTest : public AttentionTest {};
 
 std::vector<Layout> WindowLayouts() {
   std::vector<Layout> layouts;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : testing::kKvTypes) {
     layouts.push_back({.dtype = dtype, .window = 1, .sinks = true});
     layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .block_size = 8, .window = 3});
     layouts.push_back({.dtype = dtype, .head_dim = 16, .group = 3, .window = 24, .sinks = true});

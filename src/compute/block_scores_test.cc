@@ -12,7 +12,7 @@
 #include "compute/backend.h"
 #include "compute/backend_testing.h"
 #include "compute/host/host_memory.h"
-#include "compute/kv_testing.h"
+#include "compute/kv/kv_testing.h"
 
 namespace talon {
 namespace {
@@ -52,7 +52,7 @@ struct ScoreLayout {
 
 std::vector<ScoreLayout> ScoreLayouts() {
   std::vector<ScoreLayout> layouts;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : testing::kKvTypes) {
     layouts.push_back({.dtype = dtype});
     layouts.push_back({.dtype = dtype, .head_dim = 8, .kv_heads = 1, .group = 1, .block_size = 8});
     layouts.push_back({.dtype = dtype, .head_dim = 21, .kv_heads = 3, .group = 5, .blocks = 140});
@@ -90,8 +90,8 @@ Summaries ReadSummaries(Backend& backend, const DeviceKv& kv) {
   const KvShape& shape = kv.view().shape;
   const KvLayer& arrays = kv.view().layers[kLayer];
   const int64_t vectors = int64_t{shape.num_blocks} * shape.kv_heads;
-  Summaries read{.largest = kv.Read(backend, arrays.key_max, vectors * shape.head_dim),
-                 .smallest = kv.Read(backend, arrays.key_min, vectors * shape.head_dim),
+  Summaries read{.largest = kv.ReadSummary(backend, arrays.key_max),
+                 .smallest = kv.ReadSummary(backend, arrays.key_min),
                  .norms = std::vector<float>(vectors)};
   backend.CopyOut(read.norms.data(), arrays.key_norm, vectors * sizeof(float));
   return read;
@@ -277,7 +277,8 @@ TEST_P(BlockScoresTest, NaNKeysRankLast) {
   for (const int bad : {0, 7, 15}) {
     const DeviceKv kv(*backend_, FilledImage(shape));
     auto* keys = static_cast<float*>(kv.view().layers[kLayer].k_blocks);
-    backend_->CopyIn(keys + SlotOffset(shape, shape.block_size + bad, 0) + 5, &kNaN, sizeof(kNaN));
+    backend_->CopyIn(keys + SlotVector(shape, shape.block_size + bad, 0) * shape.head_dim + 5,
+                     &kNaN, sizeof(kNaN));
     backend_->kv_ops()->SummariseBlocks(kv.view(), Reversed(3));
     for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kQuestBound, BlockScorer::kH2o}) {
       const PassPlan plan =

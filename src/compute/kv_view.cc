@@ -1,6 +1,25 @@
 #include "compute/kv_view.h"
 
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <utility>
+
 namespace talon {
+
+bool ParseKvType(std::string_view name, DType* dtype) {
+  std::string lower(name);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  constexpr std::pair<std::string_view, DType> kNames[] = {
+      {"f32", DType::kF32},    {"f16", DType::kF16},         {"bf16", DType::kBF16},
+      {"fp8", DType::kF8E4M3}, {"fp8_e4m3", DType::kF8E4M3}, {"int8", DType::kI8}};
+  for (const auto& [known, type] : kNames) {
+    if (lower != known) continue;
+    *dtype = type;
+    return true;
+  }
+  return false;
+}
 
 uint64_t IdentityOf(const KvView& kv) {
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, by words

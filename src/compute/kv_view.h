@@ -5,13 +5,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "compute/dtype.h"
 
 namespace talon {
 
+constexpr bool IsQuantisedKv(DType dtype) { return dtype == DType::kI8 || dtype == DType::kF8E4M3; }
+// What elements of this type are read as. bf16 represents every quantised value exactly.
+constexpr DType KvValueType(DType dtype) { return IsQuantisedKv(dtype) ? DType::kBF16 : dtype; }
+
+// Types of a KV cache by the names of settings: f32, f16, bf16, fp8 (or fp8_e4m3) and int8, in
+// either case. False if unknown.
+bool ParseKvType(std::string_view name, DType* dtype);
+
 // Shape of a KV cache: K and V are each [num_blocks, kv_heads, block_size, head_dim] per layer, so
 // one (block, head) is a contiguous tile; staging is [rows, kv_heads, head_dim] per layer.
+//
+// An array is thus a list of vectors of head_dim elements. If they are quantised (kv_codes.h), a
+// byte of scale for each vector follows the last vector, in the same order.
 struct KvShape {
   int num_layers = 0;
   int kv_heads = 0;
@@ -22,12 +34,23 @@ struct KvShape {
   int staging_rows = 0;
   bool key_summaries = false;  // each full block carries its keys' summary
 
+  bool quantised() const { return IsQuantisedKv(dtype); }
+  DType value_type() const { return KvValueType(dtype); }
+
+  constexpr int64_t BlockVectors() const { return int64_t{num_blocks} * kv_heads * block_size; }
+  constexpr int64_t StagedVectors() const { return int64_t{staging_rows} * kv_heads; }
+  size_t VectorBytes() const { return static_cast<size_t>(head_dim) * DTypeSize(dtype); }
+  size_t ScaleBytes() const { return quantised() ? 1 : 0; }  // each vector's
+
   size_t TileElements() const { return static_cast<size_t>(block_size) * head_dim; }
-  size_t BlockBytes() const {  // one block of K or V in one layer
-    return TileElements() * kv_heads * DTypeSize(dtype);
+  size_t BlockBytes() const {  // one block of K or V in one layer, with its scales
+    return block_size * RowBytes();
   }
-  size_t RowBytes() const {  // one token of K or V in one layer
-    return static_cast<size_t>(kv_heads) * head_dim * DTypeSize(dtype);
+  size_t RowBytes() const {  // one token of K or V in one layer, with its scales
+    return kv_heads * (VectorBytes() + ScaleBytes());
+  }
+  size_t SummaryBytes() const {  // key_max or key_min of one block in one layer
+    return static_cast<size_t>(kv_heads) * head_dim * DTypeSize(value_type());
   }
   size_t NormBytes() const { return static_cast<size_t>(kv_heads) * sizeof(float); }
   size_t BytesPerToken() const { return 2 * RowBytes() * num_layers; }
@@ -41,10 +64,27 @@ struct KvLayer {
   void* v_staged = nullptr;
   // Summaries of full blocks, null without KvShape::key_summaries: per kv head the element-wise
   // largest and smallest of the block's keys, and the mean of their L2 norms.
-  void* key_max = nullptr;  // [num_blocks, kv_heads, head_dim]
+  void* key_max = nullptr;  // [num_blocks, kv_heads, head_dim] of value_type()
   void* key_min = nullptr;
   float* key_norm = nullptr;  // [num_blocks, kv_heads]
 };
+
+// One array of a layer as its vectors. Pointers to const are cast away: it is for copies too.
+struct KvVectors {
+  uint8_t* elements = nullptr;
+  uint8_t* scales = nullptr;  // null unless they are quantised
+
+  static KvVectors Of(const KvShape& shape, const void* array, int64_t vectors) {
+    auto* bytes = static_cast<uint8_t*>(const_cast<void*>(array));
+    return {bytes, shape.quantised() ? bytes + vectors * shape.VectorBytes() : nullptr};
+  }
+};
+inline KvVectors BlockVectorsOf(const KvShape& shape, const void* blocks) {
+  return KvVectors::Of(shape, blocks, shape.BlockVectors());
+}
+inline KvVectors StagedVectorsOf(const KvShape& shape, const void* staged) {
+  return KvVectors::Of(shape, staged, shape.StagedVectors());
+}
 
 struct KvView {
   KvShape shape;

@@ -29,7 +29,7 @@ struct EngineOptions {
             .max_sequences = max_sequences,
             .kv_tokens = kv_tokens,
             .block_size = block_size,
-            .kv_dtype = kv_dtype,
+            .kv_dtype = KvValueType(kv_dtype),  // a small part of the memory, so not quantised
             .prefix_index = prefix_cache};
   }
   // Rows of a sequence's tree. A full pass after partial ones also has the provisional tokens.

@@ -104,8 +104,8 @@ std::vector<GenerateRequest> ExpertsIdentity::DrawRequests() {
 }
 
 EngineOptions ExpertsIdentity::DrawOptions() {
-  constexpr DType kKvTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-  EngineOptions options{.kv_dtype = kKvTypes[Draw(0, 2)],
+  constexpr DType kKvTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kI8};
+  EngineOptions options{.kv_dtype = kKvTypes[Draw(0, 4)],
                         .block_size = OneIn(2) ? 8 : 16,
                         .max_length = 128,
                         .max_sequences = Draw(1, 6),

@@ -119,7 +119,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{.name = "GptOssMxfp4", .experts = "gpt_oss_mxfp4", .rounds = 30},
                     Variant{.name = "QwenMoe", .experts = "qwen3_moe", .rounds = 30},
                     Variant{.name = "KvF16", .kv_dtype = DType::kF16},
-                    Variant{.name = "KvBf16", .kv_dtype = DType::kBF16}),
+                    Variant{.name = "KvBf16", .kv_dtype = DType::kBF16},
+                    Variant{.name = "KvFp8", .kv_dtype = DType::kF8E4M3},
+                    Variant{.name = "KvInt8", .kv_dtype = DType::kI8},
+                    Variant{.name = "KvInt8WithoutNwor", .nwor = false, .kv_dtype = DType::kI8},
+                    Variant{
+                        .name = "KvFp8ChunkOf3", .scv_chunk_size = 3, .kv_dtype = DType::kF8E4M3}),
     [](const auto& info) { return info.param.name; });
 
 // Proposes whatever a test wants, valid or not.
@@ -254,27 +259,29 @@ TEST(KvContract, OutOfBlocks) {
     request.sampling.max_tokens = 40;
     request.sampling.ignore_eos = true;
   }
-  EngineOptions options{.kv_dtype = DType::kF32, .max_length = 128, .max_sequences = 4};
-  const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
-  std::vector<std::vector<int32_t>> answers;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    answers.push_back(requests[i].prompt);
-    for (const int32_t id : plain[i].TokenIds()) answers.back().push_back(id);
-  }
-  SetLogLevel(LogLevel::kOff);
-  for (const bool nwor : {true, false}) {
-    options.kv_tokens = 80;
-    options.kv_audit = true;
-    options.step.nwor = nwor;
-    options.step.budget = {.max_nodes = 24, .max_depth = 20};
-    const auto engine =
-        Small().MakeEngine(options, std::make_unique<OracleDrafter>(answers, kVocabulary, 0.9, 3));
-    const auto spec = RunBatch(engine.get(), requests);
+  for (const DType dtype : {DType::kF32, DType::kF8E4M3, DType::kI8}) {
+    EngineOptions options{.kv_dtype = dtype, .max_length = 128, .max_sequences = 4};
+    const auto plain = RunBatch(Small().MakeEngine(options).get(), requests);
+    std::vector<std::vector<int32_t>> answers;
     for (size_t i = 0; i < requests.size(); ++i) {
-      EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i << " nwor " << nwor;
+      answers.push_back(requests[i].prompt);
+      for (const int32_t id : plain[i].TokenIds()) answers.back().push_back(id);
     }
+    SetLogLevel(LogLevel::kOff);
+    for (const bool nwor : {true, false}) {
+      options.kv_tokens = 80;
+      options.kv_audit = true;
+      options.step.nwor = nwor;
+      options.step.budget = {.max_nodes = 24, .max_depth = 20};
+      const auto engine = Small().MakeEngine(
+          options, std::make_unique<OracleDrafter>(answers, kVocabulary, 0.9, 3));
+      const auto spec = RunBatch(engine.get(), requests);
+      for (size_t i = 0; i < requests.size(); ++i) {
+        EXPECT_EQ(plain[i].TokenIds(), spec[i].TokenIds()) << "request " << i << " nwor " << nwor;
+      }
+    }
+    SetLogLevel(LogLevel::kWarning);
   }
-  SetLogLevel(LogLevel::kWarning);
 }
 
 // Without speculation the engine gives the tokens of a bare decoder with a cache of its own, and

@@ -81,6 +81,26 @@ std::vector<GenerateResult> Converse(Engine* engine) {
   return results;
 }
 
+// A block that others use is copied before it is written, with its scales.
+TEST(PrefixCacheTypes, QuantisedEqualsColdRun) {
+  for (const DType dtype : {DType::kF8E4M3, DType::kI8}) {
+    std::vector<GenerateResult> expected;
+    for (const bool cache : {false, true}) {
+      Metrics metrics;
+      EngineOptions options = CacheOptions(cache);
+      options.kv_dtype = dtype;
+      const auto engine = Tiny().MakeEngine(options, NewCacheDrafter("EAGLE3", cache, &metrics));
+      for (int round = 0; round < 2; ++round) {
+        const std::vector<GenerateResult> results = Converse(engine.get());
+        if (expected.empty()) expected = results;
+        for (size_t i = 0; i < results.size(); ++i) ExpectSameAnswer(results[i], expected[i]);
+      }
+      EXPECT_EQ(engine->metrics().Total(Counter::kKvPrefixHitTokens) > 500, cache);
+      EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+    }
+  }
+}
+
 class PrefixCache : public testing::TestWithParam<const char*> {};
 
 TEST_P(PrefixCache, EqualsColdRun) {

@@ -98,6 +98,8 @@ TEST(SpecPvEngine, ExactGivesPlainTokens) {
     config.shadow_rate = random() % 4 == 0 ? 0.5f : 0;
     EngineOptions options = PartialOptions(config, 1 + static_cast<int>(random() % 4));
     options.kv_audit = round % 8 == 0;
+    if (round % 4 == 2) options.kv_dtype = DType::kF8E4M3;
+    if (round % 4 == 3) options.kv_dtype = DType::kI8;
     EngineOptions off = options;
     off.step.specpv = {};
     const auto plain = RunBatch(SmallWithLongPasses().MakeEngine(off).get(), requests);

@@ -26,18 +26,24 @@ void KvAudit::Attach(const KvView& view) {
 
 std::vector<uint64_t> KvAudit::BlockHashes(int32_t block) const {
   const KvShape& shape = view_.shape;
-  const size_t head_bytes = shape.head_dim * DTypeSize(shape.dtype);
-  std::vector<uint8_t> bytes(shape.BlockBytes());
+  const size_t head_bytes = shape.VectorBytes();
+  const size_t vectors = static_cast<size_t>(shape.kv_heads) * shape.block_size;
+  std::vector<uint8_t> bytes(vectors * head_bytes);
+  std::vector<uint8_t> scales(shape.quantised() ? vectors : 0);
   std::vector<uint64_t> words(CeilDiv(head_bytes, sizeof(uint64_t)), 0);
   std::vector<uint64_t> hashes(shape.block_size, kHashStart);
   for (const KvLayer& layer : view_.layers) {
     for (const void* array : {layer.k_blocks, layer.v_blocks}) {
-      const auto* source = static_cast<const uint8_t*>(array) + block * bytes.size();
-      backend_->CopyOut(bytes.data(), source, bytes.size());
+      const KvVectors source = BlockVectorsOf(shape, array);
+      backend_->CopyOut(bytes.data(), source.elements + block * bytes.size(), bytes.size());
+      if (!scales.empty()) {
+        backend_->CopyOut(scales.data(), source.scales + block * scales.size(), scales.size());
+      }
       for (size_t at = 0; at < bytes.size(); at += head_bytes) {
         std::memcpy(words.data(), bytes.data() + at, head_bytes);
         uint64_t& hash = hashes[at / head_bytes % shape.block_size];
         for (const uint64_t word : words) hash = AddWord(hash, word);
+        if (!scales.empty()) hash = AddWord(hash, scales[at / head_bytes]);
       }
     }
   }

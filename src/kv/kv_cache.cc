@@ -22,7 +22,7 @@ size_t BlocksBytes(const KvShape& shape) {
 size_t SideBytes(const KvShape& shape) {
   const auto blocks = static_cast<size_t>(shape.num_blocks);
   const size_t summaries =
-      2 * AlignUp(shape.RowBytes() * blocks) + AlignUp(shape.NormBytes() * blocks);
+      2 * AlignUp(shape.SummaryBytes() * blocks) + AlignUp(shape.NormBytes() * blocks);
   return 2 * AlignUp(shape.RowBytes() * shape.staging_rows) + (shape.key_summaries ? summaries : 0);
 }
 
@@ -39,8 +39,8 @@ KvLayer TakeArrays(const KvShape& shape, uint8_t** blocks, uint8_t** side) {
   arrays.k_staged = take(side, shape.RowBytes() * shape.staging_rows);
   arrays.v_staged = take(side, shape.RowBytes() * shape.staging_rows);
   if (shape.key_summaries) {
-    arrays.key_max = take(side, shape.RowBytes() * shape.num_blocks);
-    arrays.key_min = take(side, shape.RowBytes() * shape.num_blocks);
+    arrays.key_max = take(side, shape.SummaryBytes() * shape.num_blocks);
+    arrays.key_min = take(side, shape.SummaryBytes() * shape.num_blocks);
     arrays.key_norm = reinterpret_cast<float*>(take(side, shape.NormBytes() * shape.num_blocks));
   }
   return arrays;

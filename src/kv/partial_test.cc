@@ -90,7 +90,8 @@ class PartialKvTest : public testing::TestWithParam<bool> {
           float largest = -HUGE_VALF, smallest = HUGE_VALF;
           for (int t = 0; t < shape.block_size; ++t) {
             const float key =
-                keys[SlotOffset(shape, slot + t, i / kPartialHeadDim) + i % kPartialHeadDim];
+                keys[SlotVector(shape, slot + t, i / kPartialHeadDim) * kPartialHeadDim +
+                     i % kPartialHeadDim];
             largest = std::max(largest, key);
             smallest = std::min(smallest, key);
           }
@@ -276,7 +277,8 @@ TEST_P(PartialKvTest, PromptsAndMovedRowsAreSummarised) {
         auto* keys = static_cast<float*>(arrays.k_blocks);
         for (int head = 0; head < kHeads; ++head) {
           for (int d = 0; d < kPartialHeadDim; ++d) {
-            keys[SlotOffset(cache_->shape(), slot, head) + d] = ++stamp * (d % 2 == 0 ? 1 : -1);
+            keys[SlotVector(cache_->shape(), slot, head) * kPartialHeadDim + d] =
+                ++stamp * (d % 2 == 0 ? 1 : -1);
           }
         }
       }

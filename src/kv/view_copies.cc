@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "base/math.h"
 #include "compute/backend.h"
 
 namespace talon {
@@ -10,7 +11,7 @@ Status ViewCopies::Allocate(Backend* backend, const KvView& cache, int regions, 
   KvShape shape = cache.shape;
   shape.num_blocks = regions * blocks;
   shape.key_summaries = false;
-  const size_t bytes = shape.BlockBytes() * shape.num_blocks;
+  const size_t bytes = RoundUp(shape.BlockBytes() * shape.num_blocks, size_t{64});  // aligned
   TALON_ASSIGN_OR_RETURN(memory_, backend->Allocate(2 * bytes * shape.num_layers));
   auto* memory = static_cast<uint8_t*>(memory_.data());
   for (const KvLayer& layer : cache.layers) {

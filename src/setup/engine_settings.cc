@@ -78,7 +78,7 @@ Result<EngineOptions> MakeEngineOptions(const Config& config) {
     return InvalidArgument("enable_nan_detection: false, but logits are always checked");
   }
   EngineOptions options;
-  ParseDType(config.kv_dtype, &options.kv_dtype);
+  ParseKvType(config.kv_dtype, &options.kv_dtype);
   options.block_size = config.block_size;
   options.kv_tokens = config.kv_tokens;
   options.max_length = config.max_length;

@@ -23,6 +23,8 @@ Choices WeightChoices() {
           {"int4", "quantised at load"}};
 }
 
+Choices KvChoices() { return {"f32", "f16", "bf16", "fp8", {"fp8_e4m3", "the same"}, "int8"}; }
+
 Choices BlockSizeChoices() { return {"8", "16", "32", "64"}; }
 
 Choices MethodChoices() {
@@ -74,7 +76,9 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
   add("rank_timeout", &c->rank_timeout,
       "Seconds that a rank may wait for another one; then the engine stops", Range{1, 3600});
   add("weights", &c->weights, "Type of the weights", WeightChoices());
-  add("kv_dtype", &c->kv_dtype, "Type of the KV cache", Choices{"f32", "f16", "bf16"}, kAnyCase);
+  add("kv_dtype", &c->kv_dtype,
+      "Type of the KV cache; fp8 (e4m3) and int8 have a scale for each token and head", KvChoices(),
+      kAnyCase);
   add("block_size", &c->block_size, "Tokens per KV block", BlockSizeChoices());
   add("max_length", &c->max_length, "Longest sequence in tokens; 0 = the model's context",
       Range{0, 1 << 24});

@@ -131,7 +131,9 @@ TEST(Settings, EveryChoiceIsUnderstood) {
 }
 
 TEST(Settings, HelpNamesWhatIsValid) {
-  EXPECT_EQ(HelpOfKey("kv_dtype"), "Type of the KV cache: f32, f16 or bf16");
+  EXPECT_EQ(HelpOfKey("kv_dtype"),
+            "Type of the KV cache; fp8 (e4m3) and int8 have a scale for each token and head: f32, "
+            "f16, bf16, fp8, fp8_e4m3 (the same) or int8");
   EXPECT_EQ(HelpOfKey("max_sequences"), "Sequences that run at once; 1 to 1024");
   EXPECT_EQ(HelpOfKey("log_format"), "Form of log lines: text or json (one object per line)");
   EXPECT_EQ(HelpOfKey("stop"), "Text that ends the output (not part of it); may be repeated");

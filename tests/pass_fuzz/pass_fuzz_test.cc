@@ -258,6 +258,10 @@ std::vector<FuzzShape> Shapes() {
       {.kv_heads = 8, .group = 1, .head_dim = 64, .block_size = 64},
       {.kv_heads = 4, .group = 2, .dtype = DType::kF16},
       {.kv_heads = 1, .group = 3, .head_dim = 96, .block_size = 8},
+      {.dtype = DType::kF8E4M3, .pool_elements = (int64_t{1} << 31) + (int64_t{1} << 28)},
+      {.kv_heads = 4, .group = 7, .dtype = DType::kI8},
+      {.kv_heads = 2, .group = 5, .head_dim = 64, .block_size = 64, .dtype = DType::kI8},
+      {.kv_heads = 1, .group = 3, .head_dim = 96, .block_size = 8, .dtype = DType::kF8E4M3},
   };
 }
 

@@ -242,13 +242,14 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   if (!ParseWeightFormat(config.weights, &weights)) {
     return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
   }
-  if (!ParseDType(config.kv_dtype, &kv_dtype)) {
-    return InvalidArgument("kv_dtype: '{}', must be f32, f16 or bf16", config.kv_dtype);
+  if (!ParseKvType(config.kv_dtype, &kv_dtype)) {
+    return InvalidArgument("kv_dtype: '{}', must be f32, f16, bf16, fp8 or int8", config.kv_dtype);
   }
   if (weights == WeightFormat::kAsStored) weights = WeightFormat::kBF16;
   const auto backend = NewCpuBackend(config.threads);
   ThreadPool pool(config.threads);
-  const MatrixKind kv_kind = kv_dtype == DType::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;
+  const MatrixKind kv_kind =
+      KvValueType(kv_dtype) == DType::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;
   const Peaks peaks{MeasureReadBandwidth(pool), MeasureMatrixPeak(pool, MatrixKindOf(weights)),
                     MeasureMatrixPeak(pool, kv_kind)};
   OpBench bench(backend.get(), model, options, peaks);

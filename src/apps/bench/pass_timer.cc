@@ -5,6 +5,7 @@
 
 #include "apps/bench/bench.h"
 #include "base/clock.h"
+#include "compute/kv/kv_codes.h"
 #include "observe/stage_range.h"
 
 namespace talon {
@@ -45,16 +46,29 @@ Result<std::unique_ptr<PassTimer>> PassTimer::Create(LoadedModel* model,
 Status PassTimer::FillBlocks() {
   const KvView view = kv_->view();
   std::normal_distribution<float> normal;
-  std::vector<uint8_t> bytes(view.shape.BlockBytes());
-  for (size_t i = 0; i < bytes.size() / DTypeSize(view.shape.dtype); ++i) {
-    StoreElement(bytes.data(), view.shape.dtype, static_cast<int64_t>(i), normal(random_));
+  const KvShape& shape = view.shape;
+  std::vector<float> vector(shape.head_dim);
+  const size_t vectors = static_cast<size_t>(shape.kv_heads) * shape.block_size;
+  std::vector<uint8_t> bytes(vectors * shape.VectorBytes());
+  std::vector<uint8_t> scales(vectors * shape.ScaleBytes());
+  for (size_t i = 0; i < vectors; ++i) {
+    for (float& element : vector) element = normal(random_);
+    uint8_t* to = bytes.data() + i * shape.VectorBytes();
+    if (shape.quantised()) {
+      QuantiseKv(vector.data(), shape.head_dim, shape.dtype, to, &scales[i]);
+      continue;
+    }
+    for (int d = 0; d < shape.head_dim; ++d) StoreElement(to, shape.dtype, d, vector[d]);
   }
   for (const KvLayer& layer : view.layers) {
-    model_->backend->CopyIn(layer.k_blocks, bytes.data(), bytes.size());
-    model_->backend->CopyIn(layer.v_blocks, bytes.data(), bytes.size());
+    for (const void* array : {layer.k_blocks, layer.v_blocks}) {
+      const KvVectors to = BlockVectorsOf(shape, array);
+      model_->backend->CopyIn(to.elements, bytes.data(), bytes.size());
+      if (!scales.empty()) model_->backend->CopyIn(to.scales, scales.data(), scales.size());
+    }
   }
-  for (int block = 1; block < view.shape.num_blocks; ++block) {
-    model_->backend->kv_ops()->CopyBlock(view, 0, block, view.shape.block_size);
+  for (int block = 1; block < shape.num_blocks; ++block) {
+    model_->backend->kv_ops()->CopyBlock(view, 0, block, shape.block_size);
   }
   return OkStatus();
 }

@@ -43,7 +43,7 @@ Result<Json> ReckonedMemory(const Config& config, const ModelConfig& model, Tabl
     return Unimplemented("weights: {}, memory is reckoned for auto and int8", config.weights);
   }
   DType kv = DType::kBF16;
-  ParseDType(config.kv_dtype, &kv);
+  ParseKvType(config.kv_dtype, &kv);
   Json rows = Json::array();
   for (const int size : {1, 2, 4, 8}) {
     if (model.num_kv_heads % size != 0) continue;

@@ -66,7 +66,7 @@ Status ExamineEagle(const LoadedModel& model, const Config& config, DraftFacts* 
   facts->draft_rope = draft.rope.kind;
   facts->draft_weight_bytes = head->weight_bytes();
   KvShape kv = head->kv_shape();
-  kv.dtype = model.engine_options.kv_dtype;
+  kv.dtype = KvValueType(model.engine_options.kv_dtype);
   facts->draft_kv_bytes = kv.BytesPerToken() * facts->max_length * config.max_sequences;
   return OkStatus();
 }
@@ -91,7 +91,7 @@ Status ExamineBlock(const LoadedModel& model, const Config& config, DraftFacts* 
   facts->draft_rope = draft.layers.rope.kind;
   facts->draft_weight_bytes = head->weight_bytes();
   KvShape kv = head->kv_shape();
-  kv.dtype = model.engine_options.kv_dtype;
+  kv.dtype = KvValueType(model.engine_options.kv_dtype);
   facts->draft_kv_bytes = kv.BytesPerToken() * facts->max_length * config.max_sequences;
   return OkStatus();
 }

@@ -201,7 +201,7 @@ void CpuBackend::Attention(const Pass& pass, const AttentionInput& input, Matrix
   TALON_CHECK(q.cols % (shape.head_dim * shape.kv_heads) == 0);
   const AttentionCall call{.pass = &cpu_pass.plan,
                            .plan = &cpu_pass.PlanFor(input.window, pool_.num_threads()),
-                           .kernels = &GetAttentionKernels(shape.dtype),
+                           .kernels = &GetAttentionKernels(shape.value_type()),
                            .q = q,
                            .out = out,
                            .shape = shape,

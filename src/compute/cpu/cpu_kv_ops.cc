@@ -1,18 +1,22 @@
 #include "compute/cpu/cpu_kv_ops.h"
 
-#include <cstring>
 #include <vector>
 
 #include "base/check.h"
 #include "compute/cpu/cpu_pass.h"
 #include "compute/cpu/matmul/quantize.h"
 #include "compute/host/host_memory.h"
+#include "compute/kv/kv_codes.h"
 
 namespace talon {
 namespace {
 
-uint8_t* At(void* array, int64_t element, DType dtype) {
-  return static_cast<uint8_t*>(array) + element * DTypeSize(dtype);
+void StoreVector(const float* from, const KvShape& shape, const HostVector& to) {
+  if (shape.quantised()) {
+    QuantiseKv(from, shape.head_dim, shape.dtype, to.elements, to.scale);
+  } else {
+    ConvertFromF32(from, shape.head_dim, shape.dtype, to.elements);
+  }
 }
 
 }  // namespace
@@ -25,15 +29,12 @@ void CpuKvOps::StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvVie
   TALON_CHECK(k.cols == shape.kv_heads * shape.head_dim && v.cols == k.cols);
   const KvLayer& arrays = kv.layers[layer];
   ForRows(*pool_, k.rows, k.cols * 0.4, [&](int64_t r) {
-    const int place = places[r];
     for (int head = 0; head < shape.kv_heads; ++head) {
-      const int64_t offset =
-          place < 0 ? StagedOffset(shape, ~place, head) : SlotOffset(shape, place, head);
       const int start = head * shape.head_dim;
-      ConvertFromF32(RowOf(k, r) + start, shape.head_dim, shape.dtype,
-                     At(place < 0 ? arrays.k_staged : arrays.k_blocks, offset, shape.dtype));
-      ConvertFromF32(RowOf(v, r) + start, shape.head_dim, shape.dtype,
-                     At(place < 0 ? arrays.v_staged : arrays.v_blocks, offset, shape.dtype));
+      StoreVector(RowOf(k, r) + start, shape,
+                  VectorAt(shape, arrays.k_blocks, arrays.k_staged, places[r], head));
+      StoreVector(RowOf(v, r) + start, shape,
+                  VectorAt(shape, arrays.v_blocks, arrays.v_staged, places[r], head));
     }
   });
   pass.ReportStored(layer);
@@ -43,18 +44,17 @@ void CpuKvOps::CommitRows(const KvView& kv, std::span<const int32_t> rows,
                           std::span<const int32_t> slots, int num_layers) {
   TALON_CHECK(rows.size() == slots.size() && num_layers <= kv.shape.num_layers);
   const KvShape& shape = kv.shape;
-  const size_t bytes = shape.head_dim * DTypeSize(shape.dtype);
   for (int layer = 0; layer < num_layers; ++layer) {
     const KvLayer& arrays = kv.layers[layer];
-    for (size_t i = 0; i < rows.size(); ++i) {
+    const auto commit = [&](const void* blocks, const void* staged, size_t i) {
       for (int head = 0; head < shape.kv_heads; ++head) {
-        const int64_t from = StagedOffset(shape, rows[i], head);
-        const int64_t to = SlotOffset(shape, slots[i], head);
-        std::memcpy(At(arrays.k_blocks, to, shape.dtype), At(arrays.k_staged, from, shape.dtype),
-                    bytes);
-        std::memcpy(At(arrays.v_blocks, to, shape.dtype), At(arrays.v_staged, from, shape.dtype),
-                    bytes);
+        CopyVectors(shape, VectorAt(shape, blocks, staged, ~rows[i], head),
+                    VectorAt(shape, blocks, staged, slots[i], head));
       }
+    };
+    for (size_t i = 0; i < rows.size(); ++i) {
+      commit(arrays.k_blocks, arrays.k_staged, i);
+      commit(arrays.v_blocks, arrays.v_staged, i);
     }
   }
 }
@@ -63,15 +63,13 @@ void CpuKvOps::CopySlots(const KvView& kv, std::span<const int32_t> from,
                          std::span<const int32_t> to) {
   TALON_CHECK(from.size() == to.size());
   const KvShape& shape = kv.shape;
-  const size_t bytes = shape.head_dim * DTypeSize(shape.dtype);
   for (const KvLayer& arrays : kv.layers) {
     for (size_t i = 0; i < from.size(); ++i) {
       if (from[i] == to[i]) continue;
       for (int head = 0; head < shape.kv_heads; ++head) {
-        const int64_t source = SlotOffset(shape, from[i], head);
-        const int64_t target = SlotOffset(shape, to[i], head);
-        for (void* array : {arrays.k_blocks, arrays.v_blocks}) {
-          std::memcpy(At(array, target, shape.dtype), At(array, source, shape.dtype), bytes);
+        for (const void* array : {arrays.k_blocks, arrays.v_blocks}) {
+          CopyVectors(shape, VectorAt(shape, array, nullptr, from[i], head),
+                      VectorAt(shape, array, nullptr, to[i], head));
         }
       }
     }
@@ -81,13 +79,11 @@ void CpuKvOps::CopySlots(const KvView& kv, std::span<const int32_t> from,
 void CpuKvOps::CopyBlock(const KvView& kv, int from, int to, int tokens) {
   const KvShape& shape = kv.shape;
   TALON_CHECK(tokens <= shape.block_size && from != to);
-  const size_t bytes = static_cast<size_t>(tokens) * shape.head_dim * DTypeSize(shape.dtype);
   for (const KvLayer& arrays : kv.layers) {
     for (int head = 0; head < shape.kv_heads; ++head) {
-      const int64_t source = SlotOffset(shape, int64_t{from} * shape.block_size, head);
-      const int64_t target = SlotOffset(shape, int64_t{to} * shape.block_size, head);
-      for (void* array : {arrays.k_blocks, arrays.v_blocks}) {
-        std::memcpy(At(array, target, shape.dtype), At(array, source, shape.dtype), bytes);
+      for (const void* array : {arrays.k_blocks, arrays.v_blocks}) {
+        CopyVectors(shape, VectorAt(shape, array, nullptr, int64_t{from} * shape.block_size, head),
+                    VectorAt(shape, array, nullptr, int64_t{to} * shape.block_size, head), tokens);
       }
     }
   }
@@ -96,12 +92,13 @@ void CpuKvOps::CopyBlock(const KvView& kv, int from, int to, int tokens) {
 void CpuKvOps::CopyStaged(const KvView& kv, std::span<const int32_t> from,
                           std::span<const int32_t> to) {
   TALON_CHECK(from.size() == to.size());
-  const size_t bytes = kv.shape.RowBytes();
+  const KvShape& shape = kv.shape;
   for (const KvLayer& arrays : kv.layers) {
-    for (void* array : {arrays.k_staged, arrays.v_staged}) {
-      auto* rows = static_cast<uint8_t*>(array);
+    for (const void* array : {arrays.k_staged, arrays.v_staged}) {
       for (size_t i = 0; i < from.size(); ++i) {
-        if (from[i] != to[i]) std::memcpy(rows + to[i] * bytes, rows + from[i] * bytes, bytes);
+        if (from[i] == to[i]) continue;
+        CopyVectors(shape, VectorAt(shape, nullptr, array, ~int64_t{from[i]}, 0),
+                    VectorAt(shape, nullptr, array, ~int64_t{to[i]}, 0), shape.kv_heads);
       }
     }
   }

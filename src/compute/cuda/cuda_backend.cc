@@ -177,7 +177,9 @@ void CudaBackend::ProjectQkv(const Pass& pass, const MatMulArgs& product, const 
   const auto& weight = static_cast<const CudaWeight&>(*product.w);
   TALON_CHECK(rows.k.rows == PlanOf(pass).rows && angles.rows == rows.k.rows);
   const bool aligned = product.out.stride % 4 == 0 && angles.stride % 4 == 0;
-  if (rows.q_norm != nullptr || rows.k_norm != nullptr || !aligned || product.accumulate ||
+  // A scale needs all of a head.
+  if (rows.q_norm != nullptr || rows.k_norm != nullptr || kv.shape.quantised() || !aligned ||
+      product.accumulate ||
       !gemm_.StoresHeads(weight, product.x.rows, kv.shape.head_dim, angles.cols)) {
     MatMul(product);
     cuda::RotateAndStore(stream(), PlanOf(pass), rows, angles, kv.shape, kv.layers[layer]);

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <numeric>
 
 #include "base/check.h"
+#include "compute/host/host_memory.h"
 
 namespace talon {
 namespace {
@@ -38,10 +38,10 @@ void HostKvOps::CopyTiles(const KvView& from, std::span<const int32_t> blocks, c
   const int count = static_cast<int>(blocks.size()) / lists;
   TALON_CHECK(blocks.size() == static_cast<size_t>(lists) * count);
   TALON_CHECK(first + count <= to.shape.num_blocks);
-  const size_t bytes = shape.TileElements() * DTypeSize(shape.dtype);
-  const auto tile = [&](void* array, int block, int head) {
-    return static_cast<uint8_t*>(array) +
-           (static_cast<size_t>(block) * shape.kv_heads + head) * bytes;
+  const auto copy = [&](const void* source, int block, void* target, int copy, int head) {
+    CopyVectors(shape, VectorAt(shape, source, nullptr, int64_t{block} * shape.block_size, head),
+                VectorAt(to.shape, target, nullptr, int64_t{copy} * shape.block_size, head),
+                shape.block_size);
   };
   for (int list = 0; list < lists; ++list) {
     const int head = list % shape.kv_heads;
@@ -49,10 +49,8 @@ void HostKvOps::CopyTiles(const KvView& from, std::span<const int32_t> blocks, c
     const KvLayer& target = to.layers[list / shape.kv_heads];
     for (int i = 0; i < count; ++i) {
       const int32_t block = blocks[static_cast<size_t>(list) * count + i];
-      std::memcpy(tile(target.k_blocks, first + i, head), tile(source.k_blocks, block, head),
-                  bytes);
-      std::memcpy(tile(target.v_blocks, first + i, head), tile(source.v_blocks, block, head),
-                  bytes);
+      copy(source.k_blocks, block, target.k_blocks, first + i, head);
+      copy(source.v_blocks, block, target.v_blocks, first + i, head);
     }
   }
 }

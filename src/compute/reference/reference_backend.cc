@@ -11,6 +11,7 @@
 #include "compute/host/host_backend.h"
 #include "compute/host/host_memory.h"
 #include "compute/host/host_pass.h"
+#include "compute/reference/reference_kv.h"
 #include "compute/reference/reference_kv_ops.h"
 #include "compute/reference/reference_token_ops.h"
 #include "compute/reference/reference_weight.h"
@@ -41,13 +42,12 @@ std::vector<KeyPlace> VisibleKeys(const PassPlan& plan, int block_size,
   return keys;
 }
 
-double LoadKv(const KvView& kv, int layer, bool value, KeyPlace place, int head, int d) {
+HostVector VectorOf(const KvView& kv, int layer, bool value, KeyPlace place, int head) {
   const KvLayer& arrays = kv.layers[layer];
-  const void* base = place.staged ? (value ? arrays.v_staged : arrays.k_staged)
-                                  : (value ? arrays.v_blocks : arrays.k_blocks);
-  const int64_t offset = place.staged ? StagedOffset(kv.shape, place.index, head)
-                                      : SlotOffset(kv.shape, place.index, head);
-  return LoadElement(base, kv.shape.dtype, offset + d);
+  const void* blocks = value ? arrays.v_blocks : arrays.k_blocks;
+  const void* staged = value ? arrays.v_staged : arrays.k_staged;
+  const int64_t index = place.staged ? ~place.index : place.index;
+  return VectorAt(kv.shape, blocks, staged, index, head);
 }
 
 // `sink`: a logit that joins the denominator, or null.
@@ -258,19 +258,19 @@ class ReferenceBackend : public HostBackend {
     const int head_dim = kv.shape.head_dim;
     std::vector<double> scores;
     for (const KeyPlace& key : keys) {
+      const HostVector k = VectorOf(kv, layer, false, key, kv_head);
       double dot = 0;
-      for (int d = 0; d < head_dim; ++d) dot += q[d] * LoadKv(kv, layer, false, key, kv_head, d);
+      for (int d = 0; d < head_dim; ++d) dot += q[d] * double{ReferenceLoad(kv.shape, k, d)};
       scores.push_back(dot * input.scale);
     }
     const float* sink = input.sinks == nullptr ? nullptr : input.sinks + head;
     const std::vector<double> weights = Softmax(std::move(scores), sink);
-    for (int d = 0; d < head_dim; ++d) {
-      double sum = 0;
-      for (size_t i = 0; i < keys.size(); ++i) {
-        sum += weights[i] * LoadKv(kv, layer, true, keys[i], kv_head, d);
-      }
-      out[d] = static_cast<float>(sum);
+    std::vector<double> sums(head_dim);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const HostVector v = VectorOf(kv, layer, true, keys[i], kv_head);
+      for (int d = 0; d < head_dim; ++d) sums[d] += weights[i] * ReferenceLoad(kv.shape, v, d);
     }
+    std::ranges::copy(sums, out);
   }
 
   ReferenceKvOps kv_ops_;

@@ -1,13 +1,13 @@
 #include "compute/reference/reference_kv_ops.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "base/check.h"
 #include "compute/host/host_memory.h"
 #include "compute/host/host_pass.h"
+#include "compute/reference/reference_kv.h"
 #include "compute/reference/reference_scores.h"
 
 namespace talon {
@@ -15,10 +15,14 @@ namespace {
 
 float* RowOf(const MatrixView& x, int row) { return x.data + row * x.stride; }
 
-void CopyVector(const KvShape& shape, const void* from, int64_t source, void* to, int64_t target) {
-  const size_t size = DTypeSize(shape.dtype);
-  std::memmove(static_cast<uint8_t*>(to) + target * size,
-               static_cast<const uint8_t*>(from) + source * size, shape.head_dim * size);
+// Places are slots or ~(staging row).
+void CopyToken(const KvShape& shape, const KvLayer& arrays, int from, int to) {
+  for (int head = 0; head < shape.kv_heads; ++head) {
+    CopyVectors(shape, VectorAt(shape, arrays.k_blocks, arrays.k_staged, from, head),
+                VectorAt(shape, arrays.k_blocks, arrays.k_staged, to, head));
+    CopyVectors(shape, VectorAt(shape, arrays.v_blocks, arrays.v_staged, from, head),
+                VectorAt(shape, arrays.v_blocks, arrays.v_staged, to, head));
+  }
 }
 
 }  // namespace
@@ -33,15 +37,12 @@ void ReferenceKvOps::StoreKv(const Pass& pass, MatrixView k, MatrixView v, const
   for (int r = 0, s = 0; r < k.rows; ++r) {
     while (r >= plan.sequence_rows[s + 1]) ++s;
     const int place = plan.PlaceOfRow(s, r);
-    for (int i = 0; i < k.cols; ++i) {
-      const int head = i / shape.head_dim;
-      const int64_t offset =
-          (place < 0 ? StagedOffset(shape, ~place, head) : SlotOffset(shape, place, head)) +
-          i % shape.head_dim;
-      StoreElement(place < 0 ? arrays.k_staged : arrays.k_blocks, shape.dtype, offset,
-                   RowOf(k, r)[i]);
-      StoreElement(place < 0 ? arrays.v_staged : arrays.v_blocks, shape.dtype, offset,
-                   RowOf(v, r)[i]);
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      const int start = head * shape.head_dim;
+      ReferenceStore(shape, RowOf(k, r) + start,
+                     VectorAt(shape, arrays.k_blocks, arrays.k_staged, place, head));
+      ReferenceStore(shape, RowOf(v, r) + start,
+                     VectorAt(shape, arrays.v_blocks, arrays.v_staged, place, head));
     }
   }
   pass.ReportStored(layer);
@@ -52,14 +53,7 @@ void ReferenceKvOps::CommitRows(const KvView& kv, std::span<const int32_t> rows,
   TALON_CHECK(rows.size() == slots.size());
   for (int layer = 0; layer < num_layers; ++layer) {
     const KvLayer& arrays = kv.layers[layer];
-    for (size_t i = 0; i < rows.size(); ++i) {
-      for (int head = 0; head < kv.shape.kv_heads; ++head) {
-        const int64_t from = StagedOffset(kv.shape, rows[i], head);
-        const int64_t to = SlotOffset(kv.shape, slots[i], head);
-        CopyVector(kv.shape, arrays.k_staged, from, arrays.k_blocks, to);
-        CopyVector(kv.shape, arrays.v_staged, from, arrays.v_blocks, to);
-      }
-    }
+    for (size_t i = 0; i < rows.size(); ++i) CopyToken(kv.shape, arrays, ~rows[i], slots[i]);
   }
 }
 
@@ -67,14 +61,7 @@ void ReferenceKvOps::CopySlots(const KvView& kv, std::span<const int32_t> from,
                                std::span<const int32_t> to) {
   TALON_CHECK(from.size() == to.size());
   for (const KvLayer& arrays : kv.layers) {
-    for (size_t i = 0; i < from.size(); ++i) {
-      for (int head = 0; head < kv.shape.kv_heads; ++head) {
-        const int64_t source = SlotOffset(kv.shape, from[i], head);
-        const int64_t target = SlotOffset(kv.shape, to[i], head);
-        CopyVector(kv.shape, arrays.k_blocks, source, arrays.k_blocks, target);
-        CopyVector(kv.shape, arrays.v_blocks, source, arrays.v_blocks, target);
-      }
-    }
+    for (size_t i = 0; i < from.size(); ++i) CopyToken(kv.shape, arrays, from[i], to[i]);
   }
 }
 
@@ -90,14 +77,7 @@ void ReferenceKvOps::CopyStaged(const KvView& kv, std::span<const int32_t> from,
                                 std::span<const int32_t> to) {
   TALON_CHECK(from.size() == to.size());
   for (const KvLayer& arrays : kv.layers) {
-    for (size_t i = 0; i < from.size(); ++i) {
-      for (int head = 0; head < kv.shape.kv_heads; ++head) {
-        const int64_t source = StagedOffset(kv.shape, from[i], head);
-        const int64_t target = StagedOffset(kv.shape, to[i], head);
-        CopyVector(kv.shape, arrays.k_staged, source, arrays.k_staged, target);
-        CopyVector(kv.shape, arrays.v_staged, source, arrays.v_staged, target);
-      }
-    }
+    for (size_t i = 0; i < from.size(); ++i) CopyToken(kv.shape, arrays, ~from[i], ~to[i]);
   }
 }
 

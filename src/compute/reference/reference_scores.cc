@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compute/host/host_memory.h"
+#include "compute/reference/reference_kv.h"
 
 namespace talon {
 namespace {
@@ -11,6 +12,12 @@ namespace {
 double OrLowest(double score) { return std::isnan(score) ? -HUGE_VAL : score; }
 
 double LargerOrNaN(double a, double b) { return a > b || std::isnan(a) ? a : b; }
+
+HostVector KeyAt(const KvShape& shape, const KvLayer& arrays, int32_t block, int token,
+                 int kv_head) {
+  const int64_t slot = int64_t{block} * shape.block_size + token;
+  return VectorAt(shape, arrays.k_blocks, nullptr, slot, kv_head);
+}
 
 // Everything about one kv head of a layer.
 struct Head {
@@ -27,8 +34,8 @@ double ScoreSummary(BlockScorer scorer, const float* q, const Head& head, int64_
   double with_max = 0, with_min = 0, bound = 0;
   for (int d = 0; d < shape.head_dim; ++d) {
     const int64_t at = summary * shape.head_dim + d;
-    const double a = double{q[d]} * LoadElement(head.arrays.key_max, shape.dtype, at);
-    const double b = double{q[d]} * LoadElement(head.arrays.key_min, shape.dtype, at);
+    const double a = double{q[d]} * LoadElement(head.arrays.key_max, shape.value_type(), at);
+    const double b = double{q[d]} * LoadElement(head.arrays.key_min, shape.value_type(), at);
     with_max += a;
     with_min += b;
     bound += LargerOrNaN(a, b);
@@ -42,13 +49,12 @@ std::vector<double> AttentionMasses(const float* q, const Head& head) {
   std::vector<double> masses;
   double total = 0;
   for (const int32_t block : head.blocks) {
-    const int64_t tile = SlotOffset(shape, int64_t{block} * shape.block_size, head.kv_head);
     double mass = 0;
     for (int key = 0; key < shape.block_size; ++key) {
+      const HostVector vector = KeyAt(shape, head.arrays, block, key, head.kv_head);
       double product = 0;
       for (int d = 0; d < shape.head_dim; ++d) {
-        const int64_t at = tile + int64_t{key} * shape.head_dim + d;
-        product += double{q[d]} * LoadElement(head.arrays.k_blocks, shape.dtype, at);
+        product += double{q[d]} * ReferenceLoad(shape, vector, d);
       }
       mass += std::exp(product / std::sqrt(shape.head_dim));
     }
@@ -77,9 +83,8 @@ std::vector<double> ScoreQuery(BlockScorer scorer, const float* q, const Head& h
 
 void ReferenceSummary(const KvShape& shape, const KvLayer& arrays, int32_t block, int kv_head) {
   const int64_t index = int64_t{block} * shape.kv_heads + kv_head;
-  const int64_t tile = SlotOffset(shape, int64_t{block} * shape.block_size, kv_head);
   const auto key = [&](int token, int d) {
-    return LoadElement(arrays.k_blocks, shape.dtype, tile + int64_t{token} * shape.head_dim + d);
+    return ReferenceLoad(shape, KeyAt(shape, arrays, block, token, kv_head), d);
   };
   for (int d = 0; d < shape.head_dim; ++d) {
     float largest = key(0, d), smallest = largest;
@@ -88,8 +93,8 @@ void ReferenceSummary(const KvShape& shape, const KvLayer& arrays, int32_t block
       if (value > largest || std::isnan(value)) largest = value;
       if (value < smallest || std::isnan(value)) smallest = value;
     }
-    StoreElement(arrays.key_max, shape.dtype, index * shape.head_dim + d, largest);
-    StoreElement(arrays.key_min, shape.dtype, index * shape.head_dim + d, smallest);
+    StoreElement(arrays.key_max, shape.value_type(), index * shape.head_dim + d, largest);
+    StoreElement(arrays.key_min, shape.value_type(), index * shape.head_dim + d, smallest);
   }
   double norms = 0;
   for (int token = 0; token < shape.block_size; ++token) {

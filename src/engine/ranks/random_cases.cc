@@ -126,6 +126,8 @@ std::vector<RanksVariant> RanksVariants() {
           {.family = "llama", .weights = WeightFormat::kInt8},
           {.family = "qwen3", .weights = WeightFormat::kInt4},
           {.family = "qwen3", .kv_dtype = DType::kF32},
+          {.family = "llama", .kv_dtype = DType::kF8E4M3},
+          {.family = "qwen3", .kv_dtype = DType::kI8},
           {.family = "gpt_oss", .weights = WeightFormat::kInt8},
           {.family = "gpt_oss_mxfp4"},
           {.family = "qwen3_moe"}};

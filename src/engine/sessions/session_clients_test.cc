@@ -13,6 +13,7 @@ struct Variant {
   bool prefix_cache = false;
   bool nwor = true;
   int kv_tokens = 0;  // 0: no want of blocks
+  DType kv_dtype = DType::kF32;
 };
 
 class RandomClientsTest : public testing::TestWithParam<Variant> {};
@@ -28,10 +29,11 @@ TEST_P(RandomClientsTest, TextIsPlain) {
     options.engine.prefix_cache = variant.prefix_cache;
     options.engine.step.nwor = variant.nwor;
     options.engine.kv_tokens = variant.kv_tokens;
+    options.engine.kv_dtype = variant.kv_dtype;
     const auto engine = MakeSessions(options);
     std::vector<GenerateRequest> requests;
     for (int i = 0; i < 9; ++i) requests.push_back(RandomRequest(random, variant.prefix_cache));
-    const auto truth = PlainTokens(requests);
+    const auto truth = PlainTokens(requests, variant.kv_dtype);
     std::vector<TestClient> clients;
     for (int i = 0; i < 9; ++i) {
       clients.emplace_back(fmt::format("c{}", i), requests[i], truth[i], round * 100 + i);
@@ -66,15 +68,17 @@ TEST_P(RandomClientsTest, TextIsPlain) {
   EXPECT_GT(accepted, 16 * rounds);
 }
 
-INSTANTIATE_TEST_SUITE_P(Variants, RandomClientsTest,
-                         testing::Values(Variant{.name = "Default"},
-                                         Variant{.name = "PrefixCache", .prefix_cache = true},
-                                         Variant{.name = "WithoutNwor", .nwor = false},
-                                         Variant{.name = "FewBlocks", .kv_tokens = 256},
-                                         Variant{.name = "FewBlocksPrefixCache",
-                                                 .prefix_cache = true,
-                                                 .kv_tokens = 256}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Variants, RandomClientsTest,
+    testing::Values(
+        Variant{.name = "Default"}, Variant{.name = "PrefixCache", .prefix_cache = true},
+        Variant{.name = "WithoutNwor", .nwor = false},
+        Variant{.name = "FewBlocks", .kv_tokens = 256},
+        Variant{.name = "FewBlocksPrefixCache", .prefix_cache = true, .kv_tokens = 256},
+        Variant{
+            .name = "KvFp8", .prefix_cache = true, .kv_tokens = 256, .kv_dtype = DType::kF8E4M3},
+        Variant{.name = "KvInt8", .kv_dtype = DType::kI8}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(SessionEngine, ManySessionsOnFewSlots) {
   std::mt19937 random(8);

@@ -61,8 +61,9 @@ inline GenerateRequest RandomRequest(std::mt19937& random, bool shared_beginning
 }
 
 // By the ordinary engine.
-inline std::vector<std::vector<int32_t>> PlainTokens(const std::vector<GenerateRequest>& requests) {
-  const EngineOptions options{.kv_dtype = DType::kF32, .max_length = 160, .max_sequences = 8};
+inline std::vector<std::vector<int32_t>> PlainTokens(const std::vector<GenerateRequest>& requests,
+                                                     DType kv_dtype = DType::kF32) {
+  const EngineOptions options{.kv_dtype = kv_dtype, .max_length = 160, .max_sequences = 8};
   std::vector<std::vector<int32_t>> tokens;
   for (const GenerateResult& result : RunBatch(Small().MakeEngine(options).get(), requests)) {
     tokens.push_back(result.TokenIds());

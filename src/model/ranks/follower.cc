@@ -89,8 +89,8 @@ void RankFollower::NewCache(MessageReader* message) {
     layer.k_staged = allocate(shape.RowBytes() * shape.staging_rows);
     layer.v_staged = allocate(shape.RowBytes() * shape.staging_rows);
     if (shape.key_summaries) {
-      layer.key_max = allocate(shape.RowBytes() * shape.num_blocks);
-      layer.key_min = allocate(shape.RowBytes() * shape.num_blocks);
+      layer.key_max = allocate(shape.SummaryBytes() * shape.num_blocks);
+      layer.key_min = allocate(shape.SummaryBytes() * shape.num_blocks);
       layer.key_norm = static_cast<float*>(allocate(shape.NormBytes() * shape.num_blocks));
     }
     cache.layers.push_back(layer);

@@ -5,6 +5,7 @@
 
 #include "base/math.h"
 #include "compute/cpu/attention/kernels.h"
+#include "compute/cpu/attention/kv_kernels.h"
 #include "compute/host/host_memory.h"
 
 namespace talon {
@@ -37,10 +38,11 @@ class TileTask {
       : call_(call),
         request_(request),
         extent_(call, request),
-        kernels_(PortableAttentionKernels(call.shape.dtype)),
+        kernels_(PortableAttentionKernels(call.shape.value_type())),
         dim_(PaddedDim(call.shape.head_dim)) {
     arena->Clear();
     keys_ = arena->Take(static_cast<size_t>(kTileKeys) * dim_);
+    expanded_ = arena->Take(static_cast<size_t>(kTileKeys) * dim_ / 2);
     queries_ = arena->Take(static_cast<size_t>(kChunk) * dim_);
     scores_ = arena->Take(kChunk * kTileKeys);
     probs_ = arena->Take(kChunk * kTileKeys);
@@ -67,17 +69,25 @@ class TileTask {
     const KvShape& shape = call_.shape;
     const auto list =
         call_.pass->BlocksOf(request_.sequence, call_.layer_index, kv_head, shape.kv_heads);
-    const auto bytes = static_cast<int64_t>(shape.head_dim * DTypeSize(shape.dtype));
     KvTile tile{.head_dim = shape.head_dim};
     for (int i = 0; i < blocks; ++i) {
       const int64_t slot = int64_t{list[first_block + i]} * shape.block_size;
-      const auto* block = static_cast<const uint8_t*>(call_.layer.k_blocks) +
-                          SlotOffset(shape, slot, kv_head) / shape.head_dim * bytes;
       for (int key = 0; key < shape.block_size; key += kUnitKeys) {
-        tile.units[tile.num_units++] = block + key * bytes;
+        const HostVector unit = VectorAt(shape, call_.layer.k_blocks, nullptr, slot + key, kv_head);
+        tile.units[tile.num_units] = unit.elements;
+        if (shape.quantised()) tile.units[tile.num_units] = Expanded(unit, tile.num_units);
+        ++tile.num_units;
       }
     }
     kernels_.pack_keys(tile, keys_);
+  }
+
+  // Unit `index` of the tile as bf16.
+  const void* Expanded(const HostVector& unit, int index) {
+    const KvShape& shape = call_.shape;
+    auto* out = reinterpret_cast<uint16_t*>(expanded_) + index * kUnitKeys * shape.head_dim;
+    ExpandVectors(shape.dtype, unit.elements, unit.scale, kUnitKeys, shape.head_dim, out);
+    return out;
   }
 
   void PackQueries(int kv_head, int first, int count) {
@@ -131,10 +141,11 @@ class TileTask {
   const Extent extent_;
   const AttentionKernels& kernels_;  // the portable ones: operands are float32, row by row
   const int dim_;
-  float* keys_;     // packed
-  float* queries_;  // [queries, dim]
-  float* scores_;   // [queries, 128]
-  float* probs_;    // the same
+  float* keys_;      // packed
+  float* expanded_;  // [128, head_dim] of bf16, those of a quantised cache before
+  float* queries_;   // [queries, dim]
+  float* scores_;    // [queries, 128]
+  float* probs_;     // the same
   float max_[kChunk];
 };
 
@@ -180,6 +191,7 @@ void ReduceHead(const ScoreRequest& request, const Extent& extent, int kv_head,
 
 size_t AttentionMassFloats(int dim) {
   return FloatArena::Rounded(static_cast<size_t>(kTileKeys) * dim) +
+         FloatArena::Rounded(static_cast<size_t>(kTileKeys) * dim / 2) +
          FloatArena::Rounded(static_cast<size_t>(kChunk) * dim) +
          2 * FloatArena::Rounded(kChunk * kTileKeys);
 }

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "compute/host/host_memory.h"
+#include "compute/cpu/attention/kv_kernels.h"
 
 namespace talon {
 namespace {
@@ -111,7 +111,10 @@ QueryBlock::QueryBlock(const AttentionCall& call, const AttentionItem& item, con
       dim_(PaddedDim(call.shape.head_dim)),
       direct_(num_queries_ <= kernels_.direct_rows && dim_ == call.shape.head_dim),
       block_shift_(std::countr_zero(static_cast<unsigned>(call.shape.block_size))),
-      vector_bytes_(call.shape.head_dim * static_cast<int64_t>(DTypeSize(call.shape.dtype))) {
+      keys_(BlockVectorsOf(call.shape, call.layer.k_blocks)),
+      values_(BlockVectorsOf(call.shape, call.layer.v_blocks)),
+      vector_bytes_(call.shape.VectorBytes()),
+      value_bytes_(call.shape.head_dim * DTypeSize(call.shape.value_type())) {
   blocks_ =
       call.pass->BlocksOf(item.sequence, call.layer_index, kv_head_, call.shape.kv_heads).data();
   FindRows(item, range.first_query);
@@ -142,40 +145,50 @@ void QueryBlock::LoadQueries() {
   }
 }
 
-const uint8_t* QueryBlock::SlotData(Side side, int64_t block, int within) const {
-  const void* base = side == Side::kKeys ? call_.layer.k_blocks : call_.layer.v_blocks;
-  const int64_t vector = ((block * call_.shape.kv_heads + kv_head_) << block_shift_) + within;
-  return static_cast<const uint8_t*>(base) + vector * vector_bytes_;
-}
-
-const uint8_t* QueryBlock::PrefixData(Side side, int key) const {
-  return SlotData(side, blocks_[key >> block_shift_], key & ((1 << block_shift_) - 1));
-}
-
-const uint8_t* QueryBlock::KeyData(Side side, const AttentionRow& row, int key) const {
-  if (key < row.prefix_len) return PrefixData(side, key);
-  const int32_t place = call_.plan->tree_places[row.tree_begin + key - row.prefix_len];
-  if (place >= 0) {
-    return SlotData(side, place >> block_shift_, place & ((1 << block_shift_) - 1));
-  }
-  const void* base = side == Side::kKeys ? call_.layer.k_staged : call_.layer.v_staged;
-  const int64_t vector = int64_t{~place} * call_.shape.kv_heads + kv_head_;
-  return static_cast<const uint8_t*>(base) + vector * vector_bytes_;
+HostVector QueryBlock::KeyVector(Side side, const AttentionRow& row, int key) const {
+  if (key < row.prefix_len) return PrefixVector(side, key);
+  const bool keys = side == Side::kKeys;
+  return VectorAt(call_.shape, keys ? call_.layer.k_blocks : call_.layer.v_blocks,
+                  keys ? call_.layer.k_staged : call_.layer.v_staged,
+                  call_.plan->tree_places[row.tree_begin + key - row.prefix_len], kv_head_);
 }
 
 // Appends the row's keys of `tile` from `first_unit` up to `end_key`, padded with zeros to whole
 // units.
 void QueryBlock::Gather(Side side, const AttentionRow& row, int tile, int first_unit, int end_key,
                         KvTile* view) const {
+  const KvShape& shape = call_.shape;
   const int first = first_unit * kUnitKeys;
   const int num_units = CeilDiv(end_key - first, kUnitKeys);
-  const size_t bytes = vector_bytes_;
-  auto* out = reinterpret_cast<uint8_t*>(tiles_->gathered);
-  for (int u = 0; u < num_units; ++u) view->units[view->num_units++] = out + u * kUnitKeys * bytes;
-  for (int key = first; key < end_key; ++key, out += bytes) {
-    std::memcpy(out, KeyData(side, row, tile * kTileKeys + key), bytes);
+  uint8_t* out = GatheredUnit(view->num_units);
+  for (int u = 0; u < num_units; ++u) {
+    view->units[view->num_units] = GatheredUnit(view->num_units);
+    ++view->num_units;
   }
-  std::memset(out, 0, (num_units * kUnitKeys - (end_key - first)) * bytes);
+  for (int key = first; key < end_key; ++key, out += value_bytes_) {
+    const HostVector from = KeyVector(side, row, tile * kTileKeys + key);
+    if (shape.quantised()) {
+      ExpandVectors(shape.dtype, from.elements, from.scale, 1, shape.head_dim,
+                    reinterpret_cast<uint16_t*>(out));
+    } else {
+      std::memcpy(out, from.elements, value_bytes_);
+    }
+  }
+  std::memset(out, 0, (num_units * kUnitKeys - (end_key - first)) * value_bytes_);
+}
+
+// Expands the unit of the prefix that starts at `key`, and fetches the one at `ahead` if it is not
+// negative.
+void QueryBlock::ExpandPrefix(Side side, int key, int ahead, uint8_t* out) const {
+  const KvShape& shape = call_.shape;
+  if (ahead >= 0) {
+    const HostVector later = PrefixVector(side, ahead);
+    FetchAhead(later.elements, kUnitKeys * shape.head_dim);
+    FetchAhead(later.scale, kUnitKeys);
+  }
+  const HostVector from = PrefixVector(side, key);
+  ExpandVectors(shape.dtype, from.elements, from.scale, kUnitKeys, shape.head_dim,
+                reinterpret_cast<uint16_t*>(out));
 }
 
 // Whole units of prefix and trunk. Those of the next tile will be needed soon.
@@ -186,8 +199,14 @@ KvTile QueryBlock::SharedTile(Side side, int tile, int num_units) const {
   KvTile view{.num_units = in_place, .head_dim = call_.shape.head_dim};
   for (int u = 0; u < in_place; ++u) {
     const int key = tile * kTileKeys + u * kUnitKeys;
-    view.units[u] = PrefixData(side, key);
-    if (u < ahead) view.ahead[u] = PrefixData(side, key + kTilesAhead * kTileKeys);
+    const int later = u < ahead ? key + kTilesAhead * kTileKeys : -1;
+    if (call_.shape.quantised()) {
+      ExpandPrefix(side, key, later, GatheredUnit(u));
+      view.units[u] = GatheredUnit(u);
+    } else {
+      view.units[u] = PrefixVector(side, key).elements;
+      if (later >= 0) view.ahead[u] = PrefixVector(side, later).elements;
+    }
   }
   if (in_place < num_units) Gather(side, row, tile, in_place, num_units * kUnitKeys, &view);
   return view;

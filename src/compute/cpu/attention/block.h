@@ -10,6 +10,7 @@
 #include "base/math.h"
 #include "compute/cpu/attention/kernels.h"
 #include "compute/cpu/attention/plan.h"
+#include "compute/host/host_memory.h"
 #include "compute/kv_view.h"
 #include "compute/matrix.h"
 #include "compute/pass_plan.h"
@@ -82,7 +83,7 @@ struct AttentionTiles {
   float* packed_keys;    // those of the tile that are shared
   float* packed_values;  // the same
   float* own_packed;     // one row's own keys or values
-  float* gathered;       // those of either that are not read in place, in the cache's type
+  float* gathered;       // those of either that are not read in place, in their value_type()
   float* row_values;     // [dim], one query's
   float rescale[kChunkQueries];
   int32_t firsts[kChunkQueries];
@@ -177,9 +178,16 @@ class QueryBlock {
 
   void FindRows(const AttentionItem& item, int first_query);
   void LoadQueries();
-  const uint8_t* SlotData(Side side, int64_t block, int within) const;
-  const uint8_t* PrefixData(Side side, int key) const;
-  const uint8_t* KeyData(Side side, const AttentionRow& row, int key) const;
+  HostVector PrefixVector(Side side, int key) const {
+    const int64_t tile = int64_t{blocks_[key >> block_shift_]} * call_.shape.kv_heads + kv_head_;
+    return {side == Side::kKeys ? keys_ : values_,
+            (tile << block_shift_) + (key & ((1 << block_shift_) - 1)), vector_bytes_};
+  }
+  HostVector KeyVector(Side side, const AttentionRow& row, int key) const;
+  uint8_t* GatheredUnit(int unit) const {
+    return reinterpret_cast<uint8_t*>(tiles_->gathered) + unit * kUnitKeys * value_bytes_;
+  }
+  void ExpandPrefix(Side side, int key, int ahead, uint8_t* out) const;
   KvTile SharedTile(Side side, int tile, int num_units) const;
   void Gather(Side side, const AttentionRow& row, int tile, int first_unit, int end_key,
               KvTile* view) const;
@@ -203,7 +211,10 @@ class QueryBlock {
   const int dim_;
   const bool direct_;  // products straight from the cache
   const int block_shift_;
-  const int64_t vector_bytes_;  // one token's K or V of one head
+  const KvVectors keys_;  // in blocks
+  const KvVectors values_;
+  const size_t vector_bytes_;
+  const size_t value_bytes_;  // a vector as the kernels read it
   const int32_t* blocks_;
 };
 

@@ -8,6 +8,7 @@
 #include "compute/cpu/attention/attention_mass.h"
 #include "compute/cpu/attention/block_kernels.h"
 #include "compute/cpu/attention/kernels.h"
+#include "compute/cpu/attention/kv_kernels.h"
 #include "compute/cpu/matmul/quantize.h"
 #include "compute/host/host_memory.h"
 
@@ -28,19 +29,25 @@ int64_t SummaryIndex(const KvShape& shape, int32_t block, int head) {
 void SummariseBlock(const KvShape& shape, const KvLayer& arrays, int32_t block) {
   const int dim = shape.head_dim;
   std::vector<float> keys(shape.TileElements());
+  std::vector<uint16_t> expanded(shape.quantised() ? keys.size() : 0);
   std::vector<float> largest(dim);
   std::vector<float> smallest(dim);
   for (int head = 0; head < shape.kv_heads; ++head) {
-    const int64_t tile = SlotOffset(shape, int64_t{block} * shape.block_size, head);
     const int64_t summary = SummaryIndex(shape, block, head);
-    ConvertToF32(At(arrays.k_blocks, tile, shape.dtype), shape.dtype,
-                 static_cast<int64_t>(keys.size()), keys.data());
+    const HostVector from =
+        VectorAt(shape, arrays.k_blocks, nullptr, int64_t{block} * shape.block_size, head);
+    const void* numbers = from.elements;
+    if (shape.quantised()) {
+      ExpandVectors(shape.dtype, from.elements, from.scale, shape.block_size, dim, expanded.data());
+      numbers = expanded.data();
+    }
+    ConvertToF32(numbers, shape.value_type(), static_cast<int64_t>(keys.size()), keys.data());
     arrays.key_norm[summary] =
         SummariseKeys(keys.data(), shape.block_size, dim, largest.data(), smallest.data());
-    ConvertFromF32(largest.data(), dim, shape.dtype,
-                   At(arrays.key_max, summary * dim, shape.dtype));
-    ConvertFromF32(smallest.data(), dim, shape.dtype,
-                   At(arrays.key_min, summary * dim, shape.dtype));
+    ConvertFromF32(largest.data(), dim, shape.value_type(),
+                   At(arrays.key_max, summary * dim, shape.value_type()));
+    ConvertFromF32(smallest.data(), dim, shape.value_type(),
+                   At(arrays.key_min, summary * dim, shape.value_type()));
   }
 }
 
@@ -71,7 +78,7 @@ class TileScorer {
   TileScorer(const ScoreCall& call, const ScoreTask& task, FloatArena* arena)
       : call_(call),
         task_(task),
-        kernels_(PortableAttentionKernels(call.shape.dtype)),  // they compute in float32
+        kernels_(PortableAttentionKernels(call.shape.value_type())),  // they compute in float32
         dim_(PaddedDim(call.shape.head_dim)),
         bound_(task.request->scorer == BlockScorer::kQuestBound) {
     arena->Clear();
@@ -110,7 +117,7 @@ class TileScorer {
 
   void Pack(const void* summaries, float* packed) {
     const int head_dim = call_.shape.head_dim;
-    const size_t bytes = head_dim * DTypeSize(call_.shape.dtype);
+    const size_t bytes = head_dim * DTypeSize(call_.shape.value_type());
     const auto blocks = call_.pass->BlocksOf(task_.request->sequence, call_.layer_index,
                                              task_.kv_head, call_.shape.kv_heads);
     auto* out = reinterpret_cast<uint8_t*>(gathered_);
@@ -119,7 +126,7 @@ class TileScorer {
     for (int i = 0; i < task_.num_blocks; ++i, out += bytes) {
       const int64_t summary =
           SummaryIndex(call_.shape, blocks[task_.first_block + i], task_.kv_head);
-      std::memcpy(out, At(summaries, summary * head_dim, call_.shape.dtype), bytes);
+      std::memcpy(out, At(summaries, summary * head_dim, call_.shape.value_type()), bytes);
     }
     std::memset(out, 0, (tile.num_units * kUnitKeys - task_.num_blocks) * bytes);
     kernels_.pack_keys(tile, packed);

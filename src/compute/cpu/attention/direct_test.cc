@@ -6,7 +6,7 @@
 
 #include "compute/backend_testing.h"
 #include "compute/cpu/attention/attention.h"
-#include "compute/kv_testing.h"
+#include "compute/kv/kv_testing.h"
 
 namespace talon {
 namespace {

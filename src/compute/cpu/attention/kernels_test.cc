@@ -10,7 +10,7 @@
 #include "base/math.h"
 #include "compute/backend_testing.h"
 #include "compute/cpu/attention/plan.h"
-#include "compute/kv_testing.h"
+#include "compute/kv/kv_testing.h"
 
 namespace talon {
 namespace {

@@ -22,7 +22,8 @@ struct AttentionArgs {
   const void* v_blocks;
   const void* k_staged;
   const void* v_staged;
-  int64_t block_vectors;  // vectors of head_dim elements in each of k_blocks and v_blocks
+  int64_t block_vectors;   // vectors of head_dim elements in each of k_blocks and v_blocks
+  int64_t staged_vectors;  // and in the staging
   int layer;
   int kv_heads;
   int group;

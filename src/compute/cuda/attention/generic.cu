@@ -1,6 +1,6 @@
 #include "compute/cuda/attention/generic.cuh"
 #include "compute/cuda/attention/tail.cuh"
-#include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/device/kv_codes.cuh"
 
 namespace talon::cuda {
 namespace {
@@ -15,10 +15,10 @@ struct GenericShared {
 };
 
 template <typename T>
-__device__ const T* VectorAt(const AttentionArgs& args, int vector, const void* blocks,
-                             const void* staged) {
-  const T* base = static_cast<const T*>(vector < 0 ? staged : blocks);
-  return base + static_cast<int64_t>(vector < 0 ? ~vector : vector) * args.head_dim;
+__device__ KvVector<T> VectorAt(const AttentionArgs& args, int vector, const void* blocks,
+                                const void* staged) {
+  return vector < 0 ? KvVectorAt<T>(staged, args.staged_vectors, args.head_dim, ~vector)
+                    : KvVectorAt<T>(blocks, args.block_vectors, args.head_dim, vector);
 }
 
 // Computes the scores of a tile's keys, one warp per key.
@@ -27,10 +27,10 @@ __device__ void ScoreTile(const AttentionArgs& args, const float* query, int cou
                           GenericShared& shared) {
   const int lane = threadIdx.x % 32;
   for (int key = threadIdx.x / 32; key < count; key += kWarps) {
-    const T* k = VectorAt<T>(args, shared.vectors[key], args.k_blocks, args.k_staged);
+    const KvVector<T> k = VectorAt<T>(args, shared.vectors[key], args.k_blocks, args.k_staged);
     float sum = 0;
     for (int d = lane; d < args.head_dim; d += 32) {
-      sum = __fmaf_rn(query[d], ToFloat(k[d]), sum);
+      sum = __fmaf_rn(query[d], k[d], sum);
     }
     for (int offset = 16; offset > 0; offset /= 2) sum += ShuffleXor(sum, offset);
     if (lane == 0) shared.weights[key] = sum;
@@ -57,8 +57,8 @@ __device__ void AddTile(const AttentionArgs& args, int count, GenericShared& sha
   for (int d = threadIdx.x; d < args.head_dim; d += kThreads) {
     float value = acc[d] * rescale;
     for (int key = 0; key < count; ++key) {
-      const T* v = VectorAt<T>(args, shared.vectors[key], args.v_blocks, args.v_staged);
-      value = __fmaf_rn(shared.weights[key], ToFloat(v[d]), value);
+      const KvVector<T> v = VectorAt<T>(args, shared.vectors[key], args.v_blocks, args.v_staged);
+      value = __fmaf_rn(shared.weights[key], v[d], value);
     }
     acc[d] = value;
   }
@@ -117,7 +117,7 @@ void LaunchGenericAttention(const Stream& stream, DType dtype, const AttentionAr
   AttentionArgs one_head = args;
   one_head.tail_heads = 1;
   const dim3 grid(args.plan.rows, args.kv_heads * args.group);
-  DispatchFloatType(dtype, [&](auto type) {
+  DispatchKvType(dtype, [&](auto type) {
     const auto kernel = &GenericAttentionKernel<decltype(type)>;
     if (shared > 48 * 1024) AllowSharedMemory(kernel, shared);
     Launch(stream, kernel, grid, kThreads, shared, one_head);

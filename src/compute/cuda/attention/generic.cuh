@@ -1,4 +1,4 @@
-// Attention without tensor cores, in float32: any float type of the cache and any head_dim.
+// Attention without tensor cores, in float32: any type of the cache and any head_dim.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_GENERIC_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_GENERIC_CUH_
 

@@ -19,6 +19,8 @@ inline constexpr int kMaxTailHeads = 16;
 
 void LaunchAttentionBF16(const Stream& stream, const AttentionArgs& args);
 void LaunchAttentionF16(const Stream& stream, const AttentionArgs& args);
+void LaunchAttentionFp8(const Stream& stream, const AttentionArgs& args);
+void LaunchAttentionInt8(const Stream& stream, const AttentionArgs& args);
 
 // The variants of the prefix kernel by tile of queries. A warp takes 32 queries in the largest
 // tile, which halves its reads of shared memory.
@@ -124,24 +126,25 @@ void LaunchTiles(const Stream& stream, const AttentionArgs& args) {
 template <typename T, int Dim>
 void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
   const bool warpgroups = args.plan.kernel == PrefixKernelKind::kWarpgroups;
+  constexpr bool kHasWarpgroups = Dim <= 128 && !KvElement<T>::kIsCode;
   switch (args.plan.tile_queries) {
     case 16:
       return LaunchPrefix<T, Dim, 16>(stream, args);
     case 32:
       return LaunchPrefix<T, Dim, 32>(stream, args);
     case 64:
-      if constexpr (Dim <= 128) {
+      if constexpr (kHasWarpgroups) {
         if (warpgroups) return LaunchWarpgroups<T, Dim, 64>(stream, args);
       }
       return LaunchPrefix<T, Dim, 64>(stream, args);
     case 128:
-      if constexpr (Dim <= 128) {
+      if constexpr (kHasWarpgroups) {
         if (warpgroups) return LaunchWarpgroups<T, Dim, 128>(stream, args);
-        LaunchPrefix<T, Dim, 128>(stream, args);
       }
+      if constexpr (Dim <= 128) LaunchPrefix<T, Dim, 128>(stream, args);
       return;
     default:
-      if constexpr (Dim <= 128) LaunchWarpgroups<T, Dim, 256>(stream, args);
+      if constexpr (kHasWarpgroups) LaunchWarpgroups<T, Dim, 256>(stream, args);
   }
 }
 

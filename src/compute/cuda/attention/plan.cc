@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/math.h"
+#include "compute/kv_view.h"
 
 namespace talon::cuda {
 namespace {
@@ -88,10 +89,13 @@ int SharedBytes(const PrefixKind& kind, int dim) {
 
 // The variants that the shape allows, by ascending queries; empty: use the generic kernel.
 std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
-  const bool is_16_bit = shape.dtype == DType::kBF16 || shape.dtype == DType::kF16;
-  if (!is_16_bit || shape.head_dim % 8 != 0 || shape.head_dim > 256) return {};
+  const DType type = KvValueType(shape.dtype);
+  const bool is_16_bit = type == DType::kBF16 || type == DType::kF16;
+  const int copied = 16 / static_cast<int>(DTypeSize(shape.dtype));  // elements at once
+  if (!is_16_bit || shape.head_dim % copied != 0 || shape.head_dim > 256) return {};
   const int dim = PaddedHeadDim(shape.head_dim);
-  const bool hopper = shape.has_warpgroups && dim <= 128;
+  // WarpgroupKernel's TMA loads do not expand codes.
+  const bool hopper = shape.has_warpgroups && dim <= 128 && !IsQuantisedKv(shape.dtype);
   std::vector<PrefixKind> kinds;
   for (const PrefixKind& kind : hopper ? std::span<const PrefixKind>(kHopperKinds) : kTileKinds) {
     if (dim > 128 && kind.queries > 64) continue;  // limited by the accumulators' registers

@@ -69,7 +69,8 @@ constexpr int TileSharedBytes(int tile_queries, int dim) {
   const int keys = 2 * kTileStages * kTileKeys * row_bytes;
   const int scores = tile_queries <= 32 ? tile_queries * kTileKeys * 4 : 16;
   const int vectors = 4 * kTileKeys * 4;
-  return keys + tile_queries * (row_bytes + 24) + scores + vectors + 96;
+  const int scales = 2 * kTileKeys;
+  return keys + tile_queries * (row_bytes + 24) + scores + vectors + scales + 96;
 }
 
 // Shared memory of WarpgroupKernel: queries, stages of keys and values, slots, mbarriers and kept

@@ -287,6 +287,20 @@ TEST(AttentionWork, FirstKeysOfATile) {
   }
 }
 
+// Codes are expanded after their copies, which TMA cannot do; copies are of 16 bytes.
+TEST(AttentionPlan, CodesRunOnTiles) {
+  for (const DType dtype : {DType::kF8E4M3, DType::kI8}) {
+    AttentionShape shape{.head_dim = 128, .dtype = dtype, .has_warpgroups = true};
+    AttentionPlan plan;
+    plan.Build(MixedPass(), shape);
+    EXPECT_GT(plan.tile_queries, 0);
+    EXPECT_EQ(plan.kernel, PrefixKernelKind::kTiles);
+    shape.head_dim = 24;
+    plan.Build(MixedPass(), shape);
+    EXPECT_EQ(plan.tile_queries, 0);
+  }
+}
+
 TEST(AttentionPlan, NoWorkForTheGenericKernel) {
   AttentionPlan plan;
   plan.Build(MixedPass(), {.dtype = DType::kF32});

@@ -15,6 +15,7 @@
 #include "compute/cuda/attention/plan.h"
 #include "compute/cuda/attention/softmax.cuh"
 #include "compute/cuda/device/dynamic_shared.cuh"
+#include "compute/cuda/device/kv_codes.cuh"
 #include "compute/cuda/device/mma.cuh"
 
 namespace talon::cuda {
@@ -23,7 +24,9 @@ inline constexpr int kVectorRing = 4;  // tiles whose vectors are known ahead, s
 
 template <typename Element, int Dim, int WarpsM, int WarpsN, int TilesM, int Stages>
 struct TileConfig {
-  using T = Element;
+  using Stored = Element;  // the cache's
+  using T = typename KvElement<Element>::Value;
+  static constexpr bool kExpands = KvElement<Element>::kIsCode;
   static constexpr int kDim = Dim;  // head_dim, padded with zeros
   static constexpr int kWarpsM = WarpsM;
   static constexpr int kWarpsN = WarpsN;
@@ -53,6 +56,7 @@ struct SharedTile {
   int32_t vectors[kVectorRing][kTileKeys];
   AttentionItem item;
   int32_t next_item;
+  uint8_t scales[C::kExpands ? 2 * kTileKeys : 1];  // the expanded tile's: keys, values
 };
 
 // Position of a thread in its block.
@@ -101,29 +105,81 @@ struct TileRun {
   int chunk;     // first chunk
 };
 
-// Starts the copies of a tile's keys and values, whose vectors are known.
+// The 16-byte pieces of a tile's vectors that a thread copies.
+template <typename C>
+struct OwnPieces {
+  static constexpr int kColumns = 16 / sizeof(typename C::Stored);
+  static constexpr int kPieces = C::kDim / kColumns;
+  static constexpr int kCount = kTileKeys * kPieces / C::kThreads;
+  static_assert(kTileKeys * kPieces % C::kThreads == 0);
+
+  static __device__ int Key(int i) { return (i * C::kThreads + threadIdx.x) / kPieces; }
+  static __device__ int Column(int i) {
+    return (i * C::kThreads + threadIdx.x) % kPieces * kColumns;
+  }
+};
+
+// Starts the copies of a tile's keys and values, whose vectors are known. Codes go to where the
+// first of their numbers will be.
 template <typename C>
 __device__ __forceinline__ void StartTile(const AttentionArgs& args, SharedTile<C>& shared,
                                           int tile) {
-  using T = typename C::T;
-  constexpr int kPieces = C::kDim / 8;  // 16 bytes each
-  static_assert(kTileKeys * kPieces % C::kThreads == 0);
+  using Stored = typename C::Stored;
+  using Own = OwnPieces<C>;
   const int stage = tile % C::kStages;
 #pragma unroll
-  for (int i = 0; i < kTileKeys * kPieces / C::kThreads; ++i) {
-    const int index = i * C::kThreads + threadIdx.x;
-    const int key = index / kPieces;
-    const int column = index % kPieces * 8;
+  for (int i = 0; i < Own::kCount; ++i) {
+    const int key = Own::Key(i);
+    const int column = Own::Column(i);
     const int vector = shared.vectors[tile % kVectorRing][key];
     const bool present = vector != kNoVector && column < args.head_dim;
     const bool staged = vector < 0;
     const int64_t offset =
         present ? static_cast<int64_t>(staged ? ~vector : vector) * args.head_dim + column : 0;
-    const T* k = static_cast<const T*>(staged ? args.k_staged : args.k_blocks);
-    const T* v = static_cast<const T*>(staged ? args.v_staged : args.v_blocks);
+    const auto* k = static_cast<const Stored*>(staged ? args.k_staged : args.k_blocks);
+    const auto* v = static_cast<const Stored*>(staged ? args.v_staged : args.v_blocks);
     const int at = C::Column(key, column);
     CpAsync16(&shared.k[stage][key][at], k + offset, present);
     CpAsync16(&shared.v[stage][key][at], v + offset, present);
+  }
+}
+
+// The scale of a tile's key or, in the second half of the threads, of its value. Bypasses L1, as
+// the copies do.
+template <typename C>
+__device__ __forceinline__ uint8_t LoadScale(const AttentionArgs& args, const SharedTile<C>& shared,
+                                             int tile) {
+  static_assert(C::kThreads == 2 * kTileKeys);
+  const int vector = shared.vectors[tile % kVectorRing][threadIdx.x % kTileKeys];
+  if (vector == kNoVector) return 0;
+  const bool is_key = threadIdx.x < kTileKeys;
+  const bool staged = vector < 0;
+  const auto* codes = static_cast<const uint8_t*>(
+      staged ? (is_key ? args.k_staged : args.v_staged) : (is_key ? args.k_blocks : args.v_blocks));
+  const int64_t vectors = staged ? args.staged_vectors : args.block_vectors;
+  return __ldcg(codes + vectors * args.head_dim + (staged ? ~vector : vector));
+}
+
+// Expands the codes of a tile, each thread those that it has copied itself.
+template <typename C>
+__device__ __forceinline__ void ExpandTile(SharedTile<C>& shared, int tile) {
+  using Stored = typename C::Stored;
+  using Own = OwnPieces<C>;
+  const int stage = tile % C::kStages;
+  const auto expand = [&](typename C::T(&rows)[kTileKeys][C::kStride], int key, int column,
+                          uint8_t scale) {
+    auto* first = reinterpret_cast<uint4*>(&rows[key][C::Column(key, column)]);
+    auto* second = reinterpret_cast<uint4*>(&rows[key][C::Column(key, column + 8)]);
+    const uint4 codes = *first;
+    const CodeExpander<Stored> expander(scale);
+    *first = ExpandCodes(expander, codes.x, codes.y);
+    *second = ExpandCodes(expander, codes.z, codes.w);
+  };
+#pragma unroll
+  for (int i = 0; i < Own::kCount; ++i) {
+    const int key = Own::Key(i);
+    expand(shared.k[stage], key, Own::Column(i), shared.scales[key]);
+    expand(shared.v[stage], key, Own::Column(i), shared.scales[kTileKeys + key]);
   }
 }
 
@@ -379,11 +435,20 @@ __device__ __forceinline__ void RunTiles(const AttentionArgs& args, SharedTile<C
                                          const VisibleOf& visible_of, FlashState<C>& state,
                                          const Finish& finish) {
   const Lane<C> at;
+  [[maybe_unused]] uint8_t scale = 0;
+  if constexpr (C::kExpands) {
+    if (run.begin < run.end) scale = LoadScale(args, shared, run.begin);
+  }
   __syncthreads();
   int chunk = run.chunk;
   int chunk_end = ChunkBegin(chunk + 1) / kTileKeys;
   for (int tile = run.begin; tile < run.end; ++tile) {
     CpAsyncWaitGroup<C::kStages - 2>();
+    if constexpr (C::kExpands) {
+      shared.scales[threadIdx.x] = scale;
+      __syncthreads();
+      ExpandTile(shared, tile);
+    }
     __syncthreads();
     if (tile + C::kStages - 1 < run.end) StartTile(args, shared, tile + C::kStages - 1);
     CpAsyncCommitGroup();
@@ -391,6 +456,9 @@ __device__ __forceinline__ void RunTiles(const AttentionArgs& args, SharedTile<C
     int vector = kNoVector;
     if (threadIdx.x < kTileKeys && ahead < run.end) {
       vector = vector_of(ahead * kTileKeys + threadIdx.x);
+    }
+    if constexpr (C::kExpands) {
+      if (tile + 1 < run.end) scale = LoadScale(args, shared, tile + 1);
     }
     RunTile(shared, tile, (tile + 1) * kTileKeys > run.full_end, at, visible_of, state);
     if (threadIdx.x < kTileKeys) shared.vectors[ahead % kVectorRing][threadIdx.x] = vector;

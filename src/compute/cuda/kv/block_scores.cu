@@ -1,7 +1,7 @@
 #include "base/check.h"
 #include "base/math.h"
-#include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/device/dynamic_shared.cuh"
+#include "compute/cuda/device/kv_codes.cuh"
 #include "compute/cuda/kv/block_scores.h"
 #include "compute/cuda/kv/kv_ops.h"
 
@@ -236,22 +236,26 @@ __global__ void __launch_bounds__(kThreads) SummaryKernel(const SummaryArgs args
       static_cast<int64_t>(args.blocks[blockIdx.x]) * args.shape.kv_heads + blockIdx.y;
   const int head_dim = args.shape.head_dim;
   const int tokens = args.shape.block_size;
-  const T* keys = static_cast<const T*>(layer.k_blocks) + index * tokens * head_dim;
+  using Value = typename KvElement<T>::Value;
+  const auto key = [&](int token) {
+    return KvVectorAt<T>(layer.k_blocks, args.shape.BlockVectors(), head_dim,
+                         index * tokens + token);
+  };
   PdlWait();
   for (int d = threadIdx.x; d < head_dim; d += kThreads) {
-    float largest = ToFloat(keys[d]), smallest = largest;
+    float largest = key(0)[d], smallest = largest;
     for (int token = 1; token < tokens; ++token) {
-      const float value = ToFloat(keys[token * head_dim + d]);
+      const float value = key(token)[d];
       if (value > largest || isnan(value)) largest = value;
       if (value < smallest || isnan(value)) smallest = value;
     }
-    static_cast<T*>(layer.key_max)[index * head_dim + d] = FromFloat<T>(largest);
-    static_cast<T*>(layer.key_min)[index * head_dim + d] = FromFloat<T>(smallest);
+    static_cast<Value*>(layer.key_max)[index * head_dim + d] = FromFloat<Value>(largest);
+    static_cast<Value*>(layer.key_min)[index * head_dim + d] = FromFloat<Value>(smallest);
   }
   for (int token = threadIdx.x / 32; token < tokens; token += kThreads / 32) {
     float squares = 0;
     for (int d = threadIdx.x % 32; d < head_dim; d += 32) {
-      const float value = ToFloat(keys[token * head_dim + d]);
+      const float value = key(token)[d];
       squares = __fmaf_rn(value, value, squares);
     }
     for (int offset = 16; offset > 0; offset /= 2) {
@@ -275,7 +279,7 @@ void ScoreBlocks(const Stream& stream, const ScoreCall& call) {
   const ScoreArgs args = {call.plan,        call.q,   call.shape,  call.layer,
                           call.layer_index, call.out, call.group()};
   const size_t shared = sizeof(ScoreShared) + args.group * kTileBlocks * sizeof(float);
-  DispatchFloatType(call.shape.dtype, [&](auto type) {
+  DispatchFloatType(call.shape.value_type(), [&](auto type) {
     const auto kernel = &ScoreKernel<decltype(type)>;
     if (shared > 48 * 1024) AllowSharedMemory(kernel, shared);
     Launch(stream, kernel, 4 * stream.multiprocessors, kThreads, shared, args);
@@ -287,7 +291,7 @@ void SummariseBlocks(const Stream& stream, const KvShape& shape, const KvLayer* 
   TALON_CHECK(shape.key_summaries);
   if (count == 0) return;
   const dim3 grid(count, shape.kv_heads, shape.num_layers);
-  DispatchFloatType(shape.dtype, [&](auto type) {
+  DispatchKvType(shape.dtype, [&](auto type) {
     Launch(stream, &SummaryKernel<decltype(type)>, grid, kThreads, 0,
            SummaryArgs{shape, layers, blocks});
   });

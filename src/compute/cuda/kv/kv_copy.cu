@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// A cache's arrays seen as vectors of `pieces` pieces: 16 bytes, or 2 where head_dim is odd.
+// A cache's arrays seen as vectors of `pieces` pieces: 16 bytes, or 2 or 1 where that does
+// not divide them.
 struct CopyArgs {
   const KvLayer* layers;
   const int32_t* from;
@@ -17,7 +18,14 @@ struct CopyArgs {
   int kv_heads;
   int block_size;
   int pieces;  // in a head's vector of one token
+  // Bytes from the start of blocks and staging to their scales; 0: there are none.
+  int64_t block_scales;
+  int64_t staged_scales;
 };
+
+__device__ __forceinline__ uint8_t* ScalesOf(void* array, int64_t offset) {
+  return static_cast<uint8_t*>(array) + offset;
+}
 
 __device__ __forceinline__ int64_t SlotVector(const CopyArgs& args, int slot, int head) {
   const int64_t block = slot / args.block_size;
@@ -38,6 +46,13 @@ __device__ __forceinline__ void CommitRow(const CopyArgs& args, const KvLayer& l
     auto* to = static_cast<Piece*>(is_value ? layer.v_blocks : layer.k_blocks);
     to[SlotVector(args, slot, head) * args.pieces + piece] =
         from[StagedVector(args, row, head) * args.pieces + piece];
+  }
+  if (args.block_scales == 0) return;
+  for (int i = threadIdx.x; i < 2 * args.kv_heads; i += kThreads) {
+    const int head = i % args.kv_heads;
+    const uint8_t* from = ScalesOf(i == head ? layer.k_staged : layer.v_staged, args.staged_scales);
+    uint8_t* to = ScalesOf(i == head ? layer.k_blocks : layer.v_blocks, args.block_scales);
+    to[SlotVector(args, slot, head)] = from[StagedVector(args, row, head)];
   }
 }
 
@@ -72,14 +87,20 @@ __global__ void CopyKernel(const CopyArgs args) {
   void* array = Staged ? (is_value ? layer.v_staged : layer.k_staged)
                        : (is_value ? layer.v_blocks : layer.k_blocks);
   auto* data = static_cast<Piece*>(array);
+  const auto vector_of = [&](int place) {
+    return Staged ? StagedVector(args, place, head) : SlotVector(args, place, head);
+  };
   PdlWait();
+  if (args.block_scales != 0 && threadIdx.x == kThreads - 1) {
+    uint8_t* scales = ScalesOf(array, Staged ? args.staged_scales : args.block_scales);
+    for (int i = 0; i < args.count; ++i) {
+      scales[vector_of(args.to[i])] = scales[vector_of(args.from[i])];
+    }
+  }
   for (int piece = threadIdx.x; piece < args.pieces; piece += kThreads) {
     for (int i = 0; i < args.count; ++i) {
-      const int64_t from =
-          Staged ? StagedVector(args, args.from[i], head) : SlotVector(args, args.from[i], head);
-      const int64_t to =
-          Staged ? StagedVector(args, args.to[i], head) : SlotVector(args, args.to[i], head);
-      data[to * args.pieces + piece] = data[from * args.pieces + piece];
+      data[vector_of(args.to[i]) * args.pieces + piece] =
+          data[vector_of(args.from[i]) * args.pieces + piece];
     }
   }
 }
@@ -90,11 +111,17 @@ __global__ void CopyBlockKernel(const CopyArgs args, int from_block, int to_bloc
   PdlTrigger();
   const KvLayer layer = args.layers[blockIdx.y];
   const int head = blockIdx.x;
-  auto* data = static_cast<Piece*>(blockIdx.z == 1 ? layer.v_blocks : layer.k_blocks);
-  const Piece* from = data + SlotVector(args, from_block * args.block_size, head) * args.pieces;
-  Piece* to = data + SlotVector(args, to_block * args.block_size, head) * args.pieces;
+  void* array = blockIdx.z == 1 ? layer.v_blocks : layer.k_blocks;
+  auto* data = static_cast<Piece*>(array);
+  const int64_t from = SlotVector(args, from_block * args.block_size, head);
+  const int64_t to = SlotVector(args, to_block * args.block_size, head);
   PdlWait();
-  for (int i = threadIdx.x; i < args.count * args.pieces; i += kThreads) to[i] = from[i];
+  for (int i = threadIdx.x; i < args.count * args.pieces; i += kThreads) {
+    data[to * args.pieces + i] = data[from * args.pieces + i];
+  }
+  if (args.block_scales == 0) return;
+  uint8_t* scales = ScalesOf(array, args.block_scales);
+  for (int i = threadIdx.x; i < args.count; i += kThreads) scales[to + i] = scales[from + i];
 }
 
 // Calls launch(a piece, args with `pieces` of that size).
@@ -102,13 +129,21 @@ template <typename F>
 void WithPieces(const KvShape& shape, CopyArgs args, const F& launch) {
   args.kv_heads = shape.kv_heads;
   args.block_size = shape.block_size;
-  const int bytes = shape.head_dim * static_cast<int>(DTypeSize(shape.dtype));
+  const int bytes = static_cast<int>(shape.VectorBytes());
+  if (shape.quantised()) {
+    args.block_scales = shape.BlockVectors() * bytes;
+    args.staged_scales = shape.StagedVectors() * bytes;
+  }
   if (bytes % sizeof(uint4) == 0) {
     args.pieces = bytes / static_cast<int>(sizeof(uint4));
     return launch(uint4{}, args);
   }
-  args.pieces = bytes / static_cast<int>(sizeof(uint16_t));
-  launch(uint16_t{}, args);
+  if (bytes % sizeof(uint16_t) == 0) {
+    args.pieces = bytes / static_cast<int>(sizeof(uint16_t));
+    return launch(uint16_t{}, args);
+  }
+  args.pieces = bytes;
+  launch(uint8_t{}, args);
 }
 
 }  // namespace

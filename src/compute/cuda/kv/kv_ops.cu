@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/device/kv_codes.cuh"
 #include "compute/cuda/device/kv_place.cuh"
 #include "compute/cuda/kv/kv_ops.h"
 
@@ -89,6 +89,31 @@ __device__ void StoreVector(const float* x, int head_dim, T* cache) {
   }
 }
 
+// Quantises a head's vector into the cache.
+template <typename T>
+__device__ void StoreCodes(const float* x, int head_dim, T* cache, uint8_t* scale) {
+  const int lane = threadIdx.x % 32;
+  uint32_t largest = 0;
+  for (int d = lane; d < head_dim; d += 32) {
+    largest = max(largest, __float_as_uint(x[d]) & 0x7FFFFFFFu);
+  }
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+  }
+  const uint8_t own = KvScaleOf(T::kType, largest);
+  if (lane == 0) *scale = own;
+  if (own == kNanKvScale) {
+    for (int d = lane; d < head_dim; d += 32) cache[d].bits = 0;
+    return;
+  }
+  const float factor = InverseKvScale(own);
+  for (int d = lane; d < head_dim; d += 32) {
+    const float scaled = __fmul_rn(x[d], factor);
+    cache[d].bits = T::kType == DType::kI8 ? Int8KvCode(scaled) : Fp8KvCode(scaled);
+  }
+}
+
 // The transform in place, a warp for each head of each row.
 __global__ void HeadsKernel(MatrixView x, HeadWork work, MatrixView angles) {
   PdlTrigger();
@@ -131,15 +156,27 @@ __global__ void StoreKernel(const __grid_constant__ StoreArgs args) {
     work.x = args.rows.k.data + row * args.rows.k.stride + kv_head * shape.head_dim;
     work.norm = args.rows.k_norm;
     T* cache = VectorAt<T>(shape, args.layer.k_blocks, args.layer.k_staged, place, kv_head);
-    TransformHead(work, [&](int d, float value) {
-      work.x[d] = value;
-      cache[d] = FromFloat<T>(value);
-    });
+    if constexpr (KvElement<T>::kIsCode) {
+      TransformHead(work, [&](int d, float value) { work.x[d] = value; });
+      __syncwarp();
+      StoreCodes(work.x, shape.head_dim, cache,
+                 ScaleAt(shape, args.layer.k_blocks, args.layer.k_staged, place, kv_head));
+    } else {
+      TransformHead(work, [&](int d, float value) {
+        work.x[d] = value;
+        cache[d] = FromFloat<T>(value);
+      });
+    }
   } else if (head < query_heads + 2 * shape.kv_heads) {
     const int kv_head = head - query_heads - shape.kv_heads;
     const float* x = args.rows.v.data + row * args.rows.v.stride + kv_head * shape.head_dim;
     T* cache = VectorAt<T>(shape, args.layer.v_blocks, args.layer.v_staged, place, kv_head);
-    StoreVector(x, shape.head_dim, cache);
+    if constexpr (KvElement<T>::kIsCode) {
+      StoreCodes(x, shape.head_dim, cache,
+                 ScaleAt(shape, args.layer.v_blocks, args.layer.v_staged, place, kv_head));
+    } else {
+      StoreVector(x, shape.head_dim, cache);
+    }
   }
 }
 
@@ -147,7 +184,7 @@ void LaunchStore(const Stream& stream, const StoreArgs& args) {
   const int query_heads = args.rows.q.data == nullptr ? 0 : args.rows.q.cols / args.shape.head_dim;
   const int heads = query_heads + 2 * args.shape.kv_heads;
   const dim3 grid(args.rows.k.rows, CeilDiv(heads, kWarps));
-  DispatchFloatType(args.shape.dtype, [&](auto type) {
+  DispatchKvType(args.shape.dtype, [&](auto type) {
     Launch(stream, &StoreKernel<decltype(type)>, grid, kThreads, 0, args);
   });
 }

@@ -9,20 +9,24 @@ constexpr int kThreads = 256;
 constexpr int kBlocks = 32;
 constexpr int kBatch = 4;  // loads in flight
 
+// Elements of tiles, or their scales, in pieces.
+template <typename Piece>
 struct CopyArgs {
   const KvLayer* from;
   const KvLayer* to;
+  int64_t from_offset;  // bytes in front of the first tile's
+  int64_t to_offset;
   const int32_t* blocks;  // [lists][count]
   int count;
   int first;
   int kv_heads;
-  int pieces;     // pieces of a tile, 16 bytes each
+  int pieces;     // pieces of a tile
   int64_t total;  // pieces of all tiles
 
   // Piece i lies in list i / (2 * count * pieces), of K before those of V.
   struct Place {
-    const uint4* from;
-    uint4* to;
+    const Piece* from;
+    Piece* to;
   };
   __device__ Place PlaceOf(int64_t i) const {
     const int piece = static_cast<int>(i % pieces);
@@ -34,19 +38,22 @@ struct CopyArgs {
     const KvLayer& source = from[list / kv_heads];
     const KvLayer& target = to[list / kv_heads];
     const int64_t block = blocks[static_cast<int64_t>(list) * count + index];
-    const auto* source_pieces =
-        static_cast<const uint4*>(is_value ? source.v_blocks : source.k_blocks);
-    auto* target_pieces = static_cast<uint4*>(is_value ? target.v_blocks : target.k_blocks);
+    const auto* source_bytes =
+        static_cast<const uint8_t*>(is_value ? source.v_blocks : source.k_blocks);
+    auto* target_bytes = static_cast<uint8_t*>(is_value ? target.v_blocks : target.k_blocks);
+    const auto* source_pieces = reinterpret_cast<const Piece*>(source_bytes + from_offset);
+    auto* target_pieces = reinterpret_cast<Piece*>(target_bytes + to_offset);
     return {source_pieces + (block * kv_heads + head) * pieces + piece,
             target_pieces + (int64_t{first + index} * kv_heads + head) * pieces + piece};
   }
 };
 
-__global__ void __launch_bounds__(kThreads) CopyTilesKernel(const CopyArgs args) {
+template <typename Piece>
+__global__ void __launch_bounds__(kThreads) CopyTilesKernel(const CopyArgs<Piece> args) {
   const int64_t step = int64_t{gridDim.x} * kThreads;
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < args.total;
        i += kBatch * step) {
-    uint4 pieces[kBatch];
+    Piece pieces[kBatch];
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       if (i + j * step < args.total) pieces[j] = *args.PlaceOf(i + j * step).from;
@@ -88,17 +95,34 @@ void TileCopier::Copy(const TileArrays& from, std::span<const int32_t> blocks, c
   uploads->Send(ids, blocks.size_bytes());
   TALON_CUDA_CHECK(cudaEventRecord(ready_, stream_->handle));
   TALON_CUDA_CHECK(cudaStreamWaitEvent(own_.handle, ready_, 0));
-  const auto pieces =
-      static_cast<int>(shape.TileElements() * DTypeSize(shape.dtype) / sizeof(uint4));
-  Launch(own_, CopyTilesKernel, kBlocks, kThreads, 0,
-         CopyArgs{.from = from.layers,
-                  .to = to.layers,
-                  .blocks = ids,
-                  .count = count,
-                  .first = first,
-                  .kv_heads = shape.kv_heads,
-                  .pieces = pieces,
-                  .total = int64_t{2} * lists * count * pieces});
+  // `bytes` of every tile, from a byte of each array on.
+  const auto copy = [&]<typename Piece>(Piece, size_t bytes, int64_t from_offset,
+                                        int64_t to_offset) {
+    const auto pieces = static_cast<int>(bytes / sizeof(Piece));
+    Launch(own_, CopyTilesKernel<Piece>, kBlocks, kThreads, 0,
+           CopyArgs<Piece>{.from = from.layers,
+                           .to = to.layers,
+                           .from_offset = from_offset,
+                           .to_offset = to_offset,
+                           .blocks = ids,
+                           .count = count,
+                           .first = first,
+                           .kv_heads = shape.kv_heads,
+                           .pieces = pieces,
+                           .total = int64_t{2} * lists * count * pieces});
+  };
+  const size_t bytes = shape.block_size * shape.VectorBytes();
+  if (bytes % sizeof(uint4) == 0) {
+    copy(uint4{}, bytes, 0, 0);
+  } else {
+    copy(uint2{}, bytes, 0, 0);
+  }
+  if (shape.quantised()) {
+    const auto offset = [](const KvShape& its) {
+      return its.BlockVectors() * static_cast<int64_t>(its.VectorBytes());
+    };
+    copy(uint2{}, shape.block_size, offset(shape), offset(to.shape));
+  }
   TALON_CUDA_CHECK(cudaEventRecord(copied_, own_.handle));
   copying_ = true;
 }

@@ -1,5 +1,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include "base/check.h"
@@ -47,6 +48,10 @@ __device__ float RandomAt(uint64_t seed, uint64_t index) {
   return (static_cast<float>(x >> 40) * (1.0f / (1 << 23)) - 1.0f) * 1.7320508f;
 }
 
+__device__ float AsE4M3(uint8_t code) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3)));
+}
+
 // The first element of a place's vector: in the blocks, or in the staging for ~(staging row).
 __device__ int64_t ElementOf(const KvShape& shape, int32_t place, int head) {
   if (place < 0) return (int64_t{~place} * shape.kv_heads + head) * shape.head_dim;
@@ -55,7 +60,17 @@ __device__ int64_t ElementOf(const KvShape& shape, int32_t place, int head) {
   return ((block * shape.kv_heads + head) * shape.block_size + within) * shape.head_dim;
 }
 
-__device__ float Load(const void* array, DType dtype, int64_t at) {
+// Element `at` of an array of `vectors` vectors.
+__device__ float Load(const KvShape& shape, const void* array, int64_t vectors, int64_t at) {
+  const DType dtype = shape.dtype;
+  if (IsQuantisedKv(dtype)) {
+    const auto* codes = static_cast<const uint8_t*>(array);
+    const uint8_t scale = codes[vectors * shape.head_dim + at / shape.head_dim];
+    if (scale == 255) return __int_as_float(0x7FC00000);
+    const float code = dtype == DType::kI8 ? static_cast<float>(static_cast<int8_t>(codes[at]))
+                                           : static_cast<float>(AsE4M3(codes[at]));
+    return ldexpf(code, scale - 127);
+  }
   return dtype == DType::kF16 ? __half2float(static_cast<const __half*>(array)[at])
                               : __bfloat162float(static_cast<const __nv_bfloat16*>(array)[at]);
 }
@@ -86,10 +101,11 @@ struct NaiveArgs {
   __device__ float Score(const NaiveKeys& row, const float* query, int head, int key) const {
     const int32_t place = PlaceOf(row, key);
     const void* k = place < 0 ? layer.k_staged : layer.k_blocks;
+    const int64_t vectors = place < 0 ? shape.StagedVectors() : shape.BlockVectors();
     const int64_t at = ElementOf(shape, place, head);
     float sum = 0;
     for (int d = threadIdx.x % 32; d < shape.head_dim; d += 32) {
-      sum += query[d] * Load(k, shape.dtype, at + d);
+      sum += query[d] * Load(shape, k, vectors, at + d);
     }
     for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, i);
     return sum * scale;
@@ -119,9 +135,10 @@ __global__ void NaiveKernel(NaiveArgs args) {
     square += weight * weight;
     const int32_t place = args.PlaceOf(row, key);
     const void* v = place < 0 ? args.layer.v_staged : args.layer.v_blocks;
+    const int64_t vectors = place < 0 ? args.shape.StagedVectors() : args.shape.BlockVectors();
     const int64_t at = ElementOf(args.shape, place, head);
     for (int i = 0; i * 32 + lane < args.shape.head_dim; ++i) {
-      acc[i] += weight * Load(v, args.shape.dtype, at + i * 32 + lane);
+      acc[i] += weight * Load(args.shape, v, vectors, at + i * 32 + lane);
     }
   }
   totals[warp] = total;
@@ -149,9 +166,31 @@ __global__ void FillKernel(MatrixView matrix, uint64_t seed, float deviation) {
   }
 }
 
+// Random codes and scales: of normal numbers, zeros among them.
+__device__ void FillCodes(const KvShape& shape, const KvLayer& layer, int32_t place,
+                          uint64_t seed) {
+  for (int i = threadIdx.x; i < 2 * shape.kv_heads * shape.head_dim; i += blockDim.x) {
+    const int head = i / 2 / shape.head_dim, d = i / 2 % shape.head_dim;
+    const uint64_t index = static_cast<uint64_t>(place + (int64_t{1} << 32)) << 12 | i;
+    const float random = RandomAt(seed, index);
+    const int64_t vector = ElementOf(shape, place, head) / shape.head_dim;
+    const int64_t vectors = place < 0 ? shape.StagedVectors() : shape.BlockVectors();
+    auto* codes = static_cast<uint8_t*>(place < 0 ? (i % 2 == 0 ? layer.k_staged : layer.v_staged)
+                                                  : (i % 2 == 0 ? layer.k_blocks : layer.v_blocks));
+    // At most 1.74 * 2^6, with a scale of 2^-6 or half of it.
+    codes[vector * shape.head_dim + d] =
+        shape.dtype == DType::kI8
+            ? static_cast<uint8_t>(static_cast<int8_t>(rintf(random * 64)))
+            : static_cast<uint8_t>(__nv_cvt_float_to_fp8(random * 64, __NV_SATFINITE, __NV_E4M3) &
+                                   (fabsf(random) * 64 < 1.0f / 64 ? 0x80 : 0xFF));
+    if (d == 0) codes[vectors * shape.head_dim + vector] = 120 + vector % 2;
+  }
+}
+
 __global__ void FillPlacesKernel(KvShape shape, KvLayer layer, const int32_t* places,
                                  uint64_t seed) {
   const int32_t place = places[blockIdx.x];
+  if (IsQuantisedKv(shape.dtype)) return FillCodes(shape, layer, place, seed);
   for (int i = threadIdx.x; i < shape.kv_heads * shape.head_dim; i += blockDim.x) {
     const int64_t at = ElementOf(shape, place, i / shape.head_dim) + i % shape.head_dim;
     const uint64_t index = 2 * (static_cast<uint64_t>(place + (int64_t{1} << 32)) << 12 | i);

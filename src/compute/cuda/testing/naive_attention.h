@@ -35,11 +35,11 @@ struct NaiveResult {
 };
 NaiveResult RunNaiveAttention(const NaiveAttention& attention);
 
-// Writes NaN everywhere. 16-bit and 32-bit floats alike.
+// Writes NaN everywhere, whatever the type.
 void Poison(void* device, size_t bytes);
 // Writes pseudo-random values of variance `deviation`^2, a function of the seed and the index.
 void FillRandom(MatrixView matrix, uint64_t seed, float deviation);
-// The same for K and V of the places, all kv heads, in the cache's type (16 bits).
+// The same for K and V of the places, all kv heads, in the cache's type (not float32).
 void FillPlaces(const KvShape& shape, const KvLayer& layer, const std::vector<int32_t>& places,
                 uint64_t seed);
 

@@ -1,11 +1,12 @@
 // A KV cache and a pass over it, laid out in any way a test wants: the same tokens committed,
 // staged or staged in slots, block lists in random order, everything unused poisoned with NaN.
-#ifndef TALON_COMPUTE_KV_TESTING_H_
-#define TALON_COMPUTE_KV_TESTING_H_
+#ifndef TALON_COMPUTE_KV_KV_TESTING_H_
+#define TALON_COMPUTE_KV_KV_TESTING_H_
 
 #include <cstdint>
 #include <map>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,25 +15,32 @@
 
 namespace talon::testing {
 
+inline constexpr DType kKvTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3,
+                                     DType::kI8};
+
 // The layer that tests of single ops use.
 inline constexpr int kLayer = 1;
 
-// `value` as a cache of this type holds it.
+// `value` in this type.
 inline float Rounded(float value, DType dtype) {
   uint32_t storage = 0;
   StoreElement(&storage, dtype, 0, value);
   return LoadElement(&storage, dtype, 0);
 }
+// head_dim elements as a cache holds them.
+std::vector<float> Rounded(const KvShape& shape, std::span<const float> vector);
 
 // One layer's worth of cache in host memory, copied to a backend when it is used.
 class KvImage {
  public:
-  // `layers` layers, of which only `layer` ever holds values.
-  KvImage(const KvShape& shape, int layer);
+  // `layers` layers, of which only `layer` ever holds values. They are rounded to `numbers`, the
+  // cache's type if it is not another one, before they are rounded to the cache's type.
+  KvImage(const KvShape& shape, int layer) : KvImage(shape, layer, shape.dtype) {}
+  KvImage(const KvShape& shape, int layer, DType numbers);
 
   // K and V of `content` (any integer names a token's values) for one kv head.
-  void WriteSlot(int64_t slot, int head, int64_t content);
-  void WriteStaged(int64_t row, int head, int64_t content);
+  void WriteSlot(int64_t slot, int head, int64_t content) { Write(slot, head, content); }
+  void WriteStaged(int64_t row, int head, int64_t content) { Write(~row, head, content); }
 
   const KvShape& shape() const { return shape_; }
   int layer() const { return layer_; }
@@ -41,10 +49,11 @@ class KvImage {
 
  private:
   friend class DeviceKv;
-  void Write(std::vector<uint8_t>& array, int64_t offset, int64_t content, int head, bool value);
+  void Write(int64_t place, int head, int64_t content);
 
   KvShape shape_;
   int layer_;
+  DType numbers_;
   std::vector<uint8_t> k_blocks_, v_blocks_, k_staged_, v_staged_;
 };
 
@@ -53,11 +62,14 @@ class DeviceKv {
  public:
   DeviceKv(Backend& backend, const KvImage& image);
   KvView view() const { return {shape_, layers_}; }
-  // One array's elements as floats.
-  std::vector<float> Read(Backend& backend, const void* array, int64_t elements) const;
+  // One array's elements as floats: blocks of K or V, their staging, key_max or key_min.
+  std::vector<float> ReadBlocks(Backend& backend, const void* array) const;
+  std::vector<float> ReadStaged(Backend& backend, const void* array) const;
+  std::vector<float> ReadSummary(Backend& backend, const void* array) const;
 
  private:
   void AddSummaries(Backend& backend, KvLayer* arrays);
+  std::vector<float> Read(Backend& backend, const void* array, int64_t vectors) const;
 
   KvShape shape_;
   std::vector<DeviceArray> arrays_;
@@ -86,4 +98,4 @@ std::vector<int> Chain(int nodes);
 
 }  // namespace talon::testing
 
-#endif  // TALON_COMPUTE_KV_TESTING_H_
+#endif  // TALON_COMPUTE_KV_KV_TESTING_H_

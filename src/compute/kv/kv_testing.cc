@@ -1,29 +1,19 @@
-#include "compute/kv_testing.h"
+#include "compute/kv/kv_testing.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "base/check.h"
 #include "base/math.h"
 #include "compute/host/host_memory.h"
+#include "compute/reference/reference_kv.h"
 
 namespace talon::testing {
 namespace {
 
-std::vector<uint8_t> PoisonedArray(const KvShape& shape, int64_t elements) {
-  std::vector<uint8_t> array(elements * DTypeSize(shape.dtype));
-  for (int64_t i = 0; i < elements; ++i) {
-    StoreElement(array.data(), shape.dtype, i, std::numeric_limits<float>::quiet_NaN());
-  }
-  return array;
-}
-
-int64_t BlockElements(const KvShape& shape) {
-  return static_cast<int64_t>(shape.TileElements()) * shape.kv_heads * shape.num_blocks;
-}
-int64_t StagedElements(const KvShape& shape) {
-  return int64_t{shape.staging_rows} * shape.kv_heads * shape.head_dim;
+// 0xFF bytes are NaN in every type, as elements or as scales.
+std::vector<uint8_t> PoisonedArray(const KvShape& shape, int64_t vectors) {
+  return std::vector<uint8_t>(vectors * (shape.VectorBytes() + shape.ScaleBytes()), 0xFF);
 }
 
 // Hands out each block once, in random order.
@@ -136,41 +126,37 @@ void AddTreeRows(const SequenceSpec& spec, int staging_first, BlockPicker& picke
 
 }  // namespace
 
-KvImage::KvImage(const KvShape& shape, int layer)
+KvImage::KvImage(const KvShape& shape, int layer, DType numbers)
     : shape_(shape),
       layer_(layer),
-      k_blocks_(PoisonedArray(shape, BlockElements(shape))),
+      numbers_(numbers),
+      k_blocks_(PoisonedArray(shape, shape.BlockVectors())),
       v_blocks_(k_blocks_),
-      k_staged_(PoisonedArray(shape, StagedElements(shape))),
+      k_staged_(PoisonedArray(shape, shape.StagedVectors())),
       v_staged_(k_staged_) {}
+
+std::vector<float> Rounded(const KvShape& shape, std::span<const float> vector) {
+  std::vector<uint8_t> elements(shape.VectorBytes());
+  uint8_t scale = 0;
+  const HostVector stored({elements.data(), &scale}, 0, elements.size());
+  ReferenceStore(shape, vector.data(), stored);
+  std::vector<float> rounded;
+  for (int d = 0; d < shape.head_dim; ++d) rounded.push_back(ReferenceLoad(shape, stored, d));
+  return rounded;
+}
 
 std::vector<float> KvImage::Values(int64_t content, int head, bool value) const {
   const uint64_t seed = static_cast<uint64_t>(content) * 1000 + head * 2 + (value ? 1 : 0);
-  std::vector<float> values = RandomValues(shape_.head_dim, seed);
-  for (float& element : values) {
-    uint32_t storage = 0;
-    StoreElement(&storage, shape_.dtype, 0, element);
-    element = LoadElement(&storage, shape_.dtype, 0);
-  }
-  return values;
+  KvShape shape = shape_;
+  shape.dtype = numbers_;
+  return Rounded(shape_, Rounded(shape, RandomValues(shape_.head_dim, seed)));
 }
 
-void KvImage::Write(std::vector<uint8_t>& array, int64_t offset, int64_t content, int head,
-                    bool value) {
-  const std::vector<float> values = Values(content, head, value);
-  for (int d = 0; d < shape_.head_dim; ++d) {
-    StoreElement(array.data(), shape_.dtype, offset + d, values[d]);
-  }
-}
-
-void KvImage::WriteSlot(int64_t slot, int head, int64_t content) {
-  Write(k_blocks_, SlotOffset(shape_, slot, head), content, head, false);
-  Write(v_blocks_, SlotOffset(shape_, slot, head), content, head, true);
-}
-
-void KvImage::WriteStaged(int64_t row, int head, int64_t content) {
-  Write(k_staged_, StagedOffset(shape_, row, head), content, head, false);
-  Write(v_staged_, StagedOffset(shape_, row, head), content, head, true);
+void KvImage::Write(int64_t place, int head, int64_t content) {
+  ReferenceStore(shape_, Values(content, head, false).data(),
+                 VectorAt(shape_, k_blocks_.data(), k_staged_.data(), place, head));
+  ReferenceStore(shape_, Values(content, head, true).data(),
+                 VectorAt(shape_, v_blocks_.data(), v_staged_.data(), place, head));
 }
 
 DeviceKv::DeviceKv(Backend& backend, const KvImage& image) : shape_(image.shape_) {
@@ -182,7 +168,7 @@ DeviceKv::DeviceKv(Backend& backend, const KvImage& image) : shape_(image.shape_
         {&arrays.k_staged, &image.k_staged_},
         {&arrays.v_staged, &image.v_staged_}};
     for (const auto& [pointer, bytes] : contents) {
-      // Other layers are all poison: 0xFF bytes are NaN in every type.
+      // Other layers are all poison.
       const std::vector<uint8_t> poison(bytes->size(), 0xFF);
       arrays_.emplace_back(backend, layer == image.layer_ ? *bytes : poison);
       *pointer = arrays_.back().data();
@@ -194,7 +180,7 @@ DeviceKv::DeviceKv(Backend& backend, const KvImage& image) : shape_(image.shape_
 
 void DeviceKv::AddSummaries(Backend& backend, KvLayer* arrays) {
   const int64_t vectors = int64_t{shape_.num_blocks} * shape_.kv_heads;
-  const size_t bytes = vectors * shape_.head_dim * DTypeSize(shape_.dtype);
+  const size_t bytes = shape_.SummaryBytes() * shape_.num_blocks;
   for (void** pointer : {&arrays->key_max, &arrays->key_min}) {
     arrays_.emplace_back(backend, std::vector<uint8_t>(bytes, 0xFF));
     *pointer = arrays_.back().data();
@@ -203,12 +189,34 @@ void DeviceKv::AddSummaries(Backend& backend, KvLayer* arrays) {
   arrays->key_norm = static_cast<float*>(arrays_.back().data());
 }
 
-std::vector<float> DeviceKv::Read(Backend& backend, const void* array, int64_t elements) const {
-  std::vector<uint8_t> bytes(elements * DTypeSize(shape_.dtype));
+std::vector<float> DeviceKv::ReadSummary(Backend& backend, const void* array) const {
+  const int64_t elements = int64_t{shape_.num_blocks} * shape_.kv_heads * shape_.head_dim;
+  std::vector<uint8_t> bytes(shape_.SummaryBytes() * shape_.num_blocks);
   backend.CopyOut(bytes.data(), array, bytes.size());
   std::vector<float> values(elements);
-  for (int64_t i = 0; i < elements; ++i) values[i] = LoadElement(bytes.data(), shape_.dtype, i);
+  for (int64_t i = 0; i < elements; ++i) {
+    values[i] = LoadElement(bytes.data(), shape_.value_type(), i);
+  }
   return values;
+}
+
+std::vector<float> DeviceKv::Read(Backend& backend, const void* array, int64_t vectors) const {
+  std::vector<uint8_t> bytes(PoisonedArray(shape_, vectors));
+  backend.CopyOut(bytes.data(), array, bytes.size());
+  const KvVectors stored = KvVectors::Of(shape_, bytes.data(), vectors);
+  std::vector<float> values;
+  for (int64_t i = 0; i < vectors; ++i) {
+    for (int d = 0; d < shape_.head_dim; ++d) {
+      values.push_back(ReferenceLoad(shape_, {stored, i, shape_.VectorBytes()}, d));
+    }
+  }
+  return values;
+}
+std::vector<float> DeviceKv::ReadBlocks(Backend& backend, const void* array) const {
+  return Read(backend, array, shape_.BlockVectors());
+}
+std::vector<float> DeviceKv::ReadStaged(Backend& backend, const void* array) const {
+  return Read(backend, array, shape_.StagedVectors());
 }
 
 PassPlan BuildPass(const std::vector<SequenceSpec>& sequences, std::mt19937& random,
