@@ -46,7 +46,8 @@ struct Loaded {
   std::unique_ptr<Decoder> decoder;
 };
 
-void Lead(RandomCases* cases, Ranks* ranks) {
+// Returns how many passes were partial.
+int64_t Lead(RandomCases* cases, Ranks* ranks) {
   Loaded one(*cases, nullptr);
   Loaded spread(*cases, ranks);
   const RanksTarget several = spread.target();
@@ -56,7 +57,7 @@ void Lead(RandomCases* cases, Ranks* ranks) {
   }
   fmt::print("{} ranks, {}", ranks->size(), cases->Summary());
   EXPECT_GT(cases->accepted(), count);
-  EXPECT_GT(cases->partial_passes(), 0);
+  return cases->partial_passes();
 }
 
 TEST(RanksProcesses, TextAndLogProbsAreThoseOfOneProcess) {
@@ -64,18 +65,20 @@ TEST(RanksProcesses, TextAndLogProbsAreThoseOfOneProcess) {
   ASSERT_NE(started, nullptr) << "mpirun starts this test";
   const auto mpi = OpenMpiRanks(std::atoi(started)).value();
   mpi->SetDeadline(kDeadlineSeconds);
+  int64_t partial_passes = 0;  // a few cases of one variant may have none
   for (const RanksVariant& variant : RanksVariants()) {
     SCOPED_TRACE(variant.Name());
     RandomCases cases(variant);
     ReusedRanks ranks(mpi.get());
     if (ranks.leads()) {
-      Lead(&cases, &ranks);
+      partial_passes += Lead(&cases, &ranks);
       continue;
     }
     Loaded part(cases, &ranks);
     const Status status = RankFollower(&ranks, part.decoder.get(), part.backend.get()).Run();
     ASSERT_TRUE(status.ok()) << status.message();
   }
+  if (mpi->leads()) EXPECT_GT(partial_passes, 0);
   mpi->Finish();
 }
 
