@@ -419,6 +419,8 @@ TEST_P(HeadsAlone, OneCandidatePerNodeMakesAChain) {
 
 // All rows together are more than one product or pass takes.
 TEST_P(HeadsAlone, ABatchIsDraftedAsEachOfItsSequences) {
+  const GrowsAheadNow ahead;
+  drafter_ = NewHeadDrafter(GetParam(), kHeadsBudget, false, &metrics_);
   std::vector<CommittedRows> batch;
   std::vector<DraftRequest> requests;
   std::vector<TokenTree> expected;
@@ -436,10 +438,21 @@ TEST_P(HeadsAlone, ABatchIsDraftedAsEachOfItsSequences) {
   drafter_->Extend(batch, features_.all);
   std::vector<TokenTree> trees;
   for (const DraftRequest& request : requests) trees.emplace_back(request.tokens.back());
+  const std::vector<TokenTree> roots = trees;
+  const auto expect_trees = [&] {
+    for (size_t i = 0; i < trees.size(); ++i) {
+      EXPECT_EQ(trees[i].tokens, expected[i].tokens) << "sequence " << i;
+      EXPECT_EQ(trees[i].parents, expected[i].parents) << "sequence " << i;
+    }
+  };
   drafter_->Propose(requests, trees);
-  for (size_t i = 0; i < trees.size(); ++i) {
-    EXPECT_EQ(trees[i].tokens, expected[i].tokens) << "sequence " << i;
-    EXPECT_EQ(trees[i].parents, expected[i].parents) << "sequence " << i;
+  expect_trees();
+  if (drafter_->GrowsAhead()) {
+    trees = roots;
+    drafter_->BeginTrees(requests, kHeadsBudget.max_nodes, trees);
+    trees = roots;
+    drafter_->FinishTrees(trees);
+    expect_trees();
   }
   EXPECT_EQ(metrics_.Total(Counter::kSpecFallback), 0);
 }
