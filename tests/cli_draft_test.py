@@ -6,6 +6,8 @@ Usage: cli_draft_test.py PATH_OF_TALON [unittest arguments]
 import json
 import re
 import shutil
+import struct
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True  # leaves nothing beside the sources
@@ -129,6 +131,36 @@ class CheckHeads(CliTest):
         head = head_goldens.Block(config, tensors)
         self.write_head(config, head, head.golden(ids, anchor, hidden, width=3, nodes=17))
 
+    def quantise(self, config, head):
+        """Writes the head in int8; its values become those of the codes."""
+        def high_half(value):
+            return struct.unpack("<HH", struct.pack("<f", value))[1]
+
+        def bf16(values):
+            if isinstance(values, list):
+                return [bf16(value) for value in values]
+            return struct.unpack("<f", struct.pack("<HH", 0, high_half(values)))[0]
+
+        head.tensors = {name: bf16(values) for name, values in head.tensors.items()}
+        wide, narrow = self.path / "bf16", self.path / "int8"
+        wide.mkdir()
+        eagle3_golden.write_tensors(wide / "model.safetensors", {
+            name: ("BF16", shape, list(map(high_half, values))) if dtype == "F32" else
+            (dtype, shape, values) for name, (dtype, shape, values) in head.checkpoint().items()})
+        (wide / "config.json").write_text(json.dumps(config))
+        subprocess.run([sys.executable, ROOT / "tools/train/quantise.py", wide, narrow], check=True)
+        tensors = eagle3_golden.read_tensors(narrow / "model.safetensors")
+        for name, rows in head.tensors.items():
+            if not isinstance(rows[0], list):
+                continue
+            name = name if name in tensors else name.replace("midlayer.", "layers.0.")
+            for row, codes, (scale,) in zip(rows, tensors[name], tensors[name + "_scale"]):
+                for i, code in enumerate(codes):
+                    cut = abs(code) == 127 and abs(row[i]) > abs(code * scale)
+                    self.assertTrue(cut or abs(row[i] - code * scale) <= scale / 2, name)
+                    row[i] = code * scale
+        return narrow
+
     def assert_passes(self, cases, draft, model=LLAMA3):
         result = talon("check", "--model", model, "--draft", draft)
         lines = result.stdout.decode().splitlines()
@@ -166,6 +198,29 @@ class CheckHeads(CliTest):
                          "transformer_layer_config": {**self.LAYER, "num_hidden_layers": 1,
                                                       "model_type": "qwen3"}})
         self.assert_passes(8, self.path)
+
+    def test_eagle_in_int8(self):
+        tensors, hidden, ids, sampled = self.target()
+        head = head_goldens.Eagle1(self.EAGLE, tensors, num_layers=8)
+        folder = self.quantise(self.EAGLE, head)
+        golden = head.golden(ids, sampled, hidden, k=3, steps=4, kept=11)
+        eagle3_golden.write_tensors(folder / "golden.safetensors", golden)
+        self.assert_passes(7, folder)
+
+    def test_jetspec_in_int8(self):
+        config = {**self.BLOCK, "dflash_config": {"mask_token_id": 7, "target_layer_ids": [0, 6],
+                                                  "causal_head": True}}
+        tensors, hidden, ids, anchor = self.target()
+        head = head_goldens.Block(config, tensors)
+        folder = self.quantise(config, head)
+        golden = head.golden(ids, anchor, hidden, width=3, nodes=17)
+        eagle3_golden.write_tensors(folder / "golden.safetensors", golden)
+        self.assert_passes(10, folder)
+        header = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(
+            header.replace(b"layers.1.mlp.up_proj.weight_scale", b"layers.1.mlp.up_brok.weight_scale"))
+        result = talon("check", "--model", LLAMA3, "--draft", folder)
+        self.assert_refused(result, "tensor layers.1.mlp.up_brok.weight")
 
     def test_shared_goldens(self):
         for name, cases in [("eagle1/eagle", 6), ("dflash/head", 8)]:

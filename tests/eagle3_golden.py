@@ -6,7 +6,7 @@ import math
 import random
 import struct
 
-FORMATS = {"F32": "f", "I32": "i", "I64": "q", "BOOL": "B"}
+FORMATS = {"F32": "f", "BF16": "H", "I32": "i", "I64": "q", "BOOL": "B", "I8": "b"}
 
 
 def write_tensors(path, tensors):

@@ -32,6 +32,17 @@ std::string BaseOf(const std::string& name) { return name.substr(0, name.size() 
 
 }  // namespace
 
+std::string QuantisedMatrix::MatrixOf(const std::string& tensor) {
+  constexpr std::string_view kParts[] = {
+      "weight",        "weight_scale", "weight_scale_inv", "input_scale",
+      "weight_packed", "weight_shape", "weight_g_idx",     "weight_zero_point",
+      "qweight",       "qzeros",       "scales",           "g_idx"};
+  const size_t dot = tensor.rfind('.');
+  if (dot == std::string::npos) return "";
+  const bool known = std::ranges::count(kParts, std::string_view(tensor).substr(dot + 1)) != 0;
+  return known ? tensor.substr(0, dot) + ".weight" : "";
+}
+
 bool QuantisedMatrix::IsIn(const SafetensorsReader& reader, const std::string& name) {
   if (!name.ends_with(".weight")) return false;
   const TensorView* plain = reader.Find(name);

@@ -23,6 +23,8 @@ namespace talon {
 // One matrix of a file in its quantised form: found, and its tensors checked against each other.
 class QuantisedMatrix {
  public:
+  // The matrix ("....weight") that a tensor of such a form belongs to; "" for other tensors.
+  static std::string MatrixOf(const std::string& tensor);
   // Whether the file holds the matrix `name` ("....weight") in such a form.
   static bool IsIn(const SafetensorsReader& reader, const std::string& name);
   // [rows, cols] = [outputs, inputs], as the configuration has them.

@@ -99,7 +99,11 @@ Result<std::unique_ptr<Weight>> WeightLoader::Columns(const TensorSpec& spec, in
     columns.insert(columns.end(), from, from + static_cast<size_t>(count) * element);
   }
   source_->Release();
-  const HostMatrix part{columns.data(), matrix.dtype, matrix.rows, count};
+  const HostMatrix part{.data = columns.data(),
+                        .dtype = matrix.dtype,
+                        .rows = matrix.rows,
+                        .cols = count,
+                        .expanded = matrix.expanded};
   return Pack({&part, 1}, format_);
 }
 

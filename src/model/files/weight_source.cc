@@ -304,8 +304,9 @@ Result<std::unique_ptr<WeightSource>> OpenWeightFiles(const std::string& dir,
 }
 
 Result<std::unique_ptr<WeightSource>> NewFileWeights(SafetensorsReader reader,
-                                                     std::span<const TensorSpec> tensors) {
-  return NewSource(std::move(reader), tensors, ExpertTensors::kSeparate, {});
+                                                     std::span<const TensorSpec> tensors,
+                                                     const QuantConfig& quantised) {
+  return NewSource(std::move(reader), tensors, ExpertTensors::kSeparate, quantised);
 }
 
 std::unique_ptr<WeightSource> NewRandomWeights(DType dtype, uint64_t seed, bool mxfp4) {

@@ -35,7 +35,8 @@ Result<std::unique_ptr<WeightSource>> OpenWeightFiles(const std::string& dir,
 
 // The same for the given tensors of an open reader.
 Result<std::unique_ptr<WeightSource>> NewFileWeights(SafetensorsReader reader,
-                                                     std::span<const TensorSpec> tensors);
+                                                     std::span<const TensorSpec> tensors,
+                                                     const QuantConfig& quantised);
 
 // Random matrices of `dtype` with a standard deviation of 0.02, norms of one and biases of zero; a
 // tensor depends on the seed and its name. Holds one group of tensors at a time. Experts are MXFP4

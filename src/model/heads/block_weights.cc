@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "model/files/quantised.h"
 #include "model/files/tensor_layout.h"
 #include "model/files/weight_source.h"
 #include "model/heads/head_file.h"
@@ -81,6 +82,10 @@ class Finder {
       if (added) continue;
       return InvalidArgument("{}: tensors {} and {} are two spellings of one", file_.FileOf(name),
                              it->second, name);
+    }
+    for (const auto& [name, tensor] : file_.tensors()) {  // a quantised matrix stands for its parts
+      const std::string matrix = QuantisedMatrix::MatrixOf(name);
+      if (!matrix.empty()) actual_.emplace(CanonicalName(matrix), matrix);
     }
     FindFeatures();
     FindLayers();
@@ -160,7 +165,9 @@ class Finder {
   // Tensors that are left over: parts of the head must not be, others are ignored.
   Status CheckRest() const {
     for (const auto& [canonical, name] : actual_) {
-      if (used_.contains(canonical) || canonical.ends_with("inv_freq")) continue;
+      const std::string matrix = QuantisedMatrix::MatrixOf(canonical);
+      if (used_.contains(canonical) || used_.contains(matrix)) continue;
+      if (canonical.ends_with("inv_freq")) continue;
       for (const char* part :
            {"layers.", "markov_head.", "candidate_selector.", "mask_embedding"}) {
         if (!canonical.starts_with(part)) continue;
@@ -238,7 +245,8 @@ Result<BlockWeights> LoadBlockWeights(const std::string& dir, const BlockConfig&
   const HeadVocabulary vocabulary{config.draft_vocab_size, config.layers.vocab_size};
   TALON_ASSIGN_OR_RETURN(auto target_ids, ReadTargetIds(file, layout.d2t, vocabulary));
   TALON_RETURN_IF_ERROR(CheckTargetMask(file, layout.t2d, vocabulary));
-  TALON_ASSIGN_OR_RETURN(const auto source, NewFileWeights(std::move(file), layout.All()));
+  TALON_ASSIGN_OR_RETURN(const auto source,
+                         NewFileWeights(std::move(file), layout.All(), config.layers.quantised));
   WeightLoader loader(source.get(), backend, format);
   return LoadAll(layout, std::move(target_ids), &loader);
 }

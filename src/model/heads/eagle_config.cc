@@ -96,6 +96,7 @@ void TakeLayer(const ModelConfig& layer, EagleConfig* config) {
   config->vocab_size = layer.vocab_size;
   config->rms_norm_eps = layer.rms_norm_eps;
   config->rope = layer.rope;
+  config->quantised = layer.quantised;
   config->max_position_embeddings = layer.max_context;
   config->attention_bias = layer.qkv_bias;
   config->mlp_bias = layer.mlp_bias;

@@ -31,6 +31,7 @@ struct EagleConfig {
   int draft_vocab_size = 0;  // Vd, at most V
   float rms_norm_eps = 1e-6f;
   RopeConfig rope;
+  QuantConfig quantised;            // how the file keeps matrices, where not as floats
   int max_position_embeddings = 0;  // as the head was trained; not a limit
 
   bool fc_bias = false;

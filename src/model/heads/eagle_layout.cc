@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "model/files/quantised.h"
 
 namespace talon {
 namespace {
@@ -24,6 +25,7 @@ class Names {
   static Result<Names> Of(const SafetensorsReader& file) {
     Names names(&file);
     for (const auto& [name, tensor] : file.tensors()) TALON_RETURN_IF_ERROR(names.Add(name));
+    for (const auto& [name, tensor] : file.tensors()) names.AddMatrix(name);
     return names;
   }
 
@@ -53,11 +55,24 @@ class Names {
  private:
   explicit Names(const SafetensorsReader* file) : file_(file) {}
 
+  static std::string WithoutModel(const std::string& name) {
+    return name.starts_with(kModelPrefix) ? name.substr(kModelPrefix.size()) : name;
+  }
+  static std::string CanonicalName(std::string name) {
+    name = WithoutModel(name);
+    if (name.starts_with(kNumberedLayer)) name.replace(0, kNumberedLayer.size(), kLayer);
+    return name;
+  }
+
+  // A quantised matrix stands for its parts.
+  void AddMatrix(const std::string& name) {
+    const std::string matrix = QuantisedMatrix::MatrixOf(name);
+    if (!matrix.empty()) actual_.emplace(CanonicalName(matrix), matrix);
+  }
+
   Status Add(const std::string& name) {
-    std::string canonical = name;
-    if (canonical.starts_with(kModelPrefix)) canonical.erase(0, kModelPrefix.size());
-    const bool numbered = canonical.starts_with(kNumberedLayer);
-    if (numbered) canonical.replace(0, kNumberedLayer.size(), kLayer);
+    const std::string canonical = CanonicalName(name);
+    const bool numbered = WithoutModel(name).starts_with(kNumberedLayer);
     if (canonical.starts_with("layers.")) {
       return InvalidArgument("{}: tensor {}: an EAGLE head has one layer, number 0",
                              file_->FileOf(name), name);
@@ -240,7 +255,9 @@ class Finder {
   // Tensors that are left over: buffers of trainers are ignored, parts of the head are not.
   Status CheckRest() const {
     for (const auto& [canonical, name] : names_.all()) {
-      if (used_.contains(canonical) || canonical.ends_with("inv_freq")) continue;
+      const std::string matrix = QuantisedMatrix::MatrixOf(canonical);
+      if (used_.contains(canonical) || used_.contains(matrix)) continue;
+      if (canonical.ends_with("inv_freq")) continue;
       if (const char* option = OptionFor(canonical)) {
         return Misfit(canonical, fmt::format("is not accounted for by config.json ({})", option));
       }

@@ -81,7 +81,8 @@ Result<EagleWeights> LoadEagleWeights(const std::string& dir, const EagleConfig&
       ReadTargetIds(file, layout.d2t, {config.draft_vocab_size, config.vocab_size}));
   TALON_RETURN_IF_ERROR(
       CheckTargetMask(file, layout.t2d, {config.draft_vocab_size, config.vocab_size}));
-  TALON_ASSIGN_OR_RETURN(const auto source, NewFileWeights(std::move(file), layout.All()));
+  TALON_ASSIGN_OR_RETURN(const auto source,
+                         NewFileWeights(std::move(file), layout.All(), config.quantised));
   WeightLoader loader(source.get(), backend, format);
   TALON_RETURN_IF_ERROR(LoadTensors(layout, config, &loader, &weights));
   return weights;

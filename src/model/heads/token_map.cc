@@ -63,7 +63,7 @@ Result<std::unique_ptr<Weight>> CutRows(const std::string& dir, const TensorSpec
                                         std::span<const int32_t> ids, Backend* backend,
                                         WeightFormat format) {
   TALON_ASSIGN_OR_RETURN(SafetensorsReader file, SafetensorsReader::OpenDirectory(dir));
-  TALON_ASSIGN_OR_RETURN(const auto source, NewFileWeights(std::move(file), {&matrix, 1}));
+  TALON_ASSIGN_OR_RETURN(const auto source, NewFileWeights(std::move(file), {&matrix, 1}, {}));
   TALON_ASSIGN_OR_RETURN(const HostMatrix all, source->Load(matrix));
   const size_t row_bytes = static_cast<size_t>(all.cols) * DTypeSize(all.dtype);
   std::vector<uint8_t> rows;
@@ -73,7 +73,11 @@ Result<std::unique_ptr<Weight>> CutRows(const std::string& dir, const TensorSpec
         static_cast<const uint8_t*>(all.data) + static_cast<size_t>(id) * row_bytes;
     rows.insert(rows.end(), row, row + row_bytes);
   }
-  const HostMatrix cut{rows.data(), all.dtype, static_cast<int64_t>(ids.size()), all.cols};
+  const HostMatrix cut{.data = rows.data(),
+                       .dtype = all.dtype,
+                       .rows = static_cast<int64_t>(ids.size()),
+                       .cols = all.cols,
+                       .expanded = all.expanded};
   return backend->PackWeight({&cut, 1}, format);
 }
 
