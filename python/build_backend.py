@@ -57,7 +57,7 @@ def _has(program: str) -> bool:
 def _package_files(package: Path) -> list[tuple[str, Path]]:
     """(name in the wheel, file): the modules, and of the bundled models what runs need."""
     files = [path for path in package.iterdir() if path.is_file()]
-    for model in ("tiny", "tiny-draft", "tiny-eagle3"):
+    for model in ("tiny", "tiny-block", "tiny-draft", "tiny-eagle3"):
         folder = package / "models" / model
         files += [path for path in folder.iterdir() if MODEL_FILES.fullmatch(path.name)]
     return sorted((f"talon/{path.relative_to(package)}", path) for path in files)

@@ -542,6 +542,50 @@ def gpu_decode(results):
     return table(header, rows)
 
 
+def gpu_heads(results):
+    rows = []
+    for result in results:
+        for mode in result["modes"]:
+            steps = mode.get("steps", {})
+            draft = sum(s["device_seconds"] for s in steps.get("stages", []) if s["stage"] == "Propose")
+            rows.append(
+                [
+                    prompts_name(result),
+                    f"{result['temperature']:g}",
+                    mode["mode"],
+                    f"{mode['tau']:.2f}",
+                    number(1e6 * draft) if draft > 0 else "",
+                    number(1e6 * steps["seconds"]) if steps else "",
+                    number(mode["tokens_per_second"]),
+                    times(mode["ratio_to_plain"]),
+                    "yes" if mode["identical"] else "no",
+                ]
+            )
+    header = ["prompts", "temperature", "mode", "tau", "drafting, us", "step, us", "tokens/s"]
+    return table(header + ["vs plain", "same text"], rows)
+
+
+def gpu_policy(results):
+    rows = []
+    for result in results:
+        for row in result["rows"]:
+            rows.append(
+                [
+                    result["model"].split()[0],
+                    row["batch"],
+                    number(row["plain_tokens_per_second"]),
+                    number(row["tokens_per_second"]),
+                    times(row["speed_up"]),
+                    f"{row['tau']:.2f}",
+                    f"{row['nodes']:.1f}",
+                    number(row["plain_step_milliseconds"]),
+                    number(row["step_milliseconds"]),
+                ]
+            )
+    header = ["shape", "batch", "plain t/s", "t/s", "speed-up", "tau", "nodes", "plain ms", "step ms"]
+    return table(header, rows)
+
+
 def gpu_experts(results):
     rows = []
     for result in results:

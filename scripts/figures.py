@@ -263,13 +263,52 @@ GPU = [
         tables.gpu_simulate,
     ),
     Figure(
+        "policy",
+        [
+            f"build-cuda/talon bench simulate --device cuda --shape {shape} --contexts 1024"
+            " --batches 1,8,32 --policy --speculative-eagle-topk 1 --acceptance "
+            + ",".join(["0.655"] * 7)
+            for shape in ("gpt-oss-20b", "gpt-oss-120b")
+        ],
+        tables.gpu_policy,
+    ),
+    Figure(
+        "blocks",
+        [
+            "build-cuda/talon bench simulate --device cuda --shape llama-8b --contexts 1024"
+            " --batches 1 --speculative-algorithm JETSPEC --speculative-eagle-topk 7"
+            f" --speculative-num-draft-tokens 128 --acceptance {acceptance}"
+            for acceptance in (",".join(["0.91"] * 20), ",".join(["0.797"] * 20))
+        ],
+        tables.gpu_simulate,
+    ),
+    Figure(
         "batches",
         [
             "build-cuda/talon bench batch --device cuda --max-tokens 400 --repeats 3 --temperature 0"
             " --batches 1,8,32,48,64 --max-sequences 64 --speculative-algorithm " + name
-            for name in ("EAGLE3", "SUFFIX", "EAGLE3,SUFFIX")
+            for name in ("EAGLE3", "SUFFIX", "EAGLE3,SUFFIX", "JETSPEC,SUFFIX")
         ],
         tables.gpu_batches,
+    ),
+    Figure(
+        "heads",
+        [
+            f"build-cuda/talon bench decode --device cuda --prompts {file} --temperature {temperature}"
+            " --modes plain,eagle3,jetspec --speculative-adaptive=false --speculative-num-steps 7"
+            " --speculative-eagle-topk 4 --speculative-num-draft-tokens 16 --max-tokens 128 --repeats 3"
+            for file, temperature in ((CHATS, 0), (CHATS, 0.7), (DOCS, 0), (BOOKS, 0))
+        ],
+        tables.gpu_heads,
+    ),
+    Figure(
+        "auto",
+        [
+            f"build-cuda/talon bench decode --device cuda --prompts {file} --temperature 0"
+            " --modes plain,eagle3+suffix,jetspec+suffix --max-tokens 128 --repeats 3"
+            for file in (CHATS, DOCS)
+        ],
+        tables.gpu_heads,
     ),
     Figure(
         "answers",
@@ -503,7 +542,11 @@ GPU_TITLES = {
     "experts": "Models with experts, one sequence of 1024 tokens; the floor has the bytes of as many"
     " experts as independent rows choose:",
     "simulate": "What the card would make of a published EAGLE-3 head (below):",
+    "policy": "Models with experts and an EAGLE-3 head of the published acceptance, nodes by the policy:",
+    "blocks": "A block head of five layers with JetSpec's trees and two of its accept lengths (below):",
     "batches": "`models/tiny`, many sequences at once; speculation off, always and by the policy:",
+    "heads": "`models/tiny`, its EAGLE-3 and its block head, whole trees of 16 nodes; drafting by the device's clock:",
+    "auto": "The same, each merged with SUFFIX, by the policy; the last is what runs by default:",
     "answers": "`models/tiny`, JSON answers by a schema, all modes with the same grammar:",
     "written": "No-write-on-reject: bytes written to KV blocks, and time:",
 }

@@ -225,6 +225,20 @@ class TableTest(unittest.TestCase):
         self.check(tables.gpu_nodes([result]), "| 1024 | 8 | 5.00 | 2.50x | 1.25x |")
         self.check(tables.gpu_partial([result]), "| 1 | 65536 | 16 | 6.00 | 3.00 | 2.0x |")
 
+    def test_gpu_heads(self):
+        stages = [{"stage": "Propose", "device_seconds": 110e-6}, {"stage": "Verify", "device_seconds": 1}]
+        mode = {"mode": "jetspec", "tau": 4.7, "tokens_per_second": 8520.0, "ratio_to_plain": 2.5}
+        mode |= {"identical": True, "steps": {"seconds": 550e-6, "stages": stages}}
+        text = tables.gpu_heads([{"prompts": "a/chats.jsonl", "temperature": 0.7, "modes": [mode]}])
+        self.check(text, "| chats | 0.7 | jetspec | 4.70 | 110 | 550 | 8520 | 2.50x | yes |")
+
+    def test_gpu_policy(self):
+        row = {"batch": 8, "plain_tokens_per_second": 1120.0, "tokens_per_second": 1400.0}
+        row |= {"speed_up": 1.25, "tau": 2.3, "nodes": 3.9}
+        row |= {"plain_step_milliseconds": 7.14, "step_milliseconds": 13.1}
+        text = tables.gpu_policy([{"model": "gpt-oss-120b (random weights)", "rows": [row]}])
+        self.check(text, "| gpt-oss-120b | 8 | 1120 | 1400 | 1.25x | 2.30 | 3.9 | 7.14 | 13.1 |")
+
 
 class PeerTest(unittest.TestCase):
     def test_ratios_are_of_the_peer_to_talon(self):

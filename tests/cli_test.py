@@ -85,7 +85,7 @@ class BadFlags(CliTest):
         self.refused(["--speculative-acceptance", "maybe"], "acceptance", "maybe")
         self.refused(["--speculative-algorithm", "MAGIC"], "MAGIC", "NGRAM", "STANDALONE")
         self.refused(["--speculative-algorithm", "NEXTN"], "NEXTN", "multi-token prediction layers")
-        for name in ("EAGLE", "DFLASH", "JETSPEC", "DSPARK"):
+        for name in ("EAGLE", "DFLASH", "DSPARK"):
             self.refused(["--speculative-algorithm", name], name, "--speculative-draft-model-path")
 
     def test_partial_verification(self):

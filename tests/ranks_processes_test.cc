@@ -78,7 +78,7 @@ TEST(RanksProcesses, TextAndLogProbsAreThoseOfOneProcess) {
     const Status status = RankFollower(&ranks, part.decoder.get(), part.backend.get()).Run();
     ASSERT_TRUE(status.ok()) << status.message();
   }
-  if (mpi->leads()) EXPECT_GT(partial_passes, 0);
+  EXPECT_TRUE(!mpi->leads() || partial_passes > 0);
   mpi->Finish();
 }
 

@@ -1,5 +1,6 @@
 #include "setup/bundled.h"
 
+#include <algorithm>
 #include <filesystem>
 
 namespace talon {
@@ -25,7 +26,9 @@ Result<std::string> BundledModelDir(const std::string& name) {
 }
 
 const char* BundledDraftModel(const DrafterList& drafters) {
-  return drafters.Has(DrafterKind::kStandalone) ? "tiny-draft" : "tiny-eagle3";
+  if (drafters.Has(DrafterKind::kStandalone)) return "tiny-draft";
+  const bool block = std::ranges::any_of(drafters.kinds(), DraftsBlocks);
+  return block ? "tiny-block" : "tiny-eagle3";
 }
 
 Result<std::string> ModelDir(const std::string& dir) {

@@ -1,6 +1,9 @@
 #include "setup/draft_choice.h"
 
+#include <array>
 #include <filesystem>
+#include <span>
+#include <vector>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -10,7 +13,23 @@
 namespace talon {
 namespace {
 
-constexpr const char* kHeadName = "eagle3";
+// The levels of EAGLE-3 cost a GPU a pass each, which takes its time however few its rows are; one
+// pass over a block has more rows, which cost a CPU more than levels.
+constexpr std::array<const char*, 2> kHeadsOnCpu = {"eagle3", "block"};
+constexpr std::array<const char*, 2> kHeadsOnGpu = {"block", "eagle3"};
+
+// The directories that are there.
+std::vector<std::string> HeadsBeside(const std::string& model, std::span<const char* const> names) {
+  std::vector<std::string> heads;
+  if (model.empty()) return heads;
+  const auto path = std::filesystem::path(model + "/").lexically_normal().parent_path();
+  for (const std::string name : names) {
+    for (const std::string& head : {(path / name).string(), path.string() + "-" + name}) {
+      if (IsDirectory(head)) heads.push_back(head);
+    }
+  }
+  return heads;
+}
 
 // A head with SUFFIX, which costs next to nothing and knows what repeats; a model by itself.
 DrafterList DraftersFor(DraftKind kind) {
@@ -21,7 +40,7 @@ DrafterList DraftersFor(DraftKind kind) {
 
 Result<DraftChoice> FindHead(const Config& config) {
   const auto model = ModelDir(config.model);
-  const std::string head = model.ok() ? HeadBeside(*model) : "";
+  const std::string head = model.ok() ? HeadBeside(*model, config.device) : "";
   if (head.empty()) return DraftChoice{.drafters = DrafterKind::kSuffix};
   const auto kind = DraftKindOf(head);
   if (kind.ok()) return DraftChoice{.drafters = DraftersFor(*kind), .head = head};
@@ -31,20 +50,18 @@ Result<DraftChoice> FindHead(const Config& config) {
 
 }  // namespace
 
-std::string HeadBeside(const std::string& model) {
-  if (model.empty()) return "";
-  const auto path = std::filesystem::path(model + "/").lexically_normal().parent_path();
-  for (const std::string& head : {(path / kHeadName).string(), path.string() + "-" + kHeadName}) {
-    if (IsDirectory(head)) return head;
-  }
-  return "";
+std::string HeadBeside(const std::string& model, const std::string& device) {
+  const auto heads = HeadsBeside(model, device == "cpu" ? kHeadsOnCpu : kHeadsOnGpu);
+  return heads.empty() ? "" : heads.front();
 }
 
 std::string HeadBesideFor(const DrafterList& drafters, const std::string& model) {
   if (!drafters.HasHead()) return "";
-  std::string head = HeadBeside(model);
-  const auto kind = DraftKindOf(head);
-  return kind.ok() && drafters.Has(DrafterFor(*kind)) ? head : "";
+  for (const std::string& head : HeadsBeside(model, kHeadsOnCpu)) {
+    const auto kind = DraftKindOf(head);
+    if (kind.ok() && drafters.Has(DrafterFor(*kind))) return head;
+  }
+  return "";
 }
 
 Result<DraftChoice> ChooseDrafters(const Config& config) {

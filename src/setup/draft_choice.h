@@ -15,10 +15,11 @@ struct DraftChoice {
   std::string head;  // found beside the model, not named by the user; "" = none
 };
 
-// The head that belongs to a model by its place: MODEL/eagle3, else MODEL-eagle3 beside it. "" if
-// neither is a directory.
-std::string HeadBeside(const std::string& model);
-// The same if one of the drafters can use it; else "".
+// The head that belongs to a model by its place: MODEL/NAME, else MODEL-NAME beside it, where NAME is
+// "eagle3" or "block" (any head that drafts a block). Of both, the quicker one on `device`. "" if
+// there is none.
+std::string HeadBeside(const std::string& model, const std::string& device);
+// The one that one of the drafters can use; else "".
 std::string HeadBesideFor(const DrafterList& drafters, const std::string& model);
 
 // The drafters that the settings name, or for the method "auto":

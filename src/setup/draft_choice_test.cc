@@ -75,6 +75,23 @@ TEST(DraftChoice, TheBundledModelDraftsWithItsHead) {
   EXPECT_EQ(choice->head, kModels + "tiny-eagle3");
 }
 
+TEST(DraftChoice, OnAGpuTheBundledModelDraftsBlocks) {
+  Config config;
+  config.model = kModels + "tiny";
+  config.device = "cuda:1";
+  const auto choice = ChooseDrafters(config);
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->drafters.Name(), "JETSPEC,SUFFIX");
+  EXPECT_EQ(choice->head, kModels + "tiny-block");
+  for (const auto& [drafters, head] :
+       {std::pair{"JETSPEC", "tiny-block"}, {"MERGED", "tiny-eagle3"}}) {
+    const auto list = DrafterList::Parse(drafters);
+    EXPECT_EQ(HeadBesideFor(*list, config.model), kModels + head);
+    EXPECT_STREQ(BundledDraftModel(*list), head);
+  }
+  EXPECT_EQ(HeadBesideFor(DrafterKind::kDflash, config.model), "");
+}
+
 // A copy of the bundled model by links, with a directory for its head.
 class HeadInModelTest : public ::testing::Test {
  protected:
@@ -89,7 +106,7 @@ class HeadInModelTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(config_.model); }
 
-  fs::path Head() const { return fs::path(config_.model) / "eagle3"; }
+  fs::path Head(const char* name = "eagle3") const { return fs::path(config_.model) / name; }
   // The drafter of an engine for these settings, or why there is none.
   std::string EngineDrafter() {
     auto model = LoadModel(config_);
@@ -104,7 +121,9 @@ class HeadInModelTest : public ::testing::Test {
 
 TEST_F(HeadInModelTest, IsUsed) {
   EXPECT_EQ(EngineDrafter(), "SUFFIX") << "there is no head yet";
-  fs::create_directory_symlink(kModels + "tiny-eagle3", Head());
+  fs::create_directory_symlink(kModels + "tiny-block", Head("block"));
+  EXPECT_EQ(EngineDrafter(), "JETSPEC,SUFFIX");
+  fs::create_directory_symlink(kModels + "tiny-eagle3", Head("eagle3"));
   EXPECT_EQ(EngineDrafter(), "EAGLE3,SUFFIX");
   config_.speculative.method = "EAGLE3";
   EXPECT_EQ(EngineDrafter(), "EAGLE3");

@@ -38,7 +38,7 @@ Status FillDraft(Config* config, const DoctorOptions& options, std::string* kind
   SpeculativeConfig& speculative = config->speculative;
   if (!options.draft.empty()) speculative.draft_model_path = options.draft;
   if (speculative.draft_model_path.empty() && !config->model.empty()) {
-    speculative.draft_model_path = HeadBeside(config->model);
+    speculative.draft_model_path = HeadBeside(config->model, config->device);
     if (speculative.draft_model_path.empty()) {
       return InvalidArgument("--draft DIR is missing: a head or a small model");
     }
