@@ -131,12 +131,11 @@ void ExpertsIdentity::DrawSpeculation(EngineOptions* options) {
   if (OneIn(2)) options->kv_tokens = options->PoolTokens(options->max_length) + Draw(0, 48);
 }
 
-// Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets how many.
+// Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets which.
 TEST_P(ExpertsIdentity, RandomCasesGivePlainTokens) {
-  const char* wanted = std::getenv("TALON_CASES");
-  const int cases = wanted != nullptr ? std::atoi(wanted) : 24;  // some of them verify partially
+  const CaseRange cases = WantedCases(24);  // some of them verify partially
   int64_t accepted = 0, partial = 0, preempted = 0, chunks = 0;
-  for (int i = 0; i < cases; ++i) {
+  for (int i = cases.first; i < cases.end; ++i) {
     random_.seed(i);
     const std::vector<GenerateRequest> requests = DrawRequests();
     EngineOptions options = DrawOptions();

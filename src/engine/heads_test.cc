@@ -1,10 +1,9 @@
-// EAGLE-1 and block heads in the engine: the same text as plain decoding, and a draft state that
+// Heads of every kind in the engine: the same text as plain decoding, and a draft state that
 // follows the target whatever happens to the sequence. The heads are random, so their drafts are
 // rarely accepted: what they propose is compared instead.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <numeric>
 
@@ -14,6 +13,7 @@
 #include "engine/test_engine.h"
 #include "grammar/matcher.h"
 #include "grammar/regex.h"
+#include "model/heads/test_eagle.h"
 #include "model/heads/test_heads.h"
 #include "model/test_model.h"
 #include "spec/drafters/registry.h"
@@ -29,13 +29,19 @@ constexpr int kHeadsSequences = 11;  // more than a block head runs in one pass
 std::string HeadDir(DrafterKind kind) {
   static std::map<DraftKind, std::unique_ptr<TempDirectory>> dirs;
   const DraftKind draft = kind == DrafterKind::kEagle     ? DraftKind::kEagle
+                          : kind == DrafterKind::kEagle3  ? DraftKind::kEagle3
                           : kind == DrafterKind::kJetspec ? DraftKind::kJetspec
                           : kind == DrafterKind::kDspark  ? DraftKind::kDspark
                                                           : DraftKind::kDflash;
   auto& dir = dirs[draft];
   if (dir == nullptr) {
     dir = std::make_unique<TempDirectory>();
-    WriteTestHead(dir->path(), draft, Small().target->config(), 21);
+    const ModelConfig& target = Small().target->config();
+    if (draft == DraftKind::kEagle3) {
+      MakeTestHead(target).Write(dir->path());
+    } else {
+      WriteTestHead(dir->path(), draft, target, 21);
+    }
   }
   return dir->path();
 }
@@ -281,12 +287,11 @@ TEST_P(HeadsTest, PartialVerificationIsExact) {
   EXPECT_EQ(result.TokenIds(), plain.TokenIds());
 }
 
-// Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets how many.
+// Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets which.
 TEST_P(HeadsTest, RandomCasesGivePlainTokens) {
-  const char* wanted = std::getenv("TALON_CASES");
-  const int cases = wanted != nullptr ? std::atoi(wanted) : 6;
+  const CaseRange cases = WantedCases(6);
   SetLogLevel(LogLevel::kOff);  // small pools preempt
-  for (int i = 0; i < cases; ++i) {
+  for (int i = cases.first; i < cases.end; ++i) {
     std::mt19937 random(i);
     const auto draw = [&](int low, int high) {
       return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
@@ -460,7 +465,8 @@ TEST_P(HeadsAlone, ABatchIsDraftedAsEachOfItsSequences) {
 INSTANTIATE_TEST_SUITE_P(Heads, HeadsAlone, testing::Values("EAGLE", "DFLASH", "JETSPEC", "DSPARK"),
                          [](const auto& info) { return std::string(info.param); });
 
-INSTANTIATE_TEST_SUITE_P(Heads, HeadsTest, testing::Values("EAGLE", "DFLASH", "JETSPEC", "DSPARK"),
+INSTANTIATE_TEST_SUITE_P(Heads, HeadsTest,
+                         testing::Values("EAGLE", "EAGLE3", "DFLASH", "JETSPEC", "DSPARK"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Heads, AreSourcesOfMerged) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -142,6 +144,21 @@ class OracleDrafter : public Drafter {
   std::mt19937 random_;
   std::map<SequenceId, int> observed_;
 };
+
+// Random cases, numbered; the same number is the same case.
+struct CaseRange {
+  int first = 0;
+  int end = 0;
+  int count() const { return end - first; }
+};
+// `usual` ones, or what TALON_CASES says: "N", or "FIRST-END" of which END is left out.
+inline CaseRange WantedCases(int usual) {
+  const char* wanted = std::getenv("TALON_CASES");
+  if (wanted == nullptr) return {0, usual};
+  const char* dash = std::strchr(wanted, '-');
+  return dash == nullptr ? CaseRange{0, std::atoi(wanted)}
+                         : CaseRange{std::atoi(wanted), std::atoi(dash + 1)};
+}
 
 // Runs all requests as one batch and returns their results in order.
 inline std::vector<GenerateResult> RunBatch(Engine* engine, std::vector<GenerateRequest> requests) {

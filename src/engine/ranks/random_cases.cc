@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <utility>
 
 #include "base/json.h"
@@ -101,20 +100,6 @@ std::vector<std::vector<int32_t>> AnswersOf(const std::vector<GenerateRequest>& 
   return answers;
 }
 
-TestHead Eagle3Head(const ModelConfig& target) {
-  return MakeTestHead({{"architectures", {"LlamaForCausalLMEagle3"}},
-                       {"vocab_size", target.vocab_size},
-                       {"draft_vocab_size", target.vocab_size / 2},
-                       {"hidden_size", target.hidden_size},
-                       {"num_hidden_layers", 1},
-                       {"num_attention_heads", 4},
-                       {"num_key_value_heads", 2},
-                       {"intermediate_size", 48},
-                       {"max_position_embeddings", 256},
-                       {"rope_theta", 10000.0},
-                       {"eagle_aux_hidden_state_layer_ids", {1, 2, 3}}});
-}
-
 }  // namespace
 
 std::string RanksVariant::Name() const {
@@ -133,10 +118,7 @@ std::vector<RanksVariant> RanksVariants() {
           {.family = "qwen3_moe"}};
 }
 
-int NumRanksCases(int usual) {
-  const char* wanted = std::getenv("TALON_CASES");
-  return wanted != nullptr ? std::atoi(wanted) : TestRounds(usual);
-}
+int NumRanksCases(int usual) { return WantedCases(TestRounds(usual)).count(); }
 
 Json RanksModelConfig(const std::string& family) {
   Json config = family == "llama" || family == "qwen3" ? SmallConfig() : ExpertsConfig(family);
@@ -157,7 +139,7 @@ RandomCases::RandomCases(const RanksVariant& variant) : variant_(variant) {
   const ModelConfig config = LoadModelConfig(model_dir()).value();
   // The target itself, so that drafts are accepted.
   WriteModel(heads_["STANDALONE"].path(), json, DType::kBF16, kModelSeed);
-  Eagle3Head(config).Write(heads_["EAGLE3"].path());
+  MakeTestHead(config).Write(heads_["EAGLE3"].path());
   // These share the target's output matrix.
   for (const DraftKind kind :
        {DraftKind::kEagle, DraftKind::kDflash, DraftKind::kDspark, DraftKind::kJetspec}) {

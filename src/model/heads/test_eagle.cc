@@ -129,16 +129,30 @@ void TestHead::Write(const std::string& dir) const {
 }
 
 TestHead MakeTestHead() {
-  return MakeTestHead({{"architectures", {"LlamaForCausalLMEagle3"}},
-                       {"vocab_size", 96},
-                       {"draft_vocab_size", 40},
-                       {"hidden_size", 32},
-                       {"num_hidden_layers", 1},
-                       {"num_attention_heads", 4},
-                       {"num_key_value_heads", 2},
-                       {"intermediate_size", 48},
-                       {"max_position_embeddings", 256},
-                       {"rope_theta", 10000.0}});
+  return MakeTestHead(Json{{"architectures", {"LlamaForCausalLMEagle3"}},
+                           {"vocab_size", 96},
+                           {"draft_vocab_size", 40},
+                           {"hidden_size", 32},
+                           {"num_hidden_layers", 1},
+                           {"num_attention_heads", 4},
+                           {"num_key_value_heads", 2},
+                           {"intermediate_size", 48},
+                           {"max_position_embeddings", 256},
+                           {"rope_theta", 10000.0}});
+}
+
+TestHead MakeTestHead(const ModelConfig& target) {
+  return MakeTestHead(Json{{"architectures", {"LlamaForCausalLMEagle3"}},
+                           {"vocab_size", target.vocab_size},
+                           {"draft_vocab_size", target.vocab_size / 2},
+                           {"hidden_size", target.hidden_size},
+                           {"num_hidden_layers", 1},
+                           {"num_attention_heads", 4},
+                           {"num_key_value_heads", 2},
+                           {"intermediate_size", 48},
+                           {"max_position_embeddings", 256},
+                           {"rope_theta", 10000.0},
+                           {"eagle_aux_hidden_state_layer_ids", {1, 2, 3}}});
 }
 
 TestHead MakeTestHead(const Json& config) {

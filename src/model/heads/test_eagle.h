@@ -33,6 +33,8 @@ struct TestHead {
   void Write(const std::string& dir) const;
 };
 TestHead MakeTestHead();
+// The same for another target, with the inputs of layers 1 to 3 and half of its vocabulary.
+TestHead MakeTestHead(const ModelConfig& target);
 // Tensors of the sizes that `config` states, in the canonical spelling, with what its options need.
 TestHead MakeTestHead(const Json& config);
 
