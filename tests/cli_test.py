@@ -183,7 +183,7 @@ class GoodRuns(CliTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         text, table = result.stdout.decode(), result.stderr.decode()
         self.assertTrue(text.startswith("Once upon a time there was a "), text)
-        for row in ("model", "device", "prompt", "first token +after [0-9.]+ s",
+        for row in ("model", "device", "loaded +in [0-9.]+ s", "prompt", "first token +after [0-9.]+ s",
                     "generated +128 tokens", "seed", "memory"):
             self.assertRegex(table, rf"(?m)^{row}")
 

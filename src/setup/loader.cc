@@ -8,6 +8,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "model/files/model_dir.h"
@@ -226,8 +227,10 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
     TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
   }
   TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config));
+  const Stopwatch watch;
   TALON_RETURN_IF_ERROR(shape.empty() ? LoadFromDirectory(config.model, load, model.get())
                                       : MakeRandomModel(shape, load, model.get()));
+  model->load_seconds = watch.Seconds();
   if (model->ranks != nullptr) {
     TALON_RETURN_IF_ERROR(MeetRanks(config, *model->target, model->ranks.get()));
   }

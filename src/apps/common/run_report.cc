@@ -112,6 +112,7 @@ std::string ReportTable(const GenerateResult& result, const LoadedModel& model, 
   Table table({});
   table.Add({"model", model.name});
   table.Add({"device", model.backend->info().description});
+  table.Add({"loaded", fmt::format("in {:.3g} s", model.load_seconds)});
   AddGeneration(result, &table);
   if (!model.drafters.none() || stats.partial_passes > 0) {
     AddSpeculation(stats, model, engine->metrics().Total(Counter::kSpecPvRolledBackTokens), &table);
@@ -184,6 +185,7 @@ Json ReportJson(const GenerateResult& result, const LoadedModel& model, Engine* 
   out["model"] = model.name;
   out["device"] = model.backend->info().description;
   out["drafter"] = model.drafters.Name();
+  out["load_seconds"] = model.load_seconds;
   out["memory"] = {{"weights", model.target->weight_bytes()},
                    {"kv", engine->kv().bytes()},
                    {"workspace", model.target->workspace_bytes()},
