@@ -23,7 +23,7 @@ namespace {
 
 constexpr DraftBudget kHeadsBudget{.max_nodes = 24, .max_depth = 6, .top_k = 4};
 constexpr int kHeadsMaxLength = 256;
-constexpr int kHeadsSequences = 11;  // more than a block head runs in one pass
+constexpr int kHeadsSequences = 35;  // more than a block head runs in one pass
 
 // The head for a drafter, written once.
 std::string HeadDir(DrafterKind kind) {
@@ -460,6 +460,32 @@ TEST_P(HeadsAlone, ABatchIsDraftedAsEachOfItsSequences) {
     expect_trees();
   }
   EXPECT_EQ(metrics_.Total(Counter::kSpecFallback), 0);
+}
+
+// Steps without drafts: rows of several sequences wait side by side.
+TEST_P(HeadsAlone, PausesOfSeveralSequencesDoNotMatter) {
+  for (SequenceId id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(drafter_->Begin(id, tokens_).ok());
+    Extend(id, 0, 10 * id);
+  }
+  for (int step = 0; step < 12; ++step) {
+    std::vector<CommittedRows> batch;
+    for (int id = step < 6 ? 3 : 2; id > 0; --id) batch.push_back(Rows(id, 10 * id + step, 1));
+    drafter_->Extend(batch, features_.all);
+    if (step == 6) drafter_->End(3);
+  }
+  drafter_->Rewind(1, 20);
+  Extend(1, 19, 4);
+  const TokenTree one = Propose(1, 24);
+  const TokenTree two = Propose(2, 33);
+  drafter_->End(1);
+  drafter_->End(2);
+  ASSERT_TRUE(drafter_->Begin(4, tokens_).ok());
+  Extend(4, 0, 23);
+  EXPECT_EQ(Propose(4, 24).tokens, one.tokens);
+  Extend(4, 23, 9);
+  EXPECT_EQ(Propose(4, 33).tokens, two.tokens);
+  EXPECT_EQ(one.size(), kHeadsBudget.max_nodes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, HeadsAlone, testing::Values("EAGLE", "DFLASH", "JETSPEC", "DSPARK"),

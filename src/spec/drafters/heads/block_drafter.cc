@@ -10,7 +10,7 @@ namespace talon {
 namespace {
 
 constexpr int kContextRows = 512;  // rows of the context made by one product
-constexpr int kMaxBlocks = 8;      // blocks of one pass: logits of all their rows are large
+constexpr int kMaxBlocks = 32;     // blocks of one pass: logits of all their rows are large
 
 }  // namespace
 
@@ -46,8 +46,10 @@ Status BlockDrafter::Allocate() {
   shape.staging_rows = head_->max_blocks() * config.block_size;
   TALON_ASSIGN_OR_RETURN(kv_, KvCache::Create(backend_, shape, &own_metrics_,
                                               {.prefix_index = options_.cache.prefix_index}));
-  TALON_ASSIGN_OR_RETURN(features_,
-                         NewScratch(backend_, head_->max_context_rows(), config.features_size()));
+  for (Scratch* scratch : {&pending_, &ordered_}) {
+    TALON_ASSIGN_OR_RETURN(*scratch,
+                           NewScratch(backend_, head_->max_context_rows(), config.features_size()));
+  }
   width_ = options_.budget.top_k;
   most_depth_ = std::min(options_.budget.max_depth, config.num_drafts());
   if (head_->has_markov()) return OkStatus();  // candidates depend on the path
@@ -97,15 +99,19 @@ void BlockDrafter::Rewind(SequenceId sequence, int length) {
 void BlockDrafter::End(SequenceId sequence) {
   const auto at = states_.find(sequence);
   if (at == states_.end()) return;
+  if (options_.cache.prefix_index) MakeRows();  // they may serve another sequence
   kv_->Free(&at->second.sequence);
   states_.erase(at);
 }
 
 void BlockDrafter::Cut(State* state, int rows) {
-  if (rows >= state->sequence.committed_len) return;
-  const Status status = kv_->Rewind(&state->sequence, rows);
-  TALON_CHECK(status.ok(), "rewinding to fewer rows cannot fail");
+  if (rows >= state->rows()) return;
   state->sequence.tokens.resize(rows);
+  state->pending.resize(std::max(0, rows - state->sequence.committed_len));
+  if (rows < state->sequence.committed_len) {
+    const Status status = kv_->Rewind(&state->sequence, rows);
+    TALON_CHECK(status.ok(), "rewinding to fewer rows cannot fail");
+  }
 }
 
 void BlockDrafter::GiveUp(const Status& why) {
@@ -116,63 +122,70 @@ void BlockDrafter::GiveUp(const Status& why) {
 // ---- Extend: follow the target ----
 
 void BlockDrafter::Extend(std::span<const CommittedRows> batch, MatrixView features) {
-  std::vector<Feed> feeds;
-  auto room = static_cast<size_t>(head_->max_context_rows());
-  const auto flush = [&] {
-    const Status status = feeds.empty() ? OkStatus() : AddRows(feeds, features);
-    if (!status.ok()) GiveUp(status);
-    feeds.clear();
-    room = static_cast<size_t>(head_->max_context_rows());
+  std::vector<int32_t> rows;  // to be copied: one copy for all that fit
+  const auto copy = [&] {
+    const auto count = static_cast<int>(rows.size());
+    if (count > 0) backend_->GatherRows(features, rows, pending_.all.Rows(pending_used_, count));
+    pending_used_ += count;
+    rows.clear();
   };
   for (const CommittedRows& committed : batch) {
     const auto at = states_.find(committed.sequence);
     if (at == states_.end()) continue;
     State& state = at->second;
-    if (committed.first > state.sequence.committed_len) continue;  // rows were lost, see AddRows
+    if (committed.first > state.rows()) continue;  // rows were lost, see MakeRows
     Cut(&state, committed.first);
-    std::span<const int32_t> rows = committed.rows;
-    const auto known = committed.tokens.first(committed.first + rows.size());
+    const auto known = committed.tokens.first(committed.first + committed.rows.size());
     state.sequence.tokens.assign(known.begin(), known.end());
-    while (!rows.empty()) {
-      const size_t count = std::min(rows.size(), room);
-      feeds.push_back({&state, rows.first(count)});
-      rows = rows.subspan(count);
-      room -= count;
-      if (room > 0) continue;
-      flush();
-      if (state.sequence.committed_len + static_cast<int>(rows.size()) !=
-          committed.first + static_cast<int>(committed.rows.size())) {
-        break;  // its rows were not made
-      }
+    for (const int32_t row : committed.rows) {
+      const int place = pending_used_ + static_cast<int>(rows.size());
+      state.pending.push_back(place);
+      rows.push_back(row);
+      if (place + 1 < pending_.all.rows) continue;
+      copy();
+      if (!MakeRows()) break;
     }
   }
-  flush();
+  copy();
 }
 
-// All or nothing. A sequence whose rows were not made is behind, and gets no drafts.
-Status BlockDrafter::AddRows(std::span<const Feed> feeds, MatrixView features) {
+bool BlockDrafter::MakeRows() {
+  std::vector<State*> states;
+  for (auto& [id, state] : states_) {
+    if (!state.pending.empty()) states.push_back(&state);
+  }
+  const Status status = states.empty() ? OkStatus() : AddContext(states);
+  if (!status.ok()) GiveUp(status);
+  for (State* state : states) state->pending.clear();
+  pending_used_ = 0;
+  return status.ok();
+}
+
+// All or nothing.
+Status BlockDrafter::AddContext(std::span<State* const> states) {
   builder_.Reset();
   std::vector<Reservation> reservations;
   std::vector<int32_t> rows;
   Status status;
-  for (const Feed& feed : feeds) {
-    auto reservation = kv_->Reserve(feed.state->sequence, static_cast<int>(feed.rows.size()));
+  for (const State* state : states) {
+    auto reservation = kv_->Reserve(state->sequence, static_cast<int>(state->pending.size()));
     status = reservation.status();
     if (!status.ok()) break;
-    builder_.AddPrompt(feed.state->sequence, *reservation);
-    rows.insert(rows.end(), feed.rows.begin(), feed.rows.end());
+    builder_.AddPrompt(state->sequence, *reservation);
+    rows.insert(rows.end(), state->pending.begin(), state->pending.end());
     reservations.push_back(std::move(*reservation));
   }
   if (status.ok()) {
-    const MatrixView ordered = features_.Rows(static_cast<int>(rows.size()));
-    backend_->GatherRows(features, rows, ordered);
-    status = head_->AddContext(builder_.plan(), kv_->view(), ordered);
+    const auto count = static_cast<int>(rows.size());
+    const bool in_order = count == rows.back() + 1 && std::ranges::is_sorted(rows);
+    if (!in_order) backend_->GatherRows(pending_.all, rows, ordered_.Rows(count));
+    status = head_->AddContext(builder_.plan(), kv_->view(),
+                               in_order ? pending_.Rows(count) : ordered_.Rows(count));
   }
   for (size_t i = 0; i < reservations.size(); ++i) {
-    Sequence* sequence = &feeds[i].state->sequence;
     if (status.ok()) {
-      kv_->Advance(sequence, std::move(reservations[i]), static_cast<int>(feeds[i].rows.size()),
-                   "prefill");
+      kv_->Advance(&states[i]->sequence, std::move(reservations[i]),
+                   static_cast<int>(states[i]->pending.size()), "prefill");
     } else {
       kv_->Cancel(std::move(reservations[i]));
     }
@@ -183,6 +196,7 @@ Status BlockDrafter::AddRows(std::span<const Feed> feeds, MatrixView features) {
 // ---- Propose: one pass, then the trees ----
 
 void BlockDrafter::Propose(std::span<const DraftRequest> requests, std::span<TokenTree> trees) {
+  MakeRows();
   const auto blocks = static_cast<size_t>(head_->max_blocks());
   for (size_t first = 0; first < requests.size(); first += blocks) {
     BlockOutput output;
@@ -310,6 +324,7 @@ std::vector<bool> BlockDrafter::BeginTrees(std::span<const DraftRequest> request
   }
   std::vector<bool> outlines(requests.size());
   begun_.clear();
+  MakeRows();
   const auto blocks = static_cast<size_t>(head_->max_blocks());
   for (size_t first = 0; first < requests.size(); first += blocks) {
     BlockOutput output;

@@ -3,8 +3,9 @@
 //
 // The draft's cache has a row for every position that the target has committed, made of the
 // target's features of that position alone; so its full blocks are known by the sequence's own
-// tokens. Extend makes the rows of all sequences by one product. Propose runs one pass over the
-// blocks of its sequences; the candidates of a depth are the same for all paths, unless the head
+// tokens. Extend keeps the features; the rows of all sequences are made by one product when drafts
+// are asked for, or when there is no more room. Propose runs one pass over the blocks of its
+// sequences; the candidates of a depth are the same for all paths, unless the head
 // has a Markov bias: then each node that is taken is ranked anew.
 #ifndef TALON_SPEC_DRAFTERS_HEADS_BLOCK_DRAFTER_H_
 #define TALON_SPEC_DRAFTERS_HEADS_BLOCK_DRAFTER_H_
@@ -62,17 +63,15 @@ class BlockDrafter : public Drafter {
   void End(SequenceId sequence) override;
 
   // Rows of the sequence's draft state.
-  int RowsOf(SequenceId sequence) const { return states_.at(sequence).sequence.committed_len; }
+  int RowsOf(SequenceId sequence) const { return states_.at(sequence).rows(); }
 
  private:
   struct State {
     Sequence sequence;  // the draft's; the same tokens as the target's
     MissingBlocks missing;
-  };
-  // Features that a sequence's next rows are made of.
-  struct Feed {
-    State* state = nullptr;
-    std::span<const int32_t> rows;  // rows of the target's features
+    std::vector<int32_t> pending;  // rows of pending_ that follow sequence.committed_len
+
+    int rows() const { return sequence.committed_len + static_cast<int>(pending.size()); }
   };
   // A tree that grows from rows of the pass's logits.
   struct Growing {
@@ -89,7 +88,10 @@ class BlockDrafter : public Drafter {
   Status Allocate();
 
   void Cut(State* state, int rows);
-  Status AddRows(std::span<const Feed> feeds, MatrixView features);
+  // Makes the rows of all pending features. False: they were dropped, and their sequences, which
+  // are behind from then on, get no drafts.
+  bool MakeRows();
+  Status AddContext(std::span<State* const> states);
   void GiveUp(const Status& why);
 
   // The pass over the blocks of the requests whose states are in step, with numbers from `first`
@@ -113,8 +115,10 @@ class BlockDrafter : public Drafter {
   std::unique_ptr<KvCache> kv_;
   std::map<SequenceId, State> states_;
   PassBuilder builder_;
-  Scratch features_;  // [max_context_rows, A * Ht]
-  int width_ = 1;     // candidates of a row
+  Scratch pending_;  // [max_context_rows, A * Ht] features of rows that are not in the cache yet
+  Scratch ordered_;  // the same, sequence by sequence
+  int pending_used_ = 0;
+  int width_ = 1;  // candidates of a row
   int most_depth_ = 0;
   // Where the device grows trees ahead of the host.
   std::unique_ptr<BestFirstSearch> search_;

@@ -139,11 +139,12 @@ void EagleDrafter::Rewind(SequenceId sequence, int length) {
 }
 
 void EagleDrafter::Cut(State* state, int rows) {
-  const int computed = std::min(rows, state->sequence.committed_len);
-  state->pending.resize(rows - computed);
-  const Status status = kv_->Rewind(&state->sequence, computed);
-  TALON_CHECK(status.ok(), "rewinding to fewer rows cannot fail");
   state->sequence.tokens.resize(rows);
+  state->pending.resize(std::max(0, rows - state->sequence.committed_len));
+  if (rows < state->sequence.committed_len) {
+    const Status status = kv_->Rewind(&state->sequence, rows);
+    TALON_CHECK(status.ok(), "rewinding to fewer rows cannot fail");
+  }
   state->ranked = false;
 }
 
