@@ -98,6 +98,7 @@ class CudaBackend : public Backend {
 
 Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatrix> parts,
                                                         WeightFormat format, const WeightUse& use) {
+  cuda::UseDevice(stream());
   TALON_ASSIGN_OR_RETURN(const bool codes, gemm_.ReadsCodes());
   TALON_ASSIGN_OR_RETURN(auto weight, packer_.Pack(parts, format, codes && !use.expert));
   TALON_RETURN_IF_ERROR(gemm_.Reserve(*weight));
@@ -122,6 +123,7 @@ void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pas
 void CudaBackend::Record(Pass* pass, const Pass* second, uint64_t key,
                          const std::function<void()>& ops) {
   const CudaClock::Batch batch(context_.clock());
+  cuda::UseDevice(stream());
   static_cast<CudaPass*>(pass)->RunAsGraph(static_cast<const CudaPass*>(second), key,
                                            *context_.generation(), ops);
 }

@@ -223,6 +223,7 @@ void CudaPass::CaptureGraph(const std::function<void()>& ops, Graph* to) {
 void CudaPass::DropGraphs() {
   if (graphs_.empty()) return;
   // Not the stream: the backend may be destroyed before its passes, and the stream with it.
+  UseDevice(stream_);
   cudaDeviceSynchronize();
   for (const auto& [key, graph] : graphs_) {
     if (graph.executable != nullptr) cudaGraphExecDestroy(graph.executable);
