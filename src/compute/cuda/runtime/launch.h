@@ -37,9 +37,11 @@ inline std::atomic<cudaError_t> injected_launch_error{cudaSuccess};
 // The stream that work is queued on, and limits of its device.
 struct Stream {
   cudaStream_t handle = nullptr;
-  int device = 0;         // as CUDA counts them
-  bool uses_pdl = false;  // kernels overlap by programmatic dependent launch (sm_90 and newer)
-  int multiprocessors = 1;
+  int device = 0;           // as CUDA counts them
+  bool uses_pdl = false;    // kernels overlap by programmatic dependent launch (sm_90 and newer)
+  int multiprocessors = 1;  // as many as kernels may count on
+  // As many as the device has: the order of additions may depend on these alone.
+  int all_multiprocessors = 1;
   int shared_memory = 48 * 1024;  // bytes that a block may have
 };
 

@@ -62,6 +62,7 @@ Result<Device> OpenDevice(int index) {
                             static_cast<double>(properties.totalGlobalMem) / (1 << 30));
   device.stream.uses_pdl = capability >= 90;
   device.stream.multiprocessors = properties.multiProcessorCount;
+  device.stream.all_multiprocessors = properties.multiProcessorCount;
   device.stream.shared_memory = static_cast<int>(properties.sharedMemPerBlockOptin);
   error = cudaStreamCreateWithFlags(&device.stream.handle, cudaStreamNonBlocking);
   if (error != cudaSuccess) return Explain(error, "creating a stream");
