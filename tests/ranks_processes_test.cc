@@ -1,6 +1,7 @@
 // The random cases of several ranks (engine/ranks/random_cases.h) with real processes, over MPI.
 // mpirun starts this program; rank 0 compares with a whole model in its own process:
 //   TALON_CASES=150 mpirun -n 4 build/tests/ranks_processes_test
+// With TALON_TEST_DEVICE=cuda all of them share the first GPU.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@
 #include <span>
 
 #include "apps/ranks/mpi_ranks.h"
-#include "compute/cpu/cpu_backend.h"
+#include "compute/test_device.h"
 #include "engine/ranks/random_cases.h"
 #include "model/ranks/follower.h"
 
@@ -35,7 +36,7 @@ class ReusedRanks : public Ranks {
 
 // A model and where it runs: whole, or this rank's part.
 struct Loaded {
-  Loaded(const RandomCases& cases, Ranks* ranks) : backend(NewCpuBackend(1, false)) {
+  Loaded(const RandomCases& cases, Ranks* ranks) : backend(NewTestBackend(1)) {
     LoadOptions options = cases.load_options();
     options.ranks = ranks;
     decoder = Decoder::Load(cases.model_dir(), backend.get(), options).value();

@@ -50,8 +50,15 @@ class Pass {
   std::span<const uint8_t> stored_layers() const { return stored_layers_; }
   void ClearStored() { stored_layers_.clear(); }
 
+  // Its ops wait for other ranks, so they are not captured (Backend::Record).
+  void SetWaits(bool waits) { waits_ = waits; }
+  bool waits() const { return waits_; }
+
  protected:
   mutable std::vector<uint8_t> stored_layers_;  // a report, not a part of the plan
+
+ private:
+  bool waits_ = false;
 };
 enum class PassRows { kOutputs, kFeatures };  // PassPlan::output_rows, PassPlan::feature_rows
 
@@ -78,19 +85,28 @@ struct QkvRows {
   float epsilon = 0;
 };
 
+// What each of several ranks has of a product whose inputs are spread over them (attention output,
+// MLP down). Either way the bits do not depend on the number of ranks.
+enum class RankSplit {
+  kInputs,   // its own inputs: the sums of fixed segments are added pairwise (ranks/segments.h)
+  kOutputs,  // some outputs: ranks share the inputs before the product, and its outputs after it
+};
+
 struct BackendInfo {
   std::string name;         // "cpu", "reference"
   std::string description;  // "cpu, 2 threads, NEON + i8mm + bf16"
-  // Products add in the segments that PackWeight is given, and experts in theirs. A device that
-  // does not cannot be one of several ranks.
-  bool sums_in_segments = false;
+  RankSplit rank_split = RankSplit::kInputs;
 };
 
 // What a weight is for.
 struct WeightUse {
-  // The right operand of a sum over ranks (ranks/segments.h): products add the inputs in segments,
-  // which begin and end at these, then the segments pairwise.
+  // The right operand of a product whose inputs are spread over ranks. RankSplit::kInputs: products
+  // add the inputs in segments, which begin and end at these, then the segments pairwise. kOutputs:
+  // on several ranks, where the inputs of each begin and end.
   std::span<const int> bounds = {};
+  // Outputs of the whole matrix, where this is the part of a rank; 0: this is the whole. The bits
+  // of an output do not depend on which others are here.
+  int whole_rows = 0;
   bool expert = false;  // one of ExpertOps, not of products
 };
 
@@ -129,9 +145,10 @@ class Backend {
   // Passes whose attention has this many query heads.
   virtual std::unique_ptr<Pass> NewPass(int query_heads) = 0;
   virtual void LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) = 0;
-  // Runs `ops`: ops that take no host spans and do not wait. They may depend only on the pass, on a
-  // second one if given, and on what `key` stands for: a device may capture them once in a graph
-  // and replay it whenever passes of the same shapes come with the same key.
+  // Runs `ops`: ops that take no host spans and, unless the pass says so, do not wait. They may
+  // depend only on the pass, on a second one if given, and on what `key` stands for: a device may
+  // capture them once in a graph and replay it whenever passes of the same shapes come with the
+  // same key.
   virtual void Record(Pass* pass, const Pass* second, uint64_t key,
                       const std::function<void()>& ops) = 0;
 
@@ -168,6 +185,10 @@ class Backend {
                         std::span<const int32_t> to) = 0;
   // out[i] = x[row i of those that the pass names].
   virtual void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) = 0;
+
+  // Ranks::GatherColumns of matrices in device memory. Waits for the other ranks.
+  virtual void GatherColumns(Ranks* ranks, MatrixView part, std::span<const int> bounds,
+                             MatrixView whole) = 0;
 };
 
 }  // namespace talon

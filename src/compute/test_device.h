@@ -19,9 +19,10 @@ inline bool TestDeviceIsHost() {
 }
 
 // TALON_TEST_DEVICE=cuda: the GPU, whatever the number of threads.
-inline std::unique_ptr<Backend> NewTestBackend(int threads) {
+// `sharers`: backends of this process that compute at the same time.
+inline std::unique_ptr<Backend> NewTestBackend(int threads, int sharers = 1) {
   if (TestDeviceIsHost()) return NewCpuBackend(threads);
-  auto backend = NewCudaBackend({});
+  auto backend = NewCudaBackend({.sharers = sharers});
   TALON_CHECK(backend.ok(), "{}", backend.status().message());
   return std::move(backend).value();
 }

@@ -36,19 +36,17 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
   TALON_RETURN_IF_ERROR(CheckRange("max_rows", options.max_rows, {.low = 1}));
   TALON_RETURN_IF_ERROR(CheckRange("max_output_rows", options.max_output_rows, {.low = 1}));
   Ranks* ranks = options.ranks;
-  if (ranks != nullptr && ranks->size() > 1 && !backend->info().sums_in_segments) {
-    return Unimplemented("tensor_parallel: {} ranks are for the cpu; on {} a model has one",
-                         ranks->size(), backend->info().name);
-  }
   TALON_ASSIGN_OR_RETURN(
       const ModelShard shard,
-      ranks == nullptr ? ShardOf(config, 0, 1) : ShardOf(config, ranks->rank(), ranks->size()));
+      ranks == nullptr ? ShardOf(config, 0, 1)
+                       : ShardOf(config, ranks->rank(), ranks->size(), backend->info().rank_split));
   TALON_ASSIGN_OR_RETURN(
       DecoderWeights weights,
       LoadDecoderWeights(config, shard, source, backend, options.weights, options.progress));
   std::unique_ptr<Decoder> decoder(new Decoder(config, shard, backend, std::move(weights)));
   if (!shard.whole()) {
     decoder->ranks_ = ranks;
+    decoder->pass_->SetWaits(true);
     if (ranks->leads()) {
       decoder->leader_ = std::make_unique<RankLeader>(ranks, backend->kv_ops());
     }
@@ -158,8 +156,8 @@ MatrixView Decoder::AllScores(const PassPlan& plan) {
   const int all = config_.num_kv_heads * blocks;
   std::vector<int> bounds;
   for (int rank = 0; rank <= shard_.size; ++rank) bounds.push_back(rank * own);
-  ranks_->GatherColumns({own_scores_.all.data, layers, own, own}, bounds,
-                        {scores_.all.data, layers, all, all});
+  backend_->GatherColumns(ranks_, {own_scores_.all.data, layers, own, own}, bounds,
+                          {scores_.all.data, layers, all, all});
   return {scores_.all.data, layers * config_.num_kv_heads, blocks, blocks};
 }
 
@@ -284,7 +282,8 @@ void Decoder::RunHead(const PassPlan& plan) {
 void Decoder::ProjectOwn(MatrixView hidden, MatrixView logits) const {
   const MatrixView own = shard_.whole() ? logits : own_logits_.Rows(hidden.rows);
   backend_->MatMul({.x = hidden, .w = weights_.head.get(), .out = own});
-  if (!shard_.whole()) ranks_->GatherColumns(own, shard_.vocab_bounds, logits);
+  if (shard_.whole()) return;
+  backend_->GatherColumns(ranks_, own, shard_.vocab_bounds, logits);
 }
 
 void Decoder::Project(const HiddenStates& hidden, MatrixView logits) const {
@@ -302,7 +301,8 @@ void Decoder::Project(const HiddenStates& hidden, MatrixView logits) const {
       backend_->layer_ops()->RmsNorm(rows, hidden.norm, hidden.epsilon, projected_.Rows(count));
       rows = projected_.Rows(count);
     }
-    leader_->Project(rows, [&] { ProjectOwn(rows, logits.Rows(first, count)); });
+    leader_->Project(ReadRows(rows), rows.cols,
+                     [&] { ProjectOwn(rows, logits.Rows(first, count)); });
   }
 }
 
@@ -312,6 +312,19 @@ void Decoder::FollowProject(std::span<const std::vector<float>> rows) const {
     backend_->CopyIn(hidden.Rows(r, 1).data, rows[r].data(), rows[r].size() * sizeof(float));
   }
   ProjectOwn(hidden, {});
+}
+
+std::vector<float> Decoder::ReadRows(MatrixView x) const {
+  std::vector<float> values(static_cast<size_t>(x.rows) * x.stride);
+  if (x.rows == 0) return values;
+  // The last row need not have room behind it.
+  backend_->CopyOut(values.data(), x.data, (values.size() - x.stride + x.cols) * sizeof(float));
+  if (x.stride == x.cols) return values;
+  for (int r = 1; r < x.rows; ++r) {
+    std::copy_n(values.begin() + r * x.stride, x.cols, values.begin() + int64_t{r} * x.cols);
+  }
+  values.resize(static_cast<size_t>(x.rows) * x.cols);
+  return values;
 }
 
 void Decoder::Exchange(int rows) const {
@@ -327,11 +340,9 @@ void Decoder::ExchangeOwn(int rows) const {
 
 void Decoder::EndPass(const PassPlan& plan) {
   if (shard_.whole()) return;
-  const MatrixView x = stream_.Rows(plan.num_rows());
+  const std::vector<float> x = ReadRows(stream_.Rows(plan.num_rows()));
   RankHash hash;
-  for (int r = 0; r < x.rows; ++r) {
-    hash.Add({reinterpret_cast<const uint8_t*>(x.data + r * x.stride), x.cols * sizeof(float)});
-  }
+  hash.Add({reinterpret_cast<const uint8_t*>(x.data()), x.size() * sizeof(float)});
   activations_hash_ = hash.value();
   if (leader_ != nullptr) leader_->EndPass(activations_hash_);
 }

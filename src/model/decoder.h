@@ -99,7 +99,8 @@ class Decoder {
   void FollowProject(std::span<const std::vector<float>> rows) const;
 
   // What a pass of this many rows, all of them outputs, exchanges between the ranks, without its
-  // products: to measure it. REQUIRES: several ranks, at most max_output_rows().
+  // products: to measure it. REQUIRES: several ranks, at most max_output_rows(),
+  // RankSplit::kInputs.
   void Exchange(int rows) const;
 
   // The tokens that the device draws after the output rows of the last pass. Waits.
@@ -139,6 +140,7 @@ class Decoder {
   // This rank's columns of the logits, collected by the leader.
   void ProjectOwn(MatrixView hidden, MatrixView logits) const;
   void ExchangeOwn(int rows) const;
+  std::vector<float> ReadRows(MatrixView x) const;  // one behind the other
   // Has the other ranks end their pass, too.
   void EndPass(const PassPlan& plan);
   int q_size() const { return shard_.heads.count() * config_.head_dim; }

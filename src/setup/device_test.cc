@@ -8,8 +8,22 @@ namespace {
 TEST(DeviceTest, NamesAreParsed) {
   EXPECT_FALSE(ParseDeviceName("cpu").value().cuda);
   EXPECT_TRUE(ParseDeviceName("cuda").value().cuda);
-  EXPECT_EQ(ParseDeviceName("cuda").value().index, 0);
+  EXPECT_FALSE(ParseDeviceName("cuda").value().index.has_value());
   EXPECT_EQ(ParseDeviceName("cuda:3").value().index, 3);
+}
+
+TEST(DeviceTest, RanksOfAMachineTakeItsDevicesInTurn) {
+  const DeviceName any = ParseDeviceName("cuda").value();
+  EXPECT_EQ(DeviceOfRank(any, 3, 8), 3);
+  EXPECT_EQ(DeviceOfRank(any, 3, 2), 1);
+  EXPECT_EQ(DeviceOfRank(any, 3, 1), 0);
+  EXPECT_EQ(DeviceOfRank(any, 3, 0), 0);  // the error says that there is none
+  const DeviceName third = ParseDeviceName("cuda:2").value();
+  EXPECT_EQ(DeviceOfRank(third, 3, 8), 2);
+  EXPECT_EQ(SharersOfDevice(any, 4, 8), 1);
+  EXPECT_EQ(SharersOfDevice(any, 4, 3), 2);
+  EXPECT_EQ(SharersOfDevice(any, 2, 1), 2);
+  EXPECT_EQ(SharersOfDevice(third, 4, 8), 4);
 }
 
 TEST(DeviceTest, BadNamesAreRefused) {

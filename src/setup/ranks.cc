@@ -4,13 +4,12 @@
 
 #include "base/contain.h"
 #include "model/ranks/messages.h"
-#include "setup/device.h"
 
 namespace talon {
 namespace {
 
-// What ranks must have in common.
-uint64_t Fingerprint(const Config& config, const Decoder& decoder) {
+// What ranks must have in common: the model, and GPUs of one kind or none.
+uint64_t Fingerprint(const Config& config, const Decoder& decoder, const BackendInfo& device) {
   const ModelConfig& model = decoder.config();
   RankHash hash;
   for (const int value :
@@ -19,7 +18,10 @@ uint64_t Fingerprint(const Config& config, const Decoder& decoder) {
         decoder.max_rows(), decoder.max_output_rows()}) {
     hash.Add(static_cast<uint64_t>(value));
   }
-  hash.Add({reinterpret_cast<const uint8_t*>(config.weights.data()), config.weights.size()});
+  const bool is_gpu = device.rank_split == RankSplit::kOutputs;
+  for (const std::string& text : {config.weights, is_gpu ? device.description : std::string()}) {
+    hash.Add({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  }
   return hash.value();
 }
 
@@ -33,19 +35,15 @@ std::span<uint8_t> BytesOf(T* value) {
 Status CheckRankSettings(const Config& config) {
   const int size = config.tensor_parallel;
   if (size == 1) return OkStatus();
-  TALON_ASSIGN_OR_RETURN(const DeviceName device, ParseDeviceName(config.device));
-  if (device.cuda) {
-    return Unimplemented("tensor_parallel: {} ranks are for the cpu; on {} a model has one", size,
-                         config.device);
-  }
   if (config.kv_offload) {
     return Unimplemented("kv_offload: not on {} ranks (--tensor-parallel)", size);
   }
   return OkStatus();
 }
 
-Status MeetRanks(const Config& config, const Decoder& decoder, Ranks* ranks) {
-  uint64_t own = Fingerprint(config, decoder);
+Status MeetRanks(const Config& config, const Decoder& decoder, const BackendInfo& device,
+                 Ranks* ranks) {
+  uint64_t own = Fingerprint(config, decoder, device);
   int different = 0;  // a rank
   uint8_t heard = 1;
   const auto follow = [&] {
@@ -66,7 +64,7 @@ Status MeetRanks(const Config& config, const Decoder& decoder, Ranks* ranks) {
   TALON_RETURN_IF_ERROR(Contain([&] { ranks->leads() ? lead() : follow(); }));
   if (different != 0) {
     return InvalidArgument(
-        "tensor_parallel: rank {} has another model or other settings than rank 0", different);
+        "tensor_parallel: rank {} has another model, GPU or settings than rank 0", different);
   }
   ranks->SetDeadline(config.rank_timeout);
   return OkStatus();

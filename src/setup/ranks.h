@@ -14,7 +14,8 @@ Status CheckRankSettings(const Config& config);
 
 // Waits until all ranks have loaded their part, and fails unless they were started alike. From then
 // on nothing waits longer than config.rank_timeout.
-Status MeetRanks(const Config& config, const Decoder& decoder, Ranks* ranks);
+Status MeetRanks(const Config& config, const Decoder& decoder, const BackendInfo& device,
+                 Ranks* ranks);
 
 }  // namespace talon
 

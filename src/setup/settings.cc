@@ -71,8 +71,8 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
       "Logits that are not finite end their request with an error; always on");
   add("threads", &c->threads, "Threads; 0 = all cores this process may use", Range{0, 1024});
   add("tensor_parallel", &c->tensor_parallel,
-      "Ranks that share the model: processes that mpirun starts; cpu only",
-      Choices{"1", "2", "4", "8"}, Alias{"tensor_parallel_size"});
+      "Ranks that share the model: processes that mpirun starts", Choices{"1", "2", "4", "8"},
+      Alias{"tensor_parallel_size"});
   add("rank_timeout", &c->rank_timeout,
       "Seconds that a rank may wait for another one; then the engine stops", Range{1, 3600});
   add("weights", &c->weights, "Type of the weights", WeightChoices());

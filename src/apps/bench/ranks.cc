@@ -60,6 +60,11 @@ Result<Json> ReckonedMemory(const Config& config, const ModelConfig& model, Tabl
 
 // ---- Times ----
 
+// Whether a pass's exchanges can be run alone.
+bool ExchangesSums(const LoadedModel& model) {
+  return model.backend->info().rank_split == RankSplit::kInputs;
+}
+
 // A pass over a chain of `rows` nodes, and what it exchanged: medians.
 struct PassFigures {
   double seconds = 0;
@@ -84,7 +89,7 @@ Result<PassFigures> TimePasses(const LoadedModel& model, SingleSequence* sequenc
     const RankTraffic after = traffic();
     waiting.push_back(after.seconds - before.seconds);
     figures.traffic = {after.messages - before.messages, after.bytes - before.bytes};
-    if (model.target->leader() == nullptr) continue;
+    if (model.target->leader() == nullptr || !ExchangesSums(model)) continue;
     model.target->Exchange(rows);
     exchanges.push_back(traffic().seconds - after.seconds);
   }
@@ -102,6 +107,7 @@ Result<Json> TimeAllPasses(const LoadedModel& model, const RanksOptions& options
   TALON_RETURN_IF_ERROR(
       sequence.AppendGreedy(SomeTokens(kPrompt, model.target->config().vocab_size)).status());
   Json points = Json::array();
+  const bool alone = ExchangesSums(model);
   for (const int rows : options.rows) {
     TALON_ASSIGN_OR_RETURN(const PassFigures pass,
                            TimePasses(model, &sequence, rows, options.repeats));
@@ -112,8 +118,8 @@ Result<Json> TimeAllPasses(const LoadedModel& model, const RanksOptions& options
                       {"messages", pass.traffic.messages},
                       {"bytes", pass.traffic.bytes}});
     table->Add({std::to_string(rows), fmt::format("{:.2f}", pass.seconds * 1e3),
-                fmt::format("{:.2f}", pass.exchange_seconds * 1e3),
-                fmt::format("{:.1f}%", 100 * pass.exchange_seconds / pass.seconds),
+                alone ? fmt::format("{:.2f}", pass.exchange_seconds * 1e3) : "-",
+                alone ? fmt::format("{:.1f}%", 100 * pass.exchange_seconds / pass.seconds) : "-",
                 fmt::format("{:.2f}", pass.traffic.seconds * 1e3),
                 std::to_string(pass.traffic.messages),
                 fmt::format("{:.0f}", static_cast<double>(pass.traffic.bytes) / 1024)});

@@ -25,9 +25,18 @@ int CountOf(size_t bytes) {
   return static_cast<int>(bytes);
 }
 
+// The process's number among those of its machine, and how many these are.
+struct Machine {
+  int rank = 0;
+  int size = 1;
+};
+
 class MpiRanks : public Ranks {
  public:
-  MpiRanks(int rank, int size) : Ranks(rank, size) {}
+  MpiRanks(int rank, int size, Machine machine) : Ranks(rank, size), machine_(machine) {}
+
+  int local_rank() const override { return machine_.rank; }
+  int local_size() const override { return machine_.size; }
 
   // Not in a destructor: after a fault the others do not answer, and the process ends without them.
   void Finish() override { MPI_Finalize(); }
@@ -93,8 +102,21 @@ class MpiRanks : public Ranks {
     }
   }
 
+  Machine machine_;
   double deadline_ = 2 * 60 * 60;
 };
+
+Machine FindMachine(int rank, int size) {
+  Machine machine{rank, size};
+  MPI_Comm local = MPI_COMM_NULL;
+  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &local) ==
+      MPI_SUCCESS) {
+    MPI_Comm_rank(local, &machine.rank);
+    MPI_Comm_size(local, &machine.size);
+    MPI_Comm_free(&local);
+  }
+  return machine;
+}
 
 }  // namespace
 
@@ -110,7 +132,7 @@ Result<std::unique_ptr<Ranks>> OpenMpiRanks(int size) {
   int started = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &started);
-  auto ranks = std::make_unique<MpiRanks>(rank, started);
+  auto ranks = std::make_unique<MpiRanks>(rank, started, FindMachine(rank, started));
   if (provided < MPI_THREAD_SERIALIZED) {
     return Unimplemented("tensor_parallel: this MPI cannot be used by several threads");
   }

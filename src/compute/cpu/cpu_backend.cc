@@ -29,10 +29,8 @@ class CpuBackend : public HostBackend {
 
   BackendInfo info() const override {
     const int threads = pool_.num_threads();
-    return {
-        "cpu",
-        fmt::format("cpu, {} thread{}, {}", threads, threads == 1 ? "" : "s", MatMulKernelNames()),
-        /*sums_in_segments=*/true};
+    return {"cpu", fmt::format("cpu, {} thread{}, {}", threads, threads == 1 ? "" : "s",
+                               MatMulKernelNames())};
   }
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }

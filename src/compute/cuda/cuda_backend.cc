@@ -1,8 +1,10 @@
 #include "compute/cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 #include "compute/cuda/cuda_layer_ops.h"
 #include "compute/cuda/cuda_pass.h"
 #include "compute/cuda/elementwise.h"
@@ -16,6 +18,7 @@
 #include "compute/cuda/runtime/few_rows.h"
 #include "compute/cuda/runtime/open_device.h"
 #include "compute/cuda/runtime/read_bandwidth.h"
+#include "compute/cuda/runtime/staged_exchange.h"
 #include "compute/cuda/tokens/cuda_token_ops.h"
 
 namespace talon {
@@ -33,7 +36,9 @@ class CudaBackend : public Backend {
       : device_(device), options_(options), context_(device.stream), gemm_(context_.stream()) {}
   ~CudaBackend() override { cuda::CloseDevice(device_); }
 
-  BackendInfo info() const override { return {"cuda", fmt::format("cuda, {}", device_.name)}; }
+  BackendInfo info() const override {
+    return {"cuda", fmt::format("cuda, {}", device_.name), RankSplit::kOutputs};
+  }
   LayerOps* layer_ops() override { return &layer_ops_; }
   ExpertOps* expert_ops() override { return &expert_ops_; }
   KvOps* kv_ops() override { return &kv_ops_; }
@@ -75,18 +80,27 @@ class CudaBackend : public Backend {
   void CopyRows(MatrixView x, std::span<const int32_t> from, MatrixView out,
                 std::span<const int32_t> to) override;
   void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override;
+  void GatherColumns(Ranks* ranks, MatrixView part, std::span<const int> bounds,
+                     MatrixView whole) override {
+    exchange_.GatherColumns(ranks, part, bounds, whole);
+  }
 
  private:
   // Room for the left operand of a product with `w`, in w's type and padded as w needs it.
   cuda::RowsOut Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch);
   // RmsNorm(x) as the left operand of a product with `w`; x itself if `norm` is null.
   cuda::Operand NormedOperand(MatrixView x, const float* norm, float epsilon, const CudaWeight& w);
+  // out += x * w^T (+ bias). Of several ranks each has the columns of x that OwnInputs names, and
+  // some outputs of w.
+  void AddProduct(const cuda::RowsOut& x, const CudaWeight& w, const float* bias, Ranks* ranks,
+                  MatrixView out);
 
   cuda::Device device_;
   CudaOptions options_;
   cuda::Context context_;
   cuda::CudaLayerOps layer_ops_{&context_};
-  cuda::CudaExpertOps expert_ops_{&context_};
+  cuda::StagedExchange exchange_{&context_};
+  cuda::CudaExpertOps expert_ops_{&context_, &exchange_};
   cuda::CudaKvOps kv_ops_{&context_};
   cuda::CudaTokenOps token_ops_{&context_};
   cuda::WeightPacker packer_{&context_.stream()};
@@ -98,8 +112,11 @@ class CudaBackend : public Backend {
 
 Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatrix> parts,
                                                         WeightFormat format, const WeightUse& use) {
+  cuda::UseDevice(stream());
   TALON_ASSIGN_OR_RETURN(const bool codes, gemm_.ReadsCodes());
   TALON_ASSIGN_OR_RETURN(auto weight, packer_.Pack(parts, format, codes && !use.expert));
+  weight->SetShare({.whole_rows = use.whole_rows,
+                    .input_bounds = std::vector(use.bounds.begin(), use.bounds.end())});
   TALON_RETURN_IF_ERROR(gemm_.Reserve(*weight));
   ++*context_.generation();  // reserved memory may have moved
   return std::unique_ptr<Weight>(std::move(weight));
@@ -122,6 +139,7 @@ void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pas
 void CudaBackend::Record(Pass* pass, const Pass* second, uint64_t key,
                          const std::function<void()>& ops) {
   const CudaClock::Batch batch(context_.clock());
+  cuda::UseDevice(stream());
   static_cast<CudaPass*>(pass)->RunAsGraph(static_cast<const CudaPass*>(second), key,
                                            *context_.generation(), ops);
 }
@@ -158,6 +176,46 @@ cuda::Operand CudaBackend::NormedOperand(MatrixView x, const float* norm, float 
     cuda::Convert(stream(), x, operand);
   }
   return {operand.data, x.rows, operand.stride};
+}
+
+namespace {
+
+// The columns of the operand of a product with `w` that this rank computes.
+cuda::RowsOut OwnInputs(const cuda::RowsOut& operand, const CudaWeight& w, const Ranks* ranks) {
+  if (ranks == nullptr) return operand;
+  const std::span<const int> bounds = w.input_bounds();
+  TALON_CHECK(static_cast<int>(bounds.size()) == ranks->size() + 1 && bounds.back() == w.cols());
+  const int first = bounds[ranks->rank()], count = bounds[ranks->rank() + 1] - first;
+  auto* data = static_cast<uint8_t*>(operand.data) + first * DTypeSize(operand.dtype);
+  // Columns come in pairs; only the last can be alone, with padding behind it.
+  return {data, operand.dtype, operand.stride, count, RoundUp(count, 2)};
+}
+
+}  // namespace
+
+void CudaBackend::AddProduct(const cuda::RowsOut& x, const CudaWeight& w, const float* bias,
+                             Ranks* ranks, MatrixView out) {
+  const cuda::Operand operand{x.data, out.rows, x.stride};
+  if (ranks == nullptr) {
+    return gemm_.Run({.x = operand, .w = &w, .bias = bias, .out = out, .accumulate = true});
+  }
+  const auto value_bytes = static_cast<int>(DTypeSize(x.dtype));
+  const cuda::DeviceRows inputs{x.data, out.rows, x.stride * value_bytes};
+  exchange_.ShareColumns(ranks, inputs, w.input_bounds(), value_bytes);
+  if (x.cols < x.padded_cols) {
+    TALON_CUDA_CHECK(cudaMemset2DAsync(static_cast<uint8_t*>(x.data) + x.cols * value_bytes,
+                                       inputs.stride, 0, (x.padded_cols - x.cols) * value_bytes,
+                                       out.rows, stream().handle));
+  }
+  const std::vector<int> outputs = EvenBounds(w.whole_rows(), ranks->size());
+  const int first = outputs[ranks->rank()];
+  gemm_.Run({.x = operand,
+             .w = &w,
+             .bias = bias == nullptr ? nullptr : bias + first,
+             .out = out.Cols(first, w.rows()),
+             .accumulate = true});
+  exchange_.ShareColumns(ranks, {out.data, out.rows, out.stride * int64_t{sizeof(float)}}, outputs,
+                         sizeof(float));
 }
 
 void CudaBackend::MatMul(const MatMulArgs& args) {
@@ -204,12 +262,8 @@ void CudaBackend::AttentionMatMul(const Pass& pass, const AttentionInput& input,
                                   const float* bias, MatrixView out) {
   const auto& weight = static_cast<const CudaWeight&>(w);
   const cuda::RowsOut operand = Operand(weight, input.q.rows, &operand_);
-  layer_ops_.AttentionTo(pass, input, operand);
-  gemm_.Run({.x = {operand.data, input.q.rows, operand.stride},
-             .w = &weight,
-             .bias = bias,
-             .out = out,
-             .accumulate = true});
+  layer_ops_.AttentionTo(pass, input, OwnInputs(operand, weight, input.ranks));
+  AddProduct(operand, weight, bias, input.ranks, out);
 }
 
 // ---- Feed-forward ----
@@ -219,19 +273,17 @@ void CudaBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
   const auto& gate_up = static_cast<const CudaWeight&>(*weights.gate_up);
   const auto& down = static_cast<const CudaWeight&>(*weights.down);
   const cuda::Operand normed = NormedOperand(x, norm, epsilon, gate_up);
-  const cuda::RowsOut gated = Operand(down, x.rows, &gated_);
+  const cuda::RowsOut operand = Operand(down, x.rows, &gated_);
+  const cuda::RowsOut gated = OwnInputs(operand, down, weights.ranks);
   if (!gemm_.RunSwiGlu(normed, gate_up, weights.gate_up_bias, gated)) {
     const int wide = gate_up.rows();
     const MatrixView both{gate_up_.GetAs<float>(static_cast<size_t>(x.rows) * wide), x.rows, wide,
                           wide};
-    gemm_.Run({.x = normed, .w = &gate_up, .bias = weights.gate_up_bias, .out = both});
+    gemm_.Run(
+        {.x = normed, .w = &gate_up, .bias = weights.gate_up_bias, .out = both, .gates = true});
     cuda::SwiGlu(stream(), both, gated);
   }
-  gemm_.Run({.x = {gated.data, x.rows, gated.stride},
-             .w = &down,
-             .bias = weights.down_bias,
-             .out = x,
-             .accumulate = true});
+  AddProduct(operand, down, weights.down_bias, weights.ranks, x);
 }
 
 // ---- Rows that leave the pass ----
@@ -267,8 +319,15 @@ void CudaBackend::CopyRows(MatrixView x, std::span<const int32_t> from, MatrixVi
 }  // namespace
 
 Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options) {
-  TALON_ASSIGN_OR_RETURN(const cuda::Device device, cuda::OpenDevice(options.device));
+  TALON_ASSIGN_OR_RETURN(cuda::Device device, cuda::OpenDevice(options.device));
+  device.stream.multiprocessors = std::max(1, device.stream.multiprocessors / options.sharers);
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(device, options));
+}
+
+int NumCudaDevices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) cudaGetLastError();  // clears the error
+  return count;
 }
 
 namespace {

@@ -13,7 +13,13 @@ namespace talon {
 struct CudaOptions {
   int device = 0;      // as CUDA counts them
   bool graphs = true;  // passes of a shape seen before are replayed as CUDA graphs
+  // Backends of this process, or under MPS, that use the device at the same time. Each takes its
+  // share of the multiprocessors, because blocks that wait for each other must all be resident.
+  int sharers = 1;
 };
+
+// GPUs that are visible; 0 without a driver or in a build without CUDA.
+int NumCudaDevices();
 
 // Fails if there is no such device, or if its driver, capability or memory does not suffice.
 Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options);

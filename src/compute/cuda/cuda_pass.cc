@@ -192,7 +192,7 @@ void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generat
     Fence(stream_);  // the pass's arrays are read early
     ops();
   };
-  if (!use_graphs_ || plan_.rows > kMostGraphRows) return run_directly();
+  if (!use_graphs_ || waits() || plan_.rows > kMostGraphRows) return run_directly();
   if (generation != generation_ || num_captured_ == kMostGraphs || graphs_.size() > kMostShapes) {
     DropGraphs();
   }
@@ -223,6 +223,7 @@ void CudaPass::CaptureGraph(const std::function<void()>& ops, Graph* to) {
 void CudaPass::DropGraphs() {
   if (graphs_.empty()) return;
   // Not the stream: the backend may be destroyed before its passes, and the stream with it.
+  UseDevice(stream_);
   cudaDeviceSynchronize();
   for (const auto& [key, graph] : graphs_) {
     if (graph.executable != nullptr) cudaGraphExecDestroy(graph.executable);

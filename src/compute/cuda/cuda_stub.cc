@@ -9,6 +9,8 @@ Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions&) {
       "--device cpu");
 }
 
+int NumCudaDevices() { return 0; }
+
 Result<double> MeasureCudaReadBandwidth(Backend* backend) {
   return InvalidArgument("the {} backend is not a CUDA device", backend->info().name);
 }

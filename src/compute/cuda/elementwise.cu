@@ -92,7 +92,13 @@ __global__ void __launch_bounds__(kNormThreads)
   }
 }
 
-__device__ __forceinline__ float Silu(float x) { return x / (1.0f + expf(-x)); }
+// For 16 bits as StoreSwiGlu (gemm/wgmma_store.cuh) has it: a rank's part of gate and up may not
+// fit the epilogue where the whole does, and must have the same bits.
+template <typename T>
+__device__ __forceinline__ float Silu(float x) {
+  if constexpr (sizeof(T) == 2) return __fdividef(x, 1.0f + __expf(-x));
+  return x / (1.0f + expf(-x));
+}
 
 template <typename T>
 __global__ void SwiGluKernel(const float* gate_up, int64_t x_stride, int cols, int padded_cols,
@@ -102,7 +108,7 @@ __global__ void SwiGluKernel(const float* gate_up, int64_t x_stride, int cols, i
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   const float* gate = gate_up + blockIdx.y * x_stride;
   if (i >= padded_cols) return;
-  const float value = i < cols ? Silu(gate[i]) * gate[cols + i] : 0.0f;
+  const float value = i < cols ? Silu<T>(gate[i]) * gate[cols + i] : 0.0f;
   out[blockIdx.y * out_stride + i] = FromFloat<T>(value);
 }
 

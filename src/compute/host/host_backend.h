@@ -12,6 +12,7 @@
 #include "compute/backend.h"
 #include "compute/host/host_expert_ops.h"
 #include "compute/host/host_scratch.h"
+#include "compute/ranks/ranks.h"
 
 namespace talon {
 
@@ -45,6 +46,10 @@ class HostBackend : public Backend, public LayerOps {
   void CopyRows(MatrixView x, std::span<const int32_t> from, MatrixView out,
                 std::span<const int32_t> to) override;
   void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override;
+  void GatherColumns(Ranks* ranks, MatrixView part, std::span<const int> bounds,
+                     MatrixView whole) override {
+    ranks->GatherColumns(part, bounds, whole);
+  }
 
  protected:
   virtual Result<Buffer> AllocateMemory(size_t bytes) = 0;

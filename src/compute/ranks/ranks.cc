@@ -23,9 +23,9 @@ class Meter {
  public:
   explicit Meter(RankTraffic* traffic) : traffic_(traffic) {}
   ~Meter() { traffic_->seconds += watch_.Seconds(); }
-  void Received(std::span<const float> values) const {
+  void Received(size_t bytes) const {
     ++traffic_->messages;
-    traffic_->bytes += static_cast<int64_t>(values.size_bytes());
+    traffic_->bytes += static_cast<int64_t>(bytes);
   }
 
  private:
@@ -45,7 +45,7 @@ void Ranks::Sum(MatrixView x) {
   CopyRows(x, out_.data());
   for (int half = 1; half < size_; half *= 2) {
     Exchange(rank_ ^ half, BytesOf(out_), BytesOf(in_));
-    meter.Received(in_);
+    meter.Received(BytesOf(in_).size());
     for (size_t i = 0; i < count; ++i) out_[i] += in_[i];
   }
   for (int r = 0; r < x.rows; ++r) {
@@ -73,12 +73,27 @@ void Ranks::GatherColumns(MatrixView part, std::span<const int> bounds, MatrixVi
     } else {
       in_.resize(static_cast<size_t>(part.rows) * cols);
       Receive(rank, BytesOf(in_));
-      meter.Received(in_);
+      meter.Received(BytesOf(in_).size());
     }
     for (int r = 0; r < to.rows; ++r) {
       std::memcpy(to.data + r * to.stride, in_.data() + static_cast<size_t>(r) * cols,
                   cols * sizeof(float));
     }
+  }
+}
+
+// After the step of `half`, neighbouring groups of 2 * half ranks have all that one of them has.
+void Ranks::AllGather(uint8_t* data, std::span<const int64_t> bounds) {
+  const Meter meter(&traffic_);
+  TALON_CHECK(static_cast<int>(bounds.size()) == size_ + 1);
+  const auto group = [&](int first, int count) -> std::span<uint8_t> {
+    return {data + bounds[first], data + bounds[first + count]};
+  };
+  for (int half = 1; half < size_; half *= 2) {
+    const int first = rank_ / half * half;
+    const std::span<uint8_t> in = group(first ^ half, half);
+    Exchange(rank_ ^ half, group(first, half), in);
+    meter.Received(in.size());
   }
 }
 

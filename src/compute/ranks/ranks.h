@@ -33,6 +33,9 @@ class Ranks {
   int rank() const { return rank_; }
   int size() const { return size_; }
   bool leads() const { return rank_ == 0; }
+  // Its number among the ranks of its machine, and how many these are.
+  virtual int local_rank() const { return rank_; }
+  virtual int local_size() const { return size_; }
   const RankTraffic& traffic() const { return traffic_; }
 
   // How long a call may wait for another rank.
@@ -52,6 +55,9 @@ class Ranks {
   // Rank r has the columns of bounds[r] to bounds[r + 1] of `whole` as `part`; the leader's `whole`
   // gets all, the others' is not used. REQUIRES: bounds [size + 1].
   void GatherColumns(MatrixView part, std::span<const int> bounds, MatrixView whole);
+  // Rank r has the bytes of bounds[r] to bounds[r + 1]; then all have all. REQUIRES: bounds
+  // [size + 1].
+  void AllGather(uint8_t* data, std::span<const int64_t> bounds);
 
  private:
   int rank_;

@@ -60,6 +60,23 @@ TEST(RanksTest, SumsArePairwiseAndTheSameOnAllRanks) {
   }
 }
 
+TEST(RanksTest, AllGatherWhatEachHas) {
+  for (const int size : {1, 2, 4, 8}) {
+    std::vector<int64_t> bounds = {0};
+    for (int rank = 0; rank < size; ++rank) bounds.push_back(bounds.back() + rank * 5 % 7);
+    RunRanks(size, [&](Ranks& ranks) {
+      std::vector<uint8_t> data(bounds.back(), 0);
+      std::vector<uint8_t> expected(bounds.back());
+      for (int64_t i = 0; i < bounds.back(); ++i) expected[i] = static_cast<uint8_t>(i + 1);
+      for (int64_t i = bounds[ranks.rank()]; i < bounds[ranks.rank() + 1]; ++i) {
+        data[i] = expected[i];
+      }
+      ranks.AllGather(data.data(), bounds);
+      EXPECT_EQ(data, expected) << ranks.rank() << " of " << size;
+    });
+  }
+}
+
 TEST(RanksTest, LeaderGathersTheColumnsOfAll) {
   const std::vector<int> bounds = {0, 3, 4, 9, 11};
   std::vector<float> whole(2 * 11, -1.0f);

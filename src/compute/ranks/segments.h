@@ -37,6 +37,22 @@ inline std::vector<int> SegmentBounds(int count, int unit, int parts = kSegments
   return bounds;
 }
 
+// Where the inputs of each of `size` ranks begin and end: [size + 1].
+inline std::vector<int> RankBounds(const std::vector<int>& bounds, int size) {
+  std::vector<int> result;
+  for (int rank = 0; rank <= size; ++rank) result.push_back(bounds[kSegments / size * rank]);
+  return result;
+}
+
+// `count` of anything, spread over `size` ranks as evenly as possible: [size + 1].
+inline std::vector<int> EvenBounds(int count, int size) {
+  std::vector<int> result;
+  for (int rank = 0; rank <= size; ++rank) {
+    result.push_back(static_cast<int>(int64_t{count} * rank / size));
+  }
+  return result;
+}
+
 // The segments of rank `rank` of `size`. REQUIRES: size divides kSegments.
 inline IndexRange SegmentsOf(int rank, int size) {
   return {kSegments / size * rank, kSegments / size * (rank + 1)};

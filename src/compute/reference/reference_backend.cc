@@ -65,7 +65,7 @@ class ReferenceBackend : public HostBackend {
   ReferenceBackend(std::string name, std::string description)
       : name_(std::move(name)), description_(std::move(description)) {}
 
-  BackendInfo info() const override { return {name_, description_, /*sums_in_segments=*/true}; }
+  BackendInfo info() const override { return {name_, description_}; }
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }
 

@@ -110,6 +110,7 @@ std::vector<RanksVariant> RanksVariants() {
   return {{.family = "llama"},
           {.family = "llama", .weights = WeightFormat::kInt8},
           {.family = "qwen3", .weights = WeightFormat::kInt4},
+          {.family = "qwen3", .weights = WeightFormat::kFp8},
           {.family = "qwen3", .kv_dtype = DType::kF32},
           {.family = "llama", .kv_dtype = DType::kF8E4M3},
           {.family = "qwen3", .kv_dtype = DType::kI8},

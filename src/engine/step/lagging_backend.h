@@ -88,6 +88,10 @@ class LaggingBackend : public Backend {
   void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) override {
     inner_->GatherPassRows(pass, rows, x, out);
   }
+  void GatherColumns(Ranks* ranks, MatrixView part, std::span<const int> bounds,
+                     MatrixView whole) override {
+    inner_->GatherColumns(ranks, part, bounds, whole);
+  }
 
  private:
   std::unique_ptr<Backend> inner_;

@@ -71,10 +71,10 @@ void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
   batch->draft_seconds = watch.Seconds();
 }
 
-// Unless the host has to see trees before they are verified.
+// Unless the host has to see trees before they are verified, as where it sends them to other ranks.
 bool Proposer::RunsAhead() const {
-  return options_.nwor && options_.scv_chunk_size <= 0 && options_.specpv.shadow_rate <= 0 &&
-         parts_.drafter->GrowsAhead();
+  return parts_.target->leader() == nullptr && options_.nwor && options_.scv_chunk_size <= 0 &&
+         options_.specpv.shadow_rate <= 0 && parts_.drafter->GrowsAhead();
 }
 
 DraftBudget Proposer::BudgetFor(const ActiveRequest& run, const StepShape& shape) const {

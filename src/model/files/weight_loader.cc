@@ -18,6 +18,29 @@ bool IsFloat(WeightFormat format) {
          format == WeightFormat::kBF16;
 }
 
+// The grid of some rows. That of some columns is given up: their values are bf16, as on the grid.
+std::shared_ptr<const QuantGrid> CutGrid(const HostMatrix& matrix, const TensorSpec& spec) {
+  if (matrix.grid == nullptr || spec.only_cols) return nullptr;
+  const int64_t groups = CeilDiv(matrix.cols, matrix.grid->group);
+  auto grid = std::make_shared<QuantGrid>(
+      QuantGrid{.dtype = matrix.grid->dtype, .group = matrix.grid->group});
+  const auto cut = [&](const std::vector<float>& all) -> std::vector<float> {
+    if (all.empty()) return {};
+    return {all.begin() + spec.only_rows->first * groups,
+            all.begin() + spec.only_rows->last * groups};
+  };
+  grid->scales = cut(matrix.grid->scales);
+  grid->zeros = cut(matrix.grid->zeros);
+  return grid;
+}
+
+// Outputs of the matrix that the parts are cut from.
+int WholeRows(const TensorParts& parts) {
+  int64_t rows = 0;
+  for (const TensorSpec& part : parts) rows += part.rows();
+  return static_cast<int>(rows);
+}
+
 }  // namespace
 
 Result<HostMatrix> WeightLoader::Take(const TensorSpec& spec) {
@@ -31,7 +54,7 @@ HostMatrix WeightLoader::Cut(const HostMatrix& matrix, const TensorSpec& spec) {
   TALON_CHECK(matrix.dtype != DType::kMxfp4, "{} cannot be cut", spec.name);
   const auto element = static_cast<int64_t>(DTypeSize(matrix.dtype));
   HostMatrix part = matrix;
-  part.grid = nullptr;
+  part.grid = CutGrid(matrix, spec);
   if (spec.only_rows) {
     part.rows = spec.only_rows->count();
     part.data =
@@ -69,7 +92,9 @@ Result<Buffer> WeightLoader::Vector(const TensorParts& parts, float scale) {
 
 Result<std::unique_ptr<Weight>> WeightLoader::Matrix(const TensorParts& parts,
                                                      const WeightUse& use) {
-  return Load(parts, format_, use);
+  WeightUse whole = use;
+  whole.whole_rows = WholeRows(parts);
+  return Load(parts, format_, whole);
 }
 
 Result<std::unique_ptr<Weight>> WeightLoader::ExactMatrix(const TensorParts& parts) {
@@ -120,7 +145,8 @@ Result<WeightTable> WeightLoader::TiedTable(const TensorParts& parts, const Tens
   result.dtype = table.dtype;
   if (tied != nullptr) {
     const HostMatrix part = Cut(table, head);
-    TALON_ASSIGN_OR_RETURN(*tied, Pack({&part, 1}, format_));
+    const WeightUse use{.whole_rows = static_cast<int>(table.rows)};
+    TALON_ASSIGN_OR_RETURN(*tied, Pack({&part, 1}, format_, use));
   }
   Release();
   return result;

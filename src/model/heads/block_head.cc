@@ -151,6 +151,7 @@ Status BlockHead::Forward(const PassPlan& plan, const KvView& kv, BlockOutput* o
   const int rows = plan.num_rows();
   const auto outputs = static_cast<int>(plan.output_rows.size());
   backend_->LoadPass(plan, kv.shape, pass_.get());
+  pass_->SetWaits(weights_.head == nullptr && !target_.shard().whole());
   backend_->Record(pass_.get(), /*second=*/nullptr, IdentityOf(kv), [&] {
     const MatrixView angles = angles_.Rows(rows);
     backend_->RopeAngles(*pass_, Floats(inv_freq_), angles.cols / 2, rope_scale_, angles);

@@ -234,6 +234,7 @@ Status EagleHead::Forward(const PassPlan& plan, const PassPlan& attend, const Kv
   // outputs are all rows, in order.
   const uint64_t key =
       IdentityOf(kv) + reinterpret_cast<uintptr_t>(inputs.data) + (AllAreOutputs(plan) ? 1 : 0);
+  pass_->SetWaits(weights_.head == nullptr && !target_.shard().whole());
   backend_->Record(pass_.get(), second, key, [&] {
     ReadInputs(inputs);
     StoreKeys(rows, kv);

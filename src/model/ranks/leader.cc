@@ -154,14 +154,14 @@ void RankLeader::Exchange(int rows, const std::function<void()>& own) {
   });
 }
 
-void RankLeader::Project(MatrixView hidden, const std::function<void()>& own) {
+void RankLeader::Project(std::span<const float> hidden, int cols,
+                         const std::function<void()>& own) {
   const std::lock_guard lock(mutex_);
   Talk([&] {
     BeginMessage();
-    message_.Put(hidden.rows);
-    for (int r = 0; r < hidden.rows; ++r) {
-      message_.PutAll(std::span<const float>(hidden.data + r * hidden.stride, hidden.cols));
-    }
+    const int rows = static_cast<int>(hidden.size()) / cols;
+    message_.Put(rows);
+    for (int r = 0; r < rows; ++r) message_.PutAll(hidden.subspan(size_t{1} * r * cols, cols));
     Tell(RankCommand::kProject, message_);
     own();
   });

@@ -48,8 +48,8 @@ class RankLeader : public KvOps {
   void EndPass(uint64_t activations);
 
   // Run `own`, this rank's part of a projection or of a pass's exchanges, while the others run
-  // theirs.
-  void Project(MatrixView hidden, const std::function<void()>& own);
+  // theirs. `hidden`: rows of `cols` values, in host memory.
+  void Project(std::span<const float> hidden, int cols, const std::function<void()>& own);
   void Exchange(int rows, const std::function<void()>& own);
 
   void CommitRows(const KvView& kv, std::span<const int32_t> rows, std::span<const int32_t> slots,

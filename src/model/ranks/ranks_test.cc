@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/contain.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "compute/reference/reference_backend.h"
 #include "model/ranks/memory.h"
@@ -41,6 +42,9 @@ Json ConfigOf(const std::string& family) {
   if (family != "qwen3_moe") config["intermediate_size"] = 64;
   return config;
 }
+
+// Where sizes are compared, which devices pad.
+std::unique_ptr<Backend> NewHostBackend() { return NewCpuBackend(1, false); }
 
 // A prompt, then a tree after it.
 std::vector<float> PromptAndTree(Decoder* decoder, Backend* backend) {
@@ -82,12 +86,60 @@ INSTANTIATE_TEST_SUITE_P(All, RanksModelTest,
                          testing::Combine(testing::Values("llama", "qwen2", "qwen3", "gpt_oss",
                                                           "gpt_oss_mxfp4", "qwen3_moe"),
                                           testing::Values(WeightFormat::kAsStored,
-                                                          WeightFormat::kInt8,
+                                                          WeightFormat::kFp8, WeightFormat::kInt8,
                                                           WeightFormat::kInt4)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" +
                                   WeightFormatName(std::get<1>(info.param));
                          });
+
+// Matrices of the layers as int4 codes, in groups of 32 inputs.
+void WriteInt4Model(const std::string& dir) {
+  constexpr int64_t kGroup = 32, kCodesPerWord = 8;
+  Json json = ConfigOf("llama");
+  json["quantization_config"] = {
+      {"quant_method", "compressed-tensors"},
+      {"format", "pack-quantized"},
+      {"config_groups", {{"group_0", {{"weights", {{"num_bits", 4}}}}}}}};
+  const ModelConfig config = ParseModelConfig(json, "test").value();
+  std::vector<OwnedTensor> tensors;
+  for (OwnedTensor& tensor : RandomTensors(config, DType::kBF16, 32)) {
+    if (!tensor.name.ends_with("proj.weight")) {
+      tensors.push_back(std::move(tensor));
+      continue;
+    }
+    const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+    OwnedTensor scales{.name = tensor.name + "_scale",
+                       .dtype = DType::kF32,
+                       .shape = {rows, cols / kGroup},
+                       .bytes = std::vector<uint8_t>(rows * cols / kGroup * sizeof(float))};
+    for (int64_t i = 0; i < rows * cols / kGroup; ++i) {
+      StoreElement(scales.bytes.data(), DType::kF32, i, 0.01f * static_cast<float>(1 + i % 7));
+    }
+    tensor.bytes.resize(rows * cols / 2);  // any bytes are codes
+    tensors.push_back({.name = tensor.name + "_packed",
+                       .dtype = DType::kI32,
+                       .shape = {rows, cols / kCodesPerWord},
+                       .bytes = std::move(tensor.bytes)});
+    tensors.push_back(std::move(scales));
+  }
+  ASSERT_TRUE(WriteFile(dir + "/config.json", json.dump()).ok());
+  ASSERT_TRUE(WriteTensors(dir + "/model.safetensors", tensors).ok());
+}
+
+TEST(RanksTest, CodesOfAFileHaveTheSameBitsOnAnyNumberOfRanks) {
+  const TempDirectory dir;
+  WriteInt4Model(dir.path());
+  std::vector<float> expected;
+  for (const int size : {1, 2, 4, 8}) {
+    TestRanks ranks(dir.path(), size, kFewRows);
+    ASSERT_NE(ranks.leader(), nullptr);
+    const std::vector<float> got = PromptAndTree(ranks.leader(), ranks.backend());
+    for (const Status& status : ranks.Stop()) EXPECT_TRUE(status.ok()) << status.message();
+    if (size == 1) expected = got;
+    EXPECT_EQ(got, expected) << size << " ranks";
+  }
+}
 
 TEST(RanksTest, ReferenceHasTheSameBitsOnTwoRanks) {
   const TempDirectory dir;
@@ -114,10 +166,19 @@ TEST(RanksTest, HeadsShareTheOutputMatrixOfAllRanks) {
     std::vector<float> expected;
     for (const int size : {1, 2, 4}) {
       TestRanks ranks(dir.path(), size, kFewRows);
+      Backend* backend = ranks.backend();
+      const auto on_device = [&](const std::vector<float>& values) {
+        Buffer buffer = backend->Allocate(values.size() * sizeof(float)).value();
+        backend->CopyIn(buffer.data(), values.data(), buffer.bytes());
+        return buffer;
+      };
       std::vector<float> logits(kRows * vocab);
-      ranks.leader()->Project(
-          {{states.data(), kRows, hidden, hidden}, normed ? norm.data() : nullptr, 1e-5f},
-          {logits.data(), kRows, vocab, vocab});
+      const Buffer rows = on_device(states), weights = on_device(norm), out = on_device(logits);
+      ranks.leader()->Project({{static_cast<float*>(rows.data()), kRows, hidden, hidden},
+                               normed ? Floats(weights) : nullptr,
+                               1e-5f},
+                              {static_cast<float*>(out.data()), kRows, vocab, vocab});
+      backend->CopyOut(logits.data(), out.data(), out.bytes());
       for (const Status& status : ranks.Stop()) EXPECT_TRUE(status.ok()) << status.message();
       if (size == 1) expected = logits;
       EXPECT_EQ(logits, expected) << size << " ranks";
@@ -128,8 +189,8 @@ TEST(RanksTest, HeadsShareTheOutputMatrixOfAllRanks) {
 TEST(RanksTest, ARankHoldsItsShareOfTheMatrices) {
   const TempDirectory dir;
   WriteModel(dir.path(), ConfigOf("llama"), DType::kBF16, 21);
-  TestRanks alone(dir.path(), 1, kFewRows);
-  TestRanks ranks(dir.path(), 4, kFewRows);
+  TestRanks alone(dir.path(), 1, kFewRows, NewHostBackend);
+  TestRanks ranks(dir.path(), 4, kFewRows, NewHostBackend);
   const double whole = static_cast<double>(alone.leader()->weight_bytes_per_pass());
   for (int rank = 0; rank < 4; ++rank) {
     const double share = static_cast<double>(ranks.decoder(rank)->weight_bytes_per_pass()) / whole;
@@ -143,7 +204,7 @@ TEST(RanksTest, RanksTellWhatTheyHaveAllocatedAndFreeIt) {
   Json json = ConfigOf("llama");
   json["intermediate_size"] = 512;  // four ranks share it evenly
   WriteModel(dir.path(), json, DType::kF32, 30);
-  TestRanks ranks(dir.path(), 4, kFewRows);
+  TestRanks ranks(dir.path(), 4, kFewRows, NewHostBackend);
   const ModelConfig& config = ranks.leader()->config();
   const auto reckoned = ReckonRankMemory(config, 4, WeightFormat::kAsStored, DType::kF32);
   ASSERT_TRUE(reckoned.ok()) << reckoned.status().message();
@@ -257,6 +318,26 @@ TEST(RanksTest, AnIdleLeaderNoticesThatARankIsGone) {
   RankLeader leader(ranks[0].get(), backend->kv_ops());
   leader.StartPings(0.01, [&](const std::string& reason) { lost.set_value(reason); });
   EXPECT_NE(lost.get_future().get().find("rank 1"), std::string::npos);
+}
+
+// A device that shares the inputs of a product has some of its outputs, and all inputs of them.
+TEST(RanksTest, ARankTakesOutputsWhereInputsAreShared) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), ConfigOf("llama"), DType::kBF16, 31);
+  const ModelConfig config = LoadModelConfig(dir.path()).value();
+  const ModelShard shard = ShardOf(config, 1, 2, RankSplit::kOutputs).value();
+  TensorLayout layout = LayoutOf(config, ExpertTensors::kStacked);
+  const std::vector<int> segments = layout.layers[0].mlp.down_bounds;
+  TakeShard(config, shard, &layout);
+  const LayerLayout& layer = layout.layers[0];
+  for (const TensorSpec* spec : {&layer.output[0], &layer.mlp.down[0]}) {
+    EXPECT_EQ(spec->only_rows, (IndexRange{32, 64}));
+    EXPECT_FALSE(spec->only_cols.has_value());
+  }
+  EXPECT_EQ(layer.output_bounds, (std::vector<int>{0, 128, 256}));
+  EXPECT_EQ(layer.mlp.down_bounds, (std::vector<int>{0, segments[4], 320}));
+  EXPECT_EQ(layer.mlp.gate_up[0].only_rows, (IndexRange{segments[4], 320}));
+  EXPECT_EQ(layer.qkv[0].only_rows, (IndexRange{128, 256}));
 }
 
 // One sequence with its whole prefix, one with a partial view.

@@ -7,8 +7,8 @@ namespace talon {
 namespace {
 
 IndexRange EvenShare(int count, int rank, int size) {
-  return {static_cast<int>(int64_t{count} * rank / size),
-          static_cast<int>(int64_t{count} * (rank + 1) / size)};
+  const std::vector<int> bounds = EvenBounds(count, size);
+  return {bounds[rank], bounds[rank + 1]};
 }
 
 IndexRange Times(IndexRange range, int factor) {
@@ -27,27 +27,39 @@ void TakeHeads(const ModelConfig& config, const ModelShard& shard, bool matrices
   }
 }
 
-void TakeMlp(const ModelShard& shard, MlpLayout* mlp) {
+// Attention output or down, of whose inputs the rank has `inputs`.
+void TakeProduct(const ModelConfig& config, const ModelShard& shard, IndexRange inputs,
+                 TensorParts* parts, std::vector<int>* bounds) {
+  if (shard.split == RankSplit::kInputs) {
+    for (TensorSpec& spec : *parts) TakeColumns(inputs, &spec);
+    *bounds = OwnBounds(*bounds, shard.rank, shard.size);
+    return;
+  }
+  const IndexRange outputs = EvenShare(config.hidden_size, shard.rank, shard.size);
+  for (TensorSpec& spec : *parts) TakeRows(outputs, &spec);
+  *bounds = RankBounds(*bounds, shard.size);
+}
+
+void TakeMlp(const ModelConfig& config, const ModelShard& shard, MlpLayout* mlp) {
   for (TensorSpec& spec : mlp->gate_up) TakeRows(shard.ffn, &spec);
   for (TensorSpec& spec : mlp->gate_up_bias) TakeColumns(shard.ffn, &spec);
-  for (TensorSpec& spec : mlp->down) TakeColumns(shard.ffn, &spec);
-  mlp->down_bounds = OwnBounds(mlp->down_bounds, shard.rank, shard.size);
+  TakeProduct(config, shard, shard.ffn, &mlp->down, &mlp->down_bounds);
 }
 
 void TakeLayer(const ModelConfig& config, const ModelShard& shard, LayerLayout* layer) {
   TakeHeads(config, shard, /*matrices=*/true, &layer->qkv);
   TakeHeads(config, shard, /*matrices=*/false, &layer->qkv_bias);
   for (TensorSpec& spec : layer->sinks) TakeColumns(shard.heads, &spec);
-  for (TensorSpec& spec : layer->output) TakeColumns(Times(shard.heads, config.head_dim), &spec);
-  layer->output_bounds = OwnBounds(layer->output_bounds, shard.rank, shard.size);
-  if (layer->experts.empty()) return TakeMlp(shard, &layer->mlp);
+  TakeProduct(config, shard, Times(shard.heads, config.head_dim), &layer->output,
+              &layer->output_bounds);
+  if (layer->experts.empty()) return TakeMlp(config, shard, &layer->mlp);
   const std::vector<MlpLayout> all = std::move(layer->experts);
   layer->experts.assign(all.begin() + shard.experts.first, all.begin() + shard.experts.last);
 }
 
 }  // namespace
 
-Result<ModelShard> ShardOf(const ModelConfig& config, int rank, int size) {
+Result<ModelShard> ShardOf(const ModelConfig& config, int rank, int size, RankSplit split) {
   if (size < 1 || kSegments % size != 0) {
     return InvalidArgument("tensor_parallel: {} ranks, must be 1, 2, 4 or 8", size);
   }
@@ -55,13 +67,11 @@ Result<ModelShard> ShardOf(const ModelConfig& config, int rank, int size) {
     return InvalidArgument("tensor_parallel: {} ranks cannot share {} kv heads evenly", size,
                            config.num_kv_heads);
   }
-  ModelShard shard{.rank = rank, .size = size};
+  ModelShard shard{.rank = rank, .size = size, .split = split};
   shard.heads = EvenShare(config.num_heads, rank, size);
   shard.kv_heads = EvenShare(config.num_kv_heads, rank, size);
   shard.vocab = EvenShare(config.vocab_size, rank, size);
-  for (int r = 0; r <= size; ++r) {
-    shard.vocab_bounds.push_back(EvenShare(config.vocab_size, r, size).first);
-  }
+  shard.vocab_bounds = EvenBounds(config.vocab_size, size);
   const std::vector<int> ffn = MlpBounds(config);
   const std::vector<int> experts = SegmentBounds(config.experts.count, 1);
   shard.ffn = InputsOf(ffn, rank, size);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "compute/backend.h"
 #include "compute/pass_plan.h"
 #include "compute/ranks/segments.h"
 #include "model/config.h"
@@ -17,6 +18,7 @@ namespace talon {
 struct ModelShard {
   int rank = 0;
   int size = 1;
+  RankSplit split = RankSplit::kInputs;
   IndexRange heads;
   IndexRange kv_heads;
   IndexRange ffn;      // for dense layers
@@ -29,7 +31,8 @@ struct ModelShard {
 
 // Fails if the model cannot be cut so: 1, 2, 4 or 8 ranks, each with as many kv heads as the
 // others, and with something of every layer.
-Result<ModelShard> ShardOf(const ModelConfig& config, int rank, int size);
+Result<ModelShard> ShardOf(const ModelConfig& config, int rank, int size,
+                           RankSplit split = RankSplit::kInputs);
 
 // Cuts a whole model's layout down to the shard.
 void TakeShard(const ModelConfig& config, const ModelShard& shard, TensorLayout* layout);

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "compute/cpu/cpu_backend.h"
 #include "compute/ranks/local_ranks.h"
+#include "compute/test_device.h"
 #include "model/decoder.h"
 #include "model/ranks/follower.h"
 
@@ -19,14 +19,12 @@ namespace talon {
 
 class TestRanks {
  public:
-  // `new_backend`: for each rank.
-  TestRanks(
-      const std::string& dir, int size, LoadOptions options,
-      const std::function<std::unique_ptr<Backend>()>& new_backend =
-          [] { return NewCpuBackend(1, false); })
+  // `new_backend`: for each rank; empty: the device under test.
+  TestRanks(const std::string& dir, int size, LoadOptions options,
+            const std::function<std::unique_ptr<Backend>()>& new_backend = {})
       : ranks_(LocalRanks::Create(size)), results_(size) {
     for (int rank = 0; rank < size; ++rank) {
-      backends_.push_back(new_backend());
+      backends_.push_back(new_backend ? new_backend() : NewTestBackend(1, size));
       options.ranks = ranks_[rank].get();
       auto decoder = Decoder::Load(dir, backends_[rank].get(), options);
       EXPECT_TRUE(decoder.ok()) << decoder.status().message();

@@ -102,6 +102,7 @@ ExpertProduct DownProduct(const ExpertProduct& activated, const CudaWeight& down
 }  // namespace
 
 Result<Buffer> CudaExpertOps::Prepare(std::span<const FeedForwardWeights> experts) {
+  TALON_CHECK(!experts.empty());
   if (experts.size() > kMaxExperts) {
     return Unimplemented("cuda: {} experts, at most {} are supported", experts.size(), kMaxExperts);
   }
@@ -131,16 +132,18 @@ Result<Buffer> CudaExpertOps::Prepare(std::span<const FeedForwardWeights> expert
 void CudaExpertOps::FeedForward(MatrixView x, const float* norm, float epsilon,
                                 const ExpertsWeights& weights) {
   if (x.rows == 0) return;
-  const auto experts = static_cast<int>(weights.experts.size());
+  const auto own = static_cast<int>(weights.experts.size());
   const CudaWeight& gate_up = WeightOf(weights.experts[0].gate_up);
   const CudaWeight& down = WeightOf(weights.experts[0].down);
   const CudaWeight& router = WeightOf(weights.router);
+  const int experts = router.rows();
   const int per_row = weights.rule.per_row;
   TALON_CHECK(router.dtype() == DType::kF32 && x.cols == gate_up.cols() && x.cols == down.rows());
-  TALON_CHECK(per_row <= std::min(experts, kMaxExpertsPerRow) && weights.prepared != nullptr);
+  TALON_CHECK(experts <= kMaxExperts && per_row <= std::min(experts, kMaxExpertsPerRow));
+  TALON_CHECK(weights.prepared != nullptr && weights.first_expert + own <= experts);
   const int slots = x.rows * per_row;
   const int tile_pairs = TilePairs(gate_up.dtype(), x.rows, per_row, experts);
-  const int most_tiles = std::min(slots, experts + slots / tile_pairs);
+  const int most_tiles = std::min(slots, own + slots / tile_pairs);
   const DType operand = gate_up.operand_dtype();
   const int inputs = PaddedInputs(x.cols);
   const int hidden = PaddedInputs(down.cols());
@@ -158,6 +161,8 @@ void CudaExpertOps::FeedForward(MatrixView x, const float* norm, float epsilon,
                .router_stride = router.padded_cols(),
                .router_bias = weights.router_bias,
                .experts = experts,
+               .first_own = weights.first_expert,
+               .own = own,
                .rule = weights.rule,
                .tile_pairs = tile_pairs,
                .operand_factor = RowFactor(gate_up.dtype()),
@@ -183,7 +188,25 @@ void CudaExpertOps::FeedForward(MatrixView x, const float* norm, float epsilon,
                 most_tiles * CeilDiv(down.cols(), kItemOutputs / 2));
   LaunchProduct(stream(), down.dtype(), DownProduct(activated, down, results), /*gated=*/false,
                 tile_pairs, most_tiles * CeilDiv(x.cols, kItemOutputs));
+  if (weights.ranks != nullptr) {
+    ShareResults(weights, routes.experts, slots, x.cols, results);
+  }
   LaunchCombine(stream(), x, results, per_row);
+}
+
+void CudaExpertOps::ShareResults(const ExpertsWeights& weights, const int32_t* experts, int slots,
+                                 int cols, float* results) {
+  const int size = weights.ranks->size();
+  const std::vector<int> bounds = SegmentBounds(weights.router->rows(), 1);
+  std::vector<int32_t> owners(slots);
+  context_->Copy(owners.data(), experts, slots * sizeof(int32_t));
+  for (int32_t& owner : owners) {
+    const int expert = owner;
+    owner = 0;
+    while (InputsOf(bounds, owner, size).last <= expert) ++owner;
+  }
+  const int64_t row_bytes = int64_t{cols} * sizeof(float);
+  exchange_->ShareRows(weights.ranks, {results, slots, row_bytes}, row_bytes, owners);
 }
 
 }  // namespace talon::cuda

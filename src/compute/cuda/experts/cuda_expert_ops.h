@@ -3,6 +3,8 @@
 //   gate_up    for each tile: the expert's gate and up, and its activation
 //   down       for each tile: the expert's down, times its weight in the row
 //   combine    adds the results of each row's experts, in ascending order
+// Of several ranks each has some of the experts. All route alike, and share the results of the
+// pairs before these are added.
 // A pair is a row and one of its experts. An expert without rows is not read, others once for each
 // tile of up to 32 pairs. The bits of a row do not depend on which rows share its tiles.
 #ifndef TALON_COMPUTE_CUDA_EXPERTS_CUDA_EXPERT_OPS_H_
@@ -12,13 +14,16 @@
 
 #include "base/status.h"
 #include "compute/cuda/runtime/context.h"
+#include "compute/cuda/runtime/staged_exchange.h"
 #include "compute/expert_ops.h"
 
 namespace talon::cuda {
 
 class CudaExpertOps : public ExpertOps {
  public:
-  explicit CudaExpertOps(Context* context) : context_(context) {}
+  // `exchange` must outlive this.
+  CudaExpertOps(Context* context, StagedExchange* exchange)
+      : context_(context), exchange_(exchange) {}
 
   // The addresses of the experts' matrices in device memory.
   Result<Buffer> Prepare(std::span<const FeedForwardWeights> experts) override;
@@ -29,7 +34,12 @@ class CudaExpertOps : public ExpertOps {
  private:
   const Stream& stream() const { return context_->stream(); }
 
+  // Results [slots, cols] of own experts become those of all.
+  void ShareResults(const ExpertsWeights& weights, const int32_t* experts, int slots, int cols,
+                    float* results);
+
   Context* context_;
+  StagedExchange* exchange_;
   Scratch counters_{&context_->stream(), context_->generation()};
   Scratch routes_{&context_->stream(), context_->generation()};
   Scratch normed_{&context_->stream(), context_->generation()};

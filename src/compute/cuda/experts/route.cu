@@ -181,9 +181,9 @@ __device__ void ChooseExperts(const RouteArgs& args, const RouteShared& shared) 
 __device__ void ListTiles(const RouteArgs& args, RouteShared& shared) {
   const int lane = threadIdx.x % 32;
   int pairs = 0, tiles = 0;
-  for (int first = 0; first < args.experts; first += 32) {
+  for (int first = 0; first < args.own; first += 32) {
     const int expert = first + lane;
-    const int count = expert < args.experts ? shared.counts[expert] : 0;
+    const int count = expert < args.own ? shared.counts[expert] : 0;
     const int own_tiles = CeilDiv(count, args.tile_pairs);
     int pairs_end = count, tiles_end = own_tiles;
     for (int offset = 1; offset < 32; offset *= 2) {
@@ -192,7 +192,7 @@ __device__ void ListTiles(const RouteArgs& args, RouteShared& shared) {
       if (lane >= offset) pairs_end += more_pairs, tiles_end += more_tiles;
     }
     const int begin = pairs + pairs_end - count;
-    if (expert < args.experts) shared.begins[expert] = begin;
+    if (expert < args.own) shared.begins[expert] = begin;
     for (int i = 0; i < own_tiles; ++i) {
       const int done = i * args.tile_pairs;
       args.routes.tiles[tiles + tiles_end - own_tiles + i] = {expert, begin + done,
@@ -204,19 +204,26 @@ __device__ void ListTiles(const RouteArgs& args, RouteShared& shared) {
   if (lane == 0) *args.routes.num_tiles = tiles;
 }
 
-// Sorts all slots by expert. In which order those of one expert come does not matter.
+// Sorts the slots of own experts. In which order those of one expert come does not matter.
 __device__ void SortPairs(const RouteArgs& args, RouteShared& shared) {
   const int slots = gridDim.y * args.rule.per_row;
-  for (int e = threadIdx.x; e < args.experts; e += kThreads) shared.counts[e] = 0;
+  // Its place in the table, or none.
+  const auto own_expert = [&](int slot) {
+    const int expert = __ldcg(args.routes.experts + slot) - args.first_own;
+    return expert < args.own ? expert : -1;
+  };
+  for (int e = threadIdx.x; e < args.own; e += kThreads) shared.counts[e] = 0;
   __syncthreads();
   for (int s = threadIdx.x; s < slots; s += kThreads) {
-    atomicAdd(&shared.counts[__ldcg(args.routes.experts + s)], 1);
+    const int expert = own_expert(s);
+    if (expert >= 0) atomicAdd(&shared.counts[expert], 1);
   }
   __syncthreads();
   if (threadIdx.x < 32) ListTiles(args, shared);
   __syncthreads();
   for (int s = threadIdx.x; s < slots; s += kThreads) {
-    args.routes.pairs[atomicAdd(&shared.begins[__ldcg(args.routes.experts + s)], 1)] = s;
+    const int expert = own_expert(s);
+    if (expert >= 0) args.routes.pairs[atomicAdd(&shared.begins[expert], 1)] = s;
   }
 }
 

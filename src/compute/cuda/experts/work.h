@@ -27,7 +27,7 @@ struct ExpertEntry {
   ExpertMatrix down;
 };
 
-// Pairs [begin, begin + count) of the sorted pairs go through this expert.
+// Pairs [begin, begin + count) of the sorted pairs go through this expert of the table.
 struct ExpertTile {
   int32_t expert;
   int32_t begin;
@@ -40,7 +40,7 @@ struct Routes {
   float* logits;         // [rows, experts]
   int32_t* experts;      // [slots]
   float* weights;        // [slots]
-  int32_t* pairs;        // [slots]: slots sorted by expert
+  int32_t* pairs;        // [slots]: those of own experts, sorted by expert
   ExpertTile* tiles;     // [num_tiles]
   int32_t* num_tiles;    // [1]
   uint32_t* row_blocks;  // [rows + 1] counters, zero between launches
@@ -54,6 +54,8 @@ struct RouteArgs {
   int64_t router_stride;
   const float* router_bias;  // or null
   int experts;
+  int first_own;  // experts [first_own, first_own + own) are in the table
+  int own;
   ExpertRule rule;
   int tile_pairs;  // maximum of a tile
   // RmsNorm(x) times operand_factor in the type that the experts' matrices need, zeros from x.cols

@@ -35,7 +35,7 @@ StreamArgs MakeStreamArgs(const StreamKernel& kernel, const Operand& x, const Cu
   args.rows = x.rows;
   args.outputs = w.rows();
   args.stages = w.padded_cols() / kernel.stage_cols;
-  args.splits = ChooseSplits(CeilDiv(w.rows(), kernel.outputs), args.stages, blocks);
+  args.splits = ChooseSplits(CeilDiv(w.whole_rows(), kernel.outputs), args.stages, blocks);
   args.aligned = out.stride % 4 == 0 && reinterpret_cast<uintptr_t>(out.data) % 16 == 0;
   return args;
 }
@@ -96,7 +96,8 @@ void Gemm::Run(const GemmCall& call) {
                .x_stride = x.stride,
                .bias = call.bias,
                .out = out,
-               .accumulate = call.accumulate});
+               .accumulate = call.accumulate,
+               .gates = call.gates});
 }
 
 void Gemm::RunWgmma(const CudaWeight& w, WgmmaGemm::Call call) {
@@ -104,6 +105,7 @@ void Gemm::RunWgmma(const CudaWeight& w, WgmmaGemm::Call call) {
   call.w = {.data = w.data(),
             .dtype = w.dtype(),
             .rows = w.rows(),
+            .whole_rows = w.whole_rows(),
             .padded_cols = w.padded_cols(),
             .up_offset = call.swiglu.cols};
   wgmma_->Run(call);
@@ -116,8 +118,12 @@ bool Gemm::RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* b
   TALON_CHECK(out.stride % 4 == 0 && out.padded_cols % 2 == 0);
   if (gate_up.has_codes() ? !codes_->CanGate(gate_up) : !IsForWgmma(gate_up)) return false;
   if (x.rows == 0) return true;
-  RunWgmma(gate_up,
-           {.x = x.data, .rows = x.rows, .x_stride = x.stride, .bias = bias, .swiglu = out});
+  RunWgmma(gate_up, {.x = x.data,
+                     .rows = x.rows,
+                     .x_stride = x.stride,
+                     .bias = bias,
+                     .swiglu = out,
+                     .gates = true});
   return true;
 }
 

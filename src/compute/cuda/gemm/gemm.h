@@ -1,5 +1,5 @@
 // GEMM with weights: out = x * w^T (+ bias), or out += that. The bits of an output row depend on
-// that row of x and the weight alone.
+// that row of x and the weight alone, and do not change if the weight is one rank's outputs of it.
 #ifndef TALON_COMPUTE_CUDA_GEMM_GEMM_H_
 #define TALON_COMPUTE_CUDA_GEMM_GEMM_H_
 
@@ -8,10 +8,10 @@
 
 #include "base/status.h"
 #include "compute/cuda/gemm/heads.h"
+#include "compute/cuda/gemm/quantised/gemm.h"
 #include "compute/cuda/gemm/stream.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/gemm/wgmma.h"
-#include "compute/cuda/gemm/quantised/gemm.h"
 #include "compute/cuda/runtime/launch.h"
 #include "compute/cuda/runtime/rows_out.h"
 #include "compute/matrix.h"
@@ -33,7 +33,8 @@ struct GemmCall {
   const float* bias = nullptr;  // [w->rows()] or null
   MatrixView out;
   bool accumulate = false;
-  HeadsOut heads;  // QKV epilogue into `out` and the cache, where StoresHeads
+  bool gates = false;  // the outputs are gate and up of SwiGLU
+  HeadsOut heads;      // QKV epilogue into `out` and the cache, where StoresHeads
 };
 
 class Gemm {

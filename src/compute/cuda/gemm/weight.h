@@ -3,9 +3,12 @@
 #ifndef TALON_COMPUTE_CUDA_GEMM_WEIGHT_H_
 #define TALON_COMPUTE_CUDA_GEMM_WEIGHT_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "compute/cuda/gemm/quantised/layout.h"
@@ -14,6 +17,12 @@
 #include "compute/matrix.h"
 
 namespace talon::cuda {
+
+// What a weight is a part of, if it is one.
+struct WeightShare {
+  int whole_rows = 0;             // 0: this is the whole
+  std::vector<int> input_bounds;  // [ranks + 1], or empty
+};
 
 // Codes of quantised weights (kI8, kF8E4M3, kI4) lie in tiles (quantised/layout.h). int8 weights of
 // experts, and of GPUs before Hopper, are row-major with one float scale per (output, group of
@@ -29,6 +38,10 @@ class CudaWeight : public Weight {
                                                            DType dtype, const CodeTiles& tiles);
 
   int rows() const override { return rows_; }
+  // Outputs of all ranks, where this weight has some of them: what the order of additions follows.
+  int whole_rows() const { return std::max(rows_, share_.whole_rows); }
+  // Where the ranks' inputs of a product begin and end that all ranks have some outputs of.
+  std::span<const int> input_bounds() const { return share_.input_bounds; }
   int cols() const override { return cols_; }
   size_t bytes() const override { return data_.bytes() + scales_.bytes(); }
 
@@ -37,6 +50,7 @@ class CudaWeight : public Weight {
   DType operand_dtype() const {
     return dtype_ == DType::kF32 || dtype_ == DType::kF16 ? dtype_ : DType::kBF16;
   }
+  void SetShare(WeightShare share) { share_ = std::move(share); }
   bool has_codes() const { return has_codes_; }
   const CodeTiles& code_tiles() const { return code_tiles_; }
   int code_cols() const { return padded_cols_ / kCodeTileCols; }  // tiles along the inputs
@@ -61,6 +75,7 @@ class CudaWeight : public Weight {
   DType dtype_ = DType::kF32;
   bool has_codes_ = false;
   CodeTiles code_tiles_;
+  WeightShare share_;
   Buffer data_;
   Buffer scales_;
 };

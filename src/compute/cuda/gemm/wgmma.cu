@@ -60,8 +60,11 @@ Result<std::unique_ptr<WgmmaGemm>> WgmmaGemm::Create(const Stream& stream) {
 }
 
 WgmmaPlan WgmmaGemm::Plan(const Call& call) const {
-  return ChooseWgmmaPlan(call.w.rows, call.w.padded_cols / kWgmmaSliceCols, call.rows,
-                         stream_.multiprocessors, call.swiglu.data != nullptr);
+  const int slices = call.w.padded_cols / kWgmmaSliceCols;
+  const int segments =
+      ChooseSegments(call.w.whole_rows, slices, stream_.all_multiprocessors, call.gates);
+  return ChooseWgmmaPlan(call.w.rows, slices, segments, call.rows, stream_.multiprocessors,
+                         call.swiglu.data != nullptr);
 }
 
 void WgmmaGemm::Run(const Call& call, const WgmmaPlan& plan) const {

@@ -68,6 +68,7 @@ struct WgmmaWeight {
   const void* data = nullptr;  // [rows, padded_cols]
   DType dtype = DType::kBF16;  // or kF16
   int rows = 0;
+  int whole_rows = 0;  // those of all ranks
   int padded_cols = 0;
   const float* scales = nullptr;  // [rows] factors of the outputs, or null
   int up_offset = 0;              // SwiGLU: from a gate's scale and bias to those of up
@@ -84,7 +85,8 @@ class WgmmaGemm {
     const float* bias = nullptr;  // [w.rows] or null
     MatrixView out;
     bool accumulate = false;
-    RowsOut swiglu;  // SwiGLU epilogue instead of `out`, if its data is not null
+    RowsOut swiglu;      // SwiGLU epilogue instead of `out`, if its data is not null
+    bool gates = false;  // the outputs are gate and up, whether or not SwiGLU is in the epilogue
   };
 
   // Returns null where the device, its driver or this build lacks support for the kernels.

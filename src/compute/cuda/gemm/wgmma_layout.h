@@ -7,8 +7,8 @@
 // slice. TMA stores those rows with the 128-byte swizzle that wgmma reads. Where a GEMM has too few
 // outputs for all SMs, its inputs are cut into segments, whose sums are added in order: by several
 // blocks that share a tile (split-K) or, where the rows are many, by one block that takes one
-// segment after the other. The segments depend on the shape of the weights alone; tiles do not
-// change the order of additions.
+// segment after the other. The segments depend on the shape of the weights alone, of all ranks'
+// together; tiles do not change the order of additions.
 //
 // A stage holds the existing rows of x, in groups of eight, slice by slice, followed by the
 // weights. wgmma always reads 64 rows: after the last row of x it reads other rows of the stage,
@@ -20,8 +20,8 @@
 #include <cstdint>
 
 #include "base/math.h"
-#include "compute/host_device.h"
 #include "compute/cuda/gemm/layout.h"
+#include "compute/host_device.h"
 
 namespace talon::cuda {
 
@@ -153,10 +153,10 @@ constexpr WgmmaPlan ChooseWgmmaTile(int outputs, int slices, int row_tiles, int 
   return best;
 }
 
-// The plan of a GEMM on a device where `blocks` blocks are resident.
-constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int slices, int rows, int blocks, bool halves) {
+// The segments of a weight of `outputs` outputs, that of all ranks, on a device with as many SMs as
+// `blocks`.
+constexpr int ChooseSegments(int outputs, int slices, int blocks, bool halves) {
   constexpr int kMinSlices = 4;
-  constexpr int kTileRows = kMaxGroups * kGroupRows;
   WgmmaPlan best;
   int64_t best_cost = 0;
   for (const int splits : kWgmmaSplits) {
@@ -167,12 +167,23 @@ constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int slices, int rows, int block
     best = plan;
     best_cost = cost;
   }
-  if (best.segments > 1) {
-    if (rows <= kTileRows) return best;
-    return {.outputs = kSegmentedOutputs, .segments = best.segments};
+  return best.segments;
+}
+
+// The plan of a GEMM with these segments where `blocks` blocks are resident.
+constexpr WgmmaPlan ChooseWgmmaPlan(int outputs, int slices, int segments, int rows, int blocks,
+                                    bool halves) {
+  constexpr int kTileRows = kMaxGroups * kGroupRows;
+  int64_t cost = 0;
+  if (segments == 1) {
+    const int row_tiles = CeilDiv(rows, kTileRows);
+    return ChooseWgmmaTile(outputs, slices, row_tiles, 1, blocks, halves, &cost);
   }
-  const int row_tiles = CeilDiv(rows, kTileRows);
-  return ChooseWgmmaTile(outputs, slices, row_tiles, 1, blocks, halves, &best_cost);
+  WgmmaPlan plan;
+  if (rows <= kTileRows) {
+    plan = ChooseWgmmaTile(outputs, slices, 1, segments, blocks, halves, &cost);
+  }
+  return plan.outputs > 0 ? plan : WgmmaPlan{.outputs = kSegmentedOutputs, .segments = segments};
 }
 
 }  // namespace talon::cuda

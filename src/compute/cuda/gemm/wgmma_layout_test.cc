@@ -169,8 +169,14 @@ TEST(WgmmaLayoutTest, StagesDivideTheSegments) {
   EXPECT_EQ(StageSlices({.outputs = 224}, 64, 8), 1);
 }
 
+// On one rank.
+WgmmaPlan PlanOfSlices(int outputs, int slices, int rows, int blocks, bool halves) {
+  return ChooseWgmmaPlan(outputs, slices, ChooseSegments(outputs, slices, blocks, halves), rows,
+                         blocks, halves);
+}
+
 WgmmaPlan PlanOf(int outputs, int inputs, int rows, bool halves = false) {
-  return ChooseWgmmaPlan(outputs, inputs / kWgmmaSliceCols, rows, kH200, halves);
+  return PlanOfSlices(outputs, inputs / kWgmmaSliceCols, rows, kH200, halves);
 }
 
 void ExpectPlan(const WgmmaPlan& plan, int tile, int segments, bool splits) {
@@ -195,10 +201,10 @@ TEST(WgmmaPlanTest, SegmentsDoNotDependOnTheRows) {
   for (const int outputs : {1, 7, 64, 500, 2048, 4096, 6144, 151936}) {
     for (const int stages : {2, 4, 30, 64, 224, 1000}) {
       for (const bool halves : {false, true}) {
-        const int segments = ChooseWgmmaPlan(outputs, stages, 1, kH200, halves).segments;
+        const int segments = PlanOfSlices(outputs, stages, 1, kH200, halves).segments;
         EXPECT_TRUE(segments == 1 || stages >= 4 * segments);
         for (const int rows : {2, 16, 64, 65, 128, 129, 500, 5000}) {
-          const WgmmaPlan plan = ChooseWgmmaPlan(outputs, stages, rows, kH200, halves);
+          const WgmmaPlan plan = PlanOfSlices(outputs, stages, rows, kH200, halves);
           EXPECT_EQ(plan.segments, segments);
           EXPECT_EQ(plan.splits, segments > 1 && rows <= 128);
           EXPECT_GT(plan.outputs, 0);
@@ -213,11 +219,35 @@ TEST(WgmmaPlanTest, SegmentsDoNotDependOnTheRows) {
 TEST(WgmmaPlanTest, BlocksThatWaitForEachOtherAllRun) {
   for (const int outputs : {64, 500, 2048, 4096, 6144, 9000}) {
     for (const int blocks : {8, 68, 108, 132}) {
-      const WgmmaPlan plan = ChooseWgmmaPlan(outputs, 64, 1, blocks, false);
+      const WgmmaPlan plan = PlanOfSlices(outputs, 64, 1, blocks, false);
       const int tiles = CeilDiv(outputs, plan.outputs);
       EXPECT_TRUE(!plan.splits || tiles * plan.segments <= blocks) << outputs << " " << blocks;
     }
   }
+}
+
+// A rank has some of the outputs and, on a GPU that ranks share, some of the multiprocessors.
+TEST(WgmmaPlanTest, PartsOfAWeightHaveTheSegmentsOfTheWhole) {
+  for (const int whole : {200, 2048, 4096, 6144, 28672}) {
+    for (const int slices : {4, 64, 224}) {
+      const int segments = ChooseSegments(whole, slices, kH200, false);
+      for (const int ranks : {2, 4, 8}) {
+        for (const int blocks : {kH200, kH200 / ranks}) {
+          for (const int rows : {1, 128, 129}) {
+            const int outputs = whole / ranks;
+            const WgmmaPlan plan = ChooseWgmmaPlan(outputs, slices, segments, rows, blocks, false);
+            EXPECT_EQ(plan.segments, segments);
+            EXPECT_GT(plan.outputs, 0);
+            EXPECT_TRUE(!plan.splits || CeilDiv(outputs, plan.outputs) * plan.segments <= blocks);
+            EXPECT_TRUE(plan.segments == 1 || plan.splits || plan.outputs == kSegmentedOutputs);
+          }
+        }
+      }
+    }
+  }
+  // Alone, the part would have others.
+  EXPECT_EQ(ChooseSegments(6144, 64, kH200, false), 1);
+  EXPECT_GT(ChooseSegments(6144 / 4, 64, kH200, false), 1);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ CudaClock::~CudaClock() {
 }
 
 void CudaClock::AddSpans(size_t count) {
+  UseDevice(*stream_);
   for (size_t i = 0; i < count; ++i) {
     Span& span = spans_.emplace_back();
     TALON_CUDA_CHECK(cudaEventCreate(&span.begin));

@@ -29,6 +29,7 @@ Status OutOfMemory(size_t bytes, cudaError_t error) {
 }  // namespace
 
 Result<Buffer> AllocateDevice(const Stream& stream, size_t bytes) {
+  UseDevice(stream);
   void* data = nullptr;
   const cudaError_t error = cudaMalloc(&data, std::max<size_t>(bytes, 1));
   if (error != cudaSuccess) return OutOfMemory(bytes, error);
@@ -73,6 +74,7 @@ UploadRing::~UploadRing() {
 }
 
 void* UploadRing::Begin(size_t bytes) {
+  UseDevice(*stream_);
   current_ = (current_ + 1) % slots_.size();
   Slot& slot = slots_[current_];
   TALON_CUDA_CHECK(cudaEventSynchronize(slot.sent));

@@ -37,10 +37,22 @@ inline std::atomic<cudaError_t> injected_launch_error{cudaSuccess};
 // The stream that work is queued on, and limits of its device.
 struct Stream {
   cudaStream_t handle = nullptr;
-  bool uses_pdl = false;  // kernels overlap by programmatic dependent launch (sm_90 and newer)
-  int multiprocessors = 1;
+  int device = 0;           // as CUDA counts them
+  bool uses_pdl = false;    // kernels overlap by programmatic dependent launch (sm_90 and newer)
+  int multiprocessors = 1;  // as many as kernels may count on
+  // As many as the device has: the order of additions may depend on these alone.
+  int all_multiprocessors = 1;
   int shared_memory = 48 * 1024;  // bytes that a block may have
 };
+
+// CUDA's current device belongs to the thread, and is the first one in a new thread: whatever
+// launches kernels, allocates or creates events makes it the stream's.
+inline thread_local int current_device = 0;
+inline void UseDevice(const Stream& stream) {
+  if (current_device == stream.device) return;
+  TALON_CUDA_CHECK(cudaSetDevice(stream.device));
+  current_device = stream.device;
+}
 
 #ifdef __CUDACC__
 // PDL: waits until the preceding kernels have completed and their writes are visible
@@ -64,6 +76,7 @@ __device__ __forceinline__ void PdlTrigger() {
 template <typename... Params, typename... Args>
 void LaunchClusters(const Stream& stream, void (*kernel)(Params...), unsigned cluster, dim3 grid,
                     dim3 block, size_t shared_bytes, Args&&... args) {
+  UseDevice(stream);
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;

@@ -55,11 +55,14 @@ Result<Device> OpenDevice(int index) {
   error = cudaSetDevice(index);
   if (error == cudaSuccess) error = cudaFree(nullptr);  // creates the context
   if (error != cudaSuccess) return Explain(error, "opening the device");
+  current_device = index;
   Device device;
+  device.stream.device = index;
   device.name = fmt::format("{} (sm_{}, {:.1f} GiB)", properties.name, capability,
                             static_cast<double>(properties.totalGlobalMem) / (1 << 30));
   device.stream.uses_pdl = capability >= 90;
   device.stream.multiprocessors = properties.multiProcessorCount;
+  device.stream.all_multiprocessors = properties.multiProcessorCount;
   device.stream.shared_memory = static_cast<int>(properties.sharedMemPerBlockOptin);
   error = cudaStreamCreateWithFlags(&device.stream.handle, cudaStreamNonBlocking);
   if (error != cudaSuccess) return Explain(error, "creating a stream");

@@ -184,6 +184,7 @@ CudaBeamSearch::~CudaBeamSearch() {
 }
 
 Status CudaBeamSearch::Allocate(std::span<const int32_t> token_ids) {
+  UseDevice(context_->stream());
   TALON_CUDA_CHECK(cudaEventCreateWithFlags(&arrived_, cudaEventDisableTiming));
   const BeamLayout most{limits_.width, limits_.trees};
   const size_t trees = limits_.trees;

@@ -151,6 +151,7 @@ CudaBestFirstSearch::~CudaBestFirstSearch() {
 }
 
 Status CudaBestFirstSearch::Allocate(std::span<const int32_t> token_ids) {
+  UseDevice(context_->stream());
   TALON_CUDA_CHECK(cudaEventCreateWithFlags(&arrived_, cudaEventDisableTiming));
   const size_t bytes = NumEntries(limits_.trees) * sizeof(TopKEntry);
   TALON_ASSIGN_OR_RETURN(token_ids_, AllocateDevice(stream(), token_ids.size_bytes()));

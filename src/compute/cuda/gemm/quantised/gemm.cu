@@ -44,6 +44,7 @@ Status CodeGemm::Reserve(const CudaWeight& w) {
 void CodeGemm::Run(const CudaWeight& w, const WgmmaGemm::Call& call) const {
   WgmmaGemm::Call whole = call;
   whole.w = {.rows = w.rows(),
+             .whole_rows = w.whole_rows(),
              .padded_cols = w.padded_cols(),
              .scales = w.scales(),
              .up_offset = call.swiglu.cols,
@@ -53,7 +54,9 @@ void CodeGemm::Run(const CudaWeight& w, const WgmmaGemm::Call& call) const {
   const CodePlan codes =
       ChooseCodePlan(w.code_tiles(), w.rows(), w.code_cols(), plan.segments, call.rows,
                      stream_.multiprocessors, call.swiglu.data != nullptr);
-  TALON_CHECK(codes.groups > 0 && codes.ring >= 2, "no plan for {} x {}", w.rows(), w.cols());
+  // A rank's share of a GPU may be too small for all blocks of a tile.
+  if (codes.groups == 0) return RunExpanded(w, whole, plan);
+  TALON_CHECK(codes.ring >= 2, "no plan for {} x {}", w.rows(), w.cols());
   for (int first = 0; first < call.rows; first += codes.row_tile) {
     WgmmaGemm::Call some = whole;
     some.rows = std::min(codes.row_tile, call.rows - first);

@@ -72,9 +72,9 @@ TEST(CodePlan, FitsEveryWeight) {
         for (int rows : {1, 8, 9, 60, 64, 65, 128, 200}) {
           for (const bool halves : {false, true}) {
             if (halves && outputs % (2 * kCodeTileCols) != 0) continue;
-            const WgmmaPlan bf16 = ChooseWgmmaPlan(outputs, 2 * col_tiles, rows, kBlocks, halves);
+            const int segments = ChooseSegments(outputs, 2 * col_tiles, kBlocks, halves);
             const CodePlan plan =
-                ChooseCodePlan(tiles, outputs, col_tiles, bf16.segments, rows, kBlocks, halves);
+                ChooseCodePlan(tiles, outputs, col_tiles, segments, rows, kBlocks, halves);
             ASSERT_GT(plan.groups, 0) << outputs << " x " << col_tiles;
             EXPECT_LE(plan.groups, MostCodeGroups(plan.row_tile));
             EXPECT_TRUE(plan.row_tile >= rows || plan.row_tile >= 64);
