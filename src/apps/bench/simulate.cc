@@ -47,7 +47,7 @@ struct Timing {
   int64_t tokens = 0;
   int64_t confirmed = 0;  // provisional tokens, and those that were not
   int64_t rolled_back = 0;
-  double partial_share = 0;  // of the passes
+  double partial_share = 0;  // partial ones among the passes
   double seconds = 0;
   double nodes = 1;   // a tree has, mean
   StageTimes stages;  // times of a few more steps

@@ -31,7 +31,7 @@ class ForcedText {
  private:
   std::vector<int32_t> text_;
   size_t written_ = 0;
-  std::vector<bool> agrees_;  // of the step under way, by depth
+  std::vector<bool> agrees_;  // choices of the step under way, by depth
   int provisional_ = 0;       // tokens since the last full pass
   int64_t partial_passes_ = 0;
   AgreementByDistance partial_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
+#include <utility>
 
 #include "apps/bench/bench.h"
 #include "apps/bench/longcontext.h"
@@ -28,18 +30,39 @@ struct PayoffOptions {
   std::string json;
 };
 
+// A step's view of the prefix and rows: steps of one kind cost the same at one length.
+struct StepKind {
+  bool partial = false;
+  bool settles = false;  // a full pass that SpecPV asked for
+  int64_t rows = 0;
+
+  auto operator<=>(const StepKind&) const = default;
+};
+
 // One way of decoding a prompt.
 struct PayoffRun {
   std::unique_ptr<Engine> engine;
   RequestId id = 0;
   bool speculate = true;
   int64_t emitted = 0;
-  double seconds = 0;  // of the steps after the prompt
-  int64_t partial_passes = 0;
+  std::vector<std::pair<StepKind, double>> steps;  // after the prompt, with their seconds
   std::vector<int32_t> tokens;
-
-  double rate() const { return static_cast<double>(emitted) / seconds; }
 };
+
+// Seconds of steps by kind, over all ways.
+using StepPrices = std::map<StepKind, std::vector<double>>;
+
+// Tokens per second if each step had taken the median time of its kind, so that what disturbs
+// single steps does not count. Kinds that are seen less often keep their own times.
+double PricedRate(const PayoffRun& run, const StepPrices& prices) {
+  constexpr size_t kEnough = 3;
+  double seconds = 0;
+  for (const auto& [kind, taken] : run.steps) {
+    const std::vector<double>& all = prices.at(kind);
+    seconds += all.size() < kEnough ? taken : Median(all);
+  }
+  return static_cast<double>(run.emitted) / seconds;
+}
 
 struct PayoffRow {
   std::string id;
@@ -76,7 +99,6 @@ Status PayoffBench::Submit(const Prompt& prompt, double temperature, PayoffRun* 
   request.sampling.seed = 1;
   request.sampling.ignore_eos = true;
   run->emitted = 0;
-  run->seconds = 0;
   request.on_update = [run](const RequestUpdate& update) {
     run->emitted += static_cast<int64_t>(update.tokens.size());
   };
@@ -84,13 +106,22 @@ Status PayoffBench::Submit(const Prompt& prompt, double temperature, PayoffRun* 
   // The prompt's own steps, and the first token's, are not timed.
   while (run->emitted == 0 && run->engine->HasWork()) run->engine->RunStep();
   run->emitted = 0;
+  run->steps.clear();
   return OkStatus();
 }
 
 void PayoffBench::Step(PayoffRun* run) {
+  const Metrics& metrics = run->engine->metrics();
+  const int64_t partial = metrics.Get(Counter::kSpecVerifyPasses, "partial");
+  const int64_t refreshes = metrics.Total(Counter::kSpecPvRefresh);
+  const int64_t rows = metrics.Total(Counter::kNworStagedTokens);
   const Stopwatch watch;
   run->engine->RunStep();
-  run->seconds += watch.Seconds();
+  run->steps.emplace_back(
+      StepKind{.partial = metrics.Get(Counter::kSpecVerifyPasses, "partial") > partial,
+               .settles = metrics.Total(Counter::kSpecPvRefresh) > refreshes,
+               .rows = metrics.Total(Counter::kNworStagedTokens) - rows},
+      watch.Seconds());
 }
 
 Status PayoffBench::AddPrompt(const Prompt& prompt, const std::vector<double>& temperatures) {
@@ -110,12 +141,16 @@ Status PayoffBench::AddPrompt(const Prompt& prompt, const std::vector<double>& t
     for (PayoffRun& run : runs) {
       TALON_RETURN_IF_ERROR(Submit(prompt, temperature, &run));
     }
-    // Whoever is behind takes the next step, so that whatever disturbs the machine disturbs all.
+    // The way that is behind takes the next step, so that what disturbs the machine disturbs all.
     const auto behind = [](const PayoffRun& run) {
       return run.engine->HasWork() ? run.emitted : std::numeric_limits<int64_t>::max();
     };
     while (std::ranges::any_of(runs, [](const PayoffRun& run) { return run.engine->HasWork(); })) {
       Step(&*std::ranges::min_element(runs, {}, behind));
+    }
+    StepPrices prices;
+    for (const PayoffRun& run : runs) {
+      for (const auto& [kind, seconds] : run.steps) prices[kind].push_back(seconds);
     }
     PayoffRow row{
         .id = prompt.id, .prompt_tokens = prompt.tokens.size(), .temperature = temperature};
@@ -123,9 +158,9 @@ Status PayoffBench::AddPrompt(const Prompt& prompt, const std::vector<double>& t
       PayoffRun& run = runs[way];
       TALON_ASSIGN_OR_RETURN(const GenerateResult result, run.engine->Take(run.id));
       if (result.finish == FinishReason::kError) return result.error;
-      row.rates[way] = run.rate();
+      row.rates[way] = PricedRate(run, prices);
       run.tokens = result.TokenIds();
-      row.partial_passes = result.stats.partial_passes;  // of the last one, exact mode's
+      row.partial_passes = result.stats.partial_passes;  // the last way is exact mode
     }
     row.identical = runs[kExactWay].tokens == runs[0].tokens && runs[1].tokens == runs[0].tokens;
     rows_.push_back(row);
@@ -182,11 +217,12 @@ Result<int> BenchPayoff(Config config, const PayoffOptions& options) {
 }
 
 constexpr const char* kPayoffHelp =
-    "\nThree engines decode each prompt, a step of one after a step of another, so that\n"
-    "what disturbs the machine disturbs all of them: without drafts, with drafts over\n"
-    "the whole prefix, and with SpecPV's exact mode. The table begins with the prompt\n"
-    "on which exact mode did worst against the better of the others. Exit code 1: a\n"
-    "text differs.\n"
+    "\nThree engines decode each prompt, a step of one after a step of another: without\n"
+    "drafts, with drafts over the whole prefix, and with SpecPV's exact mode. Each step\n"
+    "counts as the median of all with as many rows and the same view, so that other\n"
+    "work on the machine matters little. The table begins with the prompt on which\n"
+    "exact mode did worst against the better of the others. Exit code 1: a text\n"
+    "differs.\n"
     "\n  talon bench payoff --prompts books.jsonl,recall.jsonl --max-tokens 128\n";
 
 }  // namespace
