@@ -4,7 +4,7 @@
 import textwrap
 
 
-TEXT_COLUMNS = {"mode", "accepted by depth", "of the matrix peak"}
+TEXT_COLUMNS = {"mode", "selector", "accepted by depth", "of the matrix peak"}
 
 
 def table(header, rows):
@@ -190,6 +190,47 @@ def longcontext(results):
             )
     header = ["context", "mode", "tokens/s", "vs plain", "vs full KV", "tau", "K/V MB per step"]
     return table(header + ["ms per partial step", "rolled back", "same text"], rows)
+
+
+def agreement(results):
+    """Partial passes beside full ones, by selector, budget and distance from the last full one."""
+    result = results[0]
+    rows, distances = [], []
+    for context in result["contexts"]:
+        for row in context["rows"]:
+            shares = {
+                each["distance"]: 1 - each["disagreed"] / each["checked"]
+                for each in row["distances"]
+            }
+            distances = distances or sorted(shares)
+            is_first = row is context["rows"][0]
+            rows.append(
+                [
+                    context["context"] if is_first else "",
+                    row["selector"],
+                    row["budget"],
+                    *(f"{100 * shares[at]:.1f}" if at in shares else "" for at in distances),
+                    f"{100 * (1 - row['disagreed'] / row['checked']):.1f}",
+                    f"{row['confirmed_of_trunk']:.1f}",
+                ]
+            )
+    header = ["context", "selector", "budget", *(f"from {at}" for at in distances)]
+    return table(header + ["all, %", f"kept of {result['trunk']}"], rows)
+
+
+def recall(results):
+    """Right answers by selector, budget and length, full verification first."""
+    rows = []
+    for result in results:
+        for row in result["recall"]:
+            is_full = row["budget"] == 0
+            if is_full and result is not results[0]:
+                continue
+            cells = [f"{bucket['right']} of {bucket['prompts']}" for bucket in row["buckets"]]
+            name = "full" if is_full else result["specpv"]["selector"]
+            rows.append([name, "" if is_full else row["budget"], *cells])
+    lengths = [bucket["tokens"] for bucket in results[0]["recall"][0]["buckets"]]
+    return table(["selector", "budget", *(f"{length} tokens" for length in lengths)], rows)
 
 
 def batch(results):
@@ -621,6 +662,30 @@ def gpu_batches(results):
             )
     header = ["drafter", "batch", "off t/s", "on t/s", "adaptive t/s", "adaptive / off"]
     return table(header + ["adaptive / best"], rows)
+
+
+def gpu_specpv(results):
+    """Plain decoding, drafts over the whole prefix, and SpecPV's modes."""
+    rows = []
+    for result in results:
+        for row in result["rows"]:
+            rows.append(
+                [
+                    row["context"],
+                    row["batch"],
+                    "host" if result["kv_offload"] else "GPU",
+                    number(row["plain_tokens_per_second"]),
+                    number(row["tokens_per_second"]),
+                    number(row["exact_tokens_per_second"]),
+                    number(row["fast_tokens_per_second"]),
+                    times(row["exact_to_plain"]),
+                    times(row["exact_to_full"]),
+                    times(row["fast_to_full"]),
+                    percent(row["confirmed_share"]),
+                ]
+            )
+    header = ["context", "batch", "K and V", "plain t/s", "full KV t/s", "exact t/s", "fast t/s"]
+    return table(header + ["exact / plain", "exact / full", "fast / full", "kept"], rows)
 
 
 def gpu_simulate(results):

@@ -139,6 +139,25 @@ CPU = [
         {"--contexts": "1024,4096", "--max-tokens": "16"},
     ),
     Figure(
+        "agreement",
+        [
+            "build/talon bench agreement --speculative-algorithm EAGLE3 --contexts 6000"
+            " --prompts-per-context 6"
+        ],
+        tables.agreement,
+        {"--contexts": "1024", "--prompts-per-context": "1"},
+    ),
+    Figure(
+        "recall",
+        [
+            "build/talon bench longcontext --contexts 1024 --max-tokens 2 --temperature 0"
+            " --modes plain,plain+specpv-fast --budgets 128,256 --specpv-partial-threshold 256"
+            f" --recall tests/data/prompts/recall.jsonl --specpv-selector {selector}"
+            for selector in ("attention", "quest", "h2o", "streaming")
+        ],
+        tables.recall,
+    ),
+    Figure(
         "batch",
         [
             "build/talon bench batch --max-tokens 192 --repeats 5 --batches 1,2,4,8,16,32"
@@ -211,6 +230,11 @@ GPU_EAGLE3 = (
     " --speculative-adaptive=false --modes plain,eagle3 --max-tokens 128 --repeats 3"
 )
 GPU_PASSES = "build-cuda/talon bench gpu --device cuda --nodes 1,8,16,64,128"
+GPU_SPECPV = (  # the agreement of `quest` with 4096 tokens in the table of agreement
+    "build-cuda/talon bench simulate --device cuda --shape llama-8b"
+    " --speculative-eagle-topk 1 --acceptance 0.8,0.75,0.7,0.65,0.6"
+    " --specpv-agreement 0.95,0.99,0.97,0.97,0.96,0.97,0.98"
+)
 GPU = [
     Figure("nodes", [GPU_PASSES + " --tables nodes"], tables.gpu_nodes),
     Figure("sequences", [GPU_PASSES + " --tables sequences"], tables.gpu_sequences),
@@ -281,6 +305,26 @@ GPU = [
             for acceptance in (",".join(["0.91"] * 20), ",".join(["0.797"] * 20))
         ],
         tables.gpu_simulate,
+    ),
+    Figure(
+        "specpv",
+        [
+            GPU_SPECPV + more
+            for more in (
+                " --contexts 32768,65536,128000 --batches 1 --steps 128",
+                " --contexts 65536 --batches 8,32 --num-prompts 4 --steps 32",
+                " --contexts 65536 --batches 1 --steps 16 --kv-offload",
+            )
+        ],
+        tables.gpu_specpv,
+    ),
+    Figure(
+        "specpv_tiny",
+        [
+            GPU_SPECPV.replace("--shape llama-8b", "--model models/tiny")
+            + " --contexts 30000 --batches 1,8,32 --steps 64"
+        ],
+        tables.gpu_specpv,
     ),
     Figure(
         "batches",
@@ -544,6 +588,9 @@ GPU_TITLES = {
     "simulate": "What the card would make of a published EAGLE-3 head (below):",
     "policy": "Models with experts and an EAGLE-3 head of the published acceptance, nodes by the policy:",
     "blocks": "A block head of five layers with JetSpec's trees and two of its accept lengths (below):",
+    "specpv": "SpecPV, generation: the 8B shape with chosen acceptance and the agreement of `models/tiny`"
+    " (below); other sequences of a batch share four prompts:",
+    "specpv_tiny": "The same with the passes of `models/tiny`:",
     "batches": "`models/tiny`, many sequences at once; speculation off, always and by the policy:",
     "heads": "`models/tiny`, its EAGLE-3 and its block head, whole trees of 16 nodes; drafting by the device's clock:",
     "auto": "The same, each merged with SUFFIX, by the policy; the last is what runs by default:",

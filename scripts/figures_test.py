@@ -173,6 +173,41 @@ class TableTest(unittest.TestCase):
         self.check(text, "| passage | 19 of 20 | 18 of 20 |")
         self.check(text, "| all | 26 of 40 |  |")
 
+    def test_agreement(self):
+        row = {"selector": "quest", "budget": 512, "checked": 30, "disagreed": 3}
+        row |= {"confirmed_of_trunk": 7.25}
+        row["distances"] = [
+            {"distance": 1, "checked": 10, "disagreed": 2},
+            {"distance": 2, "checked": 20, "disagreed": 1},
+        ]
+        text = tables.agreement([{"trunk": 32, "contexts": [{"context": 8192, "rows": [row]}]}])
+        self.check(text, "| context | selector | budget | from 1 | from 2 | all, % | kept of 32 |")
+        self.check(text, "| 8192 | quest | 512 | 80.0 | 95.0 | 90.0 | 7.2 |")
+
+    def test_recall(self):
+        def result(selector, right):
+            rows = [
+                {"budget": budget, "buckets": [{"tokens": 1024, "right": n, "prompts": 3}]}
+                for budget, n in ((0, 3), (128, right))
+            ]
+            return {"specpv": {"selector": selector}, "recall": rows}
+
+        text = tables.recall([result("quest", 2), result("h2o", 1)])
+        self.assertEqual(text.count("| full |"), 1)
+        self.check(text, "| full |  | 3 of 3 |")
+        self.check(text, "| quest | 128 | 2 of 3 |")
+        self.check(text, "| h2o | 128 | 1 of 3 |")
+
+    def test_gpu_specpv(self):
+        row = {"context": 65536, "batch": 8, "plain_tokens_per_second": 400}
+        row |= {"tokens_per_second": 800, "exact_tokens_per_second": 1600, "exact_to_plain": 4}
+        row |= {"fast_tokens_per_second": 2000, "exact_to_full": 2, "fast_to_full": 2.5}
+        row |= {"confirmed_share": 0.75}
+        text = tables.gpu_specpv([{"kv_offload": True, "rows": [row]}])
+        self.check(
+            text, "| 65536 | 8 | host | 400 | 800 | 1600 | 2000 | 4.00x | 2.00x | 2.50x | 75% |"
+        )
+
     def test_verify(self):
         points = [
             {"nodes": n, "depth": d, "milliseconds": n + d, "c": n, "floor_milliseconds": 4}

@@ -307,6 +307,7 @@ TEST_P(BlockScoresTest, ChosenColumnsMatchReference) {
     if (i % 101 == 0) values[i] = -std::numeric_limits<float>::infinity();
   }
   for (int i = 40; i < 60; ++i) values[2 * kCols + i] = std::numeric_limits<float>::quiet_NaN();
+  for (int i = 40; i < 60; ++i) values[3 * kCols + i] = -std::numeric_limits<float>::infinity();
   const std::vector<ColumnChoice> choices = {{2, 2900, 256}, {0, 3000, 3000}, {7, 8, 1},
                                              {40, 60, 5},    {10, 10, 0},     {1, 2048, 1}};
   const testing::DeviceMatrix x(*backend, kRows, kCols, values);
@@ -318,6 +319,7 @@ TEST_P(BlockScoresTest, ChosenColumnsMatchReference) {
   ASSERT_EQ(std::vector(got.begin(), got.end()), std::vector(want.begin(), want.end()));
   const auto nan_row = kRows * (256 + 3000 + 1) + 2 * 5;  // place of the fourth choice, row 2
   EXPECT_EQ(got[nan_row], -1);
+  EXPECT_EQ(got[nan_row + 5], -1);  // -inf, as scorers write NaN
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BlockScoresTest,

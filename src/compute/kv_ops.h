@@ -66,7 +66,7 @@ class KvOps {
 
   // Chooses columns of every row of x, for each of `choices` those with the largest values: ties to
   // the lower column, NaN as -inf. ChosenColumns returns them, ascending: [choices][x.rows][count];
-  // a row that is NaN throughout begins with -1. It waits, unless something was waited for since.
+  // a row of nothing but NaN and -inf begins with -1. It waits, unless something was waited for since.
   // The span holds until the next choice.
   virtual void ChooseColumns(MatrixView x, std::span<const ColumnChoice> choices) = 0;
   virtual std::span<const int32_t> ChosenColumns() = 0;

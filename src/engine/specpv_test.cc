@@ -2,6 +2,7 @@
 // the tokens of its own rule; neither leaves anything behind.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
 #include "base/json.h"
@@ -400,6 +401,37 @@ TEST(SpecPvEngine, AdaptiveBudgetsKeepShortAnswersFull) {
   }
 }
 
+// A request that may become longer than 16K tokens gets half of the blocks, and more of them again
+// where a full pass after every partial one still disagrees too often.
+TEST(SpecPvEngine, AdaptiveBudgetsMove) {
+  std::mt19937 random(45);
+  GenerateRequest request = LongRequest(random, 600, 20000);
+  SpecPvConfig config = TinyBudget();
+  config.mode = SpecPvMode::kFast;
+  config.retrieval_blocks = 64;
+  config.full_refresh_interval = 1;
+  config.shadow_rate = 1;
+  const auto visible = [&](int steps) {
+    EngineOptions options = PartialOptions(config);
+    options.max_length = 1600;
+    options.prefill_chunk = 600;
+    const auto engine = SmallWithLongPasses().MakeEngine(options);
+    EXPECT_TRUE(engine->Submit(request).ok());
+    for (int step = 0; step < steps; ++step) engine->RunStep();
+    return engine->metrics().Get(Histogram::kSpecPvVisibleRatio);
+  };
+  const double fixed = visible(40).Mean();
+  config.adaptive = true;
+  const double halved = visible(40).Mean();
+  EXPECT_LT(halved, 0.65 * fixed);
+  EXPECT_GT(halved, 0.4 * fixed);
+  config.error_target = 0.01f;
+  constexpr int kWindowSteps = 2 * DriftGovernor::kWindow;  // every second step is checked
+  const auto before = visible(kWindowSteps - 40), after = visible(kWindowSteps + 80);
+  const double last = (after.sum - before.sum) / static_cast<double>(after.count - before.count);
+  EXPECT_GT(last, 1.1 * before.Mean());
+}
+
 TEST(SpecPvEngine, ARequestsOwnBudgetIsInTokens) {
   std::mt19937 random(47);
   GenerateRequest request = LongRequest(random, 100, 30);
@@ -447,6 +479,63 @@ TEST(SpecPvEngine, WhatRulesItOutTurnsItOff) {
                                                                    "block_size"),
             1);
   SetLogLevel(LogLevel::kWarning);
+}
+
+// A request whose first step past the threshold meets `harm`: one fallback for this reason, then
+// full verification to the end, with plain decoding's tokens.
+void ExpectFallback(const char* reason, const std::function<void(Engine*)>& harm,
+                    EngineOptions options = PartialOptions(TinyBudget())) {
+  std::mt19937 random(53);
+  const GenerateRequest request = LongRequest(random, 100, 40);
+  const auto plain =
+      SmallWithLongPasses().MakeEngine(PartialOptions({}))->Generate(request).value();
+  options.prefill_chunk = 512;  // the whole prompt in the first step
+  const auto engine = SmallWithLongPasses().MakeEngine(options);
+  SetLogLevel(LogLevel::kOff);
+  const RequestId id = engine->Submit(request).value();
+  engine->RunStep();
+  harm(engine.get());
+  while (engine->HasWork()) engine->RunStep();
+  SetLogLevel(LogLevel::kWarning);
+  const GenerateResult result = engine->Take(id).value();
+  EXPECT_EQ(result.TokenIds(), plain.TokenIds()) << reason;
+  EXPECT_EQ(result.stats.partial_passes, 0) << reason;
+  EXPECT_EQ(engine->metrics().Get(Counter::kSpecPvFallback, reason), 1) << reason;
+  EXPECT_EQ(engine->metrics().Total(Counter::kSpecPvFallback), 1) << reason;
+}
+
+// Key summaries that are NaN, as memory may have them that something else wrote to.
+TEST(SpecPvEngine, NanScoresFallBack) {
+  ExpectFallback("nan_scores", [](Engine* engine) {
+    const KvView kv = engine->kv().view();
+    const std::vector<float> nan(kv.shape.SummaryBytes() * kv.shape.num_blocks / sizeof(float),
+                                 std::numeric_limits<float>::quiet_NaN());
+    for (const KvLayer& layer : kv.layers) {
+      for (void* summaries : {layer.key_max, layer.key_min}) {
+        SmallWithLongPasses().backend->CopyIn(summaries, nan.data(), nan.size() * sizeof(float));
+      }
+    }
+  });
+}
+
+TEST(SpecPvEngine, ATailThatIsTakenFallsBack) {
+  Sequence other;
+  ExpectFallback("invariant", [&](Engine* engine) {
+    ASSERT_TRUE(engine->kv().staging().OpenTail(&other).ok());
+  });
+}
+
+// Another choice of columns comes between a pass and its own.
+TEST(SpecPvEngine, RankedBlocksThatAreLostFallBack) {
+  Backend* backend = SmallWithLongPasses().backend.get();
+  const auto memory = backend->Allocate(4 * sizeof(float), Placement::kDevice).value();
+  EngineOptions options = PartialOptions(TinyBudget());
+  options.step.edit_choices = [&](const TokenTree&, int, std::span<int32_t>) {
+    backend->kv_ops()->ChooseColumns({static_cast<float*>(memory.data()), 1, 4, 4},
+                                     std::vector<ColumnChoice>{{.begin = 0, .end = 4, .count = 1}});
+  };
+  ExpectFallback(
+      "invariant", [](Engine*) {}, options);
 }
 
 // No memory for tails and key summaries, or for block scores: the engine lives and verifies in

@@ -1,6 +1,7 @@
 #include "apps/bench/acceptance.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/random.h"
 
@@ -35,12 +36,26 @@ int DrawnAcceptance::Draw() {
   return accepted;
 }
 
-void DrawnAcceptance::Edit(const TokenTree& tree, std::span<int32_t> choices) {
+int DrawnAcceptance::DrawConfirmed(int trunk) {
+  if (agreement_.empty()) return trunk;
+  for (int distance = 1; distance <= trunk; ++distance) {
+    const auto bucket = static_cast<size_t>(std::bit_width(static_cast<unsigned>(distance)) - 1);
+    const double agreement = agreement_[std::min(bucket, agreement_.size() - 1)];
+    if (UniformDraw({.seed = seed_, .position = draws_++}) >= agreement) return distance - 1;
+  }
+  return trunk;
+}
+
+void DrawnAcceptance::Edit(const TokenTree& tree, int trunk, std::span<int32_t> choices) {
   if (tree.size() == 1) return;  // nothing was drafted
   const std::vector<int32_t> path = LongestPath(tree);
-  const int drawn = Draw();
-  const int accepted = std::min(drawn, static_cast<int>(path.size()) - 1);
-  if (accepted < drawn) ++cut_short_;
+  int accepted = DrawConfirmed(trunk);
+  if (const int drafts = static_cast<int>(path.size()) - 1 - trunk;
+      accepted == trunk && drafts > 0) {
+    const int drawn = Draw();
+    if (drafts < drawn) ++cut_short_;
+    accepted += std::min(drawn, drafts);
+  }
   for (int i = 0; i < accepted; ++i) choices[path[i]] = tree.tokens[path[i + 1]];
   const int32_t last = path[accepted];
   // Smaller ids first, so that the vocabulary is not left.

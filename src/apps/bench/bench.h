@@ -17,6 +17,7 @@
 
 namespace talon {
 
+void AddBenchAgreement(Command bench, Config* config, CommandBody* body);
 void AddBenchBatch(Command bench, Config* config, CommandBody* body);
 void AddBenchDecode(Command bench, Config* config, CommandBody* body);
 void AddBenchGpu(Command bench, Config* config, CommandBody* body);
@@ -25,6 +26,7 @@ void AddBenchLoad(Command bench, Config* config, CommandBody* body);
 void AddBenchLongContext(Command bench, Config* config, CommandBody* body);
 void AddBenchNwor(Command bench, Config* config, CommandBody* body);
 void AddBenchOps(Command bench, Config* config, CommandBody* body);
+void AddBenchPayoff(Command bench, Config* config, CommandBody* body);
 void AddBenchRanks(Command bench, Config* config, CommandBody* body);
 void AddBenchScv(Command bench, Config* config, CommandBody* body);
 void AddBenchSimulate(Command bench, Config* config, CommandBody* body);

@@ -8,6 +8,7 @@ namespace talon {
 void AddBenchCommand(Command app, Config* config, CommandBody* body) {
   Command command = app.AddSubcommand("bench", "Measure ops, decoding and verification");
   command.RequireSubcommand();
+  AddBenchAgreement(command, config, body);
   AddBenchBatch(command, config, body);
   AddBenchDecode(command, config, body);
   AddBenchGpu(command, config, body);
@@ -16,6 +17,7 @@ void AddBenchCommand(Command app, Config* config, CommandBody* body) {
   AddBenchLongContext(command, config, body);
   AddBenchNwor(command, config, body);
   AddBenchOps(command, config, body);
+  AddBenchPayoff(command, config, body);
   AddBenchRanks(command, config, body);
   AddBenchRemote(command, config, body);
   AddBenchScv(command, config, body);

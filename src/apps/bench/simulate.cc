@@ -29,17 +29,25 @@ constexpr int kStageSteps = 16;    // timed once more, stage by stage
 struct SimulateOptions {
   std::string shape;
   std::vector<double> acceptance;
+  std::vector<double> agreement;  // empty: no partial verification
   std::vector<int> batches = {1, 8, 32, 64};
   std::vector<int> contexts = {1024};
   int steps = 64;
+  int prompts = 0;
   int seed = 1;
   bool policy = false;
   std::string json;
 };
 
+// Ways of decoding: without drafts, with them over the whole prefix, and over partial views.
+enum class Way { kPlain, kFull, kExact, kFast };
+
 // What a number of steps took.
 struct Timing {
   int64_t tokens = 0;
+  int64_t confirmed = 0;  // provisional tokens, and those that were not
+  int64_t rolled_back = 0;
+  double partial_share = 0;  // partial ones among the passes
   double seconds = 0;
   double nodes = 1;   // a tree has, mean
   StageTimes stages;  // times of a few more steps
@@ -62,7 +70,7 @@ class Simulation {
                                                     const SimulateOptions& options);
 
   // Steps of `batch` sequences, all of them of about `context` tokens.
-  Result<Timing> Run(int batch, int context, bool speculate);
+  Result<Timing> Run(int batch, int context, Way way);
   const DrawnAcceptance& acceptance() const { return acceptance_; }
 
  private:
@@ -70,7 +78,7 @@ class Simulation {
       : model_(model),
         budget_(budget),
         options_(options),
-        acceptance_(options.acceptance, static_cast<uint64_t>(options.seed)) {}
+        acceptance_(options.acceptance, options.agreement, static_cast<uint64_t>(options.seed)) {}
   Result<std::unique_ptr<Drafter>> NewDrafter(const DrafterList& drafter);
   int WarmUpSteps() const { return kWarmUpSteps + (options_.policy ? kPolicySteps : 0); }
   // Tokens of a sequence after its prompt.
@@ -82,8 +90,12 @@ class Simulation {
     const int block = model_->engine_options.block_size;
     return CeilDiv(context, block) * block + 1;
   }
+  // Different prompts of a batch; its other sequences share them.
+  int NumPrompts(int batch) const {
+    return options_.prompts > 0 ? std::min(options_.prompts, batch) : batch;
+  }
   Result<std::vector<RequestId>> Submit(int batch, int context, const SamplingParams& sampling,
-                                        bool speculate);
+                                        Way way);
   // Computes the prompts and leaves them to the prefix cache.
   Status Prepare(int batch, int context);
   Status End(const std::vector<RequestId>& ids);
@@ -111,12 +123,14 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(LoadedModel* model, const
                            context, options.steps, length, most);
   }
   engine.max_length = length;
-  engine.kv_tokens =
-      engine.max_sequences * (CeilDiv(length, engine.block_size) + 1) * engine.block_size;
-  engine.step.edit_choices = [self = simulation.get()](const TokenTree& tree,
+  const int shared = engine.max_sequences - simulation->NumPrompts(engine.max_sequences);
+  const auto blocks = [&](int tokens) { return CeilDiv(tokens, engine.block_size) + 1; };
+  engine.kv_tokens = engine.block_size * (blocks(length) * (engine.max_sequences - shared) +
+                                          blocks(simulation->Room()) * shared);
+  engine.step.edit_choices = [self = simulation.get()](const TokenTree& tree, int trunk,
                                                        std::span<int32_t> choices) {
-    self->nodes_ += tree.size();
-    self->acceptance_.Edit(tree, choices);
+    self->nodes_ += tree.size() - trunk;
+    self->acceptance_.Edit(tree, trunk, choices);
   };
   TALON_ASSIGN_OR_RETURN(auto head, simulation->NewDrafter(drafter));
   TALON_ASSIGN_OR_RETURN(simulation->engine_, MakeEngine(model, config, drafter, std::move(head)));
@@ -153,12 +167,16 @@ Result<std::unique_ptr<Drafter>> Simulation::NewDrafter(const DrafterList& draft
 }
 
 Result<std::vector<RequestId>> Simulation::Submit(int batch, int context,
-                                                  const SamplingParams& sampling, bool speculate) {
+                                                  const SamplingParams& sampling, Way way) {
   const auto vocabulary = static_cast<uint32_t>(model_->target->config().vocab_size);
   std::vector<RequestId> ids;
   for (int i = 0; i < batch; ++i) {
-    std::mt19937 random(static_cast<uint32_t>(i));
-    GenerateRequest request{.sampling = sampling, .speculate = speculate};
+    std::mt19937 random(static_cast<uint32_t>(i % NumPrompts(batch)));
+    GenerateRequest request{.sampling = sampling, .speculate = way != Way::kPlain};
+    if (!options_.agreement.empty()) {
+      request.specpv.off = way == Way::kPlain || way == Way::kFull;
+      request.specpv.mode = way == Way::kFast ? SpecPvMode::kFast : SpecPvMode::kExact;
+    }
     request.prompt.resize(PromptLength(context));
     for (int32_t& token : request.prompt) token = static_cast<int32_t>(random() % vocabulary);
     request.on_update = [this](const RequestUpdate& update) {
@@ -183,25 +201,36 @@ Status Simulation::Prepare(int batch, int context) {
   SamplingParams sampling;
   sampling.max_tokens = 1;
   sampling.ignore_eos = true;
-  TALON_ASSIGN_OR_RETURN(const auto ids, Submit(batch, context, sampling, /*speculate=*/true));
+  TALON_ASSIGN_OR_RETURN(const auto ids, Submit(NumPrompts(batch), context, sampling, Way::kFull));
   while (engine_->HasWork()) engine_->RunStep();
   return End(ids);
 }
 
-Result<Timing> Simulation::Run(int batch, int context, bool speculate) {
+Result<Timing> Simulation::Run(int batch, int context, Way way) {
   TALON_RETURN_IF_ERROR(Prepare(batch, context));
   SamplingParams sampling;
   sampling.max_tokens = Room();
   sampling.ignore_eos = true;
-  TALON_ASSIGN_OR_RETURN(const auto ids, Submit(batch, context, sampling, speculate));
+  TALON_ASSIGN_OR_RETURN(const auto ids, Submit(batch, context, sampling, way));
   for (int i = 0; i < WarmUpSteps(); ++i) engine_->RunStep();
   Timing timing;
+  const Metrics& metrics = engine_->metrics();
+  const auto count = [&](Counter counter) { return metrics.Total(counter); };
+  const auto partial = [&] { return metrics.Get(Counter::kSpecVerifyPasses, "partial"); };
   const int64_t before = tokens_;
+  const int64_t confirmed = count(Counter::kSpecPvConfirmedTokens);
+  const int64_t rolled_back = count(Counter::kSpecPvRolledBackTokens);
+  const int64_t passes = count(Counter::kSpecVerifyPasses);
+  const int64_t partial_before = partial();
   nodes_ = 0;
   const Stopwatch watch;
   for (int i = 0; i < options_.steps; ++i) engine_->RunStep();
   timing.seconds = watch.Seconds();
   timing.tokens = tokens_ - before;
+  timing.confirmed = count(Counter::kSpecPvConfirmedTokens) - confirmed;
+  timing.rolled_back = count(Counter::kSpecPvRolledBackTokens) - rolled_back;
+  timing.partial_share = static_cast<double>(partial() - partial_before) /
+                         static_cast<double>(count(Counter::kSpecVerifyPasses) - passes);
   timing.nodes = static_cast<double>(nodes_) / batch / options_.steps;
   timing.stages = TimeSteps(model_->backend.get(), engine_.get(), kStageSteps);
   const int running = engine_->num_running();
@@ -215,8 +244,8 @@ std::string Percent(double share) { return fmt::format("{:.0f}%", 100 * share); 
 // One batch and context: a row of the table and of the JSON.
 Status Measure(Simulation* simulation, const SimulateOptions& options, int batch, int context,
                Table* table, Json* rows) {
-  TALON_ASSIGN_OR_RETURN(const Timing plain, simulation->Run(batch, context, false));
-  TALON_ASSIGN_OR_RETURN(const Timing spec, simulation->Run(batch, context, true));
+  TALON_ASSIGN_OR_RETURN(const Timing plain, simulation->Run(batch, context, Way::kPlain));
+  TALON_ASSIGN_OR_RETURN(const Timing spec, simulation->Run(batch, context, Way::kFull));
   const double tau = static_cast<double>(spec.tokens) / batch / options.steps;
   const double draft = spec.Share("Propose");
   const double verify = spec.Share("Verify") + spec.Share("NWOR_staging");  // one in the other
@@ -247,13 +276,46 @@ Status Measure(Simulation* simulation, const SimulateOptions& options, int batch
   return OkStatus();
 }
 
+// The same with partial verification, exact and fast.
+Status MeasurePartial(Simulation* simulation, int batch, int context, Table* table, Json* rows) {
+  TALON_ASSIGN_OR_RETURN(const Timing plain, simulation->Run(batch, context, Way::kPlain));
+  TALON_ASSIGN_OR_RETURN(const Timing full, simulation->Run(batch, context, Way::kFull));
+  TALON_ASSIGN_OR_RETURN(const Timing exact, simulation->Run(batch, context, Way::kExact));
+  TALON_ASSIGN_OR_RETURN(const Timing fast, simulation->Run(batch, context, Way::kFast));
+  const double provisional = static_cast<double>(exact.confirmed + exact.rolled_back);
+  const double confirmed = provisional > 0 ? static_cast<double>(exact.confirmed) / provisional : 0;
+  const auto rate = [](const Timing& timing) { return fmt::format("{:.0f}", timing.rate()); };
+  const auto ratio = [](const Timing& a, const Timing& b) {
+    return fmt::format("{:.2f}x", a.rate() / b.rate());
+  };
+  table->Add({std::to_string(batch), std::to_string(context), rate(plain), rate(full), rate(exact),
+              rate(fast), ratio(exact, plain), ratio(exact, full), ratio(fast, full),
+              Percent(exact.partial_share), Percent(confirmed)});
+  rows->push_back({{"batch", batch},
+                   {"context", context},
+                   {"plain_tokens_per_second", plain.rate()},
+                   {"tokens_per_second", full.rate()},
+                   {"exact_tokens_per_second", exact.rate()},
+                   {"fast_tokens_per_second", fast.rate()},
+                   {"exact_to_plain", exact.rate() / plain.rate()},
+                   {"exact_to_full", exact.rate() / full.rate()},
+                   {"fast_to_full", fast.rate() / full.rate()},
+                   {"partial_share", exact.partial_share},
+                   {"confirmed_share", confirmed}});
+  return OkStatus();
+}
+
 Status MeasureAll(Simulation* simulation, const SimulateOptions& options, Table* table,
                   Json* rows) {
   const StatusLine progress;
   for (const int context : options.contexts) {
     for (const int batch : options.batches) {
       progress.Show(fmt::format("batch {}, context {}", batch, context));
-      TALON_RETURN_IF_ERROR(Measure(simulation, options, batch, context, table, rows));
+      if (options.agreement.empty()) {
+        TALON_RETURN_IF_ERROR(Measure(simulation, options, batch, context, table, rows));
+      } else {
+        TALON_RETURN_IF_ERROR(MeasurePartial(simulation, batch, context, table, rows));
+      }
     }
   }
   return OkStatus();
@@ -279,7 +341,8 @@ Result<DrafterList> Adjust(const SimulateOptions& options, Config* config) {
   }
   speculative.num_steps = depth;
   speculative.adaptive = options.policy;
-  speculative.specpv = {};
+  if (options.agreement.empty()) speculative.specpv = {};
+  speculative.specpv.values.enabled = !options.agreement.empty();
   config->enable_prefix_cache = true;
   config->max_sequences = *std::ranges::max_element(options.batches);
   return drafter;
@@ -296,8 +359,13 @@ Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
   TALON_ASSIGN_OR_RETURN(const auto simulation,
                          Simulation::Create(model.get(), config, drafter, options));
   const double expected = simulation->acceptance().ExpectedTau();
-  Table table({"batch", "context", "plain t/s", "t/s", "speed-up", "tau", "nodes", "plain ms",
-               "step ms", "draft", "verify", "rest"});
+  Table table(options.agreement.empty()
+                  ? std::vector<std::string>{"batch", "context", "plain t/s", "t/s", "speed-up",
+                                             "tau", "nodes", "plain ms", "step ms", "draft",
+                                             "verify", "rest"}
+                  : std::vector<std::string>{"batch", "context", "plain t/s", "full t/s",
+                                             "exact t/s", "fast t/s", "exact/plain", "exact/full",
+                                             "fast/full", "partial", "kept"});
   Json rows = Json::array();
   TALON_RETURN_IF_ERROR(MeasureAll(simulation.get(), options, &table, &rows));
   std::printf(
@@ -310,18 +378,22 @@ Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
   if (const int64_t cut = simulation->acceptance().cut_short(); cut > 0) {
     std::printf("%ld draws were deeper than the tree\n", static_cast<long>(cut));
   }
-  TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"model", model->name},
-                                                {"weights", config.weights},
-                                                {"device", model->backend->info().description},
-                                                {"acceptance", options.acceptance},
-                                                {"expected_tau", expected},
-                                                {"drafter", drafter.Name()},
-                                                {"policy", options.policy},
-                                                {"nodes", budget.max_nodes},
-                                                {"depth", budget.max_depth},
-                                                {"top_k", budget.top_k},
-                                                {"steps", options.steps},
-                                                {"rows", rows}}));
+  TALON_RETURN_IF_ERROR(SaveJson(
+      options.json, {{"model", model->name},
+                     {"weights", config.weights},
+                     {"device", model->backend->info().description},
+                     {"acceptance", options.acceptance},
+                     {"agreement", options.agreement},
+                     {"kv_offload", config.kv_offload},
+                     {"retrieval_tokens", model->engine_options.step.specpv.RetrievalTokens()},
+                     {"expected_tau", expected},
+                     {"drafter", drafter.Name()},
+                     {"policy", options.policy},
+                     {"nodes", budget.max_nodes},
+                     {"depth", budget.max_depth},
+                     {"top_k", budget.top_k},
+                     {"steps", options.steps},
+                     {"rows", rows}}));
   return kExitOk;
 }
 
@@ -339,7 +411,12 @@ constexpr const char* kSimulateHelp =
     "many nodes are worth it, as serve does. Acceptance by depth is then still the\n"
     "one given, which is right for chains: a smaller tree of several branches would\n"
     "lose some.\n"
-    "\nColumns: plain and speculative tokens/s and their ratio, tau as drawn, nodes of\n"
+    "\nWith --specpv-agreement also partial verification: real partial and full passes,\n"
+    "where only what a full pass confirms is drawn. Columns: tokens/s without drafts,\n"
+    "with them over the whole prefix, and in SpecPV's exact and fast mode, their\n"
+    "ratios, the share of exact mode's passes that were partial, and of its\n"
+    "provisional tokens that were confirmed. `bench agreement` measures agreement.\n"
+    "\nOther columns: plain and speculative tokens/s and their ratio, tau as drawn, nodes of\n"
     "a tree, a step's milliseconds, and the share of drafting, verification and the\n"
     "rest of a step: by the device's clock where it has one, and then idle time is in\n"
     "the rest.\n"
@@ -362,6 +439,19 @@ void AddBenchSimulate(Command bench, Config* config, CommandBody* body) {
       .Delimiter(',')
       .Range(0.0, 1.0)
       .TypeName("P,...");
+  command
+      .AddOption("--specpv-agreement", &options->agreement,
+                 "With SpecPV: the probability that a full pass confirms a provisional token, by "
+                 "distance from the last one: 1, 2 to 3, 4 to 7, ...")
+      .Delimiter(',')
+      .Range(0.0, 1.0)
+      .TypeName("P,...");
+  command
+      .AddOption("--num-prompts", &options->prompts,
+                 "Different prompts; the other sequences share them and their memory; 0 = all "
+                 "differ")
+      .Default(options->prompts)
+      .Range(0, 1024);
   command.AddOption("--shape", &options->shape,
                     "Random weights of this shape instead of a model: " + ShapeNames());
   command.AddOption("--batches", &options->batches, "Sequences at once (1,8,32,64)")

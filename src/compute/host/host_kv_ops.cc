@@ -15,8 +15,8 @@ void ChooseInRow(const float* row, const ColumnChoice& choice, std::vector<int32
   const auto value_of = [row](int32_t column) {
     return std::isnan(row[column]) ? -INFINITY : row[column];
   };
-  const bool all_nan = std::all_of(row + choice.begin, row + choice.end,
-                                   [](float value) { return std::isnan(value); });
+  const bool has_values = std::any_of(row + choice.begin, row + choice.end,
+                                      [](float value) { return value > -INFINITY; });
   std::vector<int32_t> columns(choice.end - choice.begin);
   std::iota(columns.begin(), columns.end(), choice.begin);
   std::nth_element(columns.begin(), columns.begin() + choice.count - 1, columns.end(),
@@ -25,7 +25,7 @@ void ChooseInRow(const float* row, const ColumnChoice& choice, std::vector<int32
                      return value_a != value_b ? value_a > value_b : a < b;
                    });
   std::sort(columns.begin(), columns.begin() + choice.count);
-  if (all_nan) columns[0] = -1;
+  if (!has_values) columns[0] = -1;
   out->insert(out->end(), columns.begin(), columns.begin() + choice.count);
 }
 

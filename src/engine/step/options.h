@@ -18,8 +18,10 @@
 
 namespace talon {
 
-// Replaces the target's choices for the nodes of a tree.
-using EditChoices = std::function<void(const TokenTree& tree, std::span<int32_t> choices)>;
+// Replaces the target's choices for the nodes of a tree, whose first `trunk` nodes below its root
+// are provisional tokens that the pass judges again (SpecPV).
+using EditChoices =
+    std::function<void(const TokenTree& tree, int trunk, std::span<int32_t> choices)>;
 
 struct StepOptions {
   DraftBudget budget;  // the largest tree of a sequence

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/contain.h"
 #include "spec/specpv/shadow.h"
 
 namespace talon {
@@ -232,7 +233,7 @@ void PartialVerifier::Settle(StepEntry* entry) {
   ActiveRequest& run = *entry->run;
   PartialState& state = run.partial;
   const ViewChoice& view = entry->view;
-  if (!view.tail.ok()) GiveUp(&run, SpecPvFallbackReason::kNoBlocks, view.tail.message());
+  if (!view.tail.ok()) GiveUp(&run, SpecPvFallbackReason::kInvariant, view.tail.message());
   if (view.refresh) {
     parts_.metrics->Add(Counter::kSpecPvRefresh, 1, RefreshReasonName(*view.refresh));
   }
@@ -251,7 +252,10 @@ void PartialVerifier::Settle(StepEntry* entry) {
     entry->commit.confirmed = entry->proposal.NumConfirmed(entry->verdict.path);
     CountTrunk(&run, rejudged, entry->commit.confirmed);
   }
-  if (view.select) Select(&run);
+  if (!view.select) return;
+  // What the pass committed is right whatever the choice of blocks meets.
+  const Status chosen = Contain([&] { Select(&run); });
+  if (!chosen.ok()) GiveUp(&run, SpecPvFallbackReason::kInvariant, chosen.message());
 }
 
 Status PartialVerifier::RunShadows(std::span<StepEntry> entries) {
@@ -316,9 +320,12 @@ std::vector<int32_t> PartialVerifier::RankedOf(const Ranking& ranking, int full_
   TALON_CHECK(0 <= index && full_blocks <= ranking.max_full_blocks);
   const RankedBlocks blocks = RankedBlocksOf(ranking.budget, full_blocks, ranking.scored_blocks);
   if (blocks.ranked == 0) return {};
-  const auto chosen = parts_.backend->kv_ops()->ChosenColumns().subspan(
-      ranking.first_chosen[index],
-      static_cast<size_t>(NumLists().layers) * NumLists().kv_heads * blocks.ranked);
+  const std::span<const int32_t> all = parts_.backend->kv_ops()->ChosenColumns();
+  const size_t first = ranking.first_chosen[index];
+  const size_t count = static_cast<size_t>(NumLists().layers) * NumLists().kv_heads * blocks.ranked;
+  TALON_CHECK(first + count <= all.size(), "{} ranked blocks, {} wanted", all.size(),
+              first + count);
+  const auto chosen = all.subspan(first, count);
   std::vector<int32_t> ranked(chosen.begin(), chosen.end());
   for (int32_t& column : ranked) column = column < 0 ? -1 : column - ranking.first_column;
   return ranked;

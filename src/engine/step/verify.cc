@@ -40,7 +40,7 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   for (const StepEntry& entry : batch->entries) {
     if (!options_.edit_choices) break;
     options_.edit_choices(
-        entry.proposal.judged(),
+        entry.proposal.judged(), entry.proposal.num_rejudged(),
         std::span(verified->choices).subspan(entry.rows.first_output, entry.rows.num_outputs));
   }
   batch->experts_touched = parts_.target->config().PerSparseLayer(

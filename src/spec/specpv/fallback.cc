@@ -16,10 +16,10 @@ const char* SpecPvFallbackName(SpecPvFallbackReason reason) {
       return "no_memory";
     case SpecPvFallbackReason::kNanScores:
       return "nan_scores";
-    case SpecPvFallbackReason::kNoBlocks:
-      return "no_blocks";
     case SpecPvFallbackReason::kNarrowView:
       return "narrow_view";
+    case SpecPvFallbackReason::kInvariant:
+      return "invariant";
   }
   return "unknown";
 }

@@ -16,8 +16,8 @@ enum class SpecPvFallbackReason {
   kNoMemory,  // for tails, key summaries or scores
   // One sequence, which is verified in full until it ends.
   kNanScores,
-  kNoBlocks,
   kNarrowView,  // than the window of the model's sliding layers
+  kInvariant,   // something is not as it must be: a tail, or what was ranked
 };
 
 const char* SpecPvFallbackName(SpecPvFallbackReason reason);  // "buffer_too_small"

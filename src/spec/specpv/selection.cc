@@ -48,9 +48,11 @@ void MoveBestToFront(std::span<int32_t> blocks, int count, std::span<const float
   });
 }
 
+// Whether none is above -inf, which is what scorers make of NaN.
 bool AllNan(std::span<const float> scores) {
-  return !scores.empty() &&
-         std::all_of(scores.begin(), scores.end(), [](float score) { return std::isnan(score); });
+  return !scores.empty() && std::ranges::none_of(scores, [](float score) {
+    return score > -std::numeric_limits<float>::infinity();
+  });
 }
 
 void Append(std::span<const int32_t> blocks, std::vector<int32_t>* out) {

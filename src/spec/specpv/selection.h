@@ -59,7 +59,7 @@ struct ListShape {
   int kv_heads = 0;
 };
 // The choice that SelectBlocks makes, where another has ranked: `ranked` holds what RankedBlocksOf
-// asks for, ascending block indices for each list; -1 first where all of a list's were NaN.
+// asks for, ascending block indices for each list; -1 first where none of a list's is above -inf.
 Result<BlockSelection> MakeSelection(std::span<const int32_t> ranked, const ListShape& lists,
                                      const BlockBudget& budget, int full_blocks, int scored_end);
 
@@ -67,7 +67,7 @@ Result<BlockSelection> MakeSelection(std::span<const int32_t> ranked, const List
 // block, NaN ranks as -inf. Candidates at or past scores.end_block became full after the scores
 // were taken; they are chosen first (the newest, should there be more than R) and count towards R.
 //
-// Fails only if all scores of some list's candidates are NaN (fallback `nan_scores`).
+// Fails only if no score of some list's candidates is above -inf (fallback `nan_scores`).
 // REQUIRES: scores.end_block <= full_blocks, values as long as the dimensions say. Scores may be
 // empty (end_block == first_block), as they are where the budget retrieves nothing.
 Result<BlockSelection> SelectBlocks(const BlockScores& scores, const BlockBudget& budget,

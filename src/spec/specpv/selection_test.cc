@@ -88,6 +88,11 @@ TEST(SelectBlocksTest, OnlyNanIsAFailureThatNamesTheList) {
   ASSERT_FALSE(selection.ok());
   EXPECT_EQ(selection.status().message(), "layer 1 kv head 0: all 2 candidates are NaN");
   EXPECT_TRUE(SelectBlocks(view, {1, 0, 1}, 4).ok());  // nothing is ranked
+  std::vector<float> lowest = scores;                  // as scorers write NaN
+  lowest[9] = lowest[10] = -kInfinity;
+  const BlockScores other{
+      .values = lowest, .layers = 2, .kv_heads = 2, .stride = 4, .end_block = 4};
+  EXPECT_FALSE(SelectBlocks(other, {1, 1, 1}, 4).ok());
 }
 
 TEST(SelectBlocksTest, UnscoredBlocksAreAlwaysChosenAndCount) {

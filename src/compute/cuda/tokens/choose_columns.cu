@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads)
   const float* values = x.data + blockIdx.y * x.stride + choice.begin;
   out += placed.first + static_cast<int64_t>(blockIdx.y) * choice.count;
   bool any = false;
-  for (int i = threadIdx.x; i < count; i += kThreads) any |= !isnan(values[i]);
+  for (int i = threadIdx.x; i < count; i += kThreads) any |= values[i] > -INFINITY;
   const bool has_values = __syncthreads_or(any) != 0;
   uint32_t least = 0;
   int wanted = choice.count;
