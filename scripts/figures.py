@@ -312,8 +312,8 @@ GPU = [
             GPU_SPECPV + more
             for more in (
                 " --contexts 32768,65536,128000 --batches 1 --steps 128",
-                " --contexts 65536 --batches 8,32 --num-prompts 4 --steps 32",
-                " --contexts 65536 --batches 1 --steps 16 --kv-offload",
+                " --contexts 65536 --batches 8,32 --num-prompts 4 --steps 64",
+                " --contexts 65536 --batches 1 --steps 48 --kv-offload",
             )
         ],
         tables.gpu_specpv,

@@ -441,5 +441,59 @@ class LongContext(CliTest):
                 self.assert_refused(talon("bench", "longcontext", *args), *expected)
 
 
+class PartialVerification(CliTest):
+    """`bench agreement` and `bench payoff`: small runs, and what they refuse."""
+
+    SMALL = ["--specpv-n-window-blocks", 2, "--weights", "int8", "--threads", 1]
+
+    def test_agreement(self):
+        path = self.path / "agreement.json"
+        result = talon("bench", "agreement", "--contexts", 512, "--budgets", "64,384",
+                       "--selectors", "quest,attention,streaming", "--prompts-per-context", 1,
+                       "--tokens", 48, "--refresh", 8, "--json", path, *self.SMALL,
+                       "--speculative-algorithm", "NONE")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        rows = json.loads(path.read_text())["contexts"][0]["rows"]
+        self.assertEqual([(row["selector"], row["budget"]) for row in rows],
+                         [(name, budget) for name in ("quest", "attention", "streaming")
+                          for budget in (64, 384)])
+        for row in rows:
+            self.assertEqual(row["checked"], sum(each["checked"] for each in row["distances"]))
+            self.assertGreater(row["checked"], 30)
+        whole = [row for row in rows if row["budget"] == 384 and row["selector"] != "streaming"]
+        for row in whole:  # nearly all of the prompt is seen
+            self.assertLess(row["disagreed"], 0.2 * row["checked"], row)
+        self.assertGreater(rows[4]["disagreed"], whole[0]["disagreed"])
+        self.assertEqual(rows[4]["distances"], rows[5]["distances"])  # it retrieves nothing
+
+    def test_payoff(self):
+        path = self.path / "payoff.json"
+        prompts = ROOT / "tests" / "data" / "prompts" / "recall.jsonl"
+        result = talon("bench", "payoff", "--prompts", prompts, "--tokens", 24,
+                       "--temperatures", "0,0.5", "--specpv-partial-threshold", 128,
+                       "--specpv-n-retrieval-blocks", 4, "--speculative-adaptive", "false",
+                       "--json", path, *self.SMALL, "--speculative-algorithm", "SUFFIX")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        rows = json.loads(path.read_text())["rows"]
+        self.assertEqual(len(rows), 6)
+        self.assertEqual([row["ratio"] for row in rows], sorted(row["ratio"] for row in rows))
+        for row in rows:
+            self.assertTrue(row["identical"], row)
+            self.assertGreater(row["partial_passes"], 0)
+            best = max(row["plain"], row["full"])
+            self.assertAlmostEqual(row["ratio"], row["exact"] / best)
+
+    def test_bad_arguments(self):
+        cases = [
+            (["agreement", "--contexts", "40000"], "contexts", "40000", "32768"),
+            (["agreement", "--selectors", "best"], "best", "quest"),
+            (["payoff"], "prompts"),
+            (["payoff", "--prompts", self.path / "none.jsonl"], "none.jsonl"),
+        ]
+        for args, *expected in cases:
+            with self.subTest(args=args):
+                self.assert_refused(talon("bench", *args), *expected)
+
+
 if __name__ == "__main__":
     main()

@@ -1,6 +1,7 @@
 // `talon bench simulate`: the speed of a head with a given acceptance on this machine. The engine
 // runs real steps with a head of random weights; the number of accepted drafts is drawn.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 #include <random>
@@ -52,6 +53,10 @@ struct Timing {
   double nodes = 1;   // a tree has, mean
   StageTimes stages;  // times of a few more steps
 
+  double ConfirmedShare() const {
+    const auto all = static_cast<double>(confirmed + rolled_back);
+    return all > 0 ? static_cast<double>(confirmed) / all : 0;
+  }
   double rate() const { return static_cast<double>(tokens) / seconds; }
   // Share of a stage, by the device's clock where it has one.
   double Share(std::string_view name) const {
@@ -222,6 +227,7 @@ Result<Timing> Simulation::Run(int batch, int context, Way way) {
   const int64_t rolled_back = count(Counter::kSpecPvRolledBackTokens);
   const int64_t passes = count(Counter::kSpecVerifyPasses);
   const int64_t partial_before = partial();
+  const double pending = metrics.Get(Gauge::kSpecPvProvisionalTokens);
   nodes_ = 0;
   const Stopwatch watch;
   for (int i = 0; i < options_.steps; ++i) engine_->RunStep();
@@ -229,6 +235,9 @@ Result<Timing> Simulation::Run(int batch, int context, Way way) {
   timing.tokens = tokens_ - before;
   timing.confirmed = count(Counter::kSpecPvConfirmedTokens) - confirmed;
   timing.rolled_back = count(Counter::kSpecPvRolledBackTokens) - rolled_back;
+  // Rounds that are under way at either end count with what is expected of them.
+  timing.tokens += std::llround(timing.ConfirmedShare() *
+                                (metrics.Get(Gauge::kSpecPvProvisionalTokens) - pending));
   timing.partial_share = static_cast<double>(partial() - partial_before) /
                          static_cast<double>(count(Counter::kSpecVerifyPasses) - passes);
   timing.nodes = static_cast<double>(nodes_) / batch / options_.steps;
@@ -282,8 +291,7 @@ Status MeasurePartial(Simulation* simulation, int batch, int context, Table* tab
   TALON_ASSIGN_OR_RETURN(const Timing full, simulation->Run(batch, context, Way::kFull));
   TALON_ASSIGN_OR_RETURN(const Timing exact, simulation->Run(batch, context, Way::kExact));
   TALON_ASSIGN_OR_RETURN(const Timing fast, simulation->Run(batch, context, Way::kFast));
-  const double provisional = static_cast<double>(exact.confirmed + exact.rolled_back);
-  const double confirmed = provisional > 0 ? static_cast<double>(exact.confirmed) / provisional : 0;
+  const double confirmed = exact.ConfirmedShare();
   const auto rate = [](const Timing& timing) { return fmt::format("{:.0f}", timing.rate()); };
   const auto ratio = [](const Timing& a, const Timing& b) {
     return fmt::format("{:.2f}x", a.rate() / b.rate());
@@ -416,10 +424,10 @@ constexpr const char* kSimulateHelp =
     "with them over the whole prefix, and in SpecPV's exact and fast mode, their\n"
     "ratios, the share of exact mode's passes that were partial, and of its\n"
     "provisional tokens that were confirmed. `bench agreement` measures agreement.\n"
-    "\nOther columns: plain and speculative tokens/s and their ratio, tau as drawn, nodes of\n"
-    "a tree, a step's milliseconds, and the share of drafting, verification and the\n"
-    "rest of a step: by the device's clock where it has one, and then idle time is in\n"
-    "the rest.\n"
+    "\nElse the columns are plain and speculative tokens/s, their ratio, tau as drawn,\n"
+    "nodes of a tree, a step's milliseconds, and the share of drafting, verification\n"
+    "and the rest of a step: by the device's clock where it has one, so that idle\n"
+    "time is in the rest.\n"
     "\nA chain of three, then the EAGLE-3 paper's tau of 6.1 for an 8B model:\n"
     "\n  talon bench simulate --acceptance 0.8,0.75,0.7 --speculative-eagle-topk 1\n"
     "  talon bench simulate --shape llama-8b --device cuda \\\n"

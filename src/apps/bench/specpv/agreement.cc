@@ -69,7 +69,8 @@ Result<std::unique_ptr<Engine>> AgreementBench::NewEngine(const std::string& sel
   specpv.enabled = true;
   specpv.mode = SpecPvMode::kFast;
   specpv.full_refresh_interval = options_.refresh;
-  specpv.buffer_tokens = options_.refresh + engine.step.budget.max_nodes;
+  const DraftBudget& tree = engine.step.budget;
+  specpv.buffer_tokens = options_.refresh + tree.max_nodes + tree.max_depth + 1;
   specpv.partial_threshold = 0;
   engine.step.specpv = specpv;
   engine.step.edit_choices = [this](const TokenTree& tree, int /*trunk*/,

@@ -26,6 +26,7 @@ constexpr int kExactWay = 2;
 struct PayoffOptions {
   std::vector<std::string> prompts;
   std::vector<double> temperatures = {0, 0.7};
+  int tokens = 128;
   int least_tokens = 0;
   std::string json;
 };
@@ -171,6 +172,7 @@ Status PayoffBench::AddPrompt(const Prompt& prompt, const std::vector<double>& t
 Result<int> BenchPayoff(Config config, const PayoffOptions& options) {
   if (options.prompts.empty()) return InvalidArgument("prompts: missing; try --prompts FILE");
   config.max_sequences = 1;
+  config.sampling.max_tokens = options.tokens;
   config.enable_prefix_cache = true;  // a prompt is computed once for all temperatures
   config.speculative.specpv.values.enabled = true;
   TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config));
@@ -218,12 +220,12 @@ Result<int> BenchPayoff(Config config, const PayoffOptions& options) {
 
 constexpr const char* kPayoffHelp =
     "\nThree engines decode each prompt, a step of one after a step of another: without\n"
-    "drafts, with drafts over the whole prefix, and with SpecPV's exact mode. Each step\n"
+    "drafts, with drafts over the whole prefix, and with SpecPV's exact mode. A step\n"
     "counts as the median of all with as many rows and the same view, so that other\n"
     "work on the machine matters little. The table begins with the prompt on which\n"
     "exact mode did worst against the better of the others. Exit code 1: a text\n"
     "differs.\n"
-    "\n  talon bench payoff --prompts books.jsonl,recall.jsonl --max-tokens 128\n";
+    "\n  talon bench payoff --prompts books.jsonl,recall.jsonl --tokens 128\n";
 
 }  // namespace
 
@@ -238,12 +240,15 @@ void AddBenchPayoff(Command bench, Config* config, CommandBody* body) {
       .Delimiter(',')
       .Range(0.0, 100.0)
       .TypeName("X,...");
+  command.AddOption("--tokens", &options->tokens, "Tokens that are written after each prompt")
+      .Default(options->tokens)
+      .Range(2, 1 << 16);
   command.AddOption("--least-tokens", &options->least_tokens, "Leave shorter prompts out")
       .Default(options->least_tokens)
       .Range(0, 1 << 24);
   command.AddOption("--json", &options->json, "Also write the figures to this file")
       .TypeName("FILE");
-  AddSettings(command, config, kModelSettings | kSamplingSettings | kSpeculativeSettings);
+  AddSettings(command, config, kModelSettings | kSpeculativeSettings);
   command.SetFooter(kPayoffHelp);
   SetBody(command, body, [config, options] { return BenchPayoff(*config, *options); });
 }
