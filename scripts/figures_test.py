@@ -8,8 +8,10 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import figure_list  # noqa: E402
 import figure_tables as tables  # noqa: E402
 import figures  # noqa: E402
+import gpu_tables  # noqa: E402
 import peer  # noqa: E402
 
 
@@ -55,7 +57,7 @@ class CommandTest(unittest.TestCase):
                 self.assertTrue(all(flag in c.split() for c in figure.commands), figure.name)
 
     def test_long_commands_are_broken_at_flags(self):
-        figure = figures.Figure("x", ["talon bench" + " --flag value" * 20], None)
+        figure = figure_list.Figure("x", ["talon bench" + " --flag value" * 20], None)
         lines = figures.shown_commands(figure).splitlines()
         self.assertTrue(all(len(line) <= figures.WIDTH + 2 for line in lines))
         self.assertEqual(" ".join(lines[1:-1]).count("--flag value"), 20)
@@ -203,7 +205,7 @@ class TableTest(unittest.TestCase):
         row |= {"tokens_per_second": 800, "exact_tokens_per_second": 1600, "exact_to_plain": 4}
         row |= {"fast_tokens_per_second": 2000, "exact_to_full": 2, "fast_to_full": 2.5}
         row |= {"confirmed_share": 0.75}
-        text = tables.gpu_specpv([{"kv_offload": True, "rows": [row]}])
+        text = gpu_tables.gpu_specpv([{"kv_offload": True, "rows": [row]}])
         self.check(
             text, "| 65536 | 8 | host | 400 | 800 | 1600 | 2000 | 4.00x | 2.00x | 2.50x | 75% |"
         )
@@ -257,21 +259,21 @@ class TableTest(unittest.TestCase):
             "by_nodes": [point(1024, 1, 4.0), point(1024, 8, 5.0)],
             "partial": [point(65536, 16, 6.0), point(65536, 16, 3.0)],
         }
-        self.check(tables.gpu_nodes([result]), "| 1024 | 8 | 5.00 | 2.50x | 1.25x |")
-        self.check(tables.gpu_partial([result]), "| 1 | 65536 | 16 | 6.00 | 3.00 | 2.0x |")
+        self.check(gpu_tables.gpu_nodes([result]), "| 1024 | 8 | 5.00 | 2.50x | 1.25x |")
+        self.check(gpu_tables.gpu_partial([result]), "| 1 | 65536 | 16 | 6.00 | 3.00 | 2.0x |")
 
     def test_gpu_heads(self):
-        stages = [{"stage": "Propose", "device_seconds": 110e-6}, {"stage": "Verify", "device_seconds": 1}]
+        stages = [{"stage": "Propose", "device_seconds": 220e-6}, {"stage": "Verify", "device_seconds": 1}]
         mode = {"mode": "jetspec", "tau": 4.7, "tokens_per_second": 8520.0, "ratio_to_plain": 2.5}
-        mode |= {"identical": True, "steps": {"seconds": 550e-6, "stages": stages}}
-        text = tables.gpu_heads([{"prompts": "a/chats.jsonl", "temperature": 0.7, "modes": [mode]}])
+        mode |= {"identical": True, "steps": {"steps": 2, "seconds": 1100e-6, "stages": stages}}
+        text = gpu_tables.gpu_heads([{"prompts": "a/chats.jsonl", "temperature": 0.7, "modes": [mode]}])
         self.check(text, "| chats | 0.7 | jetspec | 4.70 | 110 | 550 | 8520 | 2.50x | yes |")
 
     def test_gpu_policy(self):
         row = {"batch": 8, "plain_tokens_per_second": 1120.0, "tokens_per_second": 1400.0}
         row |= {"speed_up": 1.25, "tau": 2.3, "nodes": 3.9}
         row |= {"plain_step_milliseconds": 7.14, "step_milliseconds": 13.1}
-        text = tables.gpu_policy([{"model": "gpt-oss-120b (random weights)", "rows": [row]}])
+        text = gpu_tables.gpu_policy([{"model": "gpt-oss-120b (random weights)", "rows": [row]}])
         self.check(text, "| gpt-oss-120b | 8 | 1120 | 1400 | 1.25x | 2.30 | 3.9 | 7.14 | 13.1 |")
 
 
