@@ -49,7 +49,7 @@ CONFINED = [
         ("compute/cuda/",),
     ),
     ("Highway", re.compile(r"hwy/"), ("compute/cpu/",)),
-    ("MPI", re.compile(r"mpi\.h"), ("apps/ranks/",)),
+    ("MPI", re.compile(r"mpi\.h"), ("setup/ranks/",)),
     ("gRPC", re.compile(r"grpc|google/protobuf/"), ("serve/grpc/",)),
     ("pybind11", re.compile(r"pybind11/"), ("python/",)),
 ]

@@ -9,10 +9,10 @@
 #include <memory>
 #include <span>
 
-#include "apps/ranks/mpi_ranks.h"
 #include "compute/test_device.h"
 #include "engine/ranks/random_cases.h"
 #include "model/ranks/follower.h"
+#include "setup/ranks/mpi_ranks.h"
 
 namespace talon {
 namespace {

@@ -4,6 +4,7 @@ from typing import Any, Sequence, overload
 
 version: str
 devices: str
+has_mpi: bool
 
 def settings(set: str) -> list[dict[str, Any]]: ...
 def normalise(set: str, key: str, value: Any) -> tuple[str, Any]: ...

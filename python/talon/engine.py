@@ -136,6 +136,9 @@ class Engine:
 
     All methods may be called from several Python threads; the GIL is free while the engine works.
     Use it as a context manager, or call `close()`.
+
+    With `tensor_parallel` in the configuration, all processes that mpirun has started make the same
+    engine. It is rank 0's; on the others this follows rank 0 and then raises SystemExit(0).
     """
 
     def __init__(

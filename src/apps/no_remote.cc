@@ -1,6 +1,6 @@
 // Stands in for the remote workers in builds without gRPC.
 #include "apps/bench/remote.h"
-#include "apps/ranks/load_on_ranks.h"
+#include "apps/ranks/load_or_follow.h"
 #include "apps/run_remote.h"
 #include "apps/run_target_worker.h"
 
@@ -15,7 +15,7 @@ Status NoGrpc(const char* what) {
 
 Result<std::unique_ptr<LoadedModel>> LoadTarget(const Config& config, const std::string& shape,
                                                 int min_output_rows) {
-  return LoadOnRanks(config, shape, min_output_rows);
+  return LoadOrFollow(config, shape, min_output_rows);
 }
 
 Result<std::unique_ptr<RemoteModel>> OpenRemoteModel(const Config&, std::function<bool()>) {

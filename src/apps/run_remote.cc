@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "apps/ranks/load_on_ranks.h"
+#include "apps/ranks/load_or_follow.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/end_tokens.h"
@@ -185,7 +185,7 @@ Result<std::unique_ptr<Drafter>> MakeRemoteDrafter(const Config& config, const D
 
 Result<std::unique_ptr<LoadedModel>> LoadTarget(const Config& config, const std::string& shape,
                                                 int min_output_rows) {
-  TALON_ASSIGN_OR_RETURN(auto model, LoadOnRanks(config, shape, min_output_rows));
+  TALON_ASSIGN_OR_RETURN(auto model, LoadOrFollow(config, shape, min_output_rows));
   model->make_remote = MakeRemoteDrafter;
   return model;
 }

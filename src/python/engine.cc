@@ -5,10 +5,12 @@
 #include <mutex>
 #include <utility>
 
+#include "base/log.h"
 #include "python/raise.h"
 #include "python/results.h"
 #include "python/settings.h"
 #include "setup/engine_settings.h"
+#include "setup/ranks/load_on_ranks.h"
 #include "spec/drafter_list.h"
 
 namespace talon {
@@ -25,6 +27,9 @@ constexpr int kMaxWaiting = 1 << 20;         // lists of prompts may be long
 constexpr DrafterKind kCustomBudgetOf = DrafterKind::kSuffix;
 
 Status EngineClosed() { return FailedPrecondition("the engine is closed"); }
+
+// Requests from now on end with an error that has the reason.
+void LogLostRank(const std::string& reason) { LogError("the engine has stopped: {}", reason); }
 
 void RaiseIfInterrupted() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -153,12 +158,17 @@ std::shared_ptr<PythonEngine> PythonEngine::Load(const Parts& parts) {
     status = engine->Start(config, std::move(drafter));
   }
   RaiseIfError(status);
+  if (Follows(*engine->model_)) {  // and has: the script goes on where rank 0 is
+    PyErr_SetObject(PyExc_SystemExit, py::int_(0).ptr());
+    throw py::error_already_set();
+  }
   return engine;
 }
 
 Status PythonEngine::Start(const Config& config, std::unique_ptr<PythonDrafter> drafter) {
   TALON_ASSIGN_OR_RETURN(suggested_, UsedGenerationDefaults(config));
-  TALON_ASSIGN_OR_RETURN(model_, LoadModel(config));
+  TALON_ASSIGN_OR_RETURN(model_, LoadOnRanks(config, LogLostRank));
+  if (Follows(*model_)) return FollowLeader(model_.get());
   if (model_->engine_options.kv_tokens == 0) {
     model_->engine_options.kv_tokens =
         DefaultKvTokens(*model_, model_->engine_options.max_sequences);

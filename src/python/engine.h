@@ -91,6 +91,7 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
 
  private:
   PythonEngine() = default;
+  // On a rank above 0 it returns when rank 0 has ended.
   Status Start(const Config& config, std::unique_ptr<PythonDrafter> drafter);
   Result<const Tokenizer*> OpenTokenizer() const;
 

@@ -204,7 +204,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
   TALON_RETURN_IF_ERROR(CheckRankSettings(config));
   if (ranks == nullptr && config.tensor_parallel > 1) {
-    return Unimplemented("tensor_parallel: {} ranks are for the talon program only",
+    return Unimplemented("tensor_parallel: {} ranks are for engines, not for a model alone",
                          config.tensor_parallel);
   }
   TALON_ASSIGN_OR_RETURN(EngineSettings settings, MakeEngineSettings(config));

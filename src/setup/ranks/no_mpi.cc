@@ -1,5 +1,5 @@
 // Builds without MPI.
-#include "apps/ranks/mpi_ranks.h"
+#include "setup/ranks/mpi_ranks.h"
 
 namespace talon {
 

@@ -1,4 +1,4 @@
-#include "apps/ranks/mpi_ranks.h"
+#include "setup/ranks/mpi_ranks.h"
 
 #include <fmt/core.h>
 #define OMPI_SKIP_MPICXX 1  // the C interface
@@ -123,6 +123,12 @@ Machine FindMachine(int rank, int size) {
 bool HasMpi() { return true; }
 
 Result<std::unique_ptr<Ranks>> OpenMpiRanks(int size) {
+  int ran = 0;
+  MPI_Initialized(&ran);  // still true when it has ended
+  if (ran != 0) {
+    return FailedPrecondition(
+        "tensor_parallel: MPI was started in this process before; it can be once, for one engine");
+  }
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
     return Unavailable("tensor_parallel: MPI cannot start");
@@ -138,7 +144,7 @@ Result<std::unique_ptr<Ranks>> OpenMpiRanks(int size) {
   }
   if (started != size) {
     return InvalidArgument(
-        "tensor_parallel: {} ranks, but {} started; start it with `mpirun -n {} talon ...`", size,
+        "tensor_parallel: {} ranks, but {} started; start it with `mpirun -n {} ...`", size,
         started == 1 ? "one process was" : fmt::format("{} processes were", started), size);
   }
   return std::unique_ptr<Ranks>(std::move(ranks));
