@@ -66,8 +66,8 @@ class KvOps {
 
   // Chooses columns of every row of x, for each of `choices` those with the largest values: ties to
   // the lower column, NaN as -inf. ChosenColumns returns them, ascending: [choices][x.rows][count];
-  // a row of nothing but NaN and -inf begins with -1. It waits, unless something was waited for since.
-  // The span holds until the next choice.
+  // a row of nothing but NaN and -inf begins with -1. It waits, unless something was waited for
+  // since. The span holds until the next choice.
   virtual void ChooseColumns(MatrixView x, std::span<const ColumnChoice> choices) = 0;
   virtual std::span<const int32_t> ChosenColumns() = 0;
 };

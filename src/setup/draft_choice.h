@@ -15,9 +15,9 @@ struct DraftChoice {
   std::string head;  // found beside the model, not named by the user; "" = none
 };
 
-// The head that belongs to a model by its place: MODEL/NAME, else MODEL-NAME beside it, where NAME is
-// "eagle3" or "block" (any head that drafts a block). Of both, the quicker one on `device`. "" if
-// there is none.
+// The head that belongs to a model by its place: MODEL/NAME, else MODEL-NAME beside it, where NAME
+// is "eagle3" or "block" (any head that drafts a block). Of both, the quicker one on `device`. ""
+// if there is none.
 std::string HeadBeside(const std::string& model, const std::string& device);
 // The one that one of the drafters can use; else "".
 std::string HeadBesideFor(const DrafterList& drafters, const std::string& model);

@@ -34,7 +34,7 @@ struct LoadedModel {
   std::unique_ptr<Ranks> ranks;      // null: the model is whole here
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Decoder> target;
-  double load_seconds = 0;  // what loading took
+  double load_seconds = 0;               // what loading took
   std::unique_ptr<Tokenizer> tokenizer;  // null if the directory or the build has none
   EngineOptions engine_options;
   DrafterList drafters;  // drafters that the settings choose

@@ -19,9 +19,9 @@
 #include <cstdint>
 
 #include "base/math.h"
-#include "compute/host_device.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
 #include "compute/dtype.h"
+#include "compute/host_device.h"
 
 namespace talon::cuda {
 
