@@ -148,7 +148,14 @@ class CheckHeads(CliTest):
             name: ("BF16", shape, list(map(high_half, values))) if dtype == "F32" else
             (dtype, shape, values) for name, (dtype, shape, values) in head.checkpoint().items()})
         (wide / "config.json").write_text(json.dumps(config))
-        subprocess.run([sys.executable, ROOT / "tools/train/quantise.py", wide, narrow], check=True)
+        tool = [sys.executable, ROOT / "tools/train/quantise.py"]
+        subprocess.run([*tool, wide, narrow], check=True, stdout=subprocess.DEVNULL)
+        for source, to, problem in ((self.path / "none", narrow, b"is not there"),
+                                    (narrow, narrow, b"the same"),
+                                    (narrow, self.path / "twice", b"no bf16 matrix")):
+            result = subprocess.run([*tool, source, to], capture_output=True)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(problem, result.stderr)
         tensors = eagle3_golden.read_tensors(narrow / "model.safetensors")
         for name, rows in head.tensors.items():
             if not isinstance(rows[0], list):

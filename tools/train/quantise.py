@@ -96,7 +96,12 @@ def main():
     parser.add_argument("source", metavar="FROM", type=Path)
     parser.add_argument("to", metavar="TO", type=Path)
     options = parser.parse_args()
-    tensors = {}
+    for name in ("config.json", "model.safetensors"):
+        if not (options.source / name).is_file():
+            parser.error(f"{options.source / name} is not there")
+    if options.to.exists() and options.to.samefile(options.source):
+        parser.error("FROM and TO are the same")
+    tensors, count = {}, 0
     for name, (dtype, shape, data) in read_tensors(options.source / "model.safetensors").items():
         if not is_quantised(name, dtype, shape):
             tensors[name] = (dtype, shape, data)
@@ -104,6 +109,9 @@ def main():
         codes, scales = quantise(shape, data)
         tensors[name] = ("I8", shape, codes)
         tensors[name + "_scale"] = ("F32", [shape[0], 1], scales)
+        count += 1
+    if count == 0:
+        parser.error(f"{options.source / 'model.safetensors'} has no bf16 matrix")
     config = json.loads((options.source / "config.json").read_text())
     config["quantization_config"] = QUANTIZATION
     options.to.mkdir(parents=True, exist_ok=True)
@@ -113,6 +121,7 @@ def main():
     aligned = dict(sorted(tensors.items(), key=lambda item: item[1][0] == "I8"))  # wide types first
     write_tensors(options.to / "model.safetensors", aligned)
     (options.to / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    print(f"{count} matrices in int8, {(options.to / 'model.safetensors').stat().st_size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

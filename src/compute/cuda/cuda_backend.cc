@@ -90,8 +90,8 @@ class CudaBackend : public Backend {
   cuda::RowsOut Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch);
   // RmsNorm(x) as the left operand of a product with `w`; x itself if `norm` is null.
   cuda::Operand NormedOperand(MatrixView x, const float* norm, float epsilon, const CudaWeight& w);
-  // out += x * w^T (+ bias). Of several ranks each has the columns of x that OwnInputs names, and
-  // some outputs of w.
+  // out += x * w^T (+ bias). With several ranks, each has the columns of x that OwnInputs names,
+  // and some outputs of w.
   void AddProduct(const cuda::RowsOut& x, const CudaWeight& w, const float* bias, Ranks* ranks,
                   MatrixView out);
 

@@ -3,7 +3,7 @@
 //   gate_up    for each tile: the expert's gate and up, and its activation
 //   down       for each tile: the expert's down, times its weight in the row
 //   combine    adds the results of each row's experts, in ascending order
-// Of several ranks each has some of the experts. All route alike, and share the results of the
+// With several ranks, each has some of the experts. All route alike, and share the results of the
 // pairs before these are added.
 // A pair is a row and one of its experts. An expert without rows is not read, others once for each
 // tile of up to 32 pairs. The bits of a row do not depend on which rows share its tiles.

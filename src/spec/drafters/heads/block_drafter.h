@@ -3,10 +3,10 @@
 //
 // The draft's cache has a row for every position that the target has committed, made of the
 // target's features of that position alone; so its full blocks are known by the sequence's own
-// tokens. Extend keeps the features; the rows of all sequences are made by one product when drafts
-// are asked for, or when there is no more room. Propose runs one pass over the blocks of its
-// sequences; the candidates of a depth are the same for all paths, unless the head
-// has a Markov bias: then each node that is taken is ranked anew.
+// tokens. Extend keeps the features. One product makes the rows of all sequences when drafts are
+// asked for, or when there is no more room for features. Propose runs one pass over the blocks of
+// its sequences; the candidates of a depth are the same for all paths, unless the head has a Markov
+// bias: then each node that is taken is ranked anew.
 #ifndef TALON_SPEC_DRAFTERS_HEADS_BLOCK_DRAFTER_H_
 #define TALON_SPEC_DRAFTERS_HEADS_BLOCK_DRAFTER_H_
 
