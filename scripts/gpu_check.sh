@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Everything that one run on a GPU machine should tell: builds with the CUDA backend, runs the op
-# tests, the other tests on the CPU and on the GPU, the pass fuzzer, a soak of the server where it is
-# built, and the benchmarks (passes of a large shape, where a step of models/tiny with EAGLE-3 spends
-# its time), and prints a table. Goes on after a failure; exits with 1 if there was any.
+# tests, the other tests on the CPU and on the GPU, the pass fuzzer, soaks of the server where it is
+# built (models/tiny, and random weights of the 8B shape, made by random_llama.py with PyTorch), and
+# the benchmarks (passes of a large shape, where a step of models/tiny with EAGLE-3 spends its time),
+# and prints a table. Goes on after a failure; exits with 1 if there was any.
 #   scripts/gpu_check.sh [--sanitize] [--skip-bench] [--arch ARCH] [--json FILE]
 #     --sanitize   also runs the op tests of the CUDA backend under compute-sanitizer
 #     --skip-bench leaves the benchmarks out
@@ -99,8 +100,13 @@ step tests ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" \
   --label-exclude slow --exclude-regex '^(compute|pass_fuzz)_test$' --no-tests=error
 step fuzz env TALON_FUZZ_CASES=500 "$build/tests/pass_fuzz_test" --gtest_brief=1
 if "$build/talon" serve --help | grep -- --port >/dev/null; then
-  step soak python3 scripts/soak.py "$build/talon" --clients 1,32,64,128 --seconds 10 -- \
-    --device cuda --max-sequences 64 --speculative-algorithm EAGLE3,SUFFIX
+  soak=(python3 scripts/soak.py "$build/talon" --clients 1,32,64,128 --seconds 10)
+  step soak "${soak[@]}" -- --device cuda --max-sequences 64
+  step checkpoint python3 scripts/random_llama.py "$build/llama-8b" "$build/llama-8b-eagle3" \
+    --tokenizer models/tiny
+  step soak_8b "${soak[@]}" --most-compared 16 -- --model "$build/llama-8b" --device cuda \
+    --max-sequences 64 --kv-tokens 300000 --speculative-algorithm EAGLE3,SUFFIX \
+    --speculative-draft-model-path "$build/llama-8b-eagle3"
 fi
 if ((sanitize)); then
   step memcheck bash -c 'sanitizer memcheck'
