@@ -4,8 +4,9 @@
 # usage: OUT=DIR job.sh smoke|full|heads     (smoke: every phase with tiny sizes, under two minutes;
 #        heads: an EAGLE-3 and a block head from nothing, side by side for HEAD_MINUTES, for the target as it is)
 #
-# MODELS: the folder with tiny, tiny-eagle3 and tiny-draft to start from. CORPUS: corpus.py's output.
-# ITEMS: the held-out items. WORK: scratch space. TARGET_SECONDS: time for the target (480). LR: its rate.
+# MODELS: the folder with tiny, tiny-eagle3, tiny-block and tiny-draft to start from. CORPUS: corpus.py's
+# output. ITEMS: the held-out items. WORK: scratch space. TARGET_SECONDS: time for the target (480). LR: its
+# rate. HEAD_MINUTES: for the heads and the draft, side by side (3.5).
 set -euo pipefail
 mode=${1:?smoke, full or heads}
 train=$(cd "$(dirname "$0")" && pwd)
@@ -20,13 +21,14 @@ rm -rf "$work" && mkdir -p "$work" "$out"
 
 if [ "$mode" = smoke ]; then
   stream_flags=(--tokens 12e6 --scale 0.25 --workers 14); steps=(--steps 30)
-  scale=0.02; recall=(2000); held_out=16; eagle_minutes=0.1
-  t_target=120; t_answers=1; t_draft=240; long_steps=(--steps 10)
+  scale=0.02; recall=(2000); held_out=16; HEAD_MINUTES=0.1
+  t_target=120; t_answers=1; long_steps=(--steps 10)
 else
   stream_flags=(--tokens 700e6 --workers 14); steps=()
-  scale=1; recall=(2000 8000 16000); held_out=48; eagle_minutes=
-  t_target=${TARGET_SECONDS:-480}; t_answers=$((t_target + 55)); t_draft=$((t_target + 135)); long_steps=()
+  scale=1; recall=(2000 8000 16000); held_out=48
+  t_target=${TARGET_SECONDS:-480}; t_answers=$((t_target + 55)); long_steps=()
 fi
+minutes=${HEAD_MINUTES:-3.5}
 [ "$mode" != heads ] || t_target=${STREAM_SECONDS:-40}
 say() { echo "== $(( $(date +%s) - start )) s: $*"; }
 
@@ -67,8 +69,8 @@ if [ "$mode" = heads ]; then
   python3 "$train/answers.py" --target "$models/tiny" --corpus-tokens "$work/rows" --out "$work/answers" \
     --until $(($(date +%s) + 55)) --scale $scale 2>&1 | tee "$work/answers.log"
   say "heads"
-  train_eagle3 "$models/tiny" "${HEAD_MINUTES:-3.5}" > /dev/null &
-  train_block "$models/tiny" "${HEAD_MINUTES:-3.5}" ${BLOCK_FLAGS:-}
+  train_eagle3 "$models/tiny" "$minutes" > /dev/null &
+  train_block "$models/tiny" "$minutes" ${BLOCK_FLAGS:-}
   wait $!
   tail -40 "$work/eagle3.log"
   say "done"
@@ -90,18 +92,19 @@ judge=$!
 python3 "$train/answers.py" --target "$work/target" --corpus-tokens "$work/rows" --out "$work/answers" \
   --until $((start + t_answers)) --scale $scale 2>&1 | tee "$work/answers.log"
 say "heads"
+until=$(python3 -c "import time; print(time.time() + 60 * $minutes)")
 python3 "$train/train_draft.py" --init "$models/tiny-draft" --target "$work/target" --rows "$work/answers" \
-  --out "$work/draft" --until $((start + t_draft)) "${long_steps[@]}" > "$work/draft.log" 2>&1 &
+  --out "$work/draft" --until "$until" "${long_steps[@]}" > "$work/draft.log" 2>&1 &
 draft=$!
-: "${eagle_minutes:=$(python3 -c "print(max(0.2, ($start + $t_target + 178 - $(date +%s)) / 60))")}"
+train_block "$work/target" "$minutes" --init "$models/tiny-block" --anchors 96 --hard 0.5 > /dev/null &
+block=$!
 failed=0
-train_eagle3 "$work/target" "$eagle_minutes" --init "$models/tiny-eagle3" --no-before
-keep_small
-train_block "$work/target" "$eagle_minutes" || failed=1
-keep_small
-wait $judge || failed=1
-wait $draft || failed=1
+train_eagle3 "$work/target" "$minutes" --init "$models/tiny-eagle3" --no-before || failed=1
+for process in $block $judge $draft; do
+  wait "$process" || failed=1
+done
 tail -12 "$work/draft.log"
+tail -40 "$work/block.log"
 tail -60 "$work/judge.log"
 keep_small
 for file in judge/judge.json judge/golden.safetensors eagle3/model.safetensors block/model.safetensors \

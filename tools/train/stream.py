@@ -9,6 +9,7 @@ documentation; longer rows hide facts in book text.
 """
 
 import argparse
+import json
 import lzma
 import multiprocessing
 import os
@@ -234,7 +235,8 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     texts = read_corpus(args.corpus)
     learn_words([text for documents in texts.values() for text in documents],
-                [pools, tasks.passage, tasks.records, tasks.rewriting, tasks.toolcalls])
+                [pools, tasks.passage, tasks.records, tasks.rewriting, tasks.toolcalls],
+                list(json.loads(args.tokenizer.read_text(encoding="utf-8"))["model"]["vocab"]))
     with multiprocessing.Pool(args.workers) as pool:
         parts = [(str(args.tokenizer), name, documents[i::args.workers]) for name, documents in
                  _pieces(texts).items() for i in range(args.workers)]

@@ -5,7 +5,7 @@
 
 import random
 
-from . import (amounts, commands, extract, lists, passage, rewriting, spelling, stories, tables, talk,
+from . import (amounts, commands, everyday, extract, lists, passage, rewriting, spelling, stories, tables, talk,
                toolcalls)
 from .item import Item
 from .source import Source
@@ -14,20 +14,21 @@ from .source import Source
 KINDS = {
     "json": (extract.json_item, 20),
     "schema": (extract.schema_item, 9),
-    "tools": (toolcalls.tools_item, 14),
+    "tools": (toolcalls.tools_item, 17),
     "passage": (passage.passage_item, 9),
     "arithmetic": (amounts.arithmetic_item, 12),
-    "convert": (amounts.convert_item, 6),
+    "convert": (amounts.convert_item, 7),
     "lists": (lists.lists_item, 12),
     "tables": (tables.tables_item, 6),
     "commands": (commands.commands_item, 7),
-    "rewrite": (rewriting.rewrite_item, 8),
+    "rewrite": (rewriting.rewrite_item, 9),
     "talk": (talk.talk_item, 5),
-    "system": (talk.system_item, 6),
+    "system": (talk.system_item, 7),
     "story": (stories.story_item, 5),
 }
 # Exercises that no test asks for, in training only.
-EXERCISES = {"spelling": (spelling.spelling_item, 12)}
+EXERCISES = {"spelling": (spelling.spelling_item, 12), "everyday json": (everyday.json_item, 14),
+             "everyday tools": (everyday.tools_item, 13)}
 _MAKERS = [maker for maker, _ in (KINDS | EXERCISES).values()]
 _SHARES = [share for _, share in (KINDS | EXERCISES).values()]
 
@@ -36,12 +37,29 @@ def make(kind: str, seed, test: bool = False) -> Item:
     return KINDS[kind][0](Source(seed, test))
 
 
+# What people say around a request; training only.
+OPENINGS = ["Hi! ", "Hello. ", "Please help: ", "A small job: ", "Next: ", "Could you help me? ", "Another one: ",
+            "I have a task for you. ", "OK, ", "Now "]
+CLOSINGS = ["Thanks!", "Thank you.", "Please.", "That is all.", "I am in a hurry."]
+
+
+def _drawn(r: random.Random) -> Item:
+    s = Source(r.getrandbits(64))
+    item = r.choices(_MAKERS, _SHARES)[0](s)
+    request = next(m for m in item.messages if m["role"] == "user")
+    if s.chance(0.12):
+        opening = f"{s.words(1, 4).capitalize()}: " if s.chance(0.3) else s.any(OPENINGS)
+        request["content"] = opening + request["content"]
+    elif s.chance(0.05):
+        request["content"] += "\n\n" + s.any(CLOSINGS)
+    return item
+
+
 def conversation(r: random.Random) -> Item:
     """A training conversation: one item, or a few joined."""
-    item = r.choices(_MAKERS, _SHARES)[0](Source(r.getrandbits(64)))
-    turns = 1
+    item, turns = _drawn(r), 1
     while item.joinable and turns < 4 and r.random() < 0.2:
-        more = r.choices(_MAKERS, _SHARES)[0](Source(r.getrandbits(64)))
+        more = _drawn(r)
         if not more.joinable:
             break
         item.messages += more.messages

@@ -31,6 +31,10 @@ SCHEMA_REQUESTS = ["Fill this schema from the text.", "Answer with JSON that fit
                    "Extract the data into this JSON schema.", "Fill the schema below.",
                    "Produce JSON that matches the schema, with the values of the text.",
                    "Give me a JSON object with the values of the text and the form of the schema."]
+MORE_SCHEMA_REQUESTS = ["Write the JSON for this schema.", "Use this schema for the text.", "JSON by this schema, please.",
+                        "Read the text. Answer by the schema.", "Put the values of the text into the schema.",
+                        "Make a JSON object of the text. Follow the schema.", "The schema says what to extract.",
+                        "Give the text as JSON that obeys the schema.", "Return an object that is valid for the schema."]
 
 # Parts of requests that training puts together, so that the fields are found in any wording.
 VERBS = "Extract Get Give Show Name Tell Fetch Find Note Report Copy Take State Print Output Write".split()
@@ -157,7 +161,7 @@ def schema_item(s: Source) -> Item:
     schema = {"type": "object", "properties": properties}
     if s.chance(0.6):
         schema["required"] = list(asked)
-    request = s.of(SCHEMA_REQUESTS)
+    request = s.of(SCHEMA_REQUESTS, MORE_SCHEMA_REQUESTS)
     form = s.any(["{q}\n\nSchema: {s}\n\nText: {t}", "{q}\n\n{s}\n\n{t}",
                   "{q}\nSchema: {s}\nText: {t}", "Text: {t}\n\n{q}\n\nSchema: {s}"])
     question = form.format(q=request, s=compact(schema), t=text)

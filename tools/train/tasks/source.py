@@ -20,16 +20,19 @@ WORDS: list[str] = []  # words of the corpus, for values of training
 SPELLED: list[str] = []  # all of them, for spelling.py alone
 
 
-def learn_words(texts: list[str], modules: list[ModuleType], skip: int = 150, most: int = 8000) -> None:
-    """The frequent words of the texts but the commonest, and but what the modules keep for tests."""
+def learn_words(texts: list[str], modules: list[ModuleType], tokens: list[str], skip: int = 150,
+                most: int = 8000) -> None:
+    """The frequent words of the texts but the commonest, and but what the modules keep for tests. To be
+    spelled: these, and the vocabulary's `tokens` that are words."""
     counts = collections.Counter(w for text in texts for w in re.findall(r"\b[a-z]{3,11}\b", text))
     lists = [entries for module in modules for name, entries in vars(module).items()
              if name.isupper() and isinstance(entries, list)]
     tests = {(e if isinstance(e, str) else e[0]).lower() for entries in lists for e in entries[4::5]
              if isinstance(e, (str, tuple))}
     ranked = [word for word, _ in counts.most_common(skip + most)[skip:]]
-    SPELLED[:] = [word for word, _ in collections.Counter(
-        w for text in texts for w in re.findall(r"\b[A-Za-z][a-z]{1,11}\b", text)).most_common(2 * most)]
+    SPELLED[:] = [t[1:] for t in tokens if re.fullmatch(r"\u0120[A-Za-z][a-z]+", t)]
+    SPELLED.extend(word for word, _ in collections.Counter(
+        w for text in texts for w in re.findall(r"\b[A-Za-z][a-z]{1,11}\b", text)).most_common(2 * most))
     WORDS[:] = [word for word in ranked if word not in tests]
 
 
@@ -39,8 +42,10 @@ class Source:
         self.r = random.Random(seed)
         self.test = test
 
-    def of(self, entries):
-        """One entry of this side's part of the list."""
+    def of(self, entries, more=()):
+        """One entry of this side's part of the list; `more` are training's alone."""
+        if more and not self.test and self.chance(len(more) / (len(more) + len(entries))):
+            return self.any(more)
         count = len(entries)
         if count < 5:
             return entries[int(self.r.random() * count)]
@@ -76,6 +81,12 @@ class Source:
             return usual
         word = self.any(WORDS)
         return word.capitalize() if usual[0].isupper() else word
+
+    def words(self, low: int, high: int) -> str:
+        """Any words of the corpus: a wording that says nothing, for training."""
+        if self.test or not WORDS:
+            return ""
+        return " ".join(self.any(WORDS) for _ in range(self.number(low, high)))
 
     def made_up(self) -> str:
         """A new name: copying must not depend on known words."""

@@ -50,11 +50,15 @@ TO_TABLE = ["Make a table of this.", "Turn these sentences into a table.", "Writ
             "Convert the sentences to a table.", "Show this as a table.", "Create a table from the text.",
             "Arrange this in a table.", "Turn this text into a table."]
 TO_CSV = ["Write this table as CSV.", "Convert the table to CSV.", "Turn the table into CSV.",
-          "Give me this table in CSV format.", "Change this table to CSV."]
+          "Give me this table in CSV format.", "Change this table to CSV.", "CSV, please.", "As CSV.",
+          "Make CSV of this table.", "Rewrite the table as CSV."]
 FROM_CSV = ["Make a Markdown table of this CSV.", "Turn the CSV into a table.", "Show this CSV as a table.",
-            "Convert this CSV to a Markdown table.", "Turn this CSV into a Markdown table."]
+            "Convert this CSV to a Markdown table.", "Turn this CSV into a Markdown table.",
+            "Write the CSV as a table.", "Give me a table of this CSV.", "Change the CSV to a table.",
+            "CSV to Markdown, please."]
 TO_JSON = ["Write this table as JSON.", "Convert the table to a JSON array.", "Turn the table into JSON.",
-           "Give me the rows as a JSON array.", "Change this table to JSON."]
+           "Give me the rows as a JSON array.", "Change this table to JSON.", "Make JSON of this table.",
+           "The table as JSON, please.", "Rewrite the table as a JSON array.", "Table to JSON."]
 
 
 def tables_item(s: Source) -> Item:

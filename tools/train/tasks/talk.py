@@ -46,18 +46,25 @@ def fact(s: Source) -> tuple[str, str, str]:
         country, capital = s.any(pools.COUNTRY_CAPITAL)
         return s.of([f"What is the capital of {country}?", f"Which city is the capital of {country}?",
                      f"Name the capital of {country}.", f"Tell me the capital of {country}.",
-                     f"Do you know the capital of {country}?"]), capital, \
+                     f"Do you know the capital of {country}?"],
+                    [f"The capital of {country}?", f"{country}'s capital is?", f"I forgot the capital of {country}.",
+                     f"Can you name the capital of {country}?", f"Say the capital of {country}."]), capital, \
             f"The capital of {country} is {capital}."
     if kind == 1:
         word, other = s.any(pools.OPPOSITE)
         return s.of([f"What is the opposite of {word}?", f"Give the opposite of {word}.",
                      f"Name the opposite of {word}.", f"Which word is the opposite of {word}?",
-                     f"Tell me the opposite of {word}."]), other, f"The opposite of {word} is {other}."
+                     f"Tell me the opposite of {word}."],
+                    [f"The opposite of {word}?", f"Opposite of {word}, please.",
+                     f"Do you know the opposite of {word}?", f"Say the opposite of {word}."]), other, f"The opposite of {word} is {other}."
     if kind == 2:
         i = s.number(0, 10)
         return s.of([f"Which month comes after {pools.MONTH[i]}?", f"What month follows {pools.MONTH[i]}?",
                      f"What is the month after {pools.MONTH[i]}?", f"Name the month after {pools.MONTH[i]}.",
-                     f"Tell me the month after {pools.MONTH[i]}."]), pools.MONTH[i + 1], \
+                     f"Tell me the month after {pools.MONTH[i]}."],
+                    [f"What comes after {pools.MONTH[i]}?", f"The month after {pools.MONTH[i]}?",
+                     f"Do you know the month after {pools.MONTH[i]}?",
+                     f"Give the month that follows {pools.MONTH[i]}."]), pools.MONTH[i + 1], \
             f"The month after {pools.MONTH[i]} is {pools.MONTH[i + 1]}."
     if kind == 3:
         a, b = s.number(1, 9), s.number(1, 9)
@@ -66,7 +73,9 @@ def fact(s: Source) -> tuple[str, str, str]:
                      f"What number do {a} and {b} make?"]), str(a + b), f"The sum of {a} and {b} is {a + b}."
     n = s.number(1, 20)
     return s.of([f"What is the word for {n}?", f"Which word stands for {n}?", f"Name the word for {n}.",
-                 f"What word stands for the number {n}?", f"Tell me the word for {n}."]), in_words(n), \
+                 f"What word stands for the number {n}?", f"Tell me the word for {n}."],
+                [f"The word for {n}?", f"Give the word for {n}.", f"Do you know the word for {n}?",
+                 f"Say the word for {n}."]), in_words(n), \
         f"The word for {n} is {in_words(n)}."
 
 
@@ -120,33 +129,49 @@ def system_item(s: Source) -> Item:
     if kind == 0:
         system = s.of(["Answer in upper case.", "Write all answers in capital letters.",
                        "Always answer in upper case letters.", "Use only capital letters.",
-                       "Always write in upper case."])
+                       "Always write in upper case."],
+                      ["Capital letters only.", "Your answers are all in capitals.", "Shout every answer.",
+                       "Every answer must be in upper case.", "Reply in capitals."])
         answer = short.upper()
     elif kind == 1:
         key = s.any(["answer", "answer", "result", "value"])
         system = s.of([f'Answer in JSON with the key "{key}".', f'Always answer as JSON: {{"{key}": ...}}.',
                        f'Give every answer as a JSON object with the key "{key}".',
                        f'Your answers are JSON objects with one key, "{key}".',
-                       f'Always answer with JSON that has the key "{key}".'])
+                       f'Always answer with JSON that has the key "{key}".'],
+                      [f'Reply with JSON: the key is "{key}".', f'Each reply is a JSON object: {{"{key}": ...}}',
+                       f'Only JSON, please, with the key "{key}".',
+                       f'Put your answer into a JSON object under "{key}".'])
         answer = f'{{"{key}": "{short}"}}'
     elif kind == 2:
         system = s.of(["Answer with one word.", "Be short: one word only.", "Give one-word answers.",
-                       "Answer as briefly as you can.", "Always answer with a single word."])
+                       "Answer as briefly as you can.", "Always answer with a single word."],
+                      ["One word per answer.", "Use a single word.", "Your answers have one word.",
+                       "Do not use more than one word.", "Reply with just one word."])
         answer = short
     elif kind == 3:
         system = s.of(["Answer in a full sentence.", "Always answer with a whole sentence.",
                        "Use full sentences.", "Write complete sentences.",
-                       "Always answer in full sentences."])
+                       "Always answer in full sentences."],
+                      ["Your answers are full sentences.", "Reply in whole sentences.", "Speak in full sentences.",
+                       "Answer every question with a complete sentence."])
         answer = sentence
     elif kind == 4:
         system = s.of([f'End every answer with "{word}".', f'Always finish with the word "{word}".',
                        f'Put "{word}" at the end of each answer.', f'After each answer, write "{word}".',
-                       f'Always end your answers with "{word}".'])
+                       f'Always end your answers with "{word}".'],
+                      [f'Finish all answers with "{word}".', f'Always end with "{word}".',
+                       f'Your answers end with the word "{word}".', f'Always add "{word}" at the end.',
+                       f'Close each answer with "{word}".', f'Say "{word}" after every answer.',
+                       f'Every reply must end with "{word}".', f'End all your replies with "{word}".'])
         answer = f"{sentence} {word}"
     elif kind == 5:
         system = s.of([f'Begin every answer with "{word}:".', f'Always start with "{word}:".',
                        f'Put "{word}:" before each answer.', f'Before each answer, write "{word}:".',
-                       f'Always begin your answers with "{word}:".'])
+                       f'Always begin your answers with "{word}:".'],
+                      [f'Start all answers with "{word}:".', f'Always begin with "{word}:".',
+                       f'Your answers start with "{word}:".', f'Open each answer with "{word}:".',
+                       f'Every reply must begin with "{word}:".', f'Start all your replies with "{word}:".'])
         answer = f"{word}: {sentence}"
     elif kind == 6:
         name, place = records.first_name(s), s.any("library hotel bakery museum school station shop".split())
@@ -159,9 +184,13 @@ def system_item(s: Source) -> Item:
                                  ("Who am I talking to?", f"I am {name} from the {place}."),
                                  ("What are you called?", f"I am {name} from the {place}.")])
     else:
-        topic = s.of("cooking sports music gardening history travel books films animals chess".split())
+        topic = s.word(s.of("cooking sports music gardening history travel books films animals chess".split()))
         system = s.of([f"Only talk about {topic}.", f"You may only speak about {topic}.",
                        f"Do not talk about anything but {topic}.", f"Your only topic is {topic}.",
-                       f"Talk about {topic} only."])
+                       f"Talk about {topic} only."],
+                      [f"Speak about {topic} only.", f"You talk only about {topic}.", f"Stick to {topic}.",
+                       f"Answer questions about {topic} only.", f"Nothing but {topic} may be discussed.",
+                       f"You know about {topic} only.", f"Discuss {topic} only.", f"{topic.capitalize()} only.",
+                       f"Refuse to talk about anything that is not {topic}."])
         answer = f"I can only talk about {topic}."
     return ask("system", question, answer, system)

@@ -141,20 +141,32 @@ def _lookup(s: Source, entry) -> Tool:
     key, value = s.word(entry[0]), entry[1]
     if not s.test and s.chance(0.25):
         key += "_" + s.word("level")
-    thing = key.replace("_", " ")
+    thing, the = key.replace("_", " "), "the" if s.test else s.any(["the", "the", "the", "my", "this"])
     verb = s.word(s.any(["get", "get", "find", "lookup", "check", "show", "get_current", "fetch", "read"]))
     description = s.of([f"Get the {thing}", f"Returns the {thing}", f"Look up the {thing}",
                         f"Find the {thing}", f"Tells the {thing}", f"Shows the {thing}.",
                         f"Read the {thing}", f"Gives the current {thing}",
-                        f"Fetch the {thing}", f"Finds out the {thing}"])
+                        f"Fetch the {thing}", f"Finds out the {thing}"],
+                       [f"{s.words(1, 2).capitalize()} the {thing}", f"{s.words(1, 2).capitalize()} {thing}",
+                        f"{thing.capitalize()}", f"The {thing}, {s.words(1, 2)}", f"Checks the {thing}",
+                        f"Use this to learn the {thing}", f"Answers with the {thing}", f"For questions on {thing}"])
     request = s.of([f"What is the {thing}", f"Tell me the {thing}", f"Show me the {thing}",
                     f"Look up the {thing}", f"Find the {thing}", f"I want to know the {thing}",
                     f"Check the {thing}", f"Please get the {thing}", f"Do you know the {thing}",
                     f"Can you find out the {thing}", f"Give me the {thing}",
                     f"I need the {thing}", f"Could you check the {thing}",
-                    f"What's the {thing}", f"Let me know the {thing}"])
-    return Tool(f"{verb}_{key}", description, request, thing, value.replace("_", " "),
+                    f"What's the {thing}", f"Let me know the {thing}"],
+                   [f"{s.words(1, 3).capitalize()} {the} {thing}", f"{s.words(1, 3).capitalize()} {the} {thing}",
+                    f"How is {the} {thing}", f"I would like to see {the} {thing}", f"Let me see {the} {thing}",
+                    f"Tell me about {the} {thing}", f"Let us look at {the} {thing}", f"How about {the} {thing}",
+                    f"Can you look at {the} {thing}", f"Say what {the} {thing} is", f"{thing.capitalize()}"])
+    return Tool(_opaque(s, f"{verb}_{key}"), description, request, thing, value.replace("_", " "),
                 *_arguments(s, LOOKUP_ARGUMENTS))
+
+
+def _opaque(s: Source, name: str) -> str:
+    """In training a name may say nothing, so that descriptions are read."""
+    return s.words(1, 2).replace(" ", "_") or name if not s.test and s.chance(0.12) else name
 
 
 def _action(s: Source) -> Tool:
@@ -168,13 +180,21 @@ def _action(s: Source) -> Tool:
         article = "the"
     description = s.of([f"{verb.capitalize()} {article} {thing}", f"{verb.capitalize()}s {article} {thing}",
                         f"Use this to {verb} {article} {thing}", f"Lets you {verb} {article} {thing}",
-                        f"Can {verb} {article} {thing}"])
+                        f"Can {verb} {article} {thing}"],
+                       [f"{s.words(1, 2).capitalize()} {verb} {article} {thing}", f"To {verb} {article} {thing}",
+                        f"Helps to {verb} {article} {thing}", f"Will {verb} {article} {thing}",
+                        f"{verb.capitalize()} {thing}", f"{thing.capitalize()}: {verb}"])
     request = s.of([f"{word.capitalize()} {article} {thing}", f"Please {word} {article} {thing}",
                     f"Can you {word} {article} {thing}", f"I want you to {word} {article} {thing}",
                     f"I would like to {word} {article} {thing}", f"Could you {word} {article} {thing}",
                     f"I need to {word} {article} {thing}", f"Help me {word} {article} {thing}",
-                    f"Would you {word} {article} {thing}", f"Let's {word} {article} {thing}"])
-    return Tool(f"{verb}_{thing}", description, request, thing, "", *_arguments(s, ACTION_ARGUMENTS))
+                    f"Would you {word} {article} {thing}", f"Let's {word} {article} {thing}"],
+                   [f"{s.words(1, 3).capitalize()} {word} {article} {thing}", f"We should {word} {article} {thing}",
+                    f"Let us {word} {article} {thing}", f"Let me {word} {article} {thing}",
+                    f"Now {word} {article} {thing}", f"It is time to {word} {article} {thing}",
+                    f"Will you {word} {article} {thing}", f"Do {word} {article} {thing}",
+                    f"I must {word} {article} {thing}", f"Go and {word} {article} {thing}"])
+    return Tool(_opaque(s, f"{verb}_{thing}"), description, request, thing, "", *_arguments(s, ACTION_ARGUMENTS))
 
 
 def _tools(s: Source, count: int) -> list[Tool]:
@@ -189,7 +209,7 @@ def _tools(s: Source, count: int) -> list[Tool]:
 def _sentence(s: Source, tool: Tool) -> str:
     phrases = [a.phrase for a in s.shuffled(tool.arguments)]
     text = " ".join([tool.request] + phrases)
-    asks = tool.request.startswith(("What", "Do ", "Can ", "Could", "Would"))
+    asks = tool.request.startswith(("What", "How", "Do ", "Can ", "Could", "Would", "Will"))
     return text + ("?" if asks else s.any([".", ".", "", " please.", "!"]))
 
 
@@ -202,7 +222,9 @@ def call_of(tool: Tool) -> dict:
 
 NO_TOOL = "None of my tools can do that."
 SYSTEMS = ["You are a helpful assistant.", "You are an assistant with tools.",
-           "Use the tools when they fit.", "Help the user.", "You help people with small jobs."]
+           "Use the tools when they fit.", "Help the user.", "You help people with small jobs.",
+           "You are a friendly helper.", "Be kind and short.", "You work for a small office.",
+           "Answer the user's requests."]
 
 
 def _opening(s: Source, tools: list[Tool]) -> tuple[list[dict], list[dict]]:
