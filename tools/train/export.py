@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from block import BlockHead, BlockShape
 from head import Eagle1Head, Eagle3Head, HeadShape
+from llama import load_tensors
 from target import Target
 
 
@@ -59,7 +60,7 @@ def capture_of(directory: Path) -> list[int] | None:
 
 def load_head(directory: Path, target: Target) -> Head:
     """REQUIRES: the target captures what the head was trained with (capture_of)."""
-    tensors = _expanded(load_file(directory / "model.safetensors"))
+    tensors = load_tensors(directory)
     config = _read_config(directory)
     rope = target.rope(target.config.max_position_embeddings)
     if "dflash_config" in config:
@@ -74,15 +75,6 @@ def load_head(directory: Path, target: Target) -> Head:
         head = Eagle3Head(_eagle_shape(config, len(target.capture)), ids, rope)
     head.load_state_dict({name: value.float() for name, value in tensors.items()})
     return head.to(target.device)
-
-
-def _expanded(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The values of codes (quantise.py)."""
-    scales = {name: tensors.pop(name) for name in list(tensors) if name.endswith(".weight_scale")}
-    for name, scale in scales.items():
-        matrix = name.removesuffix("_scale")
-        tensors[matrix] = tensors[matrix].float() * scale
-    return tensors
 
 
 def _eagle_shape(config: dict, captured: int) -> HeadShape:

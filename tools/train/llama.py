@@ -13,6 +13,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
+def load_tensors(directory: Path) -> dict[str, Tensor]:
+    """A checkpoint's, in f32; codes of quantise.py as the values that they stand for."""
+    tensors = load_file(directory / "model.safetensors")
+    scales = {name: tensors.pop(name) for name in list(tensors) if name.endswith(".weight_scale")}
+    for name, scale in scales.items():
+        matrix = name.removesuffix("_scale")
+        tensors[matrix] = tensors[matrix].float() * scale
+    return {name: value.float() if value.is_floating_point() else value for name, value in tensors.items()}
+
+
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     x = x.float()
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
@@ -100,7 +110,7 @@ class Llama(nn.Module):
             _Layer(hidden, config["intermediate_size"], config["num_attention_heads"],
                    config["num_key_value_heads"], self.size)
             for _ in range(config["num_hidden_layers"]))
-        tensors = {k: v.float() for k, v in load_file(directory / "model.safetensors").items()}
+        tensors = load_tensors(directory)
         tensors.pop("lm_head.weight", None)  # tied
         self.load_state_dict(tensors)
         self.to(device)

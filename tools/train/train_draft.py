@@ -5,6 +5,7 @@ usage: train_draft.py --init DRAFT --target MODEL --rows ROWS --out DRAFT --unti
 """
 
 import argparse
+import json
 import math
 import shutil
 import time
@@ -70,8 +71,11 @@ def main() -> None:
         raise SystemExit("the draft's loss is not finite")
     args.out.mkdir(parents=True, exist_ok=True)
     for path in args.init.iterdir():
-        if path.name not in ("model.safetensors", "tokenizer.json") and path.is_file():
+        if path.name not in ("model.safetensors", "tokenizer.json", "config.json") and path.is_file():
             shutil.copyfile(path, args.out / path.name)
+    config = json.loads((args.init / "config.json").read_text())
+    config.pop("quantization_config", None)  # the bundled one is in int8
+    (args.out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     draft.save(args.out)
     print(f"draft: {step} steps", flush=True)
 

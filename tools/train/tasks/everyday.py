@@ -109,15 +109,36 @@ KINDS = {
                               f"{s.word('Winter').capitalize()} and {s.word('Storm').capitalize()}",
                               f'"{s.word("Garden").capitalize()} of {s.word("Stone").capitalize()}"']),
 }
-SYNONYMS = {"name": ["person", "full_name", "who", "employee", "contact"], "age": ["years"], "city": ["town", "location", "place"],
-            "job": ["role", "position", "occupation", "profession"], "company": ["employer", "firm"],
-            "email": ["mail", "address", "email_address"], "phone": ["number", "telephone", "phone_number"],
-            "price": ["cost", "amount"], "color": ["colour"], "product": ["item", "article"], "order": ["order_number",
-            "order_id", "id"], "invoice": ["invoice_number", "id"], "total": ["amount", "sum"], "title": ["book", "work"],
-            "author": ["writer", "written_by"], "event": ["what", "occasion"], "date": ["when", "day"], "time": ["start", "hour"],
-            "from": ["origin", "start"], "to": ["destination", "end"], "flight": ["number", "flight_number"],
-            "customer": ["client", "buyer"], "animal": ["pet", "species"], "score": ["points"], "quantity": ["count", "pieces"],
-            "temperature": ["degrees"], "people": ["guests", "persons"], "rent": ["price", "cost"], "year": ["published"]}
+SYNONYMS = {key: names.split() for key, names in (line.split(": ") for line in """\
+name: person full_name who employee contact
+age: years
+city: town location place
+job: role position occupation profession
+company: employer firm
+email: mail address email_address
+phone: number telephone phone_number
+price: cost amount
+color: colour
+product: item article
+order: order_number order_id id
+invoice: invoice_number id
+total: amount sum
+title: book work
+author: writer written_by
+event: what occasion
+date: when day
+time: start hour
+from: origin start
+to: destination end
+flight: number flight_number
+customer: client buyer
+animal: pet species
+score: points
+quantity: count pieces
+temperature: degrees
+people: guests persons
+rent: price cost
+year: published""".splitlines())}
 ORDERS = """Extract {f} as JSON|Give me {f} as JSON|Return JSON with {f}|Write {f} as JSON|Get {f} from this as JSON
 Convert this to JSON with {f}|Turn this into JSON with {f}|Find {f} and answer in JSON|I need {f} as a JSON object
 Make a JSON object with {f}|Put {f} into JSON|JSON with {f}, please|Answer in JSON with {f}|Read this and return {f} as JSON
@@ -361,7 +382,7 @@ def _spec(s: Source, block: list[str]) -> tuple[dict, dict]:
 def _request(s: Source, block: list[str]) -> tuple[str, dict]:
     values = {name: TOOL_KINDS[kind](s) for name, kind in (a.split(":") for a in block[2].split())}
     text = s.any(block[3].split("|")).format(**values)
-    asks = text.split()[0] in ("How", "What", "What's", "Will", "Is", "Do", "Does", "Where", "Has", "When", "Can", "Who", "Any")
+    asks = text.split()[0] in "How What What's Will Is Do Does Where Has When Can Who Any".split()
     if not asks and s.chance(0.2):
         text = s.any(["Please ", "Could you ", "Can you ", "I want you to "]) + text[0].lower() + text[1:]
     ending = "?" if asks else s.any([".", ".", "", "!", ", please."])

@@ -31,10 +31,13 @@ SCHEMA_REQUESTS = ["Fill this schema from the text.", "Answer with JSON that fit
                    "Extract the data into this JSON schema.", "Fill the schema below.",
                    "Produce JSON that matches the schema, with the values of the text.",
                    "Give me a JSON object with the values of the text and the form of the schema."]
-MORE_SCHEMA_REQUESTS = ["Write the JSON for this schema.", "Use this schema for the text.", "JSON by this schema, please.",
-                        "Read the text. Answer by the schema.", "Put the values of the text into the schema.",
-                        "Make a JSON object of the text. Follow the schema.", "The schema says what to extract.",
-                        "Give the text as JSON that obeys the schema.", "Return an object that is valid for the schema."]
+MORE_SCHEMA_REQUESTS = ["Write the JSON for this schema.", "Use this schema for the text.",
+                        "JSON by this schema, please.", "Read the text. Answer by the schema.",
+                        "Put the values of the text into the schema.",
+                        "Make a JSON object of the text. Follow the schema.",
+                        "The schema says what to extract.",
+                        "Give the text as JSON that obeys the schema.",
+                        "Return an object that is valid for the schema."]
 
 # Parts of requests that training puts together, so that the fields are found in any wording.
 VERBS = "Extract Get Give Show Name Tell Fetch Find Note Report Copy Take State Print Output Write".split()

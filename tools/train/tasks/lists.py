@@ -122,7 +122,8 @@ def _unique(s: Source) -> tuple[str, str]:
                  f"Drop repeated words from this list: {text}", f"List every word only once: {text}",
                  f"Remove the duplicates from this list: {text}"],
                 [f"Without repeats: {text}", f"Each word only once, please: {text}",
-                 f"Delete the repeated words: {text}", f"Which different words are here: {text}"]), _show(s, list(dict.fromkeys(doubled)))
+                 f"Delete the repeated words: {text}", f"Which different words are here: {text}"]), \
+        _show(s, list(dict.fromkeys(doubled)))
 
 
 def _filter(s: Source) -> tuple[str, str]:

@@ -56,7 +56,8 @@ def fact(s: Source) -> tuple[str, str, str]:
                      f"Name the opposite of {word}.", f"Which word is the opposite of {word}?",
                      f"Tell me the opposite of {word}."],
                     [f"The opposite of {word}?", f"Opposite of {word}, please.",
-                     f"Do you know the opposite of {word}?", f"Say the opposite of {word}."]), other, f"The opposite of {word} is {other}."
+                     f"Do you know the opposite of {word}?", f"Say the opposite of {word}."]), other, \
+            f"The opposite of {word} is {other}."
     if kind == 2:
         i = s.number(0, 10)
         return s.of([f"Which month comes after {pools.MONTH[i]}?", f"What month follows {pools.MONTH[i]}?",
