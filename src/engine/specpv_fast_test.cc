@@ -278,7 +278,7 @@ class PlainFast {
     std::vector<double> scores(blocks);
     for (int h = head * PlainLlama::kGroup; h < (head + 1) * PlainLlama::kGroup; ++h) {
       const auto& query = root.query[layer][h];
-      double total = 0;  // of e^product, where that is asked for
+      double total = 0;
       std::vector<double> of_query;
       for (int b = 0; b < blocks; ++b) {
         of_query.push_back(Score(query, layer, head, b));

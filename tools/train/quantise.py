@@ -116,7 +116,7 @@ def main():
     config["quantization_config"] = QUANTIZATION
     options.to.mkdir(parents=True, exist_ok=True)
     for file in options.source.iterdir():
-        if file.name not in ("config.json", "model.safetensors"):
+        if file.is_file() and file.name not in ("config.json", "model.safetensors"):
             shutil.copy(file, options.to)
     aligned = dict(sorted(tensors.items(), key=lambda item: item[1][0] == "I8"))  # wide types first
     write_tensors(options.to / "model.safetensors", aligned)

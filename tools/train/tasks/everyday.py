@@ -180,7 +180,7 @@ def json_item(s: Source) -> Item:
     return ask("json", form.format(q=order, t=text), compact(asked), check="json")
 
 
-# Of each tool: names, descriptions (| between), arguments with their kinds, requests.
+# A tool has names, descriptions (| between), arguments with their kinds, and requests.
 TOOLS = """get_weather|weather|current_weather|weather_forecast
 Get the weather of a city|Returns the current weather for a place|Weather forecast for a location|Look up the weather
 city:city
