@@ -7,7 +7,7 @@ namespace talon {
 namespace {
 
 constexpr int kCalibrationSteps = 3;    // plain steps before the first draft, and now and then
-constexpr double kAffordable = 3;       // loss of a fresh engine, in plain steps
+constexpr double kAffordable = 1.5;     // loss of a fresh engine, in plain steps
 constexpr double kUnnoticed = 0.003;    // the same in seconds, where that is more
 constexpr double kRecheckShare = 0.01;  // share of the time, given away to time plain steps again
 constexpr double kSlow = 0.05;          // weight of a new value in running means

@@ -1,6 +1,7 @@
 #include "spec/specpv/payoff.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace talon {
@@ -38,6 +39,7 @@ void PartialPayoff::RecordRound(double time, int tokens) {
   constexpr double kKept = 0.8;
   round_time_ = kKept * round_time_ + time;
   round_tokens_ = kKept * round_tokens_ + tokens;
+  if (std::isfinite(FullToken())) winnings_ = kKept * winnings_ + tokens * FullToken() - time;
   ++rounds_;
 }
 
@@ -45,13 +47,23 @@ void PartialPayoff::RecordFullStep(double time, int tokens, bool drafted) {
   (drafted ? draft_token_ : plain_token_).Add(time / tokens);
 }
 
-bool PartialPayoff::LosesByClock() const {
-  if (rounds_ < kFewRounds) return false;
-  double full = std::numeric_limits<double>::infinity();  // the better kind's
+double PartialPayoff::FullToken() const {
+  double full = std::numeric_limits<double>::infinity();
   for (const RecentTimes* times : {&plain_token_, &draft_token_}) {
     if (!times->empty()) full = std::min(full, times->Median());
   }
-  return round_time_ > round_tokens_ * full;
+  return full;
+}
+
+bool PartialPayoff::LosesByClock() const {
+  return rounds_ >= kFewRounds && round_time_ > round_tokens_ * FullToken();
+}
+
+int PartialPayoff::Stake(const StepCosts& costs) const {
+  constexpr double kOwn = 1.5;  // plain steps
+  const double token = costs.partial_step / costs.tokens_per_step + costs.replay_row;
+  if (token <= 0 || costs.plain_step <= 0) return TrunkLength::kNoLimit;
+  return static_cast<int>(std::clamp((kOwn + winnings_) * costs.plain_step / token, 0.0, 1e6));
 }
 
 // Settling passes do more than full ones: if they seem to take less, full ones were disturbed.
@@ -74,19 +86,18 @@ StepCosts PartialPayoff::Corrected(const StepCosts& by_curve, const TrunkLength&
   return costs;
 }
 
-// Slow start: a trunk has at most as many tokens as full passes have checked so far, so that a view
-// that never agrees costs a few short trunks. Unknown costs set no limit.
+// Unknown costs set no limit.
 int PartialPayoff::MaxTrunk(const StepCosts& by_curve) const {
-  constexpr double kFirstTrunk = 4;
-  const int best = seen_.Limit(TrunkCostsOf(Corrected(by_curve, seen_)));
-  if (best == TrunkLength::kNoLimit) return best;
-  return std::min(best, static_cast<int>(std::max(kFirstTrunk, seen_.checked())));
+  const StepCosts costs = Corrected(by_curve, seen_);
+  const int best = seen_.Limit(TrunkCostsOf(costs));
+  return best == TrunkLength::kNoLimit ? best : std::clamp(Stake(costs), 1, best);
 }
 
 bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {
   if (by_curve.full_step <= 0) return true;
   if (full_.size() < kFullPasses) return false;
-  if (!LosesByClock() && PartialPays(Corrected(by_curve, seen_))) return true;
+  const StepCosts costs = Corrected(by_curve, seen_);
+  if (!LosesByClock() && Stake(costs) > 0 && PartialPays(costs)) return true;
   if (!*trying && --until_trial_ <= 0) {
     *trying = true;
     Fade();
@@ -94,7 +105,8 @@ bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {
     trial_interval_ = std::min(2 * trial_interval_, kLastTrial);
   }
   // A trial makes sense only where they would pay without disagreements.
-  *trying = *trying && !LosesByClock() && PartialPays(Corrected(by_curve, TrunkLength()));
+  *trying = *trying && !LosesByClock() && Stake(costs) > 0 &&
+            PartialPays(Corrected(by_curve, TrunkLength()));
   return *trying;
 }
 
@@ -106,6 +118,7 @@ void PartialPayoff::Fade() {
   constexpr double kLeft = 0.1;
   round_time_ *= kLeft;
   round_tokens_ *= kLeft;
+  winnings_ = 0;
   rounds_ = std::min(rounds_, kFewRounds - 1);
 }
 

@@ -4,6 +4,9 @@
 // what a token took in the end. The verify curve was measured over shorter contexts, so a pass is
 // expected to take what the last few of its kind took, in the curve's seconds. That is a forecast:
 // rounds of partial passes that take longer for a token than full steps, by the clock, end it.
+// A round whose first token is judged differently has been in vain: it may cost what earlier rounds
+// have won by the clock, and a little. So trunks grow with what they gain, and a text that changes
+// takes back no more than that.
 // Where partial passes do not pay, nothing more is learnt of them: what is known fades now and then
 // and they are tried again, more and more rarely.
 //
@@ -52,8 +55,13 @@ class PartialPayoff {
   // The costs as passes show them, with the best trunk for the odds of disagreement in `seen`.
   StepCosts Corrected(const StepCosts& by_curve, const TrunkLength& seen) const;
   double FullRatio() const;
-  // Whether rounds took longer for a token than full steps did, drafting or plain ones.
+  // What a token of a full step takes, of drafting or plain ones, whichever is less; infinite: not
+  // known.
+  double FullToken() const;
+  // Whether rounds took longer for a token than full steps did.
   bool LosesByClock() const;
+  // Provisional tokens that may be thrown away.
+  int Stake(const StepCosts& costs) const;
   void Fade();
 
   TrunkLength seen_;
@@ -64,6 +72,7 @@ class PartialPayoff {
   RecentTimes draft_token_;  // the same with drafts
   double round_time_ = 0;    // sums over rounds, older ones counting less
   double round_tokens_ = 0;
+  double winnings_ = 0;  // time that rounds saved, in plain steps, older ones counting less
   int rounds_ = 0;
   int trial_interval_ = kFirstTrial;
   int until_trial_ = kFirstTrial;

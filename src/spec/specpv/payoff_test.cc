@@ -9,6 +9,7 @@ namespace {
 
 // Plain steps over a long prefix: partial ones take half, and a replayed token a seventh.
 constexpr StepCosts kLong = {.full_step = 2,
+                             .plain_step = 2,
                              .partial_step = 1,
                              .tokens_per_step = 1,
                              .replay_pass = 2,
@@ -18,16 +19,25 @@ constexpr StepCosts kLong = {.full_step = 2,
 class PayoffTest : public testing::Test {
  protected:
   void TimeFullPasses() {
-    for (size_t i = 0; i < PartialPayoff::kFullPasses; ++i) payoff_.RecordPass(PassKind::kFull, 1);
+    for (size_t i = 0; i < PartialPayoff::kFullPasses; ++i) {
+      payoff_.RecordPass(PassKind::kFull, 1);
+      payoff_.RecordFullStep(/*time=*/1, /*tokens=*/1, false);
+    }
   }
 
-  // A round of partial passes and a settling one, which disagrees after so many tokens.
-  void Round(int agreeing) {
+  // A round of partial passes and a settling one, which disagrees after so many tokens. It takes
+  // what its passes do, or `token_time` for each token.
+  void Round(int agreeing, double token_time = 0) {
     const int trunk = std::min(payoff_.MaxTrunk(costs_), costs_.trunk);
     payoff_.RecordPass(PassKind::kPartial, partial_ratio_);
     payoff_.RecordPass(PassKind::kSettling, 1);
     const bool disagreed = agreeing < trunk;
-    payoff_.RecordTrunk(std::min(agreeing, trunk), disagreed);
+    const int confirmed = std::min(agreeing, trunk);
+    payoff_.RecordTrunk(confirmed, disagreed);
+    const double seconds =
+        trunk * (partial_ratio_ * costs_.partial_step + costs_.replay_row) + costs_.replay_pass;
+    const double time = token_time > 0 ? token_time * (confirmed + 1) : seconds / costs_.plain_step;
+    payoff_.RecordRound(time, confirmed + 1);
     if (disagreed) trying_ = false;
   }
 
@@ -84,6 +94,7 @@ TEST_F(PayoffTest, DisagreementTurnsThemOff) {
 // Where a partial pass is cheap, only what was thrown away tells that it does not pay.
 TEST_F(PayoffTest, AViewThatNeverAgreesCostsFewTokens) {
   costs_ = {.full_step = 8.5,
+            .plain_step = 8.5,
             .partial_step = 2,
             .tokens_per_step = 1,
             .replay_pass = 8,
@@ -93,16 +104,37 @@ TEST_F(PayoffTest, AViewThatNeverAgreesCostsFewTokens) {
   int thrown_away = 0;
   while (payoff_.Decide(costs_, &trying_)) {
     thrown_away += std::min(payoff_.MaxTrunk(costs_), costs_.trunk);
-    ASSERT_LE(thrown_away, 64);
+    ASSERT_LE(thrown_away, 12);
     Round(/*agreeing=*/0);
   }
 }
 
-TEST_F(PayoffTest, TrunksGrowWithWhatWasChecked) {
+TEST_F(PayoffTest, TrunksGrowWithWhatTheyWin) {
   TimeFullPasses();
-  EXPECT_LE(payoff_.MaxTrunk(costs_), 8);
-  for (int i = 0; i < 6; ++i) Round(/*agreeing=*/100);
+  EXPECT_LE(payoff_.MaxTrunk(costs_), 4);
+  for (int i = 0; i < 10; ++i) Round(/*agreeing=*/100);
   EXPECT_GE(payoff_.MaxTrunk(costs_), 32);
+}
+
+// Rounds that agree for a while and then no longer: what they lose at last, they had won before,
+// but for a little.
+TEST_F(PayoffTest, ATextThatChangesTakesBackWhatWasWon) {
+  for (int agreeing_rounds = 0; agreeing_rounds < 12; ++agreeing_rounds) {
+    payoff_ = {};
+    trying_ = false;
+    TimeFullPasses();
+    double gained = 0;  // plain steps
+    for (int i = 0; i < 60; ++i) {
+      if (!payoff_.Decide(costs_, &trying_)) continue;
+      const int trunk = std::min(payoff_.MaxTrunk(costs_), costs_.trunk);
+      const int agreeing = i < agreeing_rounds ? trunk : 0;
+      Round(agreeing);
+      gained += agreeing + 1 -
+                (trunk * (costs_.partial_step + costs_.replay_row) + costs_.replay_pass) /
+                    costs_.plain_step;
+    }
+    EXPECT_GE(gained, -2) << agreeing_rounds;
+  }
 }
 
 TEST_F(PayoffTest, TheyAreTriedAgainMoreAndMoreRarely) {
@@ -137,21 +169,19 @@ TEST_F(PayoffTest, PassesSlowerThanTheCurveSaysTurnThemOff) {
 // The forecast says yes for ever; the clock has the last word, here and in later trials.
 TEST_F(PayoffTest, RoundsThatLoseByTheClockTurnThemOff) {
   TimeFullPasses();
-  for (int i = 0; i < 3; ++i) payoff_.RecordFullStep(/*time=*/2, /*tokens=*/1, false);
-  const auto share_of_rounds = [this](int decisions, double seconds_of_token) {
+  const auto share_of_rounds = [this](int decisions, double token_time) {
     int rounds = 0;
     for (int i = 0; i < decisions; ++i) {
       if (!payoff_.Decide(costs_, &trying_)) continue;
       ++rounds;
-      Round(/*agreeing=*/100);
-      payoff_.RecordRound(10 * seconds_of_token, 10);
+      Round(/*agreeing=*/100, token_time);
     }
     return static_cast<double>(rounds) / decisions;
   };
-  EXPECT_EQ(share_of_rounds(100, 1.9), 1);
-  EXPECT_LT(share_of_rounds(1000, 2.4), 0.05);
-  share_of_rounds(PartialPayoff::kLastTrial, 1.5);
-  EXPECT_EQ(share_of_rounds(100, 1.5), 1);
+  EXPECT_EQ(share_of_rounds(100, 0.95), 1);
+  EXPECT_LT(share_of_rounds(1000, 1.2), 0.05);
+  share_of_rounds(PartialPayoff::kLastTrial, 0.75);
+  EXPECT_EQ(share_of_rounds(100, 0.75), 1);
 }
 
 // Drafting that does not pay, while the policy finds that out, must not flatter the rounds.
@@ -169,14 +199,12 @@ TEST_F(PayoffTest, RoundsAreComparedWithTheBetterKindOfFullSteps) {
 // A trial of rounds that have lost before ends after the first that loses again.
 TEST_F(PayoffTest, ATrialThatLosesIsShort) {
   TimeFullPasses();
-  payoff_.RecordFullStep(2, 1, false);
   const auto rounds_in = [this](int decisions) {
     int rounds = 0;
     for (int i = 0; i < decisions; ++i) {
       if (!payoff_.Decide(costs_, &trying_)) continue;
       ++rounds;
-      Round(/*agreeing=*/100);
-      payoff_.RecordRound(24, 10);
+      Round(/*agreeing=*/100, /*token_time=*/1.05);
     }
     return rounds;
   };
@@ -184,13 +212,19 @@ TEST_F(PayoffTest, ATrialThatLosesIsShort) {
   EXPECT_EQ(rounds_in(PartialPayoff::kFirstTrial), 1);
 }
 
-TEST_F(PayoffTest, FewRoundsProveNothing) {
+TEST_F(PayoffTest, SmallLossesOfFewRoundsProveNothing) {
   TimeFullPasses();
-  payoff_.RecordFullStep(2, 1, false);
   for (int i = 0; i < PartialPayoff::kFewRounds; ++i) {
     EXPECT_TRUE(payoff_.Decide(costs_, &trying_)) << i;
-    payoff_.RecordRound(100, 1);
+    payoff_.RecordRound(/*time=*/2.2, /*tokens=*/2);
   }
+  EXPECT_FALSE(payoff_.Decide(costs_, &trying_));
+}
+
+TEST_F(PayoffTest, AGreatLossEndsThemAtOnce) {
+  TimeFullPasses();
+  EXPECT_TRUE(payoff_.Decide(costs_, &trying_));
+  payoff_.RecordRound(/*time=*/10, /*tokens=*/1);
   EXPECT_FALSE(payoff_.Decide(costs_, &trying_));
 }
 
