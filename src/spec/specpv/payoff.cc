@@ -37,9 +37,12 @@ void PartialPayoff::RecordTrunk(int confirmed, bool disagreed) {
 
 void PartialPayoff::RecordRound(double time, int tokens) {
   constexpr double kKept = 0.8;
+  constexpr double kWinningsKept = 0.95;
   round_time_ = kKept * round_time_ + time;
   round_tokens_ = kKept * round_tokens_ + tokens;
-  if (std::isfinite(FullToken())) winnings_ = kKept * winnings_ + tokens * FullToken() - time;
+  if (std::isfinite(FullToken())) {
+    winnings_ = kWinningsKept * winnings_ + tokens * FullToken() - time;
+  }
   ++rounds_;
 }
 
