@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Everything that one run on a GPU machine should tell: builds with the CUDA backend, runs the op
 # tests, the other tests on the CPU and on the GPU, the pass fuzzer, soaks of the server where it is
-# built (models/tiny, and random weights of the 8B shape, made by random_llama.py with PyTorch), and
-# the benchmarks (passes of a large shape, where a step of models/tiny with EAGLE-3 spends its time),
-# and prints a table. Goes on after a failure; exits with 1 if there was any.
+# built (models/tiny, and random weights in layers of the 8B shape, 14 GB on disk for a while, where
+# PyTorch and safetensors are found), and the benchmarks (passes of a large shape, where a step of
+# models/tiny with EAGLE-3 spends its time), and prints a table. Goes on after a failure; exits with 1
+# if there was any.
 #   scripts/gpu_check.sh [--sanitize] [--skip-bench] [--arch ARCH] [--json FILE]
 #     --sanitize   also runs the op tests of the CUDA backend under compute-sanitizer
 #     --skip-bench leaves the benchmarks out
@@ -102,11 +103,16 @@ step fuzz env TALON_FUZZ_CASES=500 "$build/tests/pass_fuzz_test" --gtest_brief=1
 if "$build/talon" serve --help | grep -- --port >/dev/null; then
   soak=(python3 scripts/soak.py "$build/talon" --clients 1,32,64,128 --seconds 10)
   step soak "${soak[@]}" -- --device cuda --max-sequences 64
-  step checkpoint python3 scripts/random_llama.py "$build/llama-8b" "$build/llama-8b-eagle3" \
-    --tokenizer models/tiny
-  step soak_8b "${soak[@]}" --most-compared 16 -- --model "$build/llama-8b" --device cuda \
-    --max-sequences 64 --kv-tokens 300000 --speculative-algorithm EAGLE3,SUFFIX \
-    --speculative-draft-model-path "$build/llama-8b-eagle3"
+  if python3 -c 'import safetensors, torch' 2>/dev/null; then
+    model=$build/llama-8b
+    step checkpoint python3 scripts/random_llama.py "$model" "$model-eagle3" --tokenizer models/tiny
+    step soak_8b "${soak[@]}" --most-compared 16 -- --model "$model" --device cuda \
+      --max-sequences 64 --kv-tokens 300000 --speculative-algorithm EAGLE3,SUFFIX \
+      --speculative-draft-model-path "$model-eagle3"
+    rm -r "$model" "$model-eagle3"
+  else
+    echo "no soak of 8B size: PyTorch or safetensors is missing"
+  fi
 fi
 if ((sanitize)); then
   step memcheck bash -c 'sanitizer memcheck'

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes a Llama checkpoint of the 8B shape with random bf16 weights, and an EAGLE-3 head for it: for tests of
-load and of exactness at real size (its choices are near ties). Needs PyTorch, better on a GPU.
+"""Writes a Llama checkpoint of the 8B shape (but for the vocabulary, which is the tokenizer's) with random
+bf16 weights, and an EAGLE-3 head for it: for tests of load and of exactness at real size (its choices are
+near ties). Needs PyTorch and safetensors, better on a GPU.
 
     random_llama.py FOLDER HEAD --tokenizer FOLDER [--layers N]"""
 

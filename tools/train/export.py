@@ -73,7 +73,7 @@ def load_head(directory: Path, target: Target) -> Head:
         tensors.pop("t2d", None)
         ids = offsets + torch.arange(len(offsets))
         head = Eagle3Head(_eagle_shape(config, len(target.capture)), ids, rope)
-    head.load_state_dict({name: value.float() for name, value in tensors.items()})
+    head.load_state_dict(tensors)
     return head.to(target.device)
 
 

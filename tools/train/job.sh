@@ -1,5 +1,6 @@
 #!/bin/bash
-# Trains models/tiny, its EAGLE-3 head, a block head and its draft on one GPU, judges them, and leaves the files in $OUT.
+# Trains models/tiny, its EAGLE-3 head, a block head and its draft on one GPU, judges them, and leaves the
+# files in $OUT.
 #
 # usage: OUT=DIR job.sh smoke|full|heads     (smoke: every phase with tiny sizes, under two minutes;
 #        heads: an EAGLE-3 and a block head from nothing, side by side for HEAD_MINUTES, for the target as it is)
@@ -92,9 +93,9 @@ judge=$!
 python3 "$train/answers.py" --target "$work/target" --corpus-tokens "$work/rows" --out "$work/answers" \
   --until $((start + t_answers)) --scale $scale 2>&1 | tee "$work/answers.log"
 say "heads"
-until=$(python3 -c "import time; print(time.time() + 60 * $minutes)")
+draft_end=$(python3 -c "import time; print(time.time() + 60 * $minutes)")
 python3 "$train/train_draft.py" --init "$models/tiny-draft" --target "$work/target" --rows "$work/answers" \
-  --out "$work/draft" --until "$until" "${long_steps[@]}" > "$work/draft.log" 2>&1 &
+  --out "$work/draft" --until "$draft_end" "${long_steps[@]}" > "$work/draft.log" 2>&1 &
 draft=$!
 train_block "$work/target" "$minutes" --init "$models/tiny-block" --anchors 96 --hard 0.5 > /dev/null &
 block=$!

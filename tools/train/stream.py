@@ -120,6 +120,7 @@ class Writer:
                 if self._is_held_out(item):
                     self.dropped += 1
                 else:
+                    tasks.add_courtesies(item, self._random)
                     texts.append(render(item.messages, item.tools))
             for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False):
                 yield encoding.ids, self._answer_weights(encoding.ids)

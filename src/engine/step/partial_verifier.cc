@@ -132,7 +132,6 @@ StepCosts PartialVerifier::CostsOf(const ActiveRequest& run) const {
   // Full steps have trees only where these pay.
   const double plain = policy.PassSeconds(whole, 1);
   return {.full_step = std::min(policy.PassSeconds(whole, mean_rows_), mean_emitted_ * plain),
-          .plain_step = plain,
           .partial_step = policy.PassSeconds(part, mean_rows_),
           .tokens_per_step = mean_emitted_,
           .replay_pass = few - kFewRows * row,

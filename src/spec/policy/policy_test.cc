@@ -214,7 +214,8 @@ TEST(AdaptivePolicy, LedgerBoundsTheLossOfAWrongCurve) {
   EXPECT_LT(time, 1.03);
 }
 
-// 3.5 plain steps are lost, of which a fresh engine affords 3; the rest takes 1 % of 50 plain ones.
+// 3.5 plain steps of 1 ms are lost, of which a fresh engine affords 3 ms; the rest takes 1 % of 50
+// plain ones.
 TEST(AdaptivePolicy, TimeLostElsewhereCountsInTheLedger) {
   AdaptivePolicy policy(CheapRows());
   const StepShape shape{.sequences = 1, .context = 100};
@@ -237,6 +238,18 @@ TEST(AdaptivePolicy, TimeLostElsewhereCountsInTheLedger) {
   EXPECT_FALSE(drafts_after(1));
   policy.Charge(shape, 6 * plain, /*plain_steps=*/8);  // gained
   EXPECT_TRUE(drafts_after(1));
+}
+
+// Over a long prefix, where 3 ms are less than a step.
+TEST(AdaptivePolicy, AFreshEngineAffordsOneAndAHalfPlainSteps) {
+  const StepShape shape{.sequences = 1, .context = 100000};
+  const double plain = CheapRows().Seconds(shape, 1);
+  for (const double lost : {1.4, 1.6}) {
+    AdaptivePolicy policy(CheapRows());
+    policy.ObserveStep(shape, {.rows = 1, .emitted = 1, .total_seconds = plain});
+    policy.Charge(shape, (2 + lost) * plain, /*plain_steps=*/2);
+    EXPECT_EQ(policy.Affords(shape), lost < 1.5);
+  }
 }
 
 TEST(AdaptivePolicy, PartialPassesHaveALedgerOfTheirOwn) {

@@ -59,7 +59,6 @@ int TreeRoom(const SpecPvConfig& config, int provisional_tokens, int max_depth);
 // What steps of a sequence are expected to cost, in seconds. 0: not known.
 struct StepCosts {
   double full_step = 0;
-  double plain_step = 0;  // a full one of one row
   double partial_step = 0;
   double tokens_per_step = 1;
   double replay_pass = 0;  // a full pass that replays provisional tokens: fixed part

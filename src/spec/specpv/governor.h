@@ -89,7 +89,6 @@ class TrunkLength {
   void Fade();
   // Odds of disagreement for a provisional token; `expected` is the prior.
   double Odds(double expected) const;
-  double checked() const { return checked_; }  // tokens, as far as they count
   int Limit(const TrunkCosts& costs) const;
 
  private:

@@ -37,12 +37,10 @@ void PartialPayoff::RecordTrunk(int confirmed, bool disagreed) {
 
 void PartialPayoff::RecordRound(double time, int tokens) {
   constexpr double kKept = 0.8;
-  constexpr double kWinningsKept = 0.95;
+  constexpr double kSavedKept = 0.95;
   round_time_ = kKept * round_time_ + time;
   round_tokens_ = kKept * round_tokens_ + tokens;
-  if (std::isfinite(FullToken())) {
-    winnings_ = kWinningsKept * winnings_ + tokens * FullToken() - time;
-  }
+  if (std::isfinite(FullToken())) saved_ = kSavedKept * saved_ + tokens - time / FullToken();
   ++rounds_;
 }
 
@@ -62,11 +60,14 @@ bool PartialPayoff::LosesByClock() const {
   return rounds_ >= kFewRounds && round_time_ > round_tokens_ * FullToken();
 }
 
-int PartialPayoff::Stake(const StepCosts& costs) const {
-  constexpr double kOwn = 1.5;  // plain steps
-  const double token = costs.partial_step / costs.tokens_per_step + costs.replay_row;
-  if (token <= 0 || costs.plain_step <= 0) return TrunkLength::kNoLimit;
-  return static_cast<int>(std::clamp((kOwn + winnings_) * costs.plain_step / token, 0.0, 1e6));
+int PartialPayoff::AffordableTrunk(const StepCosts& costs) const {
+  constexpr double kAllowance = 2;   // tokens of full steps
+  constexpr double kFirstTrunk = 4;  // shorter rounds save nothing
+  const double wasted = costs.partial_step / costs.tokens_per_step + costs.replay_row;
+  if (wasted <= 0) return TrunkLength::kNoLimit;
+  const double trunk = (kAllowance + saved_) * costs.full_step / costs.tokens_per_step / wasted;
+  if (trunk < kFirstTrunk / 3) return 0;
+  return static_cast<int>(std::clamp(trunk, kFirstTrunk, 1e6));
 }
 
 // Settling passes do more than full ones: if they seem to take less, full ones were disturbed.
@@ -93,14 +94,17 @@ StepCosts PartialPayoff::Corrected(const StepCosts& by_curve, const TrunkLength&
 int PartialPayoff::MaxTrunk(const StepCosts& by_curve) const {
   const StepCosts costs = Corrected(by_curve, seen_);
   const int best = seen_.Limit(TrunkCostsOf(costs));
-  return best == TrunkLength::kNoLimit ? best : std::clamp(Stake(costs), 1, best);
+  return best == TrunkLength::kNoLimit ? best : std::clamp(AffordableTrunk(costs), 1, best);
 }
 
 bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {
   if (by_curve.full_step <= 0) return true;
   if (full_.size() < kFullPasses) return false;
-  const StepCosts costs = Corrected(by_curve, seen_);
-  if (!LosesByClock() && Stake(costs) > 0 && PartialPays(costs)) return true;
+  const auto pays = [&](const TrunkLength& seen) {
+    const StepCosts costs = Corrected(by_curve, seen);
+    return !LosesByClock() && AffordableTrunk(costs) > 0 && PartialPays(costs);
+  };
+  if (pays(seen_)) return true;
   if (!*trying && --until_trial_ <= 0) {
     *trying = true;
     Fade();
@@ -108,8 +112,7 @@ bool PartialPayoff::Decide(const StepCosts& by_curve, bool* trying) {
     trial_interval_ = std::min(2 * trial_interval_, kLastTrial);
   }
   // A trial makes sense only where they would pay without disagreements.
-  *trying = *trying && !LosesByClock() && Stake(costs) > 0 &&
-            PartialPays(Corrected(by_curve, TrunkLength()));
+  *trying = *trying && pays(TrunkLength());
   return *trying;
 }
 
@@ -121,7 +124,7 @@ void PartialPayoff::Fade() {
   constexpr double kLeft = 0.1;
   round_time_ *= kLeft;
   round_tokens_ *= kLeft;
-  winnings_ = 0;
+  saved_ = 0;
   rounds_ = std::min(rounds_, kFewRounds - 1);
 }
 

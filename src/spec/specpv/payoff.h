@@ -4,9 +4,9 @@
 // what a token took in the end. The verify curve was measured over shorter contexts, so a pass is
 // expected to take what the last few of its kind took, in the curve's seconds. That is a forecast:
 // rounds of partial passes that take longer for a token than full steps, by the clock, end it.
-// A round whose first token is judged differently has been in vain: it may cost what earlier rounds
-// have won by the clock, and a little. So trunks grow with what they gain, and a text that changes
-// takes back no more than that.
+// A round whose first token is judged differently was in vain: it may cost the time that earlier
+// rounds saved by the clock, and a little. So trunks grow with what they save, and a text that
+// changes takes no more back than that, of each sequence.
 // Where partial passes do not pay, nothing more is learnt of them: what is known fades now and then
 // and they are tried again, more and more rarely.
 //
@@ -60,8 +60,8 @@ class PartialPayoff {
   double FullToken() const;
   // Whether rounds took longer for a token than full steps did.
   bool LosesByClock() const;
-  // Provisional tokens that may be thrown away.
-  int Stake(const StepCosts& costs) const;
+  // Provisional tokens that may be thrown away in a round.
+  int AffordableTrunk(const StepCosts& costs) const;
   void Fade();
 
   TrunkLength seen_;
@@ -72,7 +72,7 @@ class PartialPayoff {
   RecentTimes draft_token_;  // the same with drafts
   double round_time_ = 0;    // sums over rounds, older ones counting less
   double round_tokens_ = 0;
-  double winnings_ = 0;  // time that rounds saved, in plain steps, older ones counting less
+  double saved_ = 0;  // time that rounds saved, in tokens of full steps, older ones counting less
   int rounds_ = 0;
   int trial_interval_ = kFirstTrial;
   int until_trial_ = kFirstTrial;

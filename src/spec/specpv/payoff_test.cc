@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace talon {
 namespace {
 
 // Plain steps over a long prefix: partial ones take half, and a replayed token a seventh.
 constexpr StepCosts kLong = {.full_step = 2,
-                             .plain_step = 2,
                              .partial_step = 1,
                              .tokens_per_step = 1,
                              .replay_pass = 2,
@@ -36,7 +36,7 @@ class PayoffTest : public testing::Test {
     payoff_.RecordTrunk(confirmed, disagreed);
     const double seconds =
         trunk * (partial_ratio_ * costs_.partial_step + costs_.replay_row) + costs_.replay_pass;
-    const double time = token_time > 0 ? token_time * (confirmed + 1) : seconds / costs_.plain_step;
+    const double time = token_time > 0 ? token_time * (confirmed + 1) : seconds / costs_.full_step;
     payoff_.RecordRound(time, confirmed + 1);
     if (disagreed) trying_ = false;
   }
@@ -94,7 +94,6 @@ TEST_F(PayoffTest, DisagreementTurnsThemOff) {
 // Where a partial pass is cheap, only what was thrown away tells that it does not pay.
 TEST_F(PayoffTest, AViewThatNeverAgreesCostsFewTokens) {
   costs_ = {.full_step = 8.5,
-            .plain_step = 8.5,
             .partial_step = 2,
             .tokens_per_step = 1,
             .replay_pass = 8,
@@ -109,7 +108,7 @@ TEST_F(PayoffTest, AViewThatNeverAgreesCostsFewTokens) {
   }
 }
 
-TEST_F(PayoffTest, TrunksGrowWithWhatTheyWin) {
+TEST_F(PayoffTest, TrunksGrowWithWhatTheySave) {
   TimeFullPasses();
   EXPECT_LE(payoff_.MaxTrunk(costs_), 4);
   for (int i = 0; i < 10; ++i) Round(/*agreeing=*/100);
@@ -118,7 +117,7 @@ TEST_F(PayoffTest, TrunksGrowWithWhatTheyWin) {
 
 // Rounds that agree for a while and then no longer: what they lose at last, they had won before,
 // but for a little.
-TEST_F(PayoffTest, ATextThatChangesTakesBackWhatWasWon) {
+TEST_F(PayoffTest, ATextThatChangesTakesBackWhatWasSaved) {
   for (int agreeing_rounds = 0; agreeing_rounds < 12; ++agreeing_rounds) {
     payoff_ = {};
     trying_ = false;
@@ -131,9 +130,9 @@ TEST_F(PayoffTest, ATextThatChangesTakesBackWhatWasWon) {
       Round(agreeing);
       gained += agreeing + 1 -
                 (trunk * (costs_.partial_step + costs_.replay_row) + costs_.replay_pass) /
-                    costs_.plain_step;
+                    costs_.full_step;
     }
-    EXPECT_GE(gained, -2) << agreeing_rounds;
+    EXPECT_GE(gained, -3) << agreeing_rounds;
   }
 }
 
@@ -219,6 +218,28 @@ TEST_F(PayoffTest, SmallLossesOfFewRoundsProveNothing) {
     payoff_.RecordRound(/*time=*/2.2, /*tokens=*/2);
   }
   EXPECT_FALSE(payoff_.Decide(costs_, &trying_));
+}
+
+// The curve was measured on an idle machine: what all passes take longer says nothing of them.
+TEST_F(PayoffTest, PassesThatAreAllSlowerChangeNothing) {
+  std::vector<int> trunks;
+  for (const double slower : {1.0, 3.0}) {
+    payoff_ = {};
+    for (size_t i = 0; i < PartialPayoff::kFullPasses; ++i) {
+      payoff_.RecordPass(PassKind::kFull, slower);
+      payoff_.RecordFullStep(slower, /*tokens=*/1, false);
+    }
+    for (int i = 0; i < 6; ++i) {
+      ASSERT_TRUE(payoff_.Decide(costs_, &trying_)) << slower;
+      payoff_.RecordPass(PassKind::kPartial, slower);
+      payoff_.RecordPass(PassKind::kSettling, slower);
+      payoff_.RecordTrunk(10, false);
+      payoff_.RecordRound(/*time=*/8 * slower, /*tokens=*/11);
+    }
+    trunks.push_back(payoff_.MaxTrunk(costs_));
+  }
+  EXPECT_GT(trunks[0], 16);
+  EXPECT_EQ(trunks[0], trunks[1]);
 }
 
 TEST_F(PayoffTest, AGreatLossEndsThemAtOnce) {

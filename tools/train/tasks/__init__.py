@@ -43,16 +43,21 @@ OPENINGS = ["Hi! ", "Hello. ", "Please help: ", "A small job: ", "Next: ", "Coul
 CLOSINGS = ["Thanks!", "Thank you.", "Please.", "That is all.", "I am in a hurry."]
 
 
-def _drawn(r: random.Random) -> Item:
+def add_courtesies(item: Item, r: random.Random) -> None:
+    """To some of the requests. After it is known that none of them is held out."""
     s = Source(r.getrandbits(64))
-    item = r.choices(_MAKERS, _SHARES)[0](s)
-    request = next(m for m in item.messages if m["role"] == "user")
-    if s.chance(0.12):
-        opening = f"{s.words(1, 4).capitalize()}: " if s.chance(0.3) else s.any(OPENINGS)
-        request["content"] = opening + request["content"]
-    elif s.chance(0.05):
-        request["content"] += "\n\n" + s.any(CLOSINGS)
-    return item
+    for message in item.messages:
+        if message["role"] != "user":
+            continue
+        if s.chance(0.12):
+            opening = f"{s.words(1, 4).capitalize()}: " if s.chance(0.3) else s.any(OPENINGS)
+            message["content"] = opening + message["content"]
+        elif s.chance(0.05):
+            message["content"] += "\n\n" + s.any(CLOSINGS)
+
+
+def _drawn(r: random.Random) -> Item:
+    return r.choices(_MAKERS, _SHARES)[0](Source(r.getrandbits(64)))
 
 
 def conversation(r: random.Random) -> Item:

@@ -141,7 +141,8 @@ rent: price cost
 year: published""".splitlines())}
 ORDERS = """Extract {f} as JSON|Give me {f} as JSON|Return JSON with {f}|Write {f} as JSON|Get {f} from this as JSON
 Convert this to JSON with {f}|Turn this into JSON with {f}|Find {f} and answer in JSON|I need {f} as a JSON object
-Make a JSON object with {f}|Put {f} into JSON|JSON with {f}, please|Answer in JSON with {f}|Read this and return {f} as JSON
+Make a JSON object with {f}|Put {f} into JSON|JSON with {f}, please|Answer in JSON with {f}
+Read this and return {f} as JSON
 Parse this into JSON with {f}|Pull {f} out as JSON|Output {f} as JSON|Please extract {f} in JSON format
 Could you give me {f} as JSON|Show me {f} in JSON|Collect {f} as JSON|What are {f}? JSON, please|Note {f} as JSON
 Create JSON from this text with {f}|From the text below, take {f} as JSON|Which {f} are named? Answer with JSON
@@ -173,168 +174,322 @@ def json_item(s: Source) -> Item:
     asked = {}
     for key in s.shuffled(facts)[:s.number(1, 4)] if s.chance(0.5) else list(facts):
         name = s.any(SYNONYMS[key]) if key in SYNONYMS and s.chance(0.25) else key
-        asked[key if name in facts else name] = facts[key]
+        asked[key if name in facts or name in asked else name] = facts[key]
     order = s.any(ORDERS).format(f=_fields(s, list(asked)))
     form = s.any(["{q}: {t}", "{q}: {t}", "{q}. {t}", "{q}.\n\n{t}", "{q}.\n{t}", "{q}:\n\n{t}", "{t}\n\n{q}.",
                   "Text: {t}\n\n{q}.", "{q}.\n\nText: {t}", '{q}: "{t}"', "{t} {q}."])
     return ask("json", form.format(q=order, t=text), compact(asked), check="json")
 
 
-# A tool has names, descriptions (| between), arguments with their kinds, and requests.
+# A tool has names, descriptions (| between), arguments with their kinds, then requests, a line each.
 TOOLS = """get_weather|weather|current_weather|weather_forecast
 Get the weather of a city|Returns the current weather for a place|Weather forecast for a location|Look up the weather
 city:city
-How is the weather in {city}|What is the weather in {city}|Will it rain in {city} today|Is it cold in {city}|Do I need a coat in {city}|Tell me the weather of {city}|Weather in {city}|Is it sunny in {city} now|What's the forecast for {city}|Does it snow in {city}|How warm is it in {city}|What weather do they have in {city}|Show the weather for {city}
+How is the weather in {city}
+What is the weather in {city}
+Will it rain in {city} today
+Is it cold in {city}
+Do I need a coat in {city}
+Tell me the weather of {city}
+Weather in {city}
+Is it sunny in {city} now
+What's the forecast for {city}
+Does it snow in {city}
+How warm is it in {city}
+What weather do they have in {city}
+Show the weather for {city}
 
 search|web_search|search_internet|find_page
 Search the web|Looks something up on the internet|Find pages about a topic
 query:topic
-Search for {query}|Look up {query} on the web|Find pages about {query}|Google {query}|Search the internet for {query}|What does the web say about {query}|Find something on {query}
+Search for {query}
+Look up {query} on the web
+Find pages about {query}
+Google {query}
+Search the internet for {query}
+What does the web say about {query}
+Find something on {query}
 
 send_email|email|write_email|send_mail
 Send an email|Sends an email to a person|Write a mail
 to:mail body:quote
-Send an email to {to} with the text {body}|Email {to}: {body}|Write to {to} that {body}|Tell {to} by mail: {body}|Mail {body} to {to}|Send {body} to {to}|Send a mail to {to} saying {body}
+Send an email to {to} with the text {body}
+Email {to}: {body}
+Write to {to} that {body}
+Tell {to} by mail: {body}
+Mail {body} to {to}
+Send {body} to {to}
+Send a mail to {to} saying {body}
 
 send_message|message|text_person|send_sms
 Send a message to a contact|Sends a text message|Text someone
 name:first text:quote
-Text {name}: {text}|Send {name} a message saying {text}|Message {name}: {text}|Tell {name} {text}|Write {name} {text}|Let {name} know: {text}
+Text {name}: {text}
+Send {name} a message saying {text}
+Message {name}: {text}
+Tell {name} {text}
+Write {name} {text}
+Let {name} know: {text}
 
 set_alarm|alarm|create_alarm|wake_up
 Set an alarm|Sets an alarm clock|Wake the user at a time
 time:time
-Wake me at {time}|Set the alarm to {time}|Alarm at {time}|I have to get up at {time}|Please wake me up at {time} tomorrow|I need an alarm for {time}|Ring at {time}|Make sure I am awake at {time}
+Wake me at {time}
+Set the alarm to {time}
+Alarm at {time}
+I have to get up at {time}
+Please wake me up at {time} tomorrow
+I need an alarm for {time}
+Ring at {time}
+Make sure I am awake at {time}
 
 set_timer|timer|start_timer|countdown
 Start a timer|Sets a timer for some minutes|Count down minutes
 minutes:small
-Set a timer for {minutes} minutes|Timer for {minutes} minutes|Count down {minutes} minutes|Remind me in {minutes} minutes|Start a {minutes} minute timer|Tell me when {minutes} minutes are over
+Set a timer for {minutes} minutes
+Timer for {minutes} minutes
+Count down {minutes} minutes
+Remind me in {minutes} minutes
+Start a {minutes} minute timer
+Tell me when {minutes} minutes are over
 
 book_table|reserve_table|restaurant_booking
 Book a table in a restaurant|Reserves a table|Make a reservation at a restaurant
 people:small time:time
-Reserve a table for {people} at {time}|We are {people} people and want to eat at {time}|A table for {people} at {time}, please|Book us a table at {time} for {people} people|Dinner for {people} at {time}|I need a table at {time} for {people}|Can we get a table for {people} people at {time}
+Reserve a table for {people} at {time}
+We are {people} people and want to eat at {time}
+A table for {people} at {time}, please
+Book us a table at {time} for {people} people
+Dinner for {people} at {time}
+I need a table at {time} for {people}
+Can we get a table for {people} people at {time}
 
 book_flight|find_flight|reserve_flight
 Book a flight|Finds a flight between two cities|Reserve a seat on a plane
 from:city to:city
-Book a flight from {from} to {to}|I want to fly from {from} to {to}|Fly me from {from} to {to}|Get me a flight to {to} from {from}|I need to go from {from} to {to} by plane
+Book a flight from {from} to {to}
+I want to fly from {from} to {to}
+Fly me from {from} to {to}
+Get me a flight to {to} from {from}
+I need to go from {from} to {to} by plane
 
 book_hotel|find_hotel|reserve_room
 Book a hotel room|Finds a hotel in a city|Reserve a room for some nights
 city:city nights:small
-Find me a hotel in {city} for {nights} nights|Book a room in {city} for {nights} nights|I stay in {city} for {nights} nights and need a hotel|{nights} nights in {city}, please|I need a place to sleep in {city} for {nights} nights
+Find me a hotel in {city} for {nights} nights
+Book a room in {city} for {nights} nights
+I stay in {city} for {nights} nights and need a hotel
+{nights} nights in {city}, please
+I need a place to sleep in {city} for {nights} nights
 
 get_stock_price|stock_quote|stock
 Get the price of a stock|Returns the current stock price of a company|Look up a share
 symbol:symbol
-What is {symbol} trading at|Price of {symbol}|How much is {symbol} stock|Look up {symbol}|How does {symbol} stand|What does a share of {symbol} cost|Show me the stock {symbol}
+What is {symbol} trading at
+Price of {symbol}
+How much is {symbol} stock
+Look up {symbol}
+How does {symbol} stand
+What does a share of {symbol} cost
+Show me the stock {symbol}
 
 convert_currency|exchange|currency_converter
 Convert an amount to another currency|Converts money|Change money
 amount:number to:currency
-How much is {amount} dollars in {to}|Change {amount} dollars to {to}|Exchange {amount} dollars for {to}|{amount} dollars in {to}|I have {amount} dollars. What is that in {to}|Turn {amount} dollars into {to}
+How much is {amount} dollars in {to}
+Change {amount} dollars to {to}
+Exchange {amount} dollars for {to}
+{amount} dollars in {to}
+I have {amount} dollars. What is that in {to}
+Turn {amount} dollars into {to}
 
 calculate|calculator|compute|math
 Evaluate an arithmetic expression|Calculates a sum|A calculator
 expression:sum
-What is {expression}|Compute {expression}|Calculate {expression}|How much is {expression}|Work out {expression}
+What is {expression}
+Compute {expression}
+Calculate {expression}
+How much is {expression}
+Work out {expression}
 
 translate|translate_text|translator
 Translate a text|Translates words into another language|Translation of a text
 text:quote language:language
-Translate {text} into {language}|How do you say {text} in {language}|What is {text} in {language}|Say {text} in {language}|Put {text} into {language}|I need {text} in {language}
+Translate {text} into {language}
+How do you say {text} in {language}
+What is {text} in {language}
+Say {text} in {language}
+Put {text} into {language}
+I need {text} in {language}
 
 create_event|add_event|calendar_add|add_appointment
 Add an event to the calendar|Creates a calendar entry|Put an appointment into the calendar
 title:quote date:day
-Add {title} to my calendar on {date}|Put {title} on {date} in the calendar|On {date} I have {title}|Make an event {title} for {date}|Plan {title} on {date}|Schedule {title} for {date}
+Add {title} to my calendar on {date}
+Put {title} on {date} in the calendar
+On {date} I have {title}
+Make an event {title} for {date}
+Plan {title} on {date}
+Schedule {title} for {date}
 
 create_reminder|remind|add_reminder
 Remind the user of something|Creates a reminder|Set a reminder at a time
 text:quote time:time
-Remind me at {time}: {text}|At {time} remind me of {text}|Don't let me forget {text} at {time}|Set a reminder {text} for {time}|I must think of {text} at {time}
+Remind me at {time}: {text}
+At {time} remind me of {text}
+Don't let me forget {text} at {time}
+Set a reminder {text} for {time}
+I must think of {text} at {time}
 
 play_music|play|play_song|start_song
 Play a song|Plays music by title|Start a piece of music
 title:quote
-Play {title}|I want to hear {title}|Put on {title}|Play the title {title}|Let me listen to {title}|Can we hear {title}|Start {title}
+Play {title}
+I want to hear {title}
+Put on {title}
+Play the title {title}
+Let me listen to {title}
+Can we hear {title}
+Start {title}
 
 get_time|current_time|clock|time_in_city
 Get the time in a city|Returns the local time|What time it is somewhere
 city:city
-What time is it in {city}|Tell me the time in {city}|How late is it in {city}|Local time in {city}|What's the time in {city} now
+What time is it in {city}
+Tell me the time in {city}
+How late is it in {city}
+Local time in {city}
+What's the time in {city} now
 
 get_directions|route|navigate|find_route
 Get directions to a place|Finds the way between two places|Navigation
 from:city to:city
-How do I get from {from} to {to}|Show me the way from {from} to {to}|Directions from {from} to {to}|Route from {from} to {to}|Drive from {from} to {to}
+How do I get from {from} to {to}
+Show me the way from {from} to {to}
+Directions from {from} to {to}
+Route from {from} to {to}
+Drive from {from} to {to}
 
 track_order|order_status|get_order|where_is_my_order
 Track an order|Tells where an order is|Status of a delivery
 order_id:code
-Where is my order {order_id}|What about order {order_id}|Track {order_id}|Has {order_id} been sent|When will {order_id} arrive|Status of order {order_id}|Is order {order_id} on its way
+Where is my order {order_id}
+What about order {order_id}
+Track {order_id}
+Has {order_id} been sent
+When will {order_id} arrive
+Status of order {order_id}
+Is order {order_id} on its way
 
 cancel_order|stop_order|delete_order
 Cancel an order|Cancels an order by its number
 order_id:code
-Cancel order {order_id}|I do not want order {order_id} any more|Please cancel {order_id}|Stop my order {order_id}|Call off {order_id}
+Cancel order {order_id}
+I do not want order {order_id} any more
+Please cancel {order_id}
+Stop my order {order_id}
+Call off {order_id}
 
 turn_on_light|light_on|switch_on_light
 Turn on the light in a room|Switches a light on
 room:room
-Turn on the light in the {room}|Lights on in the {room}|It is dark in the {room}|Light in the {room}, please|Switch on the {room} light
+Turn on the light in the {room}
+Lights on in the {room}
+It is dark in the {room}
+Light in the {room}, please
+Switch on the {room} light
 
 set_temperature|heating|thermostat
 Set the temperature of a room|Controls the heating|Thermostat
 degrees:small
-Set the heating to {degrees} degrees|Make it {degrees} degrees|I want {degrees} degrees in here|Heat to {degrees} degrees|Thermostat to {degrees}
+Set the heating to {degrees} degrees
+Make it {degrees} degrees
+I want {degrees} degrees in here
+Heat to {degrees} degrees
+Thermostat to {degrees}
 
 find_restaurant|restaurants|restaurant_search
 Find a restaurant in a city|Searches places to eat|Restaurants near a place
 city:city
-Where can I eat in {city}|Find a restaurant in {city}|I am hungry in {city}|Good places to eat in {city}|Show restaurants in {city}
+Where can I eat in {city}
+Find a restaurant in {city}
+I am hungry in {city}
+Good places to eat in {city}
+Show restaurants in {city}
 
 get_news|news|latest_news|headlines
 Get the news about a topic|Latest headlines|Returns news
 topic:topic
-What is new about {topic}|News on {topic}|Any headlines about {topic}|Show me the news about {topic}|What happened in {topic}
+What is new about {topic}
+News on {topic}
+Any headlines about {topic}
+Show me the news about {topic}
+What happened in {topic}
 
 define_word|dictionary|definition|explain_word
 Look up a word in the dictionary|Returns the definition of a word|Explains a word
 word:word
-What does {word} mean|Define {word}|Meaning of {word}|Explain the word {word}|Look up the word {word}
+What does {word} mean
+Define {word}
+Meaning of {word}
+Explain the word {word}
+Look up the word {word}
 
 add_todo|add_task|todo|create_task
 Add a task to the list|Puts something on the to-do list|Create a task
 task:quote
-Add {task} to my list|I have to do {task}|Put {task} on the to-do list|New task: {task}|Note that I must {task}|Don't forget {task}
+Add {task} to my list
+I have to do {task}
+Put {task} on the to-do list
+New task: {task}
+Note that I must {task}
+Don't forget {task}
 
 call|make_call|phone_call|dial
 Call a person|Makes a phone call|Phone somebody
 name:person
-Call {name}|Phone {name}|I want to talk to {name}|Ring up {name}|Give {name} a call|Get {name} on the phone
+Call {name}
+Phone {name}
+I want to talk to {name}
+Ring up {name}
+Give {name} a call
+Get {name} on the phone
 
 get_user|find_user|user_info|lookup_customer
 Get a user by id|Returns the data of a customer|Look up a customer
 id:code
-Show user {id}|Who is customer {id}|Get the data of {id}|Look up user {id}|Find customer {id}
+Show user {id}
+Who is customer {id}
+Get the data of {id}
+Look up user {id}
+Find customer {id}
 
 create_user|add_user|new_account|register
 Create a user account|Registers a new user|Add an account
 name:person email:mail
-Create an account for {name} with {email}|Register {name}, email {email}|Add the user {name} ({email})|New user {name}, {email}|Sign up {name} with the mail {email}
+Create an account for {name} with {email}
+Register {name}, email {email}
+Add the user {name} ({email})
+New user {name}, {email}
+Sign up {name} with the mail {email}
 
 run_query|sql|query_database
 Run an SQL query|Queries the database
 table:word
-Count the rows of {table}|How many rows has the table {table}|Query the table {table}|Show the table {table}
+Count the rows of {table}
+How many rows has the table {table}
+Query the table {table}
+Show the table {table}
 
 read_file|open_file|show_file|cat
 Read a file|Opens a file and returns its text|Show the content of a file
 path:file
-Open {path}|Read {path}|Show me {path}|What is in {path}|Print the file {path}|Look into {path}"""
+Open {path}
+Read {path}
+Show me {path}
+What is in {path}
+Print the file {path}
+Look into {path}"""
 
 
 def _tool_kinds() -> dict:
@@ -381,7 +536,7 @@ def _spec(s: Source, block: list[str]) -> tuple[dict, dict]:
 
 def _request(s: Source, block: list[str]) -> tuple[str, dict]:
     values = {name: TOOL_KINDS[kind](s) for name, kind in (a.split(":") for a in block[2].split())}
-    text = s.any(block[3].split("|")).format(**values)
+    text = s.any(block[3:]).format(**values)
     asks = text.split()[0] in "How What What's Will Is Do Does Where Has When Can Who Any".split()
     if not asks and s.chance(0.2):
         text = s.any(["Please ", "Could you ", "Can you ", "I want you to "]) + text[0].lower() + text[1:]
@@ -389,14 +544,21 @@ def _request(s: Source, block: list[str]) -> tuple[str, dict]:
     return text + ending, {k: v.strip('"') if isinstance(v, str) else v for k, v in values.items()}
 
 
+def _kinds(block: list[str]) -> set[str]:
+    """What a tool takes; one that takes the same might serve as well."""
+    kinds = {argument.split(":")[1] for argument in block[2].split()}
+    return kinds | {"quote", "word", "topic"} if kinds & {"quote", "word", "topic"} else kinds
+
+
 def tools_item(s: Source) -> Item:
     blocks = s.r.sample(CATALOGUE, s.number(1, 5))
     used = blocks[0]
     request, arguments = _request(s, used)
-    offered = blocks[1:] if len(blocks) > 1 and s.chance(0.12) else blocks
-    specs = [_spec(s, block) for block in offered]
+    others = [block for block in blocks if not _kinds(block) & _kinds(used)]
+    fits = not others or s.chance(0.88)
+    specs = [_spec(s, block) for block in (blocks if fits else others)]
     answer: dict = {"role": "assistant", "content": NO_TOOL}
-    if offered is blocks:
+    if fits:
         spec, names = specs[0]
         call = {"name": spec["function"]["name"], "arguments": {names[k]: v for k, v in arguments.items()}}
         answer = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]}

@@ -1,8 +1,8 @@
 """Random choices of a generator, and the rule that keeps training and test apart.
 
 Every list of wordings or values with at least five entries is split: each fifth entry belongs to
-the test generators, the others to training. So a test item has wordings and values that training
-never shows.
+the test generators, the others to training, with more wordings of its own (`of`). So a test item has
+wordings and values that training never shows, though it may show one that differs by a word.
 
 A list of thirty jobs is soon known by heart, and then a job is chosen instead of copied. So half the
 values of training are words of the corpus, thousands of them (`learn_words`).
@@ -17,13 +17,13 @@ from types import ModuleType
 CONSONANTS = "b d f g h k l m n p r s t v z br dr gr kl st tr".split()
 VOWELS = "a e i o u a e i o ia ea".split()
 WORDS: list[str] = []  # words of the corpus, for values of training
-SPELLED: list[str] = []  # all of them, for spelling.py alone
+SPELLED: list[str] = []  # all of them and those of the vocabulary, for spelling.py alone
 
 
 def learn_words(texts: list[str], modules: list[ModuleType], tokens: list[str], skip: int = 150,
                 most: int = 8000) -> None:
     """The frequent words of the texts but the commonest, and but what the modules keep for tests. To be
-    spelled: these, and the vocabulary's `tokens` that are words."""
+    spelled: these, and the vocabulary's `tokens` that begin a word."""
     counts = collections.Counter(w for text in texts for w in re.findall(r"\b[a-z]{3,11}\b", text))
     lists = [entries for module in modules for name, entries in vars(module).items()
              if name.isupper() and isinstance(entries, list)]

@@ -1,7 +1,7 @@
 """Words written where no space stands before them: in quotes, at the start of a line, in capitals.
 
 A byte-level vocabulary has " house" as one token and "house" in pieces, so that copying a word into JSON
-means to spell it. These conversations are full of such words, any of the corpus; training only.
+means to spell it. These conversations are full of such words, any of the corpus and the vocabulary; training only.
 """
 
 from . import pools, source
