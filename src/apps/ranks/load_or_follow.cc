@@ -1,8 +1,10 @@
 #include "apps/ranks/load_or_follow.h"
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "apps/commands.h"
 #include "base/log.h"
@@ -22,9 +24,11 @@ int Follow(LoadedModel* model) {
   return kExitStopped;
 }
 
-// A ping found a rank lost while no request ran, so none has to be answered.
+// A ping found a rank lost while no request ran. One that came meanwhile meets the same fault, and
+// gets time to be answered.
 void EndProcess(const std::string& reason) {
   LogError("the engine has stopped: {}", reason);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
   std::fflush(nullptr);
   std::_Exit(kExitStopped);
 }

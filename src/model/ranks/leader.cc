@@ -53,6 +53,8 @@ void RankLeader::PingLoop(double seconds, const Lost& lost) {
   while (!stopping_ && fault_.empty()) {
     stop_.wait_for(lock, std::chrono::duration<double>(seconds));
     if (stopping_ || !fault_.empty() || in_pass_) return;
+    // The others have just heard of it, and a request may be between two passes: they find out.
+    if (std::exchange(busy_, false)) continue;
     try {
       Talk([&] { Ping(); });
     } catch (const DeviceFault& fault) {
@@ -120,6 +122,7 @@ void RankLeader::ReserveScores(int max_blocks) {
 
 std::unique_lock<std::mutex> RankLeader::BeginPass(const PassPlan& plan, const KvView& kv) {
   std::unique_lock lock(mutex_);
+  busy_ = true;
   Talk([&] {
     BeginMessage(kv);
     PutPlan(plan, &message_);

@@ -93,6 +93,7 @@ class RankLeader : public KvOps {
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;
+  bool busy_ = false;          // a pass has begun since a ping was due
   std::string fault_;          // why the ranks cannot go on; empty: they can
   bool in_pass_ = false;       // the others have not ended their pass
   std::set<uint64_t> caches_;  // caches that the others have (IdentityOf)
