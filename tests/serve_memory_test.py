@@ -3,6 +3,8 @@
 Usage: serve_memory_test.py PATH_OF_TALON [unittest arguments]
 """
 
+import http.client
+import itertools
 import re
 import resource
 import socket
@@ -19,6 +21,9 @@ INFLIGHT_BYTES = 16 << 20
 CLIENTS = 3 * INFLIGHT_BYTES // BODY_BYTES  # thrice what may be in flight
 MEMORY_PER_BYTE = 16  # for bodies in flight: texts, words, tokens and what the allocator keeps
 KV_TOKENS = 4096
+THREAD_BYTES = 9 << 20  # a connection's
+ROOM_STEP_BYTES = 512 << 10
+STEP = {"prompt": "word " * 1000, "max_tokens": 4}
 
 
 def request(path, begin, part, end):
@@ -73,7 +78,7 @@ class Memory(CliTest):
         return statuses
 
     @staticmethod
-    def resident(server, name):
+    def memory(server, name):
         text = Path(f"/proc/{server.process.pid}/status").read_text()
         return 1024 * int(re.search(rf"{name}:\s+(\d+) kB", text)[1])
 
@@ -81,21 +86,19 @@ class Memory(CliTest):
         limits = ("--kv-tokens", KV_TOKENS, "--max-inflight-bytes", INFLIGHT_BYTES)
         with Server(*limits) as server:
             server.complete(prompt="x", max_tokens=1)
-            before = self.resident(server, "VmRSS")
+            before = self.memory(server, "VmRSS")
             for name, data in LOADS.items():
                 statuses = self.statuses(server, data)
                 self.assertEqual(len(statuses), CLIENTS, name)
                 self.assertLessEqual(set(statuses), {"200", "400", "413", "503"}, name)
-                grown = self.resident(server, "VmHWM") - before
+                grown = self.memory(server, "VmHWM") - before
                 self.assertLess(grown, MEMORY_PER_BYTE * INFLIGHT_BYTES, name)
             server.complete(prompt="x", max_tokens=1)
 
     def test_lack_of_memory_is_an_error(self):
         with Server("--kv-tokens", KV_TOKENS, "--max-inflight-bytes", 1 << 30) as server:
             pid = server.process.pid
-            text = Path(f"/proc/{pid}/status").read_text()
-            mapped = 1024 * int(re.search(r"VmSize:\s+(\d+) kB", text)[1])
-            room = mapped + CLIENTS * 2 * BODY_BYTES
+            room = self.memory(server, "VmSize") + CLIENTS * 2 * BODY_BYTES
             seen = set()
             unlimited = resource.prlimit(pid, resource.RLIMIT_AS)
             resource.prlimit(pid, resource.RLIMIT_AS, (room, unlimited[1]))
@@ -109,6 +112,24 @@ class Memory(CliTest):
             # What malloc keeps of the address space may leave too little below the limit.
             resource.prlimit(pid, resource.RLIMIT_AS, unlimited)
             server.complete(prompt="x", max_tokens=1)
+
+    def test_a_step_without_memory_says_what_it_lacked(self):
+        """Whatever a first step lacks, from the activations to the last rows of scratch."""
+        messages = []
+        for room in itertools.count(THREAD_BYTES, ROOM_STEP_BYTES):
+            with Server("--kv-tokens", KV_TOKENS) as server:
+                pid = server.process.pid
+                most = self.memory(server, "VmSize") + room
+                resource.prlimit(pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+                try:
+                    answer = server.post("/v1/completions", STEP)
+                except (ConnectionError, http.client.HTTPException):
+                    continue  # no memory for the connection
+                if answer.status == 200:
+                    break
+                self.assertEqual(answer.status, 503, answer.json)
+                messages.append(answer.json["error"]["message"])
+        self.assertTrue(any("no memory for" in text for text in messages), messages)
 
     def test_bodies_that_stall_hold_what_they_sent(self):
         with Server("--kv-tokens", KV_TOKENS, "--max-inflight-bytes", INFLIGHT_BYTES) as server:

@@ -8,6 +8,8 @@
 
 #include <new>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "base/status.h"
 
@@ -22,6 +24,23 @@ struct DeviceFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// As std::bad_alloc, with what was wanted.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(const std::string& message) : message_(message) {}
+  const char* what() const noexcept override { return message_.what(); }
+
+ private:
+  std::runtime_error message_;  // its copies do not throw
+};
+
+// Memory that is had within a step, or OutOfMemory.
+template <typename T>
+T MemoryOrThrow(Result<T> memory) {
+  if (!memory.ok()) throw OutOfMemory(memory.status().message());
+  return std::move(memory).value();
+}
+
 // Calls `function`. What it throws becomes a status: Internal for a broken invariant,
 // ResourceExhausted for want of memory, Unavailable for a device fault.
 template <typename Function>
@@ -32,6 +51,8 @@ Status Contain(const Function& function) {
     return Status(StatusCode::kInternal, broken.what());
   } catch (const DeviceFault& fault) {
     return Status(StatusCode::kUnavailable, fault.what());
+  } catch (const OutOfMemory& lack) {
+    return Status(StatusCode::kResourceExhausted, lack.what());
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, "out of memory");
   }

@@ -21,6 +21,15 @@ TEST(ContainTest, ADeviceFaultAndWantOfMemoryAreToldApart) {
   EXPECT_EQ(Contain([] { throw std::bad_alloc(); }).code(), StatusCode::kResourceExhausted);
 }
 
+TEST(ContainTest, WantOfMemorySaysWhatWasWanted) {
+  const Result<int> none = ResourceExhausted("no memory for {} bytes", 7);
+  const Status status = Contain([&] { (void)MemoryOrThrow(none); });
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "no memory for 7 bytes");
+  EXPECT_THROW((void)MemoryOrThrow(none), std::bad_alloc);
+  EXPECT_EQ(MemoryOrThrow(Result<int>(3)), 3);
+}
+
 TEST(ContainTest, OtherExceptionsPassAndNothingIsOk) {
   EXPECT_THROW((void)Contain([] { throw std::out_of_range("else"); }), std::out_of_range);
   EXPECT_TRUE(Contain([] {}).ok());

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/contain.h"
 #include "compute/cuda/attention/attention.h"
 #include "compute/cuda/runtime/upload.h"
 
@@ -141,9 +142,7 @@ void CudaPass::Grow(std::span<const std::pair<const void*, size_t>> arrays) {
     offset += section.capacity;
   }
   TALON_CUDA_CHECK(cudaStreamSynchronize(stream_.handle));
-  auto arena = AllocateDevice(stream_, offset);
-  TALON_CHECK(arena.ok(), "{}", arena.status().message());
-  arena_ = std::move(arena).value();
+  arena_ = MemoryOrThrow(AllocateDevice(stream_, offset));
   ++address_version_;
   SetPointers();
 }

@@ -1,5 +1,6 @@
 #include "compute/host/host_backend.h"
 
+#include "base/check.h"
 #include "compute/host/host_pass.h"
 #include "compute/ranks/ranks.h"
 

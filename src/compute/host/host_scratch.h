@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/check.h"
+#include "base/contain.h"
 #include "compute/backend.h"
 
 namespace talon {
@@ -19,9 +19,7 @@ class HostScratch {
   MatrixView Take(int rows, int cols) {
     const size_t bytes = static_cast<size_t>(rows) * cols * sizeof(float);
     if (buffer_.bytes() < bytes) {
-      auto grown = backend_->Allocate(bytes);
-      TALON_CHECK(grown.ok(), "{}", grown.status().message());
-      buffer_ = std::move(grown).value();
+      buffer_ = MemoryOrThrow(backend_->Allocate(bytes));
     }
     return {static_cast<float*>(buffer_.data()), rows, cols, cols};
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <new>
 
 #include "base/json.h"
 #include "text/regex/oniguruma.h"
@@ -47,6 +48,7 @@ class Matcher {
         subject_(subject),
         data_(pcre2_match_data_create(1, nullptr)),
         context_(pcre2_match_context_create(nullptr)) {
+    if (data_ == nullptr || context_ == nullptr) throw std::bad_alloc();
     // A scan that steps back over a long run of blanks is ordinary; more than that is runaway.
     constexpr uint64_t kBase = 1'000'000;
     constexpr uint64_t kPerByte = 16;
@@ -91,6 +93,7 @@ Result<Regex> Regex::CompilePcre(std::string_view pattern, unsigned options) {
   }
   const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
       pcre2_compile_context_create(nullptr));
+  if (context == nullptr) throw std::bad_alloc();
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE offset = 0;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/contain.h"
 #include "base/math.h"
 #include "compute/cpu/attention/kv_kernels.h"
 
@@ -62,9 +63,7 @@ Running AttentionPartials::At(const AttentionCall& call, const AttentionRow& row
 
 void FloatArena::Reserve(size_t floats) {
   if (memory_.bytes() >= floats * sizeof(float)) return;
-  auto buffer = AllocateHostMemory(floats * sizeof(float));
-  TALON_CHECK(buffer.ok(), "{}", buffer.status().message());
-  memory_ = std::move(buffer).value();
+  memory_ = MemoryOrThrow(AllocateHostMemory(floats * sizeof(float)));
 }
 
 float* FloatArena::Take(size_t floats) {

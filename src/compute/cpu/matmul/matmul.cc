@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/contain.h"
 #include "base/math.h"
 #include "compute/cpu/matmul/memory.h"
 #include "compute/cpu/matmul/product/product.h"
@@ -240,9 +241,7 @@ void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) 
 uint8_t* Grow(size_t bytes, Buffer* buffer) {
   if (buffer->bytes() < bytes) {
     *buffer = {};  // first, so that old and new do not add up
-    Result<Buffer> larger = AllocateStreamed(bytes);
-    TALON_CHECK(larger.ok(), "{}", larger.status().message());
-    *buffer = std::move(larger).value();
+    *buffer = MemoryOrThrow(AllocateStreamed(bytes));
   }
   return static_cast<uint8_t*>(buffer->data());
 }

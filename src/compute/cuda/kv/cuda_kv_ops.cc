@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/contain.h"
 #include "compute/cuda/kv/block_scores.h"
 #include "compute/cuda/kv/kv_ops.h"
 #include "compute/cuda/runtime/device_pass.h"
@@ -16,10 +17,8 @@ const KvLayer* CudaKvOps::Layers(const KvView& kv) {
   const size_t bytes = kv.layers.size_bytes();
   if (known.host.size() != kv.layers.size() ||
       std::memcmp(known.host.data(), kv.layers.data(), bytes) != 0) {
-    auto device = AllocateDevice(stream(), bytes);
-    TALON_CHECK(device.ok(), "{}", device.status().message());
+    known.device = MemoryOrThrow(AllocateDevice(stream(), bytes));
     known.host.assign(kv.layers.begin(), kv.layers.end());
-    known.device = std::move(device).value();
     context_->Copy(known.device.data(), known.host.data(), bytes);
   }
   return static_cast<const KvLayer*>(known.device.data());

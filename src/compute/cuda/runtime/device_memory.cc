@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/contain.h"
 #include "compute/cuda/runtime/upload.h"
 
 namespace talon::cuda {
@@ -55,9 +56,7 @@ void* Scratch::Get(size_t bytes) {
   if (bytes > buffer_.bytes() || buffer_.data() == nullptr) {
     TALON_CUDA_CHECK(cudaStreamSynchronize(stream_->handle));
     buffer_ = Buffer();
-    auto grown = AllocateDevice(*stream_, std::bit_ceil(std::max<size_t>(bytes, 256)));
-    TALON_CHECK(grown.ok(), "{}", grown.status().message());
-    buffer_ = std::move(grown).value();
+    buffer_ = MemoryOrThrow(AllocateDevice(*stream_, std::bit_ceil(std::max<size_t>(bytes, 256))));
     ++*generation_;
   }
   return buffer_.data();
@@ -79,9 +78,7 @@ void* UploadRing::Begin(size_t bytes) {
   Slot& slot = slots_[current_];
   TALON_CUDA_CHECK(cudaEventSynchronize(slot.sent));
   if (slot.memory.bytes() < bytes) {
-    auto memory = AllocatePinned(std::bit_ceil(std::max<size_t>(bytes, 4096)));
-    TALON_CHECK(memory.ok(), "{}", memory.status().message());
-    slot.memory = std::move(memory).value();
+    slot.memory = MemoryOrThrow(AllocatePinned(std::bit_ceil(std::max<size_t>(bytes, 4096))));
   }
   return slot.memory.data();
 }

@@ -6,15 +6,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/contain.h"
 
 namespace talon::cuda {
 
 uint8_t* StagedExchange::Take(size_t bytes, Buffer* buffer) const {
   if (buffer->bytes() < bytes) {
     context_->Synchronize();  // a copy may still read it
-    auto grown = AllocatePinned(std::bit_ceil(bytes));
-    TALON_CHECK(grown.ok(), "{}", grown.status().message());
-    *buffer = std::move(grown).value();
+    *buffer = MemoryOrThrow(AllocatePinned(std::bit_ceil(bytes)));
   }
   return static_cast<uint8_t*>(buffer->data());
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/contain.h"
 #include "compute/cuda/tokens/choose_columns.h"
 #include "compute/cuda/tokens/top_k.h"
 
@@ -137,9 +138,7 @@ void ColumnChooser::Choose(MatrixView x, std::span<const ColumnChoice> choices,
   Launch(*stream_, ChooseKernel, dim3(static_cast<int>(wanted), x.rows), kThreads, 0, x, on_device,
          out);
   if (host_.bytes() < bytes) {
-    auto memory = AllocatePinned(std::bit_ceil(bytes));
-    TALON_CHECK(memory.ok(), "{}", memory.status().message());
-    host_ = std::move(memory).value();
+    host_ = MemoryOrThrow(AllocatePinned(std::bit_ceil(bytes)));
   }
   TALON_CUDA_CHECK(
       cudaMemcpyAsync(host_.data(), out, bytes, cudaMemcpyDeviceToHost, stream_->handle));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/contain.h"
 #include "base/math.h"
 #include "compute/cuda/runtime/device_pass.h"
 #include "compute/cuda/tokens/beam_search.h"
@@ -18,9 +19,7 @@ namespace talon::cuda {
 template <typename T>
 T* CudaTokenOps::Pinned(size_t count) {
   if (pinned_.bytes() < count * sizeof(T)) {
-    auto memory = AllocatePinned(2 * count * sizeof(T));
-    TALON_CHECK(memory.ok(), "{}", memory.status().message());
-    pinned_ = std::move(memory).value();
+    pinned_ = MemoryOrThrow(AllocatePinned(2 * count * sizeof(T)));
   }
   return static_cast<T*>(pinned_.data());
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/contain.h"
 #include "base/math.h"
 #include "compute/cuda/device/convert.cuh"
 #include "compute/cuda/gemm/quantised/codes.cuh"
@@ -198,9 +199,7 @@ void DispatchCodeType(DType dtype, F&& f) {
 float* Room(const Stream& stream, size_t count, Buffer* buffer) {
   if (buffer->bytes() < count * sizeof(float)) {
     TALON_CUDA_CHECK(cudaStreamSynchronize(stream.handle));
-    auto larger = AllocateDevice(stream, count * sizeof(float));
-    TALON_CHECK(larger.ok(), "{}", larger.status().message());
-    *buffer = std::move(larger).value();
+    *buffer = MemoryOrThrow(AllocateDevice(stream, count * sizeof(float)));
   }
   return static_cast<float*>(buffer->data());
 }
