@@ -118,6 +118,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual BackendInfo info() const = 0;
+  // How this device reads blocks of such a cache fastest. Its ops take both layouts.
+  virtual KvLayout BlockLayout(const KvShape& /*shape*/) const { return KvLayout::kVectors; }
 
   // Other interfaces to the same device, owned by the backend.
   virtual LayerOps* layer_ops() = 0;

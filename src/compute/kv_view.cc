@@ -26,7 +26,8 @@ uint64_t IdentityOf(const KvView& kv) {
   const auto mix = [&hash](uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
   const KvShape& shape = kv.shape;
   for (const int part : {shape.num_layers, shape.kv_heads, shape.head_dim, shape.block_size,
-                         static_cast<int>(shape.dtype), shape.num_blocks, shape.staging_rows}) {
+                         static_cast<int>(shape.dtype), shape.num_blocks, shape.staging_rows,
+                         static_cast<int>(shape.layout)}) {
     mix(static_cast<uint64_t>(part));
   }
   for (const KvLayer& layer : kv.layers) {

@@ -19,6 +19,10 @@ constexpr DType KvValueType(DType dtype) { return IsQuantisedKv(dtype) ? DType::
 // either case. False if unknown.
 bool ParseKvType(std::string_view name, DType* dtype);
 
+// How the tokens of a block lie: vector after vector, or in units of eight (kv/kv_units.h). Staging
+// rows are always vectors.
+enum class KvLayout { kVectors, kUnits };
+
 // Shape of a KV cache: K and V are each [num_blocks, kv_heads, block_size, head_dim] per layer, so
 // one (block, head) is a contiguous tile; staging is [rows, kv_heads, head_dim] per layer.
 //
@@ -32,7 +36,8 @@ struct KvShape {
   DType dtype = DType::kF32;
   int num_blocks = 0;
   int staging_rows = 0;
-  bool key_summaries = false;  // each full block carries its keys' summary
+  bool key_summaries = false;            // each full block carries its keys' summary
+  KvLayout layout = KvLayout::kVectors;  // as the backend wants it (Backend::BlockLayout)
 
   bool quantised() const { return IsQuantisedKv(dtype); }
   DType value_type() const { return KvValueType(dtype); }

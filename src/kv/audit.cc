@@ -6,6 +6,7 @@
 
 #include "base/math.h"
 #include "compute/backend.h"
+#include "compute/kv/kv_units.h"
 
 namespace talon {
 namespace {
@@ -38,6 +39,11 @@ std::vector<uint64_t> KvAudit::BlockHashes(int32_t block) const {
       backend_->CopyOut(bytes.data(), source.elements + block * bytes.size(), bytes.size());
       if (!scales.empty()) {
         backend_->CopyOut(scales.data(), source.scales + block * scales.size(), scales.size());
+      }
+      if (shape.layout == KvLayout::kUnits) {
+        const std::vector<uint8_t> units = bytes;
+        ReadUnits(shape, array == layer.k_blocks ? KvSide::kKeys : KvSide::kValues, units.data(),
+                  static_cast<int>(vectors), bytes.data());
       }
       for (size_t at = 0; at < bytes.size(); at += head_bytes) {
         std::memcpy(words.data(), bytes.data() + at, head_bytes);

@@ -95,6 +95,7 @@ KvCache::KvCache(Backend* backend, const KvShape& shape, Metrics* metrics, const
         prefix_.Forget(block);
         metrics_->Add(Counter::kKvEvictions, 1);
       }) {
+  shape_.layout = backend->BlockLayout(shape_);
   shape_.staging_rows += options.tail_regions * options.tail_rows;
 }
 

@@ -11,6 +11,7 @@ Result<PrivateKv> PrivateKv::Create(Backend* backend, KvShape shape, const Limit
   PrivateKv kv;
   kv.max_tokens_ = limits.max_tokens;
   shape.dtype = limits.kv_dtype;
+  shape.layout = backend->BlockLayout(shape);
   shape.staging_rows = limits.max_tree;
   shape.num_blocks = CeilDiv(limits.max_tokens, shape.block_size);
   const size_t block_bytes = shape.BlockBytes() * static_cast<size_t>(shape.num_blocks);

@@ -17,6 +17,7 @@
 #include "compute/cpu/matmul/mxfp4/mxfp4.h"
 #include "compute/cpu/matmul/quantize.h"
 #include "compute/host/host_backend.h"
+#include "compute/kv/kv_units.h"
 #include "compute/weight_parts.h"
 
 namespace talon {
@@ -31,6 +32,10 @@ class CpuBackend : public HostBackend {
     const int threads = pool_.num_threads();
     return {"cpu", fmt::format("cpu, {} thread{}, {}", threads, threads == 1 ? "" : "s",
                                MatMulKernelNames())};
+  }
+  KvLayout BlockLayout(const KvShape& shape) const override {
+    const bool units = FitsUnits(shape) && GetAttentionKernels(shape.value_type()).reads_units();
+    return units ? KvLayout::kUnits : KvLayout::kVectors;
   }
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }

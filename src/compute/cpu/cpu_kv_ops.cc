@@ -1,5 +1,6 @@
 #include "compute/cpu/cpu_kv_ops.h"
 
+#include <cstring>
 #include <vector>
 
 #include "base/check.h"
@@ -7,15 +8,64 @@
 #include "compute/cpu/matmul/quantize.h"
 #include "compute/host/host_memory.h"
 #include "compute/kv/kv_codes.h"
+#include "compute/kv/kv_units.h"
 
 namespace talon {
 namespace {
 
-void StoreVector(const float* from, const KvShape& shape, const HostVector& to) {
-  if (shape.quantised()) {
-    QuantiseKv(from, shape.head_dim, shape.dtype, to.elements, to.scale);
-  } else {
-    ConvertFromF32(from, shape.head_dim, shape.dtype, to.elements);
+// K or V of one token and kv head: a vector, or strewn over a unit.
+class TokenVector {
+ public:
+  // `place`: a slot, or ~(staging row).
+  TokenVector(const KvShape& shape, KvSide side, const KvLayer& arrays, int64_t place, int head)
+      : shape_(shape), side_(side), vector_(Find(arrays, place, head)) {
+    if (shape.layout == KvLayout::kVectors || place < 0) return;
+    token_ = static_cast<int>(place % kUnitTokens);
+    vector_.elements -= token_ * shape.VectorBytes();  // the unit
+  }
+
+  void Store(const float* from) const {
+    KvElements strewn;
+    uint8_t* elements = token_ < 0 ? vector_.elements : strewn.bytes;
+    if (shape_.quantised()) {
+      QuantiseKv(from, shape_.head_dim, shape_.dtype, elements, vector_.scale);
+    } else {
+      ConvertFromF32(from, shape_.head_dim, shape_.dtype, elements);
+    }
+    if (token_ >= 0) WriteToUnit(shape_, side_, elements, token_, vector_.elements);
+  }
+  void CopyTo(const TokenVector& to) const {
+    if (token_ < 0 && to.token_ < 0) return CopyVectors(shape_, vector_, to.vector_);
+    KvElements gathered;
+    const uint8_t* elements = vector_.elements;
+    if (token_ >= 0) {
+      ReadFromUnit(shape_, side_, vector_.elements, token_, gathered.bytes);
+      elements = gathered.bytes;
+    }
+    WriteToUnit(shape_, side_, elements, to.token_, to.vector_.elements);
+    if (shape_.quantised()) *to.vector_.scale = *vector_.scale;
+  }
+
+ private:
+  HostVector Find(const KvLayer& arrays, int64_t place, int head) const {
+    const bool keys = side_ == KvSide::kKeys;
+    return VectorAt(shape_, keys ? arrays.k_blocks : arrays.v_blocks,
+                    keys ? arrays.k_staged : arrays.v_staged, place, head);
+  }
+
+  const KvShape& shape_;
+  KvSide side_;
+  HostVector vector_;  // or the unit, with the token's scale
+  int token_ = -1;     // in the unit
+};
+
+// Copies K and V of one token at every head.
+void CopyToken(const KvShape& shape, const KvLayer& arrays, int64_t from, int64_t to) {
+  for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+    for (int head = 0; head < shape.kv_heads; ++head) {
+      TokenVector(shape, side, arrays, from, head)
+          .CopyTo(TokenVector(shape, side, arrays, to, head));
+    }
   }
 }
 
@@ -31,10 +81,8 @@ void CpuKvOps::StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvVie
   ForRows(*pool_, k.rows, k.cols * 0.4, [&](int64_t r) {
     for (int head = 0; head < shape.kv_heads; ++head) {
       const int start = head * shape.head_dim;
-      StoreVector(RowOf(k, r) + start, shape,
-                  VectorAt(shape, arrays.k_blocks, arrays.k_staged, places[r], head));
-      StoreVector(RowOf(v, r) + start, shape,
-                  VectorAt(shape, arrays.v_blocks, arrays.v_staged, places[r], head));
+      TokenVector(shape, KvSide::kKeys, arrays, places[r], head).Store(RowOf(k, r) + start);
+      TokenVector(shape, KvSide::kValues, arrays, places[r], head).Store(RowOf(v, r) + start);
     }
   });
   pass.ReportStored(layer);
@@ -43,18 +91,9 @@ void CpuKvOps::StoreKv(const Pass& pass, MatrixView k, MatrixView v, const KvVie
 void CpuKvOps::CommitRows(const KvView& kv, std::span<const int32_t> rows,
                           std::span<const int32_t> slots, int num_layers) {
   TALON_CHECK(rows.size() == slots.size() && num_layers <= kv.shape.num_layers);
-  const KvShape& shape = kv.shape;
   for (int layer = 0; layer < num_layers; ++layer) {
-    const KvLayer& arrays = kv.layers[layer];
-    const auto commit = [&](const void* blocks, const void* staged, size_t i) {
-      for (int head = 0; head < shape.kv_heads; ++head) {
-        CopyVectors(shape, VectorAt(shape, blocks, staged, ~rows[i], head),
-                    VectorAt(shape, blocks, staged, slots[i], head));
-      }
-    };
     for (size_t i = 0; i < rows.size(); ++i) {
-      commit(arrays.k_blocks, arrays.k_staged, i);
-      commit(arrays.v_blocks, arrays.v_staged, i);
+      CopyToken(kv.shape, kv.layers[layer], ~int64_t{rows[i]}, slots[i]);
     }
   }
 }
@@ -62,16 +101,9 @@ void CpuKvOps::CommitRows(const KvView& kv, std::span<const int32_t> rows,
 void CpuKvOps::CopySlots(const KvView& kv, std::span<const int32_t> from,
                          std::span<const int32_t> to) {
   TALON_CHECK(from.size() == to.size());
-  const KvShape& shape = kv.shape;
   for (const KvLayer& arrays : kv.layers) {
     for (size_t i = 0; i < from.size(); ++i) {
-      if (from[i] == to[i]) continue;
-      for (int head = 0; head < shape.kv_heads; ++head) {
-        for (const void* array : {arrays.k_blocks, arrays.v_blocks}) {
-          CopyVectors(shape, VectorAt(shape, array, nullptr, from[i], head),
-                      VectorAt(shape, array, nullptr, to[i], head));
-        }
-      }
+      if (from[i] != to[i]) CopyToken(kv.shape, arrays, from[i], to[i]);
     }
   }
 }
@@ -79,13 +111,17 @@ void CpuKvOps::CopySlots(const KvView& kv, std::span<const int32_t> from,
 void CpuKvOps::CopyBlock(const KvView& kv, int from, int to, int tokens) {
   const KvShape& shape = kv.shape;
   TALON_CHECK(tokens <= shape.block_size && from != to);
+  const int64_t from_slot = int64_t{from} * shape.block_size;
+  const int64_t to_slot = int64_t{to} * shape.block_size;
+  const int whole = shape.layout == KvLayout::kUnits ? tokens / kUnitTokens * kUnitTokens : tokens;
   for (const KvLayer& arrays : kv.layers) {
     for (int head = 0; head < shape.kv_heads; ++head) {
       for (const void* array : {arrays.k_blocks, arrays.v_blocks}) {
-        CopyVectors(shape, VectorAt(shape, array, nullptr, int64_t{from} * shape.block_size, head),
-                    VectorAt(shape, array, nullptr, int64_t{to} * shape.block_size, head), tokens);
+        CopyVectors(shape, VectorAt(shape, array, nullptr, from_slot, head),
+                    VectorAt(shape, array, nullptr, to_slot, head), whole);
       }
     }
+    for (int t = whole; t < tokens; ++t) CopyToken(shape, arrays, from_slot + t, to_slot + t);
   }
 }
 

@@ -1,6 +1,7 @@
 // Ops that move K and V: StoreKv, CommitRows, CopySlots, CopyStaged, CopyBlock.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include "compute/backend_testing.h"
 #include "compute/host/host_memory.h"
 #include "compute/kv/kv_testing.h"
+#include "compute/kv/kv_units.h"
 
 namespace talon {
 namespace {
@@ -27,11 +29,27 @@ using testing::SameBits;
 KvShape SmallShape(DType dtype) {
   return {.num_layers = 2,
           .kv_heads = 3,
-          .head_dim = 20,
+          .head_dim = KvValueType(dtype) == DType::kBF16 ? 24 : 20,  // units where the device can
           .block_size = 8,
           .dtype = dtype,
           .num_blocks = 5,
           .staging_rows = 6};
+}
+
+TEST(KvUnits, EveryElementOfEveryTokenHasItsPlace) {
+  const KvShape shape{.head_dim = 24, .dtype = DType::kBF16};
+  std::vector<uint16_t> vectors(kUnitTokens * shape.head_dim);
+  std::iota(vectors.begin(), vectors.end(), 1);
+  for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+    std::vector<uint16_t> unit(vectors.size(), 0), read(vectors.size(), 0);
+    for (int token = 0; token < kUnitTokens; ++token) {
+      WriteToUnit(shape, side, vectors.data() + token * shape.head_dim, token, unit.data());
+    }
+    ReadUnits(shape, side, unit.data(), kUnitTokens, read.data());
+    EXPECT_EQ(read, vectors);
+    std::ranges::sort(unit);
+    EXPECT_EQ(unit, vectors);
+  }
 }
 
 class KvOpsTest : public ::testing::TestWithParam<std::string> {

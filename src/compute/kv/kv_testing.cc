@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "compute/host/host_memory.h"
+#include "compute/kv/kv_units.h"
 #include "compute/reference/reference_kv.h"
 
 namespace talon::testing {
@@ -159,7 +160,29 @@ void KvImage::Write(int64_t place, int head, int64_t content) {
                  VectorAt(shape_, v_blocks_.data(), v_staged_.data(), place, head));
 }
 
+namespace {
+
+// Blocks of one side from vectors to units, or back. Scales stay where they are.
+std::vector<uint8_t> Reordered(const KvShape& shape, KvSide side, const std::vector<uint8_t>& from,
+                               bool to_units) {
+  std::vector<uint8_t> to = from;
+  for (int64_t i = 0; i < shape.BlockVectors(); ++i) {
+    const auto token = static_cast<int>(i % kUnitTokens);
+    const size_t vector = i * shape.VectorBytes();
+    const size_t unit = (i - token) * shape.VectorBytes();
+    if (to_units) {
+      WriteToUnit(shape, side, from.data() + vector, token, to.data() + unit);
+    } else {
+      ReadFromUnit(shape, side, from.data() + unit, token, to.data() + vector);
+    }
+  }
+  return to;
+}
+
+}  // namespace
+
 DeviceKv::DeviceKv(Backend& backend, const KvImage& image) : shape_(image.shape_) {
+  shape_.layout = backend.BlockLayout(shape_);
   for (int layer = 0; layer < shape_.num_layers; ++layer) {
     KvLayer arrays;
     const std::pair<void**, const std::vector<uint8_t>*> contents[] = {
@@ -170,7 +193,12 @@ DeviceKv::DeviceKv(Backend& backend, const KvImage& image) : shape_(image.shape_
     for (const auto& [pointer, bytes] : contents) {
       // Other layers are all poison.
       const std::vector<uint8_t> poison(bytes->size(), 0xFF);
-      arrays_.emplace_back(backend, layer == image.layer_ ? *bytes : poison);
+      std::vector<uint8_t> content = layer == image.layer_ ? *bytes : poison;
+      const bool keys = pointer == &arrays.k_blocks;
+      if (shape_.layout == KvLayout::kUnits && (keys || pointer == &arrays.v_blocks)) {
+        content = Reordered(shape_, keys ? KvSide::kKeys : KvSide::kValues, content, true);
+      }
+      arrays_.emplace_back(backend, content);
       *pointer = arrays_.back().data();
     }
     if (shape_.key_summaries) AddSummaries(backend, &arrays);
@@ -203,6 +231,11 @@ std::vector<float> DeviceKv::ReadSummary(Backend& backend, const void* array) co
 std::vector<float> DeviceKv::Read(Backend& backend, const void* array, int64_t vectors) const {
   std::vector<uint8_t> bytes(PoisonedArray(shape_, vectors));
   backend.CopyOut(bytes.data(), array, bytes.size());
+  for (const KvLayer& layer : layers_) {
+    if (shape_.layout == KvLayout::kVectors) break;
+    if (array == layer.k_blocks) bytes = Reordered(shape_, KvSide::kKeys, bytes, false);
+    if (array == layer.v_blocks) bytes = Reordered(shape_, KvSide::kValues, bytes, false);
+  }
   const KvVectors stored = KvVectors::Of(shape_, bytes.data(), vectors);
   std::vector<float> values;
   for (int64_t i = 0; i < vectors; ++i) {

@@ -40,6 +40,7 @@ class LaggingBackend : public Backend {
 
   // The rest is the other backend's.
   BackendInfo info() const override { return inner_->info(); }
+  KvLayout BlockLayout(const KvShape& shape) const override { return inner_->BlockLayout(shape); }
   LayerOps* layer_ops() override { return inner_->layer_ops(); }
   ExpertOps* expert_ops() override { return inner_->expert_ops(); }
   KvOps* kv_ops() override { return inner_->kv_ops(); }

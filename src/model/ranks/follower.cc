@@ -76,6 +76,7 @@ void RankFollower::TellMemory() const {
 void RankFollower::NewCache(MessageReader* message) {
   const auto id = message->Get<uint64_t>();
   Cache cache{.shape = message->Get<KvShape>()};
+  cache.shape.layout = backend_->BlockLayout(cache.shape);
   const KvShape& shape = cache.shape;
   const auto allocate = [&](size_t bytes) -> void* {
     auto buffer = backend_->Allocate(bytes);

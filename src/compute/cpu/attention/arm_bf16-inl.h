@@ -5,7 +5,8 @@
 // bfmmla multiplies [2, 4] by [4, 2] into [2, 2]. Everything stays in that shape from the query to
 // the sum of values (AttentionKernels::row_pairs), so nothing is rearranged between the products.
 // The right operand is groups of 8 bf16, 2 columns by 4 of depth; 4 groups side by side make a
-// stripe of 8 columns. Packed, a stripe is contiguous over the whole depth.
+// stripe of 8 columns. A unit of the cache (kv_units.h) is a stripe of keys, or of a stripe of
+// values eight of depth.
 #ifndef TALON_COMPUTE_CPU_ATTENTION_ARM_BF16_INL_H_
 #define TALON_COMPUTE_CPU_ATTENTION_ARM_BF16_INL_H_
 
@@ -16,9 +17,12 @@
 namespace talon::arm_bf16 {
 
 // Functions of AttentionKernels.
+void Multiply(const TileProduct& product);
 void MultiplyKeys(const KvTile& keys, const TileProduct& product);
 void MultiplyValues(const KvTile& values, const TileProduct& product);
 void Softmax(const TileSoftmax& tile);
+void ExpandUnit(DType dtype, KvSide side, const uint8_t* codes, const uint8_t* scales, int head_dim,
+                uint16_t* out);
 
 namespace {
 

@@ -1,6 +1,8 @@
-// Packing and products of packed operands for attention with bfmmla (attention_arm_bf16-inl.h), and
-// the table of its kernels.
-#include "compute/cpu/attention/arm_bf16_product-inl.h"
+// Orders queries, keys and values for attention with bfmmla (arm_bf16-inl.h), and the table of its
+// kernels.
+#include <cstring>
+
+#include "compute/cpu/attention/arm_bf16-inl.h"
 #include "compute/cpu/cpu_features.h"
 
 namespace talon {
@@ -27,37 +29,26 @@ inline uint16x8_t LoadPartial(const uint16_t* p, int valid) {
   return Load8(buffer);
 }
 
-// Eight keys, one stripe, by eight dimensions.
-template <bool kWhole>
-inline void PackEightKeys(const uint16_t* keys, int head_dim, int valid, uint16_t* out) {
-  uint16x8_t groups[2 * kStripe];
+// Eight keys by eight dimensions.
+inline void OrderEightKeys(const uint16_t* keys, int head_dim, int valid, uint16_t* out) {
 #pragma GCC unroll 4
   for (int pair = 0; pair < kStripe; ++pair, keys += 2 * head_dim) {
-    const uint16x8_t x = kWhole ? Load8(keys) : LoadPartial(keys, valid);
-    const uint16x8_t y = kWhole ? Load8(keys + head_dim) : LoadPartial(keys + head_dim, valid);
-    groups[pair] = LowHalves(x, y);
-    groups[kStripe + pair] = HighHalves(x, y);
-  }
-#pragma GCC unroll 8
-  for (int g = 0; g < 2 * kStripe; ++g) vst1q_u16(out + g * kGroup, groups[g]);
-}
-
-void PackKeys(const KvTile& tile, void* b) {
-  const int whole = tile.head_dim / 8 * 8;
-  auto* out = static_cast<uint16_t*>(b);
-  for (int u = 0; u < tile.num_units; ++u, out += kStripeCols * PaddedDim(tile.head_dim)) {
-    FetchAhead(tile.ahead[u], kUnitKeys * tile.head_dim * int64_t{2});
-    const auto* keys = static_cast<const uint16_t*>(tile.units[u]);
-    for (int d = 0; d < whole; d += 8) {
-      PackEightKeys<true>(keys + d, tile.head_dim, 8, out + d * kStripeCols);
-    }
-    if (whole == tile.head_dim) continue;
-    PackEightKeys<false>(keys + whole, tile.head_dim, tile.head_dim - whole,
-                         out + whole * kStripeCols);
+    const uint16x8_t x = LoadPartial(keys, valid);
+    const uint16x8_t y = LoadPartial(keys + head_dim, valid);
+    vst1q_u16(out + pair * kGroup, LowHalves(x, y));
+    vst1q_u16(out + (kStripe + pair) * kGroup, HighHalves(x, y));
   }
 }
 
-inline void PackUnitValues(const uint16_t* in, int head_dim, int valid, uint16_t* out) {
+void OrderKeys(const void* vectors, int head_dim, void* unit) {
+  const auto* keys = static_cast<const uint16_t*>(vectors);
+  auto* out = static_cast<uint16_t*>(unit);
+  for (int d = 0; d < head_dim; d += 8) {
+    OrderEightKeys(keys + d, head_dim, head_dim - d, out + d * kUnitKeys);
+  }
+}
+
+inline void OrderEightValues(const uint16_t* in, int head_dim, int valid, uint16_t* out) {
   const auto load = [&](int key) { return LoadPartial(in + key * head_dim, valid); };
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half, out += kStripe * kGroup) {
@@ -69,42 +60,36 @@ inline void PackUnitValues(const uint16_t* in, int head_dim, int valid, uint16_t
   }
 }
 
-void PackValues(const KvTile& tile, void* b) {
-  for (int u = 0; u < tile.num_units; ++u) {
-    FetchAhead(tile.ahead[u], kUnitKeys * tile.head_dim * int64_t{2});
-    const auto* in = static_cast<const uint16_t*>(tile.units[u]);
-    uint16_t* out = static_cast<uint16_t*>(b) + u * kUnitKeys * kStripeCols;
-    int d = 0;
-    for (; d + 8 <= tile.head_dim; d += 8, out += kTileKeys * kStripeCols) {
-      PackUnitValues(in + d, tile.head_dim, 8, out);
-    }
-    if (d < tile.head_dim) PackUnitValues(in + d, tile.head_dim, tile.head_dim - d, out);
+void OrderValues(const void* vectors, int head_dim, void* unit) {
+  const auto* values = static_cast<const uint16_t*>(vectors);
+  auto* out = static_cast<uint16_t*>(unit);
+  for (int d = 0; d < head_dim; d += 8) {
+    OrderEightValues(values + d, head_dim, head_dim - d, out + d * kUnitKeys);
   }
 }
 
-struct PackedColumns {
-  const uint16_t* b;
-  int64_t stripe;  // elements from stripe to stripe
-
-  static constexpr int kSteps = 1;
-  static constexpr int kMaxPairs = 6;
-  PackedColumns From(int first) const { return {b + first * stripe, stripe}; }
-
-  template <int kStripes, class F>
-  TALON_INLINE void ForEachStep(int depth, F f) const {
-    const uint16_t* from = b + depth * kStripeCols;
-    uint16x8_t groups[kStripes * kStripe];
-#pragma GCC unroll 16
-    for (int g = 0; g < kStripes * kStripe; ++g) {
-      groups[g] = Load8(from + g / kStripe * stripe + g % kStripe * kGroup);
-    }
-    f(0, groups);
+// A unit of keys is a stripe.
+void PackKeys(const KvTile& tile, void* b) {
+  const int elements = kUnitKeys * PaddedDim(tile.head_dim);
+  for (int u = 0; u < tile.num_units; ++u) {
+    FetchAhead(tile.ahead[u], elements * sizeof(uint16_t));
+    std::memcpy(static_cast<uint16_t*>(b) + u * elements, tile.units[u],
+                elements * sizeof(uint16_t));
   }
-};
+}
 
-void Multiply(const TileProduct& product) {
-  MultiplyRows(product, PackedColumns{static_cast<const uint16_t*>(product.b),
-                                      int64_t{product.b_depth} * kStripeCols});
+// A stripe is eight dimensions of all units.
+void PackValues(const KvTile& tile, void* b) {
+  constexpr int kEight = 8 * kUnitKeys;
+  const int dim = PaddedDim(tile.head_dim);
+  for (int u = 0; u < tile.num_units; ++u) {
+    FetchAhead(tile.ahead[u], kUnitKeys * dim * sizeof(uint16_t));
+    const auto* unit = static_cast<const uint16_t*>(tile.units[u]);
+    uint16_t* out = static_cast<uint16_t*>(b) + u * kEight;
+    for (int d = 0; d < dim; d += 8, unit += kEight, out += kTileKeys * kStripeCols) {
+      std::memcpy(out, unit, kEight * sizeof(uint16_t));
+    }
+  }
 }
 
 }  // namespace
@@ -120,7 +105,10 @@ const AttentionKernels* ArmBf16AttentionKernels() {
                                            .pack_values = PackValues,
                                            .multiply = Multiply,
                                            .softmax = Softmax,
-                                           .direct_rows = 10,
+                                           .order_keys = OrderKeys,
+                                           .order_values = OrderValues,
+                                           .expand = ExpandUnit,
+                                           .direct_rows = 24,
                                            .multiply_keys = MultiplyKeys,
                                            .multiply_values = MultiplyValues};
   const CpuFeatures& has = GetCpuFeatures();

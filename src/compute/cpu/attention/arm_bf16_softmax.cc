@@ -1,4 +1,4 @@
-// Softmax of a tile of scores for attention with bfmmla (attention_arm_bf16-inl.h).
+// Softmax of a tile of scores for attention with bfmmla (arm_bf16-inl.h).
 #include <cmath>
 
 #include "compute/cpu/attention/arm_bf16-inl.h"

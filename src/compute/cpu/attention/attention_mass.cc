@@ -74,19 +74,19 @@ class TileTask {
       const int64_t slot = int64_t{list[first_block + i]} * shape.block_size;
       for (int key = 0; key < shape.block_size; key += kUnitKeys) {
         const HostVector unit = VectorAt(shape, call_.layer.k_blocks, nullptr, slot + key, kv_head);
-        tile.units[tile.num_units] = unit.elements;
-        if (shape.quantised()) tile.units[tile.num_units] = Expanded(unit, tile.num_units);
+        tile.units[tile.num_units] = Vectors(unit, tile.num_units);
         ++tile.num_units;
       }
     }
     kernels_.pack_keys(tile, keys_);
   }
 
-  // Unit `index` of the tile as bf16.
-  const void* Expanded(const HostVector& unit, int index) {
+  // Unit `index` of the tile as vectors of a float type.
+  const void* Vectors(const HostVector& unit, int index) {
     const KvShape& shape = call_.shape;
+    if (!shape.quantised() && shape.layout == KvLayout::kVectors) return unit.elements;
     auto* out = reinterpret_cast<uint16_t*>(expanded_) + index * kUnitKeys * shape.head_dim;
-    ExpandVectors(shape.dtype, unit.elements, unit.scale, kUnitKeys, shape.head_dim, out);
+    ReadTokens(shape, KvSide::kKeys, unit, kUnitKeys, out);
     return out;
   }
 
@@ -142,7 +142,7 @@ class TileTask {
   const AttentionKernels& kernels_;  // the portable ones: operands are float32, row by row
   const int dim_;
   float* keys_;      // packed
-  float* expanded_;  // [128, head_dim] of bf16, those of a quantised cache before
+  float* expanded_;  // [128, head_dim] of bf16, before: those that do not lie as such vectors
   float* queries_;   // [queries, dim]
   float* scores_;    // [queries, 128]
   float* probs_;     // the same

@@ -108,7 +108,7 @@ QueryBlock::QueryBlock(const AttentionCall& call, const AttentionItem& item, con
       first_head_(range.first_query % call.group()),
       num_queries_(range.num_queries),
       dim_(PaddedDim(call.shape.head_dim)),
-      direct_(num_queries_ <= kernels_.direct_rows && dim_ == call.shape.head_dim),
+      direct_(num_queries_ <= kernels_.direct_rows),
       block_shift_(std::countr_zero(static_cast<unsigned>(call.shape.block_size))),
       keys_(BlockVectorsOf(call.shape, call.layer.k_blocks)),
       values_(BlockVectorsOf(call.shape, call.layer.v_blocks)),
@@ -144,19 +144,37 @@ void QueryBlock::LoadQueries() {
   }
 }
 
-HostVector QueryBlock::KeyVector(Side side, const AttentionRow& row, int key) const {
-  if (key < row.prefix_len) return PrefixVector(side, key);
+// Copies K or V of one key, as a vector of value_type().
+void QueryBlock::ReadKey(Side side, const AttentionRow& row, int key, uint8_t* out) const {
+  const KvShape& shape = call_.shape;
   const bool keys = side == Side::kKeys;
-  return VectorAt(call_.shape, keys ? call_.layer.k_blocks : call_.layer.v_blocks,
-                  keys ? call_.layer.k_staged : call_.layer.v_staged,
-                  call_.plan->tree_places[row.tree_begin + key - row.prefix_len], kv_head_);
+  const bool in_prefix = key < row.prefix_len;
+  const int64_t place =
+      in_prefix ? (int64_t{blocks_[key >> block_shift_]} << block_shift_) + key % shape.block_size
+                : call_.plan->tree_places[row.tree_begin + key - row.prefix_len];
+  const bool in_unit = shape.layout == KvLayout::kUnits && place >= 0;
+  const int token = in_unit ? static_cast<int>(place % kUnitTokens) : 0;
+  const HostVector from =
+      VectorAt(shape, keys ? call_.layer.k_blocks : call_.layer.v_blocks,
+               keys ? call_.layer.k_staged : call_.layer.v_staged, place - token, kv_head_);
+  KvElements gathered;
+  const uint8_t* elements = from.elements;
+  if (in_unit) {
+    ReadFromUnit(shape, side, from.elements, token, gathered.bytes);
+    elements = gathered.bytes;
+  }
+  if (shape.quantised()) {
+    ExpandVectors(shape.dtype, elements, from.scale + token, 1, shape.head_dim,
+                  reinterpret_cast<uint16_t*>(out));
+  } else {
+    std::memcpy(out, elements, value_bytes_);
+  }
 }
 
 // Appends the row's keys of `tile` from `first_unit` up to `end_key`, padded with zeros to whole
 // units.
 void QueryBlock::Gather(Side side, const AttentionRow& row, int tile, int first_unit, int end_key,
                         KvTile* view) const {
-  const KvShape& shape = call_.shape;
   const int first = first_unit * kUnitKeys;
   const int num_units = CeilDiv(end_key - first, kUnitKeys);
   uint8_t* out = GatheredUnit(view->num_units);
@@ -165,20 +183,14 @@ void QueryBlock::Gather(Side side, const AttentionRow& row, int tile, int first_
     ++view->num_units;
   }
   for (int key = first; key < end_key; ++key, out += value_bytes_) {
-    const HostVector from = KeyVector(side, row, tile * kTileKeys + key);
-    if (shape.quantised()) {
-      ExpandVectors(shape.dtype, from.elements, from.scale, 1, shape.head_dim,
-                    reinterpret_cast<uint16_t*>(out));
-    } else {
-      std::memcpy(out, from.elements, value_bytes_);
-    }
+    ReadKey(side, row, tile * kTileKeys + key, out);
   }
   std::memset(out, 0, (num_units * kUnitKeys - (end_key - first)) * value_bytes_);
 }
 
 // Expands the unit of the prefix that starts at `key`, and fetches the one at `ahead` if it is not
-// negative.
-void QueryBlock::ExpandPrefix(Side side, int key, int ahead, uint8_t* out) const {
+// negative. In units it keeps its order.
+const void* QueryBlock::ExpandPrefix(Side side, int key, int ahead) const {
   const KvShape& shape = call_.shape;
   if (ahead >= 0) {
     const HostVector later = PrefixVector(side, ahead);
@@ -186,22 +198,28 @@ void QueryBlock::ExpandPrefix(Side side, int key, int ahead, uint8_t* out) const
     FetchAhead(later.scale, kUnitKeys);
   }
   const HostVector from = PrefixVector(side, key);
+  const int unit = key % kTileKeys / kUnitKeys;
+  if (shape.layout == KvLayout::kUnits) {
+    kernels_.expand(shape.dtype, side, from.elements, from.scale, shape.head_dim,
+                    OrderedUnit(unit));
+    return OrderedUnit(unit);
+  }
   ExpandVectors(shape.dtype, from.elements, from.scale, kUnitKeys, shape.head_dim,
-                reinterpret_cast<uint16_t*>(out));
+                reinterpret_cast<uint16_t*>(GatheredUnit(unit)));
+  return GatheredUnit(unit);
 }
 
 // Whole units of prefix and trunk. Those of the next tile will be needed soon.
 KvTile QueryBlock::SharedTile(Side side, int tile, int num_units) const {
   const AttentionRow& row = LastRow();
-  const int in_place = std::min(num_units, row.PrefixUnits(tile));
+  const int in_place = std::min(num_units, row.PrefixUnits(tile));  // or expanded
   const int ahead = row.PrefixUnits(tile + kTilesAhead);
   KvTile view{.num_units = in_place, .head_dim = call_.shape.head_dim};
   for (int u = 0; u < in_place; ++u) {
     const int key = tile * kTileKeys + u * kUnitKeys;
     const int later = u < ahead ? key + kTilesAhead * kTileKeys : -1;
     if (call_.shape.quantised()) {
-      ExpandPrefix(side, key, later, GatheredUnit(u));
-      view.units[u] = GatheredUnit(u);
+      view.units[u] = ExpandPrefix(side, key, later);
     } else {
       view.units[u] = PrefixVector(side, key).elements;
       if (later >= 0) view.ahead[u] = PrefixVector(side, later).elements;
@@ -218,8 +236,17 @@ KvTile QueryBlock::OwnTile(Side side, const AttentionRow& row, int tile) const {
   return view;
 }
 
-void QueryBlock::Pack(Side side, const KvTile& tile, float* packed) const {
-  (side == Side::kKeys ? kernels_.pack_keys : kernels_.pack_values)(tile, packed);
+// As the products want it. `ordered`: so many units lie in the order of the kernels already.
+void QueryBlock::Prepare(Side side, int ordered, float* packed, KvTile* tile) const {
+  const bool keys = side == Side::kKeys;
+  if (kernels_.reads_units()) {
+    for (int u = ordered; u < tile->num_units; ++u) {
+      uint16_t* unit = OrderedUnit(u);
+      (keys ? kernels_.order_keys : kernels_.order_values)(tile->units[u], tile->head_dim, unit);
+      tile->units[u] = unit;
+    }
+  }
+  if (!direct_) (keys ? kernels_.pack_keys : kernels_.pack_values)(*tile, packed);
 }
 
 // Keys: scores of a chunk's `queries` with the units. Values: adds the units, weighted; the first
@@ -273,8 +300,8 @@ void QueryBlock::SharedProducts(Side side, int tile, const Chunk& chunk) {
   float* packed = side == Side::kKeys ? tiles_->packed_keys : tiles_->packed_values;
   const int shared = LastRow().SharedUnits(tile);  // the last row sees all that is shared
   const bool first = chunk.begin == 0;
-  const KvTile in_place = direct_ || first ? SharedTile(side, tile, shared) : KvTile{};
-  if (!direct_ && first && shared > 0) Pack(side, in_place, packed);
+  KvTile in_place = direct_ || first ? SharedTile(side, tile, shared) : KvTile{};
+  if (in_place.num_units > 0) Prepare(side, OrderedUnits(tile, shared), packed, &in_place);
   if (AllShareTile(tile)) {
     Products(side, chunk, chunk, {0, kTileUnits, &in_place, packed});
     return;
@@ -296,8 +323,8 @@ void QueryBlock::OwnProducts(Side side, int tile, const Chunk& chunk) {
     last = std::min(queries.end, chunk.end);
     const int shared = queries.row->SharedUnits(tile);
     if (queries.row->TileKeys(tile) <= shared * kUnitKeys) continue;
-    const KvTile own = OwnTile(side, *queries.row, tile);
-    if (!direct_) Pack(side, own, tiles_->own_packed);
+    KvTile own = OwnTile(side, *queries.row, tile);
+    Prepare(side, 0, tiles_->own_packed, &own);
     Products(side, chunk, {first, last}, {shared, own.num_units, &own, tiles_->own_packed});
   }
 }

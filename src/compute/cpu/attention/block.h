@@ -11,6 +11,7 @@
 #include "compute/cpu/attention/kernels.h"
 #include "compute/cpu/attention/plan.h"
 #include "compute/host/host_memory.h"
+#include "compute/kv/kv_units.h"
 #include "compute/kv_view.h"
 #include "compute/matrix.h"
 #include "compute/pass_plan.h"
@@ -83,7 +84,7 @@ struct AttentionTiles {
   float* packed_keys;    // those of the tile that are shared
   float* packed_values;  // the same
   float* own_packed;     // one row's own keys or values
-  float* gathered;       // those of either that are not read in place, in their value_type()
+  float* gathered;       // those of either that are not read in place, then as ordered units
   float* row_values;     // [dim], one query's
   float rescale[kChunkQueries];
   int32_t firsts[kChunkQueries];
@@ -135,7 +136,7 @@ class QueryBlock {
   void StorePartials(int split, AttentionPartials* partials) const;
 
  private:
-  enum class Side { kKeys, kValues };
+  using Side = KvSide;
   // Queries [begin, end), at most kChunkQueries, begin a multiple of that.
   struct Chunk {
     int begin;
@@ -183,16 +184,25 @@ class QueryBlock {
     return {side == Side::kKeys ? keys_ : values_,
             (tile << block_shift_) + (key & ((1 << block_shift_) - 1)), vector_bytes_};
   }
-  HostVector KeyVector(Side side, const AttentionRow& row, int key) const;
+  void ReadKey(Side side, const AttentionRow& row, int key, uint8_t* out) const;
   uint8_t* GatheredUnit(int unit) const {
     return reinterpret_cast<uint8_t*>(tiles_->gathered) + unit * kUnitKeys * value_bytes_;
   }
-  void ExpandPrefix(Side side, int key, int ahead, uint8_t* out) const;
+  // bf16, which takes half of the room.
+  uint16_t* OrderedUnit(int unit) const {
+    return reinterpret_cast<uint16_t*>(tiles_->gathered) + (kTileUnits + unit) * kUnitKeys * dim_;
+  }
+  const void* ExpandPrefix(Side side, int key, int ahead) const;
   KvTile SharedTile(Side side, int tile, int num_units) const;
   void Gather(Side side, const AttentionRow& row, int tile, int first_unit, int end_key,
               KvTile* view) const;
   KvTile OwnTile(Side side, const AttentionRow& row, int tile) const;
-  void Pack(Side side, const KvTile& tile, float* packed) const;
+  void Prepare(Side side, int ordered, float* packed, KvTile* tile) const;
+  // Units of the tile that the cache holds in the order of the kernels.
+  int OrderedUnits(int tile, int shared) const {
+    if (call_.shape.layout != KvLayout::kUnits) return 0;
+    return std::min(shared, LastRow().PrefixUnits(tile));
+  }
   void RunChunk(int tile, const Chunk& chunk);
   void SharedProducts(Side side, int tile, const Chunk& chunk);
   void OwnProducts(Side side, int tile, const Chunk& chunk);
@@ -209,7 +219,7 @@ class QueryBlock {
   size_t num_rows_ = 0;
   int last_first_key_ = 0;  // the largest first_key of its rows
   const int dim_;
-  const bool direct_;  // products straight from the cache
+  const bool direct_;  // products straight from ordered units
   const int block_shift_;
   const KvVectors keys_;  // in blocks
   const KvVectors values_;

@@ -29,19 +29,16 @@ int64_t SummaryIndex(const KvShape& shape, int32_t block, int head) {
 void SummariseBlock(const KvShape& shape, const KvLayer& arrays, int32_t block) {
   const int dim = shape.head_dim;
   std::vector<float> keys(shape.TileElements());
-  std::vector<uint16_t> expanded(shape.quantised() ? keys.size() : 0);
+  std::vector<uint8_t> vectors(keys.size() * DTypeSize(shape.value_type()));
   std::vector<float> largest(dim);
   std::vector<float> smallest(dim);
   for (int head = 0; head < shape.kv_heads; ++head) {
     const int64_t summary = SummaryIndex(shape, block, head);
-    const HostVector from =
-        VectorAt(shape, arrays.k_blocks, nullptr, int64_t{block} * shape.block_size, head);
-    const void* numbers = from.elements;
-    if (shape.quantised()) {
-      ExpandVectors(shape.dtype, from.elements, from.scale, shape.block_size, dim, expanded.data());
-      numbers = expanded.data();
-    }
-    ConvertToF32(numbers, shape.value_type(), static_cast<int64_t>(keys.size()), keys.data());
+    const int64_t slot = int64_t{block} * shape.block_size;
+    ReadTokens(shape, KvSide::kKeys, VectorAt(shape, arrays.k_blocks, nullptr, slot, head),
+               shape.block_size, vectors.data());
+    ConvertToF32(vectors.data(), shape.value_type(), static_cast<int64_t>(keys.size()),
+                 keys.data());
     arrays.key_norm[summary] =
         SummariseKeys(keys.data(), shape.block_size, dim, largest.data(), smallest.data());
     ConvertFromF32(largest.data(), dim, shape.value_type(),

@@ -4,9 +4,10 @@
 // Both products of attention are one operation, out[rows, cols] = a[rows, depth] * b[depth, cols]:
 // scores (a = queries, b = keys transposed, depth = dim, cols = keys) and the weighted sum of
 // values (a = probabilities, b = values, depth = keys, cols = dim). `b` is packed once per tile,
-// converted from the cache's type, and shared by all queries; or, where queries are few, read as it
-// lies. Each element of `out` is one sum in a fixed order, by units of 8 of depth, whatever the
-// number of rows or columns, so calls may be cut at any row, unit of columns or unit of depth.
+// converted from the cache's type, and shared by all queries; or, where queries are few and the
+// cache lies in the order of the kernel, read as it lies. Each element of `out` is one sum in a
+// fixed order, by units of 8 of depth, whatever the number of rows or columns, so calls may be cut
+// at any row, unit of columns or unit of depth.
 //
 // Arrays by row ([rows, stride]) are row-major or, where a kernel's matrix instructions want it, in
 // pairs of rows that alternate (AttentionKernels::row_pairs).
@@ -22,6 +23,7 @@
 #include "base/math.h"
 #include "compute/cpu/attention/plan.h"
 #include "compute/dtype.h"
+#include "compute/kv/kv_units.h"
 
 namespace talon {
 
@@ -33,7 +35,7 @@ inline constexpr int kMaxTileRows = 128;  // queries that share a packed tile, e
 
 // K or V of one kv head for a run of keys, in the cache's type.
 struct KvTile {
-  const void* units[kTileUnits] = {};  // each [8, head_dim]
+  const void* units[kTileUnits] = {};  // each [8, head_dim], or in the order of KvLayout::kUnits
   const void* ahead[kTileUnits] = {};  // a unit of a later tile to fetch meanwhile, or null
   int num_units = 0;
   int head_dim = 0;
@@ -95,11 +97,21 @@ struct AttentionKernels {
   // For each row: new maximum m, weights 2^(score - m) of the keys seen and exact zeros elsewhere,
   // sum = sum * rescale + their total.
   void (*softmax)(const TileSoftmax& tile);
-  // Products straight from a tile, faster up to this many rows (0: never): the same bits as packing
-  // and `multiply`; `b` is not used. REQUIRES: head_dim is a multiple of 8.
+
+  // Kernels that read ordered units (kv_units.h), in tiles to pack too. `order`: of eight vectors
+  // [8, head_dim] makes a unit of `dim` elements each.
+  void (*order_keys)(const void* vectors, int head_dim, void* unit) = nullptr;
+  void (*order_values)(const void* vectors, int head_dim, void* unit) = nullptr;
+  // A unit of quantised codes, as bf16 in the same order.
+  void (*expand)(DType dtype, KvSide side, const uint8_t* codes, const uint8_t* scales,
+                 int head_dim, uint16_t* out) = nullptr;
+  // Products straight from a tile of units, faster up to this many rows: the same bits as packing
+  // and `multiply`; `b` is not used.
   int direct_rows = 0;
   void (*multiply_keys)(const KvTile& keys, const TileProduct& product) = nullptr;
   void (*multiply_values)(const KvTile& values, const TileProduct& product) = nullptr;
+
+  bool reads_units() const { return order_keys != nullptr; }
 
   // First element of a row in an array of operands.
   void* OperandRow(void* array, int row, int64_t stride) const {

@@ -11,6 +11,7 @@
 #include "compute/backend_testing.h"
 #include "compute/cpu/attention/plan.h"
 #include "compute/kv/kv_testing.h"
+#include "compute/kv/kv_units.h"
 
 namespace talon {
 namespace {
@@ -56,6 +57,22 @@ struct CacheRows {
   KvTile tile;
 };
 
+// The tile as the kernels of a case read it; `units` holds what they want in another order.
+KvTile TileFor(const KernelCase& c, const CacheRows& rows, KvSide side,
+               std::vector<uint16_t>* units) {
+  KvTile tile = rows.tile;
+  if (!c.kernels->reads_units()) return tile;
+  const int elements = kUnitKeys * PaddedDim(tile.head_dim);
+  units->resize(kTileUnits * elements);
+  for (int u = 0; u < kTileUnits; ++u) {
+    uint16_t* unit = units->data() + u * elements;
+    (side == KvSide::kKeys ? c.kernels->order_keys : c.kernels->order_values)(tile.units[u],
+                                                                              tile.head_dim, unit);
+    tile.units[u] = unit;
+  }
+  return tile;
+}
+
 // Arrays of kernels that work on pairs of rows have whole pairs.
 int PaddedRows(int rows) { return RoundUp(rows, 2); }
 
@@ -99,7 +116,8 @@ std::vector<float> Scores(const KernelCase& c, const CacheRows& keys,
                           c.kernels->OperandRow(packed_queries.data(), r, dim));
   }
   std::vector<float> packed(kTileKeys * dim);
-  c.kernels->pack_keys(keys.tile, packed.data());
+  std::vector<uint16_t> units;
+  c.kernels->pack_keys(TileFor(c, keys, KvSide::kKeys, &units), packed.data());
   std::vector<float> scores(PaddedRows(rows) * kTileKeys, -1.0f);
   c.kernels->multiply({.a = packed_queries.data(),
                        .a_stride = dim,
@@ -221,7 +239,8 @@ TEST(AttentionKernels, OnlineSoftmaxMatchesDouble) {
                           .max = max.data(),
                           .sum = sum.data(),
                           .rescale = rescale.data()});
-      c.kernels->pack_values(values.tile, packed.data());
+      std::vector<uint16_t> units;
+      c.kernels->pack_values(TileFor(c, values, KvSide::kValues, &units), packed.data());
       c.kernels->multiply({.a = probs.data(),
                            .a_stride = kTileKeys,
                            .b = packed.data(),

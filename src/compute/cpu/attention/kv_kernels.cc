@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
+#include <vector>
 
 #include "compute/kv/kv_codes.h"
 
@@ -174,6 +176,22 @@ HWY_EXPORT(Expand);
 void ExpandVectors(DType dtype, const uint8_t* codes, const uint8_t* scales, int count,
                    int head_dim, uint16_t* to) {
   HWY_DYNAMIC_DISPATCH(Expand)(dtype, codes, scales, count, head_dim, to);
+}
+
+void ReadTokens(const KvShape& shape, KvSide side, const HostVector& first, int count, void* to) {
+  const bool units = shape.layout == KvLayout::kUnits;
+  if (!shape.quantised()) {
+    if (units) return ReadUnits(shape, side, first.elements, count, to);
+    std::memcpy(to, first.elements, count * shape.VectorBytes());
+    return;
+  }
+  const uint8_t* codes = first.elements;
+  std::vector<uint8_t> vectors(units ? count * shape.VectorBytes() : 0);
+  if (units) {
+    ReadUnits(shape, side, first.elements, count, vectors.data());
+    codes = vectors.data();
+  }
+  ExpandVectors(shape.dtype, codes, first.scale, count, shape.head_dim, static_cast<uint16_t*>(to));
 }
 
 }  // namespace talon

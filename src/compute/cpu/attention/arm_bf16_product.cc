@@ -1,15 +1,10 @@
-// The product of attention with bfmmla (attention_arm_bf16-inl.h), whatever the right operand comes
-// from: packed, or keys and values as they lie in the cache. A sum takes the same groups in the
+// The products of attention with bfmmla (arm_bf16-inl.h), whatever the right operand comes from:
+// units of the cache where they lie or, for many rows, packed. A sum takes the same groups in the
 // same order either way, so its bits are the same.
 //
 // A type of Columns says where the operand comes from. ForEachStep<kStripes>(depth, f) calls
 // f(step, groups) with the groups of that many stripes for each of the kSteps times four of depth
-// from `depth` on. From(stripe) is the rest of the columns. kMaxPairs is the most pairs of rows
-// whose sums fit in registers beside the groups. Such types live in the including file's anonymous
-// namespace, so no instance is shared between files compiled with different flags.
-#ifndef TALON_COMPUTE_CPU_ATTENTION_ARM_BF16_PRODUCT_INL_H_
-#define TALON_COMPUTE_CPU_ATTENTION_ARM_BF16_PRODUCT_INL_H_
-
+// from `depth` on. From(stripe) is the rest of the columns.
 #include <algorithm>
 
 #include "base/math.h"
@@ -19,6 +14,8 @@
 
 namespace talon::arm_bf16 {
 namespace {
+
+constexpr int kMaxPairs = 6;  // their sums fit in registers beside the groups
 
 // How the sums of a product start: at zero, at what `out` holds, or at that times the row's factor.
 enum class Start { kZero, kKeep, kRescale };
@@ -176,14 +173,114 @@ void MultiplyRows(const TileProduct& product, const Columns& columns) {
   end -= end % 2;
   while (row < end) {
     const int left = (end - row) / 2;
-    const int pairs = CeilDiv(left, CeilDiv(left, Columns::kMaxPairs));  // about equal shares
-    MultiplyUpTo<Columns::kMaxPairs>(pairs, product, PairsAt(product, row), columns);
+    const int pairs = CeilDiv(left, CeilDiv(left, kMaxPairs));  // about equal shares
+    MultiplyUpTo<kMaxPairs>(pairs, product, PairsAt(product, row), columns);
     row += 2 * pairs;
   }
   if (odd_end) MultiplySingle(product, end, columns);
 }
 
-}  // namespace
-}  // namespace talon::arm_bf16
+// Bytes of eight dimensions of a unit: the share of the next unit that is prefetched
+// meanwhile.
+constexpr int64_t kEightBytes = kUnitKeys * 8 * sizeof(uint16_t);
+constexpr int kHalfUnit = kStripe * kGroup;  // elements of a stripe by four of depth
 
-#endif  // TALON_COMPUTE_CPU_ATTENTION_ARM_BF16_PRODUCT_INL_H_
+template <int kStripes>
+inline void FetchShare(const void* ahead, int dim) {
+  if (ahead == nullptr) return;
+  FetchAhead(static_cast<const uint8_t*>(ahead) + dim / 8 * kEightBytes, kStripes * kEightBytes);
+}
+
+// Calls f(step, groups) for both halves of some stripes' next eight of depth.
+template <int kStripes, class F>
+TALON_INLINE inline void ForBothHalves(const uint16_t* const* stripes, F f) {
+#pragma GCC unroll 2
+  for (int step = 0; step < 2; ++step) {
+    uint16x8_t groups[kStripes * kStripe];
+#pragma GCC unroll 16
+    for (int g = 0; g < kStripes * kStripe; ++g) {
+      groups[g] = Load8(stripes[g / kStripe] + step * kHalfUnit + g % kStripe * kGroup);
+    }
+    f(step, groups);
+  }
+}
+
+// A stripe is a unit of keys, the depth their dimensions.
+struct KeyColumns {
+  const void* const* units;
+  const void* const* ahead;
+
+  static constexpr int kSteps = 2;
+  KeyColumns From(int first) const { return {units + first, ahead + first}; }
+
+  template <int kStripes, class F>
+  TALON_INLINE void ForEachStep(int depth, F f) const {
+    const uint16_t* stripes[kStripes];
+#pragma GCC unroll 4
+    for (int s = 0; s < kStripes; ++s) {
+      FetchShare<1>(ahead[s], depth);
+      stripes[s] = static_cast<const uint16_t*>(units[s]) + depth * kStripeCols;
+    }
+    ForBothHalves<kStripes>(stripes, f);
+  }
+};
+
+// A stripe is eight dimensions, the depth the keys, unit by unit.
+struct ValueColumns {
+  const void* const* units;
+  const void* const* ahead;
+  int first_dim = 0;
+
+  static constexpr int kSteps = 2;
+  ValueColumns From(int first) const { return {units, ahead, first_dim + first * kStripeCols}; }
+
+  template <int kStripes, class F>
+  TALON_INLINE void ForEachStep(int depth, F f) const {
+    const int unit = depth / kUnitKeys;
+    const uint16_t* stripes[kStripes];
+    FetchShare<kStripes>(ahead[unit], first_dim);
+#pragma GCC unroll 4
+    for (int s = 0; s < kStripes; ++s) {
+      stripes[s] =
+          static_cast<const uint16_t*>(units[unit]) + (first_dim + s * kStripeCols) * kUnitKeys;
+    }
+    ForBothHalves<kStripes>(stripes, f);
+  }
+};
+
+// A stripe is contiguous over the whole depth.
+struct PackedColumns {
+  const uint16_t* b;
+  int64_t stripe;  // elements from stripe to stripe
+
+  static constexpr int kSteps = 1;
+  PackedColumns From(int first) const { return {b + first * stripe, stripe}; }
+
+  template <int kStripes, class F>
+  TALON_INLINE void ForEachStep(int depth, F f) const {
+    const uint16_t* from = b + depth * kStripeCols;
+    uint16x8_t groups[kStripes * kStripe];
+#pragma GCC unroll 16
+    for (int g = 0; g < kStripes * kStripe; ++g) {
+      groups[g] = Load8(from + g / kStripe * stripe + g % kStripe * kGroup);
+    }
+    f(0, groups);
+  }
+};
+
+}  // namespace
+
+void Multiply(const TileProduct& product) {
+  MultiplyRows(product, PackedColumns{static_cast<const uint16_t*>(product.b),
+                                      int64_t{product.b_depth} * kStripeCols});
+}
+
+void MultiplyKeys(const KvTile& keys, const TileProduct& product) {
+  MultiplyRows(product, KeyColumns{keys.units, keys.ahead});
+}
+
+void MultiplyValues(const KvTile& values, const TileProduct& product) {
+  MultiplyRows(product, ValueColumns{values.units, values.ahead});
+}
+
+}  // namespace talon::arm_bf16

@@ -1,4 +1,5 @@
-// Products straight from the cache against packing first: the same bits, for every shape.
+// Attention over a cache in ordered units: the kernels' order is the cache's, and the bits are
+// those of a cache of vectors, packed or not, for every shape.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -7,6 +8,7 @@
 #include "compute/backend_testing.h"
 #include "compute/cpu/attention/attention.h"
 #include "compute/kv/kv_testing.h"
+#include "compute/kv/kv_units.h"
 
 namespace talon {
 namespace {
@@ -15,10 +17,10 @@ using testing::RandomValues;
 using testing::SameBits;
 using testing::SequenceSpec;
 
-// The kernels of this machine that have direct products, if any.
-const AttentionKernels* DirectKernels() {
+// The kernels of this machine that read ordered units, if any.
+const AttentionKernels* UnitKernels() {
   const AttentionKernels& kernels = GetAttentionKernels(DType::kBF16);
-  return kernels.direct_rows > 0 ? &kernels : nullptr;
+  return kernels.reads_units() ? &kernels : nullptr;
 }
 
 std::vector<uint8_t> Bf16(const std::vector<float>& values) {
@@ -120,9 +122,28 @@ std::vector<float> ValueProduct(const AttentionKernels& kernels, bool direct, Ti
   return out;
 }
 
-TEST(AttentionDirectNeedsBf16Instructions, ProductsHaveTheBitsOfPackedOnes) {
-  const AttentionKernels* kernels = DirectKernels();
-  if (kernels == nullptr) GTEST_SKIP() << "no direct products on this machine";
+TEST(AttentionUnitsNeedBf16Instructions, KernelsOrderUnitsAsTheCacheDoes) {
+  const AttentionKernels* kernels = UnitKernels();
+  if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
+  for (const int head_dim : {8, 64, 80, 128}) {
+    const std::vector<uint8_t> bytes = Bf16(RandomValues(int64_t{kUnitKeys} * head_dim, 4));
+    const auto* vectors = reinterpret_cast<const uint16_t*>(bytes.data());
+    for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+      std::vector<uint16_t> expected(kUnitKeys * head_dim), unit(expected.size());
+      for (int token = 0; token < kUnitTokens; ++token) {
+        WriteToUnit({.head_dim = head_dim, .dtype = DType::kBF16}, side, vectors + token * head_dim,
+                    token, expected.data());
+      }
+      const auto order = side == KvSide::kKeys ? kernels->order_keys : kernels->order_values;
+      order(vectors, head_dim, unit.data());
+      EXPECT_EQ(unit, expected) << head_dim;
+    }
+  }
+}
+
+TEST(AttentionUnitsNeedBf16Instructions, ProductsHaveTheBitsOfPackedOnes) {
+  const AttentionKernels* kernels = UnitKernels();
+  if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
   for (const int head_dim : {8, 64, 80, 96, 128}) {
     Tile keys(head_dim, 1);
     Tile values(head_dim, 2);
@@ -144,8 +165,10 @@ struct Shape {
   bool partial;
 };
 
-// Attention of a tree of `rows` nodes over 1100 tokens, so over two splits.
-std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s) {
+// Attention of a tree of `rows` nodes over 1100 tokens, so over two splits. The cache lies as
+// `layout` has it.
+std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s,
+                                 KvLayout layout = KvLayout::kUnits) {
   constexpr int kKvHeads = 2;
   constexpr int kCommitted = 1100;
   std::mt19937 random(5);
@@ -161,8 +184,10 @@ std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s
                       .staging_rows = s.rows};
   testing::KvImage image(shape, 0);
   const PassPlan pass = testing::BuildPass({sequence}, random, &image);
-  const auto backend = testing::MakeBackend("cpu2");
+  const auto backend =
+      testing::MakeBackend(layout == KvLayout::kUnits ? "cpu2" : "reference");  // host memory both
   const testing::DeviceKv kv(*backend, image);
+  EXPECT_EQ(kv.view().shape.layout, layout);
   ThreadPool pool(2);
   AttentionPlan plan;
   plan.Build(pass, shape, pool.num_threads());
@@ -174,7 +199,7 @@ std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s
                            .kernels = &kernels,
                            .q = {q.data(), s.rows, cols, cols},
                            .out = {out.data(), s.rows, cols, cols},
-                           .shape = shape,
+                           .shape = kv.view().shape,
                            .layer = kv.view().layers[0],
                            .scale = 0.1f};
   AttentionScratch scratch;
@@ -182,9 +207,9 @@ std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s
   return out;
 }
 
-TEST(AttentionDirectNeedsBf16Instructions, TreesOverAPrefixHaveTheBitsOfThePackedPath) {
-  const AttentionKernels* kernels = DirectKernels();
-  if (kernels == nullptr) GTEST_SKIP() << "no direct products on this machine";
+TEST(AttentionUnitsNeedBf16Instructions, TreesOverAPrefixHaveTheBitsOfPackedVectors) {
+  const AttentionKernels* kernels = UnitKernels();
+  if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
   AttentionKernels packed = *kernels;
   packed.direct_rows = 0;
   AttentionKernels direct = *kernels;
@@ -196,9 +221,12 @@ TEST(AttentionDirectNeedsBf16Instructions, TreesOverAPrefixHaveTheBitsOfThePacke
                            {head_dim, 1, 7, true},
                            {head_dim, 4, 2, true},
                            {head_dim, 3, 6, true}}) {
-      const std::vector<float> expected = TreeAttention(packed, s);
-      EXPECT_TRUE(SameBits(expected, TreeAttention(direct, s)))
-          << head_dim << " group " << s.group << " rows " << s.rows;
+      const std::vector<float> expected = TreeAttention(packed, s, KvLayout::kVectors);
+      for (const AttentionKernels& some : {packed, direct}) {
+        EXPECT_TRUE(SameBits(expected, TreeAttention(some, s)))
+            << head_dim << " group " << s.group << " rows " << s.rows;
+      }
+      EXPECT_TRUE(SameBits(expected, TreeAttention(direct, s, KvLayout::kVectors)));
     }
   }
 }
