@@ -23,10 +23,11 @@ CpuFeatures Detect() {
   __builtin_cpu_init();
   found.avx2 = __builtin_cpu_supports("avx2") != 0;
   found.fma = __builtin_cpu_supports("fma") != 0;
-  found.avx512_vnni =
-      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
-  found.avx512_bf16 =
-      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bf16") != 0;
+  found.avx512 = __builtin_cpu_supports("avx512f") != 0 &&
+                 __builtin_cpu_supports("avx512bw") != 0 &&
+                 __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  found.avx512_vnni = found.avx512 && __builtin_cpu_supports("avx512vnni") != 0;
+  found.avx512_bf16 = found.avx512 && __builtin_cpu_supports("avx512bf16") != 0;
 #endif
   return found;
 }
@@ -47,6 +48,7 @@ std::string CpuFeatureNames() {
       {has.bf16, "bf16"},
       {has.avx2, "avx2"},
       {has.fma, "fma"},
+      {has.avx512, "avx512"},
       {has.avx512_vnni, "avx512-vnni"},
       {has.avx512_bf16, "avx512-bf16"},
   };

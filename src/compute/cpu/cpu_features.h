@@ -15,6 +15,7 @@ struct CpuFeatures {
   // x86
   bool avx2 = false;
   bool fma = false;          // on 256 bits
+  bool avx512 = false;       // the instructions of every AVX-512 server: F, BW, DQ, VL
   bool avx512_vnni = false;  // vpdpbusd on 512 bits
   bool avx512_bf16 = false;  // vdpbf16ps on 512 bits
 };

@@ -42,6 +42,7 @@ struct KernelTable {
     if (has.dotprod) Append(int4, ArmDotprodInt4Kernel());
 #elif defined(__x86_64__)
     if (has.avx512_bf16) Append(bf16, X86Bf16Kernel());
+    if (has.avx512) Append(bf16, X86Avx512Bf16Kernel());
     if (has.avx512_vnni) Append(int8, X86VnniKernel());
     if (has.avx512_vnni) Append(int4, X86VnniInt4Kernel());
     if (has.avx2) Append(int8, X86Avx2Kernel());

@@ -86,6 +86,7 @@ const MatrixKernel& ArmFp16Kernel();
 #elif defined(__x86_64__)
 const MatrixKernel& X86Avx2Kernel();
 const MatrixKernel& X86Avx2Int4Kernel();
+const MatrixKernel& X86Avx512Bf16Kernel();
 const MatrixKernel& X86VnniKernel();
 const MatrixKernel& X86VnniInt4Kernel();
 const MatrixKernel& X86Bf16Kernel();

@@ -1,5 +1,6 @@
 // The tile loop shared by vpdpbusd (4 int8 a lane) and vdpbf16ps (2 bf16 a lane): both multiply
-// groups of 4 bytes and add to 16 lanes. A tile is 8 rows x 32 outputs: 16 accumulators.
+// groups of 4 bytes and add to 16 lanes. A tile is 4 rows x 64 outputs: 16 accumulators, and a
+// group of a row that was loaded once is multiplied four times.
 //
 // `Ops` is a type in the including file's anonymous namespace, so no instance is shared between
 // files compiled with different flags.
@@ -12,10 +13,16 @@
 
 namespace talon {
 
-constexpr int kAvx512Width = 32;
-constexpr int kAvx512MaxRows = 8;
-constexpr int kAvx512Vectors = 2;
+constexpr int kAvx512Width = 64;
+constexpr int kAvx512MaxRows = 4;
+constexpr int kAvx512Vectors = 4;
 constexpr int kAvx512Lanes = 16;
+
+// What a group's step is to fetch, by lines. With many tiles a step has less than one.
+inline __attribute__((always_inline)) void Avx512Prefetch(const uint8_t* next, int64_t step) {
+  __builtin_prefetch(next, 0, 2);
+  for (int64_t line = 64; line < step; line += 64) __builtin_prefetch(next + line, 0, 2);
+}
 
 // Ops: Acc (a 512-bit vector), Load, Store, Dot(acc, x, w).
 template <class Ops, int kRows>
@@ -31,14 +38,20 @@ void Avx512Rows(const TileArgs& args) {
   }
   const auto* x = static_cast<const int32_t*>(args.x);
   const auto* w = static_cast<const int32_t*>(args.panel);
+  const auto* next = static_cast<const uint8_t*>(args.next);
   for (int64_t g = 0; g < args.groups; ++g, x += kRows, w += kAvx512Width) {
-    const __m512i outputs0 = _mm512_loadu_si512(w);
-    const __m512i outputs1 = _mm512_loadu_si512(w + kAvx512Lanes);
+    Avx512Prefetch(next, args.next_step);
+    next += args.next_step;
+    __m512i outputs[kAvx512Vectors];
+    TALON_UNROLL
+    for (int v = 0; v < kAvx512Vectors; ++v) {
+      outputs[v] = _mm512_loadu_si512(w + v * kAvx512Lanes);
+    }
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const __m512i row = _mm512_set1_epi32(x[r]);
-      acc[r][0] = Ops::Dot(acc[r][0], row, outputs0);
-      acc[r][1] = Ops::Dot(acc[r][1], row, outputs1);
+      TALON_UNROLL
+      for (int v = 0; v < kAvx512Vectors; ++v) acc[r][v] = Ops::Dot(acc[r][v], row, outputs[v]);
     }
   }
   TALON_UNROLL
@@ -52,11 +65,10 @@ void Avx512Rows(const TileArgs& args) {
 
 template <class Ops>
 void Avx512Tile(const TileArgs& args) {
-  static_assert(kAvx512MaxRows == 8);
+  static_assert(kAvx512MaxRows == 4);
   using TileFunction = void (*)(const TileArgs&);
-  static constexpr TileFunction kByRows[kAvx512MaxRows] = {
-      Avx512Rows<Ops, 1>, Avx512Rows<Ops, 2>, Avx512Rows<Ops, 3>, Avx512Rows<Ops, 4>,
-      Avx512Rows<Ops, 5>, Avx512Rows<Ops, 6>, Avx512Rows<Ops, 7>, Avx512Rows<Ops, 8>};
+  static constexpr TileFunction kByRows[kAvx512MaxRows] = {Avx512Rows<Ops, 1>, Avx512Rows<Ops, 2>,
+                                                           Avx512Rows<Ops, 3>, Avx512Rows<Ops, 4>};
   kByRows[args.rows - 1](args);
 }
 
@@ -71,7 +83,10 @@ int64_t Avx512Burn(int64_t iterations) {
     asm volatile("" : "+r"(from));  // else the loads leave the loop
     const __m512i x[2] = {_mm512_loadu_si512(from), _mm512_loadu_si512(from + kAvx512Lanes)};
     TALON_UNROLL
-    for (int i = 0; i < kChains; ++i) acc[i] = Ops::Dot(acc[i], x[i % 2], x[i / 8]);
+    for (int i = 0; i < kChains; ++i) {
+      acc[i] = Ops::Dot(acc[i], x[i % 2], x[i / 8]);
+      asm volatile("" : "+v"(acc[i]));  // else chains of the same factors are computed once
+    }
   }
   TALON_UNROLL
   for (int i = 0; i < kChains; ++i) asm volatile("" : : "v"(acc[i]));

@@ -1,6 +1,6 @@
-// int4 with vpdpbusd (AVX512-VNNI). Its first factor is unsigned, so activations come as x + 128; a
-// group's sums start at -128 times the sum of its weights, which takes that off again. A byte
-// shifted left, or masked, is 16 times a code.
+// int4 with vpdpbusd (AVX512-VNNI). Its first factor is unsigned, so activations come as x + 128;
+// 128 times the sum of a group's weights takes that off again. A byte shifted left, or masked, is
+// 16 times a code.
 #include "compute/cpu/matmul/kernels_x86_avx512-inl.h"
 #include "compute/int4.h"
 
@@ -10,6 +10,7 @@ namespace {
 constexpr int kXGroup = 4;
 constexpr int kParts = kInt4Group / kXGroup;
 constexpr int kPartBytes = kAvx512Width * kXGroup;  // holds two parts
+constexpr int kVectorBytes = kAvx512Lanes * kXGroup;
 constexpr int kScalesAt = kAvx512Width * kInt4Group / 2;
 constexpr int kGroupBytes = kScalesAt + 2 * kAvx512Width;
 
@@ -18,38 +19,38 @@ inline __m512 LoadScales(const uint8_t* from) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-// 16 times the codes of sixteen outputs, kXGroup inputs each.
-inline __attribute__((always_inline)) void Unpack(const uint8_t* codes, __m512i (&parts)[kParts]) {
-  const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xF0F0F0F0));
-  TALON_UNROLL
-  for (int i = 0; i < kParts; i += 2) {
-    const __m512i both = _mm512_loadu_si512(codes + i / 2 * kPartBytes);
-    parts[i] = _mm512_and_si512(_mm512_slli_epi32(both, 4), mask);
-    parts[i + 1] = _mm512_and_si512(both, mask);
-  }
-}
+constexpr int kStepVectors = 2;  // outputs that share the loaded activations
 
-// One group of sixteen outputs.
+// One group of two vectors of outputs.
 template <int kRows>
 inline __attribute__((always_inline)) void Step(const int32_t* x, const uint8_t* codes,
-                                                __m512 scales, __m512 (&acc)[kRows]) {
-  __m512i parts[kParts];
-  Unpack(codes, parts);
-  __m512i offset = _mm512_setzero_si512();
+                                                const uint8_t* scales, __m512 (*acc)[kRows]) {
+  const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xF0F0F0F0));
+  const __m512i unit = _mm512_set1_epi32(static_cast<int>(0x80808080));
+  __m512i offsets[kStepVectors] = {};
+  __m512i sums[kStepVectors][kRows] = {};
   TALON_UNROLL
   for (int i = 0; i < kParts; ++i) {
-    const __m512i unit = _mm512_set1_epi32(static_cast<int>(0x80808080));
-    offset = _mm512_dpbusd_epi32(offset, unit, parts[i]);
-  }
-  const __m512i start = _mm512_sub_epi32(_mm512_setzero_si512(), offset);
-  TALON_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    __m512i sum = start;
     TALON_UNROLL
-    for (int i = 0; i < kParts; ++i) {
-      sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(x[i * kRows + r]), parts[i]);
+    for (int v = 0; v < kStepVectors; ++v) {
+      const __m512i both = _mm512_loadu_si512(codes + i / 2 * kPartBytes + v * kVectorBytes);
+      const __m512i part = _mm512_and_si512(i % 2 == 0 ? _mm512_slli_epi32(both, 4) : both, mask);
+      offsets[v] = _mm512_dpbusd_epi32(offsets[v], unit, part);
+      TALON_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const __m512i row = _mm512_set1_epi32(x[i * kRows + r]);
+        sums[v][r] = _mm512_dpbusd_epi32(sums[v][r], row, part);
+      }
     }
-    acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scales, acc[r]);
+  }
+  TALON_UNROLL
+  for (int v = 0; v < kStepVectors; ++v) {
+    const __m512 scale = LoadScales(scales + 2 * v * kAvx512Lanes);
+    TALON_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i sum = _mm512_sub_epi32(sums[v][r], offsets[v]);
+      acc[v][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, acc[v][r]);
+    }
   }
 }
 
@@ -66,11 +67,13 @@ void Rows(const TileArgs& args) {
   }
   const auto* x = static_cast<const int32_t*>(args.x);  // 4 inputs each
   const auto* group = static_cast<const uint8_t*>(args.panel);
+  const auto* next = static_cast<const uint8_t*>(args.next);
   for (int64_t g = 0; g < args.groups; ++g, x += kRows * kParts, group += kGroupBytes) {
+    Avx512Prefetch(next, args.next_step);
+    next += args.next_step;
     TALON_UNROLL
-    for (int v = 0; v < kAvx512Vectors; ++v) {
-      const __m512 scales = LoadScales(group + kScalesAt + 2 * v * kAvx512Lanes);
-      Step<kRows>(x, group + v * kAvx512Lanes * kXGroup, scales, acc[v]);
+    for (int v = 0; v < kAvx512Vectors; v += kStepVectors) {
+      Step<kRows>(x, group + v * kVectorBytes, group + kScalesAt + 2 * v * kAvx512Lanes, acc + v);
     }
   }
   TALON_UNROLL
@@ -83,10 +86,9 @@ void Rows(const TileArgs& args) {
 }
 
 void Tile(const TileArgs& args) {
-  static_assert(kAvx512MaxRows == 8);
+  static_assert(kAvx512MaxRows == 4);
   using TileFunction = void (*)(const TileArgs&);
-  static constexpr TileFunction kByRows[kAvx512MaxRows] = {Rows<1>, Rows<2>, Rows<3>, Rows<4>,
-                                                           Rows<5>, Rows<6>, Rows<7>, Rows<8>};
+  static constexpr TileFunction kByRows[kAvx512MaxRows] = {Rows<1>, Rows<2>, Rows<3>, Rows<4>};
   kByRows[args.rows - 1](args);
 }
 

@@ -52,7 +52,7 @@ void PackTile(const Product& product, int first_row, int thread) {
   const int rows = std::min(kernel.max_rows, product.call.x.rows - first_row);
   const int padded = product.PaddedRows(rows);
   const size_t group_bytes = kernel.x_group * DTypeSize(kernel.activation_type);
-  uint8_t* tile = product.packed + first_row * product.row_bytes;
+  uint8_t* tile = product.Tile(first_row);
   for (int r = 0; r < padded; ++r) {
     const InterleavedRow row = {.to = tile + r * group_bytes,
                                 .stride = static_cast<int64_t>(padded * group_bytes),
@@ -68,6 +68,15 @@ void PackTile(const Product& product, int first_row, int thread) {
       PackSegment(product, from, first_row + r, s, row);
     }
   }
+}
+
+// The tiles of a task are read side by side, so the same part of each must not lie in the same
+// lines of the first-level cache, whose ways are of 4 KB on x86 and of 16 KB on Arm's servers.
+int64_t TileStride(int64_t bytes) {
+  constexpr int64_t kWay = 4 << 10, kLargeWay = 16 << 10;
+  if (bytes < kWay) return RoundUp(bytes, 64);
+  const int64_t apart = RoundUp(bytes, kWay) + kWay / 8;
+  return apart % kLargeWay < kWay ? apart + kWay : apart;
 }
 
 // A run of groups of one panel.
@@ -223,8 +232,9 @@ void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) 
   Product product = {.call = call, .w = *call.w};
   const MatrixKernel& kernel = product.kernel();
   const int rows = call.x.rows;
-  product.row_bytes = product.w.groups() * kernel.group * DTypeSize(kernel.activation_type);
-  product.packed = scratch->Activations(product.PaddedRows(rows) * product.row_bytes);
+  product.tile_bytes = TileStride(kernel.max_rows * product.w.groups() * kernel.group *
+                                  static_cast<int64_t>(DTypeSize(kernel.activation_type)));
+  product.packed = scratch->Activations(CeilDiv(rows, kernel.max_rows) * product.tile_bytes);
   product.row_scales = scratch->RowScales(rows * product.num_segments());
   if (call.norm != nullptr) {
     product.normed = scratch->ThreadRows(pool.num_threads(), call.x.cols);

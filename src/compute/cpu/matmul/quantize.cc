@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "compute/cpu/vector_clones.h"
 
 namespace talon {
 namespace {
@@ -17,7 +18,7 @@ constexpr int64_t kChunk = 512;  // elements converted at a time, a multiple of 
 
 // The largest magnitude as bits, which order like magnitudes with NaN above infinity. Several
 // running maxima, so that steps do not wait for each other.
-int32_t MaxMagnitudeBits(const float* from, int64_t count) {
+TALON_VECTOR_CLONES int32_t MaxMagnitudeBits(const float* from, int64_t count) {
   constexpr int kMaxima = 16;
   constexpr int32_t kMagnitude = 0x7FFFFFFF;
   int32_t largest[kMaxima] = {};
@@ -72,7 +73,8 @@ const float* AsF32(const void* row, DType type, int64_t first, int64_t count, fl
 }
 
 // F32FromF16, F16FromF32 and BF16FromF32 without branches, so that they vectorise.
-void ConvertF16ToF32(const uint16_t* __restrict from, int64_t count, float* __restrict to) {
+TALON_VECTOR_CLONES void ConvertF16ToF32(const uint16_t* __restrict from, int64_t count,
+                                         float* __restrict to) {
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t sign = (from[i] & 0x8000u) << 16;
     const uint32_t shifted = (from[i] & 0x7FFFu) << 13;  // the value times 2^-112
@@ -82,7 +84,8 @@ void ConvertF16ToF32(const uint16_t* __restrict from, int64_t count, float* __re
   }
 }
 
-void ConvertF32ToF16(const float* __restrict from, int64_t count, uint16_t* __restrict to) {
+TALON_VECTOR_CLONES void ConvertF32ToF16(const float* __restrict from, int64_t count,
+                                         uint16_t* __restrict to) {
   for (int64_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<uint32_t>(from[i]);
     const uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -98,7 +101,8 @@ void ConvertF32ToF16(const float* __restrict from, int64_t count, uint16_t* __re
   }
 }
 
-void ConvertF32ToBF16(const float* __restrict from, int64_t count, uint16_t* __restrict to) {
+TALON_VECTOR_CLONES void ConvertF32ToBF16(const float* __restrict from, int64_t count,
+                                          uint16_t* __restrict to) {
   for (int64_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<uint32_t>(from[i]);
     const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
@@ -141,8 +145,8 @@ RowScale ChooseF16Scale(const float* row, int64_t count) {
   return {.scale = std::ldexp(1.0f, exponent - 14), .inverse = std::ldexp(1.0f, 14 - exponent)};
 }
 
-void QuantizeInt8(const float* __restrict from, int64_t count, float inverse,
-                  int8_t* __restrict to) {
+TALON_VECTOR_CLONES void QuantizeInt8(const float* __restrict from, int64_t count, float inverse,
+                                      int8_t* __restrict to) {
   // Added to a small number, 1.5 * 2^23 rounds it to an integer, ties to even, in the low bits. The
   // compiler vectorises this on every architecture.
   constexpr float kRounder = 12582912.0f;
@@ -175,7 +179,8 @@ void ConvertFromF32(const float* from, int64_t count, DType type, void* to) {
   }
 }
 
-void PackRow(const void* from, DType type, int64_t count, const InterleavedRow& row) {
+TALON_VECTOR_CLONES void PackRow(const void* from, DType type, int64_t count,
+                                 const InterleavedRow& row) {
   const size_t element = DTypeSize(row.type);
   const size_t group_bytes = row.group * element;
   auto* to = static_cast<uint8_t*>(row.to);

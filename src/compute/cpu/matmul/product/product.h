@@ -41,7 +41,7 @@ struct Product {
   const PackedWeight& w;
 
   uint8_t* packed = nullptr;    // tiles of activations, as TileArgs has them
-  int64_t row_bytes = 0;        // bytes of one packed row
+  int64_t tile_bytes = 0;       // from tile to tile
   float* row_scales = nullptr;  // [segments][rows]
   float* normed = nullptr;      // a row for each thread
 
@@ -76,8 +76,8 @@ struct Product {
     RmsNormRow(x, call.x.cols, call.norm, call.epsilon, to);
     return to;
   }
-  // Tiles before the last are full, so a tile starts where its rows would.
-  const uint8_t* Tile(int first_row) const { return packed + first_row * row_bytes; }
+  // REQUIRES: a tile begins with the row.
+  uint8_t* Tile(int first_row) const { return packed + first_row / kernel().max_rows * tile_bytes; }
 };
 
 }  // namespace talon

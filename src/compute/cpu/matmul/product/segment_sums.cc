@@ -3,13 +3,18 @@
 #include <cstring>
 
 #include "compute/cpu/elementwise.h"
+#include "compute/cpu/vector_clones.h"
 
 namespace talon {
 namespace {
 
 // Outputs taken together; they divide every kernel's width. Vectors by name: left to itself, GCC
 // loads what is added to one by one.
+#if defined(__x86_64__)
+constexpr int kRun = 16;
+#else
 constexpr int kRun = 4;
+#endif
 using FloatRun = float __attribute__((vector_size(kRun * sizeof(float))));
 using IntRun = int32_t __attribute__((vector_size(kRun * sizeof(int32_t))));
 
@@ -47,7 +52,9 @@ struct FromOffsetIntegers {
 template <int kUnit>
 IntRun ReadRun(const uint32_t* from) {
   if constexpr (kUnit == 1) return Load<IntRun>(from);
-  const uint32_t sums[kRun] = {from[0], from[1], from[4], from[5]};
+  uint32_t sums[kRun];
+  TALON_UNROLL
+  for (int i = 0; i < kRun; ++i) sums[i] = from[i / 2 * 4 + i % 2];
   return Load<IntRun>(sums);
 }
 
@@ -61,8 +68,8 @@ struct RowSum {
 
 // The number of merges is known to the compiler, so that sums stay in registers.
 template <int kUnit, int kMerges, typename Values>
-void AddPanels(const Block& block, const MatrixKernel& kernel, const Values& values,
-               const RowSum& row) {
+TALON_VECTOR_CLONES void AddPanels(const Block& block, const MatrixKernel& kernel,
+                                   const Values& values, const RowSum& row) {
   const uint32_t* from = row.from;
   int64_t at = 0;
   for (int64_t p = 0; p < block.panels; ++p, from += kernel.max_rows * kernel.width) {
