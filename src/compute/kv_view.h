@@ -19,9 +19,9 @@ constexpr DType KvValueType(DType dtype) { return IsQuantisedKv(dtype) ? DType::
 // either case. False if unknown.
 bool ParseKvType(std::string_view name, DType* dtype);
 
-// How the tokens of a block lie: vector after vector, or in units of eight (kv/kv_units.h). Staging
-// rows are always vectors.
-enum class KvLayout { kVectors, kUnits };
+// How the tokens of a block lie: vector after vector, or in units of eight, in one of two orders
+// (kv/kv_units.h). Staging rows are always vectors.
+enum class KvLayout { kVectors, kUnitsOfFours, kUnitsOfPairs };
 
 // Shape of a KV cache: K and V are each [num_blocks, kv_heads, block_size, head_dim] per layer, so
 // one (block, head) is a contiguous tile; staging is [rows, kv_heads, head_dim] per layer.
@@ -40,6 +40,7 @@ struct KvShape {
   KvLayout layout = KvLayout::kVectors;  // as the backend wants it (Backend::BlockLayout)
 
   bool quantised() const { return IsQuantisedKv(dtype); }
+  bool in_units() const { return layout != KvLayout::kVectors; }
   DType value_type() const { return KvValueType(dtype); }
 
   constexpr int64_t BlockVectors() const { return int64_t{num_blocks} * kv_heads * block_size; }

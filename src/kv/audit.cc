@@ -40,7 +40,7 @@ std::vector<uint64_t> KvAudit::BlockHashes(int32_t block) const {
       if (!scales.empty()) {
         backend_->CopyOut(scales.data(), source.scales + block * scales.size(), scales.size());
       }
-      if (shape.layout == KvLayout::kUnits) {
+      if (shape.in_units()) {
         const std::vector<uint8_t> units = bytes;
         ReadUnits(shape, array == layer.k_blocks ? KvSide::kKeys : KvSide::kValues, units.data(),
                   static_cast<int>(vectors), bytes.data());

@@ -34,8 +34,8 @@ class CpuBackend : public HostBackend {
                                MatMulKernelNames())};
   }
   KvLayout BlockLayout(const KvShape& shape) const override {
-    const bool units = FitsUnits(shape) && GetAttentionKernels(shape.value_type()).reads_units();
-    return units ? KvLayout::kUnits : KvLayout::kVectors;
+    if (!FitsUnits(shape)) return KvLayout::kVectors;
+    return GetAttentionKernels(shape.value_type()).unit_layout;
   }
   KvOps* kv_ops() override { return &kv_ops_; }
   TokenOps* token_ops() override { return &token_ops_; }

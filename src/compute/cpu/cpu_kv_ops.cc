@@ -19,7 +19,7 @@ class TokenVector {
   // `place`: a slot, or ~(staging row).
   TokenVector(const KvShape& shape, KvSide side, const KvLayer& arrays, int64_t place, int head)
       : shape_(shape), side_(side), vector_(Find(arrays, place, head)) {
-    if (shape.layout == KvLayout::kVectors || place < 0) return;
+    if (!shape.in_units() || place < 0) return;
     token_ = static_cast<int>(place % kUnitTokens);
     vector_.elements -= token_ * shape.VectorBytes();  // the unit
   }
@@ -113,7 +113,7 @@ void CpuKvOps::CopyBlock(const KvView& kv, int from, int to, int tokens) {
   TALON_CHECK(tokens <= shape.block_size && from != to);
   const int64_t from_slot = int64_t{from} * shape.block_size;
   const int64_t to_slot = int64_t{to} * shape.block_size;
-  const int whole = shape.layout == KvLayout::kUnits ? tokens / kUnitTokens * kUnitTokens : tokens;
+  const int whole = shape.in_units() ? tokens / kUnitTokens * kUnitTokens : tokens;
   for (const KvLayer& arrays : kv.layers) {
     for (int head = 0; head < shape.kv_heads; ++head) {
       for (const void* array : {arrays.k_blocks, arrays.v_blocks}) {

@@ -37,18 +37,21 @@ KvShape SmallShape(DType dtype) {
 }
 
 TEST(KvUnits, EveryElementOfEveryTokenHasItsPlace) {
-  const KvShape shape{.head_dim = 24, .dtype = DType::kBF16};
+  KvShape shape{.head_dim = 24, .dtype = DType::kBF16};
   std::vector<uint16_t> vectors(kUnitTokens * shape.head_dim);
   std::iota(vectors.begin(), vectors.end(), 1);
-  for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
-    std::vector<uint16_t> unit(vectors.size(), 0), read(vectors.size(), 0);
-    for (int token = 0; token < kUnitTokens; ++token) {
-      WriteToUnit(shape, side, vectors.data() + token * shape.head_dim, token, unit.data());
+  for (const KvLayout layout : {KvLayout::kUnitsOfFours, KvLayout::kUnitsOfPairs}) {
+    shape.layout = layout;
+    for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+      std::vector<uint16_t> unit(vectors.size(), 0), read(vectors.size(), 0);
+      for (int token = 0; token < kUnitTokens; ++token) {
+        WriteToUnit(shape, side, vectors.data() + token * shape.head_dim, token, unit.data());
+      }
+      ReadUnits(shape, side, unit.data(), kUnitTokens, read.data());
+      EXPECT_EQ(read, vectors);
+      std::ranges::sort(unit);
+      EXPECT_EQ(unit, vectors);
     }
-    ReadUnits(shape, side, unit.data(), kUnitTokens, read.data());
-    EXPECT_EQ(read, vectors);
-    std::ranges::sort(unit);
-    EXPECT_EQ(unit, vectors);
   }
 }
 

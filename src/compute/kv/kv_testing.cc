@@ -195,7 +195,7 @@ DeviceKv::DeviceKv(Backend& backend, const KvImage& image) : shape_(image.shape_
       const std::vector<uint8_t> poison(bytes->size(), 0xFF);
       std::vector<uint8_t> content = layer == image.layer_ ? *bytes : poison;
       const bool keys = pointer == &arrays.k_blocks;
-      if (shape_.layout == KvLayout::kUnits && (keys || pointer == &arrays.v_blocks)) {
+      if (shape_.in_units() && (keys || pointer == &arrays.v_blocks)) {
         content = Reordered(shape_, keys ? KvSide::kKeys : KvSide::kValues, content, true);
       }
       arrays_.emplace_back(backend, content);
@@ -232,7 +232,7 @@ std::vector<float> DeviceKv::Read(Backend& backend, const void* array, int64_t v
   std::vector<uint8_t> bytes(PoisonedArray(shape_, vectors));
   backend.CopyOut(bytes.data(), array, bytes.size());
   for (const KvLayer& layer : layers_) {
-    if (shape_.layout == KvLayout::kVectors) break;
+    if (!shape_.in_units()) break;
     if (array == layer.k_blocks) bytes = Reordered(shape_, KvSide::kKeys, bytes, false);
     if (array == layer.v_blocks) bytes = Reordered(shape_, KvSide::kValues, bytes, false);
   }

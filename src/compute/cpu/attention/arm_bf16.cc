@@ -95,7 +95,7 @@ void PackValues(const KvTile& tile, void* b) {
 }  // namespace
 }  // namespace arm_bf16
 
-const AttentionKernels* ArmBf16AttentionKernels() {
+const AttentionKernels* NativeAttentionKernels() {
   using namespace arm_bf16;
   static const AttentionKernels kernels = {.name = "bfmmla",
                                            .operand_size = sizeof(uint16_t),
@@ -105,6 +105,7 @@ const AttentionKernels* ArmBf16AttentionKernels() {
                                            .pack_values = PackValues,
                                            .multiply = Multiply,
                                            .softmax = Softmax,
+                                           .unit_layout = KvLayout::kUnitsOfFours,
                                            .order_keys = OrderKeys,
                                            .order_values = OrderValues,
                                            .expand = ExpandUnit,

@@ -84,7 +84,7 @@ class TileTask {
   // Unit `index` of the tile as vectors of a float type.
   const void* Vectors(const HostVector& unit, int index) {
     const KvShape& shape = call_.shape;
-    if (!shape.quantised() && shape.layout == KvLayout::kVectors) return unit.elements;
+    if (!shape.quantised() && !shape.in_units()) return unit.elements;
     auto* out = reinterpret_cast<uint16_t*>(expanded_) + index * kUnitKeys * shape.head_dim;
     ReadTokens(shape, KvSide::kKeys, unit, kUnitKeys, out);
     return out;

@@ -152,7 +152,7 @@ void QueryBlock::ReadKey(Side side, const AttentionRow& row, int key, uint8_t* o
   const int64_t place =
       in_prefix ? (int64_t{blocks_[key >> block_shift_]} << block_shift_) + key % shape.block_size
                 : call_.plan->tree_places[row.tree_begin + key - row.prefix_len];
-  const bool in_unit = shape.layout == KvLayout::kUnits && place >= 0;
+  const bool in_unit = shape.in_units() && place >= 0;
   const int token = in_unit ? static_cast<int>(place % kUnitTokens) : 0;
   const HostVector from =
       VectorAt(shape, keys ? call_.layer.k_blocks : call_.layer.v_blocks,
@@ -199,7 +199,7 @@ const void* QueryBlock::ExpandPrefix(Side side, int key, int ahead) const {
   }
   const HostVector from = PrefixVector(side, key);
   const int unit = key % kTileKeys / kUnitKeys;
-  if (shape.layout == KvLayout::kUnits) {
+  if (shape.in_units()) {
     kernels_.expand(shape.dtype, side, from.elements, from.scale, shape.head_dim,
                     OrderedUnit(unit));
     return OrderedUnit(unit);

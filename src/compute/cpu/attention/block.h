@@ -200,7 +200,7 @@ class QueryBlock {
   void Prepare(Side side, int ordered, float* packed, KvTile* tile) const;
   // Units of the tile that the cache holds in the order of the kernels.
   int OrderedUnits(int tile, int shared) const {
-    if (call_.shape.layout != KvLayout::kUnits) return 0;
+    if (!call_.shape.in_units()) return 0;
     return std::min(shared, LastRow().PrefixUnits(tile));
   }
   void RunChunk(int tile, const Chunk& chunk);

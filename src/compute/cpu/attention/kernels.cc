@@ -19,6 +19,8 @@ namespace HWY_NAMESPACE {
 
 using DF = hn::CappedTag<float, 8>;  // columns come in multiples of 8
 using VF = hn::Vec<DF>;
+using DS = hn::CappedTag<float, 16>;  // softmax: 128 keys
+using VS = hn::Vec<DS>;
 using D4 = hn::CappedTag<float, 4>;
 
 void PackQuery(const float* q, int head_dim, float scale, void* out) {
@@ -139,10 +141,10 @@ void Multiply(const TileProduct& product) {
 }
 
 HWY_INLINE float RowMax(const float* scores) {
-  const DF d;
+  const DS d;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  VF even = hn::LoadU(d, scores);
-  VF odd = hn::LoadU(d, scores + lanes);
+  VS even = hn::LoadU(d, scores);
+  VS odd = hn::LoadU(d, scores + lanes);
   for (int i = 2 * lanes; i < kTileKeys; i += 2 * lanes) {
     even = hn::Max(even, hn::LoadU(d, scores + i));
     odd = hn::Max(odd, hn::LoadU(d, scores + i + lanes));
@@ -154,16 +156,16 @@ HWY_INLINE float RowMax(const float* scores) {
 // side, because one alone is a long chain of dependent operations.
 HWY_INLINE float TileWeights(const float* HWY_RESTRICT scores, float max,
                              float* HWY_RESTRICT probs) {
-  const DF d;
+  const DS d;
   const int lanes = static_cast<int>(hn::Lanes(d));
-  const VF base = hn::Set(d, max);
-  VF sum0 = hn::Zero(d);
-  VF sum1 = hn::Zero(d);
+  const VS base = hn::Set(d, max);
+  VS sum0 = hn::Zero(d);
+  VS sum1 = hn::Zero(d);
   for (int i = 0; i < kTileKeys; i += 2 * lanes) {
-    const VF s0 = hn::LoadU(d, scores + i);
-    const VF s1 = hn::LoadU(d, scores + i + lanes);
-    const VF w0 = Exp2(d, hn::Sub(s0, base));
-    const VF w1 = Exp2(d, hn::Sub(s1, base));
+    const VS s0 = hn::LoadU(d, scores + i);
+    const VS s1 = hn::LoadU(d, scores + i + lanes);
+    const VS w0 = Exp2(d, hn::Sub(s0, base));
+    const VS w1 = Exp2(d, hn::Sub(s1, base));
     hn::StoreU(w0, d, probs + i);
     hn::StoreU(w1, d, probs + i + lanes);
     sum0 = hn::Add(sum0, w0);
@@ -230,8 +232,8 @@ const AttentionKernels& PortableAttentionKernels(DType dtype) {
 }
 
 const AttentionKernels& GetAttentionKernels(DType dtype) {
-  const AttentionKernels* special = dtype == DType::kBF16 ? ArmBf16AttentionKernels() : nullptr;
-  return special != nullptr ? *special : PortableAttentionKernels(dtype);
+  const AttentionKernels* native = dtype == DType::kBF16 ? NativeAttentionKernels() : nullptr;
+  return native != nullptr ? *native : PortableAttentionKernels(dtype);
 }
 
 }  // namespace talon

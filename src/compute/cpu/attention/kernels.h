@@ -35,7 +35,7 @@ inline constexpr int kMaxTileRows = 128;  // queries that share a packed tile, e
 
 // K or V of one kv head for a run of keys, in the cache's type.
 struct KvTile {
-  const void* units[kTileUnits] = {};  // each [8, head_dim], or in the order of KvLayout::kUnits
+  const void* units[kTileUnits] = {};  // each [8, head_dim], or in the kernel's order
   const void* ahead[kTileUnits] = {};  // a unit of a later tile to fetch meanwhile, or null
   int num_units = 0;
   int head_dim = 0;
@@ -100,6 +100,7 @@ struct AttentionKernels {
 
   // Kernels that read ordered units (kv_units.h), in tiles to pack too. `order`: of eight vectors
   // [8, head_dim] makes a unit of `dim` elements each.
+  KvLayout unit_layout = KvLayout::kVectors;
   void (*order_keys)(const void* vectors, int head_dim, void* unit) = nullptr;
   void (*order_values)(const void* vectors, int head_dim, void* unit) = nullptr;
   // A unit of quantised codes, as bf16 in the same order.
@@ -111,7 +112,7 @@ struct AttentionKernels {
   void (*multiply_keys)(const KvTile& keys, const TileProduct& product) = nullptr;
   void (*multiply_values)(const KvTile& values, const TileProduct& product) = nullptr;
 
-  bool reads_units() const { return order_keys != nullptr; }
+  bool reads_units() const { return unit_layout != KvLayout::kVectors; }
 
   // First element of a row in an array of operands.
   void* OperandRow(void* array, int row, int64_t stride) const {
@@ -136,8 +137,9 @@ struct AttentionKernels {
 const AttentionKernels& GetAttentionKernels(DType dtype);
 // The portable ones, which compute in float32 for every cache type.
 const AttentionKernels& PortableAttentionKernels(DType dtype);
-// Null where the build is for another architecture or the processor lacks the instructions.
-const AttentionKernels* ArmBf16AttentionKernels();
+// Those written for the architecture, for a bf16 cache. Null where the processor lacks their
+// instructions.
+const AttentionKernels* NativeAttentionKernels();
 
 }  // namespace talon
 

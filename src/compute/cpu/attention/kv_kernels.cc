@@ -179,7 +179,7 @@ void ExpandVectors(DType dtype, const uint8_t* codes, const uint8_t* scales, int
 }
 
 void ReadTokens(const KvShape& shape, KvSide side, const HostVector& first, int count, void* to) {
-  const bool units = shape.layout == KvLayout::kUnits;
+  const bool units = shape.in_units();
   if (!shape.quantised()) {
     if (units) return ReadUnits(shape, side, first.elements, count, to);
     std::memcpy(to, first.elements, count * shape.VectorBytes());

@@ -31,6 +31,13 @@ std::vector<uint8_t> Bf16(const std::vector<float>& values) {
   return bytes;
 }
 
+// Operands as the kernels take them.
+std::vector<uint8_t> Operands(const AttentionKernels& kernels, const std::vector<float>& values) {
+  if (kernels.operand_size == sizeof(uint16_t)) return Bf16(values);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  return {bytes, bytes + values.size() * sizeof(float)};
+}
+
 // A tile of random keys or values, and room for it packed.
 struct Tile {
   Tile(int head_dim, uint64_t seed)
@@ -70,7 +77,7 @@ std::vector<Cut> Cuts() {
 std::vector<float> KeyProduct(const AttentionKernels& kernels, bool direct, Tile& keys,
                               const Cut& cut) {
   const int dim = keys.view.head_dim;
-  const std::vector<uint8_t> queries = Bf16(RandomValues(kMaxRows * dim, 7));
+  const std::vector<uint8_t> queries = Operands(kernels, RandomValues(kMaxRows * dim, 7));
   std::vector<float> scores = RandomValues(kMaxRows * kTileKeys, 8);
   const TileProduct product{.a = queries.data(),
                             .a_stride = dim,
@@ -96,7 +103,7 @@ std::vector<float> KeyProduct(const AttentionKernels& kernels, bool direct, Tile
 std::vector<float> ValueProduct(const AttentionKernels& kernels, bool direct, Tile& values,
                                 const Cut& cut) {
   const int dim = values.view.head_dim;
-  const std::vector<uint8_t> probs = Bf16(RandomValues(kMaxRows * kTileKeys, 9));
+  const std::vector<uint8_t> probs = Operands(kernels, RandomValues(kMaxRows * kTileKeys, 9));
   std::vector<float> rescale = RandomValues(kMaxRows, 10);
   if (cut.end_row % 2 == 0) rescale.assign(kMaxRows, 1.0f);
   std::vector<float> out = RandomValues(kMaxRows * dim, 11);
@@ -122,17 +129,18 @@ std::vector<float> ValueProduct(const AttentionKernels& kernels, bool direct, Ti
   return out;
 }
 
-TEST(AttentionUnitsNeedBf16Instructions, KernelsOrderUnitsAsTheCacheDoes) {
+TEST(AttentionUnitsNeedNativeKernels, KernelsOrderUnitsAsTheCacheDoes) {
   const AttentionKernels* kernels = UnitKernels();
   if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
   for (const int head_dim : {8, 64, 80, 128}) {
     const std::vector<uint8_t> bytes = Bf16(RandomValues(int64_t{kUnitKeys} * head_dim, 4));
     const auto* vectors = reinterpret_cast<const uint16_t*>(bytes.data());
+    const KvShape shape{
+        .head_dim = head_dim, .dtype = DType::kBF16, .layout = kernels->unit_layout};
     for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
       std::vector<uint16_t> expected(kUnitKeys * head_dim), unit(expected.size());
       for (int token = 0; token < kUnitTokens; ++token) {
-        WriteToUnit({.head_dim = head_dim, .dtype = DType::kBF16}, side, vectors + token * head_dim,
-                    token, expected.data());
+        WriteToUnit(shape, side, vectors + token * head_dim, token, expected.data());
       }
       const auto order = side == KvSide::kKeys ? kernels->order_keys : kernels->order_values;
       order(vectors, head_dim, unit.data());
@@ -141,7 +149,7 @@ TEST(AttentionUnitsNeedBf16Instructions, KernelsOrderUnitsAsTheCacheDoes) {
   }
 }
 
-TEST(AttentionUnitsNeedBf16Instructions, ProductsHaveTheBitsOfPackedOnes) {
+TEST(AttentionUnitsNeedNativeKernels, ProductsHaveTheBitsOfPackedOnes) {
   const AttentionKernels* kernels = UnitKernels();
   if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
   for (const int head_dim : {8, 64, 80, 96, 128}) {
@@ -165,10 +173,10 @@ struct Shape {
   bool partial;
 };
 
-// Attention of a tree of `rows` nodes over 1100 tokens, so over two splits. The cache lies as
-// `layout` has it.
+// Attention of a tree of `rows` nodes over 1100 tokens, so over two splits, in a cache of ordered
+// units or of vectors.
 std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s,
-                                 KvLayout layout = KvLayout::kUnits) {
+                                 bool units = true) {
   constexpr int kKvHeads = 2;
   constexpr int kCommitted = 1100;
   std::mt19937 random(5);
@@ -184,10 +192,9 @@ std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s
                       .staging_rows = s.rows};
   testing::KvImage image(shape, 0);
   const PassPlan pass = testing::BuildPass({sequence}, random, &image);
-  const auto backend =
-      testing::MakeBackend(layout == KvLayout::kUnits ? "cpu2" : "reference");  // host memory both
+  const auto backend = testing::MakeBackend(units ? "cpu2" : "reference");  // host memory both
   const testing::DeviceKv kv(*backend, image);
-  EXPECT_EQ(kv.view().shape.layout, layout);
+  EXPECT_EQ(kv.view().shape.layout, units ? kernels.unit_layout : KvLayout::kVectors);
   ThreadPool pool(2);
   AttentionPlan plan;
   plan.Build(pass, shape, pool.num_threads());
@@ -207,7 +214,7 @@ std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s
   return out;
 }
 
-TEST(AttentionUnitsNeedBf16Instructions, TreesOverAPrefixHaveTheBitsOfPackedVectors) {
+TEST(AttentionUnitsNeedNativeKernels, TreesOverAPrefixHaveTheBitsOfPackedVectors) {
   const AttentionKernels* kernels = UnitKernels();
   if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
   AttentionKernels packed = *kernels;
@@ -221,12 +228,12 @@ TEST(AttentionUnitsNeedBf16Instructions, TreesOverAPrefixHaveTheBitsOfPackedVect
                            {head_dim, 1, 7, true},
                            {head_dim, 4, 2, true},
                            {head_dim, 3, 6, true}}) {
-      const std::vector<float> expected = TreeAttention(packed, s, KvLayout::kVectors);
+      const std::vector<float> expected = TreeAttention(packed, s, /*units=*/false);
       for (const AttentionKernels& some : {packed, direct}) {
         EXPECT_TRUE(SameBits(expected, TreeAttention(some, s)))
             << head_dim << " group " << s.group << " rows " << s.rows;
       }
-      EXPECT_TRUE(SameBits(expected, TreeAttention(direct, s, KvLayout::kVectors)));
+      EXPECT_TRUE(SameBits(expected, TreeAttention(direct, s, /*units=*/false)));
     }
   }
 }
