@@ -9,6 +9,8 @@
         --only     only these tables
         --out      writes the page here instead of over bench/README.md
 
+x86 machines have tables of their own.
+
 Milliseconds of a pass of T rows after an empty prefix: Talon verifies a tree of T nodes, the peer
 decodes T sequences at once, so that both compute the logits of all rows. Nothing else should run
 meanwhile. Nothing of llama.cpp belongs in this repository.
@@ -17,6 +19,7 @@ meanwhile. Nothing of llama.cpp belongs in this repository.
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +32,7 @@ import figures  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "bench/README.md"
+MACHINE = "-x86" if platform.machine() == "x86_64" else ""  # in the names of its markers
 
 
 class Comparison(NamedTuple):
@@ -167,7 +171,7 @@ def main():
             continue
         print(f"{comparison.name} ...", flush=True)
         text = build + "\n" + comparison_table(comparison, measure(options, comparison))
-        page = figures.replace_between(page, comparison.name, text)
+        page = figures.replace_between(page, comparison.name + MACHINE, text)
         options.out.write_text(page)
     print(f"wrote {options.out}")
 
