@@ -17,6 +17,7 @@ constexpr int kRun = 4;
 #endif
 using FloatRun = float __attribute__((vector_size(kRun * sizeof(float))));
 using IntRun = int32_t __attribute__((vector_size(kRun * sizeof(int32_t))));
+using UnsignedRun = uint32_t __attribute__((vector_size(kRun * sizeof(uint32_t))));
 
 template <typename Run>
 Run Load(const void* from) {
@@ -44,7 +45,10 @@ struct FromOffsetIntegers {
   const float* scales;
   const int32_t* offsets;
   FloatRun operator()(IntRun sums, int64_t output) const {
-    return FromIntegers{row_scale, scales}(sums - Load<IntRun>(offsets + output), output);
+    // Unsigned: sums wrap (kernels_x86_vnni.cc).
+    const auto difference =
+        reinterpret_cast<UnsignedRun>(sums) - Load<UnsignedRun>(offsets + output);
+    return FromIntegers{row_scale, scales}(reinterpret_cast<IntRun>(difference), output);
   }
 };
 
