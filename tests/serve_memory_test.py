@@ -117,7 +117,7 @@ class Memory(CliTest):
         """Whatever a first step lacks, from the activations to the last rows of scratch."""
         messages = []
         for room in itertools.count(THREAD_BYTES, ROOM_STEP_BYTES):
-            with Server("--kv-tokens", KV_TOKENS) as server:
+            with Server("--kv-tokens", KV_TOKENS, "--device", "cpu") as server:
                 pid = server.process.pid
                 most = self.memory(server, "VmSize") + room
                 resource.prlimit(pid, resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
