@@ -15,8 +15,7 @@ packages=(
 )
 
 fetch() {
-  local work
-  work=$(mktemp -d)
+  work=$(mktemp -d)  # not local: removed at the end of the script
   trap 'rm -rf "$work"' EXIT
   if [[ $(dpkg --print-architecture) != amd64 ]] && ! dpkg --print-foreign-architectures | grep -q amd64; then
     dpkg --add-architecture amd64
