@@ -210,10 +210,11 @@ class Tools(CliTest):
             self.assertNotIn("reasoning_content", self.ask(server, **fields)["message"])
 
     def test_auto_none_and_messages_of_tools(self):
-        with Server("--model", TINY, "--chat-template", "chatml") as server:
+        with Server("--model", TINY) as server:
             greeting = [{"role": "user", "content": "Hello!"}]
             text = self.ask(server, messages=greeting, tools=TOOLS, temperature=0, max_tokens=24)
             self.assertNotIn("tool_calls", text["message"])
+        with Server("--model", TINY, "--chat-template", "chatml") as server:
             self.assertEqual(self.ask(server, tools=TOOLS, tool_choice="none", temperature=0,
                                       max_tokens=24)["message"],
                              self.ask(server, temperature=0, max_tokens=24)["message"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the held-out items, and proves that training does not make one of them.
 
-usage: make_items.py OUT.jsonl [--train-check N]
+usage: make_items.py OUT.jsonl [--per-kind N] [--train-check N]
 """
 
 import argparse
@@ -13,7 +13,6 @@ from chat import context_key
 from tasks import passage, stories
 from tasks.source import Source
 
-PER_KIND = 20
 MAX_TOKENS = {"story": 256, "tables": 160, "json": 160, "schema": 160, "tools": 128}
 LONG = [(40, 2), (90, 2), (430, 2)]  # paragraphs of a long text, number of such items
 
@@ -33,11 +32,11 @@ def as_line(kind: str, number: int, item: tasks.Item) -> dict:
     return line
 
 
-def items() -> list[dict]:
+def items(per_kind: int) -> list[dict]:
     lines, seen = [], set()
     for kind in tasks.KINDS:
         number = seed = 0
-        while number < PER_KIND:
+        while number < per_kind:
             line = as_line(kind, number, tasks.make(kind, f"test {kind} {seed}", test=True))
             seed += 1
             key = context_key(line["messages"], line.get("tools"))
@@ -45,7 +44,7 @@ def items() -> list[dict]:
                 seen.add(key)
                 lines.append(line)
                 number += 1
-    number = PER_KIND
+    number = per_kind
     for paragraphs, count in LONG:
         for i in range(count):
             s = Source(f"test long {paragraphs} {i}", test=True)
@@ -69,9 +68,10 @@ def check_training(lines: list[dict], count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
+    parser.add_argument("--per-kind", type=int, default=20)
     parser.add_argument("--train-check", type=int, default=100000)
     args = parser.parse_args()
-    lines = items()
+    lines = items(args.per_kind)
     with open(args.out, "w", encoding="utf-8") as out:
         for line in lines:
             out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")

@@ -12,9 +12,9 @@ from .source import Source
 
 # Kind -> (generator, share of the training conversations).
 KINDS = {
-    "json": (extract.json_item, 20),
-    "schema": (extract.schema_item, 9),
-    "tools": (toolcalls.tools_item, 17),
+    "json": (extract.json_item, 27),
+    "schema": (extract.schema_item, 17),
+    "tools": (toolcalls.tools_item, 26),
     "passage": (passage.passage_item, 9),
     "arithmetic": (amounts.arithmetic_item, 12),
     "convert": (amounts.convert_item, 7),

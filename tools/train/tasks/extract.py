@@ -81,7 +81,10 @@ def _text(s: Source, rec: records.Record) -> str:
         return records.lines(rec, s)
     parts = [records.subject_text(rec, s)]
     if s.chance(0.3):
-        parts.insert(s.number(0, 1), s.of(FILLER))
+        place, filler = s.number(0, 1), s.of(FILLER)
+        if not s.test and s.chance(0.6):
+            filler = s.words(3, 7).capitalize() + "."
+        parts.insert(place, filler)
     return " ".join(parts)
 
 

@@ -301,20 +301,33 @@ director capacity speed length width brand origin customer account serial_number
 order_number street postcode region state route platform driver vehicle license room course grade""".split()
 
 
+def _said(s: Source, label: str, value: object) -> str:
+    """What a form says of a label, in one wording or another."""
+    return s.of([f"has the {label} {value}", f"lists {value} as the {label}", f"gives {value} as the {label}",
+                 f"shows the {label} {value}", f"names {value} as the {label}"],
+                [f"{s.words(1, 2)} the {label} {value}", f"{s.words(1, 2)} {value} as the {label}",
+                 f"has {value} for the {label}", f"puts the {label} at {value}",
+                 f"says that the {label} is {value}", f"has {label} {value}"])
+
+
+def _wording(s: Source):
+    """One wording of training for a whole form, as often with the value first: then only the grammar tells
+    which value belongs to a label, for another stands as near."""
+    verb, link = s.words(1, 1), s.any(["as", "as", "for", "under", "in", "by", s.words(1, 1)])
+    the = s.any(["the ", "the ", "", "its "])
+    if s.chance(0.6):
+        return lambda label, value: f"{verb} {value} {link} {the}{label}"
+    return lambda label, value: f"{verb} {the}{label} {link} {value}"
+
+
 def form(s: Source) -> Record:
     """A form with labels of any kind."""
-    fields = []
+    fields, wording = [], None if s.test or s.chance(0.4) else _wording(s)
     for label in dict.fromkeys(s.word(x) for x in s.some(LABELS, s.number(3, 6))):
         value = s.any([s.number(1, 2000), s.code(), full_name(s), city(s), day(s),
                        s.word(s.of(pools.WORDS)), price(s)])
         said = label.replace("_", " ")
-        fields.append(Field(label, value, s.of([f"has the {said} {value}", f"lists {value} as the {said}",
-                                                f"gives {value} as the {said}", f"shows the {said} {value}",
-                                                f"names {value} as the {said}"],
-                                               [f"{s.words(1, 2)} the {said} {value}",
-                                                f"{s.words(1, 2)} {value} as the {said}",
-                                                f"has {value} for the {said}", f"puts the {said} at {value}",
-                                                f"says that the {said} is {value}", f"has {said} {value}"])))
+        fields.append(Field(label, value, wording(said, value) if wording else _said(s, said, value)))
     return Record("form", "form", s.code(), fields, "it")
 
 

@@ -16,6 +16,7 @@ from types import ModuleType
 
 CONSONANTS = "b d f g h k l m n p r s t v z br dr gr kl st tr".split()
 VOWELS = "a e i o u a e i o ia ea".split()
+ENDINGS = "s er el et en an on ing ed y o a ish ley sen by ton".split()
 WORDS: list[str] = []  # words of the corpus, for values of training
 SPELLED: list[str] = []  # all of them and those of the vocabulary, for spelling.py alone
 
@@ -80,6 +81,8 @@ class Source:
         if self.test or not WORDS or self.chance(0.5):
             return usual
         word = self.any(WORDS)
+        if self.chance(0.15):
+            word = self.changed(word)
         return word.capitalize() if usual[0].isupper() else word
 
     def words(self, low: int, high: int) -> str:
@@ -87,6 +90,13 @@ class Source:
         if self.test or not WORDS:
             return ""
         return " ".join(self.any(WORDS) for _ in range(self.number(low, high)))
+
+    def changed(self, word: str) -> str:
+        """Almost the word, so that a copy needs all of it."""
+        place = self.number(1, len(word) - 1)
+        return self.any([word + self.any(ENDINGS), word[:place], word[:place] + word[place:][1:],
+                         word[:place] + word[place - 1] + word[place:],
+                         word[:place] + self.any(string.ascii_lowercase) + word[place:]])
 
     def made_up(self) -> str:
         """A new name: copying must not depend on known words."""

@@ -14,7 +14,8 @@ def _words(s: Source, low: int, high: int) -> list[str]:
     words = []
     for _ in range(s.number(low, high)):
         frequent = known[:len(known) // s.any([1, 2, 4])]
-        words.append(s.made_up() if s.chance(0.1) else s.any(frequent))
+        word = s.any(frequent)
+        words.append(s.made_up() if s.chance(0.1) else s.changed(word) if s.chance(0.2) else word)
     return words
 
 
@@ -58,6 +59,16 @@ def _capitals(s: Source) -> tuple[str, str]:
     return s.any(["In capital letters: ", "Write in upper case: "]) + " ".join(words), " ".join(words).upper()
 
 
+def _addresses(s: Source) -> tuple[str, str]:
+    """Names that are written small in their addresses."""
+    names = list(dict.fromkeys(w.capitalize() for w in _words(s, 2, 6)))
+    mails = {n: f"{n.lower()}@{s.any(_words(s, 1, 1)).lower()}.{s.any(['org', 'com', 'net'])}" for n in names}
+    link = s.any([": ", " has ", " reads ", " writes from ", " is at ", " - "])
+    text = s.any([", ", "; ", ". ", "\n"]).join(f"{n}{link}{mails[n]}" for n in names)
+    return s.any(["The addresses as JSON: ", "Who has which address? Use JSON. ", "As a JSON object: "]) + text, \
+        compact(mails)
+
+
 def spelling_item(s: Source) -> Item:
-    make = s.any([_list, _pairs, _pairs, _chosen, _chosen, _lines, _capitals])
+    make = s.any([_list, _pairs, _pairs, _chosen, _chosen, _lines, _capitals, _addresses])
     return ask("spelling", *make(s))

@@ -1,5 +1,6 @@
 """Choose the right tool with the right arguments; answer plainly when none fits, or after a result."""
 
+import re
 from dataclasses import dataclass
 
 from . import pools, records
@@ -88,6 +89,8 @@ def _argument(s: Source, kind: str) -> Argument:
         about, phrase = "Email of the receiver", f"to {v}"
     elif kind == "text":
         v = " ".join(s.word(s.of(pools.WORDS)) for _ in range(s.number(1, 4)))
+        if not s.test and s.chance(0.2):  # a word may come twice
+            v = " ".join(s.any(v.split()) for _ in range(s.number(2, 4)))
         about, phrase = "The text", s.any([f'saying "{v}"', f'with the text "{v}"'])
     elif kind == "color":
         v = s.any(pools.COLOUR)
@@ -206,6 +209,21 @@ def _tools(s: Source, count: int) -> list[Tool]:
     return list(tools.values())
 
 
+def _alike(s: Source, tool: Tool, others: list[Tool]) -> None:
+    """In training a wrong tool may share words with the request: its verb, or a part of the thing."""
+    for other in others:
+        if s.test or other is tool or not s.chance(0.4):
+            continue
+        thing = other.thing.replace(" ", "_")
+        verb = s.any(re.findall("[a-z]+", tool.request[:-len(tool.thing)].lower()) or ["do"])
+        if s.chance(0.25):
+            other.thing = s.any(tool.thing.split()) + " " + s.words(1, 1)
+            thing = other.thing.replace(" ", "_")
+        other.name = f"{verb}_{thing}"
+        other.description = s.any([f"{verb.capitalize()}s the {other.thing}", f"Will {verb} the {other.thing}",
+                                   f"{verb.capitalize()} {s.words(1, 1)} the {other.thing}"])
+
+
 def _sentence(s: Source, tool: Tool) -> str:
     phrases = [a.phrase for a in s.shuffled(tool.arguments)]
     text = " ".join([tool.request] + phrases)
@@ -238,6 +256,7 @@ def _opening(s: Source, tools: list[Tool]) -> tuple[list[dict], list[dict]]:
 def choose(s: Source) -> Item:
     tools = _tools(s, s.number(1, 5) if s.chance(0.7) else s.number(2, 3))
     used = s.any(tools)
+    _alike(s, used, tools)
     messages, specs = _opening(s, tools)
     messages += [{"role": "user", "content": _sentence(s, used)}, call_of(used)]
     return Item("tools", messages, specs, "tool_call", False)
@@ -277,6 +296,8 @@ def after_result(s: Source) -> Item:
                        "the address is wrong", "there is no connection", "it is too late",
                        "the limit is reached", "access is denied", "it is sold out",
                        "it already exists"])
+        if not s.test and s.chance(0.5):
+            reason = s.words(2, 6) or reason
         result, answer = {"status": "error", "reason": reason}, f"Sorry, that did not work: {reason}."
     messages += [{"role": "tool", "content": compact(result)},
                  {"role": "assistant", "content": answer}]
