@@ -1,5 +1,5 @@
 # The CUDA backend. TALON_WITH_CUDA is AUTO (built where nvcc is found), ON (an error where it is not)
-# or OFF. Sets TALON_HAS_CUDA. The preset `cuda` says AUTO; elsewhere OFF keeps builds fast on
+# or OFF. Sets TALON_HAS_CUDA and TALON_HAS_NCCL. The preset `cuda` says AUTO; elsewhere OFF keeps builds fast on
 # machines that have nvcc.
 
 set(TALON_WITH_CUDA OFF CACHE STRING "The CUDA backend: AUTO, ON or OFF")
@@ -43,5 +43,22 @@ if(TALON_HAS_CUDA)
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-DFMT_USE_CONSTEXPR=1;--diag-suppress=2810>")
   # nvcc needs moves in return statements that GCC calls redundant.
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-redundant-move>")
+
+  # GPUs of several ranks exchange by it. It has no CMake or pkg-config file everywhere.
+  option(TALON_WITH_NCCL "Connect the GPUs of several ranks by NCCL where it is found" ON)
+  set(TALON_HAS_NCCL OFF)
+  if(TALON_WITH_NCCL AND TALON_HAS_MPI)
+    find_path(TALON_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    find_library(TALON_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+    if(TALON_NCCL_INCLUDE AND TALON_NCCL_LIBRARY)
+      set(TALON_HAS_NCCL ON)
+      add_library(talon_nccl INTERFACE)
+      target_include_directories(talon_nccl SYSTEM INTERFACE ${TALON_NCCL_INCLUDE})
+      target_link_libraries(talon_nccl INTERFACE ${TALON_NCCL_LIBRARY})
+    endif()
+  endif()
+  if(NOT TALON_HAS_NCCL)
+    talon_lacks("NCCL" "GPUs of several ranks exchange through host memory, slowly")
+  endif()
   message(STATUS "CUDA backend: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 endif()

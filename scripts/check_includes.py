@@ -50,6 +50,7 @@ CONFINED = [
     ),
     ("Highway", re.compile(r"hwy/"), ("compute/cpu/",)),
     ("MPI", re.compile(r"mpi\.h"), ("setup/ranks/",)),
+    ("NCCL", re.compile(r"nccl"), ("compute/cuda/runtime/",)),
     ("gRPC", re.compile(r"grpc|google/protobuf/"), ("serve/grpc/",)),
     ("pybind11", re.compile(r"pybind11/"), ("python/",)),
 ]

@@ -1,14 +1,17 @@
 // The random cases of several ranks (engine/ranks/random_cases.h) with real processes, over MPI.
 // mpirun starts this program; rank 0 compares with a whole model in its own process:
 //   TALON_CASES=150 mpirun -n 4 build/tests/ranks_processes_test
-// With TALON_TEST_DEVICE=cuda all of them share the first GPU.
+// With TALON_TEST_DEVICE=cuda all of them share the first GPU, and exchange by NCCL where
+// NCCL_HOSTID, another one for each rank, makes it take their GPU for several.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <string>
 
+#include "compute/cuda/cuda_backend.h"
 #include "compute/test_device.h"
 #include "engine/ranks/random_cases.h"
 #include "model/ranks/follower.h"
@@ -36,7 +39,12 @@ class ReusedRanks : public Ranks {
 
 // A model and where it runs: whole, or this rank's part.
 struct Loaded {
-  Loaded(const RandomCases& cases, Ranks* ranks) : backend(NewTestBackend(1)) {
+  Loaded(const RandomCases& cases, Ranks* ranks)
+      : backend(NewTestBackend(1, ranks == nullptr ? 1 : ranks->size())) {
+    if (ranks != nullptr && !TestDeviceIsHost()) {
+      const std::string why_not = LinkGpus(backend.get(), ranks, /*wanted=*/true).value();
+      EXPECT_EQ(why_not.empty(), std::getenv("NCCL_HOSTID") != nullptr) << why_not;
+    }
     LoadOptions options = cases.load_options();
     options.ranks = ranks;
     decoder = Decoder::Load(cases.model_dir(), backend.get(), options).value();

@@ -50,7 +50,7 @@ class Pass {
   std::span<const uint8_t> stored_layers() const { return stored_layers_; }
   void ClearStored() { stored_layers_.clear(); }
 
-  // Its ops wait for other ranks, so they are not captured (Backend::Record).
+  // The host waits for other ranks in its ops, so they are not captured (Backend::Record).
   void SetWaits(bool waits) { waits_ = waits; }
   bool waits() const { return waits_; }
 
@@ -96,6 +96,9 @@ struct BackendInfo {
   std::string name;         // "cpu", "reference"
   std::string description;  // "cpu, 2 threads, NEON + i8mm + bf16"
   RankSplit rank_split = RankSplit::kInputs;
+  // What ranks exchange within a pass of dense layers is queued like other ops: the host does not
+  // wait for it.
+  bool queues_exchanges = false;
 };
 
 // What a weight is for.
@@ -188,7 +191,8 @@ class Backend {
   // out[i] = x[row i of those that the pass names].
   virtual void GatherPassRows(const Pass& pass, PassRows rows, MatrixView x, MatrixView out) = 0;
 
-  // Ranks::GatherColumns of matrices in device memory. Waits for the other ranks.
+  // Ranks::GatherColumns of matrices in device memory. Waits for the other ranks, unless it is
+  // captured (Record).
   virtual void GatherColumns(Ranks* ranks, MatrixView part, std::span<const int> bounds,
                              MatrixView whole) = 0;
 };

@@ -46,7 +46,8 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
   std::unique_ptr<Decoder> decoder(new Decoder(config, shard, backend, std::move(weights)));
   if (!shard.whole()) {
     decoder->ranks_ = ranks;
-    decoder->pass_->SetWaits(true);
+    // The host finds out which rank has which experts' results.
+    decoder->pass_->SetWaits(!backend->info().queues_exchanges || config.experts.count > 0);
     if (ranks->leads()) {
       decoder->leader_ = std::make_unique<RankLeader>(ranks, backend->kv_ops());
     }

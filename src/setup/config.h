@@ -156,6 +156,7 @@ struct Config {
   bool enable_prefix_cache = true;
   bool deterministic = true;
   bool disable_cuda_graph = false;
+  bool disable_nccl = false;
   bool enable_nan_detection = true;
   std::string log_level = "auto";
   std::string log_format = "text";

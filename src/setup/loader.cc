@@ -227,6 +227,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
     TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
   }
   TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config, model->ranks.get()));
+  TALON_RETURN_IF_ERROR(LinkRanks(config, model->backend.get(), model->ranks.get()));
   const Stopwatch watch;
   TALON_RETURN_IF_ERROR(shape.empty() ? LoadFromDirectory(config.model, load, model.get())
                                       : MakeRandomModel(shape, load, model.get()));
@@ -234,9 +235,6 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   if (model->ranks != nullptr) {
     TALON_RETURN_IF_ERROR(
         MeetRanks(config, *model->target, model->backend->info(), model->ranks.get()));
-    if (!follows && model->backend->info().name == "cuda") {
-      LogWarning("tensor_parallel: activations go from GPU to GPU through host memory, slowly");
-    }
   }
   const int context = model->target->config().max_context;
   if (config.max_length > context) {

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "base/contain.h"
+#include "base/log.h"
+#include "compute/cuda/cuda_backend.h"
 #include "model/ranks/messages.h"
 
 namespace talon {
@@ -37,6 +39,20 @@ Status CheckRankSettings(const Config& config) {
   if (size == 1) return OkStatus();
   if (config.kv_offload) {
     return Unimplemented("kv_offload: not on {} ranks (--tensor-parallel)", size);
+  }
+  return OkStatus();
+}
+
+Status LinkRanks(const Config& config, Backend* backend, Ranks* ranks) {
+  if (ranks == nullptr || backend->info().name != "cuda") return OkStatus();
+  TALON_ASSIGN_OR_RETURN(const std::string why_not,
+                         LinkGpus(backend, ranks, /*wanted=*/!config.disable_nccl));
+  if (!ranks->leads()) return OkStatus();
+  if (why_not.empty()) {
+    LogInfo("tensor_parallel: activations go from GPU to GPU by NCCL");
+  } else {
+    LogWarning("tensor_parallel: activations go from GPU to GPU through host memory, slowly: {}",
+               why_not);
   }
   return OkStatus();
 }

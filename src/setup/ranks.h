@@ -12,6 +12,10 @@ namespace talon {
 // Whether the other settings can be had on config.tensor_parallel ranks.
 Status CheckRankSettings(const Config& config);
 
+// Connects the ranks' devices where they can exchange activations directly, and says on the leader
+// how they do. `ranks`: null, or all of them call this at the same time.
+Status LinkRanks(const Config& config, Backend* backend, Ranks* ranks);
+
 // Waits until all ranks have loaded their part, and fails unless they were started alike. From then
 // on nothing waits longer than config.rank_timeout.
 Status MeetRanks(const Config& config, const Decoder& decoder, const BackendInfo& device,

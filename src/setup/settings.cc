@@ -67,6 +67,8 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
       "The same text with and without speculation, alone and in a batch; always on");
   add("disable_cuda_graph", &c->disable_cuda_graph,
       "cuda: launch every kernel by itself instead of replaying CUDA graphs");
+  add("disable_nccl", &c->disable_nccl,
+      "cuda: ranks exchange activations through host memory, also where NCCL could");
   add("enable_nan_detection", &c->enable_nan_detection,
       "Logits that are not finite end their request with an error; always on");
   add("threads", &c->threads, "Threads; 0 = all cores this process may use", Range{0, 1024});

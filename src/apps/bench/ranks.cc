@@ -65,6 +65,9 @@ bool ExchangesSums(const LoadedModel& model) {
   return model.backend->info().rank_split == RankSplit::kInputs;
 }
 
+// Whether the host sees what ranks exchange.
+bool CountsMessages(const LoadedModel& model) { return !model.backend->info().queues_exchanges; }
+
 // A pass over a chain of `rows` nodes, and what it exchanged: medians.
 struct PassFigures {
   double seconds = 0;
@@ -108,6 +111,7 @@ Result<Json> TimeAllPasses(const LoadedModel& model, const RanksOptions& options
       sequence.AppendGreedy(SomeTokens(kPrompt, model.target->config().vocab_size)).status());
   Json points = Json::array();
   const bool alone = ExchangesSums(model);
+  const bool counts = CountsMessages(model);
   for (const int rows : options.rows) {
     TALON_ASSIGN_OR_RETURN(const PassFigures pass,
                            TimePasses(model, &sequence, rows, options.repeats));
@@ -117,12 +121,13 @@ Result<Json> TimeAllPasses(const LoadedModel& model, const RanksOptions& options
                       {"waiting_milliseconds", pass.traffic.seconds * 1e3},
                       {"messages", pass.traffic.messages},
                       {"bytes", pass.traffic.bytes}});
-    table->Add({std::to_string(rows), fmt::format("{:.2f}", pass.seconds * 1e3),
-                alone ? fmt::format("{:.2f}", pass.exchange_seconds * 1e3) : "-",
-                alone ? fmt::format("{:.1f}%", 100 * pass.exchange_seconds / pass.seconds) : "-",
-                fmt::format("{:.2f}", pass.traffic.seconds * 1e3),
-                std::to_string(pass.traffic.messages),
-                fmt::format("{:.0f}", static_cast<double>(pass.traffic.bytes) / 1024)});
+    table->Add(
+        {std::to_string(rows), fmt::format("{:.2f}", pass.seconds * 1e3),
+         alone ? fmt::format("{:.2f}", pass.exchange_seconds * 1e3) : "-",
+         alone ? fmt::format("{:.1f}%", 100 * pass.exchange_seconds / pass.seconds) : "-",
+         counts ? fmt::format("{:.2f}", pass.traffic.seconds * 1e3) : "-",
+         counts ? std::to_string(pass.traffic.messages) : "-",
+         counts ? fmt::format("{:.0f}", static_cast<double>(pass.traffic.bytes) / 1024) : "-"});
   }
   return points;
 }

@@ -1,9 +1,11 @@
 #include "compute/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "base/contain.h"
 #include "base/math.h"
 #include "compute/cuda/cuda_layer_ops.h"
 #include "compute/cuda/cuda_pass.h"
@@ -15,10 +17,12 @@
 #include "compute/cuda/kv/cuda_kv_ops.h"
 #include "compute/cuda/kv/kv_ops.h"
 #include "compute/cuda/runtime/context.h"
+#include "compute/cuda/runtime/copy_rows.h"
 #include "compute/cuda/runtime/few_rows.h"
 #include "compute/cuda/runtime/open_device.h"
+#include "compute/cuda/runtime/rank_exchange.h"
+#include "compute/cuda/runtime/rank_link.h"
 #include "compute/cuda/runtime/read_bandwidth.h"
-#include "compute/cuda/runtime/staged_exchange.h"
 #include "compute/cuda/tokens/cuda_token_ops.h"
 
 namespace talon {
@@ -34,10 +38,21 @@ class CudaBackend : public Backend {
  public:
   CudaBackend(const cuda::Device& device, const CudaOptions& options)
       : device_(device), options_(options), context_(device.stream), gemm_(context_.stream()) {}
-  ~CudaBackend() override { cuda::CloseDevice(device_); }
+  ~CudaBackend() override {
+    SetLink(nullptr);
+    cuda::CloseDevice(device_);
+  }
+
+  // How ranks exchange rows from now on; null: through the host.
+  void SetLink(std::unique_ptr<cuda::RankLink> link) {
+    context_.SetLink(link.get());
+    exchange_.SetLink(link.get());
+    link_ = std::move(link);
+  }
 
   BackendInfo info() const override {
-    return {"cuda", fmt::format("cuda, {}", device_.name), RankSplit::kOutputs};
+    return {"cuda", fmt::format("cuda, {}{}", device_.name, link_ != nullptr ? ", NCCL" : ""),
+            RankSplit::kOutputs, /*queues_exchanges=*/link_ != nullptr};
   }
   LayerOps* layer_ops() override { return &layer_ops_; }
   ExpertOps* expert_ops() override { return &expert_ops_; }
@@ -99,7 +114,8 @@ class CudaBackend : public Backend {
   CudaOptions options_;
   cuda::Context context_;
   cuda::CudaLayerOps layer_ops_{&context_};
-  cuda::StagedExchange exchange_{&context_};
+  std::unique_ptr<cuda::RankLink> link_;  // null: ranks exchange through the host
+  cuda::RankExchange exchange_{&context_};
   cuda::CudaExpertOps expert_ops_{&context_, &exchange_};
   cuda::CudaKvOps kv_ops_{&context_};
   cuda::CudaTokenOps token_ops_{&context_};
@@ -140,8 +156,13 @@ void CudaBackend::Record(Pass* pass, const Pass* second, uint64_t key,
                          const std::function<void()>& ops) {
   const CudaClock::Batch batch(context_.clock());
   cuda::UseDevice(stream());
-  static_cast<CudaPass*>(pass)->RunAsGraph(static_cast<const CudaPass*>(second), key,
-                                           *context_.generation(), ops);
+  try {
+    static_cast<CudaPass*>(pass)->RunAsGraph(static_cast<const CudaPass*>(second), key,
+                                             *context_.generation(), ops);
+  } catch (...) {
+    if (link_ != nullptr) link_->Abort();  // destructors wait for what is queued
+    throw;
+  }
 }
 
 // ---- Inputs ----
@@ -338,6 +359,16 @@ Result<CudaBackend*> CudaBackendOf(Backend* backend) {
 }
 
 }  // namespace
+
+Result<std::string> LinkGpus(Backend* backend, Ranks* ranks, bool wanted) {
+  TALON_ASSIGN_OR_RETURN(CudaBackend * device, CudaBackendOf(backend));
+  std::string why_not;
+  TALON_RETURN_IF_ERROR(Contain([&] {
+    why_not = cuda::WhyNoLink(device->stream(), ranks, wanted);
+    if (why_not.empty()) device->SetLink(cuda::ConnectNccl(device->stream(), ranks));
+  }));
+  return why_not;
+}
 
 Result<double> MeasureCudaReadBandwidth(Backend* backend) {
   TALON_ASSIGN_OR_RETURN(CudaBackend * device, CudaBackendOf(backend));

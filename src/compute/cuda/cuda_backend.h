@@ -4,9 +4,11 @@
 #define TALON_COMPUTE_CUDA_CUDA_BACKEND_H_
 
 #include <memory>
+#include <string>
 
 #include "base/status.h"
 #include "compute/backend.h"
+#include "compute/ranks/ranks.h"
 
 namespace talon {
 
@@ -23,6 +25,12 @@ int NumCudaDevices();
 
 // Fails if there is no such device, or if its driver, capability or memory does not suffice.
 Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions& options);
+
+// Lets the GPUs of several ranks exchange rows by NCCL, queued like other ops, before anything else
+// is done with ranks. All of them call it at the same time, with the same `wanted`. Returns why
+// they go on through host memory instead; "": they do not. InvalidArgument if `backend` is not a
+// CUDA backend; `ranks` must outlive it.
+Result<std::string> LinkGpus(Backend* backend, Ranks* ranks, bool wanted);
 
 // Bytes per second at which a kernel reads device memory that is not in the L2 cache.
 // InvalidArgument if `backend` is not a CUDA backend.

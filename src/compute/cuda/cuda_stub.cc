@@ -11,6 +11,10 @@ Result<std::unique_ptr<Backend>> NewCudaBackend(const CudaOptions&) {
 
 int NumCudaDevices() { return 0; }
 
+Result<std::string> LinkGpus(Backend* backend, Ranks* /*ranks*/, bool /*wanted*/) {
+  return InvalidArgument("the {} backend is not a CUDA device", backend->info().name);
+}
+
 Result<double> MeasureCudaReadBandwidth(Backend* backend) {
   return InvalidArgument("the {} backend is not a CUDA device", backend->info().name);
 }

@@ -157,15 +157,6 @@ __global__ void GatherRowsKernel(const float* x, int64_t x_stride, const int32_t
   if (i < cols) out[blockIdx.y * out_stride + i] = x[rows[blockIdx.y] * x_stride + i];
 }
 
-__global__ void CopyRowsKernel(MatrixView x, const int32_t* from, MatrixView out,
-                               const int32_t* to) {
-  PdlTrigger();
-  PdlWait();
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= x.cols) return;
-  out.data[to[blockIdx.y] * out.stride + i] = x.data[from[blockIdx.y] * x.stride + i];
-}
-
 dim3 GridFor(int cols, int rows) { return dim3(CeilDiv(cols, kThreads), rows); }
 
 bool IsAligned(const void* data, size_t bytes) {
@@ -221,11 +212,6 @@ void RopeAngles(const Stream& stream, const DevicePlan& plan, const float* inv_f
 void GatherRows(const Stream& stream, MatrixView x, const int32_t* rows, MatrixView out) {
   Launch(stream, GatherRowsKernel, GridFor(out.cols, out.rows), kThreads, 0, x.data, x.stride, rows,
          out.cols, out.data, out.stride);
-}
-
-void CopyRows(const Stream& stream, MatrixView x, const int32_t* from, MatrixView out,
-              const int32_t* to, int count) {
-  Launch(stream, CopyRowsKernel, GridFor(x.cols, count), kThreads, 0, x, from, out, to);
 }
 
 }  // namespace talon::cuda

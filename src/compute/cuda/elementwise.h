@@ -24,9 +24,6 @@ void RopeAngles(const Stream& stream, const DevicePlan& plan, const float* inv_f
                 float scale, MatrixView angles);
 // out[i] = x[rows[i]], rows in device memory.
 void GatherRows(const Stream& stream, MatrixView x, const int32_t* rows, MatrixView out);
-// out[to[i]] = x[from[i]] for i < count; device memory.
-void CopyRows(const Stream& stream, MatrixView x, const int32_t* from, MatrixView out,
-              const int32_t* to, int count);
 
 }  // namespace talon::cuda
 

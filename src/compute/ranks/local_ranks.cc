@@ -32,9 +32,9 @@ void LocalRanks::Send(int to, std::span<const uint8_t> bytes) {
 void LocalRanks::Receive(int from, std::span<uint8_t> bytes) {
   std::unique_lock lock(mail_->mutex);
   auto& queue = mail_->queues[from * size() + rank()];
-  if (!mail_->arrived.wait_for(lock, std::chrono::duration<double>(deadline_),
+  if (!mail_->arrived.wait_for(lock, std::chrono::duration<double>(deadline()),
                                [&] { return !queue.empty(); })) {
-    throw DeviceFault(fmt::format("rank {} did not answer within {} s", from, deadline_));
+    throw DeviceFault(fmt::format("rank {} did not answer within {} s", from, deadline()));
   }
   const std::vector<uint8_t> message = std::move(queue.front());
   queue.pop_front();

@@ -18,7 +18,6 @@ class LocalRanks : public Ranks {
   // One for each of `size` threads.
   static std::vector<std::unique_ptr<Ranks>> Create(int size);
 
-  void SetDeadline(double seconds) override { deadline_ = seconds; }
   void Send(int to, std::span<const uint8_t> bytes) override;
   void Receive(int from, std::span<uint8_t> bytes) override;
   void Exchange(int peer, std::span<const uint8_t> out, std::span<uint8_t> in) override {
@@ -36,7 +35,6 @@ class LocalRanks : public Ranks {
       : Ranks(rank, size), mail_(std::move(mail)) {}
 
   std::shared_ptr<Mail> mail_;  // shared by all ranks, until the last is gone
-  double deadline_ = 60;
 };
 
 }  // namespace talon

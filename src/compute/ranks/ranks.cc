@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/contain.h"
 
 namespace talon {
 namespace {
@@ -95,6 +96,35 @@ void Ranks::AllGather(uint8_t* data, std::span<const int64_t> bounds) {
     Exchange(rank_ ^ half, group(first, half), in);
     meter.Received(in.size());
   }
+}
+
+void Ranks::Gather(uint8_t* data, std::span<const int64_t> bounds) {
+  const Meter meter(&traffic_);
+  TALON_CHECK(static_cast<int>(bounds.size()) == size_ + 1);
+  const auto bytes = [&](int rank) { return static_cast<size_t>(bounds[rank + 1] - bounds[rank]); };
+  if (!leads()) return Send(0, {data, bytes(rank_)});
+  for (int rank = 1; rank < size_; ++rank) {
+    Receive(rank, {data + bounds[rank], bytes(rank)});
+    meter.Received(bytes(rank));
+  }
+}
+
+void Ranks::CallRoll(const std::string& fault) {
+  constexpr double kSeconds = 1;
+  SetDeadline(kSeconds);
+  uint8_t here = 1;
+  try {
+    // All are sent first, so that no rank waits for one that waits for the one that is gone.
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank != rank_) Send(rank, {&here, 1});
+    }
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank != rank_) Receive(rank, {&here, 1});
+    }
+  } catch (const DeviceFault& silence) {
+    throw DeviceFault(fault + "; " + silence.what());
+  }
+  throw DeviceFault(fault);
 }
 
 }  // namespace talon

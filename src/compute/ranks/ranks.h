@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compute/matrix.h"
@@ -39,7 +40,8 @@ class Ranks {
   const RankTraffic& traffic() const { return traffic_; }
 
   // How long a call may wait for another rank.
-  virtual void SetDeadline(double seconds) = 0;
+  virtual void SetDeadline(double seconds) { deadline_ = seconds; }
+  double deadline() const { return deadline_; }
 
   // All ranks end in order. Without it they end as if by a fault.
   virtual void Finish() {}
@@ -58,10 +60,19 @@ class Ranks {
   // Rank r has the bytes of bounds[r] to bounds[r + 1]; then all have all. REQUIRES: bounds
   // [size + 1].
   void AllGather(uint8_t* data, std::span<const int64_t> bounds);
+  // The leader gets all of them. REQUIRES: its `data` has room for all behind its own, another
+  // rank's begins with its own.
+  void Gather(uint8_t* data, std::span<const int64_t> bounds);
+
+  // For a fault that does not tell whose it is: throws DeviceFault with `fault` and the first rank
+  // that does not answer at once. All that are left call it at about the same time; nothing can be
+  // sent afterwards.
+  [[noreturn]] void CallRoll(const std::string& fault);
 
  private:
   int rank_;
   int size_;
+  double deadline_ = 60;
   RankTraffic traffic_;
   std::vector<float> out_, in_;  // rows of messages
 };

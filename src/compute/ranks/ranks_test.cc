@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <thread>
@@ -93,6 +94,33 @@ TEST(RanksTest, LeaderGathersTheColumnsOfAll) {
   for (int r = 0; r < 2; ++r) {
     for (int c = 0; c < 11; ++c) EXPECT_EQ(whole[r * 11 + c], static_cast<float>(100 * r + c));
   }
+}
+
+TEST(RanksTest, LeaderGathersWhatEachHas) {
+  const std::vector<int64_t> bounds = {0, 3, 3, 9, 11};
+  std::vector<uint8_t> whole(11);
+  RunRanks(4, [&](Ranks& ranks) {
+    const int64_t first = bounds[ranks.rank()], last = bounds[ranks.rank() + 1];
+    std::vector<uint8_t> own;
+    for (int64_t i = first; i < last; ++i) own.push_back(static_cast<uint8_t>(i + 1));
+    if (!ranks.leads()) return ranks.Gather(own.data(), bounds);
+    std::copy(own.begin(), own.end(), whole.begin());
+    ranks.Gather(whole.data(), bounds);
+  });
+  for (int i = 0; i < 11; ++i) EXPECT_EQ(whole[i], i + 1);
+}
+
+TEST(RanksTest, RollCallNamesTheRankThatIsGone) {
+  RunRanks(4, [&](Ranks& ranks) {
+    if (ranks.rank() == 2) return;
+    const Status status = Contain([&] { ranks.CallRoll("no answer"); });
+    const std::string message(status.message());
+    EXPECT_TRUE(message.starts_with("no answer; rank 2 did not")) << ranks.rank() << message;
+  });
+  RunRanks(2, [&](Ranks& ranks) {
+    const Status status = Contain([&] { ranks.CallRoll("no answer"); });
+    EXPECT_EQ(status.message(), "no answer");
+  });
 }
 
 TEST(RanksTest, ASilentRankIsNamedWhenTheDeadlineHasPassed) {

@@ -33,15 +33,15 @@ struct Machine {
 
 class MpiRanks : public Ranks {
  public:
-  MpiRanks(int rank, int size, Machine machine) : Ranks(rank, size), machine_(machine) {}
+  MpiRanks(int rank, int size, Machine machine) : Ranks(rank, size), machine_(machine) {
+    SetDeadline(2 * 60 * 60);
+  }
 
   int local_rank() const override { return machine_.rank; }
   int local_size() const override { return machine_.size; }
 
   // Not in a destructor: after a fault the others do not answer, and the process ends without them.
   void Finish() override { MPI_Finalize(); }
-
-  void SetDeadline(double seconds) override { deadline_ = seconds; }
 
   void Send(int to, std::span<const uint8_t> bytes) override {
     MPI_Request request;
@@ -97,13 +97,12 @@ class MpiRanks : public Ranks {
       std::this_thread::sleep_for(sleep);
       sleep = std::min(2 * sleep, kLongestSleep);
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-      if (waited.count() < deadline_) continue;
-      throw DeviceFault(fmt::format("rank {} did not answer within {} s", peer, deadline_));
+      if (waited.count() < deadline()) continue;
+      throw DeviceFault(fmt::format("rank {} did not answer within {} s", peer, deadline()));
     }
   }
 
   Machine machine_;
-  double deadline_ = 2 * 60 * 60;
 };
 
 Machine FindMachine(int rank, int size) {

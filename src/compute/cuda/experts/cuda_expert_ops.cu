@@ -205,8 +205,7 @@ void CudaExpertOps::ShareResults(const ExpertsWeights& weights, const int32_t* e
     owner = 0;
     while (InputsOf(bounds, owner, size).last <= expert) ++owner;
   }
-  const int64_t row_bytes = int64_t{cols} * sizeof(float);
-  exchange_->ShareRows(weights.ranks, {results, slots, row_bytes}, row_bytes, owners);
+  exchange_->ShareRows(weights.ranks, {results, slots, cols, cols}, owners);
 }
 
 }  // namespace talon::cuda

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "compute/cuda/runtime/context.h"
-#include "compute/cuda/runtime/staged_exchange.h"
+#include "compute/cuda/runtime/rank_exchange.h"
 #include "compute/expert_ops.h"
 
 namespace talon::cuda {
@@ -22,7 +22,7 @@ namespace talon::cuda {
 class CudaExpertOps : public ExpertOps {
  public:
   // `exchange` must outlive this.
-  CudaExpertOps(Context* context, StagedExchange* exchange)
+  CudaExpertOps(Context* context, RankExchange* exchange)
       : context_(context), exchange_(exchange) {}
 
   // The addresses of the experts' matrices in device memory.
@@ -39,7 +39,7 @@ class CudaExpertOps : public ExpertOps {
                     float* results);
 
   Context* context_;
-  StagedExchange* exchange_;
+  RankExchange* exchange_;
   Scratch counters_{&context_->stream(), context_->generation()};
   Scratch routes_{&context_->stream(), context_->generation()};
   Scratch normed_{&context_->stream(), context_->generation()};

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "compute/cuda/runtime/wait.h"
+
 namespace talon::cuda {
 
 void Context::Synchronize() {
-  TALON_CUDA_CHECK(cudaStreamSynchronize(stream_.handle));
+  Wait(stream_);
   arrived_ = true;
 }
 

@@ -20,6 +20,7 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   const Stream& stream() const { return stream_; }
+  void SetLink(RankLink* link) { stream_.link = link; }
   CudaClock* clock() { return &clock_; }
   UploadRing* uploads() { return &uploads_; }
   // Counts the changes of scratch addresses: CUDA graphs captured before the last one are invalid.

@@ -7,6 +7,7 @@
 
 #include "base/contain.h"
 #include "compute/cuda/runtime/upload.h"
+#include "compute/cuda/runtime/wait.h"
 
 namespace talon::cuda {
 namespace {
@@ -54,7 +55,7 @@ Result<Buffer> AllocatePinned(size_t bytes) {
 
 void* Scratch::Get(size_t bytes) {
   if (bytes > buffer_.bytes() || buffer_.data() == nullptr) {
-    TALON_CUDA_CHECK(cudaStreamSynchronize(stream_->handle));
+    Wait(*stream_);
     buffer_ = Buffer();
     buffer_ = MemoryOrThrow(AllocateDevice(*stream_, std::bit_ceil(std::max<size_t>(bytes, 256))));
     ++*generation_;
@@ -76,7 +77,7 @@ void* UploadRing::Begin(size_t bytes) {
   UseDevice(*stream_);
   current_ = (current_ + 1) % slots_.size();
   Slot& slot = slots_[current_];
-  TALON_CUDA_CHECK(cudaEventSynchronize(slot.sent));
+  Wait(*stream_, slot.sent);
   if (slot.memory.bytes() < bytes) {
     slot.memory = MemoryOrThrow(AllocatePinned(std::bit_ceil(std::max<size_t>(bytes, 4096))));
   }

@@ -34,6 +34,8 @@ namespace talon::cuda {
 // Tests make launches fail with this.
 inline std::atomic<cudaError_t> injected_launch_error{cudaSuccess};
 
+class RankLink;
+
 // The stream that work is queued on, and limits of its device.
 struct Stream {
   cudaStream_t handle = nullptr;
@@ -43,6 +45,7 @@ struct Stream {
   // As many as the device has: the order of additions may depend on these alone.
   int all_multiprocessors = 1;
   int shared_memory = 48 * 1024;  // bytes that a block may have
+  RankLink* link = nullptr;       // exchanges by which its kernels wait for other ranks
 };
 
 // CUDA's current device belongs to the thread, and is the first one in a new thread: whatever
