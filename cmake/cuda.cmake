@@ -1,6 +1,6 @@
 # The CUDA backend. TALON_WITH_CUDA is AUTO (built where nvcc is found), ON (an error where it is not)
-# or OFF. Sets TALON_HAS_CUDA and TALON_HAS_NCCL. The preset `cuda` says AUTO; elsewhere OFF keeps builds fast on
-# machines that have nvcc.
+# or OFF. Sets TALON_HAS_CUDA and TALON_HAS_NCCL. The preset `cuda` says AUTO; elsewhere OFF keeps
+# builds fast on machines that have nvcc.
 
 set(TALON_WITH_CUDA OFF CACHE STRING "The CUDA backend: AUTO, ON or OFF")
 set_property(CACHE TALON_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
