@@ -1,6 +1,8 @@
 #include "setup/ranks.h"
 
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "base/contain.h"
 #include "base/log.h"
@@ -27,6 +29,16 @@ uint64_t Fingerprint(const Config& config, const Decoder& decoder, const Backend
   return hash.value();
 }
 
+// The ranks that run on a GPU.
+Result<int> CountGpus(const Backend& backend, Ranks* ranks) {
+  std::vector<uint8_t> on_gpu(ranks->size());
+  on_gpu[ranks->rank()] = backend.info().name == "cuda" ? 1 : 0;
+  std::vector<int64_t> bounds(ranks->size() + 1);
+  std::iota(bounds.begin(), bounds.end(), 0);
+  TALON_RETURN_IF_ERROR(Contain([&] { ranks->AllGather(on_gpu.data(), bounds); }));
+  return std::accumulate(on_gpu.begin(), on_gpu.end(), 0);
+}
+
 template <typename T>
 std::span<uint8_t> BytesOf(T* value) {
   return {reinterpret_cast<uint8_t*>(value), sizeof(T)};
@@ -44,7 +56,9 @@ Status CheckRankSettings(const Config& config) {
 }
 
 Status LinkRanks(const Config& config, Backend* backend, Ranks* ranks) {
-  if (ranks == nullptr || backend->info().name != "cuda") return OkStatus();
+  if (ranks == nullptr) return OkStatus();
+  TALON_ASSIGN_OR_RETURN(const int gpus, CountGpus(*backend, ranks));
+  if (gpus < ranks->size()) return OkStatus();  // where some have none, MeetRanks says so
   TALON_ASSIGN_OR_RETURN(const std::string why_not,
                          LinkGpus(backend, ranks, /*wanted=*/!config.disable_nccl));
   if (!ranks->leads()) return OkStatus();

@@ -112,6 +112,7 @@ void Ranks::Gather(uint8_t* data, std::span<const int64_t> bounds) {
 void Ranks::CallRoll(const std::string& fault) {
   constexpr double kSeconds = 1;
   SetDeadline(kSeconds);
+  calls_roll_ = true;
   uint8_t here = 1;
   try {
     // All are sent first, so that no rank waits for one that waits for the one that is gone.

@@ -65,14 +65,21 @@ class Ranks {
   void Gather(uint8_t* data, std::span<const int64_t> bounds);
 
   // For a fault that does not tell whose it is: throws DeviceFault with `fault` and the first rank
-  // that does not answer at once. All that are left call it at about the same time; nothing can be
-  // sent afterwards.
+  // that does not answer at once. All that are left call it at about the same time, or join it;
+  // nothing else can be sent afterwards.
   [[noreturn]] void CallRoll(const std::string& fault);
+  // If another rank calls the roll, joins it. Waits for messages do so by themselves.
+  virtual void JoinRollCall() {}
+
+ protected:
+  // What is sent and received belongs to the roll call, not to what was broken off.
+  bool calls_roll() const { return calls_roll_; }
 
  private:
   int rank_;
   int size_;
   double deadline_ = 60;
+  bool calls_roll_ = false;
   RankTraffic traffic_;
   std::vector<float> out_, in_;  // rows of messages
 };

@@ -16,6 +16,7 @@ namespace talon {
 namespace {
 
 constexpr int kTag = 1;
+constexpr int kRollTag = 2;
 constexpr int kEagerTests = 4000;  // before a waiting rank sleeps between looks
 constexpr std::chrono::microseconds kShortestSleep{20};
 constexpr std::chrono::microseconds kLongestSleep{500};
@@ -45,7 +46,7 @@ class MpiRanks : public Ranks {
 
   void Send(int to, std::span<const uint8_t> bytes) override {
     MPI_Request request;
-    Check(MPI_Isend(bytes.data(), CountOf(bytes.size()), MPI_BYTE, to, kTag, MPI_COMM_WORLD,
+    Check(MPI_Isend(bytes.data(), CountOf(bytes.size()), MPI_BYTE, to, tag(), MPI_COMM_WORLD,
                     &request),
           to);
     Wait({&request, 1}, to);
@@ -53,7 +54,7 @@ class MpiRanks : public Ranks {
 
   void Receive(int from, std::span<uint8_t> bytes) override {
     MPI_Request request;
-    Check(MPI_Irecv(bytes.data(), CountOf(bytes.size()), MPI_BYTE, from, kTag, MPI_COMM_WORLD,
+    Check(MPI_Irecv(bytes.data(), CountOf(bytes.size()), MPI_BYTE, from, tag(), MPI_COMM_WORLD,
                     &request),
           from);
     Wait({&request, 1}, from);
@@ -61,16 +62,28 @@ class MpiRanks : public Ranks {
 
   void Exchange(int peer, std::span<const uint8_t> out, std::span<uint8_t> in) override {
     MPI_Request requests[2];
-    Check(MPI_Irecv(in.data(), CountOf(in.size()), MPI_BYTE, peer, kTag, MPI_COMM_WORLD,
+    Check(MPI_Irecv(in.data(), CountOf(in.size()), MPI_BYTE, peer, tag(), MPI_COMM_WORLD,
                     &requests[0]),
           peer);
-    Check(MPI_Isend(out.data(), CountOf(out.size()), MPI_BYTE, peer, kTag, MPI_COMM_WORLD,
+    Check(MPI_Isend(out.data(), CountOf(out.size()), MPI_BYTE, peer, tag(), MPI_COMM_WORLD,
                     &requests[1]),
           peer);
     Wait(requests, peer);
   }
 
+  void JoinRollCall() override {
+    if (calls_roll()) return;
+    int called = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, kRollTag, MPI_COMM_WORLD, &called, &status) == MPI_SUCCESS &&
+        called != 0) {
+      CallRoll(fmt::format("rank {} asks who is there", status.MPI_SOURCE));
+    }
+  }
+
  private:
+  int tag() const { return calls_roll() ? kRollTag : kTag; }
+
   static void Check(int code, int peer) {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING];
@@ -94,6 +107,7 @@ class MpiRanks : public Ranks {
         std::this_thread::yield();
         continue;
       }
+      JoinRollCall();
       std::this_thread::sleep_for(sleep);
       sleep = std::min(2 * sleep, kLongestSleep);
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;

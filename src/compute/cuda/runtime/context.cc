@@ -12,6 +12,8 @@ void Context::Synchronize() {
 }
 
 void Context::Copy(void* to, const void* from, size_t bytes) {
+  // The copy itself may wait for what is queued, without a deadline.
+  if (stream_.link != nullptr) Wait(stream_);
   TALON_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.handle));
   Synchronize();
 }

@@ -2,6 +2,7 @@
 #include <nccl.h>
 
 #include <array>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +19,8 @@ namespace {
 // Exchanges that the host may be ahead of the device. When they do not finish, the launches behind
 // them must not fill CUDA's queue, where a launch would block without a deadline.
 constexpr size_t kAhead = 16;
+
+constexpr double kBrief = 0.05;  // seconds of waiting before messages of other ranks are looked for
 
 class NcclLink : public RankLink {
  public:
@@ -46,6 +49,9 @@ class NcclLink : public RankLink {
       ranks_->Receive(0, bytes);
     }
     UseDevice(stream_);
+    // Ranks may capture a pass at different times, and where buffers of captured exchanges are
+    // registered both sides must have captured them.
+    setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
     Check(ncclCommInitRank(&communicator_, ranks_->size(), id, ranks_->rank()));
     // Two ranks are connected when they first exchange something, and the host waits for it: not in
     // a pass.
@@ -86,6 +92,7 @@ class NcclLink : public RankLink {
     if (seconds > ranks_->deadline()) {
       Fail(fmt::format("no answer within {} s", ranks_->deadline()));
     }
+    if (seconds > kBrief) ranks_->JoinRollCall();
   }
 
   // In a thread of its own, because it may wait for CUDA graphs, which the caller still has.
