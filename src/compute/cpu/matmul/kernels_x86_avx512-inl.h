@@ -1,6 +1,5 @@
-// The tile loop shared by vpdpbusd (4 int8 a lane) and vdpbf16ps (2 bf16 a lane): both multiply
-// groups of 4 bytes and add to 16 lanes. A tile is 4 rows x 64 outputs: 16 accumulators, and a
-// group of a row that was loaded once is multiplied four times.
+// The tile loop of AVX-512's kernels. A tile is 4 rows x 64 outputs: 16 accumulators of 16 lanes,
+// and a group of a row that was loaded once is multiplied four times.
 //
 // `Ops` is a type in the including file's anonymous namespace, so no instance is shared between
 // files compiled with different flags.
@@ -18,47 +17,54 @@ constexpr int kAvx512MaxRows = 4;
 constexpr int kAvx512Vectors = 4;
 constexpr int kAvx512Lanes = 16;
 
+// `Sums` has the type Acc.
+template <class Sums, int kRows>
+using Avx512Sums = typename Sums::Acc[kRows][kAvx512Vectors];
+
 // What a group's step is to fetch, by lines. With many tiles a step has less than one.
 inline __attribute__((always_inline)) void Avx512Prefetch(const uint8_t* next, int64_t step) {
   __builtin_prefetch(next, 0, 2);
   for (int64_t line = 64; line < step; line += 64) __builtin_prefetch(next + line, 0, 2);
 }
 
-// Ops: Acc (a 512-bit vector), Load, Store, Dot(acc, x, w).
+// Sums that are int32 and float.
+struct Avx512Ints {
+  using Acc = __m512i;
+  static Acc Load(const void* from) { return _mm512_loadu_si512(from); }
+  static void Store(void* to, Acc acc) { _mm512_storeu_si512(to, acc); }
+};
+struct Avx512Floats {
+  using Acc = __m512;
+  static Acc Load(const void* from) { return _mm512_loadu_ps(from); }
+  static void Store(void* to, Acc acc) { _mm512_storeu_ps(to, acc); }
+};
+
+// Ops: Acc (a 512-bit vector), Load, Store; kXWords (4 bytes of a row in a group), kGroupBytes (a
+// group's in a panel) and Add(x, panel, sums), which adds a group's products: x [rows, x words].
 template <class Ops, int kRows>
 void Avx512Rows(const TileArgs& args) {
   auto* out = static_cast<int32_t*>(args.acc);  // or float: only addresses are formed
-  typename Ops::Acc acc[kRows][kAvx512Vectors];
+  Avx512Sums<Ops, kRows> sums;
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TALON_UNROLL
     for (int v = 0; v < kAvx512Vectors; ++v) {
-      acc[r][v] = Ops::Load(out + r * kAvx512Width + v * kAvx512Lanes);
+      sums[r][v] = Ops::Load(out + r * kAvx512Width + v * kAvx512Lanes);
     }
   }
   const auto* x = static_cast<const int32_t*>(args.x);
-  const auto* w = static_cast<const int32_t*>(args.panel);
+  const auto* panel = static_cast<const uint8_t*>(args.panel);
   const auto* next = static_cast<const uint8_t*>(args.next);
-  for (int64_t g = 0; g < args.groups; ++g, x += kRows, w += kAvx512Width) {
+  for (int64_t g = 0; g < args.groups; ++g, x += kRows * Ops::kXWords, panel += Ops::kGroupBytes) {
     Avx512Prefetch(next, args.next_step);
     next += args.next_step;
-    __m512i outputs[kAvx512Vectors];
-    TALON_UNROLL
-    for (int v = 0; v < kAvx512Vectors; ++v) {
-      outputs[v] = _mm512_loadu_si512(w + v * kAvx512Lanes);
-    }
-    TALON_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const __m512i row = _mm512_set1_epi32(x[r]);
-      TALON_UNROLL
-      for (int v = 0; v < kAvx512Vectors; ++v) acc[r][v] = Ops::Dot(acc[r][v], row, outputs[v]);
-    }
+    Ops::template Add<kRows>(x, panel, sums);
   }
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TALON_UNROLL
     for (int v = 0; v < kAvx512Vectors; ++v) {
-      Ops::Store(out + r * kAvx512Width + v * kAvx512Lanes, acc[r][v]);
+      Ops::Store(out + r * kAvx512Width + v * kAvx512Lanes, sums[r][v]);
     }
   }
 }
@@ -72,19 +78,42 @@ void Avx512Tile(const TileArgs& args) {
   kByRows[args.rows - 1](args);
 }
 
+// For vpdpbusd (4 int8 a lane) and vdpbf16ps (2 bf16 a lane): both multiply groups of 4 bytes and
+// add to 16 lanes. Dots: Acc, Load, Store, Dot(acc, x, w).
+template <class Dots>
+struct Avx512DotOps : Dots {
+  static constexpr int kXWords = 1;
+  static constexpr int kGroupBytes = kAvx512Width * 4;
+  template <int kRows>
+  static inline __attribute__((always_inline)) void Add(const int32_t* x, const uint8_t* panel,
+                                                        Avx512Sums<Dots, kRows>& sums) {
+    __m512i outputs[kAvx512Vectors];
+    TALON_UNROLL
+    for (int v = 0; v < kAvx512Vectors; ++v) {
+      outputs[v] = _mm512_loadu_si512(panel + v * kAvx512Lanes * 4);
+    }
+    TALON_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i row = _mm512_set1_epi32(x[r]);
+      TALON_UNROLL
+      for (int v = 0; v < kAvx512Vectors; ++v) sums[r][v] = Dots::Dot(sums[r][v], row, outputs[v]);
+    }
+  }
+};
+
 // `kMultiplications`: by one instruction.
-template <class Ops, int kMultiplications>
+template <class Dots, int kMultiplications>
 int64_t Avx512Burn(int64_t iterations) {
   constexpr int kChains = 16;
   static int32_t data[2 * kAvx512Lanes] = {};
   const int32_t* from = data;
-  typename Ops::Acc acc[kChains] = {};
+  typename Dots::Acc acc[kChains] = {};
   for (int64_t n = 0; n < iterations; ++n) {
     asm volatile("" : "+r"(from));  // else the loads leave the loop
     const __m512i x[2] = {_mm512_loadu_si512(from), _mm512_loadu_si512(from + kAvx512Lanes)};
     TALON_UNROLL
     for (int i = 0; i < kChains; ++i) {
-      acc[i] = Ops::Dot(acc[i], x[i % 2], x[i / 8]);
+      acc[i] = Dots::Dot(acc[i], x[i % 2], x[i / 8]);
       asm volatile("" : "+v"(acc[i]));  // else chains of the same factors are computed once
     }
   }

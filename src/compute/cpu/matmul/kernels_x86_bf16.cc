@@ -4,10 +4,7 @@
 namespace talon {
 namespace {
 
-struct Bf16Ops {
-  using Acc = __m512;
-  static Acc Load(const void* from) { return _mm512_loadu_ps(from); }
-  static void Store(void* to, Acc acc) { _mm512_storeu_ps(to, acc); }
+struct Bf16Dots : Avx512Floats {
   static Acc Dot(Acc acc, __m512i x, __m512i w) {
     return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
   }
@@ -27,8 +24,8 @@ const MatrixKernel& X86Bf16Kernel() {
                                       .max_rows = kAvx512MaxRows,
                                       .row_unit = 1,
                                       .offset_activation = false,
-                                      .tile = Avx512Tile<Bf16Ops>,
-                                      .burn = Avx512Burn<Bf16Ops, 32>};
+                                      .tile = Avx512Tile<Avx512DotOps<Bf16Dots>>,
+                                      .burn = Avx512Burn<Bf16Dots, 32>};
   return kernel;
 }
 

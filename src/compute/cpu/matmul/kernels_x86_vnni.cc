@@ -5,10 +5,7 @@
 namespace talon {
 namespace {
 
-struct VnniOps {
-  using Acc = __m512i;
-  static Acc Load(const void* from) { return _mm512_loadu_si512(from); }
-  static void Store(void* to, Acc acc) { _mm512_storeu_si512(to, acc); }
+struct VnniDots : Avx512Ints {
   static Acc Dot(Acc acc, __m512i x, __m512i w) { return _mm512_dpbusd_epi32(acc, x, w); }
 };
 
@@ -26,8 +23,8 @@ const MatrixKernel& X86VnniKernel() {
                                       .max_rows = kAvx512MaxRows,
                                       .row_unit = 1,
                                       .offset_activation = true,
-                                      .tile = Avx512Tile<VnniOps>,
-                                      .burn = Avx512Burn<VnniOps, 64>};
+                                      .tile = Avx512Tile<Avx512DotOps<VnniDots>>,
+                                      .burn = Avx512Burn<VnniDots, 64>};
   return kernel;
 }
 

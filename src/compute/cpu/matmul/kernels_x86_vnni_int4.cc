@@ -12,7 +12,6 @@ constexpr int kParts = kInt4Group / kXGroup;
 constexpr int kPartBytes = kAvx512Width * kXGroup;  // holds two parts
 constexpr int kVectorBytes = kAvx512Lanes * kXGroup;
 constexpr int kScalesAt = kAvx512Width * kInt4Group / 2;
-constexpr int kGroupBytes = kScalesAt + 2 * kAvx512Width;
 
 inline __m512 LoadScales(const uint8_t* from) {
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
@@ -21,14 +20,17 @@ inline __m512 LoadScales(const uint8_t* from) {
 
 constexpr int kStepVectors = 2;  // outputs that share the loaded activations
 
-// One group of two vectors of outputs.
+// One group of two vectors of outputs, from vector `first` on.
 template <int kRows>
-inline __attribute__((always_inline)) void Step(const int32_t* x, const uint8_t* codes,
-                                                const uint8_t* scales, __m512 (*acc)[kRows]) {
+inline __attribute__((always_inline)) void AddStep(const int32_t* x, const uint8_t* group,
+                                                   int first,
+                                                   Avx512Sums<Avx512Floats, kRows>& sums) {
   const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xF0F0F0F0));
   const __m512i unit = _mm512_set1_epi32(static_cast<int>(0x80808080));
+  const uint8_t* codes = group + first * kVectorBytes;
+  const uint8_t* scales = group + kScalesAt + 2 * first * kAvx512Lanes;
   __m512i offsets[kStepVectors] = {};
-  __m512i sums[kStepVectors][kRows] = {};
+  __m512i parts[kStepVectors][kRows] = {};
   TALON_UNROLL
   for (int i = 0; i < kParts; ++i) {
     TALON_UNROLL
@@ -39,7 +41,7 @@ inline __attribute__((always_inline)) void Step(const int32_t* x, const uint8_t*
       TALON_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const __m512i row = _mm512_set1_epi32(x[i * kRows + r]);
-        sums[v][r] = _mm512_dpbusd_epi32(sums[v][r], row, part);
+        parts[v][r] = _mm512_dpbusd_epi32(parts[v][r], row, part);
       }
     }
   }
@@ -48,49 +50,22 @@ inline __attribute__((always_inline)) void Step(const int32_t* x, const uint8_t*
     const __m512 scale = LoadScales(scales + 2 * v * kAvx512Lanes);
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const __m512i sum = _mm512_sub_epi32(sums[v][r], offsets[v]);
-      acc[v][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, acc[v][r]);
+      const __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(parts[v][r], offsets[v]));
+      sums[r][first + v] = _mm512_fmadd_ps(sum, scale, sums[r][first + v]);
     }
   }
 }
 
-template <int kRows>
-void Rows(const TileArgs& args) {
-  auto* out = static_cast<float*>(args.acc);
-  __m512 acc[kAvx512Vectors][kRows];
-  TALON_UNROLL
-  for (int v = 0; v < kAvx512Vectors; ++v) {
+struct Ops : Avx512Floats {
+  static constexpr int kXWords = kParts;
+  static constexpr int kGroupBytes = kScalesAt + 2 * kAvx512Width;
+  template <int kRows>
+  static inline __attribute__((always_inline)) void Add(const int32_t* x, const uint8_t* panel,
+                                                        Avx512Sums<Avx512Floats, kRows>& sums) {
     TALON_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      acc[v][r] = _mm512_loadu_ps(out + r * kAvx512Width + v * kAvx512Lanes);
-    }
+    for (int v = 0; v < kAvx512Vectors; v += kStepVectors) AddStep<kRows>(x, panel, v, sums);
   }
-  const auto* x = static_cast<const int32_t*>(args.x);  // 4 inputs each
-  const auto* group = static_cast<const uint8_t*>(args.panel);
-  const auto* next = static_cast<const uint8_t*>(args.next);
-  for (int64_t g = 0; g < args.groups; ++g, x += kRows * kParts, group += kGroupBytes) {
-    Avx512Prefetch(next, args.next_step);
-    next += args.next_step;
-    TALON_UNROLL
-    for (int v = 0; v < kAvx512Vectors; v += kStepVectors) {
-      Step<kRows>(x, group + v * kVectorBytes, group + kScalesAt + 2 * v * kAvx512Lanes, acc + v);
-    }
-  }
-  TALON_UNROLL
-  for (int v = 0; v < kAvx512Vectors; ++v) {
-    TALON_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      _mm512_storeu_ps(out + r * kAvx512Width + v * kAvx512Lanes, acc[v][r]);
-    }
-  }
-}
-
-void Tile(const TileArgs& args) {
-  static_assert(kAvx512MaxRows == 4);
-  using TileFunction = void (*)(const TileArgs&);
-  static constexpr TileFunction kByRows[kAvx512MaxRows] = {Rows<1>, Rows<2>, Rows<3>, Rows<4>};
-  kByRows[args.rows - 1](args);
-}
+};
 
 }  // namespace
 
@@ -102,11 +77,11 @@ const MatrixKernel& X86VnniInt4Kernel() {
                                       .width = kAvx512Width,
                                       .group = kInt4Group,
                                       .x_group = kXGroup,
-                                      .panel_group_bytes = kGroupBytes,
+                                      .panel_group_bytes = Ops::kGroupBytes,
                                       .max_rows = kAvx512MaxRows,
                                       .row_unit = 1,
                                       .offset_activation = true,
-                                      .tile = Tile,
+                                      .tile = Avx512Tile<Ops>,
                                       .burn = nullptr};
   return kernel;
 }

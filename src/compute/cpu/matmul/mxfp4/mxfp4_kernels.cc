@@ -43,6 +43,7 @@ struct KernelList {
     if (has.i8mm) *next++ = &ArmI8mmMxfp4Kernel();
     if (has.dotprod) *next++ = &ArmDotprodMxfp4Kernel();
 #elif defined(__x86_64__)
+    if (has.avx512_vnni) *next++ = &X86VnniMxfp4Kernel();
     if (has.avx2 && has.fma) *next++ = &X86Avx2Mxfp4Kernel();
 #endif
     *next = &PortableMxfp4Kernel();

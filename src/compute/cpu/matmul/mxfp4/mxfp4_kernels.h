@@ -39,6 +39,7 @@ const Mxfp4Kernel& PortableMxfp4Kernel();
 const Mxfp4Kernel& ArmDotprodMxfp4Kernel();  // where the build is for this architecture
 const Mxfp4Kernel& ArmI8mmMxfp4Kernel();
 const Mxfp4Kernel& X86Avx2Mxfp4Kernel();
+const Mxfp4Kernel& X86VnniMxfp4Kernel();
 
 }  // namespace talon
 
