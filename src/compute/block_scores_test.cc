@@ -143,12 +143,14 @@ TEST_P(BlockScoresTest, OnlyTheBlocksAskedForAreSummarised) {
   }
 }
 
-PassPlan PlanOf(int rows, const std::vector<int32_t>& blocks, std::vector<ScoreRequest> requests) {
+// Every row sees the first key at least, or all of the blocks' keys.
+PassPlan PlanOf(int rows, const std::vector<int32_t>& blocks, std::vector<ScoreRequest> requests,
+                int keys = 1) {
   PassPlan plan;
   plan.tokens.assign(rows, 0);
   plan.positions.assign(rows, 0);
   plan.slots.assign(rows, -1);
-  plan.prefix_len.assign(rows, 1);
+  plan.prefix_len.assign(rows, keys);
   plan.ancestors.assign(rows, 0);
   plan.sequence_rows = {0, rows};
   plan.block_offsets = {0, static_cast<int32_t>(blocks.size())};
@@ -158,8 +160,9 @@ PassPlan PlanOf(int rows, const std::vector<int32_t>& blocks, std::vector<ScoreR
 }
 
 // Scores [kv_heads, columns] of the requests over all blocks, which are summarised first.
+// Those by attention with a window, where it is not 0.
 std::vector<float> RunScores(Backend& backend, const ScoreLayout& layout, const PassPlan& plan,
-                             const std::vector<float>& queries) {
+                             const std::vector<float>& queries, int window = 0) {
   const KvShape shape = layout.Shape();
   const DeviceKv kv(backend, FilledImage(shape));
   backend.kv_ops()->SummariseBlocks(kv.view(), Reversed(shape.num_blocks));
@@ -168,17 +171,18 @@ std::vector<float> RunScores(Backend& backend, const ScoreLayout& layout, const 
   const auto pass = backend.NewPass(layout.cols() / layout.head_dim);
   backend.LoadPass(plan, shape, pass.get());
   backend.kv_ops()->ScoreBlocks(*pass, q.view(), kv.view(), kLayer, out.view());
-  return out.Read();
-}
-
-// By attention only where the backend can.
-std::vector<BlockScorer> ScorersOf(const std::string& backend) {
-  std::vector<BlockScorer> scorers = {BlockScorer::kQuest, BlockScorer::kQuestBound,
-                                      BlockScorer::kH2o};
-  if (MakeBackend(backend)->kv_ops()->ScoresByAttention()) {
-    scorers.push_back(BlockScorer::kAttention);
+  if (plan.AsksAttention()) {
+    const DeviceMatrix attended(backend, plan.num_rows(), layout.cols());
+    backend.layer_ops()->Attention(*pass,
+                                   {.q = q.view(),
+                                    .kv = kv.view(),
+                                    .layer = kLayer,
+                                    .scale = 0.1f,
+                                    .window = window,
+                                    .scores = out.view()},
+                                   attended.view());
   }
-  return scorers;
+  return out.Read();
 }
 
 TEST_P(BlockScoresTest, MatchReference) {
@@ -186,7 +190,7 @@ TEST_P(BlockScoresTest, MatchReference) {
   const auto reference = MakeBackend("reference");
   for (const ScoreLayout& layout : ScoreLayouts()) {
     const std::vector<float> queries = RandomValues(int64_t{kRows} * layout.cols(), 11);
-    for (const auto scorer : ScorersOf(GetParam())) {
+    for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kQuestBound, BlockScorer::kH2o}) {
       for (const auto reduce : {ScoreReduce::kMean, ScoreReduce::kMax}) {
         const PassPlan plan = PlanOf(kRows, Reversed(layout.blocks),
                                      {{.row_begin = 2,
@@ -203,25 +207,66 @@ TEST_P(BlockScoresTest, MatchReference) {
   }
 }
 
+class AttentionScoresTest : public BlockScoresTest {
+ protected:
+  void SetUp() override {
+    if (!backend_->kv_ops()->ScoresByAttention()) GTEST_SKIP() << "not on this device";
+  }
+};
+
+// Scores are shares: a cache in 16 bits may have its queries rounded to bf16, others not. A window
+// leaves out most of the keys, or all of the scored ones.
+TEST_P(AttentionScoresTest, MatchReference) {
+  constexpr int kRows = 7;
+  const auto reference = MakeBackend("reference");
+  for (const ScoreLayout& layout : ScoreLayouts()) {
+    const std::vector<float> queries = RandomValues(int64_t{kRows} * layout.cols(), 16);
+    const int keys = layout.blocks * layout.block_size;
+    for (const int window : {0, keys / 3, layout.block_size / 2}) {
+      for (const auto reduce : {ScoreReduce::kMean, ScoreReduce::kMax}) {
+        const PassPlan plan = PlanOf(kRows, Reversed(layout.blocks),
+                                     {{.row_begin = 2,
+                                       .row_end = kRows,
+                                       .num_blocks = layout.blocks - 1,
+                                       .scorer = BlockScorer::kAttention,
+                                       .reduce = reduce}},
+                                     keys);
+        const auto expected = RunScores(*reference, layout, plan, queries, window);
+        const auto actual = RunScores(*backend_, layout, plan, queries, window);
+        const double error = layout.dtype == DType::kF32 ? 1e-5 : 0.02;
+        EXPECT_LE(MaxDifference(expected, actual), error * testing::LargestMagnitude(expected))
+            << DTypeName(layout.dtype) << " window " << window;
+      }
+    }
+  }
+}
+
 TEST_P(BlockScoresTest, RequestsDoNotChangeEachOther) {
   const ScoreLayout layout{.dtype = DType::kBF16, .head_dim = 40, .blocks = 150};
   const std::vector<float> queries = RandomValues(int64_t{70} * layout.cols(), 12);
-  const ScoreRequest first{.row_begin = 0, .row_end = 40, .num_blocks = 149};
-  const ScoreRequest second{.row_begin = 41, .row_end = 42, .num_blocks = 7, .first_column = 149};
-  const auto both =
-      RunScores(*backend_, layout, PlanOf(70, Reversed(150), {first, second}), queries);
   // On one thread, where the backend has threads.
   const auto one = MakeBackend(testing::OnOneThread(GetParam()));
-  ScoreRequest alone = second;
-  alone.first_column = 0;
-  const auto expected_first = RunScores(*one, layout, PlanOf(70, Reversed(150), {first}), queries);
-  const auto expected_second = RunScores(*one, layout, PlanOf(70, Reversed(150), {alone}), queries);
-  for (int head = 0; head < layout.kv_heads; ++head) {
-    for (int i = 0; i < 149; ++i) {
-      EXPECT_EQ(both[head * 156 + i], expected_first[head * 149 + i]) << i;
-    }
-    for (int i = 0; i < 7; ++i) {
-      EXPECT_EQ(both[head * 156 + 149 + i], expected_second[head * 7 + i]) << i;
+  for (const auto scorer : {BlockScorer::kQuest, BlockScorer::kAttention}) {
+    if (scorer == BlockScorer::kAttention && !backend_->kv_ops()->ScoresByAttention()) continue;
+    const ScoreRequest first{.row_begin = 0, .row_end = 40, .num_blocks = 149, .scorer = scorer};
+    const ScoreRequest second{
+        .row_begin = 41, .row_end = 42, .num_blocks = 7, .first_column = 149, .scorer = scorer};
+    ScoreRequest alone = second;
+    alone.first_column = 0;
+    const auto run = [&](Backend& backend, std::vector<ScoreRequest> requests) {
+      return RunScores(backend, layout, PlanOf(70, Reversed(150), std::move(requests), 150 * 16),
+                       queries);
+    };
+    const auto both = run(*backend_, {first, second});
+    const auto expected_first = run(*one, {first});
+    const auto expected_second = run(*one, {alone});
+    for (int head = 0; head < layout.kv_heads; ++head) {
+      for (int i = 0; i < 149; ++i) {
+        EXPECT_EQ(both[head * 156 + i], expected_first[head * 149 + i]) << i;
+      }
+      for (int i = 0; i < 7; ++i) {
+        EXPECT_EQ(both[head * 156 + 149 + i], expected_second[head * 7 + i]) << i;
+      }
     }
   }
 }
@@ -322,6 +367,9 @@ TEST_P(BlockScoresTest, ChosenColumnsMatchReference) {
   EXPECT_EQ(got[nan_row + 5], -1);  // -inf, as scorers write NaN
 }
 
+INSTANTIATE_TEST_SUITE_P(Backends, AttentionScoresTest,
+                         ::testing::ValuesIn(testing::WithDevices({"reference", "cpu1", "cpu3"})),
+                         [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Backends, BlockScoresTest,
                          ::testing::ValuesIn(testing::WithDevices({"reference", "cpu1", "cpu3"})),
                          [](const auto& info) { return info.param; });

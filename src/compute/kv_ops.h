@@ -55,13 +55,14 @@ class KvOps {
   // Writes the summaries of full blocks in all layers. NaN in a key makes NaN of the summary's
   // element and norm. REQUIRES: KvShape::key_summaries.
   virtual void SummariseBlocks(const KvView& kv, std::span<const int32_t> blocks) = 0;
-  // Scores one layer's blocks as the pass requests (PassPlan::scores): out
-  // [kv_heads, scored blocks], float32 throughout. With q [rows, heads * head_dim] after RoPE, a
-  // block's score for a query head and row follows the request's scorer; they are reduced over the
-  // request's rows, then averaged over the query heads of the kv head. NaN counts as -inf.
+  // Scores one layer's blocks as the pass requests (PassPlan::scores), but for requests by
+  // attention: out [kv_heads, scored blocks], float32 throughout. With q [rows, heads * head_dim]
+  // after RoPE, a block's score for a query head and row follows the request's scorer; they are
+  // reduced over the request's rows, then averaged over the query heads of the kv head. NaN counts
+  // as -inf.
   virtual void ScoreBlocks(const Pass& pass, MatrixView q, const KvView& kv, int layer,
                            MatrixView out) = 0;
-  // Whether it knows BlockScorer::kAttention.
+  // Whether attention scores blocks, too (BlockScorer::kAttention).
   virtual bool ScoresByAttention() const { return true; }
 
   // Chooses columns of every row of x, for each of `choices` those with the largest values: ties to

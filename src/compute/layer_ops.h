@@ -22,6 +22,9 @@ struct AttentionInput {
   const float* sinks = nullptr;
   // Null, or the ranks that have some of the heads each, and as many inputs of the product.
   Ranks* ranks = nullptr;
+  // Where the scores go that the pass requests by attention, [kv_heads, scored blocks]; may be
+  // empty if it requests none.
+  MatrixView scores = {};
 };
 
 class LayerOps {

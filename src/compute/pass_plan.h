@@ -12,14 +12,15 @@
 #ifndef TALON_COMPUTE_PASS_PLAN_H_
 #define TALON_COMPUTE_PASS_PLAN_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace talon {
 
-// How a block is scored under queries (KvOps::ScoreBlocks). The first reads its keys, the others
-// its key summary.
+// How a block is scored under queries: the first by attention itself (AttentionInput::scores), the
+// others by the block's key summary (KvOps::ScoreBlocks).
 enum class BlockScorer {
   kAttention,   // its share of the softmax over all scored blocks
   kQuest,       // the larger of the query's products with the summary's max and min
@@ -97,6 +98,12 @@ struct PassPlan {
     const int list = ListOf(sequence, layer, kv_head, kv_heads);
     return std::span(block_ids).subspan(block_offsets[list],
                                         block_offsets[list + 1] - block_offsets[list]);
+  }
+  // Whether some of the scores are attention's to write.
+  bool AsksAttention() const {
+    return std::ranges::any_of(scores, [](const ScoreRequest& request) {
+      return request.scorer == BlockScorer::kAttention;
+    });
   }
   // Number of columns that the scores of this pass take.
   int num_scored_blocks() const {

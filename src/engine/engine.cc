@@ -24,6 +24,7 @@ Status CheckPartialVerification(const Engine::Parts& parts, EngineOptions* optio
                         .max_tree_nodes = options->step.budget.max_nodes,
                         .max_depth = options->step.budget.max_depth,
                         .scores_by_attention = parts.backend->kv_ops()->ScoresByAttention()};
+  ChooseSelector(host, &specpv);
   if (const auto fallback = SpecPvPreflight(specpv, host)) {
     ReportSpecPvFallback(*fallback, parts.metrics.get());
     specpv.enabled = false;

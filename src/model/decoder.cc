@@ -234,12 +234,13 @@ void Decoder::RunLayer(int index, const PassPlan& plan, const KvView& kv) {
   backend_->ProjectQkv(
       *pass_, {x, Floats(layer.input_norm), eps, layer.qkv.get(), Floats(layer.qkv_bias), qkv},
       {q, k, v, Floats(layer.q_norm), Floats(layer.k_norm), eps}, angles_.Rows(rows), kv, index);
+  AttentionInput attention = {q,     kv, index, scale, config_.WindowOf(index), Floats(layer.sinks),
+                              ranks_};
   if (!plan.scores.empty()) {
-    backend_->kv_ops()->ScoreBlocks(*pass_, q, kv, index, LayerScores(plan, index, 1));
+    attention.scores = LayerScores(plan, index, 1);
+    backend_->kv_ops()->ScoreBlocks(*pass_, q, kv, index, attention.scores);
   }
-  backend_->AttentionMatMul(
-      *pass_, {q, kv, index, scale, config_.WindowOf(index), Floats(layer.sinks), ranks_},
-      *layer.output, Floats(layer.output_bias), x);
+  backend_->AttentionMatMul(*pass_, attention, *layer.output, Floats(layer.output_bias), x);
   if (layer.experts.empty()) {
     FeedForwardWeights mlp = layer.mlp.view();
     mlp.ranks = ranks_;

@@ -17,7 +17,7 @@ inline constexpr const char* kAutoMethod = "auto";
 struct SpecPvSettings {
   SpecPvConfig values;
   std::string mode = "exact";
-  std::string selector = "quest";
+  std::string selector = "auto";
   std::string reduce = "mean";
 };
 

@@ -246,9 +246,9 @@ TEST_F(ConfigTest, BadPartialVerificationNamesKeyAndValue) {
     return MakeSpecPvConfig(config_).status().message();
   };
   EXPECT_EQ(error_of("specpv_mode: quick"), "specpv_mode: 'quick', must be exact or fast");
-  EXPECT_EQ(
-      error_of("specpv_selector: best"),
-      "specpv_selector: 'best', must be attention, quest, quest_bound, h2o, streaming or sliding");
+  EXPECT_EQ(error_of("specpv_selector: best"),
+            "specpv_selector: 'best', must be auto, attention, quest, quest_bound, h2o, streaming "
+            "or sliding");
   EXPECT_EQ(error_of("specpv_reduce: last"), "specpv_reduce: 'last', must be mean, max or root");
   EXPECT_EQ(error_of("specpv_block_size: 17"), "specpv_block_size: 17, must be 8, 16, 32 or 64");
   EXPECT_EQ(error_of("specpv_full_refresh_steps: 0"),

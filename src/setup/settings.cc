@@ -285,7 +285,13 @@ void AddSpecPvSettings(SpecPvSettings* s, std::vector<Setting>* rows) {
       "Partial steps between full passes at most", C::kIntervalRange,
       Alias{"specpv_full_refresh_steps"});
   add("specpv_selector", &s->selector, "How retrieved blocks are chosen",
-      Choices{"attention", "quest", "quest_bound", "h2o", "streaming", "sliding"});
+      Choices{{"auto", "attention on a CPU, quest on a GPU"},
+              "attention",
+              "quest",
+              "quest_bound",
+              "h2o",
+              "streaming",
+              "sliding"});
   add("specpv_reduce", &s->reduce, "Reduction of scores over a pass's queries",
       Choices{"mean", "max", {"root", "the root's only"}});
   add("specpv_adaptive", &v.adaptive, "Fewer retrieved blocks for very long requests");

@@ -191,7 +191,8 @@ Result<Sample> RunSample(LoadedModel* model, const Config& config, const Variant
                          MakeSamplingParams(config.sampling, model->tokenizer.get()));
   TALON_ASSIGN_OR_RETURN(const RequestId id, engine->Submit(std::move(request)));
   Sample sample{.kv_bytes = engine->kv().bytes(),
-                .kv_bytes_per_token = engine->kv().shape().BytesPerToken()};
+                .kv_bytes_per_token = engine->kv().shape().BytesPerToken(),
+                .key_summaries = engine->kv().shape().key_summaries};
   StepWatcher watcher(engine.get(), length);
   const StatusLine progress;
   while (engine->HasWork()) {

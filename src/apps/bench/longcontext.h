@@ -68,6 +68,7 @@ struct Sample {
   std::array<int64_t, AgreementByDistance::kBuckets> disagreed = {};
   size_t kv_bytes = 0;            // blocks, summaries, staging and tails
   size_t kv_bytes_per_token = 0;  // K and V of all layers
+  bool key_summaries = false;     // blocks are chosen by them
 
   double TokensPerSecond() const;
   // Everything but tokens and text, which stay the first one's.

@@ -223,7 +223,7 @@ Json RooflineJson(const RooflineInput& input, const std::vector<Variant>& varian
       continue;
     }
     rows.push_back(part.Row("partial", sum.partial, false));
-    rows.push_back(part.Row("full", sum.full, true));
+    rows.push_back(part.Row("full", sum.full, sum.key_summaries));
   }
   return {{"context", runs.context}, {"rows", rows}};
 }

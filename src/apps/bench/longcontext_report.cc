@@ -198,7 +198,8 @@ std::string MemoryReport(const Json& memory) {
   }
   if (largest == nullptr) return "";
   const std::string text = fmt::format(
-      "KV cache with key summaries and tails at {} tokens: {}, {:.3f}x the {} of full verification",
+      "KV cache with what partial verification keeps beside it at {} tokens: {}, {:.3f}x the {} of "
+      "full verification",
       (*largest)["context"].get<int>(), FormatBytes((*largest)["kv_bytes"].get<double>()),
       (*largest)["ratio"].get<double>(), FormatBytes((*largest)["full_kv_bytes"].get<double>()));
   return "\nMemory\n" + WrapText(text, kTerminalColumns) + "\n";

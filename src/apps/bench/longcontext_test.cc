@@ -20,7 +20,10 @@ std::vector<Variant> SomeVariants() { return *ParseVariants(kModes, {512, 2048},
 
 // A run of `tokens` emitted at `rate` tokens per second.
 Sample SampleOf(std::vector<int32_t> tokens, double rate) {
-  Sample sample{.tokens = std::move(tokens), .kv_bytes = 1000, .kv_bytes_per_token = 10};
+  Sample sample{.tokens = std::move(tokens),
+                .kv_bytes = 1000,
+                .kv_bytes_per_token = 10,
+                .key_summaries = true};
   sample.stats.emitted = static_cast<int64_t>(sample.tokens.size());
   sample.stats.decode_seconds = static_cast<double>(sample.tokens.size()) / rate;
   sample.stats.passes = 2;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "compute/cpu/attention/attention.h"
+#include "compute/cpu/attention/attention_mass.h"
 #include "compute/cpu/cpu_kv_ops.h"
 #include "compute/cpu/cpu_pass.h"
 #include "compute/cpu/cpu_token_ops.h"
@@ -81,6 +82,7 @@ class CpuBackend : public HostBackend {
   CpuTokenOps token_ops_{this, &pool_};
   MatMulScratch matmul_scratch_;
   AttentionScratch attention_scratch_;
+  BlockMasses block_masses_;
 };
 
 void CpuBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) {
@@ -211,7 +213,11 @@ void CpuBackend::Attention(const Pass& pass, const AttentionInput& input, Matrix
                            .layer_index = input.layer,
                            .layer = input.kv.layers[input.layer],
                            .scale = input.scale,
-                           .sinks = input.sinks};
+                           .sinks = input.sinks,
+                           .scores = input.scores,
+                           .masses = cpu_pass.plan.AsksAttention() ? &block_masses_ : nullptr};
+  TALON_CHECK(call.masses == nullptr || (input.scores.rows == shape.kv_heads &&
+                                         input.scores.cols >= cpu_pass.plan.num_scored_blocks()));
   RunAttention(pool_, call, &attention_scratch_);
 }
 

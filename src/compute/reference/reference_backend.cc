@@ -13,6 +13,7 @@
 #include "compute/host/host_pass.h"
 #include "compute/reference/reference_kv.h"
 #include "compute/reference/reference_kv_ops.h"
+#include "compute/reference/reference_scores.h"
 #include "compute/reference/reference_token_ops.h"
 #include "compute/reference/reference_weight.h"
 
@@ -179,6 +180,7 @@ class ReferenceBackend : public HostBackend {
     TALON_CHECK(q.rows == plan.num_rows() && out.rows == q.rows && out.cols == q.cols);
     TALON_CHECK(q.cols % (shape.head_dim * shape.kv_heads) == 0);
     const int group = q.cols / shape.head_dim / shape.kv_heads;
+    ReferenceSight sight{.scale = input.scale, .first_key = std::vector<int>(q.rows)};
     for (int s = 0; s < plan.num_sequences(); ++s) {
       for (int r = plan.sequence_rows[s]; r < plan.sequence_rows[s + 1]; ++r) {
         for (int h = 0; h < shape.kv_heads * group; ++h) {
@@ -186,6 +188,7 @@ class ReferenceBackend : public HostBackend {
           const auto blocks = plan.BlocksOf(s, input.layer, kv_head, shape.kv_heads);
           auto keys = VisibleKeys(plan, shape.block_size, blocks, s, r);
           if (input.window > 0 && std::ssize(keys) > input.window) {
+            sight.first_key[r] = static_cast<int>(std::ssize(keys)) - input.window;
             keys.erase(keys.begin(), keys.end() - input.window);
           }
           const int start = h * shape.head_dim;
@@ -193,6 +196,7 @@ class ReferenceBackend : public HostBackend {
         }
       }
     }
+    ScoreByAttention(plan, input, sight);
   }
 
   void GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixView out) override {
@@ -248,6 +252,21 @@ class ReferenceBackend : public HostBackend {
     for (int i = 0; i < cols; ++i) squares += double{x[i]} * x[i];
     const double factor = 1 / std::sqrt(squares / cols + epsilon);
     for (int i = 0; i < cols; ++i) out[i] = static_cast<float>(x[i] * factor * weight[i]);
+  }
+
+  static void ScoreByAttention(const PassPlan& plan, const AttentionInput& input,
+                               const ReferenceSight& sight) {
+    const KvShape& shape = input.kv.shape;
+    for (const ScoreRequest& request : plan.scores) {
+      if (request.scorer != BlockScorer::kAttention) continue;
+      for (int head = 0; head < shape.kv_heads; ++head) {
+        const auto blocks = plan.BlocksOf(request.sequence, input.layer, head, shape.kv_heads);
+        const std::vector<double> scores =
+            ReferenceScores(request, input.q, shape, input.kv.layers[input.layer],
+                            std::span(blocks).first(request.num_blocks), head, sight);
+        std::ranges::copy(scores, RowOf(input.scores, head) + request.first_column);
+      }
+    }
   }
 
   static void AttendHead(const AttentionInput& input, int head, int kv_head,

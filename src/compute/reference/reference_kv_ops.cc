@@ -98,6 +98,7 @@ void ReferenceKvOps::ScoreBlocks(const Pass& pass, MatrixView q, const KvView& k
   TALON_CHECK(q.rows == plan.num_rows());
   TALON_CHECK(out.rows == kv.shape.kv_heads && out.cols >= plan.num_scored_blocks());
   for (const ScoreRequest& request : plan.scores) {
+    if (request.scorer == BlockScorer::kAttention) continue;
     for (int head = 0; head < kv.shape.kv_heads; ++head) {
       const auto blocks = plan.BlocksOf(request.sequence, layer, head, kv.shape.kv_heads);
       const std::vector<double> scores =

@@ -43,39 +43,35 @@ double ScoreSummary(BlockScorer scorer, const float* q, const Head& head, int64_
   return scorer == BlockScorer::kQuest ? LargerOrNaN(with_max, with_min) : bound;
 }
 
-// Sums of e^score over the keys of each block, divided by their total.
-std::vector<double> AttentionMasses(const float* q, const Head& head) {
+// Sums of e^score over the keys of each block from `first_key` on, divided by their total.
+std::vector<double> AttentionMasses(const float* q, const Head& head, double scale, int first_key) {
   const KvShape& shape = head.shape;
   std::vector<double> masses;
   double total = 0;
+  int index = 0;
   for (const int32_t block : head.blocks) {
     double mass = 0;
     for (int key = 0; key < shape.block_size; ++key) {
+      if (index++ < first_key) continue;
       const HostVector vector = KeyAt(shape, head.arrays, block, key, head.kv_head);
       double product = 0;
       for (int d = 0; d < shape.head_dim; ++d) {
         product += double{q[d]} * ReferenceLoad(shape, vector, d);
       }
-      mass += std::exp(product / std::sqrt(shape.head_dim));
+      mass += std::exp(product * scale);
     }
     masses.push_back(mass);
     total += mass;
   }
-  for (double& mass : masses) mass /= total;
+  for (double& mass : masses) mass = total == 0 ? 0 : mass / total;
   return masses;
 }
 
-// The blocks' scores under one query.
-std::vector<double> ScoreQuery(BlockScorer scorer, const float* q, const Head& head) {
+std::vector<double> ScoreSummaries(BlockScorer scorer, const float* q, const Head& head) {
   std::vector<double> scores;
-  if (scorer == BlockScorer::kAttention) {
-    scores = AttentionMasses(q, head);
-  } else {
-    for (const int32_t block : head.blocks) {
-      scores.push_back(ScoreSummary(scorer, q, head, head.Summary(block)));
-    }
+  for (const int32_t block : head.blocks) {
+    scores.push_back(ScoreSummary(scorer, q, head, head.Summary(block)));
   }
-  for (double& score : scores) score = OrLowest(score);
   return scores;
 }
 
@@ -107,7 +103,8 @@ void ReferenceSummary(const KvShape& shape, const KvLayer& arrays, int32_t block
 
 std::vector<double> ReferenceScores(const ScoreRequest& request, const MatrixView& q,
                                     const KvShape& shape, const KvLayer& arrays,
-                                    std::span<const int32_t> blocks, int kv_head) {
+                                    std::span<const int32_t> blocks, int kv_head,
+                                    const ReferenceSight& sight) {
   const Head head{shape, arrays, blocks, kv_head};
   std::vector<double> total(blocks.size());
   if (request.scorer == BlockScorer::kH2o) {
@@ -122,10 +119,13 @@ std::vector<double> ReferenceScores(const ScoreRequest& request, const MatrixVie
     std::vector<double> sum(blocks.size()), largest(blocks.size(), -HUGE_VAL);
     for (int row = request.row_begin; row < request.row_end; ++row) {
       const float* query = q.data + row * q.stride + int64_t{h} * shape.head_dim;
-      const std::vector<double> scores = ScoreQuery(request.scorer, query, head);
+      const std::vector<double> scores =
+          request.scorer == BlockScorer::kAttention
+              ? AttentionMasses(query, head, sight.scale, sight.first_key[row])
+              : ScoreSummaries(request.scorer, query, head);
       for (size_t b = 0; b < blocks.size(); ++b) {
-        sum[b] += scores[b];
-        largest[b] = std::max(largest[b], scores[b]);
+        sum[b] += OrLowest(scores[b]);
+        largest[b] = std::max(largest[b], OrLowest(scores[b]));
       }
     }
     for (size_t b = 0; b < blocks.size(); ++b) {

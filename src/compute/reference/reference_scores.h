@@ -14,10 +14,17 @@ namespace talon {
 
 void ReferenceSummary(const KvShape& shape, const KvLayer& arrays, int32_t block, int kv_head);
 
+// For scores by attention: the factor of q k^T, and the first key that each row of the pass sees.
+struct ReferenceSight {
+  double scale = 1;
+  std::vector<int> first_key;
+};
+
 // The scores of blocks of the cache at one kv head.
 std::vector<double> ReferenceScores(const ScoreRequest& request, const MatrixView& q,
                                     const KvShape& shape, const KvLayer& arrays,
-                                    std::span<const int32_t> blocks, int kv_head);
+                                    std::span<const int32_t> blocks, int kv_head,
+                                    const ReferenceSight& sight = {});
 
 }  // namespace talon
 

@@ -74,7 +74,7 @@ SpecPvConfig RandomView(std::mt19937& random, int block_size, bool exact) {
                       .mode = exact ? SpecPvMode::kExact : SpecPvMode::kFast,
                       .selector = static_cast<SpecPvSelector>(random() % 4),
                       .reduce = static_cast<SpecPvReduce>(random() % 3)};
-  // Devices have no scores of attention, and would say that they fall back.
+  // Other devices have no scores of attention, and would say that they fall back.
   if (config.selector == SpecPvSelector::kAttention && !TestDeviceIsHost()) {
     config.selector = SpecPvSelector::kQuest;
   }

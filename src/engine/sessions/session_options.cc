@@ -37,6 +37,7 @@ Status ChoosePartialVerification(Backend* backend, Metrics* metrics, EngineOptio
                         .max_tree_nodes = 1,
                         .max_depth = SessionOptions::kMaxTreeDepth,
                         .scores_by_attention = backend->kv_ops()->ScoresByAttention()};
+  ChooseSelector(host, &specpv);
   if (const auto fallback = SpecPvPreflight(specpv, host)) {
     ReportSpecPvFallback(*fallback, metrics);
     specpv.enabled = false;

@@ -20,7 +20,8 @@ using NameTable = std::array<std::pair<const char*, T>, kCount>;
 
 constexpr NameTable<SpecPvMode, 2> kModes = {
     {{"exact", SpecPvMode::kExact}, {"fast", SpecPvMode::kFast}}};
-constexpr NameTable<SpecPvSelector, 6> kSelectors = {{{"attention", SpecPvSelector::kAttention},
+constexpr NameTable<SpecPvSelector, 7> kSelectors = {{{"auto", SpecPvSelector::kAuto},
+                                                      {"attention", SpecPvSelector::kAttention},
                                                       {"quest", SpecPvSelector::kQuest},
                                                       {"quest_bound", SpecPvSelector::kQuestBound},
                                                       {"h2o", SpecPvSelector::kH2o},
@@ -111,6 +112,11 @@ Status ValidateSpecPvConfig(const SpecPvConfig& c) {
       CheckRange("specpv_full_refresh_interval", c.full_refresh_interval, C::kIntervalRange));
   TALON_RETURN_IF_ERROR(CheckRange("specpv_shadow_rate", c.shadow_rate, C::kShareRange));
   return CheckRange("specpv_error_target", c.error_target, C::kShareRange);
+}
+
+void ChooseSelector(const SpecPvHost& host, SpecPvConfig* config) {
+  if (config->selector != SpecPvSelector::kAuto) return;
+  config->selector = host.scores_by_attention ? SpecPvSelector::kAttention : SpecPvSelector::kQuest;
 }
 
 std::optional<SpecPvFallback> SpecPvPreflight(const SpecPvConfig& config, const SpecPvHost& host) {

@@ -21,8 +21,8 @@ namespace talon {
 enum class SpecPvMode { kExact, kFast };
 // How blocks are ranked: by the attention that a full pass's queries pay them, by query and key
 // summary (the next two), by key norm, or not at all (kStreaming: sink and window only; kSliding:
-// window only).
-enum class SpecPvSelector { kAttention, kQuest, kQuestBound, kH2o, kStreaming, kSliding };
+// window only). kAuto: by attention where the device can, else kQuest.
+enum class SpecPvSelector { kAttention, kQuest, kQuestBound, kH2o, kStreaming, kSliding, kAuto };
 // How the scores of a pass's query rows become one.
 enum class SpecPvReduce { kMean, kMax, kRoot };
 
@@ -62,7 +62,7 @@ struct SpecPvConfig {
   int partial_threshold = 4096;
   int full_refresh_interval = 32;  // partial steps between full passes, at most
   SpecPvMode mode = SpecPvMode::kExact;
-  SpecPvSelector selector = SpecPvSelector::kQuest;
+  SpecPvSelector selector = SpecPvSelector::kAuto;
   SpecPvReduce reduce = SpecPvReduce::kMean;
   bool adaptive = false;   // R by the request's length
   float shadow_rate = 0;   // share of partial steps that are also run in full, for measuring
@@ -77,7 +77,7 @@ struct SpecPvConfig {
   // S, R and W as the selector uses them.
   BlockBudget Budget() const;
   bool RanksBlocks() const;     // the selector does
-  bool NeedsSummaries() const;  // ... by key summaries
+  bool NeedsSummaries() const;  // ... by key summaries; after ChooseSelector
   bool lossy() const { return enabled && mode == SpecPvMode::kFast; }
 };
 
@@ -104,6 +104,9 @@ struct SpecPvHost {
   int max_depth = 0;                // D_max: drafts on a path
   bool scores_by_attention = true;  // KvOps::ScoresByAttention
 };
+
+// Makes of kAuto what the device can.
+void ChooseSelector(const SpecPvHost& host, SpecPvConfig* config);
 
 // Why an engine cannot use SpecPV (it then verifies in full), or nothing. The buffer must leave
 // room for a second partial step, else every other pass would be full.

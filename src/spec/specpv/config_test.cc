@@ -54,9 +54,9 @@ TEST(SpecPvConfigTest, NamesParseBack) {
 TEST(SpecPvConfigTest, UnknownNamesListTheKnown) {
   EXPECT_EQ(ParseSpecPvMode("quick").status().message(),
             "specpv_mode: 'quick', must be exact or fast");
-  EXPECT_EQ(
-      ParseSpecPvSelector("").status().message(),
-      "specpv_selector: '', must be attention, quest, quest_bound, h2o, streaming or sliding");
+  EXPECT_EQ(ParseSpecPvSelector("").status().message(),
+            "specpv_selector: '', must be auto, attention, quest, quest_bound, h2o, streaming or "
+            "sliding");
   EXPECT_EQ(ParseSpecPvReduce("last").status().message(),
             "specpv_reduce: 'last', must be mean, max or root");
 }
@@ -115,6 +115,17 @@ TEST(SpecPvPreflightTest, AnEngineWithoutDraftsNeedsTwoRows) {
   const auto fallback = SpecPvPreflight({.enabled = true, .buffer_tokens = 1}, SpecPvHost());
   ASSERT_TRUE(fallback.has_value());
   EXPECT_EQ(fallback->detail, "buffer 1 < tree 1 + depth 0 + 1");
+}
+
+TEST(SpecPvPreflightTest, AutoIsAttentionWhereTheDeviceScoresByIt) {
+  const auto chosen = [](SpecPvSelector selector, bool scores_by_attention) {
+    SpecPvConfig config{.selector = selector};
+    ChooseSelector({.scores_by_attention = scores_by_attention}, &config);
+    return config.selector;
+  };
+  EXPECT_EQ(chosen(SpecPvSelector::kAuto, true), SpecPvSelector::kAttention);
+  EXPECT_EQ(chosen(SpecPvSelector::kAuto, false), SpecPvSelector::kQuest);
+  EXPECT_EQ(chosen(SpecPvSelector::kH2o, true), SpecPvSelector::kH2o);
 }
 
 TEST(SpecPvPreflightTest, WhatTheEngineMustOffer) {

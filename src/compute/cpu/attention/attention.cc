@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/math.h"
+#include "compute/cpu/attention/attention_mass.h"
 
 namespace talon {
 namespace {
@@ -100,6 +101,7 @@ void RunAttention(ThreadPool& pool, const AttentionCall& call, AttentionScratch*
   const AttentionPlan& plan = *call.plan;
   const int head_dim = call.shape.head_dim;
   scratch->Reserve(pool.num_threads(), call);
+  if (call.masses != nullptr) call.masses->Begin(call);
   const auto run_item = [&](int64_t task, int thread) {
     RunItem(call, plan.items[task], &scratch->thread(thread), &scratch->partials());
   };
@@ -111,10 +113,11 @@ void RunAttention(ThreadPool& pool, const AttentionCall& call, AttentionScratch*
   if (plan.row_keys * call.heads() * head_dim < kMinParallelWork) {
     for (int64_t i = 0; i < num_items; ++i) run_item(i, 0);
     for (int64_t i = 0; i < num_merges; ++i) merge_row(i, 0);
-    return;
+  } else {
+    pool.Run(num_items, run_item);
+    pool.Run(num_merges, merge_row);
   }
-  pool.Run(num_items, run_item);
-  pool.Run(num_merges, merge_row);
+  if (call.masses != nullptr) call.masses->Write(pool, call);
 }
 
 }  // namespace talon

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/contain.h"
 #include "base/math.h"
+#include "compute/cpu/attention/attention_mass.h"
 #include "compute/cpu/attention/kv_kernels.h"
 
 namespace talon {
@@ -341,6 +342,7 @@ void QueryBlock::RunChunk(int tile, const Chunk& chunk) {
   }
   SharedProducts(Side::kKeys, tile, chunk);
   if (!whole) OwnProducts(Side::kKeys, tile, chunk);
+  if (call_.masses != nullptr) CollectMasses(tile, chunk);
   kernels_.softmax({.scores = tiles_->scores,
                     .probs = tiles_->probs,
                     .firsts = tiles_->firsts,
@@ -351,6 +353,18 @@ void QueryBlock::RunChunk(int tile, const Chunk& chunk) {
                     .rescale = tiles_->rescale});
   SharedProducts(Side::kValues, tile, chunk);
   if (!whole) OwnProducts(Side::kValues, tile, chunk);
+}
+
+void QueryBlock::CollectMasses(int tile, const Chunk& chunk) {
+  alignas(64) float scores[kTileKeys];
+  for (const RowQueries& queries : Rows()) {
+    if (!call_.masses->Wants(queries.row->row)) continue;
+    const int end = std::min(queries.end, chunk.end);
+    for (int i = std::max(queries.begin, chunk.begin); i < end; ++i) {
+      kernels_.ReadSums(tiles_->scores, i - chunk.begin, kTileKeys, scores);
+      call_.masses->AddTile(*queries.row, queries.head + i - queries.begin, tile, scores);
+    }
+  }
 }
 
 void QueryBlock::RunTile(int tile) {

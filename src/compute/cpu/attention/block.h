@@ -18,6 +18,8 @@
 
 namespace talon {
 
+class BlockMasses;
+
 struct AttentionCall {
   const PassPlan* pass = nullptr;
   const AttentionPlan* plan = nullptr;
@@ -29,6 +31,10 @@ struct AttentionCall {
   KvLayer layer;
   float scale = 1;
   const float* sinks = nullptr;  // [heads], or null
+  // Where the scores by attention go that the pass requests, [kv_heads, scored blocks], and what
+  // collects them; null: none.
+  MatrixView scores = {};
+  BlockMasses* masses = nullptr;
 
   int heads() const { return q.cols / shape.head_dim; }
   int group() const { return heads() / shape.kv_heads; }
@@ -204,6 +210,8 @@ class QueryBlock {
     return std::min(shared, LastRow().PrefixUnits(tile));
   }
   void RunChunk(int tile, const Chunk& chunk);
+  // Before the softmax of a chunk's scores replaces them.
+  void CollectMasses(int tile, const Chunk& chunk);
   void SharedProducts(Side side, int tile, const Chunk& chunk);
   void OwnProducts(Side side, int tile, const Chunk& chunk);
   void Products(Side side, const Chunk& chunk, const Chunk& queries, const UnitRun& units);

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/math.h"
-#include "compute/cpu/attention/attention_mass.h"
 #include "compute/cpu/attention/block_kernels.h"
 #include "compute/cpu/attention/kernels.h"
 #include "compute/cpu/attention/kv_kernels.h"
@@ -231,8 +230,7 @@ void SummariseBlocks(ThreadPool& pool, const KvView& kv, std::span<const int32_t
 void ScoreScratch::Reserve(int num_threads, const ScoreCall& call) {
   threads_.resize(std::max(threads_.size(), static_cast<size_t>(num_threads)));
   const int dim = PaddedDim(call.shape.head_dim);
-  const size_t floats = std::max(TileScorer::Floats(dim, call.group()), AttentionMassFloats(dim));
-  for (FloatArena& arena : threads_) arena.Reserve(floats);
+  for (FloatArena& arena : threads_) arena.Reserve(TileScorer::Floats(dim, call.group()));
 }
 
 void ScoreBlocks(ThreadPool& pool, const ScoreCall& call, ScoreScratch* scratch) {
@@ -246,10 +244,6 @@ void ScoreBlocks(ThreadPool& pool, const ScoreCall& call, ScoreScratch* scratch)
       TileScorer(call, task, &scratch->thread(thread)).Run();
     }
   });
-  for (const ScoreRequest& request : call.pass->scores) {
-    if (request.scorer != BlockScorer::kAttention) continue;
-    ScoreByAttention(pool, call, request, scratch);
-  }
 }
 
 }  // namespace talon

@@ -1,5 +1,5 @@
-// Key summaries of full blocks (KvOps::SummariseBlocks), and scores of blocks by them or by
-// attention (KvOps::ScoreBlocks).
+// Key summaries of full blocks (KvOps::SummariseBlocks), and scores of blocks by them
+// (KvOps::ScoreBlocks).
 #ifndef TALON_COMPUTE_CPU_ATTENTION_BLOCK_SCORES_H_
 #define TALON_COMPUTE_CPU_ATTENTION_BLOCK_SCORES_H_
 
@@ -28,23 +28,14 @@ struct ScoreCall {
   int group() const { return q.cols / shape.head_dim / shape.kv_heads; }
 };
 
-// What the tiles of a request leave for its heads (attention_mass.h). Tiles of 128 keys are
-// independent of each other, so a weight is relative to its tile's largest score.
-struct TileWeights {
-  std::vector<float> weights;  // [kv_heads, queries, blocks]
-  std::vector<float> largest;  // [kv_heads, queries, tiles], base 2
-};
-
 // Memory kept between calls. One call at a time.
 class ScoreScratch {
  public:
   void Reserve(int num_threads, const ScoreCall& call);
   FloatArena& thread(int index) { return threads_[index]; }
-  TileWeights* tile_weights() { return &tile_weights_; }
 
  private:
   std::vector<FloatArena> threads_;
-  TileWeights tile_weights_;
 };
 
 // A block's score has the same bits whatever the number of threads and the other requests.
