@@ -47,7 +47,7 @@ void BlockMasses::Begin(const AttentionCall& call) {
   request_of_row_.assign(call.pass->num_rows(), -1);
   size_t count = 0;
   for (const ScoreRequest& asked : call.pass->scores) {
-    if (asked.scorer != BlockScorer::kAttention) continue;
+    if (asked.scorer != BlockScorer::kAttention || asked.num_blocks == 0) continue;
     std::fill(request_of_row_.begin() + asked.row_begin, request_of_row_.begin() + asked.row_end,
               static_cast<int>(count));
     if (requests_.size() == count) requests_.emplace_back();
