@@ -17,7 +17,9 @@ namespace {
 
 constexpr int kTag = 1;
 constexpr int kRollTag = 2;
-constexpr int kEagerTests = 4000;  // before a waiting rank sleeps between looks
+// Before a waiting rank sleeps between looks. On busy cores each look may take a time slice.
+constexpr int kEagerTests = 4000;
+constexpr double kEagerSeconds = 0.005;
 constexpr std::chrono::microseconds kShortestSleep{20};
 constexpr std::chrono::microseconds kLongestSleep{500};
 
@@ -103,14 +105,14 @@ class MpiRanks : public Ranks {
                         MPI_STATUSES_IGNORE),
             peer);
       if (done != 0) return;
-      if (tests < kEagerTests) {
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+      if (tests < kEagerTests && waited.count() < kEagerSeconds) {
         std::this_thread::yield();
         continue;
       }
       JoinRollCall();
       std::this_thread::sleep_for(sleep);
       sleep = std::min(2 * sleep, kLongestSleep);
-      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
       if (waited.count() < deadline()) continue;
       throw DeviceFault(fmt::format("rank {} did not answer within {} s", peer, deadline()));
     }
