@@ -393,7 +393,7 @@ TEST_F(Eagle3Alone, NanFeaturesGiveNoTree) {
 // Depths of the trees of `count` proposals in a row for the same 11 tokens.
 std::vector<int> DepthsAtPrice(EagleDrafter* drafter, std::span<const int32_t> tokens, int count) {
   DraftRequest request{.sequence = 1, .tokens = tokens.first(11), .budget = kEagleBudget};
-  request.budget.seconds_per_token = 1e-12;
+  request.budget.prices.token = 1e-12;
   std::vector<int> depths;
   for (int i = 0; i < count; ++i) {
     std::vector<TokenTree> trees = {TokenTree(request.tokens.back())};
@@ -425,7 +425,7 @@ TEST_F(Eagle3Alone, ALevelThatDoesNotPayIsNotQueued) {
             (std::vector<int>{whole, whole, whole, 1, 1}));
   DraftRequest request{
       .sequence = 1, .tokens = std::span(tokens_).first(11), .budget = kEagleBudget};
-  request.budget.seconds_per_token = 1e-12;
+  request.budget.prices.token = 1e-12;
   std::vector<TokenTree> outlines = {TokenTree(request.tokens.back())};
   ASSERT_TRUE(drafter_->GrowsAhead());
   ASSERT_EQ(drafter_->BeginTrees({&request, 1}, request.budget.max_nodes, outlines),

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "compute/backend.h"
 #include "grammar/cursor.h"
+#include "spec/step_prices.h"
 #include "spec/token_tree.h"
 
 namespace talon {
@@ -23,9 +24,8 @@ struct DraftBudget {
   int max_nodes = 1;  // T, root included; 1 asks for nothing
   int max_depth = 0;  // D
   int top_k = 1;      // children per expansion, where a drafter branches by rank
-  // What a token costs the engine now, 0 = unknown. A drafter stops where another level costs it
-  // more than the tokens it would win.
-  double seconds_per_token = 0;
+  // A drafter stops where another level and its rows cost more than the tokens it would win.
+  StepPrices prices;
   // Only sources that cost next to nothing are asked (Drafter::IsLookup).
   bool lookups_only = false;
 };

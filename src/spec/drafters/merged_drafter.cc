@@ -103,15 +103,20 @@ std::vector<size_t> MergedDrafter::ByCost() const {
 void MergedDrafter::Ask(size_t index, std::span<const DraftRequest> requests,
                         std::vector<Union>* unions) {
   Member& member = members_[index];
-  const bool weighed = !member.worth.IsCheap(requests[0].budget.seconds_per_token);
+  const StepPrices& prices = requests[0].budget.prices;
+  const bool weighed = !member.worth.IsCheap(prices.token);
   Asking asking = Choose(index, weighed, requests, *unions);
   if (asking.owners.empty()) return;
   const Stopwatch watch;
   member.source.drafter->Propose(asking.requests, asking.trees);
-  member.worth.ObserveProposal(watch.Seconds() / static_cast<double>(asking.owners.size()));
+  const double seconds = watch.Seconds();
+  double rows = -RowsOf(*unions, asking, prices);
   for (size_t i = 0; i < asking.owners.size(); ++i) {
     Add(index, asking.trees[i], &(*unions)[asking.owners[i]]);
   }
+  rows += RowsOf(*unions, asking, prices);
+  const auto sequences = static_cast<double>(asking.owners.size());
+  member.worth.ObserveProposal(seconds / sequences, rows / sequences);
 }
 
 MergedDrafter::Asking MergedDrafter::Choose(size_t index, bool weighed,
@@ -120,10 +125,10 @@ MergedDrafter::Asking MergedDrafter::Choose(size_t index, bool weighed,
   if (requests[0].budget.lookups_only && !members_[index].source.drafter->IsLookup()) return {};
   std::vector<bool> asked(requests.size(), true);
   if (weighed) {
-    std::vector<double> expected;
-    for (const Union& united : unions) expected.push_back(ExpectedTokens(united));
-    step_.batch[index] = SourceWorth::BatchOf(expected);
-    asked = members_[index].worth.Choose(step_.batch[index], requests[0].budget.seconds_per_token);
+    const StepPrices& prices = requests[0].budget.prices;
+    std::vector<double>& promised = step_.promised[index];
+    for (const Union& united : unions) promised.push_back(PromiseOf(united, prices).tokens);
+    asked = members_[index].worth.Choose(promised, prices);
   }
   const DraftBudget& most = members_[index].source.budget;
   Asking asking;
@@ -147,20 +152,20 @@ MergedDrafter::Asking MergedDrafter::Choose(size_t index, bool weighed,
 void MergedDrafter::Settle() {
   const double seconds = step_.watch.Seconds();
   for (size_t source = 0; source < members_.size(); ++source) {
-    const SourceWorth::Batch& batch = step_.batch[source];
+    const std::vector<double>& promised = step_.promised[source];
     const std::vector<bool>& asked = step_.asked[source];
-    bool whole = !batch.expected.empty();
+    bool whole = !promised.empty();
     std::vector<SourceWorth::Gained> gained;
-    for (size_t i = 0; i < batch.strengths.size(); ++i) {
+    for (size_t i = 0; i < promised.size(); ++i) {
       const auto at = last_.find(step_.sequences[i]);
       const bool observed = at != last_.end() && at->second.observed == 1;
       whole &= observed;
       if (!observed) continue;
-      gained.push_back({batch.strengths[i], asked[i], at->second.emitted});
+      gained.push_back({promised[i], asked[i], at->second.emitted});
     }
     members_[source].worth.ObserveTokens(gained);
     const bool any = std::ranges::find(asked, true) != asked.end();
-    if (whole) members_[source].worth.ObserveStep(batch, any, seconds);
+    if (whole) members_[source].worth.ObserveStep(promised.size(), any, seconds);
   }
 }
 
@@ -247,15 +252,24 @@ double MergedDrafter::Estimate(const Union& united, int node) const {
   return 1 - missed;
 }
 
-// Drafts of the union on the target's path, the root not counted.
-double MergedDrafter::ExpectedTokens(const Union& united) const {
+MergedDrafter::Promise MergedDrafter::PromiseOf(const Union& united,
+                                                const StepPrices& prices) const {
   std::vector<double> path(united.tree.size(), 1.0);
-  double expected = 0;
+  Promise promise;
   for (int i = 1; i < united.tree.size(); ++i) {
     path[i] = path[united.tree.parents[i]] * Estimate(united, i);
-    expected += path[i];
+    if (path[i] * prices.token < prices.row) continue;
+    ++promise.rows;
+    promise.tokens += path[i];
   }
-  return expected;
+  return promise;
+}
+
+double MergedDrafter::RowsOf(std::span<const Union> unions, const Asking& asking,
+                             const StepPrices& prices) const {
+  double rows = 0;
+  for (const size_t owner : asking.owners) rows += PromiseOf(unions[owner], prices).rows;
+  return rows;
 }
 
 // The most likely nodes; of equal ones those of the earlier source. A parent is always likelier

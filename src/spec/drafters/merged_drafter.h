@@ -4,8 +4,8 @@
 // how often nodes of this depth and score were accepted when their parent was. A node that several
 // sources propose has the estimate 1 - prod(1 - p).
 //
-// Sources are asked in order of what they cost. One that costs time is asked only where steps with
-// it have been better than steps without (source_worth.h).
+// Sources are asked in order of what they cost. One that costs time is asked only where what it
+// adds to the cheaper ones is worth it (source_worth.h).
 //
 // Where a device grows one source's trees ahead of the host, waiting for them would cost more than
 // the union gains: there a sequence has either that source's tree, which the host has not seen, or
@@ -78,8 +78,9 @@ class MergedDrafter : public Drafter {
   // The step that began last: what was decided for it.
   struct Decisions {
     std::vector<SequenceId> sequences;
-    std::array<SourceWorth::Batch, kMaxSources> batch;  // no strengths: not weighed
-    std::array<std::vector<bool>, kMaxSources> asked;   // [sequences]
+    // For each source that was weighed, what the sources before it promise: [sequences].
+    std::array<std::vector<double>, kMaxSources> promised;
+    std::array<std::vector<bool>, kMaxSources> asked;  // [sequences]
     Stopwatch watch;
   };
 
@@ -97,7 +98,14 @@ class MergedDrafter : public Drafter {
   void Ask(size_t index, std::span<const DraftRequest> requests, std::vector<Union>* unions);
   static void Add(size_t source, const TokenTree& proposal, Union* united);
   double Estimate(const Union& united, int node) const;
-  double ExpectedTokens(const Union& united) const;
+  // The drafts of a union that are worth a row, and how many of them the target accepts.
+  struct Promise {
+    double rows = 0;
+    double tokens = 0;
+  };
+  Promise PromiseOf(const Union& united, const StepPrices& prices) const;
+  double RowsOf(std::span<const Union> unions, const Asking& asking,
+                const StepPrices& prices) const;
   TokenTree Best(const Union& united, const DraftBudget& budget) const;
 
   std::vector<Member> members_;

@@ -2,36 +2,28 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 namespace talon {
 namespace {
 
 constexpr double kSlow = 0.05;        // weight of a new value in running means
 constexpr double kFast = 0.3;         // the same where the values before it are old
-constexpr int kTrials = 6;            // trials of either kind before they are compared
+constexpr double kAssumed = 8;        // weight of what is assumed, in sequences
+constexpr double kNewSource = 2.5;    // tokens that a source is assumed to give
+constexpr int kTrials = 3;            // steps of either kind before their times are compared
 constexpr int kProbeInterval = 64;    // steps of one kind, then the other is tried again
 constexpr double kCheapShare = 0.05;  // share of a token's time: always asked
 
 }  // namespace
 
-int SourceWorth::StrengthOf(double expected) {
-  int strength = 0;
-  for (double limit = 0.25; expected > limit && strength < kStrengths - 1; limit *= 2) ++strength;
+size_t SourceWorth::StrengthOf(double promised) {
+  size_t strength = 0;
+  for (double limit = 0.25; promised > limit && strength < kStrengths - 1; limit *= 2) ++strength;
   return strength;
 }
 
-size_t SourceWorth::SizeOf(const Batch& batch) {
-  const size_t others = std::max<size_t>(batch.strengths.size(), 1) - 1;
-  return std::min<size_t>(std::bit_width(others), kBatchSizes - 1);
-}
-
-SourceWorth::Batch SourceWorth::BatchOf(std::span<const double> expected) {
-  Batch batch{.expected = {expected.begin(), expected.end()}};
-  for (const double tokens : expected) batch.strengths.push_back(StrengthOf(tokens));
-  const double sum = std::accumulate(expected.begin(), expected.end(), 0.0);
-  batch.mean_strength = StrengthOf(sum / std::max<double>(expected.size(), 1));
-  return batch;
+size_t SourceWorth::SizeOf(size_t sequences) {
+  return std::min<size_t>(std::bit_width(std::max<size_t>(sequences, 1) - 1), kBatchSizes - 1);
 }
 
 bool SourceWorth::IsCheap(double token_seconds) const {
@@ -39,60 +31,81 @@ bool SourceWorth::IsCheap(double token_seconds) const {
   return !proposals_.empty() && proposals_.Median() < kCheapShare * token_seconds;
 }
 
-double SourceWorth::Gain(int strength, double expected) const {
-  const auto& [without, with] = tokens_[strength];
-  if (without.count >= kTrials && with.count >= kTrials) return with.mean - without.mean;
-  return usual_.count >= kTrials ? usual_.mean - (1 + expected) : 1;
+double SourceWorth::Gain(double promised) const {
+  const double assumed = usual_.Blended(kNewSource) - (1 + promised);
+  return added_[StrengthOf(promised)].Blended(std::max(assumed, 0.0));
 }
 
-std::vector<bool> SourceWorth::Choose(const Batch& batch, double token_seconds) const {
-  const size_t count = batch.strengths.size();
-  const auto& [without, with] = steps_[SizeOf(batch)][batch.mean_strength];
-  if (with.since_last >= kProbeInterval) return std::vector<bool>(count, true);
-  if (without.since_last >= kProbeInterval) return std::vector<bool>(count, false);
-
-  std::vector<bool> gains(count);
-  double gained = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const double gain = Gain(batch.strengths[i], batch.expected[i]);
-    gains[i] = gain > 0;
-    gained += std::max(gain, 0.0);
+std::vector<bool> SourceWorth::Choose(std::span<const double> promised,
+                                      const StepPrices& prices) const {
+  const std::vector<bool> all(promised.size(), true), none(promised.size());
+  for (const double tokens : promised) {
+    if (added_[StrengthOf(tokens)].skipped >= kProbeInterval) return all;
   }
-  const bool tried = with.count >= kTrials && without.count >= kTrials;
-  const bool pays =
-      !tried ? with.count <= without.count
-             : token_seconds <= 0 || gained * token_seconds > with.seconds - without.seconds;
-  return pays ? gains : std::vector<bool>(count, false);
+  double of_step = 0;  // cost of a step in which it is asked at all
+  if (proposals_.empty()) {
+    const auto& [without, with] = steps_[SizeOf(promised.size())];
+    const bool known = std::min(without.count, with.count) >= kTrials;
+    if (without.since_last >= kProbeInterval || (!known && without.count < with.count)) return none;
+    if (known) of_step = with.seconds - without.seconds;
+  }
+  const double of_sequence = proposal_seconds() + rows_ * prices.row;
+  std::vector<bool> asked = none;
+  double worth = -of_step;
+  for (size_t i = 0; i < promised.size(); ++i) {
+    const double gain = Gain(promised[i]);
+    const double gained = prices.token > 0 ? gain * prices.token - of_sequence : gain;
+    asked[i] = gained > 0;
+    worth += std::max(gained, 0.0);
+  }
+  return prices.token <= 0 || worth > 0 ? asked : none;
 }
 
-void SourceWorth::ObserveProposal(double seconds) { proposals_.Add(seconds); }
+void SourceWorth::ObserveProposal(double seconds, double rows) {
+  rows_ += (proposals_.empty() ? 1.0 : kSlow) * (rows - rows_);
+  proposals_.Add(seconds);
+}
 
-void SourceWorth::Tokens::Add(int tokens) {
+void SourceWorth::Tokens::Add(double tokens) {
   step_sum += tokens;
   ++step_count;
 }
 
+// What was learnt before a long time without it counts little.
 void SourceWorth::Tokens::EndStep() {
-  if (step_count == 0) return;
-  count += step_count;
-  const double weight = std::max(kSlow, static_cast<double>(step_count) / count);
-  mean += weight * (step_sum / step_count - mean);
+  if (step_count > 0) {
+    if (skipped >= kProbeInterval) count = std::min(count, static_cast<int>(1 / kFast));
+    count += step_count;
+    const double weight = std::max(kSlow, static_cast<double>(step_count) / count);
+    mean += weight * (step_sum / step_count - mean);
+    skipped = 0;
+  } else if (skipping) {
+    ++skipped;
+  }
   step_sum = step_count = 0;
+  skipping = false;
+}
+
+double SourceWorth::Tokens::Blended(double assumed) const {
+  return (kAssumed * assumed + count * mean) / (kAssumed + count);
 }
 
 void SourceWorth::ObserveTokens(std::span<const Gained> sequences) {
-  for (const auto& [strength, asked, tokens] : sequences) {
-    tokens_[strength][asked ? 1 : 0].Add(tokens);
-    if (asked) usual_.Add(tokens);
+  for (const auto& [promised, asked, tokens] : sequences) {
+    Tokens& added = added_[StrengthOf(promised)];
+    if (asked) {
+      added.Add(tokens - (1 + promised));
+      usual_.Add(tokens);
+    } else {
+      added.skipping = true;
+    }
   }
-  for (auto& kinds : tokens_) {
-    for (Tokens& tokens : kinds) tokens.EndStep();
-  }
+  for (Tokens& added : added_) added.EndStep();
   usual_.EndStep();
 }
 
-void SourceWorth::ObserveStep(const Batch& batch, bool asked, double seconds) {
-  auto& kinds = steps_[SizeOf(batch)][batch.mean_strength];
+void SourceWorth::ObserveStep(size_t sequences, bool asked, double seconds) {
+  auto& kinds = steps_[SizeOf(sequences)];
   Steps& steps = kinds[asked ? 1 : 0];
   ++steps.count;
   steps.recent.Add(seconds);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <vector>
@@ -9,98 +10,118 @@
 namespace talon {
 namespace {
 
-constexpr double kTokenSeconds = 5e-3;
+constexpr StepPrices kPrices{.token = 5e-3, .row = 5e-4};
 constexpr int kSteps = 1000;
-
-struct Step {
-  int tokens;
-  double seconds;
-};
-constexpr Step kPlain{.tokens = 2, .seconds = 10e-3};
-constexpr Step kGood{.tokens = 4, .seconds = 14e-3};  // two tokens more for less than one's time
-constexpr Step kUseless{.tokens = 2, .seconds = 14e-3};
 
 double Quiet(int) { return 1; }
 
-// In how many of the steps the source is asked. `slowdown`: how many times slower than by itself
-// the machine is in a step. The first twelve are tried with and without the source by turns.
-int Asked(const Step& with, const std::function<double(int step)>& slowdown = Quiet) {
+// A source whose proposals take 2 ms and add four rows, which is worth 0.8 tokens. The sources
+// before it promise half a draft.
+struct Source {
+  double added;   // tokens
+  int from = 0;   // the step from which on it adds them, nothing before
+  int asked = 0;  // in how many steps
   SourceWorth worth;
-  int asked = 0;
-  for (int step = 0; step < kSteps; ++step) {
-    const SourceWorth::Batch batch = SourceWorth::BatchOf(std::array{0.7});
-    const bool asks = worth.Choose(batch, kTokenSeconds)[0];
-    const Step& taken = asks ? with : kPlain;
-    worth.ObserveTokens(std::array{SourceWorth::Gained{batch.strengths[0], asks, taken.tokens}});
-    worth.ObserveStep(batch, asks, slowdown(step) * taken.seconds);
-    asked += asks ? 1 : 0;
+
+  Source& Run(const std::function<double(int step)>& slowdown = Quiet) {
+    for (int step = 0; step < kSteps; ++step) {
+      const bool asks = worth.Choose(std::array{0.5}, kPrices)[0];
+      if (asks) worth.ObserveProposal(slowdown(step) * 2e-3, 4);
+      const double more = asks && step >= from ? added : 0;
+      const double tokens = 1 + step % 2 + more;
+      worth.ObserveTokens(std::array{SourceWorth::Gained{0.5, asks, static_cast<int>(tokens)}});
+      asked += asks ? 1 : 0;
+    }
+    return *this;
   }
-  return asked;
-}
+};
 
 TEST(SourceWorth, IsAskedWhereItPays) {
-  EXPECT_GT(Asked(kGood), 0.97 * kSteps);
-  EXPECT_LT(Asked(kUseless), 0.03 * kSteps);
+  EXPECT_EQ(Source{.added = 1}.Run().asked, kSteps);
+  EXPECT_LT(Source{.added = 0}.Run().asked, 0.04 * kSteps);
 }
 
-// One slow step among the first with a source used to keep it from being asked for thousands of
-// steps, and one among those without it made the source look good for as long.
-TEST(SourceWorth, OneSlowStepIsForgotten) {
+// Each of its rows must be paid for as well.
+TEST(SourceWorth, RowsAreWeighed) {
+  SourceWorth free, dear;
+  for (int step = 0; step < 200; ++step) {
+    for (SourceWorth* worth : {&free, &dear}) {
+      worth->ObserveProposal(2e-3, 4);
+      const int tokens = step % 5 < 3 ? 3 : 2;  // 0.6 more than promised
+      worth->ObserveTokens(std::array{SourceWorth::Gained{1.0, true, tokens}});
+    }
+  }
+  EXPECT_TRUE(free.Choose(std::array{1.0}, {.token = 5e-3, .row = 0})[0]);
+  EXPECT_FALSE(dear.Choose(std::array{1.0}, kPrices)[0]);
+}
+
+// Half of the first steps used to go without it, for each strength of what the others promise.
+TEST(SourceWorth, ANewSourceIsTriedAtOnceAndGivenUpSoon) {
+  SourceWorth good, bad;
+  int of_good = 0, of_bad = 0;
+  for (int step = 0; step < 20; ++step) {
+    const double promised = step % 4 * 0.4;
+    for (SourceWorth* worth : {&good, &bad}) {
+      const bool asks = worth->Choose(std::array{promised}, kPrices)[0];
+      if (asks) worth->ObserveProposal(2e-3, 4);
+      const int tokens = asks && worth == &good ? 5 : 1 + static_cast<int>(promised);
+      worth->ObserveTokens(std::array{SourceWorth::Gained{promised, asks, tokens}});
+      (worth == &good ? of_good : of_bad) += asks ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(of_good, 20);
+  EXPECT_LT(of_bad, 15);
+}
+
+TEST(SourceWorth, ATextThatChangesIsNoticed) {
+  Source late{.added = 3, .from = kSteps / 2};
+  late.Run();
+  EXPECT_GT(late.asked, 0.1 * kSteps);
+}
+
+// Slow steps count by what proposals take, of which outliers are forgotten.
+TEST(SourceWorth, SlowSteps) {
   for (int slow_step = 0; slow_step < 12; ++slow_step) {
     const auto slow = [slow_step](int step) { return step == slow_step ? 100.0 : 1.0; };
-    EXPECT_GT(Asked(kGood, slow), 0.97 * kSteps) << slow_step;
-    EXPECT_LT(Asked(kUseless, slow), 0.03 * kSteps) << slow_step;
+    EXPECT_GT(Source{.added = 2}.Run(slow).asked, 0.9 * kSteps) << slow_step;
+    EXPECT_LT(Source{.added = 0}.Run(slow).asked, 0.04 * kSteps) << slow_step;
   }
+  const auto now_and_then = [](int step) { return step % 97 == 50 ? 15.0 : 1.0; };
+  EXPECT_GT(Source{.added = 2}.Run(now_and_then).asked, 0.97 * kSteps);
 }
 
-TEST(SourceWorth, SlowStepsNowAndThen) {
-  const auto slow = [](int step) { return step % 97 == 50 ? 15.0 : 1.0; };
-  EXPECT_GT(Asked(kGood, slow), 0.97 * kSteps);
-  EXPECT_LT(Asked(kUseless, slow), 0.03 * kSteps);
-}
-
-// Where a slow spell leaves one kind of steps looking slow, it is hardly taken any more: the few
-// times that are measured afterwards must count.
-TEST(SourceWorth, SlowSpells) {
-  int good = 0, useless = 0;
-  for (int length = 20; length <= 200; length += 20) {
-    const auto slow = [length](int step) { return step >= 200 && step < 200 + length ? 3.0 : 1.0; };
-    good += Asked(kGood, slow);
-    useless += Asked(kUseless, slow);
-  }
-  EXPECT_GT(good, 10 * 0.5 * kSteps);
-  EXPECT_LT(useless, 10 * 0.05 * kSteps);
-}
+// ---- Ahead of the host: no proposal is timed ----
 
 // In how many of the steps the source is asked for each sequence of a batch. It takes 4 ms however
 // many it is asked for; a weak sequence gains three tokens by it, a strong one loses two.
-std::vector<int> AskedInBatch(const std::vector<double>& expected) {
+std::vector<int> AskedInBatch(const std::vector<double>& promised) {
   SourceWorth worth;
-  const SourceWorth::Batch batch = SourceWorth::BatchOf(expected);
-  std::vector<int> asked(expected.size());
+  const StepPrices prices{.token = 5e-3 / static_cast<double>(promised.size())};
+  std::vector<int> asked(promised.size());
   for (int step = 0; step < kSteps; ++step) {
-    const std::vector<bool> asks = worth.Choose(batch, kTokenSeconds / expected.size());
+    const std::vector<bool> asks = worth.Choose(promised, prices);
     bool any = false;
     std::vector<SourceWorth::Gained> gained;
-    for (size_t i = 0; i < expected.size(); ++i) {
-      const int gain = expected[i] < 1 ? 3 : -2;
-      gained.push_back({batch.strengths[i], asks[i], 4 + (asks[i] ? gain : 0)});
+    for (size_t i = 0; i < promised.size(); ++i) {
+      const int gain = promised[i] < 1 ? 3 : -2;
+      const int alone = 1 + static_cast<int>(promised[i]);
+      gained.push_back({promised[i], asks[i], alone + (asks[i] ? gain : 0)});
       asked[i] += asks[i] ? 1 : 0;
       any |= asks[i];
     }
     worth.ObserveTokens(gained);
-    worth.ObserveStep(batch, any, any ? 14e-3 : 10e-3);
+    worth.ObserveStep(promised.size(), any, any ? 14e-3 : 10e-3);
   }
   return asked;
 }
 
 // What it costs is shared by the sequences it is asked for, so a few must not pay for a step.
 TEST(SourceWorth, IsAskedForTheSequencesItHelpsIfTheyAreMany) {
-  std::vector<double> expected(32, 6.0);
-  expected[3] = 0;
-  for (const int asked : AskedInBatch(expected)) EXPECT_LT(asked, 0.03 * kSteps);
-  std::fill(expected.begin(), expected.begin() + 16, 0.0);
-  const std::vector<int> asked = AskedInBatch(expected);
+  std::vector<double> promised(32, 6.0);
+  promised[3] = 0;
+  for (const int asked : AskedInBatch(promised)) EXPECT_LT(asked, 0.03 * kSteps);
+  std::fill(promised.begin(), promised.begin() + 16, 0.0);
+  const std::vector<int> asked = AskedInBatch(promised);
   for (size_t i = 0; i < asked.size(); ++i) {
     if (i < 16) {
       EXPECT_GT(asked[i], 0.96 * kSteps) << i;
@@ -114,29 +135,51 @@ TEST(SourceWorth, IsAskedForTheSequencesItHelpsIfTheyAreMany) {
 // forgotten that it had been right all the time, and it was not asked for many steps.
 TEST(SourceWorth, OneBadStepOfABatchIsForgotten) {
   SourceWorth worth;
-  const SourceWorth::Batch batch = SourceWorth::BatchOf(std::vector<double>(48, 0.0));
+  const std::vector<double> promised(48, 0.0);
   int asked = 0;
   for (int step = 0; step < kSteps; ++step) {
-    const bool asks = worth.Choose(batch, kTokenSeconds / 48)[0];
+    const bool asks = worth.Choose(promised, {.token = 5e-3 / 48})[0];
     const int tokens = asks && step % 100 != 99 ? 12 : 1;
-    worth.ObserveTokens(std::vector<SourceWorth::Gained>(48, {batch.strengths[0], asks, tokens}));
-    worth.ObserveStep(batch, asks, asks ? 14e-3 : 5e-3);
+    worth.ObserveTokens(std::vector<SourceWorth::Gained>(48, {0.0, asks, tokens}));
+    worth.ObserveStep(48, asks, asks ? 14e-3 : 5e-3);
     asked += asks ? 1 : 0;
   }
   EXPECT_GT(asked, 0.97 * kSteps);
 }
 
+// One slow step among the first with a source used to keep it from being asked for thousands of
+// steps, and one among those without it made the source look good for as long.
+TEST(SourceWorth, OneSlowStepAheadOfTheHostIsForgotten) {
+  for (int slow_step = 0; slow_step < 8; ++slow_step) {
+    for (const int tokens : {4, 2}) {
+      SourceWorth worth;
+      int asked = 0;
+      for (int step = 0; step < kSteps; ++step) {
+        const bool asks = worth.Choose(std::array{1.0}, {.token = 5e-3})[0];
+        worth.ObserveTokens(std::array{SourceWorth::Gained{1.0, asks, asks ? tokens : 2}});
+        worth.ObserveStep(1, asks, (step == slow_step ? 100 : 1) * (asks ? 14e-3 : 10e-3));
+        asked += asks ? 1 : 0;
+      }
+      if (tokens == 4) {
+        EXPECT_GT(asked, 0.97 * kSteps) << slow_step;
+      } else {
+        EXPECT_LT(asked, 0.05 * kSteps) << slow_step;
+      }
+    }
+  }
+}
+
 // A lookup whose first proposal took long used to be weighed like a model for many steps.
 TEST(SourceWorth, ASlowFirstProposalIsForgotten) {
   SourceWorth lookup;
-  EXPECT_FALSE(lookup.IsCheap(kTokenSeconds)) << "it was never asked";
-  lookup.ObserveProposal(0.1);
-  EXPECT_FALSE(lookup.IsCheap(kTokenSeconds));
-  lookup.ObserveProposal(1e-6);
-  EXPECT_TRUE(lookup.IsCheap(kTokenSeconds));
+  EXPECT_FALSE(lookup.IsCheap(kPrices.token)) << "it was never asked";
+  lookup.ObserveProposal(0.1, 1);
+  EXPECT_FALSE(lookup.IsCheap(kPrices.token));
+  lookup.ObserveProposal(1e-6, 1);
+  EXPECT_TRUE(lookup.IsCheap(kPrices.token));
   SourceWorth model;
-  for (int i = 0; i < 5; ++i) model.ObserveProposal(1e-3);
-  EXPECT_FALSE(model.IsCheap(kTokenSeconds));
+  for (int i = 0; i < 5; ++i) model.ObserveProposal(1e-3, 1);
+  EXPECT_FALSE(model.IsCheap(kPrices.token));
   EXPECT_TRUE(model.IsCheap(/*token_seconds=*/0)) << "time does not matter";
 }
 

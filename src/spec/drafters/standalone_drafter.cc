@@ -281,8 +281,7 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
     const std::span<const TopKEntry> first = FirstOf(one, static_cast<int>(ranked));
     best.insert(best.end(), first.begin(), first.end());
   }
-  const LevelPrice price{.seconds_per_token = batch->front().request->budget.seconds_per_token,
-                         .times = &level_times_};
+  const LevelPrice price{.prices = batch->front().request->budget.prices, .times = &level_times_};
   for (int depth = 1; !growing.empty(); ++depth) {
     std::vector<Drafting*> next;
     std::vector<Feed> feeds;
@@ -299,7 +298,7 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
       mass += one.reach;
     }
     growing = std::move(next);
-    if (growing.empty() || !price.Pays(mass)) break;
+    if (growing.empty() || !price.Pays(mass, static_cast<int>(growing.size()))) break;
     const Stopwatch watch;
     TALON_RETURN_IF_ERROR(RunFeeds(feeds, static_cast<int>(ranked), &best));
     price.Observe(watch.Seconds());
@@ -324,8 +323,7 @@ Status StandaloneDrafter::DraftTrees(std::vector<Drafting>* batch) {
     growing.has_nan = !growing.tree.Start(FirstOf(one, k));
     trees.push_back(std::move(growing));
   }
-  const LevelPrice price{.seconds_per_token = batch->front().request->budget.seconds_per_token,
-                         .times = &level_times_};
+  const LevelPrice price{.prices = batch->front().request->budget.prices, .times = &level_times_};
   TALON_RETURN_IF_ERROR(GrowTrees(
       trees, price, [&](std::span<GrowingTree* const> level, std::vector<TopKEntry>* best) {
         builder_.Reset();

@@ -14,14 +14,16 @@ constexpr double kMassWeight = 0.1;  // weight of a new beam in the running mean
 
 }  // namespace
 
-bool LevelPrice::Pays(double mass) const {
-  if (seconds_per_token <= 0 || times->seconds.size() < kTrials) return true;
-  if (kHitShare * mass * seconds_per_token >= times->seconds.Minimum()) return true;
+// A level adds about a row to each tree.
+bool LevelPrice::Pays(double mass, int trees) const {
+  if (prices.token <= 0 || times->seconds.size() < kTrials) return true;
+  const double worth = kHitShare * mass * prices.token - trees * prices.row;
+  if (worth >= times->seconds.Minimum()) return true;
   return ++times->refused > kMaxRefusals;
 }
 
 bool LevelPrice::IsDue() const {
-  if (seconds_per_token <= 0) return false;
+  if (prices.token <= 0) return false;
   return times->seconds.size() < kTrials || times->refused > kMaxRefusals ||
          ++times->untimed > kMaxUntimed;
 }
@@ -36,13 +38,13 @@ int LevelForecast::CutTrees(std::span<GrowingTree> trees, const LevelPrice& pric
   int levels = 1;
   for (;; ++levels) {
     double mass = 0;
-    bool wanted = false;
+    int wanted = 0;
     for (const GrowingTree& growing : trees) {
       if (growing.tree.steps() <= levels) continue;
-      wanted = true;
+      ++wanted;
       mass += mass_[levels - 1];
     }
-    if (!wanted || !price.Pays(mass)) break;
+    if (wanted == 0 || !price.Pays(mass, wanted)) break;
   }
   for (GrowingTree& growing : trees) growing.tree.LimitSteps(levels);
   return levels;
@@ -64,7 +66,7 @@ Status GrowTrees(std::span<GrowingTree> trees, const LevelPrice& price, const Ru
       level.push_back(&growing);
       mass += growing.tree.beam_mass();
     }
-    if (level.empty() || !price.Pays(mass)) return OkStatus();
+    if (level.empty() || !price.Pays(mass, static_cast<int>(level.size()))) return OkStatus();
     const Stopwatch watch;
     TALON_RETURN_IF_ERROR(run_level(level, &best));
     price.Observe(watch.Seconds());

@@ -11,6 +11,7 @@
 #include "spec/drafters/dynamic_tree.h"
 #include "spec/plan.h"
 #include "spec/recent_times.h"
+#include "spec/step_prices.h"
 
 namespace talon {
 
@@ -36,14 +37,14 @@ struct LevelTimes {
 };
 
 // What another level may cost: it is not run if the beams' chance of being reached, in tokens,
-// is worth less than it costs. A few are run before any is refused, and one after many refusals: a
-// price that is never paid would never be measured again.
+// is worth less than its time and its rows. A few are run before any is refused, and one after many
+// refusals: a price that is never paid would never be measured again.
 struct LevelPrice {
-  double seconds_per_token = 0;  // 0: levels are free
+  StepPrices prices;  // a token costs 0: levels are free
   LevelTimes* times;
 
-  // `mass`: expected number of nodes to be expanded that lie on the target's path.
-  bool Pays(double mass) const;
+  // `mass`: expected number of nodes to be expanded that lie on the target's path, of `trees`.
+  bool Pays(double mass, int trees) const;
   // Where levels are not waited for: whether the next ones should be, to keep their time known.
   bool IsDue() const;
   void Observe(double seconds) const;

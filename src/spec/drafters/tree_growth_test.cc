@@ -9,7 +9,7 @@ namespace {
 int LevelsRun(const LevelPrice& price, int steps, double mass, double seconds) {
   int run = 0;
   for (int step = 0; step < steps; ++step) {
-    if (!price.Pays(mass)) continue;
+    if (!price.Pays(mass, 1)) continue;
     price.Observe(seconds);
     ++run;
   }
@@ -18,28 +18,28 @@ int LevelsRun(const LevelPrice& price, int steps, double mass, double seconds) {
 
 TEST(LevelPrice, RunsLevelsThatAreWorthTheirTime) {
   LevelTimes times;
-  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
+  const LevelPrice price{.prices = {.token = 1e-3}, .times = &times};
   EXPECT_EQ(LevelsRun(price, 100, 0.5, 3e-4), 100);
   EXPECT_LE(LevelsRun(price, 100, 0.2, 3e-4), 4);
 }
 
 TEST(LevelPrice, LevelsAreFreeWithoutAPrice) {
   LevelTimes times;
-  EXPECT_EQ(LevelsRun({.seconds_per_token = 0, .times = &times}, 100, 0.01, 1), 100);
+  EXPECT_EQ(LevelsRun({.prices = {}, .times = &times}, 100, 0.01, 1), 100);
 }
 
 // A first level that took long (cold memory, another process) used to be the last one ever run.
 TEST(LevelPrice, ASlowFirstLevelIsForgotten) {
   LevelTimes times;
-  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
-  ASSERT_TRUE(price.Pays(0.5));
+  const LevelPrice price{.prices = {.token = 1e-3}, .times = &times};
+  ASSERT_TRUE(price.Pays(0.5, 1));
   price.Observe(20e-3);
   EXPECT_EQ(LevelsRun(price, 100, 0.5, 3e-4), 100);
 }
 
 TEST(LevelPrice, ARefusedLevelIsTimedAgain) {
   LevelTimes times;
-  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
+  const LevelPrice price{.prices = {.token = 1e-3}, .times = &times};
   for (size_t i = 0; i < RecentTimes::kWindow; ++i) price.Observe(20e-3);
   EXPECT_GE(LevelsRun(price, 100, 0.5, 3e-4), 60);
 }
@@ -47,7 +47,7 @@ TEST(LevelPrice, ARefusedLevelIsTimedAgain) {
 // Three times are enough to judge by; later ones keep them up to date.
 TEST(LevelPrice, LevelsAreWaitedForUntilTheirTimeIsKnown) {
   LevelTimes times;
-  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
+  const LevelPrice price{.prices = {.token = 1e-3}, .times = &times};
   int timed = 0;
   for (; price.IsDue() && timed < 10; ++timed) price.Observe(3e-4);
   EXPECT_EQ(timed, 3);
@@ -62,7 +62,7 @@ GrowingTree TreeOf(int steps) {
 
 TEST(LevelForecast, QueuesTheLevelsThatEarlierTreesMadePay) {
   LevelTimes times;
-  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
+  const LevelPrice price{.prices = {.token = 1e-3}, .times = &times};
   for (size_t i = 0; i < RecentTimes::kWindow; ++i) price.Observe(3e-4);
   LevelForecast forecast(5);
   std::vector<GrowingTree> trees = {TreeOf(5), TreeOf(2)};
@@ -81,7 +81,7 @@ TEST(LevelForecast, QueuesTheLevelsThatEarlierTreesMadePay) {
 // Refusing forever would never time a level again.
 TEST(LevelForecast, RefusedLevelsAreRunAndTimedAgain) {
   LevelTimes times;
-  const LevelPrice price{.seconds_per_token = 1e-3, .times = &times};
+  const LevelPrice price{.prices = {.token = 1e-3}, .times = &times};
   for (size_t i = 0; i < RecentTimes::kWindow; ++i) price.Observe(20e-3);
   LevelForecast forecast(5);
   int refused = 0;
@@ -101,7 +101,7 @@ TEST(LevelForecast, RefusedLevelsAreRunAndTimedAgain) {
 // Without a price nothing is refused, so nothing is waited for.
 TEST(LevelForecast, FreeLevelsAreNeverTimed) {
   LevelTimes times;
-  const LevelPrice price{.seconds_per_token = 0, .times = &times};
+  const LevelPrice price{.prices = {}, .times = &times};
   for (int i = 0; i < 1000; ++i) ASSERT_FALSE(price.IsDue());
 }
 

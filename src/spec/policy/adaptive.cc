@@ -6,8 +6,8 @@
 namespace talon {
 namespace {
 
-constexpr int kCalibrationSteps = 3;    // plain steps before the first draft, and now and then
-constexpr double kAffordable = 1.5;     // loss of a fresh engine, in plain steps
+constexpr int kCalibrationSteps = 2;    // plain steps before the first draft, and now and then
+constexpr double kAffordable = 2;       // loss of a fresh engine, in plain steps
 constexpr double kUnnoticed = 0.003;    // the same in seconds, where that is more
 constexpr double kRecheckShare = 0.01;  // share of the time, given away to time plain steps again
 constexpr double kSlow = 0.05;          // weight of a new value in running means
@@ -16,7 +16,6 @@ constexpr double kFast = 0.2;
 constexpr int kPriorSteps = 8;    // weight of kPriorGain, in steps
 constexpr int kTryLargest = 64;   // steps
 constexpr double kVisible = 0.1;  // rows that cost less, in plain steps, are lost in noise
-constexpr double kLeastRowScale = 0.2;
 
 void Blend(double value, double weight, double* mean) { *mean += weight * (value - *mean); }
 
@@ -33,12 +32,19 @@ bool AdaptivePolicy::Affords(const StepShape& shape) const {
   return Balance(now) > -kLedgerShare * now.total_by_curve - affordable;
 }
 
-void AdaptivePolicy::BeginStep(const StepShape& shape) { drafts_now_ = DraftsNow(shape); }
+void AdaptivePolicy::BeginStep(const StepShape& shape) {
+  Regime& now = Of(shape);
+  drafts_now_ = DraftsNow(shape);
+  tries_rows_ = drafts_now_ && now.unkept >= now.most_unkept;
+  if (!tries_rows_) return;
+  now.unkept = 0;
+  now.most_unkept = std::min(2 * now.most_unkept, kLastProbe);
+}
 
 DraftBudget AdaptivePolicy::Budget(const StepShape& shape, const DraftBudget& limit) {
   if (!drafts_now_) return {};
   DraftBudget budget = limit;
-  budget.seconds_per_token = Of(shape).token_seconds;
+  budget.prices = {.token = Of(shape).token_seconds, .row = RowSeconds(shape, limit.max_nodes)};
   return budget;
 }
 
@@ -191,12 +197,14 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   const double seconds = CappedSeconds(shape, cost);
   const double pass_ratio = (cost.total_seconds - cost.draft_seconds) / curve_.Seconds(shape, 1);
   if (cost.rows == shape.sequences) {
+    if (cost.drafted) ++now.unkept;
     ++now.plain_steps;
     now.draft_steps = 0;
     now.plain_ratios.Add(pass_ratio);
     now.plain_scale = now.plain_ratios.Median();
     now.tree_ratios = {};
   } else {
+    now.unkept = 0;
     now.tree_ratios.Add(pass_ratio);
     ObserveRows(shape, cost);
     // More rows never cost less: if they seem to, the plain steps were disturbed.
@@ -227,7 +235,8 @@ void AdaptivePolicy::ObserveRows(const StepShape& shape, const StepCost& cost) {
   const double by_curve = CurveSeconds(shape, cost) - one;
   if (cost.ahead || now.plain_ratios.empty() || by_curve < kVisible * one) return;
   const double pass = (cost.total_seconds - cost.draft_seconds) / now.plain_scale;
-  Blend(std::clamp((pass - one) / by_curve, kLeastRowScale, 1.0), kSlow, &now.row_scale);
+  const double weight = std::max(kSlow, 1.0 / (++now.row_steps + 1));
+  Blend(std::clamp((pass - one) / by_curve, kLeastRowScale, 1.0), weight, &now.row_scale);
 }
 
 // `seconds`: the step's time as CappedSeconds has it.

@@ -5,8 +5,10 @@
 // verify curve, corrected by what the rows of such batches were seen to cost. Trees that a device
 // grows and verifies before the host knows them cannot be trimmed: for them one of a few sizes is
 // chosen beforehand, by what trees of that size gained (size_worth.h) and what steps with them
-// took. What drafting costs is weighed by the drafter itself, level by level, against what a token
-// costs now (DraftBudget::seconds_per_token). A drafter whose steps have been no faster than plain
+// took. A curve by which no draft is ever worth its rows may have been measured on a disturbed
+// machine: now and then a tree is kept as if rows were cheap, to see what they cost. What drafting
+// costs is weighed by the drafter itself, level by level, against what a token
+// costs now (DraftBudget::prices). A drafter whose steps have been no faster than plain
 // ones is asked again at growing intervals; until then only lookups beside it, which cost next to
 // nothing, as long as steps with them are faster than plain ones.
 //
@@ -67,8 +69,10 @@ class AdaptivePolicy : public Policy {
   static constexpr int kFirstProbe = 16;
   static constexpr int kProbeSteps = 6;
   static constexpr int kLastProbe = 256;
+  static constexpr int kFirstUnkept = 8;
   static constexpr int kFirstRecheck = 16;  // drafting steps before plain ones are timed again
   static constexpr int kLastRecheck = 256;
+  static constexpr double kLeastRowScale = 0.2;
   static constexpr double kVeryLowGain = 0.85;  // below it a drafter is asked more rarely still
 
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
@@ -94,7 +98,10 @@ class AdaptivePolicy : public Policy {
     RecentTimes plain_ratios;  // the last plain steps, in the curve's seconds for one row
     RecentTimes tree_ratios;   // the last passes over trees since a plain step, the same
     double row_scale = 1;  // cost of a pass's rows but the first against the curve, running mean
-    bool ahead = false;    // drafting was not waited for, so its cost is not known
+    int row_steps = 0;     // steps that it is known from
+    int unkept = 0;        // drafting steps in a row that kept no draft, so that no row was timed
+    int most_unkept = kFirstUnkept;
+    bool ahead = false;  // drafting was not waited for, so its cost is not known
     int steps_ahead = 0;
     int nodes_ahead = 0;  // nodes of a tree, as chosen last
     // Steps with trees of 2 to 3, 4 to 7, .. nodes, in the curve's seconds.
@@ -122,7 +129,13 @@ class AdaptivePolicy : public Policy {
   double VerifySeconds(const StepShape& shape, double nodes) const {
     const Regime& now = Of(shape);
     const double one = curve_.Seconds(shape, 1);
-    return (one + (curve_.Seconds(shape, nodes) - one) * now.row_scale) * now.plain_scale;
+    const double scale = tries_rows_ ? kLeastRowScale : now.row_scale;
+    return (one + (curve_.Seconds(shape, nodes) - one) * scale) * now.plain_scale;
+  }
+  // A row of trees of up to so many nodes, on average.
+  double RowSeconds(const StepShape& shape, int nodes) const {
+    const int rows = std::max(nodes - 1, 1) * shape.sequences;
+    return (VerifySeconds(shape, std::max(nodes, 2)) - PlainSeconds(shape)) / rows;
   }
   // A step with trees of so many nodes that the host does not see, drafting included.
   double SecondsAhead(const StepShape& shape, int nodes) const;
@@ -161,6 +174,7 @@ class AdaptivePolicy : public Policy {
   std::array<Regime, 2 * kBatchSizes> regimes_;  // those of full passes, then those of partial ones
   // In the step that began last:
   bool drafts_now_ = false;
+  bool tries_rows_ = false;  // as if rows were cheap, to learn what they cost
   bool allows_lookups_ = false;
 };
 

@@ -85,6 +85,20 @@ TEST(Disturbance, SlowPlainStepsAtFirst) {
   EXPECT_GT(Speed(With(DearDrafts(), slow)), 0.94);
 }
 
+// The verify curve was measured while something else ran: by it rows cost so much that no draft is
+// worth one, and none was ever tried.
+TEST(Disturbance, ACurveOfABusyMachine) {
+  Simulation good = GoodDrafts(), wrong = WrongDrafts();
+  for (Simulation* each : {&good, &wrong}) {
+    each->curve = VerifyCurve({{1, 1e-3, 0}, {2, 2e-3, 0}, {4, 3.7e-3, 0}, {16, 5.8e-3, 0}});
+  }
+  good.wrong_curve = 0.15;
+  EXPECT_GT(Speed(good), 1.6);
+  EXPECT_GT(Speed(wrong), 0.98);
+  wrong.draft_seconds = 0;
+  EXPECT_GT(Speed(wrong), 0.98);
+}
+
 // Other work takes a core for a few steps, four times of ten.
 TEST(Disturbance, ABusyMachine) {
   const auto slow = [](int step) {

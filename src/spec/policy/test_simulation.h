@@ -21,7 +21,8 @@ struct Simulation {
   double acceptance = 0.5;   // acceptance of each draft, given its parent
   int text_changes_at = 0;   // before this step no draft is accepted
   double draft_seconds = 0;  // per level
-  double wrong_curve = 1;    // the machine's extra rows cost this much more than the curve says
+  VerifyCurve curve = CheapRows();
+  double wrong_curve = 1;  // the machine's extra rows cost this much more than the curve says
   int steps = 2000;
   int seed = 1;
   // How many times slower than by itself the machine is in a step.
@@ -34,8 +35,7 @@ struct Simulation {
   };
 
   Outcome Run() const {
-    AdaptivePolicy policy(CheapRows());
-    const VerifyCurve curve = CheapRows();
+    AdaptivePolicy policy(curve);
     const StepShape shape{.sequences = 1, .context = 100};
     std::mt19937 random(seed);
     LevelTimes level_times;
@@ -69,11 +69,11 @@ struct Simulation {
  private:
   // A chain, as drafters make it: another level while it is worth its cost.
   TokenTree Draft(const DraftBudget& budget, double slow, LevelTimes* level_times) const {
-    const LevelPrice price{.seconds_per_token = budget.seconds_per_token, .times = level_times};
+    const LevelPrice price{.prices = budget.prices, .times = level_times};
     TokenTree tree(0);
     double reach = 1;
     for (int n = 0; n < std::min(budget.max_depth, budget.max_nodes - 1); ++n) {
-      if (n > 0 && !price.Pays(reach)) break;
+      if (n > 0 && !price.Pays(reach, 1)) break;
       if (n > 0) price.Observe(slow * draft_seconds);
       tree.Add(n, n, static_cast<float>(acceptance));
       reach *= acceptance;

@@ -141,9 +141,12 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
 
 Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv, int max_rows,
                                        int batch_rows) {
-  constexpr int kRounds = 3;
-  constexpr double kEnough = 0.3;    // seconds; long passes are measured well by few,
+  constexpr int kRounds = 12;
+  constexpr int kRepeats = 3;
+  constexpr double kEnough = 0.6;    // seconds; long passes are measured well by few,
   constexpr double kLongPass = 0.1;  // and without a warm-up each
+  // A round that found no pass faster than this share of its time before is the last.
+  constexpr double kSettled = 0.95;
   const int room = std::min(target->config().max_context - max_rows,
                             kv->pool().free_blocks() * kv->shape().block_size) -
                    1;
@@ -164,19 +167,23 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
   const int least = first < kLongPass ? 1 : 0;
   const Stopwatch watch;
   const int rounds_at_least = first < kLongPass ? 2 : 1;  // one may be disturbed
-  for (int round = 0; round < kRounds && (round < rounds_at_least || watch.Seconds() < kEnough);
+  bool settled = false;
+  for (int round = 0;
+       round < rounds_at_least || (!settled && round < kRounds && watch.Seconds() < kEnough);
        ++round) {
+    settled = true;
     for (PassTimes& pass : times) {
       const int repeats = round > 0 && pass.rows <= 8 ? 4 : least;
       TALON_ASSIGN_OR_RETURN(const double low, time(pass.rows, shorter, repeats, &pass.experts));
       TALON_ASSIGN_OR_RETURN(const double high, time(pass.rows, longer, repeats, &pass.experts));
+      settled &= low > kSettled * pass.shorter && high > kSettled * pass.longer;
       pass.shorter = std::min(pass.shorter, low);
       pass.longer = std::min(pass.longer, high);
     }
   }
   while (const int rows = NextCurveRows(times, batch_rows)) {
     double experts = 0;
-    TALON_ASSIGN_OR_RETURN(const double seconds, time(rows, shorter, kRounds, &experts));
+    TALON_ASSIGN_OR_RETURN(const double seconds, time(rows, shorter, kRepeats, &experts));
     // Prefixes are read by one sequence of these; what a longer one adds is known from the last.
     const double added = times.back().longer - times.back().shorter;
     times.push_back(

@@ -68,10 +68,10 @@ VerifyCurve FitVerifyCurve(std::vector<PassTimes> times, int shorter, int longer
 
 // Times passes of 1, 2, 4, ... rows, at most `max_rows`, with a short and a longer context. Uses
 // and frees blocks of `kv`; their content does not matter. In rounds over all sizes, so that what
-// disturbs the machine for a moment spoils none of them: two or three, as long as the start of the
-// program is not held up (the policy corrects the curve by what steps take). Then passes of more
-// rows, at most `batch_rows`, as long as rows cost less than in proportion: on a GPU those of a
-// batch do.
+// disturbs the machine for a moment spoils none of them: until a round finds no pass faster, as
+// long as the start of the program is not held up (the policy corrects the curve by what steps
+// take). Then passes of more rows, at most `batch_rows`, as long as rows cost less than in
+// proportion: on a GPU those of a batch do.
 Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCache* kv, int max_rows,
                                        int batch_rows);
 

@@ -324,7 +324,7 @@ void EagleDrafter::Propose(std::span<const DraftRequest> requests, std::span<Tok
   Status status = Rank(states);
   if (status.ok()) {
     growing = NewTrees(requests, states, &chosen);
-    status = growth_->Grow(growing, requests[0].budget.seconds_per_token);
+    status = growth_->Grow(growing, requests[0].budget.prices);
   }
   if (status.ok()) return BuildTrees(growing, trees);
   GiveUp(status);
@@ -344,7 +344,7 @@ std::vector<bool> EagleDrafter::BeginTrees(std::span<const DraftRequest> request
   if (status.ok()) {
     std::vector<std::vector<int32_t>> chosen;
     begun_ = NewTrees(limited, states, &chosen);
-    status = growth_->GrowAhead(begun_, requests[0].budget.seconds_per_token);
+    status = growth_->GrowAhead(begun_, requests[0].budget.prices);
   }
   if (!status.ok()) {
     GiveUp(status);

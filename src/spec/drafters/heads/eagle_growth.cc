@@ -45,14 +45,14 @@ void EagleGrowth::RankRoots(std::span<const int32_t> slots, const EagleOutput& o
   }
 }
 
-Status EagleGrowth::Grow(std::span<GrowingTree> growing, double seconds_per_token) {
+Status EagleGrowth::Grow(std::span<GrowingTree> growing, const StepPrices& prices) {
   if (beams_ != nullptr) {
-    TALON_RETURN_IF_ERROR(GrowAhead(growing, seconds_per_token));
+    TALON_RETURN_IF_ERROR(GrowAhead(growing, prices));
     FollowDevice(growing);
     return OkStatus();
   }
   for (GrowingTree& one : growing) one.has_nan = !one.tree.Start(roots_[one.slot]);
-  const LevelPrice price{.seconds_per_token = seconds_per_token, .times = &level_times_};
+  const LevelPrice price{.prices = prices, .times = &level_times_};
   return GrowTrees(growing, price,
                    [this](std::span<GrowingTree* const> level, std::vector<TopKEntry>* best) {
                      return RunBeams(level, best);
@@ -102,9 +102,9 @@ void EagleGrowth::TopK(const MatrixView& logits, std::vector<TopKEntry>* best) {
 
 // ---- Ahead of the host ----
 
-Status EagleGrowth::GrowAhead(std::span<GrowingTree> growing, double seconds_per_token) {
+Status EagleGrowth::GrowAhead(std::span<GrowingTree> growing, const StepPrices& prices) {
   if (growing.empty()) return OkStatus();
-  const LevelPrice price{.seconds_per_token = seconds_per_token, .times = &level_times_};
+  const LevelPrice price{.prices = prices, .times = &level_times_};
   const int levels = forecast_.CutTrees(growing, price);
   std::vector<BeamRoot> roots;
   for (const GrowingTree& one : growing) {

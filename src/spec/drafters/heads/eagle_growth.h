@@ -40,13 +40,13 @@ class EagleGrowth {
   // Row i of the output belongs to slots[i].
   void RankRoots(std::span<const int32_t> slots, const EagleOutput& output);
   // Grows trees that have no candidates yet.
-  Status Grow(std::span<GrowingTree> growing, double seconds_per_token);
+  Status Grow(std::span<GrowingTree> growing, const StepPrices& prices);
 
   // The same trees, on devices that grow them ahead of the host: GrowAhead runs all levels without
   // waiting for one, then FollowDevice gives the trees what was found. Which levels pay is forecast
   // by earlier trees; now and then the levels are waited for, to time them.
   bool grows_ahead() const { return beams_ != nullptr; }
-  Status GrowAhead(std::span<GrowingTree> growing, double seconds_per_token);
+  Status GrowAhead(std::span<GrowingTree> growing, const StepPrices& prices);
   // Writes the trees that GrowAhead was given last into a loaded pass.
   void LoadTrees(std::span<const GrowingTree> growing, std::span<const OutlineRows> outlines,
                  Pass* pass);
