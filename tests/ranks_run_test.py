@@ -1,14 +1,18 @@
 """A model on several ranks: processes that mpirun starts share it, and the text is that of one."""
 
+import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+import urllib.request
 
 import server
-from cli import CliTest, EAGLE3, DRAFT, defaults, main, program, talon
+from cli import CliTest, EAGLE3, DRAFT, ROOT, defaults, main, program, talon
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 ENDS_WITHIN_S = 10
@@ -96,6 +100,63 @@ class RankTarget(RankServer):
         return ["--speculative-algorithm", "REMOTE", "--target-address", f"127.0.0.1:{self.port}"]
 
 
+class SupervisedServer:
+    """`talon serve` on two ranks by a command of deploy/, started again whenever it ends, as systemd
+    and Kubernetes do. Use as a context."""
+
+    def __init__(self, command):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        flags = ["--port", self.port, *defaults(())]
+        loop = ["sh", "-c", 'while :; do "$@"; sleep 0.1; done', "sh", *command, *map(str, flags)]
+        self.log = tempfile.TemporaryFile()
+        variables = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        variables |= {"OMPI_MCA_rmaps_base_oversubscribe": "1"}
+        self.process = subprocess.Popen(
+            loop,
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+            env={**os.environ, **variables},
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        ranks = self.ranks()
+        os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait()
+        while any(map(runs, ranks.values())):
+            time.sleep(0.05)
+        self.log.close()
+
+    def output(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def ranks(self):
+        shell = self.process.pid
+        children = pathlib.Path(f"/proc/{shell}/task/{shell}/children").read_text()
+        return rank_processes(int(children))
+
+    def ranks_after(self, starts):
+        """Ranks by number, once the server listens after so many starts."""
+        pattern = rb"(?s)" + rb"listening on.*" * starts
+        server.wait_for(pattern, self.output, self.process)
+        return self.ranks()
+
+    def answers(self):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/v1/completions",
+            json.dumps({"prompt": PROMPT, "max_tokens": 3}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=server.TIMEOUT_S) as response:
+            return response.status == 200
+
+
 class RanksTest(CliTest):
     def assert_same_text(self, *flags, prompt=PROMPT):
         args = ["run", "--json", *DEVICE, *defaults(flags), "--seed", "5", "-n", "40"]
@@ -104,7 +165,7 @@ class RanksTest(CliTest):
         shared = on_ranks(2, *args, "--tensor-parallel", 2)
         self.assertEqual(alone.returncode, 0, alone.stderr.decode())
         self.assertEqual(shared.returncode, 0, shared.stderr.decode())
-        expected, got = server.json.loads(alone.stdout), server.json.loads(shared.stdout)
+        expected, got = json.loads(alone.stdout), json.loads(shared.stdout)
         for key in ("text", "tokens"):
             self.assertEqual(got[key], expected[key], flags)
         return got
@@ -135,7 +196,7 @@ class RanksTest(CliTest):
         flags = ("--shape", "tiny", "--rows", "1,3", "--repeats", 1, "--tokens", 4, "--json", file)
         result = on_ranks(2, "bench", "ranks", "--tensor-parallel", 2, *flags)
         self.assertEqual(result.returncode, 0, result.stderr.decode())
-        figures = server.json.loads(file.read_text())
+        figures = json.loads(file.read_text())
         layers, hidden, vocabulary = 16, 256, 8192
         for rows, point in zip((1, 3), figures["passes"]):
             self.assertEqual(point["messages"], 2 * layers + 1)
@@ -250,6 +311,35 @@ class RanksTest(CliTest):
                 os.kill(shared.ranks[rank], signal.SIGKILL)
                 shared.assert_all_end()
                 self.assertIn(f"rank {rank} did not answer", shared.output().decode())
+
+    # ---- What deploy/ has for supervisors ----
+
+    def assert_brought_back(self, command):
+        with SupervisedServer(command) as supervised:
+            ranks = supervised.ranks_after(1)
+            self.assertEqual(sorted(ranks), [0, 1], supervised.output().decode())
+            self.assertTrue(supervised.answers())
+            os.kill(ranks[1], signal.SIGKILL)
+            again = supervised.ranks_after(2)
+            self.assertEqual(sorted(again), [0, 1])
+            self.assertFalse({*ranks.values()} & {*again.values()})
+            self.assertTrue(supervised.answers())
+
+    def test_systemd_brings_lost_ranks_back(self):
+        text = (ROOT / "deploy/talon-ranks.conf").read_text()
+        commands = re.findall(r"(?m)^ExecStart=(.*)", text)
+        self.assertEqual(commands[0], "")  # systemd forgets the unit's own
+        self.assertIn("Restart=always", text)
+        words = [word for word in commands[1].split() if word != "$TALON_FLAGS"]
+        self.assert_brought_back([program() if w.endswith("/talon") else w for w in words])
+
+    def test_kubernetes_brings_lost_ranks_back(self):
+        text = (ROOT / "deploy/kubernetes-ranks.yaml").read_text()
+        (command,) = re.findall(r"(?m)^ +command:\n((?: +- .*\n)+)", text)
+        words = [line.split("- ", 1)[1].strip('"') for line in command.splitlines()]
+        kept = [w for w in words if not w.startswith(("--model=", "--host=", "--port="))]
+        self.assertEqual(len(kept), len(words) - 3)
+        self.assert_brought_back([program() if word == "talon" else word for word in kept])
 
 
 if __name__ == "__main__":
