@@ -30,6 +30,16 @@ def decode(prompts, modes, more, temperature=0):
     )
 
 
+def batches(command, *more):
+    """Text that lookups know from the repeat before, and text that is new each time."""
+    return [
+        f"{command} --batches 1,4,16,64 --max-sequences 64 --prompts {prompts}"
+        f" --temperature {temperature} --speculative-algorithm {name}"
+        for prompts, temperature in ((DOCS, 0), (BOOKS, 0.7))
+        for name in ("EAGLE3", "SUFFIX", "EAGLE3,SUFFIX", *more)
+    ]
+
+
 def tasks(more):
     return f"build/talon bench tasks --temperature 0 {more}".strip()
 
@@ -123,11 +133,8 @@ CPU = [
     ),
     Figure(
         "batch",
-        [
-            "build/talon bench batch --max-tokens 192 --repeats 5 --batches 1,2,4,8,16,32"
-            " --temperature 0"
-        ],
-        tables.batch,
+        batches("build/talon bench batch --max-tokens 192 --repeats 3"),
+        tables.batches,
         {"--repeats": "1", "--max-tokens": "32", "--batches": "1,2"},
     ),
     Figure(
@@ -291,12 +298,11 @@ GPU = [
     ),
     Figure(
         "batches",
-        [
-            "build-cuda/talon bench batch --device cuda --max-tokens 400 --repeats 3 --temperature 0"
-            " --batches 1,8,32,48,64 --max-sequences 64 --speculative-algorithm " + name
-            for name in ("EAGLE3", "SUFFIX", "EAGLE3,SUFFIX", "JETSPEC,SUFFIX")
-        ],
-        gpu_tables.gpu_batches,
+        batches(
+            "build-cuda/talon bench batch --device cuda --max-tokens 400 --repeats 3",
+            "JETSPEC,SUFFIX",
+        ),
+        tables.batches,
     ),
     Figure(
         "heads",

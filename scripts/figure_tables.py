@@ -233,20 +233,26 @@ def recall(results):
     return table(["selector", "budget", *(f"{length} tokens" for length in lengths)], rows)
 
 
-def batch(results):
-    header = ["batch", "off", "on", "adaptive", "on / off", "adaptive / off"]
-    rows = [
-        [
-            row["batch"],
-            number(row["off"]),
-            number(row["on"]),
-            number(row["adaptive"]),
-            times(row["on_to_off"]),
-            times(row["adaptive_to_off"]),
-        ]
-        for row in results[0]["batches"]
-    ]
-    return table(header, rows)
+def batches(results):
+    header = ["text", "drafter", "batch", "off t/s", "on t/s", "adaptive t/s", "adaptive / off"]
+    rows = []
+    for result in results:
+        text = prompts_name(result)
+        text += f", {result['temperature']:g}" if result["temperature"] > 0 else ", greedy"
+        for row in result["batches"]:
+            rows.append(
+                [
+                    text,
+                    result["drafter"],
+                    row["batch"],
+                    number(row["off"]),
+                    number(row["on"]),
+                    number(row["adaptive"]),
+                    times(row["adaptive_to_off"]),
+                    times(row["adaptive_to_best"]),
+                ]
+            )
+    return table(header + ["adaptive / best"], rows)
 
 
 def load(results):

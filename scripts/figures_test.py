@@ -200,6 +200,16 @@ class TableTest(unittest.TestCase):
         self.check(text, "| quest | 128 | 2 of 3 |")
         self.check(text, "| h2o | 128 | 1 of 3 |")
 
+    def test_batches(self):
+        row = {"batch": 4, "off": 1000, "on": 1500, "adaptive": 1470}
+        row |= {"adaptive_to_off": 1.47, "adaptive_to_best": 0.98}
+        result = {"prompts": "data/docs.jsonl", "temperature": 0, "drafter": "SUFFIX"}
+        text = tables.batches(
+            [result | {"batches": [row]}, result | {"temperature": 0.7, "batches": [row]}]
+        )
+        self.check(text, "| docs, greedy | SUFFIX | 4 | 1000 | 1500 | 1470 | 1.47x | 0.98x |")
+        self.assertIn("| docs, 0.7 |", text)
+
     def test_gpu_specpv(self):
         row = {"context": 65536, "batch": 8, "plain_tokens_per_second": 400}
         row |= {"tokens_per_second": 800, "exact_tokens_per_second": 1600, "exact_to_plain": 4}

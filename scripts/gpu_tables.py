@@ -195,25 +195,6 @@ def gpu_experts(results):
     return table(["shape", "nodes", "ms", "time / floor", "of one token"], rows)
 
 
-def gpu_batches(results):
-    rows = []
-    for result in results:
-        for row in result["batches"]:
-            rows.append(
-                [
-                    result["drafter"],
-                    row["batch"],
-                    number(row["off"]),
-                    number(row["on"]),
-                    number(row["adaptive"]),
-                    times(row["adaptive_to_off"]),
-                    times(row["adaptive_to_best"]),
-                ]
-            )
-    header = ["drafter", "batch", "off t/s", "on t/s", "adaptive t/s", "adaptive / off"]
-    return table(header + ["adaptive / best"], rows)
-
-
 def gpu_specpv(results):
     """Plain decoding, drafts over the whole prefix, and SpecPV's modes."""
     rows = []

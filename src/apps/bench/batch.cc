@@ -69,14 +69,16 @@ Result<double> RunBatch(Engine* engine, const std::vector<Prompt>& prompts, int 
   return tokens / seconds;
 }
 
-// Rates [way][repeat], the ways taken in turn.
+// Rates [way][repeat], the ways taken in turn. Sampled text is new in each repeat; greedy text is
+// that of before, so lookups find it.
 Result<std::vector<std::vector<double>>> MeasureBatch(std::vector<Way>* ways,
                                                       const std::vector<Prompt>& prompts, int batch,
-                                                      const SamplingParams& sampling, int repeats) {
+                                                      SamplingParams sampling, int repeats) {
   std::vector<std::vector<double>> rates(ways->size());
   const StatusLine progress;
   for (int repeat = -1; repeat < repeats; ++repeat) {
     progress.Show(fmt::format("batch {}, run {} of {}", batch, repeat + 2, repeats + 1));
+    sampling.seed = sampling.seed.value_or(0) + 1;
     for (size_t way = 0; way < ways->size(); ++way) {
       TALON_ASSIGN_OR_RETURN(const double rate,
                              RunBatch((*ways)[way].engine.get(), prompts, batch, sampling));
@@ -160,6 +162,8 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
   TALON_RETURN_IF_ERROR(SaveJson(options.json, {{"model", model->name},
                                                 {"device", model->backend->info().description},
                                                 {"drafter", ways[1].drafter.Name()},
+                                                {"prompts", path},
+                                                {"temperature", sampling.temperature},
                                                 {"worst_adaptive_to_off", worst},
                                                 {"batches", rows}}));
   return kExitOk;
