@@ -39,7 +39,7 @@ class Muon(torch.optim.Optimizer):
         for group, momentum in zip(self.param_groups, self._momenta):
             gradients = torch.stack([p.grad for p in group["params"]])
             momentum.lerp_(gradients, 1 - group["momentum"])
-            step = orthogonal(gradients.lerp(momentum, group["momentum"]), self._dtype).float()
+            step = orthogonal(gradients.lerp(momentum, group["momentum"]), self._dtype).float().contiguous()
             size = group["lr"] * 0.2 * max(step.shape[1:]) ** 0.5
             torch._foreach_mul_(group["params"], 1 - group["lr"] * group["weight_decay"])
             torch._foreach_add_(group["params"], list(step.unbind(0)), alpha=-size)
