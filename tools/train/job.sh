@@ -7,7 +7,7 @@
 #
 # MODELS: the folder with tiny, tiny-eagle3, tiny-block and tiny-draft to start from. CORPUS: corpus.py's
 # output. ITEMS: the held-out items. WORK: scratch space. TARGET_SECONDS: time for the target (480). LR: its
-# rate. HEAD_MINUTES: for the heads and the draft, side by side (3.5).
+# rate. HEAD_MINUTES: for the heads and the draft, side by side (3.5). TARGET_FLAGS: more of train_chat.py's.
 set -euo pipefail
 mode=${1:?smoke, full or heads}
 train=$(cd "$(dirname "$0")" && pwd)
@@ -25,12 +25,15 @@ if [ "$mode" = smoke ]; then
   scale=0.02; recall=(2000); held_out=16; HEAD_MINUTES=0.1
   t_target=120; t_answers=1; long_steps=(--steps 10)
 else
-  stream_flags=(--tokens 700e6 --workers 14); steps=()
+  stream_flags=(--workers 14); steps=()
   scale=1; recall=(2000 8000 16000); held_out=48
   t_target=${TARGET_SECONDS:-480}; t_answers=$((t_target + 55)); long_steps=()
 fi
 minutes=${HEAD_MINUTES:-3.5}
 [ "$mode" != heads ] || t_target=${STREAM_SECONDS:-40}
+# As many rows as one H200 trains; a worker finishes its shard, so the last ones begin before the end.
+[ "$mode" = smoke ] || stream_flags+=(--tokens $((t_target * 1450000)))
+t_stream=$((t_target > 60 ? t_target - 10 : t_target))
 say() { echo "== $(( $(date +%s) - start )) s: $*"; }
 
 # Whatever is there when the time is up has been copied already: each phase ends with its own copy.
@@ -61,7 +64,7 @@ trap 'kill $(jobs -p) 2>/dev/null || true; keep_small || true' EXIT
 
 say "rows and target"
 python3 "$train/stream.py" --tokenizer "$models/tiny/tokenizer.json" --corpus "$corpus" \
-  --held-out "$items" --out "$work/rows" --until $((start + t_target)) "${stream_flags[@]}" \
+  --held-out "$items" --out "$work/rows" --until $((start + t_stream)) "${stream_flags[@]}" \
   > "$work/stream.log" 2>&1 &
 stream=$!
 rm -rf "$work/start" && cp -r "$models/tiny" "$work/start"
@@ -78,10 +81,19 @@ if [ "$mode" = heads ]; then
   exit 0
 fi
 [ ! -d "$train/model" ] || cp "$train"/model/* "$work/start/"  # a newer chat template
-if ! python3 "$train/train_chat.py" --init "$work/start" --rows "$work/rows" --out "$work/target" --lr "${LR:-1.5e-3}" \
-  --until $((start + t_target)) "${steps[@]}" 2>&1 | tee "$work/target.log"; then
-  cat "$work/stream.log"
-  exit 1
+train_target() {
+  python3 "$train/train_chat.py" --init "$work/start" --rows "$work/rows" --out "$work/target" --lr "${LR:-1.5e-3}" \
+    --until $((start + t_target)) "${steps[@]}" ${TARGET_FLAGS:-} "$@" 2>&1 | tee -a "$work/target.log"
+}
+if ! train_target; then
+  tail -5 "$work/stream.log"
+  left=$((start + t_target - $(date +%s)))
+  if [ $left -gt 60 ]; then
+    say "training failed; once more with AdamW alone, $left s"
+    rm -rf "$work/target"
+    train_target --plain || say "training failed again"
+  fi
+  [ -s "$work/target/model.safetensors" ] || { cat "$work/stream.log"; exit 1; }
 fi
 wait $stream || { cat "$work/stream.log"; exit 1; }
 tail -3 "$work/stream.log"

@@ -12,6 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from muon import Muon
+
 
 def load_tensors(directory: Path) -> dict[str, Tensor]:
     """A checkpoint's, in f32; codes of quantise.py as the values that they stand for."""
@@ -55,9 +57,9 @@ def _logits(x, norm, embedding, eps: float, dtype):
 
 
 def _label_loss(x, norm, embedding, labels, weights, eps: float, dtype):
-    """Weighted cross entropy, a mean by weight."""
+    """Cross entropy times weights, a sum."""
     loss = F.cross_entropy(_logits(x, norm, embedding, eps, dtype), labels, reduction="none")
-    return (loss * weights).sum() / weights.sum()
+    return (loss * weights).sum()
 
 
 def _teacher_loss(x, norm, embedding, teacher, weights, eps: float, dtype):
@@ -154,7 +156,8 @@ class Llama(nn.Module):
                       self.dtype)
         return out.view(*tokens.shape, -1)
 
-    def loss(self, tokens: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    def loss_sum(self, tokens: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """Cross entropy times weights, summed over the tokens."""
         return _KERNELS["_label_loss"](self(tokens), self.model.norm.weight,
                                        self.model.embed_tokens.weight, labels.reshape(-1),
                                        weights.reshape(-1), self.eps, self.dtype)
@@ -167,7 +170,19 @@ class Llama(nn.Module):
 
 
 def optimizer_of(model: Llama, rate: float, fused: bool) -> torch.optim.Optimizer:
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    vectors = [p for p in model.parameters() if p.dim() <= 1]
+    return _adamw(list(model.parameters()), rate, fused)
+
+
+def muon_of(model: Llama, rate: float, fused: bool) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, AdamW for the embedding (the output matrix, too) and the norms."""
+    matrices = [p for p in model.model.layers.parameters() if p.dim() > 1]
+    inside = set(map(id, matrices))
+    rest = [p for p in model.parameters() if id(p) not in inside]
+    return [Muon(matrices, rate), _adamw(rest, rate, fused)]
+
+
+def _adamw(parameters: list[Tensor], rate: float, fused: bool) -> torch.optim.Optimizer:
+    matrices = [p for p in parameters if p.dim() > 1]
+    vectors = [p for p in parameters if p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), fused=fused)

@@ -3,8 +3,8 @@
 
 usage: stream.py --tokenizer tokenizer.json --corpus DIR --held-out tasks.jsonl --out DIR
 
-A shard is NAME.npz: `tokens` [rows, length + 1] uint16 and `weights` [rows, length] uint8, ten times the
-loss weight of each next token. Rows of 1024 tokens are packed conversations or windows of books and
+A shard is NAME.npz: `tokens` [rows, length + 1] uint16 and `weights` [rows, length] uint8, a
+hundred times the loss weight of each next token. Rows of 1024 tokens are packed conversations or windows of books and
 documentation; longer rows hide facts in book text.
 """
 
@@ -29,7 +29,8 @@ from tasks.source import Source, learn_words
 
 SHARD_TOKENS = 1 << 20
 LENGTHS = {1024: 0.80, 4096: 0.13, 16384: 0.07}  # share of the tokens
-ANSWER, OTHER, TEXT = 10, 1, 6  # weights times ten: the assistant's tokens, the rest, plain text
+# Weights times a hundred: the assistant's tokens, those of a story, plain text, the rest.
+ANSWER, STORY, TEXT, OTHER = 100, 30, 20, 2
 EOT = 4
 PLACES = "lighthouse harbour orchard chapel mill tavern garden library stable cellar bridge tower".split()
 
@@ -114,7 +115,7 @@ class Writer:
     def _conversations(self):
         """Endless conversations, tokenized in batches."""
         while True:
-            texts = []
+            texts, lasts = [], []
             for _ in range(256):
                 item = tasks.conversation(self._random)
                 if self._is_held_out(item):
@@ -122,25 +123,29 @@ class Writer:
                 else:
                     tasks.add_courtesies(item, self._random)
                     texts.append(render(item.messages, item.tools))
-            for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False):
-                yield encoding.ids, self._answer_weights(encoding.ids)
+                    lasts.append(STORY if item.kind == "story" else ANSWER)
+            for encoding, last in zip(self._tokenizer.encode_batch(texts, add_special_tokens=False), lasts):
+                yield encoding.ids, self._answer_weights(encoding.ids, last)
 
     def _is_held_out(self, item: tasks.Item) -> bool:
         return any(m["role"] == "assistant"
                    and context_key(item.messages[:i], item.tools) in self._held_out
                    for i, m in enumerate(item.messages))
 
-    def _answer_weights(self, ids: list[int]) -> list[int]:
-        weights, header, place = [OTHER] * len(ids), self._header, 0
+    def _answer_weights(self, ids: list[int], last: int = ANSWER) -> list[int]:
+        """last: the weight of the last answer's tokens; a joined conversation has the kind of its last turn."""
+        weights, header, place, span = [OTHER] * len(ids), self._header, 0, slice(0, 0)
         while True:
             try:
                 place = ids.index(header[0], place)
             except ValueError:
+                weights[span] = [last] * (span.stop - span.start)
                 return weights
             if ids[place:place + len(header)] == header:
                 start = place + len(header)
                 end = ids.index(EOT, start) + 1 if EOT in ids[start:] else len(ids)
-                weights[start:end] = [ANSWER] * (end - start)
+                span = slice(start, end)
+                weights[span] = [ANSWER] * (end - start)
                 place = end
             else:
                 place += 1
@@ -186,7 +191,7 @@ class Writer:
         tail = self._encode("\n".join(
             f"Question: What is the code of {name}'s {place}?\n"
             f"Answer: The code of {name}'s {place} is {code}." for name, place, code in facts))
-        return begin + tail + [1], [2] * len(begin) + [ANSWER] * (len(tail) + 1)
+        return begin + tail + [1], [TEXT] * len(begin) + [ANSWER] * (len(tail) + 1)
 
 
 def work(number: int, args, texts, streams, plan: list[tuple[int, int]]) -> None:

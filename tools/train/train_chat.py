@@ -2,6 +2,9 @@
 """Goes on training a Llama on the rows that stream.py writes, until a point in time.
 
 usage: train_chat.py --init MODEL --rows DIR --out MODEL --until EPOCH_SECONDS
+
+Muon trains the matrices of the layers, AdamW the rest; the weights written are the mean of the last steps',
+where the held-out answers say that it is better. --plain: AdamW alone, without a mean.
 """
 
 import argparse
@@ -16,13 +19,18 @@ import torch
 import llama
 
 
+FULL = 100  # weight of an answer's token in a shard
+
+
 class Shards:
-    """The rows written so far, on the device; the least used shard of a length comes next."""
+    """The rows written so far, on the device; the least used shard of a length comes next. The first shard of
+    each length is kept aside, to measure with."""
 
     def __init__(self, directory: Path, device: str):
         self._directory, self._device = directory, device
         self._known: set[str] = set()
         self._shards: dict[int, list[list]] = {}  # length -> [uses, next row, tokens, weights]
+        self._aside: dict[int, list[torch.Tensor]] = {}  # length -> [tokens, weights]
         self.tokens = 0
 
     def look(self, most: int = 4) -> None:
@@ -33,11 +41,13 @@ class Shards:
             with np.load(path) as file:
                 tokens = torch.from_numpy(file["tokens"].astype(np.int32)).to(self._device)
                 weights = torch.from_numpy(file["weights"]).to(self._device)
-            length = weights.shape[1]
-            self._shards.setdefault(length, []).append([0, 0, tokens, weights])
             self._known.add(path.name)
+            length = weights.shape[1]
+            if length not in self._aside:
+                self._aside[length] = [tokens, weights]
+                continue
+            self._shards.setdefault(length, []).append([0, 0, tokens, weights])
             self.tokens += weights.numel()
-            path.unlink()
 
     @property
     def lengths(self) -> list[int]:
@@ -54,7 +64,15 @@ class Shards:
         if shard[1] + rows > len(shard[2]):
             shard[0], shard[1] = shard[0] + 1, 0
         index = torch.arange(start, start + rows, device=self._device) % len(shard[2])
-        return shard[2][index].long(), shard[3][index].float()
+        return shard[2][index].long(), shard[3][index].float() / FULL
+
+    def kept_aside(self, batch_tokens: int, most: int = 8):
+        """Batches that training does not see, of training's shapes: (length, tokens, weights 1 on answers)."""
+        for length, (tokens, weights) in sorted(self._aside.items()):
+            rows = max(1, min(len(tokens), batch_tokens // length))
+            for start in range(0, len(tokens) - rows + 1, rows)[:most]:
+                part = slice(start, start + rows)
+                yield length, tokens[part].long(), (weights[part] == FULL).float()
 
 
 class Lengths:
@@ -72,39 +90,116 @@ class Lengths:
         return length
 
 
-def train(model: llama.Llama, shards: Shards, args) -> int:
-    optimizer = llama.optimizer_of(model, args.lr, fused=args.device == "cuda")
+class Mean:
+    """The mean of a model's weights over the steps that it has seen, in f32 on the device."""
+
+    def __init__(self, model: llama.Llama):
+        self._parameters = list(model.parameters())
+        self.weights: list[torch.Tensor] = []
+        self.steps = 0
+
+    @torch.no_grad()
+    def see(self) -> None:
+        self.steps += 1
+        if self.steps == 1:
+            self.weights = copies(self._parameters)
+        for mean, parameter in zip(self.weights, self._parameters):
+            mean.lerp_(parameter, 1 / self.steps)
+
+
+def copies(parameters) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in parameters]
+
+
+@torch.no_grad()
+def put(model: llama.Llama, weights: list[torch.Tensor]) -> None:
+    for parameter, value in zip(model.parameters(), weights):
+        parameter.copy_(value)
+
+
+def loss_aside(name: str, model: llama.Llama, shards: Shards, batch_tokens: int) -> float:
+    """Prints the loss of held-out answers by row length; returns that of all."""
+    sums: dict[int, list[float]] = {}
+    for length, tokens, weights in shards.kept_aside(batch_tokens):
+        # With gradients recorded, as in training: no other kernels are compiled.
+        total, count = sums.get(length, (0.0, 0.0))
+        sums[length] = [total + model.loss_sum(tokens[:, :-1], tokens[:, 1:], weights).item(),
+                        count + weights.sum().item()]
+    total, count = (sum(column) for column in zip(*sums.values()))
+    print(f"held-out answers, weights {name}: "
+          + " ".join(f"{k}: {t / max(c, 1):.4f}" for k, (t, c) in sums.items())
+          + f" all: {total / max(count, 1):.5f} ({count / 1e3:.0f}K tokens)", flush=True)
+    return total / max(count, 1)
+
+
+def rate_of(args, step: int, done: float) -> float:
+    """done: share of the time. Falls in a line to 3%; as a cosine to 2% with --plain."""
+    fall = 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)) if args.plain else max(0.03, 1 - done)
+    return args.lr * min(1.0, (step + 1) / args.warmup) * fall
+
+
+def train(model: llama.Llama, shards: Shards, mean: Mean, args) -> int:
+    fused = args.device == "cuda"
+    optimizers = ([llama.optimizer_of(model, args.lr, fused)] if args.plain
+                  else llama.muon_of(model, args.lr, fused))
     started, step, seen, shown = time.time(), 0, 0, time.time()
     lengths = Lengths({1024: 0.80, 4096: 0.13, 16384: 0.07})
-    mean: dict[int, float] = {}
+    losses: dict[int, float] = {}
     while time.time() < args.until and step < args.steps:
-        done = (time.time() - started) / max(1e-6, args.until - started)
+        done = min(1.0, max((time.time() - started) / max(1e-6, args.until - started), step / args.steps))
         if step % 8 == 0:
             shards.look()
         length = lengths.next(shards.lengths)
         tokens, weights = shards.batch(length, max(1, args.batch_tokens // length))
-        rate = args.lr * min(1.0, (step + 1) / args.warmup)
-        rate *= 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        loss = model.loss(tokens[:, :-1], tokens[:, 1:], weights)
+        rate = rate_of(args, step, done)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        # A mean by weight; the few answers of long rows do not count for all of their batch.
+        loss = model.loss_sum(tokens[:, :-1], tokens[:, 1:], weights) / weights.sum().clamp(
+            min=args.least_weight * weights.numel())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         step, seen = step + 1, seen + weights.numel()
+        if not args.plain and done > 1 - args.mean_share:
+            mean.see()
         if step % 50 == 0 or step <= 3:
-            mean[length] = loss.item()
-            if not math.isfinite(mean[length]):
+            losses[length] = loss.item()
+            if not math.isfinite(losses[length]):
                 raise SystemExit("the loss is not finite")
         if time.time() - shown > 10 or step <= 3:
             shown = time.time()
             print(f"step {step} rate {rate:.1e} loss by length "
-                  + " ".join(f"{k}: {v:.3f}" for k, v in sorted(mean.items()))
+                  + " ".join(f"{k}: {v:.3f}" for k, v in sorted(losses.items()))
                   + f" | {seen / 1e6:.0f}M tokens trained, {shards.tokens / 1e6:.0f}M made, "
                   f"{seen / (time.time() - started) / 1e3:.0f}k tokens/s", flush=True)
     print(f"trained {step} steps, {seen / 1e6:.1f}M tokens in {time.time() - started:.0f} s", flush=True)
     return step
+
+
+def choose(model: llama.Llama, shards: Shards, first: list[torch.Tensor], mean: Mean, args) -> None:
+    """Saves the last weights, then the mean in their place where it is better on held-out answers."""
+    model.save(args.out)
+    last = copies(model.parameters())
+    last_loss = loss_aside("of the last step", model, shards, args.batch_tokens)
+    if not math.isfinite(last_loss):
+        (args.out / "model.safetensors").unlink()
+        raise SystemExit("the loss is not finite")
+    if mean.steps > 0:
+        put(model, mean.weights)
+        mean_loss = loss_aside(f"in the mean of {mean.steps} steps", model, shards, args.batch_tokens)
+        if mean_loss <= last_loss:
+            model.save(args.out)
+        else:
+            print("the last step's weights are better than the mean", flush=True)
+            put(model, last)
+    chosen = copies(model.parameters())
+    put(model, first)
+    loss_aside("before training", model, shards, args.batch_tokens)
+    put(model, chosen)
 
 
 def check_twin(model: llama.Llama, directory: Path, device: str) -> None:
@@ -132,6 +227,10 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=65536)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--no-twin", action="store_true", help="do not compare with transformers")
+    parser.add_argument("--plain", action="store_true", help="AdamW for all weights, no mean")
+    parser.add_argument("--mean-share", type=float, default=0.12, help="last share of the time for the mean")
+    parser.add_argument("--least-weight", type=float, default=0.1, help="least divisor of a batch's loss, "
+                        "by token")
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
@@ -147,13 +246,14 @@ def main() -> None:
         if time.time() > args.until:
             raise SystemExit("no rows came")
     print("first rows are there", flush=True)
-    if train(model, shards, args) == 0:
+    first, mean = copies(model.parameters()), Mean(model)
+    if train(model, shards, mean, args) == 0:
         raise SystemExit("no step was trained")
     args.out.mkdir(parents=True, exist_ok=True)
     for path in args.init.iterdir():
         if path.name != "model.safetensors" and path.is_file():
             shutil.copyfile(path, args.out / path.name)
-    model.save(args.out)
+    choose(model, shards, first, mean, args)
 
 
 if __name__ == "__main__":
