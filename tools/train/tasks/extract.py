@@ -59,7 +59,7 @@ def _order(s: Source, fields: str) -> str:
     return " ".join([*words[:before], fields, *words[before:]])
 
 
-def _request(s: Source, fields: str) -> str:
+def request_for(s: Source, fields: str) -> str:
     if s.test or s.chance(0.4):
         return s.of(REQUESTS).format(fields=fields)
     opening, form = s.any(OPENINGS), s.any(FORMS)
@@ -96,7 +96,7 @@ def _asked(s: Source, rec: records.Record) -> dict:
     return chosen
 
 
-def _place(s: Source, request: str, text: str) -> str:
+def place(s: Source, request: str, text: str) -> str:
     if "\n" in text:
         return s.any(["{q}\n\n{t}", "{t}\n\n{q}"]).format(q=request, t=text)
     form = s.any(["{q}\n\n{t}", "{q}\n\nText: {t}", "{t}\n\n{q}", "{q}\n{t}", "{q} {t}",
@@ -104,20 +104,21 @@ def _place(s: Source, request: str, text: str) -> str:
     return form.format(q=request, t=text)
 
 
+def listed(s: Source, keys: list[str]) -> str:
+    if s.chance(0.2):
+        return "the fields " + ", ".join(keys)
+    if s.chance(0.3):
+        return join_words(keys)
+    return "the " + join_words(keys)
+
+
 def extract(s: Source) -> Item:
     rec = records.record(s)
     asked = _asked(s, rec)
-    keys = list(asked)
-    if s.chance(0.2):
-        fields = "the fields " + ", ".join(keys)
-    elif s.chance(0.3):
-        fields = join_words(keys)
-    else:
-        fields = "the " + join_words(keys)
-    request = _request(s, fields)
+    request = request_for(s, listed(s, list(asked)))
     if None in asked.values():
         request += " Use null for what is missing."
-    return ask("json", _place(s, request, _text(s, rec)), compact(asked), check="json")
+    return ask("json", place(s, request, _text(s, rec)), compact(asked), check="json")
 
 
 def _array_request(s: Source, fields: str) -> str:
@@ -148,7 +149,7 @@ def _several(s: Source) -> Item:
                         f"For each, give the {fields}, as a JSON array.",
                         f"Make a JSON array of objects with {fields}.",
                         f"Write a JSON array: the {fields} for each one named."])
-    return ask("json", _place(s, request, text), compact(rows), check="json")
+    return ask("json", place(s, request, text), compact(rows), check="json")
 
 
 def json_item(s: Source) -> Item:
@@ -164,6 +165,10 @@ def schema_item(s: Source) -> Item:
     if s.chance(0.35):
         key, truth = _flag(s, rec)
         properties[key], asked[key] = {"type": "boolean"}, truth
+    return schema_item_of(s, properties, asked, text)
+
+
+def schema_item_of(s: Source, properties: dict, asked: dict, text: str) -> Item:
     schema = {"type": "object", "properties": properties}
     if s.chance(0.6):
         schema["required"] = list(asked)

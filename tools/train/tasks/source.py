@@ -44,9 +44,9 @@ class Source:
         self.test = test
 
     def of(self, entries, more=()):
-        """One entry of this side's part of the list; `more` are training's alone."""
+        """One entry of this side's part of the list; `more` are training's alone, with "~" for any words."""
         if more and not self.test and self.chance(len(more) / (len(more) + len(entries))):
-            return self.any(more)
+            return self.filled(self.any(more))
         count = len(entries)
         if count < 5:
             return entries[int(self.r.random() * count)]
@@ -90,6 +90,12 @@ class Source:
         if self.test or not WORDS:
             return ""
         return " ".join(self.any(WORDS) for _ in range(self.number(low, high)))
+
+    def filled(self, text: str) -> str:
+        """Each "~" as a few words of the corpus, for training."""
+        while "~" in text:
+            text = text.replace("~", self.words(1, 3) or "now", 1)
+        return text
 
     def changed(self, word: str) -> str:
         """Almost the word, so that a copy needs all of it."""
