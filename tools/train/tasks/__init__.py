@@ -5,8 +5,8 @@
 
 import random
 
-from . import (amounts, commands, everyday, extract, lists, passage, rewriting, spelling, stories, tables, talk,
-               toolcalls)
+from . import (amounts, commands, contrast, everyday, extract, lists, passage, rewriting, spelling, stories, tables, talk,
+               toolcalls, toolsets)
 from .item import Item
 from .source import Source
 
@@ -28,7 +28,8 @@ KINDS = {
 }
 # Exercises that no test asks for, in training only.
 EXERCISES = {"spelling": (spelling.spelling_item, 12), "everyday json": (everyday.json_item, 14),
-             "everyday tools": (everyday.tools_item, 13)}
+             "everyday tools": (everyday.tools_item, 13), "contrast": (contrast.contrast_item, 20),
+             "toolsets": (toolsets.toolset_item, 18)}
 _MAKERS = [maker for maker, _ in (KINDS | EXERCISES).values()]
 _SHARES = [share for _, share in (KINDS | EXERCISES).values()]
 

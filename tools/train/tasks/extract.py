@@ -121,7 +121,7 @@ def extract(s: Source) -> Item:
     return ask("json", place(s, request, _text(s, rec)), compact(asked), check="json")
 
 
-def _array_request(s: Source, fields: str) -> str:
+def array_request(s: Source, fields: str) -> str:
     each = s.any(["for each", "of each", "of every one", "for all of them", "one by one", "each time", ""])
     array = s.any(["as a JSON array", "as an array in JSON", "in one JSON array", "as JSON, one array"])
     order = _order(s, s.any([fields, "the " + fields]))
@@ -142,7 +142,7 @@ def _several(s: Source) -> Item:
     text = " ".join(rec.text(s) for rec in recs)
     fields = join_words([key] + keys)
     if not s.test and s.chance(0.6):
-        request = _array_request(s, fields)
+        request = array_request(s, fields)
     else:
         request = s.of([f"List the {fields} of each as a JSON array.",
                         f"Return a JSON array with the {fields} of every one.",
@@ -165,10 +165,10 @@ def schema_item(s: Source) -> Item:
     if s.chance(0.35):
         key, truth = _flag(s, rec)
         properties[key], asked[key] = {"type": "boolean"}, truth
-    return schema_item_of(s, properties, asked, text)
+    return schema_of(s, properties, asked, text)
 
 
-def schema_item_of(s: Source, properties: dict, asked: dict, text: str) -> Item:
+def schema_of(s: Source, properties: dict, asked: dict, text: str) -> Item:
     schema = {"type": "object", "properties": properties}
     if s.chance(0.6):
         schema["required"] = list(asked)
