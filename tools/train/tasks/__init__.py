@@ -5,8 +5,8 @@
 
 import random
 
-from . import (amounts, commands, contrast, everyday, extract, lists, passage, rewriting, spelling, stories, tables, talk,
-               toolcalls, toolsets)
+from . import (amounts, commands, contrast, everyday, extract, lists, passage, rewriting, spelling, stories,
+               tables, talk, toolcalls, toolsets)
 from .item import Item
 from .source import Source
 

@@ -17,7 +17,6 @@ weight: N kg|N kilos|N kg in weight|a weight of N kg|N kg on the scale|weighs N 
 age: N years|N years old|aged N|the age of N|N years of age|is N|turned N|past the age of N|N years behind
 height: N cm|N cm tall|N cm high|a height of N cm|N cm from the floor|height N cm
 length: N metres|N metres long|a length of N metres|N metres from end to end
-width: N cm wide|a width of N cm|N cm across
 distance: N km|N km away|a distance of N km|N km by road
 speed: N km/h|a speed of N km/h|N km an hour
 price: N dollars|a price of N dollars|N dollars each|costs N|N dollars to buy|price N
@@ -34,7 +33,7 @@ floor: floor N|floor number N|on floor N
 gate: gate N|at gate N|from gate N
 seats: N seats|places for N
 temperature: N degrees|a temperature of N degrees|N degrees inside
-score: N points|a score of N|scored N
+points: N points|a result of N points|made N points
 votes: N votes|the votes of N people
 children: N children|N sons and daughters
 brothers: N brothers
@@ -64,7 +63,7 @@ lender borrower thing
 A lent B the C|A lent the C to B|B borrowed the C from A|B still owes A the C|B has to bring the C back to A
 A waits for the C that B borrowed|the C was lent to B by A|from A came the C that B has borrowed
 
-teacher student subject
+teacher student topic
 A teaches B C|B learns C from A|B is taught C by A|C is what A teaches B|A has B in the lessons of C
 B sits in the C lesson of A|in the C lesson B listens to A|A shows B how C is done
 
@@ -119,8 +118,8 @@ host guest
 A invited B|B was invited by A|B stays at the house of A|B is the guest of A|to B, A opened the door
 A has B to stay""".split("\n\n"))]
 
-LABELS = """colour size number owner city street level grade limit weight age kind maker room code gate
-title host state rank score model phone class route total price seat floor goal""".split()
+LABELS = """colour size number owner city street level rating limit weight age kind maker room code gate
+title host state rank result model phone class route total price seat floor goal""".split()
 VERBS = ["has", "has", "is", "shows", "comes to", "reached", "with", "got", "takes", "~", "~", "~"]
 SUBJECTS = "It He She This One They We".split()
 
@@ -226,7 +225,7 @@ def _measured(s: Source) -> tuple[dict, str]:
         number = s.number(1850, 2029) if key == "year" else s.number(2, most)
         facts[key] = number
         told = s.any(MEASURES[key]).replace("N", str(number))
-        if not re.match("is |turned|weighs|costs|scored", told):
+        if not re.match("is |turned|weighs|costs|made", told):
             verb = s.filled(s.any(VERBS))
             told = f"{verb} {told}"
         clauses.append(s.filled(told + " ~") if s.chance(0.15) else told)
@@ -234,7 +233,7 @@ def _measured(s: Source) -> tuple[dict, str]:
 
 
 def _played(s: Source) -> tuple[dict, str]:
-    """Who did what to whom."""
+    """Who did what, and to which other one."""
     keys, sentences = s.any(ROLES)
     sentence = s.any(sentences)
     if s.chance(0.25):  # any verb
@@ -290,7 +289,7 @@ def _schema(s: Source, facts: dict, text: str) -> Item:
 
 
 def _rows(s: Source) -> Item:
-    """An array of a few subjects, of whom the same is told in one grammar."""
+    """An array of a few subjects with the same keys, told in one grammar."""
     subject = s.any(["name", "name", _key(s)])
     keys = [key for key in _keys(s, s.number(1, 2)) if key != subject] or ["rank"]
     count, say = s.number(2, 4), records.wording(s, 0.4)
@@ -299,7 +298,8 @@ def _rows(s: Source) -> Item:
     rows = [{subject: name, **{k: column[i] for k, column in zip(keys, columns)}} for i, name in enumerate(names)]
     text = " ".join(_sentences(s, name, [say(k.replace("_", " "), row[k]) for k in s.shuffled(keys)])
                     for name, row in zip(names, rows))
-    return ask("json", place(s, array_request(s, join_words([subject] + keys)), text), compact(rows), check="json")
+    request = array_request(s, join_words([subject] + keys))
+    return ask("json", place(s, request, text), compact(rows), check="json")
 
 
 def contrast_item(s: Source) -> Item:

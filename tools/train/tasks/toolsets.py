@@ -59,8 +59,8 @@ def _labelled(s: Source) -> Argument:
     phrase = s.any([f"with {name} {value}", f"with the {name} {value}", f"{name}: {value}", f"({name} {value})",
                     f"where the {name} is {value}", f"with {value} as {name}", f"{name} = {value}",
                     f"of {name} {value}", f"with {name} {quoted}", f"whose {name} is {value}"])
-    return Argument(name, kind, s.any([f"The {name}", f"{_capital(name)} to use", f"{_capital(any_word(s))} {name}"]),
-                    value, phrase)
+    about = s.any([f"The {name}", f"{_capital(name)} to use", f"{_capital(any_word(s))} {name}"])
+    return Argument(name, kind, about, value, phrase)
 
 
 def _arguments(s: Source) -> tuple[list[Argument], list[Argument]]:
