@@ -41,6 +41,7 @@ class Argument:
     value: object
     phrase: str
     enum: list | None = None
+    strange: bool = False  # the name does not tell what it is, so the description has to
 
 
 KEYS = {"city": ["city", "location", "town", "place"], "date": ["date", "day", "when"], "time": ["time", "hour"],
@@ -52,7 +53,7 @@ ACTION_ARGUMENTS = "city date time name people quantity minutes id to text color
 
 
 def _argument(s: Source, kind: str) -> Argument:
-    key = s.any(KEYS.get(kind, [kind]))
+    key = usual = s.any(KEYS.get(kind, [kind]))
     if not s.test and s.chance(0.4):
         key = s.word(key)
     enum = None
@@ -98,7 +99,7 @@ def _argument(s: Source, kind: str) -> Argument:
     else:
         v, enum = s.any(["low", "medium", "high"]), ["low", "medium", "high"]
         about, phrase = "How strong", f"at {v} level"
-    return Argument(key, type_, about, v, phrase, enum)
+    return Argument(key, type_, about, v, phrase, enum, key != usual)
 
 
 @dataclass
@@ -115,7 +116,7 @@ class Tool:
         properties = {}
         for a in self.arguments + self.optional:
             properties[a.name] = {"type": a.type}
-            if not plain:
+            if not plain or a.strange:
                 properties[a.name]["description"] = a.description
             if a.enum:
                 properties[a.name]["enum"] = a.enum
