@@ -69,7 +69,7 @@ def _argument(s: Source, kind: str) -> Argument:
         about, phrase = "Time of day", f"at {v}"
     elif kind == "name":
         v = records.full_name(s) if s.chance(0.6) else records.first_name(s)
-        about, phrase = f"The {key}", f"for {v}"
+        about, phrase = f"The {usual}", f"for {v}"
     elif kind == "people":
         v = s.number(1, 12)
         about, phrase = "Number of people", s.any([f"for {v} people", f"with {v} guests"])
