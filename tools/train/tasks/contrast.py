@@ -159,7 +159,7 @@ def _values(s: Source, count: int) -> list:
 
 def _key(s: Source) -> str:
     word = any_word(s) if s.chance(0.6) else s.any(LABELS)
-    return f"{word}_{any_word(s)}" if s.chance(0.15) else word
+    return f"{word}_{any_word(s)}" if s.chance(0.3) else word
 
 
 def _keys(s: Source, count: int) -> list[str]:
@@ -192,10 +192,16 @@ def _bound(s: Source) -> tuple[dict, str]:
     """Keys and values of any kind in one grammar."""
     values = _values(s, s.number(2, 7))
     facts = dict(zip(_keys(s, len(values)), values))
-    say = records.wording(s, 0.4)
-    subject = s.any(["", "", _name(s), s.any(SUBJECTS)])
+    say = records.wording(s, 0.5)
+    subject = s.any(["", _name(s), s.any(SUBJECTS)])
+    kind, number = any_word(s), s.code()
+    if kind not in facts and s.chance(0.4):  # told as of a form
+        subject = s.any(["", "The "]) + f"{kind} {number}"
+        subject = subject[0].upper() + subject[1:]
     if subject:
         clauses = [say(key.replace("_", " "), value) for key, value in facts.items()]
+        if subject.endswith(number):
+            facts[kind] = number
         return facts, _sentences(s, subject, clauses)
     verb = s.any(["is", "was", "for", "as", "stands for", "makes", "=", "means", "(", any_word(s)])
     form = s.any(["{v} {verb} the {k}", "{v} {verb} {k}", "the {k} {verb} {v}", "{k} {verb} {v}"])

@@ -37,7 +37,9 @@ MORE_SCHEMA_REQUESTS = ["Write the JSON for this schema.", "Use this schema for 
                         "Make a JSON object of the text. Follow the schema.",
                         "The schema says what to extract.",
                         "Give the text as JSON that obeys the schema.",
-                        "Return an object that is valid for the schema."]
+                        "Return an object that is valid for the schema.", "~ the schema ~.", "~ JSON ~.",
+                        "~ a schema and a text.", "~.", "~ by the schema ~.", "~ the text ~ the schema.",
+                        "~ object ~ schema ~.", "JSON ~ the keys of the schema.", "~ what the text says ~."]
 
 # Parts of requests that training puts together, so that the fields are found in any wording.
 VERBS = "Extract Get Give Show Name Tell Fetch Find Note Report Copy Take State Print Output Write".split()

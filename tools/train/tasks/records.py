@@ -389,8 +389,8 @@ def _said(s: Source, label: str, value: object) -> str:
                      [] if s.test else [wording(s, 0.3)(label, value) for _ in range(3)])])
 
 
-LINKS = ["as", "as", "for", "under", "in", "by", "where it says", "in place of", "next to", "in the field"]
-SIGNS = ["", "", "as", "to be", "with", "at", "of", "is", "=", "to"]
+LINKS = ["as", "as", "as", "for", "under", "in", "by", "where it says", "in place of", "next to", "in the field"]
+SIGNS = ["", "", "to be", "with", "at", "of", "is", "=", "to"]
 TELLS = """has carries enters quotes states marks writes prints notes stores keeps registers takes uses sets
 declares records reports holds offers uses needs wants got received mentions includes knows""".split()
 
@@ -399,14 +399,14 @@ def wording(s: Source, words: float = 0.5):
     """One wording of training: clause(label, value). As often with the value first: then only the grammar
     tells which value belongs to a label, for another stands as near. A share `words` has any verb."""
     any_words = s.chance(words)
-    verb = s.words(1, 1) if any_words else s.any(TELLS)
-    the = s.any(["the ", "the ", "", "its "])
-    link = s.words(1, 1) if any_words and s.chance(0.3) else s.any(LINKS)
-    if s.chance(0.55):
+    verb = s.words(1, 1) + s.any(["s", "s", "", "ed"]) if any_words else s.any(TELLS)
+    the = s.any(["the ", "the ", "the ", "", "its "])
+    link = s.words(1, 1) if any_words and s.chance(0.2) else s.any(LINKS)
+    if s.chance(0.65):
         return lambda label, value: f"{verb} {value} {link} {the}{label}"
-    if s.chance(0.2):
+    if link != "as" and s.chance(0.15):
         return lambda label, value: f"{verb} {link} {the}{label} {value}"
-    sign = s.words(1, 1) if any_words and s.chance(0.3) else s.any(SIGNS)
+    sign = s.words(1, 1) if any_words and s.chance(0.2) else s.any(SIGNS)
     return lambda label, value: " ".join(f"{verb} {the}{label} {sign} {value}".split())
 
 
@@ -416,6 +416,8 @@ def form(s: Source) -> Record:
     for label in dict.fromkeys(s.word(x) for x in s.some(LABELS, s.number(3, 6))):
         value = s.any([s.number(1, 2000), s.code(), full_name(s), city(s), day(s),
                        s.word(s.of(pools.WORDS)), price(s)])
+        if not s.test and s.chance(0.2):
+            label += "_" + s.word("number")
         said = label.replace("_", " ")
         fields.append(Field(label, value, say(said, value) if say else _said(s, said, value)))
     return Record("form", "form", s.code(), fields, "it")
@@ -430,10 +432,11 @@ def lines(rec: Record, s: Source) -> str:
 
 
 MAKERS = [person, product, event, book, trip, pet, form]
+HARD = [form, form, pet]  # more of these in training
 
 
 def record(s: Source) -> Record:
-    made = s.any(MAKERS)(s)
+    made = s.any(MAKERS if s.test else MAKERS + HARD)(s)
     made.fields = s.shuffled(made.fields)[:s.number(2, len(made.fields))]
     return made
 
