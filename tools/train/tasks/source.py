@@ -18,6 +18,7 @@ CONSONANTS = "b d f g h k l m n p r s t v z br dr gr kl st tr".split()
 VOWELS = "a e i o u a e i o ia ea".split()
 ENDINGS = "s er el et en an on ing ed y o a ish ley sen by ton".split()
 WORDS: list[str] = []  # words of the corpus, for values of training
+RESERVED = {"find", "name", "names"}  # alone before a value or a thing, these are wordings of the test side
 SPELLED: list[str] = []  # all of them and those of the vocabulary, for spelling.py alone
 
 
@@ -34,7 +35,7 @@ def learn_words(texts: list[str], modules: list[ModuleType], tokens: list[str], 
     SPELLED[:] = [t[1:] for t in tokens if re.fullmatch(r"\u0120[A-Za-z][a-z]+", t)]
     SPELLED.extend(word for word, _ in collections.Counter(
         w for text in texts for w in re.findall(r"\b[A-Za-z][a-z]{1,11}\b", text)).most_common(2 * most))
-    WORDS[:] = [word for word in ranked if word not in tests]
+    WORDS[:] = [word for word in ranked if word not in tests | RESERVED]
 
 
 class Source:
