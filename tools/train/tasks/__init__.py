@@ -5,16 +5,16 @@
 
 import random
 
-from . import (amounts, commands, everyday, extract, lists, passage, rewriting, spelling, stories, tables, talk,
-               toolcalls)
+from . import (amounts, commands, contrast, everyday, extract, lists, passage, rewriting, spelling, stories,
+               tables, talk, toolcalls, toolsets)
 from .item import Item
 from .source import Source
 
 # Kind -> (generator, share of the training conversations).
 KINDS = {
-    "json": (extract.json_item, 27),
-    "schema": (extract.schema_item, 17),
-    "tools": (toolcalls.tools_item, 26),
+    "json": (extract.json_item, 22),
+    "schema": (extract.schema_item, 15),
+    "tools": (toolcalls.tools_item, 22),
     "passage": (passage.passage_item, 9),
     "arithmetic": (amounts.arithmetic_item, 12),
     "convert": (amounts.convert_item, 7),
@@ -27,8 +27,9 @@ KINDS = {
     "story": (stories.story_item, 5),
 }
 # Exercises that no test asks for, in training only.
-EXERCISES = {"spelling": (spelling.spelling_item, 12), "everyday json": (everyday.json_item, 14),
-             "everyday tools": (everyday.tools_item, 13)}
+EXERCISES = {"spelling": (spelling.spelling_item, 12), "everyday json": (everyday.json_item, 10),
+             "everyday tools": (everyday.tools_item, 10), "contrast": (contrast.contrast_item, 18),
+             "toolsets": (toolsets.toolset_item, 17)}
 _MAKERS = [maker for maker, _ in (KINDS | EXERCISES).values()]
 _SHARES = [share for _, share in (KINDS | EXERCISES).values()]
 

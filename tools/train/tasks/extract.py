@@ -37,7 +37,9 @@ MORE_SCHEMA_REQUESTS = ["Write the JSON for this schema.", "Use this schema for 
                         "Make a JSON object of the text. Follow the schema.",
                         "The schema says what to extract.",
                         "Give the text as JSON that obeys the schema.",
-                        "Return an object that is valid for the schema."]
+                        "Return an object that is valid for the schema.", "~ the schema ~.", "~ JSON ~.",
+                        "~ a schema and a text.", "~.", "~ by the schema ~.", "~ the text ~ the schema.",
+                        "~ object ~ schema ~.", "JSON ~ the keys of the schema.", "~ what the text says ~."]
 
 # Parts of requests that training puts together, so that the fields are found in any wording.
 VERBS = "Extract Get Give Show Name Tell Fetch Find Note Report Copy Take State Print Output Write".split()
@@ -59,7 +61,7 @@ def _order(s: Source, fields: str) -> str:
     return " ".join([*words[:before], fields, *words[before:]])
 
 
-def _request(s: Source, fields: str) -> str:
+def request_for(s: Source, fields: str) -> str:
     if s.test or s.chance(0.4):
         return s.of(REQUESTS).format(fields=fields)
     opening, form = s.any(OPENINGS), s.any(FORMS)
@@ -96,7 +98,7 @@ def _asked(s: Source, rec: records.Record) -> dict:
     return chosen
 
 
-def _place(s: Source, request: str, text: str) -> str:
+def place(s: Source, request: str, text: str) -> str:
     if "\n" in text:
         return s.any(["{q}\n\n{t}", "{t}\n\n{q}"]).format(q=request, t=text)
     form = s.any(["{q}\n\n{t}", "{q}\n\nText: {t}", "{t}\n\n{q}", "{q}\n{t}", "{q} {t}",
@@ -104,23 +106,24 @@ def _place(s: Source, request: str, text: str) -> str:
     return form.format(q=request, t=text)
 
 
+def listed(s: Source, keys: list[str]) -> str:
+    if s.chance(0.2):
+        return "the fields " + ", ".join(keys)
+    if s.chance(0.3):
+        return join_words(keys)
+    return "the " + join_words(keys)
+
+
 def extract(s: Source) -> Item:
     rec = records.record(s)
     asked = _asked(s, rec)
-    keys = list(asked)
-    if s.chance(0.2):
-        fields = "the fields " + ", ".join(keys)
-    elif s.chance(0.3):
-        fields = join_words(keys)
-    else:
-        fields = "the " + join_words(keys)
-    request = _request(s, fields)
+    request = request_for(s, listed(s, list(asked)))
     if None in asked.values():
         request += " Use null for what is missing."
-    return ask("json", _place(s, request, _text(s, rec)), compact(asked), check="json")
+    return ask("json", place(s, request, _text(s, rec)), compact(asked), check="json")
 
 
-def _array_request(s: Source, fields: str) -> str:
+def array_request(s: Source, fields: str) -> str:
     each = s.any(["for each", "of each", "of every one", "for all of them", "one by one", "each time", ""])
     array = s.any(["as a JSON array", "as an array in JSON", "in one JSON array", "as JSON, one array"])
     order = _order(s, s.any([fields, "the " + fields]))
@@ -141,14 +144,14 @@ def _several(s: Source) -> Item:
     text = " ".join(rec.text(s) for rec in recs)
     fields = join_words([key] + keys)
     if not s.test and s.chance(0.6):
-        request = _array_request(s, fields)
+        request = array_request(s, fields)
     else:
         request = s.of([f"List the {fields} of each as a JSON array.",
                         f"Return a JSON array with the {fields} of every one.",
                         f"For each, give the {fields}, as a JSON array.",
                         f"Make a JSON array of objects with {fields}.",
                         f"Write a JSON array: the {fields} for each one named."])
-    return ask("json", _place(s, request, text), compact(rows), check="json")
+    return ask("json", place(s, request, text), compact(rows), check="json")
 
 
 def json_item(s: Source) -> Item:
@@ -164,6 +167,10 @@ def schema_item(s: Source) -> Item:
     if s.chance(0.35):
         key, truth = _flag(s, rec)
         properties[key], asked[key] = {"type": "boolean"}, truth
+    return schema_of(s, properties, asked, text)
+
+
+def schema_of(s: Source, properties: dict, asked: dict, text: str) -> Item:
     schema = {"type": "object", "properties": properties}
     if s.chance(0.6):
         schema["required"] = list(asked)

@@ -18,6 +18,7 @@ CONSONANTS = "b d f g h k l m n p r s t v z br dr gr kl st tr".split()
 VOWELS = "a e i o u a e i o ia ea".split()
 ENDINGS = "s er el et en an on ing ed y o a ish ley sen by ton".split()
 WORDS: list[str] = []  # words of the corpus, for values of training
+RESERVED = {"find", "name", "names"}  # alone before a value or a thing, these are wordings of the test side
 SPELLED: list[str] = []  # all of them and those of the vocabulary, for spelling.py alone
 
 
@@ -34,7 +35,7 @@ def learn_words(texts: list[str], modules: list[ModuleType], tokens: list[str], 
     SPELLED[:] = [t[1:] for t in tokens if re.fullmatch(r"\u0120[A-Za-z][a-z]+", t)]
     SPELLED.extend(word for word, _ in collections.Counter(
         w for text in texts for w in re.findall(r"\b[A-Za-z][a-z]{1,11}\b", text)).most_common(2 * most))
-    WORDS[:] = [word for word in ranked if word not in tests]
+    WORDS[:] = [word for word in ranked if word not in tests | RESERVED]
 
 
 class Source:
@@ -44,9 +45,9 @@ class Source:
         self.test = test
 
     def of(self, entries, more=()):
-        """One entry of this side's part of the list; `more` are training's alone."""
+        """One entry of this side's part of the list; `more` are training's alone, with "~" for any words."""
         if more and not self.test and self.chance(len(more) / (len(more) + len(entries))):
-            return self.any(more)
+            return self.filled(self.any(more))
         count = len(entries)
         if count < 5:
             return entries[int(self.r.random() * count)]
@@ -90,6 +91,12 @@ class Source:
         if self.test or not WORDS:
             return ""
         return " ".join(self.any(WORDS) for _ in range(self.number(low, high)))
+
+    def filled(self, text: str) -> str:
+        """Each "~" as a few words of the corpus, for training."""
+        while "~" in text:
+            text = text.replace("~", self.words(1, 3) or "now", 1)
+        return text
 
     def changed(self, word: str) -> str:
         """Almost the word, so that a copy needs all of it."""

@@ -41,6 +41,7 @@ class Argument:
     value: object
     phrase: str
     enum: list | None = None
+    strange: bool = False  # the name does not tell what it is, so the description has to
 
 
 KEYS = {"city": ["city", "location", "town", "place"], "date": ["date", "day", "when"], "time": ["time", "hour"],
@@ -52,7 +53,7 @@ ACTION_ARGUMENTS = "city date time name people quantity minutes id to text color
 
 
 def _argument(s: Source, kind: str) -> Argument:
-    key = s.any(KEYS.get(kind, [kind]))
+    key = usual = s.any(KEYS.get(kind, [kind]))
     if not s.test and s.chance(0.4):
         key = s.word(key)
     enum = None
@@ -68,7 +69,7 @@ def _argument(s: Source, kind: str) -> Argument:
         about, phrase = "Time of day", f"at {v}"
     elif kind == "name":
         v = records.full_name(s) if s.chance(0.6) else records.first_name(s)
-        about, phrase = f"The {key}", f"for {v}"
+        about, phrase = f"The {usual}", f"for {v}"
     elif kind == "people":
         v = s.number(1, 12)
         about, phrase = "Number of people", s.any([f"for {v} people", f"with {v} guests"])
@@ -98,7 +99,7 @@ def _argument(s: Source, kind: str) -> Argument:
     else:
         v, enum = s.any(["low", "medium", "high"]), ["low", "medium", "high"]
         about, phrase = "How strong", f"at {v} level"
-    return Argument(key, type_, about, v, phrase, enum)
+    return Argument(key, type_, about, v, phrase, enum, key != usual)
 
 
 @dataclass
@@ -115,7 +116,7 @@ class Tool:
         properties = {}
         for a in self.arguments + self.optional:
             properties[a.name] = {"type": a.type}
-            if not plain:
+            if not plain or a.strange:
                 properties[a.name]["description"] = a.description
             if a.enum:
                 properties[a.name]["enum"] = a.enum
@@ -126,7 +127,7 @@ class Tool:
                                                  "parameters": parameters}}
 
 
-def _arguments(s: Source, kinds: list[str]) -> tuple[list[Argument], list[Argument]]:
+def arguments_of(s: Source, kinds: list[str]) -> tuple[list[Argument], list[Argument]]:
     """Arguments that the request gives, and optional ones that it does not."""
     chosen = list(dict.fromkeys(s.shuffled(kinds)))[:s.number(1, 3)]
     made = {a.name: a for a in (_argument(s, kind) for kind in chosen)}
@@ -164,7 +165,7 @@ def _lookup(s: Source, entry) -> Tool:
                     f"Tell me about {the} {thing}", f"Let us look at {the} {thing}", f"How about {the} {thing}",
                     f"Can you look at {the} {thing}", f"Say what {the} {thing} is", f"{thing.capitalize()}"])
     return Tool(_opaque(s, f"{verb}_{key}"), description, request, thing, value.replace("_", " "),
-                *_arguments(s, LOOKUP_ARGUMENTS))
+                *arguments_of(s, LOOKUP_ARGUMENTS))
 
 
 def _opaque(s: Source, name: str) -> str:
@@ -197,7 +198,7 @@ def _action(s: Source) -> Tool:
                     f"Now {word} {article} {thing}", f"It is time to {word} {article} {thing}",
                     f"Will you {word} {article} {thing}", f"Do {word} {article} {thing}",
                     f"I must {word} {article} {thing}", f"Go and {word} {article} {thing}"])
-    return Tool(_opaque(s, f"{verb}_{thing}"), description, request, thing, "", *_arguments(s, ACTION_ARGUMENTS))
+    return Tool(_opaque(s, f"{verb}_{thing}"), description, request, thing, "", *arguments_of(s, ACTION_ARGUMENTS))
 
 
 def _tools(s: Source, count: int) -> list[Tool]:
@@ -224,7 +225,7 @@ def _alike(s: Source, tool: Tool, others: list[Tool]) -> None:
                                    f"{verb.capitalize()} {s.words(1, 1)} the {other.thing}"])
 
 
-def _sentence(s: Source, tool: Tool) -> str:
+def sentence(s: Source, tool: Tool) -> str:
     phrases = [a.phrase for a in s.shuffled(tool.arguments)]
     text = " ".join([tool.request] + phrases)
     asks = tool.request.startswith(("What", "How", "Do ", "Can ", "Could", "Would", "Will"))
@@ -245,7 +246,7 @@ SYSTEMS = ["You are a helpful assistant.", "You are an assistant with tools.",
            "Answer the user's requests."]
 
 
-def _opening(s: Source, tools: list[Tool]) -> tuple[list[dict], list[dict]]:
+def opening(s: Source, tools: list[Tool]) -> tuple[list[dict], list[dict]]:
     messages = []
     if s.chance(0.35):
         messages.append({"role": "system", "content": s.of(SYSTEMS)})
@@ -257,22 +258,22 @@ def choose(s: Source) -> Item:
     tools = _tools(s, s.number(1, 5) if s.chance(0.7) else s.number(2, 3))
     used = s.any(tools)
     _alike(s, used, tools)
-    messages, specs = _opening(s, tools)
-    messages += [{"role": "user", "content": _sentence(s, used)}, call_of(used)]
+    messages, specs = opening(s, tools)
+    messages += [{"role": "user", "content": sentence(s, used)}, call_of(used)]
     return Item("tools", messages, specs, "tool_call", False)
 
 
 def no_tool(s: Source) -> Item:
     tools = _tools(s, s.number(2, 4))
     used = tools.pop()
-    messages, specs = _opening(s, tools)
+    messages, specs = opening(s, tools)
     if s.chance(0.3):
         question, answer = s.of([("Hello!", "Hello! How can I help you?"),
                                  ("Good morning.", "Good morning! How can I help you?"),
                                  ("Thank you!", "You are welcome!"), ("Hi", "Hello! How can I help you?"),
                                  ("Hello there.", "Hello! How can I help you?")])
     else:
-        question, answer = _sentence(s, used), NO_TOOL
+        question, answer = sentence(s, used), NO_TOOL
     messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     return Item("tools", messages, specs, "answer", False)
 
@@ -280,8 +281,8 @@ def no_tool(s: Source) -> Item:
 def after_result(s: Source) -> Item:
     tools = _tools(s, s.number(1, 3))
     used = s.any(tools)
-    messages, specs = _opening(s, tools)
-    messages += [{"role": "user", "content": _sentence(s, used)}, call_of(used)]
+    messages, specs = opening(s, tools)
+    messages += [{"role": "user", "content": sentence(s, used)}, call_of(used)]
     if used.result:
         value: object = s.any([used.result, s.number(1, 900), s.any(pools.WORDS), s.made_up()])
         if isinstance(value, str) and value.isdigit():
