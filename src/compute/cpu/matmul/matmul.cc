@@ -204,7 +204,7 @@ void RunStreamedTask(const Product& product, const Block& block, int64_t sums, u
   for (size_t s = 0; s < segments.size(); ++s) segment_sums.Add(acc + s * sums);
 }
 
-void RunTask(const Product& product, int64_t task) {
+void MultiplyTask(const Product& product, int64_t task) {
   const MatrixKernel& kernel = product.kernel();
   const Block block = BlockOf(product, task);
   alignas(64) uint32_t acc[kTaskSums];
@@ -218,6 +218,13 @@ void RunTask(const Product& product, int64_t task) {
     Multiply(product, block, segment, acc);
     segment_sums.Add(acc);
   }
+}
+
+void RunTask(const Product& product, int64_t task) {
+  const MatrixKernel& kernel = product.kernel();
+  if (kernel.begin != nullptr) kernel.begin();
+  MultiplyTask(product, task);
+  if (kernel.end != nullptr) kernel.end();
 }
 
 // Makes enough tasks to keep all threads busy, none too small, none with more outputs than its
