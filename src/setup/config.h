@@ -155,6 +155,7 @@ struct Config {
   bool kv_audit = false;
   bool enable_prefix_cache = true;
   bool deterministic = true;
+  bool disable_amx = false;
   bool disable_cuda_graph = false;
   bool disable_nccl = false;
   bool enable_nan_detection = true;

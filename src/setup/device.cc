@@ -34,7 +34,7 @@ int SharersOfDevice(const DeviceName& name, int local_size, int devices) {
 
 Result<std::unique_ptr<Backend>> NewBackend(const Config& config, const Ranks* ranks) {
   TALON_ASSIGN_OR_RETURN(const DeviceName device, ParseDeviceName(config.device));
-  if (!device.cuda) return NewCpuBackend(config.threads, config.touch_memory);
+  if (!device.cuda) return NewCpuBackend(config.threads, config.touch_memory, !config.disable_amx);
   CudaOptions options{.device = device.index.value_or(0), .graphs = !config.disable_cuda_graph};
   if (ranks != nullptr) {
     const int devices = NumCudaDevices();

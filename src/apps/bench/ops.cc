@@ -246,7 +246,7 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
     return InvalidArgument("kv_dtype: '{}', must be f32, f16, bf16, fp8 or int8", config.kv_dtype);
   }
   if (weights == WeightFormat::kAsStored) weights = WeightFormat::kBF16;
-  const auto backend = NewCpuBackend(config.threads);
+  const auto backend = NewCpuBackend(config.threads, config.touch_memory, !config.disable_amx);
   ThreadPool pool(config.threads);
   const MatrixKind kv_kind =
       KvValueType(kv_dtype) == DType::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;

@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "compute/cpu/attention/attention.h"
 #include "compute/cpu/attention/attention_mass.h"
+#include "compute/cpu/cpu_features.h"
 #include "compute/cpu/cpu_kv_ops.h"
 #include "compute/cpu/cpu_pass.h"
 #include "compute/cpu/cpu_token_ops.h"
@@ -230,7 +231,8 @@ void CpuBackend::GatherRows(MatrixView x, std::span<const int32_t> rows, MatrixV
 
 }  // namespace
 
-std::unique_ptr<Backend> NewCpuBackend(int num_threads, bool touch_memory) {
+std::unique_ptr<Backend> NewCpuBackend(int num_threads, bool touch_memory, bool amx) {
+  if (!amx) DisableAmx();
   return std::make_unique<CpuBackend>(num_threads, touch_memory);
 }
 

@@ -11,8 +11,9 @@ namespace talon {
 
 // Starts num_threads - 1 threads; 0 = as many as the process may use. With `touch_memory` every
 // page is touched when it is allocated, so that a server finds out at its start whether there is
-// enough memory.
-std::unique_ptr<Backend> NewCpuBackend(int num_threads = 0, bool touch_memory = false);
+// enough memory. `amx`: that of the first backend holds for the process; false is for comparisons.
+std::unique_ptr<Backend> NewCpuBackend(int num_threads = 0, bool touch_memory = false,
+                                       bool amx = true);
 
 }  // namespace talon
 

@@ -5,10 +5,31 @@
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace talon {
 namespace {
+
+#if defined(__x86_64__)
+// Asks Linux to let all threads of the process, also later ones, use the registers of AMX.
+bool MayUseTiles() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+void DetectAmx(CpuFeatures* found) {
+  constexpr unsigned kBf16 = 1U << 22, kTile = 1U << 24, kInt8 = 1U << 25;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || !MayUseTiles()) return;
+  found->amx_int8 = (d & kInt8) != 0;
+  found->amx_bf16 = (d & kBf16) != 0;
+}
+#endif
 
 CpuFeatures Detect() {
   CpuFeatures found;
@@ -28,16 +49,21 @@ CpuFeatures Detect() {
                  __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
   found.avx512_vnni = found.avx512 && __builtin_cpu_supports("avx512vnni") != 0;
   found.avx512_bf16 = found.avx512 && __builtin_cpu_supports("avx512bf16") != 0;
+  DetectAmx(&found);
 #endif
   return found;
 }
 
-}  // namespace
-
-const CpuFeatures& GetCpuFeatures() {
-  static const CpuFeatures features = Detect();
+CpuFeatures& Features() {
+  static CpuFeatures features = Detect();
   return features;
 }
+
+}  // namespace
+
+const CpuFeatures& GetCpuFeatures() { return Features(); }
+
+void DisableAmx() { Features().amx_int8 = Features().amx_bf16 = false; }
 
 std::string CpuFeatureNames() {
   const CpuFeatures& has = GetCpuFeatures();
@@ -51,6 +77,8 @@ std::string CpuFeatureNames() {
       {has.avx512, "avx512"},
       {has.avx512_vnni, "avx512-vnni"},
       {has.avx512_bf16, "avx512-bf16"},
+      {has.amx_int8, "amx-int8"},
+      {has.amx_bf16, "amx-bf16"},
   };
   std::string names;
   for (const auto& [present, name] : named) {

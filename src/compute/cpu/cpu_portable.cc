@@ -4,7 +4,7 @@
 
 namespace talon {
 
-std::unique_ptr<Backend> NewCpuBackend(int /*num_threads*/, bool /*touch_memory*/) {
+std::unique_ptr<Backend> NewCpuBackend(int /*num_threads*/, bool /*touch_memory*/, bool /*amx*/) {
   return NewReferenceBackend("cpu", "cpu, portable (built without Highway)");
 }
 

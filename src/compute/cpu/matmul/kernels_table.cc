@@ -7,7 +7,7 @@ namespace talon {
 namespace {
 
 struct KernelTable {
-  static constexpr int kMax = 4;
+  static constexpr int kMax = 5;  // with the null
   const MatrixKernel* f32[kMax] = {};
   const MatrixKernel* f16[kMax] = {};
   const MatrixKernel* bf16[kMax] = {};
@@ -41,8 +41,10 @@ struct KernelTable {
     if (has.dotprod) Append(int8, ArmDotprodKernel());
     if (has.dotprod) Append(int4, ArmDotprodInt4Kernel());
 #elif defined(__x86_64__)
+    if (has.amx_bf16) Append(bf16, X86AmxBf16Kernel());
     if (has.avx512_bf16) Append(bf16, X86Bf16Kernel());
     if (has.avx512) Append(bf16, X86Avx512Bf16Kernel());
+    if (has.amx_int8 && has.avx512_vnni) Append(int8, X86AmxInt8Kernel());
     if (has.avx512_vnni) Append(int8, X86VnniKernel());
     if (has.avx512_vnni) Append(int4, X86VnniInt4Kernel());
     if (has.avx2) Append(int8, X86Avx2Kernel());

@@ -39,14 +39,16 @@ namespace talon {
 // already, so the scales are kept as sixteenths.
 
 struct TileArgs {
-  const void* x;      // [groups * group / x_group][rows][x_group] activations
-  const void* panel;  // [groups][panel_group_bytes]: [width][group] weights, or as above for int4
+  const void* x;      // [groups * group / x_group][rows][x_group] activations, in memory that
+                      // max_rows rows of them would need: kernels may read on that far
+  const void* panel;  // [groups][panel_group_bytes]: [group / w_group][width][w_group] weights, or
+                      // as above for int4
   int64_t groups;     // >= 1
   int rows;           // a multiple of row_unit, 1..max_rows
   bool single;        // all rows but the first are padding, and their sums are not read
   const void* next;   // prefetched into the second-level cache meanwhile: `next_step` bytes for
   int64_t next_step;  // each group. A hint, which a kernel may ignore.
-  void* acc;          // accumulators of sum_type
+  void* acc;          // accumulators of sum_type for max_rows rows: kernels may change them all
 };
 
 struct MatrixKernel {
@@ -67,6 +69,10 @@ struct MatrixKernel {
   // multiplications and additions that were done. Its operands are loaded every time: with constant
   // ones some cores keep to half of their pipes. Null: none of its own.
   int64_t (*burn)(int64_t iterations);
+  int w_group = 0;  // inputs of an output that lie together in a panel; 0: the whole group
+  // A thread calls these before the first and after the last tile of a task, if they are not null.
+  void (*begin)() = nullptr;
+  void (*end)() = nullptr;
 };
 
 // Kernels for weights of `weight_type` that this processor can run, best first, ended by a null.
@@ -84,6 +90,8 @@ const MatrixKernel& ArmI8mmInt4Kernel();
 const MatrixKernel& ArmBf16Kernel();
 const MatrixKernel& ArmFp16Kernel();
 #elif defined(__x86_64__)
+const MatrixKernel& X86AmxBf16Kernel();
+const MatrixKernel& X86AmxInt8Kernel();  // REQUIRES: VNNI as well
 const MatrixKernel& X86Avx2Kernel();
 const MatrixKernel& X86Avx2Int4Kernel();
 const MatrixKernel& X86Avx512Bf16Kernel();

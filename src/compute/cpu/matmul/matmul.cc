@@ -22,6 +22,16 @@ constexpr int64_t kTasksPerThread = 8;  // where there is enough, so that thread
 constexpr int64_t kFetchAheadBytes = 4 << 10;  // in a stream, further than memory is away
 constexpr int64_t kInlineWork = 1 << 16;       // multiplications not worth waking a thread for
 
+// Calls f(task, thread) for each task, on this thread alone if the work is small.
+template <typename F>
+void RunTasks(ThreadPool& pool, int64_t tasks, int64_t work, const F& f) {
+  if (work > kInlineWork) {
+    pool.Run(tasks, f);
+  } else {
+    for (int64_t task = 0; task < tasks; ++task) f(task, 0);
+  }
+}
+
 void ZeroGroups(const InterleavedRow& row, int64_t first, int64_t last) {
   auto* to = static_cast<uint8_t*>(row.to);
   const size_t bytes = row.group * DTypeSize(row.type);
@@ -47,27 +57,37 @@ void PackSegment(const Product& product, const float* from, int row, int segment
   ZeroGroups(packed, CeilDiv(part.cols, kernel.x_group), part.groups * runs);
 }
 
-void PackTile(const Product& product, int first_row, int thread) {
+// Row `row` of the product, or zeros behind the last one.
+void PackRowOfTile(const Product& product, int row, int thread) {
   const MatrixKernel& kernel = product.kernel();
-  const int rows = std::min(kernel.max_rows, product.call.x.rows - first_row);
-  const int padded = product.PaddedRows(rows);
-  const size_t group_bytes = kernel.x_group * DTypeSize(kernel.activation_type);
-  uint8_t* tile = product.Tile(first_row);
-  for (int r = 0; r < padded; ++r) {
-    const InterleavedRow row = {.to = tile + r * group_bytes,
-                                .stride = static_cast<int64_t>(padded * group_bytes),
-                                .group = kernel.x_group,
-                                .type = kernel.activation_type,
-                                .flip = static_cast<uint8_t>(kernel.offset_activation ? 0x80 : 0)};
-    if (r >= rows) {
-      ZeroGroups(row, 0, product.w.groups() * kernel.group / kernel.x_group);
-      continue;
-    }
-    const float* from = product.RowOf(first_row + r, thread);
-    for (int s = 0; s < product.num_segments(); ++s) {
-      PackSegment(product, from, first_row + r, s, row);
-    }
+  const int within = row % kernel.max_rows;
+  const int first_row = row - within;
+  const int padded = product.PaddedRows(std::min(kernel.max_rows, product.call.x.rows - first_row));
+  const int64_t group_bytes = product.RowGroupBytes();
+  const InterleavedRow packed = {.to = product.Tile(first_row) + within * group_bytes,
+                                 .stride = padded * group_bytes,
+                                 .group = kernel.x_group,
+                                 .type = kernel.activation_type,
+                                 .flip = static_cast<uint8_t>(kernel.offset_activation ? 0x80 : 0)};
+  if (row >= product.call.x.rows) {
+    ZeroGroups(packed, 0, product.w.groups() * kernel.group / kernel.x_group);
+    return;
   }
+  const float* from = product.RowOf(row, thread);
+  for (int s = 0; s < product.num_segments(); ++s) PackSegment(product, from, row, s, packed);
+}
+
+// Rows of a tile share cache lines, so one thread packs all of them, unless groups are lines.
+void PackRows(ThreadPool& pool, const Product& product) {
+  const int rows = product.PaddedRows(product.call.x.rows);
+  const int step = product.RowGroupBytes() < 64 ? product.kernel().max_rows : 1;
+  const int64_t elements = int64_t{rows} * product.call.x.cols;
+  RunTasks(pool, CeilDiv(rows, step), elements, [&](int64_t task, int thread) {
+    const int first = static_cast<int>(task) * step;
+    for (int row = first; row < std::min(first + step, rows); ++row) {
+      PackRowOfTile(product, row, thread);
+    }
+  });
 }
 
 // The tiles of a task are read side by side, so the same part of each must not lie in the same
@@ -184,7 +204,7 @@ void RunStreamedTask(const Product& product, const Block& block, int64_t sums, u
   for (size_t s = 0; s < segments.size(); ++s) segment_sums.Add(acc + s * sums);
 }
 
-void RunTask(const Product& product, int64_t task) {
+void MultiplyTask(const Product& product, int64_t task) {
   const MatrixKernel& kernel = product.kernel();
   const Block block = BlockOf(product, task);
   alignas(64) uint32_t acc[kTaskSums];
@@ -198,6 +218,13 @@ void RunTask(const Product& product, int64_t task) {
     Multiply(product, block, segment, acc);
     segment_sums.Add(acc);
   }
+}
+
+void RunTask(const Product& product, int64_t task) {
+  const MatrixKernel& kernel = product.kernel();
+  if (kernel.begin != nullptr) kernel.begin();
+  MultiplyTask(product, task);
+  if (kernel.end != nullptr) kernel.end();
 }
 
 // Makes enough tasks to keep all threads busy, none too small, none with more outputs than its
@@ -218,16 +245,6 @@ void PlanTasks(int threads, Product* product) {
   product->output_blocks = CeilDiv(panels, panels_per_task);
 }
 
-// Calls f(task, thread) for each task, on this thread alone if the work is small.
-template <typename F>
-void RunTasks(ThreadPool& pool, int64_t tasks, int64_t work, const F& f) {
-  if (work > kInlineWork) {
-    pool.Run(tasks, f);
-  } else {
-    for (int64_t task = 0; task < tasks; ++task) f(task, 0);
-  }
-}
-
 void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) {
   Product product = {.call = call, .w = *call.w};
   const MatrixKernel& kernel = product.kernel();
@@ -239,12 +256,10 @@ void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) 
   if (call.norm != nullptr) {
     product.normed = scratch->ThreadRows(pool.num_threads(), call.x.cols);
   }
-  const int64_t elements = static_cast<int64_t>(rows) * call.x.cols;
-  RunTasks(pool, CeilDiv(rows, kernel.max_rows), elements, [&](int64_t tile, int thread) {
-    PackTile(product, static_cast<int>(tile) * kernel.max_rows, thread);
-  });
+  PackRows(pool, product);
   PlanTasks(pool.num_threads(), &product);
-  RunTasks(pool, product.row_blocks * product.output_blocks, elements * product.w.rows(),
+  const int64_t work = int64_t{rows} * call.x.cols * product.w.rows();
+  RunTasks(pool, product.row_blocks * product.output_blocks, work,
            [&](int64_t task, int) { RunTask(product, task); });
 }
 

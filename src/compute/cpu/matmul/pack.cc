@@ -100,10 +100,12 @@ class WeightPacker {
                      static_cast<int>(output));
       return;
     }
-    const int64_t group_bytes = kernel_.panel_group_bytes / kernel_.width;
+    const int group = kernel_.w_group > 0 ? kernel_.w_group : kernel_.group;
+    const int64_t groups = segment.groups * (kernel_.group / group);
+    const auto group_bytes = static_cast<int64_t>(group * DTypeSize(kernel_.weight_type));
     InterleavedRow target = {.to = panel + output * group_bytes,
-                             .stride = kernel_.panel_group_bytes,
-                             .group = kernel_.group,
+                             .stride = kernel_.width * group_bytes,
+                             .group = group,
                              .type = kernel_.weight_type};
     const int64_t at = static_cast<int64_t>(s) * w.padded_rows() + row;
     if (kernel_.weight_type == DType::kI8) {
@@ -112,7 +114,7 @@ class WeightPacker {
       target.inverse_scale = scale.inverse;
     }
     PackRow(source, type, segment.cols, target);
-    if (kernel_.offset_activation) w.offsets_[at] = 128 * SumOfRow(target, segment.groups);
+    if (kernel_.offset_activation) w.offsets_[at] = 128 * SumOfRow(target, groups);
   }
 
   // The layout is described in kernels_table.h.

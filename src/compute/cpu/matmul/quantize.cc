@@ -55,6 +55,8 @@ void CopyGroups(const uint8_t* from, int64_t groups, uint8_t* to, int64_t stride
 void StoreGroups(const uint8_t* from, int64_t groups, size_t bytes, uint8_t* to, int64_t stride) {
   if (stride == static_cast<int64_t>(bytes)) {
     std::memcpy(to, from, static_cast<size_t>(groups) * bytes);
+  } else if (bytes == 64) {
+    CopyGroups<64>(from, groups, to, stride);
   } else if (bytes == 8) {
     CopyGroups<8>(from, groups, to, stride);
   } else if (bytes == 4) {

@@ -59,7 +59,7 @@ TEST_P(MatMulKernelTest, RowDoesNotDependOnBatch) {
       const std::vector<float> row = RunMatMul(pool_, problem.X().Rows(r, 1), *w);
       alone.insert(alone.end(), row.begin(), row.end());
     }
-    for (const int batch : {2, 3, 5, 8, 17, 64, 512}) {
+    for (const int batch : {2, 3, 5, 8, 15, 17, 31, 64, 512}) {
       const std::vector<float> got = RunMatMul(pool_, problem.X().Rows(0, batch), *w);
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_EQ(got[i], alone[i]) << "batch " << batch << " element " << i;

@@ -62,6 +62,10 @@ struct Product {
     const int unit = kernel().row_unit;
     return RoundUp(rows, unit);
   }
+  // Bytes of a row's activations that lie together.
+  int64_t RowGroupBytes() const {
+    return static_cast<int64_t>(kernel().x_group * DTypeSize(kernel().activation_type));
+  }
   int halves() const { return call.epilogue == Epilogue::kSwiGlu ? 2 : 1; }
   // Distance from an output of gate to the same one of up.
   int half_outputs() const { return w.rows() / halves(); }

@@ -1,0 +1,159 @@
+// int8 and bf16 with AMX. Its registers are tiles of 16 rows of 64 bytes; an instruction multiplies
+// 16 rows x 64 int8 (or 32 bf16) with 16 outputs x as many and adds to 16 x 16 sums of 32 bits. A
+// kernel's tile is 16 rows x 64 outputs: four such sums, which hide the instruction's latency.
+//
+// Registers are always used whole, so that one configuration serves every number of rows. In place
+// of missing rows they hold what lies behind the others (rows of later groups, within the memory of
+// a full tile). A row's sums are its own, and those of such rows are not read.
+//
+// int8 weights and activations are as vpdpbusd wants them, which multiplies single rows: memory is
+// the limit there, and vectors read it in order. bf16 single rows are AMX's too, because no other
+// instruction rounds as it does: it adds the products of a group's even inputs and those of its odd
+// ones, each from zero, then both, then that to the accumulator.
+#include <immintrin.h>
+
+#include "compute/cpu/matmul/kernels_table.h"
+
+namespace talon {
+namespace {
+
+constexpr int kTileRows = 16;
+constexpr int kTileBytes = 64;  // a row has
+constexpr int kWidth = 64;
+constexpr int kPanelStride = kWidth * 4;  // 4 bytes of each output
+constexpr int kGroupBytes = kTileBytes / 4 * kPanelStride;
+constexpr int kSumStride = kWidth * 4;
+constexpr int64_t kFetchAhead = 2 * kGroupBytes;
+
+// What ldtilecfg reads: all eight registers as large as they come.
+struct TileConfig {
+  uint8_t palette = 1, start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {kTileBytes, kTileBytes, kTileBytes, kTileBytes,
+                            kTileBytes, kTileBytes, kTileBytes, kTileBytes};
+  uint8_t rows[16] = {kTileRows, kTileRows, kTileRows, kTileRows,
+                      kTileRows, kTileRows, kTileRows, kTileRows};
+};
+static_assert(sizeof(TileConfig) == 64);
+constexpr TileConfig kConfig;
+
+void Begin() { _tile_loadconfig(&kConfig); }
+void End() { _tile_release(); }
+
+// Registers are named by literals: 0 to 3 are sums, 4 holds rows, 5 to 7 weights.
+struct Int8Dots {
+  static void Dot0() { _tile_dpbusd(0, 4, 5); }
+  static void Dot1() { _tile_dpbusd(1, 4, 6); }
+  static void Dot2() { _tile_dpbusd(2, 4, 7); }
+  static void Dot3() { _tile_dpbusd(3, 4, 5); }
+};
+
+struct Bf16Dots {
+  static void Dot0() { _tile_dpbf16ps(0, 4, 5); }
+  static void Dot1() { _tile_dpbf16ps(1, 4, 6); }
+  static void Dot2() { _tile_dpbf16ps(2, 4, 7); }
+  static void Dot3() { _tile_dpbf16ps(3, 4, 5); }
+};
+
+template <class Dots>
+void Tile(const TileArgs& args) {
+  auto* sums = static_cast<uint8_t*>(args.acc);
+  _tile_loadd(0, sums, kSumStride);
+  _tile_loadd(1, sums + kTileBytes, kSumStride);
+  _tile_loadd(2, sums + 2 * kTileBytes, kSumStride);
+  _tile_loadd(3, sums + 3 * kTileBytes, kSumStride);
+  const auto* x = static_cast<const uint8_t*>(args.x);
+  const auto* panel = static_cast<const uint8_t*>(args.panel);
+  // A stream's lines are loaded out of order, which the processor does not foresee.
+  const bool stream = args.next_step == 0;
+  const auto* next = stream ? panel + kFetchAhead : static_cast<const uint8_t*>(args.next);
+  const int64_t step = stream ? kGroupBytes : args.next_step;
+  for (int64_t g = 0; g < args.groups; ++g, x += args.rows * kTileBytes, panel += kGroupBytes) {
+    for (int64_t line = 0; line < step; line += 64) __builtin_prefetch(next + line, 0, 2);
+    next += step;
+    _tile_loadd(4, x, kTileBytes);
+    _tile_loadd(5, panel, kPanelStride);
+    Dots::Dot0();
+    _tile_loadd(6, panel + kTileBytes, kPanelStride);
+    Dots::Dot1();
+    _tile_loadd(7, panel + 2 * kTileBytes, kPanelStride);
+    Dots::Dot2();
+    _tile_loadd(5, panel + 3 * kTileBytes, kPanelStride);
+    Dots::Dot3();
+  }
+  _tile_stored(0, sums, kSumStride);
+  _tile_stored(1, sums + kTileBytes, kSumStride);
+  _tile_stored(2, sums + 2 * kTileBytes, kSumStride);
+  _tile_stored(3, sums + 3 * kTileBytes, kSumStride);
+}
+
+void Int8Tile(const TileArgs& args) {
+  if (args.rows > 1) return Tile<Int8Dots>(args);
+  constexpr int kParts = kGroupBytes / kPanelStride;  // its groups in one of ours
+  TileArgs row = args;
+  row.groups = args.groups * kParts;
+  row.next_step = args.next_step / kParts;
+  X86VnniKernel().tile(row);
+}
+
+// `kMultiplications`: by one instruction. Fewer loads than in Tile, so that only the instruction
+// limits it.
+template <class Dots, int kMultiplications>
+int64_t Burn(int64_t iterations) {
+  alignas(64) static const uint8_t data[kTileRows * kTileBytes] = {};
+  Begin();  // all registers are zero
+  for (int64_t n = 0; n < iterations; ++n) {
+    _tile_loadd(4, data, kTileBytes);
+    _tile_loadd(5, data, kTileBytes);
+    Dots::Dot0();
+    Dots::Dot1();
+    Dots::Dot2();
+    Dots::Dot3();
+  }
+  End();
+  return iterations * 4 * kMultiplications * 2;
+}
+
+}  // namespace
+
+const MatrixKernel& X86AmxInt8Kernel() {
+  static constexpr MatrixKernel kKernel = {.name = "int8 tdpbusd",
+                                           .weight_type = DType::kI8,
+                                           .activation_type = DType::kI8,
+                                           .sum_type = DType::kI32,
+                                           .width = kWidth,
+                                           .group = kTileBytes,
+                                           .x_group = kTileBytes,
+                                           .panel_group_bytes = kGroupBytes,
+                                           .max_rows = kTileRows,
+                                           .row_unit = 1,
+                                           .offset_activation = true,
+                                           .tile = Int8Tile,
+                                           .burn = Burn<Int8Dots, 16 * 16 * 64>,
+                                           .w_group = 4,
+                                           .begin = Begin,
+                                           .end = End};
+  return kKernel;
+}
+
+const MatrixKernel& X86AmxBf16Kernel() {
+  static constexpr MatrixKernel kKernel = {.name = "bf16 tdpbf16ps",
+                                           .weight_type = DType::kBF16,
+                                           .activation_type = DType::kBF16,
+                                           .sum_type = DType::kF32,
+                                           .width = kWidth,
+                                           .group = kTileBytes / 2,
+                                           .x_group = kTileBytes / 2,
+                                           .panel_group_bytes = kGroupBytes,
+                                           .max_rows = kTileRows,
+                                           .row_unit = 1,
+                                           .offset_activation = false,
+                                           .tile = Tile<Bf16Dots>,
+                                           .burn = Burn<Bf16Dots, 16 * 16 * 32>,
+                                           .w_group = 2,
+                                           .begin = Begin,
+                                           .end = End};
+  return kKernel;
+}
+
+}  // namespace talon
