@@ -69,16 +69,17 @@ Result<double> RunBatch(Engine* engine, const std::vector<Prompt>& prompts, int 
   return tokens / seconds;
 }
 
-// Rates [way][repeat], the ways taken in turn. Sampled text is new in each repeat; greedy text is
-// that of before, so lookups find it.
+// Rates [way][repeat], the ways taken in turn. Sampled text is new in each repeat, by `seed`;
+// greedy text is that of before, so lookups find it.
 Result<std::vector<std::vector<double>>> MeasureBatch(std::vector<Way>* ways,
                                                       const std::vector<Prompt>& prompts, int batch,
-                                                      SamplingParams sampling, int repeats) {
+                                                      SamplingParams sampling, int repeats,
+                                                      uint64_t* seed) {
   std::vector<std::vector<double>> rates(ways->size());
   const StatusLine progress;
   for (int repeat = -1; repeat < repeats; ++repeat) {
     progress.Show(fmt::format("batch {}, run {} of {}", batch, repeat + 2, repeats + 1));
-    sampling.seed = sampling.seed.value_or(0) + 1;
+    sampling.seed = ++*seed;
     for (size_t way = 0; way < ways->size(); ++way) {
       TALON_ASSIGN_OR_RETURN(const double rate,
                              RunBatch((*ways)[way].engine.get(), prompts, batch, sampling));
@@ -129,12 +130,13 @@ Result<int> BenchBatch(Config config, const BatchOptions& options) {
   Table table({"batch", "off t/s", "on t/s", "adaptive t/s", "on/off", "adaptive/off",
                "adaptive/best", "of batch 1"});
   Json rows = Json::array();
+  uint64_t seed = sampling.seed.value_or(0);
   double alone = 0;
   double worst = 1e9;  // adaptive against off
   int worst_batch = 0;
   for (const int batch : options.batches) {
     TALON_ASSIGN_OR_RETURN(const auto rates,
-                           MeasureBatch(&ways, prompts, batch, sampling, options.repeats));
+                           MeasureBatch(&ways, prompts, batch, sampling, options.repeats, &seed));
     const double on = MedianRatio(rates[1], rates[0]);
     const double adaptive = MedianRatio(rates[2], rates[0]);
     const double best = on > 1 ? MedianRatio(rates[2], rates[1]) : adaptive;

@@ -70,6 +70,9 @@ struct MatrixKernel {
   // ones some cores keep to half of their pipes. Null: none of its own.
   int64_t (*burn)(int64_t iterations);
   int w_group = 0;  // inputs of an output that lie together in a panel; 0: the whole group
+  // It outruns the third-level cache, so a task takes several blocks of rows while the weights are
+  // in the second-level one. Slower kernels share the work better by a task for each block.
+  bool keeps_weights = false;
   // A thread calls these before the first and after the last tile of a task, if they are not null.
   void (*begin)() = nullptr;
   void (*end)() = nullptr;

@@ -131,6 +131,7 @@ const MatrixKernel& X86AmxInt8Kernel() {
                                            .tile = Int8Tile,
                                            .burn = Burn<Int8Dots, 16 * 16 * 64>,
                                            .w_group = 4,
+                                           .keeps_weights = true,
                                            .begin = Begin,
                                            .end = End};
   return kKernel;
@@ -151,6 +152,7 @@ const MatrixKernel& X86AmxBf16Kernel() {
                                            .tile = Tile<Bf16Dots>,
                                            .burn = Burn<Bf16Dots, 16 * 16 * 32>,
                                            .w_group = 2,
+                                           .keeps_weights = true,
                                            .begin = Begin,
                                            .end = End};
   return kKernel;

@@ -172,15 +172,12 @@ void Multiply(const Product& product, const Block& block, const WeightSegment& s
   }
 }
 
-Block BlockOf(const Product& product, int64_t task) {
+Block BlockOf(const Product& product, int64_t row_block, int64_t output_block) {
   const MatrixKernel& kernel = product.kernel();
-  // Neighbouring tasks share weights.
   Block block;
-  block.first_row = static_cast<int>(task % product.row_blocks) * kRowsPerTask;
-  block.rows = std::min(kRowsPerTask, product.call.x.rows - block.first_row);
-  const int64_t outputs =
-      TaskInStretches(task / product.row_blocks, product.output_blocks, product.threads);
-  block.first_output = static_cast<int>(outputs) * product.outputs_per_task;
+  block.first_row = static_cast<int>(row_block) * kRowsPerBlock;
+  block.rows = std::min(kRowsPerBlock, product.call.x.rows - block.first_row);
+  block.first_output = static_cast<int>(output_block) * product.outputs_per_task;
   block.outputs = std::min(product.outputs_per_task, product.half_outputs() - block.first_output);
   block.tiles = CeilDiv(block.rows, kernel.max_rows);
   block.gate_panels = CeilDiv(block.outputs, kernel.width);
@@ -191,7 +188,7 @@ Block BlockOf(const Product& product, int64_t task) {
 }
 
 // Few rows: all segments of a panel, then those of the next, so that it is one stream.
-void RunStreamedTask(const Product& product, const Block& block, int64_t sums, uint32_t* acc) {
+void RunStreamedBlock(const Product& product, const Block& block, int64_t sums, uint32_t* acc) {
   const auto& segments = product.w.segments();
   const int64_t tile_sums = sums / block.panels;
   std::memset(acc, 0, segments.size() * sums * sizeof(uint32_t));
@@ -204,13 +201,12 @@ void RunStreamedTask(const Product& product, const Block& block, int64_t sums, u
   for (size_t s = 0; s < segments.size(); ++s) segment_sums.Add(acc + s * sums);
 }
 
-void MultiplyTask(const Product& product, int64_t task) {
+void RunBlock(const Product& product, const Block& block) {
   const MatrixKernel& kernel = product.kernel();
-  const Block block = BlockOf(product, task);
-  alignas(64) uint32_t acc[kTaskSums];
+  alignas(64) uint32_t acc[kBlockSums];
   const int64_t sums = block.tiles * block.panels * kernel.max_rows * kernel.width;
-  if (IsFew(product, block) && product.num_segments() * sums <= kTaskSums) {
-    return RunStreamedTask(product, block, sums, acc);
+  if (IsFew(product, block) && product.num_segments() * sums <= kBlockSums) {
+    return RunStreamedBlock(product, block, sums, acc);
   }
   SegmentSums segment_sums(product, block);
   for (const WeightSegment& segment : product.w.segments()) {
@@ -220,10 +216,17 @@ void MultiplyTask(const Product& product, int64_t task) {
   }
 }
 
+// One block of outputs by one part of the rows. Neighbouring tasks share weights.
 void RunTask(const Product& product, int64_t task) {
   const MatrixKernel& kernel = product.kernel();
+  const int64_t part = task % product.row_parts;
+  const int64_t outputs =
+      TaskInStretches(task / product.row_parts, product.output_blocks, product.threads);
   if (kernel.begin != nullptr) kernel.begin();
-  MultiplyTask(product, task);
+  for (int64_t row_block = product.FirstRowBlock(part); row_block < product.FirstRowBlock(part + 1);
+       ++row_block) {
+    RunBlock(product, BlockOf(product, row_block, outputs));
+  }
   if (kernel.end != nullptr) kernel.end();
 }
 
@@ -235,7 +238,7 @@ void PlanTasks(int threads, Product* product) {
   const int64_t panels = product->w.panels() / product->halves();
   const int64_t bytes = product->w.panels() * static_cast<int64_t>(product->w.panel_bytes());
   const int64_t most_panels = kMaxOutputsPerTask / width / product->halves();
-  product->row_blocks = CeilDiv(product->call.x.rows, kRowsPerTask);
+  product->row_blocks = CeilDiv(product->call.x.rows, kRowsPerBlock);
   int64_t tasks =
       std::min(kTasksPerThread * threads / product->row_blocks + 1, bytes / kMinTaskBytes);
   tasks = std::max(tasks, CeilDiv(panels, most_panels));
@@ -243,6 +246,11 @@ void PlanTasks(int threads, Product* product) {
   const int64_t panels_per_task = CeilDiv(panels, tasks);
   product->outputs_per_task = static_cast<int>(panels_per_task) * width;
   product->output_blocks = CeilDiv(panels, panels_per_task);
+  product->row_parts = product->row_blocks;
+  if (product->kernel().keeps_weights) {
+    const int64_t parts = CeilDiv(kTasksPerThread / 2 * threads, product->output_blocks);
+    product->row_parts = std::min(product->row_parts, parts);
+  }
 }
 
 void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) {
@@ -259,7 +267,7 @@ void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) 
   PackRows(pool, product);
   PlanTasks(pool.num_threads(), &product);
   const int64_t work = int64_t{rows} * call.x.cols * product.w.rows();
-  RunTasks(pool, product.row_blocks * product.output_blocks, work,
+  RunTasks(pool, product.row_parts * product.output_blocks, work,
            [&](int64_t task, int) { RunTask(product, task); });
 }
 

@@ -11,15 +11,16 @@
 
 namespace talon {
 
-constexpr int kRowsPerTask = 64;         // a multiple of every kernel's max_rows
+constexpr int kRowsPerBlock = 64;        // a multiple of every kernel's max_rows
 constexpr int kMaxOutputsPerTask = 128;  // a multiple of every kernel's width
-constexpr int kTaskSums = kRowsPerTask * kMaxOutputsPerTask;
+constexpr int kBlockSums = kRowsPerBlock * kMaxOutputsPerTask;
 constexpr int64_t kPanelSliceBytes = 16 << 10;  // stays in the first-level cache for all tiles
 
 // Floats from a thread's row to the next one's: whole cache lines.
 inline int64_t ThreadRowSize(int cols) { return RoundUp(int64_t{cols}, 16); }
 
-// The part of one task: `outputs` from `first_output` on and, in gated products, as many of up.
+// Rows and outputs whose sums are held at a time: `outputs` from `first_output` on and, in gated
+// products, as many of up.
 struct Block {
   int first_row, rows;
   int first_output, outputs;  // outputs: valid ones, the last panel may hold fewer than its width
@@ -47,6 +48,7 @@ struct Product {
 
   int outputs_per_task = 0;
   int64_t row_blocks = 0;
+  int64_t row_parts = 0;  // runs of row blocks; a task takes one
   int64_t output_blocks = 0;
   int threads = 1;
 
@@ -66,6 +68,8 @@ struct Product {
   int64_t RowGroupBytes() const {
     return static_cast<int64_t>(kernel().x_group * DTypeSize(kernel().activation_type));
   }
+  // Where a part of the rows begins.
+  int64_t FirstRowBlock(int64_t part) const { return row_blocks * part / row_parts; }
   int halves() const { return call.epilogue == Epilogue::kSwiGlu ? 2 : 1; }
   // Distance from an output of gate to the same one of up.
   int half_outputs() const { return w.rows() / halves(); }

@@ -29,7 +29,7 @@ class SegmentSums {
   const Block& block_;
   int segment_ = 0;  // the next one
   int depth_ = 0;    // sums that wait for what is right of them
-  alignas(64) float waiting_[kMostWaiting][kTaskSums];
+  alignas(64) float waiting_[kMostWaiting][kBlockSums];
 };
 
 }  // namespace talon
