@@ -255,7 +255,8 @@ class GoodRuns(CliTest):
         text = self.run_json(*arguments, "--bad-words", word)["text"]
         self.assertNotRegex(text, rf"\b{word}\b")
         # With its space it is one spelling, as before.
-        self.assertNotIn(f" {word}", self.run_json(*arguments, "--bad-words", f" {word}")["text"])
+        text = self.run_json(*arguments, "--bad-words", f" {word}")["text"]
+        self.assertNotRegex(text, rf" {word}\b")
 
     def test_stop_token_and_min_tokens(self):
         tokens = self.run_json("--max-tokens", 12)["tokens"]
