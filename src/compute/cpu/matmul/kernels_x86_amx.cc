@@ -117,7 +117,7 @@ int64_t Burn(int64_t iterations) {
 }  // namespace
 
 const MatrixKernel& X86AmxInt8Kernel() {
-  static constexpr MatrixKernel kKernel = {.name = "int8 tdpbusd",
+  static constexpr MatrixKernel kKernel = {.name = "int8 amx",
                                            .weight_type = DType::kI8,
                                            .activation_type = DType::kI8,
                                            .sum_type = DType::kI32,
@@ -138,7 +138,7 @@ const MatrixKernel& X86AmxInt8Kernel() {
 }
 
 const MatrixKernel& X86AmxBf16Kernel() {
-  static constexpr MatrixKernel kKernel = {.name = "bf16 tdpbf16ps",
+  static constexpr MatrixKernel kKernel = {.name = "bf16 amx",
                                            .weight_type = DType::kBF16,
                                            .activation_type = DType::kBF16,
                                            .sum_type = DType::kF32,
