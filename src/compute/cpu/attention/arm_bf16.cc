@@ -95,7 +95,7 @@ void PackValues(const KvTile& tile, void* b) {
 }  // namespace
 }  // namespace arm_bf16
 
-const AttentionKernels* NativeAttentionKernels() {
+const AttentionKernels* const* NativeAttentionKernels() {
   using namespace arm_bf16;
   static const AttentionKernels kernels = {.name = "bfmmla",
                                            .operand_size = sizeof(uint16_t),
@@ -112,8 +112,9 @@ const AttentionKernels* NativeAttentionKernels() {
                                            .direct_rows = 24,
                                            .multiply_keys = MultiplyKeys,
                                            .multiply_values = MultiplyValues};
+  static const AttentionKernels* const list[] = {&kernels, nullptr};
   const CpuFeatures& has = GetCpuFeatures();
-  return has.bf16 && has.fp16fml ? &kernels : nullptr;  // fmlal comes with half precision
+  return has.bf16 && has.fp16fml ? list : list + 1;  // fmlal comes with half precision
 }
 
 }  // namespace talon

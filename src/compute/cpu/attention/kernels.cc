@@ -152,10 +152,10 @@ HWY_INLINE float RowMax(const float* scores) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(even, odd)));
 }
 
-// Writes the weights of one row's tile and returns their sum. Two vectors at a time and side by
+// Writes the weights of one row's tile and returns their sum; in place if they are the same array.
+// Two vectors at a time and side by
 // side, because one alone is a long chain of dependent operations.
-HWY_INLINE float TileWeights(const float* HWY_RESTRICT scores, float max,
-                             float* HWY_RESTRICT probs) {
+HWY_INLINE float TileWeights(const float* scores, float max, float* probs) {
   const DS d;
   const int lanes = static_cast<int>(hn::Lanes(d));
   const VS base = hn::Set(d, max);
@@ -232,7 +232,7 @@ const AttentionKernels& PortableAttentionKernels(DType dtype) {
 }
 
 const AttentionKernels& GetAttentionKernels(DType dtype) {
-  const AttentionKernels* native = dtype == DType::kBF16 ? NativeAttentionKernels() : nullptr;
+  const AttentionKernels* native = dtype == DType::kBF16 ? *NativeAttentionKernels() : nullptr;
   return native != nullptr ? *native : PortableAttentionKernels(dtype);
 }
 

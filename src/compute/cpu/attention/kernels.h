@@ -6,8 +6,8 @@
 // values (a = probabilities, b = values, depth = keys, cols = dim). `b` is packed once per tile,
 // converted from the cache's type, and shared by all queries; or, where queries are few and the
 // cache lies in the order of the kernel, read as it lies. Each element of `out` is one sum in a
-// fixed order, by units of 8 of depth, whatever the number of rows or columns, so calls may be cut
-// at any row, unit of columns or unit of depth.
+// fixed order, whatever the number of rows or columns, so calls may be cut at any row or unit of
+// columns; the sums of values also at any unit of depth.
 //
 // Arrays by row ([rows, stride]) are row-major or, where a kernel's matrix instructions want it, in
 // pairs of rows that alternate (AttentionKernels::row_pairs).
@@ -66,8 +66,10 @@ struct TileProduct {
   int cols = 0;   // multiple of 8
   float* out = nullptr;
   int64_t out_stride = 0;
-  int first_col = 0;               // multiple of 8
-  const float* rescale = nullptr;  // factors of what the rows of `out` hold, or null: starts at 0
+  int first_col = 0;  // multiple of 8
+  // Factors of what the rows of `out` hold, to which is added, so that the depth may be cut. Null:
+  // starts at 0 and has the whole depth.
+  const float* rescale = nullptr;
 };
 
 // Softmax of a tile's scores, base 2, online: see AttentionKernels::softmax. With row_pairs the
@@ -137,9 +139,9 @@ struct AttentionKernels {
 const AttentionKernels& GetAttentionKernels(DType dtype);
 // The portable ones, which compute in float32 for every cache type.
 const AttentionKernels& PortableAttentionKernels(DType dtype);
-// Those written for the architecture, for a bf16 cache. Null where the processor lacks their
-// instructions.
-const AttentionKernels* NativeAttentionKernels();
+// Those written for the architecture that this processor can run, for a bf16 cache: best first,
+// ended by a null.
+const AttentionKernels* const* NativeAttentionKernels();
 
 }  // namespace talon
 

@@ -31,9 +31,9 @@ std::vector<KernelCase> EveryKernel() {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     cases.push_back({&PortableAttentionKernels(dtype), dtype, DType::kF32});
   }
-  if (const AttentionKernels* native = NativeAttentionKernels()) {
-    const bool wide = native->operand_size == sizeof(float);
-    cases.push_back({native, DType::kBF16, wide ? DType::kF32 : DType::kBF16});
+  for (auto native = NativeAttentionKernels(); *native != nullptr; ++native) {
+    const bool wide = (*native)->operand_size == sizeof(float);
+    cases.push_back({*native, DType::kBF16, wide ? DType::kF32 : DType::kBF16});
   }
   return cases;
 }

@@ -3,6 +3,9 @@
 
 namespace talon {
 
-const AttentionKernels* NativeAttentionKernels() { return nullptr; }
+const AttentionKernels* const* NativeAttentionKernels() {
+  static const AttentionKernels* const none[] = {nullptr};
+  return none;
+}
 
 }  // namespace talon

@@ -2,6 +2,7 @@
 // those of a cache of vectors, packed or not, for every shape.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -17,10 +18,13 @@ using testing::RandomValues;
 using testing::SameBits;
 using testing::SequenceSpec;
 
-// The kernels of this machine that read ordered units, if any.
-const AttentionKernels* UnitKernels() {
-  const AttentionKernels& kernels = GetAttentionKernels(DType::kBF16);
-  return kernels.reads_units() ? &kernels : nullptr;
+// The kernels of this machine that read ordered units, all of one order.
+std::vector<const AttentionKernels*> UnitKernels() {
+  std::vector<const AttentionKernels*> all;
+  for (auto native = NativeAttentionKernels(); *native != nullptr; ++native) {
+    if ((*native)->reads_units()) all.push_back(*native);
+  }
+  return all;
 }
 
 std::vector<uint8_t> Bf16(const std::vector<float>& values) {
@@ -103,10 +107,13 @@ std::vector<float> KeyProduct(const AttentionKernels& kernels, bool direct, Tile
 std::vector<float> ValueProduct(const AttentionKernels& kernels, bool direct, Tile& values,
                                 const Cut& cut) {
   const int dim = values.view.head_dim;
-  const std::vector<uint8_t> probs = Operands(kernels, RandomValues(kMaxRows * kTileKeys, 9));
+  std::vector<float> weights = RandomValues(kMaxRows * kTileKeys, 9);
+  for (int i = 0; i < kTileKeys; ++i) weights[i] *= 1e-39f;  // denormal
+  const std::vector<uint8_t> probs = Operands(kernels, weights);
   std::vector<float> rescale = RandomValues(kMaxRows, 10);
   if (cut.end_row % 2 == 0) rescale.assign(kMaxRows, 1.0f);
   std::vector<float> out = RandomValues(kMaxRows * dim, 11);
+  std::fill_n(out.begin(), dim, 0.0f);
   const TileProduct product{.a = probs.data(),
                             .a_stride = kTileKeys,
                             .first_depth = cut.first_unit * kUnitKeys,
@@ -130,38 +137,40 @@ std::vector<float> ValueProduct(const AttentionKernels& kernels, bool direct, Ti
 }
 
 TEST(AttentionUnitsNeedNativeKernels, KernelsOrderUnitsAsTheCacheDoes) {
-  const AttentionKernels* kernels = UnitKernels();
-  if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
-  for (const int head_dim : {8, 64, 80, 128}) {
-    const std::vector<uint8_t> bytes = Bf16(RandomValues(int64_t{kUnitKeys} * head_dim, 4));
-    const auto* vectors = reinterpret_cast<const uint16_t*>(bytes.data());
-    const KvShape shape{
-        .head_dim = head_dim, .dtype = DType::kBF16, .layout = kernels->unit_layout};
-    for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
-      std::vector<uint16_t> expected(kUnitKeys * head_dim), unit(expected.size());
-      for (int token = 0; token < kUnitTokens; ++token) {
-        WriteToUnit(shape, side, vectors + token * head_dim, token, expected.data());
+  if (UnitKernels().empty()) GTEST_SKIP() << "no kernels for units on this machine";
+  for (const AttentionKernels* kernels : UnitKernels()) {
+    for (const int head_dim : {8, 64, 80, 128}) {
+      const std::vector<uint8_t> bytes = Bf16(RandomValues(int64_t{kUnitKeys} * head_dim, 4));
+      const auto* vectors = reinterpret_cast<const uint16_t*>(bytes.data());
+      const KvShape shape{
+          .head_dim = head_dim, .dtype = DType::kBF16, .layout = kernels->unit_layout};
+      for (const KvSide side : {KvSide::kKeys, KvSide::kValues}) {
+        std::vector<uint16_t> expected(kUnitKeys * head_dim), unit(expected.size());
+        for (int token = 0; token < kUnitTokens; ++token) {
+          WriteToUnit(shape, side, vectors + token * head_dim, token, expected.data());
+        }
+        const auto order = side == KvSide::kKeys ? kernels->order_keys : kernels->order_values;
+        order(vectors, head_dim, unit.data());
+        EXPECT_EQ(unit, expected) << head_dim;
       }
-      const auto order = side == KvSide::kKeys ? kernels->order_keys : kernels->order_values;
-      order(vectors, head_dim, unit.data());
-      EXPECT_EQ(unit, expected) << head_dim;
     }
   }
 }
 
 TEST(AttentionUnitsNeedNativeKernels, ProductsHaveTheBitsOfPackedOnes) {
-  const AttentionKernels* kernels = UnitKernels();
-  if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
-  for (const int head_dim : {8, 64, 80, 96, 128}) {
-    Tile keys(head_dim, 1);
-    Tile values(head_dim, 2);
-    for (const Cut& cut : Cuts()) {
-      EXPECT_TRUE(
-          SameBits(KeyProduct(*kernels, false, keys, cut), KeyProduct(*kernels, true, keys, cut)))
-          << head_dim << ": rows " << cut.first_row << " to " << cut.end_row;
-      EXPECT_TRUE(SameBits(ValueProduct(*kernels, false, values, cut),
-                           ValueProduct(*kernels, true, values, cut)))
-          << head_dim << ": rows " << cut.first_row << " to " << cut.end_row;
+  if (UnitKernels().empty()) GTEST_SKIP() << "no kernels for units on this machine";
+  for (const AttentionKernels* kernels : UnitKernels()) {
+    for (const int head_dim : {8, 64, 80, 96, 128}) {
+      Tile keys(head_dim, 1);
+      Tile values(head_dim, 2);
+      for (const Cut& cut : Cuts()) {
+        EXPECT_TRUE(
+            SameBits(KeyProduct(*kernels, false, keys, cut), KeyProduct(*kernels, true, keys, cut)))
+            << head_dim << ": rows " << cut.first_row << " to " << cut.end_row;
+        EXPECT_TRUE(SameBits(ValueProduct(*kernels, false, values, cut),
+                             ValueProduct(*kernels, true, values, cut)))
+            << head_dim << ": rows " << cut.first_row << " to " << cut.end_row;
+      }
     }
   }
 }
@@ -215,25 +224,26 @@ std::vector<float> TreeAttention(const AttentionKernels& kernels, const Shape& s
 }
 
 TEST(AttentionUnitsNeedNativeKernels, TreesOverAPrefixHaveTheBitsOfPackedVectors) {
-  const AttentionKernels* kernels = UnitKernels();
-  if (kernels == nullptr) GTEST_SKIP() << "no kernels for units on this machine";
-  AttentionKernels packed = *kernels;
-  packed.direct_rows = 0;
-  AttentionKernels direct = *kernels;
-  direct.direct_rows = kMaxTileRows;
-  for (const int head_dim : {64, 80, 96, 128}) {
-    for (const Shape& s : {Shape{head_dim, 2, 1, false},
-                           {head_dim, 1, 1, false},
-                           {head_dim, 3, 5, false},
-                           {head_dim, 1, 7, true},
-                           {head_dim, 4, 2, true},
-                           {head_dim, 3, 6, true}}) {
-      const std::vector<float> expected = TreeAttention(packed, s, /*units=*/false);
-      for (const AttentionKernels& some : {packed, direct}) {
-        EXPECT_TRUE(SameBits(expected, TreeAttention(some, s)))
-            << head_dim << " group " << s.group << " rows " << s.rows;
+  if (UnitKernels().empty()) GTEST_SKIP() << "no kernels for units on this machine";
+  for (const AttentionKernels* kernels : UnitKernels()) {
+    AttentionKernels packed = *kernels;
+    packed.direct_rows = 0;
+    AttentionKernels direct = *kernels;
+    direct.direct_rows = kMaxTileRows;
+    for (const int head_dim : {64, 80, 96, 128}) {
+      for (const Shape& s : {Shape{head_dim, 2, 1, false},
+                             {head_dim, 1, 1, false},
+                             {head_dim, 3, 5, false},
+                             {head_dim, 1, 7, true},
+                             {head_dim, 4, 2, true},
+                             {head_dim, 3, 6, true}}) {
+        const std::vector<float> expected = TreeAttention(packed, s, /*units=*/false);
+        for (const AttentionKernels& some : {packed, direct}) {
+          EXPECT_TRUE(SameBits(expected, TreeAttention(some, s)))
+              << head_dim << " group " << s.group << " rows " << s.rows;
+        }
+        EXPECT_TRUE(SameBits(expected, TreeAttention(direct, s, /*units=*/false)));
       }
-      EXPECT_TRUE(SameBits(expected, TreeAttention(direct, s, /*units=*/false)));
     }
   }
 }

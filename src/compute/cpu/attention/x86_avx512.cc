@@ -1,6 +1,7 @@
 // Attention over bf16 with AVX-512's float arithmetic: queries and weights stay float, and a cache
 // in units of pairs (kv_units.h) needs a shift and a mask to become float, in registers, for all
-// rows of a block. Each sum adds one product after the other, in order of depth.
+// rows of a block. Each sum adds one product after the other, in order of depth. Beside AMX, a few
+// rows are multiplied here too, rounded and added as AMX does.
 #include "compute/cpu/attention/x86_avx512.h"
 
 #include <immintrin.h>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "compute/cpu/attention/kernels.h"
+#include "compute/cpu/attention/x86_amx.h"
 #include "compute/cpu/cpu_features.h"
 
 namespace talon {
@@ -99,13 +101,49 @@ struct ValueColumns {
   }
 };
 
+// Float operands, one product after the other.
+struct InOrder {
+  using Operand = float;
+  static constexpr bool kInGroups = false;
+  static constexpr int kMaxVectors = 8;  // by two rows, sums fit the registers
+
+  static int GroupPairs(const TileProduct& product) { return product.depth / 2; }
+  TALON_INLINE static __m512 First(const float* pair) { return _mm512_set1_ps(pair[0]); }
+  TALON_INLINE static __m512 Second(const float* pair) { return _mm512_set1_ps(pair[1]); }
+};
+
+// bf16 operands, as AMX adds their products: the even ones of a group and its odd ones, each from
+// zero, then both, then that to what was there.
+struct InGroups {
+  using Operand = uint16_t;
+  static constexpr bool kInGroups = true;
+  static constexpr int kMaxVectors = 4;
+
+  static int GroupPairs(const TileProduct& product) { return x86_amx::GroupOf(product) / 2; }
+  TALON_INLINE static __m512 First(const uint16_t* pair) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(Both(pair), 16));
+  }
+  TALON_INLINE static __m512 Second(const uint16_t* pair) {
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000));
+    return _mm512_castsi512_ps(_mm512_and_si512(Both(pair), upper));
+  }
+
+ private:
+  TALON_INLINE static __m512i Both(const uint16_t* pair) {
+    int32_t both;
+    std::memcpy(&both, pair, sizeof(both));
+    return _mm512_set1_epi32(both);
+  }
+};
+
 // kRows rows by kVectors vectors of `out`, from `row` and `col` on, held in registers over the
 // whole depth.
-template <int kRows, int kVectors, bool kHalf, class Columns>
+template <class Arithmetic, int kRows, int kVectors, bool kHalf, class Columns>
 void MultiplyBlock(const TileProduct& product, int row, int col, const Columns& all) {
   constexpr __mmask16 kMask = kHalf ? 0x00FF : 0xFFFF;
   const Columns columns = all.From(col);
-  const float* a = static_cast<const float*>(product.a) + row * product.a_stride;
+  using Operand = typename Arithmetic::Operand;
+  const auto* a = static_cast<const Operand*>(product.a) + row * product.a_stride;
   a += product.first_depth;
   float* out = product.out + row * product.out_stride + product.first_col + col;
   __m512 sums[kRows][kVectors];
@@ -121,23 +159,42 @@ void MultiplyBlock(const TileProduct& product, int row, int col, const Columns& 
   }
   const bool fetches = row == product.first_row;
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xFFFF0000));
-  for (int pair = 0; pair < product.depth / 2; ++pair) {
-    if (fetches) columns.Fetch(pair, kHalf ? kUnitKeys : kVectors * kLanes);
-    __m512 even[kVectors], odd[kVectors];
+  const int pairs = product.depth / 2;
+  const int group = Arithmetic::GroupPairs(product);
+  for (int begin = 0; begin < pairs; begin += group) {
+    __m512 evens[kRows][kVectors], odds[kRows][kVectors];
     TALON_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const __m512i both = columns.template Vector<kHalf>(pair, v);
-      even[v] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
-      odd[v] = _mm512_castsi512_ps(_mm512_and_si512(both, upper));
+    for (int r = 0; Arithmetic::kInGroups && r < kRows; ++r) {
+      TALON_UNROLL
+      for (int v = 0; v < kVectors; ++v) evens[r][v] = odds[r][v] = _mm512_setzero_ps();
     }
-    TALON_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const __m512 first = _mm512_set1_ps(a[r * product.a_stride + 2 * pair]);
-      const __m512 second = _mm512_set1_ps(a[r * product.a_stride + 2 * pair + 1]);
+    for (int pair = begin; pair < begin + group; ++pair) {
+      if (fetches) columns.Fetch(pair, kHalf ? kUnitKeys : kVectors * kLanes);
+      __m512 even[kVectors], odd[kVectors];
       TALON_UNROLL
       for (int v = 0; v < kVectors; ++v) {
-        sums[r][v] = _mm512_fmadd_ps(first, even[v], sums[r][v]);
-        sums[r][v] = _mm512_fmadd_ps(second, odd[v], sums[r][v]);
+        const __m512i both = columns.template Vector<kHalf>(pair, v);
+        even[v] = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+        odd[v] = _mm512_castsi512_ps(_mm512_and_si512(both, upper));
+      }
+      TALON_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const __m512 first = Arithmetic::First(a + r * product.a_stride + 2 * pair);
+        const __m512 second = Arithmetic::Second(a + r * product.a_stride + 2 * pair);
+        auto& even_sums = Arithmetic::kInGroups ? evens : sums;
+        auto& odd_sums = Arithmetic::kInGroups ? odds : sums;
+        TALON_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          even_sums[r][v] = _mm512_fmadd_ps(first, even[v], even_sums[r][v]);
+          odd_sums[r][v] = _mm512_fmadd_ps(second, odd[v], odd_sums[r][v]);
+        }
+      }
+    }
+    TALON_UNROLL
+    for (int r = 0; Arithmetic::kInGroups && r < kRows; ++r) {
+      TALON_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = _mm512_add_ps(sums[r][v], _mm512_add_ps(evens[r][v], odds[r][v]));
       }
     }
   }
@@ -151,11 +208,12 @@ void MultiplyBlock(const TileProduct& product, int row, int col, const Columns& 
 }
 
 // All rows by the same columns, which stay in the first-level cache.
-template <int kVectors, int kMaxRows, bool kHalf, class Columns>
+template <class Arithmetic, int kVectors, int kMaxRows, bool kHalf, class Columns>
 void MultiplyRows(const TileProduct& product, int col, const Columns& columns) {
   using Function = void (*)(const TileProduct&, int, int, const Columns&);
   static constexpr auto kByRows = []<int... kRows>(std::integer_sequence<int, kRows...>) {
-    return std::array<Function, kMaxRows>{MultiplyBlock<kRows + 1, kVectors, kHalf, Columns>...};
+    return std::array<Function, kMaxRows>{
+        MultiplyBlock<Arithmetic, kRows + 1, kVectors, kHalf, Columns>...};
   }
   (std::make_integer_sequence<int, kMaxRows>());
   const int end = product.first_row + product.rows;
@@ -168,37 +226,38 @@ void MultiplyRows(const TileProduct& product, int col, const Columns& columns) {
 }
 
 // Blocks of kVectors vectors of columns, then smaller ones.
-template <int kVectors, int kMaxRows, class Columns>
+template <class Arithmetic, int kVectors, int kMaxRows, class Columns>
 void MultiplyColumns(const TileProduct& product, int col, const Columns& columns) {
   for (; col + kVectors * kLanes <= product.cols; col += kVectors * kLanes) {
-    MultiplyRows<kVectors, kMaxRows, false>(product, col, columns);
+    MultiplyRows<Arithmetic, kVectors, kMaxRows, false>(product, col, columns);
   }
   if constexpr (kVectors > 1) {
-    MultiplyColumns<kVectors / 2, kMaxRows>(product, col, columns);
+    MultiplyColumns<Arithmetic, kVectors / 2, kMaxRows>(product, col, columns);
   } else if (col < product.cols) {
-    MultiplyRows<1, kMaxRows, true>(product, col, columns);
+    MultiplyRows<Arithmetic, 1, kMaxRows, true>(product, col, columns);
   }
 }
 
-// Sixteen registers hold sums; few rows take more columns. Wide blocks do with the fewest
+// Registers hold so many sums; few rows take more columns. Wide blocks do with the fewest
 // instructions, which bound them: what is loaded for a row is multiplied four times.
-template <class Columns>
+template <class Arithmetic, class Columns>
 void MultiplyAll(const TileProduct& product, const Columns& columns) {
-  if (product.rows <= 2) return MultiplyColumns<8, 2>(product, 0, columns);
-  MultiplyColumns<4, 4>(product, 0, columns);
+  constexpr int kVectors = Arithmetic::kMaxVectors;
+  if (product.rows <= 2) return MultiplyColumns<Arithmetic, kVectors, 2>(product, 0, columns);
+  MultiplyColumns<Arithmetic, kVectors / 2, 4>(product, 0, columns);
 }
 
 void Multiply(const TileProduct& product) {
   const int64_t stripe = int64_t{product.b_depth} / 2 * kLanes;
-  MultiplyAll(product, PackedColumns{static_cast<const int32_t*>(product.b), stripe});
+  MultiplyAll<InOrder>(product, PackedColumns{static_cast<const int32_t*>(product.b), stripe});
 }
 
 void MultiplyKeys(const KvTile& keys, const TileProduct& product) {
-  MultiplyAll(product, KeyColumns{keys.units, keys.ahead});
+  MultiplyAll<InOrder>(product, KeyColumns{keys.units, keys.ahead});
 }
 
 void MultiplyValues(const KvTile& values, const TileProduct& product) {
-  MultiplyAll(product, ValueColumns{values.units, values.ahead, product.b_cols});
+  MultiplyAll<InOrder>(product, ValueColumns{values.units, values.ahead, product.b_cols});
 }
 
 // [pairs of dim][8 tokens] of two elements.
@@ -274,12 +333,40 @@ AttentionKernels MakeKernels() {
   return kernels;
 }
 
+// As AMX does, while it lasts: what is denormal is zero.
+class ZeroDenormals {
+ public:
+  ZeroDenormals() { _mm_setcsr(before_ | _MM_FLUSH_ZERO_ON | kDenormalsAreZero); }
+  ~ZeroDenormals() { _mm_setcsr(before_); }
+  ZeroDenormals(const ZeroDenormals&) = delete;
+  ZeroDenormals& operator=(const ZeroDenormals&) = delete;
+
+ private:
+  static constexpr unsigned kDenormalsAreZero = 0x40;
+  const unsigned before_ = _mm_getcsr();
+};
+
 }  // namespace
+
+void MultiplyKeysInGroups(const KvTile& keys, const TileProduct& product) {
+  const ZeroDenormals scope;
+  MultiplyAll<InGroups>(product, KeyColumns{keys.units, keys.ahead});
+}
+
+void MultiplyValuesInGroups(const KvTile& values, const TileProduct& product) {
+  const ZeroDenormals scope;
+  MultiplyAll<InGroups>(product, ValueColumns{values.units, values.ahead, product.b_cols});
+}
+
 }  // namespace x86_avx512
 
-const AttentionKernels* NativeAttentionKernels() {
-  static const AttentionKernels kernels = x86_avx512::MakeKernels();
-  return GetCpuFeatures().avx512 ? &kernels : nullptr;
+const AttentionKernels* const* NativeAttentionKernels() {
+  static const AttentionKernels avx512 = x86_avx512::MakeKernels();
+  static const AttentionKernels amx = x86_amx::WithAmx(avx512);
+  static const AttentionKernels* const with_amx[] = {&amx, &avx512, nullptr};
+  const CpuFeatures& has = GetCpuFeatures();
+  if (!has.avx512) return with_amx + 2;
+  return has.amx_bf16 && has.avx512_bf16 ? with_amx : with_amx + 1;
 }
 
 }  // namespace talon
