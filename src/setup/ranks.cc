@@ -6,13 +6,15 @@
 
 #include "base/contain.h"
 #include "base/log.h"
+#include "compute/cpu/cpu_features.h"
 #include "compute/cuda/cuda_backend.h"
 #include "model/ranks/messages.h"
 
 namespace talon {
 namespace {
 
-// What ranks must have in common: the model, and GPUs of one kind or none.
+// What ranks must have in common: the model, and GPUs of one kind or processors of one kind, whose
+// kernels give the same bits.
 uint64_t Fingerprint(const Config& config, const Decoder& decoder, const BackendInfo& device) {
   const ModelConfig& model = decoder.config();
   RankHash hash;
@@ -23,7 +25,8 @@ uint64_t Fingerprint(const Config& config, const Decoder& decoder, const Backend
     hash.Add(static_cast<uint64_t>(value));
   }
   const bool is_gpu = device.rank_split == RankSplit::kOutputs;
-  for (const std::string& text : {config.weights, is_gpu ? device.description : std::string()}) {
+  for (const std::string& text :
+       {config.weights, is_gpu ? device.description : CpuFeatureNames()}) {
     hash.Add({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   }
   return hash.value();
@@ -94,7 +97,8 @@ Status MeetRanks(const Config& config, const Decoder& decoder, const BackendInfo
   TALON_RETURN_IF_ERROR(Contain([&] { ranks->leads() ? lead() : follow(); }));
   if (different != 0) {
     return InvalidArgument(
-        "tensor_parallel: rank {} has another model, GPU or settings than rank 0", different);
+        "tensor_parallel: rank {} has another model, processor, GPU or settings than rank 0",
+        different);
   }
   ranks->SetDeadline(config.rank_timeout);
   return OkStatus();
