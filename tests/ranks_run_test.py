@@ -182,7 +182,7 @@ class RanksTest(CliTest):
         )
 
     def test_partial_views_are_those_of_one_process(self):
-        view = ("--enable-specpv", "--specpv-partial-threshold", 100)
+        view = ("--enable-specpv", "--specpv-partial-threshold", 100, "--ignore-eos")
         view += ("--specpv-n-retrieval-blocks", 2, "--specpv-n-window-blocks", 2)
         prompt = " ".join(f"{PROMPT} {i}." for i in range(24))
         for mode in ("exact", "fast"):

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory_reserve.h"
 #include "engine/end_tokens.h"
+#include "engine/step/late_drafter.h"
 #include "observe/trace.h"
 
 namespace talon {
@@ -64,7 +65,10 @@ Result<std::unique_ptr<KvCache>> MakeCache(const Engine::Parts& parts,
 }  // namespace
 
 Engine::Engine(Parts parts, const EngineOptions& options)
-    : parts_(std::move(parts)), options_(options), health_(parts_.metrics.get()) {}
+    : parts_(std::move(parts)), options_(options), health_(parts_.metrics.get()) {
+  if (parts_.drafter == nullptr) return;
+  parts_.drafter = std::make_unique<LateDrafter>(std::move(parts_.drafter));
+}
 
 Engine::~Engine() = default;
 

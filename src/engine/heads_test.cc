@@ -76,6 +76,23 @@ std::unique_ptr<Drafter> NewHeadDrafter(const std::string& name, const DraftBudg
   return std::move(drafter).value();
 }
 
+// Lets the drafter follow the target in some steps only.
+class NappingPolicy : public FixedPolicy {
+ public:
+  explicit NappingPolicy(unsigned seed) : random_(seed) {}
+  void BeginStep(const StepShape&) override {
+    if (--left_ > 0) return;
+    follows_ = !follows_;
+    left_ = 1 + static_cast<int>(random_() % 40);
+  }
+  bool Follows() const override { return follows_; }
+
+ private:
+  std::mt19937 random_;
+  bool follows_ = false;
+  int left_ = 0;
+};
+
 EngineOptions HeadsOptions(int sequences = 1) {
   EngineOptions options{
       .max_length = kHeadsMaxLength, .max_sequences = sequences, .kv_audit = true};
@@ -287,6 +304,34 @@ TEST_P(HeadsTest, PartialVerificationIsExact) {
   EXPECT_EQ(result.TokenIds(), plain.TokenIds());
 }
 
+// With partial views, too, whose provisional tokens are taken back.
+TEST_P(HeadsTest, DraftsAgainAfterNaps) {
+  const GenerateRequest request = HeadsRequest(8, 100, 150, 0.7f);
+  EngineOptions options = HeadsOptions();
+  const GenerateResult plain = Small().MakeEngine(options)->Generate(request).value();
+  for (const bool partial : {false, true}) {
+    options.step.specpv = {.enabled = partial,
+                           .sink_blocks = 1,
+                           .retrieval_blocks = 2,
+                           .window_blocks = 2,
+                           .buffer_tokens = 40,
+                           .partial_threshold = 100};
+    Metrics metrics;
+    Proposals proposals;
+    const auto engine = Small().MakeEngine(
+        options,
+        std::make_unique<RecordingDrafter>(NewHeadDrafter(GetParam(), kHeadsBudget, true, &metrics),
+                                           &proposals, [](size_t) { return true; }),
+        std::make_unique<NappingPolicy>(5));
+    EXPECT_EQ(engine->Generate(request).value().TokenIds(), plain.TokenIds());
+    int drafted = 0, slept = 0;
+    for (const auto& [length, tree] : proposals) ++(tree.size() > 1 ? drafted : slept);
+    EXPECT_GT(drafted, 10);
+    EXPECT_GT(slept, 10);
+    EXPECT_EQ(metrics.Total(Counter::kSpecFallback), 0);
+  }
+}
+
 // Trees, chunks, batches, pools, caches and temperatures at random; TALON_CASES sets which.
 TEST_P(HeadsTest, RandomCasesGivePlainTokens) {
   const CaseRange cases = WantedCases(6);
@@ -312,8 +357,11 @@ TEST_P(HeadsTest, RandomCasesGivePlainTokens) {
     if (draw(0, 2) == 0) options.kv_tokens = 256;
     Metrics metrics;
     const GrowsAheadNow ahead(draw(0, 1) == 1);
+    std::unique_ptr<Policy> policy;
+    if (draw(0, 1) == 1) policy = std::make_unique<NappingPolicy>(i);
     const auto engine = Small().MakeEngine(
-        options, NewHeadDrafter(GetParam(), budget, options.prefix_cache, &metrics));
+        options, NewHeadDrafter(GetParam(), budget, options.prefix_cache, &metrics),
+        std::move(policy));
     const auto spec = RunBatch(engine.get(), requests);
     for (size_t j = 0; j < requests.size(); ++j) {
       ASSERT_EQ(plain[j].TokenIds(), spec[j].TokenIds()) << "case " << i << ", request " << j;
@@ -387,6 +435,34 @@ TEST_P(HeadsAlone, RewindAndExtendAgainGiveTheSameTree) {
   EXPECT_EQ(Propose(1, 41).tokens, before.tokens);
   Extend(1, 50, 2);  // rows between are missing
   EXPECT_EQ(Propose(1, 53).size(), 1);
+}
+
+// It was not told of rows 20 to 39: it goes on with the next whole block, after the last one
+// before.
+TEST_P(HeadsAlone, LeavesOutRowsThatItWasNotToldOf) {
+  ASSERT_TRUE(drafter_->Begin(1, tokens_).ok());
+  Extend(1, 0, 20);
+  Extend(1, 40, 20);
+  const TokenTree after = Propose(1, 61);
+  EXPECT_EQ(after.size(), kHeadsBudget.max_nodes);
+  ASSERT_TRUE(drafter_->Begin(2, tokens_).ok());
+  Extend(2, 0, 16);
+  Extend(2, 48, 12);
+  EXPECT_EQ(Propose(2, 61).tokens, after.tokens);
+  ASSERT_TRUE(drafter_->Begin(3, tokens_).ok());
+  Extend(3, 0, 60);
+  EXPECT_NE(Propose(3, 61).probs, after.probs) << "it sees the rows between";
+  drafter_->Rewind(1, 36);
+  EXPECT_EQ(Propose(1, 36).size(), 1) << "row 34 is missing";
+  // Told again from there on, or from a row of the block after.
+  for (const int length : {36, 49}) {
+    drafter_->Rewind(1, length);
+    Extend(1, length - 1, 61 - length);
+    EXPECT_EQ(Propose(1, 61).tokens, after.tokens) << "length " << length;
+  }
+  drafter_->End(1);
+  drafter_->End(2);
+  EXPECT_EQ(metrics_.Total(Counter::kSpecFallback), 0);
 }
 
 // Before the tree is placed in a pass, and without one.

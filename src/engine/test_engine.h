@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "model/decoder.h"
 #include "spec/drafter.h"
+#include "spec/policy/policy.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace talon {
@@ -43,12 +44,14 @@ class TestModel {
   }
 
   std::unique_ptr<Engine> MakeEngine(EngineOptions options,
-                                     std::unique_ptr<Drafter> drafter = nullptr) {
+                                     std::unique_ptr<Drafter> drafter = nullptr,
+                                     std::unique_ptr<Policy> policy = nullptr) {
     if (options.max_length == 0) options.max_length = 512;
     auto engine = Engine::Create({.backend = backend.get(),
                                   .target = target.get(),
                                   .tokenizer = tokenizer.get(),
-                                  .drafter = std::move(drafter)},
+                                  .drafter = std::move(drafter),
+                                  .policy = std::move(policy)},
                                  options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     return std::move(engine).value();

@@ -31,6 +31,7 @@ class PrefixCache {
 
   // Learns the sequence's full blocks, as far as their tokens are there.
   void Learn(Sequence* sequence);
+  int block_size() const { return block_size_; }
   bool Knows(int32_t block) const { return index_.Knows(block); }
   // The pool takes the block back.
   void Forget(int32_t block) { index_.Remove(block); }

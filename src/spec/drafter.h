@@ -118,6 +118,9 @@ class Drafter {
   // Tokens that were emitted in a step, in order, the bonus last: accepted, hence final.
   virtual void Observe(SequenceId sequence, std::span<const int32_t> emitted) = 0;
 
+  // The device has begun a pass: time for what Observe has left for later.
+  virtual void Learn() {}
+
   // The sequence now has only its first `length` tokens.
   virtual void Rewind(SequenceId sequence, int length) = 0;
 

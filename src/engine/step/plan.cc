@@ -66,7 +66,9 @@ void Planner::PlanEntry(StepEntry* entry, int kept_blocks, PlannedPass* pass) {
     partial_->RequestScores(run, proposal.RootRow(rows.first), rows.first + rows.count,
                             proposal.LongestPath(), &builder);
   }
-  rows.first_feature = sync_->CaptureRows(run, rows.first, rows.count, &builder);
+  if (parts_.policy->Follows()) {
+    rows.first_feature = sync_->CaptureRows(run, rows.first, rows.count, &builder);
+  }
 }
 
 void Planner::PlanPrompt(const PromptChunk& prompt, const Reservation& reservation,

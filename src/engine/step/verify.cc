@@ -28,6 +28,7 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   const KvView kv = pass.reads_views ? parts_.kv->views() : parts_.kv->view();
   const int64_t experts_before = parts_.backend->expert_ops()->experts_read();
   TALON_RETURN_IF_ERROR(Forward(*batch, plan, kv, &verified->output));
+  if (parts_.drafter != nullptr) parts_.drafter->Learn();  // what the last step emitted
   if (StagingArea& staging = parts_.kv->staging(); !staging.is_clear()) {
     staging.Report(verified->output.stored_layers);
     LogEvent(LogLevel::kDebug, "NWOR: staged", {{"rows", staging.num_staged()}});

@@ -35,6 +35,8 @@ bool AdaptivePolicy::Affords(const StepShape& shape) const {
 void AdaptivePolicy::BeginStep(const StepShape& shape) {
   Regime& now = Of(shape);
   drafts_now_ = DraftsNow(shape);
+  follows_ = drafts_now_ || !Sleeps(shape);
+  followed_steps_ = follows_ ? followed_steps_ + 1 : 0;
   tries_rows_ = drafts_now_ && now.unkept >= now.most_unkept;
   if (!tries_rows_) return;
   now.unkept = 0;
@@ -61,6 +63,7 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
   if (now.plain_steps < kCalibrationSteps || !Affords(shape)) return false;
   // Lookups cost next to nothing: let them propose, Trim decides.
   if (IsCheap(shape) || now.gain >= kMinGain) {
+    if (followed_steps_ < kWarmUp) return false;
     now.probe_interval = kFirstProbe;
     now.until_probe = kFirstProbe;
     return true;
@@ -70,6 +73,7 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
     allows_lookups_ = now.lookup_gain >= kMinGain;
     return false;
   }
+  if (followed_steps_ < kWarmUp) return false;
   if (now.probes_left == 0) {
     now.probes_left = kProbeSteps;
     now.lookup_gain = kPriorGain;
@@ -80,6 +84,12 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
   }
   --now.probes_left;
   return true;
+}
+
+bool AdaptivePolicy::Sleeps(const StepShape& shape) const {
+  const Regime& now = Of(shape);
+  if (IsCheap(shape) || now.gain >= kMinGain || now.probe_interval <= 2 * kWarmUp) return false;
+  return !Affords(shape) || (now.probes_left == 0 && now.until_probe > kWarmUp);
 }
 
 AdaptivePolicy::Ranking AdaptivePolicy::Rank(const TokenTree& tree) const {

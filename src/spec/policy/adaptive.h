@@ -17,6 +17,9 @@
 // worth a row over a short view may not be worth one over a long prefix. What drafts are worth
 // (calibration) does not depend on it.
 //
+// Even a drafter that is not asked costs something as long as it is told of what the target
+// computes. One that proved slow is left alone until shortly before it is asked again.
+//
 // A ledger bounds the damage of wrong estimates: the time lost in steps that drafted and in partial
 // rounds (SpecPV), against plain decoding of the same tokens, may not exceed 1 % of all time spent,
 // at any size of the batch.
@@ -48,6 +51,7 @@ class AdaptivePolicy : public Policy {
 
   void BeginStep(const StepShape& shape) override;
   DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) override;
+  bool Follows() const override { return follows_; }
   bool AllowsLookups() const override { return allows_lookups_; }
   int NodesAhead(const StepShape& shape, int most) override;
   void Trim(const StepShape& shape, TokenTree* tree) override;
@@ -70,6 +74,7 @@ class AdaptivePolicy : public Policy {
   static constexpr int kProbeSteps = 6;
   static constexpr int kLastProbe = 256;
   static constexpr int kFirstUnkept = 8;
+  static constexpr int kWarmUp = 32;        // steps that a drafter follows before it is asked again
   static constexpr int kFirstRecheck = 16;  // drafting steps before plain ones are timed again
   static constexpr int kLastRecheck = 256;
   static constexpr double kLeastRowScale = 0.2;
@@ -159,6 +164,9 @@ class AdaptivePolicy : public Policy {
            regime.draft_seconds < 0.02 * PlainSeconds(shape);
   }
   bool DraftsNow(const StepShape& shape);
+  // Whether drafting has proved slow and is not to be tried for so long that following the target
+  // would cost more than it is worth.
+  bool Sleeps(const StepShape& shape) const;
   // The time of the step's rows by the curve alone.
   double CurveSeconds(const StepShape& shape, const StepCost& cost) const {
     return curve_.Seconds(shape, static_cast<double>(cost.rows) / shape.sequences);
@@ -176,6 +184,8 @@ class AdaptivePolicy : public Policy {
   bool drafts_now_ = false;
   bool tries_rows_ = false;  // as if rows were cheap, to learn what they cost
   bool allows_lookups_ = false;
+  bool follows_ = true;
+  int followed_steps_ = kWarmUp;  // in a row, until now
 };
 
 }  // namespace talon

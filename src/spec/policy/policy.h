@@ -38,6 +38,10 @@ class Policy {
   // What the drafter may propose for one sequence in the coming step, within `limit`.
   virtual DraftBudget Budget(const StepShape& shape, const DraftBudget& limit) = 0;
 
+  // Whether the drafter should be told of the rows that the coming step commits. One that has not
+  // followed the target for a while drafts from what it knows before and after.
+  virtual bool Follows() const { return true; }
+
   // Whether sources that cost next to nothing may propose in the coming step although the budget
   // asks for nothing.
   virtual bool AllowsLookups() const { return false; }

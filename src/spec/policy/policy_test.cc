@@ -335,5 +335,39 @@ TEST(AdaptivePolicy, SimulatedBatchesLoseLittleWhereDraftsDoNotPay) {
   }
 }
 
+// What follows the target costs something even if it is not asked.
+TEST(AdaptivePolicy, LeavesAUselessDrafterAlone) {
+  struct Followed {
+    int steps = 0;
+    int in_a_row = 1000;
+    int least = 1000;  // in a row before the drafter was asked
+    double time = 0;
+  };
+  const auto run = [](double acceptance, int text_changes_at = 0) {
+    Followed followed;
+    const auto on_step = [&followed](bool drafts, bool follows) {
+      if (drafts) followed.least = std::min(followed.least, followed.in_a_row);
+      followed.in_a_row = follows ? followed.in_a_row + 1 : 0;
+      followed.steps += follows ? 1 : 0;
+    };
+    followed.time = Simulation{.acceptance = acceptance,
+                               .text_changes_at = text_changes_at,
+                               .draft_seconds = 2e-4,
+                               .steps = 10000,
+                               .on_step = on_step}
+                        .Run()
+                        .time;
+    return followed;
+  };
+  const Followed useless = run(0.02);
+  EXPECT_LT(useless.steps, 3000);
+  EXPECT_GE(useless.least, 31) << "it knows the last rows when it is asked";
+  EXPECT_EQ(run(0.9).steps, 10000);
+  const Followed later = run(0.9, 3000);
+  EXPECT_LT(later.steps, 9500);
+  EXPECT_GT(later.steps, 6000) << "it is asked again after the text has changed";
+  EXPECT_LT(later.time, 0.7);
+}
+
 }  // namespace
 }  // namespace talon

@@ -28,6 +28,7 @@ struct Simulation {
   // How many times slower than by itself the machine is in a step.
   std::function<double(int step)> slowdown = [](int) { return 1.0; };
   std::function<void(int step)> on_draft = [](int) {};
+  std::function<void(bool drafts, bool follows)> on_step = [](bool, bool) {};
 
   struct Outcome {
     double time = 0;   // against plain decoding of the same tokens, both undisturbed
@@ -46,6 +47,7 @@ struct Simulation {
       const DraftBudget budget = policy.Budget(shape, {.max_nodes = 9, .max_depth = 8});
       const bool drafted = budget.max_nodes > 1;
       if (drafted) on_draft(step);
+      on_step(drafted, policy.Follows());
       TokenTree tree = drafted ? Draft(budget, slow, &level_times) : TokenTree(0);
       const double drafting = draft_seconds * (tree.size() - 1);
       if (drafted) policy.Trim(shape, &tree);

@@ -106,6 +106,7 @@ void BlockDrafter::End(SequenceId sequence) {
 
 void BlockDrafter::Cut(State* state, int rows) {
   if (rows >= state->rows()) return;
+  rows = state->missing.BeforeGap(rows, options_.cache.block_size);
   state->sequence.tokens.resize(rows);
   state->pending.resize(std::max(0, rows - state->sequence.committed_len));
   if (rows < state->sequence.committed_len) {
@@ -133,11 +134,13 @@ void BlockDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
     const auto at = states_.find(committed.sequence);
     if (at == states_.end()) continue;
     State& state = at->second;
-    if (committed.first > state.rows()) continue;  // rows were lost, see MakeRows
     Cut(&state, committed.first);
+    std::span<const int32_t> taken = committed.rows;
+    if (committed.first > state.rows()) taken = AfterGap(&state, committed);
+    if (taken.empty()) continue;
     const auto known = committed.tokens.first(committed.first + committed.rows.size());
     state.sequence.tokens.assign(known.begin(), known.end());
-    for (const int32_t row : committed.rows) {
+    for (const int32_t row : taken) {
       const int place = pending_used_ + static_cast<int>(rows.size());
       state.pending.push_back(place);
       rows.push_back(row);
@@ -147,6 +150,19 @@ void BlockDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
     }
   }
   copy();
+}
+
+// The rows that follow what is left out: those from the next block on.
+std::span<const int32_t> BlockDrafter::AfterGap(State* state, const CommittedRows& committed) {
+  const int block = options_.cache.block_size;
+  const int next = RoundUp(committed.first, block);
+  const std::span<const int32_t> rows = committed.rows;
+  const auto skipped = static_cast<size_t>(next - committed.first);
+  if (skipped >= rows.size()) return {};
+  Cut(state, state->sequence.committed_len / block * block);
+  if (!LeaveOut(committed.tokens, next, &kv_->prefix(), &state->sequence, &state->missing))
+    return {};
+  return rows.subspan(skipped);
 }
 
 bool BlockDrafter::MakeRows() {

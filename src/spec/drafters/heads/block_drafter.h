@@ -88,6 +88,7 @@ class BlockDrafter : public Drafter {
   Status Allocate();
 
   void Cut(State* state, int rows);
+  std::span<const int32_t> AfterGap(State* state, const CommittedRows& committed);
   // Makes the rows of all pending features. False: they were dropped, and their sequences, which
   // are behind from then on, get no drafts.
   bool MakeRows();

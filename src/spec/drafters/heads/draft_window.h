@@ -1,12 +1,16 @@
-// Which of its draft rows a sequence's drafts see: all, or the first and the last ones.
+// Which of its draft rows a sequence's drafts see: all, or the first and the last ones, and none
+// that the draft was not told of.
 #ifndef TALON_SPEC_DRAFTERS_HEADS_DRAFT_WINDOW_H_
 #define TALON_SPEC_DRAFTERS_HEADS_DRAFT_WINDOW_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/math.h"
+#include "kv/prefix_cache.h"
 #include "spec/plan.h"
 
 namespace talon {
@@ -21,7 +25,29 @@ struct DraftWindow {
 struct MissingBlocks {
   int first = 0;
   int end = 0;
+
+  // Where a sequence of so many rows can go on: not in the gap, which is forgotten then.
+  int BeforeGap(int rows, int block_size) {
+    if (rows >= end * block_size) return rows;
+    return std::min(rows, std::exchange(*this, {}).first * block_size);
+  }
 };
+
+// The draft was not told of rows before `next`, the first row of a block: leaves out all blocks
+// from the first that was ever missing. `tokens` [next] are the draft's, which has no row that is
+// not in a whole block. Without room it stays as it is.
+inline bool LeaveOut(std::span<const int32_t> tokens, int next, PrefixCache* cache, Sequence* draft,
+                     MissingBlocks* missing) {
+  const int known = draft->committed_len;
+  draft->tokens.assign(tokens.begin(), tokens.begin() + next);
+  if (!cache->Skip(draft, next).ok()) {
+    draft->tokens.resize(known);
+    return false;
+  }
+  const int block = cache->block_size();
+  *missing = {missing->end > 0 ? missing->first : known / block, next / block};
+  return true;
+}
 
 // The view of `rows` draft rows in `blocks`. It refers to `chosen` where it leaves blocks out.
 inline PrefixView VisibleRows(const DraftWindow& size, const MissingBlocks& missing_blocks,

@@ -139,6 +139,7 @@ void EagleDrafter::Rewind(SequenceId sequence, int length) {
 }
 
 void EagleDrafter::Cut(State* state, int rows) {
+  rows = state->missing.BeforeGap(rows, options_.cache.block_size);
   state->sequence.tokens.resize(rows);
   state->pending.resize(std::max(0, rows - state->sequence.committed_len));
   if (rows < state->sequence.committed_len) {
@@ -157,12 +158,14 @@ void EagleDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
     const auto at = states_.find(committed.sequence);
     if (at == states_.end()) continue;
     State& state = at->second;
-    if (committed.first > state.rows()) continue;  // rows were lost, see MakeRoom
     if (committed.first < state.rows()) Cut(&state, committed.first);
-    const auto successors = committed.tokens.subspan(committed.first + 1, committed.rows.size());
+    std::span<const int32_t> taken = committed.rows;
+    if (committed.first > state.rows()) taken = AfterGap(&state, committed);
+    if (taken.empty()) continue;
+    const auto successors = committed.tokens.subspan(state.rows() + 1, taken.size());
     state.sequence.tokens.insert(state.sequence.tokens.end(), successors.begin(), successors.end());
-    added.emplace_back(&state, committed.rows);
-    rows.insert(rows.end(), committed.rows.begin(), committed.rows.end());
+    added.emplace_back(&state, taken);
+    rows.insert(rows.end(), taken.begin(), taken.end());
   }
   const auto count = static_cast<int>(rows.size());
   if (pending_used_ + count > pending_.all.rows && !MakeRoom()) return;
@@ -176,6 +179,19 @@ void EagleDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
     state->ranked = false;
     for (size_t i = 0; i < each.size(); ++i) state->pending.push_back(pending_used_++);
   }
+}
+
+// The rows that follow what is left out: those from the next block on.
+std::span<const int32_t> EagleDrafter::AfterGap(State* state, const CommittedRows& committed) {
+  const int block = options_.cache.block_size;
+  const int next = RoundUp(committed.first, block);
+  const std::span<const int32_t> rows = committed.rows;
+  const auto skipped = static_cast<size_t>(next - committed.first);
+  if (skipped >= rows.size()) return {};
+  Cut(state, state->sequence.committed_len / block * block);
+  const auto successors = committed.tokens.subspan(1);
+  if (!LeaveOut(successors, next, &kv_->prefix(), &state->sequence, &state->missing)) return {};
+  return rows.subspan(skipped);
 }
 
 void EagleDrafter::AddPending(State* state, std::span<const int32_t> rows, MatrixView features) {

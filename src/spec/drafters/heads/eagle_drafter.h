@@ -4,7 +4,8 @@
 // draft's KV has exactly C rows when the target has committed C. Extend only collects features;
 // Propose runs the missing rows of all its sequences in one pass, whose last row of each gives
 // level 1, then one pass for each further level but the last, which needs none. A sequence that is
-// not drafted for costs a copy of its features, and loses nothing.
+// not drafted for costs a copy of its features, and loses nothing. Rows that Extend is not told of
+// are left out: drafts see the rows before and after.
 //
 // With a prefix index the draft's full blocks are known by the tokens that their rows pair with, so
 // the last row of a block depends on the token after the target's block. Where that one differs,
@@ -90,6 +91,7 @@ class EagleDrafter : public Drafter {
   };
   void AddEdges(const State& state, int count, int first_ordered, Edges* edges) const;
   void Cut(State* state, int rows);
+  std::span<const int32_t> AfterGap(State* state, const CommittedRows& committed);
   void AddPending(State* state, std::span<const int32_t> rows, MatrixView features);
   // False: all pending rows were dropped.
   bool MakeRoom();
