@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kRun = 8;       // tokens
 constexpr int kMostRepeats = 2;  // repeats of a run
+constexpr size_t kFewestStoryTokens = 100;
 constexpr int kMostTokens = 1 << 16;
 
 Result<std::string> TextOf(const OrderedJson& entry, const char* key) {
@@ -137,7 +138,7 @@ bool IsRight(const TaskItem& item, const TaskAnswer& answer) {
     case TaskItem::Check::kToolCall:
       return CallIsRight(item, answer);
     case TaskItem::Check::kStory:
-      return !answer.tokens.empty() && !Loops(answer.tokens);
+      return answer.tokens.size() >= kFewestStoryTokens && !Loops(answer.tokens);
   }
   return false;
 }

@@ -1,7 +1,7 @@
 // Tasks with a right answer: JSON lines
 //   {"id", "kind", "messages": [...], "tools": [...], "max_tokens": N,
 //    "answer": text | "json": value | "tool_call": {"name", "arguments"}}
-// An item without an answer is a story, which is right if it does not loop.
+// An item without an answer is a story, which is right if it has 100 tokens and does not loop.
 #ifndef TALON_APPS_BENCH_TASK_ITEMS_H_
 #define TALON_APPS_BENCH_TASK_ITEMS_H_
 

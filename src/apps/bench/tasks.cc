@@ -224,7 +224,8 @@ void AddBenchTasks(Command bench, Config* config, CommandBody* body) {
   command.SetFooter(
       "\nGreedy unless --temperature says otherwise: what the model suggests does not\n"
       "count here. An answer is right if it is equal to the expected text, JSON value\n"
-      "or call of a tool; a story if no run of 8 tokens occurs in it more than twice.\n"
+      "or call of a tool; a story if it has 100 tokens and no run of 8 occurs in it\n"
+      "more than twice.\n"
       "\nExamples:\n"
       "  talon bench tasks --weights int4 --wrong\n"
       "  talon bench tasks --enable-specpv --specpv-mode fast \\\n"

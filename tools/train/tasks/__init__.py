@@ -18,13 +18,13 @@ KINDS = {
     "passage": (passage.passage_item, 9),
     "arithmetic": (amounts.arithmetic_item, 12),
     "convert": (amounts.convert_item, 7),
-    "lists": (lists.lists_item, 12),
+    "lists": (lists.lists_item, 15),
     "tables": (tables.tables_item, 6),
     "commands": (commands.commands_item, 7),
     "rewrite": (rewriting.rewrite_item, 9),
-    "talk": (talk.talk_item, 5),
+    "talk": (talk.talk_item, 7),
     "system": (talk.system_item, 7),
-    "story": (stories.story_item, 5),
+    "story": (stories.story_item, 8),
 }
 # Exercises that no test asks for, in training only.
 EXERCISES = {"spelling": (spelling.spelling_item, 12), "everyday json": (everyday.json_item, 10),

@@ -44,7 +44,11 @@ class Record:
 
 
 def first_name(s: Source) -> str:
-    return s.made_up() if s.chance(0.2) else s.word(s.of(pools.FIRST))
+    if s.chance(0.2):
+        return s.made_up()
+    if not s.test and s.chance(0.15):
+        return s.changed(s.of(pools.FIRST).lower()).capitalize()  # nearly a known one
+    return s.word(s.of(pools.FIRST))
 
 
 def full_name(s: Source) -> str:

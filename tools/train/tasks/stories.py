@@ -92,7 +92,7 @@ MORALS = ["A good friend is worth more than gold.", "It is never too late to ask
           "A long way is short with a friend."]
 
 
-def story(s: Source, name: str, animal: str, place: str, wide: bool = False) -> str:
+def story(s: Source, name: str, animal: str, place: str, trait: str = "", wide: bool = False) -> str:
     """`wide`: every list whole, for the text of a story (its prompt is what tells the sides apart)."""
     pick = s.any if wide else s.of
     other = s.any([a for a in pools.ANIMAL if a != animal])
@@ -100,7 +100,7 @@ def story(s: Source, name: str, animal: str, place: str, wide: bool = False) -> 
     he = "she" if name[-1] in "aehy" else "he"
     his, him = ("his", "him") if he == "he" else ("her", "her")
     goal, thing = pick(GOALS)
-    words = dict(name=name, Name=name, animal=animal, place=place, trait=pick(TRAITS), goal=goal,
+    words = dict(name=name, Name=name, animal=animal, place=place, trait=trait or pick(TRAITS), goal=goal,
                  thing=thing, name2=name2, Name2=name2, animal2=other, trait2=pick(TRAITS), he=he,
                  his=his, him=him, his2="her" if name2[-1] in "aehy" else "his")
     plan = [[OPENINGS], [HABITS] * s.number(1, 2) + [AIMS], [SETOUTS, TROUBLES, FEELINGS],
@@ -133,13 +133,54 @@ REQUESTS = ["Tell me a story about a {animal} named {name} in a {place}.",
             "Tell me a story about a {animal}.", "Tell me a short story.", "Write a story for children.",
             "Tell a story about a {animal} and a {place}.",
             "I want to hear a story about a {animal} named {name} that lives near a {place}."]
+# More of training's requests: ASKING, a KIND and ABOUT, each of any other.
+ASKING = """Tell|Tell me|Write|Write me|Write down|Make up|Invent|Think of|Give me|Give us|Let me hear|Read me|Begin
+Please write|Please tell me|Please make up|Please give me|Please invent|Can you write|Can you tell me|Can you make up
+Could you tell me|Could you make up|Could you invent|Would you write|Would you tell us|Will you tell me|I want|I need
+I would love|I'd like|I want to read|I wish to hear|I should like to have|We want|We need|My children want
+My daughter would like|My son asks for|How about|What about|May I have|Do you know|Do you have|Have you got|Now tell
+Now write|Go on and tell|Start|Compose|Create|Produce|Time for|One more time:|It is late:|Let us have""".replace(
+    "\n", "|").split("|")
+KINDS = """story|story|tale|tale|tale|fairy tale|fable|legend|short story|short tale|little story|little tale|nice story
+bedtime story|children's story|animal story|folk tale|long story|simple story|happy story|sad story
+small adventure|yarn|good tale|tale for children|story for children|story for the night|story with a happy end
+tale with a happy end|story in easy words|tale in simple words|new tale|new story""".replace(
+    "\n", "|").split("|")
+ABOUT = """about {name} the {animal}|about a {animal}|about the {animal} {name}|of {name} the {animal}|of a {animal}
+of a {animal} named {name}|of a {animal} called {name} in a {place}|of the {animal} {name} and the {place}
+about a {animal} with the name {name}|about {name}, the {animal} of the {place}|about a {trait} {animal}
+about {name}, a {trait} {animal}|of {name}, the {trait} {animal}|with a {animal} called {name} in it
+with {name} the {animal}|in which a {animal} named {name} lives by a {place}|about a {place} and a {animal}
+about a {animal} in a {place}|about the {animal} of the {place}|set in a {place}|from the {place}|from a {place}
+that happens in a {place}|where {name} is a {animal}|for {name}|about a {animal} from a {place}
+of a {animal} that came from the {place}|about {name} from the {place}, who is a {animal}|about animals
+|about {name}, who is a {animal}|of {name}, who is a {trait} {animal}|whose hero is a {animal}
+about a {animal} and its friend|with a {animal} and a {place}|of the {place} and of {name} the {animal}
+""".replace("\n", "|").split("|")
+ENDINGS = [".", ".", ".", "", "!", ", please.", "?"]
+
+
+def _request(s: Source) -> str:
+    kind, about = s.any(KINDS), s.any(ABOUT)
+    if s.chance(0.15):
+        kind = f"{s.word('short').lower()} {kind}"
+    ending, shape = s.any(ENDINGS), s.r.random()
+    if shape < 0.75:
+        return f"{s.any(ASKING)} a {kind} {about}".rstrip() + ending
+    if shape < 0.85:
+        return f"A {kind} {about}".rstrip() + ending
+    if shape < 0.95:
+        return f"{about.capitalize() or 'Now'}: a {kind}{ending}" if about[:1] != "{" else f"A {kind}{ending}"
+    return f"{s.words(1, 3).capitalize()}: {kind} {about}".rstrip() + ending
 
 
 def story_item(s: Source) -> Item:
     name = s.of(pools.FIRST) if s.chance(0.85) else s.made_up()
     animal, place = s.any(pools.ANIMAL), s.any(pools.PLACE)
-    question = s.of(REQUESTS).format(name=name, animal=animal, place=place)
-    return ask("story", question, story(s, name, animal, place, wide=True), check="")
+    request = _request(s) if not s.test and s.chance(0.8) else s.of(REQUESTS)
+    trait = s.any(TRAITS)
+    question = request.format(name=name, animal=animal, place=place, trait=trait)
+    return ask("story", question, story(s, name, animal, place, trait, wide=True), check="")
 
 
 def prose(s: Source, paragraphs: int) -> list[str]:
