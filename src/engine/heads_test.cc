@@ -83,7 +83,7 @@ class NappingPolicy : public FixedPolicy {
   void BeginStep(const StepShape&) override {
     if (--left_ > 0) return;
     follows_ = !follows_;
-    left_ = 1 + static_cast<int>(random_() % 40);
+    left_ = 1 + static_cast<int>(random_() % (follows_ ? 40 : 12));
   }
   bool Follows() const override { return follows_; }
 

@@ -66,7 +66,8 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
   add("deterministic", &c->deterministic,
       "The same text with and without speculation, alone and in a batch; always on");
   add("disable_amx", &c->disable_amx,
-      "cpu: multiply without AMX, for comparisons; bf16 sums are then rounded in another order");
+      "cpu: no AMX in products and attention, for comparisons; bf16 sums are then rounded "
+      "otherwise");
   add("disable_cuda_graph", &c->disable_cuda_graph,
       "cuda: launch every kernel by itself instead of replaying CUDA graphs");
   add("disable_nccl", &c->disable_nccl,

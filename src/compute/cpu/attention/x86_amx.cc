@@ -245,7 +245,6 @@ AttentionKernels WithAmx(AttentionKernels kernels) {
   kernels.pack_query = PackQuery;
   kernels.multiply = Multiply;
   kernels.softmax = Softmax;
-  kernels.direct_rows = 24;
   kernels.multiply_keys = MultiplyKeys;
   kernels.multiply_values = MultiplyValues;
   return kernels;
