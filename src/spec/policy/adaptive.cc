@@ -24,12 +24,13 @@ size_t SizeIndex(int nodes) { return std::bit_width(static_cast<unsigned>(nodes)
 
 }  // namespace
 
-bool AdaptivePolicy::Affords(const StepShape& shape) const {
+double AdaptivePolicy::StepsInDebt(const StepShape& shape) const {
   // A fresh engine may lose a little before it has gained: early estimates are noisy.
   const Regime& now = Of(shape);
-  const double affordable =
-      std::max(kAffordable * curve_.Seconds(shape, 1), kUnnoticed / now.plain_scale);
-  return Balance(now) > -kLedgerShare * now.total_by_curve - affordable;
+  const double step = curve_.Seconds(shape, 1);
+  const double affordable = std::max(kAffordable * step, kUnnoticed / now.plain_scale);
+  const double debt = -Balance(now) - kLedgerShare * now.total_by_curve - affordable;
+  return debt / (kLedgerShare * step);
 }
 
 void AdaptivePolicy::BeginStep(const StepShape& shape) {
@@ -88,8 +89,10 @@ bool AdaptivePolicy::DraftsNow(const StepShape& shape) {
 
 bool AdaptivePolicy::Sleeps(const StepShape& shape) const {
   const Regime& now = Of(shape);
-  if (IsCheap(shape) || now.gain >= kMinGain || now.probe_interval <= 2 * kWarmUp) return false;
-  return !Affords(shape) || (now.probes_left == 0 && now.until_probe > kWarmUp);
+  if (IsCheap(shape) || now.gain >= kMinGain) return false;
+  const int until_probe = now.probes_left == 0 ? now.until_probe : 0;
+  const int least = follows_ ? 2 * kWarmUp : kWarmUp;  // a nap of less is not worth it
+  return std::max(StepsInDebt(shape), 0.0) + until_probe > least;
 }
 
 AdaptivePolicy::Ranking AdaptivePolicy::Rank(const TokenTree& tree) const {

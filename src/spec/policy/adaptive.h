@@ -62,7 +62,7 @@ class AdaptivePolicy : public Policy {
   void ObserveTree(const TokenTree& tree, std::span<const int32_t> path, bool ahead) override;
   void ObserveStep(const StepShape& shape, const StepCost& cost) override;
   void Charge(const StepShape& shape, double seconds, double plain_steps) override;
-  bool Affords(const StepShape& shape) const override;
+  bool Affords(const StepShape& shape) const override { return StepsInDebt(shape) < 0; }
 
   const VerifyCurve& curve() const { return curve_; }
 
@@ -164,6 +164,8 @@ class AdaptivePolicy : public Policy {
            regime.draft_seconds < 0.02 * PlainSeconds(shape);
   }
   bool DraftsNow(const StepShape& shape);
+  // Plain steps until the ledger has room again; negative: it has.
+  double StepsInDebt(const StepShape& shape) const;
   // Whether drafting has proved slow and is not to be tried for so long that following the target
   // would cost more than it is worth.
   bool Sleeps(const StepShape& shape) const;

@@ -122,6 +122,12 @@ TEST(PolicyInBatches, SmallModelWithASlowStart) {
       {.ahead = true, .draft_seconds = 4e-4, .card = card, .slow_runs = 3, .wrong_steps = 1}, card);
 }
 
+// Drafting takes longer than the pass itself.
+TEST(PolicyInBatches, DearDraftsOfASmallModel) {
+  const VerifyCurve card({{1, 0.3e-3, 0}, {64, 0.74e-3, 0}, {256, 1.2e-3, 0}, {1024, 3e-3, 0}});
+  ExpectNearTheBest({.draft_seconds = 1e-3, .card = card}, card);
+}
+
 TEST(PolicyInBatches, ModelDraftsThatAreWaitedFor) {
   ExpectNearTheBest({.draft_seconds = 9e-4}, Card());
 }

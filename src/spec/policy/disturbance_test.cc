@@ -54,7 +54,7 @@ TEST(Disturbance, Bursts) {
   const auto slow = [](int step) { return step % 300 > 270 ? 2.5 : 1.0; };
   EXPECT_GT(Speed(With(GoodDrafts(), slow)), 1.45);
   EXPECT_GT(Speed(With(WrongDrafts(), slow)), 0.98);
-  EXPECT_GT(Speed(With(DearDrafts(), slow)), 0.96);
+  EXPECT_GT(Speed(With(DearDrafts(), slow)), 0.955);
 }
 
 TEST(Disturbance, AMachineThatBecomesSlowerOrFaster) {
