@@ -56,8 +56,7 @@ struct Rows {
       TALON_UNROLL
       for (int i = 0; i < kMxfp4Outputs; ++i) {
         codes[i] = LoadCodes(from[i] + g * kMxfp4GroupBytes, table);
-        factors[i] = _mm512_broadcastss_ps(
-            _mm_castsi128_ps(_mm_shuffle_epi32(_mm_castps_si128(scales), i * 0b01010101)));
+        factors[i] = _mm512_broadcastss_ps(_mm_permutevar_ps(scales, _mm_set1_epi32(i)));
       }
       TALON_UNROLL
       for (int r = 0; r < kRows; ++r) {
