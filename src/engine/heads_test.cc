@@ -76,6 +76,16 @@ std::unique_ptr<Drafter> NewHeadDrafter(const std::string& name, const DraftBudg
   return std::move(drafter).value();
 }
 
+// Partial views of five blocks, from 100 tokens on.
+SpecPvConfig SmallViews() {
+  return {.enabled = true,
+          .sink_blocks = 1,
+          .retrieval_blocks = 2,
+          .window_blocks = 2,
+          .buffer_tokens = 40,
+          .partial_threshold = 100};
+}
+
 // Lets the drafter follow the target in some steps only.
 class NappingPolicy : public FixedPolicy {
  public:
@@ -290,12 +300,7 @@ TEST_P(HeadsTest, PartialVerificationIsExact) {
   const GenerateRequest request = HeadsRequest(8, 150, 60, 0.7f);
   const GenerateResult plain = Small().MakeEngine(HeadsOptions())->Generate(request).value();
   EngineOptions options = HeadsOptions();
-  options.step.specpv = {.enabled = true,
-                         .sink_blocks = 1,
-                         .retrieval_blocks = 2,
-                         .window_blocks = 2,
-                         .buffer_tokens = 40,
-                         .partial_threshold = 100};
+  options.step.specpv = SmallViews();
   Metrics metrics;
   const auto engine =
       Small().MakeEngine(options, NewHeadDrafter(GetParam(), kHeadsBudget, false, &metrics));
@@ -310,12 +315,7 @@ TEST_P(HeadsTest, DraftsAgainAfterNaps) {
   EngineOptions options = HeadsOptions();
   const GenerateResult plain = Small().MakeEngine(options)->Generate(request).value();
   for (const bool partial : {false, true}) {
-    options.step.specpv = {.enabled = partial,
-                           .sink_blocks = 1,
-                           .retrieval_blocks = 2,
-                           .window_blocks = 2,
-                           .buffer_tokens = 40,
-                           .partial_threshold = 100};
+    options.step.specpv = partial ? SmallViews() : SpecPvConfig();
     Metrics metrics;
     Proposals proposals;
     const auto engine = Small().MakeEngine(

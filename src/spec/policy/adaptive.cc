@@ -37,7 +37,7 @@ void AdaptivePolicy::BeginStep(const StepShape& shape) {
   Regime& now = Of(shape);
   drafts_now_ = DraftsNow(shape);
   follows_ = drafts_now_ || !Sleeps(shape);
-  followed_steps_ = follows_ ? followed_steps_ + 1 : 0;
+  followed_steps_ = follows_ ? std::min(followed_steps_ + 1, kWarmUp) : 0;
   tries_rows_ = drafts_now_ && now.unkept >= now.most_unkept;
   if (!tries_rows_) return;
   now.unkept = 0;

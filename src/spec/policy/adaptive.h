@@ -187,7 +187,7 @@ class AdaptivePolicy : public Policy {
   bool tries_rows_ = false;  // as if rows were cheap, to learn what they cost
   bool allows_lookups_ = false;
   bool follows_ = true;
-  int followed_steps_ = kWarmUp;  // in a row, until now
+  int followed_steps_ = kWarmUp;  // in a row, until now; at most kWarmUp
 };
 
 }  // namespace talon

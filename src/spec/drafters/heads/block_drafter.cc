@@ -136,7 +136,11 @@ void BlockDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
     State& state = at->second;
     Cut(&state, committed.first);
     std::span<const int32_t> taken = committed.rows;
-    if (committed.first > state.rows()) taken = AfterGap(&state, committed);
+    if (committed.first > state.rows()) {
+      const auto cut = [&](int known) { Cut(&state, known); };
+      taken = TakeAfterGap(committed, committed.tokens, cut, &kv_->prefix(), &state.sequence,
+                           &state.missing);
+    }
     if (taken.empty()) continue;
     const auto known = committed.tokens.first(committed.first + committed.rows.size());
     state.sequence.tokens.assign(known.begin(), known.end());
@@ -150,19 +154,6 @@ void BlockDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
     }
   }
   copy();
-}
-
-// The rows that follow what is left out: those from the next block on.
-std::span<const int32_t> BlockDrafter::AfterGap(State* state, const CommittedRows& committed) {
-  const int block = options_.cache.block_size;
-  const int next = RoundUp(committed.first, block);
-  const std::span<const int32_t> rows = committed.rows;
-  const auto skipped = static_cast<size_t>(next - committed.first);
-  if (skipped >= rows.size()) return {};
-  Cut(state, state->sequence.committed_len / block * block);
-  if (!LeaveOut(committed.tokens, next, &kv_->prefix(), &state->sequence, &state->missing))
-    return {};
-  return rows.subspan(skipped);
 }
 
 bool BlockDrafter::MakeRows() {

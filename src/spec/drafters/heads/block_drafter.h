@@ -88,9 +88,8 @@ class BlockDrafter : public Drafter {
   Status Allocate();
 
   void Cut(State* state, int rows);
-  std::span<const int32_t> AfterGap(State* state, const CommittedRows& committed);
-  // Makes the rows of all pending features. False: they were dropped, and their sequences, which
-  // are behind from then on, get no drafts.
+  // Makes the rows of all pending features. False: they were dropped, and their sequences get no
+  // drafts until they go on with a new block.
   bool MakeRows();
   Status AddContext(std::span<State* const> states);
   void GiveUp(const Status& why);

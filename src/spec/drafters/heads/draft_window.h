@@ -11,6 +11,7 @@
 
 #include "base/math.h"
 #include "kv/prefix_cache.h"
+#include "spec/drafter.h"
 #include "spec/plan.h"
 
 namespace talon {
@@ -33,20 +34,27 @@ struct MissingBlocks {
   }
 };
 
-// The draft was not told of rows before `next`, the first row of a block: leaves out all blocks
-// from the first that was ever missing. `tokens` [next] are the draft's, which has no row that is
-// not in a whole block. Without room it stays as it is.
-inline bool LeaveOut(std::span<const int32_t> tokens, int next, PrefixCache* cache, Sequence* draft,
-                     MissingBlocks* missing) {
-  const int known = draft->committed_len;
+// What a draft takes of rows that follow others it was not told of: those from the next block on,
+// or none. All blocks from the first that was ever missing are left out. `tokens` are the draft's,
+// and `cut` shortens it to so many rows. Without room nothing is taken.
+template <typename Cut>
+std::span<const int32_t> TakeAfterGap(const CommittedRows& committed,
+                                      std::span<const int32_t> tokens, const Cut& cut,
+                                      PrefixCache* cache, Sequence* draft, MissingBlocks* missing) {
+  const std::span<const int32_t> rows = committed.rows;
+  const int block = cache->block_size();
+  const int next = RoundUp(committed.first, block);
+  const auto skipped = static_cast<size_t>(next - committed.first);
+  if (skipped >= rows.size()) return {};
+  const int known = draft->committed_len / block * block;
+  cut(known);
   draft->tokens.assign(tokens.begin(), tokens.begin() + next);
   if (!cache->Skip(draft, next).ok()) {
     draft->tokens.resize(known);
-    return false;
+    return {};
   }
-  const int block = cache->block_size();
   *missing = {missing->end > 0 ? missing->first : known / block, next / block};
-  return true;
+  return rows.subspan(skipped);
 }
 
 // The view of `rows` draft rows in `blocks`. It refers to `chosen` where it leaves blocks out.

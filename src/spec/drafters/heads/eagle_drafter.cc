@@ -160,7 +160,11 @@ void EagleDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
     State& state = at->second;
     if (committed.first < state.rows()) Cut(&state, committed.first);
     std::span<const int32_t> taken = committed.rows;
-    if (committed.first > state.rows()) taken = AfterGap(&state, committed);
+    if (committed.first > state.rows()) {
+      const auto cut = [&](int known) { Cut(&state, known); };
+      taken = TakeAfterGap(committed, committed.tokens.subspan(1), cut, &kv_->prefix(),
+                           &state.sequence, &state.missing);
+    }
     if (taken.empty()) continue;
     const auto successors = committed.tokens.subspan(state.rows() + 1, taken.size());
     state.sequence.tokens.insert(state.sequence.tokens.end(), successors.begin(), successors.end());
@@ -181,19 +185,6 @@ void EagleDrafter::Extend(std::span<const CommittedRows> batch, MatrixView featu
   }
 }
 
-// The rows that follow what is left out: those from the next block on.
-std::span<const int32_t> EagleDrafter::AfterGap(State* state, const CommittedRows& committed) {
-  const int block = options_.cache.block_size;
-  const int next = RoundUp(committed.first, block);
-  const std::span<const int32_t> rows = committed.rows;
-  const auto skipped = static_cast<size_t>(next - committed.first);
-  if (skipped >= rows.size()) return {};
-  Cut(state, state->sequence.committed_len / block * block);
-  const auto successors = committed.tokens.subspan(1);
-  if (!LeaveOut(successors, next, &kv_->prefix(), &state->sequence, &state->missing)) return {};
-  return rows.subspan(skipped);
-}
-
 void EagleDrafter::AddPending(State* state, std::span<const int32_t> rows, MatrixView features) {
   state->ranked = false;
   while (!rows.empty()) {
@@ -209,7 +200,7 @@ void EagleDrafter::AddPending(State* state, std::span<const int32_t> rows, Matri
 
 bool EagleDrafter::MakeRoom() {
   const Status status = Shorten();
-  if (!status.ok()) {  // rows are lost, and with them the drafts of their sequences
+  if (!status.ok()) {  // rows are lost: their sequences draft again from the next block on
     GiveUp(status);
     for (auto& [id, state] : states_) Cut(&state, state.sequence.committed_len);
   }

@@ -91,7 +91,6 @@ class EagleDrafter : public Drafter {
   };
   void AddEdges(const State& state, int count, int first_ordered, Edges* edges) const;
   void Cut(State* state, int rows);
-  std::span<const int32_t> AfterGap(State* state, const CommittedRows& committed);
   void AddPending(State* state, std::span<const int32_t> rows, MatrixView features);
   // False: all pending rows were dropped.
   bool MakeRoom();
