@@ -154,6 +154,10 @@ def read_options():
     parser.add_argument("--only", default="", help="only these tables, separated by commas")
     parser.add_argument("--out", type=Path, default=ROOT / PAGE, help="where the page is written")
     options = parser.parse_args()
+    options.only = options.only.split(",") if options.only else [c.name for c in COMPARISONS]
+    unknown = set(options.only) - {c.name for c in COMPARISONS}
+    if unknown:
+        parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(c.name for c in COMPARISONS)}")
     options.models.mkdir(parents=True, exist_ok=True)
     for name in ("llama", "build", "models"):
         setattr(options, name, getattr(options, name).resolve())
@@ -167,7 +171,7 @@ def main():
     build = f"Talon at commit {figures.commit_name()}, llama.cpp {peer_name(options)}, "
     build += f"{os.cpu_count()} threads on {figures.cpu_name()}, best of {options.rounds} rounds.\n"
     for comparison in COMPARISONS:
-        if options.only and comparison.name not in options.only.split(","):
+        if comparison.name not in options.only:
             continue
         print(f"{comparison.name} ...", flush=True)
         text = build + "\n" + comparison_table(comparison, measure(options, comparison))

@@ -49,6 +49,7 @@ struct TileArgs {
   const void* next;   // prefetched into the second-level cache meanwhile: `next_step` bytes for
   int64_t next_step;  // each group. A hint, which a kernel may ignore.
   void* acc;          // accumulators of sum_type for max_rows rows: kernels may change them all
+  bool fresh;         // they are zero: a kernel that `starts_fresh` does not read them
 };
 
 struct MatrixKernel {
@@ -71,8 +72,10 @@ struct MatrixKernel {
   int64_t (*burn)(int64_t iterations);
   int w_group = 0;  // inputs of an output that lie together in a panel; 0: the whole group
   // It outruns the third-level cache, so a task takes several blocks of rows while the weights are
-  // in the second-level one. Slower kernels share the work better by a task for each block.
-  bool keeps_weights = false;
+  // in the second-level one (slower kernels share the work better by a task for each block), and a
+  // tile's sums are used while they are in the first-level one.
+  bool large_tiles = false;
+  bool starts_fresh = false;  // fresh accumulators need not be zero in memory
   // A thread calls these before the first and after the last tile of a task, if they are not null.
   void (*begin)() = nullptr;
   void (*end)() = nullptr;

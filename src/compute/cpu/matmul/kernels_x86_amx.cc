@@ -12,6 +12,8 @@
 // ones, each from zero, then both, then that to the accumulator.
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "compute/cpu/matmul/kernels_table.h"
 
 namespace talon {
@@ -24,6 +26,7 @@ constexpr int kPanelStride = kWidth * 4;  // 4 bytes of each output
 constexpr int kGroupBytes = kTileBytes / 4 * kPanelStride;
 constexpr int kSumStride = kWidth * 4;
 constexpr int64_t kFetchAhead = 2 * kGroupBytes;
+constexpr int64_t kFetch = kGroupBytes / 4;  // a tile's share of a group where there are four
 
 // What ldtilecfg reads: all eight registers as large as they come.
 struct TileConfig {
@@ -55,13 +58,24 @@ struct Bf16Dots {
   static void Dot3() { _tile_dpbf16ps(3, 4, 5); }
 };
 
-template <class Dots>
-void Tile(const TileArgs& args) {
-  auto* sums = static_cast<uint8_t*>(args.acc);
+void ZeroSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+void LoadSums(const uint8_t* sums) {
   _tile_loadd(0, sums, kSumStride);
   _tile_loadd(1, sums + kTileBytes, kSumStride);
   _tile_loadd(2, sums + 2 * kTileBytes, kSumStride);
   _tile_loadd(3, sums + 3 * kTileBytes, kSumStride);
+}
+
+template <class Dots>
+void Tile(const TileArgs& args) {
+  auto* sums = static_cast<uint8_t*>(args.acc);
+  args.fresh ? ZeroSums() : LoadSums(sums);
   const auto* x = static_cast<const uint8_t*>(args.x);
   const auto* panel = static_cast<const uint8_t*>(args.panel);
   // A stream's lines are loaded out of order, which the processor does not foresee.
@@ -69,7 +83,10 @@ void Tile(const TileArgs& args) {
   const auto* next = stream ? panel + kFetchAhead : static_cast<const uint8_t*>(args.next);
   const int64_t step = stream ? kGroupBytes : args.next_step;
   for (int64_t g = 0; g < args.groups; ++g, x += args.rows * kTileBytes, panel += kGroupBytes) {
-    for (int64_t line = 0; line < step; line += 64) __builtin_prefetch(next + line, 0, 2);
+    for (int64_t at = 0; at < step; at += kFetch) {
+      TALON_UNROLL
+      for (int64_t line = 0; line < kFetch; line += 64) __builtin_prefetch(next + at + line, 0, 2);
+    }
     next += step;
     _tile_loadd(4, x, kTileBytes);
     _tile_loadd(5, panel, kPanelStride);
@@ -90,17 +107,33 @@ void Tile(const TileArgs& args) {
 void Int8Tile(const TileArgs& args) {
   if (args.rows > 1) return Tile<Int8Dots>(args);
   constexpr int kParts = kGroupBytes / kPanelStride;  // its groups in one of ours
+  if (args.fresh) std::memset(args.acc, 0, kSumStride);
   TileArgs row = args;
   row.groups = args.groups * kParts;
   row.next_step = args.next_step / kParts;
   X86VnniKernel().tile(row);
 }
 
+// What Burn multiplies: bf16 numbers from 1 to 2 of both signs, or as bytes anything. Products of
+// zeros take less power, so that they stay fast where the processor slows others down.
+struct BurnData {
+  alignas(64) uint16_t values[kTileRows * kTileBytes / 2] = {};
+
+  constexpr BurnData() {
+    uint32_t random = 1;
+    for (uint16_t& value : values) {
+      random = random * 1664525 + 1013904223;
+      value = 0x3F80 | (random >> 16 & 0x807F);
+    }
+  }
+};
+
 // `kMultiplications`: by one instruction. Fewer loads than in Tile, so that only the instruction
 // limits it.
 template <class Dots, int kMultiplications>
 int64_t Burn(int64_t iterations) {
-  alignas(64) static const uint8_t data[kTileRows * kTileBytes] = {};
+  static constexpr BurnData kData;
+  const uint16_t* data = kData.values;
   Begin();  // all registers are zero
   for (int64_t n = 0; n < iterations; ++n) {
     _tile_loadd(4, data, kTileBytes);
@@ -131,7 +164,8 @@ const MatrixKernel& X86AmxInt8Kernel() {
                                            .tile = Int8Tile,
                                            .burn = Burn<Int8Dots, 16 * 16 * 64>,
                                            .w_group = 4,
-                                           .keeps_weights = true,
+                                           .large_tiles = true,
+                                           .starts_fresh = true,
                                            .begin = Begin,
                                            .end = End};
   return kKernel;
@@ -152,7 +186,8 @@ const MatrixKernel& X86AmxBf16Kernel() {
                                            .tile = Tile<Bf16Dots>,
                                            .burn = Burn<Bf16Dots, 16 * 16 * 32>,
                                            .w_group = 2,
-                                           .keeps_weights = true,
+                                           .large_tiles = true,
+                                           .starts_fresh = true,
                                            .begin = Begin,
                                            .end = End};
   return kKernel;

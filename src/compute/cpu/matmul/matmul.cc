@@ -104,6 +104,7 @@ struct Slice {
   const uint8_t* panel = nullptr;  // at first_group
   int64_t first_group = 0, groups = 0;
   const uint8_t* next = nullptr;  // what to fetch meanwhile, as long as the slice; `panel`: nothing
+  bool fresh = false;             // the first of its sums
 };
 
 // The weights of `panel` from `group` on.
@@ -111,14 +112,15 @@ const uint8_t* PanelAt(const Product& product, int64_t panel, int64_t group) {
   return product.w.panel(panel) + group * product.kernel().panel_group_bytes;
 }
 
-// All tiles of the block by one slice of a panel, fetching the slice `next` meanwhile (its length
-// divided among the tiles). `acc`: the first tile's accumulators; `acc_step`: from tile to tile.
-void MultiplySlice(const Product& product, const Block& block, const Slice& slice, uint32_t* acc,
-                   int64_t acc_step) {
+// The part's tiles by one slice of a panel, fetching the slice `next` meanwhile (its length divided
+// among the block's tiles). `acc`: the first tile's accumulators; `acc_step`: from tile to tile.
+void MultiplySlice(const Product& product, const Block& block, const BlockPart& part,
+                   const Slice& slice, uint32_t* acc, int64_t acc_step) {
   const MatrixKernel& kernel = product.kernel();
   const int64_t row_group = kernel.group * DTypeSize(kernel.activation_type);
   const int64_t step = slice.next == slice.panel ? 0 : kernel.panel_group_bytes / block.tiles;
-  for (int64_t tile = 0; tile < block.tiles; ++tile) {
+  for (int64_t t = 0; t < part.tiles; ++t) {
+    const int64_t tile = part.first_tile + t;
     const int row = static_cast<int>(tile) * kernel.max_rows;
     const int rows = product.PaddedRows(std::min(kernel.max_rows, block.rows - row));
     kernel.tile({.x = product.Tile(block.first_row + row) + slice.first_group * rows * row_group,
@@ -128,7 +130,8 @@ void MultiplySlice(const Product& product, const Block& block, const Slice& slic
                  .single = block.rows - row == 1,
                  .next = slice.next + tile * slice.groups * step,
                  .next_step = step,
-                 .acc = acc + tile * acc_step});
+                 .acc = acc + t * acc_step,
+                 .fresh = slice.fresh});
   }
 }
 
@@ -142,34 +145,57 @@ bool IsFew(const Product& product, const Block& block) {
 void MultiplyStreamed(const Product& product, const Block& block, int64_t p,
                       const WeightSegment& segment, uint32_t* acc) {
   const uint8_t* panel = PanelAt(product, block.PanelOf(p), segment.first_group);
-  MultiplySlice(
-      product, block,
-      {.panel = panel, .first_group = segment.first_group, .groups = segment.groups, .next = panel},
-      acc, /*acc_step=*/0);
+  MultiplySlice(product, block, block.Whole(),
+                {.panel = panel,
+                 .first_group = segment.first_group,
+                 .groups = segment.groups,
+                 .next = panel,
+                 .fresh = true},
+                acc, /*acc_step=*/0);
 }
 
-// One segment of all panels. `acc`: int32 or float accumulators of the block,
+// One segment of a part, in slices. `acc`: int32 or float accumulators of the part,
 // [tiles][panels][max_rows * width].
-void Multiply(const Product& product, const Block& block, const WeightSegment& segment,
-              uint32_t* acc) {
+void MultiplyPart(const Product& product, const Block& block, const BlockPart& part,
+                  const WeightSegment& segment, uint32_t* acc) {
   const MatrixKernel& kernel = product.kernel();
   const int64_t end = segment.first_group + segment.groups;
-  const int64_t panels = block.panels;
   const int64_t tile_sums = int64_t{kernel.max_rows} * kernel.width;
-  const bool whole = segment.groups <= product.SliceGroups();
+  const bool whole = product.IsSlice(segment);
   const int64_t step = whole ? segment.groups : product.SliceGroups();
   const int64_t ahead = std::max(kFetchAheadBytes, static_cast<int64_t>(product.w.panel_bytes()));
   for (int64_t g = segment.first_group; g < end; g += step) {
-    for (int64_t p = 0; p < panels; ++p) {
+    for (int64_t i = 0; i < part.panels; ++i) {
+      const int64_t p = part.first_panel + i;
       Slice slice = {.panel = PanelAt(product, block.PanelOf(p), g),
                      .first_group = g,
-                     .groups = std::min(step, end - g)};
-      slice.next = whole            ? slice.panel + ahead
-                   : p + 1 < panels ? PanelAt(product, block.PanelOf(p + 1), g)
-                                    : PanelAt(product, block.PanelOf(0), std::min(g + step, end));
-      MultiplySlice(product, block, slice, acc + p * tile_sums, panels * tile_sums);
+                     .groups = std::min(step, end - g),
+                     .fresh = g == segment.first_group};
+      slice.next = whole ? slice.panel + ahead
+                   : p + 1 < block.panels
+                       ? PanelAt(product, block.PanelOf(p + 1), g)
+                       : PanelAt(product, block.PanelOf(0), std::min(g + step, end));
+      MultiplySlice(product, block, part, slice, acc + i * tile_sums, part.panels * tile_sums);
     }
   }
+}
+
+// One segment of the block. Sums of large tiles are added while they are in the first-level cache,
+// those of small ones all together.
+void MultiplySegment(const Product& product, const Block& block, const WeightSegment& segment,
+                     uint32_t* acc, SegmentSums* sums) {
+  BlockPart part = block.Whole();
+  if (product.kernel().large_tiles) {
+    part.panels = 1;
+    if (product.IsSlice(segment)) part.tiles = 1;  // else tiles share slices
+  }
+  for (part.first_panel = 0; part.first_panel < block.panels; part.first_panel += part.panels) {
+    for (part.first_tile = 0; part.first_tile < block.tiles; part.first_tile += part.tiles) {
+      MultiplyPart(product, block, part, segment, acc);
+      sums->Add(part, acc);
+    }
+  }
+  sums->EndSegment();
 }
 
 Block BlockOf(const Product& product, int64_t row_block, int64_t output_block) {
@@ -191,14 +217,19 @@ Block BlockOf(const Product& product, int64_t row_block, int64_t output_block) {
 void RunStreamedBlock(const Product& product, const Block& block, int64_t sums, uint32_t* acc) {
   const auto& segments = product.w.segments();
   const int64_t tile_sums = sums / block.panels;
-  std::memset(acc, 0, segments.size() * sums * sizeof(uint32_t));
+  if (!product.kernel().starts_fresh) {
+    std::memset(acc, 0, segments.size() * sums * sizeof(uint32_t));
+  }
   for (int64_t p = 0; p < block.panels; ++p) {
     for (size_t s = 0; s < segments.size(); ++s) {
       MultiplyStreamed(product, block, p, segments[s], acc + s * sums + p * tile_sums);
     }
   }
   SegmentSums segment_sums(product, block);
-  for (size_t s = 0; s < segments.size(); ++s) segment_sums.Add(acc + s * sums);
+  for (size_t s = 0; s < segments.size(); ++s) {
+    segment_sums.Add(block.Whole(), acc + s * sums);
+    segment_sums.EndSegment();
+  }
 }
 
 void RunBlock(const Product& product, const Block& block) {
@@ -210,9 +241,8 @@ void RunBlock(const Product& product, const Block& block) {
   }
   SegmentSums segment_sums(product, block);
   for (const WeightSegment& segment : product.w.segments()) {
-    std::memset(acc, 0, sums * sizeof(uint32_t));
-    Multiply(product, block, segment, acc);
-    segment_sums.Add(acc);
+    if (!kernel.starts_fresh) std::memset(acc, 0, sums * sizeof(uint32_t));
+    MultiplySegment(product, block, segment, acc, &segment_sums);
   }
 }
 
@@ -247,7 +277,7 @@ void PlanTasks(int threads, Product* product) {
   product->outputs_per_task = static_cast<int>(panels_per_task) * width;
   product->output_blocks = CeilDiv(panels, panels_per_task);
   product->row_parts = product->row_blocks;
-  if (product->kernel().keeps_weights) {
+  if (product->kernel().large_tiles) {
     const int64_t parts = CeilDiv(kTasksPerThread / 2 * threads, product->output_blocks);
     product->row_parts = std::min(product->row_parts, parts);
   }

@@ -19,8 +19,14 @@ constexpr int64_t kPanelSliceBytes = 16 << 10;  // stays in the first-level cach
 // Floats from a thread's row to the next one's: whole cache lines.
 inline int64_t ThreadRowSize(int cols) { return RoundUp(int64_t{cols}, 16); }
 
-// Rows and outputs whose sums are held at a time: `outputs` from `first_output` on and, in gated
-// products, as many of up.
+// The part of a block whose sums of a segment are held and added at a time.
+struct BlockPart {
+  int64_t first_tile, tiles;
+  int64_t first_panel, panels;  // counted within the block
+};
+
+// Rows and outputs of a task whose sums are held at a time: `outputs` from `first_output` on and,
+// in gated products, as many of up.
 struct Block {
   int first_row, rows;
   int first_output, outputs;  // outputs: valid ones, the last panel may hold fewer than its width
@@ -30,6 +36,7 @@ struct Block {
   int64_t gate_panels;  // the first ones
   int64_t first_panel, first_up_panel;
 
+  BlockPart Whole() const { return {0, tiles, 0, panels}; }
   // The weights' panel that is the block's p-th.
   int64_t PanelOf(int64_t p) const {
     return p < gate_panels ? first_panel + p : first_up_panel + p - gate_panels;
@@ -76,6 +83,8 @@ struct Product {
   int64_t SliceGroups() const {
     return std::max<int64_t>(1, kPanelSliceBytes / kernel().panel_group_bytes);
   }
+  // Whether one slice holds a panel's part of the segment.
+  bool IsSlice(const WeightSegment& segment) const { return segment.groups <= SliceGroups(); }
   // A row of the left operand, after the norm if there is one.
   const float* RowOf(int row, int thread) const {
     const float* x = call.x.data + row * call.x.stride;

@@ -1,5 +1,6 @@
 #include "compute/cpu/matmul/product/segment_sums.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "compute/cpu/elementwise.h"
@@ -28,27 +29,24 @@ Run Load(const void* from) {
 
 // How accumulators become the values of a segment.
 struct FromFloats {
-  float row_scale;  // 1: none
-  FloatRun operator()(IntRun sums, int64_t /*output*/) const {
+  FloatRun operator()(IntRun sums, float row_scale, int64_t /*output*/) const {
     return Load<FloatRun>(&sums) * row_scale;
   }
 };
 struct FromIntegers {
-  float row_scale;
   const float* scales;
-  FloatRun operator()(IntRun sums, int64_t output) const {
+  FloatRun operator()(IntRun sums, float row_scale, int64_t output) const {
     return __builtin_convertvector(sums, FloatRun) * row_scale * Load<FloatRun>(scales + output);
   }
 };
 struct FromOffsetIntegers {
-  float row_scale;
   const float* scales;
   const int32_t* offsets;
-  FloatRun operator()(IntRun sums, int64_t output) const {
+  FloatRun operator()(IntRun sums, float row_scale, int64_t output) const {
     // Unsigned: sums wrap (kernels_x86_vnni.cc).
     const auto difference =
         reinterpret_cast<UnsignedRun>(sums) - Load<UnsignedRun>(offsets + output);
-    return FromIntegers{row_scale, scales}(reinterpret_cast<IntRun>(difference), output);
+    return FromIntegers{scales}(reinterpret_cast<IntRun>(difference), row_scale, output);
   }
 };
 
@@ -62,81 +60,101 @@ IntRun ReadRun(const uint32_t* from) {
   return Load<IntRun>(sums);
 }
 
-// One row of a segment: its accumulators in the block's first panel, what it is added to, from the
-// right to the left, and where the sum goes.
-struct RowSum {
+// Some rows and panels of a segment: the first of a tile's accumulators in the first panel, the
+// rows' scales, if they have any, what they are added to, from the right to the left, and where the
+// sums go. All but the accumulators are [rows][kMaxOutputsPerTask].
+struct RowSums {
   const uint32_t* from;
+  int rows;
+  int64_t first_panel, panels;
+  const float* scales;
   const float* left[3];
   float* to;
 };
 
-// The number of merges is known to the compiler, so that sums stay in registers.
+// One row of one panel of `width` outputs. The number of merges is known to the compiler, so that
+// sums stay in registers.
+template <int kUnit, int kMerges, typename Values>
+inline void AddRow(const uint32_t* from, float scale, const Values& values, int64_t output,
+                   int width, const float* const (&left)[3], float* to) {
+  for (int j = 0; j < width; j += kRun) {
+    FloatRun run = values(ReadRun<kUnit>(from + kUnit * j), scale, output + j);
+    TALON_UNROLL
+    for (int m = 0; m < kMerges; ++m) run = Load<FloatRun>(left[m] + j) + run;
+    std::memcpy(to + j, &run, sizeof(run));
+  }
+}
+
 template <int kUnit, int kMerges, typename Values>
 TALON_VECTOR_CLONES void AddPanels(const Block& block, const MatrixKernel& kernel,
-                                   const Values& values, const RowSum& row) {
-  const uint32_t* from = row.from;
-  int64_t at = 0;
-  for (int64_t p = 0; p < block.panels; ++p, from += kernel.max_rows * kernel.width) {
-    const int64_t output = block.PanelOf(p) * kernel.width;
-    for (int j = 0; j < kernel.width; j += kRun, at += kRun) {
-      FloatRun run = values(ReadRun<kUnit>(from + kUnit * j), output + j);
-      TALON_UNROLL
-      for (int m = 0; m < kMerges; ++m) run = Load<FloatRun>(row.left[m] + at) + run;
-      std::memcpy(row.to + at, &run, sizeof(run));
+                                   const Values values, const RowSums& sums) {
+  const int width = kernel.width;
+  const int64_t panel_sums = int64_t{kernel.max_rows} * width;
+  for (int64_t p = 0; p < sums.panels; ++p) {
+    const int64_t output = block.PanelOf(sums.first_panel + p) * width;
+    for (int row = 0; row < sums.rows; ++row) {
+      const int64_t at = int64_t{row} * kMaxOutputsPerTask + (sums.first_panel + p) * width;
+      const uint32_t* from =
+          sums.from + p * panel_sums + (row - row % kUnit) * width + row % kUnit * kUnit;
+      const float* left[3];
+      for (int m = 0; m < kMerges; ++m) left[m] = sums.left[m] + at;
+      AddRow<kUnit, kMerges>(from, sums.scales != nullptr ? sums.scales[row] : 1, values, output,
+                             width, left, sums.to + at);
     }
   }
 }
 
 template <int kUnit, typename Values>
 void AddPanels(const Block& block, const MatrixKernel& kernel, const Values& values, int merges,
-               const RowSum& row) {
+               const RowSums& sums) {
   switch (merges) {
     case 0:
-      return AddPanels<kUnit, 0>(block, kernel, values, row);
+      return AddPanels<kUnit, 0>(block, kernel, values, sums);
     case 1:
-      return AddPanels<kUnit, 1>(block, kernel, values, row);
+      return AddPanels<kUnit, 1>(block, kernel, values, sums);
     case 2:
-      return AddPanels<kUnit, 2>(block, kernel, values, row);
+      return AddPanels<kUnit, 2>(block, kernel, values, sums);
     default:
-      return AddPanels<kUnit, 3>(block, kernel, values, row);
+      return AddPanels<kUnit, 3>(block, kernel, values, sums);
   }
 }
 
 }  // namespace
 
 template <typename Values>
-void SegmentSums::AddRow(int row, const uint32_t* acc, const Values& values) {
+void SegmentSums::AddPart(const BlockPart& part, const uint32_t* acc, const Values& values) {
   const MatrixKernel& kernel = product_.kernel();
   const int merges = product_.w.segments()[segment_].merges;
-  alignas(64) float complete[kMaxOutputsPerTask];
-  const int unit = kernel.row_unit;
-  const int within = row % kernel.max_rows;  // its tile
-  RowSum sum;
-  sum.from = acc + (row - within) * block_.panels * kernel.width +
-             (within - within % unit) * kernel.width + within % unit * unit;
-  for (int m = 0; m < merges; ++m) sum.left[m] = Waiting(depth_ - 1 - m, row);
-  sum.to = last() ? complete : Waiting(depth_ - merges, row);
-  unit == 1 ? AddPanels<1>(block_, kernel, values, merges, sum)
-            : AddPanels<2>(block_, kernel, values, merges, sum);
-  if (last()) Store(row, complete);
+  for (int64_t tile = 0; tile < part.tiles; ++tile) {
+    const int row = static_cast<int>(part.first_tile + tile) * kernel.max_rows;
+    RowSums sums = {.from = acc + tile * part.panels * kernel.max_rows * kernel.width,
+                    .rows = std::min(kernel.max_rows, block_.rows - row),
+                    .first_panel = part.first_panel,
+                    .panels = part.panels,
+                    .to = Waiting(depth_ - merges, row)};
+    if (product_.HasRowScales()) sums.scales = product_.RowScale(segment_, block_.first_row + row);
+    for (int m = 0; m < merges; ++m) sums.left[m] = Waiting(depth_ - 1 - m, row);
+    kernel.row_unit == 1 ? AddPanels<1>(block_, kernel, values, merges, sums)
+                         : AddPanels<2>(block_, kernel, values, merges, sums);
+  }
 }
 
-void SegmentSums::Add(const uint32_t* acc) {
+void SegmentSums::Add(const BlockPart& part, const uint32_t* acc) {
   const MatrixKernel& kernel = product_.kernel();
-  for (int row = 0; row < block_.rows; ++row) {
-    const float scale =
-        product_.HasRowScales() ? *product_.RowScale(segment_, block_.first_row + row) : 1;
-    if (kernel.sum_type != DType::kI32) {
-      AddRow(row, acc, FromFloats{scale});
-    } else if (kernel.offset_activation) {
-      AddRow(row, acc,
-             FromOffsetIntegers{scale, product_.w.scales(segment_), product_.w.offsets(segment_)});
-    } else {
-      AddRow(row, acc, FromIntegers{scale, product_.w.scales(segment_)});
-    }
+  const float* scales = product_.w.scales(segment_);
+  if (kernel.sum_type != DType::kI32) {
+    AddPart(part, acc, FromFloats{});
+  } else if (kernel.offset_activation) {
+    AddPart(part, acc, FromOffsetIntegers{scales, product_.w.offsets(segment_)});
+  } else {
+    AddPart(part, acc, FromIntegers{scales});
   }
+}
+
+void SegmentSums::EndSegment() {
   depth_ += 1 - product_.w.segments()[segment_].merges;
-  ++segment_;
+  if (++segment_ < product_.num_segments()) return;
+  for (int row = 0; row < block_.rows; ++row) Store(row, Waiting(0, row));
 }
 
 void SegmentSums::Store(int row, float* values) const {

@@ -13,16 +13,17 @@ class SegmentSums {
  public:
   SegmentSums(const Product& product, const Block& block) : product_(product), block_(block) {}
 
-  // The accumulators of the next segment; the last one ends the task: rows of `out` are written.
-  void Add(const uint32_t* acc);
+  // A part's accumulators of a segment, [tiles][panels][max_rows * width].
+  void Add(const BlockPart& part, const uint32_t* acc);
+  // All parts were added. The last segment ends the task: rows of `out` are written.
+  void EndSegment();
 
  private:
   static constexpr int kMostWaiting = 3;  // left halves of subtrees of 8, 4 and 2 segments
 
   template <typename Values>
-  void AddRow(int row, const uint32_t* acc, const Values& values);
+  void AddPart(const BlockPart& part, const uint32_t* acc, const Values& values);
   void Store(int row, float* values) const;
-  bool last() const { return segment_ + 1 == product_.num_segments(); }
   float* Waiting(int depth, int row) { return waiting_[depth] + row * kMaxOutputsPerTask; }
 
   const Product& product_;
