@@ -9,7 +9,7 @@
         --only     only these tables
         --out      writes the page here instead of over bench/README.md
 
-x86 machines have tables of their own.
+x86 machines have tables of their own, with and without AMX.
 
 Milliseconds of a pass of T rows after an empty prefix: Talon verifies a tree of T nodes, the peer
 decodes T sequences at once, so that both compute the logits of all rows. Nothing else should run
@@ -32,7 +32,13 @@ import figures  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = "bench/README.md"
-MACHINE = "-x86" if platform.machine() == "x86_64" else ""  # in the names of its markers
+
+
+def machine():
+    """What the markers of this machine's tables end with."""
+    if platform.machine() != "x86_64":
+        return ""
+    return "-amx" if "amx_int8" in Path("/proc/cpuinfo").read_text() else "-x86"
 
 
 class Comparison(NamedTuple):
@@ -175,7 +181,7 @@ def main():
             continue
         print(f"{comparison.name} ...", flush=True)
         text = build + "\n" + comparison_table(comparison, measure(options, comparison))
-        page = figures.replace_between(page, comparison.name + MACHINE, text)
+        page = figures.replace_between(page, comparison.name + machine(), text)
         options.out.write_text(page)
     print(f"wrote {options.out}")
 

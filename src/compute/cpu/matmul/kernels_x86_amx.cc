@@ -25,7 +25,6 @@ constexpr int kWidth = 64;
 constexpr int kPanelStride = kWidth * 4;  // 4 bytes of each output
 constexpr int kGroupBytes = kTileBytes / 4 * kPanelStride;
 constexpr int kSumStride = kWidth * 4;
-constexpr int64_t kFetchAhead = 2 * kGroupBytes;
 constexpr int64_t kFetch = kGroupBytes / 4;  // a tile's share of a group where there are four
 
 // What ldtilecfg reads: all eight registers as large as they come.
@@ -78,16 +77,13 @@ void Tile(const TileArgs& args) {
   args.fresh ? ZeroSums() : LoadSums(sums);
   const auto* x = static_cast<const uint8_t*>(args.x);
   const auto* panel = static_cast<const uint8_t*>(args.panel);
-  // A stream's lines are loaded out of order, which the processor does not foresee.
-  const bool stream = args.next_step == 0;
-  const auto* next = stream ? panel + kFetchAhead : static_cast<const uint8_t*>(args.next);
-  const int64_t step = stream ? kGroupBytes : args.next_step;
+  const auto* next = static_cast<const uint8_t*>(args.next);
   for (int64_t g = 0; g < args.groups; ++g, x += args.rows * kTileBytes, panel += kGroupBytes) {
-    for (int64_t at = 0; at < step; at += kFetch) {
+    for (int64_t at = 0; at < args.next_step; at += kFetch) {
       TALON_UNROLL
       for (int64_t line = 0; line < kFetch; line += 64) __builtin_prefetch(next + at + line, 0, 2);
     }
-    next += step;
+    next += args.next_step;
     _tile_loadd(4, x, kTileBytes);
     _tile_loadd(5, panel, kPanelStride);
     Dots::Dot0();

@@ -19,8 +19,15 @@ constexpr int kMaxRows = 512;  // bounds the scratch memory
 // Weights of a task: worth handing out, a stream to fetch.
 constexpr int64_t kMinTaskBytes = 32 << 10;
 constexpr int64_t kTasksPerThread = 8;  // where there is enough, so that threads end together
-constexpr int64_t kFetchAheadBytes = 4 << 10;  // in a stream, further than memory is away
-constexpr int64_t kInlineWork = 1 << 16;       // multiplications not worth waking a thread for
+// How far to fetch ahead in panels that are read once, further than memory is away. Arm's
+// processors follow a stream of few rows by themselves; on Intel's a stream ends with its page.
+constexpr int64_t kFetchAheadBytes = 4 << 10;
+#if defined(__x86_64__)
+constexpr int64_t kStreamAheadBytes = 8 << 10;
+#else
+constexpr int64_t kStreamAheadBytes = 0;
+#endif
+constexpr int64_t kInlineWork = 1 << 16;  // multiplications not worth waking a thread for
 
 // Calls f(task, thread) for each task, on this thread alone if the work is small.
 template <typename F>
@@ -135,8 +142,8 @@ void MultiplySlice(const Product& product, const Block& block, const BlockPart& 
   }
 }
 
-// Few rows are bound by memory alone: they read the panels from end to end, as they lie, a stream
-// that the processor fetches by itself. More rows stay at a slice and fetch the next meanwhile.
+// Few rows are bound by memory alone: they read the panels from end to end, as they lie. More rows
+// stay at a slice and fetch the next meanwhile.
 bool IsFew(const Product& product, const Block& block) {
   return 2 * block.rows <= product.kernel().max_rows;
 }
@@ -149,7 +156,7 @@ void MultiplyStreamed(const Product& product, const Block& block, int64_t p,
                 {.panel = panel,
                  .first_group = segment.first_group,
                  .groups = segment.groups,
-                 .next = panel,
+                 .next = panel + kStreamAheadBytes,
                  .fresh = true},
                 acc, /*acc_step=*/0);
 }
