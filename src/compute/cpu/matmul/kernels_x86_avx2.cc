@@ -30,7 +30,10 @@ struct Rows {
     }
     const auto* x = static_cast<const int32_t*>(args.x);  // a group is 4 bytes
     const auto* w = static_cast<const int8_t*>(args.panel);
+    const auto* next = static_cast<const uint8_t*>(args.next);
     for (int64_t g = 0; g < args.groups; ++g, x += kRows, w += kWidth * kXGroup) {
+      __builtin_prefetch(next, 0, 2);  // a group is a line
+      next += args.next_step;
       TALON_UNROLL
       for (int v = 0; v < kVectors; ++v) {
         const __m256i outputs = LoadVector(w + 32 * v);

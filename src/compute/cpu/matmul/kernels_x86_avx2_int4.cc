@@ -64,7 +64,12 @@ struct Rows {
     }
     const auto* x = static_cast<const int32_t*>(args.x);  // 4 inputs each
     const auto* group = static_cast<const uint8_t*>(args.panel);
+    const auto* next = static_cast<const uint8_t*>(args.next);
     for (int64_t g = 0; g < args.groups; ++g, x += kRows * kInt4Parts, group += kInt4GroupBytes) {
+      for (int64_t line = 0; line < args.next_step; line += 64) {
+        __builtin_prefetch(next + line, 0, 2);
+      }
+      next += args.next_step;
       TALON_UNROLL
       for (int v = 0; v < kVectors; ++v) {
         Step<kRows>(x, group + 32 * v, LoadScales(group + kInt4ScalesAt + 16 * v), acc[v]);
