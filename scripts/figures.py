@@ -93,7 +93,8 @@ def run_command(words):
     )
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()[-10:]
-        raise RuntimeError("\n".join([f"exit code {done.returncode}: {shlex.join(map(str, words))}", *lines]))
+        command = shlex.join(map(str, words))
+        raise RuntimeError("\n".join([f"exit code {done.returncode}: {command}", *lines]))
     return done.stdout.replace(f"{ROOT}/", "")
 
 

@@ -160,10 +160,11 @@ def read_options():
     parser.add_argument("--only", default="", help="only these tables, separated by commas")
     parser.add_argument("--out", type=Path, default=ROOT / PAGE, help="where the page is written")
     options = parser.parse_args()
-    options.only = options.only.split(",") if options.only else [c.name for c in COMPARISONS]
-    unknown = set(options.only) - {c.name for c in COMPARISONS}
+    names = [comparison.name for comparison in COMPARISONS]
+    options.only = [name for name in options.only.split(",") if name] or names
+    unknown = [name for name in options.only if name not in names]
     if unknown:
-        parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(c.name for c in COMPARISONS)}")
+        parser.error(f"--only: {unknown[0]} is not one of {', '.join(names)}")
     options.models.mkdir(parents=True, exist_ok=True)
     for name in ("llama", "build", "models"):
         setattr(options, name, getattr(options, name).resolve())

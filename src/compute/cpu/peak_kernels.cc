@@ -13,8 +13,7 @@ namespace talon {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As in products (matmul.cc): without it some processors read slower.
-constexpr int64_t kAhead = (8 << 10) / sizeof(uint32_t), kLine = 64 / sizeof(uint32_t);
+constexpr int64_t kAhead = kStreamAheadBytes / sizeof(uint32_t), kLine = 64 / sizeof(uint32_t);
 
 uint32_t SumVectors(const uint32_t* from, int64_t count) {
   const hn::ScalableTag<uint32_t> d;
@@ -24,9 +23,9 @@ uint32_t SumVectors(const uint32_t* from, int64_t count) {
   auto sum2 = sum0;
   auto sum3 = sum0;
   for (int64_t i = 0; i < count; i += 4 * lanes) {
-#if HWY_ARCH_X86
-    for (int64_t j = 0; j < 4 * lanes; j += kLine) __builtin_prefetch(from + i + j + kAhead, 0, 2);
-#endif
+    if constexpr (kAhead > 0) {  // as products read
+      for (int64_t j = i; j < i + 4 * lanes; j += kLine) __builtin_prefetch(from + j + kAhead, 0, 2);
+    }
     sum0 = hn::Add(sum0, hn::LoadU(d, from + i));
     sum1 = hn::Add(sum1, hn::LoadU(d, from + i + lanes));
     sum2 = hn::Add(sum2, hn::LoadU(d, from + i + 2 * lanes));

@@ -33,6 +33,14 @@
 
 namespace talon {
 
+// How far products of few rows fetch ahead in the weights they stream. Arm's processors follow a
+// stream by themselves; on Intel's it ends with its page.
+#if defined(__x86_64__)
+constexpr int64_t kStreamAheadBytes = 8 << 10;
+#else
+constexpr int64_t kStreamAheadBytes = 0;
+#endif
+
 // A group of an int4 panel: [16 / x_group][width][x_group] bytes, whose low halves are the codes of
 // x_group inputs and whose high halves those of the next x_group inputs; then the scales, [width]
 // bf16. Kernels multiply by 16 times the codes, because a code in the high half of a byte is that
@@ -49,7 +57,7 @@ struct TileArgs {
   const void* next;   // prefetched into the second-level cache meanwhile: `next_step` bytes for
   int64_t next_step;  // each group. A hint, which a kernel may ignore.
   void* acc;          // accumulators of sum_type for max_rows rows: kernels may change them all
-  bool fresh;         // they are zero: a kernel that `starts_fresh` does not read them
+  bool fresh;         // they are zero; a kernel of large tiles must not read them then
 };
 
 struct MatrixKernel {
@@ -73,9 +81,8 @@ struct MatrixKernel {
   int w_group = 0;  // inputs of an output that lie together in a panel; 0: the whole group
   // It outruns the third-level cache, so a task takes several blocks of rows while the weights are
   // in the second-level one (slower kernels share the work better by a task for each block), and a
-  // tile's sums are used while they are in the first-level one.
+  // tile's sums are used while they are in the first-level one, in memory that nobody zeroes.
   bool large_tiles = false;
-  bool starts_fresh = false;  // fresh accumulators need not be zero in memory
   // A thread calls these before the first and after the last tile of a task, if they are not null.
   void (*begin)() = nullptr;
   void (*end)() = nullptr;

@@ -161,7 +161,6 @@ const MatrixKernel& X86AmxInt8Kernel() {
                                            .burn = Burn<Int8Dots, 16 * 16 * 64>,
                                            .w_group = 4,
                                            .large_tiles = true,
-                                           .starts_fresh = true,
                                            .begin = Begin,
                                            .end = End};
   return kKernel;
@@ -183,7 +182,6 @@ const MatrixKernel& X86AmxBf16Kernel() {
                                            .burn = Burn<Bf16Dots, 16 * 16 * 32>,
                                            .w_group = 2,
                                            .large_tiles = true,
-                                           .starts_fresh = true,
                                            .begin = Begin,
                                            .end = End};
   return kKernel;

@@ -19,15 +19,8 @@ constexpr int kMaxRows = 512;  // bounds the scratch memory
 // Weights of a task: worth handing out, a stream to fetch.
 constexpr int64_t kMinTaskBytes = 32 << 10;
 constexpr int64_t kTasksPerThread = 8;  // where there is enough, so that threads end together
-// How far to fetch ahead in panels that are read once, further than memory is away. Arm's
-// processors follow a stream of few rows by themselves; on Intel's a stream ends with its page.
-constexpr int64_t kFetchAheadBytes = 4 << 10;
-#if defined(__x86_64__)
-constexpr int64_t kStreamAheadBytes = 8 << 10;
-#else
-constexpr int64_t kStreamAheadBytes = 0;
-#endif
-constexpr int64_t kInlineWork = 1 << 16;  // multiplications not worth waking a thread for
+constexpr int64_t kFetchAheadBytes = 4 << 10;  // in panels read once, further than memory is away
+constexpr int64_t kInlineWork = 1 << 16;       // multiplications not worth waking a thread for
 
 // Calls f(task, thread) for each task, on this thread alone if the work is small.
 template <typename F>
@@ -224,7 +217,7 @@ Block BlockOf(const Product& product, int64_t row_block, int64_t output_block) {
 void RunStreamedBlock(const Product& product, const Block& block, int64_t sums, uint32_t* acc) {
   const auto& segments = product.w.segments();
   const int64_t tile_sums = sums / block.panels;
-  if (!product.kernel().starts_fresh) {
+  if (!product.kernel().large_tiles) {
     std::memset(acc, 0, segments.size() * sums * sizeof(uint32_t));
   }
   for (int64_t p = 0; p < block.panels; ++p) {
@@ -248,7 +241,7 @@ void RunBlock(const Product& product, const Block& block) {
   }
   SegmentSums segment_sums(product, block);
   for (const WeightSegment& segment : product.w.segments()) {
-    if (!kernel.starts_fresh) std::memset(acc, 0, sums * sizeof(uint32_t));
+    if (!kernel.large_tiles) std::memset(acc, 0, sums * sizeof(uint32_t));
     MultiplySegment(product, block, segment, acc, &segment_sums);
   }
 }
