@@ -11,12 +11,13 @@ constexpr int kVectors = kWidth / 4;
 struct Rows {
   template <int kRows>
   static void Run(const TileArgs& args) {
-    auto* out = static_cast<int32_t*>(args.acc);
+    const auto* from = static_cast<const int32_t*>(args.from);
+    auto* to = static_cast<int32_t*>(args.to);
     int32x4_t acc[kRows][kVectors];
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TALON_UNROLL
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = vld1q_s32(out + r * kWidth + 4 * v);
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = vld1q_s32(from + r * kWidth + 4 * v);
     }
     const auto* x = static_cast<const int8_t*>(args.x);
     const auto* w = static_cast<const int8_t*>(args.panel);
@@ -35,7 +36,7 @@ struct Rows {
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TALON_UNROLL
-      for (int v = 0; v < kVectors; ++v) vst1q_s32(out + r * kWidth + 4 * v, acc[r][v]);
+      for (int v = 0; v < kVectors; ++v) vst1q_s32(to + r * kWidth + 4 * v, acc[r][v]);
     }
   }
 };

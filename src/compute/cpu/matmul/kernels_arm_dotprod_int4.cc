@@ -36,12 +36,13 @@ inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* 
 struct Rows {
   template <int kRows>
   static void Run(const TileArgs& args) {
-    auto* out = static_cast<float*>(args.acc);
+    const auto* from = static_cast<const float*>(args.from);
+    auto* to = static_cast<float*>(args.to);
     float32x4_t acc[kVectors][kRows];
     TALON_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       TALON_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[v][r] = vld1q_f32(out + r * kWidth + 4 * v);
+      for (int r = 0; r < kRows; ++r) acc[v][r] = vld1q_f32(from + r * kWidth + 4 * v);
     }
     const auto* x = static_cast<const int8_t*>(args.x);
     const auto* group = static_cast<const uint8_t*>(args.panel);
@@ -56,7 +57,7 @@ struct Rows {
     TALON_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       TALON_UNROLL
-      for (int r = 0; r < kRows; ++r) vst1q_f32(out + r * kWidth + 4 * v, acc[v][r]);
+      for (int r = 0; r < kRows; ++r) vst1q_f32(to + r * kWidth + 4 * v, acc[v][r]);
     }
   }
 };

@@ -16,12 +16,13 @@ constexpr int kMaxRows = 4;
 // kEights * 8 outputs of the panel.
 template <int kRows, int kEights>
 void Columns(const TileArgs& args, int first_output) {
-  auto* out = static_cast<float*>(args.acc) + first_output;
+  const auto* from = static_cast<const float*>(args.from) + first_output;
+  auto* to = static_cast<float*>(args.to) + first_output;
   float32x4_t acc[kRows][2 * kEights];
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TALON_UNROLL
-    for (int v = 0; v < 2 * kEights; ++v) acc[r][v] = vld1q_f32(out + r * kWidth + 4 * v);
+    for (int v = 0; v < 2 * kEights; ++v) acc[r][v] = vld1q_f32(from + r * kWidth + 4 * v);
   }
   const auto* x = static_cast<const float16_t*>(args.x);
   const auto* w = static_cast<const float16_t*>(args.panel) + first_output;
@@ -46,7 +47,7 @@ void Columns(const TileArgs& args, int first_output) {
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TALON_UNROLL
-    for (int v = 0; v < 2 * kEights; ++v) vst1q_f32(out + r * kWidth + 4 * v, acc[r][v]);
+    for (int v = 0; v < 2 * kEights; ++v) vst1q_f32(to + r * kWidth + 4 * v, acc[r][v]);
   }
 }
 

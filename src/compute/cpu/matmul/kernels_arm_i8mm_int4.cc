@@ -91,13 +91,14 @@ inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* 
 template <int kRowPairs, int kFirst, int kCount>
 inline __attribute__((always_inline)) void Outputs(const TileArgs& args) {
   static_assert(kCount % 2 == 0);
-  auto* out = static_cast<float*>(args.acc) + 4 * kFirst;
+  const auto* from = static_cast<const float*>(args.from) + 4 * kFirst;
+  auto* to = static_cast<float*>(args.to) + 4 * kFirst;
   float32x4_t acc[kCount / 2][kRowPairs][2];
   TALON_UNROLL
   for (int q = 0; q < kCount; ++q) {
     TALON_UNROLL
     for (int p = 0; p < kRowPairs; ++p)
-      acc[q / 2][p][q % 2] = vld1q_f32(out + 4 * (p * kPairs + q));
+      acc[q / 2][p][q % 2] = vld1q_f32(from + 4 * (p * kPairs + q));
   }
   const auto* x = static_cast<const int8_t*>(args.x);
   const auto* group = static_cast<const uint8_t*>(args.panel);
@@ -115,7 +116,7 @@ inline __attribute__((always_inline)) void Outputs(const TileArgs& args) {
   TALON_UNROLL
   for (int q = 0; q < kCount; ++q) {
     TALON_UNROLL
-    for (int p = 0; p < kRowPairs; ++p) vst1q_f32(out + 4 * (p * kPairs + q), acc[q / 2][p][q % 2]);
+    for (int p = 0; p < kRowPairs; ++p) vst1q_f32(to + 4 * (p * kPairs + q), acc[q / 2][p][q % 2]);
   }
 }
 
@@ -155,11 +156,12 @@ inline __attribute__((always_inline)) float32x4_t AddFour(const int8x16_t (&rows
 
 void SingleRow(const TileArgs& args) {
   constexpr int kFours = kPairs / 2;
-  auto* out = static_cast<float*>(args.acc);  // [pairs][2 rows][2 outputs]
+  const auto* from = static_cast<const float*>(args.from);  // [pairs][2 rows][2 outputs]
+  auto* to = static_cast<float*>(args.to);
   float32x4_t acc[kFours];
   TALON_UNROLL
   for (int i = 0; i < kFours; ++i) {
-    acc[i] = vcombine_f32(vld1_f32(out + 8 * i), vld1_f32(out + 8 * i + 4));
+    acc[i] = vcombine_f32(vld1_f32(from + 8 * i), vld1_f32(from + 8 * i + 4));
   }
   const auto* x = static_cast<const int8_t*>(args.x);
   const auto* group = static_cast<const uint8_t*>(args.panel);
@@ -172,8 +174,8 @@ void SingleRow(const TileArgs& args) {
   }
   TALON_UNROLL
   for (int i = 0; i < kFours; ++i) {
-    vst1_f32(out + 8 * i, vget_low_f32(acc[i]));
-    vst1_f32(out + 8 * i + 4, vget_high_f32(acc[i]));
+    vst1_f32(to + 8 * i, vget_low_f32(acc[i]));
+    vst1_f32(to + 8 * i + 4, vget_high_f32(acc[i]));
   }
 }
 

@@ -37,12 +37,13 @@ inline __attribute__((always_inline)) void MmlaStep(
 
 template <class Ops, int kRowPairs>
 void MmlaRows(const TileArgs& args) {
-  auto* out = static_cast<typename Ops::Scalar*>(args.acc);
+  const auto* from = static_cast<const typename Ops::Scalar*>(args.from);
+  auto* to = static_cast<typename Ops::Scalar*>(args.to);
   typename Ops::Acc acc[kRowPairs][kMmlaPairs];
   TALON_UNROLL
   for (int p = 0; p < kRowPairs; ++p) {
     TALON_UNROLL
-    for (int q = 0; q < kMmlaPairs; ++q) acc[p][q] = Ops::Load(out + 4 * (p * kMmlaPairs + q));
+    for (int q = 0; q < kMmlaPairs; ++q) acc[p][q] = Ops::Load(from + 4 * (p * kMmlaPairs + q));
   }
   const auto* x = static_cast<const int8_t*>(args.x);
   const auto* w = static_cast<const int8_t*>(args.panel);
@@ -56,7 +57,7 @@ void MmlaRows(const TileArgs& args) {
   TALON_UNROLL
   for (int p = 0; p < kRowPairs; ++p) {
     TALON_UNROLL
-    for (int q = 0; q < kMmlaPairs; ++q) Ops::Store(out + 4 * (p * kMmlaPairs + q), acc[p][q]);
+    for (int q = 0; q < kMmlaPairs; ++q) Ops::Store(to + 4 * (p * kMmlaPairs + q), acc[p][q]);
   }
 }
 

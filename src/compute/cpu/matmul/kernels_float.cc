@@ -33,13 +33,14 @@ HWY_INLINE FloatVector LoadWeights(Floats d, const Half* from) {
 template <int kRows, int kVectors, typename W>
 HWY_INLINE void Columns(const TileArgs& args, int first_output) {
   const Floats d;
-  auto* out = static_cast<float*>(args.acc) + first_output;
+  const auto* from = static_cast<const float*>(args.from) + first_output;
+  auto* to = static_cast<float*>(args.to) + first_output;
   FloatVector acc[kRows][kVectors];
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TALON_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = hn::LoadU(d, out + r * kWidth + v * kLanes);
+      acc[r][v] = hn::LoadU(d, from + r * kWidth + v * kLanes);
     }
   }
   const auto* x = static_cast<const float*>(args.x);
@@ -63,7 +64,7 @@ HWY_INLINE void Columns(const TileArgs& args, int first_output) {
   for (int r = 0; r < kRows; ++r) {
     TALON_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      hn::StoreU(acc[r][v], d, out + r * kWidth + v * kLanes);
+      hn::StoreU(acc[r][v], d, to + r * kWidth + v * kLanes);
     }
   }
 }

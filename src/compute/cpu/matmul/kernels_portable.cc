@@ -9,7 +9,7 @@ namespace {
 void Tile(const TileArgs& args) {
   const auto* x = static_cast<const int8_t*>(args.x);
   const auto* panel = static_cast<const int8_t*>(args.panel);
-  auto* acc = static_cast<int32_t*>(args.acc);
+  auto* acc = CopySums<int32_t>(args);
   for (int64_t g = 0; g < args.groups; ++g, panel += kWidth * kXGroup) {
     for (int r = 0; r < args.rows; ++r, x += kXGroup) {
       for (int j = 0; j < kWidth; ++j) {

@@ -25,7 +25,7 @@ int32_t GroupSum(const int8_t* x, int64_t x_stride, const uint8_t* codes) {
 void Tile(const TileArgs& args) {
   const auto* x = static_cast<const int8_t*>(args.x);
   const auto* panel = static_cast<const uint8_t*>(args.panel);
-  auto* acc = static_cast<float*>(args.acc);
+  auto* acc = CopySums<float>(args);
   for (int64_t g = 0; g < args.groups; ++g, panel += kInt4GroupBytes) {
     const auto* scales = reinterpret_cast<const uint16_t*>(panel + kInt4ScalesAt);
     for (int r = 0; r < args.rows; ++r) {

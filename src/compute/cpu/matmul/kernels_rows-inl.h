@@ -6,6 +6,8 @@
 #ifndef TALON_COMPUTE_CPU_MATMUL_KERNELS_ROWS_INL_H_
 #define TALON_COMPUTE_CPU_MATMUL_KERNELS_ROWS_INL_H_
 
+#include <cstring>
+
 #include "compute/cpu/matmul/kernels_table.h"
 #include "compute/dtype.h"
 #include "compute/int4.h"
@@ -22,6 +24,14 @@ constexpr int kInt4Parts = kInt4Group / kXGroup;
 constexpr int kInt4PartBytes = kWidth * kXGroup;  // holds two parts
 constexpr int kInt4ScalesAt = kWidth * kInt4Group / 2;
 constexpr int kInt4GroupBytes = kInt4ScalesAt + 2 * kWidth;
+
+// For kernels that add in memory: where accumulators go, with those that the tile begins with.
+template <typename Sum>
+Sum* CopySums(const TileArgs& args) {
+  auto* to = static_cast<Sum*>(args.to);
+  std::memmove(to, args.from, sizeof(Sum) * args.rows * kWidth);
+  return to;
+}
 
 // MatrixKernel::tile, or the like, of a kernel whose Run<n>(args) takes n rows.
 template <typename Rows, typename Args = TileArgs>

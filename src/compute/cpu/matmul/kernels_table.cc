@@ -44,8 +44,9 @@ struct KernelTable {
     if (has.amx_bf16) Append(bf16, X86AmxBf16Kernel());
     if (has.avx512_bf16) Append(bf16, X86Bf16Kernel());
     if (has.avx512) Append(bf16, X86Avx512Bf16Kernel());
-    if (has.amx_int8 && has.avx512_vnni) Append(int8, X86AmxInt8Kernel());
+    if (has.amx_int8) Append(int8, X86AmxInt8Kernel());
     if (has.avx512_vnni) Append(int8, X86VnniKernel());
+    if (has.amx_int8 && has.avx512_vnni) Append(int4, X86AmxInt4Kernel());
     if (has.avx512_vnni) Append(int4, X86VnniInt4Kernel());
     if (has.avx2) Append(int8, X86Avx2Kernel());
     if (has.avx2 && has.fma) Append(int4, X86Avx2Int4Kernel());

@@ -56,8 +56,21 @@ struct TileArgs {
   bool single;        // all rows but the first are padding, and their sums are not read
   const void* next;   // prefetched into the second-level cache meanwhile: `next_step` bytes for
   int64_t next_step;  // each group. A hint, which a kernel may ignore.
-  void* acc;          // accumulators of sum_type for max_rows rows: kernels may change them all
-  bool fresh;         // they are zero; a kernel of large tiles must not read them then
+  // Accumulators of sum_type to begin with, and where they go: room for max_rows rows each, of
+  // which a kernel may read and write all. They may be the same.
+  const void* from;
+  void* to;
+  bool fresh;     // `from` holds zeros: no need to read them
+  bool expanded;  // `panel` is what MatrixKernel::expand made of it
+};
+
+// What a task holds at a time, and how it walks through the weights.
+struct BlockLimits {
+  int rows = 64;                       // a multiple of max_rows
+  int outputs = 128;                   // a multiple of twice the width
+  int few_rows = 0;                    // so few are bound by memory alone; 0: half of max_rows
+  int64_t slice_bytes = 16 << 10;      // panel bytes that tiles share in the first-level cache
+  int64_t streamed_bytes = INT64_MAX;  // outputs of more are stored past the caches
 };
 
 struct MatrixKernel {
@@ -79,10 +92,11 @@ struct MatrixKernel {
   // ones some cores keep to half of their pipes. Null: none of its own.
   int64_t (*burn)(int64_t iterations);
   int w_group = 0;  // inputs of an output that lie together in a panel; 0: the whole group
-  // It outruns the third-level cache, so a task takes several blocks of rows while the weights are
-  // in the second-level one (slower kernels share the work better by a task for each block), and a
-  // tile's sums are used while they are in the first-level one, in memory that nobody zeroes.
-  bool large_tiles = false;
+  BlockLimits limits = {};
+  // Makes of some groups of a panel what tiles want in its place unless rows are few,
+  // expanded_group_bytes for each, 64-byte aligned. Null: nothing.
+  void (*expand)(const void* panel, int64_t groups, void* to) = nullptr;
+  int64_t expanded_group_bytes = 0;
   // A thread calls these before the first and after the last tile of a task, if they are not null.
   void (*begin)() = nullptr;
   void (*end)() = nullptr;
@@ -104,7 +118,8 @@ const MatrixKernel& ArmBf16Kernel();
 const MatrixKernel& ArmFp16Kernel();
 #elif defined(__x86_64__)
 const MatrixKernel& X86AmxBf16Kernel();
-const MatrixKernel& X86AmxInt8Kernel();  // REQUIRES: VNNI as well
+const MatrixKernel& X86AmxInt4Kernel();  // REQUIRES: VNNI as well
+const MatrixKernel& X86AmxInt8Kernel();
 const MatrixKernel& X86Avx2Kernel();
 const MatrixKernel& X86Avx2Int4Kernel();
 const MatrixKernel& X86Avx512Bf16Kernel();

@@ -21,12 +21,12 @@ inline __m256i AddDots(__m256i acc, __m256i w, __m256i abs_w, __m256i x) {
 struct Rows {
   template <int kRows>
   static void Run(const TileArgs& args) {
-    auto* out = static_cast<int32_t*>(args.acc);
+    const auto* from = static_cast<const int32_t*>(args.from);
     __m256i acc[kRows][kVectors];
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TALON_UNROLL
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = LoadVector(out + r * kWidth + 8 * v);
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = LoadVector(from + r * kWidth + 8 * v);
     }
     const auto* x = static_cast<const int32_t*>(args.x);  // a group is 4 bytes
     const auto* w = static_cast<const int8_t*>(args.panel);
@@ -44,12 +44,12 @@ struct Rows {
         }
       }
     }
+    auto* to = static_cast<int32_t*>(args.to);
     TALON_UNROLL
     for (int r = 0; r < kRows; ++r) {
       TALON_UNROLL
       for (int v = 0; v < kVectors; ++v) {
-        auto* to = reinterpret_cast<__m256i*>(out + r * kWidth + 8 * v);
-        _mm256_storeu_si256(to, acc[r][v]);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + r * kWidth + 8 * v), acc[r][v]);
       }
     }
   }

@@ -55,12 +55,13 @@ inline __attribute__((always_inline)) void Step(const int32_t* x, const uint8_t*
 struct Rows {
   template <int kRows>
   static void Run(const TileArgs& args) {
-    auto* out = static_cast<float*>(args.acc);
+    const auto* from = static_cast<const float*>(args.from);
+    auto* to = static_cast<float*>(args.to);
     __m256 acc[kVectors][kRows];
     TALON_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       TALON_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[v][r] = _mm256_loadu_ps(out + r * kWidth + 8 * v);
+      for (int r = 0; r < kRows; ++r) acc[v][r] = _mm256_loadu_ps(from + r * kWidth + 8 * v);
     }
     const auto* x = static_cast<const int32_t*>(args.x);  // 4 inputs each
     const auto* group = static_cast<const uint8_t*>(args.panel);
@@ -78,7 +79,7 @@ struct Rows {
     TALON_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       TALON_UNROLL
-      for (int r = 0; r < kRows; ++r) _mm256_storeu_ps(out + r * kWidth + 8 * v, acc[v][r]);
+      for (int r = 0; r < kRows; ++r) _mm256_storeu_ps(to + r * kWidth + 8 * v, acc[v][r]);
     }
   }
 };

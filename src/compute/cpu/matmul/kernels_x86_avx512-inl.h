@@ -43,13 +43,15 @@ struct Avx512Floats {
 // group's in a panel) and Add(x, panel, sums), which adds a group's products: x [rows, x words].
 template <class Ops, int kRows>
 void Avx512Rows(const TileArgs& args) {
-  auto* out = static_cast<int32_t*>(args.acc);  // or float: only addresses are formed
+  // Or float: only addresses are formed.
+  const auto* from = static_cast<const int32_t*>(args.from);
+  auto* to = static_cast<int32_t*>(args.to);
   Avx512Sums<Ops, kRows> sums;
   TALON_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TALON_UNROLL
     for (int v = 0; v < kAvx512Vectors; ++v) {
-      sums[r][v] = Ops::Load(out + r * kAvx512Width + v * kAvx512Lanes);
+      sums[r][v] = Ops::Load(from + r * kAvx512Width + v * kAvx512Lanes);
     }
   }
   const auto* x = static_cast<const int32_t*>(args.x);
@@ -64,7 +66,7 @@ void Avx512Rows(const TileArgs& args) {
   for (int r = 0; r < kRows; ++r) {
     TALON_UNROLL
     for (int v = 0; v < kAvx512Vectors; ++v) {
-      Ops::Store(out + r * kAvx512Width + v * kAvx512Lanes, sums[r][v]);
+      Ops::Store(to + r * kAvx512Width + v * kAvx512Lanes, sums[r][v]);
     }
   }
 }

@@ -22,8 +22,9 @@ namespace talon {
 struct WeightSegment {
   int first_col = 0, cols = 0;
   int64_t first_group = 0, groups = 0;  // in the packed panels
-  // Sums left of it that it completes: each is added, the last first.
-  int merges = 0;
+  // Sums left of it that wait for it or for a later one, and how many of them it completes: each is
+  // added, the last first.
+  int waiting = 0, merges = 0;
 };
 
 // A weight matrix [rows = outputs, cols = inputs] cut into panels of kernel().width outputs, padded
@@ -84,13 +85,17 @@ class MatMulScratch {
   float* RowScales(int rows);
   // [cols] for each thread, 64-byte aligned.
   float* ThreadRows(int threads, int cols);
+  // At least `bytes`, 64-byte aligned, for the sums of all threads.
+  uint8_t* Sums(size_t bytes);
   size_t bytes() const {
-    return activations_.bytes() + thread_rows_.bytes() + row_scales_.size() * sizeof(float);
+    return activations_.bytes() + thread_rows_.bytes() + sums_.bytes() +
+           row_scales_.size() * sizeof(float);
   }
 
  private:
   Buffer activations_;
   Buffer thread_rows_;
+  Buffer sums_;
   std::vector<float> row_scales_;
 };
 

@@ -51,7 +51,10 @@ class WeightPacker {
     if (bounds.empty()) bounds = whole;
     TALON_CHECK(bounds.front() == 0 && bounds.back() == w.cols_);
     ListSegments(bounds, 0, static_cast<int>(bounds.size()) - 1, &w.segments_);
+    int waiting = 0;
     for (WeightSegment& segment : w.segments_) {
+      segment.waiting = waiting;
+      waiting += 1 - segment.merges;
       segment.first_group = w.groups_;
       segment.groups = CeilDiv(segment.cols, kernel_.group);
       w.groups_ += segment.groups;
@@ -124,7 +127,7 @@ class WeightPacker {
       float values[kInt4Group];
       ConvertToF32(source + k * DTypeSize(part.dtype), part.dtype, count, values);
       const Int4Weights weights = QuantizeInt4(values, count);
-      const int run = kernel_.x_group;
+      const int run = kernel_.w_group > 0 ? kernel_.w_group : kernel_.x_group;
       for (int i = 0; i < kInt4Group / 2; ++i) {
         const int low = i / run * 2 * run + i % run;
         const int byte = (i / run * kernel_.width + output) * run + i % run;

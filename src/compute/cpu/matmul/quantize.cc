@@ -57,6 +57,8 @@ void StoreGroups(const uint8_t* from, int64_t groups, size_t bytes, uint8_t* to,
     std::memcpy(to, from, static_cast<size_t>(groups) * bytes);
   } else if (bytes == 64) {
     CopyGroups<64>(from, groups, to, stride);
+  } else if (bytes == 32) {
+    CopyGroups<32>(from, groups, to, stride);
   } else if (bytes == 8) {
     CopyGroups<8>(from, groups, to, stride);
   } else if (bytes == 4) {

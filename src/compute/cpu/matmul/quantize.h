@@ -39,7 +39,7 @@ void ConvertFromF32(const float* from, int64_t count, DType type, void* to);
 struct InterleavedRow {
   void* to = nullptr;  // the row's first group
   int64_t stride = 0;
-  int group = 1;             // elements; group * element size is 2, 4, 8 or 64 bytes
+  int group = 1;             // elements; group * element size is 2, 4, 8, 32 or 64 bytes
   DType type = DType::kF32;  // kF32, kF16, kBF16, kI8
   float inverse_scale = 1;   // elements are multiplied by this first (kI8, kF16)
   uint8_t flip = 0;          // every stored byte is xor-ed with this (kI8)

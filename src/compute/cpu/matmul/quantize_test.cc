@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/math.h"
+
 namespace talon {
 namespace {
 
@@ -125,6 +127,25 @@ TEST(PackRowTest, InterleavesAndFillsTheLastGroup) {
   const std::vector<int8_t> expected = {10, 20, 30, 40, -10, -20, -30, -40,
                                         50, 0,  0,  0,  -50, 0,   0,   0};
   EXPECT_EQ(packed, expected);
+}
+
+// Every size of a group in bytes that a kernel has.
+TEST(PackRowTest, GroupsOfEverySizeLieAStrideApart) {
+  constexpr int kCount = 200;
+  std::vector<float> row(kCount);
+  for (int i = 0; i < kCount; ++i) row[i] = static_cast<float>(i % 100 - 50);
+  for (const int group : {2, 4, 8, 32, 64}) {
+    const int stride = 3 * group;
+    const int groups = CeilDiv(kCount, group);
+    std::vector<int8_t> packed(groups * stride, 99);
+    PackRow(row.data(), DType::kF32, kCount,
+            {.to = packed.data(), .stride = stride, .group = group, .type = DType::kI8});
+    for (int i = 0; i < groups * stride; ++i) {
+      const int element = i / stride * group + i % stride;
+      const int8_t expected = i % stride >= group ? 99 : element < kCount ? row[element] : 0;
+      ASSERT_EQ(packed[i], expected) << "group " << group << " byte " << i;
+    }
+  }
 }
 
 TEST(PackRowTest, FlipMakesUnsigned) {

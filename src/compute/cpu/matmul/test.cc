@@ -223,6 +223,30 @@ TEST(PackWeightTest, RejectsBadParts) {
   EXPECT_FALSE(PackWeight(pool, {&wide, 1}, WeightFormat::kInt8).ok());
 }
 
+// Outputs that the caches cannot hold are stored past them, in rows that may begin anywhere.
+TEST_P(MatMulKernelTest, LargeOutputsEqualSmallOnes) {
+  MatMulProblem problem({300, 900, 40}, 13);
+  const auto w = PackWith(pool_, problem.W(), kernel());
+  std::vector<float> expected;
+  for (int r = 0; r < problem.rows; r += 20) {
+    const std::vector<float> part =
+        RunMatMul(pool_, problem.X().Rows(r, 20), *w, problem.bias.data());
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  for (const int stride : {900, 912, 905}) {
+    std::vector<float> out(int64_t{problem.rows} * stride, 0.5f);
+    MatMulScratch scratch;
+    MatMul(pool_, problem.X(), *w, problem.bias.data(), {out.data(), problem.rows, 900, stride},
+           /*accumulate=*/true, &scratch);
+    for (int r = 0; r < problem.rows; ++r) {
+      for (int j = 0; j < stride; ++j) {
+        const float added = j < 900 ? expected[r * 900 + j] : 0;
+        ASSERT_EQ(out[int64_t{r} * stride + j], 0.5f + added) << r << " " << j << " of " << stride;
+      }
+    }
+  }
+}
+
 TEST(MatMulTest, ScratchIsReused) {
   ThreadPool pool(2);
   MatMulProblem problem({16, 40, 64}, 11);

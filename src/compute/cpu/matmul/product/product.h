@@ -1,4 +1,8 @@
-// What the tasks of one product share, and the part of one task (matmul.cc).
+// What the tasks of one product share, and the part of one task.
+//
+// A task has a block of rows and outputs. It takes the weights slice by slice, and all tiles of its
+// rows by each: a slice of a panel stays in the first-level cache meanwhile, the block's rows and
+// sums in the second-level one.
 #ifndef TALON_COMPUTE_CPU_MATMUL_PRODUCT_PRODUCT_H_
 #define TALON_COMPUTE_CPU_MATMUL_PRODUCT_PRODUCT_H_
 
@@ -11,22 +15,11 @@
 
 namespace talon {
 
-constexpr int kRowsPerBlock = 64;        // a multiple of every kernel's max_rows
-constexpr int kMaxOutputsPerTask = 128;  // a multiple of every kernel's width
-constexpr int kBlockSums = kRowsPerBlock * kMaxOutputsPerTask;
-constexpr int64_t kPanelSliceBytes = 16 << 10;  // stays in the first-level cache for all tiles
-
 // Floats from a thread's row to the next one's: whole cache lines.
 inline int64_t ThreadRowSize(int cols) { return RoundUp(int64_t{cols}, 16); }
 
-// The part of a block whose sums of a segment are held and added at a time.
-struct BlockPart {
-  int64_t first_tile, tiles;
-  int64_t first_panel, panels;  // counted within the block
-};
-
-// Rows and outputs of a task whose sums are held at a time: `outputs` from `first_output` on and,
-// in gated products, as many of up.
+// Rows and outputs of a task: `outputs` from `first_output` on and, in gated products, as many of
+// up.
 struct Block {
   int first_row, rows;
   int first_output, outputs;  // outputs: valid ones, the last panel may hold fewer than its width
@@ -36,7 +29,6 @@ struct Block {
   int64_t gate_panels;  // the first ones
   int64_t first_panel, first_up_panel;
 
-  BlockPart Whole() const { return {0, tiles, 0, panels}; }
   // The weights' panel that is the block's p-th.
   int64_t PanelOf(int64_t p) const {
     return p < gate_panels ? first_panel + p : first_up_panel + p - gate_panels;
@@ -54,10 +46,12 @@ struct Product {
   float* normed = nullptr;      // a row for each thread
 
   int outputs_per_task = 0;
-  int64_t row_blocks = 0;
-  int64_t row_parts = 0;  // runs of row blocks; a task takes one
   int64_t output_blocks = 0;
-  int threads = 1;
+  int64_t row_blocks = 0;
+  bool streams = false;  // outputs are stored past the caches
+  // Memory of a thread for the sums of its block, [threads][sums_bytes].
+  uint8_t* sums = nullptr;
+  int64_t sums_bytes = 0;
 
   const MatrixKernel& kernel() const { return w.kernel(); }
   int num_segments() const { return static_cast<int>(w.segments().size()); }
@@ -75,16 +69,14 @@ struct Product {
   int64_t RowGroupBytes() const {
     return static_cast<int64_t>(kernel().x_group * DTypeSize(kernel().activation_type));
   }
-  // Where a part of the rows begins.
-  int64_t FirstRowBlock(int64_t part) const { return row_blocks * part / row_parts; }
-  int halves() const { return call.epilogue == Epilogue::kSwiGlu ? 2 : 1; }
+  bool gated() const { return call.epilogue == Epilogue::kSwiGlu; }
+  int halves() const { return gated() ? 2 : 1; }
   // Distance from an output of gate to the same one of up.
   int half_outputs() const { return w.rows() / halves(); }
+  // Groups of a slice.
   int64_t SliceGroups() const {
-    return std::max<int64_t>(1, kPanelSliceBytes / kernel().panel_group_bytes);
+    return std::max<int64_t>(1, kernel().limits.slice_bytes / kernel().panel_group_bytes);
   }
-  // Whether one slice holds a panel's part of the segment.
-  bool IsSlice(const WeightSegment& segment) const { return segment.groups <= SliceGroups(); }
   // A row of the left operand, after the norm if there is one.
   const float* RowOf(int row, int thread) const {
     const float* x = call.x.data + row * call.x.stride;
@@ -95,6 +87,7 @@ struct Product {
   }
   // REQUIRES: a tile begins with the row.
   uint8_t* Tile(int first_row) const { return packed + first_row / kernel().max_rows * tile_bytes; }
+  int64_t TileSums() const { return int64_t{kernel().max_rows} * kernel().width; }
 };
 
 }  // namespace talon
