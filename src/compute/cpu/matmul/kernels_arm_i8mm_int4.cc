@@ -1,5 +1,6 @@
 // int4 with smmla (FEAT_I8MM): 2 rows x 8 inputs by 2 outputs x 8 inputs an instruction. A byte
-// shifted left, or masked, is 16 times a code, so two instructions unpack 32 weights.
+// shifted left, or masked, is 16 times a code, so two instructions unpack 32 weights. Where tiles
+// share a slice, that and the scales' way into a vector are done once for all of them.
 //
 // Sums start at the bits of 1.5 * 2^23: an integer of less than 2^22 added to them is that integer
 // in the low bits of the mantissa, so a subtraction makes it a float, four times as fast as the
@@ -51,9 +52,53 @@ inline __attribute__((always_inline)) float32x4_t LoadScales(const uint8_t* grou
   return vreinterpretq_f32_u8(vqtbl1q_u8(scales, vld1q_u8(kScaleBytes[pair])));
 }
 
+// A group as it lies in a panel: the codes of a pair of outputs for the part-th 8 inputs, its
+// scales.
+struct PackedGroup {
+  static constexpr int kBytes = kGroupBytes;
+  static inline __attribute__((always_inline)) int8x16_t Codes(const uint8_t* group, int pair,
+                                                               int part) {
+    const uint8x16_t bytes = LoadCodes(group, pair, part / 2);
+    return part % 2 == 0 ? LowCodes(bytes) : HighCodes(bytes);
+  }
+  static inline __attribute__((always_inline)) float32x4_t Scales(const uint8_t* group, int pair) {
+    return LoadScales(group, pair);
+  }
+};
+
+// The same as Expand leaves it: [pairs][parts] vectors of codes, [pairs] of scales.
+struct ExpandedGroup {
+  static constexpr int kScalesAt = 16 * kPairs * kParts;
+  static constexpr int kBytes = kScalesAt + 16 * kPairs;
+  static inline __attribute__((always_inline)) int8x16_t Codes(const uint8_t* group, int pair,
+                                                               int part) {
+    return vreinterpretq_s8_u8(vld1q_u8(group + 16 * (pair * kParts + part)));
+  }
+  static inline __attribute__((always_inline)) float32x4_t Scales(const uint8_t* group, int pair) {
+    return vreinterpretq_f32_u8(vld1q_u8(group + kScalesAt + 16 * pair));
+  }
+};
+
+void Expand(const void* panel, int64_t groups, void* to) {
+  const auto* group = static_cast<const uint8_t*>(panel);
+  auto* out = static_cast<uint8_t*>(to);
+  for (int64_t g = 0; g < groups; ++g, group += kGroupBytes, out += ExpandedGroup::kBytes) {
+    TALON_UNROLL
+    for (int pair = 0; pair < kPairs; ++pair) {
+      TALON_UNROLL
+      for (int part = 0; part < kParts; ++part) {
+        const int8x16_t codes = PackedGroup::Codes(group, pair, part);
+        vst1q_s8(reinterpret_cast<int8_t*>(out) + 16 * (pair * kParts + part), codes);
+      }
+      const float32x4_t scales = PackedGroup::Scales(group, pair);
+      vst1q_f32(reinterpret_cast<float*>(out + ExpandedGroup::kScalesAt) + 4 * pair, scales);
+    }
+  }
+}
+
 // One group of two pairs of outputs, from `first` on, for all rows: no product waits for the one
 // before it.
-template <int kRowPairs>
+template <class Group, int kRowPairs>
 inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* group, int first,
                                                 float32x4_t (&acc)[kRowPairs][2]) {
   const float32x4_t start = vdupq_n_f32(kStart);
@@ -62,12 +107,7 @@ inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* 
   for (int p = 0; p < kRowPairs; ++p) sums[p][0] = sums[p][1] = vreinterpretq_s32_f32(start);
   TALON_UNROLL
   for (int i = 0; i < kParts; ++i) {
-    int8x16_t codes[2];
-    TALON_UNROLL
-    for (int q = 0; q < 2; ++q) {
-      const uint8x16_t bytes = LoadCodes(group, first + q, i / 2);
-      codes[q] = i % 2 == 0 ? LowCodes(bytes) : HighCodes(bytes);
-    }
+    const int8x16_t codes[2] = {Group::Codes(group, first, i), Group::Codes(group, first + 1, i)};
     TALON_UNROLL
     for (int p = 0; p < kRowPairs; ++p) {
       const int8x16_t rows = vld1q_s8(x + 16 * (i * kRowPairs + p));
@@ -77,7 +117,7 @@ inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* 
   }
   TALON_UNROLL
   for (int q = 0; q < 2; ++q) {
-    const float32x4_t scales = LoadScales(group, first + q);
+    const float32x4_t scales = Group::Scales(group, first + q);
     TALON_UNROLL
     for (int p = 0; p < kRowPairs; ++p) {
       const float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[p][q]), start);
@@ -88,7 +128,7 @@ inline __attribute__((always_inline)) void Step(const int8_t* x, const uint8_t* 
 
 // kCount pairs of outputs, from kFirst on. Accumulators stay in registers; those of a whole panel
 // would not for six rows and more.
-template <int kRowPairs, int kFirst, int kCount>
+template <class Group, int kRowPairs, int kFirst, int kCount>
 inline __attribute__((always_inline)) void Outputs(const TileArgs& args) {
   static_assert(kCount % 2 == 0);
   const auto* from = static_cast<const float*>(args.from) + 4 * kFirst;
@@ -109,9 +149,9 @@ inline __attribute__((always_inline)) void Outputs(const TileArgs& args) {
       next += args.next_step;
     }
     TALON_UNROLL
-    for (int q = 0; q < kCount; q += 2) Step<kRowPairs>(x, group, kFirst + q, acc[q / 2]);
+    for (int q = 0; q < kCount; q += 2) Step<Group, kRowPairs>(x, group, kFirst + q, acc[q / 2]);
     x += 2 * kRowPairs * kInt4Group;
-    group += kGroupBytes;
+    group += Group::kBytes;
   }
   TALON_UNROLL
   for (int q = 0; q < kCount; ++q) {
@@ -120,13 +160,13 @@ inline __attribute__((always_inline)) void Outputs(const TileArgs& args) {
   }
 }
 
-template <int kRowPairs>
+template <class Group, int kRowPairs>
 void Rows(const TileArgs& args) {
   if constexpr (kRowPairs <= 2) {
-    Outputs<kRowPairs, 0, kPairs>(args);
+    Outputs<Group, kRowPairs, 0, kPairs>(args);
   } else {
-    Outputs<kRowPairs, 0, kPairs / 2>(args);
-    Outputs<kRowPairs, kPairs / 2, kPairs / 2>(args);
+    Outputs<Group, kRowPairs, 0, kPairs / 2>(args);
+    Outputs<Group, kRowPairs, kPairs / 2, kPairs / 2>(args);
   }
 }
 
@@ -179,35 +219,45 @@ void SingleRow(const TileArgs& args) {
   }
 }
 
-void Tile(const TileArgs& args) {
+template <class Group>
+void TileOf(const TileArgs& args) {
   switch (args.rows) {
     case 2:
-      return args.single ? SingleRow(args) : Rows<1>(args);
+      return Rows<Group, 1>(args);
     case 4:
-      return Rows<2>(args);
+      return Rows<Group, 2>(args);
     case 6:
-      return Rows<3>(args);
+      return Rows<Group, 3>(args);
     default:
-      return Rows<4>(args);
+      return Rows<Group, 4>(args);
   }
+}
+
+void Tile(const TileArgs& args) {
+  if (args.expanded) return TileOf<ExpandedGroup>(args);
+  return args.single ? SingleRow(args) : TileOf<PackedGroup>(args);
 }
 
 }  // namespace
 
 const MatrixKernel& ArmI8mmInt4Kernel() {
-  static const MatrixKernel kernel = {.name = "int4 smmla",
-                                      .weight_type = DType::kI4,
-                                      .activation_type = DType::kI8,
-                                      .sum_type = DType::kF32,
-                                      .width = kWidth,
-                                      .group = kInt4Group,
-                                      .x_group = kXGroup,
-                                      .panel_group_bytes = kGroupBytes,
-                                      .max_rows = kMaxRows,
-                                      .row_unit = 2,
-                                      .offset_activation = false,
-                                      .tile = Tile,
-                                      .burn = nullptr};
+  static const MatrixKernel kernel = {
+      .name = "int4 smmla",
+      .weight_type = DType::kI4,
+      .activation_type = DType::kI8,
+      .sum_type = DType::kF32,
+      .width = kWidth,
+      .group = kInt4Group,
+      .x_group = kXGroup,
+      .panel_group_bytes = kGroupBytes,
+      .max_rows = kMaxRows,
+      .row_unit = 2,
+      .offset_activation = false,
+      .tile = Tile,
+      .burn = nullptr,
+      .limits = {.packed_rows = kMaxRows, .slice_bytes = 64 * kGroupBytes},
+      .expand = Expand,
+      .expanded_group_bytes = ExpandedGroup::kBytes};
   return kernel;
 }
 

@@ -66,10 +66,11 @@ struct TileArgs {
 
 // What a task holds at a time, and how it walks through the weights.
 struct BlockLimits {
-  int rows = 64;                       // a multiple of max_rows
-  int outputs = 128;                   // a multiple of twice the width
-  int few_rows = 0;                    // so few are bound by memory alone; 0: half of max_rows
-  int64_t slice_bytes = 16 << 10;      // panel bytes that tiles share in the first-level cache
+  int rows = 64;                   // a multiple of max_rows
+  int outputs = 128;               // a multiple of twice the width
+  int few_rows = 0;                // so few are bound by memory alone; 0: half of max_rows
+  int packed_rows = 0;             // so few take weights as they lie, where they can be expanded
+  int64_t slice_bytes = 16 << 10;  // panel bytes that tiles share in the first-level cache
   int64_t streamed_bytes = INT64_MAX;  // outputs of more are stored past the caches
 };
 
@@ -93,7 +94,7 @@ struct MatrixKernel {
   int64_t (*burn)(int64_t iterations);
   int w_group = 0;  // inputs of an output that lie together in a panel; 0: the whole group
   BlockLimits limits = {};
-  // Makes of some groups of a panel what tiles want in its place unless rows are few,
+  // Makes of some groups of a panel what tiles want in its place for more than packed_rows,
   // expanded_group_bytes for each, 64-byte aligned. Null: nothing.
   void (*expand)(const void* panel, int64_t groups, void* to) = nullptr;
   int64_t expanded_group_bytes = 0;

@@ -213,6 +213,7 @@ const MatrixKernel& X86AmxInt4Kernel() {
                                            .limits = {.rows = 256,
                                                       .outputs = 128,
                                                       .few_rows = kFewRows,
+                                                      .packed_rows = kFewRows,
                                                       .slice_bytes = 16 * Int4GroupBytes(kWidth),
                                                       .streamed_bytes = 1 << 20},
                                            .expand = Expand,

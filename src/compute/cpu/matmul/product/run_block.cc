@@ -49,7 +49,9 @@ class BlockProduct {
     const int few = kernel_.limits.few_rows;
     return block_.rows <= (few > 0 ? few : kernel_.max_rows / 2);
   }
-  bool Expands() const { return kernel_.expand != nullptr && !IsFew(); }
+  bool Expands() const {
+    return kernel_.expand != nullptr && block_.rows > kernel_.limits.packed_rows;
+  }
 
   // The weights of the block's p-th panel from `group` on.
   const uint8_t* PanelAt(int64_t p, int64_t group) const {
