@@ -59,7 +59,7 @@ Outputs RunAttention(Backend& backend, const Layout& layout, std::vector<Sequenc
   std::mt19937 random(seed);
   for (SequenceSpec& spec : sequences) spec.partial |= layout.partial && spec.prompt_rows == 0;
   const KvShape shape = ShapeFor(layout, sequences);
-  KvImage image(shape, kLayer, layout.numbers.value_or(layout.dtype));
+  KvImage image(shape, kLayer, layout.numbers.value_or(layout.dtype), layout.value_magnitude);
   const PassPlan plan = BuildPass(sequences, random, &image);
   const DeviceKv kv(backend, image);
   const DeviceMatrix q(backend, plan.num_rows(), layout.cols(), QueriesOf(plan, layout.cols()));

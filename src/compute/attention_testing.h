@@ -31,6 +31,7 @@ struct Layout {
   bool partial = false;  // every sequence has its own list for each (layer, kv head)
   int window = 0;
   bool sinks = false;
+  float value_magnitude = 1;  // standard deviation of V
 
   int cols() const { return head_dim * kv_heads * group; }
   std::string Name() const;

@@ -141,7 +141,7 @@ Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatr
 // ---- Passes and their CUDA graphs ----
 
 std::unique_ptr<Pass> CudaBackend::NewPass(int query_heads) {
-  return std::make_unique<CudaPass>(stream(), query_heads, options_.graphs);
+  return std::make_unique<CudaPass>(stream(), query_heads, options_);
 }
 
 void CudaBackend::LoadPass(const PassPlan& plan, const KvShape& shape, Pass* pass) {

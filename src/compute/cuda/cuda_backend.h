@@ -18,6 +18,9 @@ struct CudaOptions {
   // Backends of this process, or under MPS, that use the device at the same time. Each takes its
   // share of the multiprocessors, because blocks that wait for each other must all be resident.
   int sharers = 1;
+  // Queries of a tile of attention: 16, 32, 64, 128 or 256, for tests. Where there are no such
+  // tiles, and for 0, those that take least time.
+  int attention_tile = 0;
 };
 
 // GPUs that are visible; 0 without a driver or in a build without CUDA.

@@ -60,7 +60,8 @@ void CudaPass::Load(const PassPlan& plan, const KvShape& shape, UploadRing* uplo
                           .dtype = shape.dtype,
                           .multiprocessors = stream_.multiprocessors,
                           .shared_memory = stream_.shared_memory,
-                          .has_warpgroups = HasWarpgroupAttention()});
+                          .has_warpgroups = HasWarpgroupAttention(),
+                          .tile_queries = options_.attention_tile});
   const auto arrays = Arrays(plan);
   for (int i = 0; i < kSections; ++i) {
     if (arrays[i].second <= sections_[i].capacity) continue;
@@ -191,7 +192,7 @@ void CudaPass::RunAsGraph(const CudaPass* second, uint64_t key, uint64_t generat
     Fence(stream_);  // the pass's arrays are read early
     ops();
   };
-  if (!use_graphs_ || waits() || plan_.rows > kMostGraphRows) return run_directly();
+  if (!options_.graphs || waits() || plan_.rows > kMostGraphRows) return run_directly();
   if (generation != generation_ || num_captured_ == kMostGraphs || graphs_.size() > kMostShapes) {
     DropGraphs();
   }

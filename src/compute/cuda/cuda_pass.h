@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compute/cuda/attention/plan.h"
+#include "compute/cuda/cuda_backend.h"
 #include "compute/cuda/runtime/device_memory.h"
 #include "compute/cuda/runtime/device_pass.h"
 #include "compute/cuda/runtime/device_plan.h"
@@ -19,8 +20,8 @@ namespace talon::cuda {
 
 class CudaPass : public DevicePass {
  public:
-  CudaPass(const Stream& stream, int query_heads, bool graphs)
-      : stream_(stream), query_heads_(query_heads), use_graphs_(graphs) {}
+  CudaPass(const Stream& stream, int query_heads, const CudaOptions& options)
+      : stream_(stream), query_heads_(query_heads), options_(options) {}
   ~CudaPass() override { DropGraphs(); }
 
   // Uploads the plan. Addresses change, and graphs are dropped, only when an array outgrows its
@@ -84,7 +85,7 @@ class CudaPass : public DevicePass {
 
   Stream stream_;
   int query_heads_;
-  bool use_graphs_;
+  CudaOptions options_;
   Buffer arena_;
   uint64_t address_version_ = 0;  // counts the changes of its address
   std::array<Section, kSections> sections_;

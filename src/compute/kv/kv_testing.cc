@@ -127,10 +127,11 @@ void AddTreeRows(const SequenceSpec& spec, int staging_first, BlockPicker& picke
 
 }  // namespace
 
-KvImage::KvImage(const KvShape& shape, int layer, DType numbers)
+KvImage::KvImage(const KvShape& shape, int layer, DType numbers, float value_magnitude)
     : shape_(shape),
       layer_(layer),
       numbers_(numbers),
+      value_magnitude_(value_magnitude),
       k_blocks_(PoisonedArray(shape, shape.BlockVectors())),
       v_blocks_(k_blocks_),
       k_staged_(PoisonedArray(shape, shape.StagedVectors())),
@@ -150,7 +151,8 @@ std::vector<float> KvImage::Values(int64_t content, int head, bool value) const 
   const uint64_t seed = static_cast<uint64_t>(content) * 1000 + head * 2 + (value ? 1 : 0);
   KvShape shape = shape_;
   shape.dtype = numbers_;
-  return Rounded(shape_, Rounded(shape, RandomValues(shape_.head_dim, seed)));
+  return Rounded(shape_,
+                 Rounded(shape, RandomValues(shape_.head_dim, seed, value ? value_magnitude_ : 1)));
 }
 
 void KvImage::Write(int64_t place, int head, int64_t content) {

@@ -35,8 +35,9 @@ class KvImage {
  public:
   // `layers` layers, of which only `layer` ever holds values. They are rounded to `numbers`, the
   // cache's type if it is not another one, before they are rounded to the cache's type.
+  // `value_magnitude` is the standard deviation of V, that of K is 1.
   KvImage(const KvShape& shape, int layer) : KvImage(shape, layer, shape.dtype) {}
-  KvImage(const KvShape& shape, int layer, DType numbers);
+  KvImage(const KvShape& shape, int layer, DType numbers, float value_magnitude = 1);
 
   // K and V of `content` (any integer names a token's values) for one kv head.
   void WriteSlot(int64_t slot, int head, int64_t content) { Write(slot, head, content); }
@@ -54,6 +55,7 @@ class KvImage {
   KvShape shape_;
   int layer_;
   DType numbers_;
+  float value_magnitude_;
   std::vector<uint8_t> k_blocks_, v_blocks_, k_staged_, v_staged_;
 };
 

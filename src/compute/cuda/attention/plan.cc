@@ -101,6 +101,8 @@ std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
     if (dim > 128 && kind.queries > 64) continue;  // limited by the accumulators' registers
     if (SharedBytes(kind, dim) <= shape.shared_memory) kinds.push_back(kind);
   }
+  const auto is_other = [&](const PrefixKind& kind) { return kind.queries != shape.tile_queries; };
+  if (!std::ranges::all_of(kinds, is_other)) std::erase_if(kinds, is_other);
   return kinds;
 }
 
@@ -270,7 +272,6 @@ class KindChooser {
     const bool many_rows = std::ranges::any_of(
         works_, [](const SequenceWork& work) { return work.row_end - work.row_begin > 1; });
     for (const PrefixKind& kind : KindsOf(shape_)) {
-      if (shape_.tile_queries != 0 && kind.queries != shape_.tile_queries) continue;
       ConsiderTimes(kind, /*sections=*/false);
       if (!many_rows) continue;  // partials of single rows are small
       PrefixKind merging = kind;

@@ -23,7 +23,7 @@ struct AttentionShape {
   int multiprocessors = 1;
   int shared_memory = 227 * 1024;  // bytes that a block may have
   bool has_warpgroups = false;     // HasWarpgroupAttention (attention.h)
-  int tile_queries = 0;            // 0: the plan chooses
+  int tile_queries = 0;            // if there is such a variant; else the plan chooses
 };
 
 struct AttentionPlan {
