@@ -151,7 +151,7 @@ __device__ __forceinline__ uint8_t LoadScale(const AttentionArgs& args, const Sh
                                              int tile) {
   static_assert(C::kThreads == 2 * kTileKeys);
   const int vector = shared.vectors[tile % kVectorRing][threadIdx.x % kTileKeys];
-  if (vector == kNoVector) return 0;
+  if (vector == kNoVector) return kLeastKvScale;
   const bool is_key = threadIdx.x < kTileKeys;
   const bool staged = vector < 0;
   const auto* codes = static_cast<const uint8_t*>(
@@ -170,10 +170,9 @@ __device__ __forceinline__ void ExpandTile(SharedTile<C>& shared, int tile) {
                           uint8_t scale) {
     auto* first = reinterpret_cast<uint4*>(&rows[key][C::Column(key, column)]);
     auto* second = reinterpret_cast<uint4*>(&rows[key][C::Column(key, column + 8)]);
-    const uint4 codes = *first;
-    const CodeExpander<Stored> expander(scale);
-    *first = ExpandCodes(expander, codes.x, codes.y);
-    *second = ExpandCodes(expander, codes.z, codes.w);
+    const ExpandedCodes expanded = ExpandCodes<Stored>(*first, scale);
+    *first = expanded.first;
+    *second = expanded.second;
   };
 #pragma unroll
   for (int i = 0; i < Own::kCount; ++i) {

@@ -74,67 +74,110 @@ void DispatchKvType(DType dtype, F&& f) {
   DispatchFloatType(dtype, f);
 }
 
-// Expands codes to pairs of bf16, given their scale.
-template <typename T>
-class CodeExpander;
+// Pairs of bf16: a * b + c, and a * b, which is exact if the product is.
+__device__ __forceinline__ uint32_t FmaPair(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t result;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+  return result;
+}
+__device__ __forceinline__ uint32_t ScalePair(uint32_t a, uint32_t b) {
+  return FmaPair(a, b, 0x80008000u);
+}
+// 2^(exponent - 127) in both halves.
+__device__ __forceinline__ uint32_t PairOfPower(uint32_t exponent) {
+  return exponent * 0x00800080u;
+}
 
-// Sign, exponent and fraction move to their places in bf16, whose exponents have a bias of 120
-// more. What is missing is multiplied in two steps, because it may exceed the range of bf16.
+// Bytes 0 and 1, or 2 and 3, as numbers of 16 bits. __byte_perm does not repeat signs.
+__device__ __forceinline__ uint32_t SpreadSigned(uint32_t bytes, bool high) {
+  uint32_t spread;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(spread) : "r"(bytes), "r"(high ? 0xB3A2u : 0x9180u));
+  return spread;
+}
+
+// Expands codes to pairs of bf16, given their scale. kLargest is the largest scale that Pair can
+// multiply by.
+template <typename T>
+class PairExpander;
+
+// The code's exponent and fraction move to their places in bf16, where they are 2^120 too small.
 template <>
-class CodeExpander<Fp8Code> {
+class PairExpander<Fp8Code> {
  public:
-  __device__ explicit CodeExpander(uint32_t scale) {
-    const int exponent = static_cast<int>(scale) - 7;
-    const int first = min(exponent, 127);
-    first_ = Power(first);
-    second_ = scale == kNanKvScale ? 0x7FC07FC0u : Power(exponent - first);
-  }
+  static constexpr uint32_t kLargest = 134;
+
+  __device__ explicit PairExpander(uint32_t scale) : factor_(PairOfPower(scale + 120)) {}
   // Bytes 0 and 1, or 2 and 3.
   __device__ uint32_t Pair(uint32_t codes, bool high) const {
-    const uint32_t spread = __byte_perm(codes, 0, high ? 0x3424 : 0x1404);  // above zero bytes
-    const uint32_t bits = (spread & 0x80008000u) | (spread & 0x7F007F00u) >> 4;
-    return Multiply(Multiply(bits, first_), second_);
+    // Bytes above the codes repeat their signs.
+    const uint32_t spread = SpreadSigned(codes, high);
+    return ScalePair(spread << 4 & 0x87F087F0u, factor_);
   }
 
  private:
-  __device__ static uint32_t Power(int exponent) {
-    return static_cast<uint32_t>(exponent + 127) * 0x00800080u;
-  }
-  __device__ static uint32_t Multiply(uint32_t a, uint32_t b) {
-    uint32_t product;  // a * b + -0: exact
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
-    return product;
-  }
-  uint32_t first_;
-  uint32_t second_;
+  uint32_t factor_;
 };
 
-// Code + 128 is the fraction of a float of 2^23; an infinite scale makes zeros NaN.
+// Seven bits in the fraction of 128 * scale are 128 * scale more than their value; the sign makes
+// twice as much of what is subtracted.
 template <>
-class CodeExpander<Int8Code> {
+class PairExpander<Int8Code> {
  public:
-  __device__ explicit CodeExpander(uint32_t scale) { scale_ = __uint_as_float(scale << 23); }
+  static constexpr uint32_t kLargest = 247;
+
+  __device__ explicit PairExpander(uint32_t scale)
+      : minus_scale_(PairOfPower(scale) | 0x80008000u), raised_(PairOfPower(scale + 7)) {}
   __device__ uint32_t Pair(uint32_t codes, bool high) const {
-    const uint32_t raised = codes ^ 0x80808080u;
-    const float a = Value(__byte_perm(raised, 0x4B000000u, high ? 0x7442 : 0x7440));
-    const float b = Value(__byte_perm(raised, 0x4B000000u, high ? 0x7443 : 0x7441));
-    // Exact, so that the upper halves are the numbers.
-    return __byte_perm(__float_as_uint(a), __float_as_uint(b), 0x7632);
+    constexpr uint32_t kPairOf128 = 0x43004300;
+    const uint32_t spread = __byte_perm(codes, 0, high ? 0x4342 : 0x4140);
+    return FmaPair((spread & 0x00800080u) | kPairOf128, minus_scale_,
+                   (spread & 0x007F007Fu) | raised_);
   }
 
  private:
-  __device__ float Value(uint32_t bits) const {
-    return __fmul_rn(__fsub_rn(__uint_as_float(bits), 8388736.0f), scale_);
-  }
-  float scale_;
+  uint32_t minus_scale_;
+  uint32_t raised_;
 };
 
-// Eight codes.
+// Sixteen bf16 numbers.
+struct ExpandedCodes {
+  uint4 first;
+  uint4 second;
+};
+
 template <typename T>
-__device__ __forceinline__ uint4 ExpandCodes(const CodeExpander<T>& expander, uint32_t a,
+__device__ __forceinline__ uint4 ExpandEight(const PairExpander<T>& expander, uint32_t a,
                                              uint32_t b) {
   return {expander.Pair(a, false), expander.Pair(a, true), expander.Pair(b, false),
           expander.Pair(b, true)};
+}
+__device__ __forceinline__ void ScaleEight(uint32_t factor, uint4* x) {
+  *x = {ScalePair(x->x, factor), ScalePair(x->y, factor), ScalePair(x->z, factor),
+        ScalePair(x->w, factor)};
+}
+
+// Code times scale of sixteen codes of a vector whose scale is at most kLargest.
+template <typename T>
+__device__ __forceinline__ ExpandedCodes ExpandOrdinaryCodes(uint4 codes, uint32_t scale) {
+  const PairExpander<T> expander(scale);
+  return {ExpandEight(expander, codes.x, codes.y), ExpandEight(expander, codes.z, codes.w)};
+}
+// What a scale is more than kLargest, as a factor of ExpandOrdinaryCodes; NaN for kNanKvScale.
+template <typename T>
+__device__ __forceinline__ uint32_t ExcessFactor(uint32_t scale) {
+  constexpr uint32_t kLargest = PairExpander<T>::kLargest;
+  return scale == kNanKvScale ? 0x7FC07FC0u : PairOfPower(max(scale, kLargest) - kLargest + 127);
+}
+// The same for any scale.
+template <typename T>
+__device__ __forceinline__ ExpandedCodes ExpandCodes(uint4 codes, uint32_t scale) {
+  constexpr uint32_t kLargest = PairExpander<T>::kLargest;
+  ExpandedCodes x = ExpandOrdinaryCodes<T>(codes, min(scale, kLargest));
+  if (scale > kLargest) {
+    ScaleEight(ExcessFactor<T>(scale), &x.first);
+    ScaleEight(ExcessFactor<T>(scale), &x.second);
+  }
+  return x;
 }
 
 }  // namespace talon::cuda
