@@ -37,6 +37,10 @@ struct AttentionArgs {
   uint32_t* counter;   // items that PrefixKernel has taken
 
   __device__ int heads() const { return kv_heads * group; }
+  // 128 bytes of zeros: the end of the scratch's header.
+  __device__ const uint8_t* zeros() const {
+    return reinterpret_cast<const uint8_t*>(counter) + kScratchHeaderBytes - 128;
+  }
   __device__ float* State(int index) const {
     return states + static_cast<int64_t>(index) * (kStateHeader + head_dim);
   }

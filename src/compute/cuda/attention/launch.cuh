@@ -95,10 +95,11 @@ void LaunchWarpgroups(const Stream& stream, const AttentionArgs& args) {
     return true;
   }();
   TALON_CHECK(allowed);
+  KvTensorMaps maps = {};
+  if constexpr (!Config::kExpands) maps = MakeKvTensorMaps<T>(args);  // TMA cannot expand codes
   constexpr int kCluster = kPair ? 2 : 1;
   const int blocks = max(1, stream.multiprocessors / kCluster) * kCluster;  // one per SM
-  LaunchClusters(stream, kernel, kCluster, blocks, Config::kThreads, kShared, args,
-                 MakeKvTensorMaps<T>(args));
+  LaunchClusters(stream, kernel, kCluster, blocks, Config::kThreads, kShared, args, maps);
 }
 
 // Launches a kernel whose blocks have a row and some query heads of a kv head each.
@@ -126,7 +127,7 @@ void LaunchTiles(const Stream& stream, const AttentionArgs& args) {
 template <typename T, int Dim>
 void LaunchPrefixOf(const Stream& stream, const AttentionArgs& args) {
   const bool warpgroups = args.plan.kernel == PrefixKernelKind::kWarpgroups;
-  constexpr bool kHasWarpgroups = Dim <= 128 && !KvElement<T>::kIsCode;
+  constexpr bool kHasWarpgroups = Dim <= 128;
   switch (args.plan.tile_queries) {
     case 16:
       return LaunchPrefix<T, Dim, 16>(stream, args);

@@ -24,6 +24,16 @@ __device__ __forceinline__ void MbarrierArriveRemote(uint32_t barrier, int rank)
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(DsmemAddress(barrier, rank))
                : "memory");
 }
+// Copies `bytes` of this block's shared memory to the same place in block `rank`, and completes
+// them there at the same mbarrier.
+__device__ __forceinline__ void CopyToBlock(uint32_t shared, int bytes, uint32_t barrier,
+                                            int rank) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(DsmemAddress(shared, rank)),
+      "r"(shared), "r"(bytes), "r"(DsmemAddress(barrier, rank))
+      : "memory");
+}
 // TMA multicast: loads a box into both blocks of a pair, at the same offset and with the same
 // mbarrier of their shared memory.
 __device__ __forceinline__ void TmaLoadBoxMulticast(const CUtensorMap& map, int col, int row,

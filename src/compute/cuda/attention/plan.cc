@@ -80,11 +80,24 @@ constexpr PrefixKind kHopperKinds[] = {
     {64, PrefixKernelKind::kWarpgroups, 1.3, 2.5, 2.5, 3.5, 3.85e6},
     {128, PrefixKernelKind::kWarpgroups, 1.85, 2.5, 0.7, 6.0, 3.85e6},
     {256, PrefixKernelKind::kWarpgroups, 1.8, 2.5, 0.7, 6.0, 3.85e6}};
+// For codes, which WarpgroupKernel expands in its producer warps; PrefixKernel does so between the
+// copies and the products.
+constexpr PrefixKind kHopperCodeKinds[] = {
+    {16, PrefixKernelKind::kTiles, 4.3, 0.8, 0.8, 1.0, 4.3e6},
+    {32, PrefixKernelKind::kTiles, 4.5, 0.8, 0.8, 1.5, 4.3e6},
+    {64, PrefixKernelKind::kWarpgroups, 1.75, 0.6, 4.0, 6.0, 3.85e6},
+    {128, PrefixKernelKind::kWarpgroups, 2.0, 2.0, 1.5, 6.5, 3.85e6},
+    {256, PrefixKernelKind::kWarpgroups, 1.8, 3.5, 0.5, 9.0, 3.85e6}};
 constexpr double kBytesPerMicrosecond = 4.3e6;  // bandwidth for partials
 
 int SharedBytes(const PrefixKind& kind, int dim) {
   if (kind.kernel == PrefixKernelKind::kTiles) return TileSharedBytes(kind.queries, dim);
   return WarpgroupSharedBytes(std::min(kind.queries / 64, 2), dim);
+}
+
+std::span<const PrefixKind> HopperKinds(DType dtype) {
+  if (IsQuantisedKv(dtype)) return kHopperCodeKinds;
+  return kHopperKinds;
 }
 
 // The variants that the shape allows, by ascending queries; empty: use the generic kernel.
@@ -94,10 +107,9 @@ std::vector<PrefixKind> KindsOf(const AttentionShape& shape) {
   const int copied = 16 / static_cast<int>(DTypeSize(shape.dtype));  // elements at once
   if (!is_16_bit || shape.head_dim % copied != 0 || shape.head_dim > 256) return {};
   const int dim = PaddedHeadDim(shape.head_dim);
-  // WarpgroupKernel's TMA loads do not expand codes.
-  const bool hopper = shape.has_warpgroups && dim <= 128 && !IsQuantisedKv(shape.dtype);
+  const bool hopper = shape.has_warpgroups && dim <= 128;
   std::vector<PrefixKind> kinds;
-  for (const PrefixKind& kind : hopper ? std::span<const PrefixKind>(kHopperKinds) : kTileKinds) {
+  for (const PrefixKind& kind : hopper ? HopperKinds(shape.dtype) : kTileKinds) {
     if (dim > 128 && kind.queries > 64) continue;  // limited by the accumulators' registers
     if (SharedBytes(kind, dim) <= shape.shared_memory) kinds.push_back(kind);
   }

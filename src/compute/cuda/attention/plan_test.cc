@@ -287,13 +287,26 @@ TEST(AttentionWork, FirstKeysOfATile) {
   }
 }
 
-// Codes are expanded after their copies, which TMA cannot do; copies are of 16 bytes.
-TEST(AttentionPlan, CodesRunOnTiles) {
+// Codes run on every variant of both kernels. They are loaded by 16 bytes.
+TEST(AttentionPlan, CodesRunOnBothKernels) {
   for (const DType dtype : {DType::kF8E4M3, DType::kI8}) {
-    AttentionShape shape{.head_dim = 128, .dtype = dtype, .has_warpgroups = true};
     AttentionPlan plan;
+    for (const auto& [tile, kernel] : {std::pair(16, PrefixKernelKind::kTiles),
+                                       {32, PrefixKernelKind::kTiles},
+                                       {64, PrefixKernelKind::kWarpgroups},
+                                       {128, PrefixKernelKind::kWarpgroups},
+                                       {256, PrefixKernelKind::kWarpgroups}}) {
+      AttentionShape shape = kH200;
+      shape.dtype = dtype;
+      shape.tile_queries = tile;
+      plan.Build(MixedPass(), shape);
+      EXPECT_EQ(plan.tile_queries, tile);
+      EXPECT_EQ(plan.kernel, kernel) << tile;
+    }
+    AttentionShape shape = kH200;
+    shape.dtype = dtype;
+    shape.has_warpgroups = false;
     plan.Build(MixedPass(), shape);
-    EXPECT_GT(plan.tile_queries, 0);
     EXPECT_EQ(plan.kernel, PrefixKernelKind::kTiles);
     shape.head_dim = 24;
     plan.Build(MixedPass(), shape);

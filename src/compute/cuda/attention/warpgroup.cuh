@@ -1,16 +1,20 @@
 // The prefix kernel for many queries with Hopper's wgmma (attention_work.h): the same items, states
 // and bits as PrefixKernel.
 //
-// Warp-specialised: the last warpgroup of a block is the producer and loads keys and values,
-// kStepKeys keys per step, which are two tiles; each consumer warpgroup computes 64 queries: scores
-// from shared memory, weights in registers, then the accumulation of weighted values, which
-// overlaps the softmax of the next step. Two consumer warpgroups run in ping-pong: one's wgmmas
-// overlap the other's softmax. The mbarrier `full` of a stage completes when its copies have
-// arrived, `empty` when all consumer warps have read it.
+// Warp-specialised: the producers, the last warpgroups of a block, load keys and values, kStepKeys
+// keys per step, which are two tiles; half of their warps load keys, half values, so that neither
+// waits for the other's stages. Each consumer warpgroup computes 64 queries: scores from shared
+// memory, weights in registers, then the accumulation of weighted values, which overlaps the
+// softmax of the next step. Two consumer warpgroups run in ping-pong: one's wgmmas overlap the
+// other's softmax. The mbarrier `full` of a stage completes when its copies have arrived, `empty`
+// when all consumer warps have read it.
 #ifndef TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 #define TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_CUH_
 
+#include "compute/cuda/attention/warpgroup_expand.cuh"
 #include "compute/cuda/attention/warpgroup_fetch.cuh"
+#include "compute/cuda/attention/warpgroup_mma.cuh"
+#include "compute/cuda/attention/warpgroup_shared.cuh"
 #include "compute/cuda/attention/warpgroup_state.cuh"
 #include "compute/cuda/device/dynamic_shared.cuh"
 
@@ -33,6 +37,8 @@ class GroupComputer {
     SyncGroup();  // the slots of the previous item have been read
     FillSlots<128>(args_, item, group_ * 64, group_ * 64 + 64, thread_, shared_.queries);
     SyncGroup();
+    const int slot = group_ * 64 + thread_ / 32 * 16 + thread_ % 16;
+    has_queries_ = __any_sync(0xffffffffu, shared_.queries[slot].offset >= 0);
     if (is_first) {
       PdlWait();
       PdlTrigger();
@@ -102,10 +108,14 @@ class GroupComputer {
   }
 
   // Turns the scores of a step into weights. Returns the rescaling before its first tile; the one
-  // between its tiles is left to FinishWeights.
+  // between its tiles is left to FinishWeights. A warp without queries leaves its time to others.
   __device__ __forceinline__ Rescaling Softmax() {
-    const Rescaling rescaling = state_.template OnlineSoftmax<0>(s_);
-    between_ = state_.template OnlineSoftmax<1>(s_);
+    Rescaling rescaling = {};
+    between_ = {};
+    if (has_queries_) {
+      rescaling = state_.template OnlineSoftmax<0>(s_);
+      between_ = state_.template OnlineSoftmax<1>(s_);
+    }
     rescales_between_ = NamedBarrierAny(C::kGroupBarrier + group_, 128, between_.moves);
     return rescaling;
   }
@@ -291,8 +301,9 @@ class GroupComputer {
   const AttentionArgs& args_;
   WarpgroupShared<C>& shared_;
   int group_;
-  int thread_;    // within the group
-  int step_ = 0;  // counted over all items
+  int thread_;               // within the group
+  int step_ = 0;             // counted over all items
+  bool has_queries_ = true;  // the warp
   float s_[kStepScores];
   uint32_t weights_[kStepScores / 2];
   GroupState<C> state_;
@@ -313,28 +324,25 @@ __device__ __forceinline__ void ForItems(const AttentionArgs& args, const Run& r
   }
 }
 
+// The producer warps: half of them for keys, half for values, in the same code.
 template <typename C>
-__device__ __forceinline__ void Fetch(const AttentionArgs& args, const Operand<C>& operand,
-                                      int warp) {
-  Fetcher<C> fetcher(args, operand, warp);
-  ForItems(args, [&](const AttentionItem& item, bool is_first) { fetcher.RunItem(item); });
-}
-
-// The producer warps: two for keys, two for values.
-template <typename C>
-__device__ __forceinline__ void FetchBoth(const AttentionArgs& args, const KvTensorMaps& maps,
-                                          WarpgroupShared<C>& shared) {
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 % 4, 0);
-  if (warp < kFetchWarps) {
-    Fetch<C>(args,
-             {maps.exist ? &maps.keys : nullptr, args.k_blocks, args.k_staged, shared.keys,
-              shared.k, shared.vectors[0]},
-             warp);
+__device__ __forceinline__ void Fetch(const AttentionArgs& args, const KvTensorMaps& maps,
+                                      WarpgroupShared<C>& shared) {
+  const int first = 4 * C::kGroups;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32 - first, 0);
+  const bool has_keys = warp < C::kFetchWarps;
+  const CUtensorMap* map = has_keys ? &maps.keys : &maps.values;
+  const Operand<C> operand = {maps.exist ? map : nullptr,
+                              has_keys ? args.k_blocks : args.v_blocks,
+                              has_keys ? args.k_staged : args.v_staged,
+                              has_keys ? shared.keys : shared.values,
+                              has_keys ? shared.k : shared.v,
+                              shared.vectors[has_keys ? 0 : 1]};
+  if constexpr (C::kExpands) {
+    CodeExpander<C>(args, operand, warp % C::kFetchWarps).Run();
   } else {
-    Fetch<C>(args,
-             {maps.exist ? &maps.values : nullptr, args.v_blocks, args.v_staged, shared.values,
-              shared.v, shared.vectors[1]},
-             warp - kFetchWarps);
+    Fetcher<C> fetcher(args, operand, warp % C::kFetchWarps);
+    ForItems(args, [&](const AttentionItem& item, bool is_first) { fetcher.RunItem(item); });
   }
 }
 
@@ -364,11 +372,11 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     __syncthreads();
   }
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  if (group == C::kGroups) {
-    if constexpr (C::kGroups > 1) SetMaxNRegDec<40>();
-    FetchBoth<C>(args, maps, shared);
+  if (group >= C::kGroups) {
+    if constexpr (C::kMovesRegisters) SetMaxNRegDec<C::kProducerRegisters>();
+    Fetch<C>(args, maps, shared);
   } else {
-    if constexpr (C::kGroups > 1) SetMaxNRegInc<232>();
+    if constexpr (C::kMovesRegisters) SetMaxNRegInc<C::kConsumerRegisters>();
     GroupComputer<C> computer(args, shared);
     ForItems(args,
              [&](const AttentionItem& item, bool is_first) { computer.RunItem(item, is_first); });

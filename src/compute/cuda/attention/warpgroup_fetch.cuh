@@ -1,5 +1,4 @@
-// The shared memory of WarpgroupKernel (attention/warpgroup.cuh), and its producer warps: two each
-// for keys and values, so that neither waits for the other's stages.
+// The producer warps of WarpgroupKernel (attention/warpgroup.cuh) for K and V in 16 bits.
 //
 // Whole runs of a block's keys are loaded by TMA, in boxes of 16 keys and 64 columns; the blocks of
 // a pair load half of the boxes each and multicast them to both. The other keys, nodes or the end
@@ -11,88 +10,11 @@
 #include "compute/cuda/attention/item.cuh"
 #include "compute/cuda/attention/pair.cuh"
 #include "compute/cuda/attention/warpgroup_layout.h"
-#include "compute/cuda/attention/warpgroup_mma.cuh"
+#include "compute/cuda/attention/warpgroup_shared.cuh"
 #include "compute/cuda/device/hopper.cuh"
 #include "compute/cuda/runtime/launch.h"
 
 namespace talon::cuda {
-
-template <typename Element, int Dim, int Groups, bool Pair = false>
-struct WarpgroupConfig {
-  using T = Element;
-  static constexpr int kDim = Dim;        // head_dim, padded with zeros
-  static constexpr int kGroups = Groups;  // consumer warpgroups, of 64 queries each
-  static constexpr bool kPair = Pair;     // two blocks of a cluster have the same keys
-  static constexpr int kQueries = 64 * Groups;
-  static constexpr int kThreads = 128 * (Groups + 1);
-  static constexpr int kStages = WarpgroupStages(Groups);
-  // Whether a section's accumulators are kept until its last chunk.
-  static constexpr bool kKeepsSections = KeptBytes(Groups, Dim) > 0;
-  static constexpr int kMatrices = Dim / kPanelCols;
-  static constexpr int kMatrixBytes = kStepKeys * kPanelRowBytes;
-  static constexpr int kStageBytes = kMatrices * kMatrixBytes;
-  static constexpr int kBoxes = kStepKeys / kBoxKeys * kMatrices;  // per stage
-  // Named barriers: for each consumer group one for its threads and one for its ping-pong turn.
-  static constexpr int kGroupBarrier = 1;
-  static constexpr int kPingPongBarrier = kGroupBarrier + Groups;
-};
-
-inline constexpr int kFetchWarps = 2;  // producer warps per operand
-
-// The mbarriers of the stages of one operand (keys or values).
-template <typename C>
-struct Ring {
-  uint64_t full[C::kStages];
-  uint64_t empty[C::kStages];
-
-  __device__ void Init() {
-    for (int i = 0; i < C::kStages; ++i) {
-      MbarrierInit(SharedAddress(&full[i]), kFetchWarps);
-      MbarrierInit(SharedAddress(&empty[i]), 4 * C::kGroups * (C::kPair ? 2 : 1));
-    }
-  }
-  // Steps are counted over all items of the block.
-  __device__ void WaitFull(int step) const {
-    MbarrierWait(SharedAddress(&full[step % C::kStages]), step / C::kStages % 2);
-  }
-  __device__ void WaitEmpty(int step) const {
-    MbarrierWait(SharedAddress(&empty[step % C::kStages]), step / C::kStages % 2 ^ 1);
-  }
-  // Called by a consumer warp that has read the stage. In a pair the other block writes to it, too.
-  // This block's mbarrier comes first: when the other block's has completed, so has this one's, and
-  // no arrival of a later step can precede it.
-  __device__ void Release(int step) const {
-    const uint32_t barrier = SharedAddress(&empty[step % C::kStages]);
-    __syncwarp();
-    if (threadIdx.x % 32 != 0) return;
-    MbarrierArrive(barrier);
-    if constexpr (C::kPair) MbarrierArriveRemote(barrier, ClusterRank() ^ 1);
-  }
-};
-
-template <typename C>
-struct WarpgroupShared {
-  alignas(kPanelAlignment) uint8_t q[C::kMatrices * C::kQueries * kPanelRowBytes];
-  alignas(kPanelAlignment) uint8_t k[C::kStages][C::kStageBytes];
-  alignas(kPanelAlignment) uint8_t v[C::kStages][C::kStageBytes];
-  QuerySlot queries[C::kQueries];
-  int32_t vectors[2][kStepKeys];
-  Ring<C> keys;
-  Ring<C> values;
-  // Four accumulators of each consumer thread side by side; the first four are in its registers.
-  float4 kept[C::kKeepsSections ? C::kDim / 8 - 1 : 1][C::kKeepsSections ? 2 * C::kQueries : 1];
-};
-
-// Source and destination of one operand (keys or values).
-template <typename C>
-struct Operand {
-  const CUtensorMap* map;  // tensor map of `blocks`, or null
-  const void* blocks;
-  const void* staged;
-  const Ring<C>& ring;
-  uint8_t (&stages)[C::kStages][C::kStageBytes];
-  int32_t (&vectors)[kStepKeys];  // vectors of a step that is copied with cp.async
-};
 
 // One of the kFetchWarps producer warps of an operand.
 template <typename C>
@@ -100,7 +22,7 @@ class Fetcher {
  public:
   __device__ Fetcher(const AttentionArgs& args, const Operand<C>& operand, int warp)
       : args_(args), operand_(operand), warp_(warp), lane_(threadIdx.x % 32) {
-    constexpr int kFetchers = kFetchWarps * (C::kPair ? 2 : 1);
+    constexpr int kFetchers = C::kFetchWarps * (C::kPair ? 2 : 1);
     const int fetcher = C::kPair ? warp * 2 + ClusterRank() : warp;
     box_ = fetcher + kFetchers * lane_;
   }
@@ -134,6 +56,7 @@ class Fetcher {
 
  private:
   using T = typename C::T;
+  static constexpr int kFetchWarps = C::kFetchWarps;
   static constexpr int kPieces = C::kDim / 8;
   static constexpr int kKeysAtOnce = 32 / kPieces;  // keys that a warp copies at once
 

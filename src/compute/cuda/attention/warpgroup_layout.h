@@ -39,6 +39,22 @@ constexpr int BoxKey(int box) { return box % (kStepKeys / kBoxKeys) * kBoxKeys; 
 constexpr int BoxColumn(int box) { return box / (kStepKeys / kBoxKeys) * kPanelCols; }
 constexpr int BoxOffset(int box) { return box * kBoxBytes; }
 
+// Codes of 8 bits are read a portion of 32 keys at once, by a warp: lanes have pieces of 16 codes,
+// one in each of CodeLoads(dim) keys. `dim` is the number of columns, 64 or 128. Lanes whose stores
+// of an expanded piece fall together write to different banks.
+inline constexpr int kPortionKeys = 32;
+constexpr int CodeLoads(int dim) { return dim / 16; }  // as many as pieces of a key
+constexpr int CodePiece(int dim, int lane) { return lane % CodeLoads(dim); }
+constexpr int CodeKey(int dim, int lane, int load) {
+  const int keys = 32 / CodeLoads(dim);  // in each load
+  return load * keys + (lane / CodeLoads(dim) ^ CodePiece(dim, lane) / 4);
+}
+// Byte offset of a half of a piece that is expanded, given that of the lane's first one.
+constexpr int CodeOffset(int dim, int first, int load, int half) {
+  const int keys = load * 32 / CodeLoads(dim);
+  return (first ^ (half + keys % 8) * 16) + keys * kPanelRowBytes;
+}
+
 // wgmma matrix descriptors at `address`, a multiple of kPanelAlignment. The reduction runs along a
 // row (K-major: queries, keys) or along a column (MN-major: values, whose matrices are
 // `matrix_bytes` apart).

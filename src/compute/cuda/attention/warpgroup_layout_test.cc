@@ -70,6 +70,46 @@ TEST(AttentionWarpgroupLayout, BoxesLandWhereTheirPiecesBelong) {
   EXPECT_EQ(pieces.size(), static_cast<size_t>(kStepKeys) * 16);
 }
 
+// Offset of what a lane stores of a portion.
+int StoredAt(int dim, int lane, int load, int half) {
+  const int first = PieceOffset(kStepKeys, CodeKey(dim, lane, 0), 2 * CodePiece(dim, lane));
+  return CodeOffset(dim, first, load, half);
+}
+
+// Every code of a portion is read once and expanded to where wgmma expects its key and column.
+TEST(AttentionWarpgroupLayout, CodesAreExpandedToWhereTheirPiecesBelong) {
+  for (const int dim : {64, 128}) {
+    std::set<std::pair<int, int>> pieces;
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int load = 0; load < CodeLoads(dim); ++load) {
+        const int key = CodeKey(dim, lane, load);
+        const int piece = CodePiece(dim, lane);
+        EXPECT_LT(key, kPortionKeys);
+        pieces.insert({key, piece});
+        for (const int half : {0, 1}) {
+          EXPECT_EQ(StoredAt(dim, lane, load, half), PieceOffset(kStepKeys, key, 2 * piece + half));
+        }
+      }
+    }
+    EXPECT_EQ(pieces.size(), static_cast<size_t>(kPortionKeys * dim / 16));
+  }
+}
+
+// Eight lanes store 16 bytes each at once, to all banks.
+TEST(AttentionWarpgroupLayout, StoresOfExpandedCodesHaveNoBankConflicts) {
+  for (const int dim : {64, 128}) {
+    for (int first = 0; first < 32; first += 8) {
+      for (int store = 0; store < 2 * CodeLoads(dim); ++store) {
+        std::set<int> banks;
+        for (int lane = first; lane < first + 8; ++lane) {
+          banks.insert(StoredAt(dim, lane, store / 2, store % 2) / 16 % 8);
+        }
+        EXPECT_EQ(banks.size(), 8u) << dim << " " << first << " " << store;
+      }
+    }
+  }
+}
+
 TEST(AttentionWarpgroupLayout, ThreadsHoldEveryAccumulatorOnce) {
   std::set<std::pair<int, int>> accumulators;
   for (int thread = 0; thread < 128; ++thread) {

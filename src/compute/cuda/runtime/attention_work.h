@@ -24,8 +24,8 @@ namespace talon::cuda {
 
 inline constexpr int kTileKeys = 64;
 inline constexpr int kSectionChunks = 4;
-// Attention scratch: the number of items that PrefixKernel has taken, zero between launches, then
-// states of m, l, two unused floats and the accumulator [head_dim].
+// Attention scratch: the number of items that PrefixKernel has taken, zero between launches, zeros,
+// then states of m, l, two unused floats and the accumulator [head_dim].
 inline constexpr size_t kScratchHeaderBytes = 256;
 inline constexpr int kStateHeader = 4;
 
