@@ -111,6 +111,9 @@ struct WeightUse {
   // of an output do not depend on which others are here.
   int whole_rows = 0;
   bool expert = false;  // one of ExpertOps, not of products
+  // The rows of the products with it; without effect unless the weights are FP8
+  // (HasFp8Activations).
+  ActivationFormat activations = ActivationFormat::kAuto;
 };
 
 // Where memory lies: the device's own or, with more room and less speed, host memory that the

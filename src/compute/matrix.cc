@@ -35,6 +35,12 @@ bool ParseWeightFormat(std::string_view name, WeightFormat* format) {
   return false;
 }
 
+bool ParseActivationFormat(std::string_view name, ActivationFormat* format) {
+  if (name != "auto" && name != "fp8") return false;
+  *format = name == "fp8" ? ActivationFormat::kFp8 : ActivationFormat::kAuto;
+  return true;
+}
+
 std::string WeightFormatNames() {
   std::string names = kFormatNames[0].second;
   for (size_t i = 1; i < kFormatNames.size(); ++i) {

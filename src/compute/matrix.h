@@ -80,6 +80,11 @@ const char* WeightFormatName(WeightFormat format);
 bool ParseWeightFormat(std::string_view name, WeightFormat* format);
 std::string WeightFormatNames();  // for error texts: "auto, f32, ... or int4"
 
+// How rows of activations are multiplied by FP8 weights. kAuto: as WeightFormat says. kFp8: rounded
+// to FP8 (e4m3) with one scale for kFp8Group inputs of a row (fp8.h).
+enum class ActivationFormat { kAuto, kFp8 };
+bool ParseActivationFormat(std::string_view name, ActivationFormat* format);  // "auto", "fp8"
+
 // A weight matrix [rows = outputs, cols = inputs] in the backend's own layout.
 class Weight {
  public:

@@ -1,7 +1,9 @@
 #include "compute/weight_parts.h"
 
+#include <algorithm>
 #include <cstdint>
 
+#include "compute/fp8.h"
 #include "compute/mxfp4.h"
 
 namespace talon {
@@ -62,6 +64,19 @@ DType StoredWeightType(std::span<const HostMatrix> parts, WeightFormat format) {
     if (part.dtype != parts[0].dtype) return DType::kF32;
   }
   return parts[0].dtype;
+}
+
+bool HasFp8Activations(std::span<const HostMatrix> parts, WeightFormat format,
+                       ActivationFormat activations) {
+  if (activations != ActivationFormat::kFp8) return false;
+  return std::ranges::all_of(parts, [&](const HostMatrix& part) {
+    if (part.dtype == DType::kMxfp4) return false;
+    if (format != WeightFormat::kAsStored) return format == WeightFormat::kFp8;
+    const QuantGrid* grid = part.grid.get();
+    return grid != nullptr && grid->dtype == DType::kF8E4M3 &&
+           grid->group == parts[0].grid->group &&
+           (grid->group >= part.cols || grid->group % kFp8Group == 0);
+  });
 }
 
 }  // namespace talon

@@ -17,6 +17,11 @@ Status CheckWeightParts(std::span<const HostMatrix> parts);
 // exactly.
 DType StoredWeightType(std::span<const HostMatrix> parts, WeightFormat format);
 
+// Whether rows are rounded to FP8 before they are multiplied by these parts: where that is asked
+// for, and the weights are FP8 whose scales belong to outputs or to whole groups of inputs.
+bool HasFp8Activations(std::span<const HostMatrix> parts, WeightFormat format,
+                       ActivationFormat activations);
+
 }  // namespace talon
 
 #endif  // TALON_COMPUTE_WEIGHT_PARTS_H_

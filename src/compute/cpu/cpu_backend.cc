@@ -49,7 +49,8 @@ class CpuBackend : public HostBackend {
       return NewMxfp4Weight(parts[0]);
     }
     TALON_ASSIGN_OR_RETURN(auto weight,
-                           talon::PackWeight(pool_, parts, format, nullptr, use.bounds));
+                           talon::PackWeight(pool_, parts, format, nullptr, use.bounds,
+                                             HasFp8Activations(parts, format, use.activations)));
     return std::unique_ptr<Weight>(std::move(weight));
   }
 

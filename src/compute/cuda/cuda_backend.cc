@@ -24,6 +24,8 @@
 #include "compute/cuda/runtime/rank_link.h"
 #include "compute/cuda/runtime/read_bandwidth.h"
 #include "compute/cuda/tokens/cuda_token_ops.h"
+#include "compute/fp8.h"
+#include "compute/weight_parts.h"
 
 namespace talon {
 namespace {
@@ -101,8 +103,13 @@ class CudaBackend : public Backend {
   }
 
  private:
-  // Room for the left operand of a product with `w`, in w's type and padded as w needs it.
+  // Room for rows that become the left operand of a product with `w` (Rounded), padded as w needs
+  // it.
   cuda::RowsOut Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch);
+  // The same in FP8. REQUIRES: w has FP8 activations.
+  cuda::RowsOut Fp8Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch);
+  // The left operand of a product with `w`: x, or x rounded to FP8 if it is not yet.
+  cuda::Operand Rounded(const cuda::RowsOut& x, int rows, const CudaWeight& w);
   // RmsNorm(x) as the left operand of a product with `w`; x itself if `norm` is null.
   cuda::Operand NormedOperand(MatrixView x, const float* norm, float epsilon, const CudaWeight& w);
   // out += x * w^T (+ bias). With several ranks, each has the columns of x that OwnInputs names,
@@ -122,6 +129,7 @@ class CudaBackend : public Backend {
   cuda::WeightPacker packer_{&context_.stream()};
   cuda::Gemm gemm_;
   cuda::Scratch operand_{&context_.stream(), context_.generation()};
+  cuda::Scratch fp8_operand_{&context_.stream(), context_.generation()};
   cuda::Scratch gated_{&context_.stream(), context_.generation()};
   cuda::Scratch gate_up_{&context_.stream(), context_.generation()};
 };
@@ -129,8 +137,16 @@ class CudaBackend : public Backend {
 Result<std::unique_ptr<Weight>> CudaBackend::PackWeight(std::span<const HostMatrix> parts,
                                                         WeightFormat format, const WeightUse& use) {
   cuda::UseDevice(stream());
-  TALON_ASSIGN_OR_RETURN(const bool codes, gemm_.ReadsCodes());
-  TALON_ASSIGN_OR_RETURN(auto weight, packer_.Pack(parts, format, codes && !use.expert));
+  using Codes = cuda::WeightPacker::Codes;
+  TALON_ASSIGN_OR_RETURN(const bool reads_codes, gemm_.ReadsCodes());
+  Codes codes = reads_codes && !use.expert ? Codes::kTiles : Codes::kNone;
+  if (HasFp8Activations(parts, format, use.activations)) {
+    if (!reads_codes) {
+      return Unimplemented("activations: fp8, but this GPU is not of compute capability 9.0");
+    }
+    codes = Codes::kFp8Slices;
+  }
+  TALON_ASSIGN_OR_RETURN(auto weight, packer_.Pack(parts, format, codes));
   weight->SetShare({.whole_rows = use.whole_rows,
                     .input_bounds = std::vector(use.bounds.begin(), use.bounds.end())});
   TALON_RETURN_IF_ERROR(gemm_.Reserve(*weight));
@@ -183,22 +199,49 @@ void CudaBackend::RopeAngles(const Pass& pass, const float* inv_freq, int half, 
 // ---- Products ----
 
 cuda::RowsOut CudaBackend::Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch) {
-  const DType dtype = w.operand_dtype();
+  const DType dtype = w.rows_dtype();
   const int padded = w.padded_cols();
   void* data = scratch->Get(static_cast<size_t>(rows) * padded * DTypeSize(dtype));
   return {data, dtype, padded, w.cols(), padded};
 }
 
+cuda::RowsOut CudaBackend::Fp8Operand(const CudaWeight& w, int rows, cuda::Scratch* scratch) {
+  const int padded = w.padded_cols();
+  const size_t codes = static_cast<size_t>(rows) * padded;
+  const int64_t scale_stride = cuda::Fp8ScaleStride(rows);
+  const size_t scales = padded / kFp8Group * scale_stride;
+  auto* data = scratch->GetAs<uint8_t>(codes + scales * sizeof(float));
+  return {data,
+          DType::kF8E4M3,
+          padded,
+          w.cols(),
+          padded,
+          /*scales=*/reinterpret_cast<float*>(data + codes),
+          scale_stride};
+}
+
+cuda::Operand CudaBackend::Rounded(const cuda::RowsOut& x, int rows, const CudaWeight& w) {
+  if (x.dtype == w.operand_dtype()) return {x.data, rows, x.stride, x.scales, x.scale_stride};
+  const cuda::RowsOut rounded = Fp8Operand(w, rows, &fp8_operand_);
+  cuda::RoundToFp8(stream(), rows, x, rounded);
+  return Rounded(rounded, rows, w);
+}
+
 cuda::Operand CudaBackend::NormedOperand(MatrixView x, const float* norm, float epsilon,
                                          const CudaWeight& w) {
   TALON_CHECK(x.cols == w.cols());
+  if (w.fp8_activations() && norm != nullptr && cuda::CanRmsNormToFp8(x, norm)) {
+    const cuda::RowsOut operand = Fp8Operand(w, x.rows, &fp8_operand_);
+    cuda::RmsNorm(stream(), x, norm, epsilon, operand);
+    return Rounded(operand, x.rows, w);
+  }
   const cuda::RowsOut operand = Operand(w, x.rows, &operand_);
   if (norm != nullptr) {
     cuda::RmsNorm(stream(), x, norm, epsilon, operand);
   } else {
     cuda::Convert(stream(), x, operand);
   }
-  return {operand.data, x.rows, operand.stride};
+  return Rounded(operand, x.rows, w);
 }
 
 namespace {
@@ -218,9 +261,9 @@ cuda::RowsOut OwnInputs(const cuda::RowsOut& operand, const CudaWeight& w, const
 
 void CudaBackend::AddProduct(const cuda::RowsOut& x, const CudaWeight& w, const float* bias,
                              Ranks* ranks, MatrixView out) {
-  const cuda::Operand operand{x.data, out.rows, x.stride};
   if (ranks == nullptr) {
-    return gemm_.Run({.x = operand, .w = &w, .bias = bias, .out = out, .accumulate = true});
+    return gemm_.Run(
+        {.x = Rounded(x, out.rows, w), .w = &w, .bias = bias, .out = out, .accumulate = true});
   }
   const auto value_bytes = static_cast<int>(DTypeSize(x.dtype));
   const cuda::DeviceRows inputs{x.data, out.rows, x.stride * value_bytes};
@@ -232,7 +275,7 @@ void CudaBackend::AddProduct(const cuda::RowsOut& x, const CudaWeight& w, const 
   }
   const std::vector<int> outputs = EvenBounds(w.whole_rows(), ranks->size());
   const int first = outputs[ranks->rank()];
-  gemm_.Run({.x = operand,
+  gemm_.Run({.x = Rounded(x, out.rows, w),
              .w = &w,
              .bias = bias == nullptr ? nullptr : bias + first,
              .out = out.Cols(first, w.rows()),
@@ -296,7 +339,10 @@ void CudaBackend::FeedForward(MatrixView x, const float* norm, float epsilon,
   const auto& gate_up = static_cast<const CudaWeight&>(*weights.gate_up);
   const auto& down = static_cast<const CudaWeight&>(*weights.down);
   const cuda::Operand normed = NormedOperand(x, norm, epsilon, gate_up);
-  const cuda::RowsOut operand = Operand(down, x.rows, &gated_);
+  const bool rounds =
+      weights.ranks == nullptr && down.fp8_activations() && gemm_.RoundsSwiGlu(gate_up, x.rows);
+  const cuda::RowsOut operand =
+      rounds ? Fp8Operand(down, x.rows, &gated_) : Operand(down, x.rows, &gated_);
   const cuda::RowsOut gated = OwnInputs(operand, down, weights.ranks);
   if (!gemm_.RunSwiGlu(normed, gate_up, weights.gate_up_bias, gated)) {
     const int wide = gate_up.rows();

@@ -1,5 +1,6 @@
 #include "base/math.h"
 #include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/device/fp8_rows.cuh"
 #include "compute/cuda/elementwise.h"
 
 namespace talon::cuda {
@@ -34,62 +35,91 @@ __device__ float BlockSum(float value) {
 }
 
 template <typename T>
-__device__ __forceinline__ void Store4(T* out, float4 x) {
-  if constexpr (sizeof(T) == 4) {
-    *reinterpret_cast<float4*>(out) = x;
+inline constexpr bool kIsFp8 = std::is_same_v<T, __nv_fp8_e4m3>;
+
+// Columns [col, col + 4) of row `row`; FP8: a warp's are those of a group.
+template <typename T>
+__device__ __forceinline__ void Store4(const RowsOut& out, int64_t row, int col, float4 x) {
+  T* to = static_cast<T*>(out.data) + row * out.stride;
+  if constexpr (kIsFp8<T>) {
+    const int group = col / kFp8Group;
+    StoreFp8Group(x, reinterpret_cast<uint8_t*>(to) + group * kFp8Group,
+                  out.scales + group * out.scale_stride + row);
+  } else if constexpr (sizeof(T) == 4) {
+    *reinterpret_cast<float4*>(to + col) = x;
   } else {
     T values[4] = {FromFloat<T>(x.x), FromFloat<T>(x.y), FromFloat<T>(x.z), FromFloat<T>(x.w)};
-    *reinterpret_cast<uint2*>(out) = *reinterpret_cast<const uint2*>(values);
+    *reinterpret_cast<uint2*>(to + col) = *reinterpret_cast<const uint2*>(values);
   }
 }
 
-// One block per row. `Fast`: rows of aligned float4 that fit the threads' registers.
-template <typename T, bool Fast>
+// One block per row, of aligned float4 that fit the threads' registers; FP8: of whole groups.
+template <typename T>
 __global__ void __launch_bounds__(kNormThreads)
-    RmsNormKernel(const float* x, int64_t x_stride, const float* weight, float epsilon, int cols,
-                  int padded_cols, T* out, int64_t out_stride) {
+    FastRmsNormKernel(const float* x, int64_t x_stride, const float* weight, float epsilon,
+                      const __grid_constant__ RowsOut out) {
   constexpr int kVectors = 4;
   PdlTrigger();
+  const int64_t row = blockIdx.x;
+  float4 gain[kVectors];
+  float4 value[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = 4 * (v * kNormThreads + threadIdx.x);
+    if (i < out.cols) gain[v] = *reinterpret_cast<const float4*>(weight + i);
+  }
+  PdlWait();
+  float squares = 0;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = 4 * (v * kNormThreads + threadIdx.x);
+    if (i >= out.cols) break;
+    value[v] = *reinterpret_cast<const float4*>(x + row * x_stride + i);
+    squares += value[v].x * value[v].x + value[v].y * value[v].y + value[v].z * value[v].z +
+               value[v].w * value[v].w;
+  }
+  const float factor = rsqrtf(BlockSum(squares) / out.cols + epsilon);
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = 4 * (v * kNormThreads + threadIdx.x);
+    if (i >= out.padded_cols) break;
+    float4 normed = {};
+    if (i < out.cols) {
+      normed = {value[v].x * factor * gain[v].x, value[v].y * factor * gain[v].y,
+                value[v].z * factor * gain[v].z, value[v].w * factor * gain[v].w};
+    }
+    Store4<T>(out, row, i, normed);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kNormThreads)
+    RmsNormKernel(const float* x, int64_t x_stride, const float* weight, float epsilon,
+                  const __grid_constant__ RowsOut out) {
+  PdlTrigger();
   const float* row = x + blockIdx.x * x_stride;
-  T* out_row = out + blockIdx.x * out_stride;
-  if constexpr (Fast) {
-    float4 gain[kVectors];
-    float4 value[kVectors];
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int i = 4 * (v * kNormThreads + threadIdx.x);
-      if (i < cols) gain[v] = *reinterpret_cast<const float4*>(weight + i);
-    }
-    PdlWait();
-    float squares = 0;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int i = 4 * (v * kNormThreads + threadIdx.x);
-      if (i >= cols) break;
-      value[v] = *reinterpret_cast<const float4*>(row + i);
-      squares += value[v].x * value[v].x + value[v].y * value[v].y + value[v].z * value[v].z +
-                 value[v].w * value[v].w;
-    }
-    const float factor = rsqrtf(BlockSum(squares) / cols + epsilon);
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      const int i = 4 * (v * kNormThreads + threadIdx.x);
-      if (i >= cols) break;
-      Store4(out_row + i, {value[v].x * factor * gain[v].x, value[v].y * factor * gain[v].y,
-                           value[v].z * factor * gain[v].z, value[v].w * factor * gain[v].w});
-    }
-  } else {
-    PdlWait();
-    float squares = 0;
-    for (int i = threadIdx.x; i < cols; i += kNormThreads) squares += row[i] * row[i];
-    const float factor = rsqrtf(BlockSum(squares) / cols + epsilon);
-    for (int i = threadIdx.x; i < cols; i += kNormThreads) {
-      out_row[i] = FromFloat<T>(row[i] * factor * weight[i]);
-    }
+  PdlWait();
+  float squares = 0;
+  for (int i = threadIdx.x; i < out.cols; i += kNormThreads) squares += row[i] * row[i];
+  const float factor = rsqrtf(BlockSum(squares) / out.cols + epsilon);
+  T* out_row = static_cast<T*>(out.data) + blockIdx.x * out.stride;
+  for (int i = threadIdx.x; i < out.padded_cols; i += kNormThreads) {
+    out_row[i] = FromFloat<T>(i < out.cols ? row[i] * factor * weight[i] : 0.0f);
   }
-  for (int i = cols + threadIdx.x; i < padded_cols; i += kNormThreads) {
-    out_row[i] = FromFloat<T>(0.0f);
-  }
+}
+
+// bf16 rows, eight columns to a thread, two groups to a warp.
+__global__ void RoundToFp8Kernel(const __grid_constant__ RowsOut x,
+                                 const __grid_constant__ RowsOut out) {
+  PdlTrigger();
+  PdlWait();
+  const int col = 8 * static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (col >= out.padded_cols) return;
+  const int64_t row = blockIdx.y;
+  const auto* from = static_cast<const __nv_bfloat16*>(x.data) + row * x.stride + col;
+  const uint4 pairs = *reinterpret_cast<const uint4*>(from);
+  StoreFp8Group(pairs, static_cast<uint8_t*>(out.data) + row * out.stride + col,
+                out.scales + col / kFp8Group * out.scale_stride + row);
 }
 
 // For 16 bits as StoreSwiGlu (gemm/wgmma_store.cuh) has it: a rank's part of gate and up may not
@@ -163,6 +193,12 @@ bool IsAligned(const void* data, size_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % bytes == 0;
 }
 
+// Whether FastRmsNormKernel can read such rows.
+bool CanLoad4(MatrixView x, const float* weight) {
+  return x.cols % 4 == 0 && x.cols <= 16 * kNormThreads && x.stride % 4 == 0 &&
+         IsAligned(x.data, 16) && IsAligned(weight, 16);
+}
+
 }  // namespace
 
 void Embed(const Stream& stream, const DevicePlan& plan, const void* table, DType dtype,
@@ -173,15 +209,18 @@ void Embed(const Stream& stream, const DevicePlan& plan, const void* table, DTyp
   });
 }
 
+bool CanRmsNormToFp8(MatrixView x, const float* weight) {
+  return x.cols % kFp8Group == 0 && CanLoad4(x, weight);
+}
+
 void RmsNorm(const Stream& stream, MatrixView x, const float* weight, float epsilon, RowsOut out) {
-  const bool fast = x.cols % 4 == 0 && x.cols <= 16 * kNormThreads && x.stride % 4 == 0 &&
-                    out.stride % 4 == 0 && IsAligned(x.data, 16) && IsAligned(weight, 16) &&
-                    IsAligned(out.data, 16);
-  DispatchFloatType(out.dtype, [&]<typename T>(T) {
-    Launch(stream, fast ? RmsNormKernel<T, true> : RmsNormKernel<T, false>, x.rows, kNormThreads, 0,
-           x.data, x.stride, weight, epsilon, x.cols, out.padded_cols, static_cast<T*>(out.data),
-           out.stride);
-  });
+  const auto launch = [&](auto kernel) {
+    Launch(stream, kernel, x.rows, kNormThreads, 0, x.data, x.stride, weight, epsilon, out);
+  };
+  if (out.dtype == DType::kF8E4M3) return launch(FastRmsNormKernel<__nv_fp8_e4m3>);
+  const bool fast = CanLoad4(x, weight) && out.stride % 4 == 0 && IsAligned(out.data, 16);
+  DispatchFloatType(out.dtype,
+                    [&]<typename T>(T) { launch(fast ? FastRmsNormKernel<T> : RmsNormKernel<T>); });
 }
 
 void SwiGlu(const Stream& stream, MatrixView gate_up, RowsOut out) {
@@ -201,6 +240,14 @@ void Convert(const Stream& stream, MatrixView x, RowsOut out) {
     Launch(stream, ConvertKernel<T>, GridFor(out.padded_cols, x.rows), kThreads, 0, x.data,
            x.stride, x.cols, out.padded_cols, static_cast<T*>(out.data), out.stride);
   });
+}
+
+void RoundToFp8(const Stream& stream, int rows, const RowsOut& x, const RowsOut& out) {
+  TALON_CHECK(x.dtype == DType::kBF16 && x.padded_cols == out.padded_cols &&
+                  out.padded_cols % (2 * kFp8Group) == 0 && x.stride % 8 == 0,
+              "{} columns, {} of FP8", x.padded_cols, out.padded_cols);
+  const dim3 blocks(CeilDiv(out.padded_cols, 8 * kThreads), rows);
+  Launch(stream, RoundToFp8Kernel, blocks, kThreads, 0, x, out);
 }
 
 void RopeAngles(const Stream& stream, const DevicePlan& plan, const float* inv_freq, int half,

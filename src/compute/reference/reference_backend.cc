@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "compute/fp8.h"
 #include "compute/host/host_backend.h"
 #include "compute/host/host_memory.h"
 #include "compute/host/host_pass.h"
@@ -73,7 +74,7 @@ class ReferenceBackend : public HostBackend {
   Result<Buffer> AllocateMemory(size_t bytes) override { return AllocateHostMemory(bytes); }
   Result<std::unique_ptr<Weight>> PackWeight(std::span<const HostMatrix> parts, WeightFormat format,
                                              const WeightUse& use) override {
-    return ReferenceWeight::Pack(parts, format, use.bounds);
+    return ReferenceWeight::Pack(parts, format, use.bounds, use.activations);
   }
 
   std::unique_ptr<Pass> NewPass(int /*query_heads*/) override {
@@ -215,6 +216,7 @@ class ReferenceBackend : public HostBackend {
     for (int r = 0; r < x.rows; ++r) {
       std::vector<float> input(RowOf(x, r), RowOf(x, r) + x.cols);
       if (weight.quantises_activations()) ForSegments(weight.bounds(), input, QuantiseInPlace);
+      if (weight.fp8_activations()) ForSegments(weight.bounds(), input, RoundActivationsToFp8);
       for (int o = 0; o < out.cols; ++o) {
         const float bias = args.bias == nullptr ? 0 : args.bias[o];
         const float before = args.accumulate ? RowOf(out, r)[o] : 0;

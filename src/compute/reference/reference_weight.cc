@@ -78,13 +78,15 @@ std::unique_ptr<Weight> ReferenceWeight::Expanded(const HostMatrix& part) {
 
 Result<std::unique_ptr<Weight>> ReferenceWeight::Pack(std::span<const HostMatrix> parts,
                                                       WeightFormat format,
-                                                      std::span<const int> bounds) {
+                                                      std::span<const int> bounds,
+                                                      ActivationFormat activations) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
   if (parts[0].dtype == DType::kMxfp4) return Expanded(parts[0]);
   const DType storage = RoundedType(parts, format);
   auto weight = std::make_unique<ReferenceWeight>();
   weight->cols_ = static_cast<int>(parts[0].cols);
   weight->quantised_ = IsQuantised(format) && format != WeightFormat::kFp8;
+  weight->fp8_activations_ = HasFp8Activations(parts, format, activations);
   weight->bounds_.assign(bounds.begin(), bounds.end());
   for (const HostMatrix& part : parts) {
     for (int64_t i = 0; i < part.rows * part.cols; ++i) {

@@ -16,14 +16,15 @@ namespace talon {
 class ReferenceWeight : public Weight {
  public:
   static Result<std::unique_ptr<Weight>> Pack(std::span<const HostMatrix> parts,
-                                              WeightFormat format,
-                                              std::span<const int> bounds = {});
+                                              WeightFormat format, std::span<const int> bounds = {},
+                                              ActivationFormat activations = {});
 
   int rows() const override { return rows_; }
   int cols() const override { return cols_; }
   size_t bytes() const override { return bytes_; }
   const float* Row(int row) const { return values_.data() + static_cast<size_t>(row) * cols_; }
   bool quantises_activations() const { return quantised_; }
+  bool fp8_activations() const { return fp8_activations_; }
   // Where segments of the inputs begin and end (compute/ranks/segments.h); empty: not summed so.
   std::span<const int> bounds() const { return bounds_; }
 
@@ -34,6 +35,7 @@ class ReferenceWeight : public Weight {
   int cols_ = 0;
   size_t bytes_ = 0;
   bool quantised_ = false;
+  bool fp8_activations_ = false;
   std::vector<int> bounds_;
   std::vector<float> values_;  // [rows, cols]
 };

@@ -65,7 +65,7 @@ void RunRows(ThreadPool& pool, const ProductCall& call, MatMulScratch* scratch) 
   const int64_t tiles = CeilDiv(rows, product.kernel().max_rows);
   product.packed = scratch->Activations(tiles * product.tile_bytes);
   product.row_scales = scratch->RowScales(rows * product.num_segments());
-  if (call.norm != nullptr) product.normed = scratch->ThreadRows(threads, call.x.cols);
+  if (product.ChangesRows()) product.thread_rows = scratch->ThreadRows(threads, call.x.cols);
   PackRows(pool, product);
   PlanTasks(threads, &product);
   product.sums_bytes = RoundUp(BlockSumsBytes(product), 64);

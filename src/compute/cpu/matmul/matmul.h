@@ -37,6 +37,7 @@ class PackedWeight : public Weight {
   size_t bytes() const override;
 
   const MatrixKernel& kernel() const { return *kernel_; }
+  bool fp8_activations() const { return fp8_activations_; }
   int64_t groups() const { return groups_; }
   int64_t panels() const { return panels_; }
   size_t panel_bytes() const { return panel_bytes_; }
@@ -55,6 +56,7 @@ class PackedWeight : public Weight {
   PackedWeight() = default;
   int64_t padded_rows() const { return panels_ * kernel_->width; }
   const MatrixKernel* kernel_ = nullptr;
+  bool fp8_activations_ = false;
   int rows_ = 0;
   int cols_ = 0;
   int64_t groups_ = 0;
@@ -69,11 +71,13 @@ class PackedWeight : public Weight {
 // Stacks the parts' rows. The parts must agree in cols; types may differ (kAsStored then means
 // f32). `kernel`, for tests: one of AttainableKernels() for the resulting type; null takes the
 // best. `bounds`: where segments begin and end, 1, 2, 4 or 8 of them; empty: all is one.
+// `fp8_activations`: each segment of a row is rounded to FP8 before the product.
 Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
                                                  std::span<const HostMatrix> parts,
                                                  WeightFormat format,
                                                  const MatrixKernel* kernel = nullptr,
-                                                 std::span<const int> bounds = {});
+                                                 std::span<const int> bounds = {},
+                                                 bool fp8_activations = false);
 
 // Memory of MatMul that is kept from call to call, so that a steady state allocates nothing. Used
 // by one MatMul at a time.
@@ -104,7 +108,8 @@ class MatMulScratch {
 enum class Epilogue { kStore, kAdd, kSwiGlu };
 
 // x * w^T (+ bias [w.rows()], may be null). Where `norm` [x.cols] is given, rows of x are
-// normed first, while they are brought into the form that the kernel wants.
+// normed first, and rounded to FP8 where `w` says so, while they are brought into the form that the
+// kernel wants.
 // REQUIRES: x is [rows, w.cols()], out as wide as the epilogue says, not overlapping.
 struct ProductCall {
   MatrixView x;

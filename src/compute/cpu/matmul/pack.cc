@@ -40,11 +40,12 @@ class WeightPacker {
   WeightPacker(std::span<const HostMatrix> parts, const MatrixKernel& kernel)
       : parts_(parts), kernel_(kernel), weight_(new PackedWeight) {}
 
-  Status Allocate(std::span<const int> bounds) {
+  Status Allocate(std::span<const int> bounds, bool fp8_activations) {
     int64_t rows = 0;
     for (const HostMatrix& part : parts_) rows += part.rows;
     PackedWeight& w = *weight_;
     w.kernel_ = &kernel_;
+    w.fp8_activations_ = fp8_activations;
     w.rows_ = static_cast<int>(rows);
     w.cols_ = static_cast<int>(parts_[0].cols);
     const int whole[] = {0, w.cols_};
@@ -178,7 +179,8 @@ std::vector<float> RoundedToFp8(ThreadPool& pool, const HostMatrix& part,
 Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
                                                  std::span<const HostMatrix> parts,
                                                  WeightFormat format, const MatrixKernel* kernel,
-                                                 std::span<const int> bounds) {
+                                                 std::span<const int> bounds,
+                                                 bool fp8_activations) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
   if (format == WeightFormat::kFp8) {
     std::vector<std::vector<float>> values;
@@ -187,7 +189,7 @@ Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
       values.push_back(RoundedToFp8(pool, part, bounds));
       rounded.push_back({values.back().data(), DType::kF32, part.rows, part.cols});
     }
-    return PackWeight(pool, rounded, WeightFormat::kBF16, kernel, bounds);
+    return PackWeight(pool, rounded, WeightFormat::kBF16, kernel, bounds, fp8_activations);
   }
   const DType type = StoredWeightType(parts, format);
   if (type == DType::kI8 && parts[0].cols > kMaxInt8Cols) {
@@ -196,7 +198,7 @@ Result<std::unique_ptr<PackedWeight>> PackWeight(ThreadPool& pool,
   if (kernel == nullptr) kernel = AttainableKernels(type)[0];
   TALON_CHECK(kernel->weight_type == type, "kernel {} for {}", kernel->name, DTypeName(type));
   WeightPacker packer(parts, *kernel);
-  TALON_RETURN_IF_ERROR(packer.Allocate(bounds));
+  TALON_RETURN_IF_ERROR(packer.Allocate(bounds, fp8_activations));
   pool.Run(packer.panels(), [&](int64_t panel, int) { packer.PackPanel(panel); });
   return packer.Take();
 }

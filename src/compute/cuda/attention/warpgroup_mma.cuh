@@ -95,17 +95,6 @@ __device__ __forceinline__ void MultiplyValues(float (&acc)[32], const uint32_t*
 #undef TALON_NAMES_64
 #undef TALON_NAMES_32
 
-// setmaxnreg: raises or lowers the registers per thread of a warpgroup. The producer releases
-// registers that the consumers allocate.
-template <int Registers>
-__device__ __forceinline__ void SetMaxNRegInc() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-template <int Registers>
-__device__ __forceinline__ void SetMaxNRegDec() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-
 }  // namespace talon::cuda
 
 #endif  // TALON_COMPUTE_CUDA_ATTENTION_WARPGROUP_MMA_CUH_

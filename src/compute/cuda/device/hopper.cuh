@@ -142,6 +142,17 @@ __device__ __forceinline__ void WgmmaWaitGroup() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+// setmaxnreg: raises or lowers the registers per thread of a warpgroup. The producer releases
+// registers that the consumers allocate.
+template <int Registers>
+__device__ __forceinline__ void SetMaxNRegInc() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ __forceinline__ void SetMaxNRegDec() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
 // Orders this thread's earlier accesses to shared memory before later ones by the async proxy
 // (wgmma and TMA).
 __device__ __forceinline__ void FenceProxyAsync() {

@@ -79,6 +79,7 @@ void Gemm::Run(const GemmCall& call) {
   TALON_CHECK(x.rows == out.rows && out.cols == w.rows() && x.stride >= w.padded_cols(),
               "{} x {} by {} x {} into {} x {}", x.rows, x.stride, w.rows(), w.cols(), out.rows,
               out.cols);
+  TALON_CHECK(w.fp8_activations() == (x.scales != nullptr), "rows of another type than the weight");
   TALON_CHECK(w.dtype() != DType::kMxfp4, "mxfp4 outside of experts");
   if (x.rows == 0) return;
   if (w.dtype() == DType::kF32) {
@@ -94,33 +95,53 @@ void Gemm::Run(const GemmCall& call) {
   RunWgmma(w, {.x = x.data,
                .rows = x.rows,
                .x_stride = x.stride,
+               .x_scales = x.scales,
+               .x_scale_stride = x.scale_stride,
                .bias = call.bias,
                .out = out,
                .accumulate = call.accumulate,
                .gates = call.gates});
 }
 
+WgmmaWeight Gemm::WgmmaWeightOf(const CudaWeight& w) {
+  const bool groups = w.scale_stride() > 0;
+  return {.data = w.data(),
+          .dtype = w.dtype(),
+          .rows = w.rows(),
+          .whole_rows = w.whole_rows(),
+          .padded_cols = w.padded_cols(),
+          .scales = groups ? nullptr : w.scales(),
+          .group_scales = groups ? w.scales() : nullptr,
+          .group_stride = w.scale_stride()};
+}
+
 void Gemm::RunWgmma(const CudaWeight& w, WgmmaGemm::Call call) {
   if (w.has_codes()) return codes_->Run(w, call);
-  call.w = {.data = w.data(),
-            .dtype = w.dtype(),
-            .rows = w.rows(),
-            .whole_rows = w.whole_rows(),
-            .padded_cols = w.padded_cols(),
-            .up_offset = call.swiglu.cols};
+  call.w = WgmmaWeightOf(w);
+  call.w.up_offset = call.swiglu.cols;
   wgmma_->Run(call);
+}
+
+bool Gemm::RoundsSwiGlu(const CudaWeight& gate_up, int rows) const {
+  // Fewer rows are faster in narrower tiles than those that can round.
+  return rows > kMaxGroups * kGroupRows && gate_up.fp8_activations() &&
+         wgmma_->CanRoundSwiGlu(WgmmaWeightOf(gate_up));
 }
 
 bool Gemm::RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,
                      const RowsOut& out) {
   TALON_CHECK(2 * out.cols == gate_up.rows() && x.stride >= gate_up.padded_cols());
-  if (out.dtype != gate_up.operand_dtype()) return false;
+  if (out.dtype != gate_up.rows_dtype() && out.dtype != DType::kF8E4M3) return false;
   TALON_CHECK(out.stride % 4 == 0 && out.padded_cols % 2 == 0);
   if (gate_up.has_codes() ? !codes_->CanGate(gate_up) : !IsForWgmma(gate_up)) return false;
+  // Scales of groups are read 16 bytes at a time.
+  if (gate_up.fp8_activations() && gate_up.scale_stride() > 0 && out.cols % 4 != 0) return false;
   if (x.rows == 0) return true;
   RunWgmma(gate_up, {.x = x.data,
                      .rows = x.rows,
                      .x_stride = x.stride,
+                     .x_scales = x.scales,
+                     .x_scale_stride = x.scale_stride,
                      .bias = bias,
                      .swiglu = out,
                      .gates = true});

@@ -23,7 +23,9 @@ namespace talon::cuda {
 struct Operand {
   const void* data = nullptr;
   int rows = 0;
-  int64_t stride = 0;  // elements
+  int64_t stride = 0;             // elements
+  const float* scales = nullptr;  // FP8: as those of RowsOut
+  int64_t scale_stride = 0;
 };
 
 // One GEMM: out = x * w^T (+ bias), or out += that.
@@ -50,8 +52,12 @@ class Gemm {
   // Queues the GEMM; neither allocates nor synchronises.
   void Run(const GemmCall& call);
 
+  // Whether RunSwiGlu with such a weight should round so many rows to FP8. The bits are those of
+  // bf16 rows that are rounded afterwards.
+  bool RoundsSwiGlu(const CudaWeight& gate_up, int rows) const;
   // Queues out = SwiGlu(x * gate_up^T + bias) with SwiGLU fused into the epilogue; the first half
   // of gate_up's rows is the gate. Returns false and queues nothing where no kernel supports it.
+  // REQUIRES: out is not FP8, or RoundsSwiGlu.
   bool RunSwiGlu(const Operand& x, const CudaWeight& gate_up, const float* bias,
                  const RowsOut& out);
 
@@ -61,8 +67,10 @@ class Gemm {
 
  private:
   bool IsForWgmma(const CudaWeight& w) const {
-    return wgmma_ != nullptr && (w.dtype() == DType::kBF16 || w.dtype() == DType::kF16);
+    return wgmma_ != nullptr &&
+           (w.dtype() == DType::kBF16 || w.dtype() == DType::kF16 || w.fp8_activations());
   }
+  static WgmmaWeight WgmmaWeightOf(const CudaWeight& w);
   void RunWgmma(const CudaWeight& w, WgmmaGemm::Call call);
   // Makes the kernels ready, once.
   Status Probe();

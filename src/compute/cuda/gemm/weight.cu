@@ -10,6 +10,7 @@
 #include "compute/cuda/gemm/quantised/pack.h"
 #include "compute/cuda/gemm/weight.h"
 #include "compute/cuda/runtime/device_memory.h"
+#include "compute/fp8.h"
 #include "compute/int4.h"
 #include "compute/mxfp4.h"
 #include "compute/weight_parts.h"
@@ -210,7 +211,7 @@ class WeightPacker::Upload {
     const int64_t row_bytes = HostRowBytes(part);
     CopyRows(part, first, count, pinned);
     auto* target = static_cast<uint8_t*>(weight.data()) + to * weight.row_bytes();
-    if (weight.has_codes()) {
+    if (weight.has_codes() || weight.fp8_activations()) {
       TALON_CUDA_CHECK(cudaMemcpyAsync(slot.device.data(), pinned, count * row_bytes,
                                        cudaMemcpyHostToDevice, stream_.handle));
       PackCodes(stream_, {slot.device.data(), part.dtype, first, count, part.grid.get()}, to,
@@ -361,6 +362,30 @@ Result<std::unique_ptr<CudaWeight>> CudaWeight::AllocateCodes(const Stream& stre
   return std::move(weight);
 }
 
+Result<std::unique_ptr<CudaWeight>> CudaWeight::AllocateFp8Slices(const Stream& stream, int rows,
+                                                                  int cols, bool groups) {
+  std::unique_ptr<CudaWeight> weight(new CudaWeight);
+  weight->rows_ = rows;
+  weight->cols_ = cols;
+  weight->dtype_ = DType::kF8E4M3;
+  weight->fp8_activations_ = true;
+  weight->padded_cols_ = PaddedCols(cols, 1);
+  // A GEMM reads the scales of all outputs of its tiles, which cover the padding of SwiGLU's rows.
+  weight->scale_stride_ = groups ? RoundUp(rows, 4) + kFp8GroupOutputs.back() + 256 : 0;
+  const int slices = weight->padded_cols_ / kFp8Group;
+  const size_t scales = groups ? slices * weight->scale_stride_ : rows;
+  const auto add_context = [&](const Status& status) {
+    return status.WithContext(fmt::format("weight of {} x {} fp8", rows, cols));
+  };
+  auto data = AllocateDevice(stream, static_cast<size_t>(rows) * weight->padded_cols());
+  if (!data.ok()) return add_context(data.status());
+  weight->data_ = std::move(data).value();
+  auto scale_data = AllocateDevice(stream, scales * sizeof(float));
+  if (!scale_data.ok()) return add_context(scale_data.status());
+  weight->scales_ = std::move(scale_data).value();
+  return std::move(weight);
+}
+
 Status CudaWeight::AllocateTiles(const Stream& stream) {
   const int tile_cols = CeilDiv(cols_, kMxfp4TileCols);
   padded_cols_ = tile_cols * kMxfp4TileCols;
@@ -373,23 +398,33 @@ Status CudaWeight::AllocateTiles(const Stream& stream) {
 WeightPacker::WeightPacker(const Stream* stream) : stream_(stream) {}
 WeightPacker::~WeightPacker() = default;
 
+Result<std::unique_ptr<CudaWeight>> WeightPacker::Allocate(std::span<const HostMatrix> parts,
+                                                           WeightFormat format, Codes codes,
+                                                           int outputs) {
+  const int inputs = static_cast<int>(parts[0].cols);
+  if (codes == Codes::kFp8Slices) {
+    const bool groups = format == WeightFormat::kAsStored && parts[0].grid->group < inputs;
+    return CudaWeight::AllocateFp8Slices(*stream_, outputs, inputs, groups);
+  }
+  const bool tiles = codes == Codes::kTiles && parts[0].dtype != DType::kMxfp4;
+  const CodeKind kind = tiles ? CodesOf(parts, format) : CodeKind();
+  if (kind.dtype == DType::kF32) {
+    return CudaWeight::Allocate(*stream_, outputs, inputs, TypeOnDevice(parts, format));
+  }
+  return CudaWeight::AllocateCodes(*stream_, outputs, inputs, kind.dtype, kind.tiles);
+}
+
 Result<std::unique_ptr<CudaWeight>> WeightPacker::Pack(std::span<const HostMatrix> parts,
-                                                       WeightFormat format, bool codes) {
+                                                       WeightFormat format, Codes codes) {
   TALON_RETURN_IF_ERROR(CheckWeightParts(parts));
-  const CodeKind kind =
-      codes && parts[0].dtype != DType::kMxfp4 ? CodesOf(parts, format) : CodeKind();
-  const bool has_codes = kind.dtype != DType::kF32;
   int64_t rows = 0;
   int64_t piece_bytes = kPieceBytes;
   for (const HostMatrix& part : parts) {
     rows += part.rows;
     piece_bytes = std::max(piece_bytes, RowsOfPiece(part) * HostRowBytes(part));
   }
-  const int outputs = static_cast<int>(rows), inputs = static_cast<int>(parts[0].cols);
-  TALON_ASSIGN_OR_RETURN(
-      auto weight,
-      has_codes ? CudaWeight::AllocateCodes(*stream_, outputs, inputs, kind.dtype, kind.tiles)
-                : CudaWeight::Allocate(*stream_, outputs, inputs, TypeOnDevice(parts, format)));
+  const int outputs = static_cast<int>(rows);
+  TALON_ASSIGN_OR_RETURN(auto weight, Allocate(parts, format, codes, outputs));
   if (upload_ == nullptr || upload_->piece_bytes() < static_cast<size_t>(piece_bytes)) {
     TALON_ASSIGN_OR_RETURN(upload_, Upload::Create(*stream_, piece_bytes));
   }

@@ -2,129 +2,24 @@
 // only.
 //
 // Warp-specialised: one producer thread in the last warp fills a ring of stages by TMA; one or two
-// consumer warpgroups multiply them with wgmma, 64 rows each. The mbarrier `full` of a stage
-// completes when its TMA loads have arrived, `empty` when all consumer warps have read it.
+// consumer warpgroups multiply them with wgmma, 64 rows each.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_CUH_
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
-#include "compute/cuda/device/dynamic_shared.cuh"
 #include "compute/cuda/device/hopper.cuh"
 #include "compute/cuda/gemm/wgmma.h"
+#include "compute/cuda/gemm/wgmma_fp8.cuh"
 #include "compute/cuda/gemm/wgmma_layout.h"
 #include "compute/cuda/gemm/wgmma_mma.cuh"
+#include "compute/cuda/gemm/wgmma_ring.cuh"
 #include "compute/cuda/gemm/wgmma_store.cuh"
 #include "compute/cuda/runtime/launch.h"
 
 namespace talon::cuda {
-
-inline constexpr int kGroupThreads = 128;
-inline constexpr int kWgmmaMaxThreads = kMaxGroups * kGroupThreads + 32;
-
-// A slot of the ring and the phase parity of its mbarriers.
-struct PipelineState {
-  int slot = 0;
-  uint32_t parity = 0;
-  __device__ void Advance(int ring) {
-    if (++slot < ring) return;
-    slot = 0;
-    parity ^= 1;
-  }
-};
-
-struct WgmmaBarriers {
-  uint64_t full[kMaxRing];
-  uint64_t empty[kMaxRing];
-};
-
-// The work of a block and its shared memory.
-struct WgmmaBlock {
-  uint32_t ring;   // address of the first stage
-  uint32_t full;   // address of the first mbarrier
-  uint32_t empty;  // address of the first mbarrier
-  int first_item;
-  int item_step;
-  int rank;  // split-K index within the tile
-  int slice_begin;
-  int slice_count;
-
-  __device__ uint32_t Full(int slot) const { return full + slot * 8; }
-  __device__ uint32_t Empty(int slot) const { return empty + slot * 8; }
-};
-
-// The ring is the dynamic shared memory, from the first aligned address on.
-__device__ __forceinline__ WgmmaBlock DescribeBlock(const WgmmaArgs& args,
-                                                    const WgmmaBarriers& barriers) {
-  WgmmaBlock block;
-  const uint32_t unaligned = SharedAddress(DynamicShared());
-  const uint32_t padding = (kRingAlignment - unaligned % kRingAlignment) % kRingAlignment;
-  block.ring = SharedAddress(static_cast<uint8_t*>(DynamicShared()) + padding);
-  block.full = SharedAddress(barriers.full);
-  block.empty = SharedAddress(barriers.empty);
-  block.rank = static_cast<int>(blockIdx.x) % args.splits;
-  block.first_item = static_cast<int>(blockIdx.x) / args.splits;
-  block.item_step = static_cast<int>(gridDim.x) / args.splits;
-  block.slice_begin = SegmentBegin(args.slices, args.splits, block.rank);
-  block.slice_count = SegmentBegin(args.slices, args.splits, block.rank + 1) - block.slice_begin;
-  return block;
-}
-
-// Makes the ring's mbarriers ready: one arrival fills a stage, one of each consumer warp frees it.
-// Run by one thread.
-__device__ __forceinline__ void InitRing(const WgmmaArgs& args, const WgmmaBlock& block) {
-  for (int slot = 0; slot < args.ring; ++slot) {
-    MbarrierInit(block.Full(slot), 1);
-    MbarrierInit(block.Empty(slot), args.groups * kGroupThreads / 32);
-  }
-  FenceMbarrierInit();
-}
-
-// The producer: fills the ring. `Loads` has Prefetch(), LoadWeights(cursor, slot), which also adds
-// the bytes of x to the mbarrier's transaction count, and LoadOperand(cursor, slot).
-template <typename Loads>
-class RingProducer {
- public:
-  __device__ RingProducer(const Loads& loads, const WgmmaArgs& args, const WgmmaBlock& block)
-      : loads_(loads), args_(args), block_(block), next_{block.first_item, 0} {}
-
-  // Fills the ring with weights, before PdlWait where they are constant.
-  __device__ void StartWeights() {
-    loads_.Prefetch();
-    for (int slot = 0; slot < args_.ring && next_.item < args_.items; ++slot) {
-      loads_.LoadWeights(next_, slot);
-      Advance(&next_);
-    }
-  }
-
-  // Loads x of the stages that StartWeights has begun, then all other stages.
-  __device__ void Run() {
-    StageCursor cursor = {block_.first_item, 0};
-    for (int slot = 0; slot < args_.ring && cursor.item < args_.items; ++slot) {
-      loads_.LoadOperand(cursor, slot);
-      Advance(&cursor);
-    }
-    PipelineState state;
-    while (next_.item < args_.items) {
-      MbarrierWait(block_.Empty(state.slot), state.parity);
-      loads_.LoadWeights(next_, state.slot);
-      loads_.LoadOperand(next_, state.slot);
-      Advance(&next_);
-      state.Advance(args_.ring);
-    }
-  }
-
- private:
-  __device__ void Advance(StageCursor* cursor) const {
-    cursor->Advance(args_.stage_slices, block_.slice_count, block_.item_step);
-  }
-
-  Loads loads_;
-  const WgmmaArgs& args_;
-  const WgmmaBlock& block_;
-  StageCursor next_;  // to load
-};
 
 // Loads by TMA, for a producer of one thread.
 template <int kOutputs>
@@ -148,8 +43,8 @@ class WgmmaLoads {
   }
 
   __device__ void LoadOperand(const StageCursor& at, int slot) const {
-    const int row = at.item % args_.row_tiles * args_.groups * kGroupRows;
-    TmaLoadSlices(x_, row, block_.slice_begin + at.slice, Stage(slot), block_.Full(slot));
+    TmaLoadSlices(x_, StageRow(args_, at.item), block_.slice_begin + at.slice, Stage(slot),
+                  block_.Full(slot));
   }
 
  private:
@@ -209,17 +104,22 @@ __device__ __forceinline__ void AccumulateStages(const WgmmaArgs& args, const Wg
 }
 
 // Accumulates the next `slices` slices.
-template <typename Operand, int kOutputs, int kSlices = MostSlices(kOutputs)>
+template <typename Operand, int kOutputs, bool kSegmented, int kSlices = MostSlices(kOutputs)>
 __device__ __forceinline__ void AccumulateSlices(const WgmmaArgs& args, const WgmmaBlock& block,
                                                  int slices, int group, PipelineState* state,
                                                  float (&acc)[kOutputs / 2]) {
   if constexpr (kSlices > 1) {
     if (args.stage_slices != kSlices) {
-      return AccumulateSlices<Operand, kOutputs, kSlices / 2>(args, block, slices, group, state,
-                                                              acc);
+      return AccumulateSlices<Operand, kOutputs, kSegmented, kSlices / 2>(args, block, slices,
+                                                                          group, state, acc);
     }
   }
-  AccumulateStages<Operand, kOutputs, kSlices>(args, block, slices / kSlices, group, state, acc);
+  if constexpr (IsFp8<Operand>) {
+    AccumulateFp8Stages<Operand, kOutputs, kSegmented, kSlices>(args, block, slices / kSlices,
+                                                                group, state, acc);
+  } else {
+    AccumulateStages<Operand, kOutputs, kSlices>(args, block, slices / kSlices, group, state, acc);
+  }
 }
 
 // Accumulates the block's next item: its split, or all segments in order.
@@ -228,13 +128,14 @@ __device__ __forceinline__ void AccumulateItem(const WgmmaArgs& args, const Wgmm
                                                int group, PipelineState* state,
                                                float (&acc)[kOutputs / 2]) {
   if constexpr (!kSegmented) {
-    AccumulateSlices<Operand, kOutputs>(args, block, block.slice_count, group, state, acc);
+    AccumulateSlices<Operand, kOutputs, kSegmented>(args, block, block.slice_count, group, state,
+                                                    acc);
   } else {
     float sum[kOutputs / 2];
     for (int segment = 0; segment < args.segments; ++segment) {
       const int count = SegmentBegin(args.slices, args.segments, segment + 1) -
                         SegmentBegin(args.slices, args.segments, segment);
-      AccumulateSlices<Operand, kOutputs>(args, block, count, group, state, acc);
+      AccumulateSlices<Operand, kOutputs, kSegmented>(args, block, count, group, state, acc);
 #pragma unroll
       for (int i = 0; i < kOutputs / 2; ++i) sum[i] = segment == 0 ? acc[i] : sum[i] + acc[i];
     }
@@ -277,9 +178,11 @@ __device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock&
   for (int item = block.first_item; item < args.items; item += block.item_step) {
     float acc[kOutputs / 2];
     AccumulateItem<Operand, kOutputs, kSegmented>(args, block, group, &state, acc);
-    const int first_row = (item % args.row_tiles * args.groups + group) * kGroupRows;
+    const int first_row = StageRow(args, item) + group * kGroupRows;
     if (args.splits == 1) {
-      RunEpilogue<Operand, kOutputs>(args, item / args.row_tiles, first_row, acc);
+      constexpr bool kRounds = IsFp8<Operand> && kOutputs == kRoundingOutputs[0];
+      RunEpilogue<RowType<Operand>, kOutputs, kRounds>(args, item / args.row_tiles,
+                                                       TileRow(args, item), first_row, acc);
     } else {
       StorePartial<kOutputs>(partials + block.rank * args.rows * kOutputs, first_row, args.rows,
                              acc);
@@ -287,12 +190,12 @@ __device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock&
   }
   if (args.splits == 1) return;
   WaitForSplits(args.arrivals + block.first_item, args.splits, args.groups);
-  RunSplitKEpilogue<Operand>(args, kOutputs, block.first_item, partials, block.rank,
-                             args.groups * kGroupThreads);
+  RunSplitKEpilogue<RowType<Operand>>(args, kOutputs, block.first_item, partials, block.rank,
+                                      args.groups * kGroupThreads);
 }
 
 template <typename Operand, int kOutputs, bool kSegmented = false>
-__global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
+__global__ void __launch_bounds__(kMaxGroups* kGroupThreads + ProducerThreads(IsFp8<Operand>), 1)
     WgmmaKernel(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap x,
                 const __grid_constant__ WgmmaArgs args) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -301,32 +204,37 @@ __global__ void __launch_bounds__(kWgmmaMaxThreads, 1)
   const WgmmaBlock block = DescribeBlock(args, barriers);
   const int warp = __shfl_sync(0xffffffff, static_cast<int>(threadIdx.x) / 32, 0);
   const int consumers = args.groups * kGroupThreads;
-  RingProducer producer(WgmmaLoads<kOutputs>(weights, x, args, block), args, block);
-  if (static_cast<int>(threadIdx.x) == consumers) {
-    InitRing(args, block);
+  using Loads =
+      std::conditional_t<IsFp8<Operand>, Fp8Loads<Operand, kOutputs>, WgmmaLoads<kOutputs>>;
+  RingProducer producer(Loads(weights, x, args, block), args, block);
+  const bool produces = warp == consumers / 32 && (IsFp8<Operand> || threadIdx.x % 32 == 0);
+  if (produces) {
+    if (threadIdx.x % 32 == 0) InitRing(args, block);
+    if constexpr (IsFp8<Operand>) __syncwarp();
     if (args.constant_weights) producer.StartWeights();
   }
   __syncthreads();
   PdlWait();
-  if (warp == consumers / 32) {
-    if (threadIdx.x % 32 == 0) {
-      if (!args.constant_weights) producer.StartWeights();
-      producer.Run();
-    }
+  if (warp >= consumers / 32) {
+    if constexpr (IsFp8<Operand>) SetMaxNRegDec<40>();
+    if (!produces) return;
+    if (!args.constant_weights) producer.StartWeights();
+    producer.Run();
   } else {
+    if constexpr (IsFp8<Operand>) SetMaxNRegInc<232>();
     Consume<Operand, kOutputs, kSegmented>(args, block, warp / 4);
   }
 #endif
 }
 
-template <typename Operand>
-const WgmmaKernels& AllWgmmaKernels() {
-  static const WgmmaKernels kernels = []<size_t... kIndex>(std::index_sequence<kIndex...>) {
-    return WgmmaKernels{{WgmmaKernel<Operand, kWgmmaOutputs[kIndex]>...},
-                        WgmmaKernel<Operand, kSegmentedOutputs, true>};
+// The kernels for tiles of kTiles outputs, and the segmented one.
+template <typename Operand, const auto& kTiles>
+WgmmaKernels AllWgmmaKernels() {
+  static constexpr auto kFunctions = []<size_t... kIndex>(std::index_sequence<kIndex...>) {
+    return std::array{WgmmaKernel<Operand, kTiles[kIndex]>...};
   }
-  (std::make_index_sequence<kWgmmaOutputs.size()>());
-  return kernels;
+  (std::make_index_sequence<kTiles.size()>());
+  return {kTiles, kFunctions, WgmmaKernel<Operand, kSegmentedOutputs, true>};
 }
 
 }  // namespace talon::cuda

@@ -1,4 +1,5 @@
-// GEMM with Hopper's wgmma: out = x * w^T for 16-bit weights and any number of rows.
+// GEMM with Hopper's wgmma: out = x * w^T for 16-bit weights, or FP8 weights and rows, and any
+// number of rows.
 //
 // TMA streams weights and x through shared memory, the weights of the first stages before PdlWait.
 // The order of accumulation depends on the shape of the weights alone, so that the bits of an
@@ -10,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/status.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
@@ -23,6 +25,11 @@ namespace talon::cuda {
 struct WgmmaArgs {
   const float* scales =
       nullptr;  // [outputs] factors of the products (SwiGLU: of both halves) or null
+  // FP8: factors of the products of a slice.
+  const float* row_scales = nullptr;  // [slices, row_stride]
+  int64_t row_stride = 0;
+  const float* group_scales = nullptr;  // [slices, group_stride] by output, or null
+  int64_t group_stride = 0;
   const float* bias = nullptr;  // [outputs] or null
   float* out = nullptr;         // [rows, out_stride]
   int64_t out_stride = 0;
@@ -44,35 +51,43 @@ struct WgmmaArgs {
   bool accumulate = false;
   bool aligned = false;  // out's rows start at multiples of 16 bytes
   // SwiGLU epilogue: a tile is half gate rows, half the up rows `outputs` further down; silu(gate)
-  // * up goes to operand[rows, operand_stride] in the weights' type, zeros to columns [outputs,
-  // padded_outputs).
+  // * up goes to operand[rows, operand_stride] in the weights' type (FP8: bf16), zeros to columns
+  // [outputs, padded_outputs).
   bool swiglu = false;
   int up_offset = 0;  // from a gate's scale and bias to those of up
   void* operand = nullptr;
   int64_t operand_stride = 0;
   int padded_outputs = 0;
+  // Not null: the operand is rounded to FP8; [padded_outputs / kFp8Group, operand_scale_stride].
+  float* operand_scales = nullptr;
+  int64_t operand_scale_stride = 0;
 };
 
 using WgmmaFunction = void (*)(CUtensorMap, CUtensorMap, WgmmaArgs);
 
-// The kernels for tiles of kWgmmaOutputs, and the one that adds segments.
+// Kernels, the outputs of the tile of each, and the kernel that adds segments.
 struct WgmmaKernels {
-  std::array<WgmmaFunction, kWgmmaOutputs.size()> tiles;
+  std::span<const int> outputs;
+  std::span<const WgmmaFunction> functions;
   WgmmaFunction segmented;
 };
-const WgmmaKernels& WgmmaKernelsBF16();
-const WgmmaKernels& WgmmaKernelsF16();
+WgmmaKernels WgmmaKernelsBF16();
+WgmmaKernels WgmmaKernelsF16();
+WgmmaKernels WgmmaKernelsFp8();
+WgmmaKernels WgmmaKernelsFp8Groups();
 
 // The weight of a GEMM: all of a CudaWeight, or a part of one that was just expanded.
 struct WgmmaWeight {
-  const void* data = nullptr;  // [rows, padded_cols]
-  DType dtype = DType::kBF16;  // or kF16
+  const void* data = nullptr;  // [rows, padded_cols]; kF8E4M3: [slices, rows, kFp8SliceCols]
+  DType dtype = DType::kBF16;  // or kF16, kF8E4M3
   int rows = 0;
   int whole_rows = 0;  // those of all ranks
   int padded_cols = 0;
-  const float* scales = nullptr;  // [rows] factors of the outputs, or null
-  int up_offset = 0;              // SwiGLU: from a gate's scale and bias to those of up
-  bool constant = true;           // may be read before PdlWait
+  const float* scales = nullptr;        // [rows] factors of the outputs, or null
+  const float* group_scales = nullptr;  // kF8E4M3: [slices, group_stride], or null
+  int64_t group_stride = 0;
+  int up_offset = 0;     // SwiGLU: from a gate's scale and bias to those of up
+  bool constant = true;  // may be read before PdlWait
 };
 
 class WgmmaGemm {
@@ -80,12 +95,16 @@ class WgmmaGemm {
   struct Call {
     const void* x = nullptr;  // [rows, x_stride], in the weight's type
     int rows = 0;
-    int64_t x_stride = 0;  // elements
+    int64_t x_stride = 0;             // elements
+    const float* x_scales = nullptr;  // kF8E4M3: [slices, x_scale_stride]
+    int64_t x_scale_stride = 0;       // Fp8ScaleStride(rows)
     WgmmaWeight w;
     const float* bias = nullptr;  // [w.rows] or null
     MatrixView out;
     bool accumulate = false;
-    RowsOut swiglu;      // SwiGLU epilogue instead of `out`, if its data is not null
+    // SwiGLU epilogue instead of `out`, if its data is not null: rows of w's type (FP8: bf16), or
+    // FP8 where CanRoundSwiGlu.
+    RowsOut swiglu;
     bool gates = false;  // the outputs are gate and up, whether or not SwiGLU is in the epilogue
   };
 
@@ -93,8 +112,10 @@ class WgmmaGemm {
   static Result<std::unique_ptr<WgmmaGemm>> Create(const Stream& stream);
 
   WgmmaPlan Plan(const Call& call) const;
-  // REQUIRES: out.cols (SwiGLU: twice swiglu.cols) is w.rows; swiglu has w's type and rows aligned
-  // to 4 bytes.
+  // Whether the SwiGLU epilogue with such a weight can round its rows to FP8.
+  bool CanRoundSwiGlu(const WgmmaWeight& w) const;
+  // REQUIRES: out.cols (SwiGLU: twice swiglu.cols) is w.rows; swiglu has rows aligned to 4 bytes
+  // and, with groups' scales, columns a multiple of 4.
   void Run(const Call& call) const { Run(call, Plan(call)); }
   void Run(const Call& call, const WgmmaPlan& plan) const;
 
@@ -104,6 +125,8 @@ class WgmmaGemm {
 
  private:
   explicit WgmmaGemm(const Stream& stream) : stream_(stream) {}
+  int SegmentsOf(const Call& call) const;
+  WgmmaArgs ArgsOf(const Call& call, const WgmmaPlan& plan) const;
 
   Stream stream_;
   Buffer partials_;

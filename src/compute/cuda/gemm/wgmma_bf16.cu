@@ -2,6 +2,6 @@
 
 namespace talon::cuda {
 
-const WgmmaKernels& WgmmaKernelsBF16() { return AllWgmmaKernels<__nv_bfloat16>(); }
+WgmmaKernels WgmmaKernelsBF16() { return AllWgmmaKernels<__nv_bfloat16, kWgmmaOutputs>(); }
 
 }  // namespace talon::cuda

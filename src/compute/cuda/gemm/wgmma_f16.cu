@@ -2,6 +2,6 @@
 
 namespace talon::cuda {
 
-const WgmmaKernels& WgmmaKernelsF16() { return AllWgmmaKernels<__half>(); }
+WgmmaKernels WgmmaKernelsF16() { return AllWgmmaKernels<__half, kWgmmaOutputs>(); }
 
 }  // namespace talon::cuda

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,14 @@ namespace talon::cuda {
 namespace {
 
 constexpr int kH200 = 132;  // multiprocessors
+
+// All tiles that there are kernels for.
+std::set<int> AllTiles() {
+  std::set<int> tiles(kWgmmaOutputs.begin(), kWgmmaOutputs.end());
+  tiles.insert(kFp8Outputs.begin(), kFp8Outputs.end());
+  tiles.insert(kFp8GroupOutputs.begin(), kFp8GroupOutputs.end());
+  return tiles;
+}
 
 // Model of shared memory as TMA writes and wgmma reads it, by their documentation.
 class SharedMemory {
@@ -52,7 +62,7 @@ uint16_t WAt(int output, int k) { return static_cast<uint16_t>(output * 37 + k *
 
 TEST(WgmmaLayoutTest, StepsReadTheStageThatTheCopiesFilled) {
   constexpr uint32_t kGroupBytes = kGroupRows * kSliceRowBytes;
-  for (const int outputs : kWgmmaOutputs) {
+  for (const int outputs : AllTiles()) {
     for (const int rows : {1, 13, 64, 65, 128}) {
       for (int slices = 1; slices <= MostSlices(outputs); slices *= 2) {
         SharedMemory memory;
@@ -80,7 +90,7 @@ TEST(WgmmaLayoutTest, StepsReadTheStageThatTheCopiesFilled) {
 
 // wgmma reads 64 rows of x for each warpgroup, however few exist.
 TEST(WgmmaLayoutTest, RowsOfAllWarpgroupsLieInTheStage) {
-  for (const int outputs : kWgmmaOutputs) {
+  for (const int outputs : AllTiles()) {
     for (int rows = 1; rows <= 128; ++rows) {
       const int groups = rows > kGroupRows ? 2 : 1;
       const int stage_rows = StageRows(rows, groups);
@@ -96,8 +106,24 @@ TEST(WgmmaLayoutTest, RowsOfAllWarpgroupsLieInTheStage) {
   }
 }
 
+// Stages of a row tile have its rows, and at most seven behind the last one.
+TEST(WgmmaLayoutTest, StagesHaveTheRowsOfTheirTile) {
+  for (int rows = 1; rows <= 1000; ++rows) {
+    const int groups = rows > kGroupRows ? 2 : 1;
+    const int stage_rows = StageRows(rows, groups);
+    for (int tile_row = 0; tile_row < rows; tile_row += groups * kGroupRows) {
+      const int first = FirstStageRow(tile_row, rows, stage_rows);
+      EXPECT_GE(first, 0);
+      EXPECT_LE(first, tile_row);
+      EXPECT_GE(first + stage_rows, std::min(tile_row + groups * kGroupRows, rows));
+      EXPECT_LT(first + stage_rows, rows + 8);
+      EXPECT_EQ(first % 8, 0);  // scales are loaded by 16 bytes
+    }
+  }
+}
+
 TEST(WgmmaLayoutTest, AccumulatorsOfAWarpgroupCoverTheTileOnce) {
-  for (const int outputs : kWgmmaOutputs) {
+  for (const int outputs : AllTiles()) {
     std::set<std::pair<int, int>> seen;
     for (int thread = 0; thread < 128; ++thread) {
       for (int i = 0; i < outputs / 2; ++i) {
@@ -112,7 +138,7 @@ TEST(WgmmaLayoutTest, AccumulatorsOfAWarpgroupCoverTheTileOnce) {
 }
 
 TEST(WgmmaLayoutTest, GateAndUpOfAColumnAreInOneThread) {
-  for (const int outputs : kWgmmaOutputs) {
+  for (const int outputs : AllTiles()) {
     if (outputs % 16 != 0) continue;
     for (int thread = 0; thread < 128; ++thread) {
       for (int i = 0; i < outputs / 4; ++i) {
@@ -125,17 +151,21 @@ TEST(WgmmaLayoutTest, GateAndUpOfAColumnAreInOneThread) {
 }
 
 TEST(WgmmaLayoutTest, RingIsAlignedAndFitsSharedMemory) {
-  for (const int outputs : kWgmmaOutputs) {
+  for (const int outputs : AllTiles()) {
     if (outputs % 16 == 0) {
       EXPECT_EQ(outputs / 2 * kSliceRowBytes % kRingAlignment, 0);
     }
     for (const int stage_rows : {8, 16, 64, 128}) {
-      const WgmmaPlan plan = {.outputs = outputs};
-      const int bytes = StageBytes(outputs, stage_rows, StageSlices(plan, 64, stage_rows));
-      EXPECT_EQ(bytes % kRingAlignment, 0);
-      EXPECT_GE(RingStages(plan, bytes), 4);
-      EXPECT_LE(RingStages(plan, bytes), kMaxRing);
-      EXPECT_LE(WgmmaSharedBytes(plan, bytes), 202 << 10);
+      for (const int scales : {0, stage_rows, stage_rows + outputs}) {
+        const WgmmaPlan plan = {.outputs = outputs};
+        const int slices = StageSlices(plan, 64, stage_rows, scales);
+        const int bytes = StageBytes(outputs, stage_rows, slices, scales);
+        EXPECT_GE(bytes, slices * ((stage_rows + outputs) * kSliceRowBytes + scales * 4));
+        EXPECT_EQ(bytes % kRingAlignment, 0);
+        EXPECT_GE(RingStages(plan, bytes), 4);
+        EXPECT_LE(RingStages(plan, bytes), kMaxRing);
+        EXPECT_LE(WgmmaSharedBytes(plan, bytes), 202 << 10);
+      }
     }
   }
 }
@@ -151,7 +181,7 @@ TEST(WgmmaLayoutTest, CursorWalksEveryStageOfEveryItem) {
 
 // A stage lies in one segment, and narrow tiles have long stages.
 TEST(WgmmaLayoutTest, StagesDivideTheSegments) {
-  for (const int outputs : kWgmmaOutputs) {
+  for (const int outputs : AllTiles()) {
     for (const int segments : kWgmmaSplits) {
       for (const int slices : {4, 16, 46, 64, 90, 224}) {
         const WgmmaPlan plan = {.outputs = outputs, .segments = segments};
@@ -170,13 +200,16 @@ TEST(WgmmaLayoutTest, StagesDivideTheSegments) {
 }
 
 // On one rank.
-WgmmaPlan PlanOfSlices(int outputs, int slices, int rows, int blocks, bool halves) {
-  return ChooseWgmmaPlan(outputs, slices, ChooseSegments(outputs, slices, blocks, halves), rows,
-                         blocks, halves);
+WgmmaPlan PlanOfShape(const WgmmaShape& shape, int rows, int blocks) {
+  return ChooseWgmmaPlan(shape, ChooseSegments(shape, blocks), rows, blocks);
 }
 
 WgmmaPlan PlanOf(int outputs, int inputs, int rows, bool halves = false) {
-  return PlanOfSlices(outputs, inputs / kWgmmaSliceCols, rows, kH200, halves);
+  return PlanOfShape({outputs, inputs / kWgmmaSliceCols, halves}, rows, kH200);
+}
+
+WgmmaPlan Fp8PlanOf(int outputs, int inputs, int rows, bool halves = false) {
+  return PlanOfShape({outputs, inputs / kFp8SliceCols, halves, kFp8Outputs}, rows, kH200);
 }
 
 void ExpectPlan(const WgmmaPlan& plan, int tile, int segments, bool splits) {
@@ -194,6 +227,11 @@ TEST(WgmmaPlanTest, BalancesTheMultiprocessors) {
   ExpectPlan(PlanOf(128256, 4096, 1), 248, 1, false);
   ExpectPlan(PlanOf(6144, 4096, 512), 192, 1, false);
   ExpectPlan(PlanOf(4096, 14336, 512), 128, 4, false);
+  ExpectPlan(Fp8PlanOf(6144, 4096, 1), 48, 1, false);
+  ExpectPlan(Fp8PlanOf(4096, 4096, 1), 32, 1, false);
+  ExpectPlan(Fp8PlanOf(28672, 4096, 1, /*halves=*/true), 224, 1, false);
+  ExpectPlan(Fp8PlanOf(4096, 14336, 1), 128, 4, true);
+  ExpectPlan(Fp8PlanOf(28672, 4096, 2048, /*halves=*/true), 256, 1, false);
 }
 
 // The order of additions is that of the segments.
@@ -201,15 +239,20 @@ TEST(WgmmaPlanTest, SegmentsDoNotDependOnTheRows) {
   for (const int outputs : {1, 7, 64, 500, 2048, 4096, 6144, 151936}) {
     for (const int stages : {2, 4, 30, 64, 224, 1000}) {
       for (const bool halves : {false, true}) {
-        const int segments = PlanOfSlices(outputs, stages, 1, kH200, halves).segments;
-        EXPECT_TRUE(segments == 1 || stages >= 4 * segments);
-        for (const int rows : {2, 16, 64, 65, 128, 129, 500, 5000}) {
-          const WgmmaPlan plan = PlanOfSlices(outputs, stages, rows, kH200, halves);
-          EXPECT_EQ(plan.segments, segments);
-          EXPECT_EQ(plan.splits, segments > 1 && rows <= 128);
-          EXPECT_GT(plan.outputs, 0);
-          EXPECT_TRUE(!halves || plan.outputs % 16 == 0);
-          EXPECT_TRUE(plan.segments == 1 || plan.splits || plan.outputs == kSegmentedOutputs);
+        for (const std::span<const int> tiles :
+             {std::span<const int>(kWgmmaOutputs), std::span<const int>(kFp8Outputs),
+              std::span<const int>(kFp8GroupOutputs)}) {
+          const WgmmaShape shape = {outputs, stages, halves, tiles};
+          const int segments = PlanOfShape(shape, 1, kH200).segments;
+          EXPECT_TRUE(segments == 1 || stages >= 4 * segments);
+          for (const int rows : {2, 16, 64, 65, 128, 129, 500, 5000}) {
+            const WgmmaPlan plan = PlanOfShape(shape, rows, kH200);
+            EXPECT_EQ(plan.segments, segments);
+            EXPECT_EQ(plan.splits, segments > 1 && rows <= 128);
+            EXPECT_EQ(std::ranges::count(tiles, plan.outputs), 1);
+            EXPECT_TRUE(!halves || plan.outputs % 16 == 0);
+            EXPECT_TRUE(plan.segments == 1 || plan.splits || plan.outputs == kSegmentedOutputs);
+          }
         }
       }
     }
@@ -219,7 +262,7 @@ TEST(WgmmaPlanTest, SegmentsDoNotDependOnTheRows) {
 TEST(WgmmaPlanTest, BlocksThatWaitForEachOtherAllRun) {
   for (const int outputs : {64, 500, 2048, 4096, 6144, 9000}) {
     for (const int blocks : {8, 68, 108, 132}) {
-      const WgmmaPlan plan = PlanOfSlices(outputs, 64, 1, blocks, false);
+      const WgmmaPlan plan = PlanOfShape({outputs, 64}, 1, blocks);
       const int tiles = CeilDiv(outputs, plan.outputs);
       EXPECT_TRUE(!plan.splits || tiles * plan.segments <= blocks) << outputs << " " << blocks;
     }
@@ -230,12 +273,12 @@ TEST(WgmmaPlanTest, BlocksThatWaitForEachOtherAllRun) {
 TEST(WgmmaPlanTest, PartsOfAWeightHaveTheSegmentsOfTheWhole) {
   for (const int whole : {200, 2048, 4096, 6144, 28672}) {
     for (const int slices : {4, 64, 224}) {
-      const int segments = ChooseSegments(whole, slices, kH200, false);
+      const int segments = ChooseSegments({whole, slices}, kH200);
       for (const int ranks : {2, 4, 8}) {
         for (const int blocks : {kH200, kH200 / ranks}) {
           for (const int rows : {1, 128, 129}) {
             const int outputs = whole / ranks;
-            const WgmmaPlan plan = ChooseWgmmaPlan(outputs, slices, segments, rows, blocks, false);
+            const WgmmaPlan plan = ChooseWgmmaPlan({outputs, slices}, segments, rows, blocks);
             EXPECT_EQ(plan.segments, segments);
             EXPECT_GT(plan.outputs, 0);
             EXPECT_TRUE(!plan.splits || CeilDiv(outputs, plan.outputs) * plan.segments <= blocks);
@@ -246,8 +289,8 @@ TEST(WgmmaPlanTest, PartsOfAWeightHaveTheSegmentsOfTheWhole) {
     }
   }
   // Alone, the part would have others.
-  EXPECT_EQ(ChooseSegments(6144, 64, kH200, false), 1);
-  EXPECT_GT(ChooseSegments(6144 / 4, 64, kH200, false), 1);
+  EXPECT_EQ(ChooseSegments({6144, 64}, kH200), 1);
+  EXPECT_GT(ChooseSegments({6144 / 4, 64}, kH200), 1);
 }
 
 }  // namespace

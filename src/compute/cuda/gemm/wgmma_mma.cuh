@@ -2,7 +2,9 @@
 //   acc[64 rows, outputs] += x[64, 16] * w[outputs, 16]^T
 // with x and w in shared memory (MatrixDescriptor), and for those of quantised/gemm.cuh:
 //   acc[64 outputs, rows] += w[64, 16] * x[rows, 16]^T
-// with w in registers. Inline assembly must name each accumulator register, hence the macros.
+// with w in registers; and of FP8, 32 inputs at a time:
+//   sums[64 rows, outputs] (+)= x[64, 32] * w[outputs, 32]^T
+// Inline assembly must name each accumulator register, hence the macros.
 #ifndef TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
 #define TALON_COMPUTE_CUDA_GEMM_WGMMA_MMA_CUH_
 
@@ -26,6 +28,10 @@ namespace talon::cuda {
   TALON_NAMES_32       \
   ", "                 \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define TALON_NAMES_56 \
+  TALON_NAMES_48       \
+  ", "                 \
+  "%48, %49, %50, %51, %52, %53, %54, %55"
 #define TALON_NAMES_64 \
   TALON_NAMES_48       \
   ", "                 \
@@ -57,6 +63,7 @@ namespace talon::cuda {
 #define TALON_ACC_24 TALON_ACC_AT(0), TALON_ACC_4(16), TALON_ACC_4(20)
 #define TALON_ACC_32 TALON_ACC_AT(0), TALON_ACC_AT(16)
 #define TALON_ACC_48 TALON_ACC_32, TALON_ACC_AT(32)
+#define TALON_ACC_56 TALON_ACC_48, TALON_ACC_4(48), TALON_ACC_4(52)
 #define TALON_ACC_64 TALON_ACC_48, TALON_ACC_AT(48)
 #define TALON_ACC_96 TALON_ACC_64, TALON_ACC_AT(64), TALON_ACC_AT(80)
 #define TALON_ACC_112 TALON_ACC_96, TALON_ACC_AT(96)
@@ -105,7 +112,33 @@ TALON_DEFINE_CODE_WGMMA(32, 16, TALON_ACC_16, 16, 17, 18, 19, 20)
 TALON_DEFINE_CODE_WGMMA(64, 32, TALON_ACC_32, 32, 33, 34, 35, 36)
 TALON_DEFINE_CODE_WGMMA(128, 64, TALON_ACC_64, 64, 65, 66, 67, 68)
 
+// With `add` false the sums start at zero.
+#define TALON_FP8_WGMMA(outputs, count, add, x_operand, w_operand)                          \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #outputs                                 \
+               "k32.f32.e4m3.e4m3 {" TALON_NAMES_##count "}, %" #x_operand ", %" #w_operand \
+                                                         ", " #add ", 1, 1;"                \
+               : TALON_ACC_##count                                                          \
+               : "l"(x), "l"(w))
+#define TALON_DEFINE_FP8_WGMMA(outputs, count, x_operand, w_operand)                     \
+  template <bool kAdd>                                                                   \
+  __device__ __forceinline__ void WgmmaFp8(float(&acc)[count], uint64_t x, uint64_t w) { \
+    if constexpr (kAdd) {                                                                \
+      TALON_FP8_WGMMA(outputs, count, 1, x_operand, w_operand);                          \
+    } else {                                                                             \
+      TALON_FP8_WGMMA(outputs, count, 0, x_operand, w_operand);                          \
+    }                                                                                    \
+  }
+
+TALON_DEFINE_FP8_WGMMA(32, 16, 16, 17)
+TALON_DEFINE_FP8_WGMMA(48, 24, 24, 25)
+TALON_DEFINE_FP8_WGMMA(64, 32, 32, 33)
+TALON_DEFINE_FP8_WGMMA(96, 48, 48, 49)
+TALON_DEFINE_FP8_WGMMA(112, 56, 56, 57)
+TALON_DEFINE_FP8_WGMMA(128, 64, 64, 65)
+
 #undef TALON_DEFINE_WGMMA
+#undef TALON_DEFINE_FP8_WGMMA
+#undef TALON_FP8_WGMMA
 #undef TALON_DEFINE_CODE_WGMMA
 #undef TALON_WGMMA
 #undef TALON_ACC_4
@@ -115,6 +148,7 @@ TALON_DEFINE_CODE_WGMMA(128, 64, TALON_ACC_64, 64, 65, 66, 67, 68)
 #undef TALON_ACC_24
 #undef TALON_ACC_32
 #undef TALON_ACC_48
+#undef TALON_ACC_56
 #undef TALON_ACC_64
 #undef TALON_ACC_96
 #undef TALON_ACC_112
@@ -126,6 +160,7 @@ TALON_DEFINE_CODE_WGMMA(128, 64, TALON_ACC_64, 64, 65, 66, 67, 68)
 #undef TALON_NAMES_24
 #undef TALON_NAMES_32
 #undef TALON_NAMES_48
+#undef TALON_NAMES_56
 #undef TALON_NAMES_64
 #undef TALON_NAMES_80
 #undef TALON_NAMES_96

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "compute/cuda/device/convert.cuh"
+#include "compute/cuda/device/fp8_rows.cuh"
 #include "compute/cuda/device/hopper.cuh"
 #include "compute/cuda/gemm/wgmma.h"
 #include "compute/cuda/gemm/wgmma_layout.h"
@@ -75,24 +76,37 @@ __device__ __forceinline__ void Finish(const WgmmaArgs& args, int first, int out
   }
 }
 
+// silu(gate) * up of columns from `col` on in 16 bits, in pairs; zeros behind the last one.
+template <typename Operand, int kCount>
+__device__ __forceinline__ void SwiGluPairs(const WgmmaArgs& args, int col, Outputs<kCount> gate,
+                                            Outputs<kCount> up, uint32_t (&pairs)[kCount / 2]) {
+  Finish(args, 0, col, &gate);
+  Finish(args, args.up_offset, col, &up);
+#pragma unroll
+  for (int i = 0; i < kCount; i += 2) {
+    __align__(4) Operand values[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      // Fast-math functions suffice: the result is rounded to 16 bits.
+      const float silu = __fdividef(gate.v[i + j], 1.0f + __expf(-gate.v[i + j]));
+      values[j] = FromFloat<Operand>(col + i + j < args.outputs ? silu * up.v[i + j] : 0.0f);
+    }
+    pairs[i / 2] = *reinterpret_cast<const uint32_t*>(values);
+  }
+}
+
 // Stores silu(gate) * up of columns from `col` on to the operand of the next GEMM.
 template <typename Operand, int kCount>
 __device__ __forceinline__ void StoreSwiGlu(const WgmmaArgs& args, int row, int col,
-                                            Outputs<kCount> gate, Outputs<kCount> up) {
+                                            const Outputs<kCount>& gate,
+                                            const Outputs<kCount>& up) {
   if (col >= args.padded_outputs) return;
-  Finish(args, 0, col, &gate);
-  Finish(args, args.up_offset, col, &up);
-  __align__(8) Operand values[kCount];
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    // Fast-math functions suffice: the result is rounded to 16 bits.
-    const float silu = __fdividef(gate.v[i], 1.0f + __expf(-gate.v[i]));
-    values[i] = FromFloat<Operand>(col + i < args.outputs ? silu * up.v[i] : 0.0f);
-  }
+  uint32_t pairs[kCount / 2];
+  SwiGluPairs<Operand>(args, col, gate, up, pairs);
   auto* out = static_cast<Operand*>(args.operand) + row * args.operand_stride + col;
 #pragma unroll
-  for (int i = 0; i < kCount; i += 2) {  // padded_outputs is even
-    *reinterpret_cast<uint32_t*>(out + i) = *reinterpret_cast<const uint32_t*>(values + i);
+  for (int i = 0; i < kCount / 2; ++i) {  // padded_outputs is even
+    reinterpret_cast<uint32_t*>(out)[i] = pairs[i];
   }
 }
 
@@ -133,15 +147,64 @@ __device__ __forceinline__ void StoreRow(const WgmmaArgs& args, int row, int fir
   }
 }
 
-// Epilogue of a warpgroup's accumulators, whose rows start at `first_row`.
-template <typename Operand, int kOutputs>
-__device__ __forceinline__ void RunEpilogue(const WgmmaArgs& args, int tile, int first_row,
-                                            const float (&acc)[kOutputs / 2]) {
+// Stores the SwiGLU of one row of a tile of kRoundingOutputs, rounded to FP8: bf16 first, so that
+// the bits are those of rows that are stored in between. Four lanes have a row; all of a warp take
+// part, whether or not theirs are `stored`.
+template <int kAccumulators>
+__device__ __forceinline__ void StoreRoundedRow(const WgmmaArgs& args, int tile, int row,
+                                                bool stored, int half,
+                                                const float (&acc)[kAccumulators]) {
+  constexpr int kPairs = kFp8Group / 8;
+  static_assert(kAccumulators == kRoundingOutputs[0] / 2);
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int col = tile * kFp8Group + AccumulatorOutput(thread, 0);
+  uint32_t pairs[kPairs];
+  uint32_t largest = 0;
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    uint32_t pair[1];
+    SwiGluPairs<__nv_bfloat16>(args, col + j * 8, PairOf(acc, j, half),
+                               PairOf(acc, j + kPairs, half), pair);
+    pairs[j] = pair[0];
+    largest = max(largest, LargerOfPair(pairs[j]));
+  }
+  largest = max(largest, __shfl_xor_sync(0xffffffff, largest, 1));
+  largest = max(largest, __shfl_xor_sync(0xffffffff, largest, 2));
+  const Fp8Scale scale = Fp8ScaleOf(largest);
+  auto* codes = static_cast<uint8_t*>(args.operand) + row * args.operand_stride + tile * kFp8Group +
+                thread % 4 / 2 * 4;
+  const bool odd = thread % 2 == 1;
+#pragma unroll
+  for (int j = 0; j < kPairs; j += 2) {
+    // Neighbours exchange pairs: the even one has four columns of j, the odd one of j + 1.
+    const uint32_t own[2] = {Fp8CodesOfPair(pairs[j], scale.inverse),
+                             Fp8CodesOfPair(pairs[j + 1], scale.inverse)};
+    const uint32_t other = __shfl_xor_sync(0xffffffff, odd ? own[0] : own[1], 1);
+    const uint32_t four = odd ? other | own[1] << 16 : own[0] | other << 16;
+    if (stored) *reinterpret_cast<uint32_t*>(codes + (odd ? j + 1 : j) * 8) = four;
+  }
+  if (stored && thread % 4 == 0) {
+    args.operand_scales[tile * args.operand_scale_stride + row] = scale.scale;
+  }
+}
+
+// Epilogue of a warpgroup's accumulators, whose rows start at `first_row`; those from `tile_row` on
+// are stored.
+template <typename Operand, int kOutputs, bool kRounds>
+__device__ __forceinline__ void RunEpilogue(const WgmmaArgs& args, int tile, int tile_row,
+                                            int first_row, const float (&acc)[kOutputs / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row + AccumulatorRow(thread, half * 2);
-    if (row >= args.rows) continue;
+    const bool stored = row >= tile_row && row < args.rows;
+    if constexpr (kRounds) {
+      if (args.operand_scales != nullptr) {
+        StoreRoundedRow(args, tile, row, stored, half, acc);
+        continue;
+      }
+    }
+    if (!stored) continue;
     if (!args.swiglu) {
       StoreRow(args, row, tile * kOutputs + AccumulatorOutput(thread, 0), half, acc);
       continue;

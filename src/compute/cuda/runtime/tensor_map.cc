@@ -40,15 +40,18 @@ struct Tensor {
   std::array<cuuint32_t, kRank> box;
 };
 
+CUtensorMapDataType TypeOf(DType dtype) {
+  if (dtype == DType::kF16) return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  return dtype == DType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+}
+
 template <size_t kRank>
 bool Encode(const Tensor<kRank>& tensor, CUtensorMap* map) {
   if (FoundEncoder() == nullptr) return false;
   std::array<cuuint32_t, kRank> steps;
   steps.fill(1);
-  const auto type = tensor.dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  return FoundEncoder()(map, type, kRank, const_cast<void*>(tensor.data), tensor.sizes.data(),
-                        tensor.strides.data(), tensor.box.data(), steps.data(),
+  return FoundEncoder()(map, TypeOf(tensor.dtype), kRank, const_cast<void*>(tensor.data),
+                        tensor.sizes.data(), tensor.strides.data(), tensor.box.data(), steps.data(),
                         CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                         CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
@@ -71,13 +74,18 @@ bool MakeTensorMap(const BoxedMatrix& matrix, CUtensorMap* map) {
 
 bool MakeTensorMap(const SlicedMatrix& matrix, CUtensorMap* map) {
   const auto rows = static_cast<cuuint64_t>(matrix.rows);
-  const cuuint64_t row_bytes = static_cast<cuuint64_t>(matrix.stride) * 2;
+  const size_t element = DTypeSize(matrix.dtype);
+  const auto slice_cols = static_cast<cuuint32_t>(kMapSliceBytes / element);
+  const cuuint64_t row_bytes = static_cast<cuuint64_t>(matrix.stride) * element;
+  const cuuint64_t slice_bytes = matrix.slice_stride == 0
+                                     ? kMapSliceBytes
+                                     : static_cast<cuuint64_t>(matrix.slice_stride) * element;
   const auto parts = static_cast<cuuint32_t>(matrix.parts);
   return Encode(Tensor<4>{matrix.data,
                           matrix.dtype,
-                          {kSliceCols, rows, parts, static_cast<cuuint64_t>(matrix.slices)},
-                          {row_bytes, rows * row_bytes, 2 * kSliceCols},
-                          {kSliceCols, static_cast<cuuint32_t>(matrix.box_rows), parts,
+                          {slice_cols, rows, parts, static_cast<cuuint64_t>(matrix.slices)},
+                          {row_bytes, rows * row_bytes, slice_bytes},
+                          {slice_cols, static_cast<cuuint32_t>(matrix.box_rows), parts,
                            static_cast<cuuint32_t>(matrix.box_slices)}},
                 map);
 }

@@ -12,6 +12,7 @@
 #include "base/math.h"
 #include "compute/cpu/elementwise.h"
 #include "compute/cpu/matmul/matmul.h"
+#include "compute/fp8.h"
 
 namespace talon {
 
@@ -40,10 +41,10 @@ struct Product {
   ProductCall call;
   const PackedWeight& w;
 
-  uint8_t* packed = nullptr;    // tiles of activations, as TileArgs has them
-  int64_t tile_bytes = 0;       // from tile to tile
-  float* row_scales = nullptr;  // [segments][rows]
-  float* normed = nullptr;      // a row for each thread
+  uint8_t* packed = nullptr;     // tiles of activations, as TileArgs has them
+  int64_t tile_bytes = 0;        // from tile to tile
+  float* row_scales = nullptr;   // [segments][rows]
+  float* thread_rows = nullptr;  // a row for each thread where rows change before the product
 
   int outputs_per_task = 0;
   int64_t output_blocks = 0;
@@ -77,12 +78,22 @@ struct Product {
   int64_t SliceGroups() const {
     return std::max<int64_t>(1, kernel().limits.slice_bytes / kernel().panel_group_bytes);
   }
-  // A row of the left operand, after the norm if there is one.
+  bool ChangesRows() const { return call.norm != nullptr || w.fp8_activations(); }
+  // A row of the left operand, after the norm and the rounding if there are any.
   const float* RowOf(int row, int thread) const {
     const float* x = call.x.data + row * call.x.stride;
-    if (call.norm == nullptr) return x;
-    float* to = normed + thread * ThreadRowSize(call.x.cols);
-    RmsNormRow(x, call.x.cols, call.norm, call.epsilon, to);
+    if (!ChangesRows()) return x;
+    float* to = thread_rows + thread * ThreadRowSize(call.x.cols);
+    if (call.norm != nullptr) {
+      RmsNormRow(x, call.x.cols, call.norm, call.epsilon, to);
+    } else {
+      std::copy_n(x, call.x.cols, to);
+    }
+    if (w.fp8_activations()) {
+      for (const WeightSegment& segment : w.segments()) {
+        RoundActivationsToFp8({to + segment.first_col, static_cast<size_t>(segment.cols)});
+      }
+    }
     return to;
   }
   // REQUIRES: a tile begins with the row.

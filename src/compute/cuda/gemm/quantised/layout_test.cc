@@ -72,7 +72,8 @@ TEST(CodePlan, FitsEveryWeight) {
         for (int rows : {1, 8, 9, 60, 64, 65, 128, 200}) {
           for (const bool halves : {false, true}) {
             if (halves && outputs % (2 * kCodeTileCols) != 0) continue;
-            const int segments = ChooseSegments(outputs, 2 * col_tiles, kBlocks, halves);
+            const WgmmaShape shape = {outputs, 2 * col_tiles, halves};
+            const int segments = ChooseSegments(shape, kBlocks);
             const CodePlan plan =
                 ChooseCodePlan(tiles, outputs, col_tiles, segments, rows, kBlocks, halves);
             ASSERT_GT(plan.groups, 0) << outputs << " x " << col_tiles;

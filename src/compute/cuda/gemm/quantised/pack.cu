@@ -10,6 +10,7 @@
 #include "compute/cuda/gemm/quantised/codes.cuh"
 #include "compute/cuda/gemm/quantised/pack.h"
 #include "compute/cuda/runtime/device_memory.h"
+#include "compute/fp8.h"
 #include "compute/int4.h"
 
 namespace talon::cuda {
@@ -134,21 +135,56 @@ __global__ void PackRows(const From* from, int cols, const PieceGrid grid, const
   }
 }
 
-// A block per tile, a warp per unit of it: pairs go through shared memory, so that rows are stored
-// 256 bytes at a time.
+// FP8 codes in slices, and their scales: [rows], or with a stride [slices, scale_stride].
+struct Fp8Slices {
+  uint8_t* codes;
+  int64_t rows;
+  float* scales;
+  int64_t scale_stride;
+  int64_t first;  // row
+};
+
+// One block per row.
+template <typename From>
+__global__ void PackFp8Slices(const From* from, int cols, const PieceGrid grid,
+                              const Fp8Slices to) {
+  PdlWait();
+  const int64_t row = to.first + blockIdx.x;
+  const From* values = from + int64_t{blockIdx.x} * cols;
+  const float* scales = grid.scales + int64_t{blockIdx.x} * grid.groups;
+  for (int col = static_cast<int>(threadIdx.x); col < cols; col += kThreads) {
+    const float scale = scales[col / grid.group];
+    to.codes[(col / kFp8Group * to.rows + row) * kFp8Group + col % kFp8Group] =
+        CodeOf<DType::kF8E4M3>(ToFloat(values[col]), scale, 0);
+  }
+  if (to.scale_stride == 0) {
+    if (threadIdx.x == 0) to.scales[row] = scales[0];
+    return;
+  }
+  for (int slice = static_cast<int>(threadIdx.x); slice * kFp8Group < cols; slice += kThreads) {
+    to.scales[slice * to.scale_stride + row] = scales[slice * kFp8Group / grid.group];
+  }
+}
+
+// A block per tile, a warp per unit of it: codes are read ahead of the kernel before, pairs go
+// through shared memory, so that rows are stored 256 bytes at a time.
 template <typename Codes>
 __global__ void ExpandTiles(const uint8_t* tiles, const CodeTiles layout, int col_tiles,
                             int first_tile, int rows, __nv_bfloat16* out) {
   constexpr int kRowWords = kCodeTileCols / 2 + 4;  // lanes' words in different banks
   constexpr int kRowVectors = kCodeTileCols / 8;
   __shared__ __align__(16) uint32_t expanded[kCodeTileRows][kRowWords];
-  PdlWait();
+  PdlTrigger();
   const int unit = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const uint8_t* tile =
       tiles + (int64_t{first_tile + static_cast<int>(blockIdx.y)} * col_tiles + blockIdx.x) *
                   layout.bytes();
-  const auto* words =
-      reinterpret_cast<const uint32_t*>(tile + unit * layout.unit_bytes()) + lane * 4;
+  uint32_t words[kCodeTileCols / kWgmmaStepCols * Codes::kBits / 8];
+#pragma unroll
+  for (int i = 0; i < kCodeTileCols * Codes::kBits / 512; ++i) {
+    reinterpret_cast<uint4*>(words)[i] =
+        __ldcs(reinterpret_cast<const uint4*>(tile + unit * layout.unit_bytes()) + i * 32 + lane);
+  }
   const auto* scales = reinterpret_cast<const uint16_t*>(tile + layout.code_bytes());
   const int within = unit * kCodeUnitRows + lane / 4;
 #pragma unroll
@@ -159,11 +195,12 @@ __global__ void ExpandTiles(const uint8_t* tiles, const CodeTiles layout, int co
     if constexpr (Codes::kZeros) {
       group.zero = scales[kCodeTileRows * Codes::kSets + set] * 0x10001u;
     }
-    const int word = Codes::kBits == 8 ? step / 4 * 128 + step % 4 : step / 2;
+    const int word = Codes::kBits == 8 ? step : step / 2;
     uint32_t* to = expanded[within] + step * (kWgmmaStepCols / 2) + lane % 4;
     Codes::Expand(words[word], step, group, to, to + 4);
   }
   __syncwarp();
+  PdlWait();
 #pragma unroll
   for (int i = lane; i < kCodeUnitRows * kRowVectors; i += 32) {
     const int from = unit * kCodeUnitRows + i / kRowVectors;
@@ -259,6 +296,11 @@ void PackCodes(const Stream& stream, const RowsToPack& rows, int64_t to, const C
     } else if (rows.grid == nullptr) {
       const float largest = dtype == DType::kI8 ? 127.0f : 448.0f;
       Launch(stream, FitRows<From>, blocks, kThreads, 0, from, cols, largest, grid.scales);
+    }
+    if (weight.fp8_activations()) {
+      const Fp8Slices target{static_cast<uint8_t*>(weight.data()), weight.rows(), weight.scales(),
+                             weight.scale_stride(), to};
+      return Launch(stream, PackFp8Slices<From>, blocks, kThreads, 0, from, cols, grid, target);
     }
     DispatchCodeType(dtype, [&](auto codes) {
       Launch(stream, PackRows<From, codes.value>, blocks, kThreads, 0, from, cols, grid, target);

@@ -1,4 +1,4 @@
-// Rows of a weight to codes in tiles, and codes back to bf16.
+// Rows of a weight to codes, in tiles or, with FP8 activations, in slices, and codes back to bf16.
 #ifndef TALON_COMPUTE_CUDA_GEMM_QUANTISED_PACK_H_
 #define TALON_COMPUTE_CUDA_GEMM_QUANTISED_PACK_H_
 
