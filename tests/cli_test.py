@@ -78,6 +78,9 @@ class BadFlags(CliTest):
 
     def test_unknown_names(self):
         self.refused(["--weights", "int3"], "weights", "int3", "int8 or int4")
+        self.refused(["--activations", "int8"], "activations", "int8", "auto or fp8")
+        self.refused(["--activations", "fp8", "--weights", "int8"],
+                     "activations: fp8, but no dense layer of the model has fp8 weights")
         self.refused(["--kv-dtype", "int4"], "kv_dtype", "int4", "bf16")
         for device in ("tpu", "cuda:x", "cpu:0"):
             self.refused(["--device", device], "device", device, "cuda:N")

@@ -37,37 +37,46 @@ std::vector<int32_t> FixedText() {
   return tokens;
 }
 
-double PerplexityOf(WeightFormat weights, DType kv_dtype, const std::vector<int32_t>& tokens) {
+struct Formats {
+  WeightFormat weights;
+  DType kv_dtype;
+  ActivationFormat activations = ActivationFormat::kAuto;
+};
+
+double PerplexityOf(const Formats& formats, const std::vector<int32_t>& tokens) {
   const auto backend = NewTestBackend(2);
-  const LoadOptions options{
-      .weights = weights, .max_rows = kPerplexityRows, .max_output_rows = kPerplexityRows};
+  const LoadOptions options{.weights = formats.weights,
+                            .activations = formats.activations,
+                            .max_rows = kPerplexityRows,
+                            .max_output_rows = kPerplexityRows};
   const auto decoder = Decoder::Load(kModel, backend.get(), options).value();
-  return Perplexity(decoder.get(), backend.get(), tokens, kv_dtype).value();
+  return Perplexity(decoder.get(), backend.get(), tokens, formats.kv_dtype).value();
 }
 
 TEST(PerplexityTest, FormatsCostLittle) {
   const std::vector<int32_t> tokens = FixedText();
   ASSERT_GT(tokens.size(), 500u);
-  const double exact = PerplexityOf(WeightFormat::kF32, DType::kF32, tokens);
+  const double exact = PerplexityOf({WeightFormat::kF32, DType::kF32}, tokens);
   std::printf("%zu tokens, weights f32, KV f32: perplexity %.4f\n", tokens.size(), exact);
   EXPECT_LT(exact, 200);  // the model has learnt something: a uniform guess has 8192
   const struct {
     const char* name;
-    WeightFormat weights;
-    DType kv_dtype;
+    Formats formats;
     double limit;  // limit of the relative difference to f32
-  } cases[] = {{"weights bf16, KV f32", WeightFormat::kBF16, DType::kF32, 0.005},
-               {"weights f16, KV f32", WeightFormat::kF16, DType::kF32, 0.005},
-               {"weights fp8, KV f32", WeightFormat::kFp8, DType::kF32, 0.04},
-               {"weights int8, KV f32", WeightFormat::kInt8, DType::kF32, 0.025},
-               {"weights int4, KV f32", WeightFormat::kInt4, DType::kF32, 0.1},
-               {"weights f32, KV f16", WeightFormat::kF32, DType::kF16, 0.005},
-               {"weights f32, KV bf16", WeightFormat::kF32, DType::kBF16, 0.005},
-               {"weights f32, KV fp8", WeightFormat::kF32, DType::kF8E4M3, 0.02},
-               {"weights f32, KV int8", WeightFormat::kF32, DType::kI8, 0.01},
-               {"weights int8, KV bf16", WeightFormat::kInt8, DType::kBF16, 0.025}};
+  } cases[] = {
+      {"weights bf16, KV f32", {WeightFormat::kBF16, DType::kF32}, 0.005},
+      {"weights f16, KV f32", {WeightFormat::kF16, DType::kF32}, 0.005},
+      {"weights fp8, KV f32", {WeightFormat::kFp8, DType::kF32}, 0.04},
+      {"weights, activations fp8", {WeightFormat::kFp8, DType::kF32, ActivationFormat::kFp8}, 0.06},
+      {"weights int8, KV f32", {WeightFormat::kInt8, DType::kF32}, 0.025},
+      {"weights int4, KV f32", {WeightFormat::kInt4, DType::kF32}, 0.1},
+      {"weights f32, KV f16", {WeightFormat::kF32, DType::kF16}, 0.005},
+      {"weights f32, KV bf16", {WeightFormat::kF32, DType::kBF16}, 0.005},
+      {"weights f32, KV fp8", {WeightFormat::kF32, DType::kF8E4M3}, 0.02},
+      {"weights f32, KV int8", {WeightFormat::kF32, DType::kI8}, 0.01},
+      {"weights int8, KV bf16", {WeightFormat::kInt8, DType::kBF16}, 0.025}};
   for (const auto& one : cases) {
-    const double perplexity = PerplexityOf(one.weights, one.kv_dtype, tokens);
+    const double perplexity = PerplexityOf(one.formats, tokens);
     const double difference = perplexity / exact - 1;
     std::printf("%-22s perplexity %.4f, %+.3f%%\n", one.name, perplexity, 100 * difference);
     EXPECT_LT(std::abs(difference), one.limit) << one.name;

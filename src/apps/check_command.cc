@@ -175,10 +175,11 @@ Result<int> ComparePerplexity(Config config, const CheckOptions& options) {
   TALON_ASSIGN_OR_RETURN(const Scored scored, Score(config, text));
   std::printf("%-10s  %s, the first %zu tokens\n", "text", options.perplexity.c_str(),
               scored.tokens);
-  std::printf("%-10s  %8.4f  weights %s, KV %s\n", "perplexity", scored.perplexity,
-              config.weights.c_str(), config.kv_dtype.c_str());
+  std::printf("%-10s  %8.4f  weights %s, activations %s, KV %s\n", "perplexity", scored.perplexity,
+              config.weights.c_str(), config.activations.c_str(), config.kv_dtype.c_str());
   std::fflush(stdout);
   config.weights = config.kv_dtype = "f32";
+  config.activations = "auto";
   if (!options.against.empty()) config.model = options.against;
   TALON_ASSIGN_OR_RETURN(const Scored exact, Score(config, text));
   if (exact.tokens != scored.tokens) {

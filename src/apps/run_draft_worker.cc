@@ -70,6 +70,10 @@ Status LoadDraftModel(const Config& config, LoadedDrafter* loaded) {
   if (!ParseWeightFormat(config.weights, &weights)) {
     return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
   }
+  ActivationFormat activations = ActivationFormat::kAuto;
+  if (!ParseActivationFormat(config.activations, &activations)) {
+    return InvalidArgument("activations: '{}', must be auto or fp8", config.activations);
+  }
   const int kv_tokens =
       config.kv_tokens > 0 ? config.kv_tokens : DraftKvTokens(model, context, sessions);
   const StandaloneOptions options{
@@ -84,7 +88,8 @@ Status LoadDraftModel(const Config& config, LoadedDrafter* loaded) {
                 .max_sequences = sessions + DraftSessionsOptions::kMaxBatch,
                 .kv_tokens = kv_tokens,
                 .prefix_index = config.enable_prefix_cache},
-      .weights = weights};
+      .weights = weights,
+      .activations = activations};
   TALON_ASSIGN_OR_RETURN(loaded->backend, NewBackend(config));
   TALON_ASSIGN_OR_RETURN(auto drafter,
                          StandaloneDrafter::Load(options, loaded->backend.get(), &loaded->metrics));

@@ -14,11 +14,17 @@ GenerateRequest TextRequest(const std::string& text, int max_tokens) {
   return request;
 }
 
-class WeightsTest : public testing::TestWithParam<WeightFormat> {};
+struct Formats {
+  const char* name;
+  WeightFormat weights;
+  ActivationFormat activations = ActivationFormat::kAuto;
+};
+
+class WeightsTest : public testing::TestWithParam<Formats> {};
 
 // The same prompt alone, beside 7 others, and prefilled in chunks of every size.
 TEST_P(WeightsTest, BatchAndChunksDoNotChangeALogit) {
-  TestModel model("models/tiny", GetParam());
+  TestModel model("models/tiny", GetParam().weights, 1100, GetParam().activations);
   std::mt19937 random(1);
   std::vector<GenerateRequest> requests(8);
   for (int i = 0; i < 8; ++i) {
@@ -37,11 +43,13 @@ TEST_P(WeightsTest, BatchAndChunksDoNotChangeALogit) {
   ExpectSameBits(alone[0], RunBatch(engine.get(), requests)[7]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, WeightsTest,
-                         testing::Values(WeightFormat::kF32, WeightFormat::kF16,
-                                         WeightFormat::kBF16, WeightFormat::kFp8,
-                                         WeightFormat::kInt8, WeightFormat::kInt4),
-                         [](const auto& info) { return WeightFormatName(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Formats, WeightsTest,
+    testing::Values(Formats{"f32", WeightFormat::kF32}, Formats{"f16", WeightFormat::kF16},
+                    Formats{"bf16", WeightFormat::kBF16}, Formats{"fp8", WeightFormat::kFp8},
+                    Formats{"fp8_activations", WeightFormat::kFp8, ActivationFormat::kFp8},
+                    Formats{"int8", WeightFormat::kInt8}, Formats{"int4", WeightFormat::kInt4}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(Engine, StreamsTheTextItReturns) {
   const auto engine = Tiny().MakeEngine({.max_sequences = 1});

@@ -57,6 +57,7 @@ TestModel& WithExperts(const std::string& kind) {
 struct Variant {
   const char* name;
   const char* experts = nullptr;  // kind of ExpertsConfig; null: a dense model
+  bool fp8 = false;               // the bundled model, with FP8 activations
   bool nwor = true;
   int scv_chunk_size = 0;
   DType kv_dtype = DType::kF32;
@@ -71,7 +72,9 @@ TEST_P(IdentityTest, RandomTreesGivePlainTokens) {
   std::mt19937 random(17);
   int64_t accepted = 0;
   const int rounds = TestRounds(variant.rounds);
-  TestModel& model = variant.experts == nullptr ? Small() : WithExperts(variant.experts);
+  TestModel& model = variant.fp8                  ? TinyFp8()
+                     : variant.experts == nullptr ? Small()
+                                                  : WithExperts(variant.experts);
   for (int round = 0; round < rounds; ++round) {
     std::vector<GenerateRequest> requests(1 + random() % 8);
     for (GenerateRequest& request : requests) {
@@ -118,6 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{.name = "GptOss", .experts = "gpt_oss", .rounds = 30},
                     Variant{.name = "GptOssMxfp4", .experts = "gpt_oss_mxfp4", .rounds = 30},
                     Variant{.name = "QwenMoe", .experts = "qwen3_moe", .rounds = 30},
+                    Variant{.name = "Fp8Activations", .fp8 = true, .rounds = 8},
                     Variant{.name = "KvF16", .kv_dtype = DType::kF16},
                     Variant{.name = "KvBf16", .kv_dtype = DType::kBF16},
                     Variant{.name = "KvFp8", .kv_dtype = DType::kF8E4M3},

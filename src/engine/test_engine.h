@@ -32,11 +32,14 @@ class TestModel {
  public:
   // `name` is a directory below the repository's root, or an absolute path.
   explicit TestModel(const std::string& name, WeightFormat weights = WeightFormat::kAsStored,
-                     int max_rows = 1100)
+                     int max_rows = 1100, ActivationFormat activations = ActivationFormat::kAuto)
       : backend(NewTestBackend(kTestThreads)) {
     const std::string dir = std::filesystem::path(TALON_SOURCE_DIR) / name;
     auto loaded = Decoder::Load(dir, backend.get(),
-                                {.weights = weights, .max_rows = max_rows, .max_output_rows = 560});
+                                {.weights = weights,
+                                 .activations = activations,
+                                 .max_rows = max_rows,
+                                 .max_output_rows = 560});
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     target = std::move(loaded).value();
     auto text = Tokenizer::Load(dir + "/tokenizer.json");
@@ -72,6 +75,12 @@ inline TestModel& Small() {
 // The bundled model.
 inline TestModel& Tiny() {
   static TestModel model("models/tiny", WeightFormat::kInt8);
+  return model;
+}
+
+// The same with weights and activations in FP8.
+inline TestModel& TinyFp8() {
+  static TestModel model("models/tiny", WeightFormat::kFp8, 1100, ActivationFormat::kFp8);
   return model;
 }
 

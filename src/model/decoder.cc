@@ -42,7 +42,8 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, Back
                        : ShardOf(config, ranks->rank(), ranks->size(), backend->info().rank_split));
   TALON_ASSIGN_OR_RETURN(
       DecoderWeights weights,
-      LoadDecoderWeights(config, shard, source, backend, options.weights, options.progress));
+      LoadDecoderWeights(config, shard, source, backend,
+                         {options.weights, options.activations, options.progress}));
   std::unique_ptr<Decoder> decoder(new Decoder(config, shard, backend, std::move(weights)));
   if (!shard.whole()) {
     decoder->ranks_ = ranks;

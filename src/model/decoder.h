@@ -31,7 +31,8 @@ namespace talon {
 
 struct LoadOptions {
   WeightFormat weights = WeightFormat::kAsStored;
-  int max_rows = 512;        // rows of one pass
+  ActivationFormat activations = ActivationFormat::kAuto;  // for dense layers with FP8 weights
+  int max_rows = 512;                                      // rows of one pass
   int max_output_rows = 64;  // rows of one pass that have outputs; at most max_rows
   std::function<void(double fraction)> progress;  // may be empty
   // Null, or the ranks that the model is spread over; they must outlive the decoder.

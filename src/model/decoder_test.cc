@@ -124,6 +124,43 @@ INSTANTIATE_TEST_SUITE_P(
         OddModel{"PartialRotary", {{"head_dim", 16}, {"partial_rotary_factor", 0.5}}, DType::kF32}),
     [](const auto& info) { return std::string(info.param.name); });
 
+double NormOfDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  double squares = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += std::pow(double{a[i]} - b[i], 2);
+  return std::sqrt(squares);
+}
+
+TEST(Decoder, Fp8ActivationsAreThoseOfTheReference) {
+  const TempDirectory dir;
+  Json config = SmallConfig();
+  config.update({{"hidden_size", 200}, {"intermediate_size", 300}});
+  WriteModel(dir.path(), config, DType::kBF16, 17);
+  const auto reference = NewReferenceBackend();
+  const auto device = NewTestBackend(kCpuThreads);
+  LoadOptions options = kFewRows;
+  options.weights = WeightFormat::kFp8;
+  const auto exact = RunDirectory(dir.path(), reference.get(), options).logits;
+  options.activations = ActivationFormat::kFp8;
+  const auto expected = RunDirectory(dir.path(), reference.get(), options).logits;
+  const auto got = RunDirectory(dir.path(), device.get(), options).logits;
+  const double rounding = NormOfDifference(expected, exact);
+  EXPECT_GT(rounding, 1e-3 * NormOfDifference(exact, std::vector<float>(exact.size())));
+  // A device rounds weights to bf16, or rows: values between two codes may take another one.
+  EXPECT_LT(NormOfDifference(got, expected), 0.8 * rounding);
+}
+
+TEST(Decoder, Fp8ActivationsNeedFp8Weights) {
+  const TempDirectory dir;
+  WriteModel(dir.path(), SmallConfig(), DType::kBF16, 17);
+  const auto backend = NewTestBackend(kCpuThreads);
+  LoadOptions options = kFewRows;
+  options.activations = ActivationFormat::kFp8;
+  const auto decoder = Decoder::Load(dir.path(), backend.get(), options);
+  ASSERT_FALSE(decoder.ok());
+  EXPECT_EQ(decoder.status().message(),
+            "activations: fp8, but no dense layer of the model has fp8 weights");
+}
+
 // Experts, windows and sinks. In float32 only: a router that rounds differently chooses
 // differently.
 class DecoderExperts : public testing::TestWithParam<const char*> {};

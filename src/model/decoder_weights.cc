@@ -10,10 +10,13 @@ namespace {
 
 Result<MlpWeights> LoadMlp(const MlpLayout& layout, bool expert, WeightLoader* loader) {
   MlpWeights mlp;
-  TALON_ASSIGN_OR_RETURN(mlp.gate_up, loader->Matrix(layout.gate_up, {.expert = expert}));
+  const auto load = [&](const TensorParts& parts, std::span<const int> bounds) {
+    return expert ? loader->Matrix(parts, {.bounds = bounds, .expert = true})
+                  : loader->LayerMatrix(parts, {.bounds = bounds});
+  };
+  TALON_ASSIGN_OR_RETURN(mlp.gate_up, load(layout.gate_up, {}));
   TALON_ASSIGN_OR_RETURN(mlp.gate_up_bias, loader->Vector(layout.gate_up_bias));
-  TALON_ASSIGN_OR_RETURN(
-      mlp.down, loader->Matrix(layout.down, {.bounds = layout.down_bounds, .expert = expert}));
+  TALON_ASSIGN_OR_RETURN(mlp.down, load(layout.down, layout.down_bounds));
   TALON_ASSIGN_OR_RETURN(mlp.down_bias, loader->Vector(layout.down_bias));
   return mlp;
 }
@@ -41,12 +44,12 @@ FeedForwardWeights MlpWeights::view() const {
 Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* loader) {
   LayerWeights layer;
   TALON_ASSIGN_OR_RETURN(layer.input_norm, loader->Vector(layout.input_norm));
-  TALON_ASSIGN_OR_RETURN(layer.qkv, loader->Matrix(layout.qkv));
+  TALON_ASSIGN_OR_RETURN(layer.qkv, loader->LayerMatrix(layout.qkv));
   TALON_ASSIGN_OR_RETURN(layer.qkv_bias, loader->Vector(layout.qkv_bias));
   TALON_ASSIGN_OR_RETURN(layer.q_norm, loader->Vector(layout.q_norm));
   TALON_ASSIGN_OR_RETURN(layer.k_norm, loader->Vector(layout.k_norm));
   TALON_ASSIGN_OR_RETURN(layer.output,
-                         loader->Matrix(layout.output, {.bounds = layout.output_bounds}));
+                         loader->LayerMatrix(layout.output, {.bounds = layout.output_bounds}));
   TALON_ASSIGN_OR_RETURN(layer.output_bias, loader->Vector(layout.output_bias));
   TALON_ASSIGN_OR_RETURN(layer.post_norm, loader->Vector(layout.post_norm));
   TALON_ASSIGN_OR_RETURN(layer.sinks, loader->Vector(layout.sinks));
@@ -60,16 +63,15 @@ Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* l
 
 Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, const ModelShard& shard,
                                           WeightSource* source, Backend* backend,
-                                          WeightFormat format,
-                                          const std::function<void(double)>& progress) {
+                                          const DecoderWeightOptions& options) {
   TensorLayout layout = LayoutOf(config, source->expert_tensors());
   TakeShard(config, shard, &layout);
   const double steps = config.num_layers + 2.0;
   double done = 0;
   const auto advance = [&] {
-    if (progress) progress(++done / steps);
+    if (options.progress) options.progress(++done / steps);
   };
-  WeightLoader loader(source, backend, format);
+  WeightLoader loader(source, backend, options.format, options.activations);
   DecoderWeights weights;
   TALON_ASSIGN_OR_RETURN(weights.embedding,
                          loader.TiedTable(layout.embedding, layout.head[0],
@@ -82,6 +84,9 @@ Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, const Model
     }
     weights.layers.push_back(std::move(layer));
     advance();
+  }
+  if (options.activations == ActivationFormat::kFp8 && loader.fp8_products() == 0) {
+    return InvalidArgument("activations: fp8, but no dense layer of the model has fp8 weights");
   }
   TALON_ASSIGN_OR_RETURN(weights.final_norm, loader.Vector(layout.final_norm));
   if (!config.tie_word_embeddings) {

@@ -59,13 +59,19 @@ struct DecoderWeights {
 // One layer's, as a decoder or a head of such layers has them.
 Result<LayerWeights> LoadLayerWeights(const LayerLayout& layout, WeightLoader* loader);
 
+struct DecoderWeightOptions {
+  WeightFormat format = WeightFormat::kAsStored;
+  ActivationFormat activations = ActivationFormat::kAuto;  // for the layers' products
+  // Called with the share that is done, 0 to 1; may be empty.
+  const std::function<void(double)>& progress;
+};
+
 // Those of a shard. Packs group after group and releases the source's memory in between, so that at
-// most one group of tensors exists twice. `progress` (may be empty) is called with the share that
-// is done, 0 to 1.
+// most one group of tensors exists twice. InvalidArgument where FP8 activations are asked for, and
+// no layer has FP8 weights.
 Result<DecoderWeights> LoadDecoderWeights(const ModelConfig& config, const ModelShard& shard,
                                           WeightSource* source, Backend* backend,
-                                          WeightFormat format,
-                                          const std::function<void(double)>& progress);
+                                          const DecoderWeightOptions& options);
 
 }  // namespace talon
 

@@ -145,6 +145,7 @@ struct Config {
   int tensor_parallel = 1;
   int rank_timeout = 8;
   std::string weights = "auto";
+  std::string activations = "auto";
   std::string kv_dtype = "bf16";
   int block_size = 16;
   int max_length = 0;

@@ -114,6 +114,7 @@ Result<EngineSettings> MakeEngineSettings(const Config& config) {
   TALON_RETURN_IF_ERROR(CheckSettings(config, kModelSettings | kSpeculativeSettings));
   EngineSettings settings;
   ParseWeightFormat(config.weights, &settings.weights);
+  ParseActivationFormat(config.activations, &settings.activations);
   if (Speculates(config)) {
     TALON_ASSIGN_OR_RETURN(DraftChoice choice, ChooseDrafters(config));
     TALON_RETURN_IF_ERROR(CheckDraftModels(choice.drafters));

@@ -16,6 +16,7 @@ namespace talon {
 // a model is loaded once and may serve several.
 struct EngineSettings {
   WeightFormat weights = WeightFormat::kAsStored;
+  ActivationFormat activations = ActivationFormat::kAuto;
   EngineOptions engine;
   DrafterList drafters;     // none where speculation is off
   bool head_found = false;  // the drafters need the head beside the model (draft_choice.h)

@@ -211,6 +211,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
   const bool follows = ranks != nullptr && !ranks->leads();
   const LoadOptions load{
       .weights = settings.weights,
+      .activations = settings.activations,
       .max_rows =
           std::max(settings.engine.MaxRows(), settings.engine.prefill_chunk + min_output_rows),
       .max_output_rows = std::max(settings.engine.MaxOutputRows(), min_output_rows),

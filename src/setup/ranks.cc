@@ -26,7 +26,7 @@ uint64_t Fingerprint(const Config& config, const Decoder& decoder, const Backend
   }
   const bool is_gpu = device.rank_split == RankSplit::kOutputs;
   for (const std::string& text :
-       {config.weights, is_gpu ? device.description : CpuFeatureNames()}) {
+       {config.weights, config.activations, is_gpu ? device.description : CpuFeatureNames()}) {
     hash.Add({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   }
   return hash.value();
@@ -54,6 +54,11 @@ Status CheckRankSettings(const Config& config) {
   if (size == 1) return OkStatus();
   if (config.kv_offload) {
     return Unimplemented("kv_offload: not on {} ranks (--tensor-parallel)", size);
+  }
+  // A rank of CPUs has some inputs of an output's scales, which are given up (CutGrid).
+  if (config.activations == "fp8" && config.device == "cpu" && config.weights != "fp8") {
+    return Unimplemented("activations: fp8 on {} ranks of a CPU needs --weights fp8, not {}", size,
+                         config.weights);
   }
   return OkStatus();
 }

@@ -81,6 +81,10 @@ void AddModelSettings(Config* c, std::vector<Setting>* rows) {
   add("rank_timeout", &c->rank_timeout,
       "Seconds that a rank may wait for another one; then the engine stops", Range{1, 3600});
   add("weights", &c->weights, "Type of the weights", WeightChoices());
+  add("activations", &c->activations,
+      "Rows that dense layers multiply by fp8 weights; fp8: rounded by 128 values (lossy), which "
+      "pays for prompts and batches on a Hopper GPU",
+      Choices{{"auto", "as the device has them"}, "fp8"});
   add("kv_dtype", &c->kv_dtype,
       "Type of the KV cache; fp8 (e4m3) and int8 have a scale for each token and head", KvChoices(),
       kAnyCase);

@@ -120,8 +120,13 @@ TEST(Settings, EveryChoiceIsUnderstood) {
     }
   }
   WeightFormat format{};
+  ActivationFormat activations{};
   Config config;
   for (const Setting& setting : SettingsOf(&config, kModelSettings)) {
+    for (const SettingChoice& choice : setting.choices) {
+      if (setting.key != "activations") break;
+      EXPECT_TRUE(ParseActivationFormat(choice.name, &activations)) << choice.name;
+    }
     if (setting.key != "weights") continue;
     for (const SettingChoice& choice : setting.choices) {
       EXPECT_TRUE(ParseWeightFormat(choice.name, &format)) << choice.name;

@@ -35,7 +35,7 @@ class OpBench {
   OpBench(Backend* backend, ModelConfig model, const OpsOptions& options, Peaks peaks)
       : backend_(backend), model_(std::move(model)), options_(options), peaks_(peaks) {}
 
-  Status Run(WeightFormat weights, DType kv_dtype) {
+  Status Run(WeightFormat weights, ActivationFormat activations, DType kv_dtype) {
     struct Product {
       const char* name;
       int outputs, inputs;
@@ -50,8 +50,11 @@ class OpBench {
          model_.experts.count > 0 ? std::vector<int>() : MlpBounds(model_)},
         {"matmul head", model_.vocab_size, model_.hidden_size}};
     for (const Product& product : products) {
+      const bool of_layer = product.outputs != model_.vocab_size;
       TALON_RETURN_IF_ERROR(
-          MatMul(product.name, product.outputs, product.inputs, product.bounds, weights));
+          MatMul(product.name, product.outputs, product.inputs, weights,
+                 {.bounds = product.bounds,
+                  .activations = of_layer ? activations : ActivationFormat::kAuto}));
     }
     for (const int rows : options_.rows) TALON_RETURN_IF_ERROR(Elementwise(rows));
     for (const int rows : options_.rows) {
@@ -94,8 +97,8 @@ class OpBench {
                      {"share", std::max(byte_share, flop_share)}});
   }
 
-  Status MatMul(const char* name, int outputs, int inputs, std::span<const int> bounds,
-                WeightFormat format) {
+  Status MatMul(const char* name, int outputs, int inputs, WeightFormat format,
+                const WeightUse& use) {
     std::vector<float> values(static_cast<size_t>(outputs) * inputs);
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>(static_cast<int>(i * 2654435761u >> 16) % 201 - 100) / 5000;
@@ -105,8 +108,7 @@ class OpBench {
     std::vector<std::unique_ptr<Weight>> weights;
     const HostMatrix host{values.data(), DType::kF32, outputs, inputs};
     for (int i = 0; i < copies; ++i) {
-      TALON_ASSIGN_OR_RETURN(auto weight,
-                             backend_->PackWeight({&host, 1}, format, {.bounds = bounds}));
+      TALON_ASSIGN_OR_RETURN(auto weight, backend_->PackWeight({&host, 1}, format, use));
       weights.push_back(std::move(weight));
     }
     for (const int rows : options_.rows) {
@@ -242,6 +244,10 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   if (!ParseWeightFormat(config.weights, &weights)) {
     return InvalidArgument("weights: '{}', must be {}", config.weights, WeightFormatNames());
   }
+  ActivationFormat activations = ActivationFormat::kAuto;
+  if (!ParseActivationFormat(config.activations, &activations)) {
+    return InvalidArgument("activations: '{}', must be auto or fp8", config.activations);
+  }
   if (!ParseKvType(config.kv_dtype, &kv_dtype)) {
     return InvalidArgument("kv_dtype: '{}', must be f32, f16, bf16, fp8 or int8", config.kv_dtype);
   }
@@ -253,7 +259,7 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   const Peaks peaks{MeasureReadBandwidth(pool), MeasureMatrixPeak(pool, MatrixKindOf(weights)),
                     MeasureMatrixPeak(pool, kv_kind)};
   OpBench bench(backend.get(), model, options, peaks);
-  TALON_RETURN_IF_ERROR(bench.Run(weights, kv_dtype));
+  TALON_RETURN_IF_ERROR(bench.Run(weights, activations, kv_dtype));
   std::printf("%s, weights %s, KV %s\nmeasured peaks: %.1f GB/s read, %.0f G(FL)OP/s %s\n%s",
               backend->info().description.c_str(), WeightFormatName(weights),
               config.kv_dtype.c_str(), peaks.bandwidth, peaks.matrix, PeakName(weights),

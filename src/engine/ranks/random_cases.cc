@@ -107,7 +107,8 @@ std::vector<std::vector<int32_t>> AnswersOf(const std::vector<GenerateRequest>& 
 }  // namespace
 
 std::string RanksVariant::Name() const {
-  return fmt::format("{}_{}_{}", family, WeightFormatName(weights), DTypeName(kv_dtype));
+  const char* rows = activations == ActivationFormat::kFp8 ? "_fp8_rows" : "";
+  return fmt::format("{}_{}{}_{}", family, WeightFormatName(weights), rows, DTypeName(kv_dtype));
 }
 
 std::vector<RanksVariant> RanksVariants() {
@@ -115,6 +116,7 @@ std::vector<RanksVariant> RanksVariants() {
           {.family = "llama", .weights = WeightFormat::kInt8},
           {.family = "qwen3", .weights = WeightFormat::kInt4},
           {.family = "qwen3", .weights = WeightFormat::kFp8},
+          {.family = "llama", .weights = WeightFormat::kFp8, .activations = ActivationFormat::kFp8},
           {.family = "qwen3", .kv_dtype = DType::kF32},
           {.family = "llama", .kv_dtype = DType::kF8E4M3},
           {.family = "qwen3", .kv_dtype = DType::kI8},
@@ -153,7 +155,10 @@ RandomCases::RandomCases(const RanksVariant& variant) : variant_(variant) {
 }
 
 LoadOptions RandomCases::load_options() const {
-  return {.weights = variant_.weights, .max_rows = 600, .max_output_rows = 500};
+  return {.weights = variant_.weights,
+          .activations = variant_.activations,
+          .max_rows = 600,
+          .max_output_rows = 500};
 }
 
 RandomCases::Case RandomCases::Draw(int index) const {

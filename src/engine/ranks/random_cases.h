@@ -20,6 +20,7 @@ namespace talon {
 struct RanksVariant {
   const char* family;
   WeightFormat weights = WeightFormat::kAsStored;
+  ActivationFormat activations = ActivationFormat::kAuto;
   DType kv_dtype = DType::kBF16;
 
   std::string Name() const;

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "compute/mxfp4.h"
+#include "compute/weight_parts.h"
 
 namespace talon {
 namespace {
@@ -97,6 +98,11 @@ Result<std::unique_ptr<Weight>> WeightLoader::Matrix(const TensorParts& parts,
   return Load(parts, format_, whole);
 }
 
+Result<std::unique_ptr<Weight>> WeightLoader::LayerMatrix(const TensorParts& parts, WeightUse use) {
+  use.activations = activations_;
+  return Matrix(parts, use);
+}
+
 Result<std::unique_ptr<Weight>> WeightLoader::ExactMatrix(const TensorParts& parts) {
   return Load(parts, WeightFormat::kF32);
 }
@@ -171,6 +177,7 @@ Result<std::unique_ptr<Weight>> WeightLoader::Pack(std::span<const HostMatrix> p
     parts = {&whole, 1};
   }
   TALON_ASSIGN_OR_RETURN(std::unique_ptr<Weight> weight, backend_->PackWeight(parts, format, use));
+  if (HasFp8Activations(parts, format, use.activations)) ++fp8_products_;
   matrix_bytes_ += weight->bytes();
   return weight;
 }

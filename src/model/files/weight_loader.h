@@ -25,17 +25,23 @@ struct WeightTable {
 // Releases the source's memory after each call, so at most one group of tensors exists twice.
 class WeightLoader {
  public:
-  WeightLoader(WeightSource* source, Backend* backend, WeightFormat format)
-      : source_(source), backend_(backend), format_(format) {}
+  // `activations`: of the products of layers (LayerMatrix).
+  WeightLoader(WeightSource* source, Backend* backend, WeightFormat format,
+               ActivationFormat activations = ActivationFormat::kAuto)
+      : source_(source), backend_(backend), format_(format), activations_(activations) {}
 
   Backend* backend() const { return backend_; }
   size_t matrix_bytes() const { return matrix_bytes_; }
   size_t other_bytes() const { return other_bytes_; }
+  // Products of layers that round their rows to FP8.
+  int fp8_products() const { return fp8_products_; }
 
   // The parts, vectors or matrices, stacked into one float32 buffer, times `scale`; empty if there
   // are none.
   Result<Buffer> Vector(const TensorParts& parts, float scale = 1);
   Result<std::unique_ptr<Weight>> Matrix(const TensorParts& parts, const WeightUse& use = {});
+  // One of a layer's products, whose rows may be FP8.
+  Result<std::unique_ptr<Weight>> LayerMatrix(const TensorParts& parts, WeightUse use = {});
   // The same in float32 whatever the format.
   Result<std::unique_ptr<Weight>> ExactMatrix(const TensorParts& parts);
   // Columns [first, first + count) of a matrix.
@@ -60,9 +66,11 @@ class WeightLoader {
   WeightSource* source_;
   Backend* backend_;
   WeightFormat format_;
+  ActivationFormat activations_;
   std::vector<std::vector<uint64_t>> copies_;  // copies of columns
   size_t matrix_bytes_ = 0;
   size_t other_bytes_ = 0;
+  int fp8_products_ = 0;
 };
 
 }  // namespace talon

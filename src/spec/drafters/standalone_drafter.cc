@@ -54,6 +54,7 @@ Result<std::unique_ptr<StandaloneDrafter>> StandaloneDrafter::Load(const Standal
       drafter->model_,
       Decoder::Load(options.model_path, backend,
                     {.weights = options.weights,
+                     .activations = options.activations,
                      .max_rows = std::max(kFeedRows, beams),
                      .max_output_rows = std::max(options.cache.max_sequences, beams)}));
   DraftCacheShape cache = options.cache;

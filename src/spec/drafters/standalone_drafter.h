@@ -34,6 +34,7 @@ struct StandaloneOptions {
   int vocab_size = 0;     // the target's
   DraftCacheShape cache;  // but for block size and type, which are the drafter's own
   WeightFormat weights = WeightFormat::kAsStored;
+  ActivationFormat activations = ActivationFormat::kAuto;
 };
 
 class StandaloneDrafter : public Drafter {
