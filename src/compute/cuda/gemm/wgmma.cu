@@ -96,7 +96,7 @@ WgmmaArgs WgmmaGemm::ArgsOf(const Call& call, const WgmmaPlan& plan) const {
   const WgmmaWeight& w = call.w;
   const bool swiglu = call.swiglu.data != nullptr;
   WgmmaArgs args;
-  args.scales = w.scales;
+  (w.dtype == DType::kF8E4M3 ? args.segment_scales : args.scales) = w.scales;
   args.row_scales = call.x_scales;
   args.row_stride = call.x_scale_stride;
   args.group_scales = w.group_scales;

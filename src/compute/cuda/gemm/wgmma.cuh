@@ -122,20 +122,22 @@ __device__ __forceinline__ void AccumulateSlices(const WgmmaArgs& args, const Wg
   }
 }
 
-// Accumulates the block's next item: its split, or all segments in order.
+// Accumulates the block's item of an output tile: its split, or all segments in order.
 template <typename Operand, int kOutputs, bool kSegmented>
 __device__ __forceinline__ void AccumulateItem(const WgmmaArgs& args, const WgmmaBlock& block,
-                                               int group, PipelineState* state,
+                                               int tile, int group, PipelineState* state,
                                                float (&acc)[kOutputs / 2]) {
   if constexpr (!kSegmented) {
     AccumulateSlices<Operand, kOutputs, kSegmented>(args, block, block.slice_count, group, state,
                                                     acc);
+    ScaleSegment<Operand, kOutputs>(args, tile, acc);
   } else {
     float sum[kOutputs / 2];
     for (int segment = 0; segment < args.segments; ++segment) {
       const int count = SegmentBegin(args.slices, args.segments, segment + 1) -
                         SegmentBegin(args.slices, args.segments, segment);
       AccumulateSlices<Operand, kOutputs, kSegmented>(args, block, count, group, state, acc);
+      ScaleSegment<Operand, kOutputs>(args, tile, acc);
 #pragma unroll
       for (int i = 0; i < kOutputs / 2; ++i) sum[i] = segment == 0 ? acc[i] : sum[i] + acc[i];
     }
@@ -177,12 +179,13 @@ __device__ __forceinline__ void Consume(const WgmmaArgs& args, const WgmmaBlock&
   float* partials = args.partials + int64_t{block.first_item} * args.splits * args.rows * kOutputs;
   for (int item = block.first_item; item < args.items; item += block.item_step) {
     float acc[kOutputs / 2];
-    AccumulateItem<Operand, kOutputs, kSegmented>(args, block, group, &state, acc);
+    const int tile = item / args.row_tiles;
+    AccumulateItem<Operand, kOutputs, kSegmented>(args, block, tile, group, &state, acc);
     const int first_row = StageRow(args, item) + group * kGroupRows;
     if (args.splits == 1) {
       constexpr bool kRounds = IsFp8<Operand> && kOutputs == kRoundingOutputs[0];
-      RunEpilogue<RowType<Operand>, kOutputs, kRounds>(args, item / args.row_tiles,
-                                                       TileRow(args, item), first_row, acc);
+      RunEpilogue<RowType<Operand>, kOutputs, kRounds>(args, tile, TileRow(args, item), first_row,
+                                                       acc);
     } else {
       StorePartial<kOutputs>(partials + block.rank * args.rows * kOutputs, first_row, args.rows,
                              acc);

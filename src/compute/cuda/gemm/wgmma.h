@@ -23,8 +23,9 @@ namespace talon::cuda {
 
 // Kernel arguments besides the tensor maps of weights and x.
 struct WgmmaArgs {
-  const float* scales =
-      nullptr;  // [outputs] factors of the products (SwiGLU: of both halves) or null
+  // [outputs] factors of the products (SwiGLU: of both halves) or null.
+  const float* scales = nullptr;          // multiply whole sums
+  const float* segment_scales = nullptr;  // FP8: multiply the sums of each segment
   // FP8: factors of the products of a slice.
   const float* row_scales = nullptr;  // [slices, row_stride]
   int64_t row_stride = 0;

@@ -242,6 +242,30 @@ __device__ __forceinline__ void AccumulateFp8Stages(const WgmmaArgs& args, const
   }
 }
 
+// Multiplies the sums of a segment by the scales of the tile's outputs. No store lies between the
+// loads, so that they wait for memory together.
+template <typename Operand, int kOutputs>
+__device__ __forceinline__ void ScaleSegment(const WgmmaArgs& args, int tile,
+                                             float (&acc)[kOutputs / 2]) {
+  if constexpr (IsFp8<Operand>) {
+    if (Operand::kGroups || args.segment_scales == nullptr) return;
+    const int width = args.swiglu ? kOutputs / 2 : kOutputs;
+    const int first = AccumulatorOutput(static_cast<int>(threadIdx.x) % kGroupThreads, 0);
+#pragma unroll
+    for (int j = 0; j < kOutputs / 8; ++j) {  // two outputs of two rows
+      const bool up = j * 8 >= width;
+      const int output = tile * width + first + (up ? j * 8 - width : j * 8);
+      const float* scales = args.segment_scales + (up ? args.up_offset : 0);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float scale = output + i < args.outputs ? __ldg(scales + output + i) : 0.0f;
+        acc[j * 4 + i] = __fmul_rn(acc[j * 4 + i], scale);
+        acc[j * 4 + i + 2] = __fmul_rn(acc[j * 4 + i + 2], scale);
+      }
+    }
+  }
+}
+
 }  // namespace talon::cuda
 
 #endif  // TALON_COMPUTE_CUDA_GEMM_WGMMA_FP8_CUH_

@@ -126,11 +126,11 @@ TALON_HOST_DEVICE constexpr int MostSlices(int outputs) {
   if (outputs <= 64) return 4;
   return outputs <= 128 ? 2 : 1;
 }
-// Slices per stage: as many as make stages of at most kMostStageBytes and divide every segment.
+// Slices per stage: as many as make stages of at most so many bytes and divide every segment.
 constexpr int StageSlices(const WgmmaPlan& plan, int slices, int stage_rows, int scales = 0) {
-  constexpr int kMostStageBytes = 36 << 10;
+  const int most_bytes = scales > 0 ? 50 << 10 : 36 << 10;
   for (int count = MostSlices(plan.outputs); count > 1; count /= 2) {
-    bool divides = StageBytes(plan.outputs, stage_rows, count, scales) <= kMostStageBytes;
+    bool divides = StageBytes(plan.outputs, stage_rows, count, scales) <= most_bytes;
     for (int segment = 1; segment <= plan.segments; ++segment) {
       divides = divides && SegmentBegin(slices, plan.segments, segment) % count == 0;
     }
