@@ -23,7 +23,7 @@ struct OpsOptions {
   std::string json;
 };
 
-struct Peaks {
+struct OpPeaks {
   double bandwidth = 0;  // GB/s
   double matrix = 0;     // GFLOP/s of the weights' kind
   double attention = 0;  // GFLOP/s of the cache's kind
@@ -32,7 +32,7 @@ struct Peaks {
 // Device matrices and the ops on them, timed one by one.
 class OpBench {
  public:
-  OpBench(Backend* backend, ModelConfig model, const OpsOptions& options, Peaks peaks)
+  OpBench(Backend* backend, ModelConfig model, const OpsOptions& options, OpPeaks peaks)
       : backend_(backend), model_(std::move(model)), options_(options), peaks_(peaks) {}
 
   Status Run(WeightFormat weights, ActivationFormat activations, DType kv_dtype) {
@@ -221,7 +221,7 @@ class OpBench {
   Backend* backend_;
   ModelConfig model_;
   const OpsOptions& options_;
-  Peaks peaks_;
+  OpPeaks peaks_;
   std::vector<Buffer> buffers_;
   Table table_{{"op", "rows", "us", "GB/s", "GFLOP/s", "share"}};
   Json json_ = Json::array();
@@ -256,8 +256,8 @@ Result<int> BenchOps(const Config& config, const OpsOptions& options) {
   ThreadPool pool(config.threads);
   const MatrixKind kv_kind =
       KvValueType(kv_dtype) == DType::kBF16 ? MatrixKind::kBF16 : MatrixKind::kF32;
-  const Peaks peaks{MeasureReadBandwidth(pool), MeasureMatrixPeak(pool, MatrixKindOf(weights)),
-                    MeasureMatrixPeak(pool, kv_kind)};
+  const OpPeaks peaks{MeasureReadBandwidth(pool), MeasureMatrixPeak(pool, MatrixKindOf(weights)),
+                      MeasureMatrixPeak(pool, kv_kind)};
   OpBench bench(backend.get(), model, options, peaks);
   TALON_RETURN_IF_ERROR(bench.Run(weights, activations, kv_dtype));
   std::printf("%s, weights %s, KV %s\nmeasured peaks: %.1f GB/s read, %.0f G(FL)OP/s %s\n%s",

@@ -11,7 +11,6 @@
 namespace talon {
 namespace {
 
-using Clock = SessionThread::Clock;
 using std::chrono::milliseconds;
 
 std::unique_ptr<SessionEngine> MakeSessions(int max_sessions) {
@@ -86,7 +85,7 @@ TEST(SessionThread, AbandonedCallsAreDroppedOrKeptForTheRetry) {
   for (TestClient& client : clients) {
     while (!client.done()) {
       const VerifyCall call = client.NextCall();
-      const auto hasty = thread.Verify(call, Clock::now());
+      const auto hasty = thread.Verify(call, SessionThread::Clock::now());
       if (!hasty.ok()) {
         late += hasty.status().code() == StatusCode::kDeadlineExceeded ? 1 : 0;
         client.Take(call, thread.Verify(call));

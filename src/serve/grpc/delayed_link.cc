@@ -17,7 +17,7 @@
 namespace talon {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using std::chrono::steady_clock;
 
 constexpr size_t kSegmentBytes = 1460;
 constexpr size_t kReadBytes = 65536;
@@ -39,7 +39,7 @@ class Pipe {
 
  private:
   struct Chunk {
-    Clock::time_point due;
+    steady_clock::time_point due;
     std::string bytes;  // empty: the end
   };
 
@@ -48,13 +48,13 @@ class Pipe {
     for (;;) {
       const ssize_t count = recv(from_, buffer.data(), buffer.size(), 0);
       const size_t bytes = count > 0 ? static_cast<size_t>(count) : 0;
-      Push({Clock::now() + Delay(bytes), buffer.substr(0, bytes)});
+      Push({steady_clock::now() + Delay(bytes), buffer.substr(0, bytes)});
       if (bytes == 0) return;
     }
   }
 
-  Clock::duration Delay(size_t bytes) {
-    Clock::duration delay = delays_.round_trip / 2;
+  steady_clock::duration Delay(size_t bytes) {
+    steady_clock::duration delay = delays_.round_trip / 2;
     for (size_t sent = 0; sent < bytes; sent += kSegmentBytes) {
       const double draw = UniformDraw({.seed = delays_.seed, .position = segments_++});
       if (draw < delays_.loss) delay += kResendAfter + delays_.round_trip;
@@ -101,7 +101,7 @@ class Pipe {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Chunk> chunks_;
-  Clock::time_point last_due_;
+  steady_clock::time_point last_due_;
 
   std::thread reader_;
   std::thread writer_;
