@@ -1,4 +1,4 @@
-// Elapsed time.
+// Clocks, and elapsed time.
 #ifndef TALON_BASE_CLOCK_H_
 #define TALON_BASE_CLOCK_H_
 
@@ -6,15 +6,36 @@
 
 namespace talon {
 
-// Seconds since it was made, by the steady clock.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Seconds since some moment, never fewer than before.
+  virtual double Seconds() const = 0;
+};
+
+class SteadyClock : public Clock {
+ public:
+  double Seconds() const override {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration<double>(now).count();
+  }
+  static const Clock& Get() {
+    static const SteadyClock clock;
+    return clock;
+  }
+};
+
+// Seconds since it was made, by a steady clock or one that must outlive it.
 class Stopwatch {
  public:
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  Stopwatch() : Stopwatch(SteadyClock::Get()) {}
+  explicit Stopwatch(const Clock& clock) : clock_(&clock), start_(clock.Seconds()) {}
+
+  double Seconds() const { return clock_->Seconds() - start_; }
 
  private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Clock* clock_;
+  double start_;
 };
 
 }  // namespace talon

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "compute/device_clock.h"
 #include "compute/dtype.h"
@@ -133,6 +134,9 @@ class Backend {
   virtual KvOps* kv_ops() = 0;
   virtual TokenOps* token_ops() = 0;
   virtual DeviceClock* clock() = 0;
+
+  // The clock by which what runs here is timed, its waits and the host's part included.
+  virtual const Clock& time() const { return SteadyClock::Get(); }
 
   // Memory. New buffers are zero-filled and 64-byte aligned.
   virtual Result<Buffer> Allocate(size_t bytes, Placement placement) = 0;

@@ -34,6 +34,14 @@ ModelConfig Tiny() {
   return config;
 }
 
+// For long contexts: few layers, so that caches are small.
+ModelConfig TinyLong() {
+  ModelConfig config = Tiny();
+  config.num_layers = 4;
+  config.max_position_embeddings = config.max_context = 262144;
+  return config;
+}
+
 ModelConfig Llama1B() {
   ModelConfig config = Dense(2048, 32, 8, 64, 8192);
   config.tie_word_embeddings = true;
@@ -117,11 +125,12 @@ ModelConfig Qwen30B() {
   return config;
 }
 
-constexpr std::array<Shape, 10> kShapes = {{{"llama-1b", Llama1B},
+constexpr std::array<Shape, 11> kShapes = {{{"llama-1b", Llama1B},
                                             {"llama-8b", Llama8B},
                                             {"llama-70b", Llama70B},
                                             {"llama-70b-small", Llama70BSmall},
                                             {"tiny", Tiny},
+                                            {"tiny-long", TinyLong},
                                             {"gpt-oss-tiny", GptOssTiny},
                                             {"gpt-oss-3b", GptOss3B},
                                             {"gpt-oss-20b", GptOss20B},

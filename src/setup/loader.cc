@@ -200,7 +200,8 @@ Status ApplyLogSettings(const Config& config) {
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape,
-                                               int min_output_rows, std::unique_ptr<Ranks> ranks) {
+                                               int min_output_rows, std::unique_ptr<Ranks> ranks,
+                                               const BackendWrapper& wrap) {
   TALON_RETURN_IF_ERROR(ApplyLogSettings(config));
   TALON_RETURN_IF_ERROR(CheckRankSettings(config));
   if (ranks == nullptr && config.tensor_parallel > 1) {
@@ -228,6 +229,7 @@ Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::
     TALON_ASSIGN_OR_RETURN(model->trace, TraceFile::Open(config.trace));
   }
   TALON_ASSIGN_OR_RETURN(model->backend, NewBackend(config, model->ranks.get()));
+  if (wrap) model->backend = wrap(std::move(model->backend));
   TALON_RETURN_IF_ERROR(LinkRanks(config, model->backend.get(), model->ranks.get()));
   const Stopwatch watch;
   TALON_RETURN_IF_ERROR(shape.empty() ? LoadFromDirectory(config.model, load, model.get())

@@ -46,16 +46,21 @@ struct LoadedModel {
   VerifyCurve curve;               // measured when first needed
 };
 
+// Puts something between the model and its backend.
+using BackendWrapper = std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)>;
+
 // Sets how much is logged, and how. Checks the model's settings.
 Status ApplyLogSettings(const Config& config);
 
 // Checks the settings of model and speculation, then loads config.model, or random weights of
 // `shape` if that is not empty. Shows progress on a terminal. A pass gives logits for at least
 // `min_output_rows` rows. `ranks`: those of config.tensor_parallel, null for 1. They have met when
-// this returns: all have loaded their part of the same model.
+// this returns: all have loaded their part of the same model. `wrap`, where given, is applied to
+// the backend before anything is loaded.
 Result<std::unique_ptr<LoadedModel>> LoadModel(const Config& config, const std::string& shape = "",
                                                int min_output_rows = 1,
-                                               std::unique_ptr<Ranks> ranks = nullptr);
+                                               std::unique_ptr<Ranks> ranks = nullptr,
+                                               const BackendWrapper& wrap = {});
 
 // The tokenizer of a model directory; null where the directory or the build has none.
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& dir);

@@ -8,9 +8,9 @@
 
 #include "apps/bench/acceptance.h"
 #include "apps/bench/bench.h"
+#include "apps/bench/modelled/timed_model.h"
 #include "apps/bench/stages.h"
 #include "apps/common/table.h"
-#include "apps/run_remote.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/math.h"
@@ -37,6 +37,7 @@ struct SimulateOptions {
   int prompts = 0;
   int seed = 1;
   bool policy = false;
+  ClockOptions clock;
   std::string json;
 };
 
@@ -70,7 +71,7 @@ struct Timing {
 class Simulation {
  public:
   // Fits `model` to the largest batch and context.
-  static Result<std::unique_ptr<Simulation>> Create(LoadedModel* model, const Config& config,
+  static Result<std::unique_ptr<Simulation>> Create(const TimedModel& timed, const Config& config,
                                                     const DrafterList& drafter,
                                                     const SimulateOptions& options);
 
@@ -79,8 +80,9 @@ class Simulation {
   const DrawnAcceptance& acceptance() const { return acceptance_; }
 
  private:
-  Simulation(LoadedModel* model, const DraftBudget& budget, const SimulateOptions& options)
-      : model_(model),
+  Simulation(const TimedModel& timed, const DraftBudget& budget, const SimulateOptions& options)
+      : model_(timed.model.get()),
+        clock_(*timed.clock),
         budget_(budget),
         options_(options),
         acceptance_(options.acceptance, options.agreement, static_cast<uint64_t>(options.seed)) {}
@@ -106,6 +108,7 @@ class Simulation {
   Status End(const std::vector<RequestId>& ids);
 
   LoadedModel* model_;
+  const Clock& clock_;
   DraftBudget budget_;
   const SimulateOptions& options_;
   DrawnAcceptance acceptance_;
@@ -115,11 +118,13 @@ class Simulation {
   int64_t nodes_ = 0;   // verified so far
 };
 
-Result<std::unique_ptr<Simulation>> Simulation::Create(LoadedModel* model, const Config& config,
+Result<std::unique_ptr<Simulation>> Simulation::Create(const TimedModel& timed,
+                                                       const Config& config,
                                                        const DrafterList& drafter,
                                                        const SimulateOptions& options) {
   const DraftBudget budget = DraftBudgetOf(config, drafter);
-  std::unique_ptr<Simulation> simulation(new Simulation(model, budget, options));
+  std::unique_ptr<Simulation> simulation(new Simulation(timed, budget, options));
+  LoadedModel* const model = timed.model.get();
   const int context = *std::ranges::max_element(options.contexts);
   EngineOptions& engine = model->engine_options;
   const int length = simulation->PromptLength(context) + simulation->Room();
@@ -229,7 +234,7 @@ Result<Timing> Simulation::Run(int batch, int context, Way way) {
   const int64_t partial_before = partial();
   const double pending = metrics.Get(Gauge::kSpecPvProvisionalTokens);
   nodes_ = 0;
-  const Stopwatch watch;
+  const Stopwatch watch(clock_);
   for (int i = 0; i < options_.steps; ++i) engine_->RunStep();
   timing.seconds = watch.Seconds();
   timing.tokens = tokens_ - before;
@@ -241,13 +246,16 @@ Result<Timing> Simulation::Run(int batch, int context, Way way) {
   timing.partial_share = static_cast<double>(partial() - partial_before) /
                          static_cast<double>(count(Counter::kSpecVerifyPasses) - passes);
   timing.nodes = static_cast<double>(nodes_) / batch / options_.steps;
-  timing.stages = TimeSteps(model_->backend.get(), engine_.get(), kStageSteps);
+  if (!options_.clock.modelled()) {
+    timing.stages = TimeSteps(model_->backend.get(), engine_.get(), kStageSteps);
+  }
   const int running = engine_->num_running();
   TALON_RETURN_IF_ERROR(End(ids));
   if (running != batch) return Internal("simulate: {} of {} sequences ran", running, batch);
   return timing;
 }
 
+// A share of 0 where stages were not timed.
 std::string Percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
 // One batch and context: a row of the table and of the JSON.
@@ -363,9 +371,11 @@ Result<int> BenchSimulate(Config config, const SimulateOptions& options) {
     return InvalidArgument("speculative_num_draft_tokens: {}, a path of {} levels has {} nodes",
                            budget.max_nodes, budget.max_depth, budget.max_depth + 1);
   }
-  TALON_ASSIGN_OR_RETURN(const auto model, LoadTarget(config, options.shape));
+  TALON_ASSIGN_OR_RETURN(const TimedModel timed, LoadTimed(config, options.shape, options.clock,
+                                                           /*computes=*/!options.clock.modelled()));
+  const LoadedModel* const model = timed.model.get();
   TALON_ASSIGN_OR_RETURN(const auto simulation,
-                         Simulation::Create(model.get(), config, drafter, options));
+                         Simulation::Create(timed, config, drafter, options));
   const double expected = simulation->acceptance().ExpectedTau();
   Table table(options.agreement.empty()
                   ? std::vector<std::string>{"batch", "context", "plain t/s", "t/s", "speed-up",
@@ -478,6 +488,7 @@ void AddBenchSimulate(Command bench, Config* config, CommandBody* body) {
       .Range(0, 1 << 30);
   command.AddFlag("--policy", &options->policy,
                   "Let the adaptive policy choose how many nodes are verified");
+  AddClockOptions(command, &options->clock);
   command.AddOption("--json", &options->json, "Also write the figures to this file");
   AddSettings(command, config, kModelSettings | kSpeculativeSettings);
   command.SetFooter(kSimulateHelp);

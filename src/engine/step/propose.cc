@@ -36,7 +36,7 @@ void Proposer::Propose(StepBatch* batch) {
 }
 
 void Proposer::AskDrafter(std::span<const Asked> asked, StepBatch* batch) {
-  const Stopwatch watch;
+  const Stopwatch watch(parts_.backend->time());
   std::vector<DraftRequest> requests;
   std::vector<TokenTree> trees;
   for (const auto& [entry, budget] : asked) {

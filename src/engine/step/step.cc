@@ -44,7 +44,7 @@ Status Step::Run(std::span<ActiveRequest* const> decoding, std::span<const Promp
 
 Status Step::RunStages(std::span<ActiveRequest* const> decoding,
                        std::span<const PromptChunk> prompts) {
-  const Stopwatch watch;
+  const Stopwatch watch(parts_.backend->time());
   Begin(decoding, prompts);
   proposer_.Propose(&batch_);
   TALON_RETURN_IF_ERROR(planner_.Plan(&batch_, &pass_));

@@ -17,7 +17,7 @@ Status Verifier::Verify(StepBatch* batch, const PlannedPass& pass, VerifiedPass*
   StageRange range("Verify");
   range.Note("mode", PassMode(batch->entries));
   range.Note("rows", plan.tokens.size());
-  const Stopwatch watch;
+  const Stopwatch watch(parts_.backend->time());
   if (!sync_->capture_layers().empty()) {
     TALON_RETURN_IF_ERROR(parts_.target->SetCaptureLayers(sync_->capture_layers()));
   }

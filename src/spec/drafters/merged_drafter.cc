@@ -9,7 +9,7 @@
 
 namespace talon {
 
-MergedDrafter::MergedDrafter(std::vector<Source> sources) {
+MergedDrafter::MergedDrafter(std::vector<Source> sources, const Clock& clock) : clock_(clock) {
   TALON_CHECK(!sources.empty() && sources.size() <= kMaxSources);
   for (Source& source : sources) {
     members_.emplace_back();
@@ -79,7 +79,7 @@ void MergedDrafter::Propose(std::span<const DraftRequest> requests, std::span<To
 
 std::vector<MergedDrafter::Union> MergedDrafter::NewStep(std::span<const DraftRequest> requests) {
   Settle();
-  step_ = {};
+  step_ = {.watch = Stopwatch(clock_)};
   std::vector<Union> unions;
   for (const DraftRequest& request : requests) {
     step_.sequences.push_back(request.sequence);
@@ -107,7 +107,7 @@ void MergedDrafter::Ask(size_t index, std::span<const DraftRequest> requests,
   const bool weighed = !member.worth.IsCheap(prices.token);
   Asking asking = Choose(index, weighed, requests, *unions);
   if (asking.owners.empty()) return;
-  const Stopwatch watch;
+  const Stopwatch watch(clock_);
   member.source.drafter->Propose(asking.requests, asking.trees);
   const double seconds = watch.Seconds();
   double rows = -RowsOf(*unions, asking, prices);

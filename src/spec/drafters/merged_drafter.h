@@ -31,8 +31,9 @@ class MergedDrafter : public Drafter {
     std::unique_ptr<Drafter> drafter;
     DraftBudget budget;  // the most it is asked for
   };
-  // At most kMaxSources. Earlier sources win ties.
-  explicit MergedDrafter(std::vector<Source> sources);
+  // At most kMaxSources. Earlier sources win ties. `clock`, by which they are timed, must outlive
+  // the drafter.
+  explicit MergedDrafter(std::vector<Source> sources, const Clock& clock = SteadyClock::Get());
 
   std::string_view name() const override { return "MERGED"; }
   std::vector<std::string_view> source_names() const override;
@@ -81,7 +82,7 @@ class MergedDrafter : public Drafter {
     // For each source that was weighed, what the sources before it promise: [sequences].
     std::array<std::vector<double>, kMaxSources> promised;
     std::array<std::vector<bool>, kMaxSources> asked;  // [sequences]
-    Stopwatch watch;
+    Stopwatch watch;                                   // since it began
   };
 
   size_t NumLookups() const;
@@ -108,9 +109,10 @@ class MergedDrafter : public Drafter {
                 const StepPrices& prices) const;
   TokenTree Best(const Union& united, const DraftBudget& budget) const;
 
+  const Clock& clock_;
   std::vector<Member> members_;
   std::map<SequenceId, Union> last_;
-  Decisions step_;
+  Decisions step_{.watch = Stopwatch(clock_)};
   Asking ahead_;  // what the source that grows ahead was asked, by BeginTrees
 };
 

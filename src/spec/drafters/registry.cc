@@ -20,6 +20,11 @@ namespace {
 constexpr DraftBudget kPlainBudget = {.max_nodes = 1, .max_depth = 0, .top_k = 1};
 constexpr DraftBudget kMergedBudget = {.max_nodes = 24, .max_depth = 23, .top_k = 4};
 
+// A target that runs elsewhere has no backend here.
+const Clock& ClockOf(const DrafterTarget& target) {
+  return target.backend == nullptr ? SteadyClock::Get() : target.backend->time();
+}
+
 DraftBudget BudgetOfKind(DrafterKind kind) {
   switch (kind) {
     case DrafterKind::kDflash:
@@ -165,7 +170,8 @@ Result<std::unique_ptr<Drafter>> MakeMerged(const DrafterList& drafters,
     TALON_ASSIGN_OR_RETURN(auto drafter, MakeOne(kind, part, target));
     sources.push_back({std::move(drafter), part.budget});
   }
-  return std::unique_ptr<Drafter>(std::make_unique<MergedDrafter>(std::move(sources)));
+  return std::unique_ptr<Drafter>(
+      std::make_unique<MergedDrafter>(std::move(sources), ClockOf(target)));
 }
 
 }  // namespace

@@ -300,7 +300,7 @@ Status StandaloneDrafter::DraftChains(std::vector<Drafting>* batch) {
     }
     growing = std::move(next);
     if (growing.empty() || !price.Pays(mass, static_cast<int>(growing.size()))) break;
-    const Stopwatch watch;
+    const Stopwatch watch(backend_->time());
     TALON_RETURN_IF_ERROR(RunFeeds(feeds, static_cast<int>(ranked), &best));
     price.Observe(watch.Seconds());
   }

@@ -52,7 +52,10 @@ class StandaloneDrafter : public Drafter {
 
  private:
   StandaloneDrafter(const StandaloneOptions& options, Backend* backend, Metrics* metrics)
-      : options_(options), backend_(backend), metrics_(metrics) {}
+      : options_(options),
+        backend_(backend),
+        metrics_(metrics),
+        level_times_{.clock = &backend->time()} {}
 
   // One sequence's way through a Propose.
   struct Drafting {

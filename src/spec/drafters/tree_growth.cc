@@ -1,7 +1,5 @@
 #include "spec/drafters/tree_growth.h"
 
-#include "base/clock.h"
-
 namespace talon {
 namespace {
 
@@ -67,7 +65,7 @@ Status GrowTrees(std::span<GrowingTree> trees, const LevelPrice& price, const Ru
       mass += growing.tree.beam_mass();
     }
     if (level.empty() || !price.Pays(mass, static_cast<int>(level.size()))) return OkStatus();
-    const Stopwatch watch;
+    const Stopwatch watch(*price.times->clock);
     TALON_RETURN_IF_ERROR(run_level(level, &best));
     price.Observe(watch.Seconds());
     size_t next = 0;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "spec/drafters/dynamic_tree.h"
 #include "spec/plan.h"
@@ -31,6 +32,7 @@ using RunLevel =
 
 // What levels took lately, kept by the drafter between steps.
 struct LevelTimes {
+  const Clock* clock = &SteadyClock::Get();
   RecentTimes seconds;
   int refused = 0;  // levels not run since one was timed
   int untimed = 0;  // trees grown without being waited for since then

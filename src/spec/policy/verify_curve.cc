@@ -43,6 +43,10 @@ double VerifyCurve::Seconds(const StepShape& shape, double nodes) const {
 
 Result<VerifyCurve> VerifyCurve::Load(const std::string& path) {
   TALON_ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
+  return Parse(json, path);
+}
+
+Result<VerifyCurve> VerifyCurve::Parse(const Json& json, const std::string& what) {
   std::vector<Point> points;
   try {
     for (const Json& entry : json.at("points")) {
@@ -50,13 +54,13 @@ Result<VerifyCurve> VerifyCurve::Load(const std::string& path) {
                         entry.at("per_token").get<double>(), entry.value("experts", 0.0)});
     }
   } catch (const Json::exception& error) {
-    return InvalidArgument("{}: not a verify curve: {}", path, error.what());
+    return InvalidArgument("{}: not a verify curve: {}", what, error.what());
   }
   const bool ascending = std::is_sorted(
       points.begin(), points.end(), [](const Point& a, const Point& b) { return a.rows < b.rows; });
   if (points.empty() || points[0].rows != 1 || !ascending || !(points[0].base > 0)) {
     return InvalidArgument("{}: a verify curve needs ascending rows from 1 and positive times",
-                           path);
+                           what);
   }
   return VerifyCurve(std::move(points));
 }
@@ -99,7 +103,7 @@ Result<double> TimeVerifyPass(Backend* backend, Decoder* target, KvCache* kv, in
   double best = 1e9;
   Status status;
   for (int i = 0; i <= repeats && status.ok(); ++i) {
-    const Stopwatch watch;
+    const Stopwatch watch(backend->time());
     status = target->Forward(builder.plan(), kv->view(), &output);
     if (status.ok()) backend->token_ops()->Argmax(output.logits, argmax);
     if (i > 0 || repeats == 0) best = std::min(best, watch.Seconds());  // else a warm-up
@@ -165,7 +169,7 @@ Result<VerifyCurve> MeasureVerifyCurve(Backend* backend, Decoder* target, KvCach
   times.push_back({.rows = max_rows});
   TALON_ASSIGN_OR_RETURN(const double first, TimeVerifyPass(backend, target, kv, 1, shorter, 1));
   const int least = first < kLongPass ? 1 : 0;
-  const Stopwatch watch;
+  const Stopwatch watch(backend->time());
   const int rounds_at_least = first < kLongPass ? 2 : 1;  // one may be disturbed
   bool settled = false;
   for (int round = 0;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_fwd.h"
 #include "base/status.h"
 #include "compute/backend.h"
 #include "kv/kv_cache.h"
@@ -42,11 +43,15 @@ class VerifyCurve {
     return Seconds(shape, nodes) / Seconds(shape, 1);
   }
 
+  // Base and slope for so many rows, as above.
+  Point At(double rows) const;
+
   static Result<VerifyCurve> Load(const std::string& path);
+  // The same from what the file says; `what` names it in messages.
+  static Result<VerifyCurve> Parse(const Json& json, const std::string& what);
   Status Save(const std::string& path) const;
 
  private:
-  Point At(double rows) const;
   std::vector<Point> points_;
 };
 

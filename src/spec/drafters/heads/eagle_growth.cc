@@ -114,7 +114,7 @@ Status EagleGrowth::GrowAhead(std::span<GrowingTree> growing, const StepPrices& 
   if (levels == 1) return OkStatus();
   const bool timed = price.IsDue();
   if (timed) parts_.backend->Synchronize();
-  const Stopwatch watch;
+  const Stopwatch watch(parts_.backend->time());
   for (int level = 1; level < levels; ++level) {
     TALON_RETURN_IF_ERROR(RunAhead(growing, level));
   }

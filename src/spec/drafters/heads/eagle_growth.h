@@ -54,7 +54,11 @@ class EagleGrowth {
 
  private:
   EagleGrowth(const Parts& parts, int slots, const DraftBudget& budget)
-      : parts_(parts), budget_(budget), roots_(slots), forecast_(std::max(budget.max_depth, 1)) {}
+      : parts_(parts),
+        budget_(budget),
+        roots_(slots),
+        level_times_{.clock = &parts.backend->time()},
+        forecast_(std::max(budget.max_depth, 1)) {}
 
   Status RunBeams(std::span<GrowingTree* const> level, std::vector<TopKEntry>* best);
   Status RunAhead(std::span<const GrowingTree> growing, int level);
