@@ -44,17 +44,14 @@ void StepMeter::Account(const StepBatch& batch, int tree_rows, double seconds) {
   AddSeconds(batch, seconds);
   CountStep(batch, cost.drafted);
   const bool ordinary = IsOrdinary(batch.entries);
+  if (options_.specpv.enabled) TimeStep(batch, tree_rows, seconds, ordinary);
   if (!batch.prompts.empty() || batch.entries.empty()) return;
-  if (options_.specpv.enabled) TimePass(batch, tree_rows, seconds, ordinary);
   if (!ordinary) {
     const double plain_steps = static_cast<double>(cost.emitted) / batch.shape.sequences;
     if (IsExtra(batch.entries)) parts_.policy->Charge(batch.shape, seconds, plain_steps);
     return;
   }
   parts_.policy->ObserveStep(batch.shape, cost);
-  for (const StepEntry& entry : batch.entries) {
-    partial_->ObserveStep(entry.proposal.tree().size(), NumChoices(entry));
-  }
 }
 
 void StepMeter::CountEntry(const StepEntry& entry) {
@@ -133,8 +130,6 @@ void StepMeter::AddSeconds(const StepBatch& batch, double seconds) const {
       ++stats.plain_passes;
       stats.plain_seconds += seconds;
     }
-    const bool catches_up = entry.origin.drafter_asked && !entry.run->drafted_last;
-    PartialVerifier::TimeStep(entry, seconds, !batch.prompts.empty() || catches_up);
     stats.draft_seconds += batch.draft_seconds;
     stats.verify_seconds += batch.verify_seconds;
     if (entry.view.partial) stats.partial_seconds += seconds;
@@ -201,14 +196,23 @@ std::optional<PassKind> StepMeter::KindOfPass(std::span<const StepEntry> entries
   return full ? std::optional(PassKind::kFull) : std::nullopt;
 }
 
-void StepMeter::TimePass(const StepBatch& batch, int tree_rows, double seconds, bool ordinary) {
-  const std::optional<PassKind> kind = KindOfPass(batch.entries, ordinary);
-  if (!kind) return;
+void StepMeter::TimeStep(const StepBatch& batch, int tree_rows, double seconds, bool ordinary) {
+  if (batch.entries.empty()) return;
   int64_t context = 0;
   for (const StepEntry& entry : batch.entries) context += entry.rows.prefix_read;
   const auto count = static_cast<int>(batch.entries.size());
-  partial_->ObservePass(*kind, {.sequences = count, .context = static_cast<int>(context / count)},
-                        static_cast<double>(tree_rows) / count, seconds);
+  const StepShape shape{.sequences = count, .context = static_cast<int>(context / count)};
+  const double by_curve = parts_.policy->PassSeconds(shape, static_cast<double>(tree_rows) / count);
+  const double pass_seconds = seconds - batch.draft_seconds;
+  std::optional<double> draft_seconds;  // for each sequence, by the curve
+  if (batch.prompts.empty() && by_curve > 0 && pass_seconds > 0) {
+    if (ordinary) draft_seconds = batch.draft_seconds / pass_seconds * by_curve / count;
+    const std::optional<PassKind> kind = KindOfPass(batch.entries, ordinary);
+    if (kind) partial_->ObservePass(*kind, pass_seconds / by_curve);
+  }
+  for (const StepEntry& entry : batch.entries) {
+    if (entry.commit.done) partial_->ObserveStep(entry, count, draft_seconds);
+  }
 }
 
 }  // namespace talon

@@ -45,7 +45,8 @@ class StepMeter {
   static bool IsExtra(std::span<const StepEntry> entries);
   // The kind of the pass for partial verification, if all its sequences are of one kind.
   std::optional<PassKind> KindOfPass(std::span<const StepEntry> entries, bool ordinary) const;
-  void TimePass(const StepBatch& batch, int tree_rows, double seconds, bool ordinary);
+  // Tells partial verification what the step took.
+  void TimeStep(const StepBatch& batch, int tree_rows, double seconds, bool ordinary);
 
   StepParts parts_;
   StepOptions options_;

@@ -10,17 +10,16 @@
 #include "spec/specpv/config.h"
 #include "spec/specpv/gate.h"
 #include "spec/specpv/governor.h"
+#include "spec/specpv/payoff.h"
 #include "spec/specpv/selection.h"
 
 namespace talon {
 
 // What a request's tokens took since it last had nothing provisional.
-struct RoundClock {
-  double seconds = 0;
-  int tokens = 0;
+struct RoundSum {
+  double seconds = 0;    // by the verify curve
+  int tokens = 0;        // emitted
   bool partial = false;  // by partial passes
-  bool drafted = false;
-  bool disturbed = false;  // by others' prompts, or by a drafter that caught up
 };
 
 struct PartialState {
@@ -32,10 +31,10 @@ struct PartialState {
   int partial_steps = 0;                   // since the last full pass
   int max_steps = GateState::kNoInterval;  // the most partial steps of this round
   // Exact mode, decided when nothing is provisional.
-  bool pays = true;     // partial steps are worth their cost at this length
-  bool trying = false;  // they were not, and are tried again
+  bool pays = true;  // partial steps are worth their cost at this length
   int max_trunk = GateState::kNoInterval;
-  RoundClock round;
+  PartialPayoff payoff;
+  RoundSum round;
   bool finish_pending = false;     // exact mode: a provisional token would end the request
   std::optional<OutputText> text;  // exact mode: the request's text with provisional tokens
 

@@ -49,9 +49,9 @@ void PartialVerifier::Reconsider(std::span<ActiveRequest* const> runs) {
 
 double PartialVerifier::RoundSteps(const ActiveRequest& run) const {
   const PartialState& state = run.partial;
-  double tokens = config_.buffer_tokens - mean_rows_;
+  double tokens = config_.buffer_tokens - state.payoff.draft_rows();
   if (state.exact()) tokens = std::min<double>(tokens, state.max_trunk);
-  return std::min<double>(state.governor->interval(), tokens / mean_emitted_);
+  return std::min<double>(state.governor->interval(), tokens / state.payoff.draft_tokens());
 }
 
 void PartialVerifier::SpreadRounds(std::span<ActiveRequest* const> runs) const {
@@ -71,37 +71,49 @@ void PartialVerifier::SpreadRounds(std::span<ActiveRequest* const> runs) const {
 }
 
 void PartialVerifier::ReconsiderOne(int sequences, ActiveRequest* run) {
+  constexpr double kExpectedOdds = 0.03;
   PartialState& state = run->partial;
   if (!CouldBePartial(*run) || !state.exact() || run->sequence.tail_len > 0) return;
-  const StepShape shape{.sequences = sequences, .context = run->sequence.committed_len};
-  EndRound(shape, run);
-  const StepCosts costs = CostsOf(*run);
-  state.pays = parts_.policy->Affords(shape) && payoff_.Decide(costs, &state.trying);
-  state.max_trunk = payoff_.MaxTrunk(costs);
+  EndRound(run);
+  // A round ends with the request.
+  const int room = std::min(config_.buffer_tokens, run->tokens_left() - 1);
+  const double lost =
+      parts_.policy->StepsLost({.sequences = sequences, .context = run->sequence.committed_len});
+  const int trunk =
+      state.payoff.Decide(PassesOf(*run, sequences), odds_.Odds(kExpectedOdds), lost, room);
+  state.pays = trunk > 0;
+  state.max_trunk = trunk;
   if (!state.pays) state.lists.reset();  // they become stale
 }
 
-void PartialVerifier::TimeStep(const StepEntry& entry, double seconds, bool disturbed) {
-  RoundClock& round = entry.run->partial.round;
-  round.seconds += seconds;
-  round.tokens += entry.commit.provisional ? 0 : static_cast<int>(entry.verdict.emitted.size());
-  round.partial |= entry.view.partial;
-  round.drafted |= entry.origin.drafter_asked;
-  round.disturbed |= disturbed;
+void PartialVerifier::ObserveStep(const StepEntry& entry, int sequences,
+                                  std::optional<double> draft_seconds) {
+  PartialState& state = entry.run->partial;
+  if (!CouldBePartial(*entry.run)) return;
+  const int rows = entry.proposal.tree().size();
+  const bool asked = entry.origin.drafter_asked;
+  if (asked && draft_seconds) {
+    const auto tokens = static_cast<double>(entry.verdict.acceptance.choices.size());
+    state.payoff.RecordDraftStep(rows, tokens, *draft_seconds);
+  }
+  const PassSeconds passes = PassesOf(*entry.run, sequences);
+  const auto& pass = entry.view.partial           ? passes.partial
+                     : entry.proposal.has_trunk() ? passes.settling
+                                                  : passes.full;
+  state.round.seconds += pass(rows) + (asked ? state.payoff.draft_seconds() : 0);
+  state.round.tokens +=
+      entry.commit.provisional ? 0 : static_cast<int>(entry.verdict.emitted.size());
+  state.round.partial |= entry.view.partial;
 }
 
-void PartialVerifier::EndRound(const StepShape& shape, ActiveRequest* run) {
-  const RoundClock round = std::exchange(run->partial.round, {});
-  if (round.disturbed || round.tokens == 0) return;
-  const double plain =
-      parts_.policy->PassSeconds({.sequences = 1, .context = run->sequence.committed_len}, 1);
-  const double time = round.seconds / (plain > 0 ? plain : 1);
+void PartialVerifier::EndRound(ActiveRequest* run) {
+  PartialState& state = run->partial;
+  const RoundSum round = std::exchange(state.round, {});
+  if (round.tokens == 0) return;
   if (round.partial) {
-    payoff_.RecordRound(time, round.tokens);
-    const double share = 1.0 / shape.sequences;  // each sequence's rounds are charged
-    parts_.policy->Charge(shape, share * round.seconds, share * round.tokens);
+    state.payoff.RecordRound(round.seconds, round.tokens);
   } else {
-    payoff_.RecordFullStep(time, round.tokens, round.drafted);
+    state.payoff.RecordFullStep(round.tokens);
   }
 }
 
@@ -116,41 +128,18 @@ bool PartialVerifier::CouldBePartial(const ActiveRequest& run) const {
          LongEnoughForPartial(state.config, state.governor->budget(), run.sequence.committed_len);
 }
 
-StepCosts PartialVerifier::CostsOf(const ActiveRequest& run) const {
-  constexpr int kFewRows = 16;
-  constexpr int kManyRows = 32;
+PassSeconds PartialVerifier::PassesOf(const ActiveRequest& run, int sequences) const {
   const int committed = run.sequence.committed_len;
   const int visible = run.partial.governor->budget().Total() * config_.block_size;
-  const StepShape whole{.sequences = 1, .context = committed};
-  const StepShape part{.sequences = 1, .context = std::min(visible, committed)};
-  const Policy& policy = *parts_.policy;
-  const double few = policy.PassSeconds(whole, kFewRows);
-  const double row = (policy.PassSeconds(whole, kManyRows) - few) / (kManyRows - kFewRows);
-  // Where nothing else ends a round earlier.
-  const double trunk = std::min(config_.buffer_tokens - mean_rows_,
-                                run.partial.governor->interval() * mean_emitted_);
-  // Full steps have trees only where these pay.
-  const double plain = policy.PassSeconds(whole, 1);
-  return {.full_step = std::min(policy.PassSeconds(whole, mean_rows_), mean_emitted_ * plain),
-          .partial_step = policy.PassSeconds(part, mean_rows_),
-          .tokens_per_step = mean_emitted_,
-          .replay_pass = few - kFewRows * row,
-          .replay_row = row,
-          .trunk = std::max(1, static_cast<int>(trunk))};
-}
-
-void PartialVerifier::ObserveStep(int rows, int emitted) {
-  constexpr double kWeight = 0.05;
-  constexpr int kPriorSteps = 4;  // weight of what is assumed
-  const double weight = std::max(kWeight, 1.0 / (++ordinary_steps_ + kPriorSteps));
-  mean_rows_ += weight * (rows - mean_rows_);
-  mean_emitted_ += weight * (emitted - mean_emitted_);
-}
-
-void PartialVerifier::ObservePass(PassKind kind, const StepShape& shape, double rows,
-                                  double seconds) {
-  const double by_curve = parts_.policy->PassSeconds(shape, rows);
-  if (by_curve > 0) payoff_.RecordPass(kind, seconds / by_curve);
+  const auto share = [policy = parts_.policy, sequences](int context, double factor) {
+    return [=](double rows) {
+      return factor * policy->PassSeconds({.sequences = sequences, .context = context}, rows) /
+             sequences;
+    };
+  };
+  return {.full = share(committed, 1),
+          .partial = share(std::min(visible, committed), ratios_.partial()),
+          .settling = share(committed, ratios_.settling())};
 }
 
 GateDecision PartialVerifier::Decide(const ActiveRequest& run, int nodes) const {
@@ -367,8 +356,8 @@ void PartialVerifier::CountTrunk(ActiveRequest* run, int provisional, int confir
   AgreementByDistance agreement;
   agreement.RecordTrunk(confirmed, disagreed);
   agreement.Publish(parts_.metrics);
-  payoff_.RecordTrunk(confirmed, disagreed);
-  if (disagreed) run->partial.trying = false;
+  odds_.RecordTrunk(confirmed, disagreed);
+  run->partial.payoff.RecordTrunk(confirmed, disagreed);
   if (run->partial.governor) run->partial.governor->RecordTrunk(confirmed, disagreed);
 }
 

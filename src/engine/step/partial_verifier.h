@@ -12,6 +12,7 @@
 #define TALON_ENGINE_STEP_PARTIAL_VERIFIER_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -85,14 +86,14 @@ class PartialVerifier {
 
   // ---- Observe ----
 
-  // Counts the seconds of a step for the request. `disturbed`: they are not the request's own.
-  static void TimeStep(const StepEntry& entry, double seconds, bool disturbed);
+  // A step of `sequences` sequences, one of them the entry's. `draft_seconds`: time of drafting for
+  // each of them, where it was the step's own, in the seconds of the verify curve.
+  void ObserveStep(const StepEntry& entry, int sequences, std::optional<double> draft_seconds);
+  // Records a pass whose sequences are all of `kind`. `ratio`: its time, in the seconds that the
+  // curve gives it.
+  void ObservePass(PassKind kind, double ratio) { ratios_.Record(kind, ratio); }
   // After a step of these requests: whether partial steps pay from here on, and for how long.
   void Reconsider(std::span<ActiveRequest* const> runs);
-  // Records an ordinary step of a sequence, one without trunk or choice of blocks.
-  void ObserveStep(int rows, int emitted);
-  // Records a pass whose sequences are all of `kind`, with `rows` rows of each.
-  void ObservePass(PassKind kind, const StepShape& shape, double rows, double seconds);
   // Whether length and settings of the request allow partial steps.
   bool CouldBePartial(const ActiveRequest& run) const;
 
@@ -120,11 +121,10 @@ class PartialVerifier {
   // Lets rounds that begin together end one after the other, so that their full passes do not come
   // in one step. Later rounds then begin one by one.
   void SpreadRounds(std::span<ActiveRequest* const> runs) const;
-  // Costs by the verify curve; all unknown without one.
-  StepCosts CostsOf(const ActiveRequest& run) const;
-  // Tells the payoff what a round or a full step took that has ended, and the policy's ledger what
-  // a round did.
-  void EndRound(const StepShape& shape, ActiveRequest* run);
+  // The request's share of passes of so many sequences like it, by the verify curve; 0 without one.
+  PassSeconds PassesOf(const ActiveRequest& run, int sequences) const;
+  // Tells the payoff what a round or a full step took that has ended.
+  static void EndRound(ActiveRequest* run);
   // Counts an exact full pass that confirmed the first `confirmed` of `provisional` tokens.
   void CountTrunk(ActiveRequest* run, int provisional, int confirmed);
   // Chooses the blocks of the partial steps to come. REQUIRES: the pass has their scores.
@@ -135,10 +135,8 @@ class PartialVerifier {
   StepParts parts_;
   SpecPvConfig config_;
   int max_depth_;
-  PartialPayoff payoff_;
-  int ordinary_steps_ = 0;
-  double mean_rows_ = 4;  // running means over ordinary steps
-  double mean_emitted_ = 2;
+  PassRatios ratios_;
+  DisagreementOdds odds_;          // all requests'
   std::vector<Ranking> rankings_;  // the pass under way
   ShadowVerifier shadow_;
 };

@@ -68,7 +68,6 @@ class FourRightDrafter : public Drafter {
 // Notes the plain steps that each charge of the ledger is for.
 class LedgerPolicy : public FixedPolicy {
  public:
-  bool affords = true;
   bool drafts = true;
   std::vector<double> charged;
 
@@ -80,7 +79,6 @@ class LedgerPolicy : public FixedPolicy {
     EXPECT_GT(seconds, 0);
     charged.push_back(plain_steps);
   }
-  bool Affords(const StepShape&) const override { return affords; }
 };
 
 class SpecPvTimeline : public testing::TestWithParam<SpecPvMode> {
@@ -264,26 +262,20 @@ TEST_P(SpecPvExactTimeline, RollbackInTheTrunk) {
   EXPECT_EQ(run_->sequence.tail_len, 5);
 }
 
-// What speculation may lose is charged, and ends partial steps when it cannot be afforded.
-TEST_P(SpecPvExactTimeline, TheLedgerSeesRoundsAndExtraSteps) {
+// What a drafter that catches up loses is charged; rounds have a balance of their own.
+TEST_P(SpecPvExactTimeline, TheLedgerSeesADrafterThatCatchesUp) {
   RunToStep15();
-  EXPECT_TRUE(policy_.charged.empty());  // the first drafts need the prompt
-  policy_.affords = false;
   EXPECT_EQ(RunStep(), 75);
-  EXPECT_EQ(policy_.charged, std::vector<double>{75});
-  EXPECT_EQ(RunStep(), 5);  // in full
+  EXPECT_TRUE(policy_.charged.empty());  // the first drafts need the prompt
+  run_->partial.governor.reset();        // in full from here on
+  EXPECT_EQ(RunStep(), 5);
   EXPECT_EQ(run_->sequence.tail_len, 0);
   policy_.drafts = false;
   EXPECT_EQ(RunStep(), 1);
   policy_.drafts = true;
-  EXPECT_EQ(policy_.charged, std::vector<double>{75});
+  EXPECT_TRUE(policy_.charged.empty());
   EXPECT_EQ(RunStep(), 5);  // the drafter catches up
-  EXPECT_EQ(policy_.charged, (std::vector<double>{75, 5}));
-  policy_.affords = true;
-  EXPECT_EQ(RunStep(), 5);
-  EXPECT_EQ(RunStep(), 5);  // chooses blocks
-  EXPECT_EQ(policy_.charged, (std::vector<double>{75, 5, 5}));
-  EXPECT_EQ(RunStep(), 0);
+  EXPECT_EQ(policy_.charged, std::vector<double>{5});
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, SpecPvTimeline,

@@ -7,7 +7,7 @@ namespace talon {
 namespace {
 
 constexpr int kCalibrationSteps = 2;    // plain steps before the first draft, and now and then
-constexpr double kAffordable = 2;       // loss of a fresh engine, in plain steps
+constexpr double kAffordable = 1.1;     // loss of a fresh engine, in plain steps
 constexpr double kUnnoticed = 0.003;    // the same in seconds, where that is more
 constexpr double kRecheckShare = 0.01;  // share of the time, given away to time plain steps again
 constexpr double kSlow = 0.05;          // weight of a new value in running means
@@ -29,8 +29,11 @@ double AdaptivePolicy::StepsInDebt(const StepShape& shape) const {
   const Regime& now = Of(shape);
   const double step = curve_.Seconds(shape, 1);
   const double affordable = std::max(kAffordable * step, kUnnoticed / now.plain_scale);
-  const double debt = -Balance(now) - kLedgerShare * now.total_by_curve - affordable;
-  return debt / (kLedgerShare * step);
+  return (Loss(shape) - affordable) / (kLedgerShare * step);
+}
+
+double AdaptivePolicy::StepsLost(const StepShape& shape) const {
+  return std::max(Loss(shape) / curve_.Seconds(shape, 1), 0.0);
 }
 
 void AdaptivePolicy::BeginStep(const StepShape& shape) {
@@ -229,7 +232,8 @@ void AdaptivePolicy::ObserveStep(const StepShape& shape, const StepCost& cost) {
   const double per_token = seconds / std::max(cost.emitted, 1);
   Blend(per_token, now.token_seconds == 0 ? 1.0 : kSlow, &now.token_seconds);
   if (cost.drafted) ObserveDrafts(shape, cost, seconds);
-  if (Balance(now) >= 0) now.ledger = {};
+  const double most = kMostGained * curve_.Seconds(shape, 1);
+  if (Balance(now) >= most) now.ledger = {.plain_by_curve = most};
 }
 
 void AdaptivePolicy::Charge(const StepShape& shape, double seconds, double plain_steps) {

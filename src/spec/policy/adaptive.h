@@ -20,9 +20,9 @@
 // Even a drafter that is not asked costs something as long as it is told of what the target
 // computes. One that proved slow is left alone until shortly before it is asked again.
 //
-// A ledger bounds the damage of wrong estimates: the time lost in steps that drafted and in partial
-// rounds (SpecPV), against plain decoding of the same tokens, may not exceed 1 % of all time spent,
-// at any size of the batch.
+// A ledger bounds the damage of wrong estimates: the time lost in steps that drafted, against plain
+// decoding of the same tokens, may not exceed 1 % of all time spent, at any size of the batch,
+// but for a little that a fresh engine may lose or that was gained lately.
 //
 // Times are disturbed by what else the machine does. So drafting and plain steps are compared by
 // medians of the last few, a step much slower than those before it costs the ledger no more than
@@ -62,12 +62,15 @@ class AdaptivePolicy : public Policy {
   void ObserveTree(const TokenTree& tree, std::span<const int32_t> path, bool ahead) override;
   void ObserveStep(const StepShape& shape, const StepCost& cost) override;
   void Charge(const StepShape& shape, double seconds, double plain_steps) override;
-  bool Affords(const StepShape& shape) const override { return StepsInDebt(shape) < 0; }
+  double StepsLost(const StepShape& shape) const override;
+  // Whether drafting that may lose time can be afforded now.
+  bool Affords(const StepShape& shape) const { return StepsInDebt(shape) < 0; }
 
   const VerifyCurve& curve() const { return curve_; }
 
  private:
   static constexpr double kLedgerShare = 0.01;
+  static constexpr double kMostGained = 4;   // plain steps of earlier gains that may be lost again
   static constexpr double kMinGain = 1.02;   // expected speed-up below this is noise
   static constexpr double kPriorGain = 1.3;  // assumed of a new drafter, so that it is tried
   static constexpr int kFirstProbe = 16;
@@ -83,9 +86,9 @@ class AdaptivePolicy : public Policy {
   static constexpr int kBatchSizes = 11;  // 1, 2, up to 4, 8, .. 1024
   static constexpr int kTreeSizes = 10;   // from 2, 4, .. 1024 nodes on
 
-  // Steps that drafted and partial rounds, since they had last gained time in all. Times by the
-  // curve are those of the machine divided by plain_scale, so that they mean the same when it
-  // becomes slower or faster.
+  // Steps that drafted, since they had last gained kMostGained in all. Times by the curve are those
+  // of the machine divided by plain_scale, so that they mean the same when it becomes slower or
+  // faster.
   struct Ledger {
     double seconds = 0;         // time of the machine
     double by_curve = 0;        // the same, by the scale of each step's time
@@ -164,6 +167,11 @@ class AdaptivePolicy : public Policy {
            regime.draft_seconds < 0.02 * PlainSeconds(shape);
   }
   bool DraftsNow(const StepShape& shape);
+  // Seconds by the curve that drafting has lost beyond its share of all time.
+  double Loss(const StepShape& shape) const {
+    const Regime& now = Of(shape);
+    return -Balance(now) - kLedgerShare * now.total_by_curve;
+  }
   // Plain steps until the ledger has room again; negative: it has.
   double StepsInDebt(const StepShape& shape) const;
   // Whether drafting has proved slow and is not to be tried for so long that following the target

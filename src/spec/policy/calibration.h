@@ -1,11 +1,12 @@
 // Turns a drafter's own score into an acceptance estimate, learnt online.
 //
 // Scores of different drafters mean different things; what counts is how often nodes with such a
-// score were accepted when their parent was. Counts per (depth, decile of the score), halved now
-// and then so that the estimate follows the text. Where little was tried at a depth, the depth
-// before says what such scores mean: a depth that counts for nothing until it was tried would not
-// be tried where rows cost. Estimates of nodes that are never tried fade: an estimate that keeps
-// them from being tried would never be corrected.
+// score were accepted when their parent was. Where none was tried yet, the score itself is the
+// estimate, or 0.25 if it is lower, so that drafts with scores too low are tried where rows are
+// cheap. Counts per (depth, decile of the score), halved now and then so that the estimate follows
+// the text. Where little was tried at a depth, the depth before says what such scores mean: a depth
+// that counts for nothing until it was tried would not be tried where rows cost. Estimates of nodes
+// that are never tried fade: an estimate that keeps them from being tried would never be corrected.
 #ifndef TALON_SPEC_POLICY_CALIBRATION_H_
 #define TALON_SPEC_POLICY_CALIBRATION_H_
 
@@ -22,7 +23,7 @@ class Calibration {
 
   // P(accepted | parent accepted) of a node at `depth` >= 1 with score in [0, 1].
   double Estimate(int depth, float score) const {
-    double estimate = 0.5;
+    double estimate = std::clamp<double>(score, kLeastPrior, 0.98);
     for (int above = 1; above <= std::min(depth, kDepths); ++above) {
       const Cell& cell = cells_[Index(above, score)];
       estimate = (cell.accepted + kPriorTrials * estimate) / (cell.tried + kPriorTrials);
@@ -49,7 +50,8 @@ class Calibration {
   }
 
  private:
-  static constexpr double kPriorTrials = 2;  // weight of what the depth before says
+  static constexpr double kPriorTrials = 2;  // weight of what the depth before, or the score, says
+  static constexpr double kLeastPrior = 0.25;
   static constexpr int64_t kHalvingPeriod = 4096;
   // The cost of trying unlikely nodes again, at most, as a share of all time.
   static constexpr double kFading = 1.0 / 128;

@@ -64,11 +64,11 @@ class Policy {
 
   virtual void ObserveStep(const StepShape& shape, const StepCost& cost) = 0;
 
-  // Time that speculation took in other ways (partial rounds, a drafter that caught up), for tokens
-  // that so many plain steps of the batch would have given.
+  // Time that speculation took in other ways (a drafter that caught up, a choice of blocks), for
+  // tokens that so many plain steps of the batch would have given.
   virtual void Charge(const StepShape& shape, double seconds, double plain_steps) {}
-  // Whether speculation that may lose time can be afforded now.
-  virtual bool Affords(const StepShape& shape) const { return true; }
+  // Plain steps' time that speculation has lost so far, beyond what it may lose in the long run.
+  virtual double StepsLost(const StepShape& shape) const { return 0; }
 };
 
 // Always the whole limit, nothing trimmed.

@@ -77,11 +77,11 @@ TEST(VerifyCurve, SavesAndLoads) {
 
 TEST(Calibration, LearnsWhatScoresMean) {
   Calibration calibration;
-  EXPECT_DOUBLE_EQ(calibration.Estimate(1, 0.95f), 0.5);
+  EXPECT_FLOAT_EQ(calibration.Estimate(1, 0.95f), 0.95f);  // until it was tried
   for (int i = 0; i < 200; ++i) calibration.Record(1, 0.95f, i % 10 == 0);
   EXPECT_NEAR(calibration.Estimate(1, 0.95f), 0.1, 0.02);
   EXPECT_DOUBLE_EQ(calibration.Estimate(2, 0.95f), calibration.Estimate(1, 0.95f));
-  EXPECT_DOUBLE_EQ(calibration.Estimate(1, 0.5f), 0.5);
+  EXPECT_FLOAT_EQ(calibration.Estimate(1, 0.05f), 0.25f);
   EXPECT_DOUBLE_EQ(calibration.Estimate(20, 0.5f), calibration.Estimate(8, 0.5f));
 }
 
@@ -91,7 +91,7 @@ TEST(Calibration, EstimatesDecayWithoutTrials) {
   for (int i = 0; i < 100; ++i) calibration.Record(2, 0.95f, false);
   const double known = calibration.Estimate(2, 0.95f);
   for (int i = 0; i < 1000; ++i) calibration.Forget(1, 0.95f);
-  EXPECT_NEAR(calibration.Estimate(1, 0.95f), 0.5, 0.02);
+  EXPECT_NEAR(calibration.Estimate(1, 0.95f), 0.95, 0.04);
   EXPECT_NEAR(calibration.Estimate(2, 0.95f), known, 0.02);
 }
 
@@ -241,14 +241,14 @@ TEST(AdaptivePolicy, TimeLostElsewhereCountsInTheLedger) {
 }
 
 // Over a long prefix, where 3 ms are less than a step.
-TEST(AdaptivePolicy, AFreshEngineAffordsTwoPlainSteps) {
+TEST(AdaptivePolicy, AFreshEngineAffordsAPlainStep) {
   const StepShape shape{.sequences = 1, .context = 100000};
   const double plain = CheapRows().Seconds(shape, 1);
-  for (const double lost : {1.9, 2.1}) {
+  for (const double lost : {1.0, 1.2}) {
     AdaptivePolicy policy(CheapRows());
     policy.ObserveStep(shape, {.rows = 1, .emitted = 1, .total_seconds = plain});
     policy.Charge(shape, (3 + lost) * plain, /*plain_steps=*/3);
-    EXPECT_EQ(policy.Affords(shape), lost < 2);
+    EXPECT_EQ(policy.Affords(shape), lost < 1.1);
   }
 }
 

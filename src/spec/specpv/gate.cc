@@ -1,7 +1,6 @@
 #include "spec/specpv/gate.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "spec/specpv/selection.h"
 
@@ -56,20 +55,6 @@ bool LongEnoughForPartial(const SpecPvConfig& config, const BlockBudget& budget,
 
 int TreeRoom(const SpecPvConfig& config, int provisional_tokens, int max_depth) {
   return config.buffer_tokens + max_depth + 1 - provisional_tokens;
-}
-
-double ExpectedConfirmed(int tokens, double odds) {
-  return odds > 0 ? (1 - std::pow(1 - odds, tokens)) / odds : tokens;
-}
-
-bool PartialPays(const StepCosts& costs) {
-  constexpr double kMinGain = 1.05;  // below this the estimate is noise
-  if (costs.full_step <= 0) return true;
-  const double steps = costs.trunk / costs.tokens_per_step;
-  const double round =
-      steps * costs.partial_step + costs.replay_pass + (costs.trunk + 1) * costs.replay_row;
-  const double tokens = ExpectedConfirmed(costs.trunk, costs.odds) + 1;
-  return tokens / costs.tokens_per_step * costs.full_step > kMinGain * round;
 }
 
 GateDecision DecideVerification(const SpecPvConfig& config, const GateState& state) {

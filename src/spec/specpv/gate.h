@@ -56,24 +56,6 @@ bool LongEnoughForPartial(const SpecPvConfig& config, const BlockBudget& budget,
 // small trees filled can leave less room than the largest tree wants. At least max_depth + 1.
 int TreeRoom(const SpecPvConfig& config, int provisional_tokens, int max_depth);
 
-// What steps of a sequence are expected to cost, in seconds. 0: not known.
-struct StepCosts {
-  double full_step = 0;
-  double partial_step = 0;
-  double tokens_per_step = 1;
-  double replay_pass = 0;  // a full pass that replays provisional tokens: fixed part
-  double replay_row = 0;   // each of them
-  int trunk = 24;          // provisional tokens before a replay
-  double odds = 0.01;      // probability that it judges one of them differently
-};
-
-// Expected number of provisional tokens before the first that is judged differently.
-double ExpectedConfirmed(int tokens, double odds);
-
-// Whether the tokens of a round (partial steps, their replay and its bonus) are cheaper than those
-// of full steps. Unknown costs count as yes.
-bool PartialPays(const StepCosts& costs);
-
 // Where several triggers hold, the reason is the first of them in the order of RefreshReason.
 GateDecision DecideVerification(const SpecPvConfig& config, const GateState& state);
 

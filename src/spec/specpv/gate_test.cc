@@ -63,21 +63,6 @@ TEST_F(GateTest, WhatDoesNotPayIsFull) {
   EXPECT_EQ(Decide(), "full");
 }
 
-TEST(PartialPays, WeighsReplayAgainstTheWholePrefix) {
-  EXPECT_TRUE(PartialPays({}));  // nothing known
-  StepCosts costs{.full_step = 6, .partial_step = 4, .tokens_per_step = 3, .replay_row = 0.5};
-  EXPECT_TRUE(PartialPays({.full_step = 18,
-                           .partial_step = 4,
-                           .tokens_per_step = 3,
-                           .replay_pass = 6,
-                           .replay_row = 1.5}));
-  EXPECT_FALSE(PartialPays(costs));  // a short prefix: 2 a token in full, 1.3 + 0.6 in part
-  costs.full_step = 7;
-  EXPECT_TRUE(PartialPays(costs));
-  costs.replay_pass = 10;
-  EXPECT_FALSE(PartialPays(costs));
-}
-
 TEST_F(GateTest, InitOnTheFirstStepPastTheThreshold) {
   state_.selected = false;
   state_.provisional_tokens = 0;

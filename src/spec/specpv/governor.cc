@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/check.h"
-#include "spec/specpv/gate.h"
 
 namespace talon {
 
@@ -80,46 +79,6 @@ void DriftGovernor::Decide() {
   }
   checked_ = 0;
   disagreed_ = 0;
-}
-
-void TrunkLength::RecordTrunk(int confirmed, bool disagreed) {
-  constexpr double kMemory = 2048;  // tokens
-  checked_ += confirmed + (disagreed ? 1 : 0);
-  disagreed_ += disagreed ? 1 : 0;
-  KeepAtMost(kMemory);
-}
-
-void TrunkLength::Fade() {
-  constexpr double kFaded = 32;  // tokens
-  KeepAtMost(kFaded);
-}
-
-void TrunkLength::KeepAtMost(double tokens) {
-  if (checked_ <= tokens) return;
-  disagreed_ *= tokens / checked_;
-  checked_ = tokens;
-}
-
-double TrunkLength::Odds(double expected) const {
-  constexpr double kExpectedTokens = 3;  // what the expectation weighs
-  const double disagreed = disagreed_ + expected * kExpectedTokens;
-  if (disagreed == 0) return 0;
-  return disagreed / (checked_ + (expected > 0 ? kExpectedTokens : 0));
-}
-
-int TrunkLength::Limit(const TrunkCosts& costs) const {
-  const double odds = Odds(costs.expected_odds);
-  if (odds == 0) return kNoLimit;
-  int best = 1;
-  double best_cost = std::numeric_limits<double>::infinity();
-  for (const int n : {4, 8, 12, 16, 24, 32, 48, 64, 96, 128}) {
-    const double confirmed = ExpectedConfirmed(n, odds) + 1;
-    const double cost = (costs.fixed + costs.per_token * n) / confirmed;
-    if (cost >= best_cost) continue;
-    best_cost = cost;
-    best = n;
-  }
-  return best;
 }
 
 }  // namespace talon

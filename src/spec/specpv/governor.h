@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 
 #include "observe/metrics.h"
 #include "spec/specpv/config.h"
@@ -68,34 +67,6 @@ class DriftGovernor {
   BlockBudget budget_;
   int checked_ = 0;  // in the window under way
   int disagreed_ = 0;
-};
-
-// What exact mode pays, in rows of a full pass.
-struct TrunkCosts {
-  double fixed = 12;         // a full pass without its trunk
-  double per_token = 1.4;    // a provisional token: its replay and its share of a partial step
-  double expected_odds = 0;  // prior odds of disagreement; 0: none is expected
-};
-
-// How many provisional tokens exact mode should gather before a full pass: one disagreement throws
-// away all that follow it, so the more there are, the fewer should wait. No disagreement seen or
-// expected: no limit. One for an engine.
-class TrunkLength {
- public:
-  static constexpr int kNoLimit = std::numeric_limits<int>::max();
-
-  void RecordTrunk(int confirmed, bool disagreed);
-  // What was seen weighs little from now on.
-  void Fade();
-  // Odds of disagreement for a provisional token; `expected` is the prior.
-  double Odds(double expected) const;
-  int Limit(const TrunkCosts& costs) const;
-
- private:
-  void KeepAtMost(double tokens);
-
-  double checked_ = 0;  // tokens, older ones counting less
-  double disagreed_ = 0;
 };
 
 }  // namespace talon

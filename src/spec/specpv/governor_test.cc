@@ -111,34 +111,5 @@ TEST_F(GovernorTest, WithoutATargetNothingMoves) {
   EXPECT_EQ(governor.budget(), quarter_);
 }
 
-TEST(TrunkLength, DisagreementsMakeItShorter) {
-  TrunkLength length;
-  EXPECT_EQ(length.Limit({}), TrunkLength::kNoLimit);
-  length.RecordTrunk(500, false);
-  EXPECT_EQ(length.Limit({}), TrunkLength::kNoLimit);
-  length.RecordTrunk(499, true);  // one in a thousand
-  EXPECT_EQ(length.Limit({}), 128);
-  for (int i = 0; i < 20; ++i) length.RecordTrunk(99, true);  // about one in a hundred
-  EXPECT_GE(length.Limit({}), 24);
-  EXPECT_LE(length.Limit({}), 48);
-  for (int i = 0; i < 400; ++i) length.RecordTrunk(9, true);  // one in ten
-  EXPECT_LE(length.Limit({}), 12);
-  for (int i = 0; i < 100; ++i) length.RecordTrunk(128, false);
-  EXPECT_GE(length.Limit({}), 48);  // old trouble is forgotten
-}
-
-TEST(TrunkLength, FollowsWhatPassesCost) {
-  TrunkLength length;
-  const int expected = length.Limit({.expected_odds = 0.01});
-  EXPECT_GE(expected, 24);
-  EXPECT_LE(expected, 48);
-  // Cheap full passes may come often, and dear provisional tokens should not be many.
-  EXPECT_LT(length.Limit({.fixed = 3, .expected_odds = 0.01}), expected);
-  EXPECT_LT(length.Limit({.fixed = 6, .per_token = 3, .expected_odds = 0.01}), expected);
-  EXPECT_GT(length.Limit({.fixed = 60, .expected_odds = 0.01}), expected);
-  for (int i = 0; i < 100; ++i) length.RecordTrunk(128, false);
-  EXPECT_GT(length.Limit({.expected_odds = 0.01}), expected);  // seen weighs more
-}
-
 }  // namespace
 }  // namespace talon

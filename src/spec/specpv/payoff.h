@@ -1,22 +1,24 @@
 // Whether exact partial verification pays here and now, by what was seen of it.
 //
 // Three things decide: how often full passes agree with provisional tokens, what passes take, and
-// what a token took in the end. The verify curve was measured over shorter contexts, so a pass is
-// expected to take what the last few of its kind took, in the curve's seconds. That is a forecast:
-// rounds of partial passes that take longer for a token than full steps, by the clock, end it.
-// A round whose first token is judged differently was in vain: it may cost the time that earlier
-// rounds saved by the clock, and a little. So trunks grow with what they save, and a text that
-// changes takes no more back than that, of each sequence.
-// Where partial passes do not pay, nothing more is learnt of them: what is known fades now and then
-// and they are tried again, more and more rarely.
+// how many drafts a step accepts. Passes take what the verify curve says, which was measured over
+// shorter contexts: it is corrected by what partial and full passes of the same round took, one
+// beside the other, so that a machine whose speed changes changes nothing. A round is weighed
+// against the better of plain and drafting full steps.
 //
-// One for an engine, used by its thread.
+// A round may turn out to be in vain. What it loses then has to be there, counted in tokens of full
+// steps: a little at first, what earlier rounds gained, and a share of the time of full steps, less
+// what drafts have lost, up to half of it: one may pay where the other does not. So trunks grow
+// with what they gain, a text that changes takes little more back than that, and partial passes
+// that do not pay are tried again now and then.
 #ifndef TALON_SPEC_SPECPV_PAYOFF_H_
 #define TALON_SPEC_SPECPV_PAYOFF_H_
 
+#include <functional>
+#include <limits>
+
 #include "spec/recent_times.h"
-#include "spec/specpv/gate.h"
-#include "spec/specpv/governor.h"
+#include "spec/specpv/round.h"
 
 namespace talon {
 
@@ -26,56 +28,77 @@ enum class PassKind {
   kSettling,  // full, replays provisional tokens
 };
 
-class PartialPayoff {
+// What passes of each kind take against full ones, in the seconds that the curve gives them. One
+// for an engine.
+class PassRatios {
  public:
-  static constexpr size_t kFullPasses = 3;  // timed before the first partial one
-  static constexpr int kFewRounds = 4;      // before the clock has a say
-  static constexpr int kFirstTrial = 128;   // steps until partial passes are tried again
-  static constexpr int kLastTrial = 1024;
+  static constexpr size_t kFewRounds = 3;  // before a ratio counts
 
-  // `ratio`: its time, in the seconds that the verify curve gives it.
-  void RecordPass(PassKind kind, double ratio);
-  // A settling pass confirmed so many tokens, all of them or up to one that it judged differently.
-  void RecordTrunk(int confirmed, bool disagreed);
-  // What a request's tokens took, all stages of its steps counted, in plain steps over its context
-  // by the curve: those of a round, which is its partial passes and the one that settles them, or
-  // of a full step.
-  void RecordRound(double time, int tokens);
-  void RecordFullStep(double time, int tokens, bool drafted);
-
-  // Before a step of a sequence that could be verified partially and has no provisional tokens:
-  // whether it should. `by_curve` with the longest trunk there is room for. `trying`, the
-  // sequence's own, is true while partial passes are tried although they did not pay so far; a
-  // disagreement should end that. Costs that are not known count as yes.
-  bool Decide(const StepCosts& by_curve, bool* trying);
-  // Provisional tokens after which a full pass is due.
-  int MaxTrunk(const StepCosts& by_curve) const;
+  // `ratio`: the pass's time, in the seconds that the curve gives it.
+  void Record(PassKind kind, double ratio);
+  double partial() const { return RatioOf(views_) * settling(); }
+  double settling() const { return RatioOf(settling_); }
 
  private:
-  // The costs as passes show them, with the best trunk for the odds of disagreement in `seen`.
-  StepCosts Corrected(const StepCosts& by_curve, const TrunkLength& seen) const;
-  double FullRatio() const;
-  // What a token of a full step takes, of drafting or plain ones, whichever is less; infinite: not
-  // known.
-  double FullToken() const;
-  // Whether rounds took longer for a token than full steps did.
-  bool LosesByClock() const;
-  // Provisional tokens that may be thrown away in a round.
-  int AffordableTrunk(const StepCosts& costs) const;
-  void Fade();
+  static double RatioOf(const RecentTimes& ratios) {
+    return ratios.size() < kFewRounds ? 1 : ratios.Median();
+  }
+  RecentTimes views_;     // partial passes against the settling one of their round
+  RecentTimes settling_;  // settling passes against the full ones just before their round
+  RecentTimes full_;      // since the last round
+  RecentTimes partial_;   // in this round
+};
 
-  TrunkLength seen_;
-  RecentTimes full_;
-  RecentTimes partial_;
-  RecentTimes settling_;
-  RecentTimes plain_token_;  // time of a token of a full step without drafts
-  RecentTimes draft_token_;  // the same with drafts
-  double round_time_ = 0;    // sums over rounds, older ones counting less
-  double round_tokens_ = 0;
-  double saved_ = 0;  // time that rounds saved, in tokens of full steps, older ones counting less
-  int rounds_ = 0;
-  int trial_interval_ = kFirstTrial;
-  int until_trial_ = kFirstTrial;
+// Seconds of a sequence's passes by their rows.
+struct PassSeconds {
+  std::function<double(double rows)> full;
+  std::function<double(double rows)> partial;
+  std::function<double(double rows)> settling;
+};
+
+// One for a sequence.
+class PartialPayoff {
+ public:
+  static constexpr int kNoLimit = std::numeric_limits<int>::max();
+  static constexpr int kFirstSteps = 5;         // full ones, before the first round
+  static constexpr double kAllowance = 1.25;    // tokens that may be lost at first
+  static constexpr double kMostSaved = 8;       // tokens
+  static constexpr double kTrialShare = 0.005;  // share of full steps' time that is for trials
+  static constexpr double kMinGain = 1.05;      // below it a forecast is noise
+
+  // A step with drafts, partial or full, `seconds` of drafting included in nothing else.
+  void RecordDraftStep(double rows, double tokens, double seconds);
+  // Time of a full step that is not part of a round, or of a round, and the tokens that it gave.
+  void RecordFullStep(int tokens);
+  void RecordRound(double seconds, int tokens);
+  void RecordTrunk(int confirmed, bool disagreed) { odds_.RecordTrunk(confirmed, disagreed); }
+
+  // Provisional tokens that the next round should gather, at most `most_tokens`; 0: none, a full
+  // step is faster. `expected_odds`: of disagreement, in other sequences. `lost`: tokens of plain
+  // steps that drafts have lost. Passes of 0 seconds are not known: then rounds always pay, and are
+  // as long as the odds that were seen allow.
+  int Decide(const PassSeconds& passes, double expected_odds, double lost, int most_tokens);
+  // Means of steps that draft.
+  double draft_rows() const { return draft_.rows; }
+  double draft_tokens() const { return draft_.tokens; }
+  double draft_seconds() const { return draft_.seconds; }
+
+ private:
+  // Steps with drafts, running means.
+  struct DraftSteps {
+    double rows = 4;
+    double tokens = 2;
+    double seconds = 0;
+    int steps = 0;
+  };
+  RoundCosts CostsOf(const PassSeconds& passes);
+  int UnpricedTrunk() const;
+
+  DraftSteps draft_;
+  DisagreementOdds odds_;
+  int full_steps_ = 0;
+  double full_token_ = 0;        // seconds of a token of full steps, as decided last
+  double balance_ = kAllowance;  // such tokens that may be lost
 };
 
 }  // namespace talon
