@@ -340,7 +340,7 @@ class RunReport(CliTest):
     def test_a_run_compares_with_its_own_plain_steps(self):
         stats = json.loads(talon("run", "--json", "--prompt", "Hello", "--max-tokens", 64,
                                  "--ignore-eos", "--speculative-adaptive", "true").stdout)["stats"]
-        self.assertGreaterEqual(stats["plain_passes"], 3)
+        self.assertGreaterEqual(stats["plain_passes"], 1)
         self.assertAlmostEqual(stats["plain_tokens_per_second"],
                                stats["plain_passes"] / stats["plain_seconds"], places=3)
         plain = stats["plain_seconds"] / stats["plain_passes"]

@@ -254,7 +254,8 @@ TEST(SpecPvEngine, FastKeepsLogProbsFull) {
 }
 
 // Requests that arrive together have their first full pass together. Soon one step has at most two
-// of them, so that its cost stays even; at first rounds still grow.
+// of them, so that its cost stays even; at first rounds still grow. Exact rounds of this model are
+// of one to four steps, as it disagrees with itself or not, so that three may meet.
 TEST(SpecPvEngine, FullPassesOfABatchAreSpreadOverSteps) {
   constexpr int kRequests = 4;
   for (const SpecPvMode mode : {SpecPvMode::kExact, SpecPvMode::kFast}) {
@@ -276,7 +277,7 @@ TEST(SpecPvEngine, FullPassesOfABatchAreSpreadOverSteps) {
       if (step >= 12) most = std::max(most, refreshes() - before);
     }
     EXPECT_GE(refreshes(), 5 * kRequests) << SpecPvModeName(mode);
-    EXPECT_LE(most, 2) << SpecPvModeName(mode);
+    EXPECT_LE(most, mode == SpecPvMode::kExact ? 3 : 2) << SpecPvModeName(mode);
   }
 }
 

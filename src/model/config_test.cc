@@ -331,7 +331,7 @@ TEST(ModelConfig, ShapesByName) {
   EXPECT_EQ(
       ShapeByName("gpt").status().message(),
       "shape \"gpt\" is unknown (known: llama-1b, llama-8b, llama-70b, llama-70b-small, tiny, "
-      "gpt-oss-tiny, gpt-oss-3b, gpt-oss-20b, gpt-oss-120b, qwen3-30b-a3b)");
+      "tiny-long, gpt-oss-tiny, gpt-oss-3b, gpt-oss-20b, gpt-oss-120b, qwen3-30b-a3b)");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "engine/step/partial_verifier.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -55,18 +56,29 @@ double PartialVerifier::RoundSteps(const ActiveRequest& run) const {
 }
 
 void PartialVerifier::SpreadRounds(std::span<ActiveRequest* const> runs) const {
-  const auto begins = [](const ActiveRequest* run) {
+  const auto has_rounds = [](const ActiveRequest* run) {
     const PartialState& state = run->partial;
-    return !run->finished() && state.governor && state.lists && state.pays &&
-           state.partial_steps == 0;
+    return !run->finished() && state.governor && state.lists && state.pays;
   };
+  const auto begins = [&](const ActiveRequest* run) {
+    return has_rounds(run) && run->partial.partial_steps == 0;
+  };
+  const auto all = static_cast<double>(std::ranges::count_if(runs, has_rounds));
   const auto count = static_cast<double>(std::ranges::count_if(runs, begins));
   int nth = 0;
   for (ActiveRequest* run : runs) {
     if (!begins(run)) continue;
-    const double steps = RoundSteps(*run) * ++nth / count;
-    run->partial.max_steps =
-        nth == count ? GateState::kNoInterval : std::max(1, static_cast<int>(steps));
+    ++nth;
+    PartialState& state = run->partial;
+    const double steps = std::max(1.0, RoundSteps(*run));
+    if (steps >= count) {
+      state.max_steps =
+          nth == count ? GateState::kNoInterval : static_cast<int>(steps * nth / count);
+      continue;
+    }
+    // Too short to be cut: those beyond a step's share begin later.
+    state.max_steps = GateState::kNoInterval;
+    if (nth > std::ceil(all / (steps + 1))) state.lists.reset();
   }
 }
 

@@ -78,9 +78,9 @@ class PartialPayoff {
   // steps that drafts have lost. Passes of 0 seconds are not known: then rounds always pay, and are
   // as long as the odds that were seen allow.
   int Decide(const PassSeconds& passes, double expected_odds, double lost, int most_tokens);
-  // Means of steps that draft.
-  double draft_rows() const { return draft_.rows; }
-  double draft_tokens() const { return draft_.tokens; }
+  // Means of steps that draft; while none has, a step has its own row and token.
+  double draft_rows() const { return draft_.steps > 0 ? draft_.rows : 1; }
+  double draft_tokens() const { return draft_.steps > 0 ? draft_.tokens : 1; }
   double draft_seconds() const { return draft_.seconds; }
 
  private:
