@@ -115,7 +115,7 @@ TEST_F(ListenerTest, RequestsThatHaveComeAreAnsweredOrRefused) {
     }
   }
   EXPECT_EQ(answered, served_);
-  EXPECT_GT(answered, 20);
+  EXPECT_GE(answered, 20);  // one of a round at least
   EXPECT_EQ(answered + refused, 240);
 }
 
