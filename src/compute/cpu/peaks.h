@@ -8,8 +8,8 @@ namespace talon {
 
 enum class MatrixKind { kF32, kBF16, kInt8 };
 
-// GB/s (1e9) that all threads of the pool read together from a buffer of a gigabyte, the best of a
-// few passes: about a second. 0 if there is no memory for the buffer.
+// GB/s (1e9) that all threads of the pool read together in the best of a few passes over a
+// gigabyte. 0 if there is no memory for it.
 double MeasureReadBandwidth(ThreadPool& pool);
 
 // G(FL)OP/s (a multiply-add counts two) of the best instruction that MatMul uses for `kind`, on
